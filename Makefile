@@ -1,0 +1,45 @@
+# make train   set up everything and train one real GRPO step of the medical SQL agent
+# make test    set up everything and run the tests
+# make help    the other commands
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+PY := .venv/bin/python
+PORT ?= 9999
+ARGS ?= --ci-fast
+
+.PHONY: help setup data tiny train test test-all lint format check clean
+
+help:  ## show the commands
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | column -t -s "$$(printf '\t')"
+
+setup:  ## install uv privately and the locked environment into .venv
+	@bash utils/setup.sh
+
+data: setup  ## build the bundled database and questions
+	@$(PY) -m sql_agent.data.build
+
+tiny: data  ## build and warm-start the tiny policy (SEED=n)
+	@$(PY) -m sql_agent.tiny_policy.build --seed $(or $(SEED),1)
+
+train: setup  ## train one step: store, data, model, GRPO, summary (ARGS="--ci", PORT=9999)
+	@bash utils/train_with_store.sh $(PORT) $(ARGS)
+
+test: setup  ## all tests but the expensive extras
+	@$(PY) -m pytest -m "not slow and not gpu"
+
+test-all: setup  ## all tests, the expensive ones too
+	@$(PY) -m pytest -m "not gpu"
+
+lint: setup  ## ruff and pyright
+	@.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/pyright
+
+format: setup  ## format the code
+	@.venv/bin/ruff check --fix . && .venv/bin/ruff format .
+
+check: setup  ## print a diagnosis of this machine
+	@$(PY) utils/check_install.py
+
+clean:  ## remove built data, the tiny policy and the environment (runs/ stays)
+	rm -rf .venv .tools .cache sql_agent/data/medical.db sql_agent/data/*.parquet sql_agent/data/qa_dataset.jsonl

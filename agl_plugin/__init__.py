@@ -1,0 +1,1 @@
+"""What this project adds to agent-lightning. Knows nothing of SQL or medicine."""

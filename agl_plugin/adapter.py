@@ -1,0 +1,55 @@
+"""Spans -> triplets, for rollouts that were scored.
+
+Guarantees: a rollout without a reward, or with an LLM call whose token ids are missing, gives no triplet at all (never
+half a trace, never a made-up 0); one triplet per LLM call whatever the order or number of copies in which spans arrive.
+Does not cover merging turns into trajectories: that is the daemon's work.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from agentlightning.adapter.triplet import LlmProxyTraceToTriplet
+from agentlightning.emitter.reward import get_rewards_from_span
+from agentlightning.types import Span, Triplet
+
+logger = logging.getLogger(__name__)
+
+RECORD_KEY = "agentgrpo.record"
+UNSCORED_KEY = "agentgrpo.unscored"
+LLM_CALLS_KEY = "agentgrpo.llm_calls"
+
+
+def reward_of(spans: Sequence[Span]) -> float | None:
+    """The primary value of the last reward span by sequence id, or None."""
+    values = [(s.sequence_id, rewards[0].value) for s in spans if (rewards := get_rewards_from_span(s))]
+    return max(values, key=lambda pair: pair[0])[1] if values else None
+
+
+def annotation_of(spans: Sequence[Span], key: str) -> Any:
+    """The last value of a span attribute by sequence id, or None."""
+    found = [(s.sequence_id, s.attributes[key]) for s in spans if s.attributes and key in s.attributes]
+    return max(found, key=lambda pair: pair[0])[1] if found else None
+
+
+class ScoredTriplets(LlmProxyTraceToTriplet):
+    """agent-lightning's proxy adapter, restricted to complete and scored rollouts."""
+
+    def adapt(self, source: Sequence[Span], /) -> list[Triplet]:
+        """Triplets of one attempt in call order, the last one carrying the reward; [] when it must not be learned from.
+
+        `prompt["token_ids"]` and `response["token_ids"]` are lists of ints as vLLM saw and sampled them.
+        """
+        reward = reward_of(source)
+        if reward is None:
+            return []
+        triplets = super().adapt(source)
+        expected = annotation_of(source, LLM_CALLS_KEY)
+        if not triplets or (expected is not None and len(triplets) != int(expected)):
+            logger.warning("rollout left out: %d LLM calls, %d with token ids", expected or 0, len(triplets))
+            return []
+        return [t.model_copy(update={"reward": None}) for t in triplets[:-1]] + [
+            triplets[-1].model_copy(update={"reward": reward})
+        ]

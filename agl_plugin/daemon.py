@@ -1,0 +1,265 @@
+"""agent-lightning's VERL daemon, with faults kept out of the training data and every rollout written down.
+
+Guarantees: a rollout without a reward never counts as 0, neither in the batch nor in a mean; a group with fewer than
+two scored rollouts gives no update; a store that dies, restarts or has no runner ends the run with one message.
+Does not change how turns become rows (agent-lightning's transition and trajectory levels).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import socket
+import statistics
+import time
+from collections import Counter, defaultdict
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import torch
+from agentlightning.llm_proxy import LLMProxy
+from agentlightning.store.base import LightningStore
+from agentlightning.types import Rollout, RolloutLegacy, Span, Task, Triplet
+from agentlightning.verl.daemon import AgentModeDaemon
+
+from agl_plugin import run_folder
+from agl_plugin.adapter import LLM_CALLS_KEY, RECORD_KEY, UNSCORED_KEY, annotation_of, reward_of
+from agl_plugin.errors import RunError
+
+logger = logging.getLogger(__name__)
+
+# Rewards are kept in steps of 2^-16, so that the mean of equal rewards is exactly that reward in float32 (groups of up
+# to 119 rows): otherwise rounding gives a group without variance advantages of up to 0.2.
+REWARD_STEPS = 65536
+LATE_SPANS_S = 5.0
+WATCH_EVERY_S = 10.0
+
+NO_TRAINING_DATA = """{what}. The usual causes:
+  1. the model server gave no token ids: it must be vLLM behind the LLM proxy (asked with return_token_ids)
+  2. the runners cannot reach the store or the LLM proxy: check the addresses, proxy variables and firewalls
+  3. every rollout failed: the judge, the model server or the database was down
+Seen in this step: {counts}. Each rollout with its reason: {rollouts}"""
+
+
+def free_port() -> int:
+    """A TCP port of the loopback interface that is free right now."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as sock:
+        sock.bind(("127.0.0.1", 0))
+        return sock.getsockname()[1]
+
+
+class GrpoDaemon(AgentModeDaemon):
+    """Enqueues rollouts, waits for them, and turns the scored ones into a batch.
+
+    `run_dir` receives rollouts.jsonl. `poll_interval_s` is the wait between two looks at the store. `stall_s` is how
+    long no rollout may finish before the run is given up.
+    """
+
+    def __init__(
+        self,
+        *args: Any,
+        run_dir: Path,
+        poll_interval_s: float,
+        stall_s: float,
+        proxy_host: str,
+        proxy_port: int,
+        store: LightningStore,
+        **kwargs: Any,
+    ) -> None:
+        kwargs["llm_proxy"] = LLMProxy(host=proxy_host, port=proxy_port or free_port(), model_list=[], store=store)
+        super().__init__(*args, store=store, **kwargs)
+        while self._internal_loop is None or not self._internal_loop.is_running():
+            time.sleep(0.01)  # the thread that agent-lightning has just started sets it
+        self.run_dir = run_dir
+        self.poll_interval_s = poll_interval_s
+        self.stall_s = stall_s
+        self.step = 0
+        self.stats: dict[str, float] = {}
+        self._rows: list[dict[str, Any]] = []
+
+    async def _async_run_until_finished(self, verbose: bool = True) -> None:
+        pending = set(self._task_id_to_original_sample)
+        self._rows = []
+        last_change = last_watch = time.monotonic()
+        while pending:
+            finished = await self._finished(sorted(pending))
+            for rollout in finished:
+                self._completed_rollouts_v0[rollout.rollout_id] = await self._validate_data_v1(rollout)
+                pending.discard(rollout.rollout_id)
+            now = time.monotonic()
+            last_change = now if finished else last_change
+            if pending and now - last_watch > WATCH_EVERY_S:
+                await self._watch(pending, idle_s=now - last_change)
+                last_watch = now
+            if pending and not finished:
+                await asyncio.sleep(self.poll_interval_s)
+        run_folder.append_lines(self.run_dir / run_folder.ROLLOUTS, self._rows)
+
+    async def _finished(self, rollout_ids: list[str]) -> list[Rollout]:
+        try:
+            return await self.store.wait_for_rollouts(rollout_ids=rollout_ids, timeout=0)
+        except (aiohttp.ClientError, ConnectionError, TimeoutError) as exc:
+            raise self._store_gone(exc) from exc
+
+    def _store_gone(self, exc: Exception) -> RunError:
+        address = getattr(self.store, "server_address_root", None) or getattr(self.store, "server_address", "the store")
+        return RunError(
+            f"the store at {address} stopped answering ({type(exc).__name__}). Its rollouts are lost unless it "
+            "keeps them in MongoDB. Start it again (`agl store --port ...`), then continue with "
+            "--resume_checkpoint latest"
+        )
+
+    async def _watch(self, pending: set[str], *, idle_s: float) -> None:
+        """Notice a store that lost its rollouts, and runners that do not come."""
+        try:
+            known = await self.store.query_rollouts(rollout_id_in=sorted(pending))
+        except (aiohttp.ClientError, ConnectionError, TimeoutError) as exc:
+            raise self._store_gone(exc) from exc
+        if len(known) < len(pending):
+            raise RunError(
+                f"the store knows {len(known)} of {len(pending)} open rollouts: it was restarted and lost the others. "
+                "Continue with --resume_checkpoint latest"
+            )
+        if idle_s > self.stall_s:
+            states = Counter(str(r.status) for r in known)
+            raise RunError(
+                f"no rollout finished for {idle_s:.0f} s (limit {self.stall_s:.0f} s); open rollouts by status: "
+                f"{dict(states)}. queuing: no runner takes work (with AGL_CURRENT_ROLE=algorithm start a runner "
+                "process); running: the model server hangs (see the log)"
+            )
+
+    async def _spans(self, rollout: Rollout) -> tuple[list[Span], list[Triplet]]:
+        """Spans and triplets of the latest attempt, waiting shortly for spans that the proxy exports late."""
+        deadline = time.monotonic() + LATE_SPANS_S
+        while True:
+            spans = list(await self.store.query_spans(rollout.rollout_id, attempt_id="latest"))
+            triplets = self.adapter.adapt(spans) if spans else []
+            complete = triplets or not annotation_of(spans, LLM_CALLS_KEY)
+            if complete or time.monotonic() > deadline:
+                return spans, triplets
+            await asyncio.sleep(0.1)
+
+    async def _validate_data_v1(self, rollout: Rollout) -> RolloutLegacy:
+        spans, triplets = await self._spans(rollout)
+        reward = reward_of(spans)
+        unscored = annotation_of(spans, UNSCORED_KEY) or ""
+        if reward is None and not unscored:
+            unscored = "agent_error" if rollout.status == "failed" else "no_reward"
+        elif reward is not None and not triplets:
+            unscored = "no_token_ids"
+        self._rows.append(self._row(rollout, spans, triplets, unscored=unscored))
+        return RolloutLegacy(
+            rollout_id=rollout.rollout_id,
+            task=Task(
+                rollout_id=rollout.rollout_id,
+                input=rollout.input,
+                mode=rollout.mode,
+                resources_id=rollout.resources_id,
+                metadata=rollout.metadata or {},
+            ),
+            final_reward=None if unscored else reward,
+            triplets=triplets,
+            metadata={**(rollout.metadata or {}), "unscored": unscored},
+        )
+
+    def _row(self, rollout: Rollout, spans: list[Span], triplets: list[Triplet], *, unscored: str) -> dict[str, Any]:
+        record = annotation_of(spans, RECORD_KEY)
+        return {
+            **(json.loads(record) if record else {}),
+            "step": self.step,
+            "mode": "train" if self.is_train else "val",
+            "rollout_id": rollout.rollout_id,
+            "group": (rollout.metadata or {}).get("data_id", ""),
+            "status": str(rollout.status),
+            "unscored": unscored,
+            "prompt_tokens": [len(t.prompt.get("token_ids", [])) for t in triplets],
+            "response_tokens": [len(t.response.get("token_ids", [])) for t in triplets],
+        }
+
+    def _scored(self) -> dict[str, RolloutLegacy]:
+        return {k: r for k, r in self._completed_rollouts_v0.items() if r.final_reward is not None and r.triplets}
+
+    def _unscored_counts(self) -> dict[str, int]:
+        reasons = [(r.metadata or {}).get("unscored", "") for r in self._completed_rollouts_v0.values()]
+        return dict(Counter(reason for reason in reasons if reason))
+
+    def _no_data(self, what: str) -> RunError:
+        counts = {"rollouts": self._total_tasks_queued, "scored": len(self._scored()), **self._unscored_counts()}
+        return RunError(NO_TRAINING_DATA.format(what=what, counts=counts, rollouts=self.run_dir / run_folder.ROLLOUTS))
+
+    def _summarize(self, scored: dict[str, RolloutLegacy]) -> dict[str, float]:
+        """Counts and means of the finished rollouts; means are over scored rollouts only."""
+        rows = [row for row in self._rows if row["rollout_id"] in scored]
+        stats: dict[str, float] = {
+            "rollouts": self._total_tasks_queued,
+            "scored": len(scored),
+            "triplets": sum(len(r.triplets or []) for r in scored.values()),
+            **{f"unscored/{reason}": n for reason, n in self._unscored_counts().items()},
+        }
+        if not scored:
+            return stats
+        stats["reward_mean"] = statistics.fmean(r.final_reward or 0.0 for r in scored.values())
+        parts: dict[str, list[float]] = defaultdict(list)
+        for row in rows:
+            for name, value in row.get("reward_parts", {}).items():
+                parts[name].append(value)
+        stats |= {f"reward_parts/{name}": statistics.fmean(values) for name, values in parts.items()}
+        stats["turns_mean"] = statistics.fmean(len(r.triplets or []) for r in scored.values())
+        stats["response_tokens_mean"] = statistics.fmean(sum(row["response_tokens"]) for row in rows)
+        for reason, n in Counter(row.get("stop_reason", "unknown") for row in rows).items():
+            stats[f"stop/{reason}"] = n
+        return stats
+
+    def _groups(self, scored: dict[str, RolloutLegacy]) -> dict[str, list[str]]:
+        groups: dict[str, list[str]] = defaultdict(list)
+        for rollout_id in scored:
+            groups[self._task_id_to_original_sample[rollout_id]["data_id"]].append(rollout_id)
+        return groups
+
+    def get_train_data_batch(
+        self, max_prompt_length: int, max_response_length: int, device: torch.device, global_steps: int
+    ) -> Any:
+        """The training batch of verl, from scored rollouts in groups of at least two.
+
+        Raises RunError with the likely causes when nothing can be learned from this step.
+        """
+        scored = self._scored()
+        if not scored:
+            raise self._no_data(f"step {global_steps}: none of {self._total_tasks_queued} rollouts can be trained on")
+        groups = self._groups(scored)
+        stats = self._summarize(scored)
+        kept = {i: scored[i] for members in groups.values() if len(members) > 1 for i in members}
+        if not kept:
+            raise self._no_data(f"step {global_steps}: no question has two scored rollouts to compare")
+        flat = [m for m in groups.values() if len(m) > 1 and len({scored[i].final_reward for i in m}) == 1]
+        stats |= {
+            "groups": len(groups),
+            "zero_variance_groups": len(flat),
+            "groups_too_small": sum(len(members) < 2 for members in groups.values()),
+        }
+        self._completed_rollouts_v0, self._total_tasks_queued = kept, len(kept)
+        batch, metrics = super().get_train_data_batch(max_prompt_length, max_response_length, device, global_steps)
+        self._set_exact_scores(batch, kept)
+        self.stats = stats
+        return batch, {**metrics, "training/reward": stats["reward_mean"]}
+
+    @staticmethod
+    def _set_exact_scores(batch: Any, rollouts: dict[str, RolloutLegacy]) -> None:
+        """Rewards in float32: agent-lightning stores them as bfloat16, which rounds 0.73 to 0.7305."""
+        responses = batch.batch["responses"]
+        mask = batch.batch["attention_mask"][:, -responses.shape[1] :]
+        scores = torch.zeros(responses.shape, dtype=torch.float32, device=responses.device)
+        last = (mask.sum(dim=-1) - 1).clamp(min=0)
+        exact = [rollouts[i].final_reward or 0.0 for i in batch.non_tensor_batch["rollout_id_list"]]
+        rewards = [round(reward * REWARD_STEPS) / REWARD_STEPS for reward in exact]
+        scores[torch.arange(len(rewards)), last] = torch.tensor(rewards, dtype=torch.float32, device=scores.device)
+        batch.batch["token_level_scores"] = scores
+
+    def get_test_metrics(self) -> dict[str, Any]:
+        """Validation metrics over scored rollouts; raises RunError when there is none."""
+        scored = self._scored()
+        if not scored:
+            raise self._no_data(f"validation: none of {self._total_tasks_queued} rollouts was scored")
+        return {f"val/{name}": value for name, value in self._summarize(scored).items()}

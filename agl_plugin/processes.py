@@ -1,0 +1,76 @@
+"""The processes of a run: peak memory of the whole tree, and no orphans at the end.
+
+Covers descendants of this process (runners, a Ray started here, vLLM, the LLM proxy); not a Ray that ran before.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from typing import Any
+
+import psutil
+
+SAMPLE_EVERY_S = 2.0
+
+
+class ProcessTree:
+    """Samples the descendants of this process in a thread, between `__enter__` and `__exit__`.
+
+    `peak_gib` is the largest sum of proportional set sizes (shared pages counted once) plus this process, in GiB.
+    """
+
+    def __init__(self) -> None:
+        self.peak_gib = 0.0
+        self._seen: dict[tuple[int, float], psutil.Process] = {}
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._loop, name="process-tree", daemon=True)
+
+    def __enter__(self) -> ProcessTree:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_exc: Any) -> None:
+        self._stop.set()
+        self._thread.join()
+        self.sample()
+        self.end_orphans()
+
+    def _loop(self) -> None:
+        while not self._stop.wait(SAMPLE_EVERY_S):
+            self.sample()
+
+    def sample(self) -> None:
+        """Look once at all descendants."""
+        me = psutil.Process()
+        total = 0
+        for process in [me, *me.children(recursive=True)]:
+            try:
+                if process != me:
+                    self._seen.setdefault((process.pid, process.create_time()), process)
+                total += process.memory_full_info().pss
+            except (psutil.NoSuchProcess, psutil.AccessDenied):
+                continue
+        self.peak_gib = max(self.peak_gib, total / 2**30)
+
+    def end_orphans(self, *, grace_s: float = 5.0) -> int:
+        """End what is left of the processes seen so far, first politely; returns how many were left."""
+        left = [p for p in self._seen.values() if self._lives(p)]
+        for process in left:
+            self._signal(process, kill=False)
+        _, alive = psutil.wait_procs(left, timeout=grace_s)
+        for process in alive:
+            self._signal(process, kill=True)
+        psutil.wait_procs(alive, timeout=grace_s)
+        return len(left)
+
+    @staticmethod
+    def _lives(process: psutil.Process) -> bool:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+        return False
+
+    @staticmethod
+    def _signal(process: psutil.Process, *, kill: bool) -> None:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill() if kill else process.terminate()

@@ -1,0 +1,164 @@
+"""Write the reference tables of 10-configuration.md from the code: configuration keys and command line flags.
+
+  .venv/bin/python docs/generate_configuration.py            rewrite the marked blocks of the page
+  .venv/bin/python docs/generate_configuration.py --check    exit status 1 when the page is out of date
+
+Guarantees: only the text between `<!-- generated: NAME -->` and `<!-- end: NAME -->` changes. Not covered: environment
+variables, whose table is written by hand and compared with the code by tests/test_docs.py.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args, get_origin
+
+import typer
+import typer.main
+from pydantic.fields import FieldInfo
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from sql_agent.config import TrainConfig, known_keys  # noqa: E402
+
+PAGE = ROOT / "docs" / "10-configuration.md"
+SIGNS = {"ge": "&ge;", "gt": "&gt;", "le": "&le;", "lt": "&lt;"}
+TYPER_MODULES = ["sql_agent.sqlagent_test", "sql_agent.data.build", "sql_agent.tiny_policy.build"]
+Row = tuple[str, ...]
+
+
+def values_of(field: FieldInfo) -> str:
+    """What a key may hold: its choices, or its type with its bounds."""
+    kind: Any = field.annotation
+    if get_origin(kind) is list:
+        (kind,) = get_args(kind)
+        prefix = "list of "
+    else:
+        prefix = ""
+    if get_origin(kind) is Literal:
+        return prefix + ", ".join(f"`{choice}`" for choice in get_args(kind))
+    type_name = str(kind.__name__)
+    name = {"str": "text", "bool": "true, false"}.get(type_name, type_name)
+    bounds = [f"{sign} {getattr(m, key)}" for m in field.metadata for key, sign in SIGNS.items() if hasattr(m, key)]
+    return " ".join([prefix + name, ", ".join(bounds)]).strip()
+
+
+def default_of(field: FieldInfo) -> str:
+    """The default as it is written in a recipe's TOML."""
+    value = field.default
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):
+        return f'"{value}"'
+    return str(value).replace("'", '"')
+
+
+def table(header: Row, rows: list[Row]) -> str:
+    """A Markdown table; a bar inside a cell is escaped."""
+    lines = [header, tuple("---" for _ in header), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+
+
+def configuration() -> str:
+    """One table per section of the configuration tree."""
+    sections: dict[str, list[Row]] = {}
+    for key, field in known_keys().items():
+        section = key.rpartition(".")[0]
+        row = (f"`{key}`", f"`{default_of(field)}`", values_of(field), field.description or "")
+        sections.setdefault(section, []).append(row)
+    parts = []
+    for section, rows in sections.items():
+        about = _section_doc(section)
+        title = f"`{section}`" if section else "top level"
+        parts.append(f"### {title}\n\n{about}\n\n{table(('key', 'default', 'values', 'meaning'), rows)}")
+    return "\n\n".join(parts)
+
+
+def _section_doc(section: str) -> str:
+    node: Any = TrainConfig
+    for name in section.split(".") if section else ():
+        node = node.model_fields[name].annotation
+    return (node.__doc__ or "").strip()
+
+
+def training_flags() -> str:
+    """The flags of train_sql_agent.py, and the key that each one sets."""
+    from sql_agent.train_sql_agent import FLAGS, parser
+
+    rows = []
+    for action in parser()._actions:
+        if action.dest == "help":
+            continue
+        flags = ", ".join(f"`{flag}`" for flag in action.option_strings)
+        value = "" if action.nargs == 0 else str(action.metavar or action.dest.upper())
+        key = FLAGS.get(action.dest, "")
+        rows.append((flags, f"`{value}`" if value else "", f"`{key}`" if key else "", str(action.help)))
+    return table(("flag", "value", "sets", "meaning"), rows)
+
+
+def typer_flags(module: str) -> Iterator[Any]:
+    """The parameters of a typer command line, without --help."""
+    loaded = importlib.import_module(module)
+    app = getattr(loaded, "app", None)
+    if app is None:  # the module ends with typer.run(main)
+        app = typer.Typer(add_completion=False)
+        app.command()(loaded.main)
+    command: Any = typer.main.get_command(app)
+    yield from (parameter for parameter in command.params if parameter.name != "help")
+
+
+def other_flags() -> str:
+    """A table for each of the other command lines."""
+    return "\n\n".join(f"### `{_command(m)}`\n\n{_typer_table(m)}" for m in TYPER_MODULES)
+
+
+def _command(module: str) -> str:
+    return "python sqlagent_test.py" if module == "sql_agent.sqlagent_test" else f"python -m {module}"
+
+
+def _typer_table(module: str) -> str:
+    rows = []
+    for parameter in typer_flags(module):
+        names = [*parameter.opts, *parameter.secondary_opts] if parameter.param_type_name == "option" else []
+        name = ", ".join(f"`{flag}`" for flag in names) or f"`{(parameter.name or '').upper()}` (argument)"
+        default = parameter.default
+        shown = "" if default is None or default is False or default == "" else f"`{default}`"
+        rows.append((name, shown, " ".join((parameter.help or "").split())))
+    return table(("flag", "default", "meaning"), rows)
+
+
+BLOCKS: dict[str, Callable[[], str]] = {
+    "configuration": configuration,
+    "train_sql_agent.py": training_flags,
+    "other command lines": other_flags,
+}
+
+
+def render(page: str) -> str:
+    """The page with all marked blocks written anew. Raises ValueError when a block's marks are missing."""
+    for name, make in BLOCKS.items():
+        start, end = f"<!-- generated: {name} -->", f"<!-- end: {name} -->"
+        if page.count(start) != 1 or page.count(end) != 1:
+            raise ValueError(f"{PAGE.name}: needs exactly one {start} and one {end}")
+        body = f"{start}\n\n{make()}\n\n{end}"
+        page = re.sub(f"{re.escape(start)}.*?{re.escape(end)}", lambda _, body=body: body, page, flags=re.DOTALL)
+    return page
+
+
+def main(check: Annotated[bool, typer.Option("--check", help="change nothing; compare only")] = False) -> None:
+    """Rewrite the generated tables of docs/10-configuration.md."""
+    old = PAGE.read_text(encoding="utf-8")
+    new = render(old)
+    if check and new != old:
+        typer.echo(f"{PAGE.name} is out of date: run `python docs/generate_configuration.py`", err=True)
+        raise typer.Exit(1)
+    if not check:
+        PAGE.write_text(new, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    typer.run(main)

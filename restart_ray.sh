@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# restart_ray.sh: stop the Ray of this machine, if any runs, and start a head node. Safe to run again at any time.
+#
+# Needed only to train on several GPUs or nodes with a Ray that outlives the run: without it train_sql_agent.py starts
+# and stops its own. `ray stop` ends every Ray process of this user, so no run may be going on.
+#
+#   RAY_PORT       port of the head node           (default 6379)
+#   RAY_NODE_IP    interface it listens on         (default 127.0.0.1: reachable from this machine alone; Ray has no
+#                  authentication, so name another address only inside a closed network)
+#   RAY_NUM_GPUS   GPUs it may use                 (default: all that Ray finds)
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+port=${RAY_PORT:-6379}
+node_ip=${RAY_NODE_IP:-127.0.0.1}
+num_gpus=${RAY_NUM_GPUS:-}
+
+fail() {
+  echo "error: $1" >&2
+  exit "${2:-1}"
+}
+
+ray=$root/.venv/bin/ray
+[ -x "$ray" ] || ray=$(command -v ray) || fail "no ray in .venv or PATH: run \`bash utils/setup.sh\`" 2
+[[ $port =~ ^[0-9]{1,5}$ ]] && ((10#$port >= 1 && 10#$port <= 65535)) || fail "RAY_PORT=$port: must be 1 to 65535" 2
+[[ -z $num_gpus || $num_gpus =~ ^[0-9]+$ ]] || fail "RAY_NUM_GPUS=$num_gpus: must be a whole number" 2
+
+unset RAY_ADDRESS # it would send `ray start --head` to another cluster
+export RAY_USAGE_STATS_ENABLED=0
+log=$(mktemp -t restart_ray.XXXXXX)
+trap 'rm -f "$log"' EXIT
+
+quietly() {
+  "$@" >"$log" 2>&1 && return
+  cat "$log" >&2
+  return 1
+}
+
+echo "stopping Ray"
+quietly "$ray" stop || quietly "$ray" stop --force || fail "Ray does not stop; see above"
+
+if (exec 3<>"/dev/tcp/$node_ip/$port") 2>/dev/null; then
+  fail "port $port is used by something else than Ray. End it, or choose another: RAY_PORT=6380 bash restart_ray.sh" 2
+fi
+
+args=(--head "--node-ip-address=$node_ip" "--port=$port" --include-dashboard=false --disable-usage-stats)
+[ -z "$num_gpus" ] || args+=("--num-gpus=$num_gpus")
+echo "starting Ray: ray start ${args[*]}"
+quietly "$ray" start "${args[@]}" || fail "Ray does not start; see above"
+
+echo "Ray runs at $node_ip:$port. Training on this machine finds it by itself; elsewhere set RAY_ADDRESS=$node_ip:$port"
+echo "stop it with: $ray stop"

@@ -1,0 +1,165 @@
+"""The command that makes the questions: `python -m sql_agent.data.build`.
+
+Guarantees: without options, the bundled sources become medical.db, qa_dataset.jsonl and the three parquet files, and
+nothing is done when a stamp shows that they are up to date; with --raw, a user's file goes through the same checks.
+Not covered: what is checked and how rows are split, see import_raw.py and splits.py.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+from collections import Counter
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from sql_agent.data.build_database import build_database
+from sql_agent.data.import_raw import Imported, import_raw, write_splits
+from sql_agent.data.questions import make_questions, write_raw
+from sql_agent.data.templates import SPLITS, TEMPLATES, load_templates
+from sql_agent.dataset import SHOWN_ROWS, BadRow, atomic_path, fingerprint
+from sql_agent.errors import UserError
+
+DATA = Path(__file__).resolve().parent
+SOURCE = DATA / "source"
+OUTPUTS = ("medical.db", "qa_dataset.jsonl", "train.parquet", "val.parquet", "test.parquet")
+STAMP = "build.stamp"
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+console = Console(soft_wrap=True)
+
+
+def build_bundled(out: Path = DATA, *, force: bool = False) -> Imported | None:
+    """Make the bundled database and questions in `out`; None when they are up to date.
+
+    Raises UserError when the sources or templates are faulty.
+    """
+    inputs = _inputs_fingerprint()
+    if not force and _is_current(out, inputs):
+        return None
+    database, raw = out / "medical.db", out / "qa_dataset.jsonl"
+    build_database(SOURCE, database)
+    write_raw(make_questions(database, load_templates()), raw)
+    imported = import_raw(raw, database)
+    if imported.bad or imported.failing_sql or imported.n_merged:
+        raise UserError(f"{raw}: the bundled questions have faults: {imported.bad + imported.failing_sql}")
+    write_splits(imported, out)
+    stamp = {"inputs": inputs, "outputs": {name: fingerprint(out / name) for name in OUTPUTS}}
+    with atomic_path(out / STAMP) as temp:
+        temp.write_text(json.dumps(stamp, indent=1) + "\n", encoding="utf-8")
+    return imported
+
+
+def build_from_raw(
+    raw: Path, database: Path | None, out: Path, *, val_share: float, test_share: float, seed: int
+) -> Imported:
+    """Check and split a user's raw file into parquet files below `out`. Raises UserError like import_raw."""
+    if out.exists() and not out.is_dir():
+        raise UserError(f"--out {out}: is a file; name a folder for the three parquet files")
+    imported = import_raw(raw, database, val_share=val_share, test_share=test_share, seed=seed)
+    write_splits(imported, out)
+    return imported
+
+
+def _inputs_fingerprint() -> str:
+    """A digest of everything the bundled files depend on: sources, templates, this code, and its writers."""
+    code = [DATA / f"{name}.py" for name in ("build_database", "questions", "templates", "import_raw", "splits")]
+    files = [*sorted(SOURCE.rglob("*.yaml")), TEMPLATES, *code, DATA.parent / "dataset.py", DATA.parent / "records.py"]
+    digest = hashlib.sha256(f"{sqlite3.sqlite_version} {version('pyarrow')} {version('pypinyin')}".encode())
+    for path in files:
+        digest.update(f"{path.relative_to(DATA.parent)} {fingerprint(path)}\n".encode())
+    return digest.hexdigest()[:16]
+
+
+def _is_current(out: Path, inputs: str) -> bool:
+    try:
+        stamp = json.loads((out / STAMP).read_text(encoding="utf-8"))
+        outputs = {name: fingerprint(out / name) for name in OUTPUTS}
+    except (OSError, ValueError, UserError):
+        return False
+    return stamp == {"inputs": inputs, "outputs": outputs}
+
+
+def show(imported: Imported, files: list[Path]) -> None:
+    """Print what was made, and everything that was skipped or looks wrong."""
+    counts = Counter(
+        (item.question.task_type or "(none)", split) for split in SPLITS for item in imported.splits[split]
+    )
+    table = Table("task_type", *SPLITS, title="rows per split")
+    for task in sorted({task for task, _ in counts}):
+        table.add_row(task, *(str(counts[task, split]) for split in SPLITS))
+    table.add_section()
+    table.add_row("all rows", *(str(len(imported.splits[split])) for split in SPLITS))
+    entities = [{key for item in imported.splits[split] for key in item.keys if key[0] == "row"} for split in SPLITS]
+    table.add_row("entities", *(str(len(keys)) for keys in entities))
+    console.print(table)
+    _show_rows("skipped rows", imported.bad)
+    _show_rows("duplicate questions with another answer", imported.conflicts)
+    _show_rows("reference queries that fail or return nothing", imported.failing_sql)
+    console.print(f"duplicate questions merged: {imported.n_merged}; without an answer: {imported.n_without_answer}")
+    console.print(f"reference queries run: {imported.n_sql}" if imported.n_sql else "reference queries run: none")
+    for text in imported.warnings:
+        console.print(f"warning: {text}", style="yellow", markup=False)
+    for path in files:
+        console.print(f"{fingerprint(path)}  {path}", markup=False, highlight=False)
+
+
+def _show_rows(title: str, rows: list[BadRow]) -> None:
+    if rows:
+        console.print(f"{title}: {len(rows)}", style="yellow")
+        for row in rows[:SHOWN_ROWS]:
+            console.print(f"  row {row.row}: {row.reason}", markup=False, highlight=False)
+        if len(rows) > SHOWN_ROWS:
+            console.print(
+                f"  and {len(rows) - SHOWN_ROWS} more, rows {', '.join(str(r.row) for r in rows[SHOWN_ROWS:])}"
+            )
+
+
+@app.command()
+def main(
+    raw: Annotated[Path | None, typer.Option(help="your questions: qa jsonl or parquet, see data/README.md")] = None,
+    database: Annotated[Path | None, typer.Option(help="your SQLite file: reference SQL is run on it")] = None,
+    out: Annotated[Path | None, typer.Option(help="folder of the results (needed with --raw)")] = None,
+    val_share: Annotated[float, typer.Option(help="share of rows for validation (--raw)")] = 0.1,
+    test_share: Annotated[float, typer.Option(help="share of rows for the test (--raw)")] = 0.1,
+    seed: Annotated[int, typer.Option(help="seed of the split (--raw)")] = 1,
+    force: Annotated[bool, typer.Option("--force", help="build the bundled data even if it is up to date")] = False,
+) -> None:
+    """Make train.parquet, val.parquet and test.parquet.
+
+    Without options, the bundled medical data: YAML sources -> medical.db -> qa_dataset.jsonl -> parquet, all below
+    sql_agent/data. It takes a few seconds and is skipped when nothing has changed.
+
+    With your own data: --raw FILE.jsonl --database FILE.db --out DIR. Each line needs qid and question; ground_truth,
+    sql, evidence, meta and task_type are used when there. Bad lines are named and skipped. Rows that share an entity
+    never end up on two sides of a split.
+    """
+    try:
+        if raw is None and database is not None:
+            raise UserError(f"--database {database}: only used with --raw; add --raw FILE.jsonl --out DIR")
+        if raw is not None and out is None:
+            raise UserError("--raw without --out: add --out DIR, a folder for the three parquet files")
+        if raw is not None and out is not None:
+            imported = build_from_raw(raw, database, out, val_share=val_share, test_share=test_share, seed=seed)
+            show(imported, [out / f"{split}.parquet" for split in SPLITS])
+            return
+        folder = out or DATA
+        bundled = build_bundled(folder, force=force)
+        if bundled is None:
+            console.print(f"{folder}: up to date (--force builds again)", markup=False)
+        else:
+            show(bundled, [folder / name for name in OUTPUTS])
+    except (UserError, OSError) as exc:
+        # OSError: a full disk or a read-only folder; its text names the file.
+        typer.echo(str(exc), err=True)
+        raise typer.Exit(2) from exc
+
+
+if __name__ == "__main__":
+    app()

@@ -1,0 +1,291 @@
+"""Questions with reference SQL, evidence and answers, made from the database and the templates.
+
+Guarantees: the same database, templates and seed give the same questions; every answer is what the reference SQL
+returned; entities are split before anything is asked, so a question touches only entities and phrasings of its own
+split, and a reverse look-up uses only keywords whose matching rows all lie in that split. Drugs are dealt out by whole
+categories: near-identical drugs do not face each other across splits, and look-ups can have several rows.
+Not covered: questions that need joins, negation or knowledge beyond the database.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+from sql_agent.data.build_database import FIXED_TIME, SEPARATOR
+from sql_agent.data.templates import SPLITS, Intent, Phrasing, Split, Table, Templates
+from sql_agent.dataset import atomic_path
+from sql_agent.records import Evidence, Question
+
+SEED = 20260101
+SHARES: dict[Split, float] = {"train": 0.7, "val": 0.1, "test": 0.2}
+MAX_MATCHES = 5
+
+# Questions wanted per split, intent and table; fewer come out where the split has no more different ones.
+WANTED: dict[Split, dict[Intent, int]] = {
+    "train": {"single": 500, "multi": 150, "compare": 150, "search": 200, "count": 100},
+    "val": {"single": 50, "multi": 18, "compare": 18, "search": 22, "count": 12},
+    "test": {"single": 120, "multi": 45, "compare": 45, "search": 55, "count": 30},
+}
+
+
+@dataclass(frozen=True)
+class Entity:
+    """One row of the database that can be asked about; `cells` holds its askable columns that are not NULL."""
+
+    table: str
+    kind: str
+    id: int
+    name: str
+    cells: dict[str, str]
+
+    def facts(self, field: str) -> list[str]:
+        """The items of a cell (a sentence is one item, NULL has none)."""
+        return self.cells[field].split(SEPARATOR) if field in self.cells else []
+
+
+@dataclass(frozen=True)
+class Draft:
+    """What to ask, before SQL has run: the entities and fields, and for look-ups the keyword."""
+
+    intent: Intent
+    entities: list[Entity]
+    fields: list[str]
+    keyword: str = ""
+
+
+def make_questions(
+    database: Path, templates: Templates, *, seed: int = SEED, wanted: dict[Split, dict[Intent, int]] | None = None
+) -> list[Question]:
+    """All questions, split by split; ids count within a split (train-0001). No two have the same text."""
+    wanted = wanted or WANTED
+    questions: list[Question] = []
+    with closing(sqlite3.connect(f"{database.resolve().as_uri()}?mode=ro", uri=True)) as db:
+        everything = {name: _read_entities(db, name, table) for name, table in templates.tables.items()}
+        by_split = {name: split_entities(entities, seed) for name, entities in everything.items()}
+        for split in SPLITS:
+            maker = _Maker(db=db, templates=templates, split=split, seed=seed)
+            for table, entities in everything.items():
+                for intent, count in wanted[split].items():
+                    drafts = _DRAFTS[intent](entities, by_split[table][split], maker.rng(intent, table), templates)
+                    maker.take(drafts, count, table)
+            questions += maker.numbered()
+    return questions
+
+
+def split_entities(entities: list[Entity], seed: int = SEED) -> dict[Split, list[Entity]]:
+    """Deal entities out by a seeded shuffle, in the shares SHARES; those of one category stay together."""
+    groups: dict[str, list[Entity]] = {}
+    for entity in entities:
+        groups.setdefault(entity.cells.get("cate_name", entity.name), []).append(entity)
+    names = sorted(groups)
+    random.Random(f"{seed}-entities").shuffle(names)
+    result: dict[Split, list[Entity]] = {split: [] for split in SPLITS}
+    for name in names:
+        neediest = min(SPLITS, key=lambda split: len(result[split]) / (SHARES[split] * len(entities)))
+        result[neediest] += groups[name]
+    return result
+
+
+def write_raw(questions: list[Question], path: Path) -> None:
+    """Write the documented raw format: one JSON object a line, with qid and ground_truth."""
+    lines = []
+    for question in questions:
+        row = question.model_dump()
+        kept = {name: row[name] for name in ("task_type", "question", "sql", "evidence", "meta")}
+        row = {"qid": question.id, **kept, "ground_truth": question.answer}
+        lines.append(json.dumps(row, ensure_ascii=False) + "\n")
+    with atomic_path(path) as temp:
+        temp.write_text("".join(lines), encoding="utf-8")
+
+
+def _read_entities(db: sqlite3.Connection, name: str, table: Table) -> list[Entity]:
+    columns = list(table.fields)
+    cursor = db.execute(f"SELECT id, {table.name}, {', '.join(columns)} FROM {name} ORDER BY id")
+    return [
+        Entity(name, table.kind, row[0], row[1], {c: v for c, v in zip(columns, row[2:], strict=True) if v})
+        for row in cursor
+    ]
+
+
+def _single(_: list[Entity], mine: list[Entity], rng: random.Random, __: Templates) -> Iterator[Draft]:
+    pairs = [(entity, field) for entity in mine for field in entity.cells]
+    rng.shuffle(pairs)
+    yield from (Draft("single", [entity], [field]) for entity, field in pairs)
+
+
+def _multi(_: list[Entity], mine: list[Entity], rng: random.Random, __: Templates) -> Iterator[Draft]:
+    # Twice as many pairs as triples, like the phrasings; a few draws per entity are plenty.
+    sizes = [(entity, n) for entity in mine for n in (2, 2, 3, 2, 2, 3)]
+    rng.shuffle(sizes)
+    yield from (Draft("multi", [entity], rng.sample(list(entity.cells), n)) for entity, n in sizes)
+
+
+def _compare(_: list[Entity], mine: list[Entity], rng: random.Random, __: Templates) -> Iterator[Draft]:
+    """Pairs as people ask for them: drugs of one category, any two diseases; only where the cells differ."""
+    pairs = [list(p) for p in combinations(mine, 2) if p[0].cells.get("cate_name") == p[1].cells.get("cate_name")]
+    triples = [(pair, field) for pair in pairs for field in pair[0].cells if _differ(pair, field)]
+    rng.shuffle(triples)
+    yield from (Draft("compare", rng.sample(pair, 2), [field]) for pair, field in triples)
+
+
+def _differ(pair: list[Entity], field: str) -> bool:
+    return field in pair[1].cells and pair[0].cells[field] != pair[1].cells[field]
+
+
+def _search(every: list[Entity], mine: list[Entity], rng: random.Random, templates: Templates) -> Iterator[Draft]:
+    lookups = _lookups(every, mine, templates, "search")
+    rng.shuffle(lookups)
+    yield from lookups
+
+
+def _count(every: list[Entity], mine: list[Entity], rng: random.Random, templates: Templates) -> Iterator[Draft]:
+    """Keywords with several matches first: counting to one teaches little."""
+    lookups = _lookups(every, mine, templates, "count")
+    rng.shuffle(lookups)
+    yield from sorted(lookups, key=lambda draft: len(draft.entities) == 1)
+
+
+_DRAFTS = {"single": _single, "multi": _multi, "compare": _compare, "search": _search, "count": _count}
+
+
+def _lookups(every: list[Entity], mine: list[Entity], templates: Templates, intent: Intent) -> list[Draft]:
+    """All keywords whose LIKE matches are exactly the rows that list them, 1 to MAX_MATCHES, all of one split."""
+    own = {entity.id for entity in mine}
+    drafts = []
+    for field in templates.search.get(every[0].table, []) if every else []:
+        for keyword in sorted({fact for entity in mine for fact in entity.facts(field)}):
+            like = [entity for entity in every if keyword in entity.cells.get(field, "")]
+            exact = all(keyword in entity.facts(field) for entity in like)
+            plain = len(keyword) > 1 and not set(keyword) & set("%_'")
+            if exact and plain and len(like) <= MAX_MATCHES and all(entity.id in own for entity in like):
+                drafts.append(Draft(intent, like, [field], keyword))
+    return drafts
+
+
+class _Maker:
+    """Turns drafts of one split into questions, running the reference SQL; texts never repeat."""
+
+    def __init__(self, *, db: sqlite3.Connection, templates: Templates, split: Split, seed: int) -> None:
+        self._db = db
+        self._templates = templates
+        self._split: Split = split
+        self._seed = seed
+        self._made: dict[str, Question] = {}
+
+    def rng(self, intent: str, table: str) -> random.Random:
+        """A generator of its own per split, intent and table: changing one leaves the others' questions alone."""
+        return random.Random(f"{self._seed}-{self._split}-{intent}-{table}")
+
+    def take(self, drafts: Iterator[Draft], count: int, table: str) -> None:
+        """Make up to `count` new questions."""
+        rng = self.rng("phrase", table)
+        for draft in drafts:
+            if count <= 0:
+                return
+            question = self._question(draft, rng)
+            if question and question.question not in self._made:
+                self._made[question.question] = question
+                count -= 1
+
+    def numbered(self) -> list[Question]:
+        """The questions made so far, with their ids."""
+        made = enumerate(self._made.values(), start=1)
+        return [question.model_copy(update={"id": f"{self._split}-{i:04d}"}) for i, question in made]
+
+    def _question(self, draft: Draft, rng: random.Random) -> Question | None:
+        phrasings = [p for p in self._templates.phrasings_for(draft.intent, self._split) if _fits(p, draft)]
+        if not phrasings:
+            return None
+        phrasing = rng.choice(phrasings)
+        table = self._templates.tables[draft.entities[0].table]
+        labels = [rng.choice(table.fields[field].for_split(self._split)) for field in draft.fields]
+        sql, answer, evidence = self._run(draft, labels)
+        return Question(
+            id="unnumbered",
+            question=phrasing.text.format(**_slots(draft, labels)),
+            answer=answer,
+            task_type=_task_type(draft),
+            sql=sql,
+            evidence=evidence,
+            meta={
+                "entity": _entity_meta(draft),
+                "intent": draft.intent,
+                "fields": draft.fields,
+                "labels": labels,
+                "unseen_label": any(
+                    label not in table.fields[f].train for f, label in zip(draft.fields, labels, strict=True)
+                ),
+                "phrasing": phrasing.id,
+                "split": self._split,
+                "created_at": FIXED_TIME,
+            },
+        )
+
+    def _run(self, draft: Draft, labels: list[str]) -> tuple[list[str], str, list[Evidence]]:
+        """Reference SQL, the answer made of what it returned, and the cells that prove it."""
+        if draft.keyword:
+            return self._run_lookup(draft, labels[0])
+        form = self._templates.answers[draft.intent].part
+        table, columns = draft.entities[0].table, ", ".join(draft.fields)
+        queries, answer, evidence = [], "", []
+        for entity in draft.entities:
+            queries.append(f"SELECT {columns} FROM {table} WHERE id = {entity.id}")
+            cells = self._db.execute(queries[-1]).fetchone()
+            for field, label, cell in zip(draft.fields, labels, cells, strict=True):
+                answer += form.format(name=entity.name, field=label, facts=cell.rstrip("。"))
+                evidence.append(Evidence(source_table=table, row_id=entity.id, field=field, quote=cell))
+        return queries, answer, evidence
+
+    def _run_lookup(self, draft: Draft, label: str) -> tuple[list[str], str, list[Evidence]]:
+        table, field = draft.entities[0].table, draft.fields[0]
+        name = self._templates.tables[table].name
+        where = f"FROM {table} WHERE {field} LIKE '%{draft.keyword}%'"
+        lookup = f"SELECT id, {name} {where} ORDER BY id"
+        rows = self._db.execute(lookup).fetchall()
+        # Both cells of a row: the name is in the answer, the keyword is why.
+        cells = [(row_id, *cell) for row_id, row_name in rows for cell in ((name, row_name), (field, draft.keyword))]
+        evidence = [Evidence(source_table=table, row_id=i, field=column, quote=quote) for i, column, quote in cells]
+        query = lookup if draft.intent == "search" else f"SELECT COUNT(*) {where}"
+        count = len(rows) if draft.intent == "search" else self._db.execute(query).fetchone()[0]
+        names = SEPARATOR.join(row_name for _, row_name in rows)
+        form = self._templates.answers[draft.intent].text
+        return [query], form.format(field=label, value=draft.keyword, names=names, count=count), evidence
+
+
+def _fits(phrasing: Phrasing, draft: Draft) -> bool:
+    return phrasing.n_fields == len(draft.fields) and (not phrasing.fields or draft.fields[0] in phrasing.fields)
+
+
+def _slots(draft: Draft, labels: list[str]) -> dict[str, str]:
+    slots = {"field": labels[0], "value": draft.keyword, "name": draft.entities[0].name}
+    slots |= {f"field_{letter}": label for letter, label in zip("abc", labels, strict=False)}
+    return slots | {f"name_{letter}": entity.name for letter, entity in zip("ab", draft.entities, strict=False)}
+
+
+def _task_type(draft: Draft) -> str:
+    kind = draft.entities[0].kind
+    if draft.keyword:
+        return f"{kind}_search_by_kw"
+    return f"compare_{kind}s" if draft.intent == "compare" else f"{kind}_field"
+
+
+def _entity_meta(draft: Draft) -> dict[str, Any]:
+    kind = draft.entities[0].kind
+    if draft.keyword:
+        found = draft.entities
+        return {
+            "keyword": draft.keyword,
+            f"{kind}_names": [e.name for e in found],
+            f"{kind}_ids": [e.id for e in found],
+        }
+    suffixes = ("_a", "_b") if draft.intent == "compare" else ("",)
+    pairs = list(zip(suffixes, draft.entities, strict=True))
+    return {f"{kind}_name{s}": e.name for s, e in pairs} | {f"{kind}_id{s}": e.id for s, e in pairs}

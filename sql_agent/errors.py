@@ -1,0 +1,32 @@
+"""The faults of the environment, as one small tree. A fault is never a reward.
+
+Fault                 the episode has no meaning: the rollout stays unscored and is counted by `kind`
+ |-- LLMFault         the model's endpoint failed (429, 5xx, timeout, connection reset, proxy death)
+ +-- DatabaseFault    the database is missing, locked, corrupt or was replaced while running
+
+UserError             something the user can mend; its text says value, rule and remedy
+"""
+
+from __future__ import annotations
+
+
+class Fault(Exception):
+    """Something broke that is neither the policy's merit nor its mistake."""
+
+    kind = "fault"
+
+
+class LLMFault(Fault):
+    """The model endpoint gave no usable answer."""
+
+    kind = "llm_fault"
+
+
+class DatabaseFault(Fault):
+    """The database itself failed, as opposed to the query."""
+
+    kind = "database_fault"
+
+
+class UserError(Exception):
+    """Wrong input from the user. Command lines print its text, without a traceback, and exit with 2."""

@@ -1,0 +1,79 @@
+"""SqlAgent: agent-lightning's view of the agent. A row goes in; a reward span, or the reason for none, comes out.
+
+Each rollout leaves one annotation span with the whole record (question, SQL, results, answer, reward), so that the
+training side can write it down wherever the runner ran. A fault leaves no reward at all.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import Any, cast
+
+import agentlightning as agl
+from agentlightning.types import AttemptedRollout, NamedResources, Rollout, SpanCoreFields
+
+from agl_plugin.adapter import LLM_CALLS_KEY, RECORD_KEY, UNSCORED_KEY
+from sql_agent.agent import LLMEndpoint, run_episode
+from sql_agent.config import TrainConfig, database_path
+from sql_agent.database import Database
+from sql_agent.errors import Fault
+from sql_agent.records import Episode, Question, Reward, rollout_record
+from sql_agent.scorers import ScoringContext, build_context, score
+
+logger = logging.getLogger(__name__)
+
+
+def to_spans(record: dict[str, Any]) -> list[SpanCoreFields]:
+    """The spans of a finished rollout: the record, and a reward span unless the rollout is unscored."""
+    note = {RECORD_KEY: json.dumps(record, ensure_ascii=False)}
+    if record["reward"] is None:
+        return [agl.emit_annotation({**note, UNSCORED_KEY: record["unscored"]}, propagate=False)]
+    dimensions = {"total": float(record["reward"]), **record["reward_parts"]}
+    attributes = {**note, LLM_CALLS_KEY: record["n_turns"]}
+    return [agl.emit_reward(dimensions, primary_key="total", attributes=attributes, propagate=False)]
+
+
+class SqlAgent(agl.LitAgent[dict[str, Any]]):
+    """The medical SQL agent as a LitAgent. Database and judge are opened in the runner process, on first use."""
+
+    def __init__(self, config: TrainConfig) -> None:
+        super().__init__()
+        self.config = config
+        self._database: Database | None = None
+        self._scoring: ScoringContext | None = None
+
+    def _open(self) -> tuple[Database, ScoringContext]:
+        if self._database is None or self._scoring is None:
+            self._database = Database(self.config.database, database_path(self.config.database))
+            self._scoring = build_context(self.config.reward)
+        return self._database, self._scoring
+
+    async def rollout_async(
+        self, task: dict[str, Any], resources: NamedResources, rollout: Rollout
+    ) -> list[SpanCoreFields]:
+        """One episode on one row; the mode of the rollout decides the temperature (validation is greedy)."""
+        question = Question.model_validate(task)
+        llm = self._endpoint(cast(agl.ProxyLLM, resources["main_llm"]), cast(AttemptedRollout, rollout))
+        episode, reward = await self.run(question, llm)
+        return to_spans(rollout_record(question, episode, reward))
+
+    def _endpoint(self, llm: agl.ProxyLLM, rollout: AttemptedRollout) -> LLMEndpoint:
+        return LLMEndpoint(
+            base_url=llm.get_base_url(rollout.rollout_id, rollout.attempt.attempt_id),
+            model=llm.model,
+            temperature=self.config.rollout.temperature if rollout.mode == "train" else 0.0,
+            max_tokens=self.config.rollout.max_response_tokens,
+        )
+
+    async def run(self, question: Question, llm: LLMEndpoint) -> tuple[Episode | None, Reward]:
+        """Episode and reward; a fault gives an unscored reward whose reason is the fault's kind."""
+        database, scoring = self._open()
+        try:
+            episode = await run_episode(
+                question, llm=llm, config=self.config.agent, database=database, max_chars=self.config.database.max_chars
+            )
+        except Fault as fault:
+            logger.warning("rollout of question %s is unscored: %s", question.id, fault)
+            return None, Reward(unscored=fault.kind, explanation=str(fault)[:500])
+        return episode, await score(episode, scoring)

@@ -1,0 +1,154 @@
+"""The plain data that everything passes on: Question -> Episode -> Reward.
+
+All types are frozen pydantic models that survive a round trip through JSON. `Question` ignores unknown keys,
+because agent-lightning adds its own (`data_id`) to a row on the way; the others forbid them.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+StopReason = Literal["answered", "empty_answer", "max_turns", "repeated_call", "invalid_tool_call", "context_overflow"]
+
+
+class Record(BaseModel):
+    """Base of all records: immutable, and a misspelt key is an error."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Evidence(Record):
+    """One database cell that supports the reference answer."""
+
+    source_table: str
+    row_id: int | str
+    field: str
+    quote: str
+
+
+class Question(Record):
+    """One row of a dataset.
+
+    `answer` is the reference answer; empty means that none is known. `scorer` names an entry of
+    `sql_agent.scorers.SCORERS`, empty means the configured default. `sql` holds reference queries.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    id: str
+    question: str = Field(min_length=1)
+    answer: str = ""
+    scorer: str = ""
+    answer_schema: Literal["", "answer", "boxed"] = ""
+    task_type: str = ""
+    sql: list[str] = Field(default_factory=list)
+    evidence: list[Evidence] = Field(default_factory=list)
+    meta: dict[str, Any] = Field(default_factory=dict)
+
+    @field_validator("answer", "scorer", "answer_schema", "task_type", mode="before")
+    @classmethod
+    def _null_is_empty(cls, value: Any) -> Any:
+        return "" if value is None else value
+
+    @field_validator("sql", "evidence", "meta", mode="before")
+    @classmethod
+    def _decode_json(cls, value: Any, info: Any) -> Any:
+        """Parquet columns carry nested fields as JSON text (a stable schema for any user's data)."""
+        if isinstance(value, str):
+            value = json.loads(value) if value.strip() else None
+        return value if value is not None else ({} if info.field_name == "meta" else [])
+
+
+class QueryResult(Record):
+    """What a query gave. `error` is None, or text that the model may read."""
+
+    columns: list[str] = Field(default_factory=list)
+    rows: list[list[Any]] = Field(default_factory=list)
+    truncated: bool = False
+    elapsed_s: float = 0.0
+    error: str | None = None
+
+    @property
+    def ok(self) -> bool:
+        """True when the query ran to its end (an empty result is still ok)."""
+        return self.error is None
+
+
+class SqlCall(Record):
+    """One call of the SQL tool: the text that ran, its result, and the turn (from 1) that asked for it."""
+
+    sql: str
+    result: QueryResult
+    turn: int = 1
+
+
+class Episode(Record):
+    """One run of the agent on one question."""
+
+    question: Question
+    final_answer: str = ""
+    sql_calls: list[SqlCall] = Field(default_factory=list)
+    n_turns: int = 0
+    stop_reason: StopReason = "answered"
+    n_bad_tool_calls: int = 0
+    elapsed_s: float = 0.0
+
+    @property
+    def executed_sql(self) -> bool:
+        """True when at least one query ran without error."""
+        return any(call.result.ok for call in self.sql_calls)
+
+
+class Score(Record):
+    """A value in [0, 1], or unscored with a reason. Unscored is never 0."""
+
+    value: float | None = Field(default=None, ge=0.0, le=1.0, allow_inf_nan=False)
+    unscored: str = ""
+    explanation: str = ""
+    metadata: dict[str, Any] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> Score:
+        if (self.value is None) == (self.unscored == ""):
+            raise ValueError("a Score has either a value in [0, 1] or a reason in `unscored`, not both or neither")
+        return self
+
+
+class Reward(Record):
+    """What a rollout earned: `parts` sum up to `total`; or `unscored` with the reason and no total."""
+
+    total: float | None = Field(default=None, allow_inf_nan=False)
+    parts: dict[str, float] = Field(default_factory=dict)
+    unscored: str = ""
+    explanation: str = ""
+    scorer: str = ""
+    metadata: dict[str, Any] = Field(default_factory=dict)
+
+    @property
+    def is_scored(self) -> bool:
+        """True when `total` is a number that may be learned from."""
+        return self.total is not None
+
+
+def rollout_record(question: Question, episode: Episode | None, reward: Reward) -> dict[str, Any]:
+    """One rollout as plain JSON: a line of rollouts.jsonl, and of the try-out's --json."""
+    return {
+        "question_id": question.id,
+        "question": question.question,
+        "reference": question.answer,
+        "task_type": question.task_type,
+        "sql_calls": [call.model_dump() for call in episode.sql_calls] if episode else [],
+        "answer": episode.final_answer if episode else "",
+        "n_turns": episode.n_turns if episode else 0,
+        "stop_reason": episode.stop_reason if episode else "fault",
+        "n_bad_tool_calls": episode.n_bad_tool_calls if episode else 0,
+        "reward": reward.total,
+        "reward_parts": reward.parts,
+        "unscored": reward.unscored,
+        "judge": reward.scorer,
+        "reason": reward.explanation,
+        "episode_s": episode.elapsed_s if episode else 0.0,
+    }

@@ -1,0 +1,220 @@
+"""Text tools of the offline judge: one normal form, cutting into clauses and items, and what counts as a contradiction.
+
+Guarantees: pure functions, linear in the text's length except `asked_runs` (length x question); all but `normalise`
+expect normalised text. Chinese and English.
+Not covered: word segmentation. A Chinese character is a token, and `FILLER` lists what says nothing.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+
+HAN = r"[\u3400-\u9fff]"
+CLAUSE_END = re.compile(r"[;。!?\n]|(?<!\d)[.:,]|[.:,](?!\d)")
+ITEM_END = re.compile(rf"[、()\[\]{{}}|<>=\"'“”‘’《》「」【】…—]+|(?<={HAN})[ \t]+(?={HAN})")
+TOKEN = re.compile(r"\d+(?:\.\d+)?|[a-z]+|[^\W\d_a-z]|[%°+∅]")
+# 非 alone begins names (非诺贝特): in running text it negates only within these words.
+NEGATOR = re.compile(
+    r"[不无未没勿否]|[并而绝]非|除外|除了|错误|\b(?:not?|never|without|cannot|except|false|wrong)\b|n't\b"
+)
+NEGATING_SIGN = re.compile(r"[不无非未没勿否]|\b(?:not?|never|without|cannot)\b|n't\b")
+# Words with a negating character that deny nothing.
+LEXICAL = re.compile(
+    r"不(?:良|全|足|适|稳|宁|孕|育|规则|仅|但|过|同|断|久|慎|详|等|少|一)|无(?:论|菌|力|水)|未来|没错|是否|能否"
+)
+NOTHING_FOUND = re.compile(
+    r"(?:没有?|未能?|查无|并无|暂无|无)(?:检索到|查询到|查到|找到|发现|收录|记载|相关|符合|对应|匹配)"
+    r"|no (?:record|match|result)\w*"
+)
+OPPOSITES = re.findall(
+    r"(\S+)/(\S+)",
+    "升/降 高/低 增/减 亢/减 强/弱 急/慢 轻/重 左/右 禁/慎 宜/忌 快/缓 缩/张 内/外 抑制/激活 抑制/促进 阻断/激动 "
+    "increase/decrease increased/decreased high/low acute/chronic left/right upper/lower",
+)
+LIST_NUMBER = re.compile(
+    r"(?:^|(?<=[\s;,。:、]))(?:\(?\d{1,2}(?:[.)、]|\)、)(?!\d)|[-*•·])(?=\s+\S|[^\s\d])", re.MULTILINE
+)
+COUNTER = "[种个款项条类次片粒位例]"
+NUMERAL = re.compile(
+    rf"[二两三四五六七八九十][一二三四五六七八九十]{{0,2}}(?={COUNTER})|(?<=[共有仅只])一(?={COUNTER})"
+)
+DIGITS = {char: value for value, char in enumerate("零一二三四五六七八九")} | {"两": 2}
+
+# What answers say around the facts. Words with a negating character stay out, unless they deny nothing.
+FILLER = """
+您好 你好 谢谢 感谢 根据 依据 按照 查询 检索 数据库 结果 显示 记录 记载 资料 信息 数据 可知 得知 可以 能够 如下
+以下 下列 上述 以上 包括 包含 含有 主要 常见 一般 通常 有关 关于 对于 其中 分别 具体 所以 因此 总之 综上 所述 即
+分为 可分为 属于 列出 名称 内容 通过 适用于 适合 用于 可用于 治疗 临床上 临床 出现 引起 可引起 导致 可能 还有
+以及 并且 而且 从而 进而 同时 另外 此外 例如 比如 等等 情况 方面 相关 患者 药品 药物 药 疾病 该药 本药 该病
+符合条件 条件 共有 一共 总共 共计 合计 共 计 种 个 款 项 条 类 禁用于 禁用 忌用 适应症 适应证 适用范围 主要用途
+用途 用法用量 用量 用法 服用方法 不良反应 副作用 禁忌症 禁忌 注意事项 药物相互作用 相互作用 药理作用 作用机制
+成分 剂型 分类 类别 简介 贮藏 储存 保存 规格 包装 生产企业 厂家 概述 症状 临床表现 表现 病因 原因 诊断依据
+诊断标准 诊断 鉴别诊断 检查项目 检查 治疗方法 治疗方案 并发症 预防措施 预防 预后 流行病学 希望 帮助 帮到 您 请问
+至于 答案 回答 请 在 的 地 得 了 是 为 有 和 与 及 或 也 还 又 都 均 可 能 会 将 对 由 从 来 使 中 里 它 其他
+其它 其 这 那 该 此 被 把 而 则 等 如 呢 吗 啊 吧 到 后 时 各 每个 两者 二者 不仅 不但 仅 只 一种
+"""
+ENGLISH_FILLER = """
+the a an of is are was were be for and or to in on with as it its this that these those has have include includes
+including according database query result results shows following answer used use uses treat treatment drug drugs
+disease diseases indication indications there total hello please note may can also such by from respectively
+"""
+FILLER_RUN = re.compile(
+    "|".join(
+        [
+            *(re.escape(word) for word in sorted(FILLER.split(), key=len, reverse=True)),
+            rf"\b(?:{'|'.join(ENGLISH_FILLER.split())})\b",
+        ]
+    )
+)
+
+
+def normalise(text: str) -> str:
+    """One form for all ways to write a text: NFKC, lower case, no Markdown, no list numbers, digits for numerals.
+
+    Words that say that nothing was found become the sign for the empty set.
+    """
+    text = unicodedata.normalize("NFKC", text.replace("，", ";")).lower()
+    text = re.sub(r"[*_~]{2,}|[#`]", " ", text)
+    text = LIST_NUMBER.sub(" ", text)
+    text = re.sub(r"(?<=\d),(?=\d{3}(?!\d))", "", text)
+    text = re.sub(r"(?<=\d)\s*[-~–到至]\s*(?=\d)", "至", text)
+    text = re.sub(rf"(?<=\d)[ \t]+(?=[a-z%°])|(?<={HAN})[ \t]+(?=[a-z\d])|(?<=[a-z\d])[ \t]+(?={HAN})", "", text)
+    text = NUMERAL.sub(lambda match: str(_number(match[0])), text)
+    return NOTHING_FOUND.sub("∅", text)
+
+
+def _number(numeral: str) -> int:
+    """The value of a Chinese numeral below 100."""
+    tens, ten, ones = numeral.partition("十")
+    if not ten:
+        return int("".join(str(DIGITS[char]) for char in numeral))
+    return 10 * DIGITS.get(tens, 1) + DIGITS.get(ones, 0)
+
+
+@functools.lru_cache(maxsize=8192)
+def tokens(text: str) -> tuple[str, ...]:
+    """Numbers, Latin words and single Chinese characters."""
+    return tuple(TOKEN.findall(text))
+
+
+def weight(words: Iterable[str]) -> int:
+    """A Chinese character weighs 1, a number or a Latin word 2 (about what they say)."""
+    return sum(2 if word.isascii() and word.isalnum() else 1 for word in words)
+
+
+def grams(words: Sequence[str]) -> set[tuple[str, ...]]:
+    """Bigrams; a single token stands for itself."""
+    return {(word,) for word in words} if len(words) == 1 else set(pairwise(words))
+
+
+def share(part: Sequence[str], whole: Sequence[str]) -> float:
+    """Share of the bigrams of `part` that occur in `whole`, in [0, 1]."""
+    wanted = grams(part)
+    found = wanted & ({(word,) for word in whole} | set(pairwise(whole)))
+    return len(found) / len(wanted) if wanted else 0.0
+
+
+def clauses(text: str) -> Iterator[tuple[str, str]]:
+    """Each clause with the mark that ends it ("" at the end of the text)."""
+    start = 0
+    for match in CLAUSE_END.finditer(text):
+        yield text[start : match.start()], match[0]
+        start = match.end()
+    yield text[start:], ""
+
+
+def items(clause: str) -> list[str]:
+    """What an enumeration lists; pieces without a token are left out."""
+    return [item.strip() for item in ITEM_END.split(clause) if tokens(item)]
+
+
+def denies(text: str) -> bool:
+    """True when a word of `text` negates."""
+    return NEGATOR.search(LEXICAL.sub(" ", text)) is not None
+
+
+def mask(text: str, asked: str) -> str:
+    """`text`, of the same length, with the question's words and filler blanked."""
+    return FILLER_RUN.sub(lambda match: " " * len(match[0]), mask_asked(text, asked))
+
+
+def mask_asked(text: str, asked: str) -> str:
+    """Blank what `asked_runs` finds."""
+    for start, end in asked_runs(text, asked):
+        text = blank(text, start, end)
+    return text
+
+
+def blank(text: str, start: int, end: int, sign: str = " ") -> str:
+    """`text`, of the same length, with text[start:end] replaced by `sign`."""
+    return text[:start] + sign * (end - start) + text[end:]
+
+
+@functools.lru_cache(maxsize=8192)
+def asked_runs(text: str, asked: str) -> list[tuple[int, int]]:
+    """(start, end) of the longest runs of tokens that the question has too; a single Chinese character is no run."""
+    spans = [match.span() for match in TOKEN.finditer(text)]
+    words = [text[a:b] for a, b in spans]
+    source = "\0" + "\0".join(tokens(asked)) + "\0"
+    runs, start = [], 0
+    while start < len(words):
+        end = start
+        while end < len(words) and "\0" + "\0".join(words[start : end + 1]) + "\0" in source:
+            end += 1
+        if weight(words[start:end]) >= 2:
+            runs.append((spans[start][0], spans[end - 1][1]))
+        start = max(end, start + 1)
+    return runs
+
+
+def core(text: str, asked: str) -> str:
+    """`text` without what carries no information at its ends: words of the question, filler."""
+    masked = mask(text, asked)
+    start, end = len(masked) - len(masked.lstrip()), len(masked.rstrip())
+    return text[start:end]
+
+
+def agree(fact: str, claim: str, asked: str) -> bool:
+    """False when a claim that resembles a fact contradicts it: other numbers or names, a flipped "not", an opposite."""
+    ours, theirs = tokens(fact), tokens(claim)
+    chinese = re.search(HAN, fact) is not None
+    exact = {w for w in theirs if w[0].isdigit() or (chinese and w.isascii() and w.isalpha())} - set(tokens(asked))
+    units = {(a, b) for a, b in pairwise(theirs) if a in exact and a[0].isdigit()}
+    if not exact <= set(ours) or not units <= set(pairwise(ours)):
+        return False
+    if len(NEGATING_SIGN.findall(fact)) != len(NEGATING_SIGN.findall(claim)):
+        return False
+    return not any(_opposed(fact, claim, a, b) or _opposed(fact, claim, b, a) for a, b in OPPOSITES)
+
+
+def _opposed(fact: str, claim: str, here: str, there: str) -> bool:
+    return here in fact and there not in fact and there in claim and here not in claim
+
+
+def whole_words(text: str, start: int, end: int) -> bool:
+    """False when text[start:end] cuts a number or a Latin word in two (3 in 13, 5 in 0.5)."""
+    left, right = text[max(0, start - 2) : start], text[end : end + 2]
+    if text[start].isdigit() and re.search(r"[a-z]$|\d\.?$", left):
+        return False
+    if text[end - 1].isdigit():
+        return re.match(r"\.?\d", right) is None
+    is_latin = text[start].isascii() and text[start].isalpha()
+    ends_latin = text[end - 1].isascii() and text[end - 1].isalpha()
+    return not (is_latin and re.search(r"[a-z]$", left)) and not (ends_latin and re.match(r"[a-z]", right))
+
+
+def stands_free(masked: str, text: str, start: int, end: int) -> bool:
+    """True when no unexplained word touches text[start:end]: "偏头痛" does not tell of "头痛".
+
+    `masked` is `text` with all that is explained blanked.
+    """
+    left, right = masked[:start], masked[end:]
+    if text[start].isascii():  # words of Latin script touch across a space
+        left = re.sub(r"(?<=[a-z])[ \t]+$", "", left)
+    if text[end - 1].isascii():
+        right = re.sub(r"^[ \t]+(?=[a-z])", "", right)
+    return not (TOKEN.search(left[-1:]) or TOKEN.match(right))

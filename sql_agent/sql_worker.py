@@ -1,0 +1,365 @@
+"""The child process that runs the model's SQL; `database.py` starts it as `python -I -S sql_worker.py SETTINGS`.
+
+Layers: kernel limits (memory, no file may grow), a read-only connection, an allow-list authorizer, SQLite's own limits,
+a deadline. Before a statement runs it is compiled against a mirror, an in-memory database with nothing but the allowed
+tables: the authorizer alone lets `SELECT count(*) FROM hidden` pass, its messages tell a hidden table from a missing
+one, and it must let FTS5 read its inner tables. Speaks one JSON line per request and per reply; imports the standard
+library only, to start in 50 ms. It does not stop a single long function call: the parent kills the process for that.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import resource
+import select
+import signal
+import sqlite3
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from itertools import islice
+from typing import Any, Literal, Required, TypedDict
+
+MAX_SQL_CHARS = 20_000
+MAX_NAME_CHARS = 100
+MAX_CONCAT_CHARS = 100_000
+STEPS_PER_CHECK = 500  # VDBE steps between two looks at the clock: under 2 % of a full scan (benchmarks/guard.py)
+ORPHAN_CHECK_S = 2.0
+
+# Left out on purpose: what makes big values (zeroblob, randomblob), what loops or grows outside SQLite's limits
+# (printf('%.2000000000c', 'x') takes 8 s at a length limit of 1 MB; json_group_array stops at the heap limit only), and
+# what tells of the process or the schema.
+FUNCTION_NAMES = """
+abs avg bm25 ceil ceiling char coalesce count cume_dist current_date current_time current_timestamp date datetime
+dense_rank exp first_value floor glob group_concat hex highlight ifnull iif instr json json_array json_array_length
+json_extract json_object json_type json_valid julianday lag last_value lead length like ln log log10 log2 lower ltrim
+match max min mod nth_value ntile nullif percent_rank pow power quote random rank replace round row_number rtrim sign
+snippet sqrt strftime substr substring sum time total trim trunc typeof unicode unixepoch upper -> ->>
+"""
+FUNCTIONS = frozenset(FUNCTION_NAMES.split())
+LIMITS = {
+    sqlite3.SQLITE_LIMIT_LENGTH: 1_000_000,
+    sqlite3.SQLITE_LIMIT_SQL_LENGTH: 4 * MAX_SQL_CHARS + 100,  # bytes, where the rule for the model is in characters
+    sqlite3.SQLITE_LIMIT_COLUMN: 200,
+    sqlite3.SQLITE_LIMIT_EXPR_DEPTH: 100,
+    sqlite3.SQLITE_LIMIT_COMPOUND_SELECT: 20,
+    sqlite3.SQLITE_LIMIT_VDBE_OP: 25_000,
+    sqlite3.SQLITE_LIMIT_FUNCTION_ARG: 16,
+    sqlite3.SQLITE_LIMIT_ATTACHED: 0,
+    sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH: 600,  # bytes: 200 Chinese characters
+    sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER: 16,  # FTS5 itself binds some
+    sqlite3.SQLITE_LIMIT_TRIGGER_DEPTH: 1,
+    sqlite3.SQLITE_LIMIT_WORKER_THREADS: 0,
+}
+DATABASE_FAULTS = frozenset(
+    {
+        sqlite3.SQLITE_BUSY,
+        sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_CORRUPT,
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_LOCKED,
+        sqlite3.SQLITE_NOTADB,
+        sqlite3.SQLITE_PERM,
+        sqlite3.SQLITE_PROTOCOL,
+        sqlite3.SQLITE_READONLY,
+    }
+)
+LOCKS = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+LOCKED = "locked by another process; let that finish or stop it, then start again"
+REMEDY = "run `make data`, or name another file with --set database.path=FILE"
+REFUSALS = ("not authorized", "one statement at a time", "vtable constructor failed")
+Kind = Literal["ready", "rows", "error", "refused", "timeout", "memory", "crash", "fault"]
+
+
+class Settings(TypedDict):
+    """What the parent hands over on the command line. Sizes in characters, bytes and rows."""
+
+    path: str
+    uri: str
+    tables: list[str]
+    timeout_s: float
+    max_rows: int
+    max_cell_chars: int
+    max_result_chars: int
+    max_memory_bytes: int
+
+
+class Reply(TypedDict, total=False):
+    """One line back. `kind` says which of the other keys are there."""
+
+    kind: Required[Kind]
+    message: str
+    schema: dict[str, list[str]]
+    columns: list[str]
+    rows: list[list[Any]]
+    truncated: bool
+
+
+def plain_value(value: Any, max_chars: int) -> Any:
+    """A database value as JSON can carry it: blobs as x'hex', non-finite floats as text, long text cut with "…"."""
+    if isinstance(value, bytes):
+        value = f"x'{value[: max_chars // 2 + 1].hex()}'"
+    elif isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, str) and len(value) > max_chars:
+        return value[:max_chars] + "…"
+    return value
+
+
+class GroupConcat:
+    """group_concat that stops at MAX_CONCAT_CHARS; SQLite's own scans all rows before it reports the length."""
+
+    def __init__(self) -> None:
+        self._parts: deque[str] = deque()
+        self._n_chars = 0
+
+    def step(self, value: Any, separator: Any = ",") -> None:
+        """Add a row; NULL adds nothing."""
+        if value is None:
+            return
+        self._parts.append(_text(separator))
+        self._parts.append(_text(value))
+        self._n_chars += len(self._parts[-1]) + len(self._parts[-2])
+        if self._n_chars > MAX_CONCAT_CHARS:
+            raise ValueError  # SQLite ends the statement with "user-defined aggregate's 'step' method raised error"
+
+    def inverse(self, value: Any, _separator: Any = ",") -> None:
+        """Drop the oldest row when a window moves on."""
+        if value is not None:
+            self._n_chars -= len(self._parts.popleft()) + len(self._parts.popleft())
+
+    def value(self) -> str | None:
+        """The text so far, without the first separator."""
+        return "".join(islice(self._parts, 1, None)) if self._parts else None
+
+    finalize = value
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    return "" if value is None else str(value)
+
+
+def confine(max_memory_bytes: int) -> None:
+    """Let the kernel bound this process: address space, no file may grow, no core dump.
+
+    Python needs room of its own to copy a row out of SQLite (twice the row), besides SQLite's heap.
+    """
+    with open("/proc/self/statm", encoding="ascii") as statm:
+        now_bytes = int(statm.read().split()[0]) * resource.getpagesize()
+    limits = {
+        resource.RLIMIT_AS: now_bytes + 3 * max_memory_bytes,
+        resource.RLIMIT_FSIZE: 0,
+        resource.RLIMIT_CORE: 0,
+        resource.RLIMIT_NOFILE: 32,
+    }
+    for what, limit in limits.items():
+        resource.setrlimit(what, (limit, limit))
+
+
+def authorizer(readable: Iterable[str], hidden: Iterable[str], *, internal: bool) -> Callable[..., int]:
+    """An allow-list for set_authorizer: SELECT, READ of `readable`, FUNCTIONS, recursion.
+
+    A READ without a database is a CTE, or a table of which no column is used, as in SELECT count(*) FROM t. The mirror
+    has no other tables than the readable and the `hidden` ones, so there the rest are CTEs.
+    `internal` also allows the pragma by which FTS5 notices changes.
+    """
+    readable, hidden = {_fold(n) for n in readable}, {_fold(n) for n in hidden}
+    plain = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_RECURSIVE}
+
+    def allowed(action: int, arg1: str | None, arg2: str | None, database: str | None) -> bool:
+        if action == sqlite3.SQLITE_READ:
+            name = _fold(arg1 or "")
+            if name in readable:
+                return database in ("main", None)
+            return database is None and name not in hidden and not name.startswith(("sqlite_", "pragma_"))
+        if action == sqlite3.SQLITE_FUNCTION:
+            return (arg2 or "").lower() in FUNCTIONS
+        if action == sqlite3.SQLITE_PRAGMA:
+            return internal and arg1 == "data_version" and arg2 is None
+        return action in plain
+
+    def decide(action: int, arg1: str | None, arg2: str | None, database: str | None, _source: str | None) -> int:
+        return sqlite3.SQLITE_OK if allowed(action, arg1, arg2, database) else sqlite3.SQLITE_DENY
+
+    return decide
+
+
+def _fold(name: str) -> str:
+    """SQLite compares names without case in ASCII only."""
+    return "".join(c.lower() if c.isascii() else c for c in name)
+
+
+def _connect(uri: str, busy_s: float) -> sqlite3.Connection:
+    connection = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=busy_s, cached_statements=0)
+    connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
+    for pragma in ("trusted_schema = OFF", "temp_store = MEMORY"):
+        connection.execute(f"PRAGMA {pragma}").close()
+    return connection
+
+
+def _names(connection: sqlite3.Connection, sql: str) -> list[str]:
+    return [str(row[0]) for row in connection.execute(sql)]
+
+
+class Unusable(Exception):
+    """The database cannot be used; the text says why and what to do."""
+
+
+def check_header(path: str) -> None:
+    """Look at the first bytes of the file. Raises Unusable.
+
+    Done here and not in the parent: closing a file drops all POSIX locks that its process holds on it, so a look from
+    the parent would break the lock of a SQLite connection that the parent has open elsewhere.
+    """
+    try:
+        with open(path, "rb") as file:
+            header = file.read(100)
+    except FileNotFoundError:
+        raise Unusable(f"no such file; {REMEDY}") from None
+    except OSError as exc:
+        raise Unusable(f"cannot be read ({exc.strerror}); check the path and its permissions") from None
+    if not header.startswith(b"SQLite format 3\0") or len(header) < 100:
+        raise Unusable(f"not a SQLite database; {REMEDY}")
+    if 2 in header[18:20]:
+        remedy = f"run once: sqlite3 {path} 'PRAGMA journal_mode=DELETE'"
+        raise Unusable(f"in WAL mode, in which even readers write files beside it; {remedy}")
+
+
+class Guard:
+    """Both connections and the rules. Raises sqlite3.Error or Unusable when the database cannot be used."""
+
+    def __init__(self, settings: Settings) -> None:
+        check_header(settings["path"])
+        self.settings = settings
+        self._deadline_s = math.inf
+        self._real = _connect(settings["uri"], min(0.5, settings["timeout_s"] / 2))
+        self._mirror = _connect(":memory:", 0)
+        self._real.execute(f"PRAGMA hard_heap_limit = {settings['max_memory_bytes']}").close()
+        self.schema = self._build_mirror()
+        self._lock_down()
+        for n_arguments in (1, 2):
+            self._real.create_window_function("group_concat", n_arguments, GroupConcat)  # pyright: ignore
+
+    def _build_mirror(self) -> dict[str, list[str]]:
+        """Create the allowed tables, empty, in the mirror. Returns their columns. Also warms up virtual tables."""
+        made = {_fold(name): (name, sql) for name, sql in self._real.execute("SELECT name, sql FROM sqlite_master")}
+        schema: dict[str, list[str]] = {}
+        for wanted in self.settings["tables"]:
+            if _fold(wanted) not in made:
+                raise Unusable(f"no table {wanted}; there are: {', '.join(self._table_names()) or 'none'}")
+            name, sql = made[_fold(wanted)]
+            self._mirror.execute(sql)
+            quoted = name.replace('"', '""')
+            cursor = self._real.execute(f'SELECT * FROM "{quoted}" LIMIT 1')
+            schema[name] = [str(column[0]) for column in cursor.description]
+            cursor.fetchall()
+        return schema
+
+    def _table_names(self) -> list[str]:
+        types = "type IN ('table', 'view', 'virtual') AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'"
+        return _names(self._real, f"SELECT name FROM pragma_table_list WHERE schema = 'main' AND {types} ORDER BY name")
+
+    def _lock_down(self) -> None:
+        modules = _names(self._real, "SELECT name FROM pragma_module_list")
+        hidden = modules + _names(self._mirror, "SELECT name FROM sqlite_master")
+        shadows = [
+            shadow
+            for shadow in _names(self._real, "SELECT name FROM pragma_table_list WHERE type = 'shadow'")
+            if any(shadow.startswith(f"{table}_") for table in self.schema)
+        ]
+        self._mirror.set_authorizer(authorizer(self.schema, hidden, internal=False))
+        self._real.set_authorizer(authorizer([*self.schema, *shadows], hidden, internal=bool(shadows)))
+        for connection in (self._real, self._mirror):
+            for what, limit in LIMITS.items():
+                connection.setlimit(what, limit)
+            connection.set_progress_handler(lambda: time.monotonic() > self._deadline_s, STEPS_PER_CHECK)
+
+    def run(self, sql: str) -> Reply:
+        """Compile against the mirror, then run. Never raises for what a statement can do."""
+        self._deadline_s = time.monotonic() + self.settings["timeout_s"]
+        try:
+            self._mirror.execute(f"EXPLAIN {sql}").close()
+            return self._fetch(self._real.execute(sql))
+        except MemoryError:
+            return {"kind": "memory"}
+        except UnicodeDecodeError:
+            return {"kind": "error", "message": "group_concat: a text is not valid UTF-8"}
+        except (sqlite3.Error, sqlite3.Warning) as exc:
+            return explain(exc)
+
+    def _fetch(self, cursor: sqlite3.Cursor) -> Reply:
+        limits = self.settings
+        rows: list[list[Any]] = []
+        truncated, n_chars = False, 0
+        try:
+            columns = [str(plain_value(column[0], MAX_NAME_CHARS)) for column in cursor.description]
+            for row in cursor:
+                if len(rows) == limits["max_rows"] or n_chars > limits["max_result_chars"]:
+                    truncated = True
+                    break
+                rows.append([plain_value(value, limits["max_cell_chars"]) for value in row])
+                n_chars += sum(len(value) for value in rows[-1] if isinstance(value, str))
+        finally:
+            cursor.close()
+        return {"kind": "rows", "columns": columns, "rows": rows, "truncated": truncated}
+
+
+def explain(exc: sqlite3.Error | sqlite3.Warning) -> Reply:
+    """Sort an error: the database's fault, or the statement's (timeout, memory, refused, any other error)."""
+    code, message = getattr(exc, "sqlite_errorcode", 0), str(exc)
+    if code == sqlite3.SQLITE_INTERRUPT:
+        return {"kind": "timeout"}
+    if code in (sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_NOMEM):
+        return {"kind": "memory"}
+    if code & 0xFF in DATABASE_FAULTS:
+        return {"kind": "fault", "message": LOCKED if code & 0xFF in LOCKS else f"{message}; {REMEDY}"}
+    if "user-defined aggregate" in message:
+        message = f"group_concat: the text is longer than {MAX_CONCAT_CHARS:,} characters"
+    if code == sqlite3.SQLITE_AUTH or any(mark in message for mark in REFUSALS):
+        return {"kind": "refused", "message": message}
+    return {"kind": "error", "message": message}
+
+
+def _requests(parent: int) -> Iterable[str]:
+    """Requests until the parent closes the pipe or is gone (another process may hold a copy of the pipe's end)."""
+    while os.getppid() == parent:
+        if select.select([sys.stdin], [], [], ORPHAN_CHECK_S)[0]:
+            line = sys.stdin.buffer.readline()
+            if not line:
+                return
+            yield json.loads(line)
+
+
+def _answer(reply: Reply) -> None:
+    sys.stdout.buffer.write(json.dumps(reply, ensure_ascii=False).encode() + b"\n")
+    sys.stdout.buffer.flush()
+
+
+def main() -> None:
+    """Serve requests until the parent goes away."""
+    parent = os.getppid()
+    settings: Settings = json.loads(sys.argv[1])
+    confine(settings["max_memory_bytes"])
+    try:
+        guard = Guard(settings)
+    except (Unusable, MemoryError) as exc:
+        _answer({"kind": "fault", "message": str(exc) or "needs more than database.max_memory_mib to open"})
+        return
+    except sqlite3.Error as exc:
+        _answer({"kind": "fault", "message": explain(exc).get("message", str(exc))})
+        return
+    _answer({"kind": "ready", "schema": guard.schema})
+    for sql in _requests(parent):
+        # Only for the case that the parent died and cannot kill: SIGALRM's default action ends the process.
+        signal.setitimer(signal.ITIMER_REAL, 2 * settings["timeout_s"] + 1)
+        _answer(guard.run(sql))
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+if __name__ == "__main__":
+    main()

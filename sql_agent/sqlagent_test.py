@@ -1,0 +1,233 @@
+"""Try the medical SQL agent: ask questions, and see each SQL query, its rows, the answer and the reward.
+
+Guarantees: the episode and the reward are those of training (same run_episode, same scorers). Not covered: numbers
+with confidence intervals.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from dotenv import load_dotenv
+from rich.console import Console
+
+from sql_agent import preflight
+from sql_agent.agent import LLMEndpoint, run_episode
+from sql_agent.config import (
+    ROOT,
+    TrainConfig,
+    build_config,
+    data_path,
+    database_path,
+    load_recipe,
+    parse_assignment,
+    resolve_system_prompt,
+)
+from sql_agent.database import Database
+from sql_agent.dataset import load_questions
+from sql_agent.endpoint import checked_endpoint, explain_fault, is_final
+from sql_agent.episode_view import Outcome, as_json, clean, show, summary_line
+from sql_agent.errors import DatabaseFault, LLMFault, UserError
+from sql_agent.records import Question
+from sql_agent.scorers import ScoringContext, build_context, check_scorers, score
+from sql_agent.serving import Server, serve_model
+
+BUNDLED = "data/test.parquet"
+BUNDLED_QUESTIONS = 3
+TINY_RECIPE = "smoke_cpu"
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+notes = Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+def resolve_config(
+    recipe: str, assignments: list[str], *, database: Path | None, model: str, endpoint: bool
+) -> TrainConfig:
+    """defaults < recipe < --model, --database < --set, the prompt decided. Raises UserError."""
+    tiny = not endpoint and not model
+    flags: dict[str, dict[str, str]] = {"model": {"path": model}} if model and not endpoint else {}
+    if database is not None:
+        flags["database"] = {"path": str(database.expanduser().absolute())}
+    base = load_recipe(recipe or TINY_RECIPE) if recipe or tiny else {}
+    config = build_config(base, flags, *(parse_assignment(text) for text in assignments))
+    return resolve_system_prompt(config, tiny=tiny)
+
+
+def choose_questions(texts: list[str], file: Path | None, *, limit: int | None) -> list[Question]:
+    """The questions to ask: those given, those of a file, or one bundled question of each of the first task types.
+
+    Raises UserError when there is none.
+    """
+    asked = [Question(id=f"q{i}", question=text) for i, text in enumerate(texts, start=1) if text.strip()]
+    if texts and len(asked) < len(texts):
+        raise UserError("--question: empty; give a text")
+    if file is not None:
+        asked += load_questions(data_path(str(file)))[:limit]
+    if asked:
+        return asked
+    path = data_path(BUNDLED)
+    if not path.exists():
+        from sql_agent.data.build import build_bundled
+
+        notes.print("building the bundled database and questions")
+        build_bundled()
+    bundled = load_questions(path)
+    first_of_type = {q.task_type: q for q in reversed(bundled)}
+    varied = sorted(bundled, key=lambda q: first_of_type[q.task_type] is not q)
+    return varied[: limit or BUNDLED_QUESTIONS]
+
+
+@contextmanager
+def own_server(config: TrainConfig) -> Iterator[Server]:
+    """vLLM with the configured model, or with the tiny policy. Raises UserError or LLMFault."""
+    cpu = config.trainer.device == "cpu" or (config.trainer.device == "auto" and preflight.gpu_count() == 0)
+    if not config.model.path:
+        notes.print("no endpoint and no --model: the tiny policy it is (built in minutes if it is not there yet)")
+    folder = model_folder(config)
+    with notes.status("starting vLLM") as status:
+
+        def on_wait(waited_s: float) -> None:
+            status.update(f"starting vLLM with {folder.name} on the {'CPU' if cpu else 'GPU'}: {waited_s:.0f} s")
+
+        with serve_model(folder, config, cpu=cpu, on_wait=on_wait) as server:
+            status.stop()
+            yield server
+
+
+def model_folder(config: TrainConfig) -> Path:
+    """The folder to serve. Raises UserError."""
+    try:
+        return preflight.model_folder(config, tiny=not config.model.path)
+    except UserError as exc:
+        raise UserError(f"{exc}. To ask a running server instead, name it with --base-url") from exc
+
+
+async def ask(
+    question: Question, llm: LLMEndpoint, *, config: TrainConfig, database: Database, scoring: ScoringContext
+) -> tuple[Outcome, bool]:
+    """One question; and whether a fault came up that would stop the next question too."""
+    try:
+        episode = await run_episode(
+            question, llm=llm, config=config.agent, database=database, max_chars=config.database.max_chars
+        )
+    except LLMFault as fault:
+        text = explain_fault(fault, llm, timeout_s=config.agent.llm_timeout_s)
+        return Outcome(question, fault_kind=fault.kind, fault=text), is_final(fault)
+    except DatabaseFault as fault:
+        return Outcome(question, fault_kind=fault.kind, fault=str(fault)), True
+    return Outcome(question, episode, await score(episode, scoring)), False
+
+
+async def ask_all(
+    questions: list[Question],
+    llm: LLMEndpoint,
+    *,
+    config: TrainConfig,
+    database: Database,
+    scoring: ScoringContext,
+    tell: Callable[[Outcome, int], None],
+) -> list[Outcome]:
+    """Ask one after the other, telling each outcome; a fault that would stop all of them ends the loop."""
+    outcomes: list[Outcome] = []
+    for number, question in enumerate(questions, start=1):
+        with notes.status(f"question {number}/{len(questions)}"):
+            outcome, final = await ask(question, llm, config=config, database=database, scoring=scoring)
+        outcomes.append(outcome)
+        tell(outcome, number)
+        if final:
+            break
+    return outcomes
+
+
+def try_out(questions: list[Question], llm: LLMEndpoint, config: TrainConfig, *, as_lines: bool) -> list[Outcome]:
+    """Ask and print. Raises UserError when database or scorers cannot be used."""
+    out = Console(highlight=False, width=None if sys.stdout.isatty() else 110)
+    scoring = build_context(config.reward)
+    check_scorers(questions, scoring)
+    database = database_path(config.database)
+    about = f"model {llm.model} at {llm.base_url}; judge: {scoring.judge_name}; prompt: {config.agent.system_prompt}"
+    notes.print(clean(f"{about}; database: {database}"), markup=False, style="dim")
+
+    def tell(outcome: Outcome, number: int) -> None:
+        if as_lines:
+            # ASCII: a lone surrogate in an answer could not be written as UTF-8.
+            print(json.dumps(as_json(outcome)), flush=True)
+        else:
+            show(out, outcome, number=number, of=len(questions))
+
+    with Database(config.database, database) as opened:
+        opened.check()
+        outcomes = asyncio.run(ask_all(questions, llm, config=config, database=opened, scoring=scoring, tell=tell))
+    (notes if as_lines else out).print(f"\n{summary_line(outcomes)}", markup=False, soft_wrap=True)
+    if len(outcomes) < len(questions):
+        notes.print(f"{len(questions) - len(outcomes)} question(s) were not asked: they would fail in the same way")
+    return outcomes
+
+
+@app.command()
+def main(
+    question: Annotated[list[str] | None, typer.Option(help="a question; may be given several times")] = None,
+    file: Annotated[Path | None, typer.Option(help="questions from a .parquet or .jsonl file")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="ask only the first so many of the file")] = None,
+    base_url: Annotated[str, typer.Option(envvar="OPENAI_BASE_URL", help='OpenAI-compatible address; "": none')] = "",
+    model: Annotated[str, typer.Option(help="model name there (or OPENAI_MODEL); without address: model folder")] = "",
+    api_key: Annotated[str, typer.Option(envvar="OPENAI_API_KEY", help="key of the address", show_default=False)] = "",
+    recipe: Annotated[str, typer.Option(help="settings of a folder of recipes/ or a TOML file")] = "",
+    set_: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="set any key")] = None,
+    database: Annotated[Path | None, typer.Option(help="SQLite file (default: the bundled one)")] = None,
+    temperature: Annotated[float, typer.Option(min=0.0, max=2.0, help="0 is greedy")] = 0.0,
+    max_tokens: Annotated[int | None, typer.Option(min=1, help="longest answer of one model call")] = None,
+    json_: Annotated[bool, typer.Option("--json", help="one JSON object per question on stdout")] = False,
+) -> None:
+    """Ask the medical SQL agent, and see its SQL, its answer and its reward.
+
+    \b
+    python sqlagent_test.py                                        the tiny policy or --model, served here with vLLM
+    python sqlagent_test.py --question "阿莫西林的适应症是什么？"
+    python sqlagent_test.py --base-url http://localhost:8000/v1    a running server
+    python sqlagent_test.py --file data/val.parquet --limit 20 --json > answers.jsonl
+
+    Without --question and --file three of the bundled test questions are asked. Exit status: 0 all were asked and
+    graded, 1 some ended in a fault (endpoint, database, judge), 2 wrong input.
+    """
+    logging.basicConfig(level=logging.WARNING)
+    # What it logs about a failed call is in the fault that it raises.
+    logging.getLogger("openai.agents").setLevel(logging.CRITICAL)
+    try:
+        config = resolve_config(recipe, set_ or [], database=database, model=model, endpoint=bool(base_url))
+        questions = choose_questions(question or [], file, limit=limit)
+        tokens = max_tokens or config.rollout.max_response_tokens
+        if base_url:
+            name = model or os.environ.get("OPENAI_MODEL", "")
+            llm = checked_endpoint(base_url, model=name, api_key=api_key, temperature=temperature, max_tokens=tokens)
+            outcomes = try_out(questions, llm, config, as_lines=json_)
+        else:
+            with own_server(config) as server:
+                llm = LLMEndpoint(server.base_url, server.model, temperature=temperature, max_tokens=tokens)
+                outcomes = try_out(questions, llm, config, as_lines=json_)
+                if why := server.why_it_died():
+                    raise LLMFault(why)
+    except UserError as exc:
+        notes.print(f"error: {clean(str(exc))}", markup=False)
+        raise typer.Exit(2) from None
+    except LLMFault as fault:
+        notes.print(f"error: {clean(str(fault))}", markup=False)
+        raise typer.Exit(1) from None
+    except KeyboardInterrupt:
+        notes.print("interrupted")
+        raise typer.Exit(130) from None
+    raise typer.Exit(1 if any(outcome.failed for outcome in outcomes) else 0)
+
+
+if __name__ == "__main__":
+    load_dotenv(ROOT / ".env")
+    app()

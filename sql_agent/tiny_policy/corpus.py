@@ -1,0 +1,115 @@
+"""The words that the tiny policy is made of: bundled facts, field labels and training phrasings.
+
+Guarantees: labels and phrasings come from the split `train` alone, so none of validation or test is ever demonstrated;
+facts come without their entities. Only the tokenizer reads all texts, because their characters must have tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+
+from sql_agent.data.build_database import DISEASE_COLUMNS, DRUG_COLUMNS, SEPARATOR, load_sources
+from sql_agent.data.templates import TEMPLATES, Phrasing, Templates, load_templates
+
+SOURCE = TEMPLATES.parent / "source"
+SYSTEM_PROMPT = TEMPLATES.parent.parent / "prompts" / "system_short.txt"
+# Words of the chat template, of SQL and of results, which the bundled texts lack.
+FRAME_WORDS = ["system", "user", "assistant", "query_database_by_sql", "sql", "drugs_info", "disease"]
+FRAME_WORDS += [
+    "SELECT",
+    "FROM",
+    "WHERE",
+    "LIKE",
+    "IN",
+    "AND",
+    "COUNT",
+    "status",
+    "success",
+    "error",
+    "records",
+    "null",
+]
+MISSING_ANSWER = "数据库中没有这一条记录。"
+
+# Everyday characters of questions; filler is a random run of them.
+COMMON = (
+    "的了是在有我你您他她它这那哪个们不与和跟同及或就都也还要会能可以想请问说讲谈看找查给把对从到于为因所但而且如果怎么样什谁多少几时候里中上下"
+    "方面些项条份种列出一二两三起各自分别应该当具体内容情况关键资料数据库记录写作读明白知道了解清楚告诉回答介绍"
+    "帮助需要必须希望先再后前又并只把被让使得着过来去做用于让吗呢吧啊嗯好谢麻烦劳驾老师同学人家朋友大夫今天最近现在"
+)
+
+
+@dataclass(frozen=True)
+class TableWords:
+    """One table: its name column, and per askable field the labels that training questions use."""
+
+    table: str
+    key: str
+    labels: dict[str, list[str]]
+    search_fields: list[str]
+
+    def neighbour(self, field: str, fields: list[str] | None = None) -> str:
+        """The next of `fields` (default: all askable ones), cyclic: what the flawed demonstrator reads by mistake."""
+        fields = fields or list(self.labels)
+        return fields[(fields.index(field) + 1) % len(fields)]
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """What demonstrations draw from, and all texts for the tokenizer."""
+
+    tables: list[TableWords]
+    phrasings: dict[str, list[Phrasing]]
+    answers: dict[str, str]
+    facts: list[str]
+    texts: list[str]
+    system_prompt: str
+
+
+@cache
+def load_corpus() -> Corpus:
+    """The corpus of the bundled files. Raises UserError when a source or the templates are broken."""
+    templates = load_templates()
+    system_prompt = SYSTEM_PROMPT.read_text(encoding="utf-8").strip()
+    cells = list(_cells())
+    words = [*DRUG_COLUMNS, *DISEASE_COLUMNS, *FRAME_WORDS]
+    return Corpus(
+        tables=[
+            TableWords(
+                table=name,
+                key=table.name,
+                labels={field: labels.train for field, labels in table.fields.items()},
+                search_fields=templates.search.get(name, []),
+            )
+            for name, table in templates.tables.items()
+        ],
+        phrasings={intent: templates.phrasings_for(intent, "train") for intent in templates.phrasings},
+        answers={intent: answer.part or answer.text for intent, answer in templates.answers.items()},
+        facts=sorted({text for is_name, text in cells if not is_name and len(text) > 1}),
+        # Three times: the tokenizer merges no pair that it saw once.
+        texts=[text for _, text in cells]
+        + list(_template_texts(templates))
+        + [*words, SEPARATOR, MISSING_ANSWER, COMMON, system_prompt] * 3,
+        system_prompt=system_prompt,
+    )
+
+
+def _cells() -> Iterator[tuple[bool, str]]:
+    """Every item of every cell of the sources, and whether it is the entity's name."""
+    for entries in load_sources(SOURCE).values():
+        for entry in entries:
+            for value in entry.values.values():
+                for text in value if isinstance(value, list) else [value]:
+                    if text is not None:
+                        yield text == entry.name, text
+
+
+def _template_texts(templates: Templates) -> Iterator[str]:
+    for table in templates.tables.values():
+        for labels in table.fields.values():
+            yield from labels.all()
+    for phrasings in templates.phrasings.values():
+        yield from (phrasing.text for phrasing in phrasings)
+    yield from (answer.part or answer.text for answer in templates.answers.values())

@@ -1,0 +1,241 @@
+"""Demonstrations: made-up questions with the tool call, the made-up result and the answer.
+
+Guarantees: entities are random characters, fresh in every demonstration, and facts are cut out of the bundled ones or
+random, so no true statement about a drug or a disease is taught; only training phrasings and labels are used.
+The flawed demonstrator sometimes reads the neighbouring column and often stops at the first fact: these are the faults
+that GRPO is there to correct.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from sql_agent.data.build_database import SEPARATOR
+from sql_agent.tiny_policy.asking import Asker
+from sql_agent.tiny_policy.corpus import MISSING_ANSWER, Corpus, TableWords
+from sql_agent.tiny_policy.tokenizer import cjk_inventory
+
+Message = dict[str, Any]
+TOOL_NAME = "query_database_by_sql"
+# What a name may end with: words that real names share, so that shared endings do not break copying.
+ENDINGS = ["症", "病", "炎", "素", "平", "综合征", "缺乏症", "性贫血", "片", "唑", "沙坦", "酸钠", "B12", "C"]
+INTENT_WEIGHTS = {"single": 40, "multi": 22, "compare": 18, "search": 10, "count": 6, "missing": 4}
+# Questions that vary a training phrasing freely.
+FREE_SHARE = 0.6
+TOOLS: list[dict[str, Any]] = [
+    {
+        "type": "function",
+        "function": {
+            "name": TOOL_NAME,
+            "parameters": {"type": "object", "properties": {"sql": {"type": "string"}}, "required": ["sql"]},
+        },
+    }
+]
+
+
+@dataclass(frozen=True)
+class Flaws:
+    """How often the demonstrator errs: shares of demonstrations, 0 to 1."""
+
+    wrong_column: float = 0.0
+    first_fact_only: float = 0.0
+
+
+@dataclass(frozen=True)
+class Draft:
+    """One demonstration in parts: what is asked, the query, its rows, and the answer."""
+
+    question: str
+    sql: str
+    records: list[dict[str, Any]]
+    answer: str
+
+
+def render_records(records: list[dict[str, Any]]) -> str:
+    """The tool's JSON for a query that ran, as sql_agent.tools.render_result writes it."""
+    return json.dumps({"status": "success", "records": records, "count": len(records)}, ensure_ascii=False)
+
+
+def to_messages(draft: Draft, system_prompt: str) -> list[Message]:
+    """The demonstration as chat messages, in the form in which the agent sends its history."""
+    call = {"type": "function", "function": {"name": TOOL_NAME, "arguments": {"sql": draft.sql}}}
+    return [
+        {"role": "system", "content": system_prompt},
+        {"role": "user", "content": draft.question},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "content": render_records(draft.records)},
+        {"role": "assistant", "content": draft.answer},
+    ]
+
+
+class Demonstrator:
+    """An endless source of demonstrations, decided by `rng` alone."""
+
+    def __init__(self, corpus: Corpus, rng: random.Random, flaws: Flaws = Flaws()) -> None:  # noqa: B008
+        self._corpus = corpus
+        self._rng = rng
+        self._flaws = flaws
+        self._asker = Asker(corpus, rng, free_share=FREE_SHARE)
+        self._chars = cjk_inventory(corpus.texts)
+        self._intents: dict[str, Callable[[], Draft]] = {
+            "single": self._single,
+            "multi": self._multi,
+            "compare": self._compare,
+            "search": self._search,
+            "count": self._count,
+            "missing": self._missing,
+        }
+
+    def demonstrate(self) -> list[Message]:
+        """One new demonstration."""
+        intent = self._rng.choices(list(INTENT_WEIGHTS), list(INTENT_WEIGHTS.values()))[0]
+        return to_messages(self._intents[intent](), self._corpus.system_prompt)
+
+    def query(self) -> list[Message]:
+        """An exercise in asking: a question and the tool call, without the system prompt and what follows."""
+        return self.demonstrate()[1:3]
+
+    def echo(self) -> list[Message]:
+        """A copying exercise: repeat a list of made-up names, or the facts of a made-up cell."""
+        names = "、".join(self.name() for _ in range(self._rng.randint(2, 6)))
+        text = names if self._rng.random() < 0.6 else self._cell(self._facts())
+        return [{"role": "user", "content": text}, {"role": "assistant", "content": text}]
+
+    def name(self) -> str:
+        """A made-up entity: two to ten random characters, a third with a usual ending."""
+        n_chars = self._rng.choice((2, 3, 3, 4, 4, 4, 5, 5, 6, 7, 9))
+        ending = self._rng.choice(ENDINGS) if self._rng.random() < 0.33 else ""
+        text = self._characters(max(1, n_chars - len(ending))) + ending
+        if len(text) > 4 and self._rng.random() < 0.2:
+            # Real names repeat characters (阵发性室上性心动过速), and repeats are what breaks naive copying.
+            text = text[:-1] + text[1]
+        return text
+
+    def _characters(self, n: int) -> str:
+        return "".join(self._rng.choices(self._chars, k=n))
+
+    def _fact(self) -> str:
+        """A made-up fact: a piece of a bundled one, two pieces joined, or random characters; at most 20 characters."""
+        kind = self._rng.random()
+        if kind < 0.2:
+            return self._characters(self._rng.randint(2, 8))
+        if kind < 0.5:
+            return self._piece(5) + self._piece(5)
+        return self._piece(self._rng.choice((6, 6, 9, 9, 20)))
+
+    def _piece(self, max_chars: int) -> str:
+        fact = self._rng.choice(self._corpus.facts)
+        n = min(len(fact), self._rng.randint(2, max_chars))
+        start = self._rng.randint(0, len(fact) - n)
+        return fact[start : start + n].strip("。，、 ") or self._characters(2)
+
+    def _facts(self) -> list[str]:
+        """The items of one made-up cell: one to five facts, or one longer sentence."""
+        if self._rng.random() < 0.2:
+            return ["，".join(self._fact() for _ in range(self._rng.randint(1, 3)))]
+        return [self._fact() for _ in range(self._rng.choice((1, 2, 3, 3, 4, 4, 5)))]
+
+    def _told(self, facts: list[str]) -> list[str]:
+        """The facts that the demonstrator repeats."""
+        return facts[:1] if self._rng.random() < self._flaws.first_fact_only else facts
+
+    def _read(self, table: TableWords, field: str, fields: list[str] | None = None) -> str:
+        """The column that the demonstrator reads for a field."""
+        return table.neighbour(field, fields) if self._rng.random() < self._flaws.wrong_column else field
+
+    def _cell(self, facts: list[str]) -> str:
+        sentence = len(facts) == 1 and self._rng.random() < 0.5
+        return SEPARATOR.join(facts) + ("。" if sentence else "")
+
+    def _label(self, table: TableWords, field: str) -> str:
+        return self._asker.label(self._rng.choice(table.labels[field]))
+
+    def _table(self) -> TableWords:
+        return self._rng.choice(self._corpus.tables)
+
+    def _single(self) -> Draft:
+        table, name, facts = self._table(), self.name(), self._facts()
+        field = self._rng.choice(list(table.labels))
+        label = self._label(table, field)
+        column = self._read(table, field)
+        return Draft(
+            question=self._asker.ask("single").format(name=name, field=label),
+            sql=f"SELECT {column} FROM {table.table} WHERE {table.key} = '{name}'",
+            records=[{column: self._cell(facts)}],
+            answer=self._part("single", name, label, self._told(facts)),
+        )
+
+    def _multi(self) -> Draft:
+        table, name = self._table(), self.name()
+        n = self._rng.choice((2, 2, 3))
+        fields = self._rng.sample(list(table.labels), n)
+        labels = [self._label(table, field) for field in fields]
+        columns = [*fields[:-1], self._read(table, fields[-1])]
+        columns = fields if len(set(columns)) < n else columns
+        cells = [self._facts() for _ in columns]
+        slots = {f"field_{letter}": label for letter, label in zip("abc", labels, strict=False)}
+        return Draft(
+            question=self._asker.ask("multi", n_fields=n).format(name=name, **slots),
+            sql=f"SELECT {', '.join(columns)} FROM {table.table} WHERE {table.key} = '{name}'",
+            records=[{column: self._cell(facts) for column, facts in zip(columns, cells, strict=True)}],
+            answer="".join(
+                self._part("multi", name, label, self._told(facts)) for label, facts in zip(labels, cells, strict=True)
+            ),
+        )
+
+    def _compare(self) -> Draft:
+        table, names = self._table(), [self.name(), self.name()]
+        field = self._rng.choice(list(table.labels))
+        label = self._label(table, field)
+        column = self._read(table, field)
+        # The database returns rows in its own order.
+        rows = [(name, self._facts()) for name in self._rng.sample(names, 2)]
+        return Draft(
+            question=self._asker.ask("compare").format(name_a=names[0], name_b=names[1], field=label),
+            sql=f"SELECT {table.key}, {column} FROM {table.table} WHERE {table.key} IN ('{names[0]}', '{names[1]}')",
+            records=[{table.key: name, column: self._cell(facts)} for name, facts in rows],
+            answer="".join(self._part("compare", name, label, self._told(facts)) for name, facts in rows),
+        )
+
+    def _part(self, intent: str, name: str, label: str, facts: list[str]) -> str:
+        return self._corpus.answers[intent].format(name=name, field=label, facts=SEPARATOR.join(facts))
+
+    def _look_up(self, intent: str) -> tuple[str, str, str, str]:
+        """Question, condition, label and value of a reverse look-up."""
+        table = self._corpus.tables[0]
+        field = self._rng.choice(table.search_fields)
+        label, value = self._label(table, field), self._fact()
+        column = self._read(table, field, table.search_fields)
+        question = self._asker.ask(intent, field=field).format(field=label, value=value)
+        return question, f"FROM {table.table} WHERE {column} LIKE '%{value}%'", label, value
+
+    def _search(self) -> Draft:
+        question, condition, label, value = self._look_up("search")
+        names = [self.name() for _ in range(self._rng.choice((1, 1, 2, 2, 3, 4, 5)))]
+        told = SEPARATOR.join(self._told(names))
+        key = self._corpus.tables[0].key
+        return Draft(
+            question=question,
+            sql=f"SELECT {key} {condition}",
+            records=[{key: name} for name in names],
+            answer=self._corpus.answers["search"].format(field=label, value=value, names=told),
+        )
+
+    def _count(self) -> Draft:
+        question, condition, label, value = self._look_up("count")
+        count = self._rng.choice((1, 1, 2, 2, 3, 3, 4, 5, self._rng.randint(0, 99)))
+        return Draft(
+            question=question,
+            sql=f"SELECT COUNT(*) {condition}",
+            records=[{"COUNT(*)": count}],
+            answer=self._corpus.answers["count"].format(field=label, value=value, count=count),
+        )
+
+    def _missing(self) -> Draft:
+        """A name that the database lacks: say so instead of inventing."""
+        found = self._single()
+        return Draft(question=found.question, sql=found.sql, records=[], answer=MISSING_ANSWER)

@@ -1,0 +1,209 @@
+"""Warm start: echo exercises, then clean, then flawed demonstrations, in fixed numbers of steps.
+
+Guarantees: the same seed, sources and library versions give the same weights (own generators, two threads,
+deterministic kernels); the state of torch's generator and threads is put back. Loss counts on assistant tokens only.
+Why the echo stage and Muon: without either, a model this small does not learn to copy names it never saw.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.nn.functional import cross_entropy
+from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
+
+from sql_agent.tiny_policy.corpus import Corpus
+from sql_agent.tiny_policy.demos import TOOLS, Demonstrator, Flaws, Message
+from sql_agent.tiny_policy.tokenizer import IM_END, IM_START, MAX_TOKENS
+from sql_agent.tiny_policy.wired import wire
+
+logger = logging.getLogger(__name__)
+
+N_THREADS = 2
+IGNORED = -100
+# Rows whose lengths are sorted together: batches of like length waste little padding, and still mix.
+BUCKET_BATCHES = 8
+Progress = Callable[[int, int, float], None]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Sizes and schedule; part of the fingerprint of a built policy."""
+
+    echo_steps: int = 100
+    query_steps: int = 200
+    clean_steps: int = 250
+    flawed_steps: int = 250
+    echo_rows: int = 16
+    query_rows: int = 48
+    batch_rows: int = 16
+    muon_lr: float = 0.02
+    adamw_lr: float = 3e-3
+    weight_decay: float = 0.0
+    final_lr_share: float = 0.1
+    flaws: Flaws = Flaws(wrong_column=0.3, first_fact_only=0.7)
+
+    @property
+    def n_steps(self) -> int:
+        """Optimizer steps of all stages together."""
+        return self.echo_steps + self.query_steps + self.clean_steps + self.flawed_steps
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Token ids and labels, both rows x tokens, padded on the right; a label of -100 does not count."""
+
+    ids: torch.Tensor
+    labels: torch.Tensor
+
+
+def build_model(tokenizer: PreTrainedTokenizerFast) -> Qwen3ForCausalLM:
+    """A Qwen3 of about 1.1M parameters for this tokenizer, wired to copy, else random from torch's generator."""
+    config = Qwen3Config(
+        vocab_size=len(tokenizer),
+        hidden_size=128,
+        intermediate_size=384,
+        num_hidden_layers=4,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=32,
+        max_position_embeddings=MAX_TOKENS,
+        rope_theta=10000.0,
+        tie_word_embeddings=True,
+        use_cache=True,
+        bos_token_id=None,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+        dtype="float32",
+    )
+    return wire(Qwen3ForCausalLM(config))
+
+
+def train_policy(
+    tokenizer: PreTrainedTokenizerFast,
+    corpus: Corpus,
+    *,
+    seed: int,
+    settings: Settings | None = None,
+    progress: Progress | None = None,
+) -> Qwen3ForCausalLM:
+    """Build and warm-start the policy. `progress` gets (steps done, all steps, loss) after each step."""
+    settings = settings or Settings()
+    with _reproducible(seed):
+        model = build_model(tokenizer).train()
+        optimizers = _optimizers(model, settings)
+        for step, batch in enumerate(training_batches(tokenizer, corpus, seed=seed, settings=settings), start=1):
+            scale = _lr_scale(step, settings)
+            loss = _train_step(model, batch, optimizers, scale)
+            if progress:
+                progress(step, settings.n_steps, loss)
+    return model.eval()
+
+
+@contextmanager
+def _reproducible(seed: int) -> Iterator[None]:
+    """Fixed seed, threads and kernels inside; the caller's afterwards."""
+    threads, deterministic = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        torch.set_num_threads(N_THREADS)
+        torch.use_deterministic_algorithms(True)
+        try:
+            yield
+        finally:
+            torch.set_num_threads(threads)
+            torch.use_deterministic_algorithms(deterministic)
+
+
+def _optimizers(model: Qwen3ForCausalLM, settings: Settings) -> list[torch.optim.Optimizer]:
+    """Muon for the matrices of the layers, AdamW for embeddings and norms."""
+    from pytorch_optimizer.optimizer.muon import Muon
+
+    hidden = [p for name, p in model.named_parameters() if p.ndim == 2 and "embed" not in name]
+    rest = [p for name, p in model.named_parameters() if p.ndim != 2 or "embed" in name]
+    # use_adjusted_lr is the original scale of Muon, for which 0.02 is meant.
+    muon = Muon(
+        [{"params": hidden, "use_muon": True, "use_adjusted_lr": True}],
+        lr=settings.muon_lr,
+        weight_decay=settings.weight_decay,
+    )
+    return [muon, torch.optim.AdamW(rest, lr=settings.adamw_lr, betas=(0.9, 0.95), weight_decay=0.0)]
+
+
+def _lr_scale(step: int, settings: Settings) -> float:
+    """1 until the flawed stage, then linear down to `final_lr_share`."""
+    done = (step - settings.n_steps + settings.flawed_steps) / max(1, settings.flawed_steps)
+    return 1.0 - max(0.0, done) * (1.0 - settings.final_lr_share)
+
+
+def _train_step(
+    model: Qwen3ForCausalLM, batch: Batch, optimizers: list[torch.optim.Optimizer], lr_scale: float
+) -> float:
+    hidden = model.model(input_ids=batch.ids, use_cache=False).last_hidden_state[:, :-1]
+    labels = batch.labels[:, 1:]
+    counted = labels != IGNORED
+    # Logits only where they count: the vocabulary is a third of the work.
+    loss = cross_entropy(model.lm_head(hidden[counted]), labels[counted])
+    loss.backward()
+    for optimizer in optimizers:
+        for group in optimizer.param_groups:
+            group["lr"] = group.setdefault("start_lr", group["lr"]) * lr_scale
+        optimizer.step()
+        optimizer.zero_grad()
+    return float(loss.detach())
+
+
+def training_batches(
+    tokenizer: PreTrainedTokenizerFast, corpus: Corpus, *, seed: int, settings: Settings
+) -> Iterator[Batch]:
+    """The batches of all stages, in order."""
+    rng = random.Random(seed)
+    clean = Demonstrator(corpus, rng)
+    flawed = Demonstrator(corpus, rng, settings.flaws)
+    stages: list[tuple[int, int, Callable[[], list[Message]]]] = [
+        (settings.echo_steps, settings.echo_rows, clean.echo),
+        (settings.query_steps, settings.query_rows, clean.query),
+        (settings.clean_steps, settings.batch_rows, clean.demonstrate),
+        (settings.flawed_steps, settings.batch_rows, flawed.demonstrate),
+    ]
+    for n_steps, n_rows, make in stages:
+        for start in range(0, n_steps, BUCKET_BATCHES):
+            n = min(BUCKET_BATCHES, n_steps - start)
+            rows = sorted(_tokenize([make() for _ in range(n * n_rows)], tokenizer), key=len)
+            batches = [rows[i : i + n_rows] for i in range(0, len(rows), n_rows)]
+            rng.shuffle(batches)
+            yield from (_to_batch(batch, tokenizer) for batch in batches)
+
+
+def _tokenize(chats: list[list[Message]], tokenizer: PreTrainedTokenizerFast) -> list[list[int]]:
+    # An echo exercise has no system turn: it saves a third of its tokens.
+    tools: list[Any] | None = TOOLS if chats[0][0]["role"] == "system" else None
+    texts = tokenizer.apply_chat_template(chats, tools=tools, tokenize=False)
+    return tokenizer(texts, add_special_tokens=False)["input_ids"]  # type: ignore[return-value]
+
+
+def _to_batch(rows: list[list[int]], tokenizer: PreTrainedTokenizerFast) -> Batch:
+    width = max(map(len, rows))
+    pad = int(tokenizer.pad_token_id)  # type: ignore[arg-type]
+    labels = [assistant_labels(row, tokenizer) for row in rows]
+    return Batch(
+        ids=torch.tensor([row + [pad] * (width - len(row)) for row in rows]),
+        labels=torch.tensor([row + [IGNORED] * (width - len(row)) for row in labels]),
+    )
+
+
+def assistant_labels(ids: list[int], tokenizer: PreTrainedTokenizerFast) -> list[int]:
+    """The ids where the assistant speaks, its <|im_end|> included, and -100 elsewhere."""
+    opening = tokenizer.encode(f"{IM_START}assistant\n", add_special_tokens=False)
+    end = tokenizer.convert_tokens_to_ids(IM_END)
+    labels, speaking = [], False
+    for i, token in enumerate(ids):
+        labels.append(token if speaking else IGNORED)
+        speaking = token != end if speaking else ids[i + 1 - len(opening) : i + 1] == opening
+    return labels

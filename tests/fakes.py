@@ -1,0 +1,198 @@
+"""A real OpenAI-compatible HTTP server on 127.0.0.1 for tests, with all the faults a server can have.
+
+    with openai_server(lambda request: chat_reply("hello")) as server:
+        ... server.base_url ... server.requests ...
+
+A handler gets the request's JSON and returns a chat completion (a dict), a `Reply` for everything else, or RESET or
+HANG. `in_turn(a, b)` answers a, then b, then b again. A handler runs in the server's threads. Not covered: TLS,
+streaming.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import struct
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Reply:
+    """Any HTTP answer. `pause_s` comes before the status line; `chunk_pause_s` before each tenth of the body."""
+
+    status: int = 200
+    body: str | bytes | dict[str, Any] = ""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    pause_s: float = 0.0
+    chunk_pause_s: float = 0.0
+    content_type: str = "application/json"
+
+
+RESET = Reply(status=-1)
+HANG = Reply(pause_s=3600.0)
+
+Answer = dict[str, Any] | Reply
+Handler = Callable[[dict[str, Any]], Answer]
+
+
+@dataclass(frozen=True)
+class Request:
+    """One request as it came. `at_s` is time.monotonic(); header names are in lower case."""
+
+    path: str
+    headers: dict[str, str]
+    json: dict[str, Any]
+    at_s: float
+
+
+@dataclass
+class FakeServer:
+    """What a test sees: the address (with /v1), the requests so far, and how many were open at once at most."""
+
+    base_url: str
+    requests: list[Request] = field(default_factory=list)
+    most_open: int = 0
+
+
+def chat_reply(content: str | None, *, finish_reason: str = "stop", **extra: Any) -> dict[str, Any]:
+    """A chat completion with `content`; `extra` are further keys of the message."""
+    message = {"role": "assistant", "content": content, **extra}
+    return {
+        "id": "chatcmpl-1",
+        "object": "chat.completion",
+        "created": 1,
+        "model": "fake-model",
+        "choices": [{"index": 0, "message": message, "finish_reason": finish_reason}],
+        "usage": {"prompt_tokens": 7, "completion_tokens": 5, "total_tokens": 12},
+    }
+
+
+def tool_call_reply(*calls: tuple[str, dict[str, Any] | str], content: str | None = None) -> dict[str, Any]:
+    """A chat completion that calls tools: (name, arguments), arguments as a dict or as the raw text to send."""
+    tool_calls = [
+        {
+            "id": f"call_{i}",
+            "type": "function",
+            "function": {"name": name, "arguments": args if isinstance(args, str) else json.dumps(args)},
+        }
+        for i, (name, args) in enumerate(calls)
+    ]
+    return chat_reply(content, finish_reason="tool_calls", tool_calls=tool_calls)
+
+
+def error_reply(status: int, message: str, **headers: str) -> Reply:
+    """An error as OpenAI words it. Header names are given with _ for -: Retry_After="1"."""
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return Reply(status=status, body={"error": {"message": message, "type": "error"}}, headers=named)
+
+
+def in_turn(*answers: Answer) -> Handler:
+    """A handler that gives one answer after the other and repeats the last."""
+    rest, lock = list(answers), threading.Lock()
+
+    def handler(_: dict[str, Any]) -> Answer:
+        with lock:
+            return rest.pop(0) if len(rest) > 1 else rest[0]
+
+    return handler
+
+
+@contextmanager
+def openai_server(handler: Handler) -> Iterator[FakeServer]:
+    """Serve POST .../chat/completions with `handler`, and GET .../models, until the block ends."""
+    server = _Server(("127.0.0.1", 0), _RequestHandler)
+    server.fake = FakeServer(base_url=f"http://127.0.0.1:{server.server_port}/v1")
+    server.answer = handler
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+    thread.start()
+    try:
+        yield server.fake
+    finally:
+        server.ended.set()
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 256
+    fake: FakeServer
+    answer: Handler
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.ended = threading.Event()
+        self.lock = threading.Lock()
+        self.n_open = 0
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that gives up is part of many tests; anything else shows."""
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)
+
+
+class _RequestHandler(BaseHTTPRequestHandler):
+    server: _Server  # pyright: ignore[reportIncompatibleVariableOverride]
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Silent: the requests are in `FakeServer.requests`."""
+
+    def do_GET(self) -> None:
+        known = self.path.endswith("/models")
+        body = {"object": "list", "data": [{"id": "fake-model", "object": "model"}]}
+        self._send(Reply(body=body) if known else error_reply(404, "no such route"))
+
+    def do_POST(self) -> None:
+        with self.server.lock:
+            self.server.n_open += 1
+            self.server.fake.most_open = max(self.server.fake.most_open, self.server.n_open)
+        try:
+            self._send(self._answer())
+        finally:
+            with self.server.lock:
+                self.server.n_open -= 1
+
+    def _answer(self) -> Reply:
+        data = json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0))) or b"{}")
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        request = Request(path=self.path, headers=headers, json=data, at_s=time.monotonic())
+        with self.server.lock:
+            self.server.fake.requests.append(request)
+        if not self.path.endswith("/chat/completions"):
+            return error_reply(404, f"no such route: {self.path}")
+        answer = self.server.answer(data)
+        return answer if isinstance(answer, Reply) else Reply(body=answer)
+
+    def _send(self, reply: Reply) -> None:
+        if reply is RESET:
+            # Linger 0: closing sends RST instead of FIN.
+            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            os.close(self.connection.detach())
+            return
+        if self.server.ended.wait(reply.pause_s):
+            return
+        body = json.dumps(reply.body, ensure_ascii=False) if isinstance(reply.body, dict) else reply.body
+        data = body.encode() if isinstance(body, str) else body
+        self.send_response(reply.status)
+        for name, value in {"Content-Type": reply.content_type, **reply.headers}.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self._send_body(data, reply.chunk_pause_s)
+
+    def _send_body(self, data: bytes, chunk_pause_s: float) -> None:
+        size = max(1, len(data) // 10) if chunk_pause_s else max(1, len(data))
+        for start in range(0, len(data), size):
+            if chunk_pause_s and self.server.ended.wait(chunk_pause_s):
+                return
+            self.wfile.write(data[start : start + size])
+            self.wfile.flush()

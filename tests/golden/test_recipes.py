@@ -1,0 +1,146 @@
+"""Every folder of recipes/: it parses, its README is true to the command line, and verl accepts what it composes to.
+
+A changed default shows here as a difference to <recipe>.json; UPDATE_GOLDEN=1 writes the files anew. Needs no GPU, no
+model: what verl only checks with the model at hand (attention heads against tensor parallelism) is not covered.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agl_plugin.errors import RunError
+from sql_agent.config import RECIPES, TrainConfig, build_config, known_keys, load_recipe, parse_assignment
+from sql_agent.train_sql_agent import parser
+from sql_agent.verl_config import check_keys, composed_base, flatten, verl_overrides
+
+GOLDEN = Path(__file__).parent
+NAMES = sorted(path.name for path in RECIPES.iterdir() if path.is_dir() and not path.name.startswith((".", "_")))
+COMMAND_BLOCK = re.compile(r"```bash\n(.*?)```", re.DOTALL)
+ASSIGNMENT = re.compile(r"--set ('[^']+'|[^\s`]+)")
+
+
+def config_of(name: str, *trees: dict[str, Any]) -> TrainConfig:
+    return build_config(load_recipe(name), *trees)
+
+
+def overrides_of(config: TrainConfig) -> dict[str, Any]:
+    return verl_overrides(config, model_path="/models/policy", run_dir=Path("/runs/run"), total_steps=100)
+
+
+@pytest.fixture(scope="module")
+def base() -> dict[str, Any]:
+    """verl's own composed configuration; importing verl and agent-lightning for it takes half a minute."""
+    return composed_base()
+
+
+@pytest.fixture(params=NAMES)
+def name(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+def test_the_golden_files_are_the_recipes() -> None:
+    if os.environ.get("UPDATE_GOLDEN") != "1":
+        assert sorted(path.stem for path in GOLDEN.glob("*.json")) == NAMES
+
+
+def test_the_composed_overrides_are_the_golden_ones(name: str) -> None:
+    path = GOLDEN / f"{name}.json"
+    text = json.dumps(overrides_of(config_of(name)), indent=2, sort_keys=True) + "\n"
+    if os.environ.get("UPDATE_GOLDEN") == "1":
+        path.write_text(text, encoding="utf-8")
+    stored = path.read_text(encoding="utf-8")
+    diff = "\n".join(difflib.unified_diff(stored.splitlines(), text.splitlines(), "stored", "composed", lineterm=""))
+    assert stored == text, f"{diff}\nIf this is meant: UPDATE_GOLDEN=1 python -m pytest {Path(__file__).name}"
+
+
+def test_verl_knows_every_key(name: str, base: dict[str, Any]) -> None:
+    check_keys(overrides_of(config_of(name)), base)
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["trainer.n_gpu_per_node", "actor_rollout_ref.rollout.temprature", "agentligtning.port", "trainer.save_freq.every"],
+)
+def test_a_misspelt_key_is_named(key: str, base: dict[str, Any]) -> None:
+    tree = parse_assignment(f"{key}=1")
+    with pytest.raises(RunError, match=re.escape(key)):
+        check_keys(tree, base)
+
+
+def test_verl_accepts_the_configuration(name: str, base: dict[str, Any]) -> None:
+    """verl's own checks and dataclasses, on what agent-lightning would hand to it."""
+    from omegaconf import OmegaConf
+    from verl.trainer.ppo.utils import need_critic
+    from verl.utils.config import omega_conf_to_dataclass, validate_config
+
+    config = config_of(name)
+    merged: Any = OmegaConf.merge(OmegaConf.create(base), OmegaConf.create(overrides_of(config)))
+    OmegaConf.resolve(merged)
+    assert not need_critic(merged)
+    validate_config(merged, use_reference_policy=config.optim.kl_coef > 0, use_critic=False)
+    actor = omega_conf_to_dataclass(merged["actor_rollout_ref"]["actor"])
+    rollout = omega_conf_to_dataclass(merged["actor_rollout_ref"]["rollout"])
+    assert (actor.clip_ratio_low, actor.clip_ratio_high) == (config.optim.clip_low, config.optim.clip_high)
+    assert actor.optim.lr == config.optim.lr and rollout.n == config.rollout.group_size
+    assert rollout.multi_turn.max_assistant_turns == config.agent.max_turns
+    assert rollout.engine_kwargs["vllm"]["tool_call_parser"] == config.rollout.tool_parser
+
+
+def test_kl_brings_the_reference_model(base: dict[str, Any]) -> None:
+    tree = flatten(overrides_of(config_of("qwen3_0_6b", {"optim": {"kl_coef": 0.01}})))
+    assert tree["actor_rollout_ref.actor.use_kl_loss"] is True
+    assert tree["actor_rollout_ref.actor.kl_loss_coef"] == 0.01
+    check_keys(overrides_of(config_of("qwen3_0_6b", {"model": {"lora_rank": 8, "lora_adapter_path": "/a"}})), base)
+
+
+def readme_commands(name: str) -> list[list[str]]:
+    """Arguments of each call of train_sql_agent.py in the README's command blocks."""
+    text = (RECIPES / name / "README.md").read_text(encoding="utf-8")
+    lines = "\n".join(COMMAND_BLOCK.findall(text)).replace("\\\n", " ").splitlines()
+    words = [shlex.split(line, comments=True) for line in lines if "train_sql_agent.py" in line]
+    return [line[line.index("train_sql_agent.py") + 1 :] for line in words]
+
+
+def test_the_readme_holds_the_command(name: str) -> None:
+    commands = readme_commands(name)
+    assert commands, f"recipes/{name}/README.md has no ```bash block that calls train_sql_agent.py"
+    assert [parser().parse_args(arguments).recipe for arguments in commands] == [name] * len(commands)
+
+
+def test_the_readme_names_only_settings_that_work(name: str) -> None:
+    """Each inline code of the README may hold several --set; together they must give a valid configuration."""
+    text = (RECIPES / name / "README.md").read_text(encoding="utf-8")
+    for code in re.findall(r"`([^`]+)`", COMMAND_BLOCK.sub("", text)):
+        trees = [parse_assignment(value.strip("'")) for value in ASSIGNMENT.findall(code)]
+        assert {key for tree in trees for key in flatten(tree)} <= known_keys().keys()
+        build_config(load_recipe(name), *trees)
+
+
+def test_the_documented_defaults_are_the_defaults() -> None:
+    tree = flatten(overrides_of(TrainConfig()))
+    expected = {
+        "algorithm.adv_estimator": "grpo",
+        "algorithm.use_kl_in_reward": False,
+        "actor_rollout_ref.actor.use_kl_loss": False,
+        "actor_rollout_ref.rollout.n": 4,
+        "actor_rollout_ref.actor.clip_ratio_low": 0.2,
+        "actor_rollout_ref.actor.clip_ratio_high": 0.3,
+        "actor_rollout_ref.actor.optim.lr": 1e-6,
+        "data.max_prompt_length": 2048,
+        "data.max_response_length": 768,
+        "actor_rollout_ref.rollout.multi_turn.format": "hermes",
+        "trainer.total_epochs": 2,
+        "trainer.save_freq": 20,
+        "trainer.test_freq": 20,
+        "trainer.max_actor_ckpt_to_keep": 2,
+        "trainer.logger": ["console", "wandb"],
+    }
+    assert {key: tree[key] for key in expected} == expected

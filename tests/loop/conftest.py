@@ -1,0 +1,120 @@
+"""A real `agl store`, a real runner process and a real LLM proxy around a scripted OpenAI-compatible model server.
+
+Only the model is scripted: it gives token ids as vLLM does when asked with return_token_ids. Everything between it and
+the training batch is what a training run uses.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from agl_plugin.daemon import free_port
+from sql_agent.config import ROOT
+from tests.fakes import Answer, FakeServer, chat_reply, error_reply, openai_server, tool_call_reply
+
+DRUGS = {"甲药": "高血压；心绞痛", "乙药": "发热；头痛"}
+QUIET = {"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/tmp"), "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
+
+
+def token_ids(text: str) -> list[int]:
+    """Stand-in for a tokenizer: one id per character, never 0 (the padding)."""
+    return [ord(char) % 5000 + 1 for char in text]
+
+
+def policy(request: dict[str, Any]) -> Answer:
+    """A scripted policy: query the drug that the question names, then answer with what came back.
+
+    The question's words steer it: 故障 gives a 500, 空话 an answer without a query, 半对 an incomplete answer at T > 0.
+    """
+    messages = request["messages"]
+    question = next(m["content"] for m in messages if m["role"] == "user")
+    results = [m["content"] for m in messages if m["role"] == "tool"]
+    if "故障" in question and results:
+        return error_reply(500, "the model server broke")
+    if "空话" in question:
+        reply = chat_reply("您好。")
+    elif not results:
+        name = next((drug for drug in DRUGS if drug in question), "甲药")
+        sql = f"SELECT indication FROM drugs_info WHERE med_name = '{name}'"
+        reply = tool_call_reply(("query_database_by_sql", {"sql": sql}))
+    else:
+        facts = json.loads(results[-1])["records"][0]["indication"].split("；")
+        reply = chat_reply("；".join(facts[:1] if "半对" in question and request["temperature"] > 0 else facts))
+    reply = {**reply, "id": f"chatcmpl-{time.monotonic_ns()}"}
+    if request.get("return_token_ids"):
+        prompt = json.dumps(messages, ensure_ascii=False)
+        reply["prompt_token_ids"] = token_ids(prompt)
+        reply["choices"][0]["token_ids"] = token_ids(json.dumps(reply["choices"][0]["message"], ensure_ascii=False))
+    return reply
+
+
+@dataclass(frozen=True)
+class Loop:
+    """What a loop test talks to."""
+
+    store_address: str
+    server: FakeServer
+    database: Path
+
+
+@pytest.fixture(scope="module")
+def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("db") / "small.db"
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE drugs_info (id INTEGER PRIMARY KEY, med_name TEXT, indication TEXT)")
+        connection.execute("CREATE TABLE disease (id INTEGER PRIMARY KEY, disease_name TEXT)")
+        connection.executemany("INSERT INTO drugs_info (med_name, indication) VALUES (?, ?)", DRUGS.items())
+    return path
+
+
+def wait_until_up(url: str, process: subprocess.Popen[bytes], *, timeout_s: float = 90.0) -> None:
+    deadline = time.monotonic() + timeout_s
+    while time.monotonic() < deadline:
+        assert process.poll() is None, f"{process.args} ended with {process.returncode}"
+        try:
+            if httpx.get(url, timeout=2.0, trust_env=False).is_success:
+                return
+        except httpx.HTTPError:
+            time.sleep(0.2)
+    raise TimeoutError(url)
+
+
+@pytest.fixture(scope="module")
+def loop(database: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loop]:
+    logs = tmp_path_factory.mktemp("logs")
+    address = f"http://127.0.0.1:{free_port()}"
+    agl = Path(sys.executable).parent / "agl"
+    store_command = [str(agl), "store", "--host", "127.0.0.1", "--port", address.rpartition(":")[2]]
+    runner_command = [
+        *(sys.executable, str(ROOT / "sql_agent" / "train_sql_agent.py"), "--external-store-address", address),
+        *("--set", f"database.path={database}", "--set", "trainer.device=cpu", "--n-runners", "2"),
+        *("--set", "reward.judge.kind=reference", "--set", "agent.system_prompt=system_zh"),
+    ]
+    environment = {**QUIET, "AGL_MANAGED_STORE": "0", "AGL_CURRENT_ROLE": "runner"}
+    with (logs / "store.log").open("wb") as store_log, (logs / "runner.log").open("wb") as runner_log:
+        store = subprocess.Popen(store_command, stdout=store_log, stderr=store_log, env=QUIET)
+        try:
+            wait_until_up(f"{address}/v1/agl/health", store)
+            runner = subprocess.Popen(runner_command, stdout=runner_log, stderr=runner_log, env=environment)
+            try:
+                with openai_server(policy) as server:
+                    yield Loop(store_address=address, server=server, database=database)
+                assert runner.poll() is None, (logs / "runner.log").read_text()
+            finally:
+                runner.terminate()
+                runner.wait(30)
+        finally:
+            store.terminate()
+            store.wait(30)

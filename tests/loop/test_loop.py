@@ -1,0 +1,127 @@
+"""From a question to a training batch: store, proxy, runner, agent, tool, judge, spans, triplets."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import agentlightning as agl
+import numpy as np
+import pytest
+import torch
+
+from agl_plugin import run_folder
+from agl_plugin.adapter import ScoredTriplets
+from agl_plugin.daemon import GrpoDaemon
+from agl_plugin.errors import RunError
+from tests.loop.conftest import DRUGS, Loop, token_ids
+
+# The LLM proxy is forked from this process: litellm and pydantic warn in it, and an error there is a failed request.
+pytestmark = pytest.mark.filterwarnings("default")
+
+
+@pytest.fixture(scope="module")
+def daemon(loop: Loop, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GrpoDaemon]:
+    daemon = GrpoDaemon(
+        None,
+        2,
+        train_information={"model": "fake-model", "temperature": 1.0},
+        tokenizer=None,
+        mini_batch_size=1,
+        pad_token_id=0,
+        store=agl.LightningStoreClient(loop.store_address),
+        adapter=ScoredTriplets(),
+        trace_aggregator={"level": "transition"},
+        run_dir=tmp_path_factory.mktemp("run"),
+        poll_interval_s=0.1,
+        stall_s=60.0,
+        llm_timeout_seconds=60.0,
+        proxy_host="127.0.0.1",
+        proxy_port=0,
+    )
+    yield daemon
+    assert daemon._internal_loop is not None
+    import asyncio
+
+    asyncio.run_coroutine_threadsafe(daemon.llm_proxy.stop(), daemon._internal_loop).result(30)
+
+
+def rollouts(daemon: GrpoDaemon, loop: Loop, questions: list[str], *, is_train: bool) -> list[dict[str, Any]]:
+    """Roll out the questions and return the new lines of rollouts.jsonl."""
+    path = daemon.run_dir / run_folder.ROLLOUTS
+    before = len(run_folder.read_lines(path))
+    answers = [next((facts for drug, facts in DRUGS.items() if drug in q), "甲") for q in questions]
+    rows = {
+        "id": np.array([f"q{i}" for i in range(len(questions))], dtype=object),
+        "question": np.array(questions, dtype=object),
+        "answer": np.array(answers, dtype=object),
+    }
+    address = loop.server.base_url.removeprefix("http://").removesuffix("/v1")
+    daemon.set_up_data_and_server(rows, [address], is_train=is_train)
+    daemon.run_until_all_finished()
+    return run_folder.read_lines(path)[before:]
+
+
+def test_a_question_becomes_triplets_with_the_servers_token_ids(daemon: GrpoDaemon, loop: Loop) -> None:
+    lines = rollouts(daemon, loop, ["甲药的适应症是什么？", "半对：乙药的适应症是什么？"], is_train=True)
+    batch, _ = daemon.get_train_data_batch(4096, 512, torch.device("cpu"), 1)
+
+    assert [line["reward"] for line in lines if "甲药" in line["question"]] == [pytest.approx(1.1)] * 2
+    half = [line for line in lines if "半对" in line["question"]]
+    assert all(line["reward_parts"]["sql"] == pytest.approx(0.1) and 0.1 < line["reward"] < 1.0 for line in half)
+    assert all(len(line["sql_calls"]) == 1 and len(line["response_tokens"]) == 2 for line in lines)
+    assert len(batch) == 8  # 2 questions x 2 rollouts x 2 turns
+    sent = {tuple(token_ids(json.dumps(r.json["messages"], ensure_ascii=False))) for r in loop.server.requests}
+    prompts, masks = batch.batch["prompts"], batch.batch["attention_mask"][:, :4096].bool()
+    assert {tuple(p[m].tolist()) for p, m in zip(prompts, masks, strict=True)} <= sent
+    rewards = batch.batch["token_level_scores"].sum(-1)
+    assert rewards.dtype == torch.float32
+    by_rollout = {line["rollout_id"]: line["reward"] for line in lines}
+    expected = [by_rollout[i] for i in batch.non_tensor_batch["rollout_id_list"]]
+    assert rewards.tolist() == pytest.approx(expected, abs=1e-5)  # steps of 2^-16
+    assert daemon.stats["scored"] == 4 and daemon.stats["zero_variance_groups"] == 2
+
+
+def test_a_fault_leaves_the_batch_and_is_counted_not_zeroed(daemon: GrpoDaemon, loop: Loop) -> None:
+    lines = rollouts(daemon, loop, ["故障：甲药的适应症是什么？", "乙药的适应症是什么？"], is_train=True)
+    batch, metrics = daemon.get_train_data_batch(4096, 512, torch.device("cpu"), 2)
+
+    broken = [line for line in lines if "故障" in line["question"]]
+    assert [line["unscored"] for line in broken] == ["llm_fault"] * 2
+    assert all(line["reward"] is None and line["response_tokens"] == [] for line in broken)
+    assert daemon.stats["unscored/llm_fault"] == 2 and daemon.stats["scored"] == 2
+    assert set(batch.non_tensor_batch["rollout_id_list"]) == {
+        line["rollout_id"] for line in lines if line not in broken
+    }
+    assert metrics["training/reward"] == pytest.approx(1.1)
+
+
+def test_a_step_without_any_scored_rollout_stops_with_the_causes(daemon: GrpoDaemon, loop: Loop) -> None:
+    rollouts(daemon, loop, ["故障：甲药？"], is_train=True)
+    with pytest.raises(RunError, match=r"none of 2 rollouts.*(?s:.)*llm_fault.*(?s:.)*rollouts.jsonl"):
+        daemon.get_train_data_batch(4096, 512, torch.device("cpu"), 3)
+
+
+def test_an_answer_without_a_query_earns_no_bonus(daemon: GrpoDaemon, loop: Loop) -> None:
+    (line,) = rollouts(daemon, loop, ["空话：甲药的适应症是什么？"], is_train=False)
+    assert line["sql_calls"] == [] and line["reward_parts"]["sql"] == 0.0
+    assert daemon.get_test_metrics()["val/scored"] == 1
+
+
+def test_validation_is_greedy_and_training_is_not(daemon: GrpoDaemon, loop: Loop) -> None:
+    start = len(loop.server.requests)
+    (line,) = rollouts(daemon, loop, ["半对：乙药的适应症是什么？"], is_train=False)
+    assert {r.json["temperature"] for r in loop.server.requests[start:]} == {0}
+    assert line["mode"] == "val" and line["reward"] == pytest.approx(1.1)
+    rollouts(daemon, loop, ["半对：乙药的适应症是什么？"], is_train=True)
+    assert {r.json["temperature"] for r in loop.server.requests[start + 2 :]} == {1.0}
+
+
+def test_the_record_holds_what_a_person_wants_to_read(daemon: GrpoDaemon, loop: Loop) -> None:
+    (line,) = rollouts(daemon, loop, ["甲药的适应症是什么？"], is_train=False)
+    assert line["sql_calls"][0]["sql"].startswith("SELECT indication")
+    assert line["sql_calls"][0]["result"]["rows"] == [["高血压；心绞痛"]]
+    assert line["stop_reason"] == "answered" and line["n_turns"] == 2 and line["reason"]
+    assert Path(daemon.run_dir / run_folder.ROLLOUTS).is_file()

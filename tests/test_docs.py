@@ -1,0 +1,262 @@
+"""The documentation against the code, both ways: keys, flags, variables, messages, links, examples, translations.
+
+Covers all Markdown files of the project. Not covered: whether a sentence is true, and measured times.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import re
+import subprocess
+import tomllib
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from sql_agent.config import ROOT, build_config, known_keys
+from sql_agent.reference_judge import grade
+from sql_agent.train_sql_agent import parser
+
+SKIPPED = {".venv", ".tools", ".cache", "runs", "outputs", "node_modules", ".git", ".pytest_cache"}
+PAGES = sorted(p for p in ROOT.rglob("*.md") if not SKIPPED & set(p.relative_to(ROOT).parts))
+DOCS = ROOT / "docs"
+PACKAGES = ("sql_agent", "agl_plugin", "reward_client", "utils")
+SOURCES = sorted(p for name in PACKAGES for p in (ROOT / name).rglob("*.py"))
+SCRIPTS = sorted(p for p in ROOT.rglob("*.sh") if not SKIPPED & set(p.relative_to(ROOT).parts))
+TRANSLATED = [("README.md", "README_zh.md"), ("docs/01-quickstart.md", "docs/01-quickstart_zh.md")]
+# Flags of other programs that appear in our commands: agl store, vllm serve (two lines), verl's merger, docker.
+FOREIGN_FLAGS = {
+    *("--host", "--port", "--backend", "--mongo-uri"),
+    *("--served-model-name", "--enable-auto-tool-choice", "--tool-call-parser"),
+    *("--dtype", "--enforce-eager", "--max-model-len"),
+    *("--local_dir", "--target_dir"),
+    *("--gpus", "--shm-size"),
+}
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+SPAN = re.compile(r"`([^`\n]+)`")
+Block = tuple[str, str]
+
+
+def text_of(name: str | Path) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def blocks_of(text: str) -> list[Block]:
+    return [(m[1], m[2]) for m in FENCE.finditer(text)]
+
+
+def code_of(page: Path) -> str:
+    """Everything that a page sets in code: fenced blocks and code spans."""
+    text = text_of(page)
+    return "\n".join([*(body for _, body in blocks_of(text)), *SPAN.findall(FENCE.sub("", text))])
+
+
+def page_id(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+every_page = pytest.mark.parametrize("page", PAGES, ids=page_id)
+
+
+@cache
+def generator() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("generate_configuration", DOCS / "generate_configuration.py")
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+# Configuration keys and flags
+
+
+def test_the_generated_tables_are_up_to_date() -> None:
+    page = text_of("docs/10-configuration.md")
+    assert generator().render(page) == page, "run: python docs/generate_configuration.py"
+    assert all(f"| `{key}` |" in page for key in known_keys())
+
+
+@every_page
+def test_every_key_named_in_a_page_exists(page: Path) -> None:
+    keys = set(known_keys())
+    sections = {key.rpartition(".")[0] for key in keys} - {""}
+    named = set(re.findall(r"--set '?([\w.]+)=", text_of(page))) - {"KEY"}
+    top = "|".join(sorted({section.partition(".")[0] for section in sections}))
+    for span in SPAN.findall(FENCE.sub("", text_of(page))):
+        if match := re.fullmatch(rf"((?:{top})(?:\.[a-z_]+)+)(?:\s*=.*)?", span):
+            named.add(match[1])
+    files = {name for name in named if (ROOT / name.replace(".", "/")).with_suffix(".py").exists()}
+    assert named - files <= keys | sections
+
+
+def own_flags() -> set[str]:
+    flags = {flag for action in parser()._actions for flag in action.option_strings}
+    for module in generator().TYPER_MODULES:
+        flags |= {flag for parameter in generator().typer_flags(module) for flag in parameter.opts}
+    for path in [*(ROOT / "utils").glob("*.py"), *DOCS.glob("*.py")]:
+        flags |= set(re.findall(r'"(--[a-z-]+)"', text_of(path)))
+    return flags
+
+
+@every_page
+def test_every_flag_named_in_a_page_exists(page: Path) -> None:
+    named = set(re.findall(r"(?<![\w-])--[a-z][\w-]*", code_of(page)))
+    assert named <= own_flags() | FOREIGN_FLAGS
+
+
+def test_every_flag_is_in_the_configuration_page() -> None:
+    page = text_of("docs/10-configuration.md")
+    assert sorted(flag for flag in own_flags() if flag.startswith("--") and flag not in page) == ["--check", "--help"]
+
+
+# Environment variables
+
+
+def test_the_page_names_the_environment_variables_of_the_template() -> None:
+    """tests/unit/test_env_template.py compares the template with the code."""
+    _, _, section = text_of("docs/10-configuration.md").partition("## Environment variables")
+    documented = re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE)
+    template = re.findall(r"^#(\w+)=", text_of("env_template"), re.MULTILINE)
+    assert sorted(documented) == sorted(template)
+
+
+# Messages
+
+
+def literal_texts(tree: ast.AST) -> str:
+    """All string literals below a node, what varies replaced by a gap."""
+    parts = [n.value if isinstance(n, ast.Constant) else "\0" for n in ast.walk(tree)]
+    return "\0".join(part for part in parts if isinstance(part, str))
+
+
+@cache
+def documented_messages() -> list[list[str]]:
+    """The first cells of the troubleshooting tables, each as its fixed parts."""
+    cells = re.findall(r"^\| `([^`]+)` \|", text_of("docs/90-troubleshooting.md"), re.MULTILINE)
+    return [[part for part in cell.split("…") if part] for cell in cells]
+
+
+def test_every_message_for_users_is_in_the_troubleshooting_page() -> None:
+    missing = []
+    for path in SOURCES:
+        for node in ast.walk(ast.parse(text_of(path))):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("UserError", "RunError"):
+                text = "\0".join(literal_texts(argument) for argument in node.args)
+                known = any(all(part in text for part in message) for message in documented_messages())
+                if len(text.replace("\0", "")) > 20 and not known:
+                    missing.append(f"{path.relative_to(ROOT)}:{node.lineno}: {text.replace(chr(0), '…')}")
+    assert missing == []
+
+
+def test_every_message_of_the_troubleshooting_page_is_in_the_code() -> None:
+    code = "\0".join([*(literal_texts(ast.parse(text_of(p))) for p in SOURCES), *(text_of(p) for p in SCRIPTS)])
+    assert [message for message in documented_messages() if not all(part in code for part in message)] == []
+
+
+# Examples
+
+
+def test_the_examples_of_the_reference_judge_are_computed() -> None:
+    page = text_of("docs/20-reward.md")
+    given = {(m[1], m[2]): m[3] for m in re.finditer(r"^- (\w) (question|reference): `(.+)`$", page, re.MULTILINE)}
+    rows = re.findall(r"^\| (\w) \| `(.+?)` \| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \|", page, re.MULTILINE)
+    assert len(rows) >= 8
+    for which, answer, *numbers in rows:
+        reference = given[which, "reference"]
+        evidence = [sentence.partition("：")[2] for sentence in reference.split("。") if sentence]
+        verdict = grade(question=given[which, "question"], reference=reference, answer=answer, evidence=evidence)
+        assert verdict
+        computed = [f"{value:.2f}" for value in (verdict.coverage, verdict.support, verdict.value)]
+        assert (answer, numbers) == (answer, computed)
+
+
+@every_page
+def test_code_blocks_are_valid(page: Path) -> None:
+    for language, body in blocks_of(text_of(page)):
+        if language == "python":
+            ast.parse(body)
+        elif language == "toml":
+            build_config(tomllib.loads(body))
+        elif language == "bash":
+            done = subprocess.run(["bash", "-n"], input=body, text=True, capture_output=True, check=False)
+            assert done.returncode == 0, done.stderr
+
+
+# Links, pictures, names
+
+
+def anchors_of(text: str) -> set[str]:
+    """GitHub's anchors of the headings."""
+    headings = re.findall(r"^#+ (.+)$", FENCE.sub("", text), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+
+
+@every_page
+def test_relative_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)\s]+)\)", FENCE.sub("", text_of(page))):
+        name, _, anchor = target.partition("#")
+        if re.match(r"[a-z]+:", target):
+            continue
+        linked = (page.parent / name).resolve() if name else page
+        assert linked.exists(), target
+        assert not anchor or anchor in anchors_of(text_of(linked)), target
+
+
+def test_the_index_names_every_page_and_recipe() -> None:
+    index = text_of("docs/README.md")
+    assert all(f"]({p.name})" in index for p in DOCS.glob("*.md") if p.name != "README.md")
+    for page in ("docs/README.md", "README.md", "README_zh.md"):
+        for recipe in ROOT.glob("recipes/*/config.toml"):
+            assert f"recipes/{recipe.parent.name}/README.md" in text_of(page), (page, recipe.parent.name)
+
+
+def test_the_readme_has_both_pictures() -> None:
+    for name in ("README.md", "README_zh.md"):
+        assert "](docs/data-flow.svg)" in text_of(name)
+        assert [body for language, body in blocks_of(text_of(name)) if language == "mermaid"]
+    root = ElementTree.fromstring(text_of("docs/data-flow.svg"))
+    assert root.tag.endswith("svg") and "prefers-color-scheme: dark" in text_of("docs/data-flow.svg")
+
+
+def test_make_targets_are_named_as_they_are() -> None:
+    targets = set(re.findall(r"^([a-z][a-z-]*):", text_of("Makefile"), re.MULTILINE))
+    named = {t for p in PAGES for line in re.findall(r"\bmake ([a-z][a-z -]*)", code_of(p)) for t in line.split()}
+    assert named <= targets
+    assert targets <= named
+
+
+@every_page
+def test_scripts_named_in_a_page_exist(page: Path) -> None:
+    for name in re.findall(r"(?<![\w*<])[\w/.-]*\w\.(?:py|sh)\b", code_of(page)):
+        places = (ROOT, ROOT / "sql_agent", ROOT / "sql_agent" / "data", page.parent)
+        assert any((place / name).is_file() for place in places), name
+
+
+@every_page
+def test_no_measurement_is_left_open(page: Path) -> None:
+    assert re.findall(r"@@[A-Z_]+@@", text_of(page)) == []
+
+
+# Translations
+
+
+def comparable(block: Block) -> Block:
+    """Commands and diagrams must be the same; of a listing, which is translated, the first column."""
+    language, body = block
+    return (language, body) if language != "text" else (language, " ".join(re.findall(r"^\S+", body, re.MULTILINE)))
+
+
+@pytest.mark.parametrize(("english", "chinese"), TRANSLATED)
+def test_translations_are_in_step(english: str, chinese: str) -> None:
+    pair = [text_of(english), text_of(chinese)]
+    levels = [re.findall(r"^(#+) ", FENCE.sub("", text), re.MULTILINE) for text in pair]
+    assert levels[0] == levels[1]
+    blocks: list[list[Any]] = [[comparable(block) for block in blocks_of(text)] for text in pair]
+    assert blocks[0] == blocks[1]
+    names = [[t.rpartition("/")[2].replace("_zh.md", ".md") for t in re.findall(r"\]\(([^)\s]+)\)", s)] for s in pair]
+    assert sorted(names[0]) == sorted(names[1])

@@ -1,0 +1,91 @@
+"""ScoredTriplets on spans shaped like the LLM proxy's: one triplet per call, or none at all."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from agentlightning.types import Span, Triplet
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agl_plugin.adapter import ScoredTriplets, annotation_of, reward_of
+from tests.spans import call_without_ids, fault_span, llm_call, noise, reward_span
+
+CALLS = [([1, 2], [3]), ([1, 2, 3, 4], [5, 6]), ([1, 2, 3, 4, 5, 6, 7], [8])]
+
+
+def episode(n_calls: int = 3, *, reward: float = 0.7) -> list[Span]:
+    """A rollout as it is stored: noise and a call per turn, then the reward."""
+    spans: list[Span] = []
+    for number, (prompt, response) in enumerate(CALLS[:n_calls]):
+        spans += [*noise(seq=2 * number + 1), llm_call(prompt, response, seq=2 * number + 2)]
+    return [*spans, reward_span(reward, seq=2 * n_calls + 1, n_calls=n_calls)]
+
+
+def tokens(triplets: list[Triplet]) -> list[tuple[list[int], list[int]]]:
+    return [(t.prompt["token_ids"], t.response["token_ids"]) for t in triplets]
+
+
+def adapt(spans: list[Span]) -> list[Triplet]:
+    return ScoredTriplets().adapt(spans)
+
+
+def test_each_call_gives_a_triplet_and_the_last_one_the_reward() -> None:
+    triplets = adapt(episode())
+    assert tokens(triplets) == CALLS
+    assert [t.reward for t in triplets] == [None, None, 0.7]
+
+
+@given(st.randoms(use_true_random=False), st.lists(st.integers(0, 9), max_size=6))
+def test_order_and_copies_of_spans_do_not_matter(rng: random.Random, copied: list[int]) -> None:
+    spans = episode()
+    spans += [spans[i % len(spans)] for i in copied]
+    rng.shuffle(spans)
+    triplets = adapt(spans)
+    assert tokens(triplets) == CALLS and triplets[-1].reward == 0.7
+
+
+@pytest.mark.parametrize("reward", [0.0, -0.5, 0.1, 1.1])
+def test_any_number_is_a_reward_also_zero(reward: float) -> None:
+    assert adapt(episode(reward=reward))[-1].reward == reward
+
+
+def test_no_reward_gives_no_triplets() -> None:
+    assert adapt(episode()[:-1]) == []
+    assert adapt([*episode()[:-1], fault_span("llm_fault", seq=9)]) == []
+    assert adapt([]) == []
+
+
+def test_a_call_without_token_ids_spoils_the_rollout() -> None:
+    """Half a trace would teach the policy to answer without its query."""
+    spans = [llm_call(*CALLS[0], seq=1), call_without_ids(seq=2), reward_span(1.0, seq=3, n_calls=2)]
+    assert adapt(spans) == []
+
+
+def test_a_call_whose_span_never_came_spoils_the_rollout() -> None:
+    assert adapt([span for span in episode() if span.sequence_id != 4]) == []
+
+
+def test_a_reward_without_any_call_gives_nothing() -> None:
+    assert adapt([reward_span(1.0, seq=1, n_calls=0)]) == []
+    assert adapt([reward_span(1.0, seq=1)]) == []
+
+
+def test_an_agent_that_does_not_count_its_calls_is_trusted() -> None:
+    spans = [llm_call(*CALLS[0], seq=1), reward_span(0.5, seq=2)]
+    assert tokens(adapt(spans)) == CALLS[:1]
+
+
+def test_a_call_of_an_older_attempt_is_not_mixed_in() -> None:
+    """The daemon asks for the latest attempt; should a stray span come along, nothing is better than a mixture."""
+    stray = llm_call([9], [9], seq=1, call_id="chatcmpl-old", attempt="at-0")
+    assert adapt([stray, *episode()]) == []
+
+
+def test_the_last_reward_and_annotation_count() -> None:
+    spans = [*episode(1, reward=0.2), reward_span(0.9, seq=50, n_calls=1)]
+    assert reward_of(spans) == 0.9 and reward_of(list(reversed(spans))) == 0.9
+    assert [t.reward for t in adapt(spans)] == [0.9]
+    assert annotation_of([fault_span("late", seq=8), fault_span("early", seq=2)], "agentgrpo.unscored") == "late"
+    assert annotation_of(spans, "agentgrpo.unscored") is None

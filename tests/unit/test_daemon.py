@@ -1,0 +1,313 @@
+"""GrpoDaemon on a real in-memory store: what it waits for, leaves out, counts and writes down.
+
+The rollouts are queued and answered here in the place of trainer, proxy and runners; tests/loop has all of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import agentlightning as agl
+import pytest
+import torch
+from agentlightning.types import EnqueueRolloutRequest, Span
+
+from agl_plugin import run_folder
+from agl_plugin.adapter import ScoredTriplets
+from agl_plugin.daemon import GrpoDaemon, free_port
+from agl_plugin.errors import RunError
+from tests.spans import call_without_ids, fault_span, llm_call, reward_span
+
+MAX_PROMPT, MAX_RESPONSE = 16, 8
+# What a runner leaves of one rollout: a function from its ids to its spans.
+Play = Callable[[dict[str, str]], list[Span]]
+
+
+def record(reward: float | None, **more: Any) -> str:
+    parts = {"sql": 0.1, "answer": reward - 0.1} if reward is not None else {}
+    return json.dumps(
+        {"question": "高血压？", "reward": reward, "reward_parts": parts, "stop_reason": "answered", **more}
+    )
+
+
+def scored(reward: float, *, n_calls: int = 1) -> Play:
+    """A rollout of `n_calls` LLM calls that earned `reward`."""
+
+    def play(ids: dict[str, str]) -> list[Span]:
+        calls = [llm_call([7, 8, *range(1, n + 1)], [9] * n, seq=n, **ids) for n in range(1, n_calls + 1)]
+        return [*calls, reward_span(reward, seq=99, n_calls=n_calls, record=record(reward), **ids)]
+
+    return play
+
+
+def faulty(reason: str) -> Play:
+    """A rollout that a fault ended after its first call."""
+    return lambda ids: [llm_call([7], [9], seq=1, **ids), fault_span(reason, seq=2, record=record(None), **ids)]
+
+
+def without_ids(ids: dict[str, str]) -> list[Span]:
+    """A rollout whose server gave no token ids."""
+    return [call_without_ids(seq=1, **ids), reward_span(1.0, seq=2, n_calls=1, record=record(1.0), **ids)]
+
+
+def crashed(_ids: dict[str, str]) -> list[Span]:
+    """A rollout that left nothing at all."""
+    return []
+
+
+@pytest.fixture
+def store() -> agl.InMemoryLightningStore:
+    return agl.InMemoryLightningStore(thread_safe=True)
+
+
+@pytest.fixture
+def daemon(store: agl.InMemoryLightningStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[GrpoDaemon]:
+    monkeypatch.setattr("agl_plugin.daemon.LATE_SPANS_S", 0.2)
+    monkeypatch.setattr("agl_plugin.daemon.WATCH_EVERY_S", 0.2)
+    daemon = GrpoDaemon(
+        None,
+        2,
+        train_information={"model": "m", "temperature": 1.0},
+        tokenizer=None,
+        mini_batch_size=1,
+        pad_token_id=0,
+        store=store,
+        adapter=ScoredTriplets(),
+        trace_aggregator={"level": "transition"},
+        run_dir=tmp_path,
+        poll_interval_s=0.01,
+        stall_s=1.0,
+        llm_timeout_seconds=60.0,
+        proxy_host="127.0.0.1",
+        proxy_port=0,
+    )
+    daemon.step = 3
+    while (loop := daemon._internal_loop) is None:  # its thread has just been started
+        time.sleep(0.01)
+    yield daemon
+    loop.call_soon_threadsafe(loop.stop)
+    daemon._internal_loop_thread.join(10)
+
+
+def queue(daemon: GrpoDaemon, n_rollouts: list[int], *, is_train: bool = True) -> None:
+    """Enqueue questions with so many rollouts each, as AgentModeDaemon does."""
+    daemon.clear_data_and_server()
+    daemon.is_train = is_train
+    mode = "train" if is_train else "val"
+    requests = [
+        EnqueueRolloutRequest(input={"question": "高血压？"}, mode=mode, metadata={"data_id": f"d{question}"})
+        for question, n in enumerate(n_rollouts)
+        for _ in range(n)
+    ]
+    rollouts = asyncio.run(daemon.store.enqueue_many_rollouts(requests))
+    daemon._task_id_to_original_sample = {r.rollout_id: {"data_id": (r.metadata or {})["data_id"]} for r in rollouts}
+    daemon._total_tasks_queued = len(rollouts)
+
+
+async def answer(store: agl.LightningStore, plays: list[Play]) -> None:
+    """Take and finish one rollout per play, in the order of the queue."""
+    for play in plays:
+        rollout = await store.dequeue_rollout()
+        assert rollout is not None
+        ids = {"rollout": rollout.rollout_id, "attempt": rollout.attempt.attempt_id}
+        spans = play(ids)
+        if spans:
+            await store.add_many_spans(spans)
+        status = "succeeded" if spans else "failed"
+        await store.update_attempt(rollout.rollout_id, rollout.attempt.attempt_id, status=status)
+
+
+def finish(daemon: GrpoDaemon, groups: list[list[Play]], *, is_train: bool = True) -> None:
+    """Queue the groups, play them, and let the daemon collect them."""
+    queue(daemon, [len(group) for group in groups], is_train=is_train)
+    asyncio.run(answer(daemon.store, [play for group in groups for play in group]))
+    daemon.run_until_all_finished(verbose=False)
+
+
+def batch_of(daemon: GrpoDaemon) -> tuple[Any, dict[str, Any]]:
+    return daemon.get_train_data_batch(MAX_PROMPT, MAX_RESPONSE, torch.device("cpu"), daemon.step)
+
+
+def lines(daemon: GrpoDaemon) -> list[dict[str, Any]]:
+    return run_folder.read_lines(daemon.run_dir / run_folder.ROLLOUTS)
+
+
+def test_each_turn_of_a_scored_rollout_is_a_row_with_its_reward(daemon: GrpoDaemon) -> None:
+    """In float32 to 2^-17; as bfloat16, which agent-lightning stores, 0.73 would be 0.7305."""
+    finish(daemon, [[scored(0.73, n_calls=2), scored(0.1)]])
+    batch, metrics = batch_of(daemon)
+    scores = batch.batch["token_level_scores"]
+    assert scores.dtype == torch.float32 and scores.shape == (3, MAX_RESPONSE)
+    keys = zip(batch.non_tensor_batch["rollout_id_list"], batch.non_tensor_batch["turn_index_list"], strict=True)
+    rows = dict(zip(keys, scores, strict=True))
+    first, second = [line["rollout_id"] for line in sorted(lines(daemon), key=lambda line: -line["reward"])]
+    for key, position, reward in [((first, 0), 0, 0.73), ((first, 1), 1, 0.73), ((second, 0), 0, 0.1)]:
+        assert rows[key].nonzero().tolist() == [[position]]
+        assert rows[key][position].item() == pytest.approx(reward, abs=2**-17)
+    assert metrics["training/reward"] == pytest.approx(0.415)
+
+
+@pytest.mark.parametrize("reward", [0.1, 0.73, 1.1, 1 / 3, 0.0])
+def test_equal_rewards_give_exactly_no_advantage(daemon: GrpoDaemon, reward: float) -> None:
+    """verl divides by the standard deviation + 1e-6: a rounding error in the mean would become a direction to learn."""
+    from verl.trainer.ppo.core_algos import compute_grpo_outcome_advantage
+
+    finish(daemon, [[scored(reward, n_calls=n) for n in (3, 3, 3, 4)]])  # the mean of 13 equal floats is often off
+    batch, _ = batch_of(daemon)
+    mask = batch.batch["attention_mask"][:, MAX_PROMPT:].float()
+    index = batch.non_tensor_batch["data_id_list"]
+    advantages, _ = compute_grpo_outcome_advantage(batch.batch["token_level_scores"], mask, index)
+    assert len(batch) == 13 and advantages.abs().max().item() == 0.0
+
+
+def test_the_batch_holds_the_token_ids_of_the_calls(daemon: GrpoDaemon) -> None:
+    finish(daemon, [[scored(0.5, n_calls=2), scored(0.6)]])
+    batch, _ = batch_of(daemon)
+    masks = batch.batch["attention_mask"].bool()
+    prompts = [p[m].tolist() for p, m in zip(batch.batch["prompts"], masks[:, :MAX_PROMPT], strict=True)]
+    responses = [r[m].tolist() for r, m in zip(batch.batch["responses"], masks[:, MAX_PROMPT:], strict=True)]
+    assert sorted(prompts) == [[7, 8, 1], [7, 8, 1], [7, 8, 1, 2]] and sorted(responses) == [[9], [9], [9, 9]]
+
+
+def test_an_unscored_rollout_is_counted_and_never_a_zero(daemon: GrpoDaemon) -> None:
+    finish(daemon, [[scored(0.4), scored(0.8), faulty("llm_fault"), without_ids, crashed]])
+    batch, metrics = batch_of(daemon)
+    assert len(batch) == 2 and metrics["training/reward"] == pytest.approx(0.6)
+    assert daemon.stats["rollouts"] == 5 and daemon.stats["scored"] == 2
+    assert daemon.stats["reward_mean"] == pytest.approx(0.6)
+    assert daemon.stats["reward_parts/answer"] == pytest.approx(0.5)
+    reasons = {k.removeprefix("unscored/"): n for k, n in daemon.stats.items() if k.startswith("unscored/")}
+    assert reasons == {"llm_fault": 1, "no_token_ids": 1, "agent_error": 1}
+
+
+def test_a_group_of_one_scored_rollout_is_left_out(daemon: GrpoDaemon) -> None:
+    """Without a second rollout there is nothing to compare with: verl would use the reward itself as the advantage."""
+    finish(daemon, [[scored(0.4), scored(0.8)], [scored(1.0, n_calls=3), faulty("judge_down")]])
+    batch, _ = batch_of(daemon)
+    assert set(batch.non_tensor_batch["data_id_list"]) == {"d0"} and len(batch) == 2
+    assert (daemon.stats["groups"], daemon.stats["groups_too_small"]) == (2, 1)
+    assert daemon.stats["scored"] == 3 and daemon.stats["reward_mean"] == pytest.approx(2.2 / 3)
+
+
+def test_groups_without_variance_are_counted(daemon: GrpoDaemon) -> None:
+    finish(daemon, [[scored(0.5), scored(0.5)], [scored(0.5), scored(0.6)], [scored(0.5), faulty("llm_fault")]])
+    batch_of(daemon)
+    assert (daemon.stats["groups"], daemon.stats["zero_variance_groups"], daemon.stats["groups_too_small"]) == (3, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("groups", "what"),
+    [
+        ([[faulty("llm_fault"), crashed]], "none of 2 rollouts can be trained on"),
+        ([[without_ids, without_ids]], "none of 2 rollouts can be trained on"),
+        ([[scored(0.5), crashed], [crashed, scored(0.7)]], "no question has two scored rollouts to compare"),
+    ],
+)
+def test_a_step_without_data_stops_with_causes_and_counts(
+    daemon: GrpoDaemon, groups: list[list[Play]], what: str
+) -> None:
+    finish(daemon, groups)
+    with pytest.raises(RunError) as caught:
+        batch_of(daemon)
+    text = str(caught.value)
+    assert f"step 3: {what}" in text and str(daemon.run_dir / run_folder.ROLLOUTS) in text
+    assert all(f"  {number}. " in text for number in (1, 2, 3))
+    assert all(line["unscored"] in text for line in lines(daemon))
+
+
+def test_validation_means_are_over_scored_rollouts(daemon: GrpoDaemon) -> None:
+    finish(daemon, [[scored(0.5)], [faulty("judge_down")], [scored(1.0)]], is_train=False)
+    metrics = daemon.get_test_metrics()
+    assert metrics["val/reward_mean"] == pytest.approx(0.75)
+    assert (metrics["val/rollouts"], metrics["val/scored"], metrics["val/unscored/judge_down"]) == (3, 2, 1)
+    assert {line["mode"] for line in lines(daemon)} == {"val"}
+
+
+def test_validation_without_any_score_stops(daemon: GrpoDaemon) -> None:
+    finish(daemon, [[crashed]], is_train=False)
+    with pytest.raises(RunError, match="validation: none of 1 rollouts was scored"):
+        daemon.get_test_metrics()
+
+
+def test_every_rollout_is_written_down_with_its_record(daemon: GrpoDaemon) -> None:
+    finish(daemon, [[scored(0.5, n_calls=2), faulty("llm_fault"), crashed]])
+    by_reason = {line["unscored"]: line for line in lines(daemon)}
+    assert by_reason.keys() == {"", "llm_fault", "agent_error"}
+    good = by_reason[""]
+    assert (good["step"], good["mode"], good["group"], good["status"]) == (3, "train", "d0", "succeeded")
+    assert (good["prompt_tokens"], good["response_tokens"]) == ([3, 4], [1, 2])
+    assert good["question"] == "高血压？" and good["reward_parts"] == {"sql": 0.1, "answer": 0.4}
+    assert by_reason["agent_error"]["status"] == "failed" and by_reason["llm_fault"]["reward"] is None
+
+
+def test_only_the_latest_attempt_counts(daemon: GrpoDaemon) -> None:
+    """Spans of an attempt that was given up arrive late, also with a reward of their own."""
+
+    async def play() -> None:
+        store = daemon.store
+        rollout = await store.dequeue_rollout()
+        assert rollout is not None
+        old = {"rollout": rollout.rollout_id, "attempt": rollout.attempt.attempt_id}
+        retry = await store.start_attempt(rollout.rollout_id)
+        new = {"rollout": rollout.rollout_id, "attempt": retry.attempt.attempt_id}
+        await store.add_many_spans(scored(0.9)(new))
+        await store.add_many_spans(scored(0.2, n_calls=3)(old))
+        await store.update_attempt(rollout.rollout_id, retry.attempt.attempt_id, status="succeeded")
+
+    queue(daemon, [1], is_train=False)
+    asyncio.run(play())
+    daemon.run_until_all_finished(verbose=False)
+    assert daemon.get_test_metrics()["val/reward_mean"] == pytest.approx(0.9)
+    assert lines(daemon)[0]["response_tokens"] == [1]
+
+
+def test_spans_that_come_shortly_after_the_end_are_waited_for(
+    daemon: GrpoDaemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The proxy exports its spans in its own time; the reward can be there first."""
+    monkeypatch.setattr("agl_plugin.daemon.LATE_SPANS_S", 10.0)
+
+    async def late() -> None:
+        rollout = await daemon.store.dequeue_rollout()
+        assert rollout is not None
+        ids = {"rollout": rollout.rollout_id, "attempt": rollout.attempt.attempt_id}
+        *calls, reward = scored(0.9, n_calls=2)(ids)
+        await daemon.store.add_many_spans([calls[0], reward])
+        await daemon.store.update_attempt(rollout.rollout_id, rollout.attempt.attempt_id, status="succeeded")
+        waiting = asyncio.get_running_loop().run_in_executor(None, lambda: daemon.run_until_all_finished(verbose=False))
+        await asyncio.sleep(0.3)
+        await daemon.store.add_span(calls[1])
+        await waiting
+
+    queue(daemon, [1], is_train=False)
+    asyncio.run(late())
+    assert lines(daemon)[0]["response_tokens"] == [1, 2] and lines(daemon)[0]["unscored"] == ""
+
+
+def test_a_run_without_runners_stops_and_says_so(daemon: GrpoDaemon) -> None:
+    queue(daemon, [2])
+    with pytest.raises(RunError, match=r"no rollout finished for \d+ s \(limit 1 s\).*queuing: no runner takes work"):
+        daemon.run_until_all_finished(verbose=False)
+
+
+def test_a_store_that_lost_its_rollouts_is_named(daemon: GrpoDaemon) -> None:
+    queue(daemon, [2])
+    daemon.store = agl.InMemoryLightningStore(thread_safe=True)
+    with pytest.raises(RunError, match=r"knows 0 of 2 open rollouts: it was restarted.*--resume_checkpoint latest"):
+        daemon.run_until_all_finished(verbose=False)
+
+
+def test_a_store_that_is_gone_is_named(daemon: GrpoDaemon) -> None:
+    queue(daemon, [1])
+    address = f"http://127.0.0.1:{free_port()}"
+    daemon.store = gone = agl.LightningStoreClient(address, retry_delays=(), health_retry_delays=())
+    with pytest.raises(RunError, match=f"the store at {address} stopped answering.*continue with --resume_checkpoint"):
+        daemon.run_until_all_finished(verbose=False)
+    loop = daemon._internal_loop
+    assert loop is not None
+    asyncio.run_coroutine_threadsafe(gone.close(), loop).result(10)

@@ -1,0 +1,394 @@
+"""The Database as its users see it: cleaned input, helpful errors, cut results, concurrency, and faults of the file."""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import psutil
+import pytest
+
+from sql_agent.config import ROOT
+from sql_agent.database import Database
+from sql_agent.errors import DatabaseFault, UserError
+from tests.sql_db import N_DRUGS, make_database, open_database
+
+SLOW = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"
+ANSWERABLE = "SELECT med_name FROM drugs_info WHERE id = 7"
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return make_database(tmp_path)
+
+
+@pytest.fixture
+def database(path: Path) -> Iterator[Database]:
+    with open_database(path, timeout_s=1.0) as database:
+        yield database
+
+
+def workers() -> list[psutil.Process]:
+    return [p for p in psutil.Process().children() if any("sql_worker" in part for part in p.cmdline())]
+
+
+# --- input
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT 1;",
+        "  select 1 ;; ；\n",
+        ";SELECT 1",
+        "```sql\nSELECT 1;\n```",
+        "```\nSELECT 1\n```  ",
+        "```sql SELECT 1```",
+        "```SELECT 1",
+        "SELECT （1）；",
+        "SELECT　1",
+        "\ufeffSELECT 1",
+        "-- first\nSELECT 1 -- last",
+        "/* a */ SELECT /* b */ 1 /* open",
+        "WITH x AS (SELECT 1) SELECT * FROM x",
+        "SELECT 1" + " " * 19_992,
+    ],
+    ids=lambda sql: repr(sql)[:40],
+)
+def test_input_is_cleaned(database: Database, sql: str) -> None:
+    assert database.query_sync(sql).rows == [[1]]
+
+
+def test_full_width_marks_inside_a_literal_stay(database: Database) -> None:
+    assert database.query_sync("SELECT '（；，' ， \"disease\".id FROM disease；").rows[0] == ["（；，", 1]
+
+
+@pytest.mark.parametrize(
+    ("sql", "says"),
+    [
+        (None, "must be a string, not NoneType"),
+        (7, "must be a string, not int"),
+        (b"SELECT 1", "must be a string, not bytes"),
+        (["SELECT 1"], "must be a string, not list"),
+        ("", "empty"),
+        (" ；;\n", "empty"),
+        ("```sql\n```", "empty"),
+        ("SELECT '\0'", "NUL"),
+        ("SELECT '\ud800'", "surrogate"),
+        ("SELECT 1" + " " * 19_993, "20,001 characters"),
+        ("SELEC 1", "only a single SELECT over drugs_info, disease is allowed"),
+        ("SELECT ?", "bindings"),
+        ("SELECT (", "incomplete input"),
+    ],
+    ids=lambda value: repr(value)[:30],
+)
+def test_unusable_input_is_a_clear_error(database: Database, sql: object, says: str) -> None:
+    result = database.query_sync(sql)
+    assert says in (result.error or "")
+
+
+# --- errors
+
+
+@pytest.mark.parametrize(
+    ("sql", "says"),
+    [
+        ("SELECT * FROM drug_info", "no such table: drug_info; did you mean drugs_info?; columns of drugs_info: id,"),
+        ("SELECT * FROM diseases", "did you mean disease?; columns of disease: id, disease_name, overview"),
+        ("SELECT * FROM zzz", "tables: drugs_info, disease"),
+        ("SELECT drug_name FROM drugs_info", "did you mean med_name?; columns of drugs_info: id, med_name"),
+        ("SELECT d.desease_name FROM disease d", "no such column: d.desease_name; did you mean disease_name?"),
+        ("SELECT id FROM drugs_info, disease", "ambiguous column name: id"),
+        ("SELECT printf('%d', 1)", "the function printf is not available"),
+        ("SELECT sql FROM sqlite_master", "columns of disease: id, disease_name, overview"),
+        (SLOW, "stopped after 1 s"),
+        ("SELECT " + "x" * 9_000, "…"),
+    ],
+    ids=lambda value: value[:40],
+)
+def test_errors_help_the_model(database: Database, sql: str, says: str) -> None:
+    error = database.query_sync(sql).error or ""
+    assert says in error and len(error) < 600
+
+
+# --- results
+
+
+def test_rows_beyond_the_limit_are_cut_and_marked(path: Path) -> None:
+    with open_database(path, max_rows=5) as database:
+        cut = database.query_sync("SELECT id FROM drugs_info ORDER BY id")
+        exact = database.query_sync("SELECT id FROM drugs_info WHERE id <= 5 ORDER BY id")
+    assert (cut.rows, cut.truncated) == ([[1], [2], [3], [4], [5]], True)
+    assert (exact.rows, exact.truncated) == (cut.rows, False)
+
+
+def test_a_large_result_is_cut(database: Database) -> None:
+    wide = "replace(hex(zero), '0', 'abcdefghi')"
+    result = database.query_sync(f"SELECT {wide} AS big FROM (SELECT indication AS zero FROM drugs_info)")
+    sizes = [len(row[0]) for row in result.rows]
+    assert result.ok and max(sizes) <= 10_001 and sum(sizes) < 220_000
+
+    long = "WITH RECURSIVE s(x) AS (SELECT 'ab' UNION ALL SELECT x || x FROM s WHERE length(x) < 90000) "
+    cell = database.query_sync(long + "SELECT max(x) FROM s").rows[0][0]
+    assert len(cell) == 10_001 and cell.endswith("b…")
+    many = database.query_sync(long + "SELECT m.x FROM (SELECT max(x) AS x FROM s) m, drugs_info")
+    assert many.truncated and 20 <= len(many.rows) <= 22
+
+
+def test_values_become_json_safe(database: Database) -> None:
+    result = database.query_sync("SELECT x'00ff', 9e999, -9e999, NULL, 1.5, 9223372036854775807, CAST(x'ff41' AS TEXT)")
+    assert result.rows == [["x'00ff'", "inf", "-inf", None, 1.5, 9223372036854775807, "\ufffdA"]]
+    assert type(result).model_validate_json(result.model_dump_json()) == result
+
+
+def test_duplicate_columns_keep_their_values(database: Database) -> None:
+    result = database.query_sync("SELECT a.id, b.id FROM disease a, disease b WHERE a.id < b.id")
+    assert (result.columns, result.rows) == (["id", "id"], [[1, 2]])
+
+
+def test_a_long_column_name_is_cut(database: Database) -> None:
+    assert [len(name) for name in database.query_sync("SELECT '" + "x" * 5_000 + "'").columns] == [101]
+
+
+# --- concurrency and processes
+
+
+def test_fifty_parallel_queries_and_one_cancelled(path: Path) -> None:
+    async def run(database: Database) -> None:
+        tasks = [
+            asyncio.create_task(database.query(f"SELECT {n}, med_name FROM drugs_info WHERE id = {n}"))
+            for n in range(1, 51)
+        ]
+        slow = asyncio.create_task(database.query(SLOW))
+        await asyncio.sleep(0.05)
+        slow.cancel()
+        tasks[-1].cancel()
+        results = await asyncio.gather(*tasks, return_exceptions=True)
+        for n, result in enumerate(results[:-1], start=1):
+            assert not isinstance(result, BaseException) and result.rows == [[n, f"药品{n:03d}"]]
+        with pytest.raises(asyncio.CancelledError):
+            await slow
+
+    before = len(os.listdir("/proc/self/fd"))
+    with open_database(path, timeout_s=0.5) as database:
+        for _ in range(3):  # one event loop after the other
+            asyncio.run(run(database))
+        assert len(workers()) <= 2
+    assert len(os.listdir("/proc/self/fd")) <= before + 1  # the first event loop may leave a selector to the collector
+    assert workers() == []
+
+
+def test_a_cancelled_running_query_does_not_disturb_the_next(database: Database) -> None:
+    async def run() -> None:
+        for n in range(6):
+            slow = asyncio.create_task(database.query(SLOW))
+            await asyncio.sleep(0.02)
+            slow.cancel()
+            assert (await database.query(f"SELECT {n}")).rows == [[n]]
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("when", ["idle", "busy"])
+def test_a_killed_worker_is_replaced(database: Database, when: str) -> None:
+    assert database.query_sync(ANSWERABLE).rows == [["药品007"]]
+    future = database._pool().submit(database.query_sync, SLOW) if when == "busy" else None
+    time.sleep(0.2)
+    for worker in workers():
+        worker.kill()
+        worker.wait(5)
+    if future:
+        assert "ended the database process" in (future.result().error or "")
+    assert database.query_sync(ANSWERABLE).rows == [["药品007"]]
+
+
+def test_an_ordinary_timeout_keeps_its_worker(database: Database) -> None:
+    database.query_sync("SELECT 1")
+    before = [worker.pid for worker in workers()]
+    assert "stopped after" in (database.query_sync(SLOW).error or "")
+    assert [worker.pid for worker in workers()] == before
+
+
+def test_a_stopped_worker_counts_as_a_timeout(database: Database) -> None:
+    database.query_sync("SELECT 1")
+    for worker in workers():
+        worker.suspend()
+    started_s = time.monotonic()
+    assert "stopped after 1 s" in (database.query_sync("SELECT 1").error or "")
+    assert time.monotonic() - started_s < 1.3
+    assert database.query_sync("SELECT 1").rows == [[1]]
+
+
+def _query_in_child(database: Database, queue: multiprocessing.SimpleQueue[list[list[object]]]) -> None:
+    queue.put(database.query_sync("SELECT 2").rows)
+    database.close()
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")  # Python 3.12; this is the case under test
+def test_a_forked_child_gets_workers_of_its_own(database: Database) -> None:
+    assert database.query_sync("SELECT 1").rows == [[1]]
+    context = multiprocessing.get_context("fork")
+    queue: multiprocessing.SimpleQueue[list[list[object]]] = context.SimpleQueue()
+    child = context.Process(target=_query_in_child, args=(database, queue))
+    child.start()
+    child.join(20)
+    assert child.exitcode == 0 and queue.get() == [[2]]
+    assert database.query_sync("SELECT 3").rows == [[3]]
+
+
+@pytest.mark.parametrize("pipe_held", [False, True], ids=["alone", "another process holds the pipe"])
+def test_the_worker_ends_with_its_parent(path: Path, pipe_held: bool) -> None:
+    script = (
+        "import os, psutil, signal, sys, time\n"
+        "from tests.sql_db import Path, open_database\n"
+        "open_database(Path(sys.argv[1])).query_sync('SELECT 1')\n"
+        "print(psutil.Process().children()[0].pid, flush=True)\n"
+        f"sleeper = os.fork() if {pipe_held} else 1\n"
+        "time.sleep(6) if sleeper == 0 else os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", script, str(path)], stdout=subprocess.PIPE, text=True, cwd=ROOT)
+    with process:
+        assert process.stdout is not None
+        pid = int(process.stdout.readline())
+        assert process.wait() == -signal.SIGKILL
+        deadline_s = time.monotonic() + 5
+        while psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
+            assert time.monotonic() < deadline_s
+            time.sleep(0.05)
+
+
+def test_the_worker_sees_no_secret_of_the_environment(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TEACHER_API_KEY", "sk-not-for-workers")
+    database.query_sync("SELECT 1")
+    assert [worker.environ().get("TEACHER_API_KEY") for worker in workers()] == [None]
+
+
+# --- faults of the database
+
+
+def _delete(path: Path) -> None:
+    path.unlink()
+
+
+def _replace(path: Path) -> None:
+    copy = path.with_suffix(".new")
+    shutil.copy(path, copy)
+    copy.rename(path)
+
+
+def _change(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute("DELETE FROM disease")
+
+
+@pytest.mark.parametrize("harm", [_delete, _replace, _change])
+def test_a_file_replaced_or_changed_mid_run_is_a_fault(
+    database: Database, path: Path, harm: Callable[[Path], None]
+) -> None:
+    assert database.query_sync(ANSWERABLE).ok
+    harm(path)
+    for sql in (ANSWERABLE, "SELECT nonsense"):
+        with pytest.raises(DatabaseFault, match=r"medical.db: (it is gone|the file was replaced or changed)"):
+            database.query_sync(sql)
+
+
+def test_a_lock_is_one_clear_error(database: Database, path: Path) -> None:
+    assert database.query_sync(ANSWERABLE).ok
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(UserError, match="locked by another process"):
+            database.check()
+        with pytest.raises(DatabaseFault, match="locked"):
+            database.query_sync(ANSWERABLE)
+        other.execute("ROLLBACK")
+    assert database.query_sync(ANSWERABLE).ok
+
+
+def _cut_short(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:50])
+
+
+def _scribble(path: Path) -> None:
+    data = path.read_bytes()
+    path.write_bytes(data[:4096] + b"\xa5" * (len(data) - 4096))
+
+
+def _wal(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("PRAGMA journal_mode = WAL")
+
+
+def _folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+@pytest.mark.parametrize(
+    ("harm", "says"),
+    [
+        (_delete, "no such file; run `make data`"),
+        (_cut_short, "not a SQLite database; run `make data`"),
+        (lambda path: path.write_bytes(b""), "not a SQLite database"),
+        (lambda path: path.write_text("id,name\n" * 99), "not a SQLite database"),
+        (_scribble, "malformed|corrupt"),
+        (_wal, "PRAGMA journal_mode=DELETE"),
+        (_folder, "cannot be read"),
+    ],
+)
+def test_an_unusable_file_is_named_at_the_start_and_is_a_fault_later(
+    database: Database, path: Path, harm: Callable[[Path], object], says: str
+) -> None:
+    harm(path)
+    with pytest.raises(UserError, match=f"medical.db: .*({says})"):
+        database.check()
+    with pytest.raises(DatabaseFault, match=f"medical.db: .*({says})"):
+        database.query_sync(ANSWERABLE)
+    assert workers() == []
+
+
+def test_a_missing_table_names_those_there_are(path: Path) -> None:
+    with open_database(path, tables=["drugs_info", "drugs"]) as database:
+        with pytest.raises(
+            UserError, match="no table drugs; there are: accounts, disease, drug_index, drugs_info, logins"
+        ):
+            database.check()
+        with pytest.raises(DatabaseFault, match="no table drugs; there are"):
+            database.query_sync(ANSWERABLE)
+
+
+def test_a_view_needs_the_tables_below_it(path: Path) -> None:
+    with open_database(path, tables=["logins"]) as database, pytest.raises(UserError, match="add that table"):
+        database.check()
+    with open_database(path, tables=["LOGINS", "Accounts"]) as database:
+        database.check()
+        assert database.query_sync("SELECT count(*) FROM logins").rows == [[1]]
+
+
+def test_a_full_text_index_needs_the_table_that_it_indexes(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute("CREATE VIRTUAL TABLE found USING fts5 (disease_name, content = disease, content_rowid = id)")
+        db.execute("INSERT INTO found (found) VALUES ('rebuild')")
+    with open_database(path, tables=["found"]) as database, pytest.raises(UserError, match="add that table"):
+        database.check()
+    with open_database(path, tables=["found", "disease"]) as database:
+        database.check()
+        assert database.query_sync("SELECT disease_name FROM found WHERE found MATCH '高血压'").rows == [["高血压"]]
+        assert database.query_sync("SELECT * FROM found_data").error
+
+
+def test_an_unusual_path_works(tmp_path: Path) -> None:
+    path = make_database(tmp_path).rename(tmp_path / "a b#c?mode=rw&d%20'医.db")
+    with open_database(path) as database:
+        database.check()
+        assert database.query_sync("SELECT count(*) FROM drugs_info").rows == [[N_DRUGS]]
+        assert database.query_sync("DELETE FROM drugs_info").error

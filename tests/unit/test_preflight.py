@@ -1,0 +1,273 @@
+"""Each check before the start, on real files, a real socket and a real judge server: value, rule and remedy."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sql_agent import preflight
+from sql_agent.config import TrainConfig, build_config
+from sql_agent.errors import UserError
+from tests.fakes import chat_reply, error_reply, openai_server
+from tests.sql_db import make_database
+
+TEMPLATE = {"chat_template": "{{ messages }}"}
+
+
+def model(folder: Path, *, config: Any = None, tokenizer: Any = TEMPLATE, weights: str = "model.safetensors") -> Path:
+    """A model folder as far as the checks look at it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.json").write_text(json.dumps({"model_type": "qwen3"} if config is None else config))
+    (folder / "tokenizer_config.json").write_text(json.dumps(tokenizer))
+    (folder / weights).write_bytes(b"\0" * 1000)
+    return folder
+
+
+def check(folder: Path, *, trusted: bool = False) -> None:
+    preflight.check_model_folder(folder, allow_remote_code=trusted)
+
+
+def test_a_whole_model_folder_passes(tmp_path: Path) -> None:
+    check(model(tmp_path / "a"))
+    jinja = model(tmp_path / "b", tokenizer={})
+    (jinja / "chat_template.jinja").write_text("{{ messages }}")
+    check(jinja)
+    config = build_config({"model": {"path": str(tmp_path / "a")}})
+    assert preflight.model_folder(config, tiny=False) == tmp_path / "a"
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"config": {"auto_map": {"AutoModel": "x.y"}}}, "config.json has auto_map.*model.allow_remote_code=true"),
+        ({"weights": "pytorch_model.bin"}, r"no \*.safetensors there \(pickled weights can run code\)"),
+        ({"tokenizer": {}}, "no chat template; use an instruct model"),
+        ({"config": ["x"]}, "config.json must hold a JSON object"),
+    ],
+)
+def test_an_unfit_model_folder_is_refused(tmp_path: Path, changes: dict[str, Any], text: str) -> None:
+    with pytest.raises(UserError, match=f"--model {tmp_path}: .*{text}"):
+        check(model(tmp_path, **changes))
+
+
+def test_code_of_a_model_runs_only_when_trusted(tmp_path: Path) -> None:
+    check(model(tmp_path, config={"auto_map": {"AutoModel": "x.y"}}), trusted=True)
+
+
+@pytest.mark.parametrize("content", [b"{", b"\xff", b""])
+def test_a_broken_config_is_named(tmp_path: Path, content: bytes) -> None:
+    (model(tmp_path) / "config.json").write_bytes(content)
+    with pytest.raises(UserError, match="config.json cannot be read"):
+        check(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["./none", "/none/at/all", "~/none", "none", "a/b/c"])
+def test_what_is_neither_folder_nor_hub_name_is_refused_without_the_network(name: str) -> None:
+    with pytest.raises(UserError, match="no such folder, and not a hub name like Qwen/Qwen3-0.6B"):
+        preflight.model_folder(build_config({"model": {"path": name}}), tiny=False)
+
+
+def test_a_runs_folder_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="file/runs: cannot be written"):
+        preflight.check_disk(tmp_path / "file" / "runs", tmp_path, keep=1, saves=False)
+
+
+def test_checkpoints_that_do_not_fit_are_refused(tmp_path: Path) -> None:
+    big = tmp_path / "model"
+    big.mkdir()
+    with (big / "model.safetensors").open("wb") as file:
+        file.truncate(2**42)  # a sparse file of 4 TiB
+    with pytest.raises(UserError, match=r"GiB free, but 2 checkpoints and one in the making need about 86016 GiB"):
+        preflight.check_disk(tmp_path / "runs", big, keep=2, saves=True)
+    preflight.check_disk(tmp_path / "runs", big, keep=2, saves=False)
+    assert list((tmp_path / "runs").iterdir()) == []
+
+
+class _Store(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_response(200 if self.path == "/v1/agl/health" else 404)
+        self.end_headers()
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Silent."""
+
+
+@pytest.fixture
+def store() -> Iterator[str]:
+    server = HTTPServer(("127.0.0.1", 0), _Store)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def test_a_store_that_answers_passes_also_behind_a_proxy_variable(store: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
+    preflight.check_store(store)
+    preflight.check_store(f"{store}/")
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "http://127.0.0.1:1",
+        "127.0.0.1:9999",
+        "http://127.0.0.1:99999",
+        "http://",
+        "localhost",
+        "ftp://h",
+        "http://[::1",
+    ],
+)
+def test_a_wrong_store_address_is_named(address: str) -> None:
+    with pytest.raises(UserError, match="no agent-lightning store answers at .*agl store --host 127.0.0.1 --port 9999"):
+        preflight.check_store(address)
+
+
+def test_another_server_is_no_store(store: str) -> None:
+    with pytest.raises(UserError, match="HTTPStatusError"):
+        preflight.check_store(f"{store}/elsewhere")
+
+
+def test_the_database_is_opened_and_its_tables_asked(tmp_path: Path) -> None:
+    path = str(make_database(tmp_path))
+    preflight.check_database(build_config({"database": {"path": path}}))
+    with pytest.raises(UserError, match="none"):
+        preflight.check_database(build_config({"database": {"path": path, "tables": ["none"]}}))
+    (tmp_path / "text.db").write_text("no database at all" * 100)
+    with pytest.raises(UserError, match="text.db"):
+        preflight.check_database(build_config({"database": {"path": str(tmp_path / "text.db")}}))
+
+
+def test_a_wrong_judge_key_is_found_before_the_first_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    with openai_server(lambda _: error_reply(401, "wrong key")) as server:
+        monkeypatch.setenv("TEACHER_BASE_URL", server.base_url)
+        monkeypatch.setenv("TEACHER_API_KEY", "sk-secret-value")
+        monkeypatch.setenv("TEACHER_MODEL", "judge")
+        with pytest.raises(UserError, match="judge: .*401") as caught:
+            preflight.check_judge(TrainConfig())
+    assert "sk-secret-value" not in str(caught.value) and len(server.requests) == 1
+
+
+def test_a_judge_that_answers_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    verdict = {"accuracy": 1, "completeness": 1, "clarity": 1, "professionalism": 1, "overall": 1, "reason": "ok"}
+    with openai_server(lambda _: chat_reply(json.dumps(verdict))) as server:
+        monkeypatch.setenv("TEACHER_BASE_URL", server.base_url)
+        monkeypatch.setenv("TEACHER_API_KEY", "k")
+        monkeypatch.setenv("TEACHER_MODEL", "judge-model")
+        assert "judge-model" in preflight.check_judge(TrainConfig())
+    for name in ("TEACHER_BASE_URL", "TEACHER_API_KEY", "TEACHER_MODEL"):
+        monkeypatch.delenv(name)
+    assert "offline" in preflight.check_judge(TrainConfig())
+
+
+def devices(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, gpus: int) -> None:
+    """Put an nvidia-smi on the PATH that lists so many GPUs; it is found before a real one."""
+    script = tmp_path / "nvidia-smi"
+    lines = "".join(f"echo 'GPU {n}: NVIDIA A800 (UUID: GPU-{n})'\n" for n in range(gpus))
+    script.write_text(f"#!/bin/sh\n{lines}" + ("" if gpus else "echo 'No devices were found' >&2; exit 6\n"))
+    script.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+
+
+@pytest.mark.parametrize("gpus", [0, 1, 8])
+def test_gpus_are_counted_by_the_driver(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, gpus: int) -> None:
+    devices(monkeypatch, tmp_path, gpus=gpus)
+    assert preflight.gpu_count() == gpus
+
+
+def test_missing_gpus_are_named_unless_ray_has_them(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    devices(monkeypatch, tmp_path, gpus=1)
+    config = build_config({"trainer": {"device": "cuda", "n_gpus": 2}})
+    with pytest.raises(UserError, match=r"--n-gpus 2: the driver shows 1 GPU\(s\)"):
+        preflight.check_devices(config)
+    preflight.check_devices(build_config({"trainer": {"device": "cuda", "n_gpus": 1}}))
+    monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
+    preflight.check_devices(config)
+
+
+def test_engines_must_divide_the_gpus(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    devices(monkeypatch, tmp_path, gpus=4)
+    config = {"trainer": {"device": "cuda", "n_gpus": 4}, "rollout": {"tensor_parallel": 3}}
+    with pytest.raises(UserError, match="rollout.tensor_parallel = 3 must divide --n-gpus 4"):
+        preflight.check_devices(build_config(config))
+
+
+def checkpoint(run: Path, step: int, *, complete: bool = True) -> Path:
+    """A run folder with a checkpoint; verl writes latest_checkpointed_iteration.txt when it is complete."""
+    folder = run / "checkpoints" / f"global_step_{step}"
+    (folder / "actor").mkdir(parents=True)
+    (run / "config.json").write_text("{}")
+    if complete:
+        (run / "checkpoints" / "latest_checkpointed_iteration.txt").write_text(str(step))
+    return folder
+
+
+def found(resume: str, runs: Path) -> Path:
+    return preflight.find_checkpoint(build_config({"trainer": {"resume": resume}}), runs)
+
+
+def test_latest_is_the_newest_checkpoint_of_all_runs(tmp_path: Path) -> None:
+    old = checkpoint(tmp_path / "runs" / "a", 40)
+    new = checkpoint(tmp_path / "runs" / "b", 5)
+    os.utime(old / "actor", (1, 1))
+    assert found("latest", tmp_path / "runs") == new
+
+
+def test_a_run_folder_means_its_highest_step(tmp_path: Path) -> None:
+    run = tmp_path / "runs" / "a"
+    for step in (5, 100, 20):
+        checkpoint(run, step)
+    (run / "checkpoints" / "latest_checkpointed_iteration.txt").write_text("100")
+    for resume in (str(run), str(run / "checkpoints"), "a", str(run / "checkpoints" / "global_step_100")):
+        assert found(resume, tmp_path / "runs") == run / "checkpoints" / "global_step_100"
+    assert found(str(run / "checkpoints" / "global_step_5"), tmp_path) == run / "checkpoints" / "global_step_5"
+
+
+def test_a_checkpoint_that_was_cut_off_is_not_resumed(tmp_path: Path) -> None:
+    """Killed during a save: the last good one resumes."""
+    run = tmp_path / "runs" / "a"
+    good = checkpoint(run, 20)
+    os.utime(good / "actor", (1, 1))
+    checkpoint(run, 40, complete=False)
+    assert found("latest", tmp_path / "runs") == good
+    assert found("a", tmp_path / "runs") == good
+
+
+@pytest.mark.parametrize("name", ["global_step_", "global_step_x", "global_step_5.tmp"])
+def test_odd_names_beside_checkpoints_are_no_trouble(tmp_path: Path, name: str) -> None:
+    good = checkpoint(tmp_path / "runs" / "a", 20)
+    (good.parent / name / "actor").mkdir(parents=True)
+    assert found("a", tmp_path / "runs") == good
+
+
+def test_only_own_runs_are_resumed(tmp_path: Path) -> None:
+    """Checkpoints are unpickled: one from elsewhere could run anything."""
+    run = tmp_path / "runs" / "a"
+    folder = checkpoint(run, 20)
+    (run / "config.json").unlink()
+    for resume in (str(folder), str(run), "latest"):
+        with pytest.raises(UserError, match=f"--resume_checkpoint {resume}"):
+            found(resume, tmp_path / "runs")
+
+
+def test_a_checkpoint_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(
+        UserError, match="--resume_checkpoint latest: no complete global_step_N folder below .*Start without it"
+    ):
+        found("latest", tmp_path)
+    (tmp_path / "global_step_5").mkdir()
+    for resume in ("none", str(tmp_path / "global_step_5")):
+        with pytest.raises(UserError, match="no complete global_step_N folder below"):
+            found(resume, tmp_path)

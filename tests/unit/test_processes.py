@@ -1,0 +1,130 @@
+"""ProcessTree against real processes: what a run leaves behind is ended, polite or not, and nobody else is."""
+
+from __future__ import annotations
+
+import functools
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+
+import psutil
+
+from agl_plugin.processes import ProcessTree
+from sql_agent.config import ROOT
+
+SLEEP = "import time; time.sleep(60)"
+STUBBORN = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('ready', flush=True); {SLEEP}"
+# Starts a child in a session of its own and ends: the child is then nobody's descendant.
+PARENT = f"""
+import subprocess, sys
+child = subprocess.Popen([sys.executable, "-c", {SLEEP!r}], stdout=subprocess.DEVNULL, start_new_session=True)
+print(child.pid, flush=True)
+sys.stdin.read()
+"""
+
+
+def alone(scenario: Callable[[], None]) -> Callable[[], None]:
+    """Run a test in a Python process of its own, because ProcessTree ends every child of the process it is in."""
+
+    @functools.wraps(scenario)
+    def test() -> None:
+        code = f"import tests.unit.test_processes as t; t.{scenario.__name__}.__wrapped__()"
+        done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=50)
+        assert done.returncode == 0, done.stderr
+
+    return test
+
+
+def start(code: str) -> subprocess.Popen[str]:
+    pipe = subprocess.PIPE
+    return subprocess.Popen([sys.executable, "-c", code], stdin=pipe, stdout=pipe, text=True)
+
+
+def first_line(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
+
+
+def runs(pid: int) -> bool:
+    return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+
+
+@alone
+def test_a_child_is_ended() -> None:
+    with ProcessTree() as tree:
+        process = start(SLEEP)
+        tree.sample()
+    assert not runs(process.pid)
+
+
+@alone
+def test_an_orphan_is_ended_though_its_parent_is_gone() -> None:
+    with ProcessTree() as tree:
+        parent = start(PARENT)
+        orphan = int(first_line(parent))
+        tree.sample()
+        parent.communicate("", timeout=10)
+        assert runs(orphan) and psutil.Process(orphan).ppid() != parent.pid
+    assert not runs(orphan)
+
+
+@alone
+def test_the_tree_looks_by_itself() -> None:
+    """Nobody calls sample() in a run; the thread does."""
+    import agl_plugin.processes
+
+    agl_plugin.processes.SAMPLE_EVERY_S = 0.05
+    with ProcessTree():
+        parent = start(PARENT)
+        orphan = int(first_line(parent))
+        time.sleep(1.0)
+        parent.communicate("", timeout=10)
+    assert not runs(orphan)
+
+
+@alone
+def test_a_process_that_ignores_the_request_is_killed() -> None:
+    process = start(STUBBORN)
+    assert first_line(process) == "ready"
+    tree = ProcessTree()
+    tree.sample()
+    begin = time.monotonic()
+    assert tree.end_orphans(grace_s=0.3) == 1
+    assert not runs(process.pid) and time.monotonic() - begin < 10
+
+
+@alone
+def test_processes_that_ended_by_themselves_are_no_orphans() -> None:
+    tree = ProcessTree()
+    process = start("input()")
+    tree.sample()
+    process.communicate("\n")
+    assert tree.end_orphans() == 0
+
+
+@alone
+def test_strangers_are_left_alone() -> None:
+    stranger = subprocess.run(["sh", "-c", "sleep 60 >/dev/null & echo $!"], stdout=subprocess.PIPE, check=True)
+    pid = int(stranger.stdout)
+    try:
+        with ProcessTree() as tree:
+            tree.sample()
+        assert runs(pid)
+    finally:
+        psutil.Process(pid).kill()
+
+
+@alone
+def test_the_peak_counts_this_process_and_its_children() -> None:
+    tree = ProcessTree()
+    tree.sample()
+    before = tree.peak_gib
+    process = start("data = bytearray(b'x' * (300 * 2**20)); print('ready', flush=True); input()")
+    assert before > 0 and first_line(process) == "ready"
+    tree.sample()
+    peak = tree.peak_gib
+    assert 0.25 < peak - before < 0.8
+    process.communicate("\n")
+    tree.sample()
+    assert tree.peak_gib == peak

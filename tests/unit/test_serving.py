@@ -1,0 +1,137 @@
+"""sql_agent/serving.py without vLLM's minutes: the command, the environment, the log's last error, the end."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from sql_agent import serving
+from sql_agent.config import TrainConfig, build_config
+from sql_agent.errors import LLMFault
+
+STUBBORN = """
+import os, signal, subprocess, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+CHILD = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"
+child = subprocess.Popen([sys.executable, "-c", CHILD])
+print(child.pid, flush=True)
+time.sleep(600)
+"""
+
+
+def ended(pid: int) -> bool:
+    """True when the process is gone, or waits as a zombie for its parent."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].startswith("Z")
+    except FileNotFoundError:
+        return True
+
+
+def wait_until_ended(pid: int, limit_s: float = 15.0) -> None:
+    deadline_s = time.monotonic() + limit_s
+    while not ended(pid):
+        assert time.monotonic() < deadline_s, f"process {pid} is still there"
+        time.sleep(0.02)
+
+
+def test_command_has_the_settings_of_training(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({"max_position_embeddings": 1024}))
+    config = build_config({"rollout": {"tool_parser": "qwen3_xml"}})
+    line = " ".join(serving.server_command(tmp_path, config, name="policy", port=1, cpu=True))
+    for part in ("--host 127.0.0.1", "--dtype float32", "--enforce-eager", "--max-model-len 1024", "qwen3_xml"):
+        assert part in line
+    assert "--trust-remote-code" not in line
+    gpu = " ".join(serving.server_command(tmp_path, config, name="policy", port=1, cpu=False))
+    assert "--gpu-memory-utilization 0.6" in gpu and "float32" not in gpu
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"max_position_embeddings": "x"}', '{"max_position_embeddings": 99999}']
+)
+def test_model_length_is_bounded_whatever_the_file_says(tmp_path: Path, text: str) -> None:
+    (tmp_path / "config.json").write_text(text)
+    assert serving.context_tokens(tmp_path) == serving.MAX_MODEL_TOKENS
+    assert serving.context_tokens(tmp_path / "none") == serving.MAX_MODEL_TOKENS
+
+
+def test_secrets_stay_here_and_own_settings_win(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("OPENAI_API_KEY", "VLLM_API_KEY", "HF_TOKEN", "AWS_SECRET_ACCESS_KEY", "DB_PASSWORD"):
+        monkeypatch.setenv(name, "secret")
+    monkeypatch.setenv("VLLM_LOGGING_LEVEL", "DEBUG")
+    environment = serving.server_environment(cpu=True)
+    assert "secret" not in environment.values()
+    assert environment["VLLM_LOGGING_LEVEL"] == "DEBUG"
+    assert environment["VLLM_CPU_KVCACHE_SPACE"]
+    assert "VLLM_CPU_KVCACHE_SPACE" not in serving.server_environment(cpu=False)
+
+
+@pytest.mark.parametrize(
+    ("log", "line"),
+    [
+        ("", "it printed nothing"),
+        ("INFO one\nINFO two\n\n", "INFO two"),
+        (
+            "\x1b[1;36m(EngineCore_DP0 pid=7)\x1b[0;0m ERROR 11-21 07:00:00 [core.py:708] ValueError: No KV cache\n"
+            "(APIServer pid=6) RuntimeError: Engine core initialization failed. See root cause above.\n",
+            "ValueError: No KV cache",
+        ),
+        (
+            "ValidationError: 1 validation error for ModelConfig\n  Value error, unknown model type\n",
+            "Value error, unknown",
+        ),
+        ("api_server.py: error: argument --max-model-len: invalid\n", "argument --max-model-len"),
+    ],
+)
+def test_last_error(tmp_path: Path, log: str, line: str) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(b"\xff\n" * bool(log) + log.encode())
+    assert line in serving.last_error(path)
+
+
+def test_what_ignores_politeness_ends_with_its_children(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving, "GRACE_S", 0.3)
+    process = subprocess.Popen([sys.executable, "-c", STUBBORN], stdout=subprocess.PIPE, start_new_session=True)
+    assert process.stdout is not None
+    child = int(process.stdout.readline())
+    serving.stop(process)
+    process.stdout.close()
+    assert process.returncode == -signal.SIGKILL
+    wait_until_ended(child)
+    serving.stop(process)  # a second time is no error
+
+
+def test_server_ends_when_its_parent_is_killed() -> None:
+    start = "import subprocess, sys; p = subprocess.Popen(sys.argv[1:]); print(p.pid, flush=True); p.wait()"
+    command = [sys.executable, "-c", serving.LAUNCH, "-c", "import time; time.sleep(600)"]
+    with subprocess.Popen([sys.executable, "-c", start, *command], stdout=subprocess.PIPE) as parent:
+        assert parent.stdout is not None
+        server = int(parent.stdout.readline())
+        # Until the launcher has become the server, its death signal may not be set.
+        deadline_s = time.monotonic() + 15
+        while b"prctl" in Path(f"/proc/{server}/cmdline").read_bytes():
+            assert time.monotonic() < deadline_s
+            time.sleep(0.02)
+        os.kill(parent.pid, signal.SIGKILL)
+    wait_until_ended(server)
+
+
+@pytest.mark.slow  # vLLM's import alone takes 12 s on two idle cores
+def test_a_server_that_does_not_start_is_explained(tmp_path: Path) -> None:
+    before = time.monotonic()
+    waited: list[float] = []
+    with (
+        pytest.raises(LLMFault, match=r"(?s)vLLM ended with status \d+: .+\nlog: (\S+)") as raised,
+        serving.serve_model(tmp_path, TrainConfig(), cpu=True, on_wait=waited.append),
+    ):
+        pytest.fail("an empty folder is no model")
+    log = Path(str(raised.value).rpartition("log: ")[2])
+    assert log.read_text(encoding="utf-8")
+    log.unlink()
+    assert waited == sorted(waited) and waited[-1] <= time.monotonic() - before

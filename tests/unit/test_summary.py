@@ -1,0 +1,92 @@
+"""summary.json from what a run wrote: means over scored rollouts, reasons counted, seconds that add up."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from agl_plugin import run_folder
+from sql_agent.summary import build_summary, summary_table
+
+FACTS = {"status": "finished", "error": "", "total_steps": 2, "judge": "offline", "model": {"path": "/m"}}
+
+
+def rollout(reward: float | None, *, unscored: str = "", mode: str = "train", tokens: int = 2) -> dict[str, Any]:
+    parts = {"sql": 0.1, "answer": reward - 0.1} if reward is not None else {}
+    stop = "fault" if reward is None else "answered"
+    row = {"mode": mode, "reward": reward, "reward_parts": parts, "unscored": unscored, "stop_reason": stop}
+    return {**row, "response_tokens": [5] * tokens}
+
+
+def step(number: int, reward: float, *, seconds: float = 10.0) -> dict[str, Any]:
+    return {
+        **{"kind": "train", "step": number, "of_steps": 2, "seconds": seconds, "rollout/reward_mean": reward},
+        **{"rollout/groups": 4, "rollout/zero_variance_groups": number, "actor/grad_norm": 0.5, "actor/pg_loss": 0.01},
+        **{"actor/weights_changed_share": 1.0, "timing_s/gen": 6.0, "timing_s/update_actor": 2.0},
+    }
+
+
+def validation(number: int, reward: float) -> dict[str, Any]:
+    return {"kind": "val", "step": number, "of_steps": 2, "seconds": 3.0, "val/reward_mean": reward, "val/scored": 8}
+
+
+@pytest.fixture
+def summary(tmp_path: Path) -> dict[str, Any]:
+    rows = [validation(0, 0.2), step(1, 0.4), step(2, 0.6), validation(2, 0.5)]
+    checkpoint = {"kind": "checkpoint", "step": 2, "of_steps": 2, "seconds": 1.0}
+    run_folder.append_lines(tmp_path / run_folder.METRICS, [*rows, checkpoint])
+    rollouts = [rollout(0.4), rollout(0.8, tokens=3), rollout(None, unscored="llm_fault")]
+    # A rollout can have a reward and yet be useless for training.
+    useless = rollout(1.0, unscored="no_token_ids", tokens=0)
+    run_folder.append_lines(tmp_path / run_folder.ROLLOUTS, [*rollouts, useless, rollout(0.0, mode="val")])
+    return build_summary(tmp_path, total_s=40.0, peak_memory_gib=5.123, facts=FACTS)
+
+
+def test_means_are_over_scored_training_rollouts(summary: dict[str, Any]) -> None:
+    assert summary["reward_mean"] == pytest.approx(0.6)
+    assert summary["reward_parts"] == {"sql": pytest.approx(0.1), "answer": pytest.approx(0.5)}
+    assert (summary["rollouts"], summary["scored"], summary["triplets"]) == (4, 2, 5)
+    assert summary["unscored"] == {"llm_fault": 1, "no_token_ids": 1}
+
+
+def test_steps_and_validations_are_told(summary: dict[str, Any]) -> None:
+    assert (summary["steps"], summary["reward_first_step"], summary["reward_last_step"]) == (2, 0.4, 0.6)
+    assert (summary["groups"], summary["zero_variance_groups"], summary["weights_changed"]) == (8, 3, True)
+    assert [(v["step"], v["reward_mean"]) for v in summary["validation"]] == [(0, 0.2), (2, 0.5)]
+
+
+def test_seconds_add_up_to_the_whole(summary: dict[str, Any]) -> None:
+    seconds = dict(summary["seconds"])
+    assert seconds.pop("total") == 40.0 and sum(seconds.values()) == pytest.approx(40.0)
+    assert (seconds["generation"], seconds["update"], seconds["step_other"]) == (12.0, 4.0, 4.0)
+    assert (seconds["validation"], seconds["checkpoint"], seconds["start_and_stop"]) == (6.0, 1.0, 13.0)
+
+
+def test_a_run_that_did_nothing_has_a_summary(tmp_path: Path) -> None:
+    summary = build_summary(tmp_path, total_s=5.0, peak_memory_gib=0.1, facts={**FACTS, "error": "the store is gone"})
+    assert (summary["steps"], summary["rollouts"], summary["reward_mean"]) == (0, 0, None)
+    assert summary["weights_changed"] is False and json.dumps(summary)
+    assert "the store is gone" in rendered(summary)
+
+
+def test_unmoved_weights_are_shouted(tmp_path: Path) -> None:
+    run_folder.append_lines(tmp_path / run_folder.METRICS, [{**step(1, 0.1), "actor/weights_changed_share": 0.0}])
+    summary = build_summary(tmp_path, total_s=5.0, peak_memory_gib=0.1, facts=FACTS)
+    assert summary["weights_changed"] is False and "weights NOT changed" in rendered(summary)
+
+
+def rendered(summary: dict[str, Any]) -> str:
+    console = Console(width=200)
+    with console.capture() as capture:
+        console.print(summary_table(summary))
+    return capture.get()
+
+
+def test_the_table_says_the_same(summary: dict[str, Any]) -> None:
+    text = rendered(summary)
+    assert "2 of 2" in text and "0.6 = sql 0.100 + answer 0.500" in text
+    assert "1 llm_fault, 1 no_token_ids" in text and "weights changed" in text

@@ -1,0 +1,120 @@
+"""Demonstrations of the tiny policy: their SQL runs, their answers fit the result, their flaws are the set ones."""
+
+from __future__ import annotations
+
+import json
+import random
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from sql_agent.data.build_database import TABLES
+from sql_agent.errors import UserError
+from sql_agent.records import QueryResult
+from sql_agent.tiny_policy.build import ensure_tiny_policy, fingerprint
+from sql_agent.tiny_policy.corpus import MISSING_ANSWER, Corpus, load_corpus
+from sql_agent.tiny_policy.demos import TOOLS, Demonstrator, Flaws, Message, render_records
+from sql_agent.tiny_policy.measure import parse_call
+from sql_agent.tiny_policy.tokenizer import train_tokenizer
+from sql_agent.tiny_policy.train import IGNORED, assistant_labels
+from sql_agent.tools import TOOLS as REAL_TOOLS
+from sql_agent.tools import render_result
+
+N = 300
+
+
+@pytest.fixture(scope="module")
+def corpus() -> Corpus:
+    return load_corpus()
+
+
+def demonstrations(corpus: Corpus, flaws: Flaws | None = None, seed: int = 3) -> list[list[Message]]:
+    demonstrator = Demonstrator(corpus, random.Random(seed), flaws or Flaws())
+    return [demonstrator.demonstrate() for _ in range(N)]
+
+
+def sql_of(chat: list[Message]) -> str:
+    return chat[2]["tool_calls"][0]["function"]["arguments"]["sql"]
+
+
+def cells_of(chat: list[Message]) -> list[str]:
+    return [str(value) for record in json.loads(chat[3]["content"])["records"] for value in record.values()]
+
+
+@pytest.fixture
+def empty_database() -> Iterator[sqlite3.Connection]:
+    with closing(sqlite3.connect(":memory:")) as db:
+        for spec in TABLES:
+            db.execute(f"CREATE TABLE {spec.table} ({', '.join(spec.columns)})")
+        yield db
+
+
+def test_every_query_runs_and_has_the_columns_of_its_result(corpus: Corpus, empty_database: sqlite3.Connection) -> None:
+    for chat in demonstrations(corpus):
+        columns = [column[0] for column in empty_database.execute(sql_of(chat)).description]
+        records = json.loads(chat[3]["content"])["records"]
+        assert all(list(record) == columns for record in records)
+
+
+def test_clean_answers_repeat_every_cell(corpus: Corpus) -> None:
+    for chat in demonstrations(corpus):
+        answer = chat[4]["content"]
+        assert all(cell.rstrip("。") in answer for cell in cells_of(chat))
+        assert (answer == MISSING_ANSWER) == (not cells_of(chat))
+
+
+def test_the_flawed_demonstrator_leaves_facts_out_at_the_set_rate(corpus: Corpus) -> None:
+    flaws = Flaws(wrong_column=0.0, first_fact_only=0.7)
+    long = [chat for chat in demonstrations(corpus, flaws) if len(cells_of(chat)) == 1 and "；" in cells_of(chat)[0]]
+    cut = [chat for chat in long if cells_of(chat)[0].rstrip("。") not in chat[4]["content"]]
+    assert len(long) > 50
+    assert 0.55 < len(cut) / len(long) < 0.85
+
+
+def test_the_flawed_demonstrator_reads_the_neighbouring_column(corpus: Corpus) -> None:
+    always, never = (demonstrations(corpus, Flaws(wrong_column=rate, first_fact_only=0.0)) for rate in (1.0, 0.0))
+    # One random draw decides in both: question and label are the same, the column differs.
+    first_wrong, first_right = sql_of(always[0]), sql_of(never[0])
+    assert always[0][1] == never[0][1]
+    assert first_wrong != first_right
+
+
+def test_results_and_tool_look_as_at_run_time() -> None:
+    result = QueryResult(columns=["med_name", "form"], rows=[["甲", "片剂；胶囊剂"], ["乙", None]])
+    records = [dict(zip(result.columns, row, strict=True)) for row in result.rows]
+    assert render_records(records) == render_result(result, max_chars=1000)
+    assert [tool["function"]["name"] for tool in TOOLS] == list(REAL_TOOLS)
+
+
+def test_loss_counts_what_the_assistant_says_and_nothing_else(corpus: Corpus) -> None:
+    tokenizer = train_tokenizer(corpus.texts)
+    for chat in demonstrations(corpus)[:20]:
+        ids = tokenizer.encode(
+            str(tokenizer.apply_chat_template(chat, tools=list(TOOLS), tokenize=False)), add_special_tokens=False
+        )
+        counted = tokenizer.decode([label for label in assistant_labels(ids, tokenizer) if label != IGNORED])
+        call, answer, rest = counted.split("<|im_end|>")
+        assert (parse_call(call), answer, rest) == (sql_of(chat), chat[4]["content"], "")
+
+
+def test_calls_are_read_as_the_hermes_parser_reads_them() -> None:
+    call = '{"name": "query_database_by_sql", "arguments": {"sql": "SELECT 1"}}'
+    assert parse_call(f"<tool_call>\n{call}\n</tool_call>") == "SELECT 1"
+    assert parse_call(f"<tool_call>{call}") == "SELECT 1"
+    assert parse_call(call) is None
+    assert parse_call("<tool_call>{</tool_call>") is None
+    assert parse_call('<tool_call>{"name": "other", "arguments": {"sql": "SELECT 1"}}</tool_call>') is None
+
+
+def test_each_seed_has_a_fingerprint_of_its_own() -> None:
+    assert fingerprint(1) == fingerprint(1) != fingerprint(2)
+
+
+def test_a_folder_with_other_content_is_never_replaced(tmp_path) -> None:
+    (tmp_path / "thesis.txt").write_text("mine", encoding="utf-8")
+    for force in (False, True):
+        with pytest.raises(UserError, match="not empty"):
+            ensure_tiny_policy(1, out=tmp_path, force=force)
+    assert (tmp_path / "thesis.txt").read_text(encoding="utf-8") == "mine"

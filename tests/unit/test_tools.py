@@ -1,0 +1,214 @@
+"""The tool as the model and openai-agents see it: its JSON, its bad arguments, its faults."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from agents.tool_context import ToolContext
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sql_agent.errors import DatabaseFault
+from sql_agent.records import Episode, QueryResult, Question, SqlCall
+from sql_agent.tools import TOOLS, EpisodeContext, is_repeated_call, query_database_by_sql, render_result
+from tests.sql_db import N_DRUGS, make_database, open_database
+
+TOOL = TOOLS["query_database_by_sql"]
+
+
+@pytest.fixture
+def context(tmp_path: Path) -> Iterator[EpisodeContext]:
+    with open_database(make_database(tmp_path)) as database:
+        yield EpisodeContext(database=database, max_chars=1000, turn=2)
+
+
+def invoke(context: EpisodeContext, arguments: str) -> dict[str, Any]:
+    """Call the tool as openai-agents does, and parse what the model would see."""
+    call = ToolContext(context=context, tool_name=TOOL.name, tool_call_id="call-1", tool_arguments=arguments)
+    return json.loads(asyncio.run(TOOL.on_invoke_tool(call, arguments)))  # type: ignore[arg-type]
+
+
+# --- what the model sees of a result
+
+
+def test_a_result_has_the_documented_form() -> None:
+    result = QueryResult(columns=["id", "med_name"], rows=[[1, "阿司匹林"], [2, None]])
+    expected = (
+        '{"status": "success", "records": [{"id": 1, "med_name": "阿司匹林"}, {"id": 2, "med_name": null}], "count": 2}'
+    )
+    assert render_result(result, max_chars=1000) == expected
+
+
+def test_an_empty_result_and_an_error() -> None:
+    assert (
+        render_result(QueryResult(columns=["id"]), max_chars=100) == '{"status": "success", "records": [], "count": 0}'
+    )
+    error = json.loads(render_result(QueryResult(error="no such column: x"), max_chars=1000))
+    assert error == {"status": "error", "records": [], "count": 0, "error": "no such column: x"}
+
+
+def test_a_long_error_is_cut() -> None:
+    text = render_result(QueryResult(error='"\n' * 5000), max_chars=200)
+    assert len(text) <= 200 and json.loads(text)["error"].endswith("…")
+
+
+def test_a_long_result_shows_whole_records_first() -> None:
+    rows = [[n, "发热" * 100] for n in range(50)]
+    shown = json.loads(render_result(QueryResult(columns=["id", "text"], rows=rows), max_chars=1000))
+    assert [record["id"] for record in shown["records"]] == [0, 1, 2, 3]
+    assert all(record["text"] == "发热" * 100 for record in shown["records"])
+    assert (shown["count"], shown["note"]) == (50, "结果过长，只显示前 4 条，共 50 条")
+
+
+def test_one_long_record_loses_its_longest_cells() -> None:
+    row = ["阿司匹林", "长" * 5000, "中" * 300, 7]
+    text = render_result(QueryResult(columns=["a", "b", "c", "d"], rows=[row, row]), max_chars=1000)
+    shown = json.loads(text)
+    record = shown["records"][0]
+    assert (record["a"], record["c"], record["d"]) == ("阿司匹林", "中" * 300, 7)
+    assert record["b"].endswith("…") and 990 <= len(text) <= 1000
+    assert shown["count"] == 2 and "只显示前 1 条，共 2 条" in shown["note"] and "删节" in shown["note"]
+
+
+def test_a_row_limited_result_says_at_least() -> None:
+    result = QueryResult(columns=["id"], rows=[[n] for n in range(5)], truncated=True)
+    shown = json.loads(render_result(result, max_chars=1000))
+    assert shown["count"] == 5 and "至少 5 条" in shown["note"]
+    assert "至少 5 条" in json.loads(render_result(result, max_chars=119))["note"]
+
+
+def test_column_names_that_alone_are_too_long_leave_a_note() -> None:
+    result = QueryResult(columns=[f"column_{n}" for n in range(90)], rows=[[0] * 90])
+    shown = json.loads(render_result(result, max_chars=100))
+    assert (shown["records"], shown["count"]) == ([], 1) and "减少" in shown["note"]
+
+
+def test_duplicate_columns_keep_their_values() -> None:
+    result = QueryResult(columns=["id", "id", "id_2", "id"], rows=[[1, 2, 3, 4]])
+    assert json.loads(render_result(result, max_chars=1000))["records"] == [{"id": 1, "id_3": 2, "id_2": 3, "id_4": 4}]
+
+
+CELLS = st.one_of(st.none(), st.integers(), st.floats(), st.booleans(), st.text(max_size=300), st.binary(max_size=50))
+
+
+@given(
+    columns=st.lists(st.sampled_from(["id", "id_2", "名称", 'a"b', "x" * 30]), min_size=1, max_size=6),
+    data=st.data(),
+    max_chars=st.integers(100, 1500),
+    truncated=st.booleans(),
+)
+def test_any_result_is_valid_json_within_the_limit(
+    columns: list[str], data: st.DataObject, max_chars: int, truncated: bool
+) -> None:
+    n = len(columns)
+    rows = data.draw(st.lists(st.lists(CELLS, min_size=n, max_size=n), max_size=8))
+    result = QueryResult.model_construct(columns=columns, rows=rows, truncated=truncated, elapsed_s=0.0, error=None)
+    text = render_result(result, max_chars=max_chars)
+    shown = json.loads(text, parse_constant=pytest.fail)
+    assert len(text) <= max_chars
+    assert shown["status"] == "success" and shown["count"] == len(rows)
+    assert all(len(record) == n for record in shown["records"])
+    assert len(shown["records"]) == len(rows) or "note" in shown
+
+
+@given(error=st.text(max_size=2000), max_chars=st.integers(100, 1500))
+def test_any_error_is_valid_json_within_the_limit(error: str, max_chars: int) -> None:
+    text = render_result(QueryResult(error=error), max_chars=max_chars)
+    assert len(text) <= max_chars and json.loads(text)["status"] == "error"
+
+
+# --- calls
+
+
+def test_a_call_is_recorded_with_its_turn(context: EpisodeContext) -> None:
+    shown = invoke(context, '{"sql": "SELECT count(*) AS n FROM drugs_info;"}')
+    assert shown == {"status": "success", "records": [{"n": N_DRUGS}], "count": 1}
+    (call,) = context.calls
+    assert (call.sql, call.turn, call.result.rows) == ("SELECT count(*) AS n FROM drugs_info;", 2, [[N_DRUGS]])
+
+
+def test_a_failing_query_is_a_call_and_an_error_text(context: EpisodeContext) -> None:
+    shown = invoke(context, '{"sql": "SELECT nme FROM drugs_info"}')
+    assert shown["status"] == "error" and "no such column: nme" in shown["error"]
+    assert len(context.calls) == 1 and not context.calls[0].result.ok and context.n_bad_tool_calls == 0
+
+
+BAD_ARGUMENTS = [
+    "",
+    "SELECT 1",
+    "{",
+    '{"sql": "SELECT 1"',
+    "null",
+    "[]",
+    '"SELECT 1"',
+    "{}",
+    '{"query": "SELECT 1"}',
+    '{"sql": null}',
+    '{"sql": 5}',
+    '{"sql": ["SELECT 1"]}',
+    '{"sql": {"sql": "SELECT 1"}}',
+    '{"sql": ""}',
+    '{"sql": "  "}',
+    "[" * 100_000,
+    '{"a":' * 50_000,
+    "9" * 10_000,
+]
+
+
+@pytest.mark.parametrize("arguments", BAD_ARGUMENTS, ids=lambda text: repr(text)[:30])
+def test_bad_arguments_are_an_error_text_and_counted(context: EpisodeContext, arguments: str) -> None:
+    shown = invoke(context, arguments)
+    assert shown["status"] == "error" and shown["error"]
+    assert (context.n_bad_tool_calls, context.calls) == (1, [])
+
+
+@pytest.mark.parametrize("sql", ["SELECT '\\ud800'", "SELECT '\\u0000'", "SELECT '" + "x" * 5_000_000 + "'"], ids=len)
+def test_odd_sql_is_an_error_that_a_record_can_carry(context: EpisodeContext, sql: str) -> None:
+    assert invoke(context, f'{{"sql": "{sql}"}}')["status"] == "error"
+    episode = Episode(question=Question(id="1", question="?"), sql_calls=context.calls)
+    text = episode.model_dump_json()
+    assert Episode.model_validate_json(text) == episode and len(text) < 100_000
+    text.encode()
+
+
+def test_a_database_fault_is_kept_and_raised(context: EpisodeContext) -> None:
+    context.database.path.unlink()
+    with pytest.raises(DatabaseFault) as caught:
+        asyncio.run(query_database_by_sql(context, "SELECT 1"))
+    assert context.fault is caught.value and context.calls == []
+
+
+def test_parallel_calls_do_not_mix(context: EpisodeContext) -> None:
+    async def run() -> list[str]:
+        return await asyncio.gather(*(query_database_by_sql(context, f"SELECT {n} AS n") for n in range(20)))
+
+    assert [json.loads(text)["records"][0]["n"] for text in asyncio.run(run())] == list(range(20))
+    assert sorted(call.result.rows[0][0] for call in context.calls) == list(range(20))
+
+
+def test_the_tool_has_a_strict_schema_and_names_both_tables() -> None:
+    assert TOOL.strict_json_schema and TOOL.params_json_schema["required"] == ["sql"]
+    assert TOOL.params_json_schema["additionalProperties"] is False
+    assert "SELECT" in TOOL.description
+
+
+@pytest.mark.parametrize(
+    ("asked", "repeated"),
+    [
+        (["SELECT 1"] * 3, True),
+        (["SELECT 1", "SELECT  1 ;", "\nSELECT 1;"], True),
+        (["SELECT 1"] * 2, False),
+        (["SELECT 1", "SELECT 2", "SELECT 1"], False),
+        (["SELECT 2", "SELECT 1", "SELECT 1", "SELECT 1"], True),
+        (["SELECT 1", "SELECT 1", "SELECT 1", "SELECT 2"], False),
+        ([], False),
+    ],
+)
+def test_the_same_query_again_and_again_is_noticed(context: EpisodeContext, asked: list[str], repeated: bool) -> None:
+    context.calls = [SqlCall(sql=sql, result=QueryResult()) for sql in asked]
+    assert is_repeated_call(context) is repeated

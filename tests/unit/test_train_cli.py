@@ -1,0 +1,272 @@
+"""The command line of training: its flags, what they imply, and the message for each wrong input before the start.
+
+The checks are the real ones, on a small real database and question file; no training is started.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sql_agent.config import ROOT, TrainConfig, build_config, parse_assignment
+from sql_agent.dataset import write_parquet
+from sql_agent.errors import UserError
+from sql_agent.records import Question
+from sql_agent.train_sql_agent import load_data, main, parser, resolve_config, total_steps
+from tests.sql_db import make_database
+
+CPU = ["--set", "trainer.device=cpu"]
+
+
+def resolve(*arguments: str) -> TrainConfig:
+    return resolve_config(parser().parse_args([*CPU, *arguments]))
+
+
+@pytest.fixture(autouse=True)
+def plain_environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    for name in ("AGL_MANAGED_STORE", "AGL_CURRENT_ROLE", "TEACHER_API_KEY", "TEACHER_MODEL", "TEACHER_BASE_URL"):
+        # Set, because main() reads .env, which fills only what is not there.
+        monkeypatch.setenv(name, {"AGL_MANAGED_STORE": "1", "AGL_CURRENT_ROLE": "both"}.get(name, ""))
+    handler = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, handler)  # main() sets its own
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[str]:
+    """Flags that name a small real database and question file."""
+    questions = [
+        Question(id=f"q{n}", question=f"药品{n:03d}的适应症是什么？", answer="发热；头痛") for n in range(1, 17)
+    ]
+    write_parquet(questions, tmp_path / "questions.parquet")
+    data = str(tmp_path / "questions.parquet")
+    database = f"database.path={make_database(tmp_path)}"
+    runs = f"trainer.runs_dir={tmp_path / 'runs'}"
+    return [*CPU, "--train-file", data, "--val-file", data, "--set", database, "--set", runs]
+
+
+def test_all_documented_flags_are_accepted() -> None:
+    arguments = [
+        *("--train-file", "t.parquet", "--val-file", "v.parquet", "--model", "/m", "--llm-proxy", "--ci", "--ci-fast"),
+        *("--n-runners", "3", "--n-gpus", "1", "--external-store-address", "http://localhost:9999"),
+        *("--mongo-uri", "mongodb://localhost", "--trajectory-level", "--lora", "--lora-rank", "8"),
+        *("--lora-adapter-path", "/a", "--debug", "--resume_checkpoint"),
+    ]
+    config = resolve(*arguments)
+    assert (config.data.train_file, config.data.val_file, config.model.path) == ("t.parquet", "v.parquet", "/m")
+    assert (config.rollout.n_runners, config.trainer.n_gpus, config.rollout.level) == (3, 1, "trajectory")
+    assert (config.store.external_address, config.store.mongo_uri) == ("http://localhost:9999", "mongodb://localhost")
+    assert (config.model.lora_rank, config.model.lora_adapter_path) == (8, "/a")
+    assert config.logging.debug and config.trainer.resume == "latest" and config.trainer.max_steps == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "resume"),
+    [
+        ([], ""),
+        (["--resume_checkpoint"], "latest"),
+        (["--resume_checkpoint", "--ci"], "latest"),
+        (["--resume_checkpoint", "latest"], "latest"),
+        (["--resume-checkpoint", "runs/a"], "runs/a"),
+    ],
+)
+def test_resume_takes_an_optional_value(arguments: list[str], resume: str) -> None:
+    assert resolve(*arguments).trainer.resume == resume
+
+
+def test_flags_are_not_abbreviated(capsys: pytest.CaptureFixture[str]) -> None:
+    """--lora must not be taken for the beginning of --lora-rank, nor a typo for a flag."""
+    with pytest.raises(SystemExit) as caught:
+        parser().parse_args(["--n-runner", "3"])
+    assert caught.value.code == 2 and "--n-runner" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "rank"),
+    [
+        ([], 0),
+        (["--lora"], 32),
+        (["--lora-adapter-path", "/a"], 32),
+        (["--lora-rank", "8"], 8),
+        (["--lora", "--lora-rank", "4"], 4),
+    ],
+)
+def test_lora_flags_imply_a_rank(arguments: list[str], rank: int) -> None:
+    assert resolve(*arguments).model.lora_rank == rank
+
+
+def test_lora_keeps_the_rank_of_the_recipe(tmp_path: Path) -> None:
+    (tmp_path / "wide.toml").write_text("[model]\nlora_rank = 64\n", encoding="utf-8")
+    assert resolve("--recipe", str(tmp_path / "wide.toml"), "--lora").model.lora_rank == 64
+
+
+def test_without_a_gpu_the_smoke_recipe_runs() -> None:
+    config = resolve()
+    assert (config.recipe, config.trainer.device, config.trainer.max_steps) == ("smoke_cpu", "cpu", 20)
+    assert config.agent.system_prompt == "system_short"
+    assert resolve("--model", "/m").agent.system_prompt == "system_zh"
+
+
+def test_ci_bounds_the_steps() -> None:
+    assert resolve("--ci").trainer.max_steps == 20
+    assert resolve("--ci", "--set", "trainer.max_steps=5").trainer.max_steps == 5
+    assert resolve("--ci", "--set", "trainer.max_steps=100").trainer.max_steps == 20
+    assert resolve("--set", "trainer.max_steps=100").trainer.max_steps == 100
+
+
+def test_ci_fast_is_one_small_step_with_one_validation() -> None:
+    config = resolve("--ci-fast")
+    assert (config.trainer.max_steps, config.trainer.validate_first) == (1, False)
+    assert (config.optim.questions_per_step, config.optim.mini_batch_questions, config.data.val_max_rows) == (4, 4, 8)
+    assert config.trainer.save_every > 0 and config.trainer.validate_every > 0
+    assert total_steps(config, 1000) == 1
+
+
+@pytest.mark.parametrize("group_size", [2, 3, 4, 5, 8])
+def test_ci_fast_works_with_every_group_size(group_size: int) -> None:
+    """What fits the recipe's batch must not fail because --ci-fast made the batch smaller."""
+    settings = f"rollout.group_size={group_size}"
+    assert resolve("--set", settings).rollout.group_size == group_size
+    assert resolve("--ci-fast", "--set", settings).trainer.max_steps == 1
+
+
+def test_a_setting_is_judged_together_with_its_recipe() -> None:
+    """16 questions a step fit smoke_cpu's mini batch of 8, though not the default's of 32."""
+    assert resolve("--set", "optim.questions_per_step=16").optim.mini_batch_questions == 8
+
+
+def test_set_wins_over_flags() -> None:
+    config = resolve("--n-runners", "3", "--set", "rollout.n_runners=5", "--set", "rollout.n_runners=6")
+    assert config.rollout.n_runners == 6
+
+
+def test_steps_follow_from_questions_and_epochs() -> None:
+    config = build_config({"optim": {"questions_per_step": 8, "mini_batch_questions": 8}, "trainer": {"epochs": 3}})
+    assert total_steps(config, 20) == 6
+    assert total_steps(build_config(config.model_dump(), {"trainer": {"max_steps": 4}}), 20) == 4
+
+
+@pytest.mark.parametrize("n_questions", [1, 2, 5, 7])
+def test_too_few_questions_are_refused_with_a_remedy_that_works(n_questions: int) -> None:
+    config = resolve()
+    with pytest.raises(UserError, match=f"{n_questions} questions, but a step takes .* = 8") as caught:
+        total_steps(config, n_questions)
+    sets = [parse_assignment(text) for text in re.findall(r"--set (\S+)", str(caught.value))]
+    assert total_steps(build_config(config.model_dump(), *sets), n_questions) >= 1
+
+
+def test_questions_and_their_scorers_are_checked(tmp_path: Path, files: list[str]) -> None:
+    train, val = load_data(resolve(*files, "--set", "data.val_max_rows=3"))
+    assert (len(train), len(val)) == (16, 3)
+    odd = [Question(id="a", question="?", answer="x"), Question(id="b", question="?", answer="x", scorer="exct")]
+    write_parquet(odd, tmp_path / "odd.parquet")
+    with pytest.raises(UserError, match=r"row 2 \(b\): scorer 'exct'.*did you mean exact"):
+        load_data(resolve(*files, "--train-file", str(tmp_path / "odd.parquet")))
+    write_parquet([Question(id="a", question="?")], tmp_path / "bare.parquet")
+    with pytest.raises(UserError, match=r"bare.parquet: 1 of 1 questions have no reference answer \(rows 1\)"):
+        load_data(resolve(*files, "--train-file", str(tmp_path / "bare.parquet")))
+
+
+def refusal(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """What main() prints on stderr when it refuses its input."""
+    assert main(list(arguments)) == 2
+    text = capsys.readouterr().err
+    assert text.startswith("error: ") and "Traceback" not in text
+    return text
+
+
+def test_main_refuses_weave(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "token ids come from the LLM proxy" in refusal(capsys, *CPU, "--weave")
+
+
+def test_main_refuses_an_unknown_recipe(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "Recipes: " in refusal(capsys, *CPU, "--recipe", "none")
+
+
+def test_main_refuses_several_gpus_on_a_cpu(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "--n-gpus 2: on a CPU" in refusal(capsys, *CPU, "--n-gpus", "2")
+
+
+@pytest.mark.parametrize(
+    ("managed", "flags", "text"),
+    [
+        ("1", ["--external-store-address", "http://localhost:1"], "Set AGL_MANAGED_STORE=0"),
+        ("0", [], "add --external-store-address http://localhost:9999"),
+        ("false", [], "add --external-store-address http://localhost:9999"),
+        ("0", ["--external-store-address", "http://localhost:1", "--mongo-uri", "mongodb://h"], "exclude each other"),
+    ],
+)
+def test_main_refuses_store_flags_that_contradict(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, managed: str, flags: list[str], text: str
+) -> None:
+    monkeypatch.setenv("AGL_MANAGED_STORE", managed)
+    assert text in refusal(capsys, *CPU, *flags)
+
+
+def test_main_refuses_an_unknown_role(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AGL_CURRENT_ROLE", "worker")
+    assert "AGL_CURRENT_ROLE=worker: must be algorithm, runner or both" in refusal(capsys, *CPU)
+
+
+def test_main_refuses_a_missing_database(capsys: pytest.CaptureFixture[str], files: list[str], tmp_path: Path) -> None:
+    assert "none.db" in refusal(capsys, *files, "--set", f"database.path={tmp_path / 'none.db'}")
+
+
+def test_main_refuses_a_store_that_does_not_answer(
+    capsys: pytest.CaptureFixture[str], files: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        address = f"http://127.0.0.1:{closed.getsockname()[1]}"
+    monkeypatch.setenv("AGL_MANAGED_STORE", "0")
+    text = refusal(capsys, *files, "--external-store-address", address)
+    assert f"no agent-lightning store answers at {address}" in text and "agl store --host 127.0.0.1" in text
+
+
+def test_a_runner_machine_needs_no_gpu(
+    capsys: pytest.CaptureFixture[str], files: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Runners load no model; the recipe of the GPU machine, given here too, is about the other half."""
+    monkeypatch.setenv("AGL_MANAGED_STORE", "0")
+    monkeypatch.setenv("AGL_CURRENT_ROLE", "runner")
+    arguments = [*files, "--recipe", "qwen2_5_7b", "--set", "trainer.device=cuda", "--n-gpus", "16"]
+    text = refusal(capsys, *arguments, "--external-store-address", "http://127.0.0.1:1")
+    assert "no agent-lightning store answers" in text
+
+
+def test_main_refuses_broken_questions(capsys: pytest.CaptureFixture[str], files: list[str], tmp_path: Path) -> None:
+    broken = tmp_path / "broken.parquet"
+    broken.write_bytes(b"PAR1 no parquet")
+    assert f"{broken}: not a readable parquet file" in refusal(capsys, *files, "--train-file", str(broken))
+    assert "none.parquet: does not exist" in refusal(capsys, *files, "--val-file", str(tmp_path / "none.parquet"))
+
+
+def test_main_refuses_a_model_that_is_not_there(
+    capsys: pytest.CaptureFixture[str], files: list[str], tmp_path: Path
+) -> None:
+    text = refusal(capsys, *files, "--model", "./no-such-model")
+    assert "--model ./no-such-model: no such folder" in text
+    assert "config.json is missing" in refusal(capsys, *files, "--model", str(tmp_path))
+    assert not (tmp_path / "runs").exists()
+
+
+def test_main_refuses_to_resume_from_nothing(capsys: pytest.CaptureFixture[str], files: list[str]) -> None:
+    assert "--resume_checkpoint latest: no complete global_step_N folder below" in refusal(
+        capsys, *files, "--resume_checkpoint"
+    )
+
+
+@pytest.mark.parametrize("folder", ["sql_agent", "."])
+def test_help_works_from_both_folders(folder: str) -> None:
+    script = "train_sql_agent.py" if folder == "sql_agent" else "sql_agent/train_sql_agent.py"
+    done = subprocess.run(
+        [sys.executable, script, "--help"], cwd=ROOT / folder, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0 and "--resume_checkpoint" in done.stdout and "agl store" in done.stdout

@@ -1,0 +1,91 @@
+"""sql_agent/train.sh: .env, defaults and flags, checked with the real script in a folder of its own."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SHOW = """import json, os, sys
+names = ("AGL_MANAGED_STORE", "TEACHER_MODEL", "TEACHER_API_KEY", "EVIL")
+print(json.dumps({"args": sys.argv[1:], "cwd": os.getcwd(), **{name: os.environ.get(name) for name in names}}))
+"""
+
+
+class Store(http.server.BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_response(200 if self.path == "/v1/agl/health" else 404)
+        self.end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def store() -> Iterator[str]:
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Store) as server:
+        threading.Thread(target=server.serve_forever, args=(0.02,)).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A project whose train_sql_agent.py only says how it was called."""
+    (tmp_path / "sql_agent").mkdir()
+    (tmp_path / "sql_agent" / "train_sql_agent.py").write_text(SHOW)
+    shutil.copy(ROOT / "sql_agent" / "train.sh", tmp_path / "sql_agent")
+    (tmp_path / ".venv").symlink_to(Path(sys.prefix))
+    return tmp_path
+
+
+def launch(project: Path, *flags: str, **env: str) -> subprocess.CompletedProcess[str]:
+    keep = {name: os.environ[name] for name in ("PATH", "HOME", "LD_LIBRARY_PATH") if name in os.environ}
+    command = ["bash", str(project / "sql_agent" / "train.sh"), *flags]
+    return subprocess.run(
+        command, env={**keep, **env}, cwd=project.parent, capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+def test_defaults_and_flags(project: Path, store: str) -> None:
+    done = launch(project, "--ci-fast", STORE_ADDRESS=f"{store}/", N_GPUS="2", BASE_MODEL="/m/a b", RECIPE="qwen3_0_6b")
+    seen = json.loads(done.stdout)
+    assert seen["args"] == [
+        *("--llm-proxy", "--external-store-address", store, "--n-gpus", "2"),
+        *("--model", "/m/a b", "--recipe", "qwen3_0_6b", "--ci-fast"),
+    ]
+    assert seen["AGL_MANAGED_STORE"] == "0"
+    assert seen["cwd"] == str(project.parent), "relative paths of flags are meant from where the user stands"
+
+
+def test_env_file_is_data_and_the_environment_wins(project: Path, store: str) -> None:
+    lines = [f"STORE_ADDRESS={store}", "TEACHER_MODEL=from file", "TEACHER_API_KEY='a b'  # key", "EVIL=$(echo ran)"]
+    (project / ".env").write_text("\n".join([*lines, "N_GPUS="]))
+    seen = json.loads(launch(project, TEACHER_MODEL="from environment", N_GPUS="3").stdout)
+    assert (seen["TEACHER_MODEL"], seen["TEACHER_API_KEY"]) == ("from environment", "a b")
+    assert seen["EVIL"] == "$(echo ran)"
+    assert "--n-gpus 3" in " ".join(seen["args"])
+
+
+def test_no_store_is_an_error_with_a_remedy(project: Path) -> None:
+    done = launch(project, STORE_ADDRESS="http://127.0.0.1:1", STORE_WAIT_S="0")
+    assert done.returncode == 2 and done.stdout == ""
+    assert "STORE_ADDRESS=http://127.0.0.1:1" in done.stderr and "agl store --host 127.0.0.1" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "script", sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("*.sh")) + ["sql_agent/train.sh"]
+)
+def test_scripts_parse_and_stop_at_the_first_error(script: str) -> None:
+    text = (ROOT / script).read_text()
+    assert "set -euo pipefail" in text and os.access(ROOT / script, os.X_OK)
+    subprocess.run(["bash", "-n", str(ROOT / script)], check=True)

@@ -1,0 +1,174 @@
+"""TrainConfig -> verl's keys. What verl itself says of the result is in tests/golden (importing verl is slow)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agl_plugin.errors import RunError
+from sql_agent.config import TrainConfig, build_config, known_keys, parse_assignment
+from sql_agent.verl_config import check_keys, flatten, verl_overrides
+
+# Settings that verl need not know, and who reads them instead.
+READ_ELSEWHERE = {
+    "recipe": "name of the run folder",
+    "agent.": "sql_agent.agent",
+    "database.": "sql_agent.database",
+    "data.train_file": "train_sql_agent.load_data",
+    "data.val_file": "train_sql_agent.load_data",
+    "data.val_max_rows": "train_sql_agent.load_data",
+    "reward.": "sql_agent.scorers",
+    "model.path": "preflight.model_folder",
+    "rollout.n_runners": "train_sql_agent.make_trainer",
+    "rollout.poll_interval_s": "train_sql_agent.make_trainer",
+    "rollout.rollout_timeout_s": "the daemon",
+    "trainer.resume_changed": "preflight.check_resume",
+    "trainer.device": "preflight",
+    "trainer.max_steps": "train_sql_agent.total_steps",
+    "trainer.runs_dir": "the run folder",
+    "trainer.seed": "the tiny policy",
+    "store.": "train_sql_agent.make_store",
+    "logging.debug": "the console",
+}
+
+# Another valid value for every other setting. Where verl needs it, a second setting comes along.
+CHANGED = [
+    "data.seed=7",
+    "model.lora_rank=16",
+    "model.lora_rank=16 model.lora_alpha=64",
+    "model.lora_rank=16 model.lora_adapter_path=/adapter",
+    "model.attention=flash_attention_2",
+    "model.allow_remote_code=true",
+    "rollout.group_size=8",
+    "rollout.temperature=0.7",
+    "rollout.max_prompt_tokens=4096",
+    "rollout.max_response_tokens=512",
+    "rollout.level=trajectory",
+    "rollout.trajectory_max_response_tokens=2000",
+    "rollout.gpu_memory_utilization=0.4",
+    "rollout.tensor_parallel=2",
+    "rollout.max_num_seqs=8",
+    "rollout.tool_parser=llama3_json",
+    "optim.lr=1e-5",
+    "optim.weight_decay=0.01",
+    "optim.clip_low=0.1",
+    "optim.clip_high=0.4",
+    "optim.kl_coef=0.01",
+    "optim.entropy_coef=0.01",
+    "optim.questions_per_step=64",
+    "optim.mini_batch_questions=16",
+    "optim.micro_batch_rows=2",
+    "optim.grad_clip=0.5",
+    "trainer.n_gpus=2",
+    "trainer.epochs=3",
+    "trainer.save_every=5",
+    "trainer.validate_every=5",
+    "trainer.validate_first=false",
+    "trainer.keep_checkpoints=4",
+    "trainer.resume=/runs/a/checkpoints/global_step_5",
+    'logging.trackers=["tensorboard"]',
+    "logging.project=other",
+    "logging.experiment=other",
+]
+
+
+def config_of(settings: str = "") -> TrainConfig:
+    return build_config({"trainer": {"device": "cuda"}}, *[parse_assignment(text) for text in settings.split()])
+
+
+def keys_of(settings: str = "", **changes: Any) -> dict[str, Any]:
+    """The flat verl overrides of a GPU configuration with some settings changed."""
+    config = build_config(config_of(settings).model_dump(), changes)
+    return flatten(verl_overrides(config, model_path="/m", run_dir=Path("/run"), total_steps=10))
+
+
+def test_every_setting_has_a_reader() -> None:
+    """A setting that nobody reads would be accepted and ignored."""
+    changed = {text.split()[-1].partition("=")[0] for text in CHANGED}
+    elsewhere = {key for key in known_keys() if key.startswith(tuple(READ_ELSEWHERE))}
+    assert changed | elsewhere == known_keys().keys() and not changed & elsewhere
+
+
+@pytest.mark.parametrize("settings", CHANGED)
+def test_a_changed_setting_changes_what_verl_gets(settings: str) -> None:
+    *first, last = settings.split()
+    value = next(iter(flatten(parse_assignment(last)).values()))
+    before, after = keys_of(" ".join(first)), keys_of(settings)
+    new = [after[key] for key in after if key not in before or after[key] != before[key]]
+    assert new and (value in new or value is True or last.startswith("model.attention"))
+
+
+def test_the_run_is_written_into_its_folder() -> None:
+    keys = keys_of()
+    assert keys["actor_rollout_ref.model.path"] == "/m" and keys["trainer.total_training_steps"] == 10
+    assert keys["trainer.default_local_dir"] == "/run/checkpoints"
+    assert keys["agentlightning.trace_aggregator.mismatch_log_dir"].startswith("/run/")
+
+
+def test_turns_and_limits_are_told_to_verl_once() -> None:
+    keys = keys_of("agent.max_turns=9 rollout.max_prompt_tokens=9000 rollout.max_response_tokens=1000")
+    assert keys["actor_rollout_ref.rollout.multi_turn.max_assistant_turns"] == 9
+    assert keys["data.max_prompt_length"] == keys["actor_rollout_ref.rollout.prompt_length"] == 9000
+    assert keys["data.max_response_length"] == keys["actor_rollout_ref.rollout.response_length"] == 1000
+    assert keys["actor_rollout_ref.rollout.max_num_batched_tokens"] >= 10000
+
+
+def test_no_reference_model_without_kl() -> None:
+    assert keys_of()["actor_rollout_ref.actor.use_kl_loss"] is False
+    assert keys_of("optim.kl_coef=0.1")["actor_rollout_ref.actor.use_kl_loss"] is True
+
+
+def test_padding_is_removed_only_with_flash_attention_on_a_gpu() -> None:
+    flash = "model.attention=flash_attention_2"
+    assert keys_of()["actor_rollout_ref.model.use_remove_padding"] is False
+    assert keys_of(flash)["actor_rollout_ref.model.use_remove_padding"] is True
+    assert keys_of(flash, trainer={"device": "cpu"})["actor_rollout_ref.model.use_remove_padding"] is False
+
+
+def test_a_cpu_gets_float32_and_no_gpu_feature() -> None:
+    """The settings under which verl and vLLM were seen to run without a GPU."""
+    keys = keys_of(trainer={"device": "cpu"})
+    rollout, actor = "actor_rollout_ref.rollout", "actor_rollout_ref.actor"
+    assert keys[f"{rollout}.dtype"] == "float32" and keys[f"{rollout}.enforce_eager"] is True
+    assert keys[f"{rollout}.free_cache_engine"] is False
+    assert keys[f"{rollout}.engine_kwargs.vllm.enable_sleep_mode"] is False
+    assert keys[f"{actor}.fsdp_config.model_dtype"] == "fp32" and keys[f"{actor}.fsdp_config.dtype"] == "float32"
+    assert not any(value for key, value in keys.items() if key.endswith(("_offload", "use_torch_compile")))
+    assert keys["actor_rollout_ref.model.enable_gradient_checkpointing"] is False
+    assert keys["trainer.device"] == "cuda"
+
+
+def test_a_gpu_offloads_and_keeps_bfloat16() -> None:
+    keys = keys_of()
+    assert keys["actor_rollout_ref.actor.fsdp_config.param_offload"] is True
+    assert keys["actor_rollout_ref.actor.fsdp_config.optimizer_offload"] is True
+    assert not any("dtype" in key for key in keys)
+
+
+def test_lora_keys_come_with_a_rank_only() -> None:
+    assert not any("lora" in key for key in keys_of())
+    keys = keys_of("model.lora_rank=16")
+    assert keys["actor_rollout_ref.model.target_modules"] == "all-linear"
+    assert keys["actor_rollout_ref.rollout.load_format"] == "safetensors"
+    assert "actor_rollout_ref.model.lora_adapter_path" not in keys
+
+
+@pytest.mark.parametrize(("resume", "mode"), [("", "disable"), ("/a/global_step_5", "resume_path")])
+def test_resume_is_a_path_or_off(resume: str, mode: str) -> None:
+    keys = keys_of(trainer={"resume": resume})
+    assert keys["trainer.resume_mode"] == mode and keys["trainer.resume_from_path"] == (resume or None)
+
+
+BASE = {"trainer": {"save_freq": 1, "empty": {}}, "actor_rollout_ref": {"rollout": {"engine_kwargs": {"vllm": {}}}}}
+
+
+def test_known_keys_and_free_sections_pass() -> None:
+    check_keys({"trainer": {"save_freq": 2}}, BASE)
+    check_keys({"actor_rollout_ref": {"rollout": {"engine_kwargs": {"vllm": {"any_flag": 1}}}}}, BASE)
+
+
+def test_all_unknown_keys_are_named_at_once() -> None:
+    with pytest.raises(RunError, match=r"trainer.save_frequency, trainer.empty.x\. .*`make setup`"):
+        check_keys({"trainer": {"save_frequency": 2, "empty": {"x": 1}}}, BASE)

@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# Installs the locked environment into .venv: extra `gpu` where an NVIDIA driver answers, else `cpu`.
+# uv comes from PyPI into .tools; the system's Python packages are never touched.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+UV_VERSION=0.13.8
+UV=.tools/bin/uv
+
+get_uv() {
+  python3 -m venv .tools 2>/dev/null && .tools/bin/python -m pip install -q "uv==$UV_VERSION" && return
+  rm -rf .tools
+  # Debian without python3-venv: pip alone can fill a private folder.
+  python3 -m pip install -q --break-system-packages --target .tools "uv==$UV_VERSION" 2>/dev/null && return
+  command -v uv >/dev/null && mkdir -p .tools/bin && ln -sf "$(command -v uv)" "$UV" && return
+  echo "setup: cannot install uv. Install python3-venv (apt-get install python3-venv) or uv itself, then try again" >&2
+  return 1
+}
+
+[ -x "$UV" ] || get_uv
+EXTRA=cpu
+if nvidia-smi -L >/dev/null 2>&1; then EXTRA=gpu; fi
+"$UV" sync --quiet --frozen --extra "$EXTRA" --extra reward-model --extra mcp

@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# train_with_store.sh PORT [flags of train_sql_agent.py]
+# Builds what is missing, starts `agl store` on 127.0.0.1:PORT, trains against it, and stops the store again.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+port=$1
+shift
+bin=$PWD/.venv/bin
+mkdir -p .cache
+
+if (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; then
+  echo "error: port $port is in use. Stop what listens there, or choose another port: make train PORT=9998" >&2
+  exit 2
+fi
+
+"$bin/agl" store --host 127.0.0.1 --port "$port" >.cache/store.log 2>&1 &
+store=$!
+trap 'kill "$store" 2>/dev/null; wait "$store" 2>/dev/null || true' EXIT
+
+"$bin/python" -m sql_agent.data.build
+if ! nvidia-smi -L >/dev/null 2>&1; then "$bin/python" -m sql_agent.tiny_policy.build; fi
+
+echo "waiting for the store on port $port"
+for _ in $(seq 120); do
+  kill -0 "$store" 2>/dev/null || { echo "error: the store ended; see .cache/store.log" >&2; exit 1; }
+  (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null && break
+  sleep 0.5
+done
+
+cd sql_agent
+AGL_MANAGED_STORE=0 "$bin/python" train_sql_agent.py --llm-proxy --external-store-address "http://localhost:$port" "$@"
