@@ -1,6 +1,6 @@
 """The command that makes the questions: `python -m sql_agent.data.build`.
 
-Guarantees: without options, the bundled sources become medical.db, qa_dataset.jsonl and the three parquet files, and
+Guarantees: without options, the bundled sources become medical.db, qa_dataset.jsonl and the parquet files, and
 nothing is done when a stamp shows that they are up to date; with --raw, a user's file goes through the same checks.
 Not covered: what is checked and how rows are split, see import_raw.py and splits.py.
 """
@@ -21,14 +21,15 @@ from rich.table import Table
 
 from sql_agent.data.build_database import build_database
 from sql_agent.data.import_raw import Imported, import_raw, write_splits
-from sql_agent.data.questions import make_questions, write_raw
+from sql_agent.data.questions import make_entity_questions, make_questions, write_raw
 from sql_agent.data.templates import SPLITS, TEMPLATES, load_templates
-from sql_agent.dataset import SHOWN_ROWS, BadRow, atomic_path, fingerprint
+from sql_agent.dataset import SHOWN_ROWS, BadRow, atomic_path, fingerprint, write_parquet
 from sql_agent.errors import UserError
 
 DATA = Path(__file__).resolve().parent
 SOURCE = DATA / "source"
-OUTPUTS = ("medical.db", "qa_dataset.jsonl", "train.parquet", "val.parquet", "test.parquet")
+ENTITIES = "test_entities.parquet"
+OUTPUTS = ("medical.db", "qa_dataset.jsonl", "train.parquet", "val.parquet", "test.parquet", ENTITIES)
 STAMP = "build.stamp"
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
@@ -50,6 +51,7 @@ def build_bundled(out: Path = DATA, *, force: bool = False) -> Imported | None:
     if imported.bad or imported.failing_sql or imported.n_merged:
         raise UserError(f"{raw}: the bundled questions have faults: {imported.bad + imported.failing_sql}")
     write_splits(imported, out)
+    write_parquet(make_entity_questions(database, load_templates()), out / ENTITIES)
     stamp = {"inputs": inputs, "outputs": {name: fingerprint(out / name) for name in OUTPUTS}}
     with atomic_path(out / STAMP) as temp:
         temp.write_text(json.dumps(stamp, indent=1) + "\n", encoding="utf-8")
@@ -134,7 +136,8 @@ def main(
     """Make train.parquet, val.parquet and test.parquet.
 
     Without options, the bundled medical data: YAML sources -> medical.db -> qa_dataset.jsonl -> parquet, all below
-    sql_agent/data. It takes a few seconds and is skipped when nothing has changed.
+    sql_agent/data; test_entities.parquet asks for the entities of test in the words of train. It takes
+    a few seconds and is skipped when nothing has changed.
 
     With your own data: --raw FILE.jsonl --database FILE.db --out DIR. Each line needs qid and question; ground_truth,
     sql, evidence, meta and task_type are used when there. Bad lines are named and skipped. Rows that share an entity

@@ -62,22 +62,35 @@ class Draft:
 
 
 def make_questions(
-    database: Path, templates: Templates, *, seed: int = SEED, wanted: dict[Split, dict[Intent, int]] | None = None
+    database: Path,
+    templates: Templates,
+    *,
+    seed: int = SEED,
+    wanted: dict[Split, dict[Intent, int]] | None = None,
+    words: Split | None = None,
 ) -> list[Question]:
-    """All questions, split by split; ids count within a split (train-0001). No two have the same text."""
+    """All questions, split by split; ids count within a split (train-0001). No two have the same text.
+
+    `words` is the split whose phrasings and labels are used, where it is not the entities' own.
+    """
     wanted = wanted or WANTED
     questions: list[Question] = []
     with closing(sqlite3.connect(f"{database.resolve().as_uri()}?mode=ro", uri=True)) as db:
         everything = {name: _read_entities(db, name, table) for name, table in templates.tables.items()}
         by_split = {name: split_entities(entities, seed) for name, entities in everything.items()}
-        for split in SPLITS:
-            maker = _Maker(db=db, templates=templates, split=split, seed=seed)
+        for split in wanted:
+            maker = _Maker(db=db, templates=templates, split=split, words=words or split, seed=seed)
             for table, entities in everything.items():
                 for intent, count in wanted[split].items():
                     drafts = _DRAFTS[intent](entities, by_split[table][split], maker.rng(intent, table), templates)
                     maker.take(drafts, count, table)
             questions += maker.numbered()
     return questions
+
+
+def make_entity_questions(database: Path, templates: Templates, *, seed: int = SEED) -> list[Question]:
+    """The entities of test in the words of train: what an agent makes of new names alone. Ids: entities-0001."""
+    return make_questions(database, templates, seed=seed, wanted={"test": WANTED["test"]}, words="train")
 
 
 def split_entities(entities: list[Entity], seed: int = SEED) -> dict[Split, list[Entity]]:
@@ -173,10 +186,11 @@ def _lookups(every: list[Entity], mine: list[Entity], templates: Templates, inte
 class _Maker:
     """Turns drafts of one split into questions, running the reference SQL; texts never repeat."""
 
-    def __init__(self, *, db: sqlite3.Connection, templates: Templates, split: Split, seed: int) -> None:
+    def __init__(self, *, db: sqlite3.Connection, templates: Templates, split: Split, words: Split, seed: int) -> None:
         self._db = db
         self._templates = templates
         self._split: Split = split
+        self._words: Split = words
         self._seed = seed
         self._made: dict[str, Question] = {}
 
@@ -197,16 +211,17 @@ class _Maker:
 
     def numbered(self) -> list[Question]:
         """The questions made so far, with their ids."""
+        prefix = self._split if self._words == self._split else "entities"
         made = enumerate(self._made.values(), start=1)
-        return [question.model_copy(update={"id": f"{self._split}-{i:04d}"}) for i, question in made]
+        return [question.model_copy(update={"id": f"{prefix}-{i:04d}"}) for i, question in made]
 
     def _question(self, draft: Draft, rng: random.Random) -> Question | None:
-        phrasings = [p for p in self._templates.phrasings_for(draft.intent, self._split) if _fits(p, draft)]
+        phrasings = [p for p in self._templates.phrasings_for(draft.intent, self._words) if _fits(p, draft)]
         if not phrasings:
             return None
         phrasing = rng.choice(phrasings)
         table = self._templates.tables[draft.entities[0].table]
-        labels = [rng.choice(table.fields[field].for_split(self._split)) for field in draft.fields]
+        labels = [rng.choice(table.fields[field].for_split(self._words)) for field in draft.fields]
         sql, answer, evidence = self._run(draft, labels)
         return Question(
             id="unnumbered",

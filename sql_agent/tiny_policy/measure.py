@@ -1,6 +1,6 @@
 """How good the tiny policy is before GRPO: the gate of its settings, without vLLM and without openai-agents.
 
-    python -m sql_agent.tiny_policy.measure --seed 1 --split val
+    python -m sql_agent.tiny_policy.measure --seed 1 --split test_entities
 
 Guarantees: questions, database, tool output and scorers are those of training; the same seed and folder give the same
 figures. Not covered: the serving path (chat endpoint, tool parser of vLLM), see the smoke tests.
@@ -177,7 +177,7 @@ def half_width(values: list[float]) -> float:
 @app.command()
 def main(
     seed: Annotated[int, typer.Option(help="seed of the policy and of sampling")] = 1,
-    split: Annotated[str, typer.Option(help="val or test (or train)")] = "val",
+    split: Annotated[str, typer.Option(help="test_entities, val, test or train")] = "test_entities",
     n: Annotated[int, typer.Option(help="questions, drawn with a fixed seed; 0: all")] = 160,
     model: Annotated[Path | None, typer.Option(help="model folder instead of the tiny policy of the seed")] = None,
     show: Annotated[int, typer.Option(help="print this many sampled episodes")] = 0,

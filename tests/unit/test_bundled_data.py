@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sql_agent.data.build import OUTPUTS, STAMP, build_bundled
+from sql_agent.data.build import ENTITIES, OUTPUTS, STAMP, build_bundled
 from sql_agent.data.build_database import UNKNOWN
 from sql_agent.data.templates import SPLITS
 from sql_agent.dataset import load_questions
@@ -54,6 +54,15 @@ def test_no_entity_phrasing_or_text_is_in_two_splits(splits: dict[str, list[Ques
         {s: {q.question for q in qs} for s, qs in splits.items()},
     ):
         assert sum(map(len, values.values())) == len(set().union(*values.values()))
+
+
+def test_entities_of_test_in_the_words_of_train(bundled: Path, splits: dict[str, list[Question]]) -> None:
+    made = load_questions(bundled / ENTITIES)
+    touched = {(e.source_table, e.row_id) for q in made for e in q.evidence}
+    assert len(made) >= 400 and {q.question for q in made}.isdisjoint(q.question for q in splits["train"])
+    assert touched <= {(e.source_table, e.row_id) for q in splits["test"] for e in q.evidence}
+    assert {q.meta["phrasing"] for q in made} <= {q.meta["phrasing"] for q in splits["train"]}
+    assert not any(q.meta["unseen_label"] for q in made)
 
 
 def test_entities_are_split_about_70_10_20(splits: dict[str, list[Question]]) -> None:
