@@ -34,9 +34,10 @@ def plain_environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for name in ("AGL_MANAGED_STORE", "AGL_CURRENT_ROLE", "TEACHER_API_KEY", "TEACHER_MODEL", "TEACHER_BASE_URL"):
         # Set, because main() reads .env, which fills only what is not there.
         monkeypatch.setenv(name, {"AGL_MANAGED_STORE": "1", "AGL_CURRENT_ROLE": "both"}.get(name, ""))
-    handler = signal.getsignal(signal.SIGTERM)
+    handlers = [(s, signal.getsignal(s)) for s in (signal.SIGTERM, signal.SIGINT)]
     yield
-    signal.signal(signal.SIGTERM, handler)  # main() sets its own
+    for number, handler in handlers:
+        signal.signal(number, handler)  # main() sets its own
 
 
 @pytest.fixture
