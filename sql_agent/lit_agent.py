@@ -46,7 +46,7 @@ class SqlAgent(agl.LitAgent[dict[str, Any]]):
     def _open(self) -> tuple[Database, ScoringContext]:
         if self._database is None or self._scoring is None:
             self._database = Database(self.config.database, database_path(self.config.database))
-            self._scoring = build_context(self.config.reward)
+            self._scoring = build_context(self.config.reward, self.config.database)
         return self._database, self._scoring
 
     async def rollout_async(

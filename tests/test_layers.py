@@ -21,12 +21,20 @@ from sql_agent.config import ROOT
 # A module imports from the lines above its own; `x.*` are packages whose modules may also import one another.
 LAYERS = {
     "errors": ["sql_agent.errors", "reward_client.errors"],
-    "plain data": ["sql_agent.records", "sql_agent.config", "reward_client.schema", "sql_agent.reference_text"],
-    "worker process": ["sql_agent.sql_worker"],
+    "plain data": [
+        "sql_agent.records",
+        "sql_agent.config",
+        "reward_client.schema",
+        "sql_agent.reference_text",
+        "sql_agent.answer_text",
+    ],
+    "worker process": ["sql_agent.sql_worker", "sql_agent.math_worker"],
     "text and wire": [
         *("sql_agent.sql_text", "sql_agent.reference_judge", "sql_agent.completion_check", "reward_client.client"),
+        *("sql_agent.math_check", "sql_agent.result_match"),
     ],
-    "sources": ["sql_agent.database", "sql_agent.dataset", "reward_client.judge"],
+    "sources": ["sql_agent.database", "sql_agent.dataset", "reward_client.judge", "reward_client.reward_model"],
+    "table of scorers": ["sql_agent.scorer_registry"],
     "tools and scorers": ["sql_agent.tools", "sql_agent.scorers", "sql_agent.data.*", "reward_client"],
     "agent": ["sql_agent.agent"],
     "agent-lightning and verl": ["agl_plugin.*"],
