@@ -31,12 +31,18 @@ LAYERS = {
     "worker process": ["sql_agent.sql_worker", "sql_agent.math_worker"],
     "text and wire": [
         *("sql_agent.sql_text", "sql_agent.reference_judge", "sql_agent.completion_check", "reward_client.client"),
-        *("sql_agent.math_check", "sql_agent.result_match"),
+        *("sql_agent.math_check", "sql_agent.result_match", "sql_agent.judge_items"),
     ],
-    "sources": ["sql_agent.database", "sql_agent.dataset", "reward_client.judge", "reward_client.reward_model"],
+    "sources": [
+        "sql_agent.database",
+        "sql_agent.dataset",
+        "reward_client.judge",
+        "reward_client.reward_model",
+        "sql_agent.judge_metrics",
+    ],
     "table of scorers": ["sql_agent.scorer_registry"],
     "tools and scorers": ["sql_agent.tools", "sql_agent.scorers", "sql_agent.data.*", "reward_client"],
-    "agent": ["sql_agent.agent"],
+    "agent": ["sql_agent.agent", "sql_agent.judge_view"],
     "agent-lightning and verl": ["agl_plugin.*"],
     "around the agent": [
         "sql_agent.verl_config",
@@ -44,7 +50,12 @@ LAYERS = {
         *("sql_agent.episode_view", "sql_agent.serving"),
     ],
     "before the start": ["sql_agent.preflight"],
-    "command lines": ["sql_agent.train_sql_agent", "sql_agent.evaluate", "sql_agent.sqlagent_test"],
+    "command lines": [
+        "sql_agent.train_sql_agent",
+        "sql_agent.evaluate",
+        "sql_agent.sqlagent_test",
+        "sql_agent.judge_report",
+    ],
     "nobody imports these": [
         "utils.*",
         "benchmarks.*",
