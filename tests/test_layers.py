@@ -29,6 +29,7 @@ LAYERS = {
         "sql_agent.answer_text",
     ],
     "worker process": ["sql_agent.sql_worker", "sql_agent.math_worker"],
+    "parts of the offline judge": ["sql_agent.reference_stance", "sql_agent.reference_exam"],
     "text and wire": [
         *("sql_agent.sql_text", "sql_agent.reference_judge", "sql_agent.completion_check", "reward_client.client"),
         *("sql_agent.math_check", "sql_agent.result_match", "sql_agent.judge_items"),
