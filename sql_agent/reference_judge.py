@@ -220,8 +220,9 @@ class _Tally:
         """The subjects that a clause names; a longer name, or a phrase outside a label, hides those inside it."""
         if BOTH.search(clause):
             return tuple(self._exam.subjects)
+        whole = clause
         for start, end, _ in self._find(clause) if self._exam.subjects and not is_label else ():
-            if not self._is_of_question(clause, start, end):
+            if not self._is_of_question(whole, start, end):
                 clause = blank(clause, start, end)
         named = []
         for subject in self._exam.subjects:
