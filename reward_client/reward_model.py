@@ -21,7 +21,8 @@ import httpx
 from reward_client.client import is_loopback, with_retries
 from reward_client.errors import JudgeRejected, JudgeUnparsable, JudgeUnreachable
 
-ENV_URL, ENV_TOKEN = "REWARD_MODEL_URL", "REWARD_MODEL_TOKEN"
+ENV_URL = "REWARD_MODEL_URL"
+ENV_TOKEN = "REWARD_MODEL_TOKEN"
 MAX_BODY_BYTES = 1 << 16
 RETRYABLE_STATUS = {408, 425, 429}
 

@@ -253,11 +253,12 @@ def _without_numbers(text: str) -> tuple[str, ...]:
 def swaps_words(fact: str, claim: str) -> bool:
     """True when the claim puts other words in a place of the fact: "与地高辛合用" for "与华法林合用".
 
-    Words that are added or left out are no swap, nor are function words and filler.
+    Words that are added, left out or moved are no swap, nor are function words and filler.
     """
     ours, theirs = tokens(mask(fact, "")), tokens(mask(claim, ""))
+    gone, new = set(ours) - set(theirs) - FUNCTION, set(theirs) - set(ours) - FUNCTION
     for tag, a, b, c, d in SequenceMatcher(None, ours, theirs, autojunk=False).get_opcodes():
-        if tag == "replace" and set(ours[a:b]) - FUNCTION and set(theirs[c:d]) - FUNCTION:
+        if tag == "replace" and gone & set(ours[a:b]) and new & set(theirs[c:d]):
             return True
     return False
 
