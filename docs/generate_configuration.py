@@ -27,7 +27,10 @@ from sql_agent.config import TrainConfig, known_keys  # noqa: E402
 
 PAGE = ROOT / "docs" / "10-configuration.md"
 SIGNS = {"ge": "&ge;", "gt": "&gt;", "le": "&le;", "lt": "&lt;"}
-TYPER_MODULES = ["sql_agent.sqlagent_test", "sql_agent.data.build", "sql_agent.tiny_policy.build"]
+TYPER_MODULES = [
+    *("sql_agent.sqlagent_test", "sql_agent.data.build", "sql_agent.tiny_policy.build"),
+    "sql_agent.judge_report",
+]
 Row = tuple[str, ...]
 
 

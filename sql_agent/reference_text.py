@@ -230,6 +230,7 @@ def agree(fact: str, claim: str, asked: str) -> bool:
 
 def contradicts(fact: str, claim: str) -> bool:
     """True when a claim is about the same as a fact but for its numbers, a "not" or an opposite."""
+    fact, claim = LEXICAL.sub(" ", fact), LEXICAL.sub(" ", claim)
     flipped = len(NEGATING_SIGN.findall(fact)) != len(NEGATING_SIGN.findall(claim)) or _opposes(fact, claim)
     ours, theirs = _without_numbers(fact), _without_numbers(NEGATING_SIGN.sub(" ", claim))
     other_numbers = {w for w in tokens(claim) if w[0].isdigit()} - set(tokens(fact))
