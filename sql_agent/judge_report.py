@@ -30,11 +30,14 @@ from sql_agent.errors import UserError
 from sql_agent.judge_items import BUNDLED_ITEMS, REWRITINGS, JudgedItem, Rewriting, load_items, rewrite
 from sql_agent.judge_metrics import Scored, agreement, attack_success, by_kind, calibration, flips
 from sql_agent.judge_view import TOKENS, draw_calibration, show
-from sql_agent.records import Episode, Evidence, Question, Reward
+from sql_agent.records import Episode, Evidence, QueryResult, Question, Reward, SqlCall
 from sql_agent.scorers import ScoringContext, build_context, score
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 notes = Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+QUERY = SqlCall(sql="SELECT 1", result=QueryResult(columns=["1"], rows=[[1]]))
 
 
 @dataclass
@@ -72,10 +75,14 @@ async def score_items(
 
 
 def as_episode(item: JudgedItem, scorer: str) -> Episode:
-    """The item as an episode that ends with its answer."""
+    """The item as an episode that ends with its answer, after a query that ran: what is measured is the answer."""
     evidence = [Evidence(source_table="", row_id="", field="", quote=quote) for quote in item.evidence]
     question = {"id": item.id, "question": item.question, "answer": item.reference, "scorer": scorer}
-    return Episode(question=Question.model_validate({**question, "evidence": evidence}), final_answer=item.answer)
+    return Episode(
+        question=Question.model_validate({**question, "evidence": evidence}),
+        final_answer=item.answer,
+        sql_calls=[QUERY],
+    )
 
 
 def measure(items: list[JudgedItem], judge: Measured, context: ScoringContext, *, with_flips: bool) -> Measured:
