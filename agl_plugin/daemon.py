@@ -19,7 +19,6 @@ from typing import Any
 
 import aiohttp
 import torch
-from agentlightning.llm_proxy import LLMProxy
 from agentlightning.store.base import LightningStore
 from agentlightning.types import Rollout, RolloutLegacy, Span, Task, Triplet
 from agentlightning.verl.daemon import AgentModeDaemon
@@ -27,6 +26,7 @@ from agentlightning.verl.daemon import AgentModeDaemon
 from agl_plugin import run_folder
 from agl_plugin.adapter import LLM_CALLS_KEY, RECORD_KEY, UNSCORED_KEY, annotation_of, reward_of
 from agl_plugin.errors import RunError
+from agl_plugin.proxy import make_proxy
 
 logger = logging.getLogger(__name__)
 
@@ -68,7 +68,7 @@ class GrpoDaemon(AgentModeDaemon):
         store: LightningStore,
         **kwargs: Any,
     ) -> None:
-        kwargs["llm_proxy"] = LLMProxy(host=proxy_host, port=proxy_port or free_port(), model_list=[], store=store)
+        kwargs["llm_proxy"] = make_proxy(store, host=proxy_host, port=proxy_port or free_port())
         super().__init__(*args, store=store, **kwargs)
         while self._internal_loop is None or not self._internal_loop.is_running():
             time.sleep(0.01)  # the thread that agent-lightning has just started sets it

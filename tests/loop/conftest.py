@@ -24,6 +24,7 @@ from agl_plugin.daemon import free_port
 from sql_agent.config import ROOT
 from tests.fakes import Answer, FakeServer, chat_reply, error_reply, openai_server, tool_call_reply
 
+SLOW_S = 1.5
 DRUGS = {"甲药": "高血压；心绞痛", "乙药": "发热；头痛"}
 QUIET = {"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/tmp"), "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
 
@@ -36,11 +37,14 @@ def token_ids(text: str) -> list[int]:
 def policy(request: dict[str, Any]) -> Answer:
     """A scripted policy: query the drug that the question names, then answer with what came back.
 
-    The question's words steer it: 故障 gives a 500, 空话 an answer without a query, 半对 an incomplete answer at T > 0.
+    The question's words steer it: 故障 gives a 500, 空话 an answer without a query, 半对 an incomplete answer at T > 0,
+    慢 a late reply.
     """
     messages = request["messages"]
     question = next(m["content"] for m in messages if m["role"] == "user")
     results = [m["content"] for m in messages if m["role"] == "tool"]
+    if "慢" in question:
+        time.sleep(SLOW_S)
     if "故障" in question and results:
         return error_reply(500, "the model server broke")
     if "空话" in question:
@@ -99,7 +103,7 @@ def loop(database: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[L
     store_command = [str(agl), "store", "--host", "127.0.0.1", "--port", address.rpartition(":")[2]]
     runner_command = [
         *(sys.executable, str(ROOT / "sql_agent" / "train_sql_agent.py"), "--external-store-address", address),
-        *("--set", f"database.path={database}", "--set", "trainer.device=cpu", "--n-runners", "2"),
+        *("--set", f"database.path={database}", "--set", "trainer.device=cpu", "--n-runners", "1"),
         *("--set", "reward.judge.kind=reference", "--set", "agent.system_prompt=system_zh"),
     ]
     environment = {**QUIET, "AGL_MANAGED_STORE": "0", "AGL_CURRENT_ROLE": "runner"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +17,8 @@ from agl_plugin import run_folder
 from agl_plugin.adapter import ScoredTriplets
 from agl_plugin.daemon import GrpoDaemon
 from agl_plugin.errors import RunError
-from tests.loop.conftest import DRUGS, Loop, token_ids
+from agl_plugin.proxy import CALL_SPAN
+from tests.loop.conftest import DRUGS, SLOW_S, Loop, token_ids
 
 # The LLM proxy is forked from this process: litellm and pydantic warn in it, and an error there is a failed request.
 pytestmark = pytest.mark.filterwarnings("default")
@@ -43,8 +45,6 @@ def daemon(loop: Loop, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Grp
     )
     yield daemon
     assert daemon._internal_loop is not None
-    import asyncio
-
     asyncio.run_coroutine_threadsafe(daemon.llm_proxy.stop(), daemon._internal_loop).result(30)
 
 
@@ -82,6 +82,23 @@ def test_a_question_becomes_triplets_with_the_servers_token_ids(daemon: GrpoDaem
     expected = [by_rollout[i] for i in batch.non_tensor_batch["rollout_id_list"]]
     assert rewards.tolist() == pytest.approx(expected, abs=1e-5)  # steps of 2^-16
     assert daemon.stats["scored"] == 4 and daemon.stats["zero_variance_groups"] == 2
+
+
+def test_the_store_keeps_one_span_per_llm_call_and_one_record(daemon: GrpoDaemon, loop: Loop) -> None:
+    (line,) = rollouts(daemon, loop, ["甲药的适应症是什么？"], is_train=False)
+    query = daemon.store.query_spans(line["rollout_id"], attempt_id="latest")
+    assert daemon._internal_loop is not None
+    spans = asyncio.run_coroutine_threadsafe(query, daemon._internal_loop).result(30)
+    assert [span.name for span in spans].count(CALL_SPAN) == line["n_turns"] == 2
+    assert len(spans) == 3
+
+
+def test_a_runner_process_plays_many_rollouts_at_once(daemon: GrpoDaemon, loop: Loop) -> None:
+    start = len(loop.server.requests)
+    lines = rollouts(daemon, loop, [f"慢：甲药{i}的适应症是什么？" for i in range(8)], is_train=True)
+    first = [r.at_s for r in loop.server.requests[start:] if len(r.json["messages"]) == 2]
+    assert len(lines) == len(first) == 16
+    assert max(first) - min(first) < SLOW_S  # one after the other they would start 16 delays apart
 
 
 def test_a_fault_leaves_the_batch_and_is_counted_not_zeroed(daemon: GrpoDaemon, loop: Loop) -> None:

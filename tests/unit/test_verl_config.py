@@ -22,6 +22,7 @@ READ_ELSEWHERE = {
     "reward.": "sql_agent.scorers",
     "model.path": "preflight.model_folder",
     "rollout.n_runners": "train_sql_agent.make_trainer",
+    "rollout.runner_concurrency": "train_sql_agent.make_trainer",
     "rollout.poll_interval_s": "train_sql_agent.make_trainer",
     "rollout.rollout_timeout_s": "the daemon",
     "trainer.resume_changed": "preflight.check_resume",
