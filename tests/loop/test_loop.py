@@ -74,7 +74,8 @@ def test_a_question_becomes_triplets_with_the_servers_token_ids(daemon: GrpoDaem
     assert all(len(line["sql_calls"]) == 1 and len(line["response_tokens"]) == 2 for line in lines)
     assert len(batch) == 8  # 2 questions x 2 rollouts x 2 turns
     sent = {tuple(token_ids(json.dumps(r.json["messages"], ensure_ascii=False))) for r in loop.server.requests}
-    prompts, masks = batch.batch["prompts"], batch.batch["attention_mask"][:, :4096].bool()
+    prompts = batch.batch["prompts"]
+    masks = batch.batch["attention_mask"][:, : prompts.shape[1]].bool()
     assert {tuple(p[m].tolist()) for p, m in zip(prompts, masks, strict=True)} <= sent
     rewards = batch.batch["token_level_scores"].sum(-1)
     assert rewards.dtype == torch.float32

@@ -173,3 +173,10 @@ def test_known_keys_and_free_sections_pass() -> None:
 def test_all_unknown_keys_are_named_at_once() -> None:
     with pytest.raises(RunError, match=r"trainer.save_frequency, trainer.empty.x\. .*`make setup`"):
         check_keys({"trainer": {"save_frequency": 2, "empty": {"x": 1}}}, BASE)
+
+
+def test_the_advantage_estimator_is_the_one_that_the_plugin_registers() -> None:
+    from agl_plugin.advantage import NAME
+
+    tree = verl_overrides(TrainConfig(), model_path="m", run_dir=Path("r"), total_steps=1)
+    assert tree["algorithm"]["adv_estimator"] == NAME
