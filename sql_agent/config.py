@@ -110,7 +110,8 @@ class RolloutConfig(Node):
     n_runners: int = Field(default=1, ge=1, description="runner processes")
     runner_concurrency: int = Field(default=64, ge=1, description="rollouts in flight per runner process")
     level: Literal["transition", "trajectory"] = Field(
-        default="transition", description="one training row per turn or rollout"
+        default="trajectory",
+        description="one training row per call, or one per rollout where its calls continue each other",
     )
     trajectory_max_response_tokens: int = Field(
         default=4096, ge=8, description="longest merged trajectory (trajectory level)"
