@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Annotated, Any, Literal, NoReturn, TypeVar
+from typing import Annotated, Any, NoReturn, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -28,7 +28,7 @@ class _Reply(BaseModel):
 class PairReply(_Reply):
     """1 or 2: the better answer; 0: equally good."""
 
-    better: Literal[0, 1, 2]
+    better: int = Field(ge=0, le=2)
     reason: str = ""
 
 

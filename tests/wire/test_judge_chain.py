@@ -198,9 +198,9 @@ def test_preflight_asks_every_endpoint_and_names_the_wrong_one() -> None:
     with (
         openai_server(lambda _: GOOD) as first,
         openai_server(lambda _: error_reply(404, "no model judge-2")) as second,
+        pytest.raises(JudgeRejected, match=r"judge-2 at .*HTTP 404"),
     ):
-        with pytest.raises(JudgeRejected, match=r"judge-2 at .*HTTP 404"):
-            asyncio.run(make([first.base_url, second.base_url]).preflight())
+        asyncio.run(make([first.base_url, second.base_url]).preflight())
 
 
 def test_preflight_warns_of_one_that_is_down_and_fails_when_all_are(caplog: pytest.LogCaptureFixture) -> None:
