@@ -1,9 +1,10 @@
 """Asking the endpoints in order until one gives a usable answer: the one retry loop of the judge.
 
-Guarantees: at most `attempts` tries per endpoint, within `timeout_s` in all (waiting for a place does not count);
-a 429 stays with its endpoint (a pause, or the server's Retry-After) as long as that fits, and where there is another
-endpoint, for one more try without Retry-After; after a hang, a server error, a web page or an unusable answer the next
-endpoint is asked at once; a refused key or model takes the endpoint out. Every try is paid from the run's budget.
+Guarantees: at most `attempts` failed tries per endpoint, all within `timeout_s`, not counting the wait for a place. A
+429 is no failed try: it stays with its endpoint (a growing pause, or the server's Retry-After) as long as that fits, and
+where there is another endpoint, for one more try without Retry-After. After a hang, a server error, a web page or an
+unusable answer the next endpoint is asked at once. A refused key or model takes the endpoint out. Every try is paid
+from the run's budget.
 """
 
 from __future__ import annotations
@@ -189,6 +190,7 @@ class _Asking:
         self._most_share_s = chain.timeout_s / (1 if self._most_tries == 1 else max(2, len(endpoints)))
         self._again = again
         self._busy: Counter[str] = Counter()
+        self._n_failed = 0
         self._pauses = False
 
     @property
@@ -210,11 +212,13 @@ class _Asking:
             del self.left[0]
             self._pauses = False
             return bool(self.left)
-        if isinstance(fault, JudgeBusy):
-            self._busy[here.id] += 1
+        is_busy = isinstance(fault, JudgeBusy)
+        self._busy[here.id] += is_busy
+        self._n_failed += not is_busy
         if len(self.left) > 1 and not self._stays(fault):
             self.left.append(self.left.pop(0))
-        self._pauses = self.left[0] is here
+        all_busy = all(self._busy[endpoint.id] >= BUSY_TRIES for endpoint in self.left)
+        self._pauses = self.left[0] is here or (is_busy and all_busy)
         return True
 
     def _stays(self, fault: BaseException) -> bool:
@@ -233,7 +237,7 @@ class _Asking:
 
     def is_over(self, state: tenacity.RetryCallState) -> bool:
         """True when no try is left, or the next pause would outlast the time left."""
-        return state.attempt_number >= self._most_tries or state.upcoming_sleep >= self.left_s
+        return self._n_failed >= self._most_tries or state.upcoming_sleep >= self.left_s
 
 
 def _log_retry(state: tenacity.RetryCallState) -> None:

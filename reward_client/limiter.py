@@ -1,7 +1,8 @@
 """How many calls an endpoint gets at once and a minute: one state per endpoint, shared by all processes of the machine.
 
 Concurrency follows additive increase and multiplicative decrease: it starts at the configured most, a 429 multiplies it
-by CUT (once per round trip: calls that started before the last cut do not cut again), every answer adds 1 / limit.
+by CUT (once per round trip: calls that started before the last cut do not cut again), a round of answers adds GROWTH of
+the most. So it stays near what the endpoint can do: with 2 % of 429s at random, about 90 % of the places are in use.
 Requests and tokens a minute are two leaky buckets without burst. Retry-After blocks the endpoint for everybody.
 An endpoint that fails cools down, longer each time; a chain then asks the next one first (see chain.py).
 Guarantees: a killed process gives its places back when its leases expire; waiting is first come, first served within
@@ -25,14 +26,24 @@ from reward_client.ledger import Ledger
 from reward_client.schema import JudgeEndpoint
 
 CUT = 0.8
+GROWTH = 0.125
 POLL_S = 0.01
 BEHIND_S = 0.05  # a bucket may catch up on so much of a late wake-up
 FORGET_S = 300.0  # what was learned about an endpoint that nobody has asked for so long is forgotten
 LEASE_MARGIN_S = 5.0
 FIRST_COOL_DOWN_S, MAX_COOL_DOWN_S = 10.0, 160.0
 
+
+@dataclass
+class _Queue:
+    """Who waits for an endpoint in one event loop: only the first looks for a place. `freed` wakes it early."""
+
+    first: asyncio.Lock
+    freed: asyncio.Event
+
+
 # Locks belong to one event loop, and each rollout may run its own.
-_turns: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, asyncio.Lock]] = WeakKeyDictionary()
+_queues: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, _Queue]] = WeakKeyDictionary()
 
 
 @dataclass
@@ -66,9 +77,12 @@ class Limiter:
         Raises JudgeBusy at once when the endpoint asked to be left alone for longer than `longest_s`.
         """
         lease, slot, started_s = secrets.token_hex(6), Slot(tokens), time.time()
-        async with self._turn(endpoint):
+        queue = self._queue(endpoint)
+        async with queue.first:
             while (wait_s := self._try(endpoint, lease, tokens=tokens, longest_s=longest_s)) > 0:
-                await asyncio.sleep(wait_s)
+                queue.freed.clear()
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(queue.freed.wait(), wait_s)
         fault: JudgeFault | None = None
         try:
             started_s = time.time()
@@ -78,9 +92,11 @@ class Limiter:
             raise
         finally:
             self._release(endpoint, lease, fault=fault, started_s=started_s, surplus=slot.tokens - tokens)
+            queue.freed.set()
 
-    def _turn(self, endpoint: JudgeEndpoint) -> asyncio.Lock:
-        return _turns.setdefault(asyncio.get_running_loop(), {}).setdefault(endpoint.id, asyncio.Lock())
+    def _queue(self, endpoint: JudgeEndpoint) -> _Queue:
+        queues = _queues.setdefault(asyncio.get_running_loop(), {})
+        return queues.setdefault(endpoint.id, _Queue(asyncio.Lock(), asyncio.Event()))
 
     def _key(self, endpoint: JudgeEndpoint) -> str:
         return f"limits:{endpoint.id}"
@@ -140,6 +156,7 @@ class Limiter:
             state["failures"] = state.get("failures", 0) + 1
             state["cool_until"] = now + min(MAX_COOL_DOWN_S, FIRST_COOL_DOWN_S * 2.0 ** (state["failures"] - 1))
         elif fault is None or isinstance(fault, JudgeUnparsable):
-            state["limit"] = min(float(self._concurrency), limit + 1 / limit)
+            step = max(1.0, GROWTH * self._concurrency)
+            state["limit"] = min(float(self._concurrency), limit + step / limit)
             state["failures"] = 0
             state["cool_until"] = 0.0

@@ -135,6 +135,14 @@ def test_an_endless_429_without_a_time_goes_on_after_two_tries() -> None:
         assert len(first.requests) == 2
 
 
+def test_two_endpoints_that_are_busy_for_ever_are_not_asked_in_a_tight_loop() -> None:
+    busy = error_reply(429, "quota")
+    with openai_server(lambda _: busy) as first, openai_server(lambda _: busy) as second:
+        with pytest.raises(JudgeUnreachable, match="429"):
+            grade(make([first.base_url, second.base_url], timeout_s=3.0))
+        assert 4 <= len(first.requests) + len(second.requests) < 40
+
+
 def test_a_blocked_endpoint_without_another_is_a_fault_at_once() -> None:
     with openai_server(lambda _: error_reply(429, "x", Retry_After="600")) as server:
         judge = make([server.base_url])
@@ -232,7 +240,7 @@ def test_429_lowers_the_concurrency_and_answers_raise_it_again() -> None:
         await asyncio.gather(*(judge.grade(item(f"高血压 {n}")) for n in range(40)))
 
     with openai_server(handler) as server:
-        judge = make([server.base_url], concurrency=8, attempts=20, timeout_s=30.0)
+        judge = make([server.base_url], concurrency=8, timeout_s=30.0)
         asyncio.run(many(judge))
         low = judge.limiter.concurrency_of(judge.endpoints[0])
         assert low < 6 and len(server.requests) < 80

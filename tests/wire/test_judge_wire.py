@@ -80,7 +80,6 @@ FAULTS: list[tuple[Answer, type[JudgeFault], int]] = [
     (Reply(body="[" * 100_000), JudgeUnparsable, 3),
     (Reply(body="x" * 3_000_000), JudgeUnparsable, 3),
     (error_reply(500, "boom"), JudgeUnreachable, 3),
-    (error_reply(429, "slow down"), JudgeUnreachable, 3),
     (RESET, JudgeUnreachable, 3),
     (error_reply(400, "too long"), JudgeRejected, 1),
     (error_reply(401, f"Incorrect API key provided: {KEY}"), JudgeRejected, 1),
@@ -101,6 +100,13 @@ def test_fault_kind_number_of_tries_and_no_key_in_any_text(
     assert caught.value.kind == fault.kind
     shown = "".join(traceback.format_exception(caught.value)) + repr(caught.value) + caplog.text
     assert KEY not in shown and KEY[:12] not in shown and "judge-1" in shown
+
+
+def test_an_endless_429_ends_with_the_time_limit() -> None:
+    started = time.monotonic()
+    with openai_server(lambda _: error_reply(429, "slow down")) as server, pytest.raises(JudgeUnreachable, match="429"):
+        grade(server.base_url, timeout_s=3.0, attempts=1)
+    assert len(server.requests) >= 2 and time.monotonic() - started < 6
 
 
 def test_429_with_retry_after_is_honoured() -> None:
