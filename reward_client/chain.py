@@ -1,9 +1,9 @@
 """Asking the endpoints in order until one gives a usable answer: the one retry loop of the judge.
 
 Guarantees: at most `attempts` failed tries per endpoint, all within `timeout_s`, not counting the wait for a place. A
-429 is no failed try: it stays with its endpoint (a growing pause, or the server's Retry-After) as long as that fits, and
-where there is another endpoint, for one more try without Retry-After. After a hang, a server error, a web page or an
-unusable answer the next endpoint is asked at once. A refused key or model takes the endpoint out. Every try is paid
+429 is no failed try: it stays with its endpoint (a growing pause, or the server's Retry-After) as long as that fits,
+and where there is another endpoint, for one more try without Retry-After. After a hang, a server error, a web page or
+an unusable answer the next endpoint is asked at once. A refused key or model takes the endpoint out. Every try is paid
 from the run's budget.
 """
 
