@@ -1,8 +1,9 @@
 """How many calls an endpoint gets at once and a minute: one state per endpoint, shared by all processes of the machine.
 
-Concurrency follows additive increase and multiplicative decrease: it starts at the configured most, a 429 multiplies it
-by CUT (once per round trip: calls that started before the last cut do not cut again), a round of answers adds GROWTH of
-the most. So it stays near what the endpoint can do: with 2 % of 429s at random, about 90 % of the places are in use.
+Concurrency follows additive increase and multiplicative decrease: it starts at the configured most; a round of answers
+adds GROWTH of the most; a 429 takes off half the share of calls refused lately, at most once per round trip (calls that
+started before the last cut do not cut again). The share makes it gentle with a stray 429 and hard in an overload, as
+in DCTCP (RFC 8257).
 Requests and tokens a minute are two leaky buckets without burst. Retry-After blocks the endpoint for everybody.
 An endpoint that fails cools down, longer each time; a chain then asks the next one first (see chain.py).
 Guarantees: a killed process gives its places back when its leases expire; waiting is first come, first served within
@@ -25,8 +26,8 @@ from reward_client.errors import JudgeFault, JudgeRejected, JudgeUnparsable, Jud
 from reward_client.ledger import Ledger
 from reward_client.schema import JudgeEndpoint
 
-CUT = 0.8
 GROWTH = 0.125
+GAIN = 0.125  # weight of one call in the share of refused ones
 POLL_S = 0.01
 BEHIND_S = 0.05  # a bucket may catch up on so much of a late wake-up
 FORGET_S = 300.0  # what was learned about an endpoint that nobody has asked for so long is forgotten
@@ -148,10 +149,12 @@ class Limiter:
 
     def _learn(self, state: dict[str, Any], fault: JudgeFault | None, started_s: float) -> None:
         now, limit = time.time(), min(float(state.get("limit", self._concurrency)), float(self._concurrency))
+        refused = state.get("refused", 0.0)
+        state["refused"] = refused + GAIN * (isinstance(fault, JudgeBusy) - refused)
         if isinstance(fault, JudgeBusy):
             state["blocked_until"] = max(state.get("blocked_until", 0.0), now + fault.retry_after_s)
             if started_s > state.get("cut_at", 0.0):
-                state["limit"], state["cut_at"] = max(1.0, limit * CUT), now
+                state["limit"], state["cut_at"] = max(1.0, limit * (1 - state["refused"] / 2)), now
         elif isinstance(fault, JudgeNoCompletion | JudgeUnreachable) or type(fault) is JudgeRejected:
             state["failures"] = state.get("failures", 0) + 1
             state["cool_until"] = now + min(MAX_COOL_DOWN_S, FIRST_COOL_DOWN_S * 2.0 ** (state["failures"] - 1))

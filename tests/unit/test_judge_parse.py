@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import pickle
 import re
@@ -13,7 +14,7 @@ from pydantic import SecretStr, ValidationError
 
 from reward_client import Criteria, JudgeEndpoint, JudgeItem, JudgeUnparsable, LLMJudge, endpoints_from_env
 from reward_client.client import is_loopback
-from reward_client.parsing import overall, parse_criteria
+from reward_client.parsing import overall, parse_criteria, parse_pair, ranking_parser
 from reward_client.prompting import MAX_ANSWER_CHARS, build_messages, load_prompt, strip_markers
 
 KEY = "sk-very-secret-0123456789"
@@ -74,6 +75,23 @@ def test_any_text_gives_a_verdict_or_a_typed_fault(text: str) -> None:
     except JudgeUnparsable:
         return
     assert 0 <= overall(criteria) <= 1
+
+
+@given(st.text())
+def test_any_text_gives_a_comparison_or_a_ranking_or_a_typed_fault(text: str) -> None:
+    for parse in (parse_pair, ranking_parser(3)):
+        with contextlib.suppress(JudgeUnparsable):
+            parse('{"better": 1, "ranking": ' + text)
+
+
+@given(st.lists(st.lists(st.integers(-1, 5), max_size=3), max_size=4))
+def test_a_ranking_names_each_answer_exactly_once(ranking: list[list[int]]) -> None:
+    text = json.dumps({"ranking": ranking, "reason": ""})
+    if sorted(sum(ranking, [])) == [1, 2, 3] and all(ranking):
+        assert ranking_parser(3)(text).ranking == ranking
+    else:
+        with pytest.raises(JudgeUnparsable):
+            ranking_parser(3)(text)
 
 
 @given(*[st.floats(0, 1)] * 4)
