@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import pickle
 import re
 from collections.abc import Callable
 from typing import Any
@@ -184,7 +185,7 @@ def test_the_records_of_a_group_get_rewards_and_others_stay() -> None:
 
 def test_records_stay_unscored_in_an_outage() -> None:
     with openai_server(lambda _: error_reply(401, "key")) as server:
-        grader = GroupGrader(judge_at(server.base_url), "pairwise")
+        grader = pickle.loads(pickle.dumps(GroupGrader(judge_at(server.base_url), "pairwise")))  # as it travels to Ray
         changes = asyncio.run(grader([record(text) for text in ANSWERS]))
     assert {change["unscored"] for change in changes} == {"judge_rejected"}
     assert all("reward" not in change and change["reward_parts"] == {} for change in changes)
