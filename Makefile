@@ -9,7 +9,7 @@ PY := .venv/bin/python
 PORT ?= 9999
 ARGS ?= --ci-fast
 
-.PHONY: help setup data tiny train test test-all lint format check clean
+.PHONY: help setup data tiny train demo test test-all lint format check clean
 
 help:  ## show the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | column -t -s "$$(printf '\t')"
@@ -25,6 +25,9 @@ tiny: data  ## build and warm-start the tiny policy (SEED=n)
 
 train: setup  ## train one step: store, data, model, GRPO, summary (ARGS="--ci", PORT=9999)
 	@bash utils/train_with_store.sh $(PORT) $(ARGS)
+
+demo: setup  ## train the tiny policy and measure it before and after (SEED=n, PORT=9999)
+	@$(PY) -m sql_agent.demo --seed $(or $(SEED),1) --port $(PORT)
 
 test: setup  ## all tests but the expensive extras
 	@$(PY) -m pytest -m "not slow and not gpu"

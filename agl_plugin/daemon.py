@@ -2,7 +2,7 @@
 
 Guarantees: a rollout without a reward never counts as 0, neither in the batch nor in a mean; a group with fewer than
 two scored rollouts gives no update; a store that dies, restarts or has no runner ends the run with one message.
-Does not change how turns become rows (agent-lightning's transition and trajectory levels).
+How turns become rows is agl_plugin.batch's work.
 """
 
 from __future__ import annotations
@@ -19,21 +19,19 @@ from typing import Any
 
 import aiohttp
 import torch
-from agentlightning.llm_proxy import LLMProxy
 from agentlightning.store.base import LightningStore
 from agentlightning.types import Rollout, RolloutLegacy, Span, Task, Triplet
 from agentlightning.verl.daemon import AgentModeDaemon
 
 from agl_plugin import run_folder
 from agl_plugin.adapter import AWAITS_GROUP, LLM_CALLS_KEY, RECORD_KEY, UNSCORED_KEY, annotation_of, reward_of
+from agl_plugin.batch import build_batch
 from agl_plugin.errors import RunError
 from agl_plugin.group_rewards import GradeGroup, GroupRewards
+from agl_plugin.proxy import make_proxy
 
 logger = logging.getLogger(__name__)
 
-# Rewards are kept in steps of 2^-16, so that the mean of equal rewards is exactly that reward in float32 (groups of up
-# to 119 rows): otherwise rounding gives a group without variance advantages of up to 0.2.
-REWARD_STEPS = 65536
 LATE_SPANS_S = 5.0
 WATCH_EVERY_S = 10.0
 
@@ -75,7 +73,7 @@ class GrpoDaemon(AgentModeDaemon):
         grade_group: GradeGroup | None = None,
         **kwargs: Any,
     ) -> None:
-        kwargs["llm_proxy"] = LLMProxy(host=proxy_host, port=proxy_port or free_port(), model_list=[], store=store)
+        kwargs["llm_proxy"] = make_proxy(store, host=proxy_host, port=proxy_port or free_port())
         super().__init__(*args, store=store, **kwargs)
         while self._internal_loop is None or not self._internal_loop.is_running():
             time.sleep(0.01)  # the thread that agent-lightning has just started sets it
@@ -227,7 +225,7 @@ class GrpoDaemon(AgentModeDaemon):
     def _groups(self, scored: dict[str, RolloutLegacy]) -> dict[str, list[str]]:
         groups: dict[str, list[str]] = defaultdict(list)
         for rollout_id in scored:
-            groups[self._task_id_to_original_sample[rollout_id]["data_id"]].append(rollout_id)
+            groups[self._question_of(rollout_id)].append(rollout_id)
         return groups
 
     def get_train_data_batch(
@@ -251,23 +249,19 @@ class GrpoDaemon(AgentModeDaemon):
             "zero_variance_groups": len(flat),
             "groups_too_small": sum(len(members) < 2 for members in groups.values()),
         }
-        self._completed_rollouts_v0, self._total_tasks_queued = kept, len(kept)
-        batch, metrics = super().get_train_data_batch(max_prompt_length, max_response_length, device, global_steps)
-        self._set_exact_scores(batch, kept)
+        batch = build_batch(
+            {i: (self._question_of(i), r.final_reward or 0.0, r.triplets or []) for i, r in kept.items()},
+            merge=self.trace_aggregator["level"] == "trajectory",
+            max_prompt_tokens=max_prompt_length,
+            max_response_tokens=max_response_length,
+            pad_id=self.pad_token_id,
+            device=device,
+        )
         self.stats = stats
-        return batch, {**metrics, "training/reward": stats["reward_mean"]}
+        return batch.data, {**batch.metrics, "training/reward": stats["reward_mean"]}
 
-    @staticmethod
-    def _set_exact_scores(batch: Any, rollouts: dict[str, RolloutLegacy]) -> None:
-        """Rewards in float32: agent-lightning stores them as bfloat16, which rounds 0.73 to 0.7305."""
-        responses = batch.batch["responses"]
-        mask = batch.batch["attention_mask"][:, -responses.shape[1] :]
-        scores = torch.zeros(responses.shape, dtype=torch.float32, device=responses.device)
-        last = (mask.sum(dim=-1) - 1).clamp(min=0)
-        exact = [rollouts[i].final_reward or 0.0 for i in batch.non_tensor_batch["rollout_id_list"]]
-        rewards = [round(reward * REWARD_STEPS) / REWARD_STEPS for reward in exact]
-        scores[torch.arange(len(rewards)), last] = torch.tensor(rewards, dtype=torch.float32, device=scores.device)
-        batch.batch["token_level_scores"] = scores
+    def _question_of(self, rollout_id: str) -> str:
+        return self._task_id_to_original_sample[rollout_id]["data_id"]
 
     def get_test_metrics(self) -> dict[str, Any]:
         """Validation metrics over scored rollouts; raises RunError when there is none."""

@@ -1,6 +1,6 @@
 """Rewards that are given to a whole group at once, on the algorithm's side, as soon as its last rollout has finished.
 
-A runner grades one rollout at a time and cannot rank; it marks such a rollout AWAITS_GROUP and gives it no reward.
+A runner grades each rollout by itself and cannot rank; it marks such a rollout AWAITS_GROUP and gives it no reward.
 Guarantees: a rollout that the grader leaves without a reward, or that nobody grades, stays unscored and is never a 0.
 """
 

@@ -27,7 +27,8 @@ from sql_agent.config import TrainConfig, known_keys  # noqa: E402
 
 PAGE = ROOT / "docs" / "10-configuration.md"
 SIGNS = {"ge": "&ge;", "gt": "&gt;", "le": "&le;", "lt": "&lt;"}
-TYPER_MODULES = ["sql_agent.sqlagent_test", "sql_agent.data.build", "sql_agent.tiny_policy.build"]
+SCRIPTS = ["sql_agent.sqlagent_test", "sql_agent.evaluate", "sql_agent.export"]
+TYPER_MODULES = [*SCRIPTS, "sql_agent.demo", "sql_agent.data.build", "sql_agent.tiny_policy.build"]
 Row = tuple[str, ...]
 
 
@@ -117,7 +118,7 @@ def other_flags() -> str:
 
 
 def _command(module: str) -> str:
-    return "python sqlagent_test.py" if module == "sql_agent.sqlagent_test" else f"python -m {module}"
+    return f"python {module.partition('.')[2]}.py" if module in SCRIPTS else f"python -m {module}"
 
 
 def _typer_table(module: str) -> str:

@@ -7,7 +7,7 @@ in DCTCP (RFC 8257).
 Requests and tokens a minute are two leaky buckets without burst. Retry-After blocks the endpoint for everybody.
 An endpoint that fails cools down, longer each time; a chain then asks the next one first (see chain.py).
 Guarantees: a killed process gives its places back when its leases expire; waiting is first come, first served within
-an event loop. Limits in one process would not do: each runner process grades one rollout at a time.
+an event loop. Limits in one process would not do: runner processes and the training side ask the same endpoint.
 """
 
 from __future__ import annotations

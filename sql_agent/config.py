@@ -125,14 +125,16 @@ class RolloutConfig(Node):
         default=2048, ge=16, description="longer prompts are dropped from the update and counted"
     )
     max_response_tokens: int = Field(default=768, ge=8, description="longest answer of one LLM call")
-    n_runners: int = Field(default=4, ge=1, description="runner processes")
+    n_runners: int = Field(default=1, ge=1, description="runner processes")
+    runner_concurrency: int = Field(default=64, ge=1, description="rollouts in flight per runner process")
     level: Literal["transition", "trajectory"] = Field(
-        default="transition", description="one training row per turn or rollout"
+        default="trajectory",
+        description="one training row per call, or one per rollout where its calls continue each other",
     )
     trajectory_max_response_tokens: int = Field(
         default=4096, ge=8, description="longest merged trajectory (trajectory level)"
     )
-    poll_interval_s: float = Field(default=0.5, gt=0, description="idle poll of runners and of the trainer's wait loop")
+    poll_interval_s: float = Field(default=0.1, gt=0, description="idle poll of runners and of the trainer's wait loop")
     rollout_timeout_s: float = Field(default=600.0, gt=0, description="a rollout longer than this counts as failed")
     gpu_memory_utilization: float = Field(default=0.6, gt=0, le=0.95, description="share of GPU memory for vLLM")
     tensor_parallel: int = Field(default=1, ge=1, description="GPUs per vLLM engine")

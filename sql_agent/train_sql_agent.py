@@ -228,7 +228,7 @@ def make_trainer(config: TrainConfig, *, role: str, algorithm: Any) -> Any:
     from agentlightning.execution.client_server import ClientServerExecutionStrategy
 
     from agl_plugin.adapter import ScoredTriplets
-    from agl_plugin.runner import GuardedRunner
+    from agl_plugin.runner import ConcurrentRunner
 
     tracer = agl.OtelTracer()
     return agl.Trainer(
@@ -237,7 +237,11 @@ def make_trainer(config: TrainConfig, *, role: str, algorithm: Any) -> Any:
         store=make_store(config),
         tracer=tracer,
         adapter=ScoredTriplets(),
-        runner=GuardedRunner(tracer=tracer, poll_interval=config.rollout.poll_interval_s),
+        runner=ConcurrentRunner(
+            tracer=tracer,
+            concurrency=config.rollout.runner_concurrency,
+            poll_interval_s=config.rollout.poll_interval_s,
+        ),
         strategy=ClientServerExecutionStrategy(
             role=role,  # pyright: ignore[reportArgumentType]
             n_runners=config.rollout.n_runners,

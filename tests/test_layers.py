@@ -40,10 +40,13 @@ LAYERS = {
         "sql_agent.verl_config",
         *("sql_agent.lit_agent", "sql_agent.tiny_policy.*", "sql_agent.summary", "sql_agent.endpoint"),
         "sql_agent.group_grading",
-        *("sql_agent.episode_view", "sql_agent.serving"),
+        *("sql_agent.episode_view", "sql_agent.serving", "sql_agent.evaluation"),
     ],
     "before the start": ["sql_agent.preflight"],
-    "command lines": ["sql_agent.train_sql_agent", "sql_agent.evaluate", "sql_agent.sqlagent_test"],
+    "command lines": [
+        *("sql_agent.train_sql_agent", "sql_agent.evaluate", "sql_agent.sqlagent_test"),
+        *("sql_agent.export", "sql_agent.demo"),
+    ],
     "nobody imports these": [
         "utils.*",
         "benchmarks.*",
@@ -66,7 +69,7 @@ NEVER = {
 # Third-party package -> the only modules that may import it.
 ONLY_IN = {
     "agentlightning": ["agl_plugin.*", "sql_agent.lit_agent", "sql_agent.verl_config", "sql_agent.train_sql_agent"],
-    "verl": ["agl_plugin.*", "sql_agent.verl_config"],
+    "verl": ["agl_plugin.*", "sql_agent.verl_config", "sql_agent.export"],
     "ray": ["agl_plugin.*"],
     "agents": ["sql_agent.agent", "sql_agent.tools"],
 }

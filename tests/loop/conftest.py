@@ -31,6 +31,7 @@ from agl_plugin.daemon import GrpoDaemon, free_port
 from sql_agent.config import ROOT
 from tests.fakes import Answer, FakeServer, chat_reply, error_reply, openai_server, tool_call_reply
 
+SLOW_S = 1.5
 DRUGS = {"甲药": "高血压；心绞痛", "乙药": "发热；头痛"}
 TURNS = itertools.count()
 QUIET = {"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/tmp"), "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
@@ -45,11 +46,13 @@ def policy(request: dict[str, Any]) -> Answer:
     """A scripted policy: query the drug that the question names, then answer with what came back.
 
     The question's words steer it: 故障 gives a 500, 空话 an answer without a query, 半对 an incomplete answer at T > 0,
-    交替 one and two facts in turn.
+    交替 one and two facts in turn, 慢 a late reply.
     """
     messages = request["messages"]
     question = next(m["content"] for m in messages if m["role"] == "user")
     results = [m["content"] for m in messages if m["role"] == "tool"]
+    if "慢" in question:
+        time.sleep(SLOW_S)
     if "故障" in question and results:
         return error_reply(500, "the model server broke")
     if "空话" in question:
@@ -110,7 +113,7 @@ def running(logs: Path, database: Path, *settings: str, **environment: str) -> I
     store_command = [str(agl), "store", "--host", "127.0.0.1", "--port", address.rpartition(":")[2]]
     runner_command = [
         *(sys.executable, str(ROOT / "sql_agent" / "train_sql_agent.py"), "--external-store-address", address),
-        *("--set", f"database.path={database}", "--set", "trainer.device=cpu", "--n-runners", "2"),
+        *("--set", f"database.path={database}", "--set", "trainer.device=cpu", "--n-runners", "1"),
         *("--set", "agent.system_prompt=system_zh", *settings),
     ]
     variables = {**QUIET, "AGL_MANAGED_STORE": "0", "AGL_CURRENT_ROLE": "runner", **environment}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +13,8 @@ import torch
 from agl_plugin import run_folder
 from agl_plugin.daemon import GrpoDaemon
 from agl_plugin.errors import RunError
-from tests.loop.conftest import Loop, collecting, rollouts, token_ids
+from agl_plugin.proxy import CALL_SPAN
+from tests.loop.conftest import SLOW_S, Loop, collecting, rollouts, token_ids
 
 # The LLM proxy is forked from this process: litellm and pydantic warn in it, and an error there is a failed request.
 pytestmark = pytest.mark.filterwarnings("default")
@@ -34,7 +36,8 @@ def test_a_question_becomes_triplets_with_the_servers_token_ids(daemon: GrpoDaem
     assert all(len(line["sql_calls"]) == 1 and len(line["response_tokens"]) == 2 for line in lines)
     assert len(batch) == 8  # 2 questions x 2 rollouts x 2 turns
     sent = {tuple(token_ids(json.dumps(r.json["messages"], ensure_ascii=False))) for r in loop.server.requests}
-    prompts, masks = batch.batch["prompts"], batch.batch["attention_mask"][:, :4096].bool()
+    prompts = batch.batch["prompts"]
+    masks = batch.batch["attention_mask"][:, : prompts.shape[1]].bool()
     assert {tuple(p[m].tolist()) for p, m in zip(prompts, masks, strict=True)} <= sent
     rewards = batch.batch["token_level_scores"].sum(-1)
     assert rewards.dtype == torch.float32
@@ -42,6 +45,23 @@ def test_a_question_becomes_triplets_with_the_servers_token_ids(daemon: GrpoDaem
     expected = [by_rollout[i] for i in batch.non_tensor_batch["rollout_id_list"]]
     assert rewards.tolist() == pytest.approx(expected, abs=1e-5)  # steps of 2^-16
     assert daemon.stats["scored"] == 4 and daemon.stats["zero_variance_groups"] == 2
+
+
+def test_the_store_keeps_one_span_per_llm_call_and_one_record(daemon: GrpoDaemon, loop: Loop) -> None:
+    (line,) = rollouts(daemon, loop, ["甲药的适应症是什么？"], is_train=False)
+    query = daemon.store.query_spans(line["rollout_id"], attempt_id="latest")
+    assert daemon._internal_loop is not None
+    spans = asyncio.run_coroutine_threadsafe(query, daemon._internal_loop).result(30)
+    assert [span.name for span in spans].count(CALL_SPAN) == line["n_turns"] == 2
+    assert len(spans) == 3
+
+
+def test_a_runner_process_plays_many_rollouts_at_once(daemon: GrpoDaemon, loop: Loop) -> None:
+    start = len(loop.server.requests)
+    lines = rollouts(daemon, loop, [f"慢：甲药{i}的适应症是什么？" for i in range(8)], is_train=True)
+    first = [r.at_s for r in loop.server.requests[start:] if len(r.json["messages"]) == 2]
+    assert len(lines) == len(first) == 16
+    assert max(first) - min(first) < SLOW_S  # one after the other they would start 16 delays apart
 
 
 def test_a_fault_leaves_the_batch_and_is_counted_not_zeroed(daemon: GrpoDaemon, loop: Loop) -> None:

@@ -19,6 +19,7 @@ from agentlightning.types import EnqueueRolloutRequest, Span
 
 from agl_plugin import run_folder
 from agl_plugin.adapter import ScoredTriplets
+from agl_plugin.advantage import rollout_advantage
 from agl_plugin.daemon import GrpoDaemon, free_port
 from agl_plugin.errors import RunError
 from tests.spans import call_without_ids, fault_span, llm_call, reward_span, waiting_span
@@ -157,26 +158,22 @@ def test_each_turn_of_a_scored_rollout_is_a_row_with_its_reward(daemon: GrpoDaem
     finish(daemon, [[scored(0.73, n_calls=2), scored(0.1)]])
     batch, metrics = batch_of(daemon)
     scores = batch.batch["token_level_scores"]
-    assert scores.dtype == torch.float32 and scores.shape == (3, MAX_RESPONSE)
-    keys = zip(batch.non_tensor_batch["rollout_id_list"], batch.non_tensor_batch["turn_index_list"], strict=True)
-    rows = dict(zip(keys, scores, strict=True))
+    assert scores.dtype == torch.float32 and scores.shape == (3, 2)
+    rows = sorted(zip(batch.non_tensor_batch["rollout_id_list"], scores.tolist(), strict=True))
     first, second = [line["rollout_id"] for line in sorted(lines(daemon), key=lambda line: -line["reward"])]
-    for key, position, reward in [((first, 0), 0, 0.73), ((first, 1), 1, 0.73), ((second, 0), 0, 0.1)]:
-        assert rows[key].nonzero().tolist() == [[position]]
-        assert rows[key][position].item() == pytest.approx(reward, abs=2**-17)
+    expected = sorted([(first, [0.73, 0]), (first, [0, 0.73]), (second, [0.1, 0])])
+    for row, (rollout, values) in zip(rows, expected, strict=True):
+        assert row == (rollout, pytest.approx(values, abs=2**-17))
     assert metrics["training/reward"] == pytest.approx(0.415)
 
 
 @pytest.mark.parametrize("reward", [0.1, 0.73, 1.1, 1 / 3, 0.0])
 def test_equal_rewards_give_exactly_no_advantage(daemon: GrpoDaemon, reward: float) -> None:
-    """verl divides by the standard deviation + 1e-6: a rounding error in the mean would become a direction to learn."""
-    from verl.trainer.ppo.core_algos import compute_grpo_outcome_advantage
-
+    """GRPO divides by the standard deviation + 1e-6: a rounding error in the mean would become a direction to learn."""
     finish(daemon, [[scored(reward, n_calls=n) for n in (3, 3, 3, 4)]])  # the mean of 13 equal floats is often off
     batch, _ = batch_of(daemon)
-    mask = batch.batch["attention_mask"][:, MAX_PROMPT:].float()
     index = batch.non_tensor_batch["data_id_list"]
-    advantages, _ = compute_grpo_outcome_advantage(batch.batch["token_level_scores"], mask, index)
+    advantages, _ = rollout_advantage(batch.batch["token_level_scores"], batch.batch["response_mask"], index)
     assert len(batch) == 13 and advantages.abs().max().item() == 0.0
 
 
@@ -184,8 +181,9 @@ def test_the_batch_holds_the_token_ids_of_the_calls(daemon: GrpoDaemon) -> None:
     finish(daemon, [[scored(0.5, n_calls=2), scored(0.6)]])
     batch, _ = batch_of(daemon)
     masks = batch.batch["attention_mask"].bool()
-    prompts = [p[m].tolist() for p, m in zip(batch.batch["prompts"], masks[:, :MAX_PROMPT], strict=True)]
-    responses = [r[m].tolist() for r, m in zip(batch.batch["responses"], masks[:, MAX_PROMPT:], strict=True)]
+    width = batch.batch["prompts"].shape[1]
+    prompts = [p[m].tolist() for p, m in zip(batch.batch["prompts"], masks[:, :width], strict=True)]
+    responses = [r[m].tolist() for r, m in zip(batch.batch["responses"], masks[:, width:], strict=True)]
     assert sorted(prompts) == [[7, 8, 1], [7, 8, 1], [7, 8, 1, 2]] and sorted(responses) == [[9], [9], [9, 9]]
 
 
@@ -242,7 +240,7 @@ def test_a_group_of_one_scored_rollout_is_left_out(daemon: GrpoDaemon) -> None:
     """Without a second rollout there is nothing to compare with: verl would use the reward itself as the advantage."""
     finish(daemon, [[scored(0.4), scored(0.8)], [scored(1.0, n_calls=3), faulty("judge_down")]])
     batch, _ = batch_of(daemon)
-    assert set(batch.non_tensor_batch["data_id_list"]) == {"d0"} and len(batch) == 2
+    assert {uid.partition("/")[0] for uid in batch.non_tensor_batch["data_id_list"]} == {"d0"} and len(batch) == 2
     assert (daemon.stats["groups"], daemon.stats["groups_too_small"]) == (2, 1)
     assert daemon.stats["scored"] == 3 and daemon.stats["reward_mean"] == pytest.approx(2.2 / 3)
 

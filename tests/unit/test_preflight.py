@@ -268,7 +268,8 @@ def test_only_own_runs_are_resumed(tmp_path: Path) -> None:
 
 def test_a_checkpoint_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(
-        UserError, match="--resume_checkpoint latest: no complete global_step_N folder below .*Start without it"
+        UserError,
+        match="--resume_checkpoint latest: no complete global_step_N folder below .*Name a run that saved one",
     ):
         found("latest", tmp_path)
     (tmp_path / "global_step_5").mkdir()
