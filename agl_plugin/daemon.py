@@ -24,9 +24,10 @@ from agentlightning.types import Rollout, RolloutLegacy, Span, Task, Triplet
 from agentlightning.verl.daemon import AgentModeDaemon
 
 from agl_plugin import run_folder
-from agl_plugin.adapter import LLM_CALLS_KEY, RECORD_KEY, UNSCORED_KEY, annotation_of, reward_of
+from agl_plugin.adapter import AWAITS_GROUP, LLM_CALLS_KEY, RECORD_KEY, UNSCORED_KEY, annotation_of, reward_of
 from agl_plugin.batch import build_batch
 from agl_plugin.errors import RunError
+from agl_plugin.group_rewards import GradeGroup, GroupRewards
 from agl_plugin.proxy import make_proxy
 
 logger = logging.getLogger(__name__)
@@ -41,6 +42,11 @@ NO_TRAINING_DATA = """{what}. The usual causes:
 Seen in this step: {counts}. Each rollout with its reason: {rollouts}"""
 
 
+async def _leave_unscored(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Without a grader of groups, what awaits its group stays unscored for that reason."""
+    return [{} for _ in rows]
+
+
 def free_port() -> int:
     """A TCP port of the loopback interface that is free right now."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as sock:
@@ -52,7 +58,7 @@ class GrpoDaemon(AgentModeDaemon):
     """Enqueues rollouts, waits for them, and turns the scored ones into a batch.
 
     `run_dir` receives rollouts.jsonl. `poll_interval_s` is the wait between two looks at the store. `stall_s` is how
-    long no rollout may finish before the run is given up.
+    long no rollout may finish before the run is given up. `grade_group` rewards rollouts that await their group.
     """
 
     def __init__(
@@ -64,6 +70,7 @@ class GrpoDaemon(AgentModeDaemon):
         proxy_host: str,
         proxy_port: int,
         store: LightningStore,
+        grade_group: GradeGroup | None = None,
         **kwargs: Any,
     ) -> None:
         kwargs["llm_proxy"] = make_proxy(store, host=proxy_host, port=proxy_port or free_port())
@@ -73,6 +80,7 @@ class GrpoDaemon(AgentModeDaemon):
         self.run_dir = run_dir
         self.poll_interval_s = poll_interval_s
         self.stall_s = stall_s
+        self.grade_group = grade_group or _leave_unscored
         self.step = 0
         self.stats: dict[str, float] = {}
         self._rows: list[dict[str, Any]] = []
@@ -80,12 +88,15 @@ class GrpoDaemon(AgentModeDaemon):
     async def _async_run_until_finished(self, verbose: bool = True) -> None:
         pending = set(self._task_id_to_original_sample)
         self._rows = []
+        groups = {i: sample["data_id"] for i, sample in self._task_id_to_original_sample.items()}
+        rewards = GroupRewards(self.grade_group, self._rows, self._completed_rollouts_v0, Counter(groups.values()))
         last_change = last_watch = time.monotonic()
         while pending:
             finished = await self._finished(sorted(pending))
             for rollout in finished:
                 self._completed_rollouts_v0[rollout.rollout_id] = await self._validate_data_v1(rollout)
                 pending.discard(rollout.rollout_id)
+                rewards.finished(groups[rollout.rollout_id])
             now = time.monotonic()
             last_change = now if finished else last_change
             if pending and now - last_watch > WATCH_EVERY_S:
@@ -93,6 +104,7 @@ class GrpoDaemon(AgentModeDaemon):
                 last_watch = now
             if pending and not finished:
                 await asyncio.sleep(self.poll_interval_s)
+        await rewards.all_graded()
         run_folder.append_lines(self.run_dir / run_folder.ROLLOUTS, self._rows)
 
     async def _finished(self, rollout_ids: list[str]) -> list[Rollout]:
@@ -145,7 +157,7 @@ class GrpoDaemon(AgentModeDaemon):
         unscored = annotation_of(spans, UNSCORED_KEY) or ""
         if reward is None and not unscored:
             unscored = "agent_error" if rollout.status == "failed" else "no_reward"
-        elif reward is not None and not triplets:
+        elif (reward is not None or unscored == AWAITS_GROUP) and not triplets:
             unscored = "no_token_ids"
         self._rows.append(self._row(rollout, spans, triplets, unscored=unscored))
         return RolloutLegacy(

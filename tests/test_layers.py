@@ -20,19 +20,26 @@ from sql_agent.config import ROOT
 
 # A module imports from the lines above its own; `x.*` are packages whose modules may also import one another.
 LAYERS = {
+    "judge's types": ["reward_client.schema"],
     "errors": ["sql_agent.errors", "reward_client.errors"],
-    "plain data": ["sql_agent.records", "sql_agent.config", "reward_client.schema", "sql_agent.reference_text"],
+    "plain data": ["sql_agent.records", "sql_agent.config", "sql_agent.reference_text"],
     "worker process": ["sql_agent.sql_worker"],
     "text and wire": [
         *("sql_agent.sql_text", "sql_agent.reference_judge", "sql_agent.completion_check", "reward_client.client"),
+        *("reward_client.gates", "reward_client.prompting", "reward_client.parsing", "reward_client.dialect"),
+        *("reward_client.endpoints", "reward_client.ledger"),
     ],
-    "sources": ["sql_agent.database", "sql_agent.dataset", "reward_client.judge"],
+    "sources": ["sql_agent.database", "sql_agent.dataset", "reward_client.limiter", "reward_client.budget"],
+    "retry loop": ["reward_client.chain"],
+    "judge": ["reward_client.judge"],
+    "groups": ["reward_client.groups"],
     "tools and scorers": ["sql_agent.tools", "sql_agent.scorers", "sql_agent.data.*", "reward_client"],
     "agent": ["sql_agent.agent"],
     "agent-lightning and verl": ["agl_plugin.*"],
     "around the agent": [
         "sql_agent.verl_config",
         *("sql_agent.lit_agent", "sql_agent.tiny_policy.*", "sql_agent.summary", "sql_agent.endpoint"),
+        "sql_agent.group_grading",
         *("sql_agent.episode_view", "sql_agent.serving", "sql_agent.evaluation"),
     ],
     "before the start": ["sql_agent.preflight"],

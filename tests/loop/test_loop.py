@@ -6,19 +6,15 @@ import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import agentlightning as agl
-import numpy as np
 import pytest
 import torch
 
 from agl_plugin import run_folder
-from agl_plugin.adapter import ScoredTriplets
 from agl_plugin.daemon import GrpoDaemon
 from agl_plugin.errors import RunError
 from agl_plugin.proxy import CALL_SPAN
-from tests.loop.conftest import DRUGS, SLOW_S, Loop, token_ids
+from tests.loop.conftest import SLOW_S, Loop, collecting, rollouts, token_ids
 
 # The LLM proxy is forked from this process: litellm and pydantic warn in it, and an error there is a failed request.
 pytestmark = pytest.mark.filterwarnings("default")
@@ -26,42 +22,8 @@ pytestmark = pytest.mark.filterwarnings("default")
 
 @pytest.fixture(scope="module")
 def daemon(loop: Loop, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GrpoDaemon]:
-    daemon = GrpoDaemon(
-        None,
-        2,
-        train_information={"model": "fake-model", "temperature": 1.0},
-        tokenizer=None,
-        mini_batch_size=1,
-        pad_token_id=0,
-        store=agl.LightningStoreClient(loop.store_address),
-        adapter=ScoredTriplets(),
-        trace_aggregator={"level": "transition"},
-        run_dir=tmp_path_factory.mktemp("run"),
-        poll_interval_s=0.1,
-        stall_s=60.0,
-        llm_timeout_seconds=60.0,
-        proxy_host="127.0.0.1",
-        proxy_port=0,
-    )
-    yield daemon
-    assert daemon._internal_loop is not None
-    asyncio.run_coroutine_threadsafe(daemon.llm_proxy.stop(), daemon._internal_loop).result(30)
-
-
-def rollouts(daemon: GrpoDaemon, loop: Loop, questions: list[str], *, is_train: bool) -> list[dict[str, Any]]:
-    """Roll out the questions and return the new lines of rollouts.jsonl."""
-    path = daemon.run_dir / run_folder.ROLLOUTS
-    before = len(run_folder.read_lines(path))
-    answers = [next((facts for drug, facts in DRUGS.items() if drug in q), "甲") for q in questions]
-    rows = {
-        "id": np.array([f"q{i}" for i in range(len(questions))], dtype=object),
-        "question": np.array(questions, dtype=object),
-        "answer": np.array(answers, dtype=object),
-    }
-    address = loop.server.base_url.removeprefix("http://").removesuffix("/v1")
-    daemon.set_up_data_and_server(rows, [address], is_train=is_train)
-    daemon.run_until_all_finished()
-    return run_folder.read_lines(path)[before:]
+    with collecting(loop, tmp_path_factory.mktemp("run")) as daemon:
+        yield daemon
 
 
 def test_a_question_becomes_triplets_with_the_servers_token_ids(daemon: GrpoDaemon, loop: Loop) -> None:

@@ -22,7 +22,7 @@ from agl_plugin.adapter import ScoredTriplets
 from agl_plugin.advantage import rollout_advantage
 from agl_plugin.daemon import GrpoDaemon, free_port
 from agl_plugin.errors import RunError
-from tests.spans import call_without_ids, fault_span, llm_call, reward_span
+from tests.spans import call_without_ids, fault_span, llm_call, reward_span, waiting_span
 
 MAX_PROMPT, MAX_RESPONSE = 16, 8
 # What a runner leaves of one rollout: a function from its ids to its spans.
@@ -49,6 +49,21 @@ def scored(reward: float, *, n_calls: int = 1) -> Play:
 def faulty(reason: str) -> Play:
     """A rollout that a fault ended after its first call."""
     return lambda ids: [llm_call([7], [9], seq=1, **ids), fault_span(reason, seq=2, record=record(None), **ids)]
+
+
+def waiting(n_calls: int = 1) -> Play:
+    """A rollout whose reward comes with its group."""
+
+    def play(ids: dict[str, str]) -> list[Span]:
+        calls = [llm_call([7, *range(1, n + 1)], [9] * n, seq=n, **ids) for n in range(1, n_calls + 1)]
+        note = record(None, unscored="awaits_group", n_calls=n_calls)
+        return [*calls, waiting_span(seq=99, n_calls=n_calls, record=note, **ids)]
+
+    return play
+
+
+def waiting_without_ids(ids: dict[str, str]) -> list[Span]:
+    return [call_without_ids(seq=1, **ids), waiting_span(seq=2, n_calls=1, record=record(None), **ids)]
 
 
 def without_ids(ids: dict[str, str]) -> list[Span]:
@@ -181,6 +196,44 @@ def test_an_unscored_rollout_is_counted_and_never_a_zero(daemon: GrpoDaemon) -> 
     assert daemon.stats["reward_parts/answer"] == pytest.approx(0.5)
     reasons = {k.removeprefix("unscored/"): n for k, n in daemon.stats.items() if k.startswith("unscored/")}
     assert reasons == {"llm_fault": 1, "no_token_ids": 1, "agent_error": 1}
+
+
+def test_a_group_gets_its_rewards_when_its_last_rollout_has_finished(daemon: GrpoDaemon) -> None:
+    seen: list[list[str]] = []
+
+    async def grade_group(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        seen.append(sorted(row["unscored"] for row in rows))
+        await asyncio.sleep(0.05)
+        changes = {"unscored": "", "reward_parts": {"answer": 1.0}, "reason": "ranked"}
+        return [{**changes, "reward": row["n_calls"] / 4} if "n_calls" in row else {} for row in rows]
+
+    daemon.grade_group = grade_group
+    groups = [[waiting(1), waiting(3), faulty("llm_fault"), waiting_without_ids], [scored(0.5), scored(0.6)]]
+    finish(daemon, groups)
+    batch, metrics = batch_of(daemon)
+    assert seen == [["awaits_group", "awaits_group", "llm_fault", "no_token_ids"]]
+    rewards = {line["rollout_id"]: line["reward"] for line in lines(daemon) if line["group"] == "d0"}
+    assert sorted(r for r in rewards.values() if r is not None) == [0.25, 0.75]
+    given = dict(zip(batch.non_tensor_batch["rollout_id_list"], batch.batch["token_level_scores"].sum(-1), strict=True))
+    assert all(given[i].item() == reward for i, reward in rewards.items() if reward is not None)
+    assert len(batch) == 6 and metrics["training/reward"] == pytest.approx((0.25 + 0.75 + 0.5 + 0.6) / 4)
+    assert daemon.stats["unscored/no_token_ids"] == 1 and "unscored/awaits_group" not in daemon.stats
+
+
+def test_what_nobody_grades_stays_unscored(daemon: GrpoDaemon) -> None:
+    finish(daemon, [[waiting(), scored(0.4), scored(0.8)]])
+    batch, _ = batch_of(daemon)
+    assert len(batch) == 2 and daemon.stats["unscored/awaits_group"] == 1
+
+
+def test_a_group_that_the_grader_leaves_unscored_has_no_reward(daemon: GrpoDaemon) -> None:
+    async def grade_group(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        return [{"unscored": "judge_unreachable"} for _ in rows]
+
+    daemon.grade_group = grade_group
+    finish(daemon, [[waiting(), waiting()], [scored(0.4), scored(0.8)]])
+    batch, _ = batch_of(daemon)
+    assert len(batch) == 2 and daemon.stats["unscored/judge_unreachable"] == 2
 
 
 def test_a_group_of_one_scored_rollout_is_left_out(daemon: GrpoDaemon) -> None:
