@@ -9,7 +9,7 @@ PY := .venv/bin/python
 PORT ?= 9999
 ARGS ?= --ci-fast
 
-.PHONY: help setup data tiny train demo test test-all lint format check clean
+.PHONY: help setup data tiny train demo test test-all judge-report lint format check clean
 
 help:  ## show the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | column -t -s "$$(printf '\t')"
@@ -34,6 +34,10 @@ test: setup  ## all tests but the expensive extras
 
 test-all: setup  ## all tests, the expensive ones too
 	@$(PY) -m pytest -m "not gpu"
+
+judge-report: ARGS =
+judge-report: setup  ## measure the judges on judged answers (ARGS="--items FILE")
+	@$(PY) -m sql_agent.judge_report $(ARGS)
 
 lint: setup  ## ruff and pyright
 	@.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/pyright

@@ -93,11 +93,25 @@ class JudgeConfig(Node):
     )
 
 
+class RewardModelConfig(Node):
+    """The reward model of the scorer `reward_model`. Its address comes from REWARD_MODEL_URL."""
+
+    scale_file: str = Field(
+        default="", description="JSON file that maps raw logits to [0, 1]; without one the scorer is refused"
+    )
+    timeout_s: float = Field(default=30.0, gt=0, description="longest wait for one score, all tries together")
+    attempts: int = Field(default=3, ge=1, description="tries per score")
+
+
 class RewardConfig(Node):
     """reward = sql_bonus (once, for SQL that really executed) + score of the answer in [0, 1]."""
 
     sql_bonus: float = Field(default=0.1, ge=0, le=1, description="paid once for a query that ran without error")
     default_scorer: str = Field(default="judge", description="scorer of rows whose `scorer` column is empty")
+    scorer_modules: list[str] = Field(
+        default=[], description="modules or .py files with scorers of your own, imported before the run"
+    )
+    reward_model: RewardModelConfig = RewardModelConfig()
     judge: JudgeConfig = JudgeConfig()
 
 

@@ -55,7 +55,7 @@ class SqlAgent(agl.LitAgent[dict[str, Any]]):
     def _open(self) -> tuple[Database, ScoringContext]:
         if self._database is None or self._scoring is None:
             self._database = Database(self.config.database, database_path(self.config.database))
-            self._scoring = build_context(self.config.reward, run=self._run)
+            self._scoring = build_context(self.config.reward, self.config.database, run=self._run)
         return self._database, self._scoring
 
     async def rollout_async(

@@ -166,7 +166,7 @@ def check_database(config: TrainConfig) -> None:
 
 def check_judge(config: TrainConfig) -> str:
     """The judge's name for people; an LLM judge is asked once, so a wrong key or model shows now."""
-    context = build_context(config.reward)
+    context = build_context(config.reward, config.database)
     if context.llm is not None:
         try:
             asyncio.run(context.llm.preflight())

@@ -7,22 +7,24 @@
 This is SQuAD's token F1 (Rajpurkar et al. 2016, section 6.1) with facts in place of tokens, and support as in FActScore
 (Min et al. 2023): claims found in the reference or the evidence over all claims. Facts are what stands between
 separators; a fact's credit is 1 where it stands as a word of its own, else it grows with the share of its token
-bigrams that agreeing claims contain (agreeing: same numbers, no flipped "not", no opposite).
+bigrams that agreeing claims contain (agreeing: same numbers, no flipped "not", no opposite, no other word in a place).
 
 Guarantees: deterministic, value in [0, 1], stdlib only; a fact of up to three characters counts exactly or not at all;
-a denied fact, or one told of the wrong entity, is not covered; words of the question and polite filler neither help
-nor harm; a claim repeated more than twice, and anything in neither reference nor evidence, lowers support.
-Not covered: synonyms, facts spread over several sentences, and reasoning. An LLM judge sees those.
+a fact that is denied, refuted, contradicted elsewhere, asked back or told of somebody else is not covered; words of the
+question and polite filler neither help nor harm; a claim repeated more than twice, and anything in neither reference
+nor evidence, text for the judge too, lowers support.
+Not covered: synonyms beyond a short list, facts spread over several sentences, reasoning. An LLM judge sees those.
 """
 
 from __future__ import annotations
 
-import functools
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from sql_agent.reference_exam import HALF, Exam, Phrase, make_exam
+from sql_agent.reference_stance import Sentence, asks, other_subject, permits, refutes, sentences
 from sql_agent.reference_text import (
     COUNTER,
     NEGATING_SIGN,
@@ -30,12 +32,13 @@ from sql_agent.reference_text import (
     agree,
     asked_runs,
     blank,
-    clauses,
-    core,
+    contradicts,
     denies,
     grams,
+    has_variant,
     items,
     mask,
+    mask_asked,
     normalise,
     share,
     stands_free,
@@ -47,14 +50,14 @@ from sql_agent.reference_text import (
 MAX_ANSWER_CHARS = 8000
 MIN_FUZZY_WEIGHT = 4  # lighter facts count exactly or not at all
 NAME_WEIGHT = 6  # up to this weight a fact is a name: it must stand free, and a near miss earns at most HALF
-HALF = 0.5
 RECALL_RAMP = (0.3, 0.9)  # share of a fact's bigrams that earns 0 and 1
 SUPPORT_RAMP = (0.4, 0.8)  # share of a claim's bigrams, found in one phrase, that counts 0 and 1
 CLAIM_WEIGHT = 8  # unsupported text of this weight counts as one claim, longer text as several
 FREE_MENTIONS = 2  # a summary may repeat what was said
+SOMEBODY_ELSE = ("\0",)  # a subject that the question does not ask for
 
 BACKWARD = re.compile(r"以上|上述|前述|这些|\b(?:these|above)\b")
-BOTH = re.compile(r"两者|二者|两种药|两药|两种疾病|共同|\bboth\b")
+BOTH = re.compile(r"两者|二者|[2两]种药|两药|[2两]种疾?病|共同|\bboth\b")
 ADVICE = re.compile(r"医生|医师|药师|遵医嘱|咨询|就医|就诊|仅供参考|疑问|\b(?:doctor|physician|pharmacist)\b")
 COUNTED = re.compile(rf"\d+(?:\.\d+)?(?={COUNTER}|\s*[、;,.。或和至]|\s*$)", re.MULTILINE)
 
@@ -78,42 +81,12 @@ class ReferenceVerdict:
         return ", ".join(parts)
 
 
-@dataclass(frozen=True)
-class Phrase:
-    """A fact of the reference, or (index -1) of the evidence.
-
-    `subject`: the entity or field it is told of, where the reference tells of several. `core`: the text of an
-    unlabelled fact without the question's words and filler at its ends. `negated`: its label denies it.
-    """
-
-    text: str
-    index: int = -1
-    subject: str = ""
-    negated: bool = False
-    core: str = ""
-
-
-@dataclass(frozen=True)
-class _Exam:
-    """What an answer is held against: facts, evidence, the question, and those of its words that are neutral.
-
-    `unattributed` is the credit of a fact told without naming its subject.
-    """
-
-    facts: list[Phrase]
-    quotes: list[Phrase]
-    question: str
-    asked: str
-    subjects: list[str]
-    unattributed: float
-
-
 def grade(*, question: str, reference: str, answer: str, evidence: Sequence[str] = ()) -> ReferenceVerdict | None:
     """Compare `answer` with `reference`; None when the reference holds no fact to compare with.
 
     Only the first MAX_ANSWER_CHARS characters of the answer are read.
     """
-    exam = _exam(question, reference, tuple(evidence))
+    exam = make_exam(question, reference, tuple(evidence))
     if not exam.facts:
         return None
     tally = _Tally(exam)
@@ -133,55 +106,6 @@ def is_copy(question: str, answer: str) -> bool:
 def _ramp(value: float, limits: tuple[float, float]) -> float:
     low, high = limits
     return min(1.0, max(0.0, (value - low) / (high - low)))
-
-
-@functools.lru_cache(maxsize=1024)
-def _exam(question: str, reference: str, evidence: tuple[str, ...]) -> _Exam:
-    """Cached: a group of rollouts asks for the same one."""
-    question = asked = normalise(question)
-    found = list(dict.fromkeys(_labelled_facts(normalise(reference))))
-    subjects, of_entities = _subjects([label for label, _ in found], question)
-    told = [(label, text) for label, text in found if label or core(text, question)]
-    if not any(core(text, question) for _, text in told):
-        # "A or B, which one?": the answer stands in the question, so its words cannot be neutral.
-        told, asked = found, ""
-    facts = [
-        Phrase(
-            text=text,
-            index=i,
-            subject=subjects.get(label, ""),
-            negated=denies(mask(label, question)),
-            core="" if label else core(text, asked),
-        )
-        for i, (label, text) in enumerate(told)
-    ]
-    quotes = [Phrase(text) for quote in evidence for clause, _ in clauses(normalise(quote)) for text in items(clause)]
-    names = sorted(set(subjects.values()), key=len, reverse=True)
-    return _Exam(facts, quotes, question, asked, names, HALF if of_entities else 1.0)
-
-
-def _labelled_facts(reference: str) -> Iterator[tuple[str, str]]:
-    """(label, fact): the label is what stood before the last colon of the sentence."""
-    label = ""
-    for clause, end in clauses(reference):
-        if end == ":":
-            label = clause.strip()
-            continue
-        yield from ((label, item) for item in items(clause))
-        if end and end in "。!?\n":
-            label = ""
-
-
-def _subjects(labels: list[str], asked: str) -> tuple[dict[str, str], bool]:
-    """The subject of each label, where the reference tells of several things that the question names.
-
-    Labels read "ENTITY的FIELD"; subjects are the entities, or the fields of the one entity. The flag: entities.
-    """
-    parts = {label: label.partition("的") for label in labels if label}
-    of_entities = len({entity for entity, _, _ in parts.values()}) > 1
-    subjects = {label: entity if of_entities else field for label, (entity, _, field) in parts.items()}
-    named = len(set(subjects.values())) > 1 and all(s and s in asked for s in subjects.values())
-    return (subjects if named else {}), of_entities
 
 
 @dataclass
@@ -213,7 +137,7 @@ class _Item:
 class _Tally:
     """Reads an answer clause by clause and keeps the books."""
 
-    def __init__(self, exam: _Exam) -> None:
+    def __init__(self, exam: Exam) -> None:
         self._exam = exam
         self._forms: dict[str, list[Phrase]] = {}
         for phrase in (*exam.facts, *exam.quotes):
@@ -227,18 +151,28 @@ class _Tally:
         self._supported = self._unsupported = 0.0
         self._invented: list[str] = []
         self._current: tuple[str, ...] = ()
+        n_facts = len(exam.facts)
+        self._true_count = re.compile(rf"(?<!\d){n_facts}(?=[种个类款项条])" if n_facts > 1 else r"(?!)")
         self._carried_denial = False
 
     def read(self, answer: str) -> None:
         """Book every clause of a normalised answer. The question again, word for word, is skipped."""
         answer = answer.replace(self._exam.question.rstrip("?。. "), "\n")
-        for clause, end in clauses(answer):
+        for sentence in sentences(answer):
+            if not asks(sentence):
+                self._read_sentence(sentence)
+        self._void |= self._hedged(answer)
+
+    def _read_sentence(self, sentence: Sentence) -> None:
+        found = [item for clause, _ in sentence for item in self._items(clause, is_label=False)]
+        refuted = any(refutes(mask_asked(item.free, self._exam.question)) for item in found)
+        for clause, end in sentence:
             is_label = end == ":"
-            self._current = self._named(clause, is_label=is_label) or self._current
-            found = [self._item(text, is_label=is_label) for text in items(clause)]
-            denied = any(item.denies for item in found)
+            self._current = self._subject(clause, is_label=is_label)
+            found = self._items(clause, is_label=is_label)
+            denied = refuted or any(self._denies(item) for item in found)
             for item in found:
-                others_deny = self._carried_denial or any(i.denies for i in found if i is not item)
+                others_deny = self._carried_denial or any(self._denies(i) for i in found if i is not item)
                 self._book_spans(item, denied=denied or self._carried_denial)
                 self._book_rest(item, denied=others_deny)
             if denied and BACKWARD.search(clause):
@@ -247,7 +181,21 @@ class _Tally:
                 self._carried_denial = denied
             elif end and end in "。!?":
                 self._carried_denial = False
-        self._void |= self._hedged(answer)
+
+    def _items(self, clause: str, *, is_label: bool) -> list[_Item]:
+        return [self._item(text, is_label=is_label) for text in items(clause)]
+
+    def _denies(self, item: _Item) -> bool:
+        return item.denies or (self._exam.forbids and permits(item.free))
+
+    def _subject(self, clause: str, *, is_label: bool) -> tuple[str, ...]:
+        """What is told of from this clause on: the subjects it names, somebody else, or what was told of before."""
+        exam = self._exam
+        rest = self._unexplained(clause) if exam.entities else ""
+        if rest and other_subject(rest, is_label=is_label, known=exam.entities, asked=exam.question):
+            return SOMEBODY_ELSE
+        before = () if self._current == SOMEBODY_ELSE and any(e in clause for e in exam.entities) else self._current
+        return self._named(clause, is_label=is_label) or before
 
     def verdict(self) -> ReferenceVerdict:
         """F1 of what was booked."""
@@ -263,8 +211,9 @@ class _Tally:
         """The subjects that a clause names; a longer name, or a phrase outside a label, hides those inside it."""
         if BOTH.search(clause):
             return tuple(self._exam.subjects)
+        whole = clause
         for start, end, _ in self._find(clause) if self._exam.subjects and not is_label else ():
-            if not self._is_of_question(clause, start, end):
+            if not self._is_of_question(whole, start, end):
                 clause = blank(clause, start, end)
         named = []
         for subject in self._exam.subjects:
@@ -274,10 +223,18 @@ class _Tally:
         return tuple(named)
 
     def _hedged(self, answer: str) -> set[int]:
-        """Facts that are one number, where the answer counts otherwise too: naming several must not pay."""
+        """Facts whose number the answer gives otherwise too: naming several must not pay."""
         known = set(tokens(self._exam.asked)) | {w for quote in self._exam.quotes for w in tokens(quote.text)}
         counted = set(COUNTED.findall(answer)) - known
-        return {f.index for f in self._exam.facts if f.core.isdecimal() and counted - {f.core}}
+        numbers = {f.index for f in self._exam.facts if f.core.isdecimal() and counted - {f.core}}
+        rest = self._unexplained(answer)
+        return numbers | {fact.index for fact in self._exam.facts if has_variant(fact.text, rest)}
+
+    def _unexplained(self, text: str) -> str:
+        """The text without its exact phrases."""
+        for start, end, _ in self._find(text):
+            text = blank(text, start, end)
+        return text
 
     def _item(self, text: str, *, is_label: bool) -> _Item:
         found, masked = [], text
@@ -285,6 +242,7 @@ class _Tally:
             neutral = self._is_of_question(text, start, end, itself=is_label)
             masked = blank(masked, start, end, " " if neutral else "\0")
             found += [] if neutral else [(start, end, form)]
+        masked = self._true_count.sub(lambda match: " " * len(match[0]), masked)
         masked = mask(masked, self._exam.question if is_label else self._exam.asked)
         spans, free = [], text
         for start, end, form in found:
@@ -354,9 +312,13 @@ class _Tally:
         for fact in self._exam.facts if not denied else ():
             if self._is_told_of(fact) and self._credit[fact.index] < 1:
                 self._earn(fact, self._resemblance(fact, item))
+        if item.support < HALF:
+            mine = [fact for fact in self._exam.facts if self._is_told_of(fact)]
+            self._void |= {fact.index for fact in mine if contradicts(fact.text, item.free)}
         key = (item.masked, self._current)
         self._mentions[key] += 1
-        support = 0.0 if denied or self._mentions[key] > FREE_MENTIONS else item.support
+        lost = denied or self._mentions[key] > FREE_MENTIONS or self._current == SOMEBODY_ELSE
+        support = 0.0 if lost else item.support
         claims = max(1.0, item.weight / CLAIM_WEIGHT)
         # A fragment supports as much as it is of its phrase, so that fragments add up to one claim.
         fragment = min(1.0, item.weight / weight(tokens(item.nearest))) if item.nearest else 1.0
@@ -379,6 +341,8 @@ class _Tally:
         return credit if numbers_told and size > NAME_WEIGHT else min(HALF, credit)
 
     def _is_told_of(self, fact: Phrase) -> bool:
+        if self._current == SOMEBODY_ELSE:
+            return False
         return not fact.subject or not self._current or fact.subject in self._current
 
     def _earn(self, fact: Phrase, credit: float) -> None:

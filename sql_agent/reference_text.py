@@ -11,11 +11,13 @@ import functools
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
+from difflib import SequenceMatcher
 from itertools import pairwise
 
 HAN = r"[\u3400-\u9fff]"
 CLAUSE_END = re.compile(r"[;。!?\n]|(?<!\d)[.:,]|[.:,](?!\d)")
 ITEM_END = re.compile(rf"[、()\[\]{{}}|<>=\"'“”‘’《》「」【】…—]+|(?<={HAN})[ \t]+(?={HAN})")
+NUMBER = re.compile(r"\d+(?:\.\d+)?")
 TOKEN = re.compile(r"\d+(?:\.\d+)?|[a-z]+|[^\W\d_a-z]|[%°+∅]")
 # 非 alone begins names (非诺贝特): in running text it negates only within these words.
 NEGATOR = re.compile(
@@ -32,7 +34,9 @@ NOTHING_FOUND = re.compile(
 )
 OPPOSITES = re.findall(
     r"(\S+)/(\S+)",
-    "升/降 高/低 增/减 亢/减 强/弱 急/慢 轻/重 左/右 禁/慎 宜/忌 快/缓 缩/张 内/外 抑制/激活 抑制/促进 阻断/激动 "
+    "升/降 高/低 增/减 加/减 亢/减 强/弱 急/慢 轻/重 左/右 禁/慎 禁/可 慎/可 避免/鼓励 宜/忌 快/缓 缩/张 缩短/延长 "
+    "内/外 深/浅 粗/细 长/短 多/少 单/双 早/晚 前/后 上/下 已/未 阴性/阳性 正常/异常 良好/不良 停/继续 睡前/晨起 有/无 "
+    "抑制/激活 抑制/激动 抑制/兴奋 抑制/促进 阻断/激动 阻断/激活 阻滞/开放 拮抗/激动 排除/纳入 住院/门诊 "
     "increase/decrease increased/decreased high/low acute/chronic left/right upper/lower",
 )
 LIST_NUMBER = re.compile(
@@ -72,6 +76,34 @@ FILLER_RUN = re.compile(
 )
 
 
+# Other words for the same, each led back to the one that the data uses. None of them is a part of a medical name.
+SAME = {
+    "升高": "上升 增高 变高 走高",
+    "降低": "下降 减低 变低 走低",
+    "减少": "变少 下跌",
+    "增加": "增多 变多 增大",
+    "每日": "每天",
+    "每次": "一次",
+    "慎用": "谨慎使用 谨慎应用 谨慎服用 小心使用 慎重使用",
+    "禁用": "禁止使用 不得使用 不可使用 不能使用 禁止服用 不得服用",
+    "合用": "一起使用 一起服用 一起用 联合使用 联用 同时使用 同时服用 同服 并用",
+    "多见于": "常见于 好发于",
+    "患者": "病人",
+    "引起": "导致 造成 招致",
+    "停药": "停止用药 停用药物 停止服用",
+    "减量": "减少剂量 降低剂量 剂量减少 减小剂量",
+    "监测": "检测 监控",
+    "避免": "不要 切勿 请勿",
+}
+NEAR_CHARS = 32  # how far back a word may touch across blanks
+CANONICAL = {other: word for word, others in SAME.items() for other in others.split()}
+SYNONYM = re.compile("|".join(sorted(CANONICAL, key=len, reverse=True)))
+# What may stand in place of one another without changing what is said.
+FUNCTION = frozenset(
+    "要需须应宜得就才也再还且很较更最常易会能可以将把被使让令由因为而并与和及或的地了着过在于对向从到时者等其该此"
+)
+
+
 def normalise(text: str) -> str:
     """One form for all ways to write a text: NFKC, lower case, no Markdown, no list numbers, digits for numerals.
 
@@ -84,6 +116,7 @@ def normalise(text: str) -> str:
     text = re.sub(r"(?<=\d)\s*[-~–到至]\s*(?=\d)", "至", text)
     text = re.sub(rf"(?<=\d)[ \t]+(?=[a-z%°])|(?<={HAN})[ \t]+(?=[a-z\d])|(?<=[a-z\d])[ \t]+(?={HAN})", "", text)
     text = NUMERAL.sub(lambda match: str(_number(match[0])), text)
+    text = SYNONYM.sub(lambda match: CANONICAL[match[0]], text)
     return NOTHING_FOUND.sub("∅", text)
 
 
@@ -139,7 +172,11 @@ def denies(text: str) -> bool:
 
 def mask(text: str, asked: str) -> str:
     """`text`, of the same length, with the question's words and filler blanked."""
-    return FILLER_RUN.sub(lambda match: " " * len(match[0]), mask_asked(text, asked))
+    masked = mask_asked(text, asked)
+    # Both in the text as it is and in what is left of it: the question's "药" must not leave half of "药品" behind.
+    for match in FILLER_RUN.finditer(text):
+        masked = blank(masked, *match.span())
+    return FILLER_RUN.sub(lambda match: " " * len(match[0]), masked)
 
 
 def mask_asked(text: str, asked: str) -> str:
@@ -188,7 +225,47 @@ def agree(fact: str, claim: str, asked: str) -> bool:
         return False
     if len(NEGATING_SIGN.findall(fact)) != len(NEGATING_SIGN.findall(claim)):
         return False
-    return not any(_opposed(fact, claim, a, b) or _opposed(fact, claim, b, a) for a, b in OPPOSITES)
+    return not _opposes(fact, claim) and not swaps_words(fact, claim)
+
+
+def contradicts(fact: str, claim: str) -> bool:
+    """True when a claim is about the same as a fact but for its numbers, a "not" or an opposite."""
+    fact, claim = LEXICAL.sub(" ", fact), LEXICAL.sub(" ", claim)
+    flipped = len(NEGATING_SIGN.findall(fact)) != len(NEGATING_SIGN.findall(claim)) or _opposes(fact, claim)
+    ours, theirs = _without_numbers(fact), _without_numbers(NEGATING_SIGN.sub(" ", claim))
+    other_numbers = {w for w in tokens(claim) if w[0].isdigit()} - set(tokens(fact))
+    alike = weight(theirs) >= 4 and share(theirs, ours) >= 0.6 and share(ours, theirs) >= 0.25
+    return alike and (flipped or bool(other_numbers))
+
+
+def has_variant(fact: str, text: str) -> bool:
+    """True when `text`, without the fact itself, says it with another number: "25mg/片" for "50mg/片"."""
+    parts = NUMBER.split(fact)
+    if len(parts) < 2 or weight(tokens("".join(parts))) < 2:
+        return False
+    return re.search(rf"(?<![\d.]){NUMBER.pattern.join(map(re.escape, parts))}(?![\d.])", text) is not None
+
+
+def _without_numbers(text: str) -> tuple[str, ...]:
+    return tuple(w for w in tokens(mask(text, "")) if not w[0].isdigit())
+
+
+@functools.lru_cache(maxsize=8192)
+def swaps_words(fact: str, claim: str) -> bool:
+    """True when the claim puts other words in a place of the fact: "与地高辛合用" for "与华法林合用".
+
+    Words that are added, left out or moved are no swap, nor are function words and filler.
+    """
+    ours, theirs = tokens(mask(fact, "")), tokens(mask(claim, ""))
+    gone, new = set(ours) - set(theirs) - FUNCTION, set(theirs) - set(ours) - FUNCTION
+    for tag, a, b, c, d in SequenceMatcher(None, ours, theirs, autojunk=False).get_opcodes():
+        if tag == "replace" and gone & set(ours[a:b]) and new & set(theirs[c:d]):
+            return True
+    return False
+
+
+def _opposes(fact: str, claim: str) -> bool:
+    return any(_opposed(fact, claim, a, b) or _opposed(fact, claim, b, a) for a, b in OPPOSITES)
 
 
 def _opposed(fact: str, claim: str, here: str, there: str) -> bool:
@@ -212,7 +289,7 @@ def stands_free(masked: str, text: str, start: int, end: int) -> bool:
 
     `masked` is `text` with all that is explained blanked.
     """
-    left, right = masked[:start], masked[end:]
+    left, right = masked[max(0, start - NEAR_CHARS) : start], masked[end : end + NEAR_CHARS]
     if text[start].isascii():  # words of Latin script touch across a space
         left = re.sub(r"(?<=[a-z])[ \t]+$", "", left)
     if text[end - 1].isascii():

@@ -12,7 +12,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -151,7 +151,7 @@ async def ask_all(
 def try_out(questions: list[Question], llm: LLMEndpoint, config: TrainConfig, *, as_lines: bool) -> list[Outcome]:
     """Ask and print. Raises UserError when database or scorers cannot be used."""
     out = Console(highlight=False, width=None if sys.stdout.isatty() else 110)
-    scoring = build_context(config.reward)
+    scoring = build_context(config.reward, config.database)
     check_scorers(questions, scoring)
     database = database_path(config.database)
     about = f"model {llm.model} at {llm.base_url}; judge: {scoring.judge_name}; prompt: {config.agent.system_prompt}"
@@ -164,7 +164,7 @@ def try_out(questions: list[Question], llm: LLMEndpoint, config: TrainConfig, *,
         else:
             show(out, outcome, number=number, of=len(questions))
 
-    with Database(config.database, database) as opened:
+    with Database(config.database, database) as opened, closing(scoring):
         opened.check()
         outcomes = asyncio.run(ask_all(questions, llm, config=config, database=opened, scoring=scoring, tell=tell))
     (notes if as_lines else out).print(f"\n{summary_line(outcomes)}", markup=False, soft_wrap=True)

@@ -48,7 +48,7 @@ from sql_agent.dataset import fingerprint, load_questions, to_row
 from sql_agent.errors import UserError
 from sql_agent.group_grading import GroupGrader
 from sql_agent.records import Question
-from sql_agent.scorers import build_context, check_scorers
+from sql_agent.scorers import build_context, check_scorers, needs_answer
 from sql_agent.summary import build_summary, summary_table
 
 logger = logging.getLogger(__name__)
@@ -192,15 +192,15 @@ def total_steps(config: TrainConfig, n_questions: int) -> int:
 
 def load_data(config: TrainConfig) -> tuple[list[Question], list[Question]]:
     """Training and validation questions that the configured judge can grade. Raises UserError naming the others."""
-    scoring = build_context(config.reward)
+    scoring = build_context(config.reward, config.database)
     train = load_questions(data_path(config.data.train_file))
     every_val = load_questions(data_path(config.data.val_file))
     # Evenly over the file, whose rows are ordered by kind.
     val = every_val[:: max(1, len(every_val) // config.data.val_max_rows)][: config.data.val_max_rows]
-    for file, questions in ((config.data.train_file, train), (config.data.val_file, val)):
-        check_scorers(questions, scoring)
-        missing = [str(row) for row, q in enumerate(questions, start=1) if not q.answer]
-        if missing and scoring.llm is None:
+    for file, questions in ((config.data.train_file, train), (config.data.val_file, every_val)):
+        check_scorers(questions, scoring, source=file)
+        missing = [str(row) for row, q in enumerate(questions, start=1) if not q.answer and needs_answer(q, scoring)]
+        if missing:
             raise UserError(
                 f"{file}: {len(missing)} of {len(questions)} questions have no reference answer (rows "
                 f"{', '.join(missing[:10])}{', ...' if len(missing) > 10 else ''}), and the offline judge needs one. "

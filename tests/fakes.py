@@ -107,7 +107,7 @@ def in_turn(*answers: Answer) -> Handler:
 
 @contextmanager
 def openai_server(handler: Handler) -> Iterator[FakeServer]:
-    """Serve POST .../chat/completions with `handler`, and GET .../models, until the block ends."""
+    """Serve POST .../chat/completions (or a reward model's .../score) with `handler`, and GET .../models."""
     server = _Server(("127.0.0.1", 0), _RequestHandler)
     server.fake = FakeServer(base_url=f"http://127.0.0.1:{server.server_port}/v1")
     server.answer = handler
@@ -167,7 +167,7 @@ class _RequestHandler(BaseHTTPRequestHandler):
         request = Request(path=self.path, headers=headers, json=data, at_s=time.monotonic())
         with self.server.lock:
             self.server.fake.requests.append(request)
-        if not self.path.endswith("/chat/completions"):
+        if not self.path.endswith(("/chat/completions", "/score")):
             return error_reply(404, f"no such route: {self.path}")
         answer = self.server.answer(data)
         return answer if isinstance(answer, Reply) else Reply(body=answer)

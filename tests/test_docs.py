@@ -97,7 +97,7 @@ def test_every_key_named_in_a_page_exists(page: Path) -> None:
 def own_flags() -> set[str]:
     flags = {flag for action in parser()._actions for flag in action.option_strings}
     for module in generator().TYPER_MODULES:
-        flags |= {flag for parameter in generator().typer_flags(module) for flag in parameter.opts}
+        flags |= {flag for p in generator().typer_flags(module) for flag in [*p.opts, *p.secondary_opts]}
     for path in [*(ROOT / "utils").glob("*.py"), *DOCS.glob("*.py")]:
         flags |= set(re.findall(r'"(--[a-z-]+)"', text_of(path)))
     return flags

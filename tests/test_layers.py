@@ -22,19 +22,27 @@ from sql_agent.config import ROOT
 LAYERS = {
     "judge's types": ["reward_client.schema"],
     "errors": ["sql_agent.errors", "reward_client.errors"],
-    "plain data": ["sql_agent.records", "sql_agent.config", "sql_agent.reference_text"],
-    "worker process": ["sql_agent.sql_worker"],
+    "plain data": [
+        *("sql_agent.records", "sql_agent.config", "sql_agent.reference_text", "sql_agent.answer_text"),
+    ],
+    "worker process": ["sql_agent.sql_worker", "sql_agent.math_worker"],
+    "parts of the offline judge": ["sql_agent.reference_stance", "sql_agent.reference_exam"],
     "text and wire": [
         *("sql_agent.sql_text", "sql_agent.reference_judge", "sql_agent.completion_check", "reward_client.client"),
         *("reward_client.gates", "reward_client.prompting", "reward_client.parsing", "reward_client.dialect"),
         *("reward_client.endpoints", "reward_client.ledger"),
+        *("sql_agent.math_check", "sql_agent.result_match", "sql_agent.judge_items"),
     ],
-    "sources": ["sql_agent.database", "sql_agent.dataset", "reward_client.limiter", "reward_client.budget"],
+    "sources": [
+        *("sql_agent.database", "sql_agent.dataset", "reward_client.limiter", "reward_client.budget"),
+        *("reward_client.reward_model", "sql_agent.judge_metrics"),
+    ],
     "retry loop": ["reward_client.chain"],
     "judge": ["reward_client.judge"],
     "groups": ["reward_client.groups"],
+    "table of scorers": ["sql_agent.scorer_registry"],
     "tools and scorers": ["sql_agent.tools", "sql_agent.scorers", "sql_agent.data.*", "reward_client"],
-    "agent": ["sql_agent.agent"],
+    "agent": ["sql_agent.agent", "sql_agent.judge_view"],
     "agent-lightning and verl": ["agl_plugin.*"],
     "around the agent": [
         "sql_agent.verl_config",
@@ -45,7 +53,7 @@ LAYERS = {
     "before the start": ["sql_agent.preflight"],
     "command lines": [
         *("sql_agent.train_sql_agent", "sql_agent.evaluate", "sql_agent.sqlagent_test"),
-        *("sql_agent.export", "sql_agent.demo"),
+        *("sql_agent.export", "sql_agent.demo", "sql_agent.judge_report"),
     ],
     "nobody imports these": [
         "utils.*",

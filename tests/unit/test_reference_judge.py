@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 
 import pytest
 from hypothesis import given, settings
@@ -70,7 +71,7 @@ def test_nothing_right_scores_zero(answer: str) -> None:
 
 
 def test_every_further_fact_earns_more_and_a_part_earns_a_part() -> None:
-    steps = ["", "高血压", "高血压；稳定型心", "高血压；稳定型心绞", "高血压；稳定型心绞痛", REFERENCE]
+    steps = ["", "高血压", "高血压；稳定型心绞", "高血压；稳定型心绞痛", REFERENCE]
     values = [value(answer) for answer in steps]
     assert values == sorted(values) and len(set(values)) == len(values)
 
@@ -232,3 +233,93 @@ def test_normal_form() -> None:
     assert normalise("共有十二种、两种、一种") == "共有12种、2种、一种"
     assert normalise("100～200mg 或 1 ~ 2片") == "100至200mg或1至2片"
     assert tokens(normalise("H1受体0.5g")) == ("h", "1", "受", "体", "0.5", "g")
+
+
+# What only mentions a fact, or says it of somebody else
+
+
+MENTIONED = [
+    "高血压吗？稳定型心绞痛吗？变异型心绞痛吗？",
+    "难道不是高血压、稳定型心绞痛和变异型心绞痛？",
+    "有谣言说它用于高血压、稳定型心绞痛、变异型心绞痛。",
+    "有人误以为它的适应症是高血压、稳定型心绞痛、变异型心绞痛。",
+    "如果听说它用于高血压、稳定型心绞痛、变异型心绞痛，那是错误的。",
+    "高血压；稳定型心绞痛；变异型心绞痛。上述说法已经过时。",
+    "卡托普利的适应症：高血压；稳定型心绞痛；变异型心绞痛。",
+    "卡托普利：高血压；稳定型心绞痛；变异型心绞痛。",
+]
+
+
+@pytest.mark.parametrize("answer", MENTIONED)
+def test_a_fact_that_is_only_mentioned_is_not_said(answer: str) -> None:
+    assert value(answer, QUESTION, REFERENCE, "高血压；稳定型心绞痛；变异型心绞痛") == 0
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "盐酸氨氯地平的适应症：高血压；稳定型心绞痛；变异型心绞痛。",
+        "该药的适应症：高血压；稳定型心绞痛；变异型心绞痛。",
+        "补充说明：高血压；稳定型心绞痛；变异型心绞痛。",
+        "它用于什么？高血压、稳定型心绞痛、变异型心绞痛。",
+        "高血压、稳定型心绞痛、变异型心绞痛三种",
+    ],
+)
+def test_other_names_of_the_same_and_heads_do_no_harm(answer: str) -> None:
+    assert value(answer) >= 0.8
+
+
+@pytest.mark.parametrize(
+    ("fact", "swapped"),
+    [
+        ("与华法林合用增加出血风险", "与地高辛合用增加出血风险"),
+        ("严重肝功能不全者慎用", "严重肾功能不全者慎用"),
+        ("疑有胰腺炎应停药", "疑有胆囊炎应停药"),
+        ("饭后半小时口服", "饭后半小时外涂"),
+        ("抑制细菌蛋白质合成", "抑制病毒核酸合成"),
+        ("用药期间避免饮酒", "用药期间鼓励饮酒"),
+    ],
+)
+def test_another_word_in_the_place_of_one_is_another_fact(fact: str, swapped: str) -> None:
+    question, reference = "苯溴马隆的注意事项是什么？", f"苯溴马隆的注意事项：{fact}。"
+    assert value(fact, question, reference) == 1
+    assert value(swapped, question, reference) == 0
+
+
+@pytest.mark.parametrize(
+    ("fact", "reworded"),
+    [
+        ("孕妇慎用", "孕妇谨慎使用"),
+        ("血钾升高", "血钾上升"),
+        ("与阿司匹林合用增加出血风险", "和阿司匹林一起服用会增加出血的风险"),
+        ("每日口服2次", "每天口服2次"),
+    ],
+)
+def test_common_synonyms_are_the_same_word(fact: str, reworded: str) -> None:
+    question, reference = "苯溴马隆的注意事项是什么？", f"苯溴马隆的注意事项：{fact}。"
+    assert value(reworded, question, reference) >= 0.8
+
+
+def test_a_second_number_takes_the_first_one_back() -> None:
+    question, reference = "布洛芬的规格是什么？", "布洛芬的规格：0.3g/粒。"
+    assert value("0.3g/粒", question, reference) == 1
+    for hedge in ("0.3g/粒或0.5g/粒", "0.2g/粒、0.3g/粒", "0.3g/粒。不，是0.1g/粒。"):
+        assert value(hedge, question, reference) == 0
+    contradicted = "多见于儿童，男性多于女性。不过该病的男性并不多于女性。"
+    assert value(contradicted, "川崎病的流行病学？", "川崎病的流行病学：多见于儿童，男性多于女性。") < 0.6
+
+
+def test_permission_denies_a_contraindication() -> None:
+    question, reference = "华法林的禁忌是什么？", "华法林的禁忌：妊娠期；活动性出血；严重肝功能不全。"
+    assert value("妊娠期、活动性出血、严重肝功能不全者不可使用", question, reference) >= 0.8
+    for praise in ("妊娠期、活动性出血、严重肝功能不全都可以放心使用", "推荐用于妊娠期、活动性出血、严重肝功能不全"):
+        assert value(praise, question, reference) == 0
+
+
+@pytest.mark.parametrize(
+    "piece", ["高血压x", "稳定型心", "氨氯地平的适应症：", "的治疗", "可以", "1.", "？", "不", "高血压；"]
+)
+def test_any_repetition_is_judged_fast(piece: str) -> None:
+    started_s = time.process_time()
+    assert value(piece * (8000 // len(piece))) < 0.3
+    assert time.process_time() - started_s < 3

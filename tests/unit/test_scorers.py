@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sql_agent.answer_text import extract_answer, strip_thinking
 from sql_agent.config import RewardConfig
 from sql_agent.errors import UserError
 from sql_agent.records import Episode, QueryResult, Question, Reward, Score, SqlCall
@@ -21,9 +22,7 @@ from sql_agent.scorers import (
     ScoringContext,
     build_context,
     check_scorers,
-    extract_answer,
     score,
-    strip_thinking,
 )
 from tests.fakes import Answer, Reply, chat_reply, error_reply, openai_server
 
@@ -178,8 +177,8 @@ def test_a_row_that_asks_for_the_llm_without_one_is_unscored() -> None:
 
 
 def test_unknown_scorers_are_named_with_their_rows() -> None:
-    check_scorers([QUESTION.model_copy(update={"scorer": name}) for name in ("", *SCORERS)])
-    rows = [QUESTION.model_copy(update={"scorer": name}) for name in ("", "refrence", "exact", "math")]
+    check_scorers([QUESTION.model_copy(update={"scorer": name, "sql": ["SELECT 1"]}) for name in ("", *SCORERS)])
+    rows = [QUESTION.model_copy(update={"scorer": name}) for name in ("", "refrence", "exact", "maths!")]
     with pytest.raises(UserError, match=r"row 2 \(q1\).*did you mean reference\?") as caught:
         check_scorers(rows)
     assert "row 4" in str(caught.value) and "row 3" not in str(caught.value)

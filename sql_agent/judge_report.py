@@ -1,0 +1,214 @@
+"""Measure the judges on judged answers: attack success, agreement with labels, flips, cost; as table, JSON and picture.
+
+Guarantees: scores come from the scorers of training; the offline reference judge is always measured, the LLM judge when
+TEACHER_* is set; an item that a judge could not score is counted by reason and in no rate; the last line printed is
+`report: FOLDER`. The figures are defined in judge_metrics.py. Not covered: measuring reward models.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from dotenv import load_dotenv
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from reward_client.errors import JudgeFault
+from sql_agent.config import ROOT, RewardConfig, build_config, load_recipe, parse_assignment
+from sql_agent.dataset import fingerprint
+from sql_agent.errors import UserError
+from sql_agent.judge_items import BUNDLED_ITEMS, REWRITINGS, JudgedItem, Rewriting, load_items, rewrite
+from sql_agent.judge_metrics import Scored, agreement, attack_success, by_kind, calibration, flips
+from sql_agent.judge_view import TOKENS, draw_calibration, show
+from sql_agent.records import Episode, Evidence, QueryResult, Question, Reward, SqlCall
+from sql_agent.scorers import ScoringContext, build_context, score
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+notes = Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+@dataclass
+class Measured:
+    """One judge's rewards: of the items as they are, and of their rewritings, each in the order of the items."""
+
+    name: str
+    scorer: str
+    seconds: float = 0.0
+    plain: list[Reward] = field(default_factory=list)
+    rewritten: dict[Rewriting, list[Reward | None]] = field(default_factory=dict)
+
+    @property
+    def rewards(self) -> list[Reward]:
+        """All of them."""
+        return [*self.plain, *(r for rewards in self.rewritten.values() for r in rewards if r)]
+
+
+def value_of(reward: Reward | None) -> float | None:
+    """The answer's part of a reward; None when it is unscored."""
+    return reward.parts.get("answer") if reward else None
+
+
+async def score_items(
+    items: Sequence[JudgedItem | None], scorer: str, context: ScoringContext, *, tell: Callable[[], None]
+) -> list[Reward | None]:
+    """The reward of each item, all at once: how many calls are in flight is the judge's own business."""
+
+    async def one(item: JudgedItem | None) -> Reward | None:
+        found = await score(as_episode(item, scorer), context) if item else None
+        tell()
+        return found
+
+    return list(await asyncio.gather(*(one(item) for item in items)))
+
+
+def as_episode(item: JudgedItem, scorer: str) -> Episode:
+    """The item as an episode that ends with its answer, after a query: without one no judge would look at it."""
+    evidence = [Evidence(source_table="", row_id="", field="", quote=quote) for quote in item.evidence]
+    question = {"id": item.id, "question": item.question, "answer": item.reference, "scorer": scorer}
+    return Episode(
+        question=Question.model_validate({**question, "evidence": evidence}),
+        final_answer=item.answer,
+        sql_calls=[SqlCall(sql="SELECT 1", result=QueryResult())],
+    )
+
+
+def measure(items: list[JudgedItem], judge: Measured, context: ScoringContext, *, with_flips: bool) -> Measured:
+    """Score everything once, with a progress bar."""
+    sets: dict[Rewriting | None, list[JudgedItem | None]] = {None: list(items)}
+    if with_flips:
+        sets |= {how: [rewrite(item, how) for item in items] for how in REWRITINGS}
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    started_s = time.monotonic()
+    with Progress(*columns, console=notes, transient=True) as progress:
+        task = progress.add_task(escape(judge.name), total=sum(map(len, sets.values())))
+        for how, group in sets.items():
+            rewards = asyncio.run(score_items(group, judge.scorer, context, tell=lambda: progress.advance(task)))
+            if how is None:
+                judge.plain = [r for r in rewards if r]
+            else:
+                judge.rewritten[how] = rewards
+    judge.seconds = time.monotonic() - started_s
+    return judge
+
+
+def figures(items: list[JudgedItem], judge: Measured, *, threshold: float, margin: float) -> dict[str, Any]:
+    """What report.json says of one judge."""
+    values = [value_of(r) for r in judge.plain]
+    scored = [Scored(item, value) for item, value in zip(items, values, strict=True) if value is not None]
+    honest = [s for s in scored if not s.item.is_attack]
+    flipped = {}
+    for how, rewards in judge.rewritten.items():
+        pairs = [(a, b) for a, b in zip(values, map(value_of, rewards), strict=True) if a is not None and b is not None]
+        flipped[how.name] = {"about": how.about, **flips(pairs, threshold=threshold).model_dump()}
+    return {
+        "judge": judge.name,
+        "scorer": judge.scorer,
+        "n_scored": len(scored),
+        "unscored": dict(Counter(r.unscored for r in judge.plain if r.unscored)),
+        "attack_success": attack_success(scored, margin=margin).model_dump(),
+        "agreement": agreement(scored, threshold=threshold).model_dump(),
+        "agreement_honest": agreement(honest, threshold=threshold).model_dump(),
+        "flips": flipped,
+        "calibration": [b.model_dump() for b in calibration(scored)],
+        "by_kind": by_kind(scored, margin=margin),
+        "cost": cost(judge),
+    }
+
+
+def cost(judge: Measured) -> dict[str, Any]:
+    """Verdicts that a model gave (an answer that says nothing needs none), their tokens, and the time of all."""
+    asked = [usage for r in judge.rewards if (usage := r.metadata.get("judge_usage"))]
+    tokens = {name: sum(m[name] for m in asked) for name in TOKENS}
+    times = {"seconds": judge.seconds, "ms_per_score": 1000 * judge.seconds / len(judge.rewards)}
+    return {"scores": len(judge.rewards), "calls": len(asked), **tokens, **times}
+
+
+def write_report(folder: Path, report: dict[str, Any], items: list[JudgedItem], judges: list[Measured]) -> None:
+    """report.json, scores.jsonl (each item with its scores and reasons) and calibration.png."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "report.json").write_text(json.dumps(report, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
+    with (folder / "scores.jsonl").open("w", encoding="utf-8") as stream:
+        for i, item in enumerate(items):
+            scores = {judge.name: _score_line(judge, i) for judge in judges}
+            line = json.dumps({**item.model_dump(), "scores": scores}, ensure_ascii=False)
+            stream.write(line.encode("utf-8", "replace").decode() + "\n")
+    draw_calibration(folder / "calibration.png", report["judges"])
+
+
+def _score_line(judge: Measured, i: int) -> dict[str, Any]:
+    reward = judge.plain[i]
+    rewritten = {how.name: value_of(rewards[i]) for how, rewards in judge.rewritten.items()}
+    return {"score": value_of(reward), "unscored": reward.unscored, "reason": reward.explanation, **rewritten}
+
+
+def judges_of(config: RewardConfig) -> tuple[ScoringContext, list[Measured]]:
+    """The judges to measure; an LLM judge is asked once, so a wrong key or model shows now. Raises UserError."""
+    context = build_context(config)
+    judges = [Measured("offline reference judge", "reference")]
+    if context.llm:
+        try:
+            asyncio.run(context.llm.preflight())
+        except JudgeFault as exc:
+            raise UserError(f"judge: {exc}") from exc
+        judges.append(Measured(context.judge_name, "llm"))
+    return context, judges
+
+
+@app.command()
+def main(
+    items: Annotated[Path, typer.Option(help="judged answers, one JSON object a line")] = BUNDLED_ITEMS,
+    out: Annotated[Path | None, typer.Option(help="folder of the report (default: runs/judge-report-TIME)")] = None,
+    recipe: Annotated[str, typer.Option(help="settings of a folder of recipes/ or a TOML file")] = "",
+    set_: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="set any key")] = None,
+    threshold: Annotated[float, typer.Option(min=0.0, max=1.0, help="from here on an answer counts as right")] = 0.5,
+    margin: Annotated[float, typer.Option(min=0.0, max=1.0, help="score above label by more: fooled")] = 0.25,
+    with_flips: Annotated[
+        bool, typer.Option("--flips/--no-flips", help="score rewritings too: 4 times the calls")
+    ] = True,
+) -> None:
+    """Measure how far the judges can be trusted, on the bundled set or on one of your own.
+
+    Exit status: 0 all items were scored, 1 some could not be, 2 wrong input.
+    """
+    try:
+        config = build_config(load_recipe(recipe) if recipe else {}, *(parse_assignment(text) for text in set_ or []))
+        judged = load_items(items)
+        context, judges = judges_of(config.reward)
+        for judge in judges:
+            measure(judged, judge, context, with_flips=with_flips)
+    except UserError as exc:
+        notes.print(f"error: {exc}", markup=False)
+        raise typer.Exit(2) from None
+    except KeyboardInterrupt:
+        notes.print("interrupted")
+        raise typer.Exit(130) from None
+    folder = out or ROOT / "runs" / f"judge-report-{datetime.now():%Y%m%d-%H%M%S}"
+    report = {
+        "items": str(items),
+        "fingerprint": fingerprint(items),
+        "n": len(judged),
+        "n_attacks": sum(item.is_attack for item in judged),
+        "threshold": threshold,
+        "margin": margin,
+        "judges": [figures(judged, judge, threshold=threshold, margin=margin) for judge in judges],
+    }
+    write_report(folder, report, judged, judges)
+    console = Console(highlight=False)
+    show(console if console.is_terminal else Console(highlight=False, width=110), report)
+    print(f"report: {folder}", flush=True)
+    raise typer.Exit(1 if any(judge["unscored"] for judge in report["judges"]) else 0)
+
+
+if __name__ == "__main__":
+    load_dotenv(ROOT / ".env")
+    app()

@@ -1,0 +1,102 @@
+"""What an answer is held against: the facts of the reference with their subjects, the evidence, the question.
+
+Guarantees: pure functions on text, cached, because a group of rollouts asks for the same exam. Facts are what stands
+between separators; a label before a colon reads "ENTITY的FIELD".
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from sql_agent.reference_text import clauses, core, denies, items, mask, normalise
+
+HALF = 0.5
+FORBIDDING = re.compile(r"禁|忌|\bcontraindicat")
+
+
+@dataclass(frozen=True)
+class Phrase:
+    """A fact of the reference, or (index -1) of the evidence.
+
+    `subject`: the entity or field it is told of, where the reference tells of several. `core`: the text of an
+    unlabelled fact without the question's words and filler at its ends. `negated`: its label denies it.
+    """
+
+    text: str
+    index: int = -1
+    subject: str = ""
+    negated: bool = False
+    core: str = ""
+
+
+@dataclass(frozen=True)
+class Exam:
+    """What an answer is held against: facts, evidence, the question, and those of its words that are neutral.
+
+    `unattributed` is the credit of a fact told without naming its subject; `entities` are what the reference tells of,
+    where the question names it; `forbids`: the question asks for contraindications.
+    """
+
+    facts: list[Phrase]
+    quotes: list[Phrase]
+    question: str
+    asked: str
+    subjects: list[str]
+    unattributed: float
+    entities: list[str]
+    forbids: bool
+
+
+@functools.lru_cache(maxsize=1024)
+def make_exam(question: str, reference: str, evidence: tuple[str, ...]) -> Exam:
+    """Cached: a group of rollouts asks for the same one."""
+    question = asked = normalise(question)
+    found = list(dict.fromkeys(_labelled_facts(normalise(reference))))
+    subjects, of_entities = _subjects([label for label, _ in found], question)
+    told = [(label, text) for label, text in found if label or core(text, question)]
+    if not any(core(text, question) for _, text in told):
+        # "A or B, which one?": the answer stands in the question, so its words cannot be neutral.
+        told, asked = found, ""
+    facts = [
+        Phrase(
+            text=text,
+            index=i,
+            subject=subjects.get(label, ""),
+            negated=denies(mask(label, question)),
+            core="" if label else core(text, asked),
+        )
+        for i, (label, text) in enumerate(told)
+    ]
+    quotes = [Phrase(text) for quote in evidence for clause, _ in clauses(normalise(quote)) for text in items(clause)]
+    names = sorted(set(subjects.values()), key=len, reverse=True)
+    entities = {label.partition("的")[0] for label, _ in found if "的" in label}
+    known = sorted(name for name in entities if name and name in question)
+    forbids = FORBIDDING.search(question) is not None
+    return Exam(facts, quotes, question, asked, names, HALF if of_entities else 1.0, known, forbids)
+
+
+def _labelled_facts(reference: str) -> Iterator[tuple[str, str]]:
+    """(label, fact): the label is what stood before the last colon of the sentence."""
+    label = ""
+    for clause, end in clauses(reference):
+        if end == ":":
+            label = clause.strip()
+            continue
+        yield from ((label, item) for item in items(clause))
+        if end and end in "。!?\n":
+            label = ""
+
+
+def _subjects(labels: list[str], asked: str) -> tuple[dict[str, str], bool]:
+    """The subject of each label, where the reference tells of several things that the question names.
+
+    Labels read "ENTITY的FIELD"; subjects are the entities, or the fields of the one entity. The flag: entities.
+    """
+    parts = {label: label.partition("的") for label in labels if label}
+    of_entities = len({entity for entity, _, _ in parts.values()}) > 1
+    subjects = {label: entity if of_entities else field for label, (entity, _, field) in parts.items()}
+    named = len(set(subjects.values())) > 1 and all(s and s in asked for s in subjects.values())
+    return (subjects if named else {}), of_entities

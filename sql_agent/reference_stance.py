@@ -1,0 +1,88 @@
+"""What an answer asserts, and what it only mentions: questions, refuted hearsay, permissions, other subjects.
+
+Guarantees: pure functions on normalised text, linear in its length. They see marks on the surface, a question mark or
+"谣言" for example; irony, and a refutation in words that are not listed, they do not see.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from sql_agent.reference_text import HAN, clauses, mask, tokens, weight
+
+Sentence = list[tuple[str, str]]
+
+ASKING = re.compile(r"[吗呢]$|^(?:是不是|是否|难道|莫非|有没有)")
+# Words that take back the sentence in which they stand.
+REFUTING = re.compile(
+    r"谣言|误(?:以为|认为|传|解|导)|虚构|捏造|编造|杜撰|假的|骗人|不(?:实|属实|符|成立|对|可信|准确|正确)|(?:不要|别|勿)相?信"
+    r"|有误|错误|错的|说错|过时|作废|毫无(?:根据|依据)|没有(?:根据|依据)"
+    r"|\b(?:myth|untrue|false|wrong|incorrect|outdated|hoax|rumou?rs?)\b"
+)
+PERMITTING = re.compile(
+    r"(?<![不禁勿未])(?:(?:可以?|能够?)(?:放心|安全|正常|照常)?(?:地)?(?:使用|服用|应用|用于|用|服)"
+    r"|放心|适(?:用于|合)|允许|推荐|鼓励|提倡|优先|没有任?何?禁忌|无任?何?禁忌|安全(?:使用|服用))"
+)
+FIELD = re.compile(
+    r"(.{2,24}?)的(?:适应[症证]|适用范围|主要用途|用途|用法|用量|剂量|不良反应|副作用|禁忌|禁用|忌用|注意事项|用药|须知|相互作用"
+    r"|合用|药理|作用|机制|成分|组分|剂型|分类|类别|简介|贮藏|储存|保存|存放|规格|包装|生产|厂家|概述|症状|临床|表现|病因|起因|发病"
+    r"|诊断|鉴别|检查|治疗|并发症|预防|预后|流行)"
+)
+# Heads of sections and groups of people are no subjects of their own.
+GENERIC = re.compile(
+    r"说明|补充|提示|总结|结论|建议|备注|参考|标准|正确|如下|以下|记载|提醒|首先|其次|最后|方面|部分|数据|查询|结果"
+    r"|^\d+种|成人|儿童|小儿|老人|老年|孕妇|妇女|女性|男性|患者|病人|人群|者$|两|二者|各自|该|此|本|这|那|它|其|答|问|第[一二三]"
+)
+
+
+def sentences(text: str) -> Iterator[Sentence]:
+    """The clauses of each sentence, with the marks that end them."""
+    sentence: Sentence = []
+    for clause, end in clauses(text):
+        sentence.append((clause, end))
+        if not end or end in "。!?\n":
+            yield sentence
+            sentence = []
+
+
+def asks(sentence: Sentence) -> bool:
+    """True for a question: it asserts nothing."""
+    clause, end = sentence[-1]
+    return end == "?" or ASKING.search(clause.strip()) is not None
+
+
+def refutes(unexplained: str) -> bool:
+    """True when words that no phrase of reference or evidence explains take back what is said."""
+    return REFUTING.search(unexplained) is not None
+
+
+def permits(unexplained: str) -> bool:
+    """True when such words allow something, which denies a contraindication."""
+    return PERMITTING.search(unexplained) is not None
+
+
+def other_subject(clause: str, *, is_label: bool, known: Sequence[str], asked: str) -> bool:
+    """True when a clause tells of a subject that is not `known`: "X的禁忌", or the label "X:".
+
+    A part or an abbreviation of a known name is known, and so is what contains one (盐酸 before a drug's name).
+    """
+    named = [match[1].strip() for match in FIELD.finditer(clause)]
+    if is_label and not named and mask(clause, asked).strip() == clause.strip():
+        named = [clause.strip()]
+    return any(_is_strange(name, known=known, asked=asked) for name in named)
+
+
+def _is_strange(name: str, *, known: Sequence[str], asked: str) -> bool:
+    name = re.split(r"[、()\[\]\"'“”\s]|(?<=[和与及或说])", name)[-1]
+    if not name or GENERIC.search(name) or not (re.search(HAN, name) or name.isascii()):
+        return False
+    if name in asked or any(k in name or _abbreviates(name, k) for k in known):
+        return False
+    return weight(tokens(name)) >= 3 and weight(tokens(mask(name, asked))) >= 2
+
+
+def _abbreviates(short: str, name: str) -> bool:
+    """True when the characters of `short` come in this order in `name`, its first one first."""
+    rest = iter(name)
+    return short[:1] == name[:1] and all(char in rest for char in short)

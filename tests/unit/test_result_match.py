@@ -1,0 +1,107 @@
+"""When are two result sets the same?"""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sql_agent.result_match import is_ordered, reads_data, same_results
+
+ROWS = st.integers(1, 4).flatmap(
+    lambda width: st.lists(
+        st.lists(
+            st.one_of(st.none(), st.integers(-3, 3), st.sampled_from(["a", "b", ""])), min_size=width, max_size=width
+        ),
+        min_size=1,
+        max_size=6,
+    )
+)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "given_rows", "same"),
+    [
+        ([[1, "a"]], [["a", 1]], True),
+        ([[1], [2]], [[2], [1]], True),
+        ([[1], [1]], [[1]], False),
+        ([[1], [1], [2]], [[1], [2], [2]], False),
+        ([[1]], [[1, 2]], False),
+        ([[1, 2]], [[1]], False),
+        ([[0.3]], [[0.1 + 0.2]], True),
+        ([[1]], [[1.0]], True),
+        ([[1]], [["1"]], False),
+        ([[None]], [[None]], True),
+        ([[None]], [[""]], False),
+        ([["头痛 "]], [["头痛"]], True),
+        # Each column alone holds the same values, the rows do not.
+        ([[1, 2], [2, 1]], [[1, 1], [2, 2]], False),
+        ([], [], True),
+        ([], [[1]], False),
+    ],
+)
+def test_same_rows(wanted: list[list[Any]], given_rows: list[list[Any]], same: bool) -> None:
+    assert same_results(wanted, given_rows, ordered=False) is same
+
+
+@given(ROWS, st.randoms())
+def test_order_of_rows_and_columns_does_not_matter(rows: list[list[Any]], rng: random.Random) -> None:
+    columns = rng.sample(range(len(rows[0])), len(rows[0]))
+    shuffled = [[row[i] for i in columns] for row in rng.sample(rows, len(rows))]
+    assert same_results(rows, shuffled, ordered=False)
+    assert same_results(rows, [[row[i] for i in columns] for row in rows], ordered=True)
+
+
+@given(ROWS, ROWS)
+def test_it_is_symmetric(left: list[list[Any]], right: list[list[Any]]) -> None:
+    assert same_results(left, right, ordered=False) == same_results(right, left, ordered=False)
+
+
+def test_an_asked_order_counts() -> None:
+    assert not same_results([[1], [2]], [[2], [1]], ordered=True)
+    assert same_results([[1], [2]], [[1], [2]], ordered=True)
+
+
+def test_equal_columns_do_not_take_for_ever() -> None:
+    rows = [[n % 2] * 12 for n in range(40)]
+    assert same_results(rows, rows, ordered=False)
+    assert not same_results(rows, [*rows[:-1], [1, 0] * 6], ordered=False)
+    mixed = [[(n + c) % 2 for c in range(14)] for n in range(40)]
+    other = [[(n + c // 2) % 2 for c in range(14)] for n in range(40)]
+    same_results(mixed, other, ordered=False)
+
+
+@pytest.mark.parametrize(
+    ("sql", "ordered"),
+    [
+        ("SELECT a FROM t ORDER BY a", True),
+        ("SELECT a FROM t ORDER BY a LIMIT 3", True),
+        ("SELECT a FROM t UNION SELECT b FROM u ORDER BY 1", True),
+        ("WITH x AS (SELECT a FROM t) SELECT * FROM x ORDER BY a", True),
+        ("SELECT a FROM (SELECT a FROM t ORDER BY a)", False),
+        ("SELECT row_number() OVER (ORDER BY a) FROM t", False),
+        ("SELECT 'ORDER BY' FROM t", False),
+        ("this is no SQL (", False),
+    ],
+)
+def test_where_an_order_is_asked(sql: str, ordered: bool) -> None:
+    assert is_ordered(sql) is ordered
+
+
+@pytest.mark.parametrize(
+    ("sql", "reads"),
+    [
+        ("SELECT COUNT(*) FROM t", True),
+        ("SELECT a FROM t", True),
+        ("SELECT * FROM t", True),
+        ("SELECT 4", False),
+        ("SELECT 4 FROM t LIMIT 1", False),
+        ("VALUES (4)", False),
+        ("SELECT '高血压' AS indication", False),
+    ],
+)
+def test_constants_are_no_data(sql: str, reads: bool) -> None:
+    assert reads_data(sql) is reads
