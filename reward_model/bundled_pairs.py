@@ -2,9 +2,9 @@
 
     python -m reward_model.bundled_pairs --out DIR        train, val and test.jsonl, and labelled.jsonl for the scale
 
-Guarantees: pairs of a split come from that split's questions alone, and so do the wrong facts in them: an entity that is
-held out is seen nowhere in training. The folder is refused when one entity is in two splits. The same seed gives the
-same files. Made for the bundled questions (train, val and test.parquet of sql_agent.data.build); a folder that the same
+Guarantees: pairs of a split come from that split's questions alone, and so do the wrong facts in them: an entity that
+is held out is seen nowhere in training. The folder is refused when one entity is in two splits. The same seed gives the
+same files. Made for the bundled questions (train, val and test.parquet of sql_agent.data.build); a folder that this
 command made from your own works too.
 """
 
@@ -111,9 +111,7 @@ class Maker:
 
     def _wrong(self, kind: Any, source: Source) -> Answer | None:
         strange = self._strange(source)
-        return wrong_answer(
-            kind, source.sections, question=source.question, strange_facts=strange, rng=self._rng
-        )
+        return wrong_answer(kind, source.sections, question=source.question, strange_facts=strange, rng=self._rng)
 
     def _strange(self, source: Source) -> list[str]:
         """Facts of other entities: of the same fields, else of any."""

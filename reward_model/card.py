@@ -33,8 +33,8 @@ Pair accuracy {accuracy:.3f} (95 % interval {low:.3f} to {high:.3f}, {n} pairs),
 
 ## Use and limits
 
-- A logit is no reward: its zero and its unit are arbitrary. Fit a scale (`utils/reward_scale.py`) before training on it.
-- It prefers what resembles the chosen sides of its pairs. On other questions, languages and ways to be wrong the
+- A logit is no reward: its zero and its unit are arbitrary. Fit a scale (`utils/reward_scale.py`) before training.
+- It prefers what resembles the chosen sides of its pairs. For other questions, languages and ways to be wrong, the
   figures above say nothing; measure first.
 - Pairs made by this project show the reference answer in the prompt; such a model needs it when it scores.
 - It does not check facts beyond its prompt, and is no medical device: do not use scores for decisions about health.

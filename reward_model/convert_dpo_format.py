@@ -99,7 +99,9 @@ def _content(turn: dict[str, Any], key: str) -> str:
         return ""
     if isinstance(content, str):
         return content
-    if isinstance(content, list) and all(isinstance(part, dict) and isinstance(part.get("text"), str) for part in content):
+    if isinstance(content, list) and all(
+        isinstance(part, dict) and isinstance(part.get("text"), str) for part in content
+    ):
         return "".join(part["text"] for part in content)
     raise Unusable(f"{key} has a turn whose content is not text")
 

@@ -88,7 +88,9 @@ def _dropped(sections: list[Section], rng: random.Random) -> Answer | None:
         for i, section in enumerate(sections)
     ]
     coverage = 1 - len(gone) / len(places)
-    return Answer(_render([section for section in kept if section.facts], rng), "dropped", 2 * coverage / (1 + coverage))
+    return Answer(
+        _render([section for section in kept if section.facts], rng), "dropped", 2 * coverage / (1 + coverage)
+    )
 
 
 def _invented(sections: list[Section], added: list[str], rng: random.Random) -> Answer:

@@ -76,8 +76,7 @@ class Encoder:
 
     def _ids(self, turns: Dialogue) -> list[int]:
         messages = [{"role": role, "content": text} for role, text in turns]
-        text = self._tokenizer.apply_chat_template(messages, tokenize=False)
-        return self._call(text)["input_ids"]
+        return self._call(str(self._tokenizer.apply_chat_template(messages, tokenize=False)))["input_ids"]
 
     def _shortened(self, text: str, n_tokens: int) -> str:
         """The text without its last `n_tokens` tokens."""

@@ -16,8 +16,6 @@ from reward_model.encoding import Encoder
 from reward_model.pairs import Pair
 from reward_model.scoring import RewardScorer
 
-BATCH_ROWS = 64
-
 
 def pair_accuracy(model: Any, encoder: Encoder, pairs: Sequence[Pair], *, pad_id: int) -> dict[str, Any]:
     """Accuracy with its 95 % interval, mean margin in logits, and the accuracy of each kind."""
@@ -28,7 +26,7 @@ def pair_margins(scorer: RewardScorer, pairs: Sequence[Pair]) -> list[float]:
     """Score of the chosen side minus score of the rejected side."""
     sides = [side for pair in pairs for side in (pair.chosen, pair.rejected)]
     encoded = [scorer.encoder.encode([(turn.role, turn.content) for turn in side]) for side in sides]
-    scores = [scored.score for scored in scorer.score_all_encoded(encoded, batch_size=BATCH_ROWS)]
+    scores = [scored.score for scored in scorer.score_encoded(encoded)]
     return [good - bad for good, bad in zip(scores[::2], scores[1::2], strict=True)]
 
 

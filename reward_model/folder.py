@@ -24,7 +24,8 @@ def check_weights_folder(folder: Path) -> dict[str, Any]:
     """The config of a folder that holds safetensors and no code. Raises UserError otherwise."""
     if not (folder / "config.json").is_file():
         raise UserError(f"{folder}: no config.json there; give the folder of a Hugging Face model")
-    config = _no_code(folder)
+    check_no_code(folder)
+    config = _read_json(folder / "config.json")
     weight_files(folder)
     return config
 
@@ -38,7 +39,9 @@ def check_reward_model(folder: Path) -> dict[str, Any]:
         )
     config = check_weights_folder(folder)
     names = config.get("architectures")
-    if not isinstance(names, list) or not all(str(name).endswith("ForSequenceClassification") for name in names or [""]):
+    if not isinstance(names, list) or not all(
+        str(name).endswith("ForSequenceClassification") for name in names or [""]
+    ):
         raise UserError(
             f"{folder}: architectures is {names}, and a reward model is a ...ForSequenceClassification. Train one with "
             "reward_modeling.py"
@@ -78,14 +81,14 @@ def weights_fingerprint(folder: Path) -> str:
     return digest.hexdigest()[:32]
 
 
-def _no_code(folder: Path) -> dict[str, Any]:
+def check_no_code(folder: Path) -> None:
+    """Raise UserError when a configuration of the folder asks for code of its own."""
     for name in JSON_FILES:
         if (folder / name).is_file() and "auto_map" in _read_json(folder / name):
             raise UserError(
                 f"{folder / name}: has auto_map, that is code of its own, which is not run here. Use a model whose "
                 "architecture is part of transformers"
             )
-    return _read_json(folder / "config.json")
 
 
 def _read_json(path: Path) -> dict[str, Any]:

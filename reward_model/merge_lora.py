@@ -19,7 +19,7 @@ from peft import PeftConfig, PeftModel
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from reward_model.errors import UserError
-from reward_model.folder import ADAPTER, check_weights_folder, weights_fingerprint
+from reward_model.folder import ADAPTER, check_no_code, check_weights_folder, weights_fingerprint
 
 BASE_NOTE = "base.json"
 ADAPTER_WEIGHTS = "adapter_model.safetensors"
@@ -36,7 +36,13 @@ def merge(adapter: Path, out: Path, *, base: Path | None = None) -> None:
         raise UserError(f"{adapter}: no {ADAPTER} and {ADAPTER_WEIGHTS} there; give the folder of a LoRA training")
     if out.exists() and any(out.iterdir()):
         raise UserError(f"--out {out}: is not empty; name a new folder")
+    check_no_code(adapter)
     config = PeftConfig.from_pretrained(str(adapter))
+    if (config.peft_type, config.task_type) != ("LORA", "SEQ_CLS"):
+        raise UserError(
+            f"{adapter}: is {config.peft_type} for {config.task_type}, and a reward model is LORA for SEQ_CLS; "
+            "train one with reward_modeling.py --use_peft"
+        )
     base = base or Path(str(config.base_model_name_or_path))
     if not base.is_dir():
         raise UserError(f"{base}: the adapter's base is no folder here; download it and name it with --base")
@@ -45,13 +51,16 @@ def merge(adapter: Path, out: Path, *, base: Path | None = None) -> None:
         base, num_labels=1, dtype=torch.float32, use_safetensors=True, local_files_only=True, trust_remote_code=False
     )
     try:
-        merged = PeftModel.from_pretrained(model, str(adapter), use_safetensors=True).merge_and_unload(safe_merge=True)
+        adapted: Any = PeftModel.from_pretrained(model, str(adapter))
+        merged = adapted.merge_and_unload(safe_merge=True)
     except (RuntimeError, ValueError) as exc:
         raise UserError(
             f"{adapter}: does not fit the base {base} ({' '.join(str(exc).split())[:200]}); name its own with --base"
         ) from exc
     tokenizer = AutoTokenizer.from_pretrained(adapter, local_files_only=True, trust_remote_code=False)
-    merged.config.pad_token_id = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
+    merged.config.pad_token_id = (
+        tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
+    )
     merged.save_pretrained(out, safe_serialization=True)
     tokenizer.save_pretrained(out)
 

@@ -151,8 +151,8 @@ def split_by_key(rows: list[T], keys: list[str], *, share: float, seed: int) -> 
     distinct = sorted(set(keys))
     if not 0 < share < 1 or len(distinct) < 2:
         raise UserError(
-            f"a validation share of {share:g} of {len(distinct)} prompts: the share must lie between 0 and 1, and there "
-            "must be two prompts or more. Add pairs, or name a validation file with --eval_dataset"
+            f"a validation share of {share:g} of {len(distinct)} prompts: the share must lie between 0 and 1, and "
+            "there must be two prompts or more. Add pairs, or name a validation file with --eval_dataset"
         )
     random.Random(seed).shuffle(distinct)
     n_held = min(len(distinct) - 1, max(1, round(share * len(distinct))))

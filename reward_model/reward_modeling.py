@@ -4,9 +4,9 @@
     accelerate launch --num_processes 2 reward_modeling.py ... --use_peft --lora_r 32
 
 All flags of TRL's RewardConfig and ModelConfig are taken; below stand those of this script and the defaults it changes.
-Guarantees: pickled weights and code of a model folder are refused; texts are encoded exactly as for scoring; no prompt
-is on both sides of the validation split; a full output folder is left alone unless a run is resumed there.
-Leaves in --output_dir: the model, tokenizer, curves.png, metrics.json, README.md (the model card), checkpoint-N folders.
+Guarantees: pickled weights and code of a model folder are refused; texts are encoded exactly as for scoring; no
+prompt is on both sides of the validation split; a full output folder is left alone unless a run is resumed there.
+Leaves in --output_dir: model, tokenizer, curves.png, metrics.json, README.md (the model card), checkpoint-N folders.
 Not covered: quantised bases on a CPU, and sequence lengths that need context parallelism.
 """
 
@@ -22,7 +22,10 @@ import torch
 from accelerate import PartialState
 from transformers import AutoModelForSequenceClassification, AutoTokenizer, HfArgumentParser
 from transformers.trainer_utils import get_last_checkpoint
-from trl import ModelConfig, RewardConfig, RewardTrainer, get_peft_config
+from trl.trainer.model_config import ModelConfig
+from trl.trainer.reward_config import RewardConfig
+from trl.trainer.reward_trainer import RewardTrainer
+from trl.trainer.utils import get_peft_config
 
 from reward_model.card import write_card
 from reward_model.curves import plot_curves
@@ -128,7 +131,9 @@ def _checkpoint(settings: TrainingOptions) -> str | None:
         return newest
     if wanted:
         if not (Path(wanted) / "trainer_state.json").is_file():
-            raise UserError(f"--resume_from_checkpoint {wanted}: no trainer_state.json there; give a checkpoint-N folder")
+            raise UserError(
+                f"--resume_from_checkpoint {wanted}: no trainer_state.json there; give a checkpoint-N folder"
+            )
         return wanted
     if out.is_dir() and any(out.iterdir()) and not settings.overwrite_output_dir:
         raise UserError(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,9 @@ from reward_model.grounding import grounded
 logger = logging.getLogger(__name__)
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
-DEFAULT_MAX_TOKENS = 4096
+DEFAULT_MAX_TOKENS = 2048
+# What one forward pass holds with its padding: the attention mask alone grows with rows x tokens x tokens.
+MAX_PASS_ROWS, MAX_PASS_TOKENS = 64, 32_768
 PROBE = (("user", "1"), ("assistant", "1"))
 
 
@@ -66,25 +68,19 @@ class RewardScorer:
         self._pad_id = pad_id
 
     def score(self, items: Sequence[Item]) -> list[Scored]:
-        """Scores of a batch, in order. Raises NotFinite."""
+        """Scores of any number of items, in order. Raises NotFinite."""
         return self.score_encoded([self.encoder.encode(item.dialogue) for item in items])
 
-    def score_all(self, items: Sequence[Item], *, batch_size: int) -> list[Scored]:
-        """Scores of any number of items; those of like length share a batch."""
-        return self.score_all_encoded([self.encoder.encode(item.dialogue) for item in items], batch_size=batch_size)
-
-    def score_all_encoded(self, encoded: Sequence[Encoded], *, batch_size: int) -> list[Scored]:
-        """The same for what is encoded already."""
+    def score_encoded(self, encoded: Sequence[Encoded]) -> list[Scored]:
+        """The same for what is encoded already; items of like length share a forward pass."""
         order = sorted(range(len(encoded)), key=lambda i: len(encoded[i].ids))
         scored: dict[int, Scored] = {}
-        for start in range(0, len(order), batch_size):
-            places = order[start : start + batch_size]
-            scored |= zip(places, self.score_encoded([encoded[i] for i in places]), strict=True)
+        for places in _passes(order, [len(one.ids) for one in encoded]):
+            scored |= zip(places, self._forward([encoded[i] for i in places]), strict=True)
         return [scored[i] for i in range(len(encoded))]
 
     @torch.inference_mode()
-    def score_encoded(self, batch: Sequence[Encoded]) -> list[Scored]:
-        """Scores of one forward pass."""
+    def _forward(self, batch: Sequence[Encoded]) -> list[Scored]:
         width = max(len(one.ids) for one in batch)
         ids = torch.full((len(batch), width), self._pad_id)
         mask = torch.zeros_like(ids)
@@ -99,6 +95,18 @@ class RewardScorer:
         return [Scored(score, one.truncated) for score, one in zip(scores, batch, strict=True)]
 
 
+def _passes(order: Sequence[int], n_tokens: Sequence[int]) -> Iterator[list[int]]:
+    """Runs of `order`, which goes from short to long, within the limits of one forward pass."""
+    run: list[int] = []
+    for place in order:
+        if run and (len(run) == MAX_PASS_ROWS or (len(run) + 1) * n_tokens[place] > MAX_PASS_TOKENS):
+            yield run
+            run = []
+        run.append(place)
+    if run:
+        yield run
+
+
 def load_scorer(
     folder: Path, *, device: str = "auto", dtype: str = "float32", max_tokens: int | None = None
 ) -> RewardScorer:
@@ -111,13 +119,17 @@ def load_scorer(
     limit = limit if isinstance(limit, int) and limit > 0 else DEFAULT_MAX_TOKENS
     max_tokens = max_tokens or min(limit, DEFAULT_MAX_TOKENS)
     if max_tokens > limit:
-        raise UserError(f"--max-tokens {max_tokens}: the model was made for {limit} (max_position_embeddings); lower it")
+        raise UserError(
+            f"--max-tokens {max_tokens}: the model was made for {limit} (max_position_embeddings); lower it"
+        )
     tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     if not tokenizer.is_fast:
         raise UserError(f"{folder}: the tokenizer has no tokenizer.json; save it with a fast tokenizer")
     model = _load_model(folder, DTYPES[dtype]).to(_device(device)).eval()
     if model.config.pad_token_id is None:
-        model.config.pad_token_id = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
+        model.config.pad_token_id = (
+            tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
+        )
     scorer = RewardScorer(model, Encoder(tokenizer, max_tokens=max_tokens), pad_id=model.config.pad_token_id)
     try:
         scorer.score_encoded([scorer.encoder.encode(PROBE)])

@@ -40,7 +40,8 @@ def load(source: str, *, split: str, eval_source: str | None, eval_share: float,
         kept = [pair for pair in train if pair.prompt not in seen]
         if not kept:
             raise UserError(f"{eval_source}: holds every prompt of {source}, so nothing is left to train on")
-        report[source].counts["prompt is in the validation file"] += len(train) - len(kept)
+        if len(kept) < len(train):
+            report[source].counts["prompt is in the validation file"] = len(train) - len(kept)
         return Loaded(kept, validation, report)
     train, validation = split_by_key(train, [pair.prompt for pair in train], share=eval_share, seed=seed)
     return Loaded(train, validation, report)

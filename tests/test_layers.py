@@ -35,6 +35,7 @@ LAYERS = {
         *("sql_agent.lit_agent", "sql_agent.tiny_policy.*", "sql_agent.summary", "sql_agent.endpoint"),
         *("sql_agent.episode_view", "sql_agent.serving"),
     ],
+    "reward model": ["reward_model.*"],
     "before the start": ["sql_agent.preflight"],
     "command lines": ["sql_agent.train_sql_agent", "sql_agent.evaluate", "sql_agent.sqlagent_test"],
     "nobody imports these": [
@@ -42,7 +43,6 @@ LAYERS = {
         "benchmarks.*",
         "recipes.*",
         "docs.*",
-        "reward_model.*",
         "sql_agent",
         "agl_plugin",
     ],
@@ -62,10 +62,13 @@ ONLY_IN = {
     "verl": ["agl_plugin.*", "sql_agent.verl_config"],
     "ray": ["agl_plugin.*"],
     "agents": ["sql_agent.agent", "sql_agent.tools"],
+    "trl": ["reward_model.reward_modeling"],
+    "fastapi": ["reward_model.api"],
 }
 
 LIGHT = [
     *("sql_agent", "reward_client", "sql_agent.scorers", "sql_agent.dataset", "sql_agent.database"),
+    *("reward_model", "reward_model.convert_dpo_format", "reward_model.mine_pairs", "reward_model.bundled_pairs"),
     *("agl_plugin.console", "agl_plugin.run_folder", "agl_plugin.environment", "sql_agent.train_sql_agent"),
 ]
 HEAVY = ["torch", "ray", "vllm", "verl", "agentlightning", "transformers"]
@@ -150,10 +153,11 @@ def test_start_up_is_light(module: str) -> None:
     assert done.stdout.split() == []
 
 
-def test_no_module_shadows_a_package() -> None:
+@pytest.mark.parametrize("package", ["sql_agent", "reward_model"])
+def test_no_module_shadows_a_package(package: str) -> None:
     """`cd sql_agent && python train_sql_agent.py` puts sql_agent/ first on the path."""
     own = {
-        path.stem for path in (ROOT / "sql_agent").iterdir() if path.suffix == ".py" or (path / "__init__.py").is_file()
+        path.stem for path in (ROOT / package).iterdir() if path.suffix == ".py" or (path / "__init__.py").is_file()
     }
     taken = importlib.metadata.packages_distributions().keys() | sys.stdlib_module_names
     assert (own - {"__init__"}) & taken == set()
