@@ -27,7 +27,11 @@ from sql_agent.config import TrainConfig, known_keys  # noqa: E402
 
 PAGE = ROOT / "docs" / "10-configuration.md"
 SIGNS = {"ge": "&ge;", "gt": "&gt;", "le": "&le;", "lt": "&lt;"}
-TYPER_MODULES = ["sql_agent.sqlagent_test", "sql_agent.data.build", "sql_agent.tiny_policy.build"]
+TYPER_MODULES = [
+    *("sql_agent.sqlagent_test", "sql_agent.data.build", "sql_agent.tiny_policy.build"),
+    *("reward_model.convert_dpo_format", "reward_model.mine_pairs", "reward_model.bundled_pairs"),
+    *("reward_model.merge_lora", "reward_model.inference", "reward_model.inference_api", "utils.reward_scale"),
+]
 Row = tuple[str, ...]
 
 
@@ -117,7 +121,9 @@ def other_flags() -> str:
 
 
 def _command(module: str) -> str:
-    return "python sqlagent_test.py" if module == "sql_agent.sqlagent_test" else f"python -m {module}"
+    if module == "sql_agent.sqlagent_test":
+        return "python sqlagent_test.py"
+    return f"python {module.replace('.', '/')}.py" if module.startswith("utils.") else f"python -m {module}"
 
 
 def _typer_table(module: str) -> str:

@@ -48,7 +48,7 @@ def load_served(
 
 def read_token(host: str) -> str:
     """The token of the environment. Raises UserError when it is weak, or missing where strangers can connect."""
-    token = os.environ.get("REWARD_API_TOKEN", "").strip()
+    token = os.environ.get(TOKEN_NAME, "").strip()
     if not token and not _is_loopback(host):
         raise UserError(
             f"--host {host}: others can connect there, so a token is needed; set {TOKEN_NAME} (in .env) to "

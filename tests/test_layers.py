@@ -156,8 +156,6 @@ def test_start_up_is_light(module: str) -> None:
 @pytest.mark.parametrize("package", ["sql_agent", "reward_model"])
 def test_no_module_shadows_a_package(package: str) -> None:
     """`cd sql_agent && python train_sql_agent.py` puts sql_agent/ first on the path."""
-    own = {
-        path.stem for path in (ROOT / package).iterdir() if path.suffix == ".py" or (path / "__init__.py").is_file()
-    }
+    own = {path.stem for path in (ROOT / package).iterdir() if path.suffix == ".py" or (path / "__init__.py").is_file()}
     taken = importlib.metadata.packages_distributions().keys() | sys.stdlib_module_names
     assert (own - {"__init__"}) & taken == set()
