@@ -50,6 +50,7 @@ LAYERS = {
         "sql_agent.group_grading",
         *("sql_agent.episode_view", "sql_agent.serving", "sql_agent.evaluation"),
     ],
+    "reward model": ["reward_model.*"],
     "before the start": ["sql_agent.preflight"],
     "command lines": [
         *("sql_agent.train_sql_agent", "sql_agent.evaluate", "sql_agent.sqlagent_test"),
@@ -60,7 +61,6 @@ LAYERS = {
         "benchmarks.*",
         "recipes.*",
         "docs.*",
-        "reward_model.*",
         "sql_agent",
         "agl_plugin",
     ],
@@ -80,10 +80,13 @@ ONLY_IN = {
     "verl": ["agl_plugin.*", "sql_agent.verl_config", "sql_agent.export"],
     "ray": ["agl_plugin.*"],
     "agents": ["sql_agent.agent", "sql_agent.tools"],
+    "trl": ["reward_model.reward_modeling"],
+    "fastapi": ["reward_model.api"],
 }
 
 LIGHT = [
     *("sql_agent", "reward_client", "sql_agent.scorers", "sql_agent.dataset", "sql_agent.database"),
+    *("reward_model", "reward_model.convert_dpo_format", "reward_model.mine_pairs", "reward_model.bundled_pairs"),
     *("agl_plugin.console", "agl_plugin.run_folder", "agl_plugin.environment", "sql_agent.train_sql_agent"),
 ]
 HEAVY = ["torch", "ray", "vllm", "verl", "agentlightning", "transformers"]
@@ -168,10 +171,9 @@ def test_start_up_is_light(module: str) -> None:
     assert done.stdout.split() == []
 
 
-def test_no_module_shadows_a_package() -> None:
+@pytest.mark.parametrize("package", ["sql_agent", "reward_model"])
+def test_no_module_shadows_a_package(package: str) -> None:
     """`cd sql_agent && python train_sql_agent.py` puts sql_agent/ first on the path."""
-    own = {
-        path.stem for path in (ROOT / "sql_agent").iterdir() if path.suffix == ".py" or (path / "__init__.py").is_file()
-    }
+    own = {path.stem for path in (ROOT / package).iterdir() if path.suffix == ".py" or (path / "__init__.py").is_file()}
     taken = importlib.metadata.packages_distributions().keys() | sys.stdlib_module_names
     assert (own - {"__init__"}) & taken == set()
