@@ -8,8 +8,9 @@ MAKEFLAGS += --no-print-directory
 PY := .venv/bin/python
 PORT ?= 9999
 ARGS ?= --ci-fast
+FOLDER ?= .cache/reward_model
 
-.PHONY: help setup data tiny train test test-all judge-report lint format check clean
+.PHONY: help setup data tiny reward-model train demo test test-all judge-report lint format check clean
 
 help:  ## show the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | column -t -s "$$(printf '\t')"
@@ -23,8 +24,14 @@ data: setup  ## build the bundled database and questions
 tiny: data  ## build and warm-start the tiny policy (SEED=n)
 	@$(PY) -m sql_agent.tiny_policy.build --seed $(or $(SEED),1)
 
+reward-model: setup  ## train and calibrate the small reward model (FOLDER=.cache/reward_model)
+	@bash utils/train_reward_model.sh $(FOLDER)
+
 train: setup  ## train one step: store, data, model, GRPO, summary (ARGS="--ci", PORT=9999)
 	@bash utils/train_with_store.sh $(PORT) $(ARGS)
+
+demo: setup  ## train the tiny policy and measure it before and after (SEED=n, PORT=9999)
+	@$(PY) -m sql_agent.demo --seed $(or $(SEED),1) --port $(PORT)
 
 test: setup  ## all tests but the expensive extras
 	@$(PY) -m pytest -m "not slow and not gpu"

@@ -2,6 +2,7 @@
 
 Guarantees: a rollout without a reward, or with an LLM call whose token ids are missing, gives no triplet at all (never
 half a trace, never a made-up 0); one triplet per LLM call whatever the order or number of copies in which spans arrive.
+A rollout that will get its reward together with its group gives its triplets without one.
 Does not cover merging turns into trajectories: that is the daemon's work.
 """
 
@@ -20,6 +21,7 @@ logger = logging.getLogger(__name__)
 RECORD_KEY = "agentgrpo.record"
 UNSCORED_KEY = "agentgrpo.unscored"
 LLM_CALLS_KEY = "agentgrpo.llm_calls"
+AWAITS_GROUP = "awaits_group"  # the reason of a rollout that gets its reward together with its group
 
 
 def reward_of(spans: Sequence[Span]) -> float | None:
@@ -38,12 +40,13 @@ class ScoredTriplets(LlmProxyTraceToTriplet):
     """agent-lightning's proxy adapter, restricted to complete and scored rollouts."""
 
     def adapt(self, source: Sequence[Span], /) -> list[Triplet]:
-        """Triplets of one attempt in call order, the last one carrying the reward; [] when it must not be learned from.
+        """Triplets of one attempt in call order, the last one carrying the reward (None while it awaits its group); []
+        when it must not be learned from.
 
         `prompt["token_ids"]` and `response["token_ids"]` are lists of ints as vLLM saw and sampled them.
         """
         reward = reward_of(source)
-        if reward is None:
+        if reward is None and annotation_of(source, UNSCORED_KEY) != AWAITS_GROUP:
             return []
         triplets = super().adapt(source)
         expected = annotation_of(source, LLM_CALLS_KEY)

@@ -2,7 +2,7 @@
 
 Guarantees: a rollout without a reward never counts as 0, neither in the batch nor in a mean; a group with fewer than
 two scored rollouts gives no update; a store that dies, restarts or has no runner ends the run with one message.
-Does not change how turns become rows (agent-lightning's transition and trajectory levels).
+How turns become rows is agl_plugin.batch's work.
 """
 
 from __future__ import annotations
@@ -19,20 +19,19 @@ from typing import Any
 
 import aiohttp
 import torch
-from agentlightning.llm_proxy import LLMProxy
 from agentlightning.store.base import LightningStore
 from agentlightning.types import Rollout, RolloutLegacy, Span, Task, Triplet
 from agentlightning.verl.daemon import AgentModeDaemon
 
 from agl_plugin import run_folder
-from agl_plugin.adapter import LLM_CALLS_KEY, RECORD_KEY, UNSCORED_KEY, annotation_of, reward_of
+from agl_plugin.adapter import AWAITS_GROUP, LLM_CALLS_KEY, RECORD_KEY, UNSCORED_KEY, annotation_of, reward_of
+from agl_plugin.batch import build_batch
 from agl_plugin.errors import RunError
+from agl_plugin.group_rewards import GradeGroup, GroupRewards
+from agl_plugin.proxy import make_proxy
 
 logger = logging.getLogger(__name__)
 
-# Rewards are kept in steps of 2^-16, so that the mean of equal rewards is exactly that reward in float32 (groups of up
-# to 119 rows): otherwise rounding gives a group without variance advantages of up to 0.2.
-REWARD_STEPS = 65536
 LATE_SPANS_S = 5.0
 WATCH_EVERY_S = 10.0
 
@@ -41,6 +40,11 @@ NO_TRAINING_DATA = """{what}. The usual causes:
   2. the runners cannot reach the store or the LLM proxy: check the addresses, proxy variables and firewalls
   3. every rollout failed: the judge, the model server or the database was down
 Seen in this step: {counts}. Each rollout with its reason: {rollouts}"""
+
+
+async def _leave_unscored(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Without a grader of groups, what awaits its group stays unscored for that reason."""
+    return [{} for _ in rows]
 
 
 def free_port() -> int:
@@ -54,7 +58,7 @@ class GrpoDaemon(AgentModeDaemon):
     """Enqueues rollouts, waits for them, and turns the scored ones into a batch.
 
     `run_dir` receives rollouts.jsonl. `poll_interval_s` is the wait between two looks at the store. `stall_s` is how
-    long no rollout may finish before the run is given up.
+    long no rollout may finish before the run is given up. `grade_group` rewards rollouts that await their group.
     """
 
     def __init__(
@@ -66,15 +70,17 @@ class GrpoDaemon(AgentModeDaemon):
         proxy_host: str,
         proxy_port: int,
         store: LightningStore,
+        grade_group: GradeGroup | None = None,
         **kwargs: Any,
     ) -> None:
-        kwargs["llm_proxy"] = LLMProxy(host=proxy_host, port=proxy_port or free_port(), model_list=[], store=store)
+        kwargs["llm_proxy"] = make_proxy(store, host=proxy_host, port=proxy_port or free_port())
         super().__init__(*args, store=store, **kwargs)
         while self._internal_loop is None or not self._internal_loop.is_running():
             time.sleep(0.01)  # the thread that agent-lightning has just started sets it
         self.run_dir = run_dir
         self.poll_interval_s = poll_interval_s
         self.stall_s = stall_s
+        self.grade_group = grade_group or _leave_unscored
         self.step = 0
         self.stats: dict[str, float] = {}
         self._rows: list[dict[str, Any]] = []
@@ -82,12 +88,15 @@ class GrpoDaemon(AgentModeDaemon):
     async def _async_run_until_finished(self, verbose: bool = True) -> None:
         pending = set(self._task_id_to_original_sample)
         self._rows = []
+        groups = {i: sample["data_id"] for i, sample in self._task_id_to_original_sample.items()}
+        rewards = GroupRewards(self.grade_group, self._rows, self._completed_rollouts_v0, Counter(groups.values()))
         last_change = last_watch = time.monotonic()
         while pending:
             finished = await self._finished(sorted(pending))
             for rollout in finished:
                 self._completed_rollouts_v0[rollout.rollout_id] = await self._validate_data_v1(rollout)
                 pending.discard(rollout.rollout_id)
+                rewards.finished(groups[rollout.rollout_id])
             now = time.monotonic()
             last_change = now if finished else last_change
             if pending and now - last_watch > WATCH_EVERY_S:
@@ -95,6 +104,7 @@ class GrpoDaemon(AgentModeDaemon):
                 last_watch = now
             if pending and not finished:
                 await asyncio.sleep(self.poll_interval_s)
+        await rewards.all_graded()
         run_folder.append_lines(self.run_dir / run_folder.ROLLOUTS, self._rows)
 
     async def _finished(self, rollout_ids: list[str]) -> list[Rollout]:
@@ -147,7 +157,7 @@ class GrpoDaemon(AgentModeDaemon):
         unscored = annotation_of(spans, UNSCORED_KEY) or ""
         if reward is None and not unscored:
             unscored = "agent_error" if rollout.status == "failed" else "no_reward"
-        elif reward is not None and not triplets:
+        elif (reward is not None or unscored == AWAITS_GROUP) and not triplets:
             unscored = "no_token_ids"
         self._rows.append(self._row(rollout, spans, triplets, unscored=unscored))
         return RolloutLegacy(
@@ -215,7 +225,7 @@ class GrpoDaemon(AgentModeDaemon):
     def _groups(self, scored: dict[str, RolloutLegacy]) -> dict[str, list[str]]:
         groups: dict[str, list[str]] = defaultdict(list)
         for rollout_id in scored:
-            groups[self._task_id_to_original_sample[rollout_id]["data_id"]].append(rollout_id)
+            groups[self._question_of(rollout_id)].append(rollout_id)
         return groups
 
     def get_train_data_batch(
@@ -239,23 +249,19 @@ class GrpoDaemon(AgentModeDaemon):
             "zero_variance_groups": len(flat),
             "groups_too_small": sum(len(members) < 2 for members in groups.values()),
         }
-        self._completed_rollouts_v0, self._total_tasks_queued = kept, len(kept)
-        batch, metrics = super().get_train_data_batch(max_prompt_length, max_response_length, device, global_steps)
-        self._set_exact_scores(batch, kept)
+        batch = build_batch(
+            {i: (self._question_of(i), r.final_reward or 0.0, r.triplets or []) for i, r in kept.items()},
+            merge=self.trace_aggregator["level"] == "trajectory",
+            max_prompt_tokens=max_prompt_length,
+            max_response_tokens=max_response_length,
+            pad_id=self.pad_token_id,
+            device=device,
+        )
         self.stats = stats
-        return batch, {**metrics, "training/reward": stats["reward_mean"]}
+        return batch.data, {**batch.metrics, "training/reward": stats["reward_mean"]}
 
-    @staticmethod
-    def _set_exact_scores(batch: Any, rollouts: dict[str, RolloutLegacy]) -> None:
-        """Rewards in float32: agent-lightning stores them as bfloat16, which rounds 0.73 to 0.7305."""
-        responses = batch.batch["responses"]
-        mask = batch.batch["attention_mask"][:, -responses.shape[1] :]
-        scores = torch.zeros(responses.shape, dtype=torch.float32, device=responses.device)
-        last = (mask.sum(dim=-1) - 1).clamp(min=0)
-        exact = [rollouts[i].final_reward or 0.0 for i in batch.non_tensor_batch["rollout_id_list"]]
-        rewards = [round(reward * REWARD_STEPS) / REWARD_STEPS for reward in exact]
-        scores[torch.arange(len(rewards)), last] = torch.tensor(rewards, dtype=torch.float32, device=scores.device)
-        batch.batch["token_level_scores"] = scores
+    def _question_of(self, rollout_id: str) -> str:
+        return self._task_id_to_original_sample[rollout_id]["data_id"]
 
     def get_test_metrics(self) -> dict[str, Any]:
         """Validation metrics over scored rollouts; raises RunError when there is none."""

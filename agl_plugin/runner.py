@@ -1,29 +1,87 @@
-"""agent-lightning's runner, which ends when the process that started it is gone.
+"""agent-lightning's runner with many rollouts in flight in one process.
 
-A runner is a forked child; without this, one whose parent was killed would poll the store for ever.
+Guarantees: at most `concurrency` rollouts at once; one that raises is marked failed and takes nothing down with it; the
+process ends when the one that started it is gone (a forked runner would otherwise poll the store for ever). Why not
+more processes: each costs seconds of imports and hundreds of MiB, while an episode mostly waits for the model.
+The agent's rollout method must be async, and must return its spans: the tracer, which knows one rollout at a time,
+records nothing here.
 """
 
 from __future__ import annotations
 
-import os
+import asyncio
+import logging
+import multiprocessing
 from typing import Any
 
-from agentlightning import LitAgentRunner
+from agentlightning import LitAgentRunner, Tracer
 from agentlightning.execution.events import ExecutionEvent
-from agentlightning.store.base import LightningStore
+from agentlightning.types import AttemptedRollout, NamedResources
+
+logger = logging.getLogger(__name__)
 
 
-class GuardedRunner(LitAgentRunner[Any]):
-    """Takes rollouts from the store one after the other, as long as its parent lives."""
+class ConcurrentRunner(LitAgentRunner[Any]):
+    """Takes rollouts from the store as long as there is room, and looks for more every `poll_interval_s`."""
 
-    _parent_pid = 0
+    def __init__(self, *, tracer: Tracer, concurrency: int, poll_interval_s: float) -> None:
+        super().__init__(tracer=tracer, poll_interval=poll_interval_s)
+        self._concurrency = concurrency
+        self._poll_interval_s = poll_interval_s
+        self._resources: tuple[str, NamedResources] = ("", {})
 
-    def init_worker(self, worker_id: int, store: LightningStore, **kwargs: Any) -> None:
-        """Remember the parent, then start as usual."""
-        self._parent_pid = os.getppid()
-        super().init_worker(worker_id, store, **kwargs)
+    async def iter(self, *, event: ExecutionEvent | None = None) -> None:
+        """Work until `event` is set or the parent process is gone; unfinished rollouts are then cancelled."""
+        store = self.get_store()
+        stop_heartbeat = self._start_heartbeat_loop(store)
+        running: set[asyncio.Task[str]] = set()
+        try:
+            while not (event and event.is_set()) and self._parent_lives():
+                room = self._concurrency - len(running)
+                fresh = await store.dequeue_many_rollouts(limit=room, worker_id=self.get_worker_id()) if room else []
+                running |= {asyncio.create_task(self._step_impl(rollout)) for rollout in fresh}
+                if running and not fresh:
+                    await asyncio.wait(running, timeout=self._poll_interval_s, return_when=asyncio.FIRST_COMPLETED)
+                elif not fresh:
+                    await asyncio.sleep(self._poll_interval_s)
+                running = {task for task in running if not task.done()}
+        finally:
+            for task in running:
+                task.cancel()
+            await asyncio.gather(*running, return_exceptions=True)
+            if stop_heartbeat:
+                await stop_heartbeat()
 
-    async def _sleep_until_next_poll(self, event: ExecutionEvent | None = None) -> None:
-        if os.getppid() != self._parent_pid:
-            raise SystemExit("the process that started this runner is gone")
-        await super()._sleep_until_next_poll(event)
+    @staticmethod
+    def _parent_lives() -> bool:
+        parent = multiprocessing.parent_process()
+        return parent is None or parent.is_alive()
+
+    async def _step_impl(self, next_rollout: AttemptedRollout, raise_on_exception: bool = False) -> str:
+        """One rollout: run the agent, store its spans, mark the attempt."""
+        agent, store = self.get_agent(), self.get_store()
+        status = "failed"
+        try:
+            train = next_rollout.mode == "train"
+            method = agent.training_rollout_async if train else agent.validation_rollout_async
+            resources = await self._resources_of(next_rollout)
+            result = await method(next_rollout.input, resources=resources, rollout=next_rollout)
+            await self._post_process_rollout_result(next_rollout, result)
+            status = "succeeded"
+        except Exception:
+            if raise_on_exception:
+                raise
+            logger.exception("rollout %s failed", next_rollout.rollout_id)
+        finally:
+            await store.update_attempt(next_rollout.rollout_id, next_rollout.attempt.attempt_id, status=status)
+        return next_rollout.rollout_id
+
+    async def _resources_of(self, rollout: AttemptedRollout) -> NamedResources:
+        """The resources of a rollout; those of one step share an id and are fetched once."""
+        store, wanted = self.get_store(), rollout.resources_id
+        if not wanted or wanted != self._resources[0]:
+            found = await (store.get_resources_by_id(wanted) if wanted else store.get_latest_resources())
+            if not found:
+                raise RuntimeError(f"the store has no resources {wanted or '(latest)'}")
+            self._resources = (found.resources_id, found.resources)
+        return self._resources[1]

@@ -13,7 +13,7 @@ from typing import Any
 
 from agentlightning.verl.trainer import AgentLightningTrainer
 
-from agl_plugin import run_folder
+from agl_plugin import advantage, run_folder
 from agl_plugin.daemon import GrpoDaemon
 
 
@@ -27,6 +27,8 @@ class GrpoTrainer(AgentLightningTrainer):
     def __init__(self, *, run_dir: Path, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.run_dir = run_dir
+
+        assert self.config.algorithm.adv_estimator == advantage.NAME, self.config.algorithm.adv_estimator
 
     def init_workers(self) -> None:
         """Start the workers, then let the trainer keep all rows that divide over the ranks.

@@ -27,9 +27,12 @@ from sql_agent.config import TrainConfig, known_keys  # noqa: E402
 
 PAGE = ROOT / "docs" / "10-configuration.md"
 SIGNS = {"ge": "&ge;", "gt": "&gt;", "le": "&le;", "lt": "&lt;"}
+SCRIPTS = ["sql_agent.sqlagent_test", "sql_agent.evaluate", "sql_agent.export"]
 TYPER_MODULES = [
-    *("sql_agent.sqlagent_test", "sql_agent.data.build", "sql_agent.tiny_policy.build"),
-    "sql_agent.judge_report",
+    *(*SCRIPTS, "sql_agent.demo", "sql_agent.judge_report"),
+    *("sql_agent.data.build", "sql_agent.tiny_policy.build"),
+    *("reward_model.convert_dpo_format", "reward_model.mine_pairs", "reward_model.bundled_pairs"),
+    *("reward_model.merge_lora", "reward_model.inference", "reward_model.inference_api", "utils.reward_scale"),
 ]
 Row = tuple[str, ...]
 
@@ -120,7 +123,9 @@ def other_flags() -> str:
 
 
 def _command(module: str) -> str:
-    return "python sqlagent_test.py" if module == "sql_agent.sqlagent_test" else f"python -m {module}"
+    if module in SCRIPTS:
+        return f"python {module.partition('.')[2]}.py"
+    return f"python {module.replace('.', '/')}.py" if module.startswith("utils.") else f"python -m {module}"
 
 
 def _typer_table(module: str) -> str:

@@ -1,23 +1,52 @@
-"""Judge and reward-model client. Depends on httpx, pydantic and tenacity; usable without the rest of the project.
+"""Judge and reward-model client. Depends on httpx, pydantic, tenacity and diskcache; usable without the rest.
 
 judge = LLMJudge(JudgeEndpoint(api_key="...", base_url="https://api.example.com/v1", model="..."))
 verdict = await judge.grade(JudgeItem(question="...", reference="...", answer="..."))
 """
 
-from reward_client.errors import JudgeFault, JudgeRejected, JudgeUnparsable, JudgeUnreachable
+from reward_client.endpoints import endpoints_from_env, read_endpoints
+from reward_client.errors import (
+    JudgeBudgetSpent,
+    JudgeFault,
+    JudgeFolderFault,
+    JudgeRejected,
+    JudgeUnparsable,
+    JudgeUnreachable,
+)
+from reward_client.groups import grade_group
 from reward_client.judge import LLMJudge
-from reward_client.schema import Criteria, JudgeEndpoint, JudgeItem, Usage, Verdict, endpoint_from_env
+from reward_client.schema import (
+    Budget,
+    Criteria,
+    GroupScore,
+    GroupVerdict,
+    JudgeEndpoint,
+    JudgeItem,
+    Mode,
+    PairVerdict,
+    Usage,
+    Verdict,
+)
 
 __all__ = [
+    "Budget",
     "Criteria",
+    "GroupScore",
+    "GroupVerdict",
+    "JudgeBudgetSpent",
     "JudgeEndpoint",
     "JudgeFault",
+    "JudgeFolderFault",
     "JudgeItem",
     "JudgeRejected",
     "JudgeUnparsable",
     "JudgeUnreachable",
     "LLMJudge",
+    "Mode",
+    "PairVerdict",
     "Usage",
     "Verdict",
-    "endpoint_from_env",
+    "endpoints_from_env",
+    "grade_group",
+    "read_endpoints",
 ]

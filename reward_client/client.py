@@ -1,4 +1,4 @@
-"""One chat completion from an OpenAI-compatible server, and the one retry loop around it.
+"""One chat completion from an OpenAI-compatible server. The retry loop around it is in chain.py.
 
 Guarantees: every failure is a JudgeFault; nothing waits longer than its time limit, slow bodies included; at most
 MAX_BODY_BYTES of a reply are read; the key is in the request header and nowhere else; loopback addresses ignore proxy
@@ -12,34 +12,27 @@ import asyncio
 import functools
 import ipaddress
 import json
-import logging
 import ssl
-import time
-from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
-import tenacity
 from pydantic import BaseModel
 
 from reward_client.errors import JudgeFault, JudgeRejected, JudgeUnparsable, JudgeUnreachable
 from reward_client.schema import JudgeEndpoint, Usage
 
-logger = logging.getLogger(__name__)
-T = TypeVar("T")
-
 MAX_BODY_BYTES = 1 << 20
-FIRST_BACKOFF_S, MAX_BACKOFF_S = 0.5, 8.0
 EXCERPT_CHARS = 200
 MIN_SECRET_CHARS = 5
-RETRYABLE_STATUS = {408, 409, 425, 429}
+RETRYABLE_STATUS = {408, 409, 425}
 REMEDIES = {
-    401: "the key must be valid for this address. Set TEACHER_API_KEY (in .env)",
-    403: "the key must be allowed to use this model. Set TEACHER_API_KEY or TEACHER_MODEL",
-    404: "this address must serve /chat/completions and know this model. Set TEACHER_MODEL or TEACHER_BASE_URL",
+    401: "the key must be valid for this address. Set TEACHER_API_KEY (in .env), or mend the file JUDGE_ENDPOINTS",
+    403: "the key must be allowed to use this model. Set TEACHER_API_KEY or TEACHER_MODEL, or mend JUDGE_ENDPOINTS",
+    404: "this address must serve /chat/completions and know this model. Set TEACHER_MODEL or TEACHER_BASE_URL, "
+    "or mend JUDGE_ENDPOINTS",
 }
 
 
@@ -57,6 +50,10 @@ class JudgeBusy(JudgeUnreachable):
     def __init__(self, message: str, retry_after_s: float) -> None:
         super().__init__(message)
         self.retry_after_s = retry_after_s
+
+
+class JudgeNoCompletion(JudgeUnparsable):
+    """HTTP 200 with something else than a chat completion: a web page, another API."""
 
 
 class ChatReply(BaseModel):
@@ -91,28 +88,6 @@ async def post_chat(endpoint: JudgeEndpoint, payload: dict[str, Any], *, timeout
     return _read_reply(endpoint, body)
 
 
-async def with_retries(ask: Callable[[float], Awaitable[T]], *, attempts: int, timeout_s: float) -> T:
-    """Call `ask(seconds it may take)` until it gives a result: at most `attempts` times within `timeout_s` in all.
-
-    JudgeUnreachable and JudgeUnparsable are tried again, after a jittered pause or the server's Retry-After; a pause
-    that would outlast `timeout_s` is not made. One try gets at most half of `timeout_s`, so that a server that hangs
-    is asked twice. Raises the last JudgeFault.
-    """
-    deadline = time.monotonic() + timeout_s
-    share_s = timeout_s if attempts == 1 else timeout_s / 2
-    retrying = tenacity.AsyncRetrying(
-        stop=tenacity.stop_after_attempt(attempts) | tenacity.stop_before_delay(timeout_s),
-        wait=_pause_s,
-        retry=tenacity.retry_if_exception_type((JudgeUnreachable, JudgeUnparsable)),
-        before_sleep=_log_retry,
-        reraise=True,
-    )
-    async for attempt in retrying:
-        with attempt:
-            return await ask(max(0.001, min(share_s, deadline - time.monotonic())))
-    raise AssertionError("tenacity ends with a result or an exception")
-
-
 def is_loopback(url: str) -> bool:
     """True when the host of `url` is this machine by name or number."""
     host = urlsplit(url).hostname or ""
@@ -141,7 +116,7 @@ async def _post(endpoint: JudgeEndpoint, payload: dict[str, Any]) -> tuple[int, 
             async for chunk in response.aiter_bytes():
                 data += chunk
                 if len(data) > MAX_BODY_BYTES:
-                    raise JudgeUnparsable(f"judge {endpoint}: the answer is longer than {MAX_BODY_BYTES} bytes")
+                    raise JudgeNoCompletion(f"judge {endpoint}: the answer is longer than {MAX_BODY_BYTES} bytes")
             return response.status_code, response.headers, bytes(data)
 
 
@@ -149,10 +124,12 @@ def _fault(endpoint: JudgeEndpoint, *, status: int, headers: httpx.Headers, body
     detail = _redact(endpoint, body.decode("utf-8", errors="replace"))
     excerpt = " ".join(detail[:EXCERPT_CHARS].split())
     text = f"judge {endpoint}: HTTP {status}"
-    if status in RETRYABLE_STATUS or status >= 500:
-        wait_s = _retry_after_s(headers.get("Retry-After", ""))
+    wait_s = _retry_after_s(headers.get("Retry-After", ""))
+    if status == 429 or (wait_s and status >= 500):
         message = f"{text}, asks to wait {wait_s:g} s" if wait_s else text
         return JudgeBusy(f"{message}. Server: {excerpt}", wait_s)
+    if status in RETRYABLE_STATUS or status >= 500:
+        return JudgeUnreachable(f"{text}. Server: {excerpt}")
     if status in REMEDIES:
         return JudgeRejected(f"{text}: {REMEDIES[status]}. Server: {excerpt}")
     if 300 <= status < 400:
@@ -184,28 +161,18 @@ def _read_reply(endpoint: JudgeEndpoint, body: bytes) -> ChatReply:
         choice = data["choices"][0]
         text, usage = choice["message"].get("content"), data.get("usage") or {}
         finish_reason = str(choice.get("finish_reason") or "")
-        counts = {name: usage.get(name) or 0 for name in Usage.model_fields}
+        counts = {name: usage.get(name) or 0 for name in ("prompt_tokens", "completion_tokens")}
         reply = ChatReply(
             text=text or "", finish_reason=finish_reason, usage=Usage(**counts), model=str(data.get("model") or "")
         )
     except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError):
         excerpt = " ".join(_redact(endpoint, body.decode("utf-8", errors="replace")).split())
-        raise JudgeUnparsable(
+        raise JudgeNoCompletion(
             f"judge {endpoint}: HTTP 200, but the body is no chat completion: {excerpt[:EXCERPT_CHARS]!r}. "
             "Check that TEACHER_BASE_URL is an OpenAI-compatible API and not a web page"
         ) from None
     if not reply.text.strip():
-        raise JudgeUnparsable(f"judge {endpoint}: empty answer (finish_reason {finish_reason or 'not given'})")
+        fault = JudgeUnparsable(f"judge {endpoint}: empty answer (finish_reason {finish_reason or 'not given'})")
+        fault.usage = reply.usage
+        raise fault
     return reply
-
-
-def _pause_s(state: tenacity.RetryCallState) -> float:
-    fault = state.outcome.exception() if state.outcome else None
-    jitter_s = tenacity.wait_random_exponential(multiplier=FIRST_BACKOFF_S, max=MAX_BACKOFF_S)(state)
-    asked_s = fault.retry_after_s if isinstance(fault, JudgeBusy) else 0.0
-    return asked_s + jitter_s / 10 if asked_s else jitter_s
-
-
-def _log_retry(state: tenacity.RetryCallState) -> None:
-    fault = state.outcome.exception() if state.outcome else None
-    logger.warning("attempt %d, next in %.1f s: %s", state.attempt_number, state.upcoming_sleep, fault)

@@ -1,210 +1,256 @@
-"""An LLM as judge of medical answers: rubric + question + reference + evidence + answer -> Verdict.
+"""LLMs as judges of medical answers: question + reference + evidence + answer -> Verdict; and which answer is better.
 
 Guarantees: the judge sees the reference and the evidence; a verdict is read only from one strict JSON object; text
-from outside stands between markers that it cannot forge; every failure is a JudgeFault, never a number.
-`overall` = min(accuracy, 0.5 accuracy + 0.3 completeness + 0.1 clarity + 0.1 professionalism): accuracy gates, so a
-wrong answer scores low however fluent it is (accuracy 0.1 and all else 1 give 0.1, where the plain sum gives 0.55).
-Not covered: caching, several endpoints.
+from outside stands between markers that it cannot forge; every failure is a JudgeFault, never a number; the same
+question to the same judge is asked once, over all processes that share `folder`, for as long as the folder is kept.
+`overall` is gated by accuracy (see parsing.py). Groups are graded in groups.py.
 """
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
-import re
+import logging
 import secrets
-import time
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
-from weakref import WeakKeyDictionary
+from typing import Any, TypeVar
 
-from pydantic import ValidationError
+from reward_client.budget import Spending
+from reward_client.chain import Answer, Chain, Request
+from reward_client.client import JudgeBadRequest
+from reward_client.dialect import FORMS, Dialect
+from reward_client.errors import JudgeFault, JudgeUnparsable, JudgeUnreachable
+from reward_client.gates import why_zero
+from reward_client.ledger import Ledger
+from reward_client.limiter import Limiter
+from reward_client.parsing import (
+    CRITERIA_SCHEMA,
+    GROUP_SCHEMA,
+    PAIR_SCHEMA,
+    GroupReply,
+    PairReply,
+    overall,
+    parse_criteria,
+    parse_pair,
+    ranking_parser,
+)
+from reward_client.prompting import FORMAT, MAX_ANSWER_CHARS, build_group_messages, build_messages, load_prompt
+from reward_client.schema import Budget, Criteria, JudgeEndpoint, JudgeItem, PairVerdict, Usage, Verdict
 
-from reward_client.client import ChatReply, JudgeBadRequest, post_chat, with_retries
-from reward_client.errors import JudgeUnparsable
-from reward_client.schema import Criteria, JudgeEndpoint, JudgeItem, Verdict
+logger = logging.getLogger(__name__)
+T = TypeVar("T")
 
-PROMPTS = Path(__file__).resolve().parent / "prompts"
-WEIGHTS = {"accuracy": 0.5, "completeness": 0.3, "clarity": 0.1, "professionalism": 0.1}
-MAX_ANSWER_CHARS = 8000
-MAX_CONTEXT_CHARS = 16_000
-NONE_GIVEN = "(none)"
-# What a chat template or another call's prompt could take for structure.
-MARKER = re.compile(r"<{2,8}\s{0,8}(?:BEGIN|END)\s{1,8}[A-Z]+\s{1,8}[0-9a-f]+\s{0,8}>{2}>*|<\|[^<>|]{0,64}\|>", re.I)
-
-# A semaphore belongs to one event loop, and each rollout runs its own. Kept outside the judge, which must pickle.
-_gates: WeakKeyDictionary[LLMJudge, dict[asyncio.AbstractEventLoop, asyncio.Semaphore]] = WeakKeyDictionary()
+NOTHING = Criteria(accuracy=0, completeness=0, clarity=0, professionalism=0)
+TOKENS_PER_RANK = 16
+TRIVIAL = JudgeItem(question="1 + 1 = ?", reference="2", answer="2")
 
 
 class LLMJudge:
-    """Grades answers with a model behind an OpenAI-compatible endpoint.
+    """Grades answers with models behind OpenAI-compatible endpoints, the first of which is asked while it works.
 
-    `rubric` names a file of reward_client/prompts without .txt. `timeout_s` bounds one verdict with all its tries, not
-    counting the wait for one of the `concurrency` places. Raises ValueError for an unknown rubric.
+    `rubric`, `pair_rubric` and `group_rubric` name files of reward_client/prompts without .txt. `timeout_s` bounds one
+    verdict with all its tries, not counting the wait for one of the `concurrency` places. `folder` holds what is shared
+    between processes (cache, limits, budget); without one a temporary folder is shared with forks. `run` names the
+    account of `budget`. Raises ValueError for an unknown rubric, no endpoint, or a budget of money without prices.
     """
 
     def __init__(
         self,
-        endpoint: JudgeEndpoint,
+        endpoints: JudgeEndpoint | Sequence[JudgeEndpoint],
         *,
         rubric: str = "rubric_zh",
+        pair_rubric: str = "pairwise_zh",
+        group_rubric: str = "groupwise_zh",
         timeout_s: float = 60.0,
         max_tokens: int = 512,
         attempts: int = 3,
-        concurrency: int = 8,
+        concurrency: int = 16,
+        rpm: int = 0,
+        tpm: int = 0,
+        budget: Budget | None = None,
+        folder: Path | None = None,
+        run: str = "",
     ) -> None:
-        self.endpoint = endpoint
-        self._rubric = load_rubric(rubric)
-        self._timeout_s = timeout_s
+        self.endpoints = [endpoints] if isinstance(endpoints, JudgeEndpoint) else list(endpoints)
+        budget = budget or Budget()
+        _check(self.endpoints, budget)
+        self._rubrics = {"point": load_prompt(rubric), "pair": load_prompt(pair_rubric)}
+        self._rubrics["group"] = load_prompt(group_rubric)
         self._max_tokens = max_tokens
-        self._attempts = attempts
-        self._concurrency = concurrency
-        self._json_mode = True
+        self._ledger = Ledger(folder) if folder else Ledger.temporary()
+        self.limiter = Limiter(self._ledger, concurrency=concurrency, rpm=rpm, tpm=tpm)
+        self.spending = Spending(self._ledger, run=run or secrets.token_hex(8), budget=budget)
+        self._chain = Chain(
+            self.endpoints,
+            ledger=self._ledger,
+            limiter=self.limiter,
+            spending=self.spending,
+            timeout_s=timeout_s,
+            attempts=attempts,
+        )
 
     @property
     def name(self) -> str:
-        """Model and address, for people; without the key."""
-        return str(self.endpoint)
+        """Models and addresses, for people; without the keys."""
+        return ", else ".join(str(endpoint) for endpoint in self.endpoints)
+
+    def gate(self, question: str, answer: str) -> str:
+        """Why the answer is worth 0 without a call; "" where it must be judged."""
+        return why_zero(question=question, answer=answer, rubric=self._rubrics["point"])
 
     async def grade(self, item: JudgeItem) -> Verdict:
         """The verdict on one answer. Raises JudgeFault; which one tells what was wrong (see errors.py)."""
-        async with self._gate():
-            return await with_retries(
-                lambda seconds: self._ask(item, seconds), attempts=self._attempts, timeout_s=self._timeout_s
-            )
+        gated = self.gate(item.question, item.answer)
+        if gated:
+            return Verdict(criteria=NOTHING, overall=0.0, explanation=f"{gated} (not sent to the judge)", gated=gated)
 
-    async def preflight(self) -> None:
-        """Grade one trivial answer, to find a wrong key, model or address before the first step.
+        async def ask() -> tuple[Answer[Criteria], dict[str, Any]]:
+            messages = build_messages(self._rubrics["point"], item)
+            answer = await self._chain.ask(self._request(messages, "verdict", CRITERIA_SCHEMA), parse_criteria)
+            return answer, {"criteria": answer.value.model_dump(), "raw": answer.reply.text, "model": _model(answer)}
 
-        Raises JudgeFault whose text says value, rule and remedy.
-        """
-        item = JudgeItem(question="1 + 1 = ?", reference="2", answer="2")
-        try:
-            await self.grade(item)
-        except JudgeUnparsable as exc:
-            raise JudgeUnparsable(
-                f"{exc}. A judge must answer with the JSON verdict of its rubric. Choose a stronger TEACHER_MODEL, or "
-                "raise the limit on the verdict's length if the answer was cut"
-            ) from None
-
-    async def _ask(self, item: JudgeItem, seconds: float) -> Verdict:
-        messages = build_messages(self._rubric, item)
-        payload: dict[str, Any] = {"messages": messages, "temperature": 0, "max_tokens": self._max_tokens}
-        started_s = time.monotonic()
-        try:
-            reply = await self._post(payload, seconds)
-        except JudgeBadRequest as exc:
-            if "response_format" not in exc.detail:
-                raise
-            self._json_mode = False
-            reply = await self._post(payload, seconds - (time.monotonic() - started_s))
-        return self._verdict(reply, answer_cut=len(item.answer) > MAX_ANSWER_CHARS)
-
-    async def _post(self, payload: dict[str, Any], seconds: float) -> ChatReply:
-        extra = {"response_format": {"type": "json_object"}} if self._json_mode else {}
-        return await post_chat(self.endpoint, {**payload, **extra}, timeout_s=seconds)
-
-    def _verdict(self, reply: ChatReply, *, answer_cut: bool) -> Verdict:
-        try:
-            criteria = parse_criteria(reply.text)
-        except JudgeUnparsable as exc:
-            raise JudgeUnparsable(f"judge {self.name}: {exc} (finish_reason {reply.finish_reason})") from None
+        kept, usage = await self._once("point", item.model_dump(), ask)
+        criteria = Criteria.model_validate(kept["criteria"])
         return Verdict(
-            criteria=criteria,
+            **{**kept, "criteria": criteria},
             overall=overall(criteria),
             explanation=criteria.reason,
-            raw=reply.text,
-            usage=reply.usage,
-            model=reply.model or self.endpoint.model,
-            answer_cut=answer_cut,
+            usage=usage,
+            answer_cut=len(item.answer) > MAX_ANSWER_CHARS,
+            cached=usage.calls == 0,
         )
 
-    def _gate(self) -> asyncio.Semaphore:
-        gates = {loop: gate for loop, gate in _gates.get(self, {}).items() if not loop.is_closed()}
-        gate = gates.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(self._concurrency))
-        _gates[self] = gates
-        return gate
+    async def compare(self, item: JudgeItem, other: str) -> PairVerdict:
+        """Whether the answer of `item` ("first") or `other` ("second") is better, asked in both orders at once.
+
+        Raises JudgeFault when either order cannot be had.
+        """
+        pair = [(item.answer, other), (other, item.answer)]
+        orders = [self._better(item, list(answers)) for answers in pair]
+        found = await gather_or_fault(orders, usage_of=lambda found: found[1])
+        (there, usage_there), (back, usage_back) = found
+        agreed = there.better == {0: 0, 1: 2, 2: 1}[back.better]
+        winner = {0: "tie", 1: "first", 2: "second"}[there.better if agreed else 0]
+        return PairVerdict.model_validate(
+            {"winner": winner, "agreed": agreed, "explanation": there.reason, "usage": usage_there + usage_back}
+        )
+
+    async def _better(self, item: JudgeItem, answers: list[str]) -> tuple[PairReply, Usage]:
+        async def ask() -> tuple[Answer[PairReply], dict[str, Any]]:
+            messages = build_group_messages(self._rubrics["pair"], item, answers)
+            answer = await self._chain.ask(self._request(messages, "comparison", PAIR_SCHEMA), parse_pair)
+            return answer, answer.value.model_dump()
+
+        kept, usage = await self._once("pair", {**item.model_dump(), "answer": answers}, ask)
+        return PairReply.model_validate(kept), usage
+
+    async def rank(self, item: JudgeItem, answers: Sequence[str]) -> tuple[GroupReply, Usage]:
+        """One call that ranks `answers` to the question of `item` (whose own answer is not looked at).
+
+        Raises JudgeUnparsable at the first ranking that cannot be used: grading each alone is better than asking again.
+        """
+
+        async def ask() -> tuple[Answer[GroupReply], dict[str, Any]]:
+            messages = build_group_messages(self._rubrics["group"], item, answers)
+            request = self._request(messages, "ranking", GROUP_SCHEMA, more_tokens=TOKENS_PER_RANK * len(answers))
+            answer = await self._chain.ask(request, ranking_parser(len(answers)), again=(JudgeUnreachable,))
+            return answer, answer.value.model_dump()
+
+        kept, usage = await self._once("group", {**item.model_dump(), "answer": list(answers)}, ask)
+        return GroupReply.model_validate(kept), usage
+
+    async def preflight(self) -> None:
+        """Have each endpoint grade one trivial answer, to find a wrong key, model or address before the first step,
+        and the highest rung of output forms that it masters.
+
+        Raises JudgeFault whose text says value, rule and remedy. An endpoint that is only down is a warning as long as
+        another one answers.
+        """
+        down: list[JudgeFault] = []
+        for endpoint in self.endpoints:
+            try:
+                await self._find_form(endpoint)
+            except JudgeUnreachable as fault:
+                down.append(fault)
+                logger.warning("%s", fault)
+        if len(down) == len(self.endpoints):
+            raise down[0]
+
+    async def _find_form(self, endpoint: JudgeEndpoint) -> None:
+        fault: JudgeFault | None = None
+        messages = build_messages(self._rubrics["point"], TRIVIAL)
+        for form in FORMS:
+            self._chain.remember(endpoint, Dialect(form=form))
+            try:
+                await self._chain.ask(
+                    self._request(messages, "verdict", CRITERIA_SCHEMA),
+                    parse_criteria,
+                    endpoints=[endpoint],
+                    again=(JudgeUnreachable,),
+                )
+                return
+            except (JudgeUnparsable, JudgeBadRequest) as exc:
+                fault = exc
+        assert fault is not None
+        if not isinstance(fault, JudgeUnparsable):
+            raise fault
+        raise JudgeUnparsable(
+            f"{fault}. A judge must answer with the JSON verdict of its rubric. Choose a stronger "
+            "TEACHER_MODEL, or raise the limit on the verdict's length if the answer was cut"
+        ) from None
+
+    def _request(
+        self, messages: list[dict[str, str]], name: str, schema: dict[str, Any], *, more_tokens: int = 0
+    ) -> Request:
+        return Request(messages=messages, max_tokens=self._max_tokens + more_tokens, name=name, schema=schema)
+
+    async def _once(
+        self, mode: str, content: dict[str, Any], ask: Callable[[], Awaitable[tuple[Answer[Any], dict[str, Any]]]]
+    ) -> tuple[dict[str, Any], Usage]:
+        """What `ask` found, from the cache where any of the endpoints was asked the same before."""
+        keys = {endpoint.id: self._key(endpoint, mode, content) for endpoint in self.endpoints}
+        usage = Usage(cache_hits=1)
+
+        async def compute() -> tuple[str, dict[str, Any]]:
+            nonlocal usage
+            answer, kept = await ask()
+            usage = answer.usage
+            return keys[answer.endpoint.id], kept
+
+        kept = await self._ledger.once(list(keys.values()), compute)
+        return kept, usage
+
+    def _key(self, endpoint: JudgeEndpoint, mode: str, content: dict[str, Any]) -> str:
+        parts = [str(endpoint), mode, FORMAT, self._rubrics[mode], content]
+        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
-def load_rubric(name: str) -> str:
-    """The text of reward_client/prompts/NAME.txt. Raises ValueError naming those there are."""
-    path = PROMPTS / f"{name}.txt"
-    if not path.is_file():
-        names = ", ".join(sorted(p.stem for p in PROMPTS.glob("*.txt")))
-        raise ValueError(f"rubric {name!r}: no such file in reward_client/prompts. There are: {names}")
-    return path.read_text(encoding="utf-8").strip()
+def _check(endpoints: Sequence[JudgeEndpoint], budget: Budget) -> None:
+    if not endpoints:
+        raise ValueError("a judge needs at least one endpoint")
+    unpriced = [str(e) for e in endpoints if not (e.prompt_price and e.completion_price)]
+    if budget.cost and unpriced:
+        raise ValueError(
+            f"reward.judge.budget_cost = {budget.cost:g}: {', '.join(unpriced)} has no prompt_price and "
+            "completion_price. Give them in the file JUDGE_ENDPOINTS, or limit calls or tokens instead"
+        )
 
 
-def overall(criteria: Criteria) -> float:
-    """One number in [0, 1]: the weighted mean of the criteria, but never more than accuracy."""
-    mean = sum(weight * getattr(criteria, name) for name, weight in WEIGHTS.items())
-    return min(criteria.accuracy, mean)
+def _model(answer: Answer[Any]) -> str:
+    return answer.reply.model or answer.endpoint.model
 
 
-def build_messages(rubric: str, item: JudgeItem) -> list[dict[str, str]]:
-    """The prompt: the rubric as system message, then the four texts, each between markers of this call's own."""
-    nonce = secrets.token_hex(8)
-    evidence = "\n".join(f"- {quote}" for quote in item.evidence)
-    blocks = {
-        "QUESTION": item.question[:MAX_ANSWER_CHARS],
-        "REFERENCE": item.reference[:MAX_CONTEXT_CHARS],
-        "EVIDENCE": evidence[:MAX_CONTEXT_CHARS],
-        "ANSWER": item.answer[:MAX_ANSWER_CHARS] + (" [CUT]" if len(item.answer) > MAX_ANSWER_CHARS else ""),
-    }
-    text = "\n\n".join(
-        f"<<<BEGIN {name} {nonce}>>>\n{strip_markers(body, nonce).strip() or NONE_GIVEN}\n<<<END {name} {nonce}>>>"
-        for name, body in blocks.items()
-    )
-    return [{"role": "system", "content": rubric.replace("{nonce}", nonce)}, {"role": "user", "content": text}]
-
-
-def strip_markers(text: str, nonce: str) -> str:
-    """`text` without anything that looks like a marker or a chat template's control token, nested ones included."""
-    text = text.encode("utf-8", errors="replace").decode()  # a lone surrogate cannot be sent
-    while True:
-        clean = MARKER.sub("", text).replace(nonce, "")
-        if clean == text:
-            return clean
-        text = clean
-
-
-def parse_criteria(text: str) -> Criteria:
-    """Read the verdict from the one JSON object in `text`; a fence or plain words around it are fine.
-
-    Raises JudgeUnparsable for none, for several different ones, for duplicate keys, NaN, infinity, and for scores that
-    are missing, outside [0, 1], or no numbers.
-    """
-    found = _json_objects(text.rpartition("</think>")[2])
-    if not found:
-        raise JudgeUnparsable(f"no JSON object in {text[:120]!r}")
-    if any(other != found[0] for other in found[1:]):
-        raise JudgeUnparsable(f"{len(found)} JSON objects that differ")
-    try:
-        return Criteria.model_validate(found[0])
-    except ValidationError as exc:
-        problems = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in exc.errors())
-        raise JudgeUnparsable(f"the verdict breaks the rules: {problems}") from None
-
-
-def _json_objects(text: str) -> list[dict[str, Any]]:
-    """All top-level objects. A brace that opens no valid object makes the whole text invalid: no guessing."""
-    decoder = json.JSONDecoder(parse_constant=_refuse_constant, object_pairs_hook=_unique_keys)
-    objects, position = [], text.find("{")
-    while position >= 0:
-        try:
-            value, end = decoder.raw_decode(text, position)
-        except (ValueError, RecursionError) as exc:
-            raise JudgeUnparsable(f"invalid JSON at character {position}: {type(exc).__name__}") from None
-        objects.append(value)
-        position = text.find("{", end)
-    return objects
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON number")
-
-
-def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    if len(pairs) != len(dict(pairs)):
-        raise ValueError("duplicate keys")
-    return dict(pairs)
+async def gather_or_fault(tasks: Sequence[Awaitable[T]], *, usage_of: Callable[[T], Usage]) -> list[T]:
+    """All results; when some raise JudgeFault, the first fault after all have ended, with what all of them cost."""
+    results = await asyncio.gather(*tasks, return_exceptions=True)
+    good = [result for result in results if not isinstance(result, BaseException)]
+    bad = [result for result in results if isinstance(result, BaseException)]
+    faults = [fault for fault in bad if isinstance(fault, JudgeFault)]
+    if len(faults) < len(bad):
+        raise next(fault for fault in bad if not isinstance(fault, JudgeFault))
+    if faults:
+        faults[0].usage = sum([fault.usage for fault in faults] + [usage_of(result) for result in good], Usage())
+        raise faults[0]
+    return good

@@ -26,7 +26,6 @@ from reward_client.errors import JudgeRejected, JudgeUnparsable, JudgeUnreachabl
 
 ENV_URL = "REWARD_MODEL_URL"
 ENV_TOKEN = "REWARD_API_TOKEN"
-FIRST_PAUSE_S, MAX_PAUSE_S = 0.5, 8.0
 MAX_BODY_BYTES = 1 << 16
 RETRYABLE_STATUS = {408, 425, 429}
 
@@ -100,17 +99,15 @@ class RewardModelClient:
     async def score(self, *, prompt: str, response: str, reference: str = "") -> ModelScore:
         """Score one answer; a `reference` is sent only where there is one. Raises JudgeFault."""
         body = {"prompt": prompt, "response": response} | ({"reference": reference} if reference else {})
+        # One try gets at most half of the time, so that a server that hangs is asked twice.
+        share_s = self.timeout_s if self.attempts == 1 else self.timeout_s / 2
         retrying = tenacity.AsyncRetrying(
-            stop=tenacity.stop_after_attempt(self.attempts),
-            wait=tenacity.wait_random_exponential(multiplier=FIRST_PAUSE_S, max=MAX_PAUSE_S),
+            stop=tenacity.stop_after_attempt(self.attempts) | tenacity.stop_before_delay(self.timeout_s),
+            wait=tenacity.wait_exponential_jitter(initial=0.5, max=8.0),
             retry=tenacity.retry_if_exception_type(JudgeUnreachable),
             reraise=True,
         )
-        try:
-            async with asyncio.timeout(self.timeout_s):
-                return await retrying(self._ask, body)
-        except TimeoutError:
-            raise JudgeUnreachable(f"reward model {self.address}: no score within {self.timeout_s:g} s") from None
+        return await retrying(self._ask, body, share_s)
 
     @property
     def address(self) -> str:
@@ -118,9 +115,12 @@ class RewardModelClient:
         base = self.url.rstrip("/")
         return base if base.endswith("/score") else f"{base}/score"
 
-    async def _ask(self, body: dict[str, str]) -> ModelScore:
+    async def _ask(self, body: dict[str, str], seconds: float) -> ModelScore:
         try:
-            status, text = await self._post(body)
+            async with asyncio.timeout(seconds):
+                status, text = await self._post(body)
+        except TimeoutError:
+            raise JudgeUnreachable(f"reward model {self.address}: no answer within {seconds:.3g} s") from None
         except (httpx.HTTPError, httpx.InvalidURL) as exc:
             problem = f"{type(exc).__name__}; check {ENV_URL} and that the server runs"
             raise JudgeUnreachable(f"reward model {self.address}: no connection ({problem})") from None

@@ -7,14 +7,14 @@ Not covered: whether the endpoint exists (see `LLMJudge.preflight`).
 
 from __future__ import annotations
 
-import os
+import hashlib
 import re
+from typing import Literal
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator
-from pydantic_core import ErrorDetails
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
 
-ENV_NAMES = {"api_key": "TEACHER_API_KEY", "model": "TEACHER_MODEL", "base_url": "TEACHER_BASE_URL"}
+Mode = Literal["pointwise", "pairwise", "groupwise"]
 
 
 class Wire(BaseModel):
@@ -24,11 +24,19 @@ class Wire(BaseModel):
 
 
 class JudgeEndpoint(Wire):
-    """An OpenAI-compatible address, the key for it and the model to ask. `base_url` ends without a slash."""
+    """An OpenAI-compatible address, the key for it and the model to ask. `base_url` ends without a slash.
+
+    `rpm` and `tpm` are its limits of requests and tokens a minute (0: those of the judge); prices are per million
+    tokens, in any currency.
+    """
 
     api_key: SecretStr
     base_url: str
     model: str = Field(min_length=1)
+    rpm: int = Field(default=0, ge=0)
+    tpm: int = Field(default=0, ge=0)
+    prompt_price: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    completion_price: float = Field(default=0.0, ge=0, allow_inf_nan=False)
 
     @field_validator("api_key")
     @classmethod
@@ -54,6 +62,15 @@ class JudgeEndpoint(Wire):
     def __str__(self) -> str:
         return f"{self.model} at {self.base_url}"
 
+    @property
+    def id(self) -> str:
+        """A short name without the key: the same in every process."""
+        return hashlib.sha256(str(self).encode()).hexdigest()[:16]
+
+    def cost(self, *, prompt_tokens: int, completion_tokens: int) -> float:
+        """What so many tokens cost, in the currency of the prices."""
+        return (prompt_tokens * self.prompt_price + completion_tokens * self.completion_price) / 1e6
+
 
 class JudgeItem(Wire):
     """One answer to grade, with all that the judge needs to know. `reference` may be empty, `evidence` too."""
@@ -77,14 +94,40 @@ class Criteria(Wire):
 
 
 class Usage(Wire):
-    """Tokens that the server says it counted; 0 where it says nothing."""
+    """What verdicts cost. Tokens are those that the servers say they counted; 0 where they say nothing.
 
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
+    `calls` counts all requests, failed and repeated ones too; `cache_hits` verdicts that needed none.
+    """
+
+    calls: int = Field(default=0, ge=0)
+    cache_hits: int = Field(default=0, ge=0)
+    prompt_tokens: int = Field(default=0, ge=0)
+    completion_tokens: int = Field(default=0, ge=0)
+    cost: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+
+    def __add__(self, other: Usage) -> Usage:
+        mine, theirs = self.model_dump(), other.model_dump()
+        return Usage(**{name: mine[name] + theirs[name] for name in mine})
+
+    @property
+    def tokens(self) -> int:
+        """Prompt and completion together."""
+        return self.prompt_tokens + self.completion_tokens
+
+
+class Budget(Wire):
+    """The most that one run may spend on judging; 0 means no limit. `cost` is in the currency of the prices."""
+
+    calls: int = Field(default=0, ge=0)
+    tokens: int = Field(default=0, ge=0)
+    cost: float = Field(default=0.0, ge=0, allow_inf_nan=False)
 
 
 class Verdict(Wire):
-    """The judge's answer: `overall` in [0, 1] comes from `criteria` (see `judge.overall`), `raw` is the reply."""
+    """The judge's answer: `overall` in [0, 1] comes from `criteria` (see `parsing.overall`), `raw` is the reply.
+
+    `gated`: why the answer got 0 without a call. `cached`: no call was needed. `answer_cut`: only its start was read.
+    """
 
     criteria: Criteria
     overall: float = Field(ge=0, le=1, allow_inf_nan=False)
@@ -93,30 +136,30 @@ class Verdict(Wire):
     usage: Usage = Usage()
     model: str = ""
     answer_cut: bool = False
+    gated: str = ""
+    cached: bool = False
 
 
-def endpoint_from_env() -> JudgeEndpoint | None:
-    """The judge that TEACHER_API_KEY, TEACHER_MODEL and TEACHER_BASE_URL name; None when none of them is set.
+class PairVerdict(Wire):
+    """Which of two answers is better, asked in both orders; `agreed` is False where the orders contradict (a tie)."""
 
-    Raises ValueError when only some are set, or one is malformed; its text names the variables and never shows the key.
-    """
-    values = {field: os.environ.get(name, "").strip() for field, name in ENV_NAMES.items()}
-    missing = [ENV_NAMES[field] for field, value in values.items() if not value]
-    if len(missing) == len(values):
-        return None
-    if missing:
-        present = ", ".join(sorted(set(ENV_NAMES.values()) - set(missing)))
-        raise ValueError(
-            f"{', '.join(missing)} not set, but {present} set: the LLM judge needs all three. "
-            "Set the rest in .env, or unset all three to use the offline reference judge"
-        )
-    try:
-        return JudgeEndpoint(api_key=SecretStr(values["api_key"]), base_url=values["base_url"], model=values["model"])
-    except ValidationError as exc:
-        raise ValueError("; ".join(_explain(error, values) for error in exc.errors())) from None
+    winner: Literal["first", "second", "tie"]
+    agreed: bool = True
+    explanation: str = ""
+    usage: Usage = Usage()
 
 
-def _explain(error: ErrorDetails, values: dict[str, str]) -> str:
-    field = str(error["loc"][0])
-    shown = "" if field == "api_key" or "@" in values[field] else f" = {values[field]!r}"
-    return f"{ENV_NAMES[field]}{shown}: {error['msg'].removeprefix('Value error, ')}"
+class GroupScore(Wire):
+    """One answer of a group: a value in [0, 1], or the kind of fault in `unscored`."""
+
+    value: float | None = Field(default=None, ge=0, le=1, allow_inf_nan=False)
+    unscored: str = ""
+    explanation: str = ""
+
+
+class GroupVerdict(Wire):
+    """The answers of a group in the order given. `fell_back`: the ranking was unusable, each was graded alone."""
+
+    scores: list[GroupScore]
+    fell_back: bool = False
+    usage: Usage = Usage()

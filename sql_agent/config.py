@@ -63,16 +63,34 @@ class DataConfig(Node):
 
 
 class JudgeConfig(Node):
-    """Who grades answers. Endpoint, key and model come from TEACHER_BASE_URL, TEACHER_API_KEY and TEACHER_MODEL."""
+    """Who grades answers, and how. Endpoints come from the environment (TEACHER_* or JUDGE_ENDPOINTS)."""
 
     kind: Literal["auto", "llm", "reference"] = Field(
-        default="auto", description="auto: the LLM judge if TEACHER_* is set, else the offline reference judge"
+        default="auto", description="auto: the LLM judge if an endpoint is set, else the offline reference judge"
+    )
+    mode: Literal["pointwise", "pairwise", "groupwise"] = Field(
+        default="pointwise",
+        description="training: grade each answer alone, by duels within its group, or by one ranking of the group",
     )
     language: Literal["zh", "en"] = Field(default="zh", description="language of the rubric")
     timeout_s: float = Field(default=60.0, gt=0, description="longest wait for one verdict")
     max_tokens: int = Field(default=512, ge=16, description="longest verdict")
-    attempts: int = Field(default=3, ge=1, description="tries per verdict, all kinds of failure together")
-    concurrency: int = Field(default=8, ge=1, description="verdicts in flight per runner process")
+    attempts: int = Field(default=3, ge=1, description="tries per verdict and endpoint, all kinds of failure together")
+    concurrency: int = Field(
+        default=16, ge=1, description="most calls in flight per endpoint, all processes together; falls on HTTP 429"
+    )
+    rpm: int = Field(default=0, ge=0, description="requests a minute per endpoint; 0: no limit")
+    tpm: int = Field(default=0, ge=0, description="tokens a minute per endpoint; 0: no limit")
+    budget_calls: int = Field(default=0, ge=0, description="most calls of one run, then nothing is graded; 0: no limit")
+    budget_tokens: int = Field(default=0, ge=0, description="most tokens of one run; 0: no limit")
+    budget_cost: float = Field(
+        default=0.0, ge=0, description="most money of one run, in the currency of the endpoints' prices; 0: no limit"
+    )
+    folder: str = Field(
+        default=".cache/judge",
+        min_length=1,
+        description="verdicts, limits and budget, shared by all processes; relative paths start at the project root",
+    )
 
 
 class RewardModelConfig(Node):
@@ -124,14 +142,16 @@ class RolloutConfig(Node):
         default=2048, ge=16, description="longer prompts are dropped from the update and counted"
     )
     max_response_tokens: int = Field(default=768, ge=8, description="longest answer of one LLM call")
-    n_runners: int = Field(default=4, ge=1, description="runner processes")
+    n_runners: int = Field(default=1, ge=1, description="runner processes")
+    runner_concurrency: int = Field(default=64, ge=1, description="rollouts in flight per runner process")
     level: Literal["transition", "trajectory"] = Field(
-        default="transition", description="one training row per turn or rollout"
+        default="trajectory",
+        description="one training row per call, or one per rollout where its calls continue each other",
     )
     trajectory_max_response_tokens: int = Field(
         default=4096, ge=8, description="longest merged trajectory (trajectory level)"
     )
-    poll_interval_s: float = Field(default=0.5, gt=0, description="idle poll of runners and of the trainer's wait loop")
+    poll_interval_s: float = Field(default=0.1, gt=0, description="idle poll of runners and of the trainer's wait loop")
     rollout_timeout_s: float = Field(default=600.0, gt=0, description="a rollout longer than this counts as failed")
     gpu_memory_utilization: float = Field(default=0.6, gt=0, le=0.95, description="share of GPU memory for vLLM")
     tensor_parallel: int = Field(default=1, ge=1, description="GPUs per vLLM engine")

@@ -121,7 +121,7 @@ class Database:
     `n_workers` queries run at once, further ones wait. Sizes and times are those of `config`.
     """
 
-    def __init__(self, config: DatabaseConfig, path: Path, *, n_workers: int = 2) -> None:
+    def __init__(self, config: DatabaseConfig, path: Path, *, n_workers: int = 4) -> None:
         self.config, self.path = config, path
         self._n_workers = n_workers
         self._signature: Signature | None = None

@@ -37,9 +37,6 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_mar
 notes = Console(stderr=True, highlight=False, soft_wrap=True)
 
 
-QUERY = SqlCall(sql="SELECT 1", result=QueryResult(columns=["1"], rows=[[1]]))
-
-
 @dataclass
 class Measured:
     """One judge's rewards: of the items as they are, and of their rewritings, each in the order of the items."""
@@ -75,13 +72,13 @@ async def score_items(
 
 
 def as_episode(item: JudgedItem, scorer: str) -> Episode:
-    """The item as an episode that ends with its answer, after a query that ran: what is measured is the answer."""
+    """The item as an episode that ends with its answer, after a query: without one no judge would look at it."""
     evidence = [Evidence(source_table="", row_id="", field="", quote=quote) for quote in item.evidence]
     question = {"id": item.id, "question": item.question, "answer": item.reference, "scorer": scorer}
     return Episode(
         question=Question.model_validate({**question, "evidence": evidence}),
         final_answer=item.answer,
-        sql_calls=[QUERY],
+        sql_calls=[SqlCall(sql="SELECT 1", result=QueryResult())],
     )
 
 
@@ -130,7 +127,7 @@ def figures(items: list[JudgedItem], judge: Measured, *, threshold: float, margi
 
 def cost(judge: Measured) -> dict[str, Any]:
     """Verdicts that a model gave (an answer that says nothing needs none), their tokens, and the time of all."""
-    asked = [r.metadata for r in judge.rewards if TOKENS[0] in r.metadata]
+    asked = [usage for r in judge.rewards if (usage := r.metadata.get("judge_usage"))]
     tokens = {name: sum(m[name] for m in asked) for name in TOKENS}
     times = {"seconds": judge.seconds, "ms_per_score": 1000 * judge.seconds / len(judge.rewards)}
     return {"scores": len(judge.rewards), "calls": len(asked), **tokens, **times}

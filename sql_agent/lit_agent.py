@@ -6,6 +6,7 @@ training side can write it down wherever the runner ran. A fault leaves no rewar
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import logging
 from typing import Any, cast
@@ -13,7 +14,7 @@ from typing import Any, cast
 import agentlightning as agl
 from agentlightning.types import AttemptedRollout, NamedResources, Rollout, SpanCoreFields
 
-from agl_plugin.adapter import LLM_CALLS_KEY, RECORD_KEY, UNSCORED_KEY
+from agl_plugin.adapter import AWAITS_GROUP, LLM_CALLS_KEY, RECORD_KEY, UNSCORED_KEY
 from sql_agent.agent import LLMEndpoint, run_episode
 from sql_agent.config import TrainConfig, database_path
 from sql_agent.database import Database
@@ -25,28 +26,36 @@ logger = logging.getLogger(__name__)
 
 
 def to_spans(record: dict[str, Any]) -> list[SpanCoreFields]:
-    """The spans of a finished rollout: the record, and a reward span unless the rollout is unscored."""
-    note = {RECORD_KEY: json.dumps(record, ensure_ascii=False)}
+    """The spans of a finished rollout: the record, and a reward span unless the rollout is unscored.
+
+    One that awaits its group has no reward yet, but tells its number of LLM calls: its triplets will be used.
+    """
+    note: dict[str, Any] = {RECORD_KEY: json.dumps(record, ensure_ascii=False)}
     if record["reward"] is None:
-        return [agl.emit_annotation({**note, UNSCORED_KEY: record["unscored"]}, propagate=False)]
+        calls = {LLM_CALLS_KEY: record["n_turns"]} if record["unscored"] == AWAITS_GROUP else {}
+        return [agl.emit_annotation({**note, **calls, UNSCORED_KEY: record["unscored"]}, propagate=False)]
     dimensions = {"total": float(record["reward"]), **record["reward_parts"]}
     attributes = {**note, LLM_CALLS_KEY: record["n_turns"]}
     return [agl.emit_reward(dimensions, primary_key="total", attributes=attributes, propagate=False)]
 
 
 class SqlAgent(agl.LitAgent[dict[str, Any]]):
-    """The medical SQL agent as a LitAgent. Database and judge are opened in the runner process, on first use."""
+    """The medical SQL agent as a LitAgent. Database and judge are opened in the runner process, on first use.
 
-    def __init__(self, config: TrainConfig) -> None:
+    `run` names the account that the judge's budget is taken from, the same in all runners.
+    """
+
+    def __init__(self, config: TrainConfig, *, run: str = "") -> None:
         super().__init__()
         self.config = config
+        self._run = run
         self._database: Database | None = None
         self._scoring: ScoringContext | None = None
 
     def _open(self) -> tuple[Database, ScoringContext]:
         if self._database is None or self._scoring is None:
             self._database = Database(self.config.database, database_path(self.config.database))
-            self._scoring = build_context(self.config.reward, self.config.database)
+            self._scoring = build_context(self.config.reward, self.config.database, run=self._run)
         return self._database, self._scoring
 
     async def rollout_async(
@@ -55,7 +64,7 @@ class SqlAgent(agl.LitAgent[dict[str, Any]]):
         """One episode on one row; the mode of the rollout decides the temperature (validation is greedy)."""
         question = Question.model_validate(task)
         llm = self._endpoint(cast(agl.ProxyLLM, resources["main_llm"]), cast(AttemptedRollout, rollout))
-        episode, reward = await self.run(question, llm)
+        episode, reward = await self.run(question, llm, in_group=rollout.mode == "train")
         return to_spans(rollout_record(question, episode, reward))
 
     def _endpoint(self, llm: agl.ProxyLLM, rollout: AttemptedRollout) -> LLMEndpoint:
@@ -66,7 +75,9 @@ class SqlAgent(agl.LitAgent[dict[str, Any]]):
             max_tokens=self.config.rollout.max_response_tokens,
         )
 
-    async def run(self, question: Question, llm: LLMEndpoint) -> tuple[Episode | None, Reward]:
+    async def run(
+        self, question: Question, llm: LLMEndpoint, *, in_group: bool = False
+    ) -> tuple[Episode | None, Reward]:
         """Episode and reward; a fault gives an unscored reward whose reason is the fault's kind."""
         database, scoring = self._open()
         try:
@@ -76,4 +87,4 @@ class SqlAgent(agl.LitAgent[dict[str, Any]]):
         except Fault as fault:
             logger.warning("rollout of question %s is unscored: %s", question.id, fault)
             return None, Reward(unscored=fault.kind, explanation=str(fault)[:500])
-        return episode, await score(episode, scoring)
+        return episode, await score(episode, dataclasses.replace(scoring, in_group=in_group))

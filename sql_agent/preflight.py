@@ -202,16 +202,21 @@ def find_checkpoint(config: TrainConfig, runs_dir: Path) -> Path:
     """
     resume = config.trainer.resume
     path = runs_dir if resume == "latest" else resolve_path(resume, runs_dir)
+    return own_checkpoint(path, asked=f"--resume_checkpoint {resume}")
+
+
+def own_checkpoint(path: Path, *, asked: str) -> Path:
+    """The newest complete checkpoint at or below `path`, of a run of this project. Raises UserError naming `asked`."""
     steps = [path] if path.name.startswith("global_step_") else list(path.glob("**/global_step_*"))
     complete = [step for step in steps if (step / "actor").is_dir() and _is_complete(step)]
     if not complete:
         raise UserError(
-            f"--resume_checkpoint {resume}: no complete global_step_N folder below {path}. Start without it"
+            f"{asked}: no complete global_step_N folder below {path}. Name a run that saved one (trainer.save_every)"
         )
     own = [step for step in complete if (step.parent.parent / "config.json").is_file()]
     if not own:
         raise UserError(
-            f"--resume_checkpoint {resume}: {complete[-1].parent.parent} is no run folder of this project (config.json "
+            f"{asked}: {complete[-1].parent.parent} is no run folder of this project (config.json "
             "is missing). Checkpoints are loaded with pickle, so only own runs are resumed"
         )
     return max(own, key=lambda step: (_note(step).stat().st_mtime, _step_number(step))).resolve()

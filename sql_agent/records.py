@@ -150,5 +150,7 @@ def rollout_record(question: Question, episode: Episode | None, reward: Reward) 
         "unscored": reward.unscored,
         "judge": reward.scorer,
         "reason": reward.explanation,
+        "judge_usage": reward.metadata.get("judge_usage", {}),
+        "judge_item": reward.metadata.get("item"),
         "episode_s": episode.elapsed_s if episode else 0.0,
     }

@@ -61,9 +61,6 @@ BOTH = re.compile(r"两者|二者|[2两]种药|两药|[2两]种疾?病|共同|\b
 ADVICE = re.compile(r"医生|医师|药师|遵医嘱|咨询|就医|就诊|仅供参考|疑问|\b(?:doctor|physician|pharmacist)\b")
 COUNTED = re.compile(rf"\d+(?:\.\d+)?(?={COUNTER}|\s*[、;,.。或和至]|\s*$)", re.MULTILINE)
 
-# A reply of these alone has fooled LLM judges (Zhao et al. 2025, "One Token to Fool LLM-as-a-Judge").
-MASTER_KEYS = {"solution", "thoughtprocess", "letssolvethisproblemstepbystep", "解", "解答", "答案", "思路", "解决方案"}
-
 
 @dataclass(frozen=True)
 class ReferenceVerdict:
@@ -104,12 +101,6 @@ def is_copy(question: str, answer: str) -> bool:
     rest = "".join(said).replace("".join(asked), "")
     alike = share(said, asked) >= 0.9 and share(asked, said) >= 0.8 and len(said) <= 1.2 * len(asked)
     return bool(said) and (not rest or alike)
-
-
-def is_vacuous(question: str, answer: str) -> bool:
-    """True for answers that cannot deserve a score: no word at all, a judge's master key, or a copied question."""
-    said = "".join(tokens(normalise(answer[:MAX_ANSWER_CHARS])))
-    return not said or said in MASTER_KEYS or is_copy(question, answer)
 
 
 def _ramp(value: float, limits: tuple[float, float]) -> float:

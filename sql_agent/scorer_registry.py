@@ -32,7 +32,8 @@ class ScoringContext:
     """What scorers share. `judge_name` is for people. None stands for what is not there in this run.
 
     `llm` is None where the offline reference judge grades; `no_reward_model` says why there is no reward model.
-    `database` is the agent's, with a higher limit of rows.
+    `database` is the agent's, with a higher limit of rows. `in_group`: the episode belongs to a group that will be
+    graded together (see group_grading.py).
     """
 
     config: RewardConfig
@@ -41,6 +42,7 @@ class ScoringContext:
     reward_model: RewardModelClient | None = None
     no_reward_model: str = ""
     database: Database | None = None
+    in_group: bool = False
 
     def close(self) -> None:
         """End the processes that scorers started."""

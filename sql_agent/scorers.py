@@ -14,12 +14,14 @@ import math as mathematics
 import re
 import unicodedata
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
+from reward_client.endpoints import endpoints_from_env
 from reward_client.errors import JudgeFault
 from reward_client.judge import LLMJudge
 from reward_client.reward_model import RewardModelClient, reward_model_from_env
-from reward_client.schema import JudgeEndpoint, JudgeItem, endpoint_from_env
+from reward_client.schema import Budget, JudgeEndpoint, JudgeItem
 from sql_agent import reference_judge
 from sql_agent.answer_text import extract_answer, strip_thinking
 from sql_agent.config import ROOT, DatabaseConfig, RewardConfig, database_path, resolve_path
@@ -32,6 +34,7 @@ from sql_agent.scorer_registry import SCORERS, Scorer, ScoringContext, load_scor
 
 NO_REFERENCE = "no_reference"
 NO_LLM_JUDGE = "no_llm_judge"
+AWAITS_GROUP = "awaits_group"  # the same word as in agl_plugin.adapter, which may not be imported here
 NO_REWARD_MODEL = "no_reward_model"
 NO_DATABASE = "no_database"
 BAD_QUERY = "bad_reference_query"
@@ -76,18 +79,32 @@ async def llm(question: Question, episode: Episode, context: ScoringContext) -> 
     evidence = [item.quote for item in question.evidence]
     if not question.answer and not evidence:
         return Score(unscored=NO_REFERENCE, explanation=f"question {question.id} has neither reference nor evidence")
-    if reference_judge.is_vacuous(question.question, episode.final_answer):
-        return Score(value=0.0, explanation="the answer says nothing (not sent to the judge)")
+    why = _gate(question, episode, context.llm)
+    if why:
+        return Score(value=0.0, explanation=f"{why} (not sent to the judge)")
     item = JudgeItem(
         question=question.question, reference=question.answer, evidence=evidence, answer=episode.final_answer
     )
+    if context.in_group and context.config.judge.mode != "pointwise":
+        return Score(unscored=AWAITS_GROUP, explanation="graded with its group", metadata={"item": item.model_dump()})
+    return await _grade_alone(item, context.llm)
+
+
+def _gate(question: Question, episode: Episode, llm: LLMJudge) -> str:
+    """Why the answer is worth 0 without a call, or "". SQL is needed where the reference rests on the database."""
+    if (question.sql or question.evidence) and not episode.executed_sql:
+        return "no query was executed, and this question needs one"
+    return llm.gate(question.question, episode.final_answer)
+
+
+async def _grade_alone(item: JudgeItem, llm: LLMJudge) -> Score:
     try:
-        verdict = await context.llm.grade(item)
+        verdict = await llm.grade(item)
     except JudgeFault as fault:
-        return Score(unscored=fault.kind, explanation=str(fault))
+        return Score(unscored=fault.kind, explanation=str(fault), metadata={"judge_usage": fault.usage.model_dump()})
     metadata = {
         **verdict.criteria.model_dump(exclude={"reason"}),
-        **verdict.usage.model_dump(),
+        "judge_usage": verdict.usage.model_dump(),
         "model": verdict.model,
         "answer_cut": verdict.answer_cut,
     }
@@ -168,14 +185,15 @@ async def reward_model(question: Question, episode: Episode, context: ScoringCon
     return Score(value=found.reward, explanation=f"logit {found.logit:.3f}", metadata={"logit": found.logit})
 
 
-def build_context(config: RewardConfig, database: DatabaseConfig | None = None) -> ScoringContext:
-    """Decide who judges: the configuration, TEACHER_* and REWARD_MODEL_*. No request is made, no file opened here.
+def build_context(config: RewardConfig, database: DatabaseConfig | None = None, *, run: str = "") -> ScoringContext:
+    """Decide who judges: the configuration, JUDGE_ENDPOINTS, TEACHER_* and REWARD_MODEL_*. No request is made here.
 
-    `database` is what `sql_result` queries. Raises UserError for an unknown or unusable default scorer, a module of
-    scorers that cannot be imported, kind "llm" without an endpoint, or half-set variables.
+    `database` is what `sql_result` queries. `run` names the account that all processes of a run share; "" opens one of
+    its own. Raises UserError for an unknown or unusable default scorer, a module of scorers that cannot be imported,
+    kind "llm" without an endpoint, half-set variables, or a mode that needs an LLM judge.
     """
     load_scorers(config.scorer_modules)
-    name, judge = _judge(config)
+    name, judge = _judge(config, run)
     model, no_model = _reward_model(config)
     tables = database and database.model_copy(update={"max_rows": MAX_RESULT_ROWS})
     context = ScoringContext(
@@ -191,22 +209,31 @@ def build_context(config: RewardConfig, database: DatabaseConfig | None = None) 
     return context
 
 
-def _judge(config: RewardConfig) -> tuple[str, LLMJudge | None]:
+def _judge(config: RewardConfig, run: str) -> tuple[str, LLMJudge | None]:
     if config.judge.kind == "reference":
-        return "offline reference judge (reward.judge.kind = reference)", None
+        return _offline(config, "offline reference judge (reward.judge.kind = reference)"), None
     try:
-        endpoint = endpoint_from_env()
+        endpoints = endpoints_from_env()
+        judge = _llm_judge(endpoints, config, run=run) if endpoints else None
     except ValueError as exc:
         raise UserError(str(exc)) from exc
-    if endpoint:
-        judge = _llm_judge(endpoint, config)
+    if judge:
         return judge.name, judge
     if config.judge.kind == "llm":
         raise UserError(
             "reward.judge.kind = 'llm': the LLM judge needs TEACHER_API_KEY, TEACHER_MODEL and TEACHER_BASE_URL. "
             "Set them in .env, or use --set reward.judge.kind=reference"
         )
-    return "offline reference judge (no TEACHER_* endpoint set)", None
+    return _offline(config, "offline reference judge (no TEACHER_* endpoint set)"), None
+
+
+def _offline(config: RewardConfig, name: str) -> str:
+    if config.judge.mode != "pointwise":
+        raise UserError(
+            f"reward.judge.mode = {config.judge.mode!r}: the offline reference judge grades pointwise only. Set "
+            "TEACHER_API_KEY, TEACHER_MODEL and TEACHER_BASE_URL, or use --set reward.judge.mode=pointwise"
+        )
+    return name
 
 
 def _reward_model(config: RewardConfig) -> tuple[RewardModelClient | None, str]:
@@ -220,34 +247,41 @@ def _reward_model(config: RewardConfig) -> tuple[RewardModelClient | None, str]:
     return client, "" if client else "needs REWARD_MODEL_URL, the address of a scoring API. Set it in .env"
 
 
-def _llm_judge(endpoint: JudgeEndpoint, config: RewardConfig) -> LLMJudge:
+def _llm_judge(endpoints: Sequence[JudgeEndpoint], config: RewardConfig, *, run: str) -> LLMJudge:
     options = config.judge
     return LLMJudge(
-        endpoint,
+        endpoints,
         rubric=f"rubric_{options.language}",
+        pair_rubric=f"pairwise_{options.language}",
+        group_rubric=f"groupwise_{options.language}",
         timeout_s=options.timeout_s,
         max_tokens=options.max_tokens,
         attempts=options.attempts,
         concurrency=options.concurrency,
+        rpm=options.rpm,
+        tpm=options.tpm,
+        budget=Budget(calls=options.budget_calls, tokens=options.budget_tokens, cost=options.budget_cost),
+        folder=(ROOT / Path(options.folder).expanduser()).resolve(),
+        run=run,
     )
 
 
 async def score(episode: Episode, context: ScoringContext) -> Reward:
     """The reward of an episode: parts "sql" (the bonus or 0) and "answer" (in [0, 1]), and their sum.
 
-    Unscored, with the scorer's reason and no total, where the scorer has no value. Raises UserError for a scorer that
-    SCORERS does not know (`check_scorers` finds it earlier).
+    Unscored, with the scorer's reason and no total, where the scorer has no value; an episode that awaits its group
+    keeps the part "sql". Raises UserError for a scorer that SCORERS does not know (`check_scorers` finds it earlier).
     """
     name = episode.question.scorer or context.config.default_scorer
     if name not in SCORERS:
         raise UserError(f"question {episode.question.id}: scorer {name!r}: {unknown_scorer(name)}")
     found = await _score_answer(name, episode, context)
+    parts = {"sql": context.config.sql_bonus if episode.executed_sql else 0.0}
+    about = {"explanation": found.explanation, "scorer": name, "metadata": found.metadata}
     if found.value is None:
-        return Reward(unscored=found.unscored, explanation=found.explanation, scorer=name, metadata=found.metadata)
-    parts = {"sql": context.config.sql_bonus if episode.executed_sql else 0.0, "answer": found.value}
-    return Reward(
-        total=sum(parts.values()), parts=parts, explanation=found.explanation, scorer=name, metadata=found.metadata
-    )
+        return Reward(unscored=found.unscored, parts=parts if found.unscored == AWAITS_GROUP else {}, **about)
+    parts["answer"] = found.value
+    return Reward(total=sum(parts.values()), parts=parts, **about)
 
 
 async def _score_answer(name: str, episode: Episode, context: ScoringContext) -> Score:

@@ -35,7 +35,8 @@ def _validation(row: dict[str, Any]) -> dict[str, Any]:
 def build_summary(run_dir: Path, *, total_s: float, peak_memory_gib: float, facts: dict[str, Any]) -> dict[str, Any]:
     """The tree of summary.json. `facts` (model, data, status ...) is taken over as it is; times are seconds."""
     metrics = run_folder.read_lines(run_dir / run_folder.METRICS)
-    rollouts = [r for r in run_folder.read_lines(run_dir / run_folder.ROLLOUTS) if r["mode"] == "train"]
+    everything = run_folder.read_lines(run_dir / run_folder.ROLLOUTS)
+    rollouts = [r for r in everything if r["mode"] == "train"]
     train = [row for row in metrics if row["kind"] == "train"]
     vals = [row for row in metrics if row["kind"] == "val"]
     scored = [r for r in rollouts if not r["unscored"]]
@@ -61,11 +62,28 @@ def build_summary(run_dir: Path, *, total_s: float, peak_memory_gib: float, fact
         "grad_norm": train[-1].get("actor/grad_norm") if train else None,
         "loss": train[-1].get("actor/pg_loss") if train else None,
         "weights_changed": any(m for m in moved if m),
+        "judge_usage": judge_usage(everything),
         "stop_reasons": dict(Counter(r.get("stop_reason", "fault") for r in rollouts)),
         "validation": [_validation(row) for row in vals],
         "seconds": _seconds(metrics, total_s=total_s),
         "peak_memory_gib": round(peak_memory_gib, 2),
     }
+
+
+def judge_usage(rollouts: list[dict[str, Any]]) -> dict[str, float]:
+    """What the LLM judge cost for these rollouts, validation included: calls, cache hits, tokens, money."""
+    usages = [row.get("judge_usage") or {} for row in rollouts]
+    names = ("calls", "cache_hits", "prompt_tokens", "completion_tokens", "cost")
+    return {name: round(sum(usage.get(name, 0) for usage in usages), 6) for name in names}
+
+
+def _judge(summary: dict[str, Any]) -> str:
+    usage = summary["judge_usage"]
+    if not usage["calls"] and not usage["cache_hits"]:
+        return summary["judge"]
+    tokens = usage["prompt_tokens"] + usage["completion_tokens"]
+    cost = f", cost {usage['cost']:.4g}" if usage["cost"] else ""
+    return f"{summary['judge']}: {usage['calls']} calls, {usage['cache_hits']} from the cache, {tokens} tokens{cost}"
 
 
 def _seconds(metrics: list[dict[str, Any]], *, total_s: float) -> dict[str, float]:
@@ -98,7 +116,7 @@ def summary_table(summary: dict[str, Any]) -> Table:
         "groups": f"{summary['groups']}, without variance {summary['zero_variance_groups']} (no update from these)",
         "update": f"loss {_number(summary['loss'])}, gradient norm {_number(summary['grad_norm'])}, "
         f"weights {'changed' if summary['weights_changed'] else 'NOT changed'}",
-        "judge": summary["judge"],
+        "judge": _judge(summary),
         "model": summary["model"]["path"],
         "time": f"{duration(seconds['total'])} ({times})",
         "peak memory": f"{summary['peak_memory_gib']} GiB",

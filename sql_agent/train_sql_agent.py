@@ -18,6 +18,7 @@ import functools
 import logging
 import math
 import os
+import secrets
 import signal
 import sys
 import time
@@ -45,6 +46,7 @@ from sql_agent.config import (
 )
 from sql_agent.dataset import fingerprint, load_questions, to_row
 from sql_agent.errors import UserError
+from sql_agent.group_grading import GroupGrader
 from sql_agent.records import Question
 from sql_agent.scorers import build_context, check_scorers, needs_answer
 from sql_agent.summary import build_summary, summary_table
@@ -226,7 +228,7 @@ def make_trainer(config: TrainConfig, *, role: str, algorithm: Any) -> Any:
     from agentlightning.execution.client_server import ClientServerExecutionStrategy
 
     from agl_plugin.adapter import ScoredTriplets
-    from agl_plugin.runner import GuardedRunner
+    from agl_plugin.runner import ConcurrentRunner
 
     tracer = agl.OtelTracer()
     return agl.Trainer(
@@ -235,13 +237,24 @@ def make_trainer(config: TrainConfig, *, role: str, algorithm: Any) -> Any:
         store=make_store(config),
         tracer=tracer,
         adapter=ScoredTriplets(),
-        runner=GuardedRunner(tracer=tracer, poll_interval=config.rollout.poll_interval_s),
+        runner=ConcurrentRunner(
+            tracer=tracer,
+            concurrency=config.rollout.runner_concurrency,
+            poll_interval_s=config.rollout.poll_interval_s,
+        ),
         strategy=ClientServerExecutionStrategy(
             role=role,  # pyright: ignore[reportArgumentType]
             n_runners=config.rollout.n_runners,
             server_port=None if os.environ.get("AGL_SERVER_PORT") else config.store.port,
         ),
     )
+
+
+def group_grader(config: TrainConfig, *, run: str) -> GroupGrader | None:
+    """Who rewards whole groups; None where every answer is graded alone. Raises UserError as `build_context` does."""
+    mode = config.reward.judge.mode
+    judge = build_context(config.reward, run=run).llm
+    return GroupGrader(judge, mode) if judge and mode != "pointwise" else None
 
 
 def fit(config: TrainConfig, *, role: str, run_dir: Path | None, model: Path | None, data: Any, steps: int) -> None:
@@ -252,6 +265,7 @@ def fit(config: TrainConfig, *, role: str, run_dir: Path | None, model: Path | N
     from sql_agent.lit_agent import SqlAgent
 
     algorithm = None
+    run = run_dir.name if run_dir else secrets.token_hex(8)  # the judge's account: shared by forked runners
     if run_dir is not None and model is not None:
         from agl_plugin.algorithm import Grpo
         from sql_agent.verl_config import check_keys, verl_overrides
@@ -263,12 +277,13 @@ def fit(config: TrainConfig, *, role: str, run_dir: Path | None, model: Path | N
             "llm_timeout_seconds": config.rollout.rollout_timeout_s,
             "proxy_host": config.store.proxy_host,
             "proxy_port": config.store.proxy_port,
+            "grade_group": group_grader(config, run=run),
         }
         cpu = config.trainer.device == "cpu"
         algorithm = Grpo(overrides, run_dir=run_dir, cpu=cpu, daemon=daemon, check_keys=check_keys)
     trainer = make_trainer(config, role=role, algorithm=algorithm)
     train, val = ([to_row(q) for q in questions] for questions in data)
-    trainer.fit(SqlAgent(config), train, val_dataset=val)
+    trainer.fit(SqlAgent(config, run=run), train, val_dataset=val)
 
 
 def run_training(config: TrainConfig, *, role: str, terminal: Console) -> int:

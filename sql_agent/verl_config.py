@@ -20,7 +20,7 @@ def verl_overrides(config: TrainConfig, *, model_path: str, run_dir: Path, total
     """The overrides for agent-lightning's VERL. `total_steps` counts optimizer steps of the whole run."""
     cpu = config.trainer.device == "cpu"
     return {
-        "algorithm": {"adv_estimator": "grpo", "use_kl_in_reward": False},
+        "algorithm": {"adv_estimator": "grpo_rollouts", "use_kl_in_reward": False},
         "data": _data(config),
         "actor_rollout_ref": {
             "model": _model(config, model_path=model_path, cpu=cpu),

@@ -7,7 +7,7 @@ from typing import Any
 import agentlightning as agl
 from agentlightning.types import Span
 
-from agl_plugin.adapter import LLM_CALLS_KEY, RECORD_KEY, UNSCORED_KEY
+from agl_plugin.adapter import AWAITS_GROUP, LLM_CALLS_KEY, RECORD_KEY, UNSCORED_KEY
 
 ROLLOUT, ATTEMPT = "ro-1", "at-1"
 
@@ -53,3 +53,9 @@ def reward_span(total: float, *, seq: int, n_calls: int | None = None, record: s
 def fault_span(reason: str, *, seq: int, record: str = "", **ids: str) -> Span:
     """The annotation that an unscored rollout leaves instead of a reward."""
     return span("agentlightning.annotation", {UNSCORED_KEY: reason, RECORD_KEY: record or "{}"}, seq=seq, **ids)
+
+
+def waiting_span(*, seq: int, n_calls: int, record: str, **ids: str) -> Span:
+    """What a rollout leaves that will get its reward together with its group."""
+    notes = {UNSCORED_KEY: AWAITS_GROUP, RECORD_KEY: record, LLM_CALLS_KEY: n_calls}
+    return span("agentlightning.annotation", notes, seq=seq, **ids)

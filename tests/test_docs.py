@@ -25,7 +25,7 @@ from sql_agent.train_sql_agent import parser
 SKIPPED = {".venv", ".tools", ".cache", "runs", "outputs", "node_modules", ".git", ".pytest_cache"}
 PAGES = sorted(p for p in ROOT.rglob("*.md") if not SKIPPED & set(p.relative_to(ROOT).parts))
 DOCS = ROOT / "docs"
-PACKAGES = ("sql_agent", "agl_plugin", "reward_client", "utils")
+PACKAGES = ("sql_agent", "agl_plugin", "reward_client", "reward_model", "utils")
 SOURCES = sorted(p for name in PACKAGES for p in (ROOT / name).rglob("*.py"))
 SCRIPTS = sorted(p for p in ROOT.rglob("*.sh") if not SKIPPED & set(p.relative_to(ROOT).parts))
 TRANSLATED = [("README.md", "README_zh.md"), ("docs/01-quickstart.md", "docs/01-quickstart_zh.md")]
@@ -36,6 +36,11 @@ FOREIGN_FLAGS = {
     *("--dtype", "--enforce-eager", "--max-model-len"),
     *("--local_dir", "--target_dir"),
     *("--gpus", "--shm-size"),
+    # accelerate, and reward_modeling.py, whose parser is TRL's
+    *("--num_processes", "--dataset_name", "--dataset_split", "--eval_dataset", "--eval_share", "--model_name_or_path"),
+    *("--output_dir", "--resume_from_checkpoint", "--max_length", "--use_peft", "--lora_r", "--learning_rate"),
+    *("--center_rewards_coefficient", "--num_train_epochs", "--per_device_train_batch_size"),
+    *("--gradient_checkpointing", "--deepspeed"),
 }
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SPAN = re.compile(r"`([^`\n]+)`")
@@ -233,7 +238,7 @@ def test_make_targets_are_named_as_they_are() -> None:
 @every_page
 def test_scripts_named_in_a_page_exist(page: Path) -> None:
     for name in re.findall(r"(?<![\w*<])[\w/.-]*\w\.(?:py|sh)\b", code_of(page)):
-        places = (ROOT, ROOT / "sql_agent", ROOT / "sql_agent" / "data", page.parent)
+        places = (ROOT, ROOT / "sql_agent", ROOT / "reward_model", ROOT / "sql_agent" / "data", page.parent)
         assert any((place / name).is_file() for place in places), name
 
 

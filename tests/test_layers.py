@@ -20,27 +20,26 @@ from sql_agent.config import ROOT
 
 # A module imports from the lines above its own; `x.*` are packages whose modules may also import one another.
 LAYERS = {
+    "judge's types": ["reward_client.schema"],
     "errors": ["sql_agent.errors", "reward_client.errors"],
     "plain data": [
-        "sql_agent.records",
-        "sql_agent.config",
-        "reward_client.schema",
-        "sql_agent.reference_text",
-        "sql_agent.answer_text",
+        *("sql_agent.records", "sql_agent.config", "sql_agent.reference_text", "sql_agent.answer_text"),
     ],
     "worker process": ["sql_agent.sql_worker", "sql_agent.math_worker"],
     "parts of the offline judge": ["sql_agent.reference_stance", "sql_agent.reference_exam"],
     "text and wire": [
         *("sql_agent.sql_text", "sql_agent.reference_judge", "sql_agent.completion_check", "reward_client.client"),
+        *("reward_client.gates", "reward_client.prompting", "reward_client.parsing", "reward_client.dialect"),
+        *("reward_client.endpoints", "reward_client.ledger"),
         *("sql_agent.math_check", "sql_agent.result_match", "sql_agent.judge_items"),
     ],
     "sources": [
-        "sql_agent.database",
-        "sql_agent.dataset",
-        "reward_client.judge",
-        "reward_client.reward_model",
-        "sql_agent.judge_metrics",
+        *("sql_agent.database", "sql_agent.dataset", "reward_client.limiter", "reward_client.budget"),
+        *("reward_client.reward_model", "sql_agent.judge_metrics"),
     ],
+    "retry loop": ["reward_client.chain"],
+    "judge": ["reward_client.judge"],
+    "groups": ["reward_client.groups"],
     "table of scorers": ["sql_agent.scorer_registry"],
     "tools and scorers": ["sql_agent.tools", "sql_agent.scorers", "sql_agent.data.*", "reward_client"],
     "agent": ["sql_agent.agent", "sql_agent.judge_view"],
@@ -48,21 +47,20 @@ LAYERS = {
     "around the agent": [
         "sql_agent.verl_config",
         *("sql_agent.lit_agent", "sql_agent.tiny_policy.*", "sql_agent.summary", "sql_agent.endpoint"),
-        *("sql_agent.episode_view", "sql_agent.serving"),
+        "sql_agent.group_grading",
+        *("sql_agent.episode_view", "sql_agent.serving", "sql_agent.evaluation"),
     ],
+    "reward model": ["reward_model.*"],
     "before the start": ["sql_agent.preflight"],
     "command lines": [
-        "sql_agent.train_sql_agent",
-        "sql_agent.evaluate",
-        "sql_agent.sqlagent_test",
-        "sql_agent.judge_report",
+        *("sql_agent.train_sql_agent", "sql_agent.evaluate", "sql_agent.sqlagent_test"),
+        *("sql_agent.export", "sql_agent.demo", "sql_agent.judge_report"),
     ],
     "nobody imports these": [
         "utils.*",
         "benchmarks.*",
         "recipes.*",
         "docs.*",
-        "reward_model.*",
         "sql_agent",
         "agl_plugin",
     ],
@@ -79,13 +77,16 @@ NEVER = {
 # Third-party package -> the only modules that may import it.
 ONLY_IN = {
     "agentlightning": ["agl_plugin.*", "sql_agent.lit_agent", "sql_agent.verl_config", "sql_agent.train_sql_agent"],
-    "verl": ["agl_plugin.*", "sql_agent.verl_config"],
+    "verl": ["agl_plugin.*", "sql_agent.verl_config", "sql_agent.export"],
     "ray": ["agl_plugin.*"],
     "agents": ["sql_agent.agent", "sql_agent.tools"],
+    "trl": ["reward_model.reward_modeling"],
+    "fastapi": ["reward_model.api"],
 }
 
 LIGHT = [
     *("sql_agent", "reward_client", "sql_agent.scorers", "sql_agent.dataset", "sql_agent.database"),
+    *("reward_model", "reward_model.convert_dpo_format", "reward_model.mine_pairs", "reward_model.bundled_pairs"),
     *("agl_plugin.console", "agl_plugin.run_folder", "agl_plugin.environment", "sql_agent.train_sql_agent"),
 ]
 HEAVY = ["torch", "ray", "vllm", "verl", "agentlightning", "transformers"]
@@ -170,10 +171,9 @@ def test_start_up_is_light(module: str) -> None:
     assert done.stdout.split() == []
 
 
-def test_no_module_shadows_a_package() -> None:
+@pytest.mark.parametrize("package", ["sql_agent", "reward_model"])
+def test_no_module_shadows_a_package(package: str) -> None:
     """`cd sql_agent && python train_sql_agent.py` puts sql_agent/ first on the path."""
-    own = {
-        path.stem for path in (ROOT / "sql_agent").iterdir() if path.suffix == ".py" or (path / "__init__.py").is_file()
-    }
+    own = {path.stem for path in (ROOT / package).iterdir() if path.suffix == ".py" or (path / "__init__.py").is_file()}
     taken = importlib.metadata.packages_distributions().keys() | sys.stdlib_module_names
     assert (own - {"__init__"}) & taken == set()

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # train_with_store.sh PORT [flags of train_sql_agent.py]
-# Builds what is missing, starts `agl store` on 127.0.0.1:PORT, trains against it, and stops the store again.
+# Builds the data, starts `agl store` on 127.0.0.1:PORT, trains against it, and stops the store again.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 port=$1
@@ -18,7 +18,6 @@ store=$!
 trap 'kill "$store" 2>/dev/null; wait "$store" 2>/dev/null || true' EXIT
 
 "$bin/python" -m sql_agent.data.build
-if ! nvidia-smi -L >/dev/null 2>&1; then "$bin/python" -m sql_agent.tiny_policy.build; fi
 
 echo "waiting for the store on port $port"
 for _ in $(seq 120); do

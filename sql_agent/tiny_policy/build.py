@@ -31,7 +31,8 @@ CACHE = ROOT / ".cache" / "tiny_policy"
 HERE = Path(__file__).resolve().parent
 AGENT = HERE.parent
 # What decides the weights: build.py and measure.py do not.
-CODE = ["chat_template.jinja", "corpus.py", "demos.py", "tokenizer.py", "train.py", "wired.py"]
+CODE = ["chat_template.jinja", "words.yaml"]
+CODE += [f"{name}.py" for name in ("asking", "corpus", "demos", "tokenizer", "train", "wired")]
 CARD = """---
 license: mit
 language: zh

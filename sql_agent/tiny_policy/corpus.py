@@ -1,7 +1,7 @@
 """The words that the tiny policy is made of: bundled facts, field labels and training phrasings.
 
-Guarantees: labels and phrasings come from the split `train` alone, so none of validation or test is ever demonstrated;
-facts come without their entities. Only the tokenizer reads all texts, because their characters must have tokens.
+Guarantees: labels and phrasings come from the split `train` and from words.yaml, so none of validation or test is ever
+demonstrated; facts come without their entities. Only the tokenizer reads all texts: their characters must have tokens.
 """
 
 from __future__ import annotations
@@ -9,11 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
+
+import yaml
 
 from sql_agent.data.build_database import DISEASE_COLUMNS, DRUG_COLUMNS, SEPARATOR, load_sources
 from sql_agent.data.templates import TEMPLATES, Phrasing, Templates, load_templates
 
 SOURCE = TEMPLATES.parent / "source"
+WORDS = Path(__file__).with_name("words.yaml")
 SYSTEM_PROMPT = TEMPLATES.parent.parent / "prompts" / "system_short.txt"
 # Words of the chat template, of SQL and of results, which the bundled texts lack.
 FRAME_WORDS = ["system", "user", "assistant", "query_database_by_sql", "sql", "drugs_info", "disease"]
@@ -57,10 +61,31 @@ class TableWords:
 
 
 @dataclass(frozen=True)
+class Words:
+    """words.yaml: parts of free questions, and more names for the fields (table -> field -> labels)."""
+
+    openings: list[str]
+    endings: list[str]
+    joints: list[str]
+    cores: dict[str, list[str]]
+    labels: dict[str, dict[str, list[str]]]
+
+    def all(self) -> Iterator[str]:
+        """Every text in it."""
+        yield from (*self.openings, *self.endings, *self.joints)
+        for core in self.cores.values():
+            yield from core
+        for labels in self.labels.values():
+            for texts in labels.values():
+                yield from texts
+
+
+@dataclass(frozen=True)
 class Corpus:
     """What demonstrations draw from, and all texts for the tokenizer."""
 
     tables: list[TableWords]
+    words: Words
     phrasings: dict[str, list[Phrasing]]
     answers: dict[str, str]
     facts: list[str]
@@ -73,6 +98,7 @@ def load_corpus() -> Corpus:
     """The corpus of the bundled files. Raises UserError when a source or the templates are broken."""
     templates = load_templates()
     system_prompt = SYSTEM_PROMPT.read_text(encoding="utf-8").strip()
+    free = Words(**yaml.safe_load(WORDS.read_text(encoding="utf-8")))
     cells = list(_cells())
     words = [*DRUG_COLUMNS, *DISEASE_COLUMNS, *FRAME_WORDS]
     return Corpus(
@@ -85,12 +111,14 @@ def load_corpus() -> Corpus:
             )
             for name, table in templates.tables.items()
         ],
+        words=free,
         phrasings={intent: templates.phrasings_for(intent, "train") for intent in templates.phrasings},
         answers={intent: answer.part or answer.text for intent, answer in templates.answers.items()},
         facts=sorted({text for is_name, text in cells if not is_name and len(text) > 1}),
         # Three times: the tokenizer merges no pair that it saw once.
         texts=[text for _, text in cells]
         + list(_template_texts(templates))
+        + list(free.all())
         + [*words, SEPARATOR, MISSING_ANSWER, COMMON, system_prompt] * 3,
         system_prompt=system_prompt,
     )

@@ -1,7 +1,7 @@
 """Demonstrations: made-up questions with the tool call, the made-up result and the answer.
 
 Guarantees: entities are random characters, fresh in every demonstration, and facts are cut out of the bundled ones or
-random, so no true statement about a drug or a disease is taught; only training phrasings and labels are used.
+random, so no true statement about a drug or a disease is taught; words of validation and test are never used.
 The flawed demonstrator sometimes reads the neighbouring column and often stops at the first fact: these are the faults
 that GRPO is there to correct.
 """
@@ -16,7 +16,7 @@ from typing import Any
 
 from sql_agent.data.build_database import SEPARATOR
 from sql_agent.tiny_policy.asking import Asker
-from sql_agent.tiny_policy.corpus import MISSING_ANSWER, Corpus, TableWords
+from sql_agent.tiny_policy.corpus import COMMON, MISSING_ANSWER, Corpus, TableWords
 from sql_agent.tiny_policy.tokenizer import cjk_inventory
 
 Message = dict[str, Any]
@@ -24,8 +24,9 @@ TOOL_NAME = "query_database_by_sql"
 # What a name may end with: words that real names share, so that shared endings do not break copying.
 ENDINGS = ["症", "病", "炎", "素", "平", "综合征", "缺乏症", "性贫血", "片", "唑", "沙坦", "酸钠", "B12", "C"]
 INTENT_WEIGHTS = {"single": 40, "multi": 22, "compare": 18, "search": 10, "count": 6, "missing": 4}
-# Questions that vary a training phrasing freely.
-FREE_SHARE = 0.6
+STARTS = ["急性", "慢性", "原发性", "自身", "多发性", "二", "三", "对", "多", "单", "乙", "甲", "中", "下", "再生"]
+# Names are mostly made of characters that questions do not use: as in real names, that is how one sees where they end.
+ANY_CHARACTER_SHARE = 0.1
 TOOLS: list[dict[str, Any]] = [
     {
         "type": "function",
@@ -79,8 +80,10 @@ class Demonstrator:
         self._corpus = corpus
         self._rng = rng
         self._flaws = flaws
-        self._asker = Asker(corpus, rng, free_share=FREE_SHARE)
+        self._asker = Asker(corpus, rng)
         self._chars = cjk_inventory(corpus.texts)
+        asking = set(COMMON).union(*corpus.words.all())
+        self._name_chars = [char for char in self._chars if char not in asking]
         self._intents: dict[str, Callable[[], Draft]] = {
             "single": self._single,
             "multi": self._multi,
@@ -109,14 +112,18 @@ class Demonstrator:
         """A made-up entity: two to ten random characters, a third with a usual ending."""
         n_chars = self._rng.choice((2, 3, 3, 4, 4, 4, 5, 5, 6, 7, 9))
         ending = self._rng.choice(ENDINGS) if self._rng.random() < 0.33 else ""
-        text = self._characters(max(1, n_chars - len(ending))) + ending
+        start = self._rng.choice(STARTS) if self._rng.random() < 0.2 else ""
+        text = start + self._characters(max(1, n_chars - len(start + ending))) + ending
         if len(text) > 4 and self._rng.random() < 0.2:
             # Real names repeat characters (阵发性室上性心动过速), and repeats are what breaks naive copying.
             text = text[:-1] + text[1]
         return text
 
     def _characters(self, n: int) -> str:
-        return "".join(self._rng.choices(self._chars, k=n))
+        return "".join(
+            self._rng.choice(self._chars if self._rng.random() < ANY_CHARACTER_SHARE else self._name_chars)
+            for _ in range(n)
+        )
 
     def _fact(self) -> str:
         """A made-up fact: a piece of a bundled one, two pieces joined, or random characters; at most 20 characters."""
@@ -152,7 +159,7 @@ class Demonstrator:
         return SEPARATOR.join(facts) + ("。" if sentence else "")
 
     def _label(self, table: TableWords, field: str) -> str:
-        return self._asker.label(self._rng.choice(table.labels[field]))
+        return self._asker.label(table, field)
 
     def _table(self) -> TableWords:
         return self._rng.choice(self._corpus.tables)

@@ -6,6 +6,8 @@ the training batch is what a training run uses.
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 import json
 import os
 import sqlite3
@@ -13,18 +15,25 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import agentlightning as agl
 import httpx
+import numpy as np
 import pytest
 
-from agl_plugin.daemon import free_port
+from agl_plugin import run_folder
+from agl_plugin.adapter import ScoredTriplets
+from agl_plugin.daemon import GrpoDaemon, free_port
 from sql_agent.config import ROOT
 from tests.fakes import Answer, FakeServer, chat_reply, error_reply, openai_server, tool_call_reply
 
+SLOW_S = 1.5
 DRUGS = {"甲药": "高血压；心绞痛", "乙药": "发热；头痛"}
+TURNS = itertools.count()
 QUIET = {"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/tmp"), "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
 
 
@@ -36,11 +45,14 @@ def token_ids(text: str) -> list[int]:
 def policy(request: dict[str, Any]) -> Answer:
     """A scripted policy: query the drug that the question names, then answer with what came back.
 
-    The question's words steer it: 故障 gives a 500, 空话 an answer without a query, 半对 an incomplete answer at T > 0.
+    The question's words steer it: 故障 gives a 500, 空话 an answer without a query, 半对 an incomplete answer at T > 0,
+    交替 one and two facts in turn, 慢 a late reply.
     """
     messages = request["messages"]
     question = next(m["content"] for m in messages if m["role"] == "user")
     results = [m["content"] for m in messages if m["role"] == "tool"]
+    if "慢" in question:
+        time.sleep(SLOW_S)
     if "故障" in question and results:
         return error_reply(500, "the model server broke")
     if "空话" in question:
@@ -51,6 +63,8 @@ def policy(request: dict[str, Any]) -> Answer:
         reply = tool_call_reply(("query_database_by_sql", {"sql": sql}))
     else:
         facts = json.loads(results[-1])["records"][0]["indication"].split("；")
+        if "交替" in question:
+            facts = facts[: next(TURNS) % 2 + 1]
         reply = chat_reply("；".join(facts[:1] if "半对" in question and request["temperature"] > 0 else facts))
     reply = {**reply, "id": f"chatcmpl-{time.monotonic_ns()}"}
     if request.get("return_token_ids"):
@@ -91,23 +105,23 @@ def wait_until_up(url: str, process: subprocess.Popen[bytes], *, timeout_s: floa
     raise TimeoutError(url)
 
 
-@pytest.fixture(scope="module")
-def loop(database: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loop]:
-    logs = tmp_path_factory.mktemp("logs")
+@contextmanager
+def running(logs: Path, database: Path, *settings: str, **environment: str) -> Iterator[Loop]:
+    """Store, runners and the scripted policy; the runners with further settings and environment variables."""
     address = f"http://127.0.0.1:{free_port()}"
     agl = Path(sys.executable).parent / "agl"
     store_command = [str(agl), "store", "--host", "127.0.0.1", "--port", address.rpartition(":")[2]]
     runner_command = [
         *(sys.executable, str(ROOT / "sql_agent" / "train_sql_agent.py"), "--external-store-address", address),
-        *("--set", f"database.path={database}", "--set", "trainer.device=cpu", "--n-runners", "2"),
-        *("--set", "reward.judge.kind=reference", "--set", "agent.system_prompt=system_zh"),
+        *("--set", f"database.path={database}", "--set", "trainer.device=cpu", "--n-runners", "1"),
+        *("--set", "agent.system_prompt=system_zh", *settings),
     ]
-    environment = {**QUIET, "AGL_MANAGED_STORE": "0", "AGL_CURRENT_ROLE": "runner"}
+    variables = {**QUIET, "AGL_MANAGED_STORE": "0", "AGL_CURRENT_ROLE": "runner", **environment}
     with (logs / "store.log").open("wb") as store_log, (logs / "runner.log").open("wb") as runner_log:
         store = subprocess.Popen(store_command, stdout=store_log, stderr=store_log, env=QUIET)
         try:
             wait_until_up(f"{address}/v1/agl/health", store)
-            runner = subprocess.Popen(runner_command, stdout=runner_log, stderr=runner_log, env=environment)
+            runner = subprocess.Popen(runner_command, stdout=runner_log, stderr=runner_log, env=variables)
             try:
                 with openai_server(policy) as server:
                     yield Loop(store_address=address, server=server, database=database)
@@ -118,3 +132,51 @@ def loop(database: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[L
         finally:
             store.terminate()
             store.wait(30)
+
+
+@contextmanager
+def collecting(loop: Loop, run_dir: Path, **options: Any) -> Iterator[GrpoDaemon]:
+    """The training side's daemon, which enqueues two rollouts per question and collects them."""
+    daemon = GrpoDaemon(
+        None,
+        2,
+        train_information={"model": "fake-model", "temperature": 1.0},
+        tokenizer=None,
+        mini_batch_size=1,
+        pad_token_id=0,
+        store=agl.LightningStoreClient(loop.store_address),
+        adapter=ScoredTriplets(),
+        trace_aggregator={"level": "transition"},
+        run_dir=run_dir,
+        poll_interval_s=0.1,
+        stall_s=60.0,
+        llm_timeout_seconds=60.0,
+        proxy_host="127.0.0.1",
+        proxy_port=0,
+        **options,
+    )
+    yield daemon
+    assert daemon._internal_loop is not None
+    asyncio.run_coroutine_threadsafe(daemon.llm_proxy.stop(), daemon._internal_loop).result(30)
+
+
+def rollouts(daemon: GrpoDaemon, loop: Loop, questions: list[str], *, is_train: bool) -> list[dict[str, Any]]:
+    """Roll out the questions and return the new lines of rollouts.jsonl."""
+    path = daemon.run_dir / run_folder.ROLLOUTS
+    before = len(run_folder.read_lines(path))
+    answers = [next((facts for drug, facts in DRUGS.items() if drug in q), "甲") for q in questions]
+    rows = {
+        "id": np.array([f"q{i}" for i in range(len(questions))], dtype=object),
+        "question": np.array(questions, dtype=object),
+        "answer": np.array(answers, dtype=object),
+    }
+    address = loop.server.base_url.removeprefix("http://").removesuffix("/v1")
+    daemon.set_up_data_and_server(rows, [address], is_train=is_train)
+    daemon.run_until_all_finished()
+    return run_folder.read_lines(path)[before:]
+
+
+@pytest.fixture(scope="module")
+def loop(database: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loop]:
+    with running(tmp_path_factory.mktemp("logs"), database, "--set", "reward.judge.kind=reference") as loop:
+        yield loop

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import agentlightning as agl
-import numpy as np
 import pytest
 import torch
 
 from agl_plugin import run_folder
-from agl_plugin.adapter import ScoredTriplets
 from agl_plugin.daemon import GrpoDaemon
 from agl_plugin.errors import RunError
-from tests.loop.conftest import DRUGS, Loop, token_ids
+from agl_plugin.proxy import CALL_SPAN
+from tests.loop.conftest import SLOW_S, Loop, collecting, rollouts, token_ids
 
 # The LLM proxy is forked from this process: litellm and pydantic warn in it, and an error there is a failed request.
 pytestmark = pytest.mark.filterwarnings("default")
@@ -24,44 +22,8 @@ pytestmark = pytest.mark.filterwarnings("default")
 
 @pytest.fixture(scope="module")
 def daemon(loop: Loop, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GrpoDaemon]:
-    daemon = GrpoDaemon(
-        None,
-        2,
-        train_information={"model": "fake-model", "temperature": 1.0},
-        tokenizer=None,
-        mini_batch_size=1,
-        pad_token_id=0,
-        store=agl.LightningStoreClient(loop.store_address),
-        adapter=ScoredTriplets(),
-        trace_aggregator={"level": "transition"},
-        run_dir=tmp_path_factory.mktemp("run"),
-        poll_interval_s=0.1,
-        stall_s=60.0,
-        llm_timeout_seconds=60.0,
-        proxy_host="127.0.0.1",
-        proxy_port=0,
-    )
-    yield daemon
-    assert daemon._internal_loop is not None
-    import asyncio
-
-    asyncio.run_coroutine_threadsafe(daemon.llm_proxy.stop(), daemon._internal_loop).result(30)
-
-
-def rollouts(daemon: GrpoDaemon, loop: Loop, questions: list[str], *, is_train: bool) -> list[dict[str, Any]]:
-    """Roll out the questions and return the new lines of rollouts.jsonl."""
-    path = daemon.run_dir / run_folder.ROLLOUTS
-    before = len(run_folder.read_lines(path))
-    answers = [next((facts for drug, facts in DRUGS.items() if drug in q), "甲") for q in questions]
-    rows = {
-        "id": np.array([f"q{i}" for i in range(len(questions))], dtype=object),
-        "question": np.array(questions, dtype=object),
-        "answer": np.array(answers, dtype=object),
-    }
-    address = loop.server.base_url.removeprefix("http://").removesuffix("/v1")
-    daemon.set_up_data_and_server(rows, [address], is_train=is_train)
-    daemon.run_until_all_finished()
-    return run_folder.read_lines(path)[before:]
+    with collecting(loop, tmp_path_factory.mktemp("run")) as daemon:
+        yield daemon
 
 
 def test_a_question_becomes_triplets_with_the_servers_token_ids(daemon: GrpoDaemon, loop: Loop) -> None:
@@ -74,7 +36,8 @@ def test_a_question_becomes_triplets_with_the_servers_token_ids(daemon: GrpoDaem
     assert all(len(line["sql_calls"]) == 1 and len(line["response_tokens"]) == 2 for line in lines)
     assert len(batch) == 8  # 2 questions x 2 rollouts x 2 turns
     sent = {tuple(token_ids(json.dumps(r.json["messages"], ensure_ascii=False))) for r in loop.server.requests}
-    prompts, masks = batch.batch["prompts"], batch.batch["attention_mask"][:, :4096].bool()
+    prompts = batch.batch["prompts"]
+    masks = batch.batch["attention_mask"][:, : prompts.shape[1]].bool()
     assert {tuple(p[m].tolist()) for p, m in zip(prompts, masks, strict=True)} <= sent
     rewards = batch.batch["token_level_scores"].sum(-1)
     assert rewards.dtype == torch.float32
@@ -82,6 +45,23 @@ def test_a_question_becomes_triplets_with_the_servers_token_ids(daemon: GrpoDaem
     expected = [by_rollout[i] for i in batch.non_tensor_batch["rollout_id_list"]]
     assert rewards.tolist() == pytest.approx(expected, abs=1e-5)  # steps of 2^-16
     assert daemon.stats["scored"] == 4 and daemon.stats["zero_variance_groups"] == 2
+
+
+def test_the_store_keeps_one_span_per_llm_call_and_one_record(daemon: GrpoDaemon, loop: Loop) -> None:
+    (line,) = rollouts(daemon, loop, ["甲药的适应症是什么？"], is_train=False)
+    query = daemon.store.query_spans(line["rollout_id"], attempt_id="latest")
+    assert daemon._internal_loop is not None
+    spans = asyncio.run_coroutine_threadsafe(query, daemon._internal_loop).result(30)
+    assert [span.name for span in spans].count(CALL_SPAN) == line["n_turns"] == 2
+    assert len(spans) == 3
+
+
+def test_a_runner_process_plays_many_rollouts_at_once(daemon: GrpoDaemon, loop: Loop) -> None:
+    start = len(loop.server.requests)
+    lines = rollouts(daemon, loop, [f"慢：甲药{i}的适应症是什么？" for i in range(8)], is_train=True)
+    first = [r.at_s for r in loop.server.requests[start:] if len(r.json["messages"]) == 2]
+    assert len(lines) == len(first) == 16
+    assert max(first) - min(first) < SLOW_S  # one after the other they would start 16 delays apart
 
 
 def test_a_fault_leaves_the_batch_and_is_counted_not_zeroed(daemon: GrpoDaemon, loop: Loop) -> None:

@@ -19,9 +19,10 @@ from agentlightning.types import EnqueueRolloutRequest, Span
 
 from agl_plugin import run_folder
 from agl_plugin.adapter import ScoredTriplets
+from agl_plugin.advantage import rollout_advantage
 from agl_plugin.daemon import GrpoDaemon, free_port
 from agl_plugin.errors import RunError
-from tests.spans import call_without_ids, fault_span, llm_call, reward_span
+from tests.spans import call_without_ids, fault_span, llm_call, reward_span, waiting_span
 
 MAX_PROMPT, MAX_RESPONSE = 16, 8
 # What a runner leaves of one rollout: a function from its ids to its spans.
@@ -48,6 +49,21 @@ def scored(reward: float, *, n_calls: int = 1) -> Play:
 def faulty(reason: str) -> Play:
     """A rollout that a fault ended after its first call."""
     return lambda ids: [llm_call([7], [9], seq=1, **ids), fault_span(reason, seq=2, record=record(None), **ids)]
+
+
+def waiting(n_calls: int = 1) -> Play:
+    """A rollout whose reward comes with its group."""
+
+    def play(ids: dict[str, str]) -> list[Span]:
+        calls = [llm_call([7, *range(1, n + 1)], [9] * n, seq=n, **ids) for n in range(1, n_calls + 1)]
+        note = record(None, unscored="awaits_group", n_calls=n_calls)
+        return [*calls, waiting_span(seq=99, n_calls=n_calls, record=note, **ids)]
+
+    return play
+
+
+def waiting_without_ids(ids: dict[str, str]) -> list[Span]:
+    return [call_without_ids(seq=1, **ids), waiting_span(seq=2, n_calls=1, record=record(None), **ids)]
 
 
 def without_ids(ids: dict[str, str]) -> list[Span]:
@@ -142,26 +158,22 @@ def test_each_turn_of_a_scored_rollout_is_a_row_with_its_reward(daemon: GrpoDaem
     finish(daemon, [[scored(0.73, n_calls=2), scored(0.1)]])
     batch, metrics = batch_of(daemon)
     scores = batch.batch["token_level_scores"]
-    assert scores.dtype == torch.float32 and scores.shape == (3, MAX_RESPONSE)
-    keys = zip(batch.non_tensor_batch["rollout_id_list"], batch.non_tensor_batch["turn_index_list"], strict=True)
-    rows = dict(zip(keys, scores, strict=True))
+    assert scores.dtype == torch.float32 and scores.shape == (3, 2)
+    rows = sorted(zip(batch.non_tensor_batch["rollout_id_list"], scores.tolist(), strict=True))
     first, second = [line["rollout_id"] for line in sorted(lines(daemon), key=lambda line: -line["reward"])]
-    for key, position, reward in [((first, 0), 0, 0.73), ((first, 1), 1, 0.73), ((second, 0), 0, 0.1)]:
-        assert rows[key].nonzero().tolist() == [[position]]
-        assert rows[key][position].item() == pytest.approx(reward, abs=2**-17)
+    expected = sorted([(first, [0.73, 0]), (first, [0, 0.73]), (second, [0.1, 0])])
+    for row, (rollout, values) in zip(rows, expected, strict=True):
+        assert row == (rollout, pytest.approx(values, abs=2**-17))
     assert metrics["training/reward"] == pytest.approx(0.415)
 
 
 @pytest.mark.parametrize("reward", [0.1, 0.73, 1.1, 1 / 3, 0.0])
 def test_equal_rewards_give_exactly_no_advantage(daemon: GrpoDaemon, reward: float) -> None:
-    """verl divides by the standard deviation + 1e-6: a rounding error in the mean would become a direction to learn."""
-    from verl.trainer.ppo.core_algos import compute_grpo_outcome_advantage
-
+    """GRPO divides by the standard deviation + 1e-6: a rounding error in the mean would become a direction to learn."""
     finish(daemon, [[scored(reward, n_calls=n) for n in (3, 3, 3, 4)]])  # the mean of 13 equal floats is often off
     batch, _ = batch_of(daemon)
-    mask = batch.batch["attention_mask"][:, MAX_PROMPT:].float()
     index = batch.non_tensor_batch["data_id_list"]
-    advantages, _ = compute_grpo_outcome_advantage(batch.batch["token_level_scores"], mask, index)
+    advantages, _ = rollout_advantage(batch.batch["token_level_scores"], batch.batch["response_mask"], index)
     assert len(batch) == 13 and advantages.abs().max().item() == 0.0
 
 
@@ -169,8 +181,9 @@ def test_the_batch_holds_the_token_ids_of_the_calls(daemon: GrpoDaemon) -> None:
     finish(daemon, [[scored(0.5, n_calls=2), scored(0.6)]])
     batch, _ = batch_of(daemon)
     masks = batch.batch["attention_mask"].bool()
-    prompts = [p[m].tolist() for p, m in zip(batch.batch["prompts"], masks[:, :MAX_PROMPT], strict=True)]
-    responses = [r[m].tolist() for r, m in zip(batch.batch["responses"], masks[:, MAX_PROMPT:], strict=True)]
+    width = batch.batch["prompts"].shape[1]
+    prompts = [p[m].tolist() for p, m in zip(batch.batch["prompts"], masks[:, :width], strict=True)]
+    responses = [r[m].tolist() for r, m in zip(batch.batch["responses"], masks[:, width:], strict=True)]
     assert sorted(prompts) == [[7, 8, 1], [7, 8, 1], [7, 8, 1, 2]] and sorted(responses) == [[9], [9], [9, 9]]
 
 
@@ -185,11 +198,49 @@ def test_an_unscored_rollout_is_counted_and_never_a_zero(daemon: GrpoDaemon) -> 
     assert reasons == {"llm_fault": 1, "no_token_ids": 1, "agent_error": 1}
 
 
+def test_a_group_gets_its_rewards_when_its_last_rollout_has_finished(daemon: GrpoDaemon) -> None:
+    seen: list[list[str]] = []
+
+    async def grade_group(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        seen.append(sorted(row["unscored"] for row in rows))
+        await asyncio.sleep(0.05)
+        changes = {"unscored": "", "reward_parts": {"answer": 1.0}, "reason": "ranked"}
+        return [{**changes, "reward": row["n_calls"] / 4} if "n_calls" in row else {} for row in rows]
+
+    daemon.grade_group = grade_group
+    groups = [[waiting(1), waiting(3), faulty("llm_fault"), waiting_without_ids], [scored(0.5), scored(0.6)]]
+    finish(daemon, groups)
+    batch, metrics = batch_of(daemon)
+    assert seen == [["awaits_group", "awaits_group", "llm_fault", "no_token_ids"]]
+    rewards = {line["rollout_id"]: line["reward"] for line in lines(daemon) if line["group"] == "d0"}
+    assert sorted(r for r in rewards.values() if r is not None) == [0.25, 0.75]
+    given = dict(zip(batch.non_tensor_batch["rollout_id_list"], batch.batch["token_level_scores"].sum(-1), strict=True))
+    assert all(given[i].item() == reward for i, reward in rewards.items() if reward is not None)
+    assert len(batch) == 6 and metrics["training/reward"] == pytest.approx((0.25 + 0.75 + 0.5 + 0.6) / 4)
+    assert daemon.stats["unscored/no_token_ids"] == 1 and "unscored/awaits_group" not in daemon.stats
+
+
+def test_what_nobody_grades_stays_unscored(daemon: GrpoDaemon) -> None:
+    finish(daemon, [[waiting(), scored(0.4), scored(0.8)]])
+    batch, _ = batch_of(daemon)
+    assert len(batch) == 2 and daemon.stats["unscored/awaits_group"] == 1
+
+
+def test_a_group_that_the_grader_leaves_unscored_has_no_reward(daemon: GrpoDaemon) -> None:
+    async def grade_group(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        return [{"unscored": "judge_unreachable"} for _ in rows]
+
+    daemon.grade_group = grade_group
+    finish(daemon, [[waiting(), waiting()], [scored(0.4), scored(0.8)]])
+    batch, _ = batch_of(daemon)
+    assert len(batch) == 2 and daemon.stats["unscored/judge_unreachable"] == 2
+
+
 def test_a_group_of_one_scored_rollout_is_left_out(daemon: GrpoDaemon) -> None:
     """Without a second rollout there is nothing to compare with: verl would use the reward itself as the advantage."""
     finish(daemon, [[scored(0.4), scored(0.8)], [scored(1.0, n_calls=3), faulty("judge_down")]])
     batch, _ = batch_of(daemon)
-    assert set(batch.non_tensor_batch["data_id_list"]) == {"d0"} and len(batch) == 2
+    assert {uid.partition("/")[0] for uid in batch.non_tensor_batch["data_id_list"]} == {"d0"} and len(batch) == 2
     assert (daemon.stats["groups"], daemon.stats["groups_too_small"]) == (2, 1)
     assert daemon.stats["scored"] == 3 and daemon.stats["reward_mean"] == pytest.approx(2.2 / 3)
 

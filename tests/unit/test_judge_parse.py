@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import pickle
 import re
@@ -11,9 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import SecretStr, ValidationError
 
-from reward_client import Criteria, JudgeEndpoint, JudgeItem, JudgeUnparsable, LLMJudge, endpoint_from_env
+from reward_client import Criteria, JudgeEndpoint, JudgeItem, JudgeUnparsable, LLMJudge, endpoints_from_env
 from reward_client.client import is_loopback
-from reward_client.judge import MAX_ANSWER_CHARS, build_messages, load_rubric, overall, parse_criteria, strip_markers
+from reward_client.parsing import overall, parse_criteria, parse_pair, ranking_parser
+from reward_client.prompting import MAX_ANSWER_CHARS, build_messages, load_prompt, strip_markers
 
 KEY = "sk-very-secret-0123456789"
 GOOD = {"accuracy": 0.9, "completeness": 0.5, "clarity": 1, "professionalism": 1.0, "reason": "要点齐全"}
@@ -75,6 +77,23 @@ def test_any_text_gives_a_verdict_or_a_typed_fault(text: str) -> None:
     assert 0 <= overall(criteria) <= 1
 
 
+@given(st.text())
+def test_any_text_gives_a_comparison_or_a_ranking_or_a_typed_fault(text: str) -> None:
+    for parse in (parse_pair, ranking_parser(3)):
+        with contextlib.suppress(JudgeUnparsable):
+            parse('{"better": 1, "ranking": ' + text)
+
+
+@given(st.lists(st.lists(st.integers(-1, 5), max_size=3), max_size=4))
+def test_a_ranking_names_each_answer_exactly_once(ranking: list[list[int]]) -> None:
+    text = json.dumps({"ranking": ranking, "reason": ""})
+    if sorted(sum(ranking, [])) == [1, 2, 3] and all(ranking):
+        assert ranking_parser(3)(text).ranking == ranking
+    else:
+        with pytest.raises(JudgeUnparsable):
+            ranking_parser(3)(text)
+
+
 @given(*[st.floats(0, 1)] * 4)
 def test_overall_is_gated_by_accuracy(a: float, b: float, c: float, d: float) -> None:
     criteria = Criteria(accuracy=a, completeness=b, clarity=c, professionalism=d)
@@ -88,7 +107,7 @@ def test_overall_formula() -> None:
 
 def test_the_judge_sees_all_four_texts_between_markers_of_one_call() -> None:
     item = JudgeItem(question="问题一", reference="参考一", evidence=["证据一", "证据二"], answer="回答一")
-    system, user = build_messages(load_rubric("rubric_zh"), item)
+    system, user = build_messages(load_prompt("rubric_zh"), item)
     nonces = set(re.findall(r"(?:BEGIN|END) [A-Z]+ (\w+)>>>", user["content"]))
     assert len(nonces) == 1 and nonces.pop() in system["content"]
     positions = [user["content"].index(t) for t in ("问题一", "参考一", "证据一", "证据二", "回答一")]
@@ -163,27 +182,27 @@ def clean_env(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 
 def test_environment_unset_or_blank_is_no_endpoint(clean_env: pytest.MonkeyPatch) -> None:
     clean_env.setenv("TEACHER_MODEL", "  ")
-    assert endpoint_from_env() is None
+    assert endpoints_from_env() == []
 
 
 def test_environment_partly_set_names_what_is_missing(clean_env: pytest.MonkeyPatch) -> None:
     clean_env.setenv("TEACHER_API_KEY", KEY)
     with pytest.raises(ValueError, match=r"TEACHER_MODEL, TEACHER_BASE_URL not set, but TEACHER_API_KEY set") as caught:
-        endpoint_from_env()
+        endpoints_from_env()
     assert KEY not in str(caught.value)
 
 
 def test_environment_complete(clean_env: pytest.MonkeyPatch) -> None:
     for name, value in (("API_KEY", KEY), ("MODEL", "m"), ("BASE_URL", "http://localhost:1")):
         clean_env.setenv(f"TEACHER_{name}", value)
-    endpoint = endpoint_from_env()
-    assert endpoint and endpoint.api_key.get_secret_value() == KEY and str(endpoint) == "m at http://localhost:1/v1"
+    (endpoint,) = endpoints_from_env()
+    assert endpoint.api_key.get_secret_value() == KEY and str(endpoint) == "m at http://localhost:1/v1"
     clean_env.setenv("TEACHER_BASE_URL", "localhost:1")
     with pytest.raises(ValueError, match=r"TEACHER_BASE_URL = 'localhost:1': .*http://"):
-        endpoint_from_env()
+        endpoints_from_env()
     clean_env.setenv("TEACHER_BASE_URL", f"http://me:{KEY}@localhost:1")
     with pytest.raises(ValueError, match="TEACHER_BASE_URL: ") as caught:
-        endpoint_from_env()
+        endpoints_from_env()
     assert KEY not in str(caught.value)
 
 
@@ -203,5 +222,5 @@ def test_is_loopback(url: str, expected: bool) -> None:
 
 
 def test_an_unknown_rubric_names_those_there_are() -> None:
-    with pytest.raises(ValueError, match="rubric_en, rubric_zh"):
-        load_rubric("rubric_fr")
+    with pytest.raises(ValueError, match="pairwise_zh, rubric_en, rubric_zh"):
+        load_prompt("rubric_fr")

@@ -149,26 +149,30 @@ def test_the_database_is_opened_and_its_tables_asked(tmp_path: Path) -> None:
         preflight.check_database(build_config({"database": {"path": str(tmp_path / "text.db")}}))
 
 
-def test_a_wrong_judge_key_is_found_before_the_first_step(monkeypatch: pytest.MonkeyPatch) -> None:
+def judged(folder: Path) -> TrainConfig:
+    return build_config({"reward": {"judge": {"folder": str(folder / "judge")}}})
+
+
+def test_a_wrong_judge_key_is_found_before_the_first_step(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     with openai_server(lambda _: error_reply(401, "wrong key")) as server:
         monkeypatch.setenv("TEACHER_BASE_URL", server.base_url)
         monkeypatch.setenv("TEACHER_API_KEY", "sk-secret-value")
         monkeypatch.setenv("TEACHER_MODEL", "judge")
         with pytest.raises(UserError, match="judge: .*401") as caught:
-            preflight.check_judge(TrainConfig())
+            preflight.check_judge(judged(tmp_path))
     assert "sk-secret-value" not in str(caught.value) and len(server.requests) == 1
 
 
-def test_a_judge_that_answers_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_judge_that_answers_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     verdict = {"accuracy": 1, "completeness": 1, "clarity": 1, "professionalism": 1, "overall": 1, "reason": "ok"}
     with openai_server(lambda _: chat_reply(json.dumps(verdict))) as server:
         monkeypatch.setenv("TEACHER_BASE_URL", server.base_url)
         monkeypatch.setenv("TEACHER_API_KEY", "k")
         monkeypatch.setenv("TEACHER_MODEL", "judge-model")
-        assert "judge-model" in preflight.check_judge(TrainConfig())
+        assert "judge-model" in preflight.check_judge(judged(tmp_path))
     for name in ("TEACHER_BASE_URL", "TEACHER_API_KEY", "TEACHER_MODEL"):
         monkeypatch.delenv(name)
-    assert "offline" in preflight.check_judge(TrainConfig())
+    assert "offline" in preflight.check_judge(judged(tmp_path))
 
 
 def devices(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, gpus: int) -> None:
@@ -264,7 +268,8 @@ def test_only_own_runs_are_resumed(tmp_path: Path) -> None:
 
 def test_a_checkpoint_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(
-        UserError, match="--resume_checkpoint latest: no complete global_step_N folder below .*Start without it"
+        UserError,
+        match="--resume_checkpoint latest: no complete global_step_N folder below .*Name a run that saved one",
     ):
         found("latest", tmp_path)
     (tmp_path / "global_step_5").mkdir()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 import pickle
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -32,7 +34,7 @@ VERDICT = {"accuracy": 0.9, "completeness": 0.8, "clarity": 1, "professionalism"
 
 @pytest.fixture(autouse=True)
 def no_teacher(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("TEACHER_API_KEY", "TEACHER_MODEL", "TEACHER_BASE_URL"):
+    for name in ("TEACHER_API_KEY", "TEACHER_MODEL", "TEACHER_BASE_URL", "JUDGE_ENDPOINTS"):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -41,8 +43,14 @@ def set_teacher(monkeypatch: pytest.MonkeyPatch, base_url: str) -> None:
         monkeypatch.setenv(f"TEACHER_{name}", text)
 
 
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Verdicts are kept: a test must not find those of another one."""
+    monkeypatch.chdir(tmp_path)
+
+
 def config(**judge: Any) -> RewardConfig:
-    return RewardConfig.model_validate({"judge": judge})
+    return RewardConfig.model_validate({"judge": {"folder": str(Path.cwd() / "judge"), **judge}})
 
 
 def reward(text: str, *results: QueryResult, context: ScoringContext | None = None, **question: Any) -> Reward:
@@ -71,6 +79,44 @@ def test_an_empty_answer_is_zero_without_asking_anyone(monkeypatch: pytest.Monke
     assert not server.requests
 
 
+def test_an_answer_from_the_database_needs_a_query(monkeypatch: pytest.MonkeyPatch) -> None:
+    with openai_server(lambda _: chat_reply(json.dumps(VERDICT))) as server:
+        set_teacher(monkeypatch, server.base_url)
+        context = build_context(config())
+        for results in ([], [FAILED]):
+            found = reward("用于高血压", *results, context=context, sql=["SELECT 1"])
+            assert found.parts == {"sql": 0.0, "answer": 0.0} and "no query was executed" in found.explanation
+        assert not server.requests
+        assert reward("用于高血压", RAN, context=context, sql=["SELECT 1"]).parts["answer"] == pytest.approx(0.89)
+        assert reward("用于高血压", context=context).parts["answer"] == pytest.approx(0.89)
+
+
+def test_in_a_group_the_answer_waits_unless_a_gate_decides(monkeypatch: pytest.MonkeyPatch) -> None:
+    with openai_server(lambda _: chat_reply(json.dumps(VERDICT))) as server:
+        set_teacher(monkeypatch, server.base_url)
+        context = build_context(config(mode="groupwise"))
+        grouped = dataclasses.replace(context, in_group=True)
+        waits = reward("用于高血压", RAN, context=grouped)
+        assert (waits.total, waits.unscored, waits.parts) == (None, "awaits_group", {"sql": 0.1})
+        assert waits.metadata["item"]["answer"] == "用于高血压"
+        assert reward("：", RAN, context=grouped).total == pytest.approx(0.1)
+        assert reward("高血压", RAN, context=grouped, scorer="exact").is_scored
+        assert not server.requests
+        assert reward("用于高血压", RAN, context=context).is_scored
+
+
+def test_a_mode_that_needs_an_llm_judge_says_so() -> None:
+    with pytest.raises(UserError, match=r"reward.judge.mode = 'pairwise': .*mode=pointwise"):
+        build_context(config(mode="pairwise"))
+
+
+def test_a_budget_of_money_needs_prices(monkeypatch: pytest.MonkeyPatch) -> None:
+    set_teacher(monkeypatch, "http://127.0.0.1:9")
+    with pytest.raises(UserError, match="budget_cost = 1: judge-1 at .* has no prompt_price") as caught:
+        build_context(config(budget_cost=1))
+    assert KEY not in str(caught.value)
+
+
 def test_no_reference_is_unscored_not_zero() -> None:
     for name in ("reference", "exact", "judge"):
         found = reward("高血压", RAN, answer="", scorer=name)
@@ -86,9 +132,10 @@ def test_the_llm_judge_is_used_where_it_is_set(monkeypatch: pytest.MonkeyPatch) 
         again = reward("用于高血压", RAN, context=pickle.loads(pickle.dumps(context)), scorer="agentcpm")
         offline = reward("用于高血压", RAN, context=context, scorer="reference")
     assert found.parts == {"sql": 0.1, "answer": pytest.approx(0.89)} and found.explanation == "好"
-    assert found.metadata["accuracy"] == 0.9 and found.metadata["completion_tokens"] == 5
+    assert found.metadata["accuracy"] == 0.9 and found.metadata["judge_usage"]["completion_tokens"] == 5
     assert again.parts == found.parts and again.scorer == "agentcpm"
-    assert "coverage" in offline.metadata and len(server.requests) == 2
+    assert again.metadata["judge_usage"] == {**dict.fromkeys(found.metadata["judge_usage"], 0), "cache_hits": 1}
+    assert "coverage" in offline.metadata and len(server.requests) == 1
     assert "strict grader" in server.requests[0].json["messages"][0]["content"]
 
 

@@ -53,6 +53,19 @@ def test_means_are_over_scored_training_rollouts(summary: dict[str, Any]) -> Non
     assert summary["unscored"] == {"llm_fault": 1, "no_token_ids": 1}
 
 
+def test_what_the_judge_cost_is_added_up(tmp_path: Path) -> None:
+    usage = {"calls": 2, "cache_hits": 0, "prompt_tokens": 900, "completion_tokens": 100, "cost": 0.25}
+    hit = {**dict.fromkeys(usage, 0), "cache_hits": 1}
+    rows = [
+        {**rollout(0.5, mode=mode), "judge_usage": found} for mode in ("train", "val") for found in (usage, hit, {})
+    ]
+    run_folder.append_lines(tmp_path / run_folder.ROLLOUTS, rows)
+    summary = build_summary(tmp_path, total_s=5.0, peak_memory_gib=0.1, facts=FACTS)
+    doubled = {"calls": 4, "cache_hits": 2, "prompt_tokens": 1800, "completion_tokens": 200, "cost": 0.5}
+    assert summary["judge_usage"] == doubled
+    assert "offline: 4 calls, 2 from the cache, 2000 tokens, cost 0.5" in rendered(summary)
+
+
 def test_steps_and_validations_are_told(summary: dict[str, Any]) -> None:
     assert (summary["steps"], summary["reward_first_step"], summary["reward_last_step"]) == (2, 0.4, 0.6)
     assert (summary["groups"], summary["zero_variance_groups"], summary["weights_changed"]) == (8, 3, True)

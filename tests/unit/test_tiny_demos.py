@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
@@ -11,6 +12,7 @@ from contextlib import closing
 import pytest
 
 from sql_agent.data.build_database import TABLES
+from sql_agent.data.templates import load_templates
 from sql_agent.errors import UserError
 from sql_agent.records import QueryResult
 from sql_agent.tiny_policy.build import ensure_tiny_policy, fingerprint
@@ -118,3 +120,22 @@ def test_a_folder_with_other_content_is_never_replaced(tmp_path) -> None:
         with pytest.raises(UserError, match="not empty"):
             ensure_tiny_policy(1, out=tmp_path, force=force)
     assert (tmp_path / "thesis.txt").read_text(encoding="utf-8") == "mine"
+
+
+def test_no_held_out_word_is_ever_asked_with(corpus: Corpus) -> None:
+    templates = load_templates()
+    words = set(corpus.words.all())
+    for table in templates.tables.values():
+        for labels in table.fields.values():
+            assert words.isdisjoint([*labels.val, *labels.test])
+    held_out = [p for phrasings in templates.phrasings.values() for p in phrasings if p.split != "train"]
+    pieces = {piece for p in held_out for piece in re.split(r"{\w+}|[，。？：、]", p.text) if len(piece) >= 5}
+    assert len(pieces) > 20
+    assert not [(piece, word) for piece in pieces for word in words if piece in word]
+
+
+def test_every_field_has_more_names_and_every_wording_its_slots(corpus: Corpus) -> None:
+    for table in corpus.tables:
+        assert corpus.words.labels[table.table].keys() == table.labels.keys()
+    demonstrator = Demonstrator(corpus, random.Random(1))
+    assert not [q for q in (demonstrator.query()[0]["content"] for _ in range(500)) if "{" in q or "}" in q]

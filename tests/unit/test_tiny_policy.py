@@ -42,9 +42,11 @@ def test_demonstrations_are_reproducible_and_name_no_bundled_entity(corpus: Corp
     one, two = (Demonstrator(corpus, random.Random(7)) for _ in range(2))
     chats = [one.demonstrate() for _ in range(200)]
     assert chats == [two.demonstrate() for _ in range(200)]
-    asked = [str(chat[1]["content"]) for chat in chats]
+    # A value that is searched for is a fact, and a fact may name a disease.
+    asked = [str(chat[1]["content"]) for chat in chats if "LIKE" not in str(chat[2])]
     known = [name for name in entity_names() if len(name) > 3]
     assert not [text for text in asked if any(name in text for name in known)]
+    assert len(asked) > 100
 
 
 def test_no_phrasing_of_validation_or_test_is_demonstrated(corpus: Corpus) -> None:

@@ -22,6 +22,7 @@ READ_ELSEWHERE = {
     "reward.": "sql_agent.scorers",
     "model.path": "preflight.model_folder",
     "rollout.n_runners": "train_sql_agent.make_trainer",
+    "rollout.runner_concurrency": "train_sql_agent.make_trainer",
     "rollout.poll_interval_s": "train_sql_agent.make_trainer",
     "rollout.rollout_timeout_s": "the daemon",
     "trainer.resume_changed": "preflight.check_resume",
@@ -45,7 +46,7 @@ CHANGED = [
     "rollout.temperature=0.7",
     "rollout.max_prompt_tokens=4096",
     "rollout.max_response_tokens=512",
-    "rollout.level=trajectory",
+    "rollout.level=transition",
     "rollout.trajectory_max_response_tokens=2000",
     "rollout.gpu_memory_utilization=0.4",
     "rollout.tensor_parallel=2",
@@ -172,3 +173,10 @@ def test_known_keys_and_free_sections_pass() -> None:
 def test_all_unknown_keys_are_named_at_once() -> None:
     with pytest.raises(RunError, match=r"trainer.save_frequency, trainer.empty.x\. .*`make setup`"):
         check_keys({"trainer": {"save_frequency": 2, "empty": {"x": 1}}}, BASE)
+
+
+def test_the_advantage_estimator_is_the_one_that_the_plugin_registers() -> None:
+    from agl_plugin.advantage import NAME
+
+    tree = verl_overrides(TrainConfig(), model_path="m", run_dir=Path("r"), total_steps=1)
+    assert tree["algorithm"]["adv_estimator"] == NAME

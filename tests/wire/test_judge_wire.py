@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import socket
+import threading
 import time
 import traceback
 from email.utils import formatdate
@@ -49,7 +50,8 @@ def test_a_verdict_and_the_request_behind_it() -> None:
     [request] = server.requests
     assert request.path == "/v1/chat/completions" and request.headers["authorization"] == f"Bearer {KEY}"
     assert request.json["temperature"] == 0 and request.json["model"] == "judge-1"
-    assert request.json["response_format"] == {"type": "json_object"}
+    described = request.json["response_format"]["json_schema"]
+    assert described["strict"] and described["schema"]["required"] == [*SCORES]
     sent = request.json["messages"][1]["content"]
     assert all(text in sent for text in (ITEM.question, ITEM.reference, ITEM.answer)) and not verdict.answer_cut
 
@@ -78,7 +80,6 @@ FAULTS: list[tuple[Answer, type[JudgeFault], int]] = [
     (Reply(body="[" * 100_000), JudgeUnparsable, 3),
     (Reply(body="x" * 3_000_000), JudgeUnparsable, 3),
     (error_reply(500, "boom"), JudgeUnreachable, 3),
-    (error_reply(429, "slow down"), JudgeUnreachable, 3),
     (RESET, JudgeUnreachable, 3),
     (error_reply(400, "too long"), JudgeRejected, 1),
     (error_reply(401, f"Incorrect API key provided: {KEY}"), JudgeRejected, 1),
@@ -99,6 +100,13 @@ def test_fault_kind_number_of_tries_and_no_key_in_any_text(
     assert caught.value.kind == fault.kind
     shown = "".join(traceback.format_exception(caught.value)) + repr(caught.value) + caplog.text
     assert KEY not in shown and KEY[:12] not in shown and "judge-1" in shown
+
+
+def test_an_endless_429_ends_with_the_time_limit() -> None:
+    started = time.monotonic()
+    with openai_server(lambda _: error_reply(429, "slow down")) as server, pytest.raises(JudgeUnreachable, match="429"):
+        grade(server.base_url, timeout_s=3.0, attempts=1)
+    assert len(server.requests) >= 2 and time.monotonic() - started < 6
 
 
 def test_429_with_retry_after_is_honoured() -> None:
@@ -149,11 +157,12 @@ def test_a_refused_response_format_is_left_out_and_remembered() -> None:
 
     async def twice(judge: LLMJudge) -> None:
         await judge.grade(ITEM)
-        await judge.grade(ITEM)
+        await judge.grade(ITEM.model_copy(update={"answer": "心绞痛"}))
 
     with openai_server(handler) as server:
         asyncio.run(twice(make_judge(server.base_url, attempts=1)))
-    assert ["response_format" in r.json for r in server.requests] == [True, False, False]
+    forms = [r.json.get("response_format", {}).get("type") for r in server.requests]
+    assert forms == ["json_schema", "json_object", None, None]
 
 
 def test_an_answer_of_100_kb_is_cut_and_flagged() -> None:
@@ -185,14 +194,18 @@ def test_proxy_variables_do_not_touch_loopback(monkeypatch: pytest.MonkeyPatch) 
         assert grade(server.base_url).overall > 0.8
 
 
-def test_concurrency_is_limited_in_each_event_loop() -> None:
-    async def many(judge: LLMJudge) -> None:
-        await asyncio.gather(*(judge.grade(ITEM) for _ in range(8)))
+def test_concurrency_is_limited_over_all_event_loops() -> None:
+    async def many(judge: LLMJudge, start: int) -> None:
+        items = [ITEM.model_copy(update={"answer": f"高血压 {n}"}) for n in range(start, start + 8)]
+        await asyncio.gather(*(judge.grade(item) for item in items))
 
     with openai_server(lambda _: Reply(body=GOOD, pause_s=0.05)) as server:
         judge = make_judge(server.base_url, concurrency=2)
-        asyncio.run(many(judge))
-        asyncio.run(many(judge))
+        threads = [threading.Thread(target=asyncio.run, args=[many(judge, start)]) for start in (0, 8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
     assert server.most_open == 2 and len(server.requests) == 16
 
 

@@ -1,0 +1,51 @@
+"""Answers that get 0 without asking anybody: they say nothing, or only what they were given.
+
+Guarantees: pure functions, linear time; only what is literally empty or copied is caught (case, width, blanks and
+punctuation aside), so a gate is a verdict and no guess. Near copies and set phrases are for the judge.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+MAX_READ_CHARS = 8000
+# A reply of these alone has fooled LLM judges (Zhao et al. 2025, "One Token to Fool LLM-as-a-Judge").
+MASTER_KEYS = {"solution", "thoughtprocess", "letssolvethisproblemstepbystep", "解", "解答", "答案", "思路", "解决方案"}
+AROUND_A_QUESTION = re.compile(r"question|您的|你的|问题|请问|题目|问|是")
+SHINGLE_CHARS = 8
+RUBRIC_SHARE = 0.6
+
+
+def why_zero(*, question: str, answer: str, rubric: str = "") -> str:
+    """Why this answer is worth nothing, or "" where a judge has to look at it."""
+    said = _plain(answer[:MAX_READ_CHARS])
+    if not said:
+        return "the answer is empty"
+    if said in MASTER_KEYS:
+        return "the answer is a set phrase without content"
+    if is_copied_question(question, answer):
+        return "the answer only repeats the question"
+    if _share_from(said, _plain(rubric)) >= RUBRIC_SHARE:
+        return "the answer is copied from the judge's rubric"
+    return ""
+
+
+def is_copied_question(question: str, answer: str) -> bool:
+    """True when the answer is the question, however often, with at most a word like "Question" around it."""
+    asked, said = _plain(question), _plain(answer[:MAX_READ_CHARS])
+    return bool(asked) and asked in said and not AROUND_A_QUESTION.sub("", said.replace(asked, ""))
+
+
+def _plain(text: str) -> str:
+    """Letters and digits only, in one width and case."""
+    return re.sub(r"[\W_]+", "", unicodedata.normalize("NFKC", text)).casefold()
+
+
+def _share_from(said: str, source: str) -> float:
+    """Share of the pieces of `said` that stand in `source`, in [0, 1]; 0 for texts too short to be recognised."""
+    pieces = {said[i : i + SHINGLE_CHARS] for i in range(len(said) - SHINGLE_CHARS + 1)}
+    if len(pieces) < SHINGLE_CHARS:
+        return 0.0
+    known = {source[i : i + SHINGLE_CHARS] for i in range(len(source) - SHINGLE_CHARS + 1)}
+    return len(pieces & known) / len(pieces)

@@ -1,0 +1,83 @@
+"""The judge's prompts: a rubric as system message, then the texts to judge between markers that they cannot forge.
+
+Guarantees: each call has a random number of its own in its markers; whatever looks like a marker or like the control
+token of a chat template is taken out of the texts; long texts are cut, and the cut is marked.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from reward_client.schema import JudgeItem
+
+PROMPTS = Path(__file__).resolve().parent / "prompts"
+FORMAT = 2  # raise it when the layout of the user message changes: cached verdicts of another layout do not count
+MAX_ANSWER_CHARS = 8000
+MAX_GROUP_CHARS = 48_000
+MAX_CONTEXT_CHARS = 16_000
+NONE_GIVEN = "(none)"
+# Our own markers, and what chat templates take for structure (ChatML, Llama, DeepSeek, Gemma, Mistral).
+MARKER = re.compile(
+    r"<{2,8}\s{0,8}(?:BEGIN|END)\s{1,8}[A-Z]+(?:[_\s]\d+)?\s{1,8}[0-9a-f]+\s{0,8}>{2}>*"
+    r"|<[|｜][^<>|｜]{0,64}[|｜]>|</?(?:start_of_turn|end_of_turn|bos|eos|s)>|\[/?INST\]|<</?SYS>>",
+    re.I,
+)
+
+
+def load_prompt(name: str) -> str:
+    """The text of reward_client/prompts/NAME.txt. Raises ValueError naming those there are."""
+    path = PROMPTS / f"{name}.txt"
+    if not path.is_file():
+        names = ", ".join(sorted(p.stem for p in PROMPTS.glob("*.txt")))
+        raise ValueError(f"rubric {name!r}: no such file in reward_client/prompts. There are: {names}")
+    return path.read_text(encoding="utf-8").strip()
+
+
+def build_messages(rubric: str, item: JudgeItem) -> list[dict[str, str]]:
+    """The prompt for one answer."""
+    return _messages(rubric, {**_context(item), "ANSWER": _cut(item.answer, MAX_ANSWER_CHARS)})
+
+
+def build_group_messages(rubric: str, item: JudgeItem, answers: Sequence[str]) -> list[dict[str, str]]:
+    """The prompt for several answers to the question of `item` (whose own answer is not shown), numbered from 1."""
+    numbered = {f"ANSWER_{n}": _cut(text, group_answer_chars(len(answers))) for n, text in enumerate(answers, start=1)}
+    return _messages(rubric, {**_context(item), **numbered})
+
+
+def group_answer_chars(n_answers: int) -> int:
+    """How much of each answer of a group is read."""
+    return min(MAX_ANSWER_CHARS, MAX_GROUP_CHARS // max(1, n_answers))
+
+
+def strip_markers(text: str, nonce: str) -> str:
+    """`text` without anything that looks like a marker or a chat template's control token, nested ones included."""
+    text = text.encode("utf-8", errors="replace").decode()  # a lone surrogate cannot be sent
+    while True:
+        clean = MARKER.sub("", text).replace(nonce, "")
+        if clean == text:
+            return clean
+        text = clean
+
+
+def _context(item: JudgeItem) -> dict[str, str]:
+    return {
+        "QUESTION": item.question[:MAX_ANSWER_CHARS],
+        "REFERENCE": item.reference[:MAX_CONTEXT_CHARS],
+        "EVIDENCE": "\n".join(f"- {quote}" for quote in item.evidence)[:MAX_CONTEXT_CHARS],
+    }
+
+
+def _cut(text: str, most_chars: int) -> str:
+    return text if len(text) <= most_chars else f"{text[:most_chars]} [CUT]"
+
+
+def _messages(rubric: str, blocks: Mapping[str, str]) -> list[dict[str, str]]:
+    nonce = secrets.token_hex(8)
+    text = "\n\n".join(
+        f"<<<BEGIN {name} {nonce}>>>\n{strip_markers(body, nonce).strip() or NONE_GIVEN}\n<<<END {name} {nonce}>>>"
+        for name, body in blocks.items()
+    )
+    return [{"role": "system", "content": rubric.replace("{nonce}", nonce)}, {"role": "user", "content": text}]

@@ -1,0 +1,218 @@
+"""The scoring API as an application: routes, errors, OpenAPI. `inference_api.py` starts it.
+
+Guarantees: /score and /score-pair answer in the documented forms, with further keys beside them; a bad request ends
+with 401, 408, 413 or 422 and a `detail`, an overloaded server with 503 and Retry-After; accepted requests are answered
+before the application ends.
+"""
+
+# No `from __future__ import annotations`: FastAPI must see the request types, which are made per server.
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from fastapi import Body, Depends, FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, PlainTextResponse
+from fastapi.security import HTTPBearer
+from starlette.exceptions import HTTPException
+
+from reward_model import api_types as t
+from reward_model.api_gate import Gate
+from reward_model.api_metrics import Metrics
+from reward_model.batching import MicroBatcher, Overloaded
+from reward_model.scale import RewardScale
+from reward_model.scoring import Item, NotFinite, RewardScorer, Scored
+
+OPEN_PATHS = frozenset({"/", "/healthz", "/readyz", "/openapi.json"})
+PATHS = OPEN_PATHS | {"/score", "/score-pair", "/score-batch", "/metrics"}
+RETRY_AFTER_S = 1
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one server takes."""
+
+    batch_size: int = 32
+    wait_s: float = 0.002
+    max_queued: int = 2048
+    max_items: int = 256
+    max_chars: int = 32_768
+    max_body_bytes: int = 16 << 20
+    body_timeout_s: float = 30.0
+
+
+@dataclass(frozen=True)
+class Served:
+    """The model behind an API."""
+
+    scorer: RewardScorer
+    scale: RewardScale | None
+    name: str
+    weights_sha256: str
+
+    def reward(self, scored: Scored, *, reference: str) -> float | None:
+        """The score in [0, 1], where the scale was fitted on items like this one."""
+        if self.scale is None or (self.scale.needs_reference and not reference):
+            return None
+        return self.scale(scored.score)
+
+
+def make_app(served: Served, *, limits: Limits, token: str = "") -> FastAPI:
+    """The application. With an empty token it asks for none."""
+    metrics = Metrics()
+    batcher = MicroBatcher(
+        served.scorer.score,
+        batch_size=limits.batch_size,
+        wait_s=limits.wait_s,
+        max_queued=limits.max_queued,
+        on_batch=metrics.on_batch,
+    )
+    metrics.watch_queue(lambda: batcher.n_queued)
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        async with batcher:
+            yield
+
+    # No pages: FastAPI's load scripts from elsewhere.
+    app = FastAPI(
+        title="Reward model", version="1", lifespan=lifespan, docs_url=None, redoc_url=None, redirect_slashes=False
+    )
+    app.add_middleware(
+        Gate,
+        token=token,
+        open_paths=OPEN_PATHS,
+        known_paths=PATHS,
+        max_body_bytes=limits.max_body_bytes,
+        body_timeout_s=limits.body_timeout_s,
+        metrics=metrics,
+    )
+    _add_errors(app, metrics)
+    _add_status(app, served, batcher, limits)
+    _add_scores(app, served, batcher, limits, metrics, secured=bool(token))
+    return app
+
+
+def _problem(status: int, detail: str, headers: dict[str, str] | None = None) -> JSONResponse:
+    return JSONResponse({"detail": detail}, status_code=status, headers=headers)
+
+
+def _add_errors(app: FastAPI, metrics: Metrics) -> None:
+    @app.exception_handler(RequestValidationError)
+    async def invalid(_: Request, exc: RequestValidationError) -> JSONResponse:
+        # The place and the rule, never the value: it may be long, secret, or not even valid Unicode.
+        problems = [f"{'.'.join(map(str, e['loc'][1:])) or 'body'}: {e['msg']}" for e in exc.errors()[:5]]
+        return _problem(422, _printable("; ".join(problems))[:1000])
+
+    @app.exception_handler(HTTPException)
+    async def http(_: Request, exc: HTTPException) -> JSONResponse:
+        # FastAPI says 400 to a body that it cannot parse at all (nested too deep, not UTF-8).
+        if exc.status_code == 400:
+            return _problem(422, "the body is not JSON in UTF-8, or is nested too deep")
+        return _problem(exc.status_code, str(exc.detail), dict(exc.headers or {}))
+
+    @app.exception_handler(Overloaded)
+    async def overloaded(_: Request, exc: Overloaded) -> JSONResponse:
+        metrics.refused.inc()
+        return _problem(503, f"overloaded: {exc}; try again later", {"Retry-After": str(RETRY_AFTER_S)})
+
+    @app.exception_handler(NotFinite)
+    async def not_finite(_: Request, exc: NotFinite) -> JSONResponse:
+        return _problem(500, f"{exc}; this item has no score")
+
+
+def _printable(text: str) -> str:
+    return text.encode("utf-8", errors="replace").decode("utf-8")
+
+
+def _add_status(app: FastAPI, served: Served, batcher: MicroBatcher, limits: Limits) -> None:
+    scale = served.scale
+    info = t.Info(
+        model=served.name,
+        weights_sha256=served.weights_sha256,
+        scale=scale
+        and t.ScaleInfo(n_rows=scale.n_rows, needs_reference=scale.needs_reference, mean_error=scale.mean_error),
+        max_tokens=served.scorer.encoder.max_tokens,
+        max_items=limits.max_items,
+        max_chars=limits.max_chars,
+    )
+
+    @app.get("/", summary="Is the server up, and what does it serve?")
+    async def root() -> t.Info:
+        return info
+
+    @app.get("/healthz", summary="Does the process live?")
+    async def healthz() -> t.Health:
+        return t.Health()
+
+    @app.get("/readyz", summary="Would a request be taken now?", responses={503: {"model": t.Problem}})
+    async def readyz() -> t.Ready:
+        if not batcher.is_running or batcher.is_full:
+            raise Overloaded(f"{batcher.n_queued} items wait" if batcher.is_running else "not running")
+        return t.Ready(queued=batcher.n_queued)
+
+
+def _add_scores(
+    app: FastAPI, served: Served, batcher: MicroBatcher, limits: Limits, metrics: Metrics, *, secured: bool
+) -> None:
+    one_type, pair_type, batch_type = t.request_types(max_chars=limits.max_chars, max_items=limits.max_items)
+    errors: dict[int | str, dict[str, Any]] = {status: {"model": t.Problem} for status in (408, 413, 422, 503)}
+    if secured:
+        errors[401] = {"model": t.Problem}
+    # The gate checks the token before the body is read; this only says so in the OpenAPI.
+    options: dict[str, Any] = {"responses": errors}
+    if secured:
+        options["dependencies"] = [Depends(HTTPBearer(auto_error=False))]
+
+    async def scores(items: list[t.ScoreRequest]) -> list[t.Score]:
+        scored = await batcher.submit([Item(i.prompt, i.response, i.reference) for i in items])
+        metrics.truncated.inc(sum(one.truncated for one in scored))
+        return [
+            t.Score(score=one.score, truncated=one.truncated, reward=served.reward(one, reference=item.reference))
+            for one, item in zip(scored, items, strict=True)
+        ]
+
+    @app.post("/score", summary="Score one response", **options)
+    async def score(request: Annotated[one_type, Body()]) -> t.Score:  # type: ignore[valid-type]
+        return (await scores([request]))[0]
+
+    @app.post("/score-pair", summary="Score two responses to one prompt", **options)
+    async def score_pair(request: Annotated[pair_type, Body()]) -> t.PairScore:  # type: ignore[valid-type]
+        chosen, rejected = await scores(
+            [
+                t.ScoreRequest(prompt=request.prompt, response=text, reference=request.reference)
+                for text in (request.chosen, request.rejected)
+            ]
+        )
+        return pair_score(chosen, rejected)
+
+    @app.post("/score-batch", summary="Score many responses", **options)
+    async def score_batch(request: Annotated[batch_type, Body()]) -> t.BatchScore:  # type: ignore[valid-type]
+        return t.BatchScore(results=await scores(request.items))
+
+    # Written out: with `model`, FastAPI would document the errors of a text route as text too.
+    as_json = {"application/json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
+    text_options = {
+        **options,
+        "responses": {status: {"description": "Problem", "content": as_json} for status in errors},
+    }
+
+    @app.get("/metrics", response_class=PlainTextResponse, summary="Prometheus metrics", **text_options)
+    async def prometheus() -> PlainTextResponse:
+        return PlainTextResponse(metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+
+def pair_score(chosen: t.Score, rejected: t.Score) -> t.PairScore:
+    """The documented answer of /score-pair."""
+    diff = chosen.score - rejected.score
+    return t.PairScore(
+        chosen_score=chosen.score,
+        rejected_score=rejected.score,
+        preference="chosen" if diff > 0 else "rejected" if diff < 0 else "tie",
+        score_diff=diff,
+        chosen_reward=chosen.reward,
+        rejected_reward=rejected.reward,
+        truncated=chosen.truncated or rejected.truncated,
+    )

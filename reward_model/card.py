@@ -1,0 +1,65 @@
+"""The model card: what the model was made from, how good it is, and what it must not be used for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from reward_model.pairs import write_text
+
+CARD = """---
+library_name: transformers
+pipeline_tag: text-classification
+tags: [reward-model, trl]
+---
+# Reward model
+
+Scores a response to a prompt with one raw logit; higher is better. {form}
+
+- Base: `{base}`
+- Pairs: `{data}`, {n_train} for training, {n_validation} for validation; no prompt is on both sides
+- Steps: {steps}
+- Left out: {skipped}
+
+## Validation
+
+Pair accuracy {accuracy:.3f} (95 % interval {low:.3f} to {high:.3f}, {n} pairs), mean margin {margin:.2f} logits.
+
+| wrong side | pairs | accuracy |
+|---|---|---|
+{kinds}
+
+![loss, accuracy and margin](curves.png)
+
+## Use and limits
+
+- A logit is no reward: its zero and its unit are arbitrary. Fit a scale (`utils/reward_scale.py`) before training.
+- It prefers what resembles the chosen sides of its pairs. For other questions, languages and ways to be wrong, the
+  figures above say nothing; measure first.
+- Pairs made by this project show the reference answer in the prompt; such a model needs it when it scores.
+- It does not check facts beyond its prompt, and is no medical device: do not use scores for decisions about health.
+"""
+
+
+def write_card(path: Path, metrics: dict[str, Any], *, base: str, data: str, lora: bool) -> None:
+    """Write the card from the metrics of a training."""
+    found = metrics["validation"]
+    left_out = [f"{count} x {reason}" for counts in metrics["skipped"].values() for reason, count in counts.items()]
+    low, high = found["interval"]
+    rows = [f"| {kind} | {row['n']} | {row['accuracy']:.3f} |" for kind, row in found["kinds"].items()]
+    text = CARD.format(
+        form="A LoRA adapter: merge it with `merge_lora.py` before serving." if lora else "All weights were trained.",
+        base=Path(base).name if Path(base).is_absolute() else base,
+        data=Path(data).name,
+        n_train=metrics["pairs"]["train"],
+        n_validation=metrics["pairs"]["validation"],
+        steps=metrics["steps"],
+        skipped="; ".join(left_out) or "nothing",
+        accuracy=found["accuracy"],
+        low=low,
+        high=high,
+        n=found["n"],
+        margin=found["mean_margin"],
+        kinds="\n".join(rows),
+    )
+    write_text(path, text)

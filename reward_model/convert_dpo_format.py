@@ -1,0 +1,131 @@
+"""Turn raw preference data into the pairs that reward_modeling.py trains on.
+
+    python convert_dpo_format.py --input raw.jsonl --output converted.jsonl
+
+Two raw forms, told apart line by line: {prompt, chosen, rejected} with texts, and agent dialogues
+{messages, rejected_messages}, of which the user's and the assistant's turns with text are kept (system prompts, tool
+calls and tool results are not). Guarantees: every line ends up in the output or in a count with its reason; pairs that
+occur twice are kept once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from pydantic import ValidationError
+
+from reward_model.errors import UserError
+from reward_model.pairs import Pair, Skipped, json_lines, make_pair, reason_of, write_jsonl
+
+TEXT_KEYS = ("prompt", "chosen", "rejected")
+KEPT_ROLES = ("user", "assistant")
+
+
+class Unusable(Exception):
+    """Why a line is no pair, in words that do not vary with its content."""
+
+
+@dataclass
+class Converted:
+    """The pairs of a raw file and what was left out."""
+
+    pairs: list[Pair] = field(default_factory=list)
+    skipped: Skipped = field(default_factory=Skipped)
+
+
+def convert_file(path: Path) -> Converted:
+    """Read a raw file. Raises UserError when it cannot be read."""
+    result = Converted()
+    seen: set[str] = set()
+    for number, row in json_lines(path, result.skipped):
+        try:
+            pair = convert_row(row)
+        except Unusable as exc:
+            result.skipped.add(str(exc), number)
+            continue
+        text = pair.model_dump_json()
+        if text in seen:
+            result.skipped.add("the same pair as an earlier line", number)
+        else:
+            seen.add(text)
+            result.pairs.append(pair)
+    return result
+
+
+def convert_row(row: dict[str, Any]) -> Pair:
+    """One raw line as a pair. Raises Unusable."""
+    if "messages" in row or "rejected_messages" in row:
+        sides = {"chosen": _turns(row, "messages"), "rejected": _turns(row, "rejected_messages")}
+        try:
+            return Pair.model_validate(sides)
+        except ValidationError as exc:
+            raise Unusable(reason_of(exc)) from None
+    prompt, chosen, rejected = (_text(row, key) for key in TEXT_KEYS)
+    if chosen == rejected:
+        raise Unusable("chosen equals rejected")
+    return make_pair(prompt, chosen, rejected)
+
+
+def _text(row: dict[str, Any], key: str) -> str:
+    if key not in row:
+        raise Unusable(f"no key {key} (nor messages)")
+    value = row[key]
+    if not isinstance(value, str):
+        raise Unusable(f"{key} is not a text")
+    if not value.strip():
+        raise Unusable(f"{key} is empty")
+    return value
+
+
+def _turns(row: dict[str, Any], key: str) -> list[dict[str, str]]:
+    """The user's and the assistant's turns that say something."""
+    value = row.get(key)
+    if not isinstance(value, list) or not all(isinstance(turn, dict) for turn in value):
+        raise Unusable(f"{key} is missing or no list of turns")
+    turns = [{"role": turn["role"], "content": _content(turn, key)} for turn in value if turn.get("role") in KEPT_ROLES]
+    kept = [turn for turn in turns if turn["content"].strip()]
+    if not kept or kept[-1]["role"] != "assistant":
+        raise Unusable(f"{key} does not end with an answer of the assistant")
+    return kept
+
+
+def _content(turn: dict[str, Any], key: str) -> str:
+    """The text of a turn: a string, nothing (a bare tool call), or OpenAI's list of text parts."""
+    content = turn.get("content")
+    if content is None:
+        return ""
+    if isinstance(content, str):
+        return content
+    if isinstance(content, list) and all(
+        isinstance(part, dict) and isinstance(part.get("text"), str) for part in content
+    ):
+        return "".join(part["text"] for part in content)
+    raise Unusable(f"{key} has a turn whose content is not text")
+
+
+def main(
+    input: Annotated[Path, typer.Option("--input", help="raw JSONL file")],
+    output: Annotated[Path, typer.Option("--output", help="JSONL file to write")],
+) -> None:
+    """Convert raw preference data to {chosen: [turns], rejected: [turns]}."""
+    try:
+        result = convert_file(input)
+        if result.skipped.counts:
+            typer.echo(f"skipped {result.skipped.counts.total()} lines:\n{result.skipped}", err=True)
+        if not result.pairs:
+            raise UserError(
+                f"{input}: no line could be converted. A line is {{prompt, chosen, rejected}} with texts, or "
+                "{messages, rejected_messages} with lists of turns"
+            )
+        write_jsonl(output, (pair.model_dump(include={"chosen", "rejected"}) for pair in result.pairs))
+    except (UserError, OSError) as exc:
+        typer.echo(f"error: {exc}", err=True)
+        raise typer.Exit(2) from exc
+    typer.echo(f"{len(result.pairs)} pairs written to {output}")
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,91 @@
+"""Score without a server: one response, a pair, or a file.
+
+    python inference.py --model_path DIR --prompt TEXT --response TEXT [--rejected TEXT]
+    python inference.py --model_path DIR --input items.jsonl --output scored.jsonl
+    python inference.py --model_path DIR --pairs held_out.jsonl
+
+Prints JSON with the keys of the API. A line of --input has prompt, response and perhaps reference; the output keeps its
+other keys. --pairs prints the pair accuracy of a file in the converted format.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from pydantic import ValidationError
+
+from reward_model.api import Served, pair_score
+from reward_model.api_types import Score, ScoreRequest
+from reward_model.errors import UserError
+from reward_model.evaluation import pair_margins, summarise
+from reward_model.inference_api import load_served
+from reward_model.pairs import Skipped, json_lines, read_pairs, reason_of, write_jsonl
+from reward_model.scoring import Item
+
+KEYS = ("prompt", "response", "reference")
+
+
+def score_items(served: Served, items: list[Item]) -> list[Score]:
+    """Scores with their rewards, as the API gives them."""
+    scored = served.scorer.score(items)
+    return [
+        Score(score=one.score, truncated=one.truncated, reward=served.reward(one, reference=item.reference))
+        for one, item in zip(scored, items, strict=True)
+    ]
+
+
+def read_items(path: Path) -> tuple[list[dict[str, Any]], list[Item]]:
+    """The lines of a file and the items in them. Raises UserError when a line is no item."""
+    skipped = Skipped()
+    rows, items = [], []
+    for number, row in json_lines(path, skipped):
+        try:
+            one = ScoreRequest.model_validate({key: row[key] for key in KEYS if key in row})
+        except ValidationError as exc:
+            skipped.add(reason_of(exc), number)
+            continue
+        rows.append(row)
+        items.append(Item(one.prompt, one.response, one.reference))
+    if skipped.counts or not items:
+        # Left-out lines would shift the scores against the file.
+        raise UserError(f"{path}: every line must have prompt and response as texts. Mend or remove:\n{skipped}")
+    return rows, items
+
+
+def main(
+    model_path: Annotated[Path, typer.Option("--model_path", "--model-path", help="folder of the reward model")],
+    prompt: Annotated[str, typer.Option(help="the question")] = "",
+    response: Annotated[str | None, typer.Option(help="the answer to score")] = None,
+    rejected: Annotated[str | None, typer.Option(help="another answer, to compare")] = None,
+    reference: Annotated[str, typer.Option(help="reference answer")] = "",
+    input: Annotated[Path | None, typer.Option("--input", help="JSONL: prompt, response, perhaps reference")] = None,
+    output: Annotated[Path | None, typer.Option("--output", help="scored JSONL (with --input)")] = None,
+    pairs: Annotated[Path | None, typer.Option(help="pairs in the converted format: prints the accuracy")] = None,
+) -> None:
+    """Score one response, a pair or a file."""
+    try:
+        if sum(given is not None for given in (response, input, pairs)) != 1 or (input is None) != (output is None):
+            raise UserError("give one of --response, --pairs, or --input together with --output")
+        served = load_served(model_path)
+        if input is not None and output is not None:
+            rows, items = read_items(input)
+            scores = score_items(served, items)
+            write_jsonl(output, ({**row, **one.model_dump()} for row, one in zip(rows, scores, strict=True)))
+            typer.echo(f"{len(rows)} responses scored: {output}")
+        elif pairs is not None:
+            known, _ = read_pairs(pairs)
+            typer.echo(json.dumps(summarise(known, pair_margins(served.scorer, known)), indent=1))
+        else:
+            texts = [text for text in (response, rejected) if text is not None]
+            scores = score_items(served, [Item(prompt, text, reference) for text in texts])
+            typer.echo((pair_score(*scores) if len(scores) == 2 else scores[0]).model_dump_json())
+    except (UserError, OSError) as exc:
+        typer.echo(f"error: {exc}", err=True)
+        raise typer.Exit(2) from exc
+
+
+if __name__ == "__main__":
+    typer.run(main)

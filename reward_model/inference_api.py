@@ -1,0 +1,130 @@
+"""Serve a reward model over HTTP: python inference_api.py --model_path DIR [--port 8400].
+
+Guarantees: listens on 127.0.0.1 unless told otherwise, and elsewhere only with a token (REWARD_API_TOKEN); nothing is
+served before the model is loaded and has scored once; SIGTERM or Ctrl-C stops taking connections, answers what was
+accepted, then ends.
+Not covered: TLS, several models, several processes (torch uses all cores from one).
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import os
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+import uvicorn
+from dotenv import load_dotenv
+
+from reward_model.api import Limits, Served, make_app
+from reward_model.errors import UserError
+from reward_model.folder import weights_fingerprint
+from reward_model.scale import SCALE_FILE, load_scale
+from reward_model.scoring import load_scorer
+
+ENV_FILE = Path(__file__).resolve().parent.parent / ".env"
+TOKEN_NAME = "REWARD_API_TOKEN"
+MIN_TOKEN_CHARS = 16
+
+
+def load_served(
+    folder: Path,
+    *,
+    device: str = "auto",
+    dtype: str = "float32",
+    max_tokens: int | None = None,
+    scale: Path | None = None,
+) -> Served:
+    """The model of a folder, with the scale beside it if there is one. Raises UserError."""
+    folder = folder.expanduser().resolve()
+    scorer = load_scorer(folder, device=device, dtype=dtype, max_tokens=max_tokens)
+    weights = weights_fingerprint(folder)
+    path = scale or folder / SCALE_FILE
+    fitted = load_scale(path, weights_sha256=weights) if scale or path.exists() else None
+    return Served(scorer=scorer, scale=fitted, name=folder.name, weights_sha256=weights)
+
+
+def read_token(host: str) -> str:
+    """The token of the environment. Raises UserError when it is weak, or missing where strangers can connect."""
+    token = os.environ.get(TOKEN_NAME, "").strip()
+    if not token and not _is_loopback(host):
+        raise UserError(
+            f"--host {host}: others can connect there, so a token is needed; set {TOKEN_NAME} (in .env) to "
+            f"{MIN_TOKEN_CHARS} random characters or more"
+        )
+    if token and (len(token) < MIN_TOKEN_CHARS or not token.isascii() or not token.isprintable() or " " in token):
+        raise UserError(
+            f"{TOKEN_NAME}: must be {MIN_TOKEN_CHARS} or more printable ASCII characters without spaces (its value is "
+            "not shown); for example the output of `openssl rand -hex 24`"
+        )
+    return token
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def main(
+    model_path: Annotated[Path, typer.Option("--model_path", "--model-path", help="folder of the reward model")],
+    host: Annotated[str, typer.Option(help="interface; others than loopback need REWARD_API_TOKEN")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="port")] = 8400,
+    scale: Annotated[Path | None, typer.Option(help="fitted scale (default: reward_scale.json of the folder)")] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N")] = "auto",
+    dtype: Annotated[
+        Literal["float32", "bfloat16"], typer.Option(help="bfloat16: half the memory, rougher")
+    ] = "float32",
+    max_tokens: Annotated[
+        int | None, typer.Option(min=16, help="longest dialogue (default: the model's, at most 2048)")
+    ] = None,
+    batch_size: Annotated[int, typer.Option(min=1, help="items per forward pass")] = Limits.batch_size,
+    wait_ms: Annotated[float, typer.Option(min=0, help="how long an item waits for company")] = Limits.wait_s * 1000,
+    max_queued: Annotated[int, typer.Option(min=1, help="waiting items before 503")] = Limits.max_queued,
+    max_items: Annotated[int, typer.Option(min=1, help="items of one /score-batch")] = Limits.max_items,
+    max_chars: Annotated[int, typer.Option(min=1, help="characters of one text")] = Limits.max_chars,
+    max_body_mib: Annotated[int, typer.Option(min=1, help="MiB of one request")] = Limits.max_body_bytes >> 20,
+    drain_s: Annotated[int, typer.Option(min=1, help="longest wait for accepted requests at the end")] = 120,
+) -> None:
+    """Serve a reward model: /score, /score-pair, /score-batch, /healthz, /readyz, /metrics, /openapi.json."""
+    load_dotenv(ENV_FILE)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    limits = Limits(
+        batch_size=batch_size,
+        wait_s=wait_ms / 1000,
+        max_queued=max_queued,
+        max_items=min(max_items, max_queued),
+        max_chars=max_chars,
+        max_body_bytes=max_body_mib << 20,
+    )
+    try:
+        token = read_token(host)
+        served = load_served(model_path, device=device, dtype=dtype, max_tokens=max_tokens, scale=scale)
+    except UserError as exc:
+        typer.echo(f"error: {exc}", err=True)
+        raise typer.Exit(2) from exc
+    if served.scale is None:
+        typer.echo(
+            f"no {SCALE_FILE} beside the model: scores are raw logits and `reward` is null. Fit one with "
+            "utils/reward_scale.py",
+            err=True,
+        )
+    typer.echo(f"serving {served.name} on http://{host}:{port}, token {'needed' if token else 'not needed'}")
+    uvicorn.run(
+        make_app(served, limits=limits, token=token),
+        host=host,
+        port=port,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=drain_s,
+    )
+
+
+if __name__ == "__main__":
+    typer.run(main)

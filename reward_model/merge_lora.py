@@ -1,0 +1,95 @@
+"""Merge a LoRA adapter of reward_modeling.py into its base: a whole model that can be served.
+
+    python merge_lora.py --adapter reward_model_output --out merged_model [--base FOLDER]
+
+Guarantees: code and pickled weights are refused on both sides; an adapter that notes its base (all that were trained
+here from a local folder do) is merged into no other.
+Not covered: bases with quantised weights.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import torch
+import typer
+from peft import PeftConfig, PeftModel
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+from reward_model.errors import UserError
+from reward_model.folder import ADAPTER, check_no_code, check_weights_folder, weights_fingerprint
+
+BASE_NOTE = "base.json"
+ADAPTER_WEIGHTS = "adapter_model.safetensors"
+
+
+def base_note(base: Path) -> dict[str, str]:
+    """What an adapter folder says about its base."""
+    return {"name": base.name, "weights_sha256": weights_fingerprint(base)}
+
+
+def merge(adapter: Path, out: Path, *, base: Path | None = None) -> None:
+    """Write the merged model and the tokenizer to `out`. Raises UserError when the two do not belong together."""
+    if not (adapter / ADAPTER).is_file() or not (adapter / ADAPTER_WEIGHTS).is_file():
+        raise UserError(f"{adapter}: no {ADAPTER} and {ADAPTER_WEIGHTS} there; give the folder of a LoRA training")
+    if out.exists() and any(out.iterdir()):
+        raise UserError(f"--out {out}: is not empty; name a new folder")
+    check_no_code(adapter)
+    config = PeftConfig.from_pretrained(str(adapter))
+    if (config.peft_type, config.task_type) != ("LORA", "SEQ_CLS"):
+        raise UserError(
+            f"{adapter}: is {config.peft_type} for {config.task_type}, and a reward model is LORA for SEQ_CLS; "
+            "train one with reward_modeling.py --use_peft"
+        )
+    base = base or Path(str(config.base_model_name_or_path))
+    if not base.is_dir():
+        raise UserError(f"{base}: the adapter's base is no folder here; download it and name it with --base")
+    _check_same_base(adapter, base)
+    model: Any = AutoModelForSequenceClassification.from_pretrained(
+        base, num_labels=1, dtype=torch.float32, use_safetensors=True, local_files_only=True, trust_remote_code=False
+    )
+    try:
+        adapted: Any = PeftModel.from_pretrained(model, str(adapter))
+        merged = adapted.merge_and_unload(safe_merge=True)
+    except (RuntimeError, ValueError) as exc:
+        raise UserError(
+            f"{adapter}: does not fit the base {base} ({' '.join(str(exc).split())[:200]}); name its own with --base"
+        ) from exc
+    tokenizer = AutoTokenizer.from_pretrained(adapter, local_files_only=True, trust_remote_code=False)
+    merged.config.pad_token_id = (
+        tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
+    )
+    merged.save_pretrained(out, safe_serialization=True)
+    tokenizer.save_pretrained(out)
+
+
+def _check_same_base(adapter: Path, base: Path) -> None:
+    check_weights_folder(base)
+    if not (adapter / BASE_NOTE).is_file():
+        return
+    note = json.loads((adapter / BASE_NOTE).read_text(encoding="utf-8"))
+    if note.get("weights_sha256") != weights_fingerprint(base):
+        raise UserError(
+            f"{base}: has other weights than the base {note.get('name')} that {adapter} was trained on; "
+            "name the right one with --base"
+        )
+
+
+def main(
+    adapter: Annotated[Path, typer.Option(help="folder of the LoRA training")],
+    out: Annotated[Path, typer.Option(help="new folder for the merged model")],
+    base: Annotated[Path | None, typer.Option(help="folder of the base (default: as noted in the adapter)")] = None,
+) -> None:
+    """Merge a LoRA adapter into its base."""
+    try:
+        merge(adapter, out, base=base)
+    except (UserError, OSError) as exc:
+        typer.echo(f"error: {exc}", err=True)
+        raise typer.Exit(2) from exc
+    typer.echo(f"merged model: {out}")
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,121 @@
+"""Preference pairs from a training run: in each group, the best answer against the worst.
+
+    python mine_pairs.py runs/<run>/rollouts.jsonl --output mined.jsonl
+
+A group is the rollouts of one question in one step. Answers are ranked by what the judge gave (`reward_parts.answer`);
+the SQL bonus cannot be seen in a text and does not count. Guarantees: unscored rollouts, validation and groups whose
+best and worst differ by less than --margin give no pair and are counted.
+Not covered: a judge that was wrong. The reward model learns its mistakes.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from reward_model.errors import UserError
+from reward_model.grounding import grounded
+from reward_model.pairs import Pair, Skipped, json_lines, make_pair, write_jsonl
+
+Group = tuple[str, str, str]
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A scored answer and the line that it stands on."""
+
+    line: int
+    prompt: str
+    answer: str
+    value: float
+
+
+@dataclass
+class Mined:
+    """Pairs and what gave none; `n_groups` counts groups with at least one scored rollout."""
+
+    pairs: list[Pair] = field(default_factory=list)
+    skipped: Skipped = field(default_factory=Skipped)
+    n_groups: int = 0
+
+
+def mine(paths: list[Path], *, margin: float) -> Mined:
+    """Pairs of several rollouts.jsonl files. Raises UserError when one cannot be read, or for a margin of 0 or less."""
+    if not 0 < margin <= 1:
+        raise UserError(f"--margin {margin:g}: must be above 0 and at most 1, the range of the judge's values")
+    result = Mined()
+    groups: dict[Group, list[Candidate]] = defaultdict(list)
+    for path in paths:
+        for line, row in json_lines(path, result.skipped):
+            reason, candidate = _candidate(row, line)
+            if candidate is None:
+                result.skipped.add(reason, line)
+            else:
+                groups[_group_of(path, row)].append(candidate)
+    result.n_groups = len(groups)
+    for candidates in groups.values():
+        _take(candidates, result, margin)
+    return result
+
+
+def _candidate(row: dict[str, Any], line: int) -> tuple[str, Candidate | None]:
+    question, reference, answer = (row.get(key) for key in ("question", "reference", "answer"))
+    if row.get("mode", "train") != "train":
+        return "a validation rollout", None
+    if row.get("unscored") or row.get("reward") is None:
+        return "an unscored rollout", None
+    if not isinstance(question, str) or not isinstance(answer, str) or not isinstance(reference, str | None):
+        return "no question, reference or answer as text", None
+    parts = row.get("reward_parts")
+    value = parts.get("answer") if isinstance(parts, dict) else None
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return "no reward_parts.answer", None
+    return "", Candidate(line, grounded(question, reference or ""), answer, float(value))
+
+
+def _group_of(path: Path, row: dict[str, Any]) -> Group:
+    """The group that the run wrote down; else question and step."""
+    group = row.get("group")
+    return (str(path), str(group), "") if group else (str(path), str(row.get("question_id")), str(row.get("step")))
+
+
+def _take(candidates: list[Candidate], result: Mined, margin: float) -> None:
+    # Of equally good answers the first, so that the same file gives the same pairs.
+    best, worst = max(candidates, key=lambda c: c.value), min(candidates, key=lambda c: c.value)
+    if len(candidates) < 2:
+        result.skipped.add("a group with one scored rollout", best.line)
+    elif best.value - worst.value < margin:
+        result.skipped.add(f"a group whose best and worst differ by less than {margin:g}", best.line)
+    elif not best.answer.strip():
+        result.skipped.add("a group whose best answer is empty", best.line)
+    elif best.answer == worst.answer:
+        result.skipped.add("a group that gave one text two values", best.line)
+    else:
+        result.pairs.append(make_pair(best.prompt, best.answer, worst.answer, kind="mined"))
+
+
+def main(
+    rollouts: Annotated[list[Path], typer.Argument(help="rollouts.jsonl of one run or several")],
+    output: Annotated[Path, typer.Option("--output", help="JSONL file to write")],
+    margin: Annotated[float, typer.Option(help="least difference between best and worst")] = 0.2,
+) -> None:
+    """Mine preference pairs from rollouts."""
+    try:
+        mined = mine(rollouts, margin=margin)
+        if mined.skipped.counts:
+            typer.echo(f"skipped:\n{mined.skipped}", err=True)
+        if not mined.pairs:
+            raise UserError(f"none of {mined.n_groups} groups gives a pair; lower --margin or add runs")
+        write_jsonl(output, (pair.model_dump() for pair in mined.pairs))
+    except (UserError, OSError) as exc:
+        typer.echo(f"error: {exc}", err=True)
+        raise typer.Exit(2) from exc
+    typer.echo(f"{len(mined.pairs)} pairs of {mined.n_groups} groups written to {output}")
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,180 @@
+"""Preference pairs on disk: one JSON object a line, {"chosen": [turns], "rejected": [turns]}, TRL's own format.
+
+Guarantees: both sides begin with the same user turn and end with a turn of the assistant; bad lines are counted by
+reason, with their first line numbers; files appear complete or not at all. `kind` says what is wrong with the rejected
+side, where that is known.
+Not covered: whether the chosen side is really better.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+
+from reward_model.errors import UserError
+
+SHOWN_LINES = 5
+T = TypeVar("T")
+
+
+class Turn(BaseModel):
+    """One turn of a dialogue."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", strict=True, hide_input_in_errors=True)
+
+    role: Literal["user", "assistant"]
+    content: str
+
+
+class Pair(BaseModel):
+    """Two dialogues of one prompt; the first is the better one."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", hide_input_in_errors=True)
+
+    chosen: list[Turn]
+    rejected: list[Turn]
+    kind: str = ""
+
+    @model_validator(mode="after")
+    def _comparable(self) -> Pair:
+        for name, turns in (("chosen", self.chosen), ("rejected", self.rejected)):
+            if len(turns) < 2 or turns[0].role != "user" or turns[-1].role != "assistant":
+                raise ValueError(f"{name} must begin with a user turn and end with an assistant turn")
+        if self.chosen[0] != self.rejected[0]:
+            raise ValueError("chosen and rejected begin with different prompts")
+        if self.chosen == self.rejected:
+            raise ValueError("chosen equals rejected")
+        return self
+
+    @property
+    def prompt(self) -> str:
+        """The first user turn; pairs with the same prompt stay on one side of a validation split."""
+        return self.chosen[0].content
+
+
+def make_pair(prompt: str, chosen: str, rejected: str, *, kind: str = "") -> Pair:
+    """A pair of single answers."""
+    ask = Turn(role="user", content=prompt)
+    answers = [Turn(role="assistant", content=text) for text in (chosen, rejected)]
+    return Pair(chosen=[ask, answers[0]], rejected=[ask, answers[1]], kind=kind)
+
+
+@dataclass
+class Skipped:
+    """What was left out: how often by reason, and the first line numbers (from 1) of each reason."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    lines: dict[str, list[int]] = field(default_factory=dict)
+
+    def add(self, reason: str, line: int) -> None:
+        """Count one more."""
+        self.counts[reason] += 1
+        self.lines.setdefault(reason, [])
+        if len(self.lines[reason]) < SHOWN_LINES:
+            self.lines[reason].append(line)
+
+    def __str__(self) -> str:
+        return "\n".join(
+            f"  {count} x {reason} (line {', '.join(map(str, self.lines[reason]))}{', ...' * (count > SHOWN_LINES)})"
+            for reason, count in self.counts.most_common()
+        )
+
+
+def json_lines(path: Path, skipped: Skipped) -> Iterator[tuple[int, dict[str, Any]]]:
+    """(line number, object) of each line that holds a JSON object; the others are counted. Blank lines are nothing.
+
+    Raises UserError when the file cannot be read.
+    """
+    try:
+        # Bytes and only \n: a text may hold any other line separator, and one bad line must not spoil the rest.
+        lines = path.read_bytes().split(b"\n")
+    except OSError as exc:
+        raise UserError(f"{path}: cannot be read ({exc.strerror}); give the path of a JSONL file") from None
+    for number, raw in enumerate(lines, start=1):
+        if not raw.strip():
+            continue
+        try:
+            value = json.loads(raw.decode("utf-8"))
+            json.dumps(value, ensure_ascii=False).encode("utf-8")
+        except UnicodeDecodeError:
+            skipped.add("not UTF-8", number)
+        except UnicodeEncodeError:
+            skipped.add("half of a surrogate pair in a text", number)
+        except (ValueError, RecursionError):
+            skipped.add("not JSON", number)
+        else:
+            if isinstance(value, dict):
+                yield number, value
+            else:
+                skipped.add("not a JSON object", number)
+
+
+def read_pairs(path: Path) -> tuple[list[Pair], Skipped]:
+    """All pairs of a file in the converted format, and what was skipped. Raises UserError when none is left."""
+    skipped = Skipped()
+    pairs = []
+    for number, row in json_lines(path, skipped):
+        try:
+            pairs.append(Pair.model_validate(row))
+        except ValidationError as exc:
+            skipped.add(reason_of(exc), number)
+    if not pairs:
+        raise UserError(
+            f"{path}: no line is a pair of the form {{chosen: [turns], rejected: [turns]}}. "
+            f"Make one with convert_dpo_format.py. Skipped:\n{skipped}"
+        )
+    return pairs, skipped
+
+
+def reason_of(error: ValidationError) -> str:
+    """The first problem of a row in a few words, without its values."""
+    first = error.errors(include_url=False, include_input=False)[0]
+    place = ".".join(str(part) for part in first["loc"] if not isinstance(part, int))
+    text = first["msg"].removeprefix("Value error, ")
+    return f"{place}: {text}" if place else text
+
+
+def split_by_key(rows: list[T], keys: list[str], *, share: float, seed: int) -> tuple[list[T], list[T]]:
+    """Rows for training and for validation; rows of one key stay together, `share` of the keys are held out.
+
+    At least one key is on each side. Raises UserError when that is impossible.
+    """
+    distinct = sorted(set(keys))
+    if not 0 < share < 1 or len(distinct) < 2:
+        raise UserError(
+            f"a validation share of {share:g} of {len(distinct)} prompts: the share must lie between 0 and 1, and "
+            "there must be two prompts or more. Add pairs, or name a validation file with --eval_dataset"
+        )
+    random.Random(seed).shuffle(distinct)
+    n_held = min(len(distinct) - 1, max(1, round(share * len(distinct))))
+    held = set(distinct[:n_held])
+    train = [row for row, key in zip(rows, keys, strict=True) if key not in held]
+    return train, [row for row, key in zip(rows, keys, strict=True) if key in held]
+
+
+def write_jsonl(path: Path, rows: Iterable[dict[str, Any]]) -> None:
+    """Write one JSON object a line; the file appears complete or not at all."""
+    write_text(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file atomically, making its folder."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+    temp = Path(name)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        temp.chmod(0o644)
+        temp.replace(path)
+    finally:
+        temp.unlink(missing_ok=True)

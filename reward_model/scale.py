@@ -1,0 +1,103 @@
+"""The map from raw logits to [0, 1]: fitted once, kept beside the model, applied wherever a reward is needed.
+
+Isotonic regression of labels on logits gives blocks of equal value; the map runs in straight lines through the centres
+of the blocks (centered isotonic regression, Oron and Flournoy 2017) and is level beyond the outer ones. So it never
+falls, and two logits between the outer centres stay in order instead of being tied. Guarantees: values lie in [0, 1];
+a map is bound to the weights it was fitted on. Not covered: whether the labelled set resembles what will be scored.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from scipy.optimize import isotonic_regression
+
+from reward_model.errors import UserError
+
+SCALE_FILE = "reward_scale.json"
+MIN_ROWS = 20
+MAX_KNOTS = 10_000
+
+
+class RewardScale(BaseModel):
+    """A piecewise linear, never falling function, and what it was fitted on."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    version: Literal[1] = 1
+    weights_sha256: str
+    logits: list[float] = Field(min_length=2, max_length=MAX_KNOTS)
+    rewards: list[float] = Field(min_length=2, max_length=MAX_KNOTS)
+    n_rows: int = Field(ge=MIN_ROWS)
+    needs_reference: bool
+    mean_error: float = Field(ge=0, le=1)
+
+    @model_validator(mode="after")
+    def _monotone(self) -> RewardScale:
+        x, y = np.array(self.logits), np.array(self.rewards)
+        if len(x) != len(y) or not (np.isfinite(x).all() and np.isfinite(y).all()):
+            raise ValueError("logits and rewards must be equally many finite numbers")
+        if (np.diff(x) <= 0).any() or (np.diff(y) < 0).any():
+            raise ValueError("logits must rise and rewards must not fall")
+        if y[0] < 0 or y[-1] > 1:
+            raise ValueError("rewards must lie in [0, 1]")
+        return self
+
+    def __call__(self, logit: float) -> float:
+        """The reward of a logit, in [0, 1]."""
+        return float(np.interp(logit, self.logits, self.rewards))
+
+
+def fit(logits: Sequence[float], labels: Sequence[float], *, weights_sha256: str, needs_reference: bool) -> RewardScale:
+    """Fit a map. Raises UserError for too few rows, or when higher logits do not go with higher labels."""
+    if len(logits) < MIN_ROWS:
+        raise UserError(f"{len(logits)} labelled rows: a scale needs {MIN_ROWS} or more, better some hundred")
+    order = np.argsort(logits, kind="stable")
+    x, y = np.asarray(logits, dtype=float)[order], np.asarray(labels, dtype=float)[order]
+    values = isotonic_regression(y).x
+    # One knot per block of equal values, at the mean logit of the block.
+    starts = np.flatnonzero(np.diff(values, prepend=-1.0))
+    blocks = list(zip(starts, [*starts[1:], len(x)], strict=True))
+    knots: dict[float, float] = {float(x[a:b].mean()): float(np.clip(values[a], 0.0, 1.0)) for a, b in blocks}
+    if len(knots) < 2:
+        raise UserError(
+            f"the scores of these {len(x)} rows say nothing about their labels (the best monotone map is one value, "
+            f"{values[0]:.2f}). Check that the labelled set fits the model and has good and bad answers"
+        )
+    scale = RewardScale(
+        weights_sha256=weights_sha256,
+        logits=sorted(knots),
+        rewards=[knots[key] for key in sorted(knots)],
+        n_rows=len(x),
+        needs_reference=needs_reference,
+        mean_error=0.0,
+    )
+    error = float(np.mean([abs(scale(a) - b) for a, b in zip(x, y, strict=True)]))
+    return scale.model_copy(update={"mean_error": error})
+
+
+def load_scale(path: Path, *, weights_sha256: str) -> RewardScale:
+    """The map in a file. Raises UserError when it is malformed or belongs to other weights."""
+    try:
+        scale = RewardScale.model_validate_json(path.read_bytes())
+    except OSError as exc:
+        raise UserError(f"{path}: cannot be read ({exc.strerror}); fit a scale with utils/reward_scale.py") from None
+    except ValidationError as exc:
+        first = exc.errors(include_url=False, include_input=False)[0]
+        raise UserError(
+            f"{path}: not a reward scale ({first['msg']}); fit it again with utils/reward_scale.py"
+        ) from None
+    if scale.weights_sha256 != weights_sha256:
+        raise UserError(f"{path}: was fitted on other weights than these; fit it again with utils/reward_scale.py")
+    return scale
+
+
+def dump(scale: RewardScale) -> str:
+    """The file's text."""
+    tree: dict[str, Any] = scale.model_dump()
+    return json.dumps(tree, indent=1) + "\n"

@@ -1,0 +1,168 @@
+"""Load a reward model and score texts with it: what the API, the command line and the evaluation share.
+
+Guarantees: only checked folders are loaded (reward_model.folder), without code of their own and without pickle; a score
+does not depend on the other items of its batch beyond rounding (right padding under a causal mask; 1e-4 in float32);
+a score is a finite number or an error.
+Not covered: several GPUs. A model must fit on one device.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+from reward_model.encoding import Dialogue, Encoded, Encoder
+from reward_model.errors import UserError
+from reward_model.folder import check_reward_model
+from reward_model.grounding import grounded
+
+logger = logging.getLogger(__name__)
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+DEFAULT_MAX_TOKENS = 2048
+# What one forward pass holds with its padding: the attention mask alone grows with rows x tokens x tokens.
+MAX_PASS_ROWS, MAX_PASS_TOKENS = 64, 32_768
+PROBE = (("user", "1"), ("assistant", "1"))
+
+
+class NotFinite(ArithmeticError):
+    """The model gave NaN or infinity, which is no score."""
+
+
+@dataclass(frozen=True)
+class Item:
+    """One response to one prompt; the reference answer may be empty."""
+
+    prompt: str
+    response: str
+    reference: str = ""
+
+    @property
+    def dialogue(self) -> Dialogue:
+        """The turns that the model reads."""
+        return (("user", grounded(self.prompt, self.reference)), ("assistant", self.response))
+
+
+@dataclass(frozen=True)
+class Scored:
+    """The raw logit, and whether the item had to be cut to fit the model."""
+
+    score: float
+    truncated: bool
+
+
+class RewardScorer:
+    """A loaded reward model. Calls are not thread-safe: use one thread."""
+
+    def __init__(self, model: Any, encoder: Encoder, *, pad_id: int) -> None:
+        self.model = model
+        self.encoder = encoder
+        self._pad_id = pad_id
+
+    def score(self, items: Sequence[Item]) -> list[Scored]:
+        """Scores of any number of items, in order. Raises NotFinite."""
+        return self.score_encoded([self.encoder.encode(item.dialogue) for item in items])
+
+    def score_encoded(self, encoded: Sequence[Encoded]) -> list[Scored]:
+        """The same for what is encoded already; items of like length share a forward pass."""
+        order = sorted(range(len(encoded)), key=lambda i: len(encoded[i].ids))
+        scored: dict[int, Scored] = {}
+        for places in _passes(order, [len(one.ids) for one in encoded]):
+            scored |= zip(places, self._forward([encoded[i] for i in places]), strict=True)
+        return [scored[i] for i in range(len(encoded))]
+
+    @torch.inference_mode()
+    def _forward(self, batch: Sequence[Encoded]) -> list[Scored]:
+        width = max(len(one.ids) for one in batch)
+        ids = torch.full((len(batch), width), self._pad_id)
+        mask = torch.zeros_like(ids)
+        for row, one in enumerate(batch):
+            ids[row, : len(one.ids)] = torch.tensor(one.ids)
+            mask[row, : len(one.ids)] = 1
+        device = self.model.device
+        logits = self.model(input_ids=ids.to(device), attention_mask=mask.to(device), use_cache=False).logits
+        scores = logits.float().reshape(len(batch)).tolist()
+        if not all(map(math.isfinite, scores)):
+            raise NotFinite("the model gave a score that is not a finite number")
+        return [Scored(score, one.truncated) for score, one in zip(scores, batch, strict=True)]
+
+
+def _passes(order: Sequence[int], n_tokens: Sequence[int]) -> Iterator[list[int]]:
+    """Runs of `order`, which goes from short to long, within the limits of one forward pass."""
+    run: list[int] = []
+    for place in order:
+        if run and (len(run) == MAX_PASS_ROWS or (len(run) + 1) * n_tokens[place] > MAX_PASS_TOKENS):
+            yield run
+            run = []
+        run.append(place)
+    if run:
+        yield run
+
+
+def load_scorer(
+    folder: Path, *, device: str = "auto", dtype: str = "float32", max_tokens: int | None = None
+) -> RewardScorer:
+    """The reward model of a folder. Raises UserError when it is not one, or cannot be loaded as it is.
+
+    `max_tokens` defaults to what the model was made for, at most DEFAULT_MAX_TOKENS.
+    """
+    config = check_reward_model(folder)
+    limit = config.get("max_position_embeddings")
+    limit = limit if isinstance(limit, int) and limit > 0 else DEFAULT_MAX_TOKENS
+    max_tokens = max_tokens or min(limit, DEFAULT_MAX_TOKENS)
+    if max_tokens > limit:
+        raise UserError(
+            f"--max-tokens {max_tokens}: the model was made for {limit} (max_position_embeddings); lower it"
+        )
+    tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    if not tokenizer.is_fast:
+        raise UserError(f"{folder}: the tokenizer has no tokenizer.json; save it with a fast tokenizer")
+    model = _load_model(folder, DTYPES[dtype]).to(_device(device)).eval()
+    if model.config.pad_token_id is None:
+        model.config.pad_token_id = (
+            tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
+        )
+    scorer = RewardScorer(model, Encoder(tokenizer, max_tokens=max_tokens), pad_id=model.config.pad_token_id)
+    try:
+        scorer.score_encoded([scorer.encoder.encode(PROBE)])
+    except NotFinite as exc:
+        raise UserError(f"{folder}: {exc}; the weights are damaged, or {dtype} is too narrow for them") from None
+    return scorer
+
+
+def _load_model(folder: Path, dtype: torch.dtype) -> Any:
+    try:
+        model, report = AutoModelForSequenceClassification.from_pretrained(
+            folder,
+            dtype=dtype,
+            use_safetensors=True,
+            local_files_only=True,
+            trust_remote_code=False,
+            output_loading_info=True,
+        )
+    except (ValueError, KeyError, OSError, RuntimeError, SafetensorError) as exc:
+        # Shapes that do not fit are a RuntimeError, an unknown architecture a KeyError or ValueError.
+        raise UserError(f"{folder}: cannot be loaded as a reward model: {' '.join(str(exc).split())[:300]}") from exc
+    missing = sorted(report["missing_keys"]) + [str(key) for key, *_ in report["mismatched_keys"]]
+    if missing:
+        raise UserError(
+            f"{folder}: the weights lack {', '.join(missing[:5])}, which would be made up at random; "
+            "give the folder that reward_modeling.py or merge_lora.py wrote"
+        )
+    return model
+
+
+def _device(name: str) -> str:
+    if name == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    if name.startswith("cuda") and not torch.cuda.is_available():
+        raise UserError(f"--device {name}: torch sees no GPU here; use cpu or auto")
+    return name

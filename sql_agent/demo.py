@@ -1,0 +1,77 @@
+"""Train the tiny policy, and show by how much it got better: train, export, evaluate before and after, one summary.
+
+    make demo SEED=1
+
+Guarantees: every part is the command that a person would use, in a process of its own; the last line is `run: FOLDER`;
+summary.json there gets before, after, delta and delta_ci95 (rewards) per split and decoding.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from agl_plugin import run_folder
+from sql_agent.config import ROOT
+from sql_agent.tiny_policy.build import ensure_tiny_policy
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+HERE = Path(__file__).resolve().parent
+RUN_LINE, EVALUATION = "run: ", "evaluation"
+
+
+def run(*command: str) -> str:
+    """Run one part, showing what it prints; returns its last line. A part that fails ends the demo with its status."""
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+    assert process.stdout is not None
+    last = ""
+    for line in process.stdout:
+        sys.stdout.write(line)
+        sys.stdout.flush()
+        last = line.strip() or last
+    if status := process.wait():
+        raise typer.Exit(status)
+    return last
+
+
+def rewards(results: dict[str, Any]) -> dict[str, Any]:
+    """before, after, delta and delta_ci95 per "split/decoding", from results.json."""
+    models = results["models"]
+    return {
+        "before": {key: found["measures"]["reward"]["mean"] for key, found in models["before"].items()},
+        "after": {key: found["measures"]["reward"]["mean"] for key, found in models["after"].items()},
+        "delta": {key: found["reward"]["mean"] for key, found in results["delta"].items()},
+        "delta_ci95": {
+            key: [found["reward"]["low"], found["reward"]["high"]] for key, found in results["delta"].items()
+        },
+    }
+
+
+@app.command()
+def main(
+    seed: Annotated[int, typer.Option(help="seed of the tiny policy and of training")] = 1,
+    port: Annotated[int, typer.Option(help="port of the store")] = 9999,
+    steps: Annotated[int, typer.Option(help="training steps; 0: the recipe's")] = 0,
+    questions: Annotated[int, typer.Option(help="held-out questions per split")] = 80,
+) -> None:
+    """Train the tiny policy on this machine and measure it before and after, on held-out questions."""
+    settings = ["--set", f"trainer.seed={seed}", *(["--set", f"trainer.max_steps={steps}"] if steps else [])]
+    last = run("bash", str(ROOT / "utils" / "train_with_store.sh"), str(port), "--recipe", "demo_cpu", *settings)
+    folder = Path(last.removeprefix(RUN_LINE))
+    run(sys.executable, str(HERE / "export.py"), str(folder), str(folder / "model"))
+    targets = ["--before", str(ensure_tiny_policy(seed)), "--after", str(folder / "model")]
+    plan = ["--limit", str(questions), "--recipe", "demo_cpu", "--set", "agent.system_prompt=system_short"]
+    run(sys.executable, str(HERE / "evaluate.py"), *targets, *plan, "--out", str(folder / EVALUATION))
+    results = json.loads((folder / EVALUATION / "results.json").read_text(encoding="utf-8"))
+    summary = json.loads((folder / run_folder.SUMMARY).read_text(encoding="utf-8"))
+    run_folder.write_json(folder / run_folder.SUMMARY, {**summary, **rewards(results)})
+    print(f"{RUN_LINE}{folder}")
+
+
+if __name__ == "__main__":
+    app()

@@ -1,0 +1,159 @@
+"""Rows, masks and advantages, recomputed here from the token ids of the calls."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from agentlightning.types import Triplet
+from hypothesis import given
+from hypothesis import strategies as st
+from verl.trainer.ppo.core_algos import compute_grpo_outcome_advantage, get_adv_estimator_fn
+
+from agl_plugin.advantage import NAME, rollout_advantage
+from agl_plugin.batch import Batch, build_batch, rows_of
+
+TOKENS = st.lists(st.integers(1, 9), min_size=1, max_size=6)
+
+
+def call(prompt: list[int], response: list[int]) -> Triplet:
+    return Triplet(prompt={"token_ids": prompt}, response={"token_ids": response}, reward=None)
+
+
+def talk(first: list[int], turns: list[tuple[list[int], list[int]]]) -> list[Triplet]:
+    """Calls that continue each other: each turn is what the environment adds, and what the policy then samples."""
+    calls, so_far = [], first
+    for added, sampled in turns:
+        so_far = so_far + added
+        calls.append(call(so_far, sampled))
+        so_far = so_far + sampled
+    return calls
+
+
+def batch_of(
+    rollouts: dict[str, tuple[str, float, list[Triplet]]], *, merge: bool = True, prompt: int = 99, response: int = 99
+) -> Batch:
+    return build_batch(
+        dict(rollouts),
+        merge=merge,
+        max_prompt_tokens=prompt,
+        max_response_tokens=response,
+        pad_id=0,
+        device=torch.device("cpu"),
+    )
+
+
+@given(first=TOKENS, turns=st.lists(st.tuples(st.lists(st.integers(1, 9), max_size=4), TOKENS), min_size=1, max_size=5))
+def test_a_merged_talk_is_one_row_that_trains_exactly_what_was_sampled(
+    first: list[int], turns: list[tuple[list[int], list[int]]]
+) -> None:
+    calls = talk(first, turns)
+    (row,) = rows_of(calls, merge=True)
+    last = calls[-1]
+    assert row.prompt + row.response == last.prompt["token_ids"] + last.response["token_ids"]
+    trained = [token for token, on in zip(row.response, row.mask, strict=True) if on]
+    assert trained == [token for _, sampled in turns for token in sampled]
+    apart = rows_of(calls, merge=False)
+    assert [(r.prompt, r.response) for r in apart] == [(c.prompt["token_ids"], c.response["token_ids"]) for c in calls]
+    assert all(all(r.mask) for r in apart)
+
+
+@given(calls=st.lists(st.tuples(TOKENS, TOKENS), min_size=1, max_size=5), merge=st.booleans())
+def test_trained_tokens_are_the_sum_of_the_responses_whatever_the_history(
+    calls: list[tuple[list[int], list[int]]], merge: bool
+) -> None:
+    made = batch_of({"r": ("q", 0.5, [call(*c) for c in calls])}, merge=merge)
+    assert int(made.data.batch["response_mask"].sum()) == sum(len(response) for _, response in calls)
+    assert made.metrics["batch/trained_over_sampled"] == 1
+
+
+def test_a_turn_that_adds_no_token_copies_nothing() -> None:
+    (row,) = rows_of([call([1, 2], [3]), call([1, 2, 3], [4])], merge=True)
+    assert (row.prompt, row.response, row.mask) == ([1, 2], [3, 4], [1, 1])
+
+
+def test_a_long_later_piece_trains_no_prompt_token() -> None:
+    calls = [call([1], [2]), call([7] * 12, [3, 4])]
+    made = batch_of({"r": ("q", 1.0, calls)}, prompt=5)
+    assert made.data.batch["response_mask"].tolist() == [[1, 0], [1, 1]]
+    assert made.data.batch["is_drop_mask"].tolist() == [False, True]
+
+
+def test_tensors_fit_and_are_no_wider_than_needed() -> None:
+    made = batch_of({"a": ("q", 0.25, talk([1, 2, 3], [([], [4, 5]), ([6], [7])])), "b": ("q", 0.75, [call([8], [9])])})
+    batch = made.data.batch
+    assert batch["prompts"].tolist() == [[1, 2, 3], [0, 0, 8]]
+    assert batch["responses"].tolist() == [[4, 5, 6, 7], [9, 0, 0, 0]]
+    assert batch["response_mask"].tolist() == [[1, 1, 0, 1], [1, 0, 0, 0]]
+    assert batch["attention_mask"].tolist() == [[1] * 7, [0, 0, 1, 1, 0, 0, 0]]
+    assert batch["position_ids"].tolist() == [[0, 1, 2, 3, 4, 5, 6], [0, 0, 0, 1, 1, 1, 1]]
+    assert batch["token_level_scores"].tolist() == [[0, 0, 0, 0.25], [0.75, 0, 0, 0]]
+    assert made.metrics["batch/rows_per_rollout"] == 1
+
+
+def test_rows_over_the_limit_are_cut_and_counted() -> None:
+    made = batch_of({"a": ("q", 1.0, [call([1], [2] * 9)]), "b": ("q", 0.0, [call([1], [2])])}, response=4)
+    assert made.data.batch["responses"].shape == (2, 4)
+    assert made.metrics["batch/rows_cut"] == 1 and made.metrics["batch/trained_over_sampled"] == 0.5
+    assert made.data.batch["token_level_scores"].sum(-1).tolist() == [1.0, 0.0]
+
+
+def test_each_rollout_counts_once_in_its_group_however_many_rows_it_has() -> None:
+    talks = {"a": ("q", 1.0, [call([n], [n]) for n in range(1, 6)]), "b": ("q", 0.0, [call([1], [2])])}
+    made = batch_of(talks, merge=False)
+    batch, uid = made.data.batch, made.data.non_tensor_batch["data_id_list"]
+    advantages, _ = rollout_advantage(batch["token_level_scores"], batch["response_mask"], uid)
+    expected = 0.5 / (np.std([1.0, 0.0], ddof=1) + 1e-6)
+    assert advantages[:, 0].tolist() == pytest.approx([expected] * 5 + [-expected])
+
+
+def test_with_one_row_each_it_is_verls_grpo() -> None:
+    generator = torch.Generator().manual_seed(1)
+    rewards = torch.zeros(12, 3)
+    rewards[:, 2] = torch.rand(12, generator=generator)
+    mask = torch.ones(12, 3)
+    groups = np.array([f"q{i % 3}" for i in range(12)], dtype=object)
+    uids = np.array([f"q{i % 3}/r{i}" for i in range(12)], dtype=object)
+    ours, _ = get_adv_estimator_fn(NAME)(token_level_rewards=rewards, response_mask=mask, index=uids)  # pyright: ignore[reportCallIssue]
+    theirs, _ = compute_grpo_outcome_advantage(rewards, mask, groups)
+    assert torch.allclose(ours, theirs, atol=1e-5)
+
+
+def test_a_group_without_variance_has_advantage_zero_exactly() -> None:
+    rollouts = {str(i): ("q", 0.73, [call([1], [2])]) for i in range(7)}
+    made = batch_of(rollouts)
+    batch, uid = made.data.batch, made.data.non_tensor_batch["data_id_list"]
+    assert not rollout_advantage(batch["token_level_scores"], batch["response_mask"], uid)[0].any()
+
+
+def test_merged_and_unmerged_rows_give_the_same_gradient() -> None:
+    from transformers import Qwen3Config, Qwen3ForCausalLM
+
+    torch.manual_seed(0)
+    config = Qwen3Config(
+        vocab_size=12, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, head_dim=8, attn_implementation="sdpa",
+    )  # fmt: skip
+    model = Qwen3ForCausalLM(config).double()
+    rollouts = {
+        "a": ("q", 1.0, talk([1, 2, 3], [([], [4, 5]), ([6, 7], [8]), ([9], [10, 11])])),
+        "b": ("q", 0.0, talk([3, 2], [([], [5]), ([4], [6, 7, 8])])),
+    }
+    gradients = [policy_gradient(model, batch_of(rollouts, merge=merge)) for merge in (True, False)]
+    assert gradients[0].norm() > 1e-3
+    assert (gradients[0] - gradients[1]).norm() < 1e-5 * gradients[0].norm()
+
+
+def policy_gradient(model: torch.nn.Module, made: Batch) -> torch.Tensor:
+    """The gradient of -sum(A log pi) over trained tokens."""
+    batch, uid = made.data.batch, made.data.non_tensor_batch["data_id_list"]
+    advantages, _ = rollout_advantage(batch["token_level_scores"], batch["response_mask"], uid)
+    model.zero_grad()
+    logits = model(
+        input_ids=batch["input_ids"], attention_mask=batch["attention_mask"], position_ids=batch["position_ids"]
+    ).logits
+    width = batch["responses"].shape[1]
+    log_probs = torch.log_softmax(logits[:, -width - 1 : -1], dim=-1)
+    chosen = log_probs.gather(-1, batch["responses"][:, :, None])[:, :, 0]
+    (-(chosen * advantages.double()).sum()).backward()
+    return torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
