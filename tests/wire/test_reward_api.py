@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -23,6 +24,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis_jsonschema import from_schema
 
+from reward_client.errors import JudgeRejected
+from reward_client.reward_model import RewardModelClient, load_scale
 from reward_model.errors import UserError
 from reward_model.folder import weights_fingerprint
 from reward_model.inference_api import read_token
@@ -119,6 +122,16 @@ def test_score_answers_as_documented(api: Api) -> None:
 def test_a_reward_comes_with_the_reference_that_the_scale_needs(api: Api) -> None:
     found = api.post("/score", {"prompt": "问", "response": "答", "reference": "对"}).json()
     assert found["reward"] == pytest.approx((found["score"] + 50) / 100)
+
+
+def test_the_client_of_the_scorers_reads_this_api(api: Api, model: Path) -> None:
+    plain = RewardModelClient(api.url)
+    served = asyncio.run(plain.score(prompt="问", response="答", reference="对"))
+    assert served.reward == pytest.approx((served.logit + 50) / 100)
+    with pytest.raises(JudgeRejected, match="raw logit"):
+        asyncio.run(plain.score(prompt="问", response="答"))
+    mapped = RewardModelClient(api.url, load_scale(model / "reward_scale.json"))
+    assert asyncio.run(mapped.score(prompt="问", response="答", reference="对")) == served
 
 
 def test_score_pair_answers_as_documented(api: Api) -> None:
