@@ -1,17 +1,19 @@
-"""Client of a reward model's scoring API: POST {base}/score {prompt, response} -> {score}, mapped to [0, 1].
+"""Client of a reward model's scoring API: POST {base}/score {prompt, response} -> {score}, and what it is in [0, 1].
 
-A reward model gives raw logits (about -5 to 7). They cannot stand beside a bonus of 0.1, so a client without a scale
-map is not made: see `ScaleMap`. Guarantees: every failure is a JudgeFault, never a number; the token is in the request
-header and nowhere else; at most MAX_BODY_BYTES of a reply are read; redirects are not followed.
-Not covered: /score-pair and /score-batch.
+A reward model gives raw logits (about -5 to 7). They cannot stand beside a bonus of 0.1: a logit counts through the
+`ScaleMap` given here, or as the `reward` that the server's own scale made of it; with neither it is refused.
+Guarantees: every failure is a JudgeFault, never a number; the token is in the request header and nowhere else; at most
+MAX_BODY_BYTES of a reply are read; redirects are not followed. Not covered: /score-pair and /score-batch.
 """
 
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import math
 import os
+import ssl
 from bisect import bisect_right
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,7 +25,8 @@ from reward_client.client import is_loopback
 from reward_client.errors import JudgeRejected, JudgeUnparsable, JudgeUnreachable
 
 ENV_URL = "REWARD_MODEL_URL"
-ENV_TOKEN = "REWARD_MODEL_TOKEN"
+ENV_TOKEN = "REWARD_API_TOKEN"
+FIRST_PAUSE_S, MAX_PAUSE_S = 0.5, 8.0
 MAX_BODY_BYTES = 1 << 16
 RETRYABLE_STATUS = {408, 425, 429}
 
@@ -32,32 +35,32 @@ RETRYABLE_STATUS = {408, 425, 429}
 class ScaleMap:
     """A monotone map from logits to [0, 1]: straight lines between the points, flat beyond them.
 
-    On disk it is JSON with `logits` (rising) and `scores` (not falling, in [0, 1]); other keys are notes.
+    On disk it is JSON with `logits` (rising) and `rewards` (not falling, in [0, 1]); other keys are notes.
     """
 
     logits: tuple[float, ...]
-    scores: tuple[float, ...]
+    rewards: tuple[float, ...]
 
     def __post_init__(self) -> None:
-        if len(self.logits) != len(self.scores) or len(self.logits) < 2:
-            raise ValueError("`logits` and `scores` need the same number of points, at least two")
-        if not all(math.isfinite(x) for x in (*self.logits, *self.scores)):
-            raise ValueError("`logits` and `scores` must be finite numbers")
+        if len(self.logits) != len(self.rewards) or len(self.logits) < 2:
+            raise ValueError("`logits` and `rewards` need the same number of points, at least two")
+        if not all(math.isfinite(x) for x in (*self.logits, *self.rewards)):
+            raise ValueError("`logits` and `rewards` must be finite numbers")
         if any(a >= b for a, b in zip(self.logits, self.logits[1:], strict=False)):
             raise ValueError("`logits` must rise")
-        if any(a > b for a, b in zip(self.scores, self.scores[1:], strict=False)):
-            raise ValueError("`scores` must not fall")
-        if self.scores[0] < 0 or self.scores[-1] > 1:
-            raise ValueError("`scores` must lie in [0, 1]")
+        if any(a > b for a, b in zip(self.rewards, self.rewards[1:], strict=False)):
+            raise ValueError("`rewards` must not fall")
+        if self.rewards[0] < 0 or self.rewards[-1] > 1:
+            raise ValueError("`rewards` must lie in [0, 1]")
 
     def __call__(self, logit: float) -> float:
-        """The score of one logit. Raises ValueError for NaN."""
+        """The reward of one logit. Raises ValueError for NaN."""
         if math.isnan(logit):
             raise ValueError("NaN is no logit")
         right = bisect_right(self.logits, logit)
         if right == 0 or right == len(self.logits):
-            return self.scores[0] if right == 0 else self.scores[-1]
-        (x0, x1), (y0, y1) = self.logits[right - 1 : right + 1], self.scores[right - 1 : right + 1]
+            return self.rewards[0] if right == 0 else self.rewards[-1]
+        (x0, x1), (y0, y1) = self.logits[right - 1 : right + 1], self.rewards[right - 1 : right + 1]
         return y0 + (y1 - y0) * (logit - x0) / (x1 - x0)
 
 
@@ -65,7 +68,7 @@ def load_scale(path: Path) -> ScaleMap:
     """The map in a JSON file. Raises ValueError that names the file and what is wrong."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
-        return ScaleMap(tuple(map(float, data["logits"])), tuple(map(float, data["scores"])))
+        return ScaleMap(tuple(map(float, data["logits"])), tuple(map(float, data["rewards"])))
     except OSError as exc:
         raise ValueError(f"{path}: no scale map can be read there ({exc.strerror})") from None
     except (ValueError, TypeError, KeyError, RecursionError) as exc:
@@ -74,27 +77,40 @@ def load_scale(path: Path) -> ScaleMap:
 
 
 @dataclass(frozen=True)
+class ModelScore:
+    """What a reward model says of one answer: a reward in [0, 1], and the raw logit behind it."""
+
+    reward: float
+    logit: float
+
+
+@dataclass(frozen=True)
 class RewardModelClient:
-    """Scores answers with the API at `url` (with or without /score); `timeout_s` bounds one score, all tries."""
+    """Scores answers with the API at `url` (with or without /score); `timeout_s` bounds one score, all tries.
+
+    Without `scale` the server must send `reward` beside `score`.
+    """
 
     url: str
-    scale: ScaleMap
+    scale: ScaleMap | None = None
     token: str = field(default="", repr=False)
     timeout_s: float = 30.0
     attempts: int = 3
 
-    async def score(self, *, prompt: str, response: str) -> tuple[float, float]:
-        """(score in [0, 1], raw logit). Raises JudgeFault."""
-        # One try gets at most half of the time, so that a server that hangs is asked twice.
-        share_s = self.timeout_s if self.attempts == 1 else self.timeout_s / 2
+    async def score(self, *, prompt: str, response: str, reference: str = "") -> ModelScore:
+        """Score one answer; a `reference` is sent only where there is one. Raises JudgeFault."""
+        body = {"prompt": prompt, "response": response} | ({"reference": reference} if reference else {})
         retrying = tenacity.AsyncRetrying(
-            stop=tenacity.stop_after_attempt(self.attempts) | tenacity.stop_before_delay(self.timeout_s),
-            wait=tenacity.wait_exponential_jitter(initial=0.5, max=8.0),
-            retry=tenacity.retry_if_exception_type((JudgeUnreachable, JudgeUnparsable)),
+            stop=tenacity.stop_after_attempt(self.attempts),
+            wait=tenacity.wait_random_exponential(multiplier=FIRST_PAUSE_S, max=MAX_PAUSE_S),
+            retry=tenacity.retry_if_exception_type(JudgeUnreachable),
             reraise=True,
         )
-        logit = await retrying(self._ask, {"prompt": prompt, "response": response}, share_s)
-        return self.scale(logit), logit
+        try:
+            async with asyncio.timeout(self.timeout_s):
+                return await retrying(self._ask, body)
+        except TimeoutError:
+            raise JudgeUnreachable(f"reward model {self.address}: no score within {self.timeout_s:g} s") from None
 
     @property
     def address(self) -> str:
@@ -102,12 +118,9 @@ class RewardModelClient:
         base = self.url.rstrip("/")
         return base if base.endswith("/score") else f"{base}/score"
 
-    async def _ask(self, body: dict[str, str], seconds: float) -> float:
+    async def _ask(self, body: dict[str, str]) -> ModelScore:
         try:
-            async with asyncio.timeout(seconds):
-                status, text = await self._post(body)
-        except (TimeoutError, httpx.TimeoutException):
-            raise JudgeUnreachable(f"reward model {self.address}: no answer within {seconds:.3g} s") from None
+            status, text = await self._post(body)
         except (httpx.HTTPError, httpx.InvalidURL) as exc:
             problem = f"{type(exc).__name__}; check {ENV_URL} and that the server runs"
             raise JudgeUnreachable(f"reward model {self.address}: no connection ({problem})") from None
@@ -116,13 +129,13 @@ class RewardModelClient:
         if status != 200:
             hint = f"; check {ENV_TOKEN}" if status in (401, 403) else f"; check {ENV_URL}" if status == 404 else ""
             raise JudgeRejected(f"reward model {self.address}: HTTP {status}{hint}")
-        return self._logit(text)
+        return self._read(text)
 
     async def _post(self, body: dict[str, str]) -> tuple[int, bytes]:
         headers = {"Authorization": f"Bearer {self.token}"} if self.token else {}
         # One client per request: every rollout runs its own event loop, and a connection pool belongs to one loop.
         async with (
-            httpx.AsyncClient(trust_env=not is_loopback(self.url), timeout=None) as http,
+            httpx.AsyncClient(verify=_tls(), trust_env=not is_loopback(self.url), timeout=None) as http,
             http.stream("POST", self.address, json=_encodable(body), headers=headers) as response,
         ):
             data = bytearray()
@@ -132,15 +145,35 @@ class RewardModelClient:
                     raise JudgeUnparsable(f"reward model {self.address}: more than {MAX_BODY_BYTES} bytes")
             return response.status_code, bytes(data)
 
-    def _logit(self, text: bytes) -> float:
+    def _read(self, text: bytes) -> ModelScore:
         try:
             data = json.loads(text)
-            logit = data["score"]
-        except (ValueError, KeyError, TypeError, RecursionError):
+            logit, reward = data["score"], data.get("reward")
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise JudgeUnparsable(f"reward model {self.address}: no {{score}} in {text[:120]!r}") from None
-        if isinstance(logit, bool) or not isinstance(logit, int | float) or not math.isfinite(logit):
-            raise JudgeUnparsable(f"reward model {self.address}: score {logit!r:.80} is no finite number")
-        return float(logit)
+        if not _is_number(logit) or not (reward is None or (_is_number(reward) and 0 <= reward <= 1)):
+            raise JudgeUnparsable(
+                f"reward model {self.address}: score {logit!r:.80} must be a finite number, and reward "
+                f"{reward!r:.80} one in [0, 1] or null"
+            )
+        if self.scale:
+            return ModelScore(self.scale(logit), float(logit))
+        if reward is None:
+            raise JudgeRejected(
+                f"reward model {self.address}: the score {logit:.3g} is a raw logit, which cannot be added to a bonus. "
+                "Fit a scale (and send references, if it needs them), or name one in reward.reward_model.scale_file"
+            )
+        return ModelScore(float(reward), float(logit))
+
+
+@functools.cache
+def _tls() -> ssl.SSLContext:
+    """Made once: loading the certificates costs tens of milliseconds."""
+    return httpx.create_ssl_context()
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _encodable(body: dict[str, str]) -> dict[str, str]:
@@ -151,7 +184,7 @@ def _encodable(body: dict[str, str]) -> dict[str, str]:
 def reward_model_from_env(scale_file: Path | None, *, timeout_s: float, attempts: int) -> RewardModelClient | None:
     """The client for REWARD_MODEL_URL; None when it is not set.
 
-    Raises ValueError for an address that is none, and without a scale map: raw logits are no rewards.
+    Raises ValueError for an address or token that cannot be one, and for a bad scale file.
     """
     url, token = os.environ.get(ENV_URL, "").strip(), os.environ.get(ENV_TOKEN, "").strip()
     if not url:
@@ -160,9 +193,5 @@ def reward_model_from_env(scale_file: Path | None, *, timeout_s: float, attempts
         raise ValueError(f"{ENV_URL}: an address starts with http:// or https://, for example http://127.0.0.1:8400")
     if token and not (token.isascii() and token.isprintable() and " " not in token):
         raise ValueError(f"{ENV_TOKEN}: the token must be printable ASCII without blanks (its value is not shown)")
-    if scale_file is None:
-        raise ValueError(
-            f"{ENV_URL} is set, but there is no scale map: a reward model gives raw logits, which cannot be added to a "
-            "bonus. Fit a map and name its file in reward.reward_model.scale_file"
-        )
-    return RewardModelClient(url, load_scale(scale_file), token=token, timeout_s=timeout_s, attempts=attempts)
+    scale = load_scale(scale_file) if scale_file else None
+    return RewardModelClient(url, scale, token=token, timeout_s=timeout_s, attempts=attempts)

@@ -97,7 +97,10 @@ class RewardModelConfig(Node):
     """The reward model of the scorer `reward_model`. Its address comes from REWARD_MODEL_URL."""
 
     scale_file: str = Field(
-        default="", description="JSON file that maps raw logits to [0, 1]; without one the scorer is refused"
+        default="", description="JSON file that maps raw logits to [0, 1]; empty: the server must send rewards"
+    )
+    send_reference: bool = Field(
+        default=False, description="send the reference answer too; a model that was trained with references needs it"
     )
     timeout_s: float = Field(default=30.0, gt=0, description="longest wait for one score, all tries together")
     attempts: int = Field(default=3, ge=1, description="tries per score")

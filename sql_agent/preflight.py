@@ -165,13 +165,18 @@ def check_database(config: TrainConfig) -> None:
 
 
 def check_judge(config: TrainConfig) -> str:
-    """The judge's name for people; an LLM judge is asked once, so a wrong key or model shows now."""
+    """The judge's name for people; an LLM judge and a reward model are asked once, so that what is wrong shows now."""
     context = build_context(config.reward, config.database)
     if context.llm is not None:
         try:
             asyncio.run(context.llm.preflight())
         except JudgeFault as exc:
             raise UserError(f"judge: {exc}") from exc
+    if context.reward_model is not None:
+        try:
+            asyncio.run(context.reward_model.score(prompt="1 + 1 = ?", response="2", reference="2"))
+        except JudgeFault as exc:
+            raise UserError(f"reward model (unset REWARD_MODEL_URL to go without): {exc}") from exc
     return context.judge_name
 
 

@@ -172,14 +172,17 @@ async def _whole_result(call: SqlCall, database: Database) -> QueryResult:
 
 @scorer("reward_model")
 async def reward_model(question: Question, episode: Episode, context: ScoringContext) -> Score:
-    """What the reward model behind REWARD_MODEL_URL gives, on the scale [0, 1] of its map."""
+    """What the reward model behind REWARD_MODEL_URL gives, in [0, 1]."""
     if context.reward_model is None:
         return Score(unscored=NO_REWARD_MODEL, explanation=context.no_reward_model)
     try:
-        value, logit = await context.reward_model.score(prompt=question.question, response=episode.final_answer)
+        reference = question.answer if context.config.reward_model.send_reference else ""
+        found = await context.reward_model.score(
+            prompt=question.question, response=episode.final_answer, reference=reference
+        )
     except JudgeFault as fault:
         return Score(unscored=fault.kind, explanation=str(fault))
-    return Score(value=value, explanation=f"logit {logit:.3f}", metadata={"logit": logit})
+    return Score(value=found.reward, explanation=f"logit {found.logit:.3f}", metadata={"logit": found.logit})
 
 
 def build_context(config: RewardConfig, database: DatabaseConfig | None = None, *, run: str = "") -> ScoringContext:

@@ -16,20 +16,21 @@ from hypothesis import strategies as st
 
 from reward_client.reward_model import ScaleMap, load_scale
 from sql_agent import scorer_registry
-from sql_agent.config import DatabaseConfig, RewardConfig
+from sql_agent.config import DatabaseConfig, RewardConfig, TrainConfig
 from sql_agent.errors import UserError
+from sql_agent.preflight import check_judge
 from sql_agent.records import Episode, QueryResult, Question, Reward, SqlCall
 from sql_agent.scorers import SCORERS, ScoringContext, build_context, check_scorers, score, scorer
 from tests.fakes import HANG, RESET, Answer, Reply, error_reply, openai_server
 from tests.sql_db import TABLES, make_database, open_database
 
 TOKEN = "token-very-secret"
-SCALE = {"logits": [-5.0, 0.0, 5.0], "scores": [0.0, 0.5, 1.0], "fitted_on": "reference set"}
+SCALE = {"logits": [-5.0, 0.0, 5.0], "rewards": [0.0, 0.5, 1.0], "fitted_on": "reference set"}
 
 
 @pytest.fixture(autouse=True)
 def own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("TEACHER_API_KEY", "TEACHER_MODEL", "TEACHER_BASE_URL", "REWARD_MODEL_URL", "REWARD_MODEL_TOKEN"):
+    for name in ("TEACHER_API_KEY", "TEACHER_MODEL", "TEACHER_BASE_URL", "REWARD_MODEL_URL", "REWARD_API_TOKEN"):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -133,8 +134,8 @@ def scale_file(folder: Path, **changes: Any) -> Path:
 
 def model_context(folder: Path, url: str, monkeypatch: pytest.MonkeyPatch, **options: Any) -> ScoringContext:
     monkeypatch.setenv("REWARD_MODEL_URL", url)
-    monkeypatch.setenv("REWARD_MODEL_TOKEN", TOKEN)
-    settings = {"scale_file": str(scale_file(folder)), "attempts": 1, "timeout_s": 2, **options}
+    monkeypatch.setenv("REWARD_API_TOKEN", TOKEN)
+    settings = {"scale_file": str(scale_file(folder)), "attempts": 1, "timeout_s": 20, **options}
     return build_context(RewardConfig.model_validate({"reward_model": settings}))
 
 
@@ -165,6 +166,7 @@ def test_a_reward_model_scores_on_its_scale(tmp_path: Path, monkeypatch: pytest.
         (Reply(body='{"score": NaN}'), "judge_unparsable"),
         (Reply(body='{"score": 1e999}'), "judge_unparsable"),
         (Reply(body='{"score": true}'), "judge_unparsable"),
+        (Reply(body='{"score": 1, "reward": 1.7}'), "judge_unparsable"),
         (Reply(body='{"score": "4.9"}'), "judge_unparsable"),
         (Reply(body="[4.9]"), "judge_unparsable"),
         (Reply(body=b" " * 200_000), "judge_unparsable"),
@@ -176,7 +178,7 @@ def test_a_fault_of_the_reward_model_is_unscored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: Answer, kind: str
 ) -> None:
     with openai_server(lambda _: answer) as server:
-        context = model_context(tmp_path, server.base_url, monkeypatch, timeout_s=0.5)
+        context = model_context(tmp_path, server.base_url, monkeypatch, timeout_s=0.5 if answer is HANG else 20)
         found = ask_model(context)
     assert (found.total, found.unscored, found.parts) == (None, kind, {})
     assert TOKEN not in found.explanation + repr(context)
@@ -185,18 +187,41 @@ def test_a_fault_of_the_reward_model_is_unscored(
 def test_a_reward_model_is_asked_again_within_its_tries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     answers = iter([error_reply(503, "starting"), Reply(body={"score": 0.0})])
     with openai_server(lambda _: next(answers)) as server:
-        found = ask_model(model_context(tmp_path, server.base_url, monkeypatch, attempts=2, timeout_s=5))
+        found = ask_model(model_context(tmp_path, server.base_url, monkeypatch, attempts=2, timeout_s=20))
     assert found.parts["answer"] == 0.5 and len(server.requests) == 2
 
 
-def test_raw_logits_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("REWARD_MODEL_URL", "http://127.0.0.1:9")
+def test_a_raw_logit_without_a_scale_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with openai_server(lambda _: Reply(body={"score": 4.9, "reward": None})) as server:
+        context = model_context(tmp_path, server.base_url, monkeypatch, scale_file="")
+        found = ask_model(context)
+        with pytest.raises(UserError, match="REWARD_MODEL_URL.*raw logit"):
+            check_judge(TrainConfig(reward=context.config))
+    assert found.unscored == "judge_rejected" and "4.9 is a raw logit" in found.explanation and found.total is None
+
+
+def test_the_servers_own_scale_counts_where_there_is_none_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with openai_server(lambda _: Reply(body={"score": 4.9, "reward": 0.25, "truncated": False})) as server:
+        context = model_context(tmp_path, server.base_url, monkeypatch, scale_file="", send_reference=True)
+        assert ask_model(context).parts["answer"] == 0.25
+        assert "offline" in check_judge(TrainConfig(reward=context.config))
+        assert ask_model(model_context(tmp_path, server.base_url, monkeypatch)).parts["answer"] == pytest.approx(0.99)
+    assert server.requests[0].json["reference"] == "300" and "reference" not in server.requests[-1].json
+
+
+def test_no_reward_model_is_found_before_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     context = build_context(RewardConfig())
-    assert ask_model(context).unscored == "no_reward_model" and "raw logits" in ask_model(context).explanation
-    with pytest.raises(UserError, match=r"row 1 \(q1\): scorer 'reward_model'.*raw logits"):
+    assert ask_model(context).unscored == "no_reward_model"
+    with pytest.raises(UserError, match=r"row 1 \(q1\): scorer 'reward_model' needs REWARD_MODEL_URL"):
         check_scorers([question(scorer="reward_model")], context)
-    with pytest.raises(UserError, match=r"default_scorer = 'reward_model'.*scale_file"):
+    with pytest.raises(UserError, match="default_scorer = 'reward_model'.*REWARD_MODEL_URL"):
         build_context(RewardConfig(default_scorer="reward_model"))
+    monkeypatch.setenv("REWARD_MODEL_URL", "127.0.0.1:8400")
+    assert "starts with http" in build_context(RewardConfig()).no_reward_model
+    monkeypatch.setenv("REWARD_MODEL_URL", "http://127.0.0.1:9")
+    missing = {"reward_model": {"scale_file": str(tmp_path / "none.json")}}
+    with pytest.raises(UserError, match="row 1.*none.json: no scale map"):
+        check_scorers([question(scorer="reward_model")], build_context(RewardConfig.model_validate(missing)))
 
 
 @pytest.mark.parametrize(
@@ -204,9 +229,9 @@ def test_raw_logits_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     [
         {"logits": [0, 0, 1]},
         {"logits": [0, 1]},
-        {"scores": [0.0, 0.9, 0.5]},
-        {"scores": [0.0, 0.5, 1.7]},
-        {"scores": [0.0, 0.5, math.nan]},
+        {"rewards": [0.0, 0.9, 0.5]},
+        {"rewards": [0.0, 0.5, 1.7]},
+        {"rewards": [0.0, 0.5, math.nan]},
         {"logits": "abc"},
         {"logits": None},
     ],
