@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import functools
 import os
+import signal
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -103,7 +105,10 @@ class Grpo(agl.Algorithm):
             "train_dataset": train_dataset,
             "val_dataset": val_dataset,
         }
+        on_sigterm = signal.getsignal(signal.SIGTERM)
         start_ray(cpu=self.cpu, n_gpus=int(self.verl["trainer"]["n_gpus_per_node"]))
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, on_sigterm)  # Ray's own handler would end the process without a summary
         try:
             task: Any = ray.remote(num_cpus=1, max_retries=0)(train)  # pyright: ignore
             ray.get(

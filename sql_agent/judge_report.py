@@ -37,6 +37,9 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_mar
 notes = Console(stderr=True, highlight=False, soft_wrap=True)
 
 
+QUERY = SqlCall(sql="SELECT 1", result=QueryResult(columns=["1"], rows=[[1]]))
+
+
 @dataclass
 class Measured:
     """One judge's rewards: of the items as they are, and of their rewritings, each in the order of the items."""
@@ -72,13 +75,13 @@ async def score_items(
 
 
 def as_episode(item: JudgedItem, scorer: str) -> Episode:
-    """The item as an episode that ends with its answer, after a query: without one no judge would look at it."""
+    """The item as an episode that ends with its answer, after a query that ran: what is measured is the answer."""
     evidence = [Evidence(source_table="", row_id="", field="", quote=quote) for quote in item.evidence]
     question = {"id": item.id, "question": item.question, "answer": item.reference, "scorer": scorer}
     return Episode(
         question=Question.model_validate({**question, "evidence": evidence}),
         final_answer=item.answer,
-        sql_calls=[SqlCall(sql="SELECT 1", result=QueryResult())],
+        sql_calls=[QUERY],
     )
 
 
