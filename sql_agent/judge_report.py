@@ -169,7 +169,9 @@ def judges_of(config: RewardConfig) -> tuple[ScoringContext, list[Measured]]:
 
 @app.command()
 def main(
-    items: Annotated[Path, typer.Option(help="judged answers, one JSON object a line")] = BUNDLED_ITEMS,
+    items: Annotated[
+        Path | None, typer.Option(help="judged answers, one JSON object a line (default: data/judge_items.jsonl)")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="folder of the report (default: runs/judge-report-TIME)")] = None,
     recipe: Annotated[str, typer.Option(help="settings of a folder of recipes/ or a TOML file")] = "",
     set_: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="set any key")] = None,
@@ -185,7 +187,8 @@ def main(
     """
     try:
         config = build_config(load_recipe(recipe) if recipe else {}, *(parse_assignment(text) for text in set_ or []))
-        judged = load_items(items)
+        file = items or BUNDLED_ITEMS
+        judged = load_items(file)
         context, judges = judges_of(config.reward)
         for judge in judges:
             measure(judged, judge, context, with_flips=with_flips)
@@ -197,8 +200,8 @@ def main(
         raise typer.Exit(130) from None
     folder = out or ROOT / "runs" / f"judge-report-{datetime.now():%Y%m%d-%H%M%S}"
     report = {
-        "items": str(items),
-        "fingerprint": fingerprint(items),
+        "items": str(file),
+        "fingerprint": fingerprint(file),
         "n": len(judged),
         "n_attacks": sum(item.is_attack for item in judged),
         "threshold": threshold,
