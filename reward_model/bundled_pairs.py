@@ -148,12 +148,14 @@ def build(questions: Path, out: Path, *, seed: int) -> dict[str, Counter[str]]:
 
 def main(
     out: Annotated[Path, typer.Option(help="folder of the results")],
-    questions: Annotated[Path, typer.Option(help="folder with train, val and test.parquet")] = QUESTIONS,
+    questions: Annotated[
+        Path | None, typer.Option(help="folder with train, val and test.parquet (default: sql_agent/data)")
+    ] = None,
     seed: Annotated[int, typer.Option(help="the same seed gives the same pairs")] = 1,
 ) -> None:
     """Make preference pairs from questions with reference answers."""
     try:
-        counts = build(questions, out, seed=seed)
+        counts = build(questions or QUESTIONS, out, seed=seed)
     except (UserError, OSError) as exc:
         typer.echo(f"error: {exc}", err=True)
         raise typer.Exit(2) from exc

@@ -183,7 +183,7 @@ def test_fifty_parallel_queries_and_one_cancelled(path: Path) -> None:
     with open_database(path, timeout_s=0.5) as database:
         for _ in range(3):  # one event loop after the other
             asyncio.run(run(database))
-        assert len(workers()) <= 2
+        assert len(workers()) <= 4
     assert len(os.listdir("/proc/self/fd")) <= before + 1  # the first event loop may leave a selector to the collector
     assert workers() == []
 
