@@ -28,8 +28,10 @@ logger = logging.getLogger(__name__)
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 DEFAULT_MAX_TOKENS = 2048
-# What one forward pass holds with its padding: the attention mask alone grows with rows x tokens x tokens.
-MAX_PASS_ROWS, MAX_PASS_TOKENS = 64, 32_768
+# What one forward pass holds with its padding: the attention mask alone grows with rows x tokens x tokens. A processor
+# is busy with few tokens, and on it padding is lost time: shorter passes of more equal lengths are faster.
+MAX_PASS_ROWS = 64
+MAX_PASS_TOKENS = {"cpu": 2048, "cuda": 32_768}
 PROBE = (("user", "1"), ("assistant", "1"))
 
 
@@ -66,6 +68,7 @@ class RewardScorer:
         self.model = model
         self.encoder = encoder
         self._pad_id = pad_id
+        self._pass_tokens = MAX_PASS_TOKENS[model.device.type]
 
     def score(self, items: Sequence[Item]) -> list[Scored]:
         """Scores of any number of items, in order. Raises NotFinite."""
@@ -75,7 +78,7 @@ class RewardScorer:
         """The same for what is encoded already; items of like length share a forward pass."""
         order = sorted(range(len(encoded)), key=lambda i: len(encoded[i].ids))
         scored: dict[int, Scored] = {}
-        for places in _passes(order, [len(one.ids) for one in encoded]):
+        for places in _passes(order, [len(one.ids) for one in encoded], max_tokens=self._pass_tokens):
             scored |= zip(places, self._forward([encoded[i] for i in places]), strict=True)
         return [scored[i] for i in range(len(encoded))]
 
@@ -95,11 +98,11 @@ class RewardScorer:
         return [Scored(score, one.truncated) for score, one in zip(scores, batch, strict=True)]
 
 
-def _passes(order: Sequence[int], n_tokens: Sequence[int]) -> Iterator[list[int]]:
+def _passes(order: Sequence[int], n_tokens: Sequence[int], *, max_tokens: int) -> Iterator[list[int]]:
     """Runs of `order`, which goes from short to long, within the limits of one forward pass."""
     run: list[int] = []
     for place in order:
-        if run and (len(run) == MAX_PASS_ROWS or (len(run) + 1) * n_tokens[place] > MAX_PASS_TOKENS):
+        if run and (len(run) == MAX_PASS_ROWS or (len(run) + 1) * n_tokens[place] > max_tokens):
             yield run
             run = []
         run.append(place)
