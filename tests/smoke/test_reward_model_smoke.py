@@ -21,6 +21,9 @@ from tests.reward_models import edit_json, make_model
 # What accelerate launch runs on GPUs; its own CPU mode fails beside Intel's extension (accelerate 1.12).
 LAUNCH = ["-m", "torch.distributed.run", "--nproc_per_node", "2", "--master_port"]
 
+# Minutes of training: part of `make test-all`.
+pytestmark = pytest.mark.slow
+
 
 def run(*arguments: str, status: int = 0) -> subprocess.CompletedProcess[str]:
     """A command from the package's folder."""
