@@ -156,10 +156,12 @@ class _RequestHandler(BaseHTTPRequestHandler):
             self.server.n_open += 1
             self.server.fake.most_open = max(self.server.fake.most_open, self.server.n_open)
         try:
-            self._send(self._answer())
+            reply = self._answer()
         finally:
+            # Before the answer leaves: a client that has it may send its next request at once.
             with self.server.lock:
                 self.server.n_open -= 1
+        self._send(reply)
 
     def _answer(self) -> Reply:
         data = json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0))) or b"{}")
