@@ -157,11 +157,13 @@ class _RequestHandler(BaseHTTPRequestHandler):
             self.server.fake.most_open = max(self.server.fake.most_open, self.server.n_open)
         try:
             reply = self._answer()
+            ended = self.server.ended.wait(reply.pause_s)
         finally:
             # Before the answer leaves: a client that has it may send its next request at once.
             with self.server.lock:
                 self.server.n_open -= 1
-        self._send(reply)
+        if reply is RESET or not ended:
+            self._send(reply)
 
     def _answer(self) -> Reply:
         data = json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0))) or b"{}")
@@ -179,8 +181,6 @@ class _RequestHandler(BaseHTTPRequestHandler):
             # Linger 0: closing sends RST instead of FIN.
             self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             os.close(self.connection.detach())
-            return
-        if self.server.ended.wait(reply.pause_s):
             return
         body = json.dumps(reply.body, ensure_ascii=False) if isinstance(reply.body, dict) else reply.body
         data = body.encode() if isinstance(body, str) else body
