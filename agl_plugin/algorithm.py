@@ -30,6 +30,8 @@ def start_ray(*, cpu: bool, n_gpus: int) -> None:
 
     Raises RunError when Ray sees fewer GPUs than asked for.
     """
+    # Ray would run its workers, which are the training, at the lowest priority but four.
+    os.environ.setdefault("RAY_worker_niceness", "0")
     passed_on = {k: os.environ[k] for k in (*COMMON_ENV, *CPU_ENV, "HF_HUB_OFFLINE", "NO_PROXY") if k in os.environ}
     runtime_env = {"env_vars": passed_on}
     if not cpu:
