@@ -14,7 +14,7 @@ COMMON_ENV = {
     "RAY_DEDUP_LOGS": "0",
     "TOKENIZERS_PARALLELISM": "false",
     "LITELLM_LOCAL_MODEL_COST_MAP": "True",
-    # LiteLLM would keep idle connections for 120 s; vLLM's server closes them after 5 s, and a call on such a connection
+    # LiteLLM would keep idle connections for 120 s; vLLM's server closes them after 5 s, and a call on a closed one
     # fails.
     "AIOHTTP_KEEPALIVE_TIMEOUT": "2",
     "NCCL_DEBUG": "WARN",
