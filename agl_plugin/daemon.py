@@ -8,6 +8,7 @@ How turns become rows is agl_plugin.batch's work.
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import logging
 import socket
@@ -20,7 +21,8 @@ from typing import Any
 import aiohttp
 import torch
 from agentlightning.store.base import LightningStore
-from agentlightning.types import Rollout, RolloutLegacy, Span, Task, Triplet
+from agentlightning.types import Rollout, RolloutConfig, RolloutLegacy, Span, Task, Triplet
+from agentlightning.verl import daemon as upstream
 from agentlightning.verl.daemon import AgentModeDaemon
 
 from agl_plugin import run_folder
@@ -31,6 +33,9 @@ from agl_plugin.group_rewards import GradeGroup, GroupRewards
 from agl_plugin.proxy import make_proxy
 
 logger = logging.getLogger(__name__)
+
+# A rollout whose runner was killed runs once more; one that fails or takes too long does not.
+upstream.RolloutConfig = functools.partial(RolloutConfig, max_attempts=2, retry_condition=["unresponsive"])  # pyright: ignore
 
 LATE_SPANS_S = 5.0
 WATCH_EVERY_S = 10.0

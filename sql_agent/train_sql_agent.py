@@ -225,10 +225,10 @@ def make_store(config: TrainConfig) -> Any:
 def make_trainer(config: TrainConfig, *, role: str, algorithm: Any) -> Any:
     """agent-lightning's Trainer with this project's parts."""
     import agentlightning as agl
-    from agentlightning.execution.client_server import ClientServerExecutionStrategy
 
     from agl_plugin.adapter import ScoredTriplets
     from agl_plugin.runner import ConcurrentRunner
+    from agl_plugin.supervision import SupervisedExecution
 
     tracer = agl.OtelTracer()
     return agl.Trainer(
@@ -242,7 +242,7 @@ def make_trainer(config: TrainConfig, *, role: str, algorithm: Any) -> Any:
             concurrency=config.rollout.runner_concurrency,
             poll_interval_s=config.rollout.poll_interval_s,
         ),
-        strategy=ClientServerExecutionStrategy(
+        strategy=SupervisedExecution(
             role=role,  # pyright: ignore[reportArgumentType]
             n_runners=config.rollout.n_runners,
             server_port=None if os.environ.get("AGL_SERVER_PORT") else config.store.port,

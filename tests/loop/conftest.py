@@ -81,6 +81,7 @@ class Loop:
     store_address: str
     server: FakeServer
     database: Path
+    runner: subprocess.Popen[bytes]
 
 
 @pytest.fixture(scope="module")
@@ -124,7 +125,7 @@ def running(logs: Path, database: Path, *settings: str, **environment: str) -> I
             runner = subprocess.Popen(runner_command, stdout=runner_log, stderr=runner_log, env=variables)
             try:
                 with openai_server(policy) as server:
-                    yield Loop(store_address=address, server=server, database=database)
+                    yield Loop(store_address=address, server=server, database=database, runner=runner)
                 assert runner.poll() is None, (logs / "runner.log").read_text()
             finally:
                 runner.terminate()
