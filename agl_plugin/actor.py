@@ -84,7 +84,7 @@ def forward_micro_batch(
 def compute_log_prob(self: Any, data: DataProto, calculate_entropy: bool = False) -> tuple[torch.Tensor, Any]:
     """verl's log-probabilities, computed in order of length; results are in the order of the rows."""
     if data.meta_info["use_dynamic_bsz"]:
-        return _compute_log_prob(self, data, calculate_entropy)
+        return _compute_log_prob(self, data, calculate_entropy)  # pyright: ignore[reportReturnType]
     order = by_length(data, len(data))
     back = torch.argsort(order)
     log_probs, entropies = _compute_log_prob(self, data.select_idxs(order), calculate_entropy)
@@ -141,8 +141,8 @@ def update_policy(self: Any, data: DataProto) -> dict[str, Any]:
     return metrics
 
 
-core_algos.agg_loss = dp_actor.agg_loss = agg_loss
-DataParallelPPOActor._forward_micro_batch = forward_micro_batch  # pyright: ignore[reportPrivateUsage]
+core_algos.agg_loss = dp_actor.agg_loss = agg_loss  # pyright: ignore[reportPrivateImportUsage]
+DataParallelPPOActor._forward_micro_batch = forward_micro_batch  # pyright: ignore
 DataParallelPPOActor._optimizer_step = optimizer_step  # pyright: ignore[reportPrivateUsage]
-DataParallelPPOActor.compute_log_prob = compute_log_prob
+DataParallelPPOActor.compute_log_prob = compute_log_prob  # pyright: ignore[reportAttributeAccessIssue]
 DataParallelPPOActor.update_policy = update_policy
