@@ -14,14 +14,17 @@ the recipe, then this command line; docs/10-configuration.md lists them all.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import functools
 import logging
 import math
 import os
 import secrets
+import shutil
 import signal
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -321,7 +324,28 @@ def run_training(config: TrainConfig, *, role: str, terminal: Console) -> int:
         },
     }
     terminal.print(f"recipe {config.recipe} on {config.trainer.device}: {steps} steps, judge: {judge}\nmodel {model}")
-    return _run(config, role=role, run_dir=run_dir, model=model, data=data, steps=steps, facts=facts)
+    with claimed_store(config, run_dir=run_dir):
+        return _run(config, role=role, run_dir=run_dir, model=model, data=data, steps=steps, facts=facts)
+
+
+@contextlib.contextmanager
+def claimed_store(config: TrainConfig, *, run_dir: Path) -> Iterator[None]:
+    """Keep other runs off an external store. Raises UserError while one is there; then no run folder is left."""
+    if not config.store.external_address:
+        yield
+        return
+    from agl_plugin.store_claim import StoreClaim
+
+    claim = StoreClaim(config.store.external_address, run=run_dir.name)
+    try:
+        claim.__enter__()
+    except RunError as exc:
+        shutil.rmtree(run_dir)
+        raise UserError(str(exc)) from exc
+    try:
+        yield
+    finally:
+        claim.__exit__()
 
 
 def _run(
