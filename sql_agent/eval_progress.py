@@ -6,6 +6,7 @@ import time
 from types import TracebackType
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from agl_plugin.console import duration
@@ -38,13 +39,12 @@ class Meter:
         if self._console.is_terminal:
             self._bar.stop()
 
-    def describe(self, text: str) -> None:
-        """Say what is going on; without a terminal each sentence once, whatever number stands behind its colon."""
-        self._bar.update(self._task, description=text)
-        about = text.partition(":")[0]
-        if not self._console.is_terminal and about != self._said:
-            self._said = about
-            self._console.print(about, markup=False)
+    def describe(self, text: str, detail: str = "") -> None:
+        """Say what is going on; without a terminal each text once, and no details."""
+        self._bar.update(self._task, description=escape(f"{text}{detail}"))
+        if not self._console.is_terminal and text != self._said:
+            self._said = text
+            self._console.print(text, markup=False)
 
     def start(self) -> None:
         """Playing begins now: waiting for a model is no part of the speed."""

@@ -29,6 +29,10 @@ class Estimate:
     def __str__(self) -> str:
         return f"{self.mean:.3f} [{self.low:.3f}, {self.high:.3f}]" if self.n else "-"
 
+    def brief(self) -> str:
+        """The mean alone."""
+        return f"{self.mean:.3f}" if self.n else "-"
+
 
 @dataclass(frozen=True)
 class Difference(Estimate):
@@ -38,6 +42,10 @@ class Difference(Estimate):
 
     def __str__(self) -> str:
         return f"{self.mean:+.3f} [{self.low:+.3f}, {self.high:+.3f}]" if self.n else "-"
+
+    def brief(self) -> str:
+        """The mean alone, with its sign."""
+        return f"{self.mean:+.3f}" if self.n else "-"
 
 
 def estimate(values: Iterable[float]) -> Estimate:
@@ -61,6 +69,8 @@ def difference(before: Mapping[str, float], after: Mapping[str, float], *, test:
 
 def sign_flip_p(differences: Sequence[float]) -> float:
     """How often flipped signs give a mean at least as far from 0 (Fisher's test): exact up to 13 questions."""
+    if len(differences) < 2:
+        return 1.0
     # Loading scipy.stats takes a second, and only a comparison needs it.
     from scipy.stats import permutation_test
 

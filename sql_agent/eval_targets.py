@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 from urllib.parse import urlsplit
 
 from agl_plugin import run_folder
@@ -36,7 +36,12 @@ FORMS = "a run folder, one of its checkpoints/global_step_N, a model folder, a h
 TINY_RECIPE = "smoke_cpu"
 BROUGHT = ("agent", "database", "rollout", "reward")
 Kind = Literal["endpoint", "checkpoint", "folder", "tiny"]
-Tell = Callable[[str], None]
+
+
+class Tell(Protocol):
+    """Gets what is being waited for; `detail` is for a display that changes."""
+
+    def __call__(self, text: str, detail: str = "") -> None: ...
 
 
 @dataclass(frozen=True)
@@ -183,7 +188,7 @@ def running(target: Target, *, tell: Tell) -> Iterator[Running]:
     cpu = config.trainer.device == "cpu" or (config.trainer.device == "auto" and preflight.gpu_count() == 0)
 
     def on_wait(waited_s: float) -> None:
-        tell(f"starting vLLM with {folder.name}: {waited_s:.0f} s")
+        tell(f"starting vLLM with {folder.name}", f", {waited_s:.0f} s")
 
     with serve_model(folder, config, cpu=cpu, on_wait=on_wait) as server:
         llm = LLMEndpoint(server.base_url, server.model, max_tokens=config.rollout.max_response_tokens)

@@ -12,21 +12,23 @@ from rich.table import Table
 
 from sql_agent.eval_stats import Difference, Estimate
 
-Row = tuple[str, ...]
+Cell = str | Estimate
+Row = tuple[Cell, ...]
 Tree = dict[str, Any]
 MAIN = ("reward", "answer score", "execution match", "executed SQL")
 TASK = ("reward", "execution match")
+WHICH = ("best", "mean", "worst")
 DIFFERENCE = "difference"
 NO_TASK = "(none)"
 
 
 @dataclass(frozen=True)
 class Section:
-    """One table with its title and a note on how to read it."""
+    """One table with its title and a note on how to read it. On a terminal, an Estimate cell is its mean alone."""
 
     title: str
     note: str
-    header: Row
+    header: tuple[str, ...]
     rows: list[Row]
 
 
@@ -82,19 +84,20 @@ def _tested(figures: Tree) -> str:
 
 
 def _tasks(tree: Tree) -> Section:
+    """One row per task type; without intervals on a terminal."""
+    models = list(tree["models"])
+    columns = [*models, DIFFERENCE] if tree["delta_by_task"] else models
     rows: list[Row] = []
-    for key, split, decoding, name, found in _cells(tree):
-        for task, figures in found["by_task"].items():
-            values = [str(_estimate(figures[measure])) for measure in TASK]
-            rows.append((split, decoding, task or NO_TASK, str(figures["questions"]), name, *values))
-        if key in tree["delta_by_task"] and name == list(tree["models"])[-1]:
-            for task, figures in tree["delta_by_task"][key].items():
-                values = [str(_estimate(figures[measure])) for measure in TASK]
-                rows.append((split, decoding, task or NO_TASK, "", DIFFERENCE, *values))
-    keys = {key: place for place, key in enumerate(tree["keys"])}
-    rows.sort(key=lambda row: (keys[f"{row[0]}/{row[1]}"], row[2]))
-    header = ("split", "decoding", "task type", "questions", "model", *TASK)
-    return Section("By task type", "Differences without a test: there are many of them.", header, rows)
+    for key in tree["keys"]:
+        split, _, decoding = key.rpartition("/")
+        sources = [tree["models"][name].get(key, {}).get("by_task", {}) for name in models]
+        sources += [tree["delta_by_task"].get(key, {})] if tree["delta_by_task"] else []
+        for task in sorted(set().union(*sources)):
+            questions = max(source[task].get("questions", 0) for source in sources if task in source)
+            cells = [_estimate(source[task][m]) if task in source else "-" for m in TASK for source in sources]
+            rows.append((split, decoding, task or NO_TASK, str(questions), *cells))
+    header = ("split", "decoding", "task type", "questions", *(f"{m}, {name}" for m in TASK for name in columns))
+    return Section("By task type", "Few questions each: mind the intervals in results.md.", header, rows)
 
 
 def _of_k(tree: Tree) -> Section:
@@ -102,20 +105,19 @@ def _of_k(tree: Tree) -> Section:
     for _, split, decoding, name, found in _cells(tree):
         rewards, matches = (found["of_k"].get(measure, {}) for measure in TASK)
         for k in rewards or matches:
-            values = [
-                str(_estimate(of[k][which])) if k in of else "-"
-                for of in (rewards, matches)
-                for which in ("best", "mean", "worst")
-            ]
-            rows.append((split, decoding, name, k, *values))
-    note = "Unbiased, over questions with k samples. The best of k in execution match is pass@k."
-    names = tuple(f"{which} {measure}" for measure in TASK for which in ("best", "mean", "worst"))
+            cells = [_estimate(of[k][which]) if k in of else "-" for of in (rewards, matches) for which in WHICH]
+            rows.append((split, decoding, name, k, *cells))
+    note = (
+        "Unbiased, over questions with k samples or more. With one reference query, the best of k in execution "
+        "match is pass@k."
+    )
+    names = tuple(f"{which} {measure}" for measure in TASK for which in WHICH)
     return Section("Best, mean and worst of k samples", note, ("split", "decoding", "model", "k", *names), rows)
 
 
 def _tool(tree: Tree) -> Section:
     measures = ("called the tool", "SQL validity", "SQL found rows", "malformed tool calls", "turns")
-    rows = [
+    rows: list[Row] = [
         (split, decoding, name, *(_plain(found["measures"][measure]["mean"]) for measure in measures))
         for _, split, decoding, name, found in _cells(tree)
     ]
@@ -142,7 +144,7 @@ def _cost(tree: Tree) -> Section:
 
 
 def _endings(tree: Tree) -> Section:
-    rows = [
+    rows: list[Row] = [
         (split, decoding, name, str(found["trials"]), _counts(found["stop_reasons"]))
         for _, split, decoding, name, found in _cells(tree)
     ]
@@ -150,7 +152,7 @@ def _endings(tree: Tree) -> Section:
 
 
 def _left_out(tree: Tree) -> Section:
-    rows = [
+    rows: list[Row] = [
         (split, decoding, name, _counts(found["unscored"]), _counts(found["no_execution_match"]))
         for _, split, decoding, name, found in _cells(tree)
         if found["unscored"] or found["no_execution_match"]
@@ -174,7 +176,7 @@ def markdown(tree: Tree) -> str:
     parts = ["## Evaluation", "\n".join(f"- {line}" for line in heading(tree))]
     for section in sections(tree):
         lines = [section.header, tuple("---" for _ in section.header), *section.rows]
-        table = "\n".join(f"| {' | '.join(cell.replace('|', '/') for cell in line)} |" for line in lines)
+        table = "\n".join(f"| {' | '.join(str(cell).replace('|', '/') for cell in line)} |" for line in lines)
         parts += [f"### {section.title}", *([section.note] if section.note else []), table]
     return "\n\n".join(parts) + "\n"
 
@@ -185,14 +187,15 @@ def show(console: Console, tree: Tree) -> None:
         console.print(line, markup=False, style="bold red" if line.startswith("PARTIAL") else None)
     for section in sections(tree):
         table = Table(title=section.title, caption=section.note, title_justify="left", caption_justify="left")
-        for column in section.header:
-            table.add_column(column, overflow="fold")
+        for place, column in enumerate(section.header):
+            table.add_column(column, overflow="fold", no_wrap=place < 3)
         last: Row = ()
         for row in section.rows:
             if last and row[:2] != last[:2]:
                 table.add_section()
             shown = ("", "", *row[2:]) if row[:2] == last[:2] else row
-            table.add_row(*shown, style="bold" if DIFFERENCE in row else None)
+            cells = [cell.brief() if isinstance(cell, Estimate) else cell for cell in shown]
+            table.add_row(*cells, style="bold" if DIFFERENCE in row else None)
             last = row
         console.print()
         console.print(table)
