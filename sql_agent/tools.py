@@ -16,7 +16,7 @@ from agents import FunctionTool, RunContextWrapper
 
 from sql_agent.database import Database
 from sql_agent.errors import DatabaseFault, Fault
-from sql_agent.records import QueryResult, SqlCall
+from sql_agent.records import LlmCall, QueryResult, SqlCall
 from sql_agent.sql_worker import MAX_SQL_CHARS, plain_value
 
 Record = dict[str, Any]
@@ -42,6 +42,8 @@ class EpisodeContext:
     turn: int = 0
     repeat_limit: int = 3
     n_bad_tool_calls: int = 0
+    llm_calls: list[LlmCall] = field(default_factory=list)
+    messages: list[Record] = field(default_factory=list)
     fault: Fault | None = None
 
 

@@ -36,6 +36,7 @@ FOREIGN_FLAGS = {
     *("--dtype", "--enforce-eager", "--max-model-len"),
     *("--local_dir", "--target_dir"),
     *("--gpus", "--shm-size"),
+    "--log-dir",  # inspect-ai
     # accelerate, and reward_modeling.py, whose parser is TRL's
     *("--num_processes", "--dataset_name", "--dataset_split", "--eval_dataset", "--eval_share", "--model_name_or_path"),
     *("--output_dir", "--resume_from_checkpoint", "--max_length", "--use_peft", "--lora_r", "--learning_rate"),
