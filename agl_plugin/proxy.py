@@ -22,21 +22,22 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 
 from agl_plugin.adapter import CALL_SPAN, LOG_PROBS
+from agl_plugin.plain_log_probs import DIGITS, TOKEN_LOG_PROBS
 
+# With the last one agl_plugin.plain_log_probs answers in its short form.
+LOG_PROB_REQUEST = {"logprobs": True, "top_logprobs": 0, "return_tokens_as_token_ids": True}
 HAS_LOG_PROBS = re.compile(r'"logprobs":\s*\{')
 SEND_EVERY_MS = 20
 
 
 def with_plain_log_probs(response: str) -> str:
-    """A chat completion with each choice's `logprobs` as a list of numbers under `log_probs`.
-
-    vLLM writes about 85 bytes of text, bytes and alternatives per token; rounded to 1e-7 it is about 12.
-    """
+    """A chat completion with each choice's `logprobs`, in either form, as a list of numbers under `log_probs`."""
     tree = json.loads(response)
     for choice in tree.get("choices") or []:
-        content = (choice.pop("logprobs", None) or {}).get("content")
-        if content:
-            choice[LOG_PROBS] = [round(token["logprob"], 7) for token in content]
+        given = choice.pop("logprobs", None) or {}
+        choice[LOG_PROBS] = given.get(TOKEN_LOG_PROBS) or [
+            round(token["logprob"], DIGITS) for token in given.get("content") or []
+        ]
     return json.dumps(tree, ensure_ascii=False)
 
 
@@ -50,7 +51,7 @@ class SamplerLogProbs(CustomLogger):
         self, user_api_key_dict: Any, cache: Any, data: dict[str, Any], call_type: Any
     ) -> dict[str, Any]:
         """LiteLLM's hook before a call."""
-        return {**data, "logprobs": True} if data.get("temperature") else data
+        return {**data, **LOG_PROB_REQUEST} if data.get("temperature") else data
 
     async def async_post_call_success_hook(self, data: dict[str, Any], user_api_key_dict: Any, response: Any) -> Any:
         """LiteLLM's hook before the answer is sent; the span is written from the server's own text."""
