@@ -1,15 +1,18 @@
 """verl's actor with exact token weights, no computed padding, and proof that weights move.
 
 Guarantees, whatever the order and number of rows: every trained token of a step weighs the same (verl averages per
-micro batch, so that tokens of short micro batches weigh more); a step has the configured number of optimizer steps
-(verl gives a few rows too many an optimizer step of their own); micro batches are as wide as their longest row, which
-changes no result. Imported by verl inside the training workers (`model.external_lib`), on CPU and GPU alike. Not
-covered: loss aggregation other than token-mean, which stays as verl has it; the column cut, where padding is removed
-already.
+micro batch, so that tokens of short micro batches weigh more); a step has the planned number of optimizer steps, which
+the trainer names in `meta_info` (verl gives a few rows too many a step of their own); micro batches are as wide as
+their longest row, which changes no result. Imported by verl inside the training workers (`model.external_lib`), on CPU
+and GPU alike. Adds to what the actor reports: `actor/weights_changed_share`, `actor/updates`, `actor/updates_skipped`
+(steps that verl left out because the gradient was not finite).
+Not covered: loss aggregation other than token-mean, which stays as verl has it; the column cut, where padding is
+removed already.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -18,6 +21,8 @@ from verl import DataProto
 from verl.trainer.ppo import core_algos
 from verl.workers.actor import dp_actor
 from verl.workers.actor.dp_actor import DataParallelPPOActor
+
+from agl_plugin.rules import N_UPDATES
 
 SAMPLED_ELEMENTS = 1024
 SUMMED_METRICS = ("actor/pg_loss", "actor/kl_loss")
@@ -37,9 +42,9 @@ def agg_loss(loss_mat: torch.Tensor, loss_mask: torch.Tensor, loss_agg_mode: str
     return _agg_loss(loss_mat, loss_mask, loss_agg_mode)
 
 
-def n_optimizer_steps(n_rows: int, mini_rows: int) -> int:
-    """Optimizer steps for `n_rows`, where `mini_rows` were meant for one: the nearest whole number, at least 1."""
-    return max(1, round(n_rows / mini_rows))
+def rows_per_update(n_rows: int, *, n_updates: int, micro_rows: int) -> int:
+    """Rows of one optimizer step: a multiple of `micro_rows`, such that at most `n_updates` steps are made."""
+    return math.ceil(math.ceil(n_rows / n_updates) / micro_rows) * micro_rows
 
 
 def lengths(data: DataProto) -> torch.Tensor:
@@ -98,14 +103,15 @@ def sample(actor: Any) -> list[torch.Tensor]:
 
 
 def optimizer_step(self: Any) -> Any:
-    """verl's step, with the share of moved tensors kept.
+    """verl's step, with its gradient norm and the share of moved tensors kept.
 
     A learning rate that vanishes in the precision of the weights, or a skipped update, shows as 0.
     """
     before = sample(self)
     grad_norm = _optimizer_step(self)
     moved = [not torch.equal(a, b) for a, b in zip(before, sample(self), strict=True)]
-    self.agentgrpo_moved = max(getattr(self, "agentgrpo_moved", 0.0), sum(moved) / max(len(moved), 1))
+    self.agentgrpo_moved = max(self.agentgrpo_moved, sum(moved) / max(len(moved), 1))
+    self.agentgrpo_norms.append(grad_norm.detach().item())
     return grad_norm
 
 
@@ -119,25 +125,35 @@ def tokens_per_rank(data: DataProto) -> float:
 
 
 def update_policy(self: Any, data: DataProto) -> dict[str, Any]:
-    """verl's update of this rank's rows, with the guarantees of this module and one more metric."""
-    self.agentgrpo_moved = 0.0
-    meant = self.config.ppo_mini_batch_size
-    if self.config.use_dynamic_bsz:
-        metrics = _update_policy(self, data)
+    """verl's update of this rank's rows. `actor/grad_norm` is the mean of the finite ones."""
+    self.agentgrpo_moved, self.agentgrpo_norms = 0.0, []
+    n_updates = data.meta_info.get(N_UPDATES)
+    if n_updates and not self.config.use_dynamic_bsz:
+        metrics = _even_update(self, data, n_updates)
     else:
-        steps, micro = n_optimizer_steps(len(data), meant), self.config.ppo_micro_batch_size_per_gpu
-        mini = max(micro, -(-len(data) // steps))
-        self.config.ppo_mini_batch_size = mini
-        # verl divides each micro batch's loss by mini // micro.
-        _token_scale.append(steps * (mini // micro) / tokens_per_rank(data))
-        try:
-            metrics = _update_policy(self, data.select_idxs(by_length(data, mini)))
-        finally:
-            _token_scale.clear()
-            self.config.ppo_mini_batch_size = meant
-        sums = {name: [sum(metrics[name]) / steps] for name in SUMMED_METRICS if name in metrics}
-        metrics |= sums if self.config.loss_agg_mode == "token-mean" else {}
+        metrics = _update_policy(self, data)
+    finite = [norm for norm in self.agentgrpo_norms if math.isfinite(norm)]
+    metrics["actor/grad_norm"] = finite or [math.nan]
     metrics["actor/weights_changed_share"] = [self.agentgrpo_moved]
+    metrics["actor/updates"] = [len(self.agentgrpo_norms)]
+    metrics["actor/updates_skipped"] = [len(self.agentgrpo_norms) - len(finite)]
+    return metrics
+
+
+def _even_update(self: Any, data: DataProto, n_updates: int) -> dict[str, Any]:
+    micro = self.config.ppo_micro_batch_size_per_gpu
+    mini = rows_per_update(len(data), n_updates=n_updates, micro_rows=micro)
+    steps = math.ceil(len(data) / mini)
+    meant, self.config.ppo_mini_batch_size = self.config.ppo_mini_batch_size, mini
+    # verl divides each micro batch's loss by mini // micro.
+    _token_scale.append(steps * (mini // micro) / tokens_per_rank(data))
+    try:
+        metrics = _update_policy(self, data.select_idxs(by_length(data, mini)))
+    finally:
+        _token_scale.clear()
+        self.config.ppo_mini_batch_size = meant
+    if self.config.loss_agg_mode == "token-mean":  # verl divides by the micro batches twice: in the sum, in the mean
+        metrics |= {name: [sum(metrics[name]) / steps] for name in SUMMED_METRICS if name in metrics}
     return metrics
 
 
@@ -145,4 +161,4 @@ core_algos.agg_loss = dp_actor.agg_loss = agg_loss  # pyright: ignore[reportPriv
 DataParallelPPOActor._forward_micro_batch = forward_micro_batch  # pyright: ignore
 DataParallelPPOActor._optimizer_step = optimizer_step  # pyright: ignore[reportPrivateUsage]
 DataParallelPPOActor.compute_log_prob = compute_log_prob  # pyright: ignore[reportAttributeAccessIssue]
-DataParallelPPOActor.update_policy = update_policy
+DataParallelPPOActor.update_policy = update_policy  # pyright: ignore[reportAttributeAccessIssue]

@@ -1,8 +1,8 @@
 """What vLLM does otherwise with this project installed; it loads this through its plugin entry point, when it starts.
 
 In training and in serving alike: decoding on a CPU survives a refusal of Intel's kernel (see cpu_attention.py); on a
-CPU, weights are used without a detour through Python; a chat template is parsed once, not again for each request.
-No result changes.
+CPU, weights are used without a detour through Python; a chat template is parsed once, not again for each request;
+log-probabilities come as plain numbers to who asks for that (see plain_log_probs.py). No result changes.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 import torch
 import wrapt
 
-from agl_plugin import cpu_attention
+from agl_plugin import cpu_attention, plain_log_probs
 
 
 def plain_parameters(module: Any) -> None:
@@ -43,6 +43,7 @@ HOOKS: dict[str, Callable[[Any], None]] = {
     cpu_attention.BACKEND: cpu_attention.guard_decoding,
     "vllm.model_executor.parameter": plain_parameters,
     "vllm.entrypoints.chat_utils": remember_templates,
+    plain_log_probs.SERVING: plain_log_probs.answer_plainly,
 }
 _registered: list[str] = []
 

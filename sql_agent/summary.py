@@ -10,6 +10,7 @@ from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
 
+from rich.markup import escape
 from rich.table import Table
 
 from agl_plugin import run_folder
@@ -62,6 +63,8 @@ def build_summary(run_dir: Path, *, total_s: float, peak_memory_gib: float, fact
         "grad_norm": train[-1].get("actor/grad_norm") if train else None,
         "loss": train[-1].get("actor/pg_loss") if train else None,
         "weights_changed": any(m for m in moved if m),
+        "updates_skipped": int(sum(row.get("actor/updates_skipped") or 0 for row in train)),
+        "warnings": [text for row in train for text in row.get("warnings", [])],
         "judge_usage": judge_usage(everything),
         "stop_reasons": dict(Counter(r.get("stop_reason", "fault") for r in rollouts)),
         "validation": [_validation(row) for row in vals],
@@ -123,6 +126,8 @@ def summary_table(summary: dict[str, Any]) -> Table:
     }
     for name, text in rows.items():
         table.add_row(name, text)
+    for warning in summary["warnings"]:
+        table.add_row("warning", escape(warning), style="yellow")
     if summary.get("error"):
         table.add_row("error", summary["error"], style="bold red")
     return table

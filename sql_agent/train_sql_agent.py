@@ -271,7 +271,8 @@ def fit(config: TrainConfig, *, role: str, run_dir: Path | None, model: Path | N
     run = run_dir.name if run_dir else secrets.token_hex(8)  # the judge's account: shared by forked runners
     if run_dir is not None and model is not None:
         from agl_plugin.algorithm import Grpo
-        from sql_agent.verl_config import check_keys, verl_overrides
+        from sql_agent.health_rules import health_of
+        from sql_agent.verl_config import check_keys, update_rules, verl_overrides
 
         overrides = verl_overrides(config, model_path=str(model), run_dir=run_dir, total_steps=steps)
         daemon = {
@@ -281,9 +282,12 @@ def fit(config: TrainConfig, *, role: str, run_dir: Path | None, model: Path | N
             "proxy_host": config.store.proxy_host,
             "proxy_port": config.store.proxy_port,
             "grade_group": group_grader(config, run=run),
+            "resample": config.rollout.resample_flat_groups,
+            "log_probs": config.rollout.sampler_logprobs,
         }
+        parts = {"health": health_of(config), "update": update_rules(config)}
         cpu = config.trainer.device == "cpu"
-        algorithm = Grpo(overrides, run_dir=run_dir, cpu=cpu, daemon=daemon, check_keys=check_keys)
+        algorithm = Grpo(overrides, run_dir=run_dir, cpu=cpu, daemon=daemon, trainer=parts, check_keys=check_keys)
     trainer = make_trainer(config, role=role, algorithm=algorithm)
     train, val = ([to_row(q) for q in questions] for questions in data)
     trainer.fit(SqlAgent(config, run=run), train, val_dataset=val)

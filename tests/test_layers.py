@@ -49,7 +49,7 @@ LAYERS = {
     "around the agent": [
         "sql_agent.verl_config",
         *("sql_agent.lit_agent", "sql_agent.tiny_policy.*", "sql_agent.summary", "sql_agent.endpoint"),
-        "sql_agent.group_grading",
+        *("sql_agent.group_grading", "sql_agent.health_rules"),
         *("sql_agent.episode_view", "sql_agent.serving", "sql_agent.eval_progress"),
     ],
     "reward model": ["reward_model.*"],

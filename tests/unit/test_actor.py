@@ -1,4 +1,4 @@
-"""The actor as the trainer uses it, on a small model: exact weights, no computed padding, the configured steps."""
+"""The actor's forward passes: no computed padding, results in the order of the rows (updates: test_actor_updates.py)."""
 
 from __future__ import annotations
 
@@ -17,14 +17,12 @@ from verl import DataProto
 from verl.workers.config import ActorConfig, FSDPActorConfig, FSDPEngineConfig
 
 from agl_plugin import actor, cpu_mode
+from agl_plugin.rules import N_UPDATES
 
 cpu_mode.give_torch_cpu_a_device_api()
 # verl opens a float32 autocast, which a CPU does not have.
 pytestmark = pytest.mark.filterwarnings("ignore:In CPU autocast")
 LENGTHS = [(3, 9), (7, 2), (1, 5), (7, 12), (4, 1), (2, 6), (6, 3)]
-
-
-STEPS = [(7, 7, 1), (7, 6, 1), (3, 6, 1), (7, 4, 2), (7, 2, 4), (1, 6, 1)]
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -62,7 +60,7 @@ def rows(pairs: list[tuple[int, int]] = LENGTHS, *, width: int = 14) -> DataProt
         "advantages": torch.randn(n, 1, generator=generator) * mask[:, 9:],
         "old_log_probs": torch.zeros(n, width),
     }
-    info: dict[str, Any] = {"temperature": 1.0, "use_dynamic_bsz": False, "micro_batch_size": 2}
+    info: dict[str, Any] = {"temperature": 1.0, "use_dynamic_bsz": False, "micro_batch_size": 2, N_UPDATES: 1}
     return DataProto(batch=TensorDict(tensors, batch_size=n), meta_info=info)  # pyright: ignore[reportArgumentType]
 
 
@@ -74,50 +72,8 @@ def make(*, mini: int, micro: int, aggregation: str = "token-mean") -> Any:
     )  # fmt: skip
     assert isinstance(config, ActorConfig)
     network = model()
-    return actor.DataParallelPPOActor(config=config, actor_module=network, actor_optimizer=Recorder(network))
-
-
-class Recorder(torch.optim.SGD):
-    """Keeps the gradient of each optimizer step; moves nothing."""
-
-    def __init__(self, network: torch.nn.Module) -> None:
-        super().__init__(network.parameters(), lr=0.0)
-        self.gradients: list[torch.Tensor] = []
-
-    def step(self, closure: Any = None) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
-        grads = [p.grad.flatten().clone() for group in self.param_groups for p in group["params"]]
-        self.gradients.append(torch.cat(grads))
-
-
-def token_mean_gradient(data: DataProto) -> torch.Tensor:
-    """The gradient of -sum(A log pi) / tokens, all rows in one forward pass."""
-    network, batch = model(), data.batch
-    inputs = {name: batch[name] for name in ("input_ids", "attention_mask", "position_ids")}
-    width = batch["responses"].shape[1]
-    log_probs = torch.log_softmax(network(**inputs).logits[:, -width - 1 : -1], dim=-1)
-    chosen = log_probs.gather(-1, batch["responses"][:, :, None])[:, :, 0]
-    (-(chosen * batch["advantages"])[batch["response_mask"].bool()].sum() / batch["response_mask"].sum()).backward()
-    return torch.cat([p.grad.flatten() for p in network.parameters() if p.grad is not None])
-
-
-@pytest.mark.parametrize("micro", [1, 2, 3, 7])
-def test_every_token_of_a_step_weighs_the_same_whatever_the_micro_batches(micro: int) -> None:
-    worker, data = make(mini=7, micro=micro), rows()
-    metrics = worker.update_policy(data)
-    expected = token_mean_gradient(data)
-    (found,) = worker.actor_optimizer.gradients
-    assert (found - expected).norm() < 1e-5 * expected.norm()
-    assert len(metrics["actor/pg_loss"]) == 1 and metrics["actor/weights_changed_share"] == [0.0]
-
-
-@pytest.mark.parametrize(
-    ("n_rows", "mini", "steps"), [(7, 7, 1), (7, 6, 1), (3, 6, 1), (7, 4, 2), (7, 2, 4), (1, 6, 1)]
-)
-def test_rows_too_many_or_too_few_get_no_step_of_their_own(n_rows: int, mini: int, steps: int) -> None:
-    worker = make(mini=mini, micro=2)
-    worker.update_policy(rows(LENGTHS[:n_rows]))
-    assert len(worker.actor_optimizer.gradients) == steps == actor.n_optimizer_steps(n_rows, mini)
-    assert worker.config.ppo_mini_batch_size == mini
+    optimizer = torch.optim.SGD(network.parameters(), lr=0.0)
+    return actor.DataParallelPPOActor(config=config, actor_module=network, actor_optimizer=optimizer)
 
 
 def test_log_probabilities_are_those_of_the_padded_rows_in_their_order() -> None:

@@ -86,6 +86,18 @@ def test_a_run_that_did_nothing_has_a_summary(tmp_path: Path) -> None:
     assert "the store is gone" in rendered(summary)
 
 
+def test_warnings_and_skipped_updates_are_told(tmp_path: Path) -> None:
+    skipped = {**step(1, 0.1), "actor/updates_skipped": 2.0, "warnings": ["step 1: [health] is bad", "second"]}
+    run_folder.append_lines(tmp_path / run_folder.METRICS, [skipped, {**step(2, 0.1), "warnings": ["third"]}])
+    summary = build_summary(tmp_path, total_s=5.0, peak_memory_gib=0.1, facts=FACTS)
+    assert summary["warnings"] == ["step 1: [health] is bad", "second", "third"] and summary["updates_skipped"] == 2
+    assert all(text in rendered(summary) for text in summary["warnings"])
+
+
+def test_a_run_without_warnings_says_nothing_of_them(summary: dict[str, Any]) -> None:
+    assert summary["warnings"] == [] and summary["updates_skipped"] == 0 and "warning" not in rendered(summary)
+
+
 def test_unmoved_weights_are_shouted(tmp_path: Path) -> None:
     run_folder.append_lines(tmp_path / run_folder.METRICS, [{**step(1, 0.1), "actor/weights_changed_share": 0.0}])
     summary = build_summary(tmp_path, total_s=5.0, peak_memory_gib=0.1, facts=FACTS)
