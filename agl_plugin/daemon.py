@@ -32,12 +32,12 @@ from agl_plugin.batch import build_batch
 from agl_plugin.errors import RunError
 from agl_plugin.group_rewards import GradeGroup, GroupRewards
 from agl_plugin.proxy import make_proxy
-from agl_plugin.resampling import Places, SpareQuestions, is_flat, key_of, requests_for
+from agl_plugin.resampling import RETRY, Places, SpareQuestions, is_flat, key_of, requests_for
+from agl_plugin.time_split import Stopwatch
 
 logger = logging.getLogger(__name__)
 
-# A rollout whose runner was killed runs once more; one that fails or takes too long does not.
-upstream.RolloutConfig = functools.partial(RolloutConfig, max_attempts=2, retry_condition=["unresponsive"])  # pyright: ignore
+upstream.RolloutConfig = functools.partial(RolloutConfig, **RETRY)  # pyright: ignore
 
 LATE_SPANS_S = 5.0
 WATCH_EVERY_S = 10.0
@@ -97,6 +97,8 @@ class GrpoDaemon(AgentModeDaemon):
         self.spare_questions: SpareQuestions | None = None
         self.step = 0
         self.stats: dict[str, float] = {}
+        self.watch = Stopwatch()
+        self._queued_at_s = 0.0
         self._rows: list[dict[str, Any]] = []
         self._places = Places([])
 
@@ -104,6 +106,17 @@ class GrpoDaemon(AgentModeDaemon):
     def step_rows(self) -> list[dict[str, Any]]:
         """The records of the last rollouts, as they stand in rollouts.jsonl."""
         return self._rows
+
+    async def _async_set_up(self, *args: Any, **kwargs: Any) -> None:
+        self._queued_at_s = time.time()
+        await super()._async_set_up(*args, **kwargs)
+
+    def _note_times(self) -> None:
+        """Tell the stopwatch what this step's rollouts did when, and that their time ends now."""
+        for row in self._rows:
+            for kind, start, end in row.get("timeline", []):
+                self.watch.add(kind, start, end)
+        self.watch.add("rollouts", self._queued_at_s, time.time())
 
     async def _async_run_until_finished(self, verbose: bool = True) -> None:
         self._rows = []
@@ -169,8 +182,10 @@ class GrpoDaemon(AgentModeDaemon):
                 await self._watch(pending, idle_s=now - last_change)
                 last_watch = now
             if pending and not finished:
-                await asyncio.sleep(self.poll_interval_s)
-        await rewards.all_graded()
+                with self.watch.measure("idle"):
+                    await asyncio.sleep(self.poll_interval_s)
+        with self.watch.measure("judge"):
+            await rewards.all_graded()
 
     async def _finished(self, rollout_ids: list[str]) -> list[Rollout]:
         try:
@@ -335,6 +350,7 @@ class GrpoDaemon(AgentModeDaemon):
             device=device,
         )
         self.stats = stats
+        self._note_times()
         return batch.data, {**batch.metrics, "training/reward": stats["reward_mean"]}
 
     def _question_of(self, rollout_id: str) -> str:

@@ -15,6 +15,8 @@ from typing import Any
 
 from agentlightning.types import EnqueueRolloutRequest, RolloutConfig, RolloutLegacy
 
+# A rollout whose runner was killed runs once more; one that fails or takes too long does not.
+RETRY: dict[str, Any] = {"max_attempts": 2, "retry_condition": ["unresponsive"]}
 Groups = Mapping[str, Sequence[RolloutLegacy]]  # question (data id) -> its scored rollouts
 
 
@@ -56,7 +58,7 @@ def requests_for(
     questions: Mapping[str, Mapping[str, Any]], *, group_size: int, resources_id: str | None, timeout_s: float
 ) -> list[EnqueueRolloutRequest]:
     """A group of rollouts for each question (data id -> row), as agent-lightning's daemon queues a step's own."""
-    limits = RolloutConfig(unresponsive_seconds=timeout_s, timeout_seconds=timeout_s)
+    limits = RolloutConfig(unresponsive_seconds=timeout_s, timeout_seconds=timeout_s, **RETRY)
     return [
         EnqueueRolloutRequest(
             input={**question, "data_id": data_id},

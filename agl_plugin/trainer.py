@@ -1,8 +1,9 @@
 """agent-lightning's VERL trainer, writing metrics.jsonl and losing no rows.
 
 Each training step and each validation appends one line: {"kind": "train"|"val", "step": n, ...} with verl's metrics,
-the daemon's counts (rollout/...), health (health/..., new problems as texts in `warnings`) and seconds. The trackers
-get the same numbers. A run whose health says stop ends after the line of that step; checkpoints made before stay.
+the daemon's counts (rollout/...), where the time went (time/..., see time_split.py), health (health/..., new problems
+as texts in `warnings`) and seconds. The trackers get the same numbers. A run whose health says stop ends after the line
+of that step; checkpoints made before stay.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from agl_plugin.errors import RunError
 from agl_plugin.health import Health
 from agl_plugin.resampling import SpareQuestions
 from agl_plugin.rules import UpdateRules
+from agl_plugin.time_split import Stopwatch
 from agl_plugin.update import prepared
 
 logger = logging.getLogger(__name__)
@@ -38,7 +40,7 @@ class GrpoTrainer(AgentLightningTrainer):
         self.run_dir = run_dir
         self.health = health
         self.update = update
-
+        self.watch = Stopwatch()
         assert self.config.algorithm.adv_estimator == advantage.NAME, self.config.algorithm.adv_estimator
 
     def init_workers(self) -> None:
@@ -48,6 +50,9 @@ class GrpoTrainer(AgentLightningTrainer):
         workers already hold their own copy of the configuration, and spread what comes over the planned steps.
         """
         super().init_workers()
+        for name in ("wake_up", "sleep"):
+            work = getattr(self.async_rollout_manager, name)
+            setattr(self.async_rollout_manager, name, self.watch.measured("weight_sync", work))
         self.actor_rollout_wg.update_actor = prepared(self.actor_rollout_wg.update_actor, self.update)
         self.config.actor_rollout_ref.actor.ppo_mini_batch_size = self.actor_rollout_wg.world_size
 
@@ -63,13 +68,18 @@ class GrpoTrainer(AgentLightningTrainer):
 
     def _train_step(self, batch_dict: dict[str, Any]) -> dict[str, Any]:
         daemon = self.agent_mode_daemon
-        daemon.step = self.global_steps
+        daemon.step, daemon.watch = self.global_steps, self.watch
+        self.watch.clear()
         dataset: Any = self.train_dataset
         daemon.spare_questions = SpareQuestions(dataset, seed=self.config.data.seed or 0, step=self.global_steps)
         train_step = super()._train_step
 
         def work() -> dict[str, Any]:
+            started = time.monotonic()
             metrics = train_step(batch_dict)
+            timers = {k.removeprefix("timing_s/"): v for k, v in metrics.items() if k.startswith("timing_s/")}
+            phases = self.watch.phases(timers, seconds=time.monotonic() - started)
+            metrics |= {f"time/{phase}": seconds for phase, seconds in phases.items()}
             metrics |= {f"rollout/{k}": v for k, v in daemon.stats.items()}
             return {**metrics, **self.health.after_step(self.global_steps, metrics, daemon.step_rows)}
 

@@ -15,14 +15,7 @@ from rich.table import Table
 
 from agl_plugin import run_folder
 from agl_plugin.console import duration
-
-PHASES = {
-    "generation": "timing_s/gen",
-    "old_log_prob": "timing_s/old_log_prob",
-    "reference": "timing_s/ref",
-    "advantage": "timing_s/adv",
-    "update": "timing_s/update_actor",
-}
+from agl_plugin.time_split import PHASES
 
 
 def _mean(values: list[float]) -> float | None:
@@ -92,10 +85,10 @@ def _judge(summary: dict[str, Any]) -> str:
 def _seconds(metrics: list[dict[str, Any]], *, total_s: float) -> dict[str, float]:
     by_kind = {kind: sum(r["seconds"] for r in metrics if r["kind"] == kind) for kind in ("train", "val", "checkpoint")}
     train = [row for row in metrics if row["kind"] == "train"]
-    phases = {name: sum(row.get(key, 0.0) or 0.0 for row in train) for name, key in PHASES.items()}
-    rest = {"step_other": by_kind["train"] - sum(phases.values())}
+    phases = {name: sum(row.get(f"time/{name}", 0.0) for row in train) for name in PHASES}
+    phases["other"] = by_kind["train"] - sum(phases.values()) + phases["other"]
     known = sum(by_kind.values())
-    seconds = {**phases, **rest, "validation": by_kind["val"], "checkpoint": by_kind["checkpoint"]}
+    seconds = {**phases, "validation": by_kind["val"], "checkpoint": by_kind["checkpoint"]}
     return {k: round(v, 2) for k, v in {**seconds, "start_and_stop": total_s - known, "total": total_s}.items()}
 
 

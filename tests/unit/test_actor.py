@@ -1,4 +1,4 @@
-"""The actor's forward passes: no computed padding, results in the order of the rows (updates: test_actor_updates.py)."""
+"""The actor's forward passes: no computed padding, results in the order of rows (updates: test_actor_updates.py)."""
 
 from __future__ import annotations
 

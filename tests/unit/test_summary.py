@@ -26,7 +26,7 @@ def step(number: int, reward: float, *, seconds: float = 10.0) -> dict[str, Any]
     return {
         **{"kind": "train", "step": number, "of_steps": 2, "seconds": seconds, "rollout/reward_mean": reward},
         **{"rollout/groups": 4, "rollout/zero_variance_groups": number, "actor/grad_norm": 0.5, "actor/pg_loss": 0.01},
-        **{"actor/weights_changed_share": 1.0, "timing_s/gen": 6.0, "timing_s/update_actor": 2.0},
+        **{"actor/weights_changed_share": 1.0, "time/generation": 6.0, "time/update": 2.0},
     }
 
 
@@ -75,7 +75,7 @@ def test_steps_and_validations_are_told(summary: dict[str, Any]) -> None:
 def test_seconds_add_up_to_the_whole(summary: dict[str, Any]) -> None:
     seconds = dict(summary["seconds"])
     assert seconds.pop("total") == 40.0 and sum(seconds.values()) == pytest.approx(40.0)
-    assert (seconds["generation"], seconds["update"], seconds["step_other"]) == (12.0, 4.0, 4.0)
+    assert (seconds["generation"], seconds["update"], seconds["other"]) == (12.0, 4.0, 4.0)
     assert (seconds["validation"], seconds["checkpoint"], seconds["start_and_stop"]) == (6.0, 1.0, 13.0)
 
 
