@@ -34,6 +34,7 @@ class GrpoTrainer(AgentLightningTrainer):
     agent_mode_daemon: GrpoDaemon
     global_steps: int
     total_training_steps: int
+    train_dataset: Any
 
     def __init__(self, *, run_dir: Path, health: Health, update: UpdateRules, **kwargs: Any) -> None:
         super().__init__(**kwargs)

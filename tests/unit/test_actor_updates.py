@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from agentlightning.types import Triplet
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agl_plugin.actor import rows_per_update
@@ -117,6 +117,7 @@ def test_planned_steps_share_the_rows() -> None:
     assert metrics["actor/updates"] == [3] and len(metrics["actor/grad_norm"]) == 3
 
 
+@settings(deadline=None)
 @given(n_rows=st.integers(1, 500), n_updates=st.integers(1, 8), micro_rows=st.integers(1, 32))
 def test_rows_per_update_are_whole_micro_batches_and_never_one_step_too_many(
     n_rows: int, n_updates: int, micro_rows: int

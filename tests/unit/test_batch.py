@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from agentlightning.types import Triplet
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from verl.trainer.ppo.core_algos import compute_grpo_outcome_advantage, get_adv_estimator_fn
 
@@ -45,6 +45,7 @@ def batch_of(
     )
 
 
+@settings(deadline=None)
 @given(first=TOKENS, turns=st.lists(st.tuples(st.lists(st.integers(1, 9), max_size=4), TOKENS), min_size=1, max_size=5))
 def test_a_merged_talk_is_one_row_that_trains_exactly_what_was_sampled(
     first: list[int], turns: list[tuple[list[int], list[int]]]
@@ -60,6 +61,7 @@ def test_a_merged_talk_is_one_row_that_trains_exactly_what_was_sampled(
     assert all(all(r.mask) for r in apart)
 
 
+@settings(deadline=None)
 @given(calls=st.lists(st.tuples(TOKENS, TOKENS), min_size=1, max_size=5), merge=st.booleans())
 def test_trained_tokens_are_the_sum_of_the_responses_whatever_the_history(
     calls: list[tuple[list[int], list[int]]], merge: bool
@@ -100,6 +102,7 @@ def test_a_talk_over_the_limit_goes_on_in_another_row() -> None:
     assert made.metrics["batch/unmerged_too_long"] == 1 and made.metrics["batch/rows_cut"] == 0
 
 
+@settings(deadline=None)
 @given(
     turns=st.lists(st.tuples(st.lists(st.integers(1, 9), max_size=4), TOKENS), min_size=1, max_size=6),
     prompt=st.integers(1, 12),

@@ -27,7 +27,7 @@ from tests.spans import call_without_ids, fault_span, llm_call, reward_span, wai
 
 MAX_PROMPT, MAX_RESPONSE = 16, 8
 # What a runner leaves of one rollout: a function from its ids to its spans.
-Play = Callable[[dict[str, str]], list[Span]]
+Play = Callable[[dict[str, Any]], list[Span]]
 
 
 def record(reward: float | None, **more: Any) -> str:
@@ -40,8 +40,8 @@ def record(reward: float | None, **more: Any) -> str:
 def scored(reward: float, *, n_calls: int = 1) -> Play:
     """A rollout of `n_calls` LLM calls that earned `reward`."""
 
-    def play(ids: dict[str, str]) -> list[Span]:
-        calls = [llm_call([7, 8, *range(1, n + 1)], [9] * n, seq=n, **ids) for n in range(1, n_calls + 1)]  # pyright: ignore[reportArgumentType]
+    def play(ids: dict[str, Any]) -> list[Span]:
+        calls = [llm_call([7, 8, *range(1, n + 1)], [9] * n, seq=n, **ids) for n in range(1, n_calls + 1)]
         return [*calls, reward_span(reward, seq=99, n_calls=n_calls, record=record(reward), **ids)]
 
     return play
@@ -49,30 +49,30 @@ def scored(reward: float, *, n_calls: int = 1) -> Play:
 
 def faulty(reason: str) -> Play:
     """A rollout that a fault ended after its first call."""
-    return lambda ids: [llm_call([7], [9], seq=1, **ids), fault_span(reason, seq=2, record=record(None), **ids)]  # pyright: ignore[reportArgumentType]
+    return lambda ids: [llm_call([7], [9], seq=1, **ids), fault_span(reason, seq=2, record=record(None), **ids)]
 
 
 def waiting(n_calls: int = 1) -> Play:
     """A rollout whose reward comes with its group."""
 
-    def play(ids: dict[str, str]) -> list[Span]:
-        calls = [llm_call([7, *range(1, n + 1)], [9] * n, seq=n, **ids) for n in range(1, n_calls + 1)]  # pyright: ignore[reportArgumentType]
+    def play(ids: dict[str, Any]) -> list[Span]:
+        calls = [llm_call([7, *range(1, n + 1)], [9] * n, seq=n, **ids) for n in range(1, n_calls + 1)]
         note = record(None, unscored="awaits_group", n_calls=n_calls)
         return [*calls, waiting_span(seq=99, n_calls=n_calls, record=note, **ids)]
 
     return play
 
 
-def waiting_without_ids(ids: dict[str, str]) -> list[Span]:
+def waiting_without_ids(ids: dict[str, Any]) -> list[Span]:
     return [call_without_ids(seq=1, **ids), waiting_span(seq=2, n_calls=1, record=record(None), **ids)]
 
 
-def without_ids(ids: dict[str, str]) -> list[Span]:
+def without_ids(ids: dict[str, Any]) -> list[Span]:
     """A rollout whose server gave no token ids."""
     return [call_without_ids(seq=1, **ids), reward_span(1.0, seq=2, n_calls=1, record=record(1.0), **ids)]
 
 
-def crashed(_ids: dict[str, str]) -> list[Span]:
+def crashed(_ids: dict[str, Any]) -> list[Span]:
     """A rollout that left nothing at all."""
     return []
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tensordict import TensorDict
 from verl import DataProto
@@ -32,6 +32,7 @@ def batch_of(trainer: list[list[float]], sampler: list[list[float]], mask: list[
     return DataProto(batch=TensorDict(tensors, batch_size=len(trainer)))  # pyright: ignore[reportArgumentType]
 
 
+@settings(deadline=None)
 @given(pairs=PAIRS.filter(lambda pairs: any(on for _, _, on in pairs)), cap=st.sampled_from([1.1, 2.0, 5.0]))
 def test_the_figures_are_their_formulas(pairs: list[tuple[float, float, bool]], cap: float) -> None:
     trainer, sampler, mask = ([list(column)] for column in zip(*pairs, strict=True))
