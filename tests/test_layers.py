@@ -47,11 +47,12 @@ LAYERS = {
     "around the agent": [
         "sql_agent.verl_config",
         *("sql_agent.lit_agent", "sql_agent.tiny_policy.*", "sql_agent.summary", "sql_agent.endpoint"),
-        "sql_agent.group_grading",
+        *("sql_agent.group_grading", "sql_agent.versions"),
         *("sql_agent.episode_view", "sql_agent.serving", "sql_agent.evaluation"),
     ],
     "reward model": ["reward_model.*"],
-    "before the start": ["sql_agent.preflight"],
+    "before the start": ["sql_agent.preflight", "sql_agent.run_report.*"],
+    "report": ["sql_agent.report"],
     "command lines": [
         *("sql_agent.train_sql_agent", "sql_agent.evaluate", "sql_agent.sqlagent_test"),
         *("sql_agent.export", "sql_agent.demo", "sql_agent.judge_report"),
