@@ -19,7 +19,7 @@ import agentlightning as agl
 import ray
 from ray.exceptions import RayTaskError
 
-from agl_plugin.environment import COMMON_ENV, CPU_ENV
+from agl_plugin.environment import COMMON_ENV, CPU_ENV, TRACKER_ENV
 from agl_plugin.errors import RunError
 
 CheckKeys = Callable[[dict[str, Any], dict[str, Any]], None]
@@ -32,7 +32,8 @@ def start_ray(*, cpu: bool, n_gpus: int) -> None:
     """
     # Ray would run its workers, which are the training, at the lowest priority but four.
     os.environ.setdefault("RAY_worker_niceness", "0")
-    passed_on = {k: os.environ[k] for k in (*COMMON_ENV, *CPU_ENV, "HF_HUB_OFFLINE", "NO_PROXY") if k in os.environ}
+    names = (*COMMON_ENV, *CPU_ENV, *TRACKER_ENV, "HF_HUB_OFFLINE", "NO_PROXY")
+    passed_on = {k: os.environ[k] for k in names if k in os.environ}
     runtime_env = {"env_vars": passed_on}
     if not cpu:
         ray.init(runtime_env=runtime_env, include_dashboard=False)

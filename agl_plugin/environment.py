@@ -6,6 +6,7 @@ A value that the user set stays. Light to import: none of the stack is loaded he
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 # Environment variables that verl, vLLM and Ray read in their own processes; all are passed on to Ray's workers.
 COMMON_ENV = {
@@ -32,6 +33,9 @@ CPU_ENV = {
     "OMP_WAIT_POLICY": "PASSIVE",
 }
 
+# What the trackers read; passed on to Ray's workers. Keys are not: they would show in Ray's own metadata.
+TRACKER_ENV = ("WANDB_MODE", "WANDB_DIR", "SWANLAB_MODE", "SWANLAB_LOG_DIR", "TENSORBOARD_DIR")
+
 
 def prepare_environment(*, cpu: bool, offline: bool, lora: bool = False) -> None:
     """Set what the stack reads from the environment; a value that the user set stays.
@@ -47,6 +51,8 @@ def prepare_environment(*, cpu: bool, offline: bool, lora: bool = False) -> None
     if not os.environ.get("WANDB_API_KEY"):
         # Without a key wandb would ask for one on the console of a worker, and wait.
         os.environ.setdefault("WANDB_MODE", "offline")
+    if not os.environ.get("SWANLAB_API_KEY"):
+        os.environ.setdefault("SWANLAB_MODE", "local")
     if offline:
         os.environ.setdefault("HF_HUB_OFFLINE", "1")
     if os.environ.get("CUDA_VISIBLE_DEVICES") == "":
@@ -56,3 +62,10 @@ def prepare_environment(*, cpu: bool, offline: bool, lora: bool = False) -> None
     for name in ("NO_PROXY", "no_proxy"):
         hosts = {h.strip() for h in os.environ.get(name, "").split(",") if h.strip()}
         os.environ[name] = ",".join(sorted(hosts | local))
+
+
+def prepare_trackers(run_dir: Path) -> None:
+    """Let wandb, swanlab and TensorBoard write below the run folder; a place that the user set stays."""
+    places = {"WANDB_DIR": ".", "SWANLAB_LOG_DIR": "swanlog", "TENSORBOARD_DIR": "tensorboard"}
+    for name, folder in places.items():
+        os.environ.setdefault(name, str((run_dir / folder).resolve()))

@@ -51,8 +51,10 @@ from sql_agent.dataset import fingerprint, load_questions, to_row
 from sql_agent.errors import UserError
 from sql_agent.group_grading import GroupGrader
 from sql_agent.records import Question
+from sql_agent.report import report_line
 from sql_agent.scorers import build_context, check_scorers, needs_answer
 from sql_agent.summary import build_summary, summary_table
+from sql_agent.versions import versions
 
 logger = logging.getLogger(__name__)
 
@@ -295,7 +297,7 @@ def fit(config: TrainConfig, *, role: str, run_dir: Path | None, model: Path | N
 
 def run_training(config: TrainConfig, *, role: str, terminal: Console) -> int:
     """Preflight, training and summary of the algorithm's side. Returns the exit status."""
-    from agl_plugin.environment import prepare_environment
+    from agl_plugin.environment import prepare_environment, prepare_trackers
 
     tiny = is_tiny(config)
     runs_dir = ROOT / Path(config.trainer.runs_dir).expanduser()
@@ -306,12 +308,14 @@ def run_training(config: TrainConfig, *, role: str, terminal: Console) -> int:
         preflight.check_resume(config, checkpoint, steps=steps)
         config = build_config(config.model_dump(), {"trainer": {"resume": str(checkpoint)}})
     preflight.check_adapter(config)
+    preflight.check_trackers(config.logging.trackers)
     model = preflight.model_folder(config, tiny=tiny)
     judge = preflight.check_judge(config)
     saves, lora = config.trainer.save_every > 0, config.model.lora_rank > 0
     preflight.check_disk(runs_dir, model, keep=config.trainer.keep_checkpoints, saves=saves, lora=lora)
     prepare_environment(cpu=config.trainer.device == "cpu", offline=True, lora=lora)
     run_dir = run_folder.new_run_folder(runs_dir, name=f"{config.recipe}-{config.logging.experiment}")
+    prepare_trackers(run_dir)
     run_folder.write_json(run_dir / run_folder.CONFIG, config.model_dump())
     facts = {
         "status": "running",
@@ -320,6 +324,7 @@ def run_training(config: TrainConfig, *, role: str, terminal: Console) -> int:
         "total_steps": steps,
         "device": config.trainer.device,
         "judge": judge,
+        "versions": versions(),
         "model": {"path": str(model), "tiny_policy": tiny, "lora_rank": config.model.lora_rank},
         "data": {
             "train": {"fingerprint": fingerprint(data_path(config.data.train_file)), "questions": len(data[0])},
@@ -377,7 +382,7 @@ def _run(
     run_folder.write_json(run_dir / run_folder.SUMMARY, summary)
     terminal = Console(highlight=False)
     terminal.print(summary_table(summary))
-    terminal.print(f"run: {run_dir}", soft_wrap=True)
+    terminal.print(f"{report_line(run_dir)}\nrun: {run_dir}", soft_wrap=True, markup=False)
     return {"finished": 0, "failed": 1, "interrupted": INTERRUPTED}[summary["status"]]
 
 

@@ -49,11 +49,12 @@ LAYERS = {
     "around the agent": [
         "sql_agent.verl_config",
         *("sql_agent.lit_agent", "sql_agent.tiny_policy.*", "sql_agent.summary", "sql_agent.endpoint"),
-        *("sql_agent.group_grading", "sql_agent.health_rules"),
+        *("sql_agent.group_grading", "sql_agent.health_rules", "sql_agent.versions"),
         *("sql_agent.episode_view", "sql_agent.serving", "sql_agent.eval_progress"),
     ],
     "reward model": ["reward_model.*"],
-    "before the start": ["sql_agent.preflight"],
+    "before the start": ["sql_agent.preflight", "sql_agent.run_report.*"],
+    "report": ["sql_agent.report"],
     "trials": ["sql_agent.evaluation", "sql_agent.eval_targets", "sql_agent.eval_log"],
     "evaluations": ["sql_agent.eval_folder", "sql_agent.eval_plan"],
     "command lines": [
