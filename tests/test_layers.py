@@ -30,7 +30,7 @@ LAYERS = {
     "text and wire": [
         *("sql_agent.sql_text", "sql_agent.reference_judge", "sql_agent.completion_check", "reward_client.client"),
         *("reward_client.gates", "reward_client.prompting", "reward_client.parsing", "reward_client.dialect"),
-        *("reward_client.endpoints", "reward_client.ledger"),
+        *("reward_client.endpoints", "reward_client.ledger", "reward_client.scale_map"),
         *("sql_agent.math_check", "sql_agent.result_match", "sql_agent.judge_items"),
     ],
     "sources": [

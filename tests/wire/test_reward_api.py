@@ -25,7 +25,8 @@ from hypothesis import strategies as st
 from hypothesis_jsonschema import from_schema
 
 from reward_client.errors import JudgeRejected
-from reward_client.reward_model import RewardModelClient, load_scale
+from reward_client.reward_model import RewardModelClient
+from reward_client.scale_map import load_scale
 from reward_model.errors import UserError
 from reward_model.folder import weights_fingerprint
 from reward_model.inference_api import read_token

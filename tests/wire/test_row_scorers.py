@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reward_client.reward_model import ScaleMap, load_scale
+from reward_client.scale_map import ScaleMap, load_scale
 from sql_agent import scorer_registry
 from sql_agent.config import DatabaseConfig, RewardConfig, TrainConfig
 from sql_agent.errors import UserError
