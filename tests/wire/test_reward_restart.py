@@ -26,7 +26,6 @@ from reward_client.reward_model import RewardModelClient
 from reward_client.scale_map import ScaleMap
 from sql_agent.serving import free_port
 from tests.reward_api import Api, serve
-from tests.reward_models import make_model
 
 N_CLIENTS = 64
 PATIENCE_S = 120.0
@@ -35,17 +34,15 @@ RESET = {"ReadError", "RemoteProtocolError", "WriteError"}
 Case = tuple[str, dict[str, Any]]
 
 
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_model(tmp_path_factory.mktemp("models") / "reward")
-
-
-def cases() -> list[Case]:
+def make_cases() -> list[Case]:
     """Requests of all three kinds, short and long."""
     item = {"prompt": "甲药的禁忌是什么？", "response": "对本品过敏者禁用"}
     pair = {"prompt": "问", "chosen": "答" * 90, "rejected": "错误的回答"}
     items = [{"prompt": f"问{n}", "response": "答" * n} for n in (1, 50, 100)]
     return [("/score", item), ("/score-pair", pair), ("/score-batch", {"items": items})]
+
+
+CASES = make_cases()
 
 
 def same(found: Any, expected: Any) -> bool:
@@ -71,15 +68,17 @@ class Load:
         rng = random.Random(number)
         # Every other client opens a new connection for each request.
         headers = {"connection": "close"} if number % 2 else {}
-        async with httpx.AsyncClient(base_url=self.url, trust_env=False, timeout=60, headers=headers) as http:
+        async with httpx.AsyncClient(
+            base_url=self.url, trust_env=False, verify=False, timeout=60, headers=headers
+        ) as http:
             while not self.is_over:
-                case, expected = rng.choice(list(zip(cases(), self.expected, strict=True)))
+                case, expected = rng.choice(list(zip(CASES, self.expected, strict=True)))
                 outcome = await self._ask(http, case, expected)
                 self.seen[outcome] += 1
                 if outcome == "200":
                     self.scored.add(number)
                 else:
-                    await asyncio.sleep(0.05)
+                    await asyncio.sleep(0.2)
 
     async def _ask(self, http: httpx.AsyncClient, case: Case, expected: Any) -> str:
         try:
@@ -107,7 +106,7 @@ async def until(done: Callable[[], bool]) -> None:
 @asynccontextmanager
 async def loaded(api: Api) -> AsyncIterator[Load]:
     """All clients at work until the block ends."""
-    load = Load(api.url, [api.post(*case).json() for case in cases()])
+    load = Load(api.url, [api.post(*case).json() for case in CASES])
     clients = [asyncio.create_task(load.client(number)) for number in range(N_CLIENTS)]
     try:
         yield load
@@ -117,9 +116,9 @@ async def loaded(api: Api) -> AsyncIterator[Load]:
 
 
 @asynccontextmanager
-async def serving(model: Path, port: int) -> AsyncIterator[Api]:
+async def serving(model: Path, port: int, *flags: str) -> AsyncIterator[Api]:
     """A server; the clients go on while it starts and ends."""
-    manager = serve(model, port=port)
+    manager = serve(model, *flags, port=port)
     api = await asyncio.to_thread(manager.__enter__)
     try:
         yield api
@@ -127,9 +126,9 @@ async def serving(model: Path, port: int) -> AsyncIterator[Api]:
         await asyncio.to_thread(manager.__exit__, None, None, None)
 
 
-async def test_64_clients_over_an_end_a_kill_and_two_starts(model: Path) -> None:
+async def test_64_clients_over_an_end_a_kill_and_two_starts(reward_model_folder: Path) -> None:
     port = free_port()
-    async with serving(model, port) as first, loaded(first) as load:
+    async with serving(reward_model_folder, port) as first, loaded(first) as load:
         await load.all_scored()
         first.signal(signal.SIGTERM)
         said = await asyncio.to_thread(first.ended)
@@ -138,17 +137,38 @@ async def test_64_clients_over_an_end_a_kill_and_two_starts(model: Path) -> None
         assert "Traceback" not in said
         await until(lambda: load.seen["ConnectError"] > 0)
         assert load.seen.keys() <= {"200", "503"} | REFUSED, load.seen
-        async with serving(model, port) as second:
+        async with serving(reward_model_folder, port) as second:
             await load.all_scored()
             assert load.seen.keys() <= {"200", "503"} | REFUSED, load.seen
             second.signal(signal.SIGKILL)
             await until(lambda: not second.process.is_alive())
-        async with serving(model, port):
+        async with serving(reward_model_folder, port):
             await load.all_scored()
         assert load.seen.keys() <= {"200", "503"} | REFUSED | RESET, load.seen
 
 
-async def test_the_training_client_sees_typed_faults_and_recovers(model: Path) -> None:
+@pytest.mark.slow
+async def test_what_outlasts_the_longest_drain_is_told_so(reward_model_folder: Path) -> None:
+    """Also the next server can start meanwhile: the port is free from the first moment on."""
+    port, items = free_port(), [{"prompt": "问" * 300, "response": "答" * 300}] * 256
+    async with (
+        serving(reward_model_folder, port, "--drain-s", "1", "--batch-size", "256") as first,
+        httpx.AsyncClient(base_url=first.url, trust_env=False, verify=False, timeout=60) as http,
+    ):
+        quick = [asyncio.create_task(http.post("/score-batch", json={"items": items[:2]})) for _ in range(4)]
+        slow = [asyncio.create_task(http.post("/score-batch", json={"items": items})) for _ in range(6)]
+        await asyncio.gather(*quick)
+        first.signal(signal.SIGTERM)
+        answers = await asyncio.gather(*slow)
+        said = await asyncio.to_thread(first.ended)
+    codes = {answer.status_code for answer in answers}
+    assert codes <= {200, 503} and 503 in codes, codes
+    assert all(len(answer.json()["results"]) == 256 for answer in answers if answer.status_code == 200)
+    told = [answer for answer in answers if answer.status_code == 503]
+    assert all(answer.headers["retry-after"] == "1" for answer in told) and f"{len(told)} not answered" in said, said
+
+
+async def test_the_training_client_sees_typed_faults_and_recovers(reward_model_folder: Path) -> None:
     port, scale = free_port(), ScaleMap((-50.0, 50.0), (0.0, 1.0))
     patient = RewardModelClient(f"http://127.0.0.1:{port}", scale, timeout_s=PATIENCE_S)
     hasty = replace(patient, waits_for_server=False, attempts=2)
@@ -156,7 +176,7 @@ async def test_the_training_client_sees_typed_faults_and_recovers(model: Path) -
     async def ask(client: RewardModelClient) -> float:
         return (await client.score(prompt="问", response="答")).reward
 
-    async with serving(model, port) as first:
+    async with serving(reward_model_folder, port) as first:
         expected = await ask(patient)
         first.signal(signal.SIGKILL)
         await until(lambda: not first.process.is_alive())
@@ -165,7 +185,7 @@ async def test_the_training_client_sees_typed_faults_and_recovers(model: Path) -
         await ask(hasty)
     assert time.monotonic() - started_s < 10
     waiting = [asyncio.create_task(ask(patient)) for _ in range(8)]
-    async with serving(model, port) as second:
+    async with serving(reward_model_folder, port) as second:
         assert await asyncio.gather(*waiting) == pytest.approx([expected] * 8)
         tasks = [asyncio.create_task(ask(hasty)) for _ in range(200)]
         await until(lambda: any(task.done() for task in tasks))
