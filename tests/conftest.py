@@ -4,6 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
+from hypothesis import settings
+
+# A busy machine is no mistake in the code.
+settings.register_profile("project", deadline=None)
+settings.load_profile("project")
+
 
 def pytest_configure() -> None:
     """Say that there is no current event loop.

@@ -139,7 +139,7 @@ def encoder(max_tokens: int = 64) -> Encoder:
     return Encoder(tokenizer(), max_tokens=max_tokens)
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 @given(st.lists(st.sampled_from([*MARKS, "<|im_", "end|>", "<|", "药", "x "])).map("".join))
 def test_a_text_cannot_forge_a_turn(text: str) -> None:
     marks = [tokenizer().convert_tokens_to_ids(mark) for mark in MARKS]
@@ -157,7 +157,7 @@ def test_deeply_nested_marks_cost_one_pass() -> None:
 
 
 @given(st.text(max_size=300), st.text(max_size=300))
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 def test_a_dialogue_fits_and_keeps_its_frame(prompt: str, response: str) -> None:
     made = encoder().encode([("user", prompt), ("assistant", response)])
     assert len(made.ids) <= 64
@@ -194,7 +194,7 @@ def test_the_same_score_alone_and_in_a_batch(scorer: RewardScorer, items: list[I
 def test_long_neighbours_do_not_change_a_score(scorer: RewardScorer) -> None:
     short, longer = Item("问", "答"), Item("问" * 100, "答" * 300)
     [alone] = scorer.score([short])
-    scores = scorer.score([longer] * 150 + [short])
+    scores = scorer.score([longer] * 20 + [short])
     assert scores[-1].score == pytest.approx(alone.score, abs=TOLERANCE)
     assert abs(scores[0].score - alone.score) > 100 * TOLERANCE  # the model does tell texts apart
 
