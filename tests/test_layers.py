@@ -26,7 +26,9 @@ LAYERS = {
         *("sql_agent.records", "sql_agent.config", "sql_agent.reference_text", "sql_agent.answer_text"),
     ],
     "worker process": ["sql_agent.sql_worker", "sql_agent.math_worker"],
-    "parts of the offline judge": ["sql_agent.reference_stance", "sql_agent.reference_exam"],
+    "parts of the offline judge": [
+        *("sql_agent.reference_stance", "sql_agent.reference_exam", "sql_agent.reference_table"),
+    ],
     "text and wire": [
         *("sql_agent.sql_text", "sql_agent.reference_judge", "sql_agent.completion_check", "reward_client.client"),
         *("reward_client.gates", "reward_client.prompting", "reward_client.parsing", "reward_client.dialect"),
