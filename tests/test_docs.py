@@ -31,6 +31,7 @@ SCRIPTS = sorted(p for p in ROOT.rglob("*.sh") if not SKIPPED & set(p.relative_t
 TRANSLATED = [("README.md", "README_zh.md"), ("docs/01-quickstart.md", "docs/01-quickstart_zh.md")]
 # Flags of other programs that appear in our commands: agl store, vllm serve (two lines), verl's merger, docker.
 FOREIGN_FLAGS = {
+    "--logdir",  # tensorboard
     *("--host", "--port", "--backend", "--mongo-uri"),
     *("--served-model-name", "--enable-auto-tool-choice", "--tool-call-parser"),
     *("--dtype", "--enforce-eager", "--max-model-len"),
