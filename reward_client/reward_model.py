@@ -19,6 +19,7 @@ import ssl
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import httpx
 import tenacity
@@ -191,9 +192,20 @@ def reward_model_from_env(scale_file: Path | None, *, timeout_s: float, attempts
     url, token = os.environ.get(ENV_URL, "").strip(), os.environ.get(ENV_TOKEN, "").strip()
     if not url:
         return None
-    if not url.startswith(("http://", "https://")):
-        raise ValueError(f"{ENV_URL}: an address starts with http:// or https://, for example http://127.0.0.1:8400")
+    _check_url(url)
     if token and not (token.isascii() and token.isprintable() and " " not in token):
         raise ValueError(f"{ENV_TOKEN}: the token must be printable ASCII without blanks (its value is not shown)")
     scale = load_scale(scale_file) if scale_file else None
     return RewardModelClient(url, scale, token=token, timeout_s=timeout_s, attempts=attempts)
+
+
+def _check_url(url: str) -> None:
+    """Raises ValueError; its text does not repeat the address, which may hold a password."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        parts = urlsplit("")
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError(f"{ENV_URL}: an address starts with http:// or https://, for example http://127.0.0.1:8400")
+    if parts.username or parts.password or parts.query or parts.fragment:
+        raise ValueError(f"{ENV_URL}: an address has no user name, password, ? or #: the token goes into {ENV_TOKEN}")

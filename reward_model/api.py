@@ -103,8 +103,7 @@ def _add_errors(app: FastAPI, metrics: Metrics) -> None:
     @app.exception_handler(RequestValidationError)
     async def invalid(_: Request, exc: RequestValidationError) -> JSONResponse:
         # The place and the rule, never the value: it may be long, secret, or not even valid Unicode.
-        problems = [f"{'.'.join(map(str, e['loc'][1:])) or 'body'}: {e['msg']}" for e in exc.errors()[:5]]
-        return _problem(422, _printable("; ".join(problems))[:1000])
+        return _problem(422, "; ".join(f"{_place(e['loc'])}: {e['msg']}" for e in exc.errors()[:5]))
 
     @app.exception_handler(HTTPException)
     async def http(_: Request, exc: HTTPException) -> JSONResponse:
@@ -136,8 +135,11 @@ def _later(detail: str) -> JSONResponse:
     return _problem(503, detail, {"Retry-After": str(RETRY_AFTER_S)})
 
 
-def _printable(text: str) -> str:
-    return text.encode("utf-8", errors="replace").decode("utf-8")
+def _place(location: tuple[int | str, ...]) -> str:
+    """Where in the body; a key that no route knows is the client's text, so it is not repeated."""
+    known = t.ScoreRequest.model_fields | t.PairRequest.model_fields | t.BatchRequest.model_fields
+    parts = [str(part) if isinstance(part, int) or part in known else "(another key)" for part in location[1:]]
+    return ".".join(parts) or "body"
 
 
 def _add_status(app: FastAPI, served: Served, batcher: MicroBatcher, limits: Limits, traffic: Traffic) -> None:

@@ -92,7 +92,15 @@ def main(
     max_body_mib: Annotated[int, typer.Option(min=1, help="MiB of one request")] = Limits.max_body_bytes >> 20,
     drain_s: Annotated[int, typer.Option(min=1, help="longest wait for accepted requests at the end")] = 120,
 ) -> None:
-    """Serve a reward model: /score, /score-pair, /score-batch, /healthz, /readyz, /metrics, /openapi.json."""
+    """Serve a reward model over HTTP: /score, /score-pair, /score-batch, /healthz, /readyz, /metrics, /openapi.json.
+
+    Ask it: curl -H 'Content-Type: application/json' -d '{"prompt": "Q", "response": "A"}' 127.0.0.1:8400/score
+
+    Train with it: set REWARD_MODEL_URL=http://127.0.0.1:8400 and let rows name the scorer reward_model.
+
+    REWARD_API_TOKEN (in the environment or .env) makes clients send "Authorization: Bearer TOKEN". SIGTERM or Ctrl-C ends
+    in order: what was accepted is answered, and the port is free for the next server. Exit status 2: wrong input.
+    """
     load_dotenv(ENV_FILE)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     limits = Limits(

@@ -103,7 +103,9 @@ class RewardModelConfig(Node):
         default=False, description="send the reference answer too; a model that was trained with references needs it"
     )
     timeout_s: float = Field(default=30.0, gt=0, description="longest wait for one score, all tries together")
-    attempts: int = Field(default=3, ge=1, description="tries per score")
+    attempts: int = Field(
+        default=3, ge=1, description="failed tries per score; a server that starts again or asks to wait is waited for"
+    )
 
 
 class RewardConfig(Node):

@@ -41,7 +41,21 @@ def test_one_verdict_is_read(text: str) -> None:
 
 @pytest.mark.parametrize(
     "value",
-    ["NaN", "Infinity", "-Infinity", "1e999", '"8/10"', '"0.8"', "1.7", "-1", "true", "null", "[1]", "1" * 5000],
+    [
+        "NaN",
+        "Infinity",
+        "-Infinity",
+        "1e999",
+        '"8/10"',
+        '"0.8"',
+        "1.7",
+        "-1",
+        "true",
+        "null",
+        "[1]",
+        "1" * 400,
+        "1" * 5000,
+    ],
 )
 def test_a_score_that_is_no_number_in_range_is_refused(value: str) -> None:
     with pytest.raises(JudgeUnparsable):

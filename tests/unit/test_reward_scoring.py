@@ -53,6 +53,8 @@ def test_code_in_the_folder_is_refused(copy: Path, name: str) -> None:
     edit_json(copy / name, auto_map={"AutoModelForSequenceClassification": "evil.Model"})
     (copy / "evil.py").write_text("raise SystemExit('code of the folder ran')")
     refused(copy, "auto_map")
+    edit_json(copy / name, auto_map=None, text_config={"parts": [{"auto_map": {}}]})
+    refused(copy, "auto_map")
 
 
 class Bomb:

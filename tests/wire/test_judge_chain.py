@@ -449,6 +449,18 @@ def test_a_folder_that_cannot_be_used_is_a_fault(tmp_path: Path) -> None:
         assert not server.requests
 
 
+@pytest.mark.parametrize("kept", ["[]", '{"criteria": {"accuracy": 7}}', '{"verdict": 1}', "1"])
+def test_a_verdict_in_the_folder_that_is_none_is_a_fault(tmp_path: Path, kept: str) -> None:
+    with openai_server(lambda _: GOOD) as server:
+        judge = make([server.base_url], folder=tmp_path)
+        grade(judge)
+        with sqlite3.connect(tmp_path / "cache.db") as db:
+            db.execute("UPDATE Cache SET value = ? WHERE key LIKE 'value:%'", [kept])
+        db.close()
+        with pytest.raises(JudgeFolderFault, match="delete the folder"):
+            grade(judge)
+
+
 def test_a_pickle_in_the_folder_is_not_loaded(tmp_path: Path) -> None:
     with openai_server(lambda _: GOOD) as server:
         judge = make([server.base_url], folder=tmp_path)

@@ -118,7 +118,7 @@ WRONG = [
     b'{"prompt":' * 20_000,
     b'{"prompt": "a"}',
     b'{"prompt": 1, "response": null}',
-    b'{"prompt": "a", "response": "b", "more": 1}',
+    b'{"prompt": "a", "response": "b", "a-secret": 1}',
     b'{"prompt": "\\ud800", "response": "b"}',
     b'{"prompt": "a", "response": "b", "\\udfff": 1}',
     b'{"items": []}',
@@ -134,7 +134,7 @@ WRONG = [
 def test_a_bad_body_is_422_with_a_detail(api: Api, path: str, body: bytes) -> None:
     answer = api.http.post(path, content=body, headers={"content-type": "application/json"})
     assert answer.status_code == 422 and answer.json()["detail"]
-    assert b"b" * 50 not in answer.content
+    assert b"b" * 50 not in answer.content and b"secret" not in answer.content
 
 
 def test_a_large_body_is_413(api: Api) -> None:

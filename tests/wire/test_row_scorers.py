@@ -262,8 +262,15 @@ def test_no_reward_model_is_found_before_the_run(tmp_path: Path, monkeypatch: py
         check_scorers([question(scorer="reward_model")], context)
     with pytest.raises(UserError, match="default_scorer = 'reward_model'.*REWARD_MODEL_URL"):
         build_context(RewardConfig(default_scorer="reward_model"))
-    monkeypatch.setenv("REWARD_MODEL_URL", "127.0.0.1:8400")
-    assert "starts with http" in build_context(RewardConfig()).no_reward_model
+    for url, problem in (
+        ("127.0.0.1:8400", "starts with http"),
+        ("http://[::1", "starts with http"),
+        ("http://me:pass-word@host", "no user name"),
+        ("http://host/score?token=pass-word", "no user name"),
+    ):
+        monkeypatch.setenv("REWARD_MODEL_URL", url)
+        said = build_context(RewardConfig()).no_reward_model
+        assert problem in said and "pass-word" not in said
     monkeypatch.setenv("REWARD_MODEL_URL", "http://127.0.0.1:9")
     missing = {"reward_model": {"scale_file": str(tmp_path / "none.json")}}
     with pytest.raises(UserError, match="row 1.*none.json: no scale map"):
