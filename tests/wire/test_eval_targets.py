@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -102,8 +103,8 @@ def test_a_real_checkpoint_is_exported_once(tmp_path: Path, monkeypatch: pytest.
     run = make_run(tmp_path, steps=(4,))
     actor = run / "checkpoints" / "global_step_4" / "actor"
     tokenizer = train_tokenizer(["甲药的适应症是什么？"] * 50)
-    sizes = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "head_dim": 8}
-    heads = {"num_attention_heads": 2, "num_key_value_heads": 1}
+    sizes: dict[str, Any] = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "head_dim": 8}
+    heads: dict[str, Any] = {"num_attention_heads": 2, "num_key_value_heads": 1}
     model = Qwen3ForCausalLM(Qwen3Config(vocab_size=len(tokenizer), **sizes, **heads))
     model.config.architectures = ["Qwen3ForCausalLM"]
     model.config.save_pretrained(actor / "huggingface")
