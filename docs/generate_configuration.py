@@ -27,7 +27,7 @@ from sql_agent.config import TrainConfig, known_keys  # noqa: E402
 
 PAGE = ROOT / "docs" / "10-configuration.md"
 SIGNS = {"ge": "&ge;", "gt": "&gt;", "le": "&le;", "lt": "&lt;"}
-SCRIPTS = ["sql_agent.sqlagent_test", "sql_agent.evaluate", "sql_agent.export"]
+SCRIPTS = ["sql_agent.sqlagent_test", "sql_agent.evaluate", "sql_agent.export", "sql_agent.report"]
 TYPER_MODULES = [
     *(*SCRIPTS, "sql_agent.demo", "sql_agent.judge_report"),
     *("sql_agent.data.build", "sql_agent.tiny_policy.build"),

@@ -75,12 +75,14 @@ class _Hooks(RunHooks[EpisodeContext]):
     async def on_llm_start(self, context: Any, agent: Any, system_prompt: Any, input_items: Any) -> None:
         if is_repeated_call(context.context):
             raise _Stop("repeated_call")
-        self._asked_s = time.monotonic()
+        self._asked_s = time.time()
 
     async def on_llm_end(self, context: Any, agent: Any, response: Any) -> None:
         episode: EpisodeContext = context.context
         episode.turn += 1
-        episode.llm_calls.append(_llm_call(response.usage, time.monotonic() - self._asked_s))
+        answered_s = time.time()
+        episode.llm_calls.append(_llm_call(response.usage, answered_s - self._asked_s))
+        episode.timeline.append(("generation", self._asked_s, answered_s))
         episode.messages.append(assistant_message(response.output))
 
     async def on_tool_end(self, context: Any, agent: Any, tool: Any, result: Any) -> None:
@@ -160,6 +162,7 @@ async def run_episode(
         elapsed_s=round(time.monotonic() - started, 4),
         llm_calls=context.llm_calls,
         messages=context.messages,
+        timeline=context.timeline,
     )
 
 

@@ -1,4 +1,4 @@
-"""Train the tiny policy, and show by how much it got better: train, export, evaluate before and after, one summary.
+"""Train the tiny policy, and show by how much it got better: train, export, evaluate before and after, report.
 
     make demo SEED=1
 
@@ -18,6 +18,7 @@ import typer
 
 from agl_plugin import run_folder
 from sql_agent.config import ROOT
+from sql_agent.report import report_line
 from sql_agent.tiny_policy.build import ensure_tiny_policy
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
@@ -70,6 +71,7 @@ def main(
     results = json.loads((folder / EVALUATION / "results.json").read_text(encoding="utf-8"))
     summary = json.loads((folder / run_folder.SUMMARY).read_text(encoding="utf-8"))
     run_folder.write_json(folder / run_folder.SUMMARY, {**summary, **rewards(results)})
+    print(report_line(folder))
     print(f"{RUN_LINE}{folder}")
 
 

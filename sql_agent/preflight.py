@@ -6,10 +6,13 @@ Each check raises UserError with value, rule and remedy. Nothing here loads torc
 from __future__ import annotations
 
 import asyncio
+import dataclasses
+import importlib.util
 import json
 import os
 import shutil
 import subprocess
+from collections.abc import Iterable
 from pathlib import Path
 
 import httpx
@@ -22,6 +25,8 @@ from sql_agent.scorers import build_context
 
 GPU_MODEL = "Qwen/Qwen3-0.6B"
 COMPARED_ON_RESUME = ("agent", "database", "data", "reward", "model", "rollout", "optim")
+# Packages that verl's trackers import; swanlab needs the second one where it writes to this machine only.
+TRACKER_PACKAGES = {"wandb": ["wandb"], "swanlab": ["swanlab", "swanboard"], "tensorboard": ["tensorboard"]}
 FALSY = {"0", "false", "no", "off"}
 BYTES_PER_LORA_CHECKPOINT_BYTE = 2.2  # fp32 weights, frozen ones too; moments of the adapters only
 BYTES_PER_CHECKPOINT_BYTE = 7  # bf16 weights on disk -> fp32 weights and two Adam moments, with some slack
@@ -174,10 +179,23 @@ def check_judge(config: TrainConfig) -> str:
             raise UserError(f"judge: {exc}") from exc
     if context.reward_model is not None:
         try:
-            asyncio.run(context.reward_model.score(prompt="1 + 1 = ?", response="2", reference="2"))
+            # During a run a server that starts again is waited for; one that is not there before it is an error now.
+            client = dataclasses.replace(context.reward_model, waits_for_server=False)
+            asyncio.run(client.score(prompt="1 + 1 = ?", response="2", reference="2"))
         except JudgeFault as exc:
             raise UserError(f"reward model (unset REWARD_MODEL_URL to go without): {exc}") from exc
     return context.judge_name
+
+
+def check_trackers(trackers: Iterable[str]) -> None:
+    """The packages of the chosen trackers are installed: verl imports them in a worker, minutes later."""
+    for tracker in trackers:
+        for package in TRACKER_PACKAGES.get(tracker, []):
+            if importlib.util.find_spec(package) is None:
+                raise UserError(
+                    f"logging.trackers has {tracker!r}, but its package {package} is not installed. Run `make setup`, "
+                    "or choose others: --set 'logging.trackers=[\"console\"]'"
+                )
 
 
 def check_devices(config: TrainConfig) -> None:

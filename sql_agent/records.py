@@ -94,6 +94,10 @@ class LlmCall(Record):
     completion_tokens: int | None = None
 
 
+# What went on from when to when: generation, tool or judge, and two times in seconds since the epoch.
+Moment = tuple[str, float, float]
+
+
 class Episode(Record):
     """One run of the agent on one question. `messages` is what was said after the question (see transcript.py)."""
 
@@ -106,6 +110,7 @@ class Episode(Record):
     elapsed_s: float = 0.0
     llm_calls: list[LlmCall] = Field(default_factory=list)
     messages: list[dict[str, Any]] = Field(default_factory=list)
+    timeline: list[Moment] = Field(default_factory=list)
 
     @property
     def executed_sql(self) -> bool:
@@ -182,4 +187,5 @@ def rollout_record(question: Question, episode: Episode | None, reward: Reward) 
         "llm_seconds": [call.elapsed_s for call in episode.llm_calls] if episode else [],
         "prompt_tokens": episode.prompt_tokens if episode else None,
         "completion_tokens": episode.completion_tokens if episode else None,
+        "timeline": [(kind, round(a, 3), round(b, 3)) for kind, a, b in episode.timeline] if episode else [],
     }

@@ -14,14 +14,17 @@ the recipe, then this command line; docs/10-configuration.md lists them all.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import functools
 import logging
 import math
 import os
 import secrets
+import shutil
 import signal
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -48,8 +51,10 @@ from sql_agent.dataset import fingerprint, load_questions, to_row
 from sql_agent.errors import UserError
 from sql_agent.group_grading import GroupGrader
 from sql_agent.records import Question
+from sql_agent.report import report_line
 from sql_agent.scorers import build_context, check_scorers, needs_answer
 from sql_agent.summary import build_summary, summary_table
+from sql_agent.versions import versions
 
 logger = logging.getLogger(__name__)
 
@@ -225,10 +230,10 @@ def make_store(config: TrainConfig) -> Any:
 def make_trainer(config: TrainConfig, *, role: str, algorithm: Any) -> Any:
     """agent-lightning's Trainer with this project's parts."""
     import agentlightning as agl
-    from agentlightning.execution.client_server import ClientServerExecutionStrategy
 
     from agl_plugin.adapter import ScoredTriplets
     from agl_plugin.runner import ConcurrentRunner
+    from agl_plugin.supervision import SupervisedExecution
 
     tracer = agl.OtelTracer()
     return agl.Trainer(
@@ -242,7 +247,7 @@ def make_trainer(config: TrainConfig, *, role: str, algorithm: Any) -> Any:
             concurrency=config.rollout.runner_concurrency,
             poll_interval_s=config.rollout.poll_interval_s,
         ),
-        strategy=ClientServerExecutionStrategy(
+        strategy=SupervisedExecution(
             role=role,  # pyright: ignore[reportArgumentType]
             n_runners=config.rollout.n_runners,
             server_port=None if os.environ.get("AGL_SERVER_PORT") else config.store.port,
@@ -268,7 +273,8 @@ def fit(config: TrainConfig, *, role: str, run_dir: Path | None, model: Path | N
     run = run_dir.name if run_dir else secrets.token_hex(8)  # the judge's account: shared by forked runners
     if run_dir is not None and model is not None:
         from agl_plugin.algorithm import Grpo
-        from sql_agent.verl_config import check_keys, verl_overrides
+        from sql_agent.health_rules import health_of
+        from sql_agent.verl_config import check_keys, update_rules, verl_overrides
 
         overrides = verl_overrides(config, model_path=str(model), run_dir=run_dir, total_steps=steps)
         daemon = {
@@ -278,9 +284,12 @@ def fit(config: TrainConfig, *, role: str, run_dir: Path | None, model: Path | N
             "proxy_host": config.store.proxy_host,
             "proxy_port": config.store.proxy_port,
             "grade_group": group_grader(config, run=run),
+            "resample": config.rollout.resample_flat_groups,
+            "log_probs": config.rollout.sampler_logprobs,
         }
+        parts = {"health": health_of(config), "update": update_rules(config)}
         cpu = config.trainer.device == "cpu"
-        algorithm = Grpo(overrides, run_dir=run_dir, cpu=cpu, daemon=daemon, check_keys=check_keys)
+        algorithm = Grpo(overrides, run_dir=run_dir, cpu=cpu, daemon=daemon, trainer=parts, check_keys=check_keys)
     trainer = make_trainer(config, role=role, algorithm=algorithm)
     train, val = ([to_row(q) for q in questions] for questions in data)
     trainer.fit(SqlAgent(config, run=run), train, val_dataset=val)
@@ -288,7 +297,7 @@ def fit(config: TrainConfig, *, role: str, run_dir: Path | None, model: Path | N
 
 def run_training(config: TrainConfig, *, role: str, terminal: Console) -> int:
     """Preflight, training and summary of the algorithm's side. Returns the exit status."""
-    from agl_plugin.environment import prepare_environment
+    from agl_plugin.environment import prepare_environment, prepare_trackers
 
     tiny = is_tiny(config)
     runs_dir = ROOT / Path(config.trainer.runs_dir).expanduser()
@@ -299,12 +308,14 @@ def run_training(config: TrainConfig, *, role: str, terminal: Console) -> int:
         preflight.check_resume(config, checkpoint, steps=steps)
         config = build_config(config.model_dump(), {"trainer": {"resume": str(checkpoint)}})
     preflight.check_adapter(config)
+    preflight.check_trackers(config.logging.trackers)
     model = preflight.model_folder(config, tiny=tiny)
     judge = preflight.check_judge(config)
     saves, lora = config.trainer.save_every > 0, config.model.lora_rank > 0
     preflight.check_disk(runs_dir, model, keep=config.trainer.keep_checkpoints, saves=saves, lora=lora)
     prepare_environment(cpu=config.trainer.device == "cpu", offline=True, lora=lora)
     run_dir = run_folder.new_run_folder(runs_dir, name=f"{config.recipe}-{config.logging.experiment}")
+    prepare_trackers(run_dir)
     run_folder.write_json(run_dir / run_folder.CONFIG, config.model_dump())
     facts = {
         "status": "running",
@@ -313,6 +324,7 @@ def run_training(config: TrainConfig, *, role: str, terminal: Console) -> int:
         "total_steps": steps,
         "device": config.trainer.device,
         "judge": judge,
+        "versions": versions(),
         "model": {"path": str(model), "tiny_policy": tiny, "lora_rank": config.model.lora_rank},
         "data": {
             "train": {"fingerprint": fingerprint(data_path(config.data.train_file)), "questions": len(data[0])},
@@ -321,7 +333,28 @@ def run_training(config: TrainConfig, *, role: str, terminal: Console) -> int:
         },
     }
     terminal.print(f"recipe {config.recipe} on {config.trainer.device}: {steps} steps, judge: {judge}\nmodel {model}")
-    return _run(config, role=role, run_dir=run_dir, model=model, data=data, steps=steps, facts=facts)
+    with claimed_store(config, run_dir=run_dir):
+        return _run(config, role=role, run_dir=run_dir, model=model, data=data, steps=steps, facts=facts)
+
+
+@contextlib.contextmanager
+def claimed_store(config: TrainConfig, *, run_dir: Path) -> Iterator[None]:
+    """Keep other runs off an external store. Raises UserError while one is there; then no run folder is left."""
+    if not config.store.external_address:
+        yield
+        return
+    from agl_plugin.store_claim import StoreClaim
+
+    claim = StoreClaim(config.store.external_address, run=run_dir.name)
+    try:
+        claim.__enter__()
+    except RunError as exc:
+        shutil.rmtree(run_dir)
+        raise UserError(str(exc)) from exc
+    try:
+        yield
+    finally:
+        claim.__exit__()
 
 
 def _run(
@@ -349,7 +382,7 @@ def _run(
     run_folder.write_json(run_dir / run_folder.SUMMARY, summary)
     terminal = Console(highlight=False)
     terminal.print(summary_table(summary))
-    terminal.print(f"run: {run_dir}", soft_wrap=True)
+    terminal.print(f"{report_line(run_dir)}\nrun: {run_dir}", soft_wrap=True, markup=False)
     return {"finished": 0, "failed": 1, "interrupted": INTERRUPTED}[summary["status"]]
 
 

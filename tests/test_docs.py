@@ -29,8 +29,10 @@ PACKAGES = ("sql_agent", "agl_plugin", "reward_client", "reward_model", "utils")
 SOURCES = sorted(p for name in PACKAGES for p in (ROOT / name).rglob("*.py"))
 SCRIPTS = sorted(p for p in ROOT.rglob("*.sh") if not SKIPPED & set(p.relative_to(ROOT).parts))
 TRANSLATED = [("README.md", "README_zh.md"), ("docs/01-quickstart.md", "docs/01-quickstart_zh.md")]
-# Flags of other programs that appear in our commands: agl store, vllm serve (two lines), verl's merger, docker.
+# Flags of other programs that appear in our commands: agl store, vllm serve (two lines), verl's merger, docker,
+# tensorboard.
 FOREIGN_FLAGS = {
+    "--logdir",  # tensorboard
     *("--host", "--port", "--backend", "--mongo-uri"),
     *("--served-model-name", "--enable-auto-tool-choice", "--tool-call-parser"),
     *("--dtype", "--enforce-eager", "--max-model-len"),

@@ -1,0 +1,294 @@
+"""Which questions the report shows, and their transcripts: the most improved, the worst, best against worst of a group.
+
+Guarantees: at most MOST_PAIRS + MOST_GROUPS pairs, each text cut, so the page stays small whatever a model wrote; of a
+trial that was played twice the later one counts. Texts stay as they are: the page's template escapes them.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any, Literal
+
+from sql_agent.run_report.folder import Entry, RunData
+from sql_agent.run_report.plain import Tree, cut, items, number, text, tree
+
+Kind = Literal["improved", "worse", "still low"]
+SHOWN: dict[Kind, int] = {"improved": 5, "worse": 3, "still low": 3}
+MOST_PAIRS, MOST_GROUPS, MOST_STANDINGS = sum(SHOWN.values()), 3, 12
+CLEAR = 0.05  # a smaller difference is no case of getting better or worse
+LOW = 0.6  # half a good answer and the bonus: what stays below is still low
+QUESTION_CHARS, ANSWER_CHARS, REASON_CHARS, SQL_CHARS, ERROR_CHARS, CELL_CHARS = 400, 1600, 700, 1000, 400, 80
+CALLS, ROWS, COLUMNS = 4, 5, 6
+
+
+@dataclass(frozen=True)
+class Call:
+    """One SQL call as shown: cells as text, None for NULL."""
+
+    sql: str
+    turn: int
+    error: str
+    columns: list[str]
+    rows: list[list[str | None]]
+    n_rows: int
+    is_cut: bool
+
+
+@dataclass(frozen=True)
+class Transcript:
+    """One rollout or trial as shown."""
+
+    label: str
+    reward: float | None
+    unscored: str
+    parts: dict[str, float]
+    calls: list[Call]
+    n_calls: int
+    answer: str
+    reason: str
+    stop_reason: str
+
+
+@dataclass(frozen=True)
+class Case:
+    """One question with two transcripts side by side; `rewards` says in words what happened."""
+
+    kind: str
+    question_id: str
+    question: str
+    reference: str
+    task_type: str
+    where: str
+    rewards: str
+    left: Transcript | None
+    right: Transcript | None
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How a question does: mean rewards before and after (None where there is no such side), and of how many trials."""
+
+    question_id: str
+    question: str
+    task_type: str
+    where: str
+    before: float | None
+    after: float
+    n: int
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A question's scored entries on both sides."""
+
+    before: list[Entry]
+    after: list[Entry]
+
+    @property
+    def old(self) -> float:
+        return _mean(self.before)
+
+    @property
+    def new(self) -> float:
+        return _mean(self.after)
+
+    @property
+    def change(self) -> float:
+        return self.new - self.old
+
+
+def _mean(entries: list[Entry]) -> float:
+    """The mean over decodings, so that one greedy trial weighs as much as all sampled ones."""
+    found: dict[str, list[float]] = defaultdict(list)
+    for entry in entries:
+        found[entry.decoding].append(entry.reward or 0.0)
+    return fmean(fmean(values) for values in found.values())
+
+
+def _by_question(entries: Iterable[Entry]) -> dict[tuple[str, str], list[Entry]]:
+    found: dict[tuple[str, str], list[Entry]] = defaultdict(list)
+    for entry in entries:
+        if entry.reward is not None and entry.question_id:
+            found[entry.split, entry.question_id].append(entry)
+    return found
+
+
+def sides(run: RunData) -> tuple[str, list[Entry], list[Entry]]:
+    """What is compared, in words, with the entries before and after.
+
+    The evaluation's two models; without them the first and the last validation; without two of these nothing.
+    """
+    models = list(tree(run.results.get("models"))) or list(dict.fromkeys(entry.side for entry in run.trials))
+    if len(models) == 2:
+        before, after = ([entry for entry in run.trials if entry.side == model] for model in models)
+        return "evaluation", before, after
+    vals = [entry for entry in run.rollouts if entry.side == "val"]
+    steps = sorted({entry.step for entry in vals})
+    if len(models) == 1 or len(steps) < 2:
+        return "", [], []
+    before, after = ([entry for entry in vals if entry.step == step] for step in (steps[0], steps[-1]))
+    return f"validation at step {steps[0]} and at step {steps[-1]}", before, after
+
+
+def compared(run: RunData) -> list[Compared]:
+    """The questions that were scored on both sides."""
+    _, before, after = sides(run)
+    old, new = _by_question(before), _by_question(after)
+    return [Compared(old[key], new[key]) for key in old if key in new]
+
+
+def pairs(run: RunData) -> list[Case]:
+    """Before and after side by side: the most improved questions, those that got worse, and the lowest that stayed."""
+    questions = compared(run)
+    ranked: dict[Kind, list[Compared]] = {
+        "improved": sorted((q for q in questions if q.change > CLEAR), key=lambda q: -q.change),
+        "worse": sorted((q for q in questions if q.change < -CLEAR), key=lambda q: q.change),
+        "still low": sorted((q for q in questions if abs(q.change) <= CLEAR and q.new < LOW), key=lambda q: q.new),
+    }
+    return [_pair(kind, q) for kind, found in ranked.items() for q in varied(found, SHOWN[kind])]
+
+
+def varied(questions: list[Compared], n: int) -> list[Compared]:
+    """The first n, but no task type a second time before the others of the first 4 n had their turn."""
+    turns: dict[str, int] = defaultdict(int)
+    ranked = []
+    for place, question in enumerate(questions[: 4 * n]):
+        task = question.after[0].task_type
+        ranked.append((turns[task], place))
+        turns[task] += 1
+    return [questions[place] for _, place in sorted(sorted(ranked)[:n], key=lambda found: found[1])]
+
+
+def _pair(kind: Kind, question: Compared) -> Case:
+    left, right = (_typical(entries) for entries in (question.before, question.after))
+    record = right.record()
+    return _case(
+        kind,
+        record,
+        where=" · ".join(part for part in (right.split, right.decoding) if part),
+        rewards=f"mean reward {question.old:.2f} → {question.new:.2f}{_trials(question)}",
+        left=transcript("before", left.record(), left),
+        right=transcript("after", record, right),
+    )
+
+
+def _trials(question: Compared) -> str:
+    old, new = len(question.before), len(question.after)
+    return "" if old == new == 1 else f" ({old} and {new} trials)"
+
+
+def _typical(entries: list[Entry]) -> Entry:
+    """The greedy trial; without one, the trial with the reward nearest to the mean."""
+    middle = _mean(entries)
+    return min(entries, key=lambda e: (e.decoding != "greedy", abs((e.reward or 0.0) - middle)))
+
+
+def _case(
+    kind: str, record: Tree, *, where: str, rewards: str, left: Transcript | None, right: Transcript | None
+) -> Case:
+    return Case(
+        kind=kind,
+        question_id=cut(record.get("question_id"), 80),
+        question=cut(record.get("question"), QUESTION_CHARS),
+        reference=cut(record.get("reference"), REASON_CHARS),
+        task_type=cut(record.get("task_type"), 80),
+        where=where,
+        rewards=rewards,
+        left=left,
+        right=right,
+    )
+
+
+def transcript(label: str, record: Tree, entry: Entry) -> Transcript:
+    """A record as it is shown."""
+    calls = items(record.get("sql_calls"))
+    parts = {str(name)[:40]: number(value) for name, value in tree(record.get("reward_parts")).items()}
+    return Transcript(
+        label=label,
+        reward=entry.reward,
+        unscored=cut(entry.unscored, 80),
+        parts={name: value for name, value in list(parts.items())[:8] if value is not None},
+        calls=[_call(tree(call)) for call in calls[:CALLS]],
+        n_calls=len(calls),
+        answer=cut(record.get("answer"), ANSWER_CHARS),
+        reason=cut(record.get("reason"), REASON_CHARS),
+        stop_reason=cut(record.get("stop_reason"), 40),
+    )
+
+
+def _call(call: Tree) -> Call:
+    result = tree(call.get("result"))
+    rows = items(result.get("rows"))
+    columns = [cut(name, 40) for name in items(result.get("columns"))]
+    shown = [[_cell(value) for value in items(row)[:COLUMNS]] for row in rows[:ROWS]]
+    return Call(
+        sql=cut(call.get("sql"), SQL_CHARS),
+        turn=int(number(call.get("turn")) or 0),
+        error="" if result.get("error") is None else cut(result["error"], ERROR_CHARS),
+        columns=columns[:COLUMNS],
+        rows=shown,
+        n_rows=len(rows),
+        is_cut=bool(result.get("truncated")) or len(rows) > ROWS or len(columns) > COLUMNS,
+    )
+
+
+def _cell(value: Any) -> str | None:
+    return None if value is None else cut(value, CELL_CHARS)
+
+
+def groups(run: RunData) -> list[Case]:
+    """Best against worst rollout of a group, from the last third of the steps: what an update is made of."""
+    train = [entry for entry in run.rollouts if entry.side == "train" and entry.reward is not None and entry.group]
+    last = max((entry.step for entry in train), default=0)
+    found: dict[tuple[int, str], list[Entry]] = defaultdict(list)
+    for entry in train:
+        if entry.step > last * 2 // 3:
+            found[entry.step, entry.group].append(entry)
+    spread = [sorted(members, key=lambda e: e.reward or 0.0) for members in found.values()]
+    wide = [members for members in spread if (members[-1].reward or 0) - (members[0].reward or 0) > CLEAR]
+    wide.sort(key=lambda members: (-((members[-1].reward or 0) - (members[0].reward or 0)), -members[0].step))
+    chosen = varied([Compared(members, members) for members in wide], MOST_GROUPS)
+    return [_group(question.after) for question in chosen]
+
+
+def _group(members: list[Entry]) -> Case:
+    worst, best = members[0], members[-1]
+    record = best.record()
+    rewards = ", ".join(f"{entry.reward:.2f}" for entry in reversed(members[-16:]))
+    return _case(
+        "group",
+        record,
+        where=f"training, step {best.step}",
+        rewards=f"{len(members)} rewards: {rewards}{', …' if len(members) > 16 else ''}",
+        left=transcript("worst", worst.record(), worst),
+        right=transcript("best", record, best),
+    )
+
+
+def standings(run: RunData) -> tuple[list[Standing], list[Standing]]:
+    """The most improved and the worst questions, at most MOST_STANDINGS each; of training where nothing is compared."""
+    questions = compared(run)
+    if questions:
+        best = sorted((q for q in questions if q.change > CLEAR), key=lambda q: -q.change)[:MOST_STANDINGS]
+        worst = sorted(questions, key=lambda q: (q.new, q.change))[:MOST_STANDINGS]
+        return [_standing(q.after, q.before) for q in best], [_standing(q.after, q.before) for q in worst]
+    entries = run.trials or [entry for entry in run.rollouts if entry.side == "train"]
+    last = max((entry.step for entry in entries), default=0)
+    recent = _by_question(entry for entry in entries if entry.step >= last * 2 // 3)
+    return [], [_standing(found, []) for found in sorted(recent.values(), key=_mean)[:MOST_STANDINGS]]
+
+
+def _standing(entries: list[Entry], before: list[Entry]) -> Standing:
+    record = entries[0].record()
+    return Standing(
+        question_id=cut(record.get("question_id"), 80),
+        question=cut(text(record.get("question")), 160),
+        task_type=cut(record.get("task_type"), 80),
+        where=entries[0].split or (f"step {entries[0].step}" if entries[0].side == "train" else "validation"),
+        before=_mean(before) if before else None,
+        after=_mean(entries),
+        n=len(entries),
+    )

@@ -1,0 +1,136 @@
+"""What the report says of the run itself: status, facts, configuration with what differs from the defaults."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from agl_plugin.console import duration
+from sql_agent.config import known_keys
+from sql_agent.run_report.folder import RunData
+from sql_agent.run_report.plain import Tree, cut, number, text, tree
+
+VALUE_CHARS, ERROR_CHARS, MOST_KEYS, DEEPEST = 300, 4000, 400, 5
+Fact = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One configuration key; `default` is set where the value differs from it."""
+
+    key: str
+    value: str
+    default: str | None
+
+
+def status(run: RunData) -> str:
+    """finished, interrupted, failed or running; `unfinished` for a run that left no summary."""
+    found = text(run.summary.get("status"))[:40]
+    return found or "unfinished"
+
+
+def steps(run: RunData) -> tuple[int, int]:
+    """Steps done, and steps planned (0: not known)."""
+    train = run.rows("train")
+    planned = number(run.summary.get("total_steps")) or max((number(r.get("of_steps")) or 0 for r in train), default=0)
+    return len(train), int(planned)
+
+
+def error(run: RunData) -> str:
+    """The error's text, empty for none."""
+    return cut(run.summary.get("error"), ERROR_CHARS)
+
+
+def facts(run: RunData) -> list[Fact]:
+    """What was run, as lines of a table; what is not known is left out."""
+    s = run.summary
+    done, planned = steps(run)
+    data = tree(s.get("data"))
+    found = [
+        ("recipe", text(s.get("recipe")) or text(run.config.get("recipe"))),
+        ("steps", f"{done} of {planned}" if planned else str(done)),
+        ("model", text(tree(s.get("model")).get("path"))),
+        ("device", text(s.get("device"))),
+        ("judge", text(s.get("judge"))),
+        ("rollouts", _rollouts(s)),
+        ("groups", _groups(s)),
+        ("triplets", _count(s.get("triplets"))),
+        ("weights", _weights(s) if done else ""),
+        ("judging", _judging(tree(s.get("judge_usage")))),
+        ("peak memory", _with_unit(s.get("peak_memory_gib"), "GiB")),
+        *((f"{name} data", _data(tree(found))) for name, found in data.items()),
+    ]
+    return [(name[:80], cut(value, VALUE_CHARS)) for name, value in found[:40] if value]
+
+
+def _rollouts(summary: Tree) -> str:
+    found = number(summary.get("rollouts"))
+    return "" if found is None else f"{found:.0f}, scored {number(summary.get('scored')) or 0:.0f}"
+
+
+def _weights(summary: Tree) -> str:
+    moved = summary.get("weights_changed")
+    return ("changed" if moved else "NOT changed") if isinstance(moved, bool) else ""
+
+
+def _groups(summary: Tree) -> str:
+    found, flat = number(summary.get("groups")), number(summary.get("zero_variance_groups"))
+    return "" if not found else f"{found:.0f}, without variance {flat or 0:.0f}"
+
+
+def _judging(usage: Tree) -> str:
+    names = {"calls": "calls", "cache_hits": "from the cache", "prompt_tokens": "tokens in"}
+    names |= {"completion_tokens": "tokens out", "cost": "cost"}
+    return ", ".join(f"{value:.6g} {name}" for key, name in names.items() if (value := number(usage.get(key))))
+
+
+def _data(found: Tree) -> str:
+    questions = number(found.get("questions"))
+    parts = [f"{questions:.0f} questions"] if questions is not None else []
+    return ", ".join([*parts, *(["fingerprint " + text(found["fingerprint"])] if found.get("fingerprint") else [])])
+
+
+def _count(value: Any) -> str:
+    found = number(value)
+    return "" if found is None else f"{found:.0f}"
+
+
+def _with_unit(value: Any, unit: str) -> str:
+    found = number(value)
+    return "" if found is None else f"{found:.4g} {unit}"
+
+
+def seconds(run: RunData) -> list[Fact]:
+    """The time of the whole run by what it was spent on, from the summary; at least a second each."""
+    spent = {str(k).replace("_", " "): number(v) for k, v in tree(run.summary.get("seconds")).items()}
+    return [(name[:80], duration(value)) for name, value in list(spent.items())[:40] if value and value >= 1]
+
+
+def versions(run: RunData) -> list[Fact]:
+    """Package and version, as the run recorded them."""
+    return [(str(k)[:80], cut(v, 80)) for k, v in list(tree(run.summary.get("versions")).items())[:60]]
+
+
+def settings(run: RunData) -> dict[str, list[Setting]]:
+    """The configuration by section, in the order of the file."""
+    defaults = {key: field.default for key, field in known_keys().items()}
+    found: dict[str, list[Setting]] = {}
+    for key, value in list(_leaves(run.config))[:MOST_KEYS]:
+        changed = key in defaults and defaults[key] != value
+        setting = Setting(cut(key, 100), _written(value), _written(defaults[key]) if changed else None)
+        found.setdefault(cut(key.rpartition(".")[0], 100) or "run", []).append(setting)
+    return found
+
+
+def _leaves(node: Tree, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in node.items():
+        if isinstance(value, dict) and value and prefix.count(".") < DEEPEST:
+            yield from _leaves(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def _written(value: Any) -> str:
+    return cut(json.dumps(value, ensure_ascii=False), VALUE_CHARS)

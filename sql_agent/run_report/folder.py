@@ -1,0 +1,160 @@
+"""What a run folder holds, read for the report in one pass.
+
+Guarantees: a missing, torn or damaged file becomes a line of `problems`, never an exception; rollouts and trials stay
+on disk, and of each only what choosing among them needs is kept, so a run of 100,000 rollouts fits into memory.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from agl_plugin import run_folder
+from sql_agent.errors import UserError
+from sql_agent.run_report.plain import Tree, number, text, tree
+
+EVALUATION = "evaluation"
+TRIALS, RESULTS = "trials.jsonl", "results.json"
+KEPT_CHARS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One rollout or trial: where its record stands, and what it is chosen by.
+
+    `side` is train or val of a rollout, and the model of a trial; `reward` is None where it is unscored.
+    """
+
+    file: Path
+    offset: int
+    side: str
+    step: int
+    split: str
+    decoding: str
+    group: str
+    question_id: str
+    task_type: str
+    reward: float | None
+    unscored: str
+
+    def record(self) -> Tree:
+        """The whole record, read again."""
+        with self.file.open("rb") as file:
+            file.seek(self.offset)
+            return json.loads(file.readline())
+
+
+@dataclass
+class RunData:
+    """All files of a run, as far as they could be read."""
+
+    folder: Path
+    summary: Tree = field(default_factory=dict)
+    config: Tree = field(default_factory=dict)
+    metrics: list[Tree] = field(default_factory=list)
+    rollouts: list[Entry] = field(default_factory=list)
+    results: Tree = field(default_factory=dict)
+    trials: list[Entry] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+    def rows(self, kind: str) -> list[Tree]:
+        """The metrics of one kind (train, val, checkpoint), in the order of the steps."""
+        return [row for row in self.metrics if row.get("kind") == kind]
+
+    @property
+    def evaluated(self) -> bool:
+        """True where an evaluation of at least one model was read."""
+        return bool(tree(self.results.get("models")))
+
+
+def read_run(folder: Path, *, evaluation: Path | None = None) -> RunData:
+    """Everything of a run folder; the evaluation from its own folder `evaluation` unless another is given.
+
+    Raises UserError where the folder is not that of a run.
+    """
+    names = (run_folder.SUMMARY, run_folder.CONFIG, run_folder.METRICS, run_folder.ROLLOUTS)
+    if not any((folder / name).is_file() for name in names):
+        raise UserError(f"{folder}: no run folder. It must hold one of {', '.join(names)}; runs are below runs/")
+    run = RunData(folder)
+    if (folder / run_folder.SUMMARY).exists():  # a run that goes on, or was killed, has none: its status says so
+        run.summary = _json(folder / run_folder.SUMMARY, run.problems)
+    run.config = _json(folder / run_folder.CONFIG, run.problems)
+    metrics = [row for _, row in _lines(folder / run_folder.METRICS, run.problems)]
+    run.metrics = sorted((row for row in metrics if number(row.get("step")) is not None), key=lambda row: row["step"])
+    rollouts = folder / run_folder.ROLLOUTS
+    run.rollouts = [_entry(rollouts, at, row, side="mode") for at, row in _lines(rollouts, run.problems)]
+    place = evaluation or folder / EVALUATION
+    if evaluation or place.exists():
+        run.results = _json(place / RESULTS, run.problems)
+        trials = place / TRIALS
+        played = ((row, _entry(trials, at, row, side="model")) for at, row in _lines(trials, run.problems))
+        # A resumed evaluation plays a trial anew that had a fault: the later line counts.
+        run.trials = list({_trial_key(row, entry): entry for row, entry in played}.values())
+    return run
+
+
+def _trial_key(row: Tree, entry: Entry) -> tuple[str, ...]:
+    return entry.side, entry.split, entry.decoding, entry.question_id, text(row.get("sample"))
+
+
+def _json(file: Path, problems: list[str]) -> Tree:
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        problems.append(f"{file.name} is missing")
+    except (OSError, ValueError, RecursionError) as exc:
+        problems.append(f"{file.name} cannot be read: {exc}")
+    else:
+        if isinstance(found, dict):
+            return found
+        problems.append(f"{file.name} does not hold a JSON object")
+    return {}
+
+
+def _lines(file: Path, problems: list[str]) -> Iterator[tuple[int, Tree]]:
+    """The JSON objects of a file with their offsets. A torn last line is how a killed run ends; others are counted."""
+    bad = 0
+    try:
+        with file.open("rb") as stream:
+            offset = 0
+            for line in stream:
+                found = _object(line)
+                if found is not None:
+                    yield offset, found
+                elif line.endswith(b"\n") and line.strip():
+                    bad += 1
+                offset += len(line)
+    except FileNotFoundError:
+        problems.append(f"{file.name} is missing")
+    except OSError as exc:
+        problems.append(f"{file.name} cannot be read: {exc}")
+    if bad:
+        problems.append(f"{file.name}: {bad} line(s) are not JSON objects and were left out")
+
+
+def _object(line: bytes) -> Tree | None:
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _entry(file: Path, offset: int, row: Tree, *, side: str) -> Entry:
+    unscored = text(row.get("unscored"))[:KEPT_CHARS]
+    return Entry(
+        file=file,
+        offset=offset,
+        side=text(row.get(side))[:KEPT_CHARS],
+        step=int(number(row.get("step")) or 0),
+        split=text(row.get("split"))[:KEPT_CHARS],
+        decoding=text(row.get("decoding"))[:KEPT_CHARS],
+        group=text(row.get("group"))[:KEPT_CHARS],
+        question_id=text(row.get("question_id"))[:KEPT_CHARS],
+        task_type=text(row.get("task_type"))[:KEPT_CHARS],
+        # A rollout without token ids has a reward, but was not learned from.
+        reward=None if unscored else number(row.get("reward")),
+        unscored=unscored,
+    )

@@ -1,0 +1,371 @@
+"""The report's numbers, choices and limits; how the page looks and behaves is in tests/wire/test_run_report.py."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import statistics
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agl_plugin import run_folder
+from sql_agent.config import build_config, known_keys, load_recipe
+from sql_agent.errors import UserError
+from sql_agent.report import PLOTS, REPORT, report_line, write_report
+from sql_agent.run_report import cases, facts, measures
+from sql_agent.run_report import page as pages
+from sql_agent.run_report.folder import Entry, RunData, read_run
+from sql_agent.run_report.headline import headlines, measure_rows
+from sql_agent.versions import versions
+from tests.run_folders import add_evaluation, keep, make_run, play, results_of
+
+MOST_BYTES = 3_000_000
+NOWHERE = dict.fromkeys(("side", "split", "decoding", "group", "question_id", "task_type", "unscored"), "")
+ENTRY = Entry(file=Path("none"), offset=0, step=1, reward=0.5, **NOWHERE)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of 20 steps with an evaluation of two models."""
+    folder = make_run(tmp_path_factory.mktemp("runs") / "20260101-000000-demo_cpu-demo", steps=20)
+    add_evaluation(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def run(folder: Path) -> RunData:
+    return read_run(folder)
+
+
+def lines(file: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+
+
+# Numbers
+
+
+def test_the_headline_is_what_the_evaluation_found(run: RunData, folder: Path) -> None:
+    tree = json.loads((folder / "evaluation" / "results.json").read_text())
+    found = {f"{h.title}/{h.note.partition(',')[0]}": h for h in headlines(run)}
+    assert list(found) == ["test_entities/sampled", "test_entities/greedy", "test/sampled", "test/greedy"]
+    for key, headline in found.items():
+        assert headline.before and headline.delta
+        assert vars(headline.before) == tree["models"]["before"][key]["measures"]["reward"]
+        assert vars(headline.after) == tree["models"]["after"][key]["measures"]["reward"]
+        assert vars(headline.delta) == tree["delta"][key]["reward"]
+        assert headline.verdict == "better" and [task.title for task in headline.tasks]
+    assert {row.measure for row in measure_rows(run)} == {"reward", "turns"}
+
+
+def test_a_verdict_needs_an_interval_without_zero(tmp_path: Path) -> None:
+    make_run(tmp_path, steps=2)
+    out = add_evaluation(tmp_path, n=4)
+    tree = json.loads((out / "results.json").read_text())
+    for key, (low, high) in zip(tree["delta"], [(-0.1, 0.2), (-0.3, -0.1), (0.1, 0.3), (None, None)], strict=True):
+        tree["delta"][key]["reward"] |= {"low": low, "high": high}
+    run_folder.write_json(out / "results.json", tree)
+    assert [h.verdict for h in headlines(read_run(tmp_path))] == ["no clear difference", "worse", "better", ""]
+
+
+def test_finer_task_figures_are_read_too(run: RunData, folder: Path) -> None:
+    figures = run.results["models"]["after"]["test/greedy"]
+    finer = {task: {"questions": 12, "reward": found} for task, found in figures["reward_by_task"].items()}
+    other = RunData(folder, results={"models": {"after": {"test/greedy": {**figures, "by_task": finer}}}})
+    assert [t.after for t in headlines(other)[0].tasks] == [t.after for t in headlines(run)[3].tasks]
+
+
+def test_without_an_evaluation_the_first_and_last_validation_are_compared(tmp_path: Path) -> None:
+    (found,) = headlines(read_run(make_run(tmp_path, steps=20)))
+    rows = [row for row in lines(tmp_path / run_folder.ROLLOUTS) if row["mode"] == "val"]
+    old, new = ({r["question_id"]: r["reward"] for r in rows if r["step"] == step} for step in (0, 20))
+    assert found.before and found.delta and found.note == "greedy, step 0 and step 20, 36 questions"
+    assert found.before.mean == pytest.approx(statistics.fmean(old.values()))
+    assert found.delta.mean == pytest.approx(statistics.fmean(new[q] - old[q] for q in old))
+    assert found.delta.low < found.delta.mean < found.delta.high
+
+
+def test_a_demo_without_its_evaluation_folder_shows_its_summary(tmp_path: Path) -> None:
+    make_run(tmp_path, steps=2)
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    told = {"before": {"test/greedy": 0.3}, "after": {"test/greedy": 0.6}, "delta": {"test/greedy": 0.3}}
+    run_folder.write_json(tmp_path / "summary.json", {**summary, **told, "delta_ci95": {"test/greedy": [0.2, 0.4]}})
+    (found,) = headlines(read_run(tmp_path))
+    assert found.before and found.delta and (found.before.mean, found.after.mean, found.delta.low) == (0.3, 0.6, 0.2)
+    assert found.verdict == "better"
+
+
+def test_validations_have_the_interval_of_their_rollouts(run: RunData) -> None:
+    found = dict(measures.validations(run))
+    assert list(found) == [0, 10, 20]
+    for row in run.rows("val"):
+        assert found[row["step"]].mean == pytest.approx(row["val/reward_mean"])
+        assert found[row["step"]].low < row["val/reward_mean"] < found[row["step"]].high
+
+
+def test_a_validation_without_its_rollouts_has_no_interval(tmp_path: Path) -> None:
+    make_run(tmp_path, steps=2)
+    (tmp_path / run_folder.ROLLOUTS).unlink()
+    (_, found), *_ = measures.validations(read_run(tmp_path))
+    assert math.isnan(found.low) and found.n == 0
+
+
+# Time and health
+
+
+def test_phases_come_from_the_finer_metrics_where_there_are_any(run: RunData) -> None:
+    steps, seconds = measures.phase_seconds(run)
+    assert len(steps) == 20 and seconds["weight sync"] == pytest.approx([0.4] * 20)
+    titles = {phase.title for phase in measures.PHASES} - {"reference model"}
+    assert set(seconds) == titles | {"everything else"}
+    totals = [row["seconds"] for row in run.rows("train")]
+    assert [sum(values) for values in zip(*seconds.values(), strict=True)] == pytest.approx(totals)
+
+
+def test_older_runs_show_the_phases_that_verl_times(tmp_path: Path) -> None:
+    run = read_run(make_run(tmp_path, steps=3, split=False))
+    _, seconds = measures.phase_seconds(run)
+    assert list(seconds) == ["generation", "old log-probs", "update", "everything else"]
+    assert seconds["generation"] == pytest.approx([row["timing_s/gen"] for row in run.rows("train")])
+
+
+def test_health_measures_prefer_the_metrics_of_that_name(run: RunData, tmp_path: Path) -> None:
+    found = {series.name: series for series in measures.health(run)}
+    assert found["kl"].values == pytest.approx([row["health/kl"] for row in run.rows("train")])
+    assert found["health/repeat_share"].title == "Repeat share"
+    assert {"entropy", "grad_norm", "clip_share", "truncation", "response_tokens", "unscored"} <= set(found)
+    older = {series.name for series in measures.health(read_run(make_run(tmp_path, steps=3, split=False)))}
+    assert older == set(found) - {"kl", "health/repeat_share"}
+
+
+def test_what_a_step_lacks_is_no_zero(tmp_path: Path) -> None:
+    rows = [{"kind": "train", "step": s, "actor/grad_norm": None if s == 2 else 1.0} for s in (1, 2, 3)]
+    run_folder.append_lines(tmp_path / run_folder.METRICS, rows)
+    (series,) = measures.health(read_run(tmp_path))
+    assert (series.steps, series.values) == ([1, 3], [1.0, 1.0])
+
+
+def test_long_runs_are_drawn_as_means() -> None:
+    rows: list[dict[str, Any]] = [{"step": s, "x": float(s)} for s in range(1, 1001)]
+    steps, values = measures.over_steps(rows, measures.first("x"))
+    assert len(steps) <= measures.MOST_POINTS and steps[-1] == 1000
+    assert values[0] == pytest.approx(4.0) and steps[0] == 7  # the mean of steps 1 to 7, drawn at 7
+
+
+# Choosing
+
+
+def test_pairs_are_the_most_improved_the_worse_and_the_low_questions(run: RunData) -> None:
+    compared = {(q.after[0].split, q.after[0].question_id): q for q in cases.compared(run)}
+    pairs = cases.pairs(run)
+    kinds = [case.kind for case in pairs]
+    assert kinds == sorted(kinds, key=["improved", "worse", "still low"].index) and kinds.count("improved") == 5
+    for case in pairs:
+        question = compared[case.where.partition(" ")[0], case.question_id]
+        assert case.left and case.right and (case.left.label, case.right.label) == ("before", "after")
+        assert {"improved": question.change > 0, "worse": question.change < 0}.get(case.kind, True)
+        assert f"{question.old:.2f} → {question.new:.2f}" in case.rewards
+    best = max(compared.values(), key=lambda q: q.change)
+    assert pairs[0].rewards.startswith(f"mean reward {best.old:.2f} → {best.new:.2f}")
+    assert len({case.task_type for case in pairs[:5]}) == 3  # one task type does not crowd out the others
+
+
+def test_a_transcript_is_the_trial_as_it_was(run: RunData) -> None:
+    case = cases.pairs(run)[0]
+    trials = [t for t in lines(run.folder / "evaluation" / "trials.jsonl") if t["question_id"] == case.question_id]
+    split = case.where.partition(" ")[0]
+    (trial,) = (t for t in trials if (t["model"], t["split"], t["decoding"]) == ("after", split, "greedy"))
+    assert case.right and case.right.calls
+    assert (case.right.reward, case.right.answer, case.right.reason) == (
+        trial["reward"],
+        trial["answer"],
+        trial["reason"],
+    )
+    assert (case.right.calls[0].sql, case.reference) == (trial["sql_calls"][0]["sql"], trial["reference"])
+
+
+def test_groups_show_best_against_worst(run: RunData) -> None:
+    for case in cases.groups(run):
+        assert case.left and case.right and case.left.reward is not None and case.right.reward is not None
+        assert case.left.reward < case.right.reward and case.where.startswith("training, step ")
+        assert int(case.where.rpartition(" ")[2]) > 20 * 2 // 3
+
+
+def test_a_trial_that_was_played_again_counts_once(tmp_path: Path) -> None:
+    place = {"model": "after", "split": "test", "decoding": "greedy", "sample": 0}
+    record = play(1, skill=1.0, rng=random.Random(1))
+    make_run(tmp_path, steps=1)
+    (tmp_path / "evaluation").mkdir()
+    fault = {**record, "reward": None, "unscored": "llm_fault"}
+    run_folder.append_lines(tmp_path / "evaluation" / "trials.jsonl", [{**place, **fault}, {**place, **record}])
+    (entry,) = read_run(tmp_path).trials
+    assert entry.reward == record["reward"] and not entry.unscored
+
+
+def test_without_an_evaluation_the_worst_questions_are_those_of_training(tmp_path: Path) -> None:
+    run = read_run(make_run(tmp_path, steps=8, validate_every=100))
+    improved, worst = cases.standings(run)
+    assert improved == [] and cases.pairs(run) == [] and cases.groups(run)
+    means = [standing.after for standing in worst]
+    assert means == sorted(means) and all(s.before is None and s.where.startswith("step ") for s in worst)
+
+
+def test_texts_are_cut_and_say_so() -> None:
+    call = {"sql": "x" * 5000, "result": {"columns": ["c"] * 20, "rows": [["v" * 500] * 20] * 100}}
+    found = cases.transcript("after", {"answer": "y" * 9000, "sql_calls": [call] * 50}, ENTRY)
+    assert found.answer.endswith(f"… (+{9000 - cases.ANSWER_CHARS} characters)") and found.n_calls == 50
+    assert len(found.calls) == cases.CALLS and found.calls[0].is_cut and found.calls[0].n_rows == 100
+    assert len(found.calls[0].rows) == cases.ROWS and len(found.calls[0].columns) == cases.COLUMNS
+
+
+# Facts
+
+
+def test_settings_name_what_differs_from_the_defaults(run: RunData) -> None:
+    found = {setting.key: setting for rows in facts.settings(run).values() for setting in rows}
+    assert (found["rollout.group_size"].value, found["rollout.group_size"].default) == ("8", "4")
+    assert found["agent.max_turns"].default is None
+    assert set(found) == set(known_keys())
+
+
+def test_versions_are_those_that_are_installed() -> None:
+    found = versions()
+    assert found["verl"] == version("verl") and found["torch"] == version("torch") and "python" in found
+
+
+# Files
+
+
+def test_a_damaged_folder_gives_a_page_that_says_so(tmp_path: Path) -> None:
+    make_run(tmp_path, steps=4)
+    (tmp_path / run_folder.SUMMARY).write_text('{"status": ', encoding="utf-8")
+    (tmp_path / run_folder.CONFIG).unlink()
+    with (tmp_path / run_folder.METRICS).open("a", encoding="utf-8") as file:
+        file.write('not json\n[1]\n{"kind": "train", "step": "nine"}\n{"kind": "train", "st')
+    run = read_run(tmp_path)
+    assert len(run.rows("train")) == 4
+    told = " ".join(run.problems)
+    assert "summary.json cannot be read" in told and "config.json is missing" in told
+    assert "metrics.jsonl: 2 line(s) are not JSON objects" in told
+    page = write_report(tmp_path).read_text(encoding="utf-8")
+    assert "config.json is missing" in page and "4 of 4" in page and "unfinished" in page
+
+
+WRONG: list[Any] = [None, True, 7, 1e400, 10**400, "text", [], {}, [[]], {"a": None}, float("nan")]
+
+
+@pytest.fixture(scope="module")
+def short(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of two steps, to be spoiled in copies."""
+    return make_run(tmp_path_factory.mktemp("short"), steps=2)
+
+
+def spoil(rows: list[dict[str, Any]], value: Any) -> list[dict[str, Any]]:
+    """The rows, and after them the same with a value in each place."""
+    everywhere = [{**dict.fromkeys(row, value), "kind": "train", "mode": "val"} for row in rows]
+    inside = [{**row, "sql_calls": [{"sql": value, "result": value}, value], "step": 1} for row in rows]
+    return [*rows, *everywhere, *inside]
+
+
+@pytest.mark.parametrize("value", WRONG, ids=repr)
+def test_values_of_any_type_give_a_page(short: Path, tmp_path: Path, value: Any) -> None:
+    """Another program, or another version, wrote the files."""
+    summary, config = (json.loads((short / name).read_text()) for name in (run_folder.SUMMARY, run_folder.CONFIG))
+    told = dict.fromkeys([*summary, "before", "after", "delta"], value)
+    (tmp_path / run_folder.SUMMARY).write_text(json.dumps(told))
+    (tmp_path / run_folder.CONFIG).write_text(json.dumps({**config, "rollout": value}))
+    for name in (run_folder.METRICS, run_folder.ROLLOUTS):
+        text = "".join(json.dumps(row) + "\n" for row in spoil(lines(short / name), value))
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    (tmp_path / "evaluation").mkdir()
+    results = {"models": {"before": value, "after": {"a/b": value}}, "delta": value, "targets": value}
+    (tmp_path / "evaluation" / "results.json").write_text(json.dumps(results))
+    run = read_run(tmp_path)
+    assert measures.health(run) and measures.phase_seconds(run)[1] and measures.training_reward(run).values
+    assert "</html>" in pages.render(pages.Page(run), pngs=[])
+
+
+def test_values_of_all_types_are_drawn(short: Path, tmp_path: Path) -> None:
+    for name in (run_folder.METRICS, run_folder.ROLLOUTS):
+        rows = [row for value in WRONG for row in spoil(lines(short / name), value)]
+        (tmp_path / name).write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    assert "</html>" in write_report(tmp_path).read_text(encoding="utf-8")
+
+
+def test_a_run_that_failed_before_its_first_step_has_a_page(tmp_path: Path) -> None:
+    summary = {"status": "failed", "error": "the store at http://x is gone", "total_steps": 40, "versions": {"verl": 1}}
+    run_folder.write_json(tmp_path / run_folder.SUMMARY, summary)
+    page = write_report(tmp_path).read_text(encoding="utf-8")
+    for text in (
+        "the store at http://x is gone",
+        "0 of 40",
+        "No training step was finished",
+        "metrics.jsonl is missing",
+    ):
+        assert text in page
+    assert list((tmp_path / PLOTS).iterdir()) == []
+
+
+def test_curves_lie_beside_the_page(tmp_path: Path) -> None:
+    target = write_report(make_run(tmp_path, steps=5))
+    assert target == tmp_path / REPORT and not list(tmp_path.glob("*.tmp"))
+    pngs = {path.name: path.read_bytes() for path in (tmp_path / PLOTS).iterdir()}
+    assert sorted(pngs) == ["health.png", "parts.png", "reward.png", "time.png"]
+    assert all(data.startswith(b"\x89PNG") and len(data) > 10_000 for data in pngs.values())
+    assert all(f'href="plots/{name}"' in target.read_text(encoding="utf-8") for name in pngs)
+    (tmp_path / run_folder.METRICS).unlink()
+    write_report(tmp_path)  # the pictures of the older report go
+    assert sorted(p.name for p in (tmp_path / PLOTS).iterdir()) == ["reward.png"]
+
+
+def test_a_long_run_with_endless_texts_gives_a_small_page(tmp_path: Path) -> None:
+    make_run(tmp_path, steps=600, questions=1, validate_every=300)
+    add_evaluation(tmp_path)
+    endless = '<"&>' * 30_000
+    trials = lines(tmp_path / "evaluation" / "trials.jsonl")
+    for trial in trials:
+        call = {
+            "sql": endless,
+            "turn": 1,
+            "result": {"columns": [endless] * 40, "rows": [[endless] * 40], "error": None},
+        }
+        trial |= {"answer": endless, "reason": endless, "question": endless, "reference": endless}
+        trial |= {"sql_calls": [call] * 9} if trial["question_id"] == "q-0007" else {}
+    (tmp_path / "evaluation" / "trials.jsonl").unlink()
+    run_folder.append_lines(tmp_path / "evaluation" / "trials.jsonl", trials[:200] + trials[-40:])
+    run_folder.write_json(tmp_path / "evaluation" / "results.json", results_of(trials[:200] + trials[-40:]))
+    assert write_report(tmp_path).stat().st_size < MOST_BYTES
+
+
+def test_every_transcript_at_its_limit_gives_a_small_page(tmp_path: Path) -> None:
+    make_run(tmp_path, steps=3)
+    endless = '"' * 40_000  # each becomes five bytes
+    call = {"sql": endless, "turn": 1, "result": {"columns": [endless] * 9, "rows": [[endless] * 9] * 9, "error": None}}
+    rows = []
+    for number in range(30):
+        for step, reward in ((0, number % 3 / 2), (3, 0.5)):
+            record = play(number, skill=1.0, rng=random.Random(1))
+            record |= {"answer": endless, "reason": endless, "reference": endless, "sql_calls": [call] * 6}
+            rows.append((step, {**record, "question": endless, "reward": reward}))
+    (tmp_path / run_folder.ROLLOUTS).unlink()
+    for step, row in rows:
+        keep(tmp_path, [row], step=step, mode="val")
+    keep(tmp_path, [{**rows[0][1], "group": "g", "reward": r} for r in (0.0, 1.0)], step=3, mode="train")
+    page = write_report(tmp_path)
+    assert page.read_text(encoding="utf-8").count('class="side"') >= 20
+    assert page.stat().st_size < MOST_BYTES
+
+
+def test_what_is_no_run_folder_is_said(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no run folder"):
+        write_report(tmp_path)
+
+
+def test_a_report_that_fails_is_one_line(tmp_path: Path) -> None:
+    line = report_line(tmp_path)
+    assert line.startswith("warning: no report of this run (error: ") and "no run folder" in line and "\n" not in line
+    run_folder.write_json(tmp_path / run_folder.CONFIG, build_config(load_recipe("demo_cpu")).model_dump())
+    assert report_line(tmp_path) == f"report: {tmp_path / REPORT}"
