@@ -2,8 +2,8 @@
 
   .venv/bin/python benchmarks/evaluation.py [--out evaluation.json] [--latency-s 0.5]
 
-Each episode is two calls (a query, an answer) with the bundled questions and database, scored by the offline judge,
-with execution match, written to trials.jsonl: all that evaluate.py does per trial. The endpoint is a separate process.
+Each episode is two calls (a query, an answer) with the bundled questions and database, scored by the offline judge and
+written to trials.jsonl with its execution match, as evaluate.py does. The endpoint is a process of its own.
 ratio    wall time over its lower bound, episodes x calls x latency / concurrency. Best of --rounds
 cpu_ms   processor time of the evaluating process per episode; at high concurrency it is what sets the pace
 """

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -82,27 +82,29 @@ async def play(
 ) -> None:
     """Play the trials in order, at most `concurrency` at once.
 
-    Raises LLMFault at the first fault that the next trial would meet too: a wrong key or model, or nobody listens.
+    Raises LLMFault after a fault that the next trial would meet too (a wrong key or model, or nobody listens), when the
+    trials in flight have ended: cancelled ones could leave connections open.
     """
-    todo = iter(trials)
-    workers = [asyncio.create_task(_work(todo, setting, on_done)) for _ in range(min(concurrency, len(trials)))]
-    try:
-        await asyncio.gather(*workers)
-    finally:
-        for worker in workers:
-            worker.cancel()
-        await asyncio.gather(*workers, return_exceptions=True)
+    todo, final = iter(trials), list[LLMFault]()
 
+    async def work() -> None:
+        for trial in todo:
+            try:
+                on_done(await play_one(trial, setting))
+            except LLMFault as fault:
+                final.append(fault)
+            if final:
+                return
 
-async def _work(todo: Iterator[Trial], setting: Setting, on_done: Callable[[dict[str, Any]], None]) -> None:
-    for trial in todo:
-        on_done(await play_one(trial, setting))
+    await asyncio.gather(*(work() for _ in range(min(concurrency, len(trials)))))
+    if final:
+        raise final[0]
 
 
 async def play_one(trial: Trial, setting: Setting) -> dict[str, Any]:
     """rollout_record's keys, those of the trial, `execution_match` (or None and the reason in `no_match`), `messages`.
 
-    Raises LLMFault as `play` does.
+    Raises LLMFault for a fault that the next trial would meet too.
     """
     question, episode = trial.question, None
     try:
