@@ -98,8 +98,8 @@ def main(
 
     Train with it: set REWARD_MODEL_URL=http://127.0.0.1:8400 and let rows name the scorer reward_model.
 
-    REWARD_API_TOKEN (in the environment or .env) makes clients send "Authorization: Bearer TOKEN". SIGTERM or Ctrl-C ends
-    in order: what was accepted is answered, and the port is free for the next server. Exit status 2: wrong input.
+    REWARD_API_TOKEN (in the environment or .env) makes clients send "Authorization: Bearer TOKEN". At SIGTERM or Ctrl-C
+    what was accepted is answered, and the port is free for the next server. Exit status 2: wrong input.
     """
     load_dotenv(ENV_FILE)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
