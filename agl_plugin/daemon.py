@@ -109,7 +109,10 @@ class GrpoDaemon(AgentModeDaemon):
 
     async def _async_set_up(self, *args: Any, **kwargs: Any) -> None:
         self._queued_at_s = time.time()
-        await super()._async_set_up(*args, **kwargs)
+        try:
+            await super()._async_set_up(*args, **kwargs)
+        except STORE_ERRORS as exc:
+            raise self._store_gone(exc) from exc
 
     def _note_times(self) -> None:
         """Tell the stopwatch what this step's rollouts did when, and that their time ends now."""
@@ -126,6 +129,8 @@ class GrpoDaemon(AgentModeDaemon):
             for _ in range(self.resample if self.is_train else 0):
                 if not await self._replace_flat_groups():
                     break
+        except STORE_ERRORS as exc:
+            raise self._store_gone(exc) from exc
         finally:
             run_folder.append_lines(self.run_dir / run_folder.ROLLOUTS, self._rows)
 

@@ -395,13 +395,22 @@ def run_runners(config: TrainConfig) -> int:
     return 0
 
 
+def interrupt(*_: Any) -> None:
+    """The handler of SIGINT and SIGTERM.
+
+    Python's own would do, but asyncio.run replaces that one (and only that one) by a handler which waits for the loop,
+    and the loop waits for the training.
+    """
+    raise KeyboardInterrupt
+
+
 def main(argv: list[str] | None = None) -> int:
     """The command line. Exit status: 0 done, 1 the run failed, 2 wrong input, 130 interrupted."""
     args = parser().parse_args(argv)
     # SIGTERM ends a run in order, as Ctrl-C does: runners, Ray and vLLM are children that must not outlive it.
     # A shell starts background jobs with SIGINT ignored; then neither would do anything.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    signal.signal(signal.SIGINT, interrupt)
+    signal.signal(signal.SIGTERM, interrupt)
     load_dotenv(ROOT / ".env")
     logging.basicConfig(level=logging.DEBUG if args.debug else logging.WARNING)
     terminal = Console(highlight=False, soft_wrap=True)
