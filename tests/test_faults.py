@@ -140,12 +140,12 @@ FAULTS: dict[str, list[tuple[str, str]]] = {
 
 
 @cache
-def tests_of(file: str) -> set[str]:
+def named_tests(file: str) -> set[str]:
     tree = ast.parse((TESTS / file).read_text(encoding="utf-8"))
     return {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_the_tests_of_a_fault_exist(fault: str) -> None:
-    missing = [f"{file}::{name}" for file, name in FAULTS[fault] if name not in tests_of(file)]
+    missing = [f"{file}::{name}" for file, name in FAULTS[fault] if name not in named_tests(file)]
     assert not missing, f"renamed or gone: {missing}"
