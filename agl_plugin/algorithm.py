@@ -22,6 +22,7 @@ from ray.exceptions import RayTaskError
 from agl_plugin.environment import COMMON_ENV, CPU_ENV, TRACKER_ENV
 from agl_plugin.errors import RunError
 
+PASSED_ON = (*COMMON_ENV, *CPU_ENV, *TRACKER_ENV, "HF_HUB_OFFLINE", "NO_PROXY")
 CheckKeys = Callable[[dict[str, Any], dict[str, Any]], None]
 
 
@@ -30,8 +31,7 @@ def start_ray(*, cpu: bool, n_gpus: int) -> None:
 
     Raises RunError when Ray sees fewer GPUs than asked for.
     """
-    names = (*COMMON_ENV, *CPU_ENV, *TRACKER_ENV, "HF_HUB_OFFLINE", "NO_PROXY")
-    passed_on = {k: os.environ[k] for k in names if k in os.environ}
+    passed_on = {k: os.environ[k] for k in PASSED_ON if k in os.environ}
     runtime_env = {"env_vars": passed_on}
     if not cpu:
         ray.init(runtime_env=runtime_env, include_dashboard=False)

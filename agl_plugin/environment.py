@@ -27,8 +27,10 @@ CPU_ENV = {
     "OMP_NUM_THREADS": str(max(1, min(8, os.cpu_count() or 1))),
 }
 
+# Where the trackers write, below the run folder.
+TRACKER_FOLDERS = {"WANDB_DIR": ".", "SWANLAB_LOG_DIR": "swanlog", "TENSORBOARD_DIR": "tensorboard"}
 # What the trackers read; passed on to Ray's workers. Keys are not: they would show in Ray's own metadata.
-TRACKER_ENV = ("WANDB_MODE", "WANDB_DIR", "SWANLAB_MODE", "SWANLAB_LOG_DIR", "TENSORBOARD_DIR")
+TRACKER_ENV = ("WANDB_MODE", "SWANLAB_MODE", *TRACKER_FOLDERS)
 
 
 def prepare_environment(*, cpu: bool, offline: bool, lora: bool = False) -> None:
@@ -60,6 +62,5 @@ def prepare_environment(*, cpu: bool, offline: bool, lora: bool = False) -> None
 
 def prepare_trackers(run_dir: Path) -> None:
     """Let wandb, swanlab and TensorBoard write below the run folder; a place that the user set stays."""
-    places = {"WANDB_DIR": ".", "SWANLAB_LOG_DIR": "swanlog", "TENSORBOARD_DIR": "tensorboard"}
-    for name, folder in places.items():
+    for name, folder in TRACKER_FOLDERS.items():
         os.environ.setdefault(name, str((run_dir / folder).resolve()))
