@@ -8,6 +8,8 @@ Does not cover merging turns into trajectories: that is the daemon's work.
 
 from __future__ import annotations
 
+import ast
+import json
 import logging
 from collections.abc import Sequence
 from typing import Any
@@ -18,6 +20,8 @@ from agentlightning.types import Span, Triplet
 
 logger = logging.getLogger(__name__)
 
+CALL_SPAN = "raw_gen_ai_request"  # the span of the LLM proxy that holds a call
+LOG_PROBS = "log_probs"  # of a choice in it: one number per sampled token (agl_plugin.proxy)
 RECORD_KEY = "agentgrpo.record"
 UNSCORED_KEY = "agentgrpo.unscored"
 LLM_CALLS_KEY = "agentgrpo.llm_calls"
@@ -36,6 +40,35 @@ def annotation_of(spans: Sequence[Span], key: str) -> Any:
     return max(found, key=lambda pair: pair[0])[1] if found else None
 
 
+def call_of(span: Span) -> Triplet | None:
+    """The LLM call that the proxy wrote into `span`, or None when it is another span or has no token ids.
+
+    agent-lightning's own reading parses the same text, but leaves out the log-probabilities and why the call ended.
+    """
+    notes = span.attributes or {}
+    prompt, choices = (notes.get(f"llm.hosted_vllm.{name}") for name in ("prompt_token_ids", "choices"))
+    if span.name != CALL_SPAN or not isinstance(prompt, str) or not isinstance(choices, str):
+        return None
+    try:
+        prompt_ids, (choice, *_) = json.loads(prompt), ast.literal_eval(choices)
+    except (ValueError, SyntaxError):  # "None": the server gave no ids
+        return None
+    token_ids = choice.get("token_ids")
+    if not prompt_ids or not token_ids:
+        return None
+    response = {"token_ids": token_ids, "finish_reason": choice.get("finish_reason") or ""}
+    if len(choice.get(LOG_PROBS) or []) == len(token_ids):
+        response[LOG_PROBS] = choice[LOG_PROBS]
+    call_id = notes.get("llm.hosted_vllm.id") or span.span_id
+    return Triplet(prompt={"token_ids": prompt_ids}, response=response, metadata={"response_id": call_id})
+
+
+def calls_of(spans: Sequence[Span]) -> list[Triplet]:
+    """One triplet per LLM call, in order, whatever the order or number of copies of its span."""
+    calls = [call for span in sorted(spans, key=lambda s: (s.sequence_id, s.start_time)) if (call := call_of(span))]
+    return list({call.metadata["response_id"]: call for call in reversed(calls)}.values())[::-1]
+
+
 class ScoredTriplets(LlmProxyTraceToTriplet):
     """agent-lightning's proxy adapter, restricted to complete and scored rollouts."""
 
@@ -43,12 +76,13 @@ class ScoredTriplets(LlmProxyTraceToTriplet):
         """Triplets of one attempt in call order, the last one carrying the reward (None while it awaits its group); []
         when it must not be learned from.
 
-        `prompt["token_ids"]` and `response["token_ids"]` are lists of ints as vLLM saw and sampled them.
+        `prompt["token_ids"]` and `response["token_ids"]` are lists of ints as vLLM saw and sampled them;
+        `response["log_probs"]`, where the proxy asked for them, one number per token of the response.
         """
         reward = reward_of(source)
         if reward is None and annotation_of(source, UNSCORED_KEY) != AWAITS_GROUP:
             return []
-        triplets = super().adapt(source)
+        triplets = calls_of(source)
         expected = annotation_of(source, LLM_CALLS_KEY)
         if not triplets or (expected is not None and len(triplets) != int(expected)):
             logger.warning("rollout left out: %d LLM calls, %d with token ids", expected or 0, len(triplets))

@@ -31,6 +31,8 @@ def start_ray(*, cpu: bool, n_gpus: int) -> None:
 
     Raises RunError when Ray sees fewer GPUs than asked for.
     """
+    # Ray would run its workers, which are the training, at the lowest priority but four.
+    os.environ.setdefault("RAY_worker_niceness", "0")
     passed_on = {k: os.environ[k] for k in PASSED_ON if k in os.environ}
     runtime_env = {"env_vars": passed_on}
     if not cpu:
@@ -57,7 +59,13 @@ def start_ray(*, cpu: bool, n_gpus: int) -> None:
 
 
 def train(
-    overrides: dict[str, Any], *, check_keys: CheckKeys, run_dir: Path, daemon: dict[str, Any], parts: dict[str, Any]
+    overrides: dict[str, Any],
+    *,
+    check_keys: CheckKeys,
+    run_dir: Path,
+    daemon: dict[str, Any],
+    trainer: dict[str, Any],
+    parts: dict[str, Any],
 ) -> None:
     """Compose verl's configuration, check the overrides against it, and train. `parts`: store, adapter, datasets."""
     from agentlightning.verl.entrypoint import TaskRunner
@@ -75,7 +83,7 @@ def train(
     task_runner.__ray_metadata__.modified_class().run(
         config=OmegaConf.merge(base, OmegaConf.create(overrides)),
         llm_proxy=None,
-        trainer_cls=functools.partial(GrpoTrainer, run_dir=run_dir),
+        trainer_cls=functools.partial(GrpoTrainer, run_dir=run_dir, **trainer),
         daemon_cls=functools.partial(GrpoDaemon, run_dir=run_dir, **daemon),
         **parts,
     )
@@ -84,18 +92,27 @@ def train(
 class Grpo(agl.Algorithm):
     """GRPO through verl.
 
-    `verl` are the overrides of verl's configuration, which `check_keys(overrides, base)` validates; `daemon` are
-    GrpoDaemon's keyword arguments but run_dir. `run` raises RunError where the text alone tells the user what to do.
+    `verl` are the overrides of verl's configuration, which `check_keys(overrides, base)` validates; `daemon` and
+    `trainer` are the keyword arguments of GrpoDaemon and GrpoTrainer but run_dir. `run` raises RunError where the text
+    alone tells the user what to do.
     """
 
     def __init__(
-        self, verl: dict[str, Any], *, run_dir: Path, cpu: bool, daemon: dict[str, Any], check_keys: CheckKeys
+        self,
+        verl: dict[str, Any],
+        *,
+        run_dir: Path,
+        cpu: bool,
+        daemon: dict[str, Any],
+        trainer: dict[str, Any],
+        check_keys: CheckKeys,
     ) -> None:
         super().__init__()
         self.verl = verl
         self.run_dir = run_dir
         self.cpu = cpu
         self.daemon = daemon
+        self.trainer_options = trainer
         self.check_keys = check_keys
 
     def run(self, train_dataset: Any = None, val_dataset: Any = None) -> None:
@@ -114,7 +131,12 @@ class Grpo(agl.Algorithm):
             task: Any = ray.remote(num_cpus=1, max_retries=0)(train)  # pyright: ignore
             ray.get(
                 task.remote(
-                    self.verl, check_keys=self.check_keys, run_dir=self.run_dir, daemon=self.daemon, parts=parts
+                    self.verl,
+                    check_keys=self.check_keys,
+                    run_dir=self.run_dir,
+                    daemon=self.daemon,
+                    trainer=self.trainer_options,
+                    parts=parts,
                 )
             )
         except RayTaskError as exc:

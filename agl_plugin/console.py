@@ -73,7 +73,9 @@ def describe(row: dict[str, Any], *, eta_s: float | None) -> str:
     label = f"step {row['step']}/{row['of_steps']}" if row["kind"] == "train" else f"validation at step {row['step']}"
     text = f"{label}  {text}  scored {scored}/{rollouts}  {duration(row['seconds'])}"
     if row["kind"] == "train":
-        text += f"  grad {row.get('actor/grad_norm') or 0:.3g}  ETA {duration(eta_s or 0)}"
+        norm = row.get("actor/grad_norm")
+        grad = f"{norm:.3g}" if norm is not None else "none"
+        text += f"  grad {grad}  ETA {duration(eta_s or 0)}"
     return text
 
 
@@ -117,5 +119,7 @@ class Progress:
             eta_s = left * sum(self._train_s) / len(self._train_s) if self._train_s else None
             if text := describe(row, eta_s=eta_s):
                 self.console.print(text)
+            for warning in row.get("warnings", []):
+                self.console.print(f"warning: {warning}", style="yellow", markup=False)
             self._status.update(f"step {min(row['step'] + 1, row['of_steps'])}/{row['of_steps']}")
         self._shown = len(rows)

@@ -2,8 +2,7 @@
 
 vLLM 0.11 decodes on CPUs with intel-extension-for-pytorch, whose paged attention now and then (once in some hundred
 thousand calls; the cause was not found) raises "Sliding window unsupported" although none is asked for. That error
-would end the engine, and with it the run. Here such a call is computed again with plain torch operations. vLLM loads
-this through its plugin entry point, in training and in serving.
+would end the engine, and with it the run. Here such a call is computed again with plain torch operations.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ import logging
 from typing import Any
 
 import torch
-import wrapt
 from torch.nn.functional import scaled_dot_product_attention
 
 logger = logging.getLogger(__name__)
@@ -76,13 +74,3 @@ def guard_decoding(backend: Any) -> None:
             decode_with_torch(*first, scale)
 
     backend._IPEXPagedAttention.forward_decode = staticmethod(forward_decode)
-
-
-def register() -> None:
-    """vLLM's plugin hook: guard the CPU backend as soon as vLLM imports it. vLLM may call it more than once."""
-    if not _registered:
-        _registered.append(BACKEND)
-        wrapt.register_post_import_hook(guard_decoding, BACKEND)
-
-
-_registered: list[str] = []

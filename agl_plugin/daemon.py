@@ -2,17 +2,19 @@
 
 Guarantees: a rollout without a reward never counts as 0, neither in the batch nor in a mean; a group with fewer than
 two scored rollouts gives no update; a store that dies, restarts or has no runner ends the run with one message.
-How turns become rows is agl_plugin.batch's work.
+How turns become rows is agl_plugin.batch's work; which groups are sampled anew, agl_plugin.resampling's.
 """
 
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import logging
 import socket
 import statistics
 import time
+import uuid
 from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
@@ -20,7 +22,8 @@ from typing import Any
 import aiohttp
 import torch
 from agentlightning.store.base import LightningStore
-from agentlightning.types import Rollout, RolloutLegacy, Span, Task, Triplet
+from agentlightning.types import Rollout, RolloutConfig, RolloutLegacy, Span, Task, Triplet
+from agentlightning.verl import daemon as upstream
 from agentlightning.verl.daemon import AgentModeDaemon
 
 from agl_plugin import run_folder
@@ -29,11 +32,16 @@ from agl_plugin.batch import build_batch
 from agl_plugin.errors import RunError
 from agl_plugin.group_rewards import GradeGroup, GroupRewards
 from agl_plugin.proxy import make_proxy
+from agl_plugin.resampling import RETRY, Places, SpareQuestions, is_flat, key_of, requests_for
+from agl_plugin.time_split import Stopwatch
 
 logger = logging.getLogger(__name__)
 
+upstream.RolloutConfig = functools.partial(RolloutConfig, **RETRY)  # pyright: ignore
+
 LATE_SPANS_S = 5.0
 WATCH_EVERY_S = 10.0
+STORE_ERRORS = (aiohttp.ClientError, ConnectionError, TimeoutError)
 
 NO_TRAINING_DATA = """{what}. The usual causes:
   1. the model server gave no token ids: it must be vLLM behind the LLM proxy (asked with return_token_ids)
@@ -59,6 +67,8 @@ class GrpoDaemon(AgentModeDaemon):
 
     `run_dir` receives rollouts.jsonl. `poll_interval_s` is the wait between two looks at the store. `stall_s` is how
     long no rollout may finish before the run is given up. `grade_group` rewards rollouts that await their group.
+    Groups without variance are sampled anew up to `resample` times a step, with questions of `spare_questions`.
+    `log_probs` asks the sampler for the log-probability of each token.
     """
 
     def __init__(
@@ -71,9 +81,11 @@ class GrpoDaemon(AgentModeDaemon):
         proxy_port: int,
         store: LightningStore,
         grade_group: GradeGroup | None = None,
+        resample: int = 0,
+        log_probs: bool = False,
         **kwargs: Any,
     ) -> None:
-        kwargs["llm_proxy"] = make_proxy(store, host=proxy_host, port=proxy_port or free_port())
+        kwargs["llm_proxy"] = make_proxy(store, host=proxy_host, port=proxy_port or free_port(), log_probs=log_probs)
         super().__init__(*args, store=store, **kwargs)
         while self._internal_loop is None or not self._internal_loop.is_running():
             time.sleep(0.01)  # the thread that agent-lightning has just started sets it
@@ -81,14 +93,86 @@ class GrpoDaemon(AgentModeDaemon):
         self.poll_interval_s = poll_interval_s
         self.stall_s = stall_s
         self.grade_group = grade_group or _leave_unscored
+        self.resample = resample
+        self.spare_questions: SpareQuestions | None = None
         self.step = 0
         self.stats: dict[str, float] = {}
+        self.watch = Stopwatch()
+        self._queued_at_s = 0.0
         self._rows: list[dict[str, Any]] = []
+        self._places = Places([])
+
+    @property
+    def step_rows(self) -> list[dict[str, Any]]:
+        """The records of the last rollouts, as they stand in rollouts.jsonl."""
+        return self._rows
+
+    async def _async_set_up(self, *args: Any, **kwargs: Any) -> None:
+        self._queued_at_s = time.time()
+        try:
+            await super()._async_set_up(*args, **kwargs)
+        except STORE_ERRORS as exc:
+            raise self._store_gone(exc) from exc
+
+    def _note_times(self) -> None:
+        """Tell the stopwatch what this step's rollouts did when, and that their time ends now."""
+        for row in self._rows:
+            for kind, start, end in row.get("timeline", []):
+                self.watch.add(kind, start, end)
+        self.watch.add("rollouts", self._queued_at_s, time.time())
 
     async def _async_run_until_finished(self, verbose: bool = True) -> None:
-        pending = set(self._task_id_to_original_sample)
         self._rows = []
-        groups = {i: sample["data_id"] for i, sample in self._task_id_to_original_sample.items()}
+        try:
+            await self._collect(list(self._task_id_to_original_sample))
+            self._places = Places(sorted({self._question_of(i) for i in self._task_id_to_original_sample}))
+            for _ in range(self.resample if self.is_train else 0):
+                if not await self._replace_flat_groups():
+                    break
+        except STORE_ERRORS as exc:
+            raise self._store_gone(exc) from exc
+        finally:
+            run_folder.append_lines(self.run_dir / run_folder.ROLLOUTS, self._rows)
+
+    async def _replace_flat_groups(self) -> bool:
+        """Roll out other questions in the place of flat groups; False when there is nothing to replace."""
+        groups = self._members()
+        flat = self._places.flat(groups)
+        used = {key_of(sample) for sample in self._task_id_to_original_sample.values()}
+        questions = self.spare_questions.draw(len(flat), used=used) if self.spare_questions else []
+        if not questions:
+            return False
+        fresh = await self._enqueue(questions)
+        await self._collect([rollout_id for rollout_ids in fresh.values() for rollout_id in rollout_ids])
+        self._places.fill(dict(zip(flat, fresh, strict=False)), self._members())
+        return True
+
+    async def _enqueue(self, questions: list[dict[str, Any]]) -> dict[str, list[str]]:
+        """Queue a group for each question, with the resources of this step. Returns data id -> rollout ids."""
+        task = next(iter(self._completed_rollouts_v0.values())).task
+        samples = {str(uuid.uuid4()): question for question in questions}
+        requests = requests_for(
+            samples,
+            group_size=self.train_rollout_n,
+            resources_id=task.resources_id if task else None,
+            timeout_s=self.llm_timeout_seconds,
+        )
+        try:
+            rollouts = await self.store.enqueue_many_rollouts(requests)
+        except STORE_ERRORS as exc:
+            raise self._store_gone(exc) from exc
+        groups: dict[str, list[str]] = {data_id: [] for data_id in samples}
+        for rollout in rollouts:
+            data_id = (rollout.metadata or {})["data_id"]
+            groups[data_id].append(rollout.rollout_id)
+            self._task_id_to_original_sample[rollout.rollout_id] = {**samples[data_id], "data_id": data_id}
+        self._total_tasks_queued += len(rollouts)
+        return groups
+
+    async def _collect(self, rollout_ids: list[str]) -> None:
+        """Wait until all these rollouts have finished and have their rewards."""
+        pending = set(rollout_ids)
+        groups = {i: self._question_of(i) for i in rollout_ids}
         rewards = GroupRewards(self.grade_group, self._rows, self._completed_rollouts_v0, Counter(groups.values()))
         last_change = last_watch = time.monotonic()
         while pending:
@@ -103,14 +187,15 @@ class GrpoDaemon(AgentModeDaemon):
                 await self._watch(pending, idle_s=now - last_change)
                 last_watch = now
             if pending and not finished:
-                await asyncio.sleep(self.poll_interval_s)
-        await rewards.all_graded()
-        run_folder.append_lines(self.run_dir / run_folder.ROLLOUTS, self._rows)
+                with self.watch.measure("idle"):
+                    await asyncio.sleep(self.poll_interval_s)
+        with self.watch.measure("judge"):
+            await rewards.all_graded()
 
     async def _finished(self, rollout_ids: list[str]) -> list[Rollout]:
         try:
             return await self.store.wait_for_rollouts(rollout_ids=rollout_ids, timeout=0)
-        except (aiohttp.ClientError, ConnectionError, TimeoutError) as exc:
+        except STORE_ERRORS as exc:
             raise self._store_gone(exc) from exc
 
     def _store_gone(self, exc: Exception) -> RunError:
@@ -125,7 +210,7 @@ class GrpoDaemon(AgentModeDaemon):
         """Notice a store that lost its rollouts, and runners that do not come."""
         try:
             known = await self.store.query_rollouts(rollout_id_in=sorted(pending))
-        except (aiohttp.ClientError, ConnectionError, TimeoutError) as exc:
+        except STORE_ERRORS as exc:
             raise self._store_gone(exc) from exc
         if len(known) < len(pending):
             raise RunError(
@@ -182,10 +267,12 @@ class GrpoDaemon(AgentModeDaemon):
             "mode": "train" if self.is_train else "val",
             "rollout_id": rollout.rollout_id,
             "group": (rollout.metadata or {}).get("data_id", ""),
+            "resampled": bool((rollout.metadata or {}).get("resampled")),
             "status": str(rollout.status),
             "unscored": unscored,
             "prompt_tokens": [len(t.prompt.get("token_ids", [])) for t in triplets],
             "response_tokens": [len(t.response.get("token_ids", [])) for t in triplets],
+            "finish_reasons": [t.response.get("finish_reason", "") for t in triplets],
         }
 
     def _scored(self) -> dict[str, RolloutLegacy]:
@@ -210,7 +297,9 @@ class GrpoDaemon(AgentModeDaemon):
         }
         if not scored:
             return stats
-        stats["reward_mean"] = statistics.fmean(r.final_reward or 0.0 for r in scored.values())
+        rewards = [r.final_reward or 0.0 for r in scored.values()]
+        stats |= {"reward_mean": statistics.fmean(rewards), "reward_min": min(rewards), "reward_max": max(rewards)}
+        stats["zero_reward_share"] = rewards.count(0.0) / len(rewards)
         parts: dict[str, list[float]] = defaultdict(list)
         for row in rows:
             for name, value in row.get("reward_parts", {}).items():
@@ -228,26 +317,34 @@ class GrpoDaemon(AgentModeDaemon):
             groups[self._question_of(rollout_id)].append(rollout_id)
         return groups
 
+    def _members(self) -> dict[str, list[RolloutLegacy]]:
+        """The scored rollouts of each question."""
+        scored = self._scored()
+        return {group: [scored[i] for i in members] for group, members in self._groups(scored).items()}
+
     def get_train_data_batch(
         self, max_prompt_length: int, max_response_length: int, device: torch.device, global_steps: int
     ) -> Any:
         """The training batch of verl, from scored rollouts in groups of at least two.
 
-        Raises RunError with the likely causes when nothing can be learned from this step.
+        A group that another one replaced is left out; statistics are over all rollouts of the step. Raises RunError
+        with the likely causes when nothing can be learned from this step.
         """
         scored = self._scored()
         if not scored:
             raise self._no_data(f"step {global_steps}: none of {self._total_tasks_queued} rollouts can be trained on")
         groups = self._groups(scored)
         stats = self._summarize(scored)
-        kept = {i: scored[i] for members in groups.values() if len(members) > 1 for i in members}
+        in_batch = self._places.in_batch
+        kept = {i: scored[i] for group, m in groups.items() if len(m) > 1 and group in in_batch for i in m}
         if not kept:
             raise self._no_data(f"step {global_steps}: no question has two scored rollouts to compare")
-        flat = [m for m in groups.values() if len(m) > 1 and len({scored[i].final_reward for i in m}) == 1]
         stats |= {
             "groups": len(groups),
-            "zero_variance_groups": len(flat),
+            "zero_variance_groups": sum(map(is_flat, self._members().values())),
             "groups_too_small": sum(len(members) < 2 for members in groups.values()),
+            "resampled_groups": self._places.tried,
+            "replaced_groups": self._places.replaced,
         }
         batch = build_batch(
             {i: (self._question_of(i), r.final_reward or 0.0, r.triplets or []) for i, r in kept.items()},
@@ -258,6 +355,7 @@ class GrpoDaemon(AgentModeDaemon):
             device=device,
         )
         self.stats = stats
+        self._note_times()
         return batch.data, {**batch.metrics, "training/reward": stats["reward_mean"]}
 
     def _question_of(self, rollout_id: str) -> str:

@@ -1,8 +1,9 @@
 """agent-lightning's runner with many rollouts in flight in one process.
 
 Guarantees: at most `concurrency` rollouts at once; one that raises is marked failed and takes nothing down with it; the
-process ends when the one that started it is gone (a forked runner would otherwise poll the store for ever). Why not
-more processes: each costs seconds of imports and hundreds of MiB, while an episode mostly waits for the model.
+process ends when the one that started it is gone (a forked runner would otherwise poll the store for ever); what a
+killed runner had taken, its successor gives back to the store, where it runs once more. Why not more processes: each
+costs seconds of imports and hundreds of MiB, while an episode mostly waits for the model.
 The agent's rollout method must be async, and must return its spans: the tracer, which knows one rollout at a time,
 records nothing here.
 """
@@ -12,10 +13,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import multiprocessing
+import os
+import socket
 from typing import Any
 
 from agentlightning import LitAgentRunner, Tracer
 from agentlightning.execution.events import ExecutionEvent
+from agentlightning.store.base import LightningStore
 from agentlightning.types import AttemptedRollout, NamedResources
 
 logger = logging.getLogger(__name__)
@@ -33,6 +37,7 @@ class ConcurrentRunner(LitAgentRunner[Any]):
     async def iter(self, *, event: ExecutionEvent | None = None) -> None:
         """Work until `event` is set or the parent process is gone; unfinished rollouts are then cancelled."""
         store = self.get_store()
+        await self._give_back_lost(store)
         stop_heartbeat = self._start_heartbeat_loop(store)
         running: set[asyncio.Task[str]] = set()
         try:
@@ -51,6 +56,18 @@ class ConcurrentRunner(LitAgentRunner[Any]):
             await asyncio.gather(*running, return_exceptions=True)
             if stop_heartbeat:
                 await stop_heartbeat()
+
+    def get_worker_id(self) -> str:
+        """A name that the successor of this runner shares, and no other runner: host, parent process, number."""
+        return f"{socket.gethostname()}-{os.getppid()}-{self.worker_id}"
+
+    async def _give_back_lost(self, store: LightningStore) -> None:
+        """Mark what a runner of this name left open as unresponsive; the store queues it again (RolloutConfig)."""
+        for rollout in await store.query_rollouts(status_in=["preparing", "running"]):
+            attempt = await store.get_latest_attempt(rollout.rollout_id)
+            if attempt and attempt.worker_id == self.get_worker_id() and attempt.status in ("preparing", "running"):
+                logger.warning("rollout %s: its runner was killed; it runs once more", rollout.rollout_id)
+                await store.update_attempt(rollout.rollout_id, attempt.attempt_id, status="unresponsive")
 
     @staticmethod
     def _parent_lives() -> bool:

@@ -1,11 +1,14 @@
 """agent-lightning's VERL trainer, writing metrics.jsonl and losing no rows.
 
 Each training step and each validation appends one line: {"kind": "train"|"val", "step": n, ...} with verl's metrics,
-the daemon's counts (rollout/...) and seconds. What verl logs to its trackers stays as it is.
+the daemon's counts (rollout/...), where the time went (time/..., see time_split.py), health (health/..., new problems
+as texts in `warnings`) and seconds. The trackers get the same numbers. A run whose health says stop ends after the line
+of that step; checkpoints made before stay.
 """
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +18,14 @@ from agentlightning.verl.trainer import AgentLightningTrainer
 
 from agl_plugin import advantage, run_folder
 from agl_plugin.daemon import GrpoDaemon
+from agl_plugin.errors import RunError
+from agl_plugin.health import Health
+from agl_plugin.resampling import SpareQuestions
+from agl_plugin.rules import UpdateRules
+from agl_plugin.time_split import Stopwatch
+from agl_plugin.update import prepared
+
+logger = logging.getLogger(__name__)
 
 
 class GrpoTrainer(AgentLightningTrainer):
@@ -23,20 +34,27 @@ class GrpoTrainer(AgentLightningTrainer):
     agent_mode_daemon: GrpoDaemon
     global_steps: int
     total_training_steps: int
+    train_dataset: Any
 
-    def __init__(self, *, run_dir: Path, **kwargs: Any) -> None:
+    def __init__(self, *, run_dir: Path, health: Health, update: UpdateRules, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.run_dir = run_dir
-
+        self.health = health
+        self.update = update
+        self.watch = Stopwatch()
         assert self.config.algorithm.adv_estimator == advantage.NAME, self.config.algorithm.adv_estimator
 
     def init_workers(self) -> None:
-        """Start the workers, then let the trainer keep all rows that divide over the ranks.
+        """Start the workers, prepare each update, and let the trainer keep all rows that divide over the ranks.
 
         agent-lightning drops what is left over below ppo_mini_batch_size, up to a whole step in a small run. The
-        workers already hold their own copy of the configuration; their last mini batch may be smaller.
+        workers already hold their own copy of the configuration, and spread what comes over the planned steps.
         """
         super().init_workers()
+        for name in ("wake_up", "sleep"):
+            work = getattr(self.async_rollout_manager, name)
+            setattr(self.async_rollout_manager, name, self.watch.measured("weight_sync", work))
+        self.actor_rollout_wg.update_actor = prepared(self.actor_rollout_wg.update_actor, self.update)
         self.config.actor_rollout_ref.actor.ppo_mini_batch_size = self.actor_rollout_wg.world_size
 
     def _log(self, kind: str, metrics: dict[str, Any], *, seconds: float) -> None:
@@ -50,20 +68,38 @@ class GrpoTrainer(AgentLightningTrainer):
         return metrics
 
     def _train_step(self, batch_dict: dict[str, Any]) -> dict[str, Any]:
-        self.agent_mode_daemon.step = self.global_steps
+        daemon = self.agent_mode_daemon
+        daemon.step, daemon.watch = self.global_steps, self.watch
+        self.watch.clear()
+        dataset: Any = self.train_dataset
+        daemon.spare_questions = SpareQuestions(dataset, seed=self.config.data.seed or 0, step=self.global_steps)
         train_step = super()._train_step
 
         def work() -> dict[str, Any]:
+            started = time.monotonic()
             metrics = train_step(batch_dict)
-            return {**metrics, **{f"rollout/{k}": v for k, v in self.agent_mode_daemon.stats.items()}}
+            timers = {k.removeprefix("timing_s/"): v for k, v in metrics.items() if k.startswith("timing_s/")}
+            phases = self.watch.phases(timers, seconds=time.monotonic() - started)
+            metrics |= {f"time/{phase}": seconds for phase, seconds in phases.items()}
+            metrics |= {f"rollout/{k}": v for k, v in daemon.stats.items()}
+            return {**metrics, **self.health.after_step(self.global_steps, metrics, daemon.step_rows)}
 
-        return self._timed("train", work)
+        metrics = self._timed("train", work)
+        for text in metrics.pop("warnings", []):
+            logger.warning(text)
+        if self.health.stop:
+            raise RunError(self.health.stop)
+        return metrics
 
     def _validate(self) -> dict[str, Any]:
         self.agent_mode_daemon.step = self.global_steps
         return self._timed("val", super()._validate)
 
     def _save_checkpoint(self) -> None:
+        """verl's checkpoint, unless the model gives no finite numbers: it would push out the last good one."""
+        if not self.health.weights_are_finite:
+            logger.warning("step %d: no checkpoint, because the model gives no finite numbers", self.global_steps)
+            return
         save = super()._save_checkpoint
 
         def work() -> dict[str, Any]:

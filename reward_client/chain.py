@@ -38,6 +38,8 @@ T = TypeVar("T")
 
 FIRST_BACKOFF_S, MAX_BACKOFF_S = 0.5, 8.0
 BUSY_TRIES = 2  # at an endpoint that names no time, before the next endpoint is asked
+MOST_TOKENS_PER_CHAR = 4  # of byte-level tokenizers
+MOST_HIDDEN_TOKENS = 65_536  # of the server's template and of reasoning that it does not show
 FINAL = (JudgeBudgetSpent, JudgeFolderFault)
 
 
@@ -54,6 +56,14 @@ class Request:
     def most_prompt_tokens(self) -> int:
         """An upper bound for usual tokenizers: one token per character."""
         return sum(len(message["content"]) for message in self.messages)
+
+    def believed(self, counted: Usage) -> Usage:
+        """What the server says it counted; nothing where that cannot be, so that no lie drains budget or limits."""
+        most_prompt = MOST_TOKENS_PER_CHAR * self.most_prompt_tokens + MOST_HIDDEN_TOKENS
+        if counted.prompt_tokens <= most_prompt and counted.completion_tokens <= self.max_tokens + MOST_HIDDEN_TOKENS:
+            return counted
+        logger.warning("a judge counts %.3g tokens for one call, which is not believed", min(counted.tokens, 10**300))
+        return Usage()
 
 
 @dataclass(frozen=True)
@@ -156,10 +166,11 @@ class Chain:
         try:
             asking.usage += Usage(calls=1)
             reply = await post_chat(endpoint, payload, timeout_s=seconds)
-            used, counted = reply.usage, reply.usage.tokens > 0
-            return reply
+            used = request.believed(reply.usage)
+            counted = used.tokens > 0
+            return reply.model_copy(update={"usage": used})
         except JudgeFault as fault:
-            used = fault.usage
+            used = request.believed(fault.usage)
             raise
         finally:
             cost = endpoint.cost(prompt_tokens=used.prompt_tokens, completion_tokens=used.completion_tokens)

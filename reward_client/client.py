@@ -124,7 +124,7 @@ def _fault(endpoint: JudgeEndpoint, *, status: int, headers: httpx.Headers, body
     detail = _redact(endpoint, body.decode("utf-8", errors="replace"))
     excerpt = " ".join(detail[:EXCERPT_CHARS].split())
     text = f"judge {endpoint}: HTTP {status}"
-    wait_s = _retry_after_s(headers.get("Retry-After", ""))
+    wait_s = retry_after_s(headers.get("Retry-After", ""))
     if status == 429 or (wait_s and status >= 500):
         message = f"{text}, asks to wait {wait_s:g} s" if wait_s else text
         return JudgeBusy(f"{message}. Server: {excerpt}", wait_s)
@@ -144,8 +144,8 @@ def _redact(endpoint: JudgeEndpoint, text: str) -> str:
     return text.replace(key, "***") if len(key) >= MIN_SECRET_CHARS else text
 
 
-def _retry_after_s(value: str) -> float:
-    """Retry-After is a number of seconds or a date (RFC 9110, 10.2.3); 0 where it is neither."""
+def retry_after_s(value: str) -> float:
+    """The seconds of a Retry-After header, a number or a date (RFC 9110, 10.2.3); 0 where it is neither."""
     try:
         if value.strip().isdecimal():
             return float(value)

@@ -17,11 +17,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from pydantic import BaseModel, ValidationError
+
 from reward_client.budget import Spending
 from reward_client.chain import Answer, Chain, Request
 from reward_client.client import JudgeBadRequest
 from reward_client.dialect import FORMS, Dialect
-from reward_client.errors import JudgeFault, JudgeUnparsable, JudgeUnreachable
+from reward_client.errors import JudgeFault, JudgeFolderFault, JudgeUnparsable, JudgeUnreachable
 from reward_client.gates import why_zero
 from reward_client.ledger import Ledger
 from reward_client.limiter import Limiter
@@ -41,10 +43,19 @@ from reward_client.schema import Budget, Criteria, JudgeEndpoint, JudgeItem, Pai
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
+M = TypeVar("M", bound=BaseModel)
 
 NOTHING = Criteria(accuracy=0, completeness=0, clarity=0, professionalism=0)
 TOKENS_PER_RANK = 16
 TRIVIAL = JudgeItem(question="1 + 1 = ?", reference="2", answer="2")
+
+
+class _Graded(BaseModel):
+    """What is kept of a single verdict."""
+
+    criteria: Criteria
+    raw: str = ""
+    model: str = ""
 
 
 class LLMJudge:
@@ -111,10 +122,12 @@ class LLMJudge:
             answer = await self._chain.ask(self._request(messages, "verdict", CRITERIA_SCHEMA), parse_criteria)
             return answer, {"criteria": answer.value.model_dump(), "raw": answer.reply.text, "model": _model(answer)}
 
-        kept, usage = await self._once("point", item.model_dump(), ask)
-        criteria = Criteria.model_validate(kept["criteria"])
+        kept, usage = await self._once("point", item.model_dump(), ask, _Graded)
+        criteria = kept.criteria
         return Verdict(
-            **{**kept, "criteria": criteria},
+            criteria=criteria,
+            raw=kept.raw,
+            model=kept.model,
             overall=overall(criteria),
             explanation=criteria.reason,
             usage=usage,
@@ -143,8 +156,7 @@ class LLMJudge:
             answer = await self._chain.ask(self._request(messages, "comparison", PAIR_SCHEMA), parse_pair)
             return answer, answer.value.model_dump()
 
-        kept, usage = await self._once("pair", {**item.model_dump(), "answer": answers}, ask)
-        return PairReply.model_validate(kept), usage
+        return await self._once("pair", {**item.model_dump(), "answer": answers}, ask, PairReply)
 
     async def rank(self, item: JudgeItem, answers: Sequence[str]) -> tuple[GroupReply, Usage]:
         """One call that ranks `answers` to the question of `item` (whose own answer is not looked at).
@@ -158,8 +170,7 @@ class LLMJudge:
             answer = await self._chain.ask(request, ranking_parser(len(answers)), again=(JudgeUnreachable,))
             return answer, answer.value.model_dump()
 
-        kept, usage = await self._once("group", {**item.model_dump(), "answer": list(answers)}, ask)
-        return GroupReply.model_validate(kept), usage
+        return await self._once("group", {**item.model_dump(), "answer": list(answers)}, ask, GroupReply)
 
     async def preflight(self) -> None:
         """Have each endpoint grade one trivial answer, to find a wrong key, model or address before the first step,
@@ -207,8 +218,12 @@ class LLMJudge:
         return Request(messages=messages, max_tokens=self._max_tokens + more_tokens, name=name, schema=schema)
 
     async def _once(
-        self, mode: str, content: dict[str, Any], ask: Callable[[], Awaitable[tuple[Answer[Any], dict[str, Any]]]]
-    ) -> tuple[dict[str, Any], Usage]:
+        self,
+        mode: str,
+        content: dict[str, Any],
+        ask: Callable[[], Awaitable[tuple[Answer[Any], dict[str, Any]]]],
+        form: type[M],
+    ) -> tuple[M, Usage]:
         """What `ask` found, from the cache where any of the endpoints was asked the same before."""
         keys = {endpoint.id: self._key(endpoint, mode, content) for endpoint in self.endpoints}
         usage = Usage(cache_hits=1)
@@ -220,7 +235,12 @@ class LLMJudge:
             return keys[answer.endpoint.id], kept
 
         kept = await self._ledger.once(list(keys.values()), compute)
-        return kept, usage
+        try:
+            return form.model_validate(kept), usage
+        except ValidationError:
+            raise JudgeFolderFault(
+                f"judge folder {self._ledger.folder}: holds a verdict that breaks the rules; delete the folder"
+            ) from None
 
     def _key(self, endpoint: JudgeEndpoint, mode: str, content: dict[str, Any]) -> str:
         parts = [str(endpoint), mode, FORMAT, self._rubrics[mode], content]

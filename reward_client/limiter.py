@@ -4,7 +4,8 @@ Concurrency follows additive increase and multiplicative decrease: it starts at 
 adds GROWTH of the most; a 429 takes off half the share of calls refused lately, at most once per round trip (calls that
 started before the last cut do not cut again). The share makes it gentle with a stray 429 and hard in an overload, as
 in DCTCP (RFC 8257).
-Requests and tokens a minute are two leaky buckets without burst. Retry-After blocks the endpoint for everybody.
+Requests and tokens a minute are two leaky buckets without burst. Retry-After blocks the endpoint for everybody, for
+an hour at most.
 An endpoint that fails cools down, longer each time; a chain then asks the next one first (see chain.py).
 Guarantees: a killed process gives its places back when its leases expire; waiting is first come, first served within
 an event loop. Limits in one process would not do: runner processes and the training side ask the same endpoint.
@@ -33,6 +34,7 @@ BEHIND_S = 0.05  # a bucket may catch up on so much of a late wake-up
 FORGET_S = 300.0  # what was learned about an endpoint that nobody has asked for so long is forgotten
 LEASE_MARGIN_S = 5.0
 FIRST_COOL_DOWN_S, MAX_COOL_DOWN_S = 10.0, 160.0
+MAX_BLOCK_S = 3600.0  # a Retry-After of days, meant or not, is looked into again
 
 
 @dataclass
@@ -152,7 +154,7 @@ class Limiter:
         refused = state.get("refused", 0.0)
         state["refused"] = refused + GAIN * (isinstance(fault, JudgeBusy) - refused)
         if isinstance(fault, JudgeBusy):
-            state["blocked_until"] = max(state.get("blocked_until", 0.0), now + fault.retry_after_s)
+            state["blocked_until"] = max(state.get("blocked_until", 0.0), now + min(fault.retry_after_s, MAX_BLOCK_S))
             if started_s > state.get("cut_at", 0.0):
                 state["limit"], state["cut_at"] = max(1.0, limit * (1 - state["refused"] / 2)), now
         elif isinstance(fault, JudgeNoCompletion | JudgeUnreachable) or type(fault) is JudgeRejected:

@@ -1,7 +1,7 @@
 """The judge's prompts: a rubric as system message, then the texts to judge between markers that they cannot forge.
 
 Guarantees: each call has a random number of its own in its markers; whatever looks like a marker or like the control
-token of a chat template is taken out of the texts; long texts are cut, and the cut is marked.
+token of a chat template is replaced in the texts by TAKEN_OUT; long texts are cut, and the cut is marked.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ MAX_ANSWER_CHARS = 8000
 MAX_GROUP_CHARS = 48_000
 MAX_CONTEXT_CHARS = 16_000
 NONE_GIVEN = "(none)"
+TAKEN_OUT = "\ufffd"  # no marker can hold it: what stood around a marker does not become one, however deep it is nested
 # Our own markers, and what chat templates take for structure (ChatML, Llama, DeepSeek, Gemma, Mistral).
 MARKER = re.compile(
     r"<{2,8}\s{0,8}(?:BEGIN|END)\s{1,8}[A-Z]+(?:[_\s]\d+)?\s{1,8}[0-9a-f]+\s{0,8}>{2}>*"
-    r"|<[|｜][^<>|｜]{0,64}[|｜]>|</?(?:start_of_turn|end_of_turn|bos|eos|s)>|\[/?INST\]|<</?SYS>>",
+    r"|<[|｜][^<>|｜\ufffd]{0,64}[|｜]>|</?(?:start_of_turn|end_of_turn|bos|eos|s)>|\[/?INST\]|<</?SYS>>|<{3,}|>{3,}",
     re.I,
 )
 
@@ -53,13 +54,9 @@ def group_answer_chars(n_answers: int) -> int:
 
 
 def strip_markers(text: str, nonce: str) -> str:
-    """`text` without anything that looks like a marker or a chat template's control token, nested ones included."""
+    """`text` without anything that looks like a marker or a chat template's control token."""
     text = text.encode("utf-8", errors="replace").decode()  # a lone surrogate cannot be sent
-    while True:
-        clean = MARKER.sub("", text).replace(nonce, "")
-        if clean == text:
-            return clean
-        text = clean
+    return MARKER.sub(TAKEN_OUT, text).replace(nonce, TAKEN_OUT)
 
 
 def _context(item: JudgeItem) -> dict[str, str]:

@@ -3,7 +3,9 @@
 A reward model gives raw logits (about -5 to 7). They cannot stand beside a bonus of 0.1: a logit counts through the
 `ScaleMap` given here, or as the `reward` that the server's own scale made of it; with neither it is refused.
 Guarantees: every failure is a JudgeFault, never a number; the token is in the request header and nowhere else; at most
-MAX_BODY_BYTES of a reply are read; redirects are not followed. Not covered: /score-pair and /score-batch.
+MAX_BODY_BYTES of a reply are read; redirects are not followed; one score takes at most `timeout_s`, in which a server
+that is not there yet (it starts again) or asks to wait (Retry-After) is waited for. Not covered: /score-pair and
+/score-batch.
 """
 
 from __future__ import annotations
@@ -14,65 +16,23 @@ import json
 import math
 import os
 import ssl
-from bisect import bisect_right
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import httpx
 import tenacity
 
-from reward_client.client import is_loopback
+from reward_client.client import is_loopback, retry_after_s
 from reward_client.errors import JudgeRejected, JudgeUnparsable, JudgeUnreachable
+from reward_client.scale_map import ScaleMap, load_scale
 
 ENV_URL = "REWARD_MODEL_URL"
 ENV_TOKEN = "REWARD_API_TOKEN"
 MAX_BODY_BYTES = 1 << 16
 RETRYABLE_STATUS = {408, 425, 429}
-
-
-@dataclass(frozen=True)
-class ScaleMap:
-    """A monotone map from logits to [0, 1]: straight lines between the points, flat beyond them.
-
-    On disk it is JSON with `logits` (rising) and `rewards` (not falling, in [0, 1]); other keys are notes.
-    """
-
-    logits: tuple[float, ...]
-    rewards: tuple[float, ...]
-
-    def __post_init__(self) -> None:
-        if len(self.logits) != len(self.rewards) or len(self.logits) < 2:
-            raise ValueError("`logits` and `rewards` need the same number of points, at least two")
-        if not all(math.isfinite(x) for x in (*self.logits, *self.rewards)):
-            raise ValueError("`logits` and `rewards` must be finite numbers")
-        if any(a >= b for a, b in zip(self.logits, self.logits[1:], strict=False)):
-            raise ValueError("`logits` must rise")
-        if any(a > b for a, b in zip(self.rewards, self.rewards[1:], strict=False)):
-            raise ValueError("`rewards` must not fall")
-        if self.rewards[0] < 0 or self.rewards[-1] > 1:
-            raise ValueError("`rewards` must lie in [0, 1]")
-
-    def __call__(self, logit: float) -> float:
-        """The reward of one logit. Raises ValueError for NaN."""
-        if math.isnan(logit):
-            raise ValueError("NaN is no logit")
-        right = bisect_right(self.logits, logit)
-        if right == 0 or right == len(self.logits):
-            return self.rewards[0] if right == 0 else self.rewards[-1]
-        (x0, x1), (y0, y1) = self.logits[right - 1 : right + 1], self.rewards[right - 1 : right + 1]
-        return y0 + (y1 - y0) * (logit - x0) / (x1 - x0)
-
-
-def load_scale(path: Path) -> ScaleMap:
-    """The map in a JSON file. Raises ValueError that names the file and what is wrong."""
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-        return ScaleMap(tuple(map(float, data["logits"])), tuple(map(float, data["rewards"])))
-    except OSError as exc:
-        raise ValueError(f"{path}: no scale map can be read there ({exc.strerror})") from None
-    except (ValueError, TypeError, KeyError, RecursionError) as exc:
-        problem = f"no {exc}" if isinstance(exc, KeyError) else str(exc)
-        raise ValueError(f"{path}: no scale map ({problem})") from None
+BACKOFF = tenacity.wait_exponential_jitter(initial=0.5, max=8.0)
 
 
 @dataclass(frozen=True)
@@ -83,11 +43,18 @@ class ModelScore:
     logit: float
 
 
+class RewardModelBusy(JudgeUnreachable):
+    """No connection (`retry_after_s` 0), or an answer with Retry-After: the server is there later."""
+
+    retry_after_s = 0.0
+
+
 @dataclass(frozen=True)
 class RewardModelClient:
     """Scores answers with the API at `url` (with or without /score); `timeout_s` bounds one score, all tries.
 
-    Without `scale` the server must send `reward` beside `score`.
+    Without `scale` the server must send `reward` beside `score`. At most `attempts` tries fail; a server that is not
+    there or asks to wait is no failed try where `waits_for_server`.
     """
 
     url: str
@@ -95,19 +62,28 @@ class RewardModelClient:
     token: str = field(default="", repr=False)
     timeout_s: float = 30.0
     attempts: int = 3
+    waits_for_server: bool = True
 
     async def score(self, *, prompt: str, response: str, reference: str = "") -> ModelScore:
         """Score one answer; a `reference` is sent only where there is one. Raises JudgeFault."""
         body = {"prompt": prompt, "response": response} | ({"reference": reference} if reference else {})
+        ends_s, n_failed = time.monotonic() + self.timeout_s, 0
         # One try gets at most half of the time, so that a server that hangs is asked twice.
         share_s = self.timeout_s if self.attempts == 1 else self.timeout_s / 2
+
+        def is_over(state: tenacity.RetryCallState) -> bool:
+            nonlocal n_failed
+            waits = self.waits_for_server and isinstance(_fault_of(state), RewardModelBusy)
+            n_failed += not waits
+            return n_failed >= self.attempts or time.monotonic() + state.upcoming_sleep >= ends_s
+
         retrying = tenacity.AsyncRetrying(
-            stop=tenacity.stop_after_attempt(self.attempts) | tenacity.stop_before_delay(self.timeout_s),
-            wait=tenacity.wait_exponential_jitter(initial=0.5, max=8.0),
-            retry=tenacity.retry_if_exception_type(JudgeUnreachable),
-            reraise=True,
+            stop=is_over, wait=_pause_s, retry=tenacity.retry_if_exception_type(JudgeUnreachable), reraise=True
         )
-        return await retrying(self._ask, body, share_s)
+        async for attempt in retrying:
+            with attempt:
+                return await self._ask(body, max(0.001, min(share_s, ends_s - time.monotonic())))
+        raise AssertionError("tenacity ends with a result or an exception")
 
     @property
     def address(self) -> str:
@@ -118,20 +94,30 @@ class RewardModelClient:
     async def _ask(self, body: dict[str, str], seconds: float) -> ModelScore:
         try:
             async with asyncio.timeout(seconds):
-                status, text = await self._post(body)
-        except TimeoutError:
+                status, headers, text = await self._post(body)
+        except (TimeoutError, httpx.TimeoutException):
             raise JudgeUnreachable(f"reward model {self.address}: no answer within {seconds:.3g} s") from None
-        except (httpx.HTTPError, httpx.InvalidURL) as exc:
+        except (httpx.HTTPError, httpx.InvalidURL, ValueError, ImportError) as exc:
+            # ValueError, ImportError: an address or a proxy variable that httpx cannot use.
             problem = f"{type(exc).__name__}; check {ENV_URL} and that the server runs"
-            raise JudgeUnreachable(f"reward model {self.address}: no connection ({problem})") from None
+            fault = RewardModelBusy if isinstance(exc, httpx.ConnectError) else JudgeUnreachable
+            raise fault(f"reward model {self.address}: no connection ({problem})") from None
         if status in RETRYABLE_STATUS or status >= 500:
-            raise JudgeUnreachable(f"reward model {self.address}: HTTP {status}")
+            raise self._unreachable(status, headers)
         if status != 200:
             hint = f"; check {ENV_TOKEN}" if status in (401, 403) else f"; check {ENV_URL}" if status == 404 else ""
             raise JudgeRejected(f"reward model {self.address}: HTTP {status}{hint}")
         return self._read(text)
 
-    async def _post(self, body: dict[str, str]) -> tuple[int, bytes]:
+    def _unreachable(self, status: int, headers: httpx.Headers) -> JudgeUnreachable:
+        wait_s = retry_after_s(headers.get("Retry-After", ""))
+        if not wait_s:
+            return JudgeUnreachable(f"reward model {self.address}: HTTP {status}")
+        busy = RewardModelBusy(f"reward model {self.address}: HTTP {status}, asks to wait {wait_s:g} s")
+        busy.retry_after_s = wait_s
+        return busy
+
+    async def _post(self, body: dict[str, str]) -> tuple[int, httpx.Headers, bytes]:
         headers = {"Authorization": f"Bearer {self.token}"} if self.token else {}
         # One client per request: every rollout runs its own event loop, and a connection pool belongs to one loop.
         async with (
@@ -143,7 +129,7 @@ class RewardModelClient:
                 data += chunk
                 if len(data) > MAX_BODY_BYTES:
                     raise JudgeUnparsable(f"reward model {self.address}: more than {MAX_BODY_BYTES} bytes")
-            return response.status_code, bytes(data)
+            return response.status_code, response.headers, bytes(data)
 
     def _read(self, text: bytes) -> ModelScore:
         try:
@@ -173,7 +159,24 @@ def _tls() -> ssl.SSLContext:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # a whole number beyond any float
+        return False
+
+
+def _fault_of(state: tenacity.RetryCallState) -> BaseException | None:
+    return state.outcome.exception() if state.outcome else None
+
+
+def _pause_s(state: tenacity.RetryCallState) -> float:
+    """What the server asks for, with a little jitter, else a growing jittered pause."""
+    fault = _fault_of(state)
+    jitter_s = BACKOFF(state)
+    asked_s = fault.retry_after_s if isinstance(fault, RewardModelBusy) else 0.0
+    return asked_s + jitter_s / 10 if asked_s else jitter_s
 
 
 def _encodable(body: dict[str, str]) -> dict[str, str]:
@@ -189,9 +192,20 @@ def reward_model_from_env(scale_file: Path | None, *, timeout_s: float, attempts
     url, token = os.environ.get(ENV_URL, "").strip(), os.environ.get(ENV_TOKEN, "").strip()
     if not url:
         return None
-    if not url.startswith(("http://", "https://")):
-        raise ValueError(f"{ENV_URL}: an address starts with http:// or https://, for example http://127.0.0.1:8400")
+    _check_url(url)
     if token and not (token.isascii() and token.isprintable() and " " not in token):
         raise ValueError(f"{ENV_TOKEN}: the token must be printable ASCII without blanks (its value is not shown)")
     scale = load_scale(scale_file) if scale_file else None
     return RewardModelClient(url, scale, token=token, timeout_s=timeout_s, attempts=attempts)
+
+
+def _check_url(url: str) -> None:
+    """Raises ValueError; its text does not repeat the address, which may hold a password."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        parts = urlsplit("")
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError(f"{ENV_URL}: an address starts with http:// or https://, for example http://127.0.0.1:8400")
+    if parts.username or parts.password or parts.query or parts.fragment:
+        raise ValueError(f"{ENV_URL}: an address has no user name, password, ? or #: the token goes into {ENV_TOKEN}")

@@ -1,8 +1,8 @@
 """The scoring API as an application: routes, errors, OpenAPI. `inference_api.py` starts it.
 
 Guarantees: /score and /score-pair answer in the documented forms, with further keys beside them; a bad request ends
-with 401, 408, 413 or 422 and a `detail`, an overloaded server with 503 and Retry-After; accepted requests are answered
-before the application ends.
+with 401, 408, 413 or 422 and a `detail`, an item that has no finite score with 422; an overloaded, failing or ending
+server says 503 and Retry-After; accepted requests are answered before the application ends.
 """
 
 # No `from __future__ import annotations`: FastAPI must see the request types, which are made per server.
@@ -19,15 +19,14 @@ from fastapi.security import HTTPBearer
 from starlette.exceptions import HTTPException
 
 from reward_model import api_types as t
-from reward_model.api_gate import Gate
+from reward_model.api_gate import RETRY_AFTER_S, Gate, Traffic
 from reward_model.api_metrics import Metrics
-from reward_model.batching import MicroBatcher, Overloaded
+from reward_model.batching import MicroBatcher, ModelFailed, Overloaded
 from reward_model.scale import RewardScale
 from reward_model.scoring import Item, NotFinite, RewardScorer, Scored
 
 OPEN_PATHS = frozenset({"/", "/healthz", "/readyz", "/openapi.json"})
 PATHS = OPEN_PATHS | {"/score", "/score-pair", "/score-batch", "/metrics"}
-RETRY_AFTER_S = 1
 
 
 @dataclass(frozen=True)
@@ -59,9 +58,9 @@ class Served:
         return self.scale(scored.score)
 
 
-def make_app(served: Served, *, limits: Limits, token: str = "") -> FastAPI:
-    """The application. With an empty token it asks for none."""
-    metrics = Metrics()
+def make_app(served: Served, *, limits: Limits, token: str = "", traffic: Traffic | None = None) -> FastAPI:
+    """The application. With an empty token it asks for none; `traffic` is kept up to date where one is given."""
+    metrics, traffic = Metrics(), traffic or Traffic()
     batcher = MicroBatcher(
         served.scorer.score,
         batch_size=limits.batch_size,
@@ -88,9 +87,10 @@ def make_app(served: Served, *, limits: Limits, token: str = "") -> FastAPI:
         max_body_bytes=limits.max_body_bytes,
         body_timeout_s=limits.body_timeout_s,
         metrics=metrics,
+        traffic=traffic,
     )
     _add_errors(app, metrics)
-    _add_status(app, served, batcher, limits)
+    _add_status(app, served, batcher, limits, traffic)
     _add_scores(app, served, batcher, limits, metrics, secured=bool(token))
     return app
 
@@ -103,8 +103,7 @@ def _add_errors(app: FastAPI, metrics: Metrics) -> None:
     @app.exception_handler(RequestValidationError)
     async def invalid(_: Request, exc: RequestValidationError) -> JSONResponse:
         # The place and the rule, never the value: it may be long, secret, or not even valid Unicode.
-        problems = [f"{'.'.join(map(str, e['loc'][1:])) or 'body'}: {e['msg']}" for e in exc.errors()[:5]]
-        return _problem(422, _printable("; ".join(problems))[:1000])
+        return _problem(422, "; ".join(f"{_place(e['loc'])}: {e['msg']}" for e in exc.errors()[:5]))
 
     @app.exception_handler(HTTPException)
     async def http(_: Request, exc: HTTPException) -> JSONResponse:
@@ -116,18 +115,34 @@ def _add_errors(app: FastAPI, metrics: Metrics) -> None:
     @app.exception_handler(Overloaded)
     async def overloaded(_: Request, exc: Overloaded) -> JSONResponse:
         metrics.refused.inc()
-        return _problem(503, f"overloaded: {exc}; try again later", {"Retry-After": str(RETRY_AFTER_S)})
+        return _later(f"overloaded: {exc}; try again later")
+
+    @app.exception_handler(ModelFailed)
+    async def failed(_: Request, exc: ModelFailed) -> JSONResponse:
+        return _later(f"the model failed ({exc}); the server's log says more")
 
     @app.exception_handler(NotFinite)
     async def not_finite(_: Request, exc: NotFinite) -> JSONResponse:
-        return _problem(500, f"{exc}; this item has no score")
+        # The same text would fail again, so nothing that clients repeat.
+        return _problem(422, f"{exc}; an item of this request has no score")
+
+    @app.exception_handler(Exception)
+    async def unforeseen(_: Request, exc: Exception) -> JSONResponse:
+        return _problem(500, "a mistake of the server; its log says more")
 
 
-def _printable(text: str) -> str:
-    return text.encode("utf-8", errors="replace").decode("utf-8")
+def _later(detail: str) -> JSONResponse:
+    return _problem(503, detail, {"Retry-After": str(RETRY_AFTER_S)})
 
 
-def _add_status(app: FastAPI, served: Served, batcher: MicroBatcher, limits: Limits) -> None:
+def _place(location: tuple[int | str, ...]) -> str:
+    """Where in the body; a key that no route knows is the client's text, so it is not repeated."""
+    known = t.ScoreRequest.model_fields | t.PairRequest.model_fields | t.BatchRequest.model_fields
+    parts = [str(part) if isinstance(part, int) or part in known else "(another key)" for part in location[1:]]
+    return ".".join(parts) or "body"
+
+
+def _add_status(app: FastAPI, served: Served, batcher: MicroBatcher, limits: Limits, traffic: Traffic) -> None:
     scale = served.scale
     info = t.Info(
         model=served.name,
@@ -147,10 +162,14 @@ def _add_status(app: FastAPI, served: Served, batcher: MicroBatcher, limits: Lim
     async def healthz() -> t.Health:
         return t.Health()
 
-    @app.get("/readyz", summary="Would a request be taken now?", responses={503: {"model": t.Problem}})
-    async def readyz() -> t.Ready:
-        if not batcher.is_running or batcher.is_full:
-            raise Overloaded(f"{batcher.n_queued} items wait" if batcher.is_running else "not running")
+    ready = {"response_model": t.Ready, "responses": {503: {"model": t.Problem}}}
+
+    @app.get("/readyz", summary="Would a request be taken now?", **ready)
+    async def readyz() -> Any:
+        if traffic.is_ending or not batcher.is_running:
+            return _later("the server ends, or its model does not run; try again later")
+        if batcher.is_full:
+            return _later(f"{batcher.n_queued} items wait; try again later")
         return t.Ready(queued=batcher.n_queued)
 
 

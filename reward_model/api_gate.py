@@ -1,16 +1,19 @@
 """What a request must pass before a route sees it: token, size, time, and the counting of all answers.
 
 Guarantees: the token is compared in constant time, before the body is read; at most `max_body_bytes` of a body are
-kept; a body that does not arrive within `body_timeout_s` ends with 408; nothing is logged of headers or bodies.
-Not covered: TLS and rate limits per client; put a proxy in front for those.
+kept; a body that does not arrive within `body_timeout_s` ends with 408; a request whose client went away is stopped; a
+server that must end before it can answer says 503; nothing is logged of headers or bodies.
+Not covered: TLS, headers that never end, and rate limits per client; put a proxy in front for those.
 """
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import hmac
 import json
 import time
+from dataclasses import dataclass
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -18,6 +21,34 @@ from reward_model.api_metrics import Metrics
 
 # A client that is still sending would lose our answer in a reset connection: read on up to so many times the limit.
 READ_ON = 8
+GONE = 499  # never sent; as proxies count a client that did not wait for its answer
+RETRY_AFTER_S = 1
+
+
+@dataclass
+class Traffic:
+    """Requests whose body was read, and what became of them. `is_ending`: no new connection is taken any more."""
+
+    accepted: int = 0
+    answered: int = 0
+    gone: int = 0
+    is_ending: bool = False
+
+    def __str__(self) -> str:
+        lost = self.accepted - self.answered - self.gone
+        known = f"{self.accepted} requests accepted, {self.answered} answered, {self.gone} clients gone"
+        return f"{known}, {lost} not answered"
+
+
+class _Refused(Exception):
+    def __init__(self, status: int, detail: str, **headers: str) -> None:
+        self.status = status
+        self.detail = detail
+        self.headers = headers
+
+
+class _Gone(Exception):
+    """The client closed the connection."""
 
 
 class Gate:
@@ -33,88 +64,122 @@ class Gate:
         max_body_bytes: int,
         body_timeout_s: float,
         metrics: Metrics,
+        traffic: Traffic,
     ) -> None:
         self._app = app
-        self._expected = f"Bearer {token}".encode() if token else b""
+        self._expected = _digest(token.encode()) if token else b""
         self._open = open_paths
         self._known = known_paths
         self._max_body_bytes = max_body_bytes
         self._body_timeout_s = body_timeout_s
         self._metrics = metrics
+        self._traffic = traffic
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        started = time.perf_counter()
-        status = 500
+        started, status = time.perf_counter(), 0
 
         async def counted(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
+                if self._traffic.is_ending:
+                    message = {**message, "headers": [*message.get("headers", []), (b"connection", b"close")]}
             await send(message)
 
         try:
-            await self._checked(scope, receive, counted)
+            await self._pass(scope, receive, counted)
+        except _Refused as no:
+            await _answer(counted, no)
+        except _Gone:
+            status = GONE
+        except asyncio.CancelledError:
+            # The longest wait for accepted requests is over: what has begun cannot be taken back, the rest is told.
+            if not status:
+                text = "the server ends; try again later"
+                await _answer(counted, _Refused(503, text, retry_after=str(RETRY_AFTER_S)))
         finally:
             path = scope["path"] if scope["path"] in self._known else "other"
-            self._metrics.requests.labels(path, str(status)).inc()
+            self._metrics.requests.labels(path, str(status or 500)).inc()
             self._metrics.request_seconds.labels(path).observe(time.perf_counter() - started)
 
-    async def _checked(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _pass(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self._expected and scope["path"] not in self._open and not self._has_token(scope):
-            await _refuse(send, 401, "a valid bearer token is needed", {"www-authenticate": "Bearer"})
-            return
+            raise _Refused(401, "a valid bearer token is needed", www_authenticate="Bearer")
         try:
             async with asyncio.timeout(self._body_timeout_s):
                 body = await self._body(receive)
         except TimeoutError:
-            await _refuse(
-                send, 408, f"the body did not arrive within {self._body_timeout_s:g} s", {"connection": "close"}
-            )
-            return
-        if body is None:
-            await _refuse(send, 413, f"the body is larger than {self._max_body_bytes} bytes; send smaller batches")
-            return
-        await self._app(scope, _replay(body, receive), send)
+            text = f"the body did not arrive within {self._body_timeout_s:g} s"
+            raise _Refused(408, text, connection="close") from None
+        self._traffic.accepted += 1
+        try:
+            await self._serve(scope, body, receive, send)
+        except _Gone:
+            self._traffic.gone += 1
+            raise
+        self._traffic.answered += 1
 
     def _has_token(self, scope: Scope) -> bool:
         given = [value for name, value in scope["headers"] if name == b"authorization"]
-        # The comparison must take as long for a wrong token as for a missing one.
-        return hmac.compare_digest(given[0] if len(given) == 1 else b"", self._expected)
+        scheme, _, token = (given[0] if len(given) == 1 else b"").partition(b" ")
+        # Digests have one length, so the comparison takes as long for any token as for none.
+        return hmac.compare_digest(_digest(token), self._expected) and scheme.lower() == b"bearer"
 
-    async def _body(self, receive: Receive) -> bytes | None:
-        """The whole body, or None when it is too large."""
+    async def _body(self, receive: Receive) -> bytes:
         body, n_bytes = bytearray(), 0
         while True:
             message = await receive()
+            if message["type"] == "http.disconnect":
+                raise _Gone
             chunk = message.get("body", b"")
             n_bytes += len(chunk)
             if n_bytes <= self._max_body_bytes:
                 body += chunk
-            more = message["type"] == "http.request" and message.get("more_body", False)
-            if not more or n_bytes > READ_ON * self._max_body_bytes:
-                return bytes(body) if n_bytes <= self._max_body_bytes else None
+            elif not message.get("more_body") or n_bytes > READ_ON * self._max_body_bytes:
+                text = f"the body is larger than {self._max_body_bytes} bytes; send smaller batches"
+                raise _Refused(413, text)
+            if not message.get("more_body"):
+                return bytes(body)
+
+    async def _serve(self, scope: Scope, body: bytes, receive: Receive, send: Send) -> None:
+        """Let the application answer; stop it when the client goes away, so that nobody waits for its items."""
+        gone = asyncio.ensure_future(receive())  # nothing else can come after the body
+        answer = asyncio.ensure_future(self._app(scope, _replay(body, gone), send))
+        try:
+            await asyncio.wait({answer, gone}, return_when=asyncio.FIRST_COMPLETED)
+            if not answer.done():
+                raise _Gone
+            await answer
+        finally:
+            for task in (gone, answer):
+                task.cancel()
+            await asyncio.gather(gone, answer, return_exceptions=True)
 
 
-def _replay(body: bytes, receive: Receive) -> Receive:
-    """A receive channel that gives the body once, then what really comes."""
+def _digest(text: bytes) -> bytes:
+    return hashlib.sha256(text).digest()
+
+
+def _replay(body: bytes, after: asyncio.Future[Message]) -> Receive:
+    """A receive channel that gives the body once, then what comes after it."""
     given = False
 
     async def replay() -> Message:
         nonlocal given
         if given:
-            return await receive()
+            return await asyncio.shield(after)
         given = True
         return {"type": "http.request", "body": body, "more_body": False}
 
     return replay
 
 
-async def _refuse(send: Send, status: int, detail: str, headers: dict[str, str] | None = None) -> None:
-    body = json.dumps({"detail": detail}).encode()
-    all_headers = {"content-type": "application/json", "content-length": str(len(body)), **(headers or {})}
-    start = {"type": "http.response.start", "status": status}
-    await send({**start, "headers": [(name.encode(), value.encode()) for name, value in all_headers.items()]})
+async def _answer(send: Send, no: _Refused) -> None:
+    body = json.dumps({"detail": no.detail}).encode()
+    headers = {"content-type": "application/json", "content-length": str(len(body)), **no.headers}
+    named = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
+    await send({"type": "http.response.start", "status": no.status, "headers": named})
     await send({"type": "http.response.body", "body": body})

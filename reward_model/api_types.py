@@ -1,6 +1,6 @@
 """What goes over the wire of the scoring API.
 
-Guarantees: unknown keys, other types and over-long texts are errors; NUL and unpaired surrogates never reach the model.
+Guarantees: unknown keys, other types, over-long texts and unpaired surrogates are errors.
 `score` is the raw logit; `reward` is the same in [0, 1] through the fitted scale, and null where there is none.
 """
 

@@ -1,9 +1,9 @@
 """Many small requests, few forward passes: a queue of items in front of one model thread.
 
 Guarantees: every accepted item gets a score or an error, also while the server shuts down; items of one request may
-share a batch with others, and one that fails does not take its neighbours along; at most `max_queued` items wait, more
-are refused at once with Overloaded.
-Not covered: priorities, and items of clients that went away (they are scored all the same).
+share a batch with others, and one that fails does not take its neighbours along; items whose request was cancelled are
+not scored; at most `max_queued` items wait, more are refused at once with Overloaded.
+Not covered: priorities.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from reward_model.scoring import Item, Scored
+from reward_model.scoring import Item, NotFinite, Scored
 
 logger = logging.getLogger(__name__)
 
@@ -25,7 +25,11 @@ OnBatch = Callable[[int, float], None]
 
 
 class Overloaded(Exception):
-    """The queue is full; the caller should come back later."""
+    """The queue is full, or nobody works at it; the caller should come back later."""
+
+
+class ModelFailed(Exception):
+    """The model raised something else than a verdict on the item: no memory, for example."""
 
 
 @dataclass
@@ -82,7 +86,9 @@ class MicroBatcher:
         return self.n_queued >= self._max_queued
 
     async def submit(self, items: Sequence[Item]) -> list[Scored]:
-        """The scores of the items, in order. Raises Overloaded, or what the model raised for one of them."""
+        """The scores of the items, in order. Raises Overloaded, ModelFailed, or NotFinite for one of them."""
+        if not self.is_running:
+            raise Overloaded("the model does not run")
         if self.n_queued + len(items) > self._max_queued:
             raise Overloaded(f"{self.n_queued} items wait already")
         future = asyncio.get_running_loop().create_future
@@ -108,14 +114,17 @@ class MicroBatcher:
                 self._queue.task_done()
 
     async def _score_batch(self, batch: list[_Waiting]) -> None:
+        batch = [one for one in batch if not one.done.done()]
+        if not batch:
+            return
         loop = asyncio.get_running_loop()
         started = time.perf_counter()
         try:
-            scores = await loop.run_in_executor(self._thread, self._score, [one.item for one in batch])
+            scores = await loop.run_in_executor(self._thread, self._scores, [one.item for one in batch])
         except Exception as exc:  # the boundary to the model: whatever it raises belongs to the items
             if len(batch) == 1:
                 logger.warning("an item could not be scored: %s: %s", type(exc).__name__, exc)
-                _finish(batch[0], exc)
+                _finish(batch[0], exc if isinstance(exc, NotFinite) else ModelFailed(type(exc).__name__))
                 return
             # Halve until the culprit is alone; the others get their scores.
             middle = len(batch) // 2
@@ -125,6 +134,12 @@ class MicroBatcher:
         self._on_batch(len(batch), time.perf_counter() - started)
         for one, score in zip(batch, scores, strict=True):
             _finish(one, score)
+
+    def _scores(self, items: Sequence[Item]) -> list[Scored]:
+        scores = self._score(items)
+        if len(scores) != len(items):
+            raise ValueError(f"{len(scores)} scores of {len(items)} items")
+        return scores
 
 
 def _finish(one: _Waiting, result: Scored | Exception) -> None:

@@ -45,6 +45,9 @@ class Encoder:
         decoder = tokenizer.added_tokens_decoder
         marks = {token.content for token in decoder.values() if token.special} | set(tokenizer.all_special_tokens)
         self._marks = sorted((mark for mark in marks if mark.strip()), key=len, reverse=True)
+        self._marks_by_end: dict[str, list[str]] = {}
+        for mark in self._marks:
+            self._marks_by_end.setdefault(mark[-1], []).append(mark)
         if len(self._ids([("user", ""), ("assistant", "")])) > max_tokens // 2:
             raise UserError(f"a limit of {max_tokens} tokens leaves no room beside the chat template; raise it")
 
@@ -66,13 +69,20 @@ class Encoder:
         return Encoded(ids[-self.max_tokens :], truncated=True)
 
     def without_marks(self, text: str) -> str:
-        """The text without control tokens; repeated, because removing one may join the halves of another."""
-        before = None
-        while before != text:
-            before = text
-            for mark in self._marks:
-                text = text.replace(mark, "")
-        return text
+        """The text without control tokens, those too that come about when one is taken out of another.
+
+        One pass: marks nested a thousand deep must not take a thousand passes.
+        """
+        if not any(mark in text for mark in self._marks):
+            return text
+        kept: list[str] = []
+        for char in text:
+            kept.append(char)
+            for mark in self._marks_by_end.get(char, ()):
+                if kept[-len(mark) :] == list(mark):
+                    del kept[-len(mark) :]
+                    break
+        return "".join(kept)
 
     def _ids(self, turns: Dialogue) -> list[int]:
         messages = [{"role": role, "content": text} for role, text in turns]

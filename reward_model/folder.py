@@ -25,7 +25,7 @@ def check_weights_folder(folder: Path) -> dict[str, Any]:
     if not (folder / "config.json").is_file():
         raise UserError(f"{folder}: no config.json there; give the folder of a Hugging Face model")
     check_no_code(folder)
-    config = _read_json(folder / "config.json")
+    config = read_json(folder / "config.json")
     weight_files(folder)
     return config
 
@@ -56,7 +56,7 @@ def check_reward_model(folder: Path) -> dict[str, Any]:
 def weight_files(folder: Path) -> list[Path]:
     """The safetensors files of a model. Raises UserError when there are none, or the index points elsewhere."""
     if (folder / INDEX).is_file():
-        shards = _read_json(folder / INDEX).get("weight_map")
+        shards = read_json(folder / INDEX).get("weight_map")
         names = sorted(set(shards.values())) if isinstance(shards, dict) else []
         # A name is used as a path: no separators, no "..", nothing but a file of this folder.
         good = [n for n in names if isinstance(n, str) and n == Path(n).name and n.endswith(".safetensors")]
@@ -84,14 +84,21 @@ def weights_fingerprint(folder: Path) -> str:
 def check_no_code(folder: Path) -> None:
     """Raise UserError when a configuration of the folder asks for code of its own."""
     for name in JSON_FILES:
-        if (folder / name).is_file() and "auto_map" in _read_json(folder / name):
+        if (folder / name).is_file() and _holds(read_json(folder / name), "auto_map"):
             raise UserError(
                 f"{folder / name}: has auto_map, that is code of its own, which is not run here. Use a model whose "
                 "architecture is part of transformers"
             )
 
 
-def _read_json(path: Path) -> dict[str, Any]:
+def _holds(tree: Any, key: str) -> bool:
+    """True when an object of the tree has this key; configurations nest (text_config, vision_config)."""
+    if isinstance(tree, dict):
+        return key in tree or any(_holds(value, key) for value in tree.values())
+    return isinstance(tree, list) and any(_holds(value, key) for value in tree)
+
+
+def read_json(path: Path) -> dict[str, Any]:
     try:
         if path.stat().st_size > MAX_JSON_BYTES:
             raise UserError(f"{path}: larger than {MAX_JSON_BYTES} bytes, which is no configuration")

@@ -23,7 +23,7 @@ from reward_model.errors import UserError
 from reward_model.evaluation import pair_margins, summarise
 from reward_model.inference_api import load_served
 from reward_model.pairs import Skipped, json_lines, read_pairs, reason_of, write_jsonl
-from reward_model.scoring import Item
+from reward_model.scoring import Item, NotFinite
 
 KEYS = ("prompt", "response", "reference")
 
@@ -82,7 +82,7 @@ def main(
             texts = [text for text in (response, rejected) if text is not None]
             scores = score_items(served, [Item(prompt, text, reference) for text in texts])
             typer.echo((pair_score(*scores) if len(scores) == 2 else scores[0]).model_dump_json())
-    except (UserError, OSError) as exc:
+    except (UserError, NotFinite, OSError) as exc:
         typer.echo(f"error: {exc}", err=True)
         raise typer.Exit(2) from exc
 

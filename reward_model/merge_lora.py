@@ -9,20 +9,22 @@ Not covered: bases with quantised weights.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
 import torch
 import typer
 from peft import PeftConfig, PeftModel
+from safetensors import SafetensorError, safe_open
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from reward_model.errors import UserError
-from reward_model.folder import ADAPTER, check_no_code, check_weights_folder, weights_fingerprint
+from reward_model.folder import ADAPTER, check_no_code, check_weights_folder, read_json, weights_fingerprint
 
 BASE_NOTE = "base.json"
 ADAPTER_WEIGHTS = "adapter_model.safetensors"
+HEAD = "score"
+NAMES_MODULES = ("auto_mapping", "megatron_config")
 
 
 def base_note(base: Path) -> dict[str, str]:
@@ -37,6 +39,9 @@ def merge(adapter: Path, out: Path, *, base: Path | None = None) -> None:
     if out.exists() and any(out.iterdir()):
         raise UserError(f"--out {out}: is not empty; name a new folder")
     check_no_code(adapter)
+    named = sorted(key for key in NAMES_MODULES if read_json(adapter / ADAPTER).get(key))
+    if named:
+        raise UserError(f"{adapter / ADAPTER}: names modules to import ({', '.join(named)}), which is not done here")
     config = PeftConfig.from_pretrained(str(adapter))
     if (config.peft_type, config.task_type) != ("LORA", "SEQ_CLS"):
         raise UserError(
@@ -47,13 +52,14 @@ def merge(adapter: Path, out: Path, *, base: Path | None = None) -> None:
     if not base.is_dir():
         raise UserError(f"{base}: the adapter's base is no folder here; download it and name it with --base")
     _check_same_base(adapter, base)
+    _check_head(adapter, base)
     model: Any = AutoModelForSequenceClassification.from_pretrained(
         base, num_labels=1, dtype=torch.float32, use_safetensors=True, local_files_only=True, trust_remote_code=False
     )
     try:
         adapted: Any = PeftModel.from_pretrained(model, str(adapter))
         merged = adapted.merge_and_unload(safe_merge=True)
-    except (RuntimeError, ValueError) as exc:
+    except (RuntimeError, ValueError, SafetensorError) as exc:
         raise UserError(
             f"{adapter}: does not fit the base {base} ({' '.join(str(exc).split())[:200]}); name its own with --base"
         ) from exc
@@ -69,11 +75,23 @@ def _check_same_base(adapter: Path, base: Path) -> None:
     check_weights_folder(base)
     if not (adapter / BASE_NOTE).is_file():
         return
-    note = json.loads((adapter / BASE_NOTE).read_text(encoding="utf-8"))
+    note = read_json(adapter / BASE_NOTE)
     if note.get("weights_sha256") != weights_fingerprint(base):
         raise UserError(
             f"{base}: has other weights than the base {note.get('name')} that {adapter} was trained on; "
             "name the right one with --base"
+        )
+
+
+def _check_head(adapter: Path, base: Path) -> None:
+    """A head that neither of the two brings would be made up at random."""
+    with safe_open(adapter / ADAPTER_WEIGHTS, framework="pt") as weights:
+        brings_head = any(HEAD in key.split(".") for key in list(weights.keys()))
+    names = check_weights_folder(base).get("architectures") or [""]
+    if not brings_head and not str(names[0]).endswith("ForSequenceClassification"):
+        raise UserError(
+            f"{adapter}: has no weights of the head ({HEAD}), and {base} has no head either; train the head too: "
+            "reward_modeling.py --use_peft does (lora_modules_to_save)"
         )
 
 

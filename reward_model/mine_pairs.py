@@ -72,8 +72,8 @@ def _candidate(row: dict[str, Any], line: int) -> tuple[str, Candidate | None]:
         return "no question, reference or answer as text", None
     parts = row.get("reward_parts")
     value = parts.get("answer") if isinstance(parts, dict) else None
-    if not isinstance(value, int | float) or isinstance(value, bool):
-        return "no reward_parts.answer", None
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= 1:
+        return "no reward_parts.answer in [0, 1]", None
     return "", Candidate(line, grounded(question, reference or ""), answer, float(value))
 
 

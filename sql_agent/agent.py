@@ -32,8 +32,9 @@ from sql_agent.completion_check import require_completion
 from sql_agent.config import AgentConfig, prompt_file
 from sql_agent.database import Database
 from sql_agent.errors import LLMFault
-from sql_agent.records import Episode, Question, StopReason
+from sql_agent.records import Episode, LlmCall, Question, StopReason
 from sql_agent.tools import TOOLS, EpisodeContext, is_repeated_call
+from sql_agent.transcript import assistant_message, tool_message, writable
 
 set_tracing_disabled(True)
 
@@ -67,14 +68,31 @@ class _Stop(Exception):
 
 
 class _Hooks(RunHooks[EpisodeContext]):
-    """Counts answered LLM calls as turns, and stops an endless same call."""
+    """Counts answered LLM calls as turns, writes down what was said and used, and stops an endless same call."""
+
+    _asked_s = 0.0
 
     async def on_llm_start(self, context: Any, agent: Any, system_prompt: Any, input_items: Any) -> None:
         if is_repeated_call(context.context):
             raise _Stop("repeated_call")
+        self._asked_s = time.time()
 
     async def on_llm_end(self, context: Any, agent: Any, response: Any) -> None:
-        context.context.turn += 1
+        episode: EpisodeContext = context.context
+        episode.turn += 1
+        answered_s = time.time()
+        episode.llm_calls.append(_llm_call(response.usage, answered_s - self._asked_s))
+        episode.timeline.append(("generation", self._asked_s, answered_s))
+        episode.messages.append(assistant_message(response.output))
+
+    async def on_tool_end(self, context: Any, agent: Any, tool: Any, result: Any) -> None:
+        context.context.messages.append(tool_message(context.tool_call_id, result))
+
+
+def _llm_call(usage: Any, elapsed_s: float) -> LlmCall:
+    """openai-agents gives an empty usage (no request) where the endpoint sent none: unknown, which is not 0."""
+    told = {"prompt_tokens": usage.input_tokens, "completion_tokens": usage.output_tokens} if usage.requests else {}
+    return LlmCall(elapsed_s=round(elapsed_s, 4), **told)
 
 
 def load_system_prompt(name: str, database: Database) -> str:
@@ -142,6 +160,9 @@ async def run_episode(
         stop_reason=reason,
         n_bad_tool_calls=context.n_bad_tool_calls,
         elapsed_s=round(time.monotonic() - started, 4),
+        llm_calls=context.llm_calls,
+        messages=context.messages,
+        timeline=context.timeline,
     )
 
 
@@ -176,6 +197,5 @@ async def _run(
         if context.fault is not None:
             raise context.fault from exc
         raise
-    # A lone surrogate, legal in JSON, could be written to no file.
-    answer = str(result.final_output or "").encode("utf-8", "replace").decode()
+    answer = writable(str(result.final_output or ""))
     return answer, "answered" if answer.strip() else "empty_answer"

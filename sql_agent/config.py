@@ -103,7 +103,9 @@ class RewardModelConfig(Node):
         default=False, description="send the reference answer too; a model that was trained with references needs it"
     )
     timeout_s: float = Field(default=30.0, gt=0, description="longest wait for one score, all tries together")
-    attempts: int = Field(default=3, ge=1, description="tries per score")
+    attempts: int = Field(
+        default=3, ge=1, description="failed tries per score; a server that starts again or asks to wait is waited for"
+    )
 
 
 class RewardConfig(Node):
@@ -149,7 +151,9 @@ class RolloutConfig(Node):
         description="one training row per call, or one per rollout where its calls continue each other",
     )
     trajectory_max_response_tokens: int = Field(
-        default=4096, ge=8, description="longest merged trajectory (trajectory level)"
+        default=4096,
+        ge=8,
+        description="longest row after its prompt (trajectory level); what is longer goes on in a row of its own",
     )
     poll_interval_s: float = Field(default=0.1, gt=0, description="idle poll of runners and of the trainer's wait loop")
     rollout_timeout_s: float = Field(default=600.0, gt=0, description="a rollout longer than this counts as failed")
@@ -157,6 +161,15 @@ class RolloutConfig(Node):
     tensor_parallel: int = Field(default=1, ge=1, description="GPUs per vLLM engine")
     max_num_seqs: int = Field(default=64, ge=1, description="sequences vLLM runs at once")
     tool_parser: str = Field(default="hermes", description="vLLM's tool call parser")
+    sampler_logprobs: bool = Field(
+        default=True, description="let vLLM return the log-probability of each sampled token, and compare (sampler/...)"
+    )
+    resample_flat_groups: int = Field(
+        default=0,
+        ge=0,
+        le=8,
+        description="times per step that groups without variance are replaced by other questions (dynamic sampling)",
+    )
 
 
 class OptimConfig(Node):
@@ -178,6 +191,50 @@ class OptimConfig(Node):
     )
     micro_batch_rows: int = Field(default=4, ge=1, description="rows per forward pass and GPU")
     grad_clip: float = Field(default=1.0, gt=0, description="gradient norm limit")
+    importance_correction: Literal["off", "truncated"] = Field(
+        default="off", description="weigh each token with min(p_trainer / p_sampler, importance_cap)"
+    )
+    importance_cap: float = Field(default=2.0, gt=1, description="largest weight of the truncated correction")
+
+
+class HealthConfig(Node):
+    """Limits that warn once per run, and rules that stop it. A limit of 0 is off; means are over `window` steps."""
+
+    window: int = Field(default=5, ge=1, description="training steps that a limit is averaged over")
+    entropy_min: float = Field(default=0.01, ge=0, description="entropy per sampled token, in nats")
+    kl_max: float = Field(default=0.5, ge=0, description="KL to the start model per token (only with optim.kl_coef)")
+    clip_share_max: float = Field(default=0.3, ge=0, le=1, description="share of tokens that PPO clips")
+    truncation_share_max: float = Field(
+        default=0.2, ge=0, le=1, description="share of LLM calls that end at rollout.max_response_tokens"
+    )
+    bonus_without_rows_share_max: float = Field(
+        default=0.3, ge=0, le=1, description="share of rollouts with the SQL bonus whose queries found no row"
+    )
+    repeat_share_max: float = Field(default=0.3, ge=0, le=1, description="share of rollouts that repeat a query")
+    answer_chars_max: float = Field(default=2000, ge=0, description="mean length of the final answer, in characters")
+    unscored_share_max: float = Field(default=0.2, ge=0, le=1, description="share of rollouts without a reward")
+    judge_fault_share_max: float = Field(
+        default=0.1, ge=0, le=1, description="share of rollouts that the judge failed to grade"
+    )
+    zero_variance_share_max: float = Field(
+        default=0.7, ge=0, le=1, description="share of groups in which all rewards are the same"
+    )
+    sampler_gap_max: float = Field(
+        default=0.05, ge=0, description="mean difference of a token's log-probability, vLLM against the trainer"
+    )
+    max_bad_steps: int = Field(
+        default=3, ge=0, description="stop after so many steps in a row with an update that is not finite; 0: never"
+    )
+    max_flat_steps: int = Field(
+        default=10, ge=0, description="stop after so many steps in a row in which all rewards are the same; 0: never"
+    )
+    collapse_drop: float = Field(
+        default=0.2, gt=0, description="collapse: mean reward of a window so far below the first window, and ..."
+    )
+    collapse_zero_share: float = Field(
+        default=0.8, gt=0, le=1, description="... so many rollouts earn 0, or the entropy is below entropy_min"
+    )
+    on_collapse: Literal["warn", "stop"] = Field(default="warn", description="what a collapse does")
 
 
 class TrainerConfig(Node):
@@ -244,9 +301,26 @@ class TrainConfig(Node):
     model: ModelConfig = ModelConfig()
     rollout: RolloutConfig = RolloutConfig()
     optim: OptimConfig = OptimConfig()
+    health: HealthConfig = HealthConfig()
     trainer: TrainerConfig = TrainerConfig()
     store: StoreConfig = StoreConfig()
     logging: LoggingConfig = LoggingConfig()
+
+    @model_validator(mode="after")
+    def _keys_fit(self) -> TrainConfig:
+        """Keys that only make sense together."""
+        rollout = self.rollout
+        if self.optim.importance_correction != "off" and not rollout.sampler_logprobs:
+            raise ValueError(
+                f"optim.importance_correction = {self.optim.importance_correction} needs what vLLM says of its tokens: "
+                "set rollout.sampler_logprobs = true"
+            )
+        if rollout.level == "trajectory" and rollout.trajectory_max_response_tokens < rollout.max_response_tokens:
+            raise ValueError(
+                f"rollout.trajectory_max_response_tokens = {rollout.trajectory_max_response_tokens} must not be below "
+                f"rollout.max_response_tokens = {rollout.max_response_tokens}: a single answer would be cut"
+            )
+        return self
 
     @model_validator(mode="after")
     def _batches_divide(self) -> TrainConfig:

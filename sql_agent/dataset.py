@@ -2,8 +2,9 @@
 
 Guarantees: every row that comes out has a text id that is unique in its file and a non-empty question; every error
 names the file and the row (parquet rows and jsonl lines count from 1); nothing but plain Python values gets through.
-Accepted: this project's parquet, a user's parquet with id, question and perhaps answer, and the raw qa jsonl
-(qid, ground_truth). Not covered: splitting and the repair of raw files, see `sql_agent.data.import_raw`.
+Accepted: this project's parquet, a user's parquet with id, question and perhaps answer, the raw qa jsonl (qid,
+ground_truth), and AgentCPM's task files (query).
+Not covered: splitting and the repair of raw files, see `sql_agent.data.import_raw`.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from sql_agent.records import Question
 
 COLUMNS = ["id", "qid", "question", "answer", "scorer", "answer_schema", "task_type", "sql", "evidence", "meta"]
 NESTED = ("sql", "evidence", "meta")
-SYNONYMS = {"qid": "id", "ground_truth": "answer"}
+SYNONYMS = {"qid": "id", "query": "question", "ground_truth": "answer"}
 EVIDENCE_KEYS = ("source_table", "row_id", "field", "quote")
 SHOWN_ROWS = 10
 
@@ -224,7 +225,7 @@ def _parse_row(number: int, row: Any) -> Question | BadRow:
 
 def _normalise(row: dict[str, Any]) -> dict[str, Any]:
     """The row under this project's names, ids as text. Raises ValueError with a reason for people."""
-    # `id` and `answer` win over their synonyms when both are there, as in our own parquet.
+    # `id`, `question` and `answer` win over their synonyms when both are there, as in our own parquet.
     plain = {SYNONYMS[name]: _decoded(name, row[name]) for name in row if name in SYNONYMS}
     plain |= {name: _decoded(name, row[name]) for name in row if name in COLUMNS and name not in SYNONYMS}
     plain["id"] = _id_text(plain["id"])

@@ -1,62 +1,65 @@
-"""Evaluation: many episodes of one model on held-out questions, and the difference between two models.
+"""Playing the trials of an evaluation: many episodes of one model, so many at once, each scored as in training.
 
-Guarantees: every mean has a 95 % interval, from a bootstrap over questions (samples of one question are not independent
-of each other); a fault (endpoint, database, judge) leaves its trial out and is counted by reason, it is never a 0; two
-models are compared question by question, on those that both have scored trials of.
+Guarantees: a fault (endpoint, database, judge) ends its trial and not the evaluation, unless the next trial would fail
+in the same way; each record goes to `on_done` as soon as it is complete, so that it can be kept; no retry. What is made
+of the records stands in eval_measures.py.
 """
 
 from __future__ import annotations
 
 import asyncio
-import math
 import random
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from statistics import fmean
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal
-
-import numpy as np
 
 from sql_agent.agent import LLMEndpoint, run_episode
 from sql_agent.config import TrainConfig
 from sql_agent.database import Database
-from sql_agent.errors import Fault
-from sql_agent.records import Question, Reward, rollout_record
-from sql_agent.scorers import ScoringContext, score
+from sql_agent.endpoint import is_final
+from sql_agent.errors import Fault, LLMFault
+from sql_agent.records import Episode, Question, Reward, Score, rollout_record
+from sql_agent.scorers import ScoringContext, score, sql_result
 
 Decoding = Literal["sampled", "greedy"]
-RESAMPLES = 4000
-SEED = 0
+TEMPERATURES: dict[Decoding, float] = {"sampled": 1.0, "greedy": 0.0}
+Key = tuple[str, str, str, str, int]
 
 
 @dataclass(frozen=True)
-class Estimate:
-    """A mean over questions and its 95 % bootstrap interval; `n` questions."""
+class Trial:
+    """One episode to play: which model, which question, how, and the how-manyeth time."""
 
-    mean: float
-    low: float
-    high: float
-    n: int
+    model: str
+    split: str
+    decoding: Decoding
+    question: Question
+    sample: int
 
-    def __str__(self) -> str:
-        return f"{self.mean:.3f} [{self.low:.3f}, {self.high:.3f}]" if self.n else "-"
-
-
-def estimate(values: Iterable[float]) -> Estimate:
-    """Mean and percentile bootstrap interval (Efron 1979), seeded: the same values give the same interval."""
-    data = np.asarray(list(values), dtype=float)
-    if not len(data):
-        return Estimate(math.nan, math.nan, math.nan, 0)
-    rng = np.random.default_rng(SEED)
-    means = np.concatenate(
-        [data[rng.integers(0, len(data), (200, len(data)))].mean(axis=1) for _ in range(RESAMPLES // 200)]
-    )
-    low, high = np.quantile(means, [0.025, 0.975])
-    return Estimate(float(data.mean()), float(low), float(high), len(data))
+    @property
+    def key(self) -> Key:
+        """What tells it from all others; `key_of` gives the same for its record."""
+        return self.model, self.split, self.decoding, self.question.id, self.sample
 
 
-def draw(questions: list[Question], limit: int, *, seed: int = SEED) -> list[Question]:
+def key_of(record: dict[str, Any]) -> Key:
+    """The key of the trial that a record is of."""
+    return record["model"], record["split"], record["decoding"], record["question_id"], record["sample"]
+
+
+def plan_trials(model: str, splits: dict[str, list[Question]], *, samples: int) -> list[Trial]:
+    """Every split: sampled `samples` times per question, greedily once."""
+    rounds: dict[Decoding, int] = {"sampled": samples, "greedy": 1}
+    return [
+        Trial(model, split, decoding, question, sample)
+        for split, questions in splits.items()
+        for decoding, n in rounds.items()
+        for question in questions
+        for sample in range(n)
+    ]
+
+
+def draw(questions: list[Question], limit: int, *, seed: int = 0) -> list[Question]:
     """At most `limit` questions (0: all), drawn with a fixed seed, in the order of the file."""
     if not 0 < limit < len(questions):
         return questions
@@ -64,75 +67,69 @@ def draw(questions: list[Question], limit: int, *, seed: int = SEED) -> list[Que
     return [question for i, question in enumerate(questions) if i in chosen]
 
 
-async def run_trials(
-    questions: list[Question],
-    llm: LLMEndpoint,
-    *,
-    config: TrainConfig,
-    database: Database,
-    scoring: ScoringContext,
-    samples: int,
-    concurrency: int,
-    on_done: Callable[[dict[str, Any]], None] = lambda _: None,
-) -> list[dict[str, Any]]:
-    """Play `samples` episodes per question, at most `concurrency` at once; one record per trial, in order.
+@dataclass(frozen=True)
+class Setting:
+    """What all trials of a model share."""
 
-    A record is rollout_record's, plus `sample`, the number of the trial of its question.
+    llm: LLMEndpoint
+    config: TrainConfig
+    database: Database
+    scoring: ScoringContext
+
+
+async def play(
+    trials: Sequence[Trial], setting: Setting, *, concurrency: int, on_done: Callable[[dict[str, Any]], None]
+) -> None:
+    """Play the trials in order, at most `concurrency` at once.
+
+    Raises LLMFault after a fault that the next trial would meet too (a wrong key or model, or nobody listens), when the
+    trials in flight have ended: cancelled ones could leave connections open.
     """
-    room = asyncio.Semaphore(concurrency)
+    todo, final = iter(trials), list[LLMFault]()
 
-    async def trial(question: Question, sample: int) -> dict[str, Any]:
-        async with room:
-            episode = None
+    async def work() -> None:
+        for trial in todo:
             try:
-                episode = await run_episode(
-                    question, llm=llm, config=config.agent, database=database, max_chars=config.database.max_chars
-                )
-                reward = await score(episode, scoring)
-            except Fault as fault:
-                reward = Reward(unscored=fault.kind, explanation=str(fault)[:500])
-            record = {**rollout_record(question, episode, reward), "sample": sample}
-        on_done(record)
-        return record
+                on_done(await play_one(trial, setting))
+            except LLMFault as fault:
+                final.append(fault)
+            if final:
+                return
 
-    return list(await asyncio.gather(*(trial(q, i) for q in questions for i in range(samples))))
+    await asyncio.gather(*(work() for _ in range(min(concurrency, len(trials)))))
+    if final:
+        raise final[0]
 
 
-MEASURES: dict[str, Callable[[dict[str, Any]], float]] = {
-    "reward": lambda r: r["reward"],
-    "answer score": lambda r: r["reward_parts"].get("answer", 0.0),
-    "called the tool": lambda r: float(bool(r["sql_calls"])),
-    "executed SQL": lambda r: float(any(call["result"]["error"] is None for call in r["sql_calls"])),
-    "SQL found rows": lambda r: float(any(call["result"]["rows"] for call in r["sql_calls"])),
-    "turns": lambda r: float(r["n_turns"]),
-    "seconds": lambda r: r["episode_s"],
-}
+async def play_one(trial: Trial, setting: Setting) -> dict[str, Any]:
+    """rollout_record's keys, those of the trial, `execution_match` (or None and the reason in `no_match`), `messages`.
 
-
-def by_question(records: list[dict[str, Any]], measure: str) -> dict[str, float]:
-    """Question id -> mean of a measure over its scored trials."""
-    values: dict[str, list[float]] = defaultdict(list)
-    for record in records:
-        if record["reward"] is not None:
-            values[record["question_id"]].append(MEASURES[measure](record))
-    return {question: fmean(found) for question, found in values.items()}
-
-
-def summarize(records: list[dict[str, Any]]) -> dict[str, Any]:
-    """Estimates of all measures, of the reward by task type, and the unscored trials by reason."""
-    types = sorted({record["task_type"] for record in records})
+    Raises LLMFault for a fault that the next trial would meet too.
+    """
+    question, episode = trial.question, None
+    try:
+        episode = await run_episode(
+            question,
+            llm=replace(setting.llm, temperature=TEMPERATURES[trial.decoding]),
+            config=setting.config.agent,
+            database=setting.database,
+            max_chars=setting.config.database.max_chars,
+        )
+        reward = await score(episode, setting.scoring)
+    except Fault as fault:
+        if isinstance(fault, LLMFault) and is_final(fault):
+            raise
+        reward = Reward(unscored=fault.kind, explanation=str(fault)[:500])
+    match = await _execution_match(question, episode, setting.scoring)
     return {
-        "trials": len(records),
-        "unscored": dict(Counter(r["unscored"] for r in records if r["reward"] is None)),
-        "measures": {name: vars(estimate(by_question(records, name).values())) for name in MEASURES},
-        "reward_by_task": {
-            task: vars(estimate(by_question([r for r in records if r["task_type"] == task], "reward").values()))
-            for task in types
-        },
+        **{"model": trial.model, "split": trial.split, "decoding": trial.decoding, "sample": trial.sample},
+        **rollout_record(question, episode, reward),
+        "execution_match": match.value,
+        "no_match": match.unscored,
+        "messages": episode.messages if episode else [],
     }
 
 
-def compare(before: list[dict[str, Any]], after: list[dict[str, Any]], measure: str = "reward") -> Estimate:
-    """The mean paired difference after - before, over questions scored in both."""
-    old, new = by_question(before, measure), by_question(after, measure)
-    return estimate([new[question] - old[question] for question in old if question in new])
+async def _execution_match(question: Question, episode: Episode | None, scoring: ScoringContext) -> Score:
+    """The value of the scorer sql_result, whatever scorer the question names."""
+    return await sql_result(question, episode, scoring) if episode else Score(unscored="fault")

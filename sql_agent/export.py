@@ -46,7 +46,7 @@ Not for decisions about health.
 {evaluation}
 Serve it: `vllm serve {name} --enable-auto-tool-choice --tool-call-parser {parser}`
 """
-NO_EVALUATION = "No held-out evaluation was given (`export.py --evaluation results.json`).\n"
+NO_EVALUATION = "No held-out evaluation was given (`export.py --evaluation results.md`).\n"
 
 
 def export_checkpoint(source: Path, out: Path, *, evaluation: Path | None = None) -> Path:

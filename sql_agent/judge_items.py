@@ -163,7 +163,8 @@ def _reversed_sentence(sentence: str) -> str:
 def _framed(answer: str) -> str:
     if not re.search(r"\w", answer):
         return answer
-    plain = answer.replace("；", "，\n").strip()
+    # A new line would cut a table.
+    plain = answer.replace("；", "，" if "|--" in answer else "，\n").strip()
     if re.search(r"[\u3400-\u9fff]", answer):
         return f"您好！根据查询结果，{plain}\n希望对您有帮助，谢谢！"
     return f"Hello! According to the database: {plain}\nThank you."

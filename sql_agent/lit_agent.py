@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import logging
+import time
 from typing import Any, cast
 
 import agentlightning as agl
@@ -87,4 +88,7 @@ class SqlAgent(agl.LitAgent[dict[str, Any]]):
         except Fault as fault:
             logger.warning("rollout of question %s is unscored: %s", question.id, fault)
             return None, Reward(unscored=fault.kind, explanation=str(fault)[:500])
-        return episode, await score(episode, dataclasses.replace(scoring, in_group=in_group))
+        started = time.time()
+        reward = await score(episode, dataclasses.replace(scoring, in_group=in_group))
+        moments = [*episode.timeline, ("judge", started, time.time())]
+        return episode.model_copy(update={"timeline": moments}), reward

@@ -6,6 +6,7 @@ Each check raises UserError with value, rule and remedy. Nothing here loads torc
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import importlib.util
 import json
 import os
@@ -178,7 +179,9 @@ def check_judge(config: TrainConfig) -> str:
             raise UserError(f"judge: {exc}") from exc
     if context.reward_model is not None:
         try:
-            asyncio.run(context.reward_model.score(prompt="1 + 1 = ?", response="2", reference="2"))
+            # During a run a server that starts again is waited for; one that is not there before it is an error now.
+            client = dataclasses.replace(context.reward_model, waits_for_server=False)
+            asyncio.run(client.score(prompt="1 + 1 = ?", response="2", reference="2"))
         except JudgeFault as exc:
             raise UserError(f"reward model (unset REWARD_MODEL_URL to go without): {exc}") from exc
     return context.judge_name

@@ -7,6 +7,7 @@ because agent-lightning adds its own (`data_id`) to a row on the way; the others
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
@@ -85,8 +86,20 @@ class SqlCall(Record):
     turn: int = 1
 
 
+class LlmCall(Record):
+    """One answered LLM call: seconds as the client saw them, tokens as the endpoint counted them (None: not told)."""
+
+    elapsed_s: float
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+
+
+# What went on from when to when: generation, tool or judge, and two times in seconds since the epoch.
+Moment = tuple[str, float, float]
+
+
 class Episode(Record):
-    """One run of the agent on one question."""
+    """One run of the agent on one question. `messages` is what was said after the question (see transcript.py)."""
 
     question: Question
     final_answer: str = ""
@@ -95,11 +108,29 @@ class Episode(Record):
     stop_reason: StopReason = "answered"
     n_bad_tool_calls: int = 0
     elapsed_s: float = 0.0
+    llm_calls: list[LlmCall] = Field(default_factory=list)
+    messages: list[dict[str, Any]] = Field(default_factory=list)
+    timeline: list[Moment] = Field(default_factory=list)
 
     @property
     def executed_sql(self) -> bool:
         """True when at least one query ran without error."""
         return any(call.result.ok for call in self.sql_calls)
+
+    @property
+    def prompt_tokens(self) -> int | None:
+        """Over all LLM calls, the same text counted in each; None when the endpoint did not tell."""
+        return _sum(call.prompt_tokens for call in self.llm_calls)
+
+    @property
+    def completion_tokens(self) -> int | None:
+        """Over all LLM calls; None when the endpoint did not tell."""
+        return _sum(call.completion_tokens for call in self.llm_calls)
+
+
+def _sum(counts: Iterable[int | None]) -> int | None:
+    known = list(counts)
+    return None if not known or None in known else sum(count or 0 for count in known)
 
 
 class Score(Record):
@@ -153,4 +184,8 @@ def rollout_record(question: Question, episode: Episode | None, reward: Reward) 
         "judge_usage": reward.metadata.get("judge_usage", {}),
         "judge_item": reward.metadata.get("item"),
         "episode_s": episode.elapsed_s if episode else 0.0,
+        "llm_seconds": [call.elapsed_s for call in episode.llm_calls] if episode else [],
+        "prompt_tokens": episode.prompt_tokens if episode else None,
+        "completion_tokens": episode.completion_tokens if episode else None,
+        "timeline": [(kind, round(a, 3), round(b, 3)) for kind, a, b in episode.timeline] if episode else [],
     }

@@ -24,7 +24,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sql_agent.reference_exam import HALF, Exam, Phrase, make_exam
-from sql_agent.reference_stance import Sentence, asks, other_subject, permits, refutes, sentences
+from sql_agent.reference_stance import (
+    Sentence,
+    asks,
+    hedges,
+    other_subject,
+    permits,
+    refutes,
+    sentences,
+    without_contrast,
+)
+from sql_agent.reference_table import flatten
 from sql_agent.reference_text import (
     COUNTER,
     NEGATING_SIGN,
@@ -56,7 +66,7 @@ CLAIM_WEIGHT = 8  # unsupported text of this weight counts as one claim, longer 
 FREE_MENTIONS = 2  # a summary may repeat what was said
 SOMEBODY_ELSE = ("\0",)  # a subject that the question does not ask for
 
-BACKWARD = re.compile(r"以上|上述|前述|这些|\b(?:these|above)\b")
+BACKWARD = re.compile(r"以上|上[述面]|前[述面]|这些|[这那][几\d]+[条项种点句个]|\b(?:these|above)\b")
 BOTH = re.compile(r"两者|二者|[2两]种药|两药|[2两]种疾?病|共同|\bboth\b")
 ADVICE = re.compile(r"医生|医师|药师|遵医嘱|咨询|就医|就诊|仅供参考|疑问|\b(?:doctor|physician|pharmacist)\b")
 COUNTED = re.compile(rf"\d+(?:\.\d+)?(?={COUNTER}|\s*[、;,.。或和至]|\s*$)", re.MULTILINE)
@@ -158,6 +168,8 @@ class _Tally:
     def read(self, answer: str) -> None:
         """Book every clause of a normalised answer. The question again, word for word, is skipped."""
         answer = answer.replace(self._exam.question.rstrip("?。. "), "\n")
+        answer = flatten(answer, subjects=self._exam.subjects or self._exam.entities, phrases=self._forms)
+        answer = without_contrast(answer, is_said=lambda text: bool(self._find(text)))
         for sentence in sentences(answer):
             if not asks(sentence):
                 self._read_sentence(sentence)
@@ -165,22 +177,29 @@ class _Tally:
 
     def _read_sentence(self, sentence: Sentence) -> None:
         found = [item for clause, _ in sentence for item in self._items(clause, is_label=False)]
-        refuted = any(refutes(mask_asked(item.free, self._exam.question)) for item in found)
+        free = [mask_asked(item.free, self._exam.question) for item in found]
+        refuted = any(refutes(text) or hedges(text) for text in [*free, self._unexplained_of(sentence)])
         for clause, end in sentence:
             is_label = end == ":"
             self._current = self._subject(clause, is_label=is_label)
             found = self._items(clause, is_label=is_label)
-            denied = refuted or any(self._denies(item) for item in found)
-            for item in found:
-                others_deny = self._carried_denial or any(self._denies(i) for i in found if i is not item)
+            denying = [self._denies(item) for item in found]
+            n_denying = sum(denying)
+            denied = refuted or n_denying > 0
+            for item, denies_itself in zip(found, denying, strict=True):
                 self._book_spans(item, denied=denied or self._carried_denial)
-                self._book_rest(item, denied=others_deny)
+                self._book_rest(item, denied=self._carried_denial or n_denying > denies_itself)
             if denied and BACKWARD.search(clause):
                 self._void |= {i for i, credit in enumerate(self._credit) if credit}
             if is_label:
                 self._carried_denial = denied
             elif end and end in "。!?":
                 self._carried_denial = False
+
+    def _unexplained_of(self, sentence: Sentence) -> str:
+        """The sentence without phrases and the question's words: words of doubt may stand on both sides of them."""
+        text = self._unexplained(";".join(clause for clause, _ in sentence))
+        return mask_asked(text, self._exam.question)
 
     def _items(self, clause: str, *, is_label: bool) -> list[_Item]:
         return [self._item(text, is_label=is_label) for text in items(clause)]

@@ -7,23 +7,36 @@ Guarantees: pure functions on normalised text, linear in its length. They see ma
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from sql_agent.reference_text import HAN, clauses, mask, tokens, weight
 
 Sentence = list[tuple[str, str]]
 
 ASKING = re.compile(r"[吗呢]$|^(?:是不是|是否|难道|莫非|有没有)")
-# Words that take back the sentence in which they stand.
+# Words that take back the sentence in which they stand: false, made up, turned round, withdrawn, none of them.
 REFUTING = re.compile(
-    r"谣言|误(?:以为|认为|传|解|导)|虚构|捏造|编造|杜撰|假的|骗人|不(?:实|属实|符|成立|对|可信|准确|正确)|(?:不要|别|勿)相?信"
-    r"|有误|错误|错的|说错|过时|作废|毫无(?:根据|依据)|没有(?:根据|依据)"
-    r"|\b(?:myth|untrue|false|wrong|incorrect|outdated|hoax|rumou?rs?)\b"
+    r"谣言|误(?:以为|认为|传|解|导|植|读)|虚[构假]|捏造|编造|杜撰|假的|骗人|臆[想测造]|想象|幻想|子虚乌有|胡[说扯编]"
+    r"|不(?:实|属实|符|成立|对|可信|准确|正确)|(?:不要|别|勿)相?信|有误|错误|错的|说错|过时|作废"
+    r"|[说弄搞写]反|反了|反面|反例|颠倒|推翻|驳[斥倒]|辟谣|站不住|对不上|删[去除掉]|剔除|划[去掉]|撤回|收回"
+    r"|[毫查]无(?:根据|依据|实据|此事)|没有(?:根据|依据)|[没无]有?一[个项种条样款]|一[个项种条样款][也都][不没]"
+    r"|\b(?:myth|untrue|false|wrong|incorrect|outdated|hoax|rumou?rs?|fiction|debunked|refuted)\b"
+)
+# Words of one who does not commit himself: naming what may be and what may not be must not pay.
+HEDGING = re.compile(
+    r"也许|或许|兴许|说不[定准好]|拿不准|吃不准|无法确定|不确定|要么|再不然|[若不]是[^;。]{1,12}[就便]是"
+    r"|可能(?:不|没|未|都不|两者都不|二者都不)|\b(?:maybe|perhaps|not sure|either way)\b"
 )
 PERMITTING = re.compile(
     r"(?<![不禁勿未])(?:(?:可以?|能够?)(?:放心|安全|正常|照常)?(?:地)?(?:使用|服用|应用|用于|用|服)"
     r"|放心|适(?:用于|合)|允许|推荐|鼓励|提倡|优先|没有任?何?禁忌|无任?何?禁忌|安全(?:使用|服用))"
+    r"|\b(?:safe(?:ly)?|feel free|(?:can|may) be used|suitable|allowed|recommended)\b"
 )
+# What follows such words is the opposite of what is said: "not 2 but 1", "1 and not 2".
+INSTEAD = re.compile(
+    r"(?:不是|并非)([^;。,而]{1,24}?)[;,]?而是|与其说[是]?([^;。,]{1,24}?)[;,]?不如说[是]?|[;,]?而(?:不是|并?非)([^;。,:]{1,24})"
+)
+NOTHING_ELSE = re.compile(r"[没无]有?(?:第\d+[种个项条]|其[他它余]|别的|更多)[^;。,:!?\n]{0,8}")
 FIELD = re.compile(
     r"(.{2,24}?)的(?:适应[症证]|适用范围|主要用途|用途|用法|用量|剂量|不良反应|副作用|禁忌|禁用|忌用|注意事项|用药|须知|相互作用"
     r"|合用|药理|作用|机制|成分|组分|剂型|分类|类别|简介|贮藏|储存|保存|存放|规格|包装|生产|厂家|概述|症状|临床|表现|病因|起因|发病"
@@ -55,6 +68,24 @@ def asks(sentence: Sentence) -> bool:
 def refutes(unexplained: str) -> bool:
     """True when words that no phrase of reference or evidence explains take back what is said."""
     return REFUTING.search(unexplained) is not None
+
+
+def hedges(unexplained: str) -> bool:
+    """True when such words leave open whether it is so."""
+    return HEDGING.search(unexplained) is not None
+
+
+def without_contrast(text: str, *, is_said: Callable[[str], bool]) -> str:
+    """`text` without what it only sets itself off from ("not X but ...", "and nothing else").
+
+    An X for which `is_said` is true stays: to deny a fact is no contrast.
+    """
+
+    def cut(match: re.Match[str]) -> str:
+        denied = next(group for group in match.groups() if group is not None)
+        return match[0] if is_said(denied) else ";"
+
+    return NOTHING_ELSE.sub(" ", INSTEAD.sub(cut, text))
 
 
 def permits(unexplained: str) -> bool:

@@ -20,10 +20,15 @@ ITEM_END = re.compile(rf"[、()\[\]{{}}|<>=\"'“”‘’《》「」【】…�
 NUMBER = re.compile(r"\d+(?:\.\d+)?")
 TOKEN = re.compile(r"\d+(?:\.\d+)?|[a-z]+|[^\W\d_a-z]|[%°+∅]")
 # 非 alone begins names (非诺贝特): in running text it negates only within these words.
-NEGATOR = re.compile(
-    r"[不无未没勿否]|[并而绝]非|除外|除了|错误|\b(?:not?|never|without|cannot|except|false|wrong)\b|n't\b"
+# Words that say "hardly" or "spared" deny as well; answers may mix languages.
+FOREIGN_NOT = (
+    r"\b(?:not?|never|without|cannot|neither|nor|none)\b|n't\b|(?:では|じゃ)(?:ない|ありません)|ません|しない|아니|않"
 )
-NEGATING_SIGN = re.compile(r"[不无非未没勿否]|\b(?:not?|never|without|cannot)\b|n't\b")
+NEGATOR = re.compile(
+    r"[不无未没勿毋否]|[并而绝]非|除外|除了|错误|难[言说]|极少|很少|鲜[有少见]|免[于受]|何[必须]|"
+    rf"\b(?:except|false|wrong|hardly|far from)\b|{FOREIGN_NOT}"
+)
+NEGATING_SIGN = re.compile(rf"[不无非未没勿毋否]|难[言说]|极少|很少|{FOREIGN_NOT}")
 # Words with a negating character that deny nothing.
 LEXICAL = re.compile(
     r"不(?:良|全|足|适|稳|宁|孕|育|规则|仅|但|过|同|断|久|慎|详|等|少|一)|无(?:论|菌|力|水)|未来|没错|是否|能否"
@@ -50,6 +55,7 @@ DIGITS = {char: value for value, char in enumerate("零一二三四五六七八�
 
 # What answers say around the facts. Words with a negating character stay out, unless they deny nothing.
 FILLER = """
+经查询 经检索 经查 据查 据记载 原文 写道 写到 写着 序号 编号
 您好 你好 谢谢 感谢 根据 依据 按照 查询 检索 数据库 结果 显示 记录 记载 资料 信息 数据 可知 得知 可以 能够 如下
 以下 下列 上述 以上 包括 包含 含有 主要 常见 一般 通常 有关 关于 对于 其中 分别 具体 所以 因此 总之 综上 所述 即
 分为 可分为 属于 列出 名称 内容 通过 适用于 适合 用于 可用于 治疗 临床上 临床 出现 引起 可引起 导致 可能 还有
@@ -75,6 +81,16 @@ FILLER_RUN = re.compile(
     )
 )
 
+
+# Characters that are not seen (zero width, direction, soft hyphen, variants of the one before) and one that passes for
+# another: what a reader does not see must not change what is read.
+UNSEEN = re.compile(
+    r"[\u00ad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff\U000e0000-\U000e0fff]"
+)
+LOOKALIKES = str.maketrans("旡", "无")
+UNITS = {"毫克": "mg", "微克": "μg", "毫升": "ml", "千克": "kg", "公斤": "kg", "克": "g", "升": "l", "国际单位": "iu"}
+UNIT = re.compile(rf"(?<=\d)\s*(?:({'|'.join(UNITS)})|(?:mcg|ug)(?![a-z]))")
+STRENGTH = re.compile(r"每([片粒支瓶袋丸贴])[含为是]{0,2}(\d+(?:\.\d+)?(?:mg|g|μg|ml|iu))(?![/a-z])")
 
 # Other words for the same, each led back to the one that the data uses. None of them is a part of a medical name.
 SAME = {
@@ -107,14 +123,18 @@ FUNCTION = frozenset(
 def normalise(text: str) -> str:
     """One form for all ways to write a text: NFKC, lower case, no Markdown, no list numbers, digits for numerals.
 
+    Nothing that is not seen; one name for each unit; "50mg/片" for "每片50mg".
+
     Words that say that nothing was found become the sign for the empty set.
     """
-    text = unicodedata.normalize("NFKC", text.replace("，", ";")).lower()
+    text = UNSEEN.sub("", unicodedata.normalize("NFKC", text.replace("，", ";"))).lower().translate(LOOKALIKES)
     text = re.sub(r"[*_~]{2,}|[#`]", " ", text)
     text = LIST_NUMBER.sub(" ", text)
     text = re.sub(r"(?<=\d),(?=\d{3}(?!\d))", "", text)
     text = re.sub(r"(?<=\d)\s*[-~–到至]\s*(?=\d)", "至", text)
     text = re.sub(rf"(?<=\d)[ \t]+(?=[a-z%°])|(?<={HAN})[ \t]+(?=[a-z\d])|(?<=[a-z\d])[ \t]+(?={HAN})", "", text)
+    text = UNIT.sub(lambda match: UNITS.get(match[1], "μg"), text)
+    text = STRENGTH.sub(r"\2/\1", text)
     text = NUMERAL.sub(lambda match: str(_number(match[0])), text)
     text = SYNONYM.sub(lambda match: CANONICAL[match[0]], text)
     return NOTHING_FOUND.sub("∅", text)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import atexit
 import inspect
-import math as mathematics
 import re
 import unicodedata
 from collections.abc import Callable, Sequence
@@ -306,8 +305,7 @@ async def run_scorer(function: Scorer, question: Question, episode: Episode, con
         found = await found if inspect.isawaitable(found) else found
     if isinstance(found, Score):
         return found
-    is_number = isinstance(found, int | float) and mathematics.isfinite(found) and 0 <= found <= 1
-    if not is_number:
+    if not (isinstance(found, int | float) and 0 <= found <= 1):
         text = f"the scorer gave {found!r:.80}; it must give a Score or a number in [0, 1]"
         return Score(unscored=BAD_SCORE, explanation=text)
     return Score(value=float(found))

@@ -10,18 +10,12 @@ from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
 
+from rich.markup import escape
 from rich.table import Table
 
 from agl_plugin import run_folder
 from agl_plugin.console import duration
-
-PHASES = {
-    "generation": "timing_s/gen",
-    "old_log_prob": "timing_s/old_log_prob",
-    "reference": "timing_s/ref",
-    "advantage": "timing_s/adv",
-    "update": "timing_s/update_actor",
-}
+from agl_plugin.time_split import PHASES
 
 
 def _mean(values: list[float]) -> float | None:
@@ -62,6 +56,8 @@ def build_summary(run_dir: Path, *, total_s: float, peak_memory_gib: float, fact
         "grad_norm": train[-1].get("actor/grad_norm") if train else None,
         "loss": train[-1].get("actor/pg_loss") if train else None,
         "weights_changed": any(m for m in moved if m),
+        "updates_skipped": int(sum(row.get("actor/updates_skipped") or 0 for row in train)),
+        "warnings": [text for row in train for text in row.get("warnings", [])],
         "judge_usage": judge_usage(everything),
         "stop_reasons": dict(Counter(r.get("stop_reason", "fault") for r in rollouts)),
         "validation": [_validation(row) for row in vals],
@@ -89,10 +85,10 @@ def _judge(summary: dict[str, Any]) -> str:
 def _seconds(metrics: list[dict[str, Any]], *, total_s: float) -> dict[str, float]:
     by_kind = {kind: sum(r["seconds"] for r in metrics if r["kind"] == kind) for kind in ("train", "val", "checkpoint")}
     train = [row for row in metrics if row["kind"] == "train"]
-    phases = {name: sum(row.get(key, 0.0) or 0.0 for row in train) for name, key in PHASES.items()}
-    rest = {"step_other": by_kind["train"] - sum(phases.values())}
+    phases = {name: sum(row.get(f"time/{name}", 0.0) for row in train) for name in PHASES}
+    phases["other"] = by_kind["train"] - sum(phases.values()) + phases["other"]
     known = sum(by_kind.values())
-    seconds = {**phases, **rest, "validation": by_kind["val"], "checkpoint": by_kind["checkpoint"]}
+    seconds = {**phases, "validation": by_kind["val"], "checkpoint": by_kind["checkpoint"]}
     return {k: round(v, 2) for k, v in {**seconds, "start_and_stop": total_s - known, "total": total_s}.items()}
 
 
@@ -123,6 +119,8 @@ def summary_table(summary: dict[str, Any]) -> Table:
     }
     for name, text in rows.items():
         table.add_row(name, text)
+    for warning in summary["warnings"]:
+        table.add_row("warning", escape(warning), style="yellow")
     if summary.get("error"):
         table.add_row("error", summary["error"], style="bold red")
     return table

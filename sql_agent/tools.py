@@ -8,6 +8,7 @@ entry in TOOLS. What a query may do is not decided here but in `database.py`.
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,7 +17,7 @@ from agents import FunctionTool, RunContextWrapper
 
 from sql_agent.database import Database
 from sql_agent.errors import DatabaseFault, Fault
-from sql_agent.records import QueryResult, SqlCall
+from sql_agent.records import LlmCall, Moment, QueryResult, SqlCall
 from sql_agent.sql_worker import MAX_SQL_CHARS, plain_value
 
 Record = dict[str, Any]
@@ -42,6 +43,9 @@ class EpisodeContext:
     turn: int = 0
     repeat_limit: int = 3
     n_bad_tool_calls: int = 0
+    llm_calls: list[LlmCall] = field(default_factory=list)
+    messages: list[Record] = field(default_factory=list)
+    timeline: list[Moment] = field(default_factory=list)
     fault: Fault | None = None
 
 
@@ -56,11 +60,13 @@ async def query_database_by_sql(context: EpisodeContext, sql: str) -> str:
 
     Raises DatabaseFault when the database itself failed.
     """
+    started = time.time()
     try:
         result = await context.database.query(sql)
     except DatabaseFault as fault:
         context.fault = fault
         raise
+    context.timeline.append(("tool", started, time.time()))
     context.calls.append(SqlCall(sql=_recordable(sql), result=result, turn=max(1, context.turn)))
     return render_result(result, max_chars=context.max_chars)
 

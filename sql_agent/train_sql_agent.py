@@ -14,14 +14,17 @@ the recipe, then this command line; docs/10-configuration.md lists them all.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import functools
 import logging
 import math
 import os
 import secrets
+import shutil
 import signal
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -227,10 +230,10 @@ def make_store(config: TrainConfig) -> Any:
 def make_trainer(config: TrainConfig, *, role: str, algorithm: Any) -> Any:
     """agent-lightning's Trainer with this project's parts."""
     import agentlightning as agl
-    from agentlightning.execution.client_server import ClientServerExecutionStrategy
 
     from agl_plugin.adapter import ScoredTriplets
     from agl_plugin.runner import ConcurrentRunner
+    from agl_plugin.supervision import SupervisedExecution
 
     tracer = agl.OtelTracer()
     return agl.Trainer(
@@ -244,7 +247,7 @@ def make_trainer(config: TrainConfig, *, role: str, algorithm: Any) -> Any:
             concurrency=config.rollout.runner_concurrency,
             poll_interval_s=config.rollout.poll_interval_s,
         ),
-        strategy=ClientServerExecutionStrategy(
+        strategy=SupervisedExecution(
             role=role,  # pyright: ignore[reportArgumentType]
             n_runners=config.rollout.n_runners,
             server_port=None if os.environ.get("AGL_SERVER_PORT") else config.store.port,
@@ -270,7 +273,8 @@ def fit(config: TrainConfig, *, role: str, run_dir: Path | None, model: Path | N
     run = run_dir.name if run_dir else secrets.token_hex(8)  # the judge's account: shared by forked runners
     if run_dir is not None and model is not None:
         from agl_plugin.algorithm import Grpo
-        from sql_agent.verl_config import check_keys, verl_overrides
+        from sql_agent.health_rules import health_of
+        from sql_agent.verl_config import check_keys, update_rules, verl_overrides
 
         overrides = verl_overrides(config, model_path=str(model), run_dir=run_dir, total_steps=steps)
         daemon = {
@@ -280,9 +284,12 @@ def fit(config: TrainConfig, *, role: str, run_dir: Path | None, model: Path | N
             "proxy_host": config.store.proxy_host,
             "proxy_port": config.store.proxy_port,
             "grade_group": group_grader(config, run=run),
+            "resample": config.rollout.resample_flat_groups,
+            "log_probs": config.rollout.sampler_logprobs,
         }
+        parts = {"health": health_of(config), "update": update_rules(config)}
         cpu = config.trainer.device == "cpu"
-        algorithm = Grpo(overrides, run_dir=run_dir, cpu=cpu, daemon=daemon, check_keys=check_keys)
+        algorithm = Grpo(overrides, run_dir=run_dir, cpu=cpu, daemon=daemon, trainer=parts, check_keys=check_keys)
     trainer = make_trainer(config, role=role, algorithm=algorithm)
     train, val = ([to_row(q) for q in questions] for questions in data)
     trainer.fit(SqlAgent(config, run=run), train, val_dataset=val)
@@ -326,7 +333,28 @@ def run_training(config: TrainConfig, *, role: str, terminal: Console) -> int:
         },
     }
     terminal.print(f"recipe {config.recipe} on {config.trainer.device}: {steps} steps, judge: {judge}\nmodel {model}")
-    return _run(config, role=role, run_dir=run_dir, model=model, data=data, steps=steps, facts=facts)
+    with claimed_store(config, run_dir=run_dir):
+        return _run(config, role=role, run_dir=run_dir, model=model, data=data, steps=steps, facts=facts)
+
+
+@contextlib.contextmanager
+def claimed_store(config: TrainConfig, *, run_dir: Path) -> Iterator[None]:
+    """Keep other runs off an external store. Raises UserError while one is there; then no run folder is left."""
+    if not config.store.external_address:
+        yield
+        return
+    from agl_plugin.store_claim import StoreClaim
+
+    claim = StoreClaim(config.store.external_address, run=run_dir.name)
+    try:
+        claim.__enter__()
+    except RunError as exc:
+        shutil.rmtree(run_dir)
+        raise UserError(str(exc)) from exc
+    try:
+        yield
+    finally:
+        claim.__exit__()
 
 
 def _run(
@@ -367,13 +395,22 @@ def run_runners(config: TrainConfig) -> int:
     return 0
 
 
+def interrupt(*_: Any) -> None:
+    """The handler of SIGINT and SIGTERM.
+
+    Python's own would do, but asyncio.run replaces that one (and only that one) by a handler which waits for the loop,
+    and the loop waits for the training.
+    """
+    raise KeyboardInterrupt
+
+
 def main(argv: list[str] | None = None) -> int:
     """The command line. Exit status: 0 done, 1 the run failed, 2 wrong input, 130 interrupted."""
     args = parser().parse_args(argv)
     # SIGTERM ends a run in order, as Ctrl-C does: runners, Ray and vLLM are children that must not outlive it.
     # A shell starts background jobs with SIGINT ignored; then neither would do anything.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    signal.signal(signal.SIGINT, interrupt)
+    signal.signal(signal.SIGTERM, interrupt)
     load_dotenv(ROOT / ".env")
     logging.basicConfig(level=logging.DEBUG if args.debug else logging.WARNING)
     terminal = Console(highlight=False, soft_wrap=True)

@@ -6,10 +6,12 @@ here and not a default there.
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
 from agl_plugin.errors import RunError
+from agl_plugin.rules import UpdateRules
 from sql_agent.config import TrainConfig
 
 # Keys that verl reads but its base configuration leaves out (free-form sections).
@@ -60,7 +62,7 @@ def _model(config: TrainConfig, *, model_path: str, cpu: bool) -> dict[str, Any]
         lora["lora_adapter_path"] = str(Path(config.model.lora_adapter_path).expanduser().resolve())
     return {
         "path": model_path,
-        "external_lib": "agl_plugin.weight_watch",
+        "external_lib": "agl_plugin.actor",
         "trust_remote_code": config.model.allow_remote_code,
         "use_remove_padding": not cpu and config.model.attention == "flash_attention_2",
         "enable_gradient_checkpointing": not cpu,
@@ -90,6 +92,9 @@ def _rollout(config: TrainConfig, *, cpu: bool) -> dict[str, Any]:
         "agent": {"num_workers": 0},
         "engine_kwargs": {"vllm": vllm},
     }
+    if rollout.sampler_logprobs and rollout.temperature != 1.0:
+        # vLLM's default are the probabilities before temperature; the trainer divides by it.
+        vllm["logprobs_mode"] = "processed_logprobs"
     if cpu:
         vllm["enable_sleep_mode"] = False
         keys |= {"dtype": "float32", "enforce_eager": True, "free_cache_engine": False}
@@ -152,6 +157,16 @@ def _trainer(config: TrainConfig, *, run_dir: Path, total_steps: int) -> dict[st
         "resume_mode": "resume_path" if resume else "disable",
         "resume_from_path": trainer.resume if resume else None,
     }
+
+
+def update_rules(config: TrainConfig) -> UpdateRules:
+    """What is done to a batch before verl's update."""
+    optim = config.optim
+    return UpdateRules(
+        n_updates=math.ceil(optim.questions_per_step / optim.mini_batch_questions),
+        correct=optim.importance_correction == "truncated",
+        cap=optim.importance_cap,
+    )
 
 
 def flatten(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -10,6 +10,7 @@ streaming.
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import socket
@@ -26,7 +27,10 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Reply:
-    """Any HTTP answer. `pause_s` comes before the status line; `chunk_pause_s` before each tenth of the body."""
+    """Any HTTP answer. `pause_s` comes before the status line; `chunk_pause_s` before each tenth of the body.
+
+    `missing_bytes`: so many more are announced than come. `raw`: these bytes instead of HTTP.
+    """
 
     status: int = 200
     body: str | bytes | dict[str, Any] = ""
@@ -34,6 +38,8 @@ class Reply:
     pause_s: float = 0.0
     chunk_pause_s: float = 0.0
     content_type: str = "application/json"
+    missing_bytes: int = 0
+    raw: bytes = b""
 
 
 RESET = Reply(status=-1)
@@ -60,6 +66,31 @@ class FakeServer:
     base_url: str
     requests: list[Request] = field(default_factory=list)
     most_open: int = 0
+
+
+def broken_endpoints(usable: dict[str, Any]) -> dict[str, Answer]:
+    """Everything that an address can do instead of answering; `usable` is what it would say."""
+    page, packed = "<!doctype html><title>Sign in</title>", {"Content-Encoding": "gzip"}
+    return {
+        "hangs": HANG,
+        "slow body": Reply(body=usable, chunk_pause_s=1.0),
+        "reset": RESET,
+        "no HTTP": Reply(raw=b"SSH-2.0-OpenSSH_9.2\r\n"),
+        "nothing": Reply(raw=b" "),
+        "web page": Reply(body=page, content_type="text/html"),
+        "web page that says JSON": Reply(body=page),
+        "gateway page": Reply(status=502, body=page, content_type="text/html"),
+        "empty body": Reply(body=""),
+        "error as a 200": Reply(body={"error": {"message": "overloaded", "code": 503}}),
+        "cut body": Reply(body=usable, missing_bytes=10),
+        "bomb": Reply(body=gzip.compress(b" " * (1 << 24)), headers=packed),
+        "no gzip": Reply(body=usable, headers=packed),
+        "long body": Reply(body="x" * 3_000_000),
+        "no UTF-8": Reply(body=b'{"score": "\xff\xfe"}'),
+        "deep JSON": Reply(body="[" * 100_000),
+        "other JSON": Reply(body="[1, null]"),
+        "500": error_reply(500, "boom"),
+    }
 
 
 def chat_reply(content: str | None, *, finish_reason: str = "stop", **extra: Any) -> dict[str, Any]:
@@ -156,10 +187,14 @@ class _RequestHandler(BaseHTTPRequestHandler):
             self.server.n_open += 1
             self.server.fake.most_open = max(self.server.fake.most_open, self.server.n_open)
         try:
-            self._send(self._answer())
+            reply = self._answer()
+            ended = self.server.ended.wait(reply.pause_s)
         finally:
+            # Before the answer leaves: a client that has it may send its next request at once.
             with self.server.lock:
                 self.server.n_open -= 1
+        if reply is RESET or not ended:
+            self._send(reply)
 
     def _answer(self) -> Reply:
         data = json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0))) or b"{}")
@@ -178,14 +213,15 @@ class _RequestHandler(BaseHTTPRequestHandler):
             self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             os.close(self.connection.detach())
             return
-        if self.server.ended.wait(reply.pause_s):
+        if reply.raw:
+            self.wfile.write(reply.raw)
             return
         body = json.dumps(reply.body, ensure_ascii=False) if isinstance(reply.body, dict) else reply.body
         data = body.encode() if isinstance(body, str) else body
         self.send_response(reply.status)
         for name, value in {"Content-Type": reply.content_type, **reply.headers}.items():
             self.send_header(name, value)
-        self.send_header("Content-Length", str(len(data)))
+        self.send_header("Content-Length", str(len(data) + reply.missing_bytes))
         self.end_headers()
         self._send_body(data, reply.chunk_pause_s)
 

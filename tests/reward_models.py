@@ -18,6 +18,8 @@ from sql_agent.tiny_policy.corpus import load_corpus
 from sql_agent.tiny_policy.tokenizer import train_tokenizer
 
 MAX_TOKENS = 512
+# Threads wait for one another longer than such a model takes, most of all on a busy machine.
+torch.set_num_threads(1)
 
 
 @cache

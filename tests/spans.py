@@ -18,12 +18,22 @@ def span(name: str, attributes: dict[str, Any], *, seq: int, rollout: str = ROLL
     )
 
 
-def llm_call(prompt: list[int], response: list[int], *, seq: int, call_id: str | None = None, **ids: str) -> Span:
-    """What the proxy writes of one call: lists as text, the response's ids within `choices`."""
+def llm_call(
+    prompt: list[int],
+    response: list[int],
+    *,
+    seq: int,
+    call_id: str | None = None,
+    log_probs: list[float] | None = None,
+    finish_reason: str = "stop",
+    **ids: str,
+) -> Span:
+    """What the proxy writes of one call: lists as text, the response's ids and log-probabilities within `choices`."""
+    choice = {"finish_reason": finish_reason, "index": 0, "message": {"content": "x"}, "token_ids": response}
     attributes: dict[str, Any] = {
         "llm.hosted_vllm.id": call_id or f"chatcmpl-{seq}",
         "llm.hosted_vllm.prompt_token_ids": str(prompt),
-        "llm.hosted_vllm.choices": str([{"index": 0, "message": {"content": "x"}, "token_ids": response}]),
+        "llm.hosted_vllm.choices": str([choice | ({"log_probs": log_probs} if log_probs else {})]),
     }
     return span("raw_gen_ai_request", attributes, seq=seq, **ids)
 

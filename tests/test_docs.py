@@ -32,11 +32,13 @@ TRANSLATED = [("README.md", "README_zh.md"), ("docs/01-quickstart.md", "docs/01-
 # Flags of other programs that appear in our commands: agl store, vllm serve (two lines), verl's merger, docker,
 # tensorboard.
 FOREIGN_FLAGS = {
+    "--logdir",  # tensorboard
     *("--host", "--port", "--backend", "--mongo-uri"),
     *("--served-model-name", "--enable-auto-tool-choice", "--tool-call-parser"),
     *("--dtype", "--enforce-eager", "--max-model-len"),
     *("--local_dir", "--target_dir"),
     *("--gpus", "--shm-size", "--logdir"),
+    "--log-dir",  # inspect-ai
     # accelerate, and reward_modeling.py, whose parser is TRL's
     *("--num_processes", "--dataset_name", "--dataset_split", "--eval_dataset", "--eval_share", "--model_name_or_path"),
     *("--output_dir", "--resume_from_checkpoint", "--max_length", "--use_peft", "--lora_r", "--learning_rate"),

@@ -24,14 +24,18 @@ LAYERS = {
     "errors": ["sql_agent.errors", "reward_client.errors"],
     "plain data": [
         *("sql_agent.records", "sql_agent.config", "sql_agent.reference_text", "sql_agent.answer_text"),
+        *("sql_agent.transcript", "sql_agent.eval_stats"),
     ],
     "worker process": ["sql_agent.sql_worker", "sql_agent.math_worker"],
-    "parts of the offline judge": ["sql_agent.reference_stance", "sql_agent.reference_exam"],
+    "parts of the offline judge": [
+        *("sql_agent.reference_stance", "sql_agent.reference_exam", "sql_agent.reference_table"),
+    ],
     "text and wire": [
         *("sql_agent.sql_text", "sql_agent.reference_judge", "sql_agent.completion_check", "reward_client.client"),
         *("reward_client.gates", "reward_client.prompting", "reward_client.parsing", "reward_client.dialect"),
-        *("reward_client.endpoints", "reward_client.ledger"),
+        *("reward_client.endpoints", "reward_client.ledger", "reward_client.scale_map"),
         *("sql_agent.math_check", "sql_agent.result_match", "sql_agent.judge_items"),
+        *("sql_agent.eval_measures", "sql_agent.eval_view"),
     ],
     "sources": [
         *("sql_agent.database", "sql_agent.dataset", "reward_client.limiter", "reward_client.budget"),
@@ -47,12 +51,14 @@ LAYERS = {
     "around the agent": [
         "sql_agent.verl_config",
         *("sql_agent.lit_agent", "sql_agent.tiny_policy.*", "sql_agent.summary", "sql_agent.endpoint"),
-        *("sql_agent.group_grading", "sql_agent.versions"),
-        *("sql_agent.episode_view", "sql_agent.serving", "sql_agent.evaluation"),
+        *("sql_agent.group_grading", "sql_agent.health_rules", "sql_agent.versions"),
+        *("sql_agent.episode_view", "sql_agent.serving", "sql_agent.eval_progress"),
     ],
     "reward model": ["reward_model.*"],
     "before the start": ["sql_agent.preflight", "sql_agent.run_report.*"],
     "report": ["sql_agent.report"],
+    "trials": ["sql_agent.evaluation", "sql_agent.eval_targets", "sql_agent.eval_log"],
+    "evaluations": ["sql_agent.eval_folder", "sql_agent.eval_plan"],
     "command lines": [
         *("sql_agent.train_sql_agent", "sql_agent.evaluate", "sql_agent.sqlagent_test"),
         *("sql_agent.export", "sql_agent.demo", "sql_agent.judge_report"),
@@ -83,6 +89,7 @@ ONLY_IN = {
     "agents": ["sql_agent.agent", "sql_agent.tools"],
     "trl": ["reward_model.reward_modeling"],
     "fastapi": ["reward_model.api"],
+    "inspect_ai": ["sql_agent.eval_log"],
 }
 
 LIGHT = [

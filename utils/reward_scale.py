@@ -26,7 +26,7 @@ from reward_model.errors import UserError
 from reward_model.folder import weights_fingerprint
 from reward_model.pairs import Skipped, json_lines, split_by_key, write_text
 from reward_model.scale import SCALE_FILE, RewardScale, dump, fit
-from reward_model.scoring import Item, load_scorer
+from reward_model.scoring import Item, NotFinite, load_scorer
 
 HELD_SHARE = 0.2
 CURVE_BINS = 10
@@ -133,7 +133,7 @@ def main(
         error = held_out_error(rows, seed=seed)
         write_text(model_path / SCALE_FILE, dump(scale))
         plot(scale, rows, (model_path / SCALE_FILE).with_suffix(".png"))
-    except (UserError, OSError) as exc:
+    except (UserError, NotFinite, OSError) as exc:
         typer.echo(f"error: {exc}", err=True)
         raise typer.Exit(2) from exc
     typer.echo(

@@ -20,4 +20,4 @@ get_uv() {
 [ -x "$UV" ] || get_uv
 EXTRA=cpu
 if nvidia-smi -L >/dev/null 2>&1; then EXTRA=gpu; fi
-"$UV" sync --quiet --frozen --extra "$EXTRA" --extra reward-model --extra mcp
+"$UV" sync --quiet --frozen --extra "$EXTRA" --extra reward-model --extra mcp --extra eval

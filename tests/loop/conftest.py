@@ -46,7 +46,7 @@ def policy(request: dict[str, Any]) -> Answer:
     """A scripted policy: query the drug that the question names, then answer with what came back.
 
     The question's words steer it: 故障 gives a 500, 空话 an answer without a query, 半对 an incomplete answer at T > 0,
-    交替 one and two facts in turn, 慢 a late reply.
+    交替 one and two facts in turn, 慢 a late reply, 长 log-probabilities in their long form.
     """
     messages = request["messages"]
     question = next(m["content"] for m in messages if m["role"] == "user")
@@ -70,8 +70,23 @@ def policy(request: dict[str, Any]) -> Answer:
     if request.get("return_token_ids"):
         prompt = json.dumps(messages, ensure_ascii=False)
         reply["prompt_token_ids"] = token_ids(prompt)
-        reply["choices"][0]["token_ids"] = token_ids(json.dumps(reply["choices"][0]["message"], ensure_ascii=False))
+        choice = reply["choices"][0]
+        choice["token_ids"] = token_ids(json.dumps(choice["message"], ensure_ascii=False))
+        if request.get("logprobs"):
+            choice["logprobs"] = worded_log_probs(choice["token_ids"], plain="长" not in question)
     return reply
+
+
+def log_prob(token: int) -> float:
+    """What the scripted policy says of a token."""
+    return -token / 4096
+
+
+def worded_log_probs(ids: list[int], *, plain: bool) -> dict[str, Any]:
+    """As vLLM answers with agl_plugin.plain_log_probs, or without it."""
+    if plain:
+        return {"content": None, "token_log_probs": [log_prob(token) for token in ids]}
+    return {"content": [{"token": "x", "logprob": log_prob(i), "bytes": [120], "top_logprobs": []} for i in ids]}
 
 
 @dataclass(frozen=True)
@@ -81,6 +96,7 @@ class Loop:
     store_address: str
     server: FakeServer
     database: Path
+    runner: subprocess.Popen[bytes]
 
 
 @pytest.fixture(scope="module")
@@ -124,7 +140,7 @@ def running(logs: Path, database: Path, *settings: str, **environment: str) -> I
             runner = subprocess.Popen(runner_command, stdout=runner_log, stderr=runner_log, env=variables)
             try:
                 with openai_server(policy) as server:
-                    yield Loop(store_address=address, server=server, database=database)
+                    yield Loop(store_address=address, server=server, database=database, runner=runner)
                 assert runner.poll() is None, (logs / "runner.log").read_text()
             finally:
                 runner.terminate()
@@ -153,6 +169,7 @@ def collecting(loop: Loop, run_dir: Path, **options: Any) -> Iterator[GrpoDaemon
         llm_timeout_seconds=60.0,
         proxy_host="127.0.0.1",
         proxy_port=0,
+        log_probs=True,
         **options,
     )
     yield daemon

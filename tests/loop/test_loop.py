@@ -14,7 +14,7 @@ from agl_plugin import run_folder
 from agl_plugin.daemon import GrpoDaemon
 from agl_plugin.errors import RunError
 from agl_plugin.proxy import CALL_SPAN
-from tests.loop.conftest import SLOW_S, Loop, collecting, rollouts, token_ids
+from tests.loop.conftest import SLOW_S, Loop, collecting, log_prob, rollouts, token_ids
 
 # The LLM proxy is forked from this process: litellm and pydantic warn in it, and an error there is a failed request.
 pytestmark = pytest.mark.filterwarnings("default")
@@ -45,6 +45,26 @@ def test_a_question_becomes_triplets_with_the_servers_token_ids(daemon: GrpoDaem
     expected = [by_rollout[i] for i in batch.non_tensor_batch["rollout_id_list"]]
     assert rewards.tolist() == pytest.approx(expected, abs=1e-5)  # steps of 2^-16
     assert daemon.stats["scored"] == 4 and daemon.stats["zero_variance_groups"] == 2
+
+
+def test_the_samplers_log_probabilities_reach_the_batch(daemon: GrpoDaemon, loop: Loop) -> None:
+    rollouts(daemon, loop, ["甲药的适应症是什么？", "长：乙药的适应症是什么？"], is_train=True)
+    batch, metrics = daemon.get_train_data_batch(4096, 512, torch.device("cpu"), 1)
+
+    tokens, mask = batch.batch["responses"], batch.batch["response_mask"].bool()
+    given = batch.batch["rollout_log_probs"]
+    assert metrics["batch/calls_without_log_probs"] == 0 and mask.sum() > 0
+    assert torch.allclose(given[mask], torch.tensor([log_prob(t) for t in tokens[mask].tolist()]), atol=1e-6)
+    assert not given[~mask].any()
+
+
+def test_validation_asks_for_no_log_probabilities(daemon: GrpoDaemon, loop: Loop) -> None:
+    start = len(loop.server.requests)
+    rollouts(daemon, loop, ["甲药的适应症是什么？"], is_train=False)
+    rollouts(daemon, loop, ["甲药的适应症是什么？"], is_train=True)
+    asked = {r.json["temperature"]: r.json.get("logprobs") for r in loop.server.requests[start:]}
+    assert asked == {0.0: None, 1.0: True}
+    assert all(r.json["return_tokens_as_token_ids"] for r in loop.server.requests[start:] if r.json["temperature"])
 
 
 def test_the_store_keeps_one_span_per_llm_call_and_one_record(daemon: GrpoDaemon, loop: Loop) -> None:

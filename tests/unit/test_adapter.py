@@ -51,6 +51,25 @@ def test_any_number_is_a_reward_also_zero(reward: float) -> None:
     assert adapt(episode(reward=reward))[-1].reward == reward
 
 
+def test_log_probabilities_and_the_end_of_a_call_come_along() -> None:
+    spans = [
+        llm_call([1], [2, 3], seq=1, log_probs=[-0.5, -0.25], finish_reason="length"),
+        llm_call([1, 2, 3], [4], seq=2, log_probs=[-0.5, -0.25]),  # not one per token: not believed
+        llm_call([1, 2, 3, 4], [5], seq=3),
+        reward_span(0.5, seq=4, n_calls=3),
+    ]
+    first, *others = [t.response for t in adapt(spans)]
+    assert first == {"token_ids": [2, 3], "log_probs": [-0.5, -0.25], "finish_reason": "length"}
+    assert all("log_probs" not in other for other in others)
+
+
+@pytest.mark.parametrize("ids", ["None", "[]", "nonsense ["])
+def test_what_is_no_list_of_ids_is_no_call(ids: str) -> None:
+    call = llm_call([1], [2], seq=1)
+    call.attributes["llm.hosted_vllm.prompt_token_ids"] = ids
+    assert adapt([call, reward_span(1.0, seq=2)]) == []
+
+
 def test_no_reward_gives_no_triplets() -> None:
     assert adapt(episode()[:-1]) == []
     assert adapt([*episode()[:-1], fault_span("llm_fault", seq=9)]) == []

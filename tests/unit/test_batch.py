@@ -6,18 +6,20 @@ import numpy as np
 import pytest
 import torch
 from agentlightning.types import Triplet
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from verl.trainer.ppo.core_algos import compute_grpo_outcome_advantage, get_adv_estimator_fn
 
 from agl_plugin.advantage import NAME, rollout_advantage
-from agl_plugin.batch import Batch, build_batch, rows_of
+from agl_plugin.batch import Batch, Limits, build_batch, rows_of
 
+WIDE = Limits(99, 99)
 TOKENS = st.lists(st.integers(1, 9), min_size=1, max_size=6)
 
 
-def call(prompt: list[int], response: list[int]) -> Triplet:
-    return Triplet(prompt={"token_ids": prompt}, response={"token_ids": response}, reward=None)
+def call(prompt: list[int], response: list[int], log_probs: list[float] | None = None) -> Triplet:
+    sampled = {"token_ids": response, **({"log_probs": log_probs} if log_probs else {})}
+    return Triplet(prompt={"token_ids": prompt}, response=sampled, reward=None)
 
 
 def talk(first: list[int], turns: list[tuple[list[int], list[int]]]) -> list[Triplet]:
@@ -43,21 +45,23 @@ def batch_of(
     )
 
 
+@settings(deadline=None)
 @given(first=TOKENS, turns=st.lists(st.tuples(st.lists(st.integers(1, 9), max_size=4), TOKENS), min_size=1, max_size=5))
 def test_a_merged_talk_is_one_row_that_trains_exactly_what_was_sampled(
     first: list[int], turns: list[tuple[list[int], list[int]]]
 ) -> None:
     calls = talk(first, turns)
-    (row,) = rows_of(calls, merge=True)
+    (row,) = rows_of(calls, merge=True, limits=WIDE)
     last = calls[-1]
     assert row.prompt + row.response == last.prompt["token_ids"] + last.response["token_ids"]
     trained = [token for token, on in zip(row.response, row.mask, strict=True) if on]
     assert trained == [token for _, sampled in turns for token in sampled]
-    apart = rows_of(calls, merge=False)
+    apart = rows_of(calls, merge=False, limits=WIDE)
     assert [(r.prompt, r.response) for r in apart] == [(c.prompt["token_ids"], c.response["token_ids"]) for c in calls]
     assert all(all(r.mask) for r in apart)
 
 
+@settings(deadline=None)
 @given(calls=st.lists(st.tuples(TOKENS, TOKENS), min_size=1, max_size=5), merge=st.booleans())
 def test_trained_tokens_are_the_sum_of_the_responses_whatever_the_history(
     calls: list[tuple[list[int], list[int]]], merge: bool
@@ -68,15 +72,73 @@ def test_trained_tokens_are_the_sum_of_the_responses_whatever_the_history(
 
 
 def test_a_turn_that_adds_no_token_copies_nothing() -> None:
-    (row,) = rows_of([call([1, 2], [3]), call([1, 2, 3], [4])], merge=True)
+    (row,) = rows_of([call([1, 2], [3]), call([1, 2, 3], [4])], merge=True, limits=WIDE)
     assert (row.prompt, row.response, row.mask) == ([1, 2], [3, 4], [1, 1])
 
 
-def test_a_long_later_piece_trains_no_prompt_token() -> None:
-    calls = [call([1], [2]), call([7] * 12, [3, 4])]
+def test_a_long_later_piece_trains_no_prompt_token_and_loses_none_of_its_own() -> None:
+    calls = [call([1], [2]), call([7] * 8, [3, 4])]
     made = batch_of({"r": ("q", 1.0, calls)}, prompt=5)
-    assert made.data.batch["response_mask"].tolist() == [[1, 0], [1, 1]]
-    assert made.data.batch["is_drop_mask"].tolist() == [False, True]
+    assert made.data.batch["responses"].tolist() == [[2, 0, 0, 0, 0], [7, 7, 7, 3, 4]]
+    assert made.data.batch["response_mask"].tolist() == [[1, 0, 0, 0, 0], [0, 0, 0, 1, 1]]
+    assert made.data.batch["is_drop_mask"].tolist() == [False, False]
+    assert made.metrics["batch/unmerged_prefix_mismatch"] == 1 and made.metrics["batch/merged_share"] == 0
+
+
+def test_a_first_prompt_over_the_limit_is_dropped_and_not_counted_as_trained() -> None:
+    made = batch_of({"a": ("q", 1.0, [call([7] * 8, [3, 4])]), "b": ("q", 0.0, [call([1], [2, 2])])}, prompt=5)
+    assert made.data.batch["is_drop_mask"].tolist() == [True, False]
+    assert made.metrics["batch/trained_over_sampled"] == 0.5
+
+
+def test_a_talk_over_the_limit_goes_on_in_another_row() -> None:
+    calls = talk([1, 2], [([], [3, 4]), ([5], [6, 7]), ([8], [9])])
+    made = batch_of({"r": ("q", 1.0, calls)}, prompt=4, response=5)
+    batch = made.data.batch
+    assert batch["prompts"].tolist() == [[0, 0, 1, 2], [1, 2, 3, 4]]
+    assert batch["responses"].tolist() == [[3, 4, 5, 6, 7], [5, 6, 7, 8, 9]]
+    assert batch["response_mask"].tolist() == [[1, 1, 0, 1, 1], [0, 0, 0, 0, 1]]
+    assert not batch["is_drop_mask"].any() and made.metrics["batch/trained_over_sampled"] == 1
+    assert made.metrics["batch/unmerged_too_long"] == 1 and made.metrics["batch/rows_cut"] == 0
+
+
+@settings(deadline=None)
+@given(
+    turns=st.lists(st.tuples(st.lists(st.integers(1, 9), max_size=4), TOKENS), min_size=1, max_size=6),
+    prompt=st.integers(1, 12),
+    response=st.integers(6, 20),
+)
+def test_no_sampled_token_is_lost_while_each_call_fits_a_row(
+    turns: list[tuple[list[int], list[int]]], prompt: int, response: int
+) -> None:
+    """A row holds prompt + response tokens; vLLM's own limit keeps each call within that."""
+    calls = [
+        c for c in talk([1], turns) if len(c.prompt["token_ids"]) + len(c.response["token_ids"]) <= prompt + response
+    ]
+    if not calls or len(calls[0].prompt["token_ids"]) > prompt:
+        return
+    made = batch_of({"r": ("q", 1.0, calls)}, prompt=prompt, response=response)
+    assert made.metrics["batch/trained_over_sampled"] == 1 and made.metrics["batch/rows_cut"] == 0
+    assert made.data.batch["responses"].shape[1] <= response and made.data.batch["prompts"].shape[1] <= prompt
+
+
+def test_the_samplers_log_probabilities_stand_where_it_sampled() -> None:
+    calls = talk([1, 2], [([], [3, 4]), ([5], [6])])
+    for one, values in zip(calls, ([-0.5, -0.25], [-1.0]), strict=True):
+        one.response["log_probs"] = values
+    rollouts = {"a": ("q", 1.0, calls), "b": ("q", 0.0, [call([1], [2])])}
+    made = batch_of(rollouts)
+    given = made.data.batch["rollout_log_probs"]
+    assert given[0].tolist() == [-0.5, -0.25, 0.0, -1.0]
+    assert given[1].isnan().tolist() == [True, False, False, False] and given[1, 1:].tolist() == [0, 0, 0]
+    assert made.metrics["batch/calls_without_log_probs"] == 1
+    apart = batch_of(rollouts, merge=False)
+    assert apart.data.batch["rollout_log_probs"][:2].tolist() == [[-0.5, -0.25], [-1.0, 0.0]]
+
+
+def test_without_any_log_probability_there_is_no_tensor() -> None:
+    made = batch_of({"a": ("q", 1.0, [call([1], [2])]), "b": ("q", 0.0, [call([1], [2])])})
+    assert "rollout_log_probs" not in made.data.batch and made.metrics["batch/calls_without_log_probs"] == 2
 
 
 def test_tensors_fit_and_are_no_wider_than_needed() -> None:

@@ -208,3 +208,16 @@ def test_paths_are_looked_up_where_the_user_stands_first(tmp_path: Path, monkeyp
     assert data_path("data/none.parquet") == ROOT / "data" / "none.parquet"
     assert database_path(TrainConfig().database) == ROOT / "sql_agent" / "data" / "medical.db"
     assert resolve_path("~/x").is_absolute()
+
+
+def test_the_correction_needs_what_it_corrects_with() -> None:
+    tree = {"optim": {"importance_correction": "truncated"}, "rollout": {"sampler_logprobs": False}}
+    with pytest.raises(UserError, match=r"importance_correction = truncated needs .* rollout.sampler_logprobs = true"):
+        build_config(tree)
+
+
+def test_a_row_must_hold_an_answer() -> None:
+    tree = {"rollout": {"trajectory_max_response_tokens": 100, "max_response_tokens": 200}}
+    with pytest.raises(UserError, match=r"trajectory_max_response_tokens = 100 must not be below"):
+        build_config(tree)
+    build_config(tree, {"rollout": {"level": "transition"}})

@@ -96,6 +96,18 @@ def test_a_step_without_a_reward_says_so() -> None:
     assert describe(row, eta_s=None).startswith("step 3/20  reward none  scored 0/32")
 
 
+def test_a_gradient_that_is_not_finite_is_not_shown_as_zero() -> None:
+    """NaN is null in metrics.jsonl."""
+    assert "grad none" in describe({**TRAIN, "actor/grad_norm": None}, eta_s=1.0)
+
+
+def test_a_warning_is_a_line_of_its_own(tmp_path: Path) -> None:
+    out = StringIO()
+    with Progress(Console(file=out, width=200), tmp_path):
+        run_folder.append_lines(tmp_path / run_folder.METRICS, [{**TRAIN, "warnings": ["step 3: [x] is low"]}])
+    assert "\nwarning: step 3: [x] is low\n" in out.getvalue()
+
+
 def test_a_checkpoint_is_one_line_and_a_row_without_rollouts_none() -> None:
     row: dict[str, Any] = {"kind": "checkpoint", "step": 20, "of_steps": 20, "seconds": 61}
     assert describe(row, eta_s=None) == "step 20/20  checkpoint saved in 1m01s"

@@ -22,11 +22,12 @@ from agl_plugin.adapter import ScoredTriplets
 from agl_plugin.advantage import rollout_advantage
 from agl_plugin.daemon import GrpoDaemon, free_port
 from agl_plugin.errors import RunError
+from agl_plugin.resampling import SpareQuestions
 from tests.spans import call_without_ids, fault_span, llm_call, reward_span, waiting_span
 
 MAX_PROMPT, MAX_RESPONSE = 16, 8
 # What a runner leaves of one rollout: a function from its ids to its spans.
-Play = Callable[[dict[str, str]], list[Span]]
+Play = Callable[[dict[str, Any]], list[Span]]
 
 
 def record(reward: float | None, **more: Any) -> str:
@@ -39,7 +40,7 @@ def record(reward: float | None, **more: Any) -> str:
 def scored(reward: float, *, n_calls: int = 1) -> Play:
     """A rollout of `n_calls` LLM calls that earned `reward`."""
 
-    def play(ids: dict[str, str]) -> list[Span]:
+    def play(ids: dict[str, Any]) -> list[Span]:
         calls = [llm_call([7, 8, *range(1, n + 1)], [9] * n, seq=n, **ids) for n in range(1, n_calls + 1)]
         return [*calls, reward_span(reward, seq=99, n_calls=n_calls, record=record(reward), **ids)]
 
@@ -54,7 +55,7 @@ def faulty(reason: str) -> Play:
 def waiting(n_calls: int = 1) -> Play:
     """A rollout whose reward comes with its group."""
 
-    def play(ids: dict[str, str]) -> list[Span]:
+    def play(ids: dict[str, Any]) -> list[Span]:
         calls = [llm_call([7, *range(1, n + 1)], [9] * n, seq=n, **ids) for n in range(1, n_calls + 1)]
         note = record(None, unscored="awaits_group", n_calls=n_calls)
         return [*calls, waiting_span(seq=99, n_calls=n_calls, record=note, **ids)]
@@ -62,16 +63,16 @@ def waiting(n_calls: int = 1) -> Play:
     return play
 
 
-def waiting_without_ids(ids: dict[str, str]) -> list[Span]:
+def waiting_without_ids(ids: dict[str, Any]) -> list[Span]:
     return [call_without_ids(seq=1, **ids), waiting_span(seq=2, n_calls=1, record=record(None), **ids)]
 
 
-def without_ids(ids: dict[str, str]) -> list[Span]:
+def without_ids(ids: dict[str, Any]) -> list[Span]:
     """A rollout whose server gave no token ids."""
     return [call_without_ids(seq=1, **ids), reward_span(1.0, seq=2, n_calls=1, record=record(1.0), **ids)]
 
 
-def crashed(_ids: dict[str, str]) -> list[Span]:
+def crashed(_ids: dict[str, Any]) -> list[Span]:
     """A rollout that left nothing at all."""
     return []
 
@@ -224,6 +225,111 @@ def test_what_nobody_grades_stays_unscored(daemon: GrpoDaemon) -> None:
     finish(daemon, [[waiting(), scored(0.4), scored(0.8)]])
     batch, _ = batch_of(daemon)
     assert len(batch) == 2 and daemon.stats["unscored/awaits_group"] == 1
+
+
+class Spare(SpareQuestions):
+    """Further questions, each of which is answered as soon as its group is queued: the daemon is waiting then."""
+
+    def __init__(self, daemon: GrpoDaemon, groups: list[list[Play]]) -> None:
+        super().__init__([{"id": f"spare{i}", "question": "肝炎？"} for i in range(len(groups))], seed=0, step=0)
+        self.plays = [play for group in groups for play in group]
+        self.rounds: list[int] = []
+        enqueue = daemon.store.enqueue_many_rollouts
+
+        async def enqueue_and_answer(requests: Any) -> Any:
+            rollouts = await enqueue(requests)
+            self.rounds.append(len(rollouts))
+            now, self.plays = self.plays[: len(rollouts)], self.plays[len(rollouts) :]
+            await answer(daemon.store, now)
+            return rollouts
+
+        daemon.store.enqueue_many_rollouts = enqueue_and_answer  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def resampled(daemon: GrpoDaemon, groups: list[list[Play]], spare: list[list[Play]], *, times: int) -> Spare:
+    """A step whose flat groups are sampled anew up to `times` times, in groups of two."""
+    daemon.resample = times
+    queue(daemon, [len(group) for group in groups])
+    asyncio.run(answer(daemon.store, [play for group in groups for play in group]))
+    daemon.spare_questions = drawn = Spare(daemon, spare)
+    daemon.run_until_all_finished(verbose=False)
+    return drawn
+
+
+def rewards_in(batch: Any) -> list[float]:
+    return sorted(batch.batch["token_level_scores"].sum(-1).tolist())
+
+
+FLAT = [scored(0.5), scored(0.5)]
+VARIED = [scored(0.25), scored(0.75)]
+
+
+def test_flat_groups_are_replaced_by_groups_that_teach(daemon: GrpoDaemon) -> None:
+    spare = resampled(daemon, [FLAT, [scored(0.0), scored(1.0)], FLAT], [VARIED, VARIED], times=1)
+    batch, metrics = batch_of(daemon)
+    assert rewards_in(batch) == [0.0, 0.25, 0.25, 0.75, 0.75, 1.0] and spare.rounds == [4]
+    assert (daemon.stats["resampled_groups"], daemon.stats["replaced_groups"]) == (2, 2)
+    assert (daemon.stats["groups"], daemon.stats["zero_variance_groups"]) == (5, 2)
+    assert daemon.stats["rollouts"] == 10 and metrics["training/reward"] == pytest.approx(0.5)  # over all ten
+    assert [line["resampled"] for line in lines(daemon)] == [False] * 6 + [True] * 4
+    assert {line["step"] for line in lines(daemon)} == {3}
+
+
+def test_a_substitute_that_is_flat_too_is_tried_again_and_then_left(daemon: GrpoDaemon) -> None:
+    spare = resampled(daemon, [FLAT, FLAT], [[scored(0.1), scored(0.1)], VARIED, FLAT], times=2)
+    batch, _ = batch_of(daemon)
+    assert spare.rounds == [4, 2]
+    assert rewards_in(batch) == [0.25, 0.5, 0.5, 0.75]  # one place filled, the other keeps its own flat group
+    assert (daemon.stats["resampled_groups"], daemon.stats["replaced_groups"]) == (3, 1)
+
+
+def test_faults_in_a_substitute_leave_the_old_group(daemon: GrpoDaemon) -> None:
+    crowd = [[faulty("judge_unreachable"), scored(0.9)], [crashed, without_ids]]
+    resampled(daemon, [FLAT, FLAT, VARIED], crowd, times=1)
+    batch, _ = batch_of(daemon)
+    assert rewards_in(batch) == [0.25, 0.5, 0.5, 0.5, 0.5, 0.75]
+    assert daemon.stats["replaced_groups"] == 0 and daemon.stats["unscored/judge_unreachable"] == 1
+
+
+def test_a_group_that_faults_made_small_is_not_sampled_again(daemon: GrpoDaemon) -> None:
+    spare = resampled(daemon, [[scored(0.5), faulty("llm_fault")], VARIED], [VARIED], times=3)
+    batch, _ = batch_of(daemon)
+    assert spare.rounds == [] and rewards_in(batch) == [0.25, 0.75]
+    assert daemon.stats["resampled_groups"] == 0 and daemon.stats["groups_too_small"] == 1
+
+
+def test_a_substitute_without_a_runner_ends_the_run_like_any_other(daemon: GrpoDaemon) -> None:
+    daemon.resample = 1
+    queue(daemon, [2])
+    asyncio.run(answer(daemon.store, FLAT))
+    daemon.spare_questions = SpareQuestions([{"id": "s", "question": "肝炎？"}], seed=0, step=0)
+    with pytest.raises(RunError, match="no rollout finished"):
+        daemon.run_until_all_finished(verbose=False)
+    assert len(lines(daemon)) == 2  # what had finished is on record
+
+
+def test_substitutes_are_graded_with_their_group(daemon: GrpoDaemon) -> None:
+    async def grade_group(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        return [{"unscored": "", "reward": n / 4, "reward_parts": {"answer": n / 4}} for n, _ in enumerate(rows)]
+
+    daemon.grade_group = grade_group
+    resampled(daemon, [FLAT], [[waiting(), waiting()]], times=1)
+    batch, _ = batch_of(daemon)
+    assert rewards_in(batch) == [0.0, 0.25]
+
+
+def test_validation_is_never_sampled_again(daemon: GrpoDaemon) -> None:
+    daemon.resample = 3
+    finish(daemon, [[scored(0.5)], [scored(0.5)]], is_train=False)
+    assert daemon.get_test_metrics()["val/rollouts"] == 2
+
+
+def test_the_end_of_each_call_and_the_spread_of_rewards_are_told(daemon: GrpoDaemon) -> None:
+    finish(daemon, [[scored(0.0), scored(0.6), scored(0.9, n_calls=2)]])
+    batch_of(daemon)
+    assert (daemon.stats["reward_min"], daemon.stats["reward_max"]) == (0.0, 0.9)
+    assert daemon.stats["zero_reward_share"] == pytest.approx(1 / 3)
+    assert sorted(line["finish_reasons"] for line in daemon.step_rows) == [["stop"], ["stop"], ["stop", "stop"]]
 
 
 def test_a_group_that_the_grader_leaves_unscored_has_no_reward(daemon: GrpoDaemon) -> None:

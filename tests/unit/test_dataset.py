@@ -85,6 +85,28 @@ def test_the_raw_format(tmp_path: Path) -> None:
     assert load_questions(path) == [Question(id="5", question="甲？", answer="一", sql=["SELECT 1"])]
 
 
+def test_task_files_that_say_query(tmp_path: Path) -> None:
+    """The form of AgentCPM's data sets, also as parquet; a `question` beside it wins."""
+    asked = {"id": "task_1", "query": "什么是高血压？", "answer": "动脉血压升高", "scorer": "agentcpm"}
+    counted = {"id": "task_2", "query": "2+2 等于多少？", "answer": "4", "scorer": "math", "answer_schema": "boxed"}
+    bare = {"id": 3, "query": "甲？"}
+    expected = [
+        Question(id="task_1", question="什么是高血压？", answer="动脉血压升高", scorer="agentcpm"),
+        Question(id="task_2", question="2+2 等于多少？", answer="4", scorer="math", answer_schema="boxed"),
+        Question(id="3", question="甲？"),
+    ]
+    assert load_questions(jsonl(tmp_path / "a.jsonl", asked, counted, bare)) == expected
+    columns = {name: [row[name] for row in (asked, counted)] for name in ("id", "query", "answer", "scorer")}
+    assert [q.question for q in load_questions(parquet(tmp_path / "a.parquet", **columns))] == [
+        asked["query"],
+        counted["query"],
+    ]
+    both = {"id": "1", "query": "SELECT 1", "question": "甲？"}
+    assert load_questions(jsonl(tmp_path / "b.jsonl", both))[0].question == "甲？"
+    with pytest.raises(UserError, match="row 1: question is ''"):
+        load_questions(jsonl(tmp_path / "c.jsonl", {"id": "1", "query": ""}))
+
+
 def test_byte_order_mark_and_blank_lines(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_bytes(
         b'\xef\xbb\xbf{"id": "1", "question": "a"}\r\n\r\n{"id": "2", "question": "b"}\r\n'

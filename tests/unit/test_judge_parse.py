@@ -6,6 +6,7 @@ import contextlib
 import json
 import pickle
 import re
+import time
 
 import pytest
 from hypothesis import given
@@ -40,7 +41,21 @@ def test_one_verdict_is_read(text: str) -> None:
 
 @pytest.mark.parametrize(
     "value",
-    ["NaN", "Infinity", "-Infinity", "1e999", '"8/10"', '"0.8"', "1.7", "-1", "true", "null", "[1]", "1" * 5000],
+    [
+        "NaN",
+        "Infinity",
+        "-Infinity",
+        "1e999",
+        '"8/10"',
+        '"0.8"',
+        "1.7",
+        "-1",
+        "true",
+        "null",
+        "[1]",
+        "1" * 400,
+        "1" * 5000,
+    ],
 )
 def test_a_score_that_is_no_number_in_range_is_refused(value: str) -> None:
     with pytest.raises(JudgeUnparsable):
@@ -129,6 +144,15 @@ def test_no_marker_survives_stripping(parts: list[str]) -> None:
     text = strip_markers("".join(parts), "abc")
     assert not re.search(r"<<<(BEGIN|END) [A-Z]+ [0-9a-f]+>>>|<\|\w*\|>|abc", text)
     text.encode()
+
+
+@pytest.mark.parametrize(("left", "middle", "right"), [("<|", "a", "|>"), ("[IN", "[INST]", "ST]"), ("<s", "<s>", ">")])
+def test_deeply_nested_markers_cost_one_pass(left: str, middle: str, right: str) -> None:
+    """Taken out one by one they would cost seconds, in which no other verdict could be asked for."""
+    text = left * 3000 + middle + right * 3000
+    started_s = time.process_time()
+    assert not re.search(r"<\|\w*\|>|\[INST\]|<s>", strip_markers(text, "abc"))
+    assert time.process_time() - started_s < 0.5
 
 
 def test_a_long_answer_is_cut_and_marked() -> None:

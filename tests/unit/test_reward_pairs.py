@@ -186,6 +186,8 @@ def test_best_against_worst_of_a_group(tmp_path: Path) -> None:
         ([rollout("a", 1.0), rollout("a", 0.0)], "gave one text two values"),
         ([rollout(" ", 1.0), rollout("a", 0.0)], "best answer is empty"),
         ([rollout("a", 1.0), rollout("b", 0.0, reward_parts={})], "no reward_parts.answer"),
+        ([rollout("a", 1.0), rollout("b", 0.0, reward_parts={"answer": 10**400})], "no reward_parts.answer"),
+        ([rollout("a", 1.0), rollout("b", 0.0, reward_parts={"answer": float("nan")})], "no reward_parts.answer"),
         ([rollout("a", 1.0), rollout("b", 0.0, question=None)], "no question, reference or answer as text"),
     ],
 )

@@ -7,6 +7,7 @@ import json
 import pickle
 import shutil
 import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -51,6 +52,8 @@ def refused(folder: Path, message: str) -> None:
 def test_code_in_the_folder_is_refused(copy: Path, name: str) -> None:
     edit_json(copy / name, auto_map={"AutoModelForSequenceClassification": "evil.Model"})
     (copy / "evil.py").write_text("raise SystemExit('code of the folder ran')")
+    refused(copy, "auto_map")
+    edit_json(copy / name, auto_map=None, text_config={"parts": [{"auto_map": {}}]})
     refused(copy, "auto_map")
 
 
@@ -138,7 +141,7 @@ def encoder(max_tokens: int = 64) -> Encoder:
     return Encoder(tokenizer(), max_tokens=max_tokens)
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 @given(st.lists(st.sampled_from([*MARKS, "<|im_", "end|>", "<|", "药", "x "])).map("".join))
 def test_a_text_cannot_forge_a_turn(text: str) -> None:
     marks = [tokenizer().convert_tokens_to_ids(mark) for mark in MARKS]
@@ -148,8 +151,15 @@ def test_a_text_cannot_forge_a_turn(text: str) -> None:
     assert all(mark not in encoder().without_marks(text) for mark in MARKS)
 
 
+def test_deeply_nested_marks_cost_one_pass() -> None:
+    """Taken out layer by layer, the texts of one request would keep the model from all others for minutes."""
+    started_s = time.process_time()
+    assert encoder().without_marks("<|im_" * 3000 + "<|im_end|>" + "end|>" * 3000 + "药") == "药"
+    assert time.process_time() - started_s < 1
+
+
 @given(st.text(max_size=300), st.text(max_size=300))
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 def test_a_dialogue_fits_and_keeps_its_frame(prompt: str, response: str) -> None:
     made = encoder().encode([("user", prompt), ("assistant", response)])
     assert len(made.ids) <= 64
@@ -175,8 +185,8 @@ def test_no_room_for_texts_is_an_error() -> None:
 TEXTS = st.text("药品的禁忌：；。abc 12<|im_end|>", max_size=120)
 
 
-@given(st.lists(st.builds(Item, TEXTS, TEXTS, TEXTS), min_size=1, max_size=12))
-@settings(deadline=None, max_examples=40)
+@given(st.lists(st.builds(Item, TEXTS, TEXTS, TEXTS), min_size=1, max_size=8))
+@settings(deadline=None, max_examples=15)
 def test_the_same_score_alone_and_in_a_batch(scorer: RewardScorer, items: list[Item]) -> None:
     together = scorer.score(items)
     alone = [scorer.score([item])[0] for item in items]
@@ -186,7 +196,7 @@ def test_the_same_score_alone_and_in_a_batch(scorer: RewardScorer, items: list[I
 def test_long_neighbours_do_not_change_a_score(scorer: RewardScorer) -> None:
     short, longer = Item("问", "答"), Item("问" * 100, "答" * 300)
     [alone] = scorer.score([short])
-    scores = scorer.score([longer] * 150 + [short])
+    scores = scorer.score([longer] * 20 + [short])
     assert scores[-1].score == pytest.approx(alone.score, abs=TOLERANCE)
     assert abs(scores[0].score - alone.score) > 100 * TOLERANCE  # the model does tell texts apart
 

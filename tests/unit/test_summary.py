@@ -26,7 +26,7 @@ def step(number: int, reward: float, *, seconds: float = 10.0) -> dict[str, Any]
     return {
         **{"kind": "train", "step": number, "of_steps": 2, "seconds": seconds, "rollout/reward_mean": reward},
         **{"rollout/groups": 4, "rollout/zero_variance_groups": number, "actor/grad_norm": 0.5, "actor/pg_loss": 0.01},
-        **{"actor/weights_changed_share": 1.0, "timing_s/gen": 6.0, "timing_s/update_actor": 2.0},
+        **{"actor/weights_changed_share": 1.0, "time/generation": 6.0, "time/update": 2.0},
     }
 
 
@@ -75,7 +75,7 @@ def test_steps_and_validations_are_told(summary: dict[str, Any]) -> None:
 def test_seconds_add_up_to_the_whole(summary: dict[str, Any]) -> None:
     seconds = dict(summary["seconds"])
     assert seconds.pop("total") == 40.0 and sum(seconds.values()) == pytest.approx(40.0)
-    assert (seconds["generation"], seconds["update"], seconds["step_other"]) == (12.0, 4.0, 4.0)
+    assert (seconds["generation"], seconds["update"], seconds["other"]) == (12.0, 4.0, 4.0)
     assert (seconds["validation"], seconds["checkpoint"], seconds["start_and_stop"]) == (6.0, 1.0, 13.0)
 
 
@@ -84,6 +84,18 @@ def test_a_run_that_did_nothing_has_a_summary(tmp_path: Path) -> None:
     assert (summary["steps"], summary["rollouts"], summary["reward_mean"]) == (0, 0, None)
     assert summary["weights_changed"] is False and json.dumps(summary)
     assert "the store is gone" in rendered(summary)
+
+
+def test_warnings_and_skipped_updates_are_told(tmp_path: Path) -> None:
+    skipped = {**step(1, 0.1), "actor/updates_skipped": 2.0, "warnings": ["step 1: [health] is bad", "second"]}
+    run_folder.append_lines(tmp_path / run_folder.METRICS, [skipped, {**step(2, 0.1), "warnings": ["third"]}])
+    summary = build_summary(tmp_path, total_s=5.0, peak_memory_gib=0.1, facts=FACTS)
+    assert summary["warnings"] == ["step 1: [health] is bad", "second", "third"] and summary["updates_skipped"] == 2
+    assert all(text in rendered(summary) for text in summary["warnings"])
+
+
+def test_a_run_without_warnings_says_nothing_of_them(summary: dict[str, Any]) -> None:
+    assert summary["warnings"] == [] and summary["updates_skipped"] == 0 and "warning" not in rendered(summary)
 
 
 def test_unmoved_weights_are_shouted(tmp_path: Path) -> None:

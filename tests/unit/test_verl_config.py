@@ -9,7 +9,7 @@ import pytest
 
 from agl_plugin.errors import RunError
 from sql_agent.config import TrainConfig, build_config, known_keys, parse_assignment
-from sql_agent.verl_config import check_keys, flatten, verl_overrides
+from sql_agent.verl_config import check_keys, flatten, update_rules, verl_overrides
 
 # Settings that verl need not know, and who reads them instead.
 READ_ELSEWHERE = {
@@ -25,6 +25,10 @@ READ_ELSEWHERE = {
     "rollout.runner_concurrency": "train_sql_agent.make_trainer",
     "rollout.poll_interval_s": "train_sql_agent.make_trainer",
     "rollout.rollout_timeout_s": "the daemon",
+    "rollout.sampler_logprobs": "train_sql_agent.fit",
+    "rollout.resample_flat_groups": "train_sql_agent.fit",
+    "optim.importance_": "verl_config.update_rules",
+    "health.": "health_rules.health_of",
     "trainer.resume_changed": "preflight.check_resume",
     "trainer.device": "preflight",
     "trainer.max_steps": "train_sql_agent.total_steps",
@@ -160,6 +164,24 @@ def test_lora_keys_come_with_a_rank_only() -> None:
 def test_resume_is_a_path_or_off(resume: str, mode: str) -> None:
     keys = keys_of(trainer={"resume": resume})
     assert keys["trainer.resume_mode"] == mode and keys["trainer.resume_from_path"] == (resume or None)
+
+
+def test_the_sampler_tells_the_probabilities_it_sampled_from() -> None:
+    """vLLM's default are those before temperature."""
+    mode = "actor_rollout_ref.rollout.engine_kwargs.vllm.logprobs_mode"
+    assert mode not in keys_of() and keys_of("rollout.temperature=0.7")[mode] == "processed_logprobs"
+    assert mode not in keys_of("rollout.temperature=0.7 rollout.sampler_logprobs=false")
+
+
+@pytest.mark.parametrize(("questions", "mini", "n_updates"), [(32, 32, 1), (32, 16, 2), (30, 16, 2), (8, 2, 4)])
+def test_the_optimizer_steps_follow_from_the_questions(questions: int, mini: int, n_updates: int) -> None:
+    rules = update_rules(config_of(f"optim.questions_per_step={questions} optim.mini_batch_questions={mini}"))
+    assert (rules.n_updates, rules.correct, rules.cap) == (n_updates, False, 2.0)
+
+
+def test_the_correction_is_a_setting() -> None:
+    rules = update_rules(config_of("optim.importance_correction=truncated optim.importance_cap=3"))
+    assert rules.correct and rules.cap == 3
 
 
 BASE = {"trainer": {"save_freq": 1, "empty": {}}, "actor_rollout_ref": {"rollout": {"engine_kwargs": {"vllm": {}}}}}

@@ -28,7 +28,18 @@ from reward_client import (
     LLMJudge,
     Verdict,
 )
-from tests.fakes import HANG, RESET, Answer, Handler, Reply, chat_reply, error_reply, in_turn, openai_server
+from tests.fakes import (
+    HANG,
+    RESET,
+    Answer,
+    Handler,
+    Reply,
+    broken_endpoints,
+    chat_reply,
+    error_reply,
+    in_turn,
+    openai_server,
+)
 
 KEYS = ("sk-first-secret-0123", "sk-second-secret-4567")
 SCORES = {"accuracy": 0.9, "completeness": 0.8, "clarity": 1, "professionalism": 1, "reason": "好"}
@@ -59,23 +70,19 @@ def grade(judge: LLMJudge, *answers: str) -> list[Verdict]:
 # Failover
 
 
-@pytest.mark.parametrize(
-    "broken",
-    [
-        HANG,
-        RESET,
-        HTML,
-        error_reply(500, "x"),
-        error_reply(401, "key"),
-        chat_reply("8/10"),
-        chat_reply(None),
-        error_reply(400, "x"),
-    ],
-    ids=["hang", "reset", "html", "500", "401", "no verdict", "refusal", "400"],
-)
+BROKEN: dict[str, Answer] = broken_endpoints(GOOD) | {
+    "wrong key": error_reply(401, "key"),
+    "no such model": error_reply(404, "model"),
+    "refuses the request": error_reply(400, "x"),
+    "no verdict": chat_reply("8/10"),
+    "refusal": chat_reply(None, refusal="I cannot grade this"),
+}
+
+
+@pytest.mark.parametrize("broken", BROKEN.values(), ids=BROKEN.keys())
 def test_the_next_endpoint_answers(broken: Answer) -> None:
     with openai_server(lambda _: broken) as first, openai_server(lambda _: GOOD) as second:
-        (verdict,) = grade(make([first.base_url, second.base_url]))
+        (verdict,) = grade(make([first.base_url, second.base_url], timeout_s=3.0))
         assert verdict.overall == pytest.approx(0.89)
         assert [len(s.requests) for s in (first, second)] == [1, 1] and verdict.usage.calls == 2
         assert second.requests[0].headers["authorization"] == f"Bearer {KEYS[1]}"
@@ -127,6 +134,16 @@ def test_a_short_retry_after_is_waited_for_a_long_one_goes_on() -> None:
         judge = make([first.base_url, second.base_url])
         assert [v.overall for v in grade(judge, "一", "二")] == pytest.approx([0.3, 0.3])
         assert len(first.requests) == 1
+
+
+def test_a_retry_after_of_years_is_looked_into_again_after_an_hour() -> None:
+    with openai_server(lambda _: error_reply(429, "x", Retry_After="9" * 30)) as server:
+        judge = make([server.base_url])
+        for answer in ("一", "二"):
+            with pytest.raises(JudgeUnreachable, match="asks to wait"):
+                grade(judge, answer)
+        state = judge._ledger.get(f"limits:{judge.endpoints[0].id}")
+    assert 3000 < state["blocked_until"] - time.time() <= 3600
 
 
 def test_an_endless_429_without_a_time_goes_on_after_two_tries() -> None:
@@ -307,6 +324,19 @@ def test_usage_and_cost_of_a_verdict() -> None:
     assert again.cached and again.usage.cache_hits == 1 and again.usage.tokens == 0
 
 
+@pytest.mark.parametrize("counted", [10**9, 10**400], ids=["much", "beyond any float"])
+@pytest.mark.parametrize("said", [json.dumps(SCORES), ""], ids=["verdict", "empty"])
+def test_counts_that_cannot_be_cost_neither_budget_nor_time(counted: int, said: str) -> None:
+    """Believed, one such reply would end the run's budget, or stop the endpoint for weeks."""
+    lie = {**chat_reply(said), "usage": {"prompt_tokens": counted, "completion_tokens": counted}}
+    started_s = time.monotonic()
+    with openai_server(in_turn(lie, GOOD)) as server:
+        judge = make([server.base_url], tpm=600_000, budget=Budget(tokens=1_000_000))
+        verdicts = grade(judge, "一", "二")
+    assert [v.overall for v in verdicts] == pytest.approx([0.89, 0.89]) and time.monotonic() - started_s < 10
+    assert 0 < judge.spending.spent()["tokens"] < 20_000 and verdicts[0].usage.tokens < 100
+
+
 def test_negative_counts_of_a_lying_server_are_no_verdict() -> None:
     lie = {**GOOD, "usage": {"prompt_tokens": -1_000_000, "completion_tokens": 1}}
     with openai_server(lambda _: lie) as server, pytest.raises(JudgeUnparsable):
@@ -417,6 +447,18 @@ def test_a_folder_that_cannot_be_used_is_a_fault(tmp_path: Path) -> None:
         with openai_server(lambda _: GOOD) as server, pytest.raises(JudgeFolderFault, match="cannot be used"):
             grade(make([server.base_url], folder=folder))
         assert not server.requests
+
+
+@pytest.mark.parametrize("kept", ["[]", '{"criteria": {"accuracy": 7}}', '{"verdict": 1}', "1"])
+def test_a_verdict_in_the_folder_that_is_none_is_a_fault(tmp_path: Path, kept: str) -> None:
+    with openai_server(lambda _: GOOD) as server:
+        judge = make([server.base_url], folder=tmp_path)
+        grade(judge)
+        with sqlite3.connect(tmp_path / "cache.db") as db:
+            db.execute("UPDATE Cache SET value = ? WHERE key LIKE 'value:%'", [kept])
+        db.close()
+        with pytest.raises(JudgeFolderFault, match="delete the folder"):
+            grade(judge)
 
 
 def test_a_pickle_in_the_folder_is_not_loaded(tmp_path: Path) -> None:

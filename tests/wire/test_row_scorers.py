@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import time
 from contextlib import closing
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -14,14 +15,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reward_client.reward_model import ScaleMap, load_scale
+from reward_client.scale_map import ScaleMap, load_scale
 from sql_agent import scorer_registry
 from sql_agent.config import DatabaseConfig, RewardConfig, TrainConfig
 from sql_agent.errors import UserError
 from sql_agent.preflight import check_judge
 from sql_agent.records import Episode, QueryResult, Question, Reward, SqlCall
 from sql_agent.scorers import SCORERS, ScoringContext, build_context, check_scorers, score, scorer
-from tests.fakes import HANG, RESET, Answer, Reply, error_reply, openai_server
+from tests.fakes import Answer, Reply, broken_endpoints, error_reply, in_turn, openai_server
 from tests.sql_db import TABLES, make_database, open_database
 
 TOKEN = "token-very-secret"
@@ -155,6 +156,20 @@ def test_a_reward_model_scores_on_its_scale(tmp_path: Path, monkeypatch: pytest.
     assert server.requests[0].headers["authorization"] == f"Bearer {TOKEN}"
 
 
+BROKEN = broken_endpoints({"score": 2.5})
+
+
+@pytest.mark.parametrize("broken", BROKEN.values(), ids=BROKEN.keys())
+def test_a_broken_address_of_the_reward_model_is_unscored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: Answer
+) -> None:
+    started_s = time.monotonic()
+    with openai_server(lambda _: broken) as server:
+        found = ask_model(model_context(tmp_path, server.base_url, monkeypatch, timeout_s=2))
+    assert found.total is None and found.unscored in ("judge_unreachable", "judge_unparsable")
+    assert time.monotonic() - started_s < 6
+
+
 @pytest.mark.parametrize(
     ("answer", "kind"),
     [
@@ -165,20 +180,20 @@ def test_a_reward_model_scores_on_its_scale(tmp_path: Path, monkeypatch: pytest.
         (Reply(body="<html>", content_type="text/html"), "judge_unparsable"),
         (Reply(body='{"score": NaN}'), "judge_unparsable"),
         (Reply(body='{"score": 1e999}'), "judge_unparsable"),
+        (Reply(body=f'{{"score": {10**400}}}'), "judge_unparsable"),
+        (Reply(body=f'{{"score": 1, "reward": {10**400}}}'), "judge_unparsable"),
         (Reply(body='{"score": true}'), "judge_unparsable"),
         (Reply(body='{"score": 1, "reward": 1.7}'), "judge_unparsable"),
         (Reply(body='{"score": "4.9"}'), "judge_unparsable"),
         (Reply(body="[4.9]"), "judge_unparsable"),
         (Reply(body=b" " * 200_000), "judge_unparsable"),
-        (RESET, "judge_unreachable"),
-        (HANG, "judge_unreachable"),
     ],
 )
 def test_a_fault_of_the_reward_model_is_unscored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: Answer, kind: str
 ) -> None:
     with openai_server(lambda _: answer) as server:
-        context = model_context(tmp_path, server.base_url, monkeypatch, timeout_s=0.5 if answer is HANG else 20)
+        context = model_context(tmp_path, server.base_url, monkeypatch, timeout_s=20)
         found = ask_model(context)
     assert (found.total, found.unscored, found.parts) == (None, kind, {})
     assert TOKEN not in found.explanation + repr(context)
@@ -189,6 +204,37 @@ def test_a_reward_model_is_asked_again_within_its_tries(tmp_path: Path, monkeypa
     with openai_server(lambda _: next(answers)) as server:
         found = ask_model(model_context(tmp_path, server.base_url, monkeypatch, attempts=2, timeout_s=20))
     assert found.parts["answer"] == 0.5 and len(server.requests) == 2
+
+
+def test_a_busy_reward_model_is_waited_for_and_not_counted_as_a_try(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    busy = error_reply(503, "the server ends", Retry_After="1")
+    with openai_server(in_turn(busy, busy, {"score": 0.0})) as server:
+        found = ask_model(model_context(tmp_path, server.base_url, monkeypatch, attempts=1, timeout_s=20))
+    at_s = [request.at_s for request in server.requests]
+    assert found.parts["answer"] == 0.5 and at_s[1] - at_s[0] >= 1 and at_s[2] - at_s[1] >= 1
+
+
+@pytest.mark.parametrize(("wait", "attempts"), [("3600", 3), ("soon", 2)])
+def test_waiting_for_a_reward_model_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wait: str, attempts: int
+) -> None:
+    started_s = time.monotonic()
+    with openai_server(lambda _: error_reply(503, "x", Retry_After=wait)) as server:
+        found = ask_model(model_context(tmp_path, server.base_url, monkeypatch, attempts=attempts, timeout_s=4))
+    assert found.unscored == "judge_unreachable" and time.monotonic() - started_s < 6
+    assert len(server.requests) == (1 if wait == "3600" else 2)
+
+
+@pytest.mark.parametrize("proxy", ["socks9://x", "http://[", "nonsense"])
+def test_a_proxy_variable_that_cannot_be_used_is_a_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, proxy: str
+) -> None:
+    for name in ("ALL_PROXY", "HTTP_PROXY", "all_proxy", "http_proxy"):
+        monkeypatch.setenv(name, proxy)
+    found = ask_model(model_context(tmp_path, "http://reward.invalid", monkeypatch, timeout_s=1))
+    assert found.unscored == "judge_unreachable" and TOKEN not in found.explanation
 
 
 def test_a_raw_logit_without_a_scale_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -216,8 +262,15 @@ def test_no_reward_model_is_found_before_the_run(tmp_path: Path, monkeypatch: py
         check_scorers([question(scorer="reward_model")], context)
     with pytest.raises(UserError, match="default_scorer = 'reward_model'.*REWARD_MODEL_URL"):
         build_context(RewardConfig(default_scorer="reward_model"))
-    monkeypatch.setenv("REWARD_MODEL_URL", "127.0.0.1:8400")
-    assert "starts with http" in build_context(RewardConfig()).no_reward_model
+    for url, problem in (
+        ("127.0.0.1:8400", "starts with http"),
+        ("http://[::1", "starts with http"),
+        ("http://me:pass-word@host", "no user name"),
+        ("http://host/score?token=pass-word", "no user name"),
+    ):
+        monkeypatch.setenv("REWARD_MODEL_URL", url)
+        said = build_context(RewardConfig()).no_reward_model
+        assert problem in said and "pass-word" not in said
     monkeypatch.setenv("REWARD_MODEL_URL", "http://127.0.0.1:9")
     missing = {"reward_model": {"scale_file": str(tmp_path / "none.json")}}
     with pytest.raises(UserError, match="row 1.*none.json: no scale map"):
@@ -304,7 +357,7 @@ def test_mixed_scorers_in_one_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.usefixtures("own_scorers")
-@pytest.mark.parametrize("value", [1.5, -0.1, math.nan, math.inf, "good", None])
+@pytest.mark.parametrize("value", [1.5, -0.1, math.nan, math.inf, 10**400, "good", None], ids=lambda v: f"{v!s:.9}")
 def test_a_scorer_that_gives_nonsense_is_unscored(value: Any) -> None:
     @scorer("nonsense")
     def nonsense(question: Question, episode: Episode, context: ScoringContext) -> float:

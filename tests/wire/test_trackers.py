@@ -22,7 +22,7 @@ from sql_agent.preflight import TRACKER_PACKAGES, check_trackers
 
 VERL = {"actor/grad_norm": 0.5, "timing_s/gen": 6.25}
 COUNTS = {"rollouts": 96, "reward_mean": 0.4375, "unscored/llm_fault": 2, "stop/answered": 94}
-EXPECTED = {**VERL, **{f"rollout/{name}": value for name, value in COUNTS.items()}}
+EXPECTED = {**VERL, **{f"rollout/{name}": value for name, value in COUNTS.items()}, "health/entropy": 0.5}
 # Two steps of a trainer whose update is left out; everything after it is the code of a run.
 SCRIPT = """
 import json, sys, types
@@ -33,12 +33,16 @@ prepare_environment(cpu=False, offline=True)
 prepare_trackers(folder)
 from agentlightning.verl.trainer import AgentLightningTrainer
 from verl.utils.tracking import Tracking
+from agl_plugin.time_split import Stopwatch
 from agl_plugin.trainer import GrpoTrainer
 verl, counts = json.loads(sys.argv[2])
 AgentLightningTrainer._train_step = lambda self, batch: dict(verl)
 trainer = GrpoTrainer.__new__(GrpoTrainer)
 trainer.run_dir, trainer.total_training_steps = folder, 2
-trainer.agent_mode_daemon = types.SimpleNamespace(stats=counts, step=0)
+trainer.agent_mode_daemon = types.SimpleNamespace(stats=counts, step=0, step_rows=[])
+trainer.watch, trainer.train_dataset = Stopwatch(), [{}]
+trainer.config = types.SimpleNamespace(data=types.SimpleNamespace(seed=1))
+trainer.health = types.SimpleNamespace(after_step=lambda *_: {"health/entropy": 0.5}, stop="")
 tracking = Tracking("AgentGRPO", "test", json.loads(sys.argv[3]), config={"trainer": {}})
 for step in (1, 2):
     trainer.global_steps = step
@@ -110,7 +114,8 @@ def test_all_trackers_get_the_same_numbers_in_the_run_folder(tmp_path: Path) -> 
     done = run_of(folder, ["wandb", "swanlab", "tensorboard"])
     assert done.returncode == 0, done.stderr
     for read in (of_tensorboard, of_swanlab, of_wandb):
-        assert read(folder) == {name: {1: value, 2: value} for name, value in EXPECTED.items()}, read.__name__
+        found = {name: by_step for name, by_step in read(folder).items() if not name.startswith("time/")}
+        assert found == {name: {1: value, 2: value} for name, value in EXPECTED.items()}, read.__name__
     rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     assert [EXPECTED.items() <= row.items() for row in rows] == [True, True]
     # Nothing beside the run folder; wandb's own debug log goes to the user's cache.

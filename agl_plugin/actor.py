@@ -1,0 +1,164 @@
+"""verl's actor with exact token weights, no computed padding, and proof that weights move.
+
+Guarantees, whatever the order and number of rows: every trained token of a step weighs the same (verl averages per
+micro batch, so that tokens of short micro batches weigh more); a step has the planned number of optimizer steps, which
+the trainer names in `meta_info` (verl gives a few rows too many a step of their own); micro batches are as wide as
+their longest row, which changes no result. Imported by verl inside the training workers (`model.external_lib`), on CPU
+and GPU alike. Adds to what the actor reports: `actor/weights_changed_share`, `actor/updates`, `actor/updates_skipped`
+(steps that verl left out because the gradient was not finite).
+Not covered: loss aggregation other than token-mean, which stays as verl has it; the column cut, where padding is
+removed already.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch.nn.functional import pad
+from verl import DataProto
+from verl.trainer.ppo import core_algos
+from verl.workers.actor import dp_actor
+from verl.workers.actor.dp_actor import DataParallelPPOActor
+
+from agl_plugin.rules import N_UPDATES
+
+SAMPLED_ELEMENTS = 1024
+SUMMED_METRICS = ("actor/pg_loss", "actor/kl_loss")
+
+_optimizer_step = DataParallelPPOActor._optimizer_step  # pyright: ignore[reportPrivateUsage]
+_forward_micro_batch = DataParallelPPOActor._forward_micro_batch  # pyright: ignore[reportPrivateUsage]
+_update_policy = DataParallelPPOActor.update_policy
+_compute_log_prob = DataParallelPPOActor.compute_log_prob
+_agg_loss = core_algos.agg_loss
+_token_scale: list[float] = []
+
+
+def agg_loss(loss_mat: torch.Tensor, loss_mask: torch.Tensor, loss_agg_mode: str) -> torch.Tensor:
+    """verl's aggregation; inside an update, token-mean divides by the tokens of the step, not of the micro batch."""
+    if _token_scale and loss_agg_mode == "token-mean":
+        return torch.where(loss_mask.bool(), loss_mat, 0.0).sum() * _token_scale[-1]
+    return _agg_loss(loss_mat, loss_mask, loss_agg_mode)
+
+
+def rows_per_update(n_rows: int, *, n_updates: int, micro_rows: int) -> int:
+    """Rows of one optimizer step: a multiple of `micro_rows`, such that at most `n_updates` steps are made."""
+    return math.ceil(math.ceil(n_rows / n_updates) / micro_rows) * micro_rows
+
+
+def lengths(data: DataProto) -> torch.Tensor:
+    """Tokens of each row, padding left out."""
+    return data.batch["attention_mask"].sum(dim=1)
+
+
+def by_length(data: DataProto, mini_rows: int) -> torch.Tensor:
+    """An order of rows that sorts each run of `mini_rows` by length, so that its micro batches hold like lengths."""
+    parts = torch.arange(len(data)).split(mini_rows)
+    all_lengths = lengths(data).cpu()
+    return torch.cat([part[torch.argsort(all_lengths[part], stable=True)] for part in parts])
+
+
+def cut_columns(micro_batch: dict[str, Any]) -> tuple[dict[str, Any], int]:
+    """The micro batch without the columns that hold padding alone, and the width of the responses left.
+
+    Expects prompts padded on the left and responses on the right; tensors are rows x (prompt + response).
+    """
+    mask, width = micro_batch["attention_mask"], micro_batch["responses"].size(-1)
+    prompt_width = mask.size(1) - width
+    n_prompt = max(1, int(mask[:, :prompt_width].sum(dim=1).max()))
+    n_response = max(1, int(mask[:, prompt_width:].sum(dim=1).max()))
+    columns = slice(prompt_width - n_prompt, prompt_width + n_response)
+    cut = {name: micro_batch[name][:, columns] for name in ("input_ids", "attention_mask", "position_ids")}
+    return {**micro_batch, **cut, "responses": micro_batch["responses"][:, :n_response]}, n_response
+
+
+def forward_micro_batch(
+    self: Any, micro_batch: Any, temperature: float, calculate_entropy: bool = False
+) -> tuple[torch.Tensor | None, torch.Tensor]:
+    """verl's forward pass over the columns that hold text; results are padded with 0 to rows x response."""
+    if self.use_remove_padding or micro_batch["position_ids"].dim() != 2:
+        return _forward_micro_batch(self, micro_batch, temperature, calculate_entropy)
+    width = micro_batch["responses"].size(-1)
+    cut, n_response = cut_columns(dict(micro_batch))
+    entropy, log_probs = _forward_micro_batch(self, cut, temperature, calculate_entropy)
+    missing = (0, width - n_response)
+    return None if entropy is None else pad(entropy, missing), pad(log_probs, missing)
+
+
+def compute_log_prob(self: Any, data: DataProto, calculate_entropy: bool = False) -> tuple[torch.Tensor, Any]:
+    """verl's log-probabilities, computed in order of length; results are in the order of the rows."""
+    if data.meta_info["use_dynamic_bsz"]:
+        return _compute_log_prob(self, data, calculate_entropy)  # pyright: ignore[reportReturnType]
+    order = by_length(data, len(data))
+    back = torch.argsort(order)
+    log_probs, entropies = _compute_log_prob(self, data.select_idxs(order), calculate_entropy)
+    return log_probs[back], None if entropies is None else entropies[back]
+
+
+def sample(actor: Any) -> list[torch.Tensor]:
+    """Copies of the first 1,024 elements of this rank's shard of each parameter."""
+    shards = (getattr(p, "_local_tensor", p).detach() for p in actor.actor_module.parameters())
+    return [s.flatten()[:SAMPLED_ELEMENTS].clone() for s in shards if s.numel()]
+
+
+def optimizer_step(self: Any) -> Any:
+    """verl's step, with its gradient norm and the share of moved tensors kept.
+
+    A learning rate that vanishes in the precision of the weights, or a skipped update, shows as 0.
+    """
+    before = sample(self)
+    grad_norm = _optimizer_step(self)
+    moved = [not torch.equal(a, b) for a, b in zip(before, sample(self), strict=True)]
+    self.agentgrpo_moved = max(self.agentgrpo_moved, sum(moved) / max(len(moved), 1))
+    self.agentgrpo_norms.append(grad_norm.detach().item())
+    return grad_norm
+
+
+def tokens_per_rank(data: DataProto) -> float:
+    """Trained tokens of a rank, the mean over ranks (FSDP averages the ranks' gradients)."""
+    tokens = data.batch["response_mask"].sum().double()
+    if torch.distributed.is_initialized() and torch.distributed.get_world_size() > 1:
+        torch.distributed.all_reduce(tokens)
+        tokens /= torch.distributed.get_world_size()
+    return max(1.0, float(tokens))
+
+
+def update_policy(self: Any, data: DataProto) -> dict[str, Any]:
+    """verl's update of this rank's rows. `actor/grad_norm` is the mean of the finite ones."""
+    self.agentgrpo_moved, self.agentgrpo_norms = 0.0, []
+    n_updates = data.meta_info.get(N_UPDATES)
+    if n_updates and not self.config.use_dynamic_bsz:
+        metrics = _even_update(self, data, n_updates)
+    else:
+        metrics = _update_policy(self, data)
+    finite = [norm for norm in self.agentgrpo_norms if math.isfinite(norm)]
+    metrics["actor/grad_norm"] = finite or [math.nan]
+    metrics["actor/weights_changed_share"] = [self.agentgrpo_moved]
+    metrics["actor/updates"] = [len(self.agentgrpo_norms)]
+    metrics["actor/updates_skipped"] = [len(self.agentgrpo_norms) - len(finite)]
+    return metrics
+
+
+def _even_update(self: Any, data: DataProto, n_updates: int) -> dict[str, Any]:
+    micro = self.config.ppo_micro_batch_size_per_gpu
+    mini = rows_per_update(len(data), n_updates=n_updates, micro_rows=micro)
+    steps = math.ceil(len(data) / mini)
+    meant, self.config.ppo_mini_batch_size = self.config.ppo_mini_batch_size, mini
+    # verl divides each micro batch's loss by mini // micro.
+    _token_scale.append(steps * (mini // micro) / tokens_per_rank(data))
+    try:
+        metrics = _update_policy(self, data.select_idxs(by_length(data, mini)))
+    finally:
+        _token_scale.clear()
+        self.config.ppo_mini_batch_size = meant
+    if self.config.loss_agg_mode == "token-mean":  # verl divides by the micro batches twice: in the sum, in the mean
+        metrics |= {name: [sum(metrics[name]) / steps] for name in SUMMED_METRICS if name in metrics}
+    return metrics
+
+
+core_algos.agg_loss = dp_actor.agg_loss = agg_loss  # pyright: ignore[reportPrivateImportUsage]
+DataParallelPPOActor._forward_micro_batch = forward_micro_batch  # pyright: ignore
+DataParallelPPOActor._optimizer_step = optimizer_step  # pyright: ignore[reportPrivateUsage]
+DataParallelPPOActor.compute_log_prob = compute_log_prob  # pyright: ignore[reportAttributeAccessIssue]
+DataParallelPPOActor.update_policy = update_policy  # pyright: ignore[reportAttributeAccessIssue]

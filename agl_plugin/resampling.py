@@ -1,0 +1,98 @@
+"""Dynamic sampling: what stands in for groups whose rollouts all earned the same.
+
+Such a group has no advantage and teaches nothing. As in DAPO (Yu et al. 2025, 3.2) another question takes its place,
+within the same step, because the same question mostly gives the same rewards again. Guarantees: which questions are
+drawn follows from seed and step alone, and none is one of the step's own; the order of the training data stays as it
+is; a group with fewer than two scored rollouts is not replaced, since more load does not mend an outage.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from agentlightning.types import EnqueueRolloutRequest, RolloutConfig, RolloutLegacy
+
+# A rollout whose runner was killed runs once more; one that fails or takes too long does not.
+RETRY: dict[str, Any] = {"max_attempts": 2, "retry_condition": ["unresponsive"]}
+Groups = Mapping[str, Sequence[RolloutLegacy]]  # question (data id) -> its scored rollouts
+
+
+def is_flat(members: Sequence[RolloutLegacy]) -> bool:
+    """True when at least two rollouts are scored, and all of them alike."""
+    return len(members) > 1 and len({rollout.final_reward for rollout in members}) == 1
+
+
+def teaches(members: Sequence[RolloutLegacy]) -> bool:
+    """True when the scored rollouts differ."""
+    return len({rollout.final_reward for rollout in members}) > 1
+
+
+def key_of(question: Mapping[str, Any]) -> str:
+    """What tells two questions of a dataset apart."""
+    return str(question.get("id") or sorted((k, str(v)) for k, v in question.items() if k not in ("data_id", "index")))
+
+
+class SpareQuestions:
+    """Further questions of the training set for one step, in random order. Drawn once, each is used up."""
+
+    def __init__(self, dataset: Sequence[Mapping[str, Any]], *, seed: int, step: int) -> None:
+        self._dataset = dataset
+        self._order = list(range(len(dataset)))
+        random.Random(f"{seed}/{step}").shuffle(self._order)
+
+    def draw(self, n: int, *, used: set[str]) -> list[dict[str, Any]]:
+        """Up to `n` questions whose keys are not in `used`."""
+        return list(itertools.islice(self._unused(used), n))
+
+    def _unused(self, used: set[str]) -> Iterator[dict[str, Any]]:
+        while self._order:
+            row = self._dataset[self._order.pop()]
+            if key_of(row) not in used:
+                yield {name: value for name, value in row.items() if name != "fake_ids"}
+
+
+def requests_for(
+    questions: Mapping[str, Mapping[str, Any]], *, group_size: int, resources_id: str | None, timeout_s: float
+) -> list[EnqueueRolloutRequest]:
+    """A group of rollouts for each question (data id -> row), as agent-lightning's daemon queues a step's own."""
+    limits = RolloutConfig(unresponsive_seconds=timeout_s, timeout_seconds=timeout_s, **RETRY)
+    return [
+        EnqueueRolloutRequest(
+            input={**question, "data_id": data_id},
+            mode="train",
+            resources_id=resources_id,
+            config=limits,
+            metadata={"data_id": data_id, "is_train": True, "resampled": True},
+        )
+        for data_id, question in questions.items()
+        for _ in range(group_size)
+    ]
+
+
+class Places:
+    """The places of a step's batch: each holds one group, at first those of the step's own questions."""
+
+    def __init__(self, groups: Sequence[str]) -> None:
+        self._held = {group: group for group in groups}
+        self.tried = 0
+        self.replaced = 0
+
+    def flat(self, groups: Groups) -> list[str]:
+        """The places whose group is flat."""
+        return [place for place, held in self._held.items() if is_flat(groups.get(held, ()))]
+
+    def fill(self, substitutes: Mapping[str, str], groups: Groups) -> None:
+        """Let each substitute (place -> new group) that teaches take its place."""
+        self.tried += len(substitutes)
+        for place, group in substitutes.items():
+            if teaches(groups.get(group, ())):
+                self._held[place] = group
+                self.replaced += 1
+
+    @property
+    def in_batch(self) -> set[str]:
+        """The groups that make up the batch."""
+        return set(self._held.values())

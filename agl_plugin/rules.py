@@ -1,0 +1,48 @@
+"""What a recipe may decide about an update and about health, as plain data.
+
+Light to import: the starting process builds these, and only the process that trains loads verl.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+# Where a batch's meta_info names the optimizer steps that are planned for it.
+N_UPDATES = "agentgrpo_n_updates"
+
+
+@dataclass(frozen=True)
+class UpdateRules:
+    """`n_updates` optimizer steps per training step; token weights min(ratio, cap) where `correct`."""
+
+    n_updates: int
+    correct: bool
+    cap: float
+
+
+@dataclass(frozen=True)
+class Watch:
+    """A limit on a metric. `key` is its configuration key, `advice` what may help; `above` says which side is bad."""
+
+    metric: str
+    key: str
+    limit: float
+    above: bool
+    advice: str
+
+    def warning(self, step: int, value: float) -> str:
+        """One line for people."""
+        side = "above" if self.above else "below"
+        return f"step {step}: {self.metric} is {value:.3g}, {side} {self.key} = {self.limit:g}: {self.advice}"
+
+
+@dataclass(frozen=True)
+class StopRules:
+    """When to stop. Counts are steps in a row, and 0 switches a rule off."""
+
+    max_bad_steps: int
+    max_flat_steps: int
+    collapse_drop: float
+    collapse_entropy: float
+    collapse_zero_share: float
+    stop_on_collapse: bool

@@ -1,0 +1,65 @@
+"""How far the sampler (vLLM) and the trainer disagree about the same tokens, and the correction for it.
+
+Both hold the same weights, but compute with other kernels and precisions; what is sampled is then slightly off-policy.
+Per sampled token, d = log p_trainer - log p_sampler and r = exp(d). Reported in each step that has the sampler's
+log-probabilities, whether it is corrected or not:
+  sampler/log_prob_diff_mean, _max   mean and largest |d|
+  sampler/kl_k1, kl_k3               estimates of KL(sampler || trainer): mean of -d, and of r - 1 - d (Schulman 2020)
+  sampler/effective_sample_share     1 / mean((w / mean w)^2) with w = r clamped to [1/cap, cap]
+  sampler/outside_share              tokens with r outside [1/cap, cap]
+  sampler/weight_mean                mean of the weights min(r, cap)
+The correction multiplies each token's loss by min(r, cap): truncated importance sampling per token (Ionides 2008; for
+vLLM and FSDP, Yao et al. 2025). verl's own functions compute weights, KL and sample size, and its loss applies them.
+"""
+
+from __future__ import annotations
+
+import torch
+from verl import DataProto
+from verl.trainer.ppo.rollout_corr_helper import compute_rollout_correction_and_rejection_mask
+
+SAMPLER_LOG_PROBS = "rollout_log_probs"
+WEIGHTS = "rollout_is_weights"  # the name that verl's actor looks for
+
+
+def correct(batch: DataProto, *, cap: float, apply: bool) -> dict[str, float]:
+    """Compare the batch's `old_log_probs` with the sampler's; with `apply`, add the weights of the loss.
+
+    The sampler's log-probabilities leave the batch: verl's actor would compare them again in each micro batch. A token
+    without one counts as equal. Returns the metrics; {} for a batch without any.
+    """
+    tensors = batch.batch
+    if tensors is None or SAMPLER_LOG_PROBS not in tensors:
+        return {}
+    trainer, mask = tensors["old_log_probs"], tensors["response_mask"]
+    given = tensors.pop(SAMPLER_LOG_PROBS)
+    known = ~given.isnan() & (mask == 1)
+    if not known.any():
+        return {}
+    sampler = torch.where(known, given, trainer)
+    metrics = gap(trainer, sampler, known, cap=cap)
+    if apply:
+        weights, _, _ = compute_rollout_correction_and_rejection_mask(
+            trainer, sampler, mask, rollout_is="token", rollout_is_threshold=cap
+        )
+        assert weights is not None
+        tensors[WEIGHTS] = weights.batch[WEIGHTS]
+    return metrics
+
+
+def gap(trainer: torch.Tensor, sampler: torch.Tensor, known: torch.Tensor, *, cap: float) -> dict[str, float]:
+    """The metrics of the module's docstring, over the tokens where `known` holds."""
+    _, _, found = compute_rollout_correction_and_rejection_mask(
+        trainer, sampler, known.float(), rollout_is="token", rollout_is_threshold=cap
+    )
+    found = {name.removeprefix("rollout_corr/"): value for name, value in found.items()}
+    difference = (trainer - sampler)[known].abs()
+    return {
+        "sampler/log_prob_diff_mean": difference.mean().item(),
+        "sampler/log_prob_diff_max": difference.max().item(),
+        "sampler/kl_k1": found["kl"],
+        "sampler/kl_k3": found["k3_kl"],
+        "sampler/effective_sample_share": found["rollout_is_eff_sample_size"],
+        "sampler/outside_share": found["rollout_is_ratio_fraction_high"] + found["rollout_is_ratio_fraction_low"],
+        "sampler/weight_mean": (trainer - sampler)[known].exp().clamp(max=cap).mean().item(),
+    }

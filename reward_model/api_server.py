@@ -1,0 +1,101 @@
+"""The server process around the application: its port, and its end.
+
+Guarantees: the port is taken before the model is loaded, so a port in use costs no loading time; at SIGTERM or Ctrl-C
+the port closes at once, so that the next server may start on it; who has connected by then is answered, and each kept
+connection gets one more answer that says `Connection: close` instead of being cut under a request on its way.
+Not covered: SIGKILL; clients then see a reset connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+import time
+from typing import Any
+
+import uvicorn
+
+from reward_model.api_gate import Traffic
+from reward_model.errors import UserError
+
+logger = logging.getLogger(__name__)
+
+GOODBYE_S = 1.0  # kept connections may bring one more request in this time
+POLL_S = 0.02
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A bound socket that does not listen yet. Raises UserError when the address cannot be had."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listener = socket.socket(family, kind, protocol)
+    except OSError as exc:
+        raise UserError(f"--host {host}: no address of this machine ({exc.strerror}); 127.0.0.1 always is") from None
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+    except OSError as exc:
+        listener.close()
+        raise UserError(
+            f"--host {host} --port {port}: cannot be taken ({exc.strerror}); stop what uses the port, or choose "
+            "another one with --port"
+        ) from None
+    return listener
+
+
+def run(app: Any, traffic: Traffic, listener: socket.socket, *, drain_s: int) -> None:
+    """Serve until a signal comes, then answer what was accepted, for at most `drain_s` seconds."""
+    config = uvicorn.Config(
+        app,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=drain_s,
+    )
+    with contextlib.suppress(KeyboardInterrupt):
+        _Server(config, traffic).run(sockets=[listener])
+
+
+class _Server(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config, traffic: Traffic) -> None:
+        super().__init__(config)
+        self._traffic = traffic
+        self._spare: list[socket.socket] = []
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """A second handle on each port: closing the only one resets the connections that wait behind it."""
+        self._spare = [listener.dup() for listener in sockets or []]
+        await super().startup(sockets)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Close the port, let kept connections end by themselves, then what uvicorn does: wait for the rest."""
+        self._traffic.is_ending = True
+        for server in self.servers:
+            server.close()
+        for listener in sockets or []:
+            listener.close()
+        for spare in self._spare:
+            await self._take_waiting(spare)
+        ends_s = time.monotonic() + GOODBYE_S
+        while self.server_state.connections and not self.force_exit and time.monotonic() < ends_s:
+            await asyncio.sleep(POLL_S)
+        await super().shutdown()
+        logger.info("ended: %s", self._traffic)
+
+    async def _take_waiting(self, listener: socket.socket) -> None:
+        """Accept who has connected already, then close the port."""
+        listener.setblocking(False)
+        waiting: list[socket.socket] = []
+        with listener, contextlib.suppress(BlockingIOError):
+            while True:
+                waiting.append(listener.accept()[0])
+        for connection in waiting:
+            with contextlib.suppress(OSError):
+                await asyncio.get_running_loop().connect_accepted_socket(self._protocol, connection)
+
+    def _protocol(self) -> Any:
+        """As uvicorn's `startup` makes one per connection."""
+        make: Any = self.config.http_protocol_class
+        return make(config=self.config, server_state=self.server_state, app_state=self.lifespan.state)

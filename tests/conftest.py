@@ -1,0 +1,20 @@
+"""What holds for all tests."""
+
+from __future__ import annotations
+
+import asyncio
+
+from hypothesis import settings
+
+# A busy machine is no mistake in the code.
+settings.register_profile("project", deadline=None)
+settings.load_profile("project")
+
+
+def pytest_configure() -> None:
+    """Say that there is no current event loop.
+
+    Where nothing was said, asyncio makes one when pytest-asyncio first asks for it, and the next `asyncio.run` drops it
+    unclosed: a ResourceWarning in whichever test the garbage collector happens to run.
+    """
+    asyncio.set_event_loop(None)

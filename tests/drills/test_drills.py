@@ -1,0 +1,118 @@
+"""What a person sees when something is killed, interrupted or full in the middle of a training run."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from agl_plugin import run_folder
+from tests.drills.conftest import gone, training
+
+pytestmark = pytest.mark.slow
+
+
+def questions_by_step(folder: Path) -> dict[int, list[str]]:
+    """Step -> the ids of its training questions, each once, sorted."""
+    rows: list[dict[str, Any]] = run_folder.read_lines(folder / run_folder.ROLLOUTS)
+    steps = sorted({row["step"] for row in rows})
+    return {step: sorted({row["question_id"] for row in rows if row["step"] == step}) for step in steps}
+
+
+def test_a_killed_job_leaves_no_process_and_resumes_with_the_same_data(tmp_path: Path) -> None:
+    with training(tmp_path / "whole" / "runs", "--set", "trainer.max_steps=4") as run:
+        assert "run: " in run.end() and run.process.returncode == 0
+        whole = questions_by_step(run.folder)
+    with training(tmp_path / "cut" / "runs", "--set", "trainer.max_steps=4") as run:
+        run.wait_for("checkpoint", 2)
+        tree = psutil.Process(run.process.pid).children(recursive=True)
+        run.process.kill()
+        run.process.wait(30)
+        assert gone(tree) == []
+        first = run.folder
+    with training(tmp_path / "cut" / "runs", "--set", "trainer.max_steps=4", "--resume_checkpoint") as run:
+        text = run.end()
+        assert run.process.returncode == 0, text
+        resumed, summary = questions_by_step(run.folder), run.summary()
+    assert run.folder != first and summary["status"] == "finished" and summary["last_step"] == 4
+    assert resumed and min(resumed) >= 3 and resumed == {step: whole[step] for step in resumed}
+
+
+def test_a_store_that_dies_is_named(tmp_path: Path) -> None:
+    with training(tmp_path / "runs", "--set", "trainer.max_steps=50") as run:
+        run.wait_for("train", 1)
+        tree = psutil.Process(run.process.pid).children(recursive=True)
+        run.store.kill()
+        text = run.end()
+        assert run.process.returncode == 1 and run.summary()["status"] == "failed"
+        assert "stopped answering" in text and "--resume_checkpoint" in text
+        assert gone(tree) == []
+
+
+def test_a_vllm_that_dies_is_named(tmp_path: Path) -> None:
+    with training(tmp_path / "runs", "--set", "trainer.max_steps=50") as run:
+        run.wait_for("train", 1)
+        tree = psutil.Process(run.process.pid).children(recursive=True)
+        (engine,) = run.children("VLLM::EngineCore")
+        engine.kill()
+        text = run.end()
+        assert run.process.returncode == 1 and run.summary()["status"] == "failed"
+        assert "vLLM" in text or "model server" in text
+        assert gone(tree) == []
+
+
+def test_a_runner_that_dies_costs_nothing(tmp_path: Path) -> None:
+    with training(tmp_path / "runs", "--set", "trainer.max_steps=3") as run:
+        run.wait_for("train", 1)
+        watchers = [p for p in psutil.Process(run.process.pid).children() if "train_sql_agent" in " ".join(p.cmdline())]
+        (worker,) = [child for watcher in watchers for child in watcher.children()]
+        worker.kill()
+        run.end()
+        summary = run.summary()
+        assert run.process.returncode == 0 and summary["status"] == "finished"
+        assert summary["rollouts"] == summary["scored"] == 12
+
+
+def test_one_ctrl_c_ends_in_order(tmp_path: Path) -> None:
+    with training(tmp_path / "runs", "--set", "trainer.max_steps=50") as run:
+        run.wait_for("train", 1)
+        tree = psutil.Process(run.process.pid).children(recursive=True)
+        run.process.send_signal(signal.SIGINT)
+        text = run.end()
+        assert run.process.returncode == 130 and run.summary()["status"] == "interrupted"
+        assert text.rstrip().splitlines()[-1] == f"run: {run.folder}"
+        assert gone(tree) == []
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 400 MiB."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=400m", "tmpfs", str(folder)]
+    if os.geteuid() != 0 or subprocess.run(command, capture_output=True).returncode != 0:
+        pytest.skip("a file system of its own needs root and mount")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def test_a_disk_that_fills_up_stops_the_run_and_keeps_the_last_checkpoint(small_disk: Path, tmp_path: Path) -> None:
+    with training(small_disk / "runs", "--set", "trainer.max_steps=50") as run:
+        run.wait_for("checkpoint", 1)
+        with pytest.raises(OSError, match="No space"), (small_disk / "filler").open("wb", buffering=0) as filler:
+            while filler.write(b"\0" * 2**20):
+                pass
+        text = run.end()
+        assert run.process.returncode == 1 and "No space left" in text
+        assert "run: " in text.splitlines()[-1]
+        (small_disk / "filler").unlink()
+        steps = {path.name for path in (run.folder / "checkpoints").glob("global_step_*")}
+    assert steps

@@ -1,0 +1,158 @@
+"""verl's real actor on a tiny model: each trained token counts once, whatever rows and micro batches it came in."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from agentlightning.types import Triplet
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agl_plugin.actor import rows_per_update
+from agl_plugin.batch import build_batch
+from agl_plugin.rules import N_UPDATES
+from tests.verl_actor import actor_of, flat_weights, one_rank, tiny_model, with_advantages
+
+pytestmark = pytest.mark.filterwarnings("ignore:In CPU autocast")
+
+Rollouts = dict[str, tuple[str, float, list[Triplet]]]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def rank(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with one_rank(tmp_path_factory.mktemp("gloo")):
+        yield
+
+
+def call(prompt: list[int], response: list[int]) -> Triplet:
+    return Triplet(prompt={"token_ids": prompt}, response={"token_ids": response}, reward=None)
+
+
+def talk(first: list[int], *turns: tuple[list[int], list[int]]) -> list[Triplet]:
+    calls, so_far = [], first
+    for added, sampled in turns:
+        calls.append(call(so_far + added, sampled))
+        so_far = so_far + added + sampled
+    return calls
+
+
+ROLLOUTS: Rollouts = {
+    "a": ("q", 1.0, talk([1, 2, 3], ([], [4, 5]), ([6, 7], [8]), ([9], [10, 11]))),
+    "b": ("q", 0.0, talk([3, 2], ([], [5]), ([4], [6, 7, 8, 9, 10]))),
+    "c": ("q", 0.25, talk([3], ([], [7]))),
+    "d": ("p", 0.5, talk([2, 2, 2], ([], [1, 5, 9]), ([4], [6]))),
+    "e": ("p", 0.6, talk([2, 2, 2], ([1], [1]))),
+}
+
+
+def data_of(rollouts: Rollouts, *, merge: bool = True) -> Any:
+    limits = {"max_prompt_tokens": 30, "max_response_tokens": 30, "pad_id": 0, "device": torch.device("cpu")}
+    return with_advantages(build_batch(rollouts, merge=merge, **limits).data)
+
+
+def step_of(data: Any, *, mini_rows: int, micro_rows: int) -> tuple[torch.Tensor, dict[str, Any]]:
+    """How the weights move in one update, and the actor's metrics."""
+    model = tiny_model()
+    before = flat_weights(model)
+    metrics = actor_of(model, mini_rows=mini_rows, micro_rows=micro_rows).update_policy(data=data)
+    return flat_weights(model) - before, metrics
+
+
+def exact_step(data: Any) -> torch.Tensor:
+    """Minus the gradient of -sum(A log pi) / tokens, in one pass."""
+    model, batch = tiny_model(), data.batch
+    inputs = {name: batch[name] for name in ("input_ids", "attention_mask", "position_ids")}
+    width = batch["responses"].shape[1]
+    log_probs = torch.log_softmax(model(**inputs).logits[:, -width - 1 : -1], dim=-1)
+    chosen = log_probs.gather(-1, batch["responses"][:, :, None])[:, :, 0]
+    (-(chosen * batch["advantages"].double()).sum() / batch["response_mask"].sum()).backward()
+    return -torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
+
+
+def distance(a: torch.Tensor, b: torch.Tensor) -> float:
+    assert b.norm() > 1e-3
+    return ((a - b).norm() / b.norm()).item()
+
+
+@pytest.mark.parametrize("micro_rows", [1, 2, 3, 8])
+def test_an_update_is_the_mean_over_tokens_whatever_the_micro_batches(micro_rows: int) -> None:
+    moved, metrics = step_of(data_of(ROLLOUTS), mini_rows=24, micro_rows=micro_rows)
+    assert distance(moved, exact_step(data_of(ROLLOUTS))) < 1e-5
+    assert metrics["actor/updates"] == [1] and metrics["actor/updates_skipped"] == [0]
+
+
+def test_merged_and_unmerged_rows_give_the_same_update() -> None:
+    """Through verl's own loss and micro batches, with twice as many rows as a mini batch plans for."""
+    merged, _ = step_of(data_of(ROLLOUTS), mini_rows=6, micro_rows=2)
+    apart, metrics = step_of(data_of(ROLLOUTS, merge=False), mini_rows=6, micro_rows=2)
+    assert len(data_of(ROLLOUTS, merge=False)) == 9 and metrics["actor/updates"] == [1]
+    assert distance(apart, merged) < 1e-5
+
+
+def test_left_over_rows_make_no_step_of_their_own() -> None:
+    """verl alone would make a second step, at the full rate, of the one row above its mini batch."""
+    data = data_of(ROLLOUTS)
+    del data.meta_info[N_UPDATES]
+    _, plain = step_of(data, mini_rows=4, micro_rows=2)
+    _, even = step_of(data_of(ROLLOUTS), mini_rows=4, micro_rows=2)
+    assert (plain["actor/updates"], even["actor/updates"]) == ([2], [1])
+
+
+def test_the_reported_loss_is_that_of_the_update() -> None:
+    """With log pi_old = log pi the loss is minus the mean advantage of the trained tokens."""
+    _, metrics = step_of(data_of(ROLLOUTS), mini_rows=6, micro_rows=2)
+    batch = data_of(ROLLOUTS).batch
+    expected = -(batch["advantages"].sum() / batch["response_mask"].sum()).item()
+    assert metrics["actor/pg_loss"] == [pytest.approx(expected, rel=1e-5)]
+
+
+def test_planned_steps_share_the_rows() -> None:
+    data = data_of(ROLLOUTS, merge=False)
+    data.meta_info[N_UPDATES] = 3
+    _, metrics = step_of(data, mini_rows=2, micro_rows=1)
+    assert metrics["actor/updates"] == [3] and len(metrics["actor/grad_norm"]) == 3
+
+
+@settings(deadline=None)
+@given(n_rows=st.integers(1, 500), n_updates=st.integers(1, 8), micro_rows=st.integers(1, 32))
+def test_rows_per_update_are_whole_micro_batches_and_never_one_step_too_many(
+    n_rows: int, n_updates: int, micro_rows: int
+) -> None:
+    rows = rows_per_update(n_rows, n_updates=n_updates, micro_rows=micro_rows)
+    assert rows % micro_rows == 0 and rows > 0
+    assert math.ceil(n_rows / rows) <= n_updates
+
+
+def test_weights_of_the_correction_scale_the_tokens() -> None:
+    """What update.prepared puts into the batch reaches the loss: weights of 0.5 halve the step."""
+    data = data_of(ROLLOUTS)
+    data.batch["rollout_is_weights"] = torch.full_like(data.batch["advantages"], 0.5)
+    moved, _ = step_of(data, mini_rows=6, micro_rows=2)
+    whole, _ = step_of(data_of(ROLLOUTS), mini_rows=6, micro_rows=2)
+    assert distance(moved, 0.5 * whole) < 1e-5
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_an_update_that_is_not_finite_changes_no_weight_and_is_counted(
+    value: float, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = data_of(ROLLOUTS)
+    data.batch["advantages"][0, 0] = value
+    moved, metrics = step_of(data, mini_rows=6, micro_rows=2)
+    assert not moved.any()
+    assert metrics["actor/updates_skipped"] == [1] and metrics["actor/weights_changed_share"] == [0.0]
+    assert math.isnan(metrics["actor/grad_norm"][0]) and "grad_norm is not finite" in capsys.readouterr().out
+
+
+def test_a_finite_step_after_a_skipped_one_is_still_made() -> None:
+    data = data_of(ROLLOUTS)
+    data.batch["advantages"][0, 0] = math.nan
+    data.meta_info[N_UPDATES] = 2
+    moved, metrics = step_of(data, mini_rows=3, micro_rows=1)
+    assert moved.any() and torch.isfinite(moved).all()
+    assert (metrics["actor/updates"], metrics["actor/updates_skipped"]) == ([2], [1])
+    assert len(metrics["actor/grad_norm"]) == 1 and math.isfinite(metrics["actor/grad_norm"][0])

@@ -1,0 +1,124 @@
+"""What is measured on a record, what is left out, and how records become figures."""
+
+from __future__ import annotations
+
+import random
+from statistics import fmean
+from typing import Any
+
+import pytest
+
+from sql_agent.eval_measures import (
+    MEASURES,
+    by_question,
+    compare,
+    compare_tasks,
+    of_k,
+    repeated_text,
+    sql_validity,
+    summarize,
+)
+from sql_agent.evaluation import draw
+from sql_agent.records import Question
+
+
+def record(question: str, reward: float | None, *, task: str = "t", match: float | None = 1.0) -> dict[str, Any]:
+    """A trial of an episode that came to its end."""
+    parts = {"sql": 0.1, "answer": reward - 0.1} if reward is not None else {}
+    return {
+        **{"question_id": question, "task_type": task, "reward": reward, "reward_parts": parts, "n_turns": 2},
+        **{"sql_calls": [{"result": {"error": None, "rows": [[1]]}}], "n_bad_tool_calls": 0, "answer": "答案"},
+        **{"episode_s": 0.5, "llm_seconds": [0.1, 0.3], "prompt_tokens": 20, "completion_tokens": 4},
+        **{"unscored": "" if reward is not None else "judge_down", "stop_reason": "answered"},
+        **{"execution_match": match, "no_match": "" if match is not None else "no_reference"},
+    }
+
+
+def fault(question: str) -> dict[str, Any]:
+    """A trial that a fault of the endpoint ended."""
+    empty = {"sql_calls": [], "llm_seconds": [], "prompt_tokens": None, "answer": "", "n_turns": 0, "episode_s": 0.0}
+    lost = {"stop_reason": "fault", "unscored": "llm_fault", "no_match": "fault"}
+    return {**record(question, None, match=None), **empty, **lost}
+
+
+def test_samples_of_a_question_count_as_one_question() -> None:
+    records = [record("a", 1.0)] * 9 + [record("b", 0.0)]
+    assert by_question(records, "reward") == {"a": 1.0, "b": 0.0}
+    assert summarize(records)["measures"]["reward"]["mean"] == 0.5
+
+
+def test_a_fault_is_in_no_mean_and_counted() -> None:
+    found = summarize([record("a", 0.6), fault("a"), fault("b")])
+    assert found["unscored"] == {"llm_fault": 2} and found["trials"] == 3
+    assert found["stop_reasons"] == {"answered": 1, "fault": 2}
+    assert {measure: figures["n"] for measure, figures in found["measures"].items()} == (
+        dict.fromkeys(MEASURES, 1) | {"repeated text": 0}
+    )
+    assert found["latency_s"]["episode"] == {"p50": 0.5, "p95": 0.5, "n": 1}
+    assert found["latency_s"]["llm call"]["n"] == 2 and found["latency_s"]["llm call"]["p50"] == pytest.approx(0.2)
+
+
+def test_a_fault_of_the_judge_leaves_what_the_episode_shows() -> None:
+    found = summarize([record("a", None, match=0.5)])["measures"]
+    assert found["reward"]["n"] == found["answer score"]["n"] == 0
+    assert found["execution match"]["mean"] == 0.5 and found["turns"]["mean"] == 2
+
+
+def test_no_reference_query_is_left_out_of_the_match_and_counted() -> None:
+    found = summarize([record("a", 1.0, match=0.0), record("b", 1.0, match=None)])
+    assert found["measures"]["execution match"]["mean"] == 0.0 and found["measures"]["execution match"]["n"] == 1
+    assert found["no_execution_match"] == {"no_reference": 1}
+
+
+def test_sql_validity_is_the_share_of_calls_that_ran() -> None:
+    ran, failed = {"result": {"error": None, "rows": []}}, {"result": {"error": "no such table", "rows": []}}
+    assert sql_validity({"sql_calls": [ran, failed, failed, ran]}) == 0.5
+    assert sql_validity({"sql_calls": []}) is None
+
+
+@pytest.mark.parametrize(
+    ("answer", "share"),
+    [("", None), ("1234567", None), ("12345678", 0.0), ("1234567812345678", 1 / 9), ("啊" * 17, 0.9)],
+)
+def test_repeated_text(answer: str, share: float | None) -> None:
+    assert repeated_text({"answer": answer}) == (pytest.approx(share) if share is not None else None)
+
+
+def test_two_models_are_compared_question_by_question() -> None:
+    rng = random.Random(3)
+    hard = {f"q{i}": rng.random() for i in range(40)}
+    before = [record(q, value, match=0.0) for q, value in hard.items()] + [record("only-before", 1.0)]
+    after = [record(q, value + 0.05, match=1.0) for q, value in hard.items()] + [record("only-after", 0.0)]
+    found = compare(before, after)
+    assert found["reward"]["n"] == 40 and found["reward"]["low"] == pytest.approx(0.05)
+    assert found["answer score"]["mean"] == pytest.approx(0.05) and found["answer score"]["p"] < 0.001
+    assert found["execution match"] == {"mean": 1.0, "low": 1.0, "high": 1.0, "n": 40, "p": 0.0002}
+    assert found["turns"]["p"] is None and found["turns"]["mean"] == 0.0
+
+
+def test_task_types_are_told_apart() -> None:
+    before = [record("a", 1.0, task="x"), record("b", 0.2, task="y", match=None)]
+    after = [record("a", 0.7, task="x"), record("c", 0.2, task="z")]
+    found = summarize(before)["by_task"]
+    assert {task: figures["reward"]["mean"] for task, figures in found.items()} == {"x": 1.0, "y": 0.2}
+    assert found["y"]["execution match"]["n"] == 0 and found["y"]["questions"] == 1
+    between = compare_tasks(before, after)
+    assert list(between) == ["x"] and between["x"]["reward"]["mean"] == pytest.approx(-0.3)
+
+
+def test_of_k_takes_the_questions_with_k_samples() -> None:
+    records = [record("a", r) for r in (0.0, 1.0, 1.0)] + [record("b", r) for r in (0.0, 0.5)]
+    found = of_k(records)["reward"]
+    assert list(found) == ["2", "3"]
+    assert found["2"]["best"]["mean"] == pytest.approx((1.0 + 0.5) / 2) and found["3"]["best"]["n"] == 1
+    assert found["2"]["worst"]["mean"] == pytest.approx((1 / 3 + 0.0) / 2)
+    assert of_k([record("a", 1.0)]) == {}
+
+
+def test_a_draw_is_seeded_and_keeps_the_order() -> None:
+    questions = [Question(id=str(i), question=f"{i}?") for i in range(100)]
+    drawn = draw(questions, 10)
+    assert drawn == draw(questions, 10) and len(drawn) == 10
+    assert [int(q.id) for q in drawn] == sorted(int(q.id) for q in drawn)
+    assert draw(questions, 0) == draw(questions, 500) == questions
+    assert fmean(int(q.id) for q in draw(questions, 50)) != 24.5

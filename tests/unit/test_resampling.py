@@ -1,0 +1,68 @@
+"""Which questions stand in for flat groups, and which groups make up the batch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from agentlightning.types import RolloutLegacy
+
+from agl_plugin.resampling import Places, SpareQuestions, key_of, requests_for
+
+DATASET = [{"id": f"q{i}", "question": f"第{i}问", "fake_ids": object()} for i in range(20)]
+
+
+def members(*rewards: float) -> list[RolloutLegacy]:
+    return [RolloutLegacy(rollout_id=str(i), final_reward=reward) for i, reward in enumerate(rewards)]
+
+
+def ids(questions: list[dict[str, Any]]) -> list[str]:
+    return [question["id"] for question in questions]
+
+
+def test_seed_and_step_decide_what_is_drawn() -> None:
+    one, same, other = (SpareQuestions(DATASET, seed=1, step=step) for step in (4, 4, 5))
+    drawn = ids(one.draw(6, used=set()))
+    assert drawn == ids(same.draw(6, used=set())) != ids(other.draw(6, used=set())) and len(set(drawn)) == 6
+
+
+def test_no_question_is_drawn_twice_in_a_step_or_is_one_of_its_own() -> None:
+    spare, own = SpareQuestions(DATASET, seed=1, step=1), {"q3", "q7"}
+    drawn = [*ids(spare.draw(5, used=own)), *ids(spare.draw(0, used=own)), *ids(spare.draw(5, used=own))]
+    assert len(set(drawn)) == 10 and not own & set(drawn)
+    assert len(spare.draw(99, used=own)) == 8 and spare.draw(1, used=own) == []
+
+
+def test_a_drawn_row_is_plain_data() -> None:
+    (question,) = SpareQuestions(DATASET, seed=1, step=1).draw(1, used=set())
+    assert question.keys() == {"id", "question"}
+
+
+def test_rows_without_an_id_are_told_apart_by_what_they_hold() -> None:
+    assert (
+        key_of({"question": "a", "data_id": "x"}) == key_of({"question": "a", "index": 0}) != key_of({"question": "b"})
+    )
+
+
+def test_only_scored_groups_without_variance_are_flat() -> None:
+    places = Places(["flat", "varied", "alone", "unscored"])
+    groups = {"flat": members(0.5, 0.5), "varied": members(0.5, 0.6), "alone": members(0.5)}
+    assert places.flat(groups) == ["flat"]
+
+
+def test_a_substitute_takes_the_place_only_if_it_teaches() -> None:
+    places = Places(["a", "b", "c"])
+    groups = {name: members(0.5, 0.5) for name in ("a", "b", "c")}
+    groups |= {"x": members(0.1, 0.2), "y": members(0.3, 0.3), "z": members(0.4)}
+    places.fill({"a": "x", "b": "y", "c": "z"}, groups)
+    assert places.in_batch == {"x", "b", "c"} and (places.tried, places.replaced) == (3, 1)
+    assert places.flat(groups) == ["b", "c"]
+    places.fill({"b": "w"}, {**groups, "w": members(0.0, 1.0)})
+    assert places.in_batch == {"x", "w", "c"} and (places.tried, places.replaced) == (4, 2)
+
+
+def test_a_drawn_question_is_queued_like_the_steps_own() -> None:
+    requests = requests_for({"d1": {"id": "q1"}}, group_size=3, resources_id="rs-1", timeout_s=9.0)
+    assert len(requests) == 3 and all(r.input == {"id": "q1", "data_id": "d1"} for r in requests)
+    first = requests[0]
+    assert (first.mode, first.resources_id, (first.metadata or {})["data_id"]) == ("train", "rs-1", "d1")
+    assert first.config is not None and first.config.timeout_seconds == 9.0

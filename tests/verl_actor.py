@@ -1,0 +1,78 @@
+"""verl's own actor on the CPU, around a tiny model, for tests of what an update does.
+
+One process, gloo, no FSDP. `actor_of(model, ...)` gives the actor that training runs, with this project's additions
+(agl_plugin.actor); `update` is one training step's update of a batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import Qwen3Config, Qwen3ForCausalLM
+from verl import DataProto
+from verl.workers.actor.dp_actor import DataParallelPPOActor
+from verl.workers.config import FSDPActorConfig, FSDPEngineConfig
+
+from agl_plugin import actor
+from agl_plugin.advantage import rollout_advantage
+from agl_plugin.cpu_mode import give_torch_cpu_a_device_api
+from agl_plugin.rules import N_UPDATES
+
+assert actor.DataParallelPPOActor is DataParallelPPOActor
+
+
+def tiny_model(*, vocabulary: int = 12) -> Any:
+    """A random Qwen3 of two layers, in float64: the same one each time."""
+    torch.manual_seed(0)
+    config = Qwen3Config(
+        vocab_size=vocabulary, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, head_dim=8, attn_implementation="sdpa",
+    )  # fmt: skip
+    return Qwen3ForCausalLM(config).double()
+
+
+@contextmanager
+def one_rank(folder: Path) -> Iterator[None]:
+    """A process group of this process alone."""
+    give_torch_cpu_a_device_api()
+    torch.distributed.init_process_group("gloo", init_method=f"file://{folder / 'rendezvous'}", rank=0, world_size=1)
+    try:
+        yield
+    finally:
+        torch.distributed.destroy_process_group()
+
+
+def actor_of(model: Any, *, mini_rows: int, micro_rows: int, lr: float = 1.0) -> DataParallelPPOActor:
+    """The actor with plain gradient descent: weights move by -lr times the gradient of the loss."""
+    config = FSDPActorConfig(
+        rollout_n=1,
+        ppo_mini_batch_size=mini_rows,
+        ppo_micro_batch_size_per_gpu=micro_rows,
+        grad_clip=1e9,
+        clip_ratio_low=0.2,
+        clip_ratio_high=0.3,
+        use_torch_compile=False,
+        fsdp_config=FSDPEngineConfig(dtype="float32"),
+    )
+    return DataParallelPPOActor(config, model, torch.optim.SGD(model.parameters(), lr=lr))
+
+
+def with_advantages(data: DataProto, *, n_updates: int = 1) -> DataProto:
+    """The batch as it reaches the actor: advantages, the old log-probabilities, what the trainer adds."""
+    tensors: Any = data.batch
+    advantages, _ = rollout_advantage(
+        tensors["token_level_scores"], tensors["response_mask"], data.non_tensor_batch["data_id_list"]
+    )
+    tensors["advantages"] = advantages
+    tensors["old_log_probs"] = torch.zeros_like(advantages)
+    data.meta_info |= {"temperature": 1.0, N_UPDATES: n_updates}
+    return data
+
+
+def flat_weights(model: Any) -> torch.Tensor:
+    """All weights in one vector, copied."""
+    return torch.cat([p.detach().flatten().clone() for p in model.parameters()])

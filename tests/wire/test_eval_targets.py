@@ -1,0 +1,125 @@
+"""Targets of an evaluation: what each text means, the settings that come along, and a real checkpoint's export."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sql_agent import eval_targets
+from sql_agent.config import build_config
+from sql_agent.errors import UserError
+from sql_agent.eval_targets import Target, exported, label, look_at, settings_for
+from tests.fakes import chat_reply, openai_server
+
+CONFIG = build_config({"trainer": {"device": "cpu"}})
+
+
+def make_run(folder: Path, *, steps: tuple[int, ...] = (1,)) -> Path:
+    """The files of a run that are looked at, without weights."""
+    run = folder / "20260101-demo"
+    for step in steps:
+        (run / "checkpoints" / f"global_step_{step}" / "actor").mkdir(parents=True)
+    (run / "checkpoints" / "latest_checkpointed_iteration.txt").write_text(str(max(steps)))
+    tree = build_config({"agent": {"system_prompt": "system_short", "max_turns": 3}}).model_dump(mode="json")
+    (run / "config.json").write_text(json.dumps(tree))
+    return run
+
+
+def make_folder(folder: Path) -> Path:
+    """A model folder as far as it is looked at before it is served."""
+    model = folder / "my-model"
+    model.mkdir()
+    (model / "config.json").write_text("{}")
+    (model / "tokenizer_config.json").write_text('{"chat_template": "x"}')
+    (model / "model.safetensors").write_bytes(b"")
+    return model
+
+
+def test_a_run_is_its_newest_checkpoint_with_its_own_settings(tmp_path: Path) -> None:
+    run = make_run(tmp_path, steps=(2, 10))
+    target = look_at(str(run), build_config(settings_for([str(run)])), option="--before")
+    assert (target.kind, target.text) == ("checkpoint", str(run / "checkpoints" / "global_step_10"))
+    assert (target.config.agent.max_turns, target.config.agent.system_prompt) == (3, "system_short")
+    assert label(target) == "20260101-demo/global_step_10"
+
+
+@pytest.mark.parametrize("below", ["checkpoints", "checkpoints/global_step_2"])
+def test_a_checkpoint_may_be_named_itself(below: str, tmp_path: Path) -> None:
+    run = make_run(tmp_path, steps=(2,))
+    assert look_at(str(run / below), CONFIG, option="--after").kind == "checkpoint"
+
+
+def test_the_prompt_of_the_run_yields_to_a_prompt_that_is_given(tmp_path: Path) -> None:
+    run = make_run(tmp_path)
+    given = build_config({"agent": {"system_prompt": "system_zh"}})
+    assert look_at(str(run), given, option="--before").config.agent.system_prompt == "system_zh"
+    assert look_at(str(run), CONFIG, option="--before").config.agent.system_prompt == "system_short"
+
+
+def test_a_checkpoint_that_was_cut_off_does_not_count(tmp_path: Path) -> None:
+    run = make_run(tmp_path, steps=(2,))
+    (run / "checkpoints" / "latest_checkpointed_iteration.txt").write_text("1")
+    with pytest.raises(UserError, match=r"--before .*no complete global_step_N folder"):
+        look_at(str(run), CONFIG, option="--before")
+
+
+def test_a_model_folder_and_nothing(tmp_path: Path) -> None:
+    folder = make_folder(tmp_path)
+    found = look_at(str(folder), CONFIG, option="--before")
+    assert (found.kind, found.text, label(found)) == ("folder", str(folder), "my-model")
+    files = found.facts()["files"]
+    (folder / "model.safetensors").write_bytes(b"changed")
+    assert files and look_at(str(folder), CONFIG, option="--before").facts()["files"] != files
+
+
+def test_a_model_folder_that_lacks_something_is_named_with_the_flag(tmp_path: Path) -> None:
+    folder = make_folder(tmp_path)
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(UserError, match=r"^--after .*no \*\.safetensors there.*A target is a run folder"):
+        look_at(str(folder), CONFIG, option="--after")
+
+
+def test_an_endpoint_needs_no_name_where_it_has_one_model() -> None:
+    with openai_server(lambda _: chat_reply("x")) as server:
+        named = look_at(f"org/model@{server.base_url}", CONFIG, option="--before")
+        found = look_at(server.base_url, CONFIG, option="--before")
+    assert named.llm and named.llm.model == "org/model" and named.text == f"org/model@{server.base_url}"
+    assert found.llm and found.llm.model == "fake-model" and found.kind == "endpoint"
+    assert label(found) == f"fake-model at {server.base_url.removeprefix('http://').removesuffix('/v1')}"
+
+
+@pytest.mark.slow
+def test_a_real_checkpoint_is_exported_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+    from safetensors.torch import load_file
+    from transformers import Qwen3Config, Qwen3ForCausalLM
+
+    from sql_agent.tiny_policy.tokenizer import train_tokenizer
+
+    monkeypatch.setattr(eval_targets, "EXPORTS", tmp_path / "exports")
+    run = make_run(tmp_path, steps=(4,))
+    actor = run / "checkpoints" / "global_step_4" / "actor"
+    tokenizer = train_tokenizer(["甲药的适应症是什么？"] * 50)
+    sizes: dict[str, Any] = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "head_dim": 8}
+    heads: dict[str, Any] = {"num_attention_heads": 2, "num_key_value_heads": 1}
+    model = Qwen3ForCausalLM(Qwen3Config(vocab_size=len(tokenizer), **sizes, **heads))
+    model.config.architectures = ["Qwen3ForCausalLM"]
+    model.config.save_pretrained(actor / "huggingface")
+    tokenizer.save_pretrained(actor / "huggingface")
+    torch.save(model.state_dict(), actor / "model_world_size_1_rank_0.pt")
+    (actor / "fsdp_config.json").write_text('{"FSDP_version": 1, "world_size": 1}')
+    target = look_at(str(run), CONFIG, option="--before")
+    said: list[str] = []
+    folder = exported(Path(target.text), tell=lambda text, detail="": said.append(text))
+    assert exported(Path(target.text), tell=lambda text, detail="": said.append(text)) == folder
+    assert said == ["exporting global_step_4"]
+    weights = load_file(folder / "model.safetensors")
+    assert torch.equal(weights["model.norm.weight"].float(), model.state_dict()["model.norm.weight"])
+
+    (actor / "model_world_size_1_rank_0.pt").write_bytes(b"cut off")
+    broken: Target = look_at(str(run), CONFIG, option="--before")
+    with pytest.raises(UserError, match="global_step_4: cannot be exported"):
+        exported(Path(broken.text), tell=lambda text, detail="": None)
