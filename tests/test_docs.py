@@ -37,7 +37,7 @@ FOREIGN_FLAGS = {
     *("--served-model-name", "--enable-auto-tool-choice", "--tool-call-parser"),
     *("--dtype", "--enforce-eager", "--max-model-len"),
     *("--local_dir", "--target_dir"),
-    *("--gpus", "--shm-size"),
+    *("--gpus", "--shm-size", "--logdir"),
     "--log-dir",  # inspect-ai
     # accelerate, and reward_modeling.py, whose parser is TRL's
     *("--num_processes", "--dataset_name", "--dataset_split", "--eval_dataset", "--eval_share", "--model_name_or_path"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,7 @@ from sql_agent.run_report.folder import RunData
 from sql_agent.run_report.plain import Tree, cut, number, text, tree
 
 VALUE_CHARS, ERROR_CHARS, MOST_KEYS, DEEPEST = 300, 4000, 400, 5
+COLOR = re.compile(r"\x1b\[[\d;]*m")
 Fact = tuple[str, str]
 
 
@@ -39,8 +41,8 @@ def steps(run: RunData) -> tuple[int, int]:
 
 
 def error(run: RunData) -> str:
-    """The error's text, empty for none."""
-    return cut(run.summary.get("error"), ERROR_CHARS)
+    """The error's text, empty for none; Ray colours its tracebacks for a terminal."""
+    return cut(COLOR.sub("", text(run.summary.get("error"))), ERROR_CHARS)
 
 
 def facts(run: RunData) -> list[Fact]:

@@ -23,10 +23,14 @@ Unit = Literal["number", "percent", "tokens"]
 
 @dataclass(frozen=True)
 class Phase:
-    """A part of a step's time. `key` is its metric; `older` the one of runs that were not split so finely."""
+    """A part of a step's time. `key` is its metric; `older` the one of runs that were not split so finely.
+
+    `color` numbers the page's series colours: a phase has the same in every run. What is no work is grey.
+    """
 
     name: str
     title: str
+    color: int
     older: str = ""
 
     @property
@@ -35,19 +39,18 @@ class Phase:
 
 
 PHASES = [
-    Phase("generation", "generation", "timing_s/gen"),
-    Phase("tool", "SQL tool"),
-    Phase("judge", "judge"),
-    Phase("old_log_prob", "old log-probs", "timing_s/old_log_prob"),
-    Phase("reference", "reference model", "timing_s/ref"),
-    Phase("update", "update", "timing_s/update_actor"),
-    Phase("weight_sync", "weight sync"),
-    Phase("store_adapter", "store and adapter"),
-    Phase("idle", "idle"),
+    Phase("generation", "generation", 0, "timing_s/gen"),
+    Phase("tool", "SQL tool", 1),
+    Phase("judge", "judge", 2),
+    Phase("old_log_prob", "old log-probs", 3, "timing_s/old_log_prob"),
+    Phase("reference", "reference model", 4, "timing_s/ref"),
+    Phase("update", "update", 5, "timing_s/update_actor"),
+    Phase("weight_sync", "weight sync", 6),
+    Phase("store_adapter", "store and adapter", 8),
+    Phase("idle", "idle", 7),
 ]
-REST = Phase("rest", "everything else")
-# A phase has its colour in every run, whichever other phases there are.
-PHASE_COLOR = {phase.title: n for n, phase in enumerate([*PHASES, REST])}
+REST = Phase("rest", "everything else", 9)
+PHASE_COLOR = {phase.title: phase.color for phase in [*PHASES, REST]}
 
 
 def first(*keys: str) -> Value:

@@ -23,7 +23,7 @@ PNG_SIZE = (900, 380)
 SMOOTH = 0.15  # share of the steps in the window of the moving mean
 LIGHT = {"ink": "#1b2330", "muted": "#596475", "grid": "#dde2ea", "surface": "#ffffff"}
 LIGHT_SERIES = ["#0b62c4", "#b8500b", "#0f7a3d", "#7a3fd0", "#bb2244", "#0b7285", "#8a6100", "#5b6676", "#a2248f"]
-LIGHT_SERIES += ["#3f6212"]
+LIGHT_SERIES += ["#8390a3"]
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from sql_agent.config import ROOT
 
 SUMMARY_KEYS = {
     *("steps", "rollouts", "scored", "unscored", "triplets", "reward_mean", "reward_parts", "zero_variance_groups"),
-    *("grad_norm", "loss", "weights_changed", "seconds", "peak_memory_gib", "model", "data"),
+    *("grad_norm", "loss", "weights_changed", "seconds", "peak_memory_gib", "model", "data", "versions"),
 }
 
 
@@ -40,7 +40,7 @@ def test_the_step_really_trained(run: tuple[subprocess.CompletedProcess[str], Pa
     done, runs = run
     assert done.returncode == 0, done.stdout + done.stderr
     (folder,) = runs.iterdir()
-    assert done.stdout.rstrip().splitlines()[-1] == f"run: {folder}"
+    assert done.stdout.rstrip().splitlines()[-2:] == [f"report: {folder / 'report.html'}", f"run: {folder}"]
     summary = json.loads((folder / "summary.json").read_text())
     assert summary.keys() >= SUMMARY_KEYS
     assert summary["steps"] == 1 and summary["status"] == "finished"
@@ -54,6 +54,7 @@ def test_the_folder_holds_the_run(run: tuple[subprocess.CompletedProcess[str], P
     (folder,) = run[1].iterdir()
     names = {path.name for path in folder.iterdir()}
     assert names >= {"config.json", "metrics.jsonl", "rollouts.jsonl", "summary.json", "train.log", "checkpoints"}
+    assert "</html>" in (folder / "report.html").read_text(encoding="utf-8")
     assert list(folder.glob("checkpoints/global_step_1/actor/*.pt"))
     lines = [json.loads(line) for line in (folder / "rollouts.jsonl").read_text().splitlines()]
     train = [line for line in lines if line["mode"] == "train"]

@@ -296,7 +296,12 @@ def test_values_of_all_types_are_drawn(short: Path, tmp_path: Path) -> None:
 
 
 def test_a_run_that_failed_before_its_first_step_has_a_page(tmp_path: Path) -> None:
-    summary = {"status": "failed", "error": "the store at http://x is gone", "total_steps": 40, "versions": {"verl": 1}}
+    summary = {
+        "status": "failed",
+        "error": "\x1b[36mthe store\x1b[39m at http://x is gone",
+        "total_steps": 40,
+        "versions": {"verl": 1},
+    }
     run_folder.write_json(tmp_path / run_folder.SUMMARY, summary)
     page = write_report(tmp_path).read_text(encoding="utf-8")
     for text in (
@@ -324,7 +329,7 @@ def test_curves_lie_beside_the_page(tmp_path: Path) -> None:
 def test_a_long_run_with_endless_texts_gives_a_small_page(tmp_path: Path) -> None:
     make_run(tmp_path, steps=600, questions=1, validate_every=300)
     add_evaluation(tmp_path)
-    endless = '<"&>' * 30_000
+    endless = '<"&>' * 3000
     trials = lines(tmp_path / "evaluation" / "trials.jsonl")
     for trial in trials:
         call = {
@@ -342,8 +347,8 @@ def test_a_long_run_with_endless_texts_gives_a_small_page(tmp_path: Path) -> Non
 
 def test_every_transcript_at_its_limit_gives_a_small_page(tmp_path: Path) -> None:
     make_run(tmp_path, steps=3)
-    endless = '"' * 40_000  # each becomes five bytes
-    call = {"sql": endless, "turn": 1, "result": {"columns": [endless] * 9, "rows": [[endless] * 9] * 9, "error": None}}
+    endless, cell = '"' * 2000, '"' * 100  # on the page each mark takes five bytes
+    call = {"sql": endless, "turn": 1, "result": {"columns": [cell] * 7, "rows": [[cell] * 7] * 6, "error": None}}
     rows = []
     for number in range(30):
         for step, reward in ((0, number % 3 / 2), (3, 0.5)):

@@ -36,7 +36,7 @@ HOSTILE = (
     "</script><script>window.pwned=1</script></style><style>body{display:none}</style></title></svg></pre>"
     "<img src=x onerror=window.pwned=2><svg onload=window.pwned=3><iframe srcdoc='<script>parent.pwned=4</script>'>"
     '"onload="window.pwned=5" autofocus onfocus="window.pwned=6" x=\'\' {{ 7*7 }}{% raw %} '
-    "<meta http-equiv=refresh content='0;url=http://127.0.0.1:9/'><a href=javascript:pwned=7>$\\frac{1}{0}$</a>"
+    "<meta http-equiv=refresh content='30;url=http://127.0.0.1:9/'><a href=javascript:pwned=7>$\\frac{1}{0}$</a>"
     "<!-- --><![CDATA[ \x1b[31m \u202egnp.\u202c &lt;b&gt; 数据"
 )
 
