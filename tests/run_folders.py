@@ -15,8 +15,8 @@ from typing import Any
 
 from agl_plugin import run_folder
 from sql_agent.config import build_config, load_recipe
+from sql_agent.eval_measures import compare, summarize
 from sql_agent.records import Episode, QueryResult, Question, Reward, SqlCall, rollout_record
-from sql_agent.run_report.measures import estimate
 from sql_agent.summary import build_summary
 from sql_agent.versions import versions
 
@@ -106,7 +106,10 @@ def metrics_row(step: int, of_steps: int, rollouts: list[Tree], *, split: bool, 
     if split:
         row |= {"time/generation": 3.6, "time/tool": 0.3, "time/judge": 0.2, "time/old_log_prob": 1.0}
         row |= {"time/update": 2.0, "time/weight_sync": 0.4, "time/store_adapter": 0.6, "time/idle": 0.3}
-        row |= {"health/repeat_share": 0.02 * rng.random(), "health/kl": 0.05 * share}
+        row |= {"health/repeat_share": 0.4 * share, "health/kl_to_start": 0.05 * share, "health/new_sign": 0.5}
+        row |= {"time/other": row["seconds"] - 8.4, "health/reward_mean": row["rollout/reward_mean"]}
+        if step == 30:
+            row["warnings"] = ["step 30: health/repeat_share is 0.3, above health.repeat_share_max = 0.3"]
     return row
 
 
@@ -170,48 +173,20 @@ def add_evaluation(folder: Path, *, models: tuple[str, ...] = ("before", "after"
                     for sample in range(samples):
                         record = lost(number) if rng.random() < 0.01 else play(number, skill=skill, rng=rng)
                         place = {"model": model, "split": split, "decoding": decoding, "sample": sample}
-                        trials.append({**place, **record})
+                        trials.append({**place, **record, "execution_match": None, "no_match": "no_reference_sql"})
     run_folder.append_lines(out / "trials.jsonl", trials)
     run_folder.write_json(out / "results.json", results_of(trials))
     return out
 
 
-def rewards_by_question(trials: list[Tree]) -> dict[str, float]:
-    """Question -> mean reward of its scored trials."""
-    found: dict[str, list[float]] = defaultdict(list)
-    for trial in trials:
-        if trial["reward"] is not None:
-            found[trial["question_id"]].append(trial["reward"])
-    return {question: statistics.fmean(values) for question, values in found.items()}
-
-
 def results_of(trials: list[Tree]) -> Tree:
-    """The tree of results.json, as far as the report reads it."""
-    sorted_out: dict[str, dict[str, list[Tree]]] = defaultdict(lambda: defaultdict(list))
+    """The tree of results.json, with the figures that evaluate.py computes."""
+    found: dict[str, dict[str, list[Tree]]] = defaultdict(lambda: defaultdict(list))
     for trial in trials:
-        sorted_out[trial["model"]][f"{trial['split']}/{trial['decoding']}"].append(trial)
-    tree: Tree = {"targets": {model: f"models/{model}" for model in sorted_out}, "models": {}, "delta": {}}
-    for model, keys in sorted_out.items():
-        tree["models"][model] = {key: figures(found) for key, found in keys.items()}
-    if len(sorted_out) == 2:
-        before, after = sorted_out.values()
-        for key in before:
-            old, new = rewards_by_question(before[key]), rewards_by_question(after[key])
-            change = vars(estimate(new[q] - old[q] for q in old if q in new))
-            tree["delta"][key] = {"reward": change, "turns": {"mean": 0.0, "low": 0.0, "high": 0.0, "n": 36}}
+        found[trial["model"]][f"{trial['split']}/{trial['decoding']}"].append(trial)
+    tree: Tree = {"targets": {model: f"models/{model}" for model in found}, "partial": False, "delta": {}}
+    tree["models"] = {model: {key: summarize(group) for key, group in keys.items()} for model, keys in found.items()}
+    if len(found) == 2:
+        before, after = found.values()
+        tree["delta"] = {key: compare(before[key], after[key]) for key in before}
     return tree
-
-
-def figures(trials: list[Tree]) -> Tree:
-    """What results.json says of one model on one split."""
-    tasks = sorted({trial["task_type"] for trial in trials})
-    turns = {"mean": 2.0, "low": 2.0, "high": 2.0, "n": 36}
-    return {
-        "trials": len(trials),
-        "unscored": {},
-        "measures": {"reward": vars(estimate(rewards_by_question(trials).values())), "turns": turns},
-        "reward_by_task": {
-            task: vars(estimate(rewards_by_question([t for t in trials if t["task_type"] == task]).values()))
-            for task in tasks
-        },
-    }

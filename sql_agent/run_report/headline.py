@@ -80,8 +80,14 @@ def _evaluated(run: RunData) -> list[Headline]:
         if after is not None:
             before, delta = read_estimate(_measure(old.get(key), "reward")), tree(deltas.get(key)).get("reward")
             tasks = _tasks(tree(old.get(key)), tree(new[key]))
-            found.append(_headline(key, after, before, read_estimate(delta), tasks))
+            found.append(_headline(key, after, before, read_estimate(delta), tasks, lost=_lost(old, new, key)))
     return found
+
+
+def _lost(old: Tree, new: Tree, key: str) -> int:
+    """Trials that a fault left unscored, on both sides."""
+    counts = [n for side in (old, new) for n in tree(tree(side.get(key)).get("unscored")).values()]
+    return int(sum(number(n) or 0 for n in counts))
 
 
 def _measure(figures: object, name: str) -> object:
@@ -89,11 +95,17 @@ def _measure(figures: object, name: str) -> object:
 
 
 def _headline(
-    key: str, after: Estimate, before: Estimate | None, delta: Estimate | None, tasks: list[Headline]
+    key: str,
+    after: Estimate,
+    before: Estimate | None,
+    delta: Estimate | None,
+    tasks: list[Headline],
+    *,
+    lost: int = 0,
 ) -> Headline:
     split, _, decoding = key.partition("/")
-    n = f"{after.n} questions" if after.n else ""
-    return Headline(split, ", ".join(part for part in (decoding, n) if part), after, before, delta, tasks)
+    n, unscored = f"{after.n} questions" if after.n else "", f"{lost} trials unscored" if lost else ""
+    return Headline(split, ", ".join(part for part in (decoding, n, unscored) if part), after, before, delta, tasks)
 
 
 def _tasks(old: Tree, new: Tree) -> list[Headline]:

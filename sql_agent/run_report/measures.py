@@ -1,4 +1,4 @@
-"""What the report draws over the steps of a run: rewards, seconds by phase, health. The tables here name all of it.
+"""What the report draws over the steps of a run: rewards, and seconds by phase. Health stands in health.py.
 
 Guarantees: a value that a step lacks is left out, never drawn as 0; long runs are averaged into at most MOST_POINTS
 points (MOST_BARS bars). Not covered: how the numbers came about (docs/05-how-it-works.md).
@@ -18,14 +18,15 @@ from sql_agent.run_report.plain import Tree, number
 
 MOST_POINTS, MOST_BARS = 160, 60
 Value = Callable[[Tree], float | None]
-Unit = Literal["number", "percent", "tokens"]
+Unit = Literal["number", "percent", "count"]
 
 
 @dataclass(frozen=True)
 class Phase:
-    """A part of a step's time. `key` is its metric; `older` the one of runs that were not split so finely.
+    """A part of a step's time, named as in agl_plugin.time_split.
 
-    `color` numbers the page's series colours: a phase has the same in every run. What is no work is grey.
+    `key` is its metric, `older` the one of runs that were not split so finely. `color` numbers the page's series
+    colours: a phase has the same in every run, and what is no work is grey.
     """
 
     name: str
@@ -49,7 +50,7 @@ PHASES = [
     Phase("store_adapter", "store and adapter", 8),
     Phase("idle", "idle", 7),
 ]
-REST = Phase("rest", "everything else", 9)
+REST = Phase("other", "everything else", 9)
 PHASE_COLOR = {phase.title: phase.color for phase in [*PHASES, REST]}
 
 
@@ -68,77 +69,6 @@ def share(part: Value, whole: Value) -> Value:
     return value
 
 
-def _unscored(row: Tree) -> float | None:
-    rollouts, scored = number(row.get("rollout/rollouts")), number(row.get("rollout/scored"))
-    return None if scored is None or not rollouts else 1 - scored / rollouts
-
-
-@dataclass(frozen=True)
-class Measure:
-    """One sign of a healthy run."""
-
-    name: str
-    title: str
-    about: str
-    value: Value
-    unit: Unit = "number"
-
-
-# A metric health/<name> with one of these names is what is shown; with another name it gets a panel of its own.
-HEALTH = [
-    Measure(
-        *(
-            "entropy",
-            "Entropy",
-            "Per token. Near 0 the policy always does the same, and learns nothing more.",
-        ),
-        first("health/entropy", "actor/entropy", "actor/entropy_loss"),
-    ),
-    Measure(
-        *("grad_norm", "Gradient norm", "Before clipping. Spikes come before a collapse."),
-        first("health/grad_norm", "actor/grad_norm"),
-    ),
-    Measure(
-        *("clip_share", "Clip share", "Tokens whose update was clipped."),
-        first("health/clip_share", "actor/pg_clipfrac"),
-        "percent",
-    ),
-    Measure(
-        *("kl", "KL to the start", "How far the policy has moved from the model that it started as."),
-        first("health/kl", "actor/kl_loss"),
-    ),
-    Measure(
-        *("update_kl", "KL of one update", "Between the policy that sampled and the one being updated."),
-        first("health/update_kl", "actor/ppo_kl"),
-    ),
-    Measure(
-        *("truncation", "Truncation", "Training rows that were cut at the token limit."),
-        first("health/truncation", "health/truncation_share"),
-        "percent",
-    ),
-    Measure(
-        *("response_tokens", "Answer length", "The policy's own tokens per rollout, mean."),
-        first("health/response_tokens", "rollout/response_tokens_mean"),
-        "tokens",
-    ),
-    Measure(
-        *("turns", "Turns", "LLM calls per rollout, mean."),
-        first("health/turns", "rollout/turns_mean"),
-    ),
-    Measure(
-        *("flat_groups", "Groups without variance", "All rewards of the group equal: no update comes from it."),
-        share(first("rollout/zero_variance_groups"), first("rollout/groups")),
-        "percent",
-    ),
-    Measure(
-        *("unscored", "Unscored", "Rollouts that a fault left without a reward."),
-        _unscored,
-        "percent",
-    ),
-]
-ROWS_CUT = share(first("batch/rows_cut"), first("batch/rows"))
-
-
 @dataclass(frozen=True)
 class Series:
     """A measure over the steps."""
@@ -149,6 +79,14 @@ class Series:
     unit: Unit
     steps: list[int]
     values: list[float]
+    limit: float | None = None
+    above_is_bad: bool = True
+
+    @property
+    def is_beyond(self) -> bool:
+        """True where the last value lies on the bad side of the limit."""
+        last = self.values[-1]
+        return self.limit is not None and (last > self.limit if self.above_is_bad else last < self.limit)
 
     def shown(self, value: float) -> str:
         """A value as people read it."""
@@ -159,7 +97,7 @@ def shown(value: float, unit: Unit) -> str:
     """A number with its unit, four digits at most."""
     if unit == "percent":
         return f"{100 * value:.1f}\N{NO-BREAK SPACE}%"
-    return f"{value:.0f}" if unit == "tokens" else f"{value:.4g}"
+    return f"{value:.0f}" if unit == "count" else f"{value:.4g}"
 
 
 def bins(rows: list[Tree], most: int = MOST_POINTS) -> list[list[Tree]]:
@@ -183,30 +121,6 @@ def over_steps(rows: list[Tree], value: Value) -> tuple[list[int], list[float]]:
     """Steps and values, without the steps that have none."""
     found = [(step_of(group), v) for group in bins(rows) if (v := mean_of(group, value)) is not None]
     return [step for step, _ in found], [v for _, v in found]
-
-
-def health(run: RunData) -> list[Series]:
-    """All health measures that this run has: those of HEALTH, then each further metric health/<name>."""
-    rows = run.rows("train")
-    known = {measure.name for measure in HEALTH} | {"truncation_share"}
-    others = sorted({key for row in rows for key in row if key.startswith("health/")} - {f"health/{n}" for n in known})
-    measures = [
-        *(m if m.name != "truncation" else _truncation(rows, m) for m in HEALTH),
-        *(Measure(key, _title(key), "", first(key)) for key in others[:12]),
-    ]
-    drawn = [(m, *over_steps(rows, m.value)) for m in measures]
-    return [Series(m.name, m.title, m.about, m.unit, steps, values) for m, steps, values in drawn if steps]
-
-
-def _truncation(rows: list[Tree], measure: Measure) -> Measure:
-    """Runs that have no share of their own counted the rows that were cut."""
-    own = any(measure.value(row) is not None for row in rows)
-    return measure if own else Measure(measure.name, measure.title, measure.about, ROWS_CUT, measure.unit)
-
-
-def _title(key: str) -> str:
-    name = key.partition("/")[2].replace("_", " ").replace("/", ": ")[:40]
-    return name[:1].upper() + name[1:]
 
 
 def reward_parts(run: RunData) -> dict[str, Series]:

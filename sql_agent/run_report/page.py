@@ -21,7 +21,7 @@ from pygments.lexers import SqlLexer
 
 from agl_plugin.console import duration
 from sql_agent.episode_view import clean
-from sql_agent.run_report import cases, facts, measures, plots
+from sql_agent.run_report import cases, facts, health, measures, plots
 from sql_agent.run_report.folder import RunData
 from sql_agent.run_report.headline import Headline, headlines, measure_rows
 from sql_agent.run_report.measures import Estimate, Series
@@ -62,6 +62,10 @@ class Panel:
         return self.series.shown(self.series.values[-1])
 
     @property
+    def limit(self) -> str:
+        return "" if self.series.limit is None else self.series.shown(self.series.limit)
+
+    @property
     def range(self) -> str:
         return f"{self.series.shown(min(self.series.values))} to {self.series.shown(max(self.series.values))}"
 
@@ -79,8 +83,7 @@ def build(run: RunData) -> Page:
     """The charts of a run."""
     charts = [chart for chart in (_reward(run), _parts(run), _time(run)) if chart]
     panels = [
-        Panel(series, plots.small(plots.line(series), name=f"health{n}"))
-        for n, series in enumerate(measures.health(run))
+        Panel(series, plots.small(plots.line(series), name=f"health{n}")) for n, series in enumerate(health.health(run))
     ]
     return Page(run, {chart.name: chart for chart in charts}, panels)
 
@@ -238,6 +241,7 @@ def render(page: Page, *, pngs: list[str]) -> str:
     style = (TEMPLATES / "style.css").read_text(encoding="utf-8")
     improved, worst = cases.standings(run)
     settings = facts.settings(run)
+    targets = tree(run.results.get("targets"))
     return (
         environment()
         .get_template("report.html.j2")
@@ -256,10 +260,11 @@ def render(page: Page, *, pngs: list[str]) -> str:
             top=scale([*found, *(task for h in found for task in h.tasks)]),
             measure_rows=measure_rows(run),
             partial=bool(run.results.get("partial")),
-            targets={k: text(v)[:300] for k, v in list(tree(run.results.get("targets")).items())[:4]},
+            targets={k: text(v)[:300] for k, v in list(tree(run.results.get("labels") or targets).items())[:4]},
             charts=page.charts,
             panels=page.panels,
             health_table=health_table(page.panels),
+            warnings=health.warnings(run),
             unscored=measures.counted(run, "rollout/unscored/"),
             stops=measures.counted(run, "rollout/stop/"),
             compared=cases.sides(run)[0],

@@ -237,6 +237,8 @@ def line(series: Series) -> Draw:
         if not any(values):
             axes.set_ylim(0, 1)
         axes.yaxis.get_major_locator().set_params(nbins=3)
+        if series.limit is not None and scale * series.limit <= 1.4 * max(values):
+            axes.axhline(scale * series.limit, color=ink.series[4], linewidth=1.2, linestyle=(0, (4, 3)))
         if series.unit == "percent":
             axes.yaxis.set_major_formatter("{x:g} %")
 

@@ -13,10 +13,12 @@ from typing import Any
 import pytest
 
 from agl_plugin import run_folder
+from agl_plugin.time_split import PHASES
 from sql_agent.config import build_config, known_keys, load_recipe
 from sql_agent.errors import UserError
+from sql_agent.health_rules import LIMITS
 from sql_agent.report import PLOTS, REPORT, report_line, write_report
-from sql_agent.run_report import cases, facts, measures
+from sql_agent.run_report import cases, facts, health, measures
 from sql_agent.run_report import page as pages
 from sql_agent.run_report.folder import Entry, RunData, read_run
 from sql_agent.run_report.headline import headlines, measure_rows
@@ -56,9 +58,10 @@ def test_the_headline_is_what_the_evaluation_found(run: RunData, folder: Path) -
         assert headline.before and headline.delta
         assert vars(headline.before) == tree["models"]["before"][key]["measures"]["reward"]
         assert vars(headline.after) == tree["models"]["after"][key]["measures"]["reward"]
-        assert vars(headline.delta) == tree["delta"][key]["reward"]
+        assert vars(headline.delta).items() <= tree["delta"][key]["reward"].items()
+        assert f"{len(lost)} trials unscored" in headline.note if (lost := lost_of(folder, key)) else True
         assert headline.verdict == "better" and [task.title for task in headline.tasks]
-    assert {row.measure for row in measure_rows(run)} == {"reward", "turns"}
+    assert {"reward", "answer score", "executed SQL", "turns"} <= {row.measure for row in measure_rows(run)}
 
 
 def test_a_verdict_needs_an_interval_without_zero(tmp_path: Path) -> None:
@@ -71,10 +74,15 @@ def test_a_verdict_needs_an_interval_without_zero(tmp_path: Path) -> None:
     assert [h.verdict for h in headlines(read_run(tmp_path))] == ["no clear difference", "worse", "better", ""]
 
 
-def test_finer_task_figures_are_read_too(run: RunData, folder: Path) -> None:
-    figures = run.results["models"]["after"]["test/greedy"]
-    finer = {task: {"questions": 12, "reward": found} for task, found in figures["reward_by_task"].items()}
-    other = RunData(folder, results={"models": {"after": {"test/greedy": {**figures, "by_task": finer}}}})
+def lost_of(folder: Path, key: str) -> list[dict[str, Any]]:
+    trials = lines(folder / "evaluation" / "trials.jsonl")
+    return [t for t in trials if t["reward"] is None and f"{t['split']}/{t['decoding']}" == key]
+
+
+def test_task_figures_of_older_evaluations_are_read_too(run: RunData, folder: Path) -> None:
+    figures = dict(run.results["models"]["after"]["test/greedy"])
+    older = {"reward_by_task": {task: found["reward"] for task, found in figures.pop("by_task").items()}}
+    other = RunData(folder, results={"models": {"after": {"test/greedy": {**figures, **older}}}})
     assert [t.after for t in headlines(other)[0].tasks] == [t.after for t in headlines(run)[3].tasks]
 
 
@@ -119,6 +127,7 @@ def test_a_validation_without_its_rollouts_has_no_interval(tmp_path: Path) -> No
 def test_phases_come_from_the_finer_metrics_where_there_are_any(run: RunData) -> None:
     steps, seconds = measures.phase_seconds(run)
     assert len(steps) == 20 and seconds["weight sync"] == pytest.approx([0.4] * 20)
+    assert [phase.name for phase in [*measures.PHASES, measures.REST]] == list(PHASES)  # those that are measured
     titles = {phase.title for phase in measures.PHASES} - {"reference model"}
     assert set(seconds) == titles | {"everything else"}
     totals = [row["seconds"] for row in run.rows("train")]
@@ -133,18 +142,38 @@ def test_older_runs_show_the_phases_that_verl_times(tmp_path: Path) -> None:
 
 
 def test_health_measures_prefer_the_metrics_of_that_name(run: RunData, tmp_path: Path) -> None:
-    found = {series.name: series for series in measures.health(run)}
-    assert found["kl"].values == pytest.approx([row["health/kl"] for row in run.rows("train")])
-    assert found["health/repeat_share"].title == "Repeat share"
-    assert {"entropy", "grad_norm", "clip_share", "truncation", "response_tokens", "unscored"} <= set(found)
-    older = {series.name for series in measures.health(read_run(make_run(tmp_path, steps=3, split=False)))}
-    assert older == set(found) - {"kl", "health/repeat_share"}
+    found = {series.name: series for series in health.health(run)}
+    assert found["kl_to_start"].values == pytest.approx([row["health/kl_to_start"] for row in run.rows("train")])
+    assert found["health/new_sign"].title == "New sign" and "health/reward_mean" not in found
+    assert {"entropy", "grad_norm", "clip_share", "truncation_share", "response_tokens", "unscored_share"} <= set(found)
+    older = {series.name for series in health.health(read_run(make_run(tmp_path, steps=3, split=False)))}
+    assert older == set(found) - {"kl_to_start", "repeat_share", "health/new_sign"}
+
+
+def test_limits_are_those_of_the_run(tmp_path: Path) -> None:
+    make_run(tmp_path, steps=6)
+    file = tmp_path / run_folder.CONFIG
+    config = json.loads(file.read_text())
+    limits = {"repeat_share_max": 0.3, "entropy_min": 0.9, "kl_max": 0.0}
+    run_folder.write_json(file, {**config, "health": {**config["health"], **limits}})
+    found = {series.name: series for series in health.health(read_run(tmp_path))}
+    assert (found["repeat_share"].limit, found["repeat_share"].is_beyond) == (0.3, True)
+    assert (found["entropy"].limit, found["entropy"].above_is_bad, found["entropy"].is_beyond) == (0.9, False, True)
+    assert found["kl_to_start"].limit is None and not found["kl_to_start"].is_beyond
+    named = {measure.name for measure in health.HEALTH}
+    assert {metric.removeprefix("health/") for metric, _, _ in LIMITS.values()} <= named
+
+
+def test_warnings_of_the_run_are_told(tmp_path: Path) -> None:
+    run = read_run(make_run(tmp_path, steps=31))
+    assert health.warnings(run) == ["step 30: health/repeat_share is 0.3, above health.repeat_share_max = 0.3"]
+    assert health.warnings(run)[0] in pages.render(pages.Page(run), pngs=[])
 
 
 def test_what_a_step_lacks_is_no_zero(tmp_path: Path) -> None:
     rows = [{"kind": "train", "step": s, "actor/grad_norm": None if s == 2 else 1.0} for s in (1, 2, 3)]
     run_folder.append_lines(tmp_path / run_folder.METRICS, rows)
-    (series,) = measures.health(read_run(tmp_path))
+    (series,) = health.health(read_run(tmp_path))
     assert (series.steps, series.values) == ([1, 3], [1.0, 1.0])
 
 
@@ -284,7 +313,7 @@ def test_values_of_any_type_give_a_page(short: Path, tmp_path: Path, value: Any)
     results = {"models": {"before": value, "after": {"a/b": value}}, "delta": value, "targets": value}
     (tmp_path / "evaluation" / "results.json").write_text(json.dumps(results))
     run = read_run(tmp_path)
-    assert measures.health(run) and measures.phase_seconds(run)[1] and measures.training_reward(run).values
+    assert health.health(run) and measures.phase_seconds(run)[1] and measures.training_reward(run).values
     assert "</html>" in pages.render(pages.Page(run), pngs=[])
 
 

@@ -89,12 +89,12 @@ def poisoned_run(folder: Path) -> Path:
     names = ("health/", "time/", "rollout/reward_parts/", "rollout/unscored/", "rollout/stop/")
     extra = {name + HOSTILE: 0.5 for name in names}
     (folder / run_folder.METRICS).unlink()
-    run_folder.append_lines(folder / run_folder.METRICS, [{**row, **extra} for row in metrics])
+    run_folder.append_lines(folder / run_folder.METRICS, [{**row, **extra, "warnings": [HOSTILE]} for row in metrics])
     tree = json.loads((folder / "evaluation" / "results.json").read_text())
     tree["targets"] = {"before": HOSTILE, "after": HOSTILE}
     for name, keys in tree["models"].items():
         found = keys["test/greedy"]
-        found["reward_by_task"] = {task + HOSTILE: value for task, value in found["reward_by_task"].items()}
+        found["by_task"] = {task + HOSTILE: value for task, value in found["by_task"].items()}
         found["measures"] = {**found["measures"], HOSTILE: found["measures"]["reward"]}
         tree["models"][name] = {HOSTILE + "/" + HOSTILE: found, **keys}
     run_folder.write_json(folder / "evaluation" / "results.json", tree)
@@ -120,7 +120,7 @@ def test_the_page_is_complete_and_asks_for_nothing(browser: Browser, page: Path,
         "return [...document.querySelectorAll('.plot')].filter(e => e.offsetWidth > 0)"
         ".map(e => [e.getBoundingClientRect().width, e.getBoundingClientRect().height]);"
     )
-    assert len(charts) == 3 + 11 and all(w > 200 and h > 80 for w, h in charts)
+    assert len(charts) == 3 + 12 and all(w > 200 and h > 80 for w, h in charts)
     assert browser.console() == []
     assert browser.requests() == [page.resolve().as_uri()]
 
@@ -258,7 +258,7 @@ def test_pictures_have_words_and_tables_have_heads(browser: Browser, page: Path)
         "return [...document.querySelectorAll('svg')]"
         ".map(s => s.closest('[role=img]')?.getAttribute('aria-label') || '');"
     )
-    assert len(labels) == 2 * 3 + 11 and all(len(label) > 30 for label in labels)
+    assert len(labels) == 2 * 3 + 12 and all(len(label) > 30 for label in labels)
     assert any("The training reward goes from" in label for label in labels)
     bare = browser.run(
         "return [...document.querySelectorAll('table')].filter(t => !t.querySelector('th[scope]')).length + "
