@@ -11,6 +11,8 @@ from typing import Any
 
 import torch
 
+from agl_plugin.processes import keep_freed_memory
+
 CPU_FLAG = "AGENTGRPO_CPU"
 
 
@@ -70,6 +72,7 @@ def skip_emptying_caches() -> None:
 
 
 if os.environ.get(CPU_FLAG) == "1":
+    keep_freed_memory()
     skip_emptying_caches()
     give_torch_cpu_a_device_api()
     use_gloo_for_nccl()

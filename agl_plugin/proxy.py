@@ -13,6 +13,7 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 from agentlightning import llm_proxy
@@ -27,6 +28,8 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, Spa
 
 from agl_plugin.adapter import CALL_SPAN, LOG_PROBS
 from agl_plugin.plain_log_probs import DIGITS, TOKEN_LOG_PROBS
+from agl_plugin.plain_requests import send_plainly
+from agl_plugin.processes import die_with_parent
 
 # With the last one agl_plugin.plain_log_probs answers in its short form.
 LOG_PROB_REQUEST = {"logprobs": True, "top_logprobs": 0, "return_tokens_as_token_ids": True}
@@ -125,6 +128,9 @@ class CallTelemetry(LightningOpenTelemetry):
         assert isinstance(self.OTEL_EXPORTER, SpanExporter)
         return BatchSpanProcessor(self.OTEL_EXPORTER, schedule_delay_millis=SEND_EVERY_MS)
 
+    async def async_service_success_hook(self, *_args: Any, **_kwargs: Any) -> None:
+        """Nothing: LiteLLM reports on its own parts in spans that the exporter drops."""
+
     def set_raw_request_attributes(self, span: Any, kwargs: Any, response_obj: Any) -> None:
         """The parent's, with log-probabilities in their short form."""
         response = kwargs.get("original_response")
@@ -133,10 +139,24 @@ class CallTelemetry(LightningOpenTelemetry):
         super().set_raw_request_attributes(span, kwargs, response_obj)
 
 
+class ServingProcess(AbstractAsyncContextManager["ServingProcess"]):
+    """Where the proxy serves: in a process that ends with the trainer's, and that sends plain requests."""
+
+    async def __aenter__(self) -> ServingProcess:
+        die_with_parent()
+        send_plainly()
+        return self
+
+    async def __aexit__(self, *_exc: object) -> None:
+        return None
+
+
 def make_proxy(store: LightningStore, *, host: str, port: int, log_probs: bool = False) -> LLMProxy:
     """The LLM proxy of a run. `log_probs` asks for the log-probability of each sampled token."""
     llm_proxy.Resource = PlainResource  # pyright: ignore[reportAttributeAccessIssue]
     more = [SamplerLogProbs] if log_probs else []
-    return LLMProxy(
+    proxy = LLMProxy(
         host=host, port=port, model_list=[], store=store, callbacks=["return_token_ids", *more, CallTelemetry]
     )
+    proxy.server_launcher.serve_context = ServingProcess()
+    return proxy

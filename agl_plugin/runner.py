@@ -22,6 +22,8 @@ from agentlightning.execution.events import ExecutionEvent
 from agentlightning.store.base import LightningStore
 from agentlightning.types import AttemptedRollout, NamedResources
 
+from agl_plugin.plain_requests import send_plainly
+
 logger = logging.getLogger(__name__)
 
 
@@ -36,6 +38,7 @@ class ConcurrentRunner(LitAgentRunner[Any]):
 
     async def iter(self, *, event: ExecutionEvent | None = None) -> None:
         """Work until `event` is set or the parent process is gone; unfinished rollouts are then cancelled."""
+        send_plainly()
         store = self.get_store()
         await self._give_back_lost(store)
         stop_heartbeat = self._start_heartbeat_loop(store)

@@ -2,7 +2,8 @@
 
 In training and in serving alike: decoding on a CPU survives a refusal of Intel's kernel (see cpu_attention.py); on a
 CPU, weights are used without a detour through Python; a chat template is parsed once, not again for each request;
-log-probabilities come as plain numbers to who asks for that (see plain_log_probs.py). No result changes.
+log-probabilities come as plain numbers to who asks for that (see plain_log_probs.py). No result changes. The engine's
+process ends with the server's, kill -9 included.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import torch
 import wrapt
 
 from agl_plugin import cpu_attention, plain_log_probs
+from agl_plugin.processes import die_with_parent
 
 
 def plain_parameters(module: Any) -> None:
@@ -51,6 +53,7 @@ _registered: list[str] = []
 def register() -> None:
     """vLLM's plugin hook: act as soon as vLLM imports the modules. vLLM may call it more than once."""
     if not _registered:
+        die_with_parent()
         _registered.extend(HOOKS)
         for name, hook in HOOKS.items():
             wrapt.register_post_import_hook(hook, name)

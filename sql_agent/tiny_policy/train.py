@@ -18,6 +18,7 @@ import torch
 from torch.nn.functional import cross_entropy
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
+from agl_plugin.processes import keep_freed_memory
 from sql_agent.tiny_policy.corpus import Corpus
 from sql_agent.tiny_policy.demos import TOOLS, Demonstrator, Flaws, Message
 from sql_agent.tiny_policy.tokenizer import IM_END, IM_START, MAX_TOKENS
@@ -95,6 +96,7 @@ def train_policy(
 ) -> Qwen3ForCausalLM:
     """Build and warm-start the policy. `progress` gets (steps done, all steps, loss) after each step."""
     settings = settings or Settings()
+    keep_freed_memory()
     with _reproducible(seed):
         model = build_model(tokenizer).train()
         optimizers = _optimizers(model, settings)

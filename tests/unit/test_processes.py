@@ -128,3 +128,54 @@ def test_the_peak_counts_this_process_and_its_children() -> None:
     process.communicate("\n")
     tree.sample()
     assert tree.peak_gib == peak
+
+
+BINDING = """
+import multiprocessing, os, time
+from agl_plugin.processes import die_with_parent
+
+def child(bound):
+    if bound:
+        die_with_parent()
+    print(os.getpid(), flush=True)
+    time.sleep(60)
+
+if __name__ == "__main__":
+    for bound in (True, False):
+        multiprocessing.get_context("fork").Process(target=child, args=(bound,)).start()
+    time.sleep(60)
+"""
+
+
+def test_a_bound_child_dies_with_a_parent_that_is_killed() -> None:
+    with subprocess.Popen([sys.executable, "-c", BINDING], stdout=subprocess.PIPE, text=True, cwd=ROOT) as parent:
+        assert parent.stdout is not None
+        children = [psutil.Process(int(parent.stdout.readline())) for _ in range(2)]
+        parent.kill()
+    left = psutil.wait_procs(children, timeout=2)[1]
+    for process in left:
+        process.kill()
+    assert len(left) == 1  # the one that was not bound
+
+
+def test_a_process_of_its_own_is_not_bound() -> None:
+    code = "from agl_plugin.processes import die_with_parent; die_with_parent(); print('lives')"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True, cwd=ROOT) == "lives\n"
+
+
+def test_freed_memory_is_kept() -> None:
+    code = (
+        "import resource, torch\n"
+        "from agl_plugin.processes import keep_freed_memory\n"
+        "def faults():\n"
+        "    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt\n"
+        "    for _ in range(20):\n"
+        "        torch.ones(2**21)\n"
+        "    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before\n"
+        "faults()\n"
+        "keep_freed_memory()\n"
+        "faults()\n"
+        "print(faults())"
+    )
+    # 20 tensors of 8 MiB are 40,960 pages when each is fetched anew.
+    assert int(subprocess.check_output([sys.executable, "-c", code], text=True, cwd=ROOT)) < 4000
