@@ -3,7 +3,8 @@
 Guarantees, whatever the order and number of rows: every trained token of a step weighs the same (verl averages per
 micro batch, so that tokens of short micro batches weigh more); a step has the planned number of optimizer steps, which
 the trainer names in `meta_info` (verl gives a few rows too many a step of their own); micro batches are as wide as
-their longest row, which changes no result. Imported by verl inside the training workers (`model.external_lib`), on CPU
+their longest row, which changes no result; where the trainer asks for it, entropy and sampler gap are measured in the
+update's own forward pass. Imported by verl inside the training workers (`model.external_lib`), on CPU
 and GPU alike. Adds to what the actor reports: `actor/weights_changed_share`, `actor/updates`, `actor/updates_skipped`
 (steps that verl left out because the gradient was not finite).
 Not covered: loss aggregation other than token-mean, which stays as verl has it; the column cut, where padding is
@@ -22,7 +23,8 @@ from verl.trainer.ppo import core_algos
 from verl.workers.actor import dp_actor
 from verl.workers.actor.dp_actor import DataParallelPPOActor
 
-from agl_plugin.rules import N_UPDATES
+from agl_plugin import sampler_gap
+from agl_plugin.rules import MEASURE_CAP, N_UPDATES
 
 SAMPLED_ELEMENTS = 1024
 SUMMED_METRICS = ("actor/pg_loss", "actor/kl_loss")
@@ -33,6 +35,8 @@ _update_policy = DataParallelPPOActor.update_policy
 _compute_log_prob = DataParallelPPOActor.compute_log_prob
 _agg_loss = core_algos.agg_loss
 _token_scale: list[float] = []
+# Inside an update that measures: entropy and log-probabilities of its micro batches, rows x response.
+_measured: list[tuple[torch.Tensor, torch.Tensor]] | None = None
 
 
 def agg_loss(loss_mat: torch.Tensor, loss_mask: torch.Tensor, loss_agg_mode: str) -> torch.Tensor:
@@ -77,13 +81,17 @@ def forward_micro_batch(
     self: Any, micro_batch: Any, temperature: float, calculate_entropy: bool = False
 ) -> tuple[torch.Tensor | None, torch.Tensor]:
     """verl's forward pass over the columns that hold text; results are padded with 0 to rows x response."""
-    if self.use_remove_padding or micro_batch["position_ids"].dim() != 2:
-        return _forward_micro_batch(self, micro_batch, temperature, calculate_entropy)
+    calculate_entropy = calculate_entropy or _measured is not None
     width = micro_batch["responses"].size(-1)
-    cut, n_response = cut_columns(dict(micro_batch))
+    cut, n_response = dict(micro_batch), width
+    if not self.use_remove_padding and micro_batch["position_ids"].dim() == 2:
+        cut, n_response = cut_columns(cut)
     entropy, log_probs = _forward_micro_batch(self, cut, temperature, calculate_entropy)
     missing = (0, width - n_response)
-    return None if entropy is None else pad(entropy, missing), pad(log_probs, missing)
+    entropy, log_probs = None if entropy is None else pad(entropy, missing), pad(log_probs, missing)
+    if _measured is not None and entropy is not None:
+        _measured.append((entropy.detach().cpu(), log_probs.detach().cpu()))
+    return entropy, log_probs
 
 
 def compute_log_prob(self: Any, data: DataProto, calculate_entropy: bool = False) -> tuple[torch.Tensor, Any]:
@@ -141,19 +149,39 @@ def update_policy(self: Any, data: DataProto) -> dict[str, Any]:
 
 
 def _even_update(self: Any, data: DataProto, n_updates: int) -> dict[str, Any]:
+    global _measured
     micro = self.config.ppo_micro_batch_size_per_gpu
     mini = rows_per_update(len(data), n_updates=n_updates, micro_rows=micro)
     steps = math.ceil(len(data) / mini)
     meant, self.config.ppo_mini_batch_size = self.config.ppo_mini_batch_size, mini
+    data = data.select_idxs(by_length(data, mini))
     # verl divides each micro batch's loss by mini // micro.
     _token_scale.append(steps * (mini // micro) / tokens_per_rank(data))
+    cap = data.meta_info.get(MEASURE_CAP)
+    _measured = None if cap is None else []
     try:
-        metrics = _update_policy(self, data.select_idxs(by_length(data, mini)))
+        metrics = _update_policy(self, data)
+        if cap is not None:
+            metrics |= {name: [value] for name, value in _measurements(data, _measured or [], cap=cap).items()}
     finally:
         _token_scale.clear()
+        _measured = None
         self.config.ppo_mini_batch_size = meant
     if self.config.loss_agg_mode == "token-mean":  # verl divides by the micro batches twice: in the sum, in the mean
         metrics |= {name: [sum(metrics[name]) / steps] for name in SUMMED_METRICS if name in metrics}
+    return metrics
+
+
+def _measurements(
+    data: DataProto, measured: list[tuple[torch.Tensor, torch.Tensor]], *, cap: float
+) -> dict[str, float]:
+    """Entropy per trained token, and the sampler gap, of an update in one step. `measured` is in the order of rows."""
+    entropies, log_probs = (torch.cat(parts) for parts in zip(*measured, strict=True))
+    tensors: Any = data.batch
+    mask = tensors["response_mask"].cpu()
+    metrics = {"actor/entropy_loss": entropies[mask == 1].mean().item()}
+    if sampler_gap.HIDDEN_LOG_PROBS in tensors:
+        metrics |= sampler_gap.compare(log_probs, tensors[sampler_gap.HIDDEN_LOG_PROBS].cpu(), mask, cap=cap)
     return metrics
 
 

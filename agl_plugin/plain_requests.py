@@ -1,9 +1,9 @@
 """Chat requests without the OpenAI client's walk over its types.
 
 The client compares each part of a request with its declared types, to rename fields and encode files; for messages
-that are plain JSON it gives back what it got, and takes a seventh of the proxy's and of the runner's CPU. `send_plainly`
-leaves only what has an effect: parameters that were not given are not sent. What is no JSON still fails, as the body
-is encoded.
+that are plain JSON it gives back what it got, and takes a seventh of the CPU of the proxy and the runner.
+`send_plainly` leaves only what has an effect: parameters that were not given are not sent. What is no JSON still
+fails, as the body is encoded.
 """
 
 from __future__ import annotations
@@ -21,4 +21,4 @@ async def plain(data: dict[str, Any], _expected_type: object) -> dict[str, Any]:
 
 def send_plainly() -> None:
     """Let this process' async OpenAI clients send chat requests as they are."""
-    completions.async_maybe_transform = plain
+    completions.async_maybe_transform = plain  # pyright: ignore[reportPrivateImportUsage]

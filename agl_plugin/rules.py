@@ -7,17 +7,31 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-# Where a batch's meta_info names the optimizer steps that are planned for it.
+# Where a batch's meta_info names the optimizer steps that are planned for it, and asks the update to measure entropy
+# and sampler gap (the cap of the ratios).
 N_UPDATES = "agentgrpo_n_updates"
+MEASURE_CAP = "agentgrpo_measure_cap"
 
 
 @dataclass(frozen=True)
 class UpdateRules:
-    """`n_updates` optimizer steps per training step; token weights min(ratio, cap) where `correct`."""
+    """`n_updates` optimizer steps per training step; token weights min(ratio, cap) where `correct`.
+
+    `has_reference`: the loss compares with a reference model.
+    """
 
     n_updates: int
     correct: bool
     cap: float
+    has_reference: bool = False
+
+    @property
+    def one_pass(self) -> bool:
+        """Whether nothing needs the log-probabilities before the update: its own forward pass then gives them.
+
+        With one optimizer step per training step the policy of the update is the one that sampled, and the ratio is 1.
+        """
+        return self.n_updates == 1 and not self.correct and not self.has_reference
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from verl import DataProto
 from verl.trainer.ppo.rollout_corr_helper import compute_rollout_correction_and_rejection_mask
 
 SAMPLER_LOG_PROBS = "rollout_log_probs"
+HIDDEN_LOG_PROBS = "sampler_log_probs"
 WEIGHTS = "rollout_is_weights"  # the name that verl's actor looks for
 
 
@@ -33,18 +34,28 @@ def correct(batch: DataProto, *, cap: float, apply: bool) -> dict[str, float]:
         return {}
     trainer, mask = tensors["old_log_probs"], tensors["response_mask"]
     given = tensors.pop(SAMPLER_LOG_PROBS)
-    known = ~given.isnan() & (mask == 1)
-    if not known.any():
-        return {}
-    sampler = torch.where(known, given, trainer)
-    metrics = gap(trainer, sampler, known, cap=cap)
-    if apply:
+    metrics = compare(trainer, given, mask, cap=cap)
+    if apply and metrics:
+        sampler = torch.where(given.isnan(), trainer, given)
         weights, _, _ = compute_rollout_correction_and_rejection_mask(
             trainer, sampler, mask, rollout_is="token", rollout_is_threshold=cap
         )
         assert weights is not None
         tensors[WEIGHTS] = weights.batch[WEIGHTS]
     return metrics
+
+
+def hide(batch: DataProto) -> None:
+    """Put the sampler's log-probabilities where verl's actor does not look; the update compares them."""
+    tensors = batch.batch
+    if tensors is not None and SAMPLER_LOG_PROBS in tensors:
+        tensors[HIDDEN_LOG_PROBS] = tensors.pop(SAMPLER_LOG_PROBS)
+
+
+def compare(trainer: torch.Tensor, given: torch.Tensor, mask: torch.Tensor, *, cap: float) -> dict[str, float]:
+    """The metrics of the module's docstring; {} where no sampled token has a log-probability. All rows x response."""
+    known = ~given.isnan() & (mask == 1)
+    return gap(trainer, torch.where(known, given, trainer), known, cap=cap) if known.any() else {}
 
 
 def gap(trainer: torch.Tensor, sampler: torch.Tensor, known: torch.Tensor, *, cap: float) -> dict[str, float]:

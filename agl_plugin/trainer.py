@@ -23,7 +23,7 @@ from agl_plugin.health import Health
 from agl_plugin.resampling import SpareQuestions
 from agl_plugin.rules import UpdateRules
 from agl_plugin.time_split import Stopwatch
-from agl_plugin.update import prepared
+from agl_plugin.update import no_log_probs, prepared
 
 logger = logging.getLogger(__name__)
 
@@ -54,6 +54,8 @@ class GrpoTrainer(AgentLightningTrainer):
         for name in ("wake_up", "sleep"):
             work = getattr(self.async_rollout_manager, name)
             setattr(self.async_rollout_manager, name, self.watch.measured("weight_sync", work))
+        if self.update.one_pass:
+            self.actor_rollout_wg.compute_log_prob = no_log_probs
         self.actor_rollout_wg.update_actor = prepared(self.actor_rollout_wg.update_actor, self.update)
         self.config.actor_rollout_ref.actor.ppo_mini_batch_size = self.actor_rollout_wg.world_size
 

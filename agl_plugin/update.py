@@ -15,7 +15,7 @@ from verl import DataProto
 from verl.trainer.ppo.core_algos import kl_penalty
 
 from agl_plugin import sampler_gap
-from agl_plugin.rules import N_UPDATES, UpdateRules
+from agl_plugin.rules import MEASURE_CAP, N_UPDATES, UpdateRules
 
 UpdateActor = Callable[[DataProto], Any]
 
@@ -24,13 +24,25 @@ def prepared(update: UpdateActor, rules: UpdateRules) -> UpdateActor:
     """verl's `update_actor`, on a prepared batch and with the metrics of the preparation."""
 
     def update_actor(batch: DataProto) -> Any:
-        metrics = sampler_gap.correct(batch, cap=rules.cap, apply=rules.correct) | kl_to_start(batch)
+        metrics: dict[str, float] = {}
+        if rules.one_pass:
+            sampler_gap.hide(batch)
+            batch.meta_info[MEASURE_CAP] = rules.cap
+        else:
+            metrics = sampler_gap.correct(batch, cap=rules.cap, apply=rules.correct) | kl_to_start(batch)
         batch.meta_info[N_UPDATES] = rules.n_updates
         output = update(batch)
         output.meta_info["metrics"].update(metrics)
         return output
 
     return update_actor
+
+
+def no_log_probs(batch: DataProto) -> DataProto:
+    """In place of verl's `compute_log_prob`, where the update measures by itself: zeros, which it does not read."""
+    tensors: Any = batch.batch
+    zeros = torch.zeros(tensors["responses"].shape)
+    return DataProto.from_dict({"old_log_probs": zeros, "entropys": zeros.clone()})
 
 
 def kl_to_start(batch: DataProto) -> dict[str, float]:

@@ -166,6 +166,7 @@ def update_rules(config: TrainConfig) -> UpdateRules:
         n_updates=math.ceil(optim.questions_per_step / optim.mini_batch_questions),
         correct=optim.importance_correction == "truncated",
         cap=optim.importance_cap,
+        has_reference=optim.kl_coef > 0,
     )
 
 

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from agl_plugin.actor import rows_per_update
 from agl_plugin.batch import build_batch
-from agl_plugin.rules import N_UPDATES
+from agl_plugin.rules import MEASURE_CAP, N_UPDATES
+from agl_plugin.sampler_gap import compare, hide
 from tests.verl_actor import actor_of, flat_weights, one_rank, tiny_model, with_advantages
 
 pytestmark = pytest.mark.filterwarnings("ignore:In CPU autocast")
@@ -156,3 +157,30 @@ def test_a_finite_step_after_a_skipped_one_is_still_made() -> None:
     assert moved.any() and torch.isfinite(moved).all()
     assert (metrics["actor/updates"], metrics["actor/updates_skipped"]) == ([2], [1])
     assert len(metrics["actor/grad_norm"]) == 1 and math.isfinite(metrics["actor/grad_norm"][0])
+
+
+@pytest.mark.parametrize("micro_rows", [1, 2, 5])
+def test_an_update_measures_in_its_own_pass_what_a_pass_before_it_would(micro_rows: int) -> None:
+    data = data_of(ROLLOUTS)
+    model = tiny_model()
+    before = actor_of(model, mini_rows=5, micro_rows=micro_rows)
+    data.meta_info |= {"micro_batch_size": micro_rows, "use_dynamic_bsz": False}
+    log_probs, entropies = before.compute_log_prob(data, calculate_entropy=True)
+    sampler = torch.where(torch.rand(log_probs.shape) < 0.2, torch.nan, log_probs - 0.1 * torch.rand(log_probs.shape))
+    expected = compare(log_probs, sampler, data.batch["response_mask"], cap=2.0)
+    plain, _ = step_of(data, mini_rows=5, micro_rows=micro_rows)
+
+    data.batch["rollout_log_probs"] = sampler
+    hide(data)
+    data.meta_info[MEASURE_CAP] = 2.0
+    moved, metrics = step_of(data, mini_rows=5, micro_rows=micro_rows)
+    assert torch.equal(moved, plain)
+    mask = data.batch["response_mask"] == 1
+    assert metrics["actor/entropy_loss"] == [pytest.approx(entropies[mask].mean().item(), rel=1e-6)]
+    assert {name: metrics[name] for name in expected} == {k: [pytest.approx(v, rel=1e-4)] for k, v in expected.items()}
+    assert "sampler/log_prob_diff_mean" in expected
+
+
+def test_an_update_that_is_not_asked_measures_nothing() -> None:
+    _, metrics = step_of(data_of(ROLLOUTS), mini_rows=5, micro_rows=2)
+    assert not [name for name in metrics if name.startswith("sampler/") or name == "actor/entropy_loss"]

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from tensordict import TensorDict
 from verl import DataProto
 
-from agl_plugin.rules import N_UPDATES, UpdateRules
+from agl_plugin.rules import MEASURE_CAP, N_UPDATES, UpdateRules
 from agl_plugin.sampler_gap import correct
-from agl_plugin.update import prepared
+from agl_plugin.update import no_log_probs, prepared
 
 NAN = math.nan
 LOG_PROB = st.floats(-6, -1 / 128, width=32)
@@ -117,3 +117,19 @@ def test_with_a_reference_model_its_distance_is_told() -> None:
     _, metrics = updated(batch)
     d = np.array([-0.5, 0.0])  # reference minus trainer, on the sampled tokens
     assert metrics["actor/kl_to_start"] == pytest.approx((np.exp(d) - 1 - d).mean(), rel=1e-4)
+
+
+def test_one_optimizer_step_needs_no_pass_of_its_own() -> None:
+    batch = batch_of([[0.0]], [[-2.0]], [[1]])
+    batch.batch["responses"] = torch.tensor([[7]])
+    assert no_log_probs(batch).batch["old_log_probs"].tolist() == [[0.0]]
+    data, metrics = updated(batch, n_updates=1, correct=False)
+    assert data.meta_info[MEASURE_CAP] == 2.0 and "rollout_log_probs" not in data.batch
+    assert data.batch["sampler_log_probs"].tolist() == [[-2.0]] and set(metrics) == {"actor/grad_norm"}
+
+
+@pytest.mark.parametrize("rules", [{"n_updates": 2}, {"correct": True}, {"has_reference": True}])
+def test_what_needs_the_log_probabilities_before_gets_them(rules: dict[str, Any]) -> None:
+    rules = {"n_updates": 1, "correct": False, **rules}
+    assert not UpdateRules(**rules, cap=2.0).one_pass
+    assert MEASURE_CAP not in updated(batch_of([[-1.0]], [[-2.0]], [[1]]), **rules)[0].meta_info
