@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +56,8 @@ class GrpoTrainer(AgentLightningTrainer):
             work = getattr(self.async_rollout_manager, name)
             setattr(self.async_rollout_manager, name, self.watch.measured("weight_sync", work))
         if self.update.one_pass:
-            self.actor_rollout_wg.compute_log_prob = no_log_probs
+            temperature = float(self.config.actor_rollout_ref.rollout.temperature)
+            self.actor_rollout_wg.compute_log_prob = partial(no_log_probs, temperature=temperature)
         self.actor_rollout_wg.update_actor = prepared(self.actor_rollout_wg.update_actor, self.update)
         self.config.actor_rollout_ref.actor.ppo_mini_batch_size = self.actor_rollout_wg.world_size
 

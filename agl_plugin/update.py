@@ -38,11 +38,15 @@ def prepared(update: UpdateActor, rules: UpdateRules) -> UpdateActor:
     return update_actor
 
 
-def no_log_probs(batch: DataProto) -> DataProto:
-    """In place of verl's `compute_log_prob`, where the update measures by itself: zeros, which it does not read."""
+def no_log_probs(batch: DataProto, *, temperature: float) -> DataProto:
+    """In place of verl's `compute_log_prob`, where the update measures by itself: zeros, which it does not read.
+
+    The sampling temperature goes with them: verl's update takes it from here.
+    """
     tensors: Any = batch.batch
     zeros = torch.zeros(tensors["responses"].shape)
-    return DataProto.from_dict({"old_log_probs": zeros, "entropys": zeros.clone()})
+    tensors = {"old_log_probs": zeros, "entropys": zeros.clone()}
+    return DataProto.from_dict(tensors, meta_info={"temperature": temperature})
 
 
 def kl_to_start(batch: DataProto) -> dict[str, float]:

@@ -122,7 +122,8 @@ def test_with_a_reference_model_its_distance_is_told() -> None:
 def test_one_optimizer_step_needs_no_pass_of_its_own() -> None:
     batch = batch_of([[0.0]], [[-2.0]], [[1]])
     batch.batch["responses"] = torch.tensor([[7]])
-    assert no_log_probs(batch).batch["old_log_probs"].tolist() == [[0.0]]
+    given = no_log_probs(batch, temperature=0.5)
+    assert given.batch["old_log_probs"].tolist() == [[0.0]] and given.meta_info == {"temperature": 0.5}
     data, metrics = updated(batch, n_updates=1, correct=False)
     assert data.meta_info[MEASURE_CAP] == 2.0 and "rollout_log_probs" not in data.batch
     assert data.batch["sampler_log_probs"].tolist() == [[-2.0]] and set(metrics) == {"actor/grad_norm"}
