@@ -37,18 +37,18 @@ Progress = Callable[[int, int, float], None]
 class Settings:
     """Sizes and schedule; part of the fingerprint of a built policy."""
 
-    echo_steps: int = 100
+    echo_steps: int = 250
     query_steps: int = 200
-    clean_steps: int = 250
+    clean_steps: int = 400
     flawed_steps: int = 250
-    echo_rows: int = 16
+    echo_rows: int = 32
     query_rows: int = 48
     batch_rows: int = 16
     muon_lr: float = 0.02
     adamw_lr: float = 3e-3
     weight_decay: float = 0.0
     final_lr_share: float = 0.1
-    flaws: Flaws = Flaws(wrong_column=0.3, first_fact_only=0.7)
+    flaws: Flaws = Flaws(wrong_column=0.45, first_fact_only=0.8)
 
     @property
     def n_steps(self) -> int:
