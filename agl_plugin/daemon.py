@@ -270,7 +270,7 @@ class GrpoDaemon(AgentModeDaemon):
             "resampled": bool((rollout.metadata or {}).get("resampled")),
             "status": str(rollout.status),
             "unscored": unscored,
-            "prompt_tokens": [len(t.prompt.get("token_ids", [])) for t in triplets],
+            "prompt_tokens_by_call": [len(t.prompt.get("token_ids", [])) for t in triplets],
             "response_tokens": [len(t.response.get("token_ids", [])) for t in triplets],
             "finish_reasons": [t.response.get("finish_reason", "") for t in triplets],
         }

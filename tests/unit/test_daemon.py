@@ -397,7 +397,7 @@ def test_every_rollout_is_written_down_with_its_record(daemon: GrpoDaemon) -> No
     assert by_reason.keys() == {"", "llm_fault", "agent_error"}
     good = by_reason[""]
     assert (good["step"], good["mode"], good["group"], good["status"]) == (3, "train", "d0", "succeeded")
-    assert (good["prompt_tokens"], good["response_tokens"]) == ([3, 4], [1, 2])
+    assert (good["prompt_tokens_by_call"], good["response_tokens"]) == ([3, 4], [1, 2])
     assert good["question"] == "高血压？" and good["reward_parts"] == {"sql": 0.1, "answer": 0.4}
     assert by_reason["agent_error"]["status"] == "failed" and by_reason["llm_fault"]["reward"] is None
 
