@@ -154,7 +154,13 @@ def make_run(
 
 def keep(folder: Path, rows: list[Tree], *, step: int, mode: str) -> None:
     """Append rollouts as the daemon does."""
-    extra = {"step": step, "mode": mode, "status": "succeeded", "prompt_tokens_by_call": [60, 90], "response_tokens": [14, 20]}
+    extra = {
+        "step": step,
+        "mode": mode,
+        "status": "succeeded",
+        "prompt_tokens_by_call": [60, 90],
+        "response_tokens": [14, 20],
+    }
     run_folder.append_lines(folder / run_folder.ROLLOUTS, [{"group": "", **row, **extra} for row in rows])
 
 
