@@ -13,9 +13,16 @@ import psutil
 import pytest
 
 from agl_plugin import run_folder
+from sql_agent.tiny_policy.build import ensure_tiny_policy
 from tests.drills.conftest import gone, training
 
 pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module", autouse=True)
+def policy() -> Path:
+    """The runs' model, built before their time counts."""
+    return ensure_tiny_policy(1)
 
 
 def questions_by_step(folder: Path) -> dict[int, list[str]]:

@@ -1,0 +1,93 @@
+"""A run that is resumed from verl's checkpoint moves its weights exactly as one that was never stopped."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+os.environ.setdefault("AGENTGRPO_CPU", "1")
+from omegaconf import OmegaConf
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+from torch.distributed.fsdp import ShardingStrategy
+from verl.utils.checkpoint.fsdp_checkpoint_manager import FSDPCheckpointManager
+from verl.utils.torch_functional import get_constant_schedule_with_warmup
+
+from agl_plugin import cpu_mode
+from tests.unit.test_actor_updates import ROLLOUTS, data_of
+from tests.verl_actor import actor_of, one_rank, tiny_model
+
+cpu_mode.give_torch_cpu_a_device_api()
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:In CPU autocast"),
+    pytest.mark.filterwarnings("ignore:FSDP.state_dict_type:FutureWarning"),  # which verl calls
+    pytest.mark.filterwarnings("ignore:When using ..NO_SHARD:UserWarning"),
+]
+CONTENTS = ["model", "optimizer", "extra"]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def rank(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with one_rank(tmp_path_factory.mktemp("gloo")):
+        yield
+
+
+class Run:
+    """A model, its AdamW with warm-up, and verl's checkpoints of all three."""
+
+    def __init__(self) -> None:
+        self.model: Any = FSDP(
+            tiny_model().float(), device_id=torch.device("cpu"), use_orig_params=False,
+            sharding_strategy=ShardingStrategy.NO_SHARD,
+        )  # fmt: skip
+        self.actor = actor_of(self.model, mini_rows=5, micro_rows=2)
+        self.optimizer = self.actor.actor_optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-2)
+        self.schedule = get_constant_schedule_with_warmup(self.optimizer, num_warmup_steps=4)
+        contents = OmegaConf.create({"save_contents": CONTENTS, "load_contents": CONTENTS})
+        self.checkpoints = FSDPCheckpointManager(
+            self.model, self.optimizer, lr_scheduler=self.schedule, checkpoint_config=contents
+        )
+
+    def step(self, number: int) -> list[float]:
+        """One update on the data of this step; the gradient norm."""
+        rewards = {name: (group, number * reward, calls) for name, (group, reward, calls) in ROLLOUTS.items()}
+        rewards["c"] = ("q", 0.1 * number**2, ROLLOUTS["c"][2])
+        metrics = self.actor.update_policy(data=data_of(rewards))
+        self.schedule.step()
+        return metrics["actor/grad_norm"]
+
+    def weights(self) -> torch.Tensor:
+        return torch.cat([p.detach().flatten().clone() for p in self.model.parameters()])
+
+
+def test_two_more_steps_after_a_resume_equal_four_in_a_row(tmp_path: Path) -> None:
+    whole = Run()
+    norms = [whole.step(number) for number in range(1, 5)]
+
+    first = Run()
+    assert [first.step(number) for number in (1, 2)] == norms[:2]
+    first.checkpoints.save_checkpoint(str(tmp_path), global_step=2)
+
+    resumed = Run()
+    assert not torch.equal(resumed.weights(), first.weights())
+    resumed.checkpoints.load_checkpoint(str(tmp_path))
+    assert torch.equal(resumed.weights(), first.weights())
+    assert resumed.schedule.get_last_lr() == first.schedule.get_last_lr() == [1e-2 * 2 / 4]
+    assert [resumed.step(number) for number in (3, 4)] == norms[2:]
+    assert torch.equal(resumed.weights(), whole.weights())
+
+
+def test_without_the_optimizer_it_would_differ(tmp_path: Path) -> None:
+    whole, resumed = Run(), Run()
+    for number in (1, 2):
+        whole.step(number)
+    whole.checkpoints.save_checkpoint(str(tmp_path), global_step=2)
+    resumed.checkpoints.checkpoint_load_contents = ["model"]
+    resumed.checkpoints.load_checkpoint(str(tmp_path))
+    assert torch.equal(resumed.weights(), whole.weights())
+    assert whole.step(3) == resumed.step(3)  # the same gradient
+    assert not torch.equal(resumed.weights(), whole.weights())
