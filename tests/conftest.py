@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
 
+import pytest
 from hypothesis import settings
 
 # A busy machine is no mistake in the code.
@@ -18,3 +23,26 @@ def pytest_configure() -> None:
     unclosed: a ResourceWarning in whichever test the garbage collector happens to run.
     """
     asyncio.set_event_loop(None)
+
+
+def is_smoke(item: pytest.Item) -> bool:
+    """Whether a test runs the whole job, and so needs the tiny policy."""
+    return "smoke" in item.path.parts
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The whole job comes last: by then its model is built."""
+    items.sort(key=is_smoke)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def policy_build(request: pytest.FixtureRequest) -> Iterator[subprocess.Popen[bytes] | None]:
+    """The tiny policy's build, minutes long in a fresh clone, beside the tests that do not need it."""
+    if not any(is_smoke(item) for item in request.session.items):
+        yield None
+        return
+    command = [sys.executable, "-m", "sql_agent.tiny_policy.build"]
+    root = Path(__file__).resolve().parents[1]
+    with subprocess.Popen(command, cwd=root, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        yield process
+        process.terminate()

@@ -1,0 +1,15 @@
+"""The whole job needs its model."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+
+BUILD_S = 900.0
+
+
+@pytest.fixture(scope="session", autouse=True)
+def built_policy(policy_build: subprocess.Popen[bytes]) -> None:
+    """Wait for the tiny policy."""
+    assert policy_build.wait(BUILD_S) == 0
