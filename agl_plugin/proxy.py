@@ -12,8 +12,8 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
-from collections.abc import Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 from agentlightning import llm_proxy
@@ -139,24 +139,21 @@ class CallTelemetry(LightningOpenTelemetry):
         super().set_raw_request_attributes(span, kwargs, response_obj)
 
 
-class ServingProcess(AbstractAsyncContextManager["ServingProcess"]):
-    """Where the proxy serves: in a process that ends with the trainer's, and that sends plain requests."""
+class RunProxy(LLMProxy):
+    """agent-lightning's proxy, in a process that ends with the trainer's and sends plain requests."""
 
-    async def __aenter__(self) -> ServingProcess:
+    @asynccontextmanager
+    async def _serve_context(self) -> AsyncIterator[None]:
         die_with_parent()
         send_plainly()
-        return self
-
-    async def __aexit__(self, *_exc: object) -> None:
-        return None
+        async with super()._serve_context():
+            yield
 
 
 def make_proxy(store: LightningStore, *, host: str, port: int, log_probs: bool = False) -> LLMProxy:
     """The LLM proxy of a run. `log_probs` asks for the log-probability of each sampled token."""
     llm_proxy.Resource = PlainResource  # pyright: ignore[reportAttributeAccessIssue]
     more = [SamplerLogProbs] if log_probs else []
-    proxy = LLMProxy(
+    return RunProxy(
         host=host, port=port, model_list=[], store=store, callbacks=["return_token_ids", *more, CallTelemetry]
     )
-    proxy.server_launcher.serve_context = ServingProcess()
-    return proxy
