@@ -2,8 +2,8 @@
 
 Guarantees: a runner that a signal ended (out of memory, kill -9) is followed by another one, at most RESTARTS times;
 what it had taken runs once more (see runner.py). A runner that ends by itself, or with an exception, is not started
-again. Each runner has a parent of its own that does nothing but watch: forking from the trainer's process later would
-copy locks that its threads hold.
+again; when the trainer is killed, none is left. Each runner has a parent of its own that does nothing but watch:
+forking from the trainer's process later would copy locks that its threads hold.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import multiprocessing
-import os
 import sys
+from contextlib import suppress
 from multiprocessing.context import BaseContext
 from typing import Any
 
@@ -20,10 +20,11 @@ from agentlightning.execution.client_server import ClientServerExecutionStrategy
 from agentlightning.execution.events import ExecutionEvent, MultiprocessingEvent
 from agentlightning.store.base import LightningStore
 
+from agl_plugin.processes import die_with_parent
+
 logger = logging.getLogger(__name__)
 
 RESTARTS = 3
-LOOK_EVERY_S = 1.0
 
 
 class SupervisedExecution(ClientServerExecutionStrategy):
@@ -58,6 +59,7 @@ class SupervisedExecution(ClientServerExecutionStrategy):
     def _supervise(
         self, runner: Any, worker_id: int, store: LightningStore, stop_evt: ExecutionEvent, ctx: BaseContext
     ) -> None:
+        die_with_parent()
         code = 0
         for start in range(RESTARTS + 1):
             args = (runner, worker_id, store, stop_evt)
@@ -71,25 +73,15 @@ class SupervisedExecution(ClientServerExecutionStrategy):
 
     @staticmethod
     def _watch(child: Any) -> int:
-        """Wait for the child and return its exit code; end it when this process has lost its own parent."""
+        """Wait for the child and return its exit code."""
         while child.is_alive():
-            try:
-                child.join(LOOK_EVERY_S)
-            except KeyboardInterrupt:  # the child got it too, or is told by the stop event
-                continue
-            if os.getppid() == 1 or not _parent_lives():
-                child.terminate()
-                child.join(LOOK_EVERY_S)
-                child.kill()
+            with suppress(KeyboardInterrupt):  # the child got it too, or is told by the stop event
+                child.join()
         return child.exitcode or 0
 
     def _run_runner(self, runner: Any, worker_id: int, store: LightningStore, stop_evt: ExecutionEvent) -> None:
+        die_with_parent()
         try:
             asyncio.run(self._execute_runner(runner, worker_id, store, stop_evt))
         except KeyboardInterrupt:
             logger.warning("runner %d: interrupted", worker_id)
-
-
-def _parent_lives() -> bool:
-    parent = multiprocessing.parent_process()
-    return parent is None or parent.is_alive()
