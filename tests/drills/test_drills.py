@@ -41,7 +41,7 @@ def test_a_killed_job_leaves_no_process_and_resumes_with_the_same_data(tmp_path:
         tree = psutil.Process(run.process.pid).children(recursive=True)
         run.process.kill()
         run.process.wait(30)
-        assert gone(tree) == []
+        assert gone(tree, within_s=90) == []  # Ray's own agents look for their raylet now and then
         first = run.folder
     with training(tmp_path / "cut" / "runs", "--set", "trainer.max_steps=4", "--resume_checkpoint") as run:
         text = run.end()
