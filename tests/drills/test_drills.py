@@ -40,7 +40,7 @@ def test_a_killed_job_leaves_no_process_and_resumes_with_the_same_data(tmp_path:
         run.wait_for("checkpoint", 2)
         tree = psutil.Process(run.process.pid).children(recursive=True)
         run.process.kill()
-        run.process.wait(30)
+        run.end()
         assert gone(tree, within_s=90) == []  # Ray's own agents look for their raylet now and then
         first = run.folder
     with training(tmp_path / "cut" / "runs", "--set", "trainer.max_steps=4", "--resume_checkpoint") as run:
