@@ -4,9 +4,9 @@ Guarantees, whatever the order and number of rows: every trained token of a step
 micro batch, so that tokens of short micro batches weigh more); a step has the planned number of optimizer steps, which
 the trainer names in `meta_info` (verl gives a few rows too many a step of their own); micro batches are as wide as
 their longest row, which changes no result; where the trainer asks for it, entropy and sampler gap are measured in the
-update's own forward pass. Imported by verl inside the training workers (`model.external_lib`), on CPU
-and GPU alike. Adds to what the actor reports: `actor/weights_changed_share`, `actor/updates`, `actor/updates_skipped`
-(steps that verl left out because the gradient was not finite).
+update's own forward pass. Imported by verl inside the training workers (`model.external_lib`), on CPU and GPU alike.
+Adds to what the actor reports: `actor/weights_changed_share`, `actor/updates`, `actor/updates_skipped` (steps that verl
+left out because the gradient was not finite).
 Not covered: loss aggregation other than token-mean, which stays as verl has it; the column cut, where padding is
 removed already.
 """
@@ -14,12 +14,15 @@ removed already.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
 from torch.nn.functional import pad
 from verl import DataProto
 from verl.trainer.ppo import core_algos
+from verl.utils import torch_functional as verl_F
 from verl.workers.actor import dp_actor
 from verl.workers.actor.dp_actor import DataParallelPPOActor
 
@@ -77,16 +80,28 @@ def cut_columns(micro_batch: dict[str, Any]) -> tuple[dict[str, Any], int]:
     return {**micro_batch, **cut, "responses": micro_batch["responses"][:, :n_response]}, n_response
 
 
+@contextmanager
+def without_entropy_graph() -> Iterator[None]:
+    """verl's entropy, inside the block, without a graph: it would hold a second copy of the logits."""
+    given = verl_F.entropy_from_logits
+    verl_F.entropy_from_logits = torch.no_grad()(given)
+    try:
+        yield
+    finally:
+        verl_F.entropy_from_logits = given
+
+
 def forward_micro_batch(
     self: Any, micro_batch: Any, temperature: float, calculate_entropy: bool = False
 ) -> tuple[torch.Tensor | None, torch.Tensor]:
     """verl's forward pass over the columns that hold text; results are padded with 0 to rows x response."""
-    calculate_entropy = calculate_entropy or _measured is not None
+    only_measured = _measured is not None and not calculate_entropy
     width = micro_batch["responses"].size(-1)
     cut, n_response = dict(micro_batch), width
     if not self.use_remove_padding and micro_batch["position_ids"].dim() == 2:
         cut, n_response = cut_columns(cut)
-    entropy, log_probs = _forward_micro_batch(self, cut, temperature, calculate_entropy)
+    with without_entropy_graph() if only_measured else nullcontext():
+        entropy, log_probs = _forward_micro_batch(self, cut, temperature, calculate_entropy or only_measured)
     missing = (0, width - n_response)
     entropy, log_probs = None if entropy is None else pad(entropy, missing), pad(log_probs, missing)
     if _measured is not None and entropy is not None:

@@ -27,7 +27,8 @@ KEPT_BYTES, LARGEST_KEPT_BLOCK = 2**30, 2**25
 def die_with_parent() -> None:
     """Let Linux end this process when the one that started it is gone, however that one ended.
 
-    Only for processes made by multiprocessing: theirs ask nobody when the parent is killed.
+    Only for processes made by multiprocessing: theirs ask nobody when the parent is killed. Linux means the thread that
+    made the process, which must therefore last as long as the parent.
     """
     if sys.platform != "linux" or multiprocessing.parent_process() is None:
         return

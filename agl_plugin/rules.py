@@ -17,13 +17,15 @@ MEASURE_CAP = "agentgrpo_measure_cap"
 class UpdateRules:
     """`n_updates` optimizer steps per training step; token weights min(ratio, cap) where `correct`.
 
-    `has_reference`: the loss compares with a reference model.
+    `has_reference`: the loss compares with a reference model. `measure`: the update may measure entropy by itself; on a
+    GPU that would keep the logits of a large vocabulary in memory beside the graph.
     """
 
     n_updates: int
     correct: bool
     cap: float
     has_reference: bool = False
+    measure: bool = False
 
     @property
     def one_pass(self) -> bool:
@@ -31,7 +33,7 @@ class UpdateRules:
 
         With one optimizer step per training step the policy of the update is the one that sampled, and the ratio is 1.
         """
-        return self.n_updates == 1 and not self.correct and not self.has_reference
+        return self.measure and self.n_updates == 1 and not self.correct and not self.has_reference
 
 
 @dataclass(frozen=True)

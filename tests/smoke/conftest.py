@@ -12,4 +12,5 @@ BUILD_S = 900.0
 @pytest.fixture(scope="session", autouse=True)
 def built_policy(policy_build: subprocess.Popen[bytes]) -> None:
     """Wait for the tiny policy."""
-    assert policy_build.wait(BUILD_S) == 0
+    status = policy_build.wait(BUILD_S)
+    assert status == 0, f"the build of the tiny policy ended with {status}; `make tiny` shows why"

@@ -11,6 +11,7 @@ import torch
 from agentlightning.types import Triplet
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from verl.utils import torch_functional
 
 from agl_plugin.actor import rows_per_update
 from agl_plugin.batch import build_batch
@@ -179,6 +180,21 @@ def test_an_update_measures_in_its_own_pass_what_a_pass_before_it_would(micro_ro
     assert metrics["actor/entropy_loss"] == [pytest.approx(entropies[mask].mean().item(), rel=1e-6)]
     assert {name: metrics[name] for name in expected} == {k: [pytest.approx(v, rel=1e-4)] for k, v in expected.items()}
     assert "sampler/log_prob_diff_mean" in expected
+
+
+def test_measured_entropy_has_no_graph(monkeypatch: pytest.MonkeyPatch) -> None:
+    with_graph: list[bool] = []
+    entropy = torch_functional.entropy_from_logits
+
+    def spy(logits: torch.Tensor) -> torch.Tensor:
+        with_graph.append(torch.is_grad_enabled())
+        return entropy(logits)
+
+    monkeypatch.setattr(torch_functional, "entropy_from_logits", spy)
+    data = data_of(ROLLOUTS)
+    data.meta_info[MEASURE_CAP] = 2.0
+    step_of(data, mini_rows=5, micro_rows=5)
+    assert with_graph == [False] and torch_functional.entropy_from_logits is spy
 
 
 def test_an_update_that_is_not_asked_measures_nothing() -> None:

@@ -137,7 +137,7 @@ from agl_plugin.processes import die_with_parent
 def child(bound):
     if bound:
         die_with_parent()
-    print(os.getpid(), flush=True)
+    os.write(1, b"%d\\n" % os.getpid())  # one write: an unbuffered print makes two, and both children's would mix
     time.sleep(60)
 
 if __name__ == "__main__":

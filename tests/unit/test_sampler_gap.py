@@ -124,13 +124,13 @@ def test_one_optimizer_step_needs_no_pass_of_its_own() -> None:
     batch.batch["responses"] = torch.tensor([[7]])
     given = no_log_probs(batch, temperature=0.5)
     assert given.batch["old_log_probs"].tolist() == [[0.0]] and given.meta_info == {"temperature": 0.5}
-    data, metrics = updated(batch, n_updates=1, correct=False)
+    data, metrics = updated(batch, n_updates=1, correct=False, measure=True)
     assert data.meta_info[MEASURE_CAP] == 2.0 and "rollout_log_probs" not in data.batch
     assert data.batch["sampler_log_probs"].tolist() == [[-2.0]] and set(metrics) == {"actor/grad_norm"}
 
 
-@pytest.mark.parametrize("rules", [{"n_updates": 2}, {"correct": True}, {"has_reference": True}])
+@pytest.mark.parametrize("rules", [{"n_updates": 2}, {"correct": True}, {"has_reference": True}, {"measure": False}])
 def test_what_needs_the_log_probabilities_before_gets_them(rules: dict[str, Any]) -> None:
-    rules = {"n_updates": 1, "correct": False, **rules}
+    rules = {"n_updates": 1, "correct": False, "measure": True, **rules}
     assert not UpdateRules(**rules, cap=2.0).one_pass
     assert MEASURE_CAP not in updated(batch_of([[-1.0]], [[-2.0]], [[1]]), **rules)[0].meta_info
