@@ -2,9 +2,10 @@
 
 LiteLLM writes seven spans per call, and only `raw_gen_ai_request` holds the token ids; the others cost the proxy and
 the store more time than the update of a small model. They are dropped before they are sent, what is ready together is
-sent together, and sending happens in a thread, not in the loop that serves requests. With `log_probs` the sampler is
-asked for the log-probability of each token it sampled; they stand in the span as plain numbers, and the agent does not
-see them. Nothing else is changed.
+sent together, and sending happens in a thread, not in the loop that serves requests. A call's place among the spans of
+its attempt is the clock's time, not a number that the store is asked for. With `log_probs` the sampler is asked for the
+log-probability of each token it sampled; they stand in the span as plain numbers, and the agent does not see them.
+Nothing else is changed.
 """
 
 from __future__ import annotations
@@ -19,22 +20,30 @@ from typing import Any
 from agentlightning import llm_proxy
 from agentlightning.llm_proxy import LightningOpenTelemetry, LightningSpanExporter, LLMProxy
 from agentlightning.store.base import LightningStore
+from agentlightning.utils.server_launcher import PythonServerLauncherArgs
 from litellm.integrations.custom_logger import CustomLogger
 from litellm.integrations.opentelemetry import OpenTelemetry, OpenTelemetryConfig
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from agl_plugin.adapter import CALL_SPAN, LOG_PROBS
 from agl_plugin.plain_log_probs import DIGITS, TOKEN_LOG_PROBS
 from agl_plugin.plain_requests import send_plainly
 from agl_plugin.processes import die_with_parent
+from agl_plugin.span_order import next_sequence_id
 
 # With the last one agl_plugin.plain_log_probs answers in its short form.
 LOG_PROB_REQUEST = {"logprobs": True, "top_logprobs": 0, "return_tokens_as_token_ids": True}
+ROLLOUT_PATH = re.compile(r"/rollout/(?P<rollout>[^/]+)/attempt/(?P<attempt>[^/]+)(?P<path>/.*)?")
+WANTS_STREAM = re.compile(rb'"stream"\s*:\s*true')
 HAS_LOG_PROBS = re.compile(r'"logprobs":\s*\{')
 SEND_EVERY_MS = 20
+# Not /health, which asks the model server for a completion: the first one takes it seconds.
+ALIVE_PATH = "/health/liveliness"
+START_LIMIT_S = 60.0
 
 
 class PlainResource:
@@ -139,6 +148,49 @@ class CallTelemetry(LightningOpenTelemetry):
         super().set_raw_request_attributes(span, kwargs, response_obj)
 
 
+class RolloutAddress:
+    """Takes rollout and attempt out of a request's address, and names them and the call's sequence id in its headers.
+
+    The work of agent-lightning's RolloutAttemptMiddleware, without a request to the store and a task group per call.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """ASGI."""
+        found = ROLLOUT_PATH.fullmatch(scope["path"]) if scope["type"] == "http" else None
+        if found:
+            path = found["path"] or "/"
+            given = {"rollout": found["rollout"], "attempt": found["attempt"], "sequence": str(next_sequence_id())}
+            added = [(f"x-{name}-id".encode(), value.encode()) for name, value in given.items()]
+            scope = {**scope, "path": path, "raw_path": path.encode(), "headers": [*scope["headers"], *added]}
+        await self._app(scope, receive, send)
+
+
+class StreamsAside:
+    """agent-lightning's conversion of streamed calls, for requests that want a stream; the others pass it by."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self._converted = llm_proxy.StreamConversionMiddleware(app)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """ASGI."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        parts = [await receive()]
+        while parts[-1].get("more_body"):
+            parts.append(await receive())
+        body, read = b"".join(part.get("body", b"") for part in parts), iter(parts)
+
+        async def receive_again() -> Message:
+            return next(read, None) or await receive()
+
+        await (self._converted if WANTS_STREAM.search(body) else self._app)(scope, receive_again, send)
+
+
 class RunProxy(LLMProxy):
     """agent-lightning's proxy, in a process that ends with the trainer's and sends plain requests."""
 
@@ -154,6 +206,13 @@ def make_proxy(store: LightningStore, *, host: str, port: int, log_probs: bool =
     """The LLM proxy of a run. `log_probs` asks for the log-probability of each sampled token."""
     llm_proxy.Resource = PlainResource  # pyright: ignore[reportAttributeAccessIssue]
     more = [SamplerLogProbs] if log_probs else []
+    place = PythonServerLauncherArgs(
+        host=host, port=port, launch_mode="mp", healthcheck_url=ALIVE_PATH, startup_timeout=START_LIMIT_S
+    )
     return RunProxy(
-        host=host, port=port, model_list=[], store=store, callbacks=["return_token_ids", *more, CallTelemetry]
+        launcher_args=place,
+        model_list=[],
+        store=store,
+        middlewares=[RolloutAddress, StreamsAside],  # pyright: ignore[reportArgumentType]
+        callbacks=["return_token_ids", *more, CallTelemetry],
     )

@@ -15,16 +15,26 @@ import logging
 import multiprocessing
 import os
 import socket
-from typing import Any
+from typing import Any, cast
 
 from agentlightning import LitAgentRunner, Tracer
 from agentlightning.execution.events import ExecutionEvent
 from agentlightning.store.base import LightningStore
-from agentlightning.types import AttemptedRollout, NamedResources
+from agentlightning.types import AttemptedRollout, NamedResources, RolloutRawResult, Span, SpanCoreFields
 
 from agl_plugin.plain_requests import send_plainly
+from agl_plugin.span_order import next_sequence_id
 
 logger = logging.getLogger(__name__)
+
+
+def in_order(result: RolloutRawResult, rollout: AttemptedRollout) -> RolloutRawResult:
+    """The spans that a rollout returned, with their place among those of the attempt; other results as they are."""
+    if not isinstance(result, list) or not all(isinstance(span, SpanCoreFields) for span in result):
+        return result
+    ids = {"rollout_id": rollout.rollout_id, "attempt_id": rollout.attempt.attempt_id}
+    fields = cast(list[SpanCoreFields], result)
+    return [Span.from_core_fields(span, sequence_id=next_sequence_id(), **ids) for span in fields]
 
 
 class ConcurrentRunner(LitAgentRunner[Any]):
@@ -49,7 +59,8 @@ class ConcurrentRunner(LitAgentRunner[Any]):
                 fresh = await store.dequeue_many_rollouts(limit=room, worker_id=self.get_worker_id()) if room else []
                 running |= {asyncio.create_task(self._step_impl(rollout)) for rollout in fresh}
                 if running and not fresh:
-                    await asyncio.wait(running, timeout=self._poll_interval_s, return_when=asyncio.FIRST_COMPLETED)
+                    until = asyncio.ALL_COMPLETED if room else asyncio.FIRST_COMPLETED
+                    await asyncio.wait(running, timeout=self._poll_interval_s, return_when=until)
                 elif not fresh:
                     await asyncio.sleep(self._poll_interval_s)
                 running = {task for task in running if not task.done()}
@@ -86,6 +97,7 @@ class ConcurrentRunner(LitAgentRunner[Any]):
             method = agent.training_rollout_async if train else agent.validation_rollout_async
             resources = await self._resources_of(next_rollout)
             result = await method(next_rollout.input, resources=resources, rollout=next_rollout)
+            result = in_order(result, next_rollout)
             await self._post_process_rollout_result(next_rollout, result)
             status = "succeeded"
         except Exception:
