@@ -3,8 +3,9 @@
 Guarantees, whatever the order and number of rows: every trained token of a step weighs the same (verl averages per
 micro batch, so that tokens of short micro batches weigh more); a step has the planned number of optimizer steps, which
 the trainer names in `meta_info` (verl gives a few rows too many a step of their own); micro batches are as wide as
-their longest row, which changes no result; where the trainer asks for it, entropy and sampler gap are measured in the
-update's own forward pass. Imported by verl inside the training workers (`model.external_lib`), on CPU and GPU alike.
+their longest row, and have logits for their responses alone, which changes no result; where the trainer asks for it,
+entropy and sampler gap are measured in the update's own forward pass. Imported by verl inside the training workers
+(`model.external_lib`), on CPU and GPU alike.
 Adds to what the actor reports: `actor/weights_changed_share`, `actor/updates`, `actor/updates_skipped` (steps that verl
 left out because the gradient was not finite).
 Not covered: loss aggregation other than token-mean, which stays as verl has it; the column cut, where padding is
@@ -13,9 +14,10 @@ removed already.
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
@@ -91,16 +93,42 @@ def without_entropy_graph() -> Iterator[None]:
         verl_F.entropy_from_logits = given
 
 
+def keeps_last_logits(model: torch.nn.Module) -> bool:
+    """Whether the model (maybe in FSDP, with an adapter) can compute the logits of the last positions alone."""
+    return any("logits_to_keep" in inspect.signature(part.forward).parameters for part in model.modules())
+
+
+@contextmanager
+def last_logits(model: torch.nn.Module, n_positions: int) -> Iterator[None]:
+    """Inside the block, calls of the model give logits of the last `n_positions` alone."""
+
+    def ask(_model: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
+        return args, {**kwargs, "logits_to_keep": n_positions}
+
+    hook = model.register_forward_pre_hook(ask, with_kwargs=True)
+    try:
+        yield
+    finally:
+        hook.remove()
+
+
 def forward_micro_batch(
     self: Any, micro_batch: Any, temperature: float, calculate_entropy: bool = False
 ) -> tuple[torch.Tensor | None, torch.Tensor]:
-    """verl's forward pass over the columns that hold text; results are padded with 0 to rows x response."""
+    """verl's forward pass over the columns that hold text; results are padded with 0 to rows x response.
+
+    Logits are those of the responses alone, which verl would cut out of all.
+    """
     only_measured = _measured is not None and not calculate_entropy
     width = micro_batch["responses"].size(-1)
     cut, n_response = dict(micro_batch), width
-    if not self.use_remove_padding and micro_batch["position_ids"].dim() == 2:
-        cut, n_response = cut_columns(cut)
-    with without_entropy_graph() if only_measured else nullcontext():
+    with ExitStack() as changes:
+        if not self.use_remove_padding and micro_batch["position_ids"].dim() == 2:
+            cut, n_response = cut_columns(cut)
+            if not self.use_fused_kernels and keeps_last_logits(self.actor_module):
+                changes.enter_context(last_logits(self.actor_module, n_response + 1))
+        if only_measured:
+            changes.enter_context(without_entropy_graph())
         entropy, log_probs = _forward_micro_batch(self, cut, temperature, calculate_entropy or only_measured)
     missing = (0, width - n_response)
     entropy, log_probs = None if entropy is None else pad(entropy, missing), pad(log_probs, missing)

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from verl.utils import torch_functional
 
+import agl_plugin.actor
 from agl_plugin.actor import rows_per_update
 from agl_plugin.batch import build_batch
 from agl_plugin.rules import MEASURE_CAP, N_UPDATES
@@ -195,6 +196,32 @@ def test_measured_entropy_has_no_graph(monkeypatch: pytest.MonkeyPatch) -> None:
     data.meta_info[MEASURE_CAP] = 2.0
     step_of(data, mini_rows=5, micro_rows=5)
     assert with_graph == [False] and torch_functional.entropy_from_logits is spy
+
+
+@pytest.mark.parametrize("keeps", [True, False])
+def test_logits_of_prompts_are_not_computed_and_change_nothing(monkeypatch: pytest.MonkeyPatch, keeps: bool) -> None:
+    monkeypatch.setattr(agl_plugin.actor, "keeps_last_logits", lambda _model: keeps)
+    model, data, widths = tiny_model(), data_of(ROLLOUTS), []
+    model.lm_head.register_forward_hook(lambda _head, inputs, _output: widths.append(inputs[0].size(1)))
+    actor = actor_of(model, mini_rows=5, micro_rows=5)
+    data.meta_info |= {"micro_batch_size": 5, "use_dynamic_bsz": False}
+    log_probs, entropies = actor.compute_log_prob(data, calculate_entropy=True)
+    n_response = int(data.batch["attention_mask"][:, -log_probs.size(1) :].sum(dim=1).max())
+    n_prompt = int(data.batch["attention_mask"][:, : -log_probs.size(1)].sum(dim=1).max())
+    assert widths == [n_response + 1 if keeps else n_prompt + n_response]
+    mask = data.batch["response_mask"] == 1
+    with torch.no_grad():
+        ids, positions = data.batch["input_ids"], data.batch["position_ids"]
+        logits = model(input_ids=ids, attention_mask=data.batch["attention_mask"], position_ids=positions).logits
+    expected = torch.log_softmax(logits / data.meta_info["temperature"], dim=-1)[:, -log_probs.size(1) - 1 : -1]
+    tokens = data.batch["responses"][..., None]
+    torch.testing.assert_close(log_probs[mask], expected.gather(-1, tokens)[..., 0][mask].to(log_probs.dtype))
+    assert entropies is not None and model(input_ids=ids[:, :3]).logits.size(1) == 3  # later calls are whole again
+
+
+def test_a_model_that_cannot_leave_logits_out_is_noticed() -> None:
+    assert agl_plugin.actor.keeps_last_logits(torch.nn.Sequential(tiny_model()))
+    assert not agl_plugin.actor.keeps_last_logits(torch.nn.Linear(2, 2))
 
 
 def test_an_update_that_is_not_asked_measures_nothing() -> None:
