@@ -1,9 +1,9 @@
 """What vLLM does otherwise with this project installed; it loads this through its plugin entry point, when it starts.
 
-In training and in serving alike: decoding on a CPU survives a refusal of Intel's kernel (see cpu_attention.py); on a
-CPU, weights are used without a detour through Python; a chat template is parsed once, not again for each request;
-log-probabilities come as plain numbers to who asks for that (see plain_log_probs.py). No result changes. The engine's
-process ends with the server's, kill -9 included.
+In training and in serving alike: decoding on a CPU survives a refusal of Intel's kernel (see cpu_attention.py) and
+samples without a compiler (cpu_sampling.py); on a CPU, weights are used without a detour through Python; a chat
+template is parsed once, not again for each request; log-probabilities come as plain numbers to who asks for that
+(plain_log_probs.py). No result changes. The engine's process ends with the server's, kill -9 included.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 import torch
 import wrapt
 
-from agl_plugin import cpu_attention, plain_log_probs
+from agl_plugin import cpu_attention, cpu_sampling, plain_log_probs
 from agl_plugin.processes import die_with_parent
 
 
@@ -43,6 +43,7 @@ def remember_templates(module: Any) -> None:
 
 HOOKS: dict[str, Callable[[Any], None]] = {
     cpu_attention.BACKEND: cpu_attention.guard_decoding,
+    cpu_sampling.SAMPLER: cpu_sampling.sample_plainly,
     "vllm.model_executor.parameter": plain_parameters,
     "vllm.entrypoints.chat_utils": remember_templates,
     plain_log_probs.SERVING: plain_log_probs.answer_plainly,

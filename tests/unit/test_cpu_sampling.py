@@ -1,0 +1,61 @@
+"""Sampling on a CPU: the distribution, the seeds of requests, and vLLM's own sampler with it in place."""
+
+from __future__ import annotations
+
+import importlib
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import chisquare
+
+from agl_plugin import cpu_sampling
+from agl_plugin.cpu_sampling import sample_by_inversion
+
+
+def test_tokens_come_as_often_as_they_are_likely() -> None:
+    torch.manual_seed(0)
+    probs = torch.tensor([0.5, 0.2, 0.0, 0.2, 0.0999, 0.0001])
+    tokens = sample_by_inversion(probs.expand(50_000, -1), {})
+    counts = torch.bincount(tokens, minlength=6)
+    assert counts[2] == 0
+    kept = probs > 0
+    assert chisquare(counts[kept], 50_000 * (probs[kept] / probs.sum())).pvalue > 1e-3
+
+
+@given(st.lists(st.sampled_from([0.0, 1e-30, 0.3, 1.0, 7.0]), min_size=1, max_size=40).filter(any), st.integers(0, 99))
+def test_an_impossible_token_is_never_drawn(weights: list[float], seed: int) -> None:
+    torch.manual_seed(seed)
+    tokens = sample_by_inversion(torch.tensor([weights] * 20), {})
+    assert tokens.shape == (20,) and all(weights[token] > 0 for token in tokens)
+
+
+@pytest.mark.parametrize("uniform", [0.0, 1.0 - 2**-53, 1.0])
+def test_the_ends_of_the_range_are_tokens(monkeypatch: pytest.MonkeyPatch, uniform: float) -> None:
+    monkeypatch.setattr(torch, "rand", lambda *shape, **_kwargs: torch.full(shape, uniform, dtype=torch.float64))
+    probs = torch.tensor([[0.0, 0.1, 0.2, 0.0], [0.0, 1.0, 0.0, 0.0]])
+    assert sample_by_inversion(probs, {}).tolist() == ([1, 1] if uniform == 0 else [2, 1])
+
+
+def test_a_request_with_a_seed_gets_the_same_tokens_beside_any_others() -> None:
+    probs = torch.softmax(torch.randn(4, 500), dim=-1)
+
+    def drawn(seed: int) -> int:
+        return int(sample_by_inversion(probs, {2: torch.Generator().manual_seed(seed)})[2])
+
+    assert [drawn(seed) for seed in range(20)] == [drawn(seed) for seed in range(20)]
+    assert len({drawn(seed) for seed in range(20)}) > 5
+
+
+@pytest.mark.parametrize("k", [None, 2])
+def test_vllms_sampler_uses_it_and_keeps_its_limits(k: int | None) -> None:
+    module = importlib.import_module(cpu_sampling.SAMPLER)
+    cpu_sampling.sample_plainly(module)
+    torch.manual_seed(0)
+    sampler = module.TopKTopPSampler()
+    logits = torch.tensor([[0.0, 1.0, 2.0, 3.0]]).repeat(2000, 1)
+    limit = None if k is None else torch.full((2000,), k)
+    tokens, _ = sampler.forward(logits, {}, limit, None)
+    assert set(tokens.tolist()) == ({0, 1, 2, 3} if k is None else {2, 3})
+    assert module.random_sample is sample_by_inversion
