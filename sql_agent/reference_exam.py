@@ -16,6 +16,7 @@ from sql_agent.reference_text import asked_runs, clauses, core, denies, items, m
 
 HALF = 0.5
 SUBJECT_WEIGHT = 2
+JOINED = r"\s*(?:[、/]|和|与|跟|同|及|以及|\bvs\.?|\band\b)\s*"
 FORBIDDING = re.compile(r"禁|忌|\bcontraindicat")
 
 
@@ -93,9 +94,9 @@ def _labelled_facts(reference: str) -> Iterator[tuple[str, str]]:
 
 
 def _with_subjects(found: list[tuple[str, str]], question: str) -> list[tuple[str, str]]:
-    """Facts that begin with one of several subjects of the question ("甲的起效快；乙的起效慢"), with it as their label.
+    """Facts that begin with one of the subjects that the question compares ("甲和乙"), with it as their label.
 
-    A fact that names none belongs to the subject before it. Unchanged where facts have labels, or name one subject.
+    A fact that names none belongs to the subject before it. Unchanged where facts have labels already.
     """
     subject, told = "", []
     for label, text in found:
@@ -105,9 +106,9 @@ def _with_subjects(found: list[tuple[str, str]], question: str) -> list[tuple[st
         told.append(
             (label or (f"{subject}的" if subject else ""), text.removeprefix(subject).removeprefix("的") or text)
         )
-    names = {label for label, _ in told}
-    apart = not any(a in b for a in names for b in names if a != b)
-    return told if len(names) > 1 and apart and not any(label for label, _ in found) else found
+    names = "|".join(re.escape(label.removesuffix("的")) for label, _ in told)
+    compared = all(label for label, _ in told) and re.search(rf"({names}){JOINED}(?!\1)(?:{names})", question)
+    return told if compared and not any(label for label, _ in found) else found
 
 
 def _subjects(labels: list[str], asked: str) -> tuple[dict[str, str], bool]:

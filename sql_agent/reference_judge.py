@@ -36,6 +36,7 @@ from sql_agent.reference_stance import (
     permits,
     refutes,
     sentences,
+    turns_question_round,
     without_contrast,
 )
 from sql_agent.reference_table import flatten
@@ -157,6 +158,7 @@ class _Tally:
         free = [mask_asked(item.free, self._exam.question) for item in found]
         whole = self._unexplained_of(sentence)
         refuted = any(refutes(text) or hedges(text) for text in [*free, whole])
+        refuted |= turns_question_round(whole, asked=self._exam.question)
         refuted |= names_alternatives(whole) and any(item.weight >= 2 and item.support < HALF for item in found)
         listed = self._listed_before_not(sentence)
         carries = False
@@ -170,7 +172,8 @@ class _Tally:
             denied = refuted or carries or place in listed
             for item, denies_itself in zip(found, denying, strict=True):
                 self._book_spans(item, denied=denied or self._carried_denial)
-                self._book_rest(item, denied=self._carried_denial or n_denying > denies_itself)
+                untold = refuted or place in listed or self._carried_denial
+                self._book_rest(item, denied=untold or n_denying > denies_itself)
             if denied and BACKWARD.search(clause):
                 self._void |= {i for i, credit in enumerate(self._credit) if credit}
             carries &= end == ","
@@ -238,7 +241,8 @@ class _Tally:
             return tuple(self._exam.subjects)
         whole = clause
         for start, end, _ in self._find(clause) if self._exam.subjects and not is_label else ():
-            if not self._is_of_question(whole, start, end):
+            begins = whole.startswith(tuple(self._exam.subjects), start)
+            if not begins and not self._is_of_question(whole, start, end):
                 clause = blank(clause, start, end)
         named = []
         for subject in self._exam.subjects:

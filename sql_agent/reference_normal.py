@@ -13,9 +13,10 @@ from decimal import Decimal
 
 HAN = r"[\u3400-\u9fff]"
 NOTHING_FOUND = re.compile(
-    r"(?:没有?|未能?|查无|并无|暂无|无)(?:检索到|查询到|查到|找到|发现|收录|记载|相关|符合|对应|匹配)"
+    r"(?<!有)(?:没有?|未能?|查无|并无|暂无|无)(?:检索到|查询到|查到|找到|发现|收录|记载|相关|符合|对应|匹配)"
     r"|no (?:record|match|result)\w*"
 )
+CIRCLED = re.compile(r"[\u2460-\u2473\u2474-\u2487\u2776-\u277f]")
 LIST_NUMBER = re.compile(
     r"(?:^|(?<=[\s;,。:、]))(?:\(?\d{1,2}(?:[.)、]|\)、)(?!\d)|[-*•·])(?=\s+\S|[^\s\d])", re.MULTILINE
 )
@@ -67,7 +68,7 @@ FREQUENCIES = re.compile(rf"(?<![a-z])(?:{'|'.join(FREQUENCY)})(?![a-z])")
 # Bounds before a number, by sign or word.
 BOUNDS = (
     ("至少", re.compile(r"(?:≥|>=|不[少低小]于|满)\s*(?=\d)")),
-    ("不超过", re.compile(r"(?:≤|<=|不[大高多]于)\s*(?=\d)")),
+    ("不超过", re.compile(r"(?:≤|<=|不[大高多]于|[最至]多)\s*(?=\d)")),
     ("低于", re.compile(r"(?:<|[小少]于|不足|不到)\s*(?=\d)")),
     ("超过", re.compile(r"(?:>|[大高多]于)\s*(?=\d)")),
 )
@@ -92,7 +93,7 @@ SAME = {
     "停药": "停止用药 停用药物 停止服用",
     "减量": "减少剂量 降低剂量 剂量减少 减小剂量",
     "监测": "检测 监控",
-    "避免": "不要 切勿 请勿",
+    "避免": "不宜 不要 切勿 请勿",
     "不得": "不能 不可 不可以 不应 不许 禁止 严禁",
     "无": "没有",
     "无需": "不需要 不需 不必 无须",
@@ -138,6 +139,7 @@ def normalise(text: str) -> str:
     Markdown, list numbers and what is not seen are gone; words that say that nothing was found become the sign for the
     empty set.
     """
+    text = CIRCLED.sub(";", text)
     text = UNSEEN.sub("", unicodedata.normalize("NFKC", text.replace("，", ";"))).lower()
     text = text.translate(LOOKALIKES).translate(TRADITIONAL)
     text = re.sub(r"[*_~]{2,}|[#`]", " ", text)

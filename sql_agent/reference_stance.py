@@ -57,6 +57,10 @@ KINDS = (
         re.compile(r"不良反应|副作用|副反应|引起(?!的)|诱发(?!的)|加重|\badverse|\bside effect|\bcauses?\b"),
     ),
 )
+DIRECTIONS = (
+    re.compile(r"增加|升高|增强|加重|延长|\bincreas|\brais"),
+    re.compile(r"减少|降低|减弱|减轻|缩短|\bdecreas|\breduc|\blower"),
+)
 FIELD = re.compile(
     r"(.{2,24}?)的(?:适应[症证]|适用范围|主要用途|用途|用法|用量|剂量|不良反应|副作用|禁忌|禁用|忌用|注意事项|用药|须知|相互作用"
     r"|合用|药理|作用|机制|成分|组分|剂型|分类|类别|简介|贮藏|储存|保存|存放|规格|包装|生产|厂家|概述|症状|临床|表现|病因|起因|发病"
@@ -104,6 +108,14 @@ def other_kind(unexplained: str, *, asked: str) -> bool | None:
     if any(says.search(unexplained) for says in wanted):
         return False
     return True if any(says.search(unexplained) for _, says in KINDS) else None
+
+
+def turns_question_round(unexplained: str, *, asked: str) -> bool:
+    """True when such words say the opposite of what was asked for: what lowers, where the question is what raises."""
+    for up, down in (DIRECTIONS, DIRECTIONS[::-1]):
+        if up.search(asked) and not down.search(asked) and down.search(unexplained) and not up.search(unexplained):
+            return True
+    return False
 
 
 def names_alternatives(unexplained: str) -> bool:

@@ -41,6 +41,9 @@ OPPOSITES = re.findall(
     "预防/治疗 抑制/激活 抑制/激动 抑制/兴奋 抑制/促进 阻断/激动 阻断/激活 阻滞/开放 拮抗/激动 排除/纳入 住院/门诊 "
     "increase/decrease increased/decreased high/low acute/chronic left/right upper/lower",
 )
+EITHER_WAY = re.compile(  # "降低或升高": both sides are no side
+    "|".join(rf"{x}\w?(?:或者?|还是|\bor\b){y}" for a, b in OPPOSITES for x, y in ((a, b), (b, a)))
+)
 # What answers say around the facts. Words with a negating character stay out, unless they deny nothing.
 FILLER = """
 经查询 经检索 经查 据查 据记载 原文 写道 写到 写着 序号 编号
@@ -72,6 +75,7 @@ FILLER_RUN = re.compile(
 )
 
 
+NEGATING_CHARS = frozenset("不无非未没勿毋否")
 NEGATED_TOKENS = 4  # how far a "not" reaches
 # What may stand in place of one another without changing what is said.
 FUNCTION = frozenset(
@@ -198,7 +202,7 @@ def agree(fact: str, claim: str, asked: str) -> bool:
     units = {(a, b) for a, b in pairwise(theirs) if a in exact and a[0].isdigit()}
     if not exact <= set(ours) or not units <= set(pairwise(ours)):
         return False
-    if _negations(fact, claim) != len(NEGATING_SIGN.findall(claim)):
+    if _negations(fact, claim) != len(NEGATING_SIGN.findall(claim)) or _moves_negation(fact, claim):
         return False
     return not _opposes(fact, claim) and not swaps_words(fact, claim)
 
@@ -208,6 +212,20 @@ def _negations(fact: str, claim: str) -> int:
     said = set(pairwise(tokens(claim)))
     negated = [tokens(fact[match.end() :])[:NEGATED_TOKENS] for match in NEGATING_SIGN.finditer(fact)]
     return sum(len(words) < 2 or bool(said & set(pairwise(words))) for words in negated)
+
+
+def _moves_negation(fact: str, claim: str) -> bool:
+    """True when one says "not" of words that the other says as well, without it."""
+    return _negates_what_is_said(fact, claim) or _negates_what_is_said(claim, fact)
+
+
+def _negates_what_is_said(one: str, other: str) -> bool:
+    return bool((_negated(one) & set(pairwise(content(other)))) - _negated(other))
+
+
+def _negated(text: str) -> set[tuple[str, ...]]:
+    """The two words after each "not"."""
+    return {content(text[match.end() :])[:2] for match in NEGATING_SIGN.finditer(text)}
 
 
 def contradicts(fact: str, claim: str) -> bool:
@@ -236,10 +254,11 @@ def _without_numbers(text: str) -> tuple[str, ...]:
 def swaps_words(fact: str, claim: str) -> bool:
     """True when the claim puts other words in a place of the fact: "与地高辛合用" for "与华法林合用".
 
-    Words that are added, left out or moved are no swap, nor are function words and filler.
+    Words that are added, left out or moved are no swap, nor are function words and filler; `agree` counts the "not"s.
     """
     ours, theirs = tokens(mask(fact, "")), tokens(mask(claim, ""))
-    gone, new = set(ours) - set(theirs) - FUNCTION, set(theirs) - set(ours) - FUNCTION
+    same = FUNCTION | NEGATING_CHARS
+    gone, new = set(ours) - set(theirs) - same, set(theirs) - set(ours) - same
     for tag, a, b, c, d in SequenceMatcher(None, ours, theirs, autojunk=False).get_opcodes():
         if tag == "replace" and gone & set(ours[a:b]) and new & set(theirs[c:d]):
             return True
@@ -247,6 +266,8 @@ def swaps_words(fact: str, claim: str) -> bool:
 
 
 def _opposes(fact: str, claim: str) -> bool:
+    if EITHER_WAY.search(claim) and not EITHER_WAY.search(fact):
+        return True
     return any(_opposed(fact, claim, a, b) or _opposed(fact, claim, b, a) for a, b in OPPOSITES)
 
 

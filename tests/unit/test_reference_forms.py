@@ -21,6 +21,9 @@ LUNGS = ("慢阻肺和支气管哮喘的气流受限有何不同？", "慢阻肺
 CLASS = ("左氧氟沙星属于哪一类药物？", "喹诺酮类抗菌药。")
 STORE = ("胰岛素应如何贮藏？", "未开封者2-8℃冷藏，不得冷冻；开封后室温下不超过25℃，可保存4周。")
 WARFARIN = ("华法林与阿司匹林合用会怎样？", "两药合用增加出血风险，应监测INR并酌情减量。")
+RAISES = ("哪些药物会增加华法林的出血风险？", "阿司匹林；氟康唑。")
+SPEED = ("美托洛尔的药理作用是什么？", "减慢心率，降低心肌收缩力。")
+NOTHING = ("数据库中有没有记载胰岛素的口服剂型？", "没有记载，胰岛素只有注射剂型。")
 ULCER = ("What are the contraindications of ibuprofen?", "Active peptic ulcer; severe heart failure.")
 COUNT = ("有多少种药的适应症包括高血压？", "适应症包括高血压的药品共3种。")
 BOTH = ("比较甲硝唑和替硝唑的不良反应。", "甲硝唑的不良反应：恶心；口腔金属味。替硝唑的不良反应：头痛；皮疹。")
@@ -76,6 +79,9 @@ def value(asked: tuple[str, str], answer: str) -> float:
         (DOSE, "起始剂量2.5mg、5mg或20mg。"),
         (DOSE, "成人起始剂量5g；肝功能不全者起始2.5μg。"),
         (LUNGS, "慢阻肺的气流受限多为可逆性；支气管哮喘的气流受限不完全可逆。"),
+        (RAISES, "阿司匹林和氟康唑降低华法林的出血风险。"),
+        (SPEED, "要么减慢心率要么加快心率，降低或升高心肌收缩力。"),
+        (SPEED, "减慢或加快心率；降低或升高心肌收缩力。"),
         # Traditional characters deny as well.
         (USES, "無論如何不用於高血壓，也沒有穩定型心絞痛"),
     ],
@@ -111,6 +117,9 @@ def test_it_earns_nothing(asked: tuple[str, str], answer: str) -> None:
         (BANS, "布洛芬的适应症很多，但禁忌是活动性消化道溃疡、妊娠晚期。"),
         (EFFECTS, "服用氨氯地平可引起头痛、踝部水肿和面部潮红。"),
         (CLASS, "左氧氟沙星是一种喹诺酮类抗生素。"),
+        (RAISES, "①阿司匹林②氟康唑"),
+        (SPEED, "它使心率减慢，降低心肌的收缩力。"),
+        (NOTHING, "数据库没有记载口服剂型，只有注射剂型。"),
         (ULCER, "It should not be used in active peptic ulcers or severe heart failure."),
     ],
 )
