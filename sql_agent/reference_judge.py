@@ -24,7 +24,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sql_agent.reference_exam import HALF, Exam, Phrase, make_exam
-from sql_agent.reference_item import PREDICATE_NOT, Item, amounts, amounts_to_choose_from, is_bare
+from sql_agent.reference_item import (
+    NAME_WEIGHT,
+    PREDICATE_NOT,
+    RECALL_RAMP,
+    Item,
+    amounts,
+    amounts_to_choose_from,
+    is_bare,
+    likeness_of_name,
+    ramp,
+    support_of,
+)
 from sql_agent.reference_normal import COUNTER, normalise
 from sql_agent.reference_stance import (
     Sentence,
@@ -62,9 +73,6 @@ from sql_agent.reference_text import (
 
 MAX_ANSWER_CHARS = 8000
 MIN_FUZZY_WEIGHT = 4  # lighter facts count exactly or not at all
-NAME_WEIGHT = 6  # up to this weight a fact is a name: it must stand free, and a near miss earns at most HALF
-RECALL_RAMP = (0.3, 0.9)  # share of a fact's words that earns 0 and 1
-SUPPORT_RAMP = (0.4, 0.8)  # share of a claim's words, found in one phrase, that counts 0 and 1
 CLAIM_WEIGHT = 8  # unsupported text of this weight counts as one claim, longer text as several
 FREE_MENTIONS = 2  # a summary may repeat what was said
 SOMEBODY_ELSE = ("\0",)  # a subject that the question does not ask for
@@ -114,11 +122,6 @@ def is_copy(question: str, answer: str) -> bool:
     rest = "".join(said).replace("".join(asked), "")
     alike = share(said, asked) >= 0.9 and share(asked, said) >= 0.8 and len(said) <= 1.2 * len(asked)
     return bool(said) and (not rest or alike)
-
-
-def _ramp(value: float, limits: tuple[float, float]) -> float:
-    low, high = limits
-    return min(1.0, max(0.0, (value - low) / (high - low)))
 
 
 class _Tally:
@@ -241,7 +244,7 @@ class _Tally:
             return tuple(self._exam.subjects)
         whole = clause
         for start, end, _ in self._find(clause) if self._exam.subjects and not is_label else ():
-            begins = whole.startswith(tuple(self._exam.subjects), start)
+            begins = whole[start:end].startswith(tuple(f"{subject}的" for subject in self._exam.subjects))
             if not begins and not self._is_of_question(whole, start, end):
                 clause = blank(clause, start, end)
         named = []
@@ -307,10 +310,9 @@ class _Tally:
         return found
 
     def _nearest(self, item: Item) -> tuple[float, str]:
-        rest = content(item.masked)
         best = (0.0, "")
         for phrase in self._forms if item.weight >= 2 else ():
-            support = _ramp(cover(rest, content(phrase, self._exam.asked)), SUPPORT_RAMP)
+            support = support_of(item.masked, phrase, asked=self._exam.asked)
             if support > best[0] and agree(phrase, item.free, self._exam.asked):
                 best = (support, phrase)
         return best
@@ -367,19 +369,21 @@ class _Tally:
 
     def _resemblance(self, fact: Phrase, said: str, unexplained: str) -> float:
         """Credit in [0, 1] for the part of a fact's words told so far by claims that contradict nothing of it."""
-        size = weight(tokens(fact.text))
-        asked = self._exam.asked
-        neutral = asked if size > NAME_WEIGHT else ""  # half a name is no name, even where the question says the rest
-        ours, words = content(fact.text, neutral), content(said, neutral)
+        asked, size = self._exam.asked, weight(tokens(fact.text))
+        if size < MIN_FUZZY_WEIGHT:
+            return 0.0
+        if size <= NAME_WEIGHT:
+            alike = likeness_of_name(fact.text, said, unexplained)
+            return alike if alike and agree(fact.text, said, asked) else 0.0
+        ours, words = content(fact.text, asked), content(said, asked)
         near = max(cover(ours, words), cover(words, ours)) >= HALF or cover(content(unexplained), ours) >= HALF
-        if size < MIN_FUZZY_WEIGHT or not near or not agree(fact.text, said, asked):
+        if not near or not agree(fact.text, said, asked):
             return 0.0
         told = self._told.setdefault(fact.index, set())
         told |= covered(ours, words)
-        credit = _ramp(weight(ours[i] for i in told) / weight(ours), RECALL_RAMP)
+        credit = ramp(weight(ours[i] for i in told) / weight(ours), RECALL_RAMP)
         numbers_told = all(i in told for i, word in enumerate(ours) if word[0].isdigit())
-        moved = credit == 1.0 and cover(words, ours) == 1.0  # a name may only be put in another order
-        return credit if numbers_told and (size > NAME_WEIGHT or moved) else min(HALF, credit)
+        return credit if numbers_told else min(HALF, credit)
 
     def _is_told_of(self, fact: Phrase) -> bool:
         if self._current == SOMEBODY_ELSE:

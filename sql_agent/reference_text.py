@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from difflib import SequenceMatcher
 from itertools import pairwise
@@ -26,7 +27,7 @@ FOREIGN_NOT = (
     r"\b(?:not?|never|without|cannot|neither|nor|none)\b|n't\b|(?:では|じゃ)(?:ない|ありません)|ません|しない|아니|않"
 )
 NEGATOR = re.compile(
-    r"[不无未没勿毋否]|[并而绝]非|除外|除了|[以之]外|错误|难[言说]|极少|很少|鲜[有少见]|免[于受]|何[必须]|"
+    r"[不无未没勿毋否]|[并而绝]非|除外|除了|[以之]外\s*$|错误|难[言说]|极少|很少|鲜[有少见]|免[于受]|何[必须]|"
     rf"很小|极小|不大|微乎其微|忽略不计|\b(?:except|false|wrong|hardly|far from)\b|{FOREIGN_NOT}"
 )
 NEGATING_SIGN = re.compile(rf"[不无非未没勿毋否]|难[言说]|极少|很少|{FOREIGN_NOT}")
@@ -114,13 +115,19 @@ def content(text: str, asked: str = "") -> tuple[str, ...]:
 
 
 def covered(part: Sequence[str], whole: Sequence[str]) -> set[int]:
-    """The places of `part` whose word stands in `whole` too: a number, a Latin word, or two characters in a row."""
-    words, pairs = set(whole), set(pairwise(whole))
-    found = {
-        i for i, word in enumerate(part) if word in words and (len(part) == 1 or word.isalnum() and word.isascii())
-    }
+    """The places of `part` whose word stands in `whole` too: a number, a Latin word, or two characters in a row.
+
+    Each stands for one: what `part` says more often than `whole` is not found again.
+    """
+    words, pairs = Counter(whole), Counter(pairwise(whole))
+    found: set[int] = set()
+    for i, word in enumerate(part):
+        if words[word] > 0 and (len(part) == 1 or (word.isalnum() and word.isascii())):
+            words[word] -= 1
+            found.add(i)
     for i, pair in enumerate(pairwise(part)):
-        if pair in pairs:
+        if pairs[pair] > 0:
+            pairs[pair] -= 1
             found |= {i, i + 1}
     return found
 

@@ -127,6 +127,19 @@ def test_it_costs_nothing(asked: tuple[str, str], answer: str) -> None:
     assert value(asked, answer) >= 0.8
 
 
+def test_each_character_of_a_name_counts() -> None:
+    asked = ("哪些药品的禁忌包括血管性水肿？", "禁忌包括血管性水肿的药品：依那普利。")
+    assert value(asked, "依那普利") == 1
+    for wrong in ("依于普利", "依普利", "依那普", "那普利依钠"):
+        assert value(asked, wrong) < 0.5
+
+
+def test_outside_of_is_a_place_and_apart_from_denies() -> None:
+    asked = ("子宫内膜异位症的简介是什么？", "子宫内膜组织出现在子宫腔以外部位引起的雌激素依赖性疾病。")
+    assert value(asked, "子宫腔以外的部位出现子宫内膜组织，是雌激素依赖性疾病。") > 0.5
+    assert value(USES, "除高血压、稳定型心绞痛以外，都可以。") == 0
+
+
 def test_setting_off_hides_no_denial() -> None:
     assert without_contrast("不是甲;而是乙", is_said=lambda text: False) == ";乙"
     assert without_contrast("不是甲;而是乙", is_said=lambda text: text == "甲") == "不是甲;而是乙"
