@@ -19,7 +19,7 @@ RECALL_RAMP = (0.3, 0.9)  # share of a fact's words that earns 0 and 1
 SUPPORT_RAMP = (0.4, 0.8)  # share of a claim's words, found in one phrase, that counts 0 and 1
 
 PREDICATE_NOT = re.compile(r"\b(?:is|are|was|were|do|does|did|can|could|should|has|have)(?: not\b|n't)|\bcannot\b")
-AMOUNT = re.compile(r"\d+(?:\.\d+)?(?:°c|[a-zμ%]{1,3})")
+AMOUNT = re.compile(r"(?<![\d.])\d{1,9}(?:\.\d{1,9})?(?:°c|[a-zμ%]{1,3})")
 AMOUNTS = re.compile(rf"{AMOUNT.pattern}(?:\s*(?:、或?|或者?|\bor\b)\s*{AMOUNT.pattern})+")
 
 

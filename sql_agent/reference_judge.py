@@ -195,7 +195,7 @@ class _Tally:
                 continue
             for place in range(last - 1, -1, -1):
                 before, end = sentence[place]
-                if end != "," or not is_bare(before, self._items(before, is_label=False)):
+                if place in places or end != "," or not is_bare(before, self._items(before, is_label=False)):
                     break
                 places.add(place)
         return places

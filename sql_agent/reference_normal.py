@@ -59,7 +59,7 @@ UNITS = {"毫克": "mg", "微克": "μg", "毫升": "ml", "千克": "kg", "公�
 UNITS |= {"摄氏度": "°c", "度": "°c"}
 UNIT = re.compile(rf"(?<=[\d/])\s*(?:({'|'.join(UNITS)})|(?:mcg|ug)(?![a-z]))")
 # One unit for each kind of amount, so that 0.5g is 500mg. Not before a slash: g/l is a unit of its own.
-AMOUNT = re.compile(r"(\d+(?:\.\d+)?)(g|μg|l)(?![a-z/])")
+AMOUNT = re.compile(r"(?<![\d.])(\d{1,9}(?:\.\d{1,9})?)(g|μg|l)(?![a-z/])")
 TO_SMALLER = {"g": ("mg", Decimal(1000)), "μg": ("mg", Decimal("0.001")), "l": ("ml", Decimal(1000))}
 TIMES = re.compile(r"(?<=[\da-z])\s*[x*×]\s*(?=\d)")
 # How often a day, as prescriptions write it.
@@ -72,7 +72,7 @@ BOUNDS = (
     ("低于", re.compile(r"(?:<|[小少]于|不足|不到)\s*(?=\d)")),
     ("超过", re.compile(r"(?:>|[大高多]于)\s*(?=\d)")),
 )
-WITHIN = re.compile(r"(\d+(?:\.\d+)?(?:°c|[a-z%]{1,3}|岁|天|周|个月|年|小时)?)及?以([下内上])")
+WITHIN = re.compile(r"(?<![\d.])(\d{1,9}(?:\.\d{1,9})?(?:°c|[a-z%]{1,3}|岁|天|周|个月|年|小时)?)及?以([下内上])")
 STRENGTH = re.compile(r"每([片粒支瓶袋丸贴])[含为是]{0,2}(\d+(?:\.\d+)?(?:mg|g|μg|ml|iu))(?![/a-z])")
 
 # Other words for the same, each led back to the one that the data uses. None of them is a part of a medical name.

@@ -155,7 +155,22 @@ def test_tables_as_sentences() -> None:
 
 
 @pytest.mark.parametrize(
-    "piece", ["高血压、", "|a|b|\n|-|-|\n", "不是甲而是", "每粒", "可能", "\u200b", "没有其他", "1毫"]
+    "piece",
+    ["高血压、", "|a|b|\n|-|-|\n", "不是甲而是", "每粒", "可能", "\u200b", "没有其他", "1毫"]
+    + [
+        "5",
+        "5mg、",
+        "5mg或",
+        "二点五毫克",
+        "降低或",
+        "不高血压",
+        "以外",
+        "至少5以下",
+        "a and b ",
+        "are not, ",
+        "safe in, ",
+        "高血压引起的",
+    ],
 )
 def test_no_form_takes_long(piece: str) -> None:
     started_s = time.process_time()
