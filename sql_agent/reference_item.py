@@ -10,12 +10,13 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sql_agent.reference_exam import HALF
+from sql_agent.reference_exam import HALF, Phrase
 from sql_agent.reference_normal import HAN
 from sql_agent.reference_text import FUNCTION, NEGATOR, content, cover, denies, share, tokens, weight
 
 NAME_WEIGHT = 6  # up to this weight a fact is a name: it must stand free, and a near miss earns at most HALF
 RECALL_RAMP = (0.3, 0.9)  # share of a fact's words that earns 0 and 1
+COUNTED_WEIGHT = 3  # unexplained text of this weight beside a count may be what is counted
 SUPPORT_RAMP = (0.4, 0.8)  # share of a claim's words, found in one phrase, that counts 0 and 1
 
 PREDICATE_NOT = re.compile(r"\b(?:is|are|was|were|do|does|did|can|could|should|has|have)(?: not\b|n't)|\bcannot\b")
@@ -52,6 +53,11 @@ class Item:
 def is_bare(clause: str, found: Sequence[Item]) -> bool:
     """True for a further member of an English list, phrases and nothing else: "safe in A, B" is said of B too."""
     return not re.search(HAN, clause) and all(item.weight < 2 for item in found)
+
+
+def counts_else(fact: Phrase, item: Item) -> bool:
+    """True when a count stands beside words that nothing explains: it may be the count of something else."""
+    return fact.core.isdecimal() and item.weight >= COUNTED_WEIGHT
 
 
 def ramp(value: float, limits: tuple[float, float]) -> float:

@@ -31,6 +31,7 @@ from sql_agent.reference_item import (
     Item,
     amounts,
     amounts_to_choose_from,
+    counts_else,
     is_bare,
     likeness_of_name,
     ramp,
@@ -44,6 +45,7 @@ from sql_agent.reference_stance import (
     names_alternatives,
     other_kind,
     other_subject,
+    other_subject_of_field,
     permits,
     refutes,
     sentences,
@@ -225,6 +227,8 @@ class _Tally:
             self._foreign, self._current = "", ()
         if exam.entities and other_subject(rest, is_label=is_label, known=exam.entities, asked=exam.question):
             return SOMEBODY_ELSE
+        if not exam.entities and other_subject_of_field(rest, asked=exam.question):
+            return SOMEBODY_ELSE
         before = () if self._current == SOMEBODY_ELSE and any(e in clause for e in exam.entities) else self._current
         return self._named(clause, is_label=is_label) or before
 
@@ -323,7 +327,7 @@ class _Tally:
             self._mentions[form, self._current] += 1
             count = self._mentions[form, self._current]
             facts = [phrase for phrase in self._forms[form] if phrase.index >= 0]
-            mine = [fact for fact in facts if self._is_told_of(fact)]
+            mine = [fact for fact in facts if self._is_told_of(fact) and not counts_else(fact, item)]
             flipped = (denied or denied_here) and not any(fact.negated for fact in facts)
             if flipped:
                 self._void |= {fact.index for fact in mine}

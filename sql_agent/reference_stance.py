@@ -19,7 +19,7 @@ ASKING = re.compile(r"[吗呢]$|^(?:是不是|是否|难道|莫非|有没有)")
 REFUTING = re.compile(
     r"谣言|误(?:以为|认为|传|解|导|植|读)|虚[构假]|捏造|编造|杜撰|假的|骗人|臆[想测造]|想象|幻想|子虚乌有|胡[说扯编]"
     r"|不(?:实|属实|符|成立|对|可信|准确|正确)|(?:不要|别|勿)相?信|有误|错误|错的|说错|过时|作废"
-    r"|[说弄搞写]反|反了|反面|反例|颠倒|推翻|驳[斥倒]|辟谣|站不住|对不上|删[去除掉]|剔除|划[去掉]|撤回|收回"
+    r"|[说弄搞写]反|反了|反面|反例|颠倒|推翻|驳[斥倒]|辟谣|站不住|对不上|删[去除掉]|剔除|划[去掉]|撤回|收回|取消|废止|不再(?:适用|有效)"
     r"|[毫查]无(?:根据|依据|实据|此事)|无(?:根据|依据)|[没无]有?一[个项种条样款]|一[个项种条样款][也都][不没]"
     r"|\b(?:myth|untrue|false|wrong|incorrect|outdated|hoax|rumou?rs?|fiction|debunked|refuted)\b"
 )
@@ -48,7 +48,7 @@ KINDS = (
         re.compile(r"适应[症证]|适用|用途|主治|用于|治疗?(?:什么|哪)|\bindicat|\bused (?:for|to)\b"),
         re.compile(
             r"适应[症证]|适用于|主治|(?:用于|用来|可以?|能够?)治疗|缓解|防治|减轻|改善|消除"
-            r"|\bindicat|\btreats?\b|\bused (?:for|to)\b"
+            r"|\bindicat|\btreats?\b|\bused (?:for|to)\b|\brelie(?:ve|f)|\bcures?\b|\bimprov"
         ),
     ),
     (re.compile(r"禁|忌|\bcontraindicat"), re.compile(r"禁忌|禁用|忌用|\bcontraindicat")),
@@ -62,7 +62,7 @@ DIRECTIONS = (
     re.compile(r"减少|降低|减弱|减轻|缩短|\bdecreas|\breduc|\blower"),
 )
 FIELD = re.compile(
-    r"(.{2,24}?)的(?:适应[症证]|适用范围|主要用途|用途|用法|用量|剂量|不良反应|副作用|禁忌|禁用|忌用|注意事项|用药|须知|相互作用"
+    r"(.{2,24}?)的(?:典型|主要|常见)?(?:适应[症证]|适用范围|主要用途|用途|用法|用量|剂量|不良反应|副作用|禁忌|禁用|忌用|注意事项|用药|须知|相互作用"
     r"|合用|药理|作用|机制|成分|组分|剂型|分类|类别|简介|贮藏|储存|保存|存放|规格|包装|生产|厂家|概述|症状|临床|表现|病因|起因|发病"
     r"|诊断|鉴别|检查|治疗|并发症|预防|预后|流行)"
 )
@@ -150,6 +150,14 @@ def other_subject(clause: str, *, is_label: bool, known: Sequence[str], asked: s
     if is_label and not named and mask(clause, asked).strip() == clause.strip():
         named = [clause.strip()]
     return any(_is_strange(name, known=known, asked=asked) for name in named)
+
+
+def other_subject_of_field(clause: str, *, asked: str) -> bool:
+    """True when a clause tells of "X的症状" where the question asks for the same field of something else."""
+    return any(
+        clause[match.end(1) : match.end()] in asked and _is_strange(match[1].strip(), known=(), asked=asked)
+        for match in FIELD.finditer(clause)
+    )
 
 
 def _is_strange(name: str, *, known: Sequence[str], asked: str) -> bool:

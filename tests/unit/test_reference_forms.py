@@ -24,6 +24,8 @@ WARFARIN = ("华法林与阿司匹林合用会怎样？", "两药合用增加出
 RAISES = ("哪些药物会增加华法林的出血风险？", "阿司匹林；氟康唑。")
 SPEED = ("美托洛尔的药理作用是什么？", "减慢心率，降低心肌收缩力。")
 NOTHING = ("数据库中有没有记载胰岛素的口服剂型？", "没有记载，胰岛素只有注射剂型。")
+SYMPTOMS = ("急性阑尾炎的典型表现有哪些？", "转移性右下腹痛；发热。")
+ENGLISH_EFFECTS = ("What are the adverse reactions of lisinopril?", "Dry cough; dizziness; angioedema.")
 ULCER = ("What are the contraindications of ibuprofen?", "Active peptic ulcer; severe heart failure.")
 COUNT = ("有多少种药的适应症包括高血压？", "适应症包括高血压的药品共3种。")
 BOTH = ("比较甲硝唑和替硝唑的不良反应。", "甲硝唑的不良反应：恶心；口腔金属味。替硝唑的不良反应：头痛；皮疹。")
@@ -82,6 +84,11 @@ def value(asked: tuple[str, str], answer: str) -> float:
         (RAISES, "阿司匹林和氟康唑降低华法林的出血风险。"),
         (SPEED, "要么减慢心率要么加快心率，降低或升高心肌收缩力。"),
         (SPEED, "减慢或加快心率；降低或升高心肌收缩力。"),
+        # Another one's field, another count, a rule of the past.
+        (SYMPTOMS, "急性胰腺炎的典型表现：转移性右下腹痛；发热。"),
+        (SYMPTOMS, "旧版教材写“转移性右下腹痛；发热”，这些条目现已取消。"),
+        (COUNT, "适应症包括糖尿病的药品共3种。"),
+        (ENGLISH_EFFECTS, "Lisinopril relieves dry cough, dizziness and angioedema."),
         # Traditional characters deny as well.
         (USES, "無論如何不用於高血壓，也沒有穩定型心絞痛"),
     ],
@@ -120,6 +127,8 @@ def test_it_earns_nothing(asked: tuple[str, str], answer: str) -> None:
         (RAISES, "①阿司匹林②氟康唑"),
         (SPEED, "它使心率减慢，降低心肌的收缩力。"),
         (NOTHING, "数据库没有记载口服剂型，只有注射剂型。"),
+        (SYMPTOMS, "急性阑尾炎的典型表现为转移性右下腹痛和发热。"),
+        (ENGLISH_EFFECTS, "Lisinopril can cause a dry cough, dizziness and angioedema."),
         (ULCER, "It should not be used in active peptic ulcers or severe heart failure."),
     ],
 )
