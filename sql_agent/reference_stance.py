@@ -34,7 +34,7 @@ ALTERNATIVES = re.compile(
 )
 PERMITTING = re.compile(
     r"(?<![不禁勿未])(?:(?:可以?|能够?)(?:放心|安全|正常|照常)?(?:地)?(?:使用|服用|应用|用于|用|服)"
-    r"|放心|适(?:用于|合)|允许|推荐|鼓励|提倡|优先|没有任?何?禁忌|无任?何?禁忌|安全|首选|[效果疗]{2}[最更很]?[好佳]|获益|受益|无妨|无碍|照[用吃服])"
+    r"|放心|适(?:用于|合)|允许|推荐|鼓励|提倡|优先|没有任?何?禁忌|无任?何?禁忌|安全(?:使用|服用)|(?:很|都|最|较|更|非常|完全|绝对|十分)安全|安全的|首选|[效果疗]{2}[最更很]?[好佳]|无妨|无碍|照[用吃服])"
     r"|\b(?:safe(?:ly)?|feel free|(?:can|may) be used|suitable|allowed|recommended)\b"
 )
 # What follows such words is the opposite of what is said: "not 2 but 1", "1 and not 2".
@@ -45,7 +45,7 @@ NOTHING_ELSE = re.compile(r"[没无]有?(?:第\d+[种个项条]|其[他它余]|�
 # What a drug is for, who must not get it, what else it does: how a question asks, and how an answer says it.
 KINDS = (
     (
-        re.compile(r"适应[症证]|适用|用途|主治|用于|治疗?(?:什么|哪)|\bindicat|\bused (?:for|to)\b"),
+        re.compile(r"适应[症证]|适用|用途|主治|(?<![禁忌慎不勿])用于|治疗?(?:什么|哪)|\bindicat|\bused (?:for|to)\b"),
         re.compile(
             r"适应[症证]|适用于|主治|(?:用于|用来|可以?|能够?)治疗|缓解|防治|减轻|改善|消除"
             r"|\bindicat|\btreats?\b|\bused (?:for|to)\b|\brelie(?:ve|f)|\bcures?\b|\bimprov"
@@ -102,10 +102,10 @@ def hedges(unexplained: str) -> bool:
 def other_kind(unexplained: str, *, asked: str) -> bool | None:
     """True when the words tell of another kind of thing than was asked for ("禁用于" where uses are), False when of the
     same, None when of none."""
-    wanted = [says for asks_for, says in KINDS if asks_for.search(asked)]
+    wanted = [pattern for kind in KINDS if kind[0].search(asked) for pattern in kind]
     if not wanted:
         return None
-    if any(says.search(unexplained) for says in wanted):
+    if any(pattern.search(unexplained) for pattern in wanted):
         return False
     return True if any(says.search(unexplained) for _, says in KINDS) else None
 

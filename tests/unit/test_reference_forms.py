@@ -8,7 +8,7 @@ import pytest
 
 from sql_agent.reference_judge import grade
 from sql_agent.reference_normal import normalise
-from sql_agent.reference_stance import without_contrast
+from sql_agent.reference_stance import other_kind, without_contrast
 from sql_agent.reference_table import flatten
 
 # question, reference
@@ -121,6 +121,7 @@ def test_it_earns_nothing(asked: tuple[str, str], answer: str) -> None:
         (USES, "氨氯地平的適應症：高血壓；穩定型心絞痛。"),
         (USES, "氨氯地平用于治疗高血压、稳定型心绞痛。"),
         (BANS, "活动性消化道溃疡和妊娠晚期的患者不能用。"),
+        (BANS, "为了用药安全，活动性消化道溃疡、妊娠晚期禁用。"),
         (BANS, "布洛芬的适应症很多，但禁忌是活动性消化道溃疡、妊娠晚期。"),
         (EFFECTS, "服用氨氯地平可引起头痛、踝部水肿和面部潮红。"),
         (CLASS, "左氧氟沙星是一种喹诺酮类抗生素。"),
@@ -134,6 +135,13 @@ def test_it_earns_nothing(asked: tuple[str, str], answer: str) -> None:
 )
 def test_it_costs_nothing(asked: tuple[str, str], answer: str) -> None:
     assert value(asked, answer) >= 0.8
+
+
+def test_kinds_of_things() -> None:
+    assert other_kind("用于细菌引起感染", asked=USES[0]) is False
+    assert other_kind("禁用于", asked=USES[0]) is True
+    assert other_kind("用于治疗", asked=BANS[0]) is True
+    assert other_kind("头痛", asked=USES[0]) is None and other_kind("禁用于", asked="贮藏方法？") is None
 
 
 def test_each_character_of_a_name_counts() -> None:
