@@ -66,6 +66,10 @@ FIELD = re.compile(
     r"|合用|药理|作用|机制|成分|组分|剂型|分类|类别|简介|贮藏|储存|保存|存放|规格|包装|生产|厂家|概述|症状|临床|表现|病因|起因|发病"
     r"|诊断|鉴别|检查|治疗|并发症|预防|预后|流行)"
 )
+# The stems of international drug names in Chinese, at the end of a name that opens a clause or stands in its label.
+DRUG = re.compile(
+    rf"{HAN}{{1,6}}?(?:霉素|沙星|地平|洛尔|普利|沙坦|他汀|拉唑|替丁|西林|双胍|列酮|列汀|列净|西泮|唑仑|康唑|替尼|单抗|诺酯)"
+)
 # Heads of sections and groups of people are no subjects of their own.
 GENERIC = re.compile(
     r"说明|补充|提示|总结|结论|建议|备注|参考|标准|正确|如下|以下|记载|提醒|首先|其次|最后|方面|部分|数据|查询|结果"
@@ -144,9 +148,18 @@ def permits(unexplained: str) -> bool:
 def other_subject(clause: str, *, is_label: bool, known: Sequence[str], asked: str) -> bool:
     """True when a clause tells of a subject that is not `known`: "X的禁忌", or the label "X:".
 
-    A part or an abbreviation of a known name is known, and so is what contains one (盐酸 before a drug's name).
+    A part or an abbreviation of a known name is known, and so is what contains one (盐酸 before a drug's name), a slip
+    of the pen too.
     """
     named = [match[1].strip() for match in FIELD.finditer(clause)]
+    drug = DRUG.search(clause) if is_label else DRUG.match(clause.strip())
+    name = drug[0].rpartition("的")[2] if drug else ""
+    if (
+        name
+        and name not in asked
+        and not any(k in name or _abbreviates(name, k) or _abbreviates(k, name) for k in known)
+    ):
+        return True
     if is_label and not named and mask(clause, asked).strip() == clause.strip():
         named = [clause.strip()]
     return any(_is_strange(name, known=known, asked=asked) for name in named)
