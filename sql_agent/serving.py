@@ -30,10 +30,11 @@ from sql_agent.errors import LLMFault
 LOOK_EVERY_S = 0.2
 GRACE_S = 15.0  # vLLM's engine takes a few seconds to free a GPU
 MAX_MODEL_TOKENS = 4096
-# The kernel ends the server (SIGTERM) when this process dies, even by SIGKILL; vLLM then ends its engine process.
+# The kernel ends the server (SIGTERM) when this process, argument 1, dies, even by SIGKILL; vLLM then ends its engine.
 LAUNCH = (
     "import ctypes, os, signal, sys; ctypes.CDLL(None).prctl(1, signal.SIGTERM); "
-    "os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
+    "os.getppid() == int(sys.argv[1]) or sys.exit('its parent is gone'); "
+    "os.execv(sys.executable, [sys.executable, *sys.argv[2:]])"
 )
 # -P: modules in the working directory (sql_agent/tools.py, say) must not shadow packages.
 PYTHON = [sys.executable, "-P"]
@@ -73,7 +74,7 @@ def server_command(folder: Path, config: TrainConfig, *, name: str, port: int, c
     flags = ["--enable-auto-tool-choice"] + ["--enforce-eager"] * cpu
     flags += ["--trust-remote-code"] * config.model.allow_remote_code
     pairs = [part for key, value in settings.items() for part in (f"--{key}", str(value))]
-    return [*PYTHON, "-c", LAUNCH, "-P", "-m", "vllm.entrypoints.openai.api_server", *pairs, *flags]
+    return [*PYTHON, "-c", LAUNCH, str(os.getpid()), "-P", "-m", "vllm.entrypoints.openai.api_server", *pairs, *flags]
 
 
 def server_environment(*, cpu: bool) -> dict[str, str]:

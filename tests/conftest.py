@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -44,5 +45,6 @@ def policy_build(request: pytest.FixtureRequest) -> Iterator[subprocess.Popen[by
     command = [sys.executable, "-m", "sql_agent.tiny_policy.build"]
     root = Path(__file__).resolve().parents[1]
     with subprocess.Popen(command, cwd=root, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        threading.Thread(target=process.wait, daemon=True).start()  # no zombie among the children that tests look at
         yield process
         process.terminate()

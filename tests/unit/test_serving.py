@@ -107,17 +107,16 @@ def test_what_ignores_politeness_ends_with_its_children(monkeypatch: pytest.Monk
     serving.stop(process)  # a second time is no error
 
 
-def test_server_ends_when_its_parent_is_killed() -> None:
-    start = "import subprocess, sys; p = subprocess.Popen(sys.argv[1:]); print(p.pid, flush=True); p.wait()"
-    command = [sys.executable, "-c", serving.LAUNCH, "-c", "import time; time.sleep(600)"]
-    with subprocess.Popen([sys.executable, "-c", start, *command], stdout=subprocess.PIPE) as parent:
+@pytest.mark.parametrize("wait_s", [0.0, 0.02, 1.0])  # before, while and after the launcher asks for the signal
+def test_server_ends_when_its_parent_is_killed(wait_s: float) -> None:
+    start = (
+        "import os, subprocess, sys, time; launch = [sys.executable, '-c', sys.argv[1], str(os.getpid())]; "
+        "p = subprocess.Popen([*launch, '-c', 'import time; time.sleep(600)']); print(p.pid, flush=True); p.wait()"
+    )
+    with subprocess.Popen([sys.executable, "-c", start, serving.LAUNCH], stdout=subprocess.PIPE) as parent:
         assert parent.stdout is not None
         server = int(parent.stdout.readline())
-        # Until the launcher has become the server, its death signal may not be set.
-        deadline_s = time.monotonic() + 15
-        while b"prctl" in Path(f"/proc/{server}/cmdline").read_bytes():
-            assert time.monotonic() < deadline_s
-            time.sleep(0.02)
+        time.sleep(wait_s)
         os.kill(parent.pid, signal.SIGKILL)
     wait_until_ended(server)
 
