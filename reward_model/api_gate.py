@@ -79,10 +79,20 @@ class Gate:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        started, status = time.perf_counter(), 0
+        started, status, is_counted = time.perf_counter(), 0, False
+
+        def count() -> None:
+            nonlocal is_counted
+            path = scope["path"] if scope["path"] in self._known else "other"
+            if not is_counted:
+                self._metrics.requests.labels(path, str(status or 500)).inc()
+                self._metrics.request_seconds.labels(path).observe(time.perf_counter() - started)
+            is_counted = True
 
         async def counted(message: Message) -> None:
             nonlocal status
+            if message["type"] == "http.response.body" and not message.get("more_body"):
+                count()  # before it is sent: who has the answer finds it in /metrics
             if message["type"] == "http.response.start":
                 status = message["status"]
                 if self._traffic.is_ending:
@@ -101,9 +111,7 @@ class Gate:
                 text = "the server ends; try again later"
                 await _answer(counted, _Refused(503, text, retry_after=str(RETRY_AFTER_S)))
         finally:
-            path = scope["path"] if scope["path"] in self._known else "other"
-            self._metrics.requests.labels(path, str(status or 500)).inc()
-            self._metrics.request_seconds.labels(path).observe(time.perf_counter() - started)
+            count()
 
     async def _pass(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self._expected and scope["path"] not in self._open and not self._has_token(scope):

@@ -20,7 +20,10 @@ from sql_agent.errors import UserError
 from sql_agent.records import Record
 
 BUNDLED_ITEMS = ROOT / "sql_agent" / "data" / "judge_items.jsonl"
-HONEST_KINDS = ("good", "partial", "wrong", "paraphrase", "reordered", "unattributed", "honest")
+HONEST_KINDS = (
+    *("good", "partial", "wrong", "paraphrase", "reordered", "unattributed", "honest"),
+    *("correct", "incorrect", "incomplete", "fair"),  # as others call them
+)
 SHOWN_LINES = 10
 
 FACT_END = re.compile(r"[；;]\s*")

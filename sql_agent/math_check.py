@@ -3,7 +3,8 @@
 Guarantees: no text can hang, bloat or crash this process; what the answer does (too long, over the limit of processor
 time or memory) makes it unequal, the same on a busy machine as on an idle one; what the reference or the child's start
 does is a MathFault. Usable from any thread; one comparison at a time.
-Not covered: units in \\text{...}, which math-verify drops ("5 mg" in a box equals "5 g" there).
+Units in \\text{...}, which math-verify drops, must be the same where both sides name one of UNITS. Not covered: other
+units, and 1000 mg for 1 g.
 """
 
 from __future__ import annotations
@@ -29,6 +30,19 @@ INHERITED = ("LD_LIBRARY_PATH",)  # a Python may need it to start; secrets stay 
 LEAD_IN = re.compile(r"(?:答案|结果|answer|result)(?:\s*(?:是|为|is|:|：|=))+\s*", re.I)
 FORMULA = re.compile(r"\$\$?([^$]+)\$\$?|\\\((.+?)\\\)|\\\[(.+?)\\\]", re.S)
 
+UNIT_TEXT = re.compile(r"\\(?:text|textrm|mathrm|mbox|rm)\s*\{([^{}]*)\}")
+# Each unit in the ways it is written; the first is its name.
+UNITS = {
+    spelling: unit
+    for unit, spellings in {
+        **{"kg": "千克 公斤", "g": "克 gram grams", "mg": "毫克", "μg": "微克 ug mcg", "iu": "国际单位"},
+        **{"l": "升", "ml": "毫升", "mmol": "毫摩尔", "mol": "摩尔"},
+        **{"km": "千米 公里", "m": "米", "cm": "厘米", "mm": "毫米"},
+        **{"s": "秒", "min": "分钟 minute minutes", "h": "小时 hour hours", "d": "天 日 day days"},
+    }.items()
+    for spelling in [unit, *spellings.split()]
+}
+
 
 class MathFault(Exception):
     """No comparison could be made, and the answer is not to blame."""
@@ -51,6 +65,12 @@ def candidate(text: str) -> str:
     return rest.strip().rstrip("。.!！;；")
 
 
+def units(text: str) -> set[str]:
+    r"""The units that stand in \\text{...} and its like."""
+    words = [word for inner in UNIT_TEXT.findall(text) for word in re.findall(r"[^\W\d_]+", inner.replace("µ", "μ"))]
+    return {UNITS[word.lower()] for word in words if word.lower() in UNITS}
+
+
 class MathChecker:
     """One child process, started on first use and again after it was killed. Survives a fork by starting its own."""
 
@@ -68,7 +88,11 @@ class MathChecker:
         if len(given) > MAX_CHARS:
             return MathVerdict(False, f"{len(given)} characters; a formula has at most {MAX_CHARS}")
         with self._lock:
-            return self._ask(wanted, given)
+            verdict = self._ask(wanted, given)
+        ours, theirs = units(wanted), units(given)
+        if verdict.equal and ours and theirs and ours != theirs:
+            return MathVerdict(False, f"the unit is {', '.join(sorted(theirs))}, not {', '.join(sorted(ours))}")
+        return verdict
 
     def _ask(self, wanted: str, given: str) -> MathVerdict:
         process = self._running()

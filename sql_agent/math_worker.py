@@ -17,6 +17,8 @@ from typing import Any
 
 from math_verify import parse, verify
 
+PERCENT = re.compile(r"(?<![\d.,])(\d+(?:\.\d+)?)\s*\\?%")
+
 
 def main() -> None:
     """Serve requests until the parent closes the pipe."""
@@ -61,8 +63,9 @@ def same(wanted: list[Any], given: list[Any]) -> bool:
 
 def expressions(text: str) -> list[Any]:
     """The readings of a text: as an expression, and as it stands. Empty when there is none."""
-    # In a box the whole text is one expression: "3 or 4" is then not read as 4. A bare % would start a comment.
-    escaped = re.sub(r"(?<!\\)%", r"\\%", text)
+    # In a box the whole text is one expression: "3 or 4" is then not read as 4. There a percent would be no number, and
+    # any other bare % would start a comment.
+    escaped = re.sub(r"(?<!\\)%", r"\\%", PERCENT.sub(r"\\frac{\1}{100}", text))
     try:
         return parse(rf"\boxed{{{escaped}}}", parsing_timeout=0) if text.strip() else []
     except (MemoryError, RecursionError):

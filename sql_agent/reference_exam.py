@@ -11,9 +11,12 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from sql_agent.reference_text import clauses, core, denies, items, mask, normalise
+from sql_agent.reference_normal import normalise
+from sql_agent.reference_text import asked_runs, clauses, core, denies, items, mask, tokens, weight
 
 HALF = 0.5
+SUBJECT_WEIGHT = 2
+JOINED = r"\s*(?:[、/]|和|与|跟|同|及|以及|\bvs\.?|\band\b)\s*"
 FORBIDDING = re.compile(r"禁|忌|\bcontraindicat")
 
 
@@ -54,7 +57,7 @@ class Exam:
 def make_exam(question: str, reference: str, evidence: tuple[str, ...]) -> Exam:
     """Cached: a group of rollouts asks for the same one."""
     question = asked = normalise(question)
-    found = list(dict.fromkeys(_labelled_facts(normalise(reference))))
+    found = _with_subjects(list(dict.fromkeys(_labelled_facts(normalise(reference)))), question)
     subjects, of_entities = _subjects([label for label, _ in found], question)
     told = [(label, text) for label, text in found if label or core(text, question)]
     if not any(core(text, question) for _, text in told):
@@ -88,6 +91,24 @@ def _labelled_facts(reference: str) -> Iterator[tuple[str, str]]:
         yield from ((label, item) for item in items(clause))
         if end and end in "。!?\n":
             label = ""
+
+
+def _with_subjects(found: list[tuple[str, str]], question: str) -> list[tuple[str, str]]:
+    """Facts that begin with one of the subjects that the question compares ("甲和乙"), with it as their label.
+
+    A fact that names none belongs to the subject before it. Unchanged where facts have labels already.
+    """
+    subject, told = "", []
+    for label, text in found:
+        runs = [(a, b) for a, b in asked_runs(text, question) if a == 0 and b < len(text)]
+        name = text[: runs[0][1]].partition("的")[0].strip() if runs else ""
+        subject = name if weight(tokens(name)) >= SUBJECT_WEIGHT else subject
+        told.append(
+            (label or (f"{subject}的" if subject else ""), text.removeprefix(subject).removeprefix("的") or text)
+        )
+    names = "|".join(re.escape(label.removesuffix("的")) for label, _ in told)
+    compared = all(label for label, _ in told) and re.search(rf"({names}){JOINED}(?!\1)(?:{names})", question)
+    return told if compared and not any(label for label, _ in found) else found
 
 
 def _subjects(labels: list[str], asked: str) -> tuple[dict[str, str], bool]:

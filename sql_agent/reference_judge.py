@@ -6,13 +6,13 @@
 
 This is SQuAD's token F1 (Rajpurkar et al. 2016, section 6.1) with facts in place of tokens, and support as in FActScore
 (Min et al. 2023): claims found in the reference or the evidence over all claims. Facts are what stands between
-separators; a fact's credit is 1 where it stands as a word of its own, else it grows with the share of its token
-bigrams that agreeing claims contain (agreeing: same numbers, no flipped "not", no opposite, no other word in a place).
+separators; a fact's credit is 1 where it stands as a word of its own, else it grows with the share of its words that
+agreeing claims contain (agreeing: same numbers, no flipped "not", no opposite, no other word in a place).
 
 Guarantees: deterministic, value in [0, 1], stdlib only; a fact of up to three characters counts exactly or not at all;
-a fact that is denied, refuted, contradicted elsewhere, asked back or told of somebody else is not covered; words of the
-question and polite filler neither help nor harm; a claim repeated more than twice, and anything in neither reference
-nor evidence, text for the judge too, lowers support.
+a fact that is denied, refuted, contradicted elsewhere, asked back, told of somebody else or as another kind of thing (a
+use as a contraindication) is not covered; words of the question and polite filler neither help nor harm; a claim
+repeated more than twice, and anything in neither reference nor evidence, text for the judge too, lowers support.
 Not covered: synonyms beyond a short list, facts spread over several sentences, reasoning. An LLM judge sees those.
 """
 
@@ -24,32 +24,48 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sql_agent.reference_exam import HALF, Exam, Phrase, make_exam
+from sql_agent.reference_item import (
+    NAME_WEIGHT,
+    PREDICATE_NOT,
+    RECALL_RAMP,
+    Item,
+    amounts,
+    amounts_to_choose_from,
+    counts_else,
+    is_bare,
+    likeness_of_name,
+    ramp,
+    support_of,
+)
+from sql_agent.reference_normal import COUNTER, normalise
 from sql_agent.reference_stance import (
     Sentence,
     asks,
     hedges,
+    names_alternatives,
+    other_kind,
     other_subject,
+    other_subject_of_field,
     permits,
     refutes,
     sentences,
+    turns_question_round,
     without_contrast,
 )
 from sql_agent.reference_table import flatten
 from sql_agent.reference_text import (
-    COUNTER,
     NEGATING_SIGN,
-    NEGATOR,
     agree,
     asked_runs,
     blank,
+    content,
     contradicts,
-    denies,
-    grams,
+    cover,
+    covered,
     has_variant,
     items,
     mask,
     mask_asked,
-    normalise,
     share,
     stands_free,
     tokens,
@@ -59,9 +75,6 @@ from sql_agent.reference_text import (
 
 MAX_ANSWER_CHARS = 8000
 MIN_FUZZY_WEIGHT = 4  # lighter facts count exactly or not at all
-NAME_WEIGHT = 6  # up to this weight a fact is a name: it must stand free, and a near miss earns at most HALF
-RECALL_RAMP = (0.3, 0.9)  # share of a fact's bigrams that earns 0 and 1
-SUPPORT_RAMP = (0.4, 0.8)  # share of a claim's bigrams, found in one phrase, that counts 0 and 1
 CLAIM_WEIGHT = 8  # unsupported text of this weight counts as one claim, longer text as several
 FREE_MENTIONS = 2  # a summary may repeat what was said
 SOMEBODY_ELSE = ("\0",)  # a subject that the question does not ask for
@@ -113,37 +126,6 @@ def is_copy(question: str, answer: str) -> bool:
     return bool(said) and (not rest or alike)
 
 
-def _ramp(value: float, limits: tuple[float, float]) -> float:
-    low, high = limits
-    return min(1.0, max(0.0, (value - low) / (high - low)))
-
-
-@dataclass
-class _Item:
-    """One item of a clause: `masked` keeps only unexplained text, `free` all but the exact phrases.
-
-    `spans`: each exact phrase, and whether a negator stands right before it. `support`: how far one phrase, `nearest`,
-    supports the unexplained text, in [0, 1].
-    """
-
-    text: str
-    spans: list[tuple[str, bool]]
-    masked: str
-    free: str
-    support: float = 0.0
-    nearest: str = ""
-
-    @property
-    def weight(self) -> int:
-        """Weight of the unexplained text; a bare negator is no claim."""
-        return weight(tokens(NEGATOR.sub(" ", self.masked)))
-
-    @property
-    def denies(self) -> bool:
-        """True when text that no phrase explains negates."""
-        return self.support < HALF and denies(self.masked)
-
-
 class _Tally:
     """Reads an answer clause by clause and keeps the books."""
 
@@ -156,7 +138,7 @@ class _Tally:
         self._longest_first = sorted(self._forms, key=len, reverse=True)
         self._credit = [0.0] * len(exam.facts)
         self._void: set[int] = set()
-        self._told: dict[int, set[tuple[str, ...]]] = {}
+        self._told: dict[int, set[int]] = {}
         self._mentions: Counter[tuple[str, tuple[str, ...]]] = Counter()
         self._supported = self._unsupported = 0.0
         self._invented: list[str] = []
@@ -164,6 +146,7 @@ class _Tally:
         n_facts = len(exam.facts)
         self._true_count = re.compile(rf"(?<!\d){n_facts}(?=[种个类款项条])" if n_facts > 1 else r"(?!)")
         self._carried_denial = False
+        self._foreign = ""
 
     def read(self, answer: str) -> None:
         """Book every clause of a normalised answer. The question again, word for word, is skipped."""
@@ -178,40 +161,73 @@ class _Tally:
     def _read_sentence(self, sentence: Sentence) -> None:
         found = [item for clause, _ in sentence for item in self._items(clause, is_label=False)]
         free = [mask_asked(item.free, self._exam.question) for item in found]
-        refuted = any(refutes(text) or hedges(text) for text in [*free, self._unexplained_of(sentence)])
-        for clause, end in sentence:
+        whole = self._unexplained_of(sentence)
+        refuted = any(refutes(text) or hedges(text) for text in [*free, whole])
+        refuted |= turns_question_round(whole, asked=self._exam.question)
+        refuted |= names_alternatives(whole) and any(item.weight >= 2 and item.support < HALF for item in found)
+        listed = self._listed_before_not(sentence)
+        carries = False
+        for place, (clause, end) in enumerate(sentence):
             is_label = end == ":"
             self._current = self._subject(clause, is_label=is_label)
             found = self._items(clause, is_label=is_label)
             denying = [self._denies(item) for item in found]
             n_denying = sum(denying)
-            denied = refuted or n_denying > 0
+            carries = n_denying > 0 or (carries and is_bare(clause, found))
+            denied = refuted or carries or place in listed
             for item, denies_itself in zip(found, denying, strict=True):
                 self._book_spans(item, denied=denied or self._carried_denial)
-                self._book_rest(item, denied=self._carried_denial or n_denying > denies_itself)
+                untold = refuted or place in listed or self._carried_denial
+                self._book_rest(item, denied=untold or n_denying > denies_itself)
             if denied and BACKWARD.search(clause):
                 self._void |= {i for i, credit in enumerate(self._credit) if credit}
+            carries &= end == ","
             if is_label:
                 self._carried_denial = denied
             elif end and end in "。!?":
                 self._carried_denial = False
+        if self._foreign == "sentence":
+            self._foreign, self._current = "", ()
+
+    def _listed_before_not(self, sentence: Sentence) -> set[int]:
+        """Places of the members of an English list whose last one has the verb: "A, B and C are not symptoms"."""
+        places: set[int] = set()
+        for last, (clause, _) in enumerate(sentence):
+            if not PREDICATE_NOT.search(clause):
+                continue
+            for place in range(last - 1, -1, -1):
+                before, end = sentence[place]
+                if place in places or end != "," or not is_bare(before, self._items(before, is_label=False)):
+                    break
+                places.add(place)
+        return places
 
     def _unexplained_of(self, sentence: Sentence) -> str:
         """The sentence without phrases and the question's words: words of doubt may stand on both sides of them."""
         text = self._unexplained(";".join(clause for clause, _ in sentence))
         return mask_asked(text, self._exam.question)
 
-    def _items(self, clause: str, *, is_label: bool) -> list[_Item]:
+    def _items(self, clause: str, *, is_label: bool) -> list[Item]:
         return [self._item(text, is_label=is_label) for text in items(clause)]
 
-    def _denies(self, item: _Item) -> bool:
+    def _denies(self, item: Item) -> bool:
         return item.denies or (self._exam.forbids and permits(item.free))
 
     def _subject(self, clause: str, *, is_label: bool) -> tuple[str, ...]:
         """What is told of from this clause on: the subjects it names, somebody else, or what was told of before."""
         exam = self._exam
-        rest = self._unexplained(clause) if exam.entities else ""
-        if rest and other_subject(rest, is_label=is_label, known=exam.entities, asked=exam.question):
+        rest = self._unexplained(clause)
+        foreign = other_kind(rest, asked=exam.question)
+        if foreign:
+            self._foreign = "label" if is_label else "sentence"
+            return SOMEBODY_ELSE
+        if self._foreign and foreign is None:
+            return SOMEBODY_ELSE
+        if self._foreign:
+            self._foreign, self._current = "", ()
+        if exam.entities and other_subject(rest, is_label=is_label, known=exam.entities, asked=exam.question):
+            return SOMEBODY_ELSE
+        if not exam.entities and other_subject_of_field(rest, asked=exam.question):
             return SOMEBODY_ELSE
         before = () if self._current == SOMEBODY_ELSE and any(e in clause for e in exam.entities) else self._current
         return self._named(clause, is_label=is_label) or before
@@ -232,7 +248,8 @@ class _Tally:
             return tuple(self._exam.subjects)
         whole = clause
         for start, end, _ in self._find(clause) if self._exam.subjects and not is_label else ():
-            if not self._is_of_question(whole, start, end):
+            begins = whole[start:end].startswith(tuple(f"{subject}的" for subject in self._exam.subjects))
+            if not begins and not self._is_of_question(whole, start, end):
                 clause = blank(clause, start, end)
         named = []
         for subject in self._exam.subjects:
@@ -247,6 +264,9 @@ class _Tally:
         counted = set(COUNTED.findall(answer)) - known
         numbers = {f.index for f in self._exam.facts if f.core.isdecimal() and counted - {f.core}}
         rest = self._unexplained(answer)
+        said = " ".join(phrase.text for phrase in (*self._exam.facts, *self._exam.quotes))
+        guessed = amounts_to_choose_from(answer, known=amounts(said))
+        numbers |= {fact.index for fact in self._exam.facts if guessed & amounts(fact.text)}
         return numbers | {fact.index for fact in self._exam.facts if has_variant(fact.text, rest)}
 
     def _unexplained(self, text: str) -> str:
@@ -255,7 +275,7 @@ class _Tally:
             text = blank(text, start, end)
         return text
 
-    def _item(self, text: str, *, is_label: bool) -> _Item:
+    def _item(self, text: str, *, is_label: bool) -> Item:
         found, masked = [], text
         for start, end, form in self._find(text):
             neutral = self._is_of_question(text, start, end, itself=is_label)
@@ -271,7 +291,7 @@ class _Tally:
                 free = blank(free, start, end)
             else:
                 masked = masked[:start] + text[start:end] + masked[end:]
-        item = _Item(text=text, spans=spans, masked=masked.replace("\0", " "), free=free)
+        item = Item(text=text, spans=spans, masked=masked.replace("\0", " "), free=free)
         item.support, item.nearest = self._nearest(item)
         return item
 
@@ -293,22 +313,21 @@ class _Tally:
                 start = text.find(form, start + 1)
         return found
 
-    def _nearest(self, item: _Item) -> tuple[float, str]:
-        rest = tokens(item.masked)
+    def _nearest(self, item: Item) -> tuple[float, str]:
         best = (0.0, "")
         for phrase in self._forms if item.weight >= 2 else ():
-            support = _ramp(share(rest, tokens(phrase)), SUPPORT_RAMP)
+            support = support_of(item.masked, phrase, asked=self._exam.asked)
             if support > best[0] and agree(phrase, item.free, self._exam.asked):
                 best = (support, phrase)
         return best
 
-    def _book_spans(self, item: _Item, *, denied: bool) -> None:
+    def _book_spans(self, item: Item, *, denied: bool) -> None:
         """Book the exact phrases of an item: covered, repeated, denied, or told of the wrong subject."""
         for form, denied_here in item.spans:
             self._mentions[form, self._current] += 1
             count = self._mentions[form, self._current]
             facts = [phrase for phrase in self._forms[form] if phrase.index >= 0]
-            mine = [fact for fact in facts if self._is_told_of(fact)]
+            mine = [fact for fact in facts if self._is_told_of(fact) and not counts_else(fact, item)]
             flipped = (denied or denied_here) and not any(fact.negated for fact in facts)
             if flipped:
                 self._void |= {fact.index for fact in mine}
@@ -323,14 +342,15 @@ class _Tally:
             self._unsupported += 1 - truth
             for fact in mine:
                 self._earn(fact, truth)
+            if not facts:  # the evidence may say a fact in other words than the reference
+                self._earn_alike(form, form)
 
-    def _book_rest(self, item: _Item, *, denied: bool) -> None:
+    def _book_rest(self, item: Item, *, denied: bool) -> None:
         """Book what is no exact phrase: partial credit for the facts it resembles, and its support."""
         if item.weight < 2 or (item.support < HALF and ADVICE.search(item.text)):
             return
-        for fact in self._exam.facts if not denied else ():
-            if self._is_told_of(fact) and self._credit[fact.index] < 1:
-                self._earn(fact, self._resemblance(fact, item))
+        if not denied:
+            self._earn_alike(item.free, item.masked)
         if item.support < HALF:
             mine = [fact for fact in self._exam.facts if self._is_told_of(fact)]
             self._void |= {fact.index for fact in mine if contradicts(fact.text, item.free)}
@@ -346,18 +366,28 @@ class _Tally:
         if support < HALF:
             self._invented.append(item.text)
 
-    def _resemblance(self, fact: Phrase, item: _Item) -> float:
-        """Credit in [0, 1] for the part of a fact's bigrams told so far by claims that contradict nothing of it."""
-        ours, words = tokens(fact.text), tokens(item.free)
-        size, wanted = weight(ours), grams(ours)
-        near = max(share(ours, words), share(words, ours)) >= HALF or share(tokens(item.masked), ours) >= HALF
-        if size < MIN_FUZZY_WEIGHT or not near or not agree(fact.text, item.free, self._exam.asked):
+    def _earn_alike(self, said: str, unexplained: str) -> None:
+        for fact in self._exam.facts:
+            if self._is_told_of(fact) and self._credit[fact.index] < 1:
+                self._earn(fact, self._resemblance(fact, said, unexplained))
+
+    def _resemblance(self, fact: Phrase, said: str, unexplained: str) -> float:
+        """Credit in [0, 1] for the part of a fact's words told so far by claims that contradict nothing of it."""
+        asked, size = self._exam.asked, weight(tokens(fact.text))
+        if size < MIN_FUZZY_WEIGHT:
+            return 0.0
+        if size <= NAME_WEIGHT:
+            alike = likeness_of_name(fact.text, said, unexplained)
+            return alike if alike and agree(fact.text, said, asked) else 0.0
+        ours, words = content(fact.text, asked), content(said, asked)
+        near = max(cover(ours, words), cover(words, ours)) >= HALF or cover(content(unexplained), ours) >= HALF
+        if not near or not agree(fact.text, said, asked):
             return 0.0
         told = self._told.setdefault(fact.index, set())
-        told |= wanted & grams(words)
-        credit = _ramp(len(told) / len(wanted), RECALL_RAMP)
-        numbers_told = {w for w in ours if w[0].isdigit()} <= {w for gram in told for w in gram}
-        return credit if numbers_told and size > NAME_WEIGHT else min(HALF, credit)
+        told |= covered(ours, words)
+        credit = ramp(weight(ours[i] for i in told) / weight(ours), RECALL_RAMP)
+        numbers_told = all(i in told for i, word in enumerate(ours) if word[0].isdigit())
+        return credit if numbers_told else min(HALF, credit)
 
     def _is_told_of(self, fact: Phrase) -> bool:
         if self._current == SOMEBODY_ELSE:

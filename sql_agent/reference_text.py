@@ -1,7 +1,6 @@
-"""Text tools of the offline judge: one normal form, cutting into clauses and items, and what counts as a contradiction.
+"""Text tools of the offline judge: cutting into clauses and items, comparing words, and what counts as a contradiction.
 
-Guarantees: pure functions, linear in the text's length except `asked_runs` (length x question); all but `normalise`
-expect normalised text. Chinese and English.
+Guarantees: pure functions on normalised text, linear in its length except `asked_runs` (length x question).
 Not covered: word segmentation. A Chinese character is a token, and `FILLER` lists what says nothing.
 """
 
@@ -9,14 +8,17 @@ from __future__ import annotations
 
 import functools
 import re
-import unicodedata
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from difflib import SequenceMatcher
 from itertools import pairwise
 
-HAN = r"[\u3400-\u9fff]"
+from sql_agent.reference_normal import HAN
+
 CLAUSE_END = re.compile(r"[;。!?\n]|(?<!\d)[.:,]|[.:,](?!\d)")
-ITEM_END = re.compile(rf"[、()\[\]{{}}|<>=\"'“”‘’《》「」【】…—]+|(?<={HAN})[ \t]+(?={HAN})")
+ITEM_END = re.compile(
+    rf"[、()\[\]{{}}|<>=\"'“”‘’《》「」【】…—]+|(?<={HAN})[ \t]+(?={HAN})|(?<=[a-z])[ \t]and[ \t](?=[a-z])"
+)
 NUMBER = re.compile(r"\d+(?:\.\d+)?")
 TOKEN = re.compile(r"\d+(?:\.\d+)?|[a-z]+|[^\W\d_a-z]|[%°+∅]")
 # 非 alone begins names (非诺贝特): in running text it negates only within these words.
@@ -25,34 +27,24 @@ FOREIGN_NOT = (
     r"\b(?:not?|never|without|cannot|neither|nor|none)\b|n't\b|(?:では|じゃ)(?:ない|ありません)|ません|しない|아니|않"
 )
 NEGATOR = re.compile(
-    r"[不无未没勿毋否]|[并而绝]非|除外|除了|错误|难[言说]|极少|很少|鲜[有少见]|免[于受]|何[必须]|"
-    rf"\b(?:except|false|wrong|hardly|far from)\b|{FOREIGN_NOT}"
+    r"[不无未没勿毋否]|[并而绝]非|除外|除了|[以之]外\s*$|错误|难[言说]|极少|很少|鲜[有少见]|免[于受]|何[必须]|"
+    rf"很小|极小|不大|微乎其微|忽略不计|\b(?:except|false|wrong|hardly|far from)\b|{FOREIGN_NOT}"
 )
 NEGATING_SIGN = re.compile(rf"[不无非未没勿毋否]|难[言说]|极少|很少|{FOREIGN_NOT}")
 # Words with a negating character that deny nothing.
 LEXICAL = re.compile(
     r"不(?:良|全|足|适|稳|宁|孕|育|规则|仅|但|过|同|断|久|慎|详|等|少|一)|无(?:论|菌|力|水)|未来|没错|是否|能否"
 )
-NOTHING_FOUND = re.compile(
-    r"(?:没有?|未能?|查无|并无|暂无|无)(?:检索到|查询到|查到|找到|发现|收录|记载|相关|符合|对应|匹配)"
-    r"|no (?:record|match|result)\w*"
-)
 OPPOSITES = re.findall(
     r"(\S+)/(\S+)",
     "升/降 高/低 增/减 加/减 亢/减 强/弱 急/慢 轻/重 左/右 禁/慎 禁/可 慎/可 避免/鼓励 宜/忌 快/缓 缩/张 缩短/延长 "
     "内/外 深/浅 粗/细 长/短 多/少 单/双 早/晚 前/后 上/下 已/未 阴性/阳性 正常/异常 良好/不良 停/继续 睡前/晨起 有/无 "
-    "抑制/激活 抑制/激动 抑制/兴奋 抑制/促进 阻断/激动 阻断/激活 阻滞/开放 拮抗/激动 排除/纳入 住院/门诊 "
+    "预防/治疗 抑制/激活 抑制/激动 抑制/兴奋 抑制/促进 阻断/激动 阻断/激活 阻滞/开放 拮抗/激动 排除/纳入 住院/门诊 "
     "increase/decrease increased/decreased high/low acute/chronic left/right upper/lower",
 )
-LIST_NUMBER = re.compile(
-    r"(?:^|(?<=[\s;,。:、]))(?:\(?\d{1,2}(?:[.)、]|\)、)(?!\d)|[-*•·])(?=\s+\S|[^\s\d])", re.MULTILINE
+EITHER_WAY = re.compile(  # "降低或升高": both sides are no side
+    "|".join(rf"{x}\w?(?:或者?|还是|\bor\b){y}" for a, b in OPPOSITES for x, y in ((a, b), (b, a)))
 )
-COUNTER = "[种个款项条类次片粒位例]"
-NUMERAL = re.compile(
-    rf"[二两三四五六七八九十][一二三四五六七八九十]{{0,2}}(?={COUNTER})|(?<=[共有仅只])一(?={COUNTER})"
-)
-DIGITS = {char: value for value, char in enumerate("零一二三四五六七八九")} | {"两": 2}
-
 # What answers say around the facts. Words with a negating character stay out, unless they deny nothing.
 FILLER = """
 经查询 经检索 经查 据查 据记载 原文 写道 写到 写着 序号 编号
@@ -65,12 +57,14 @@ FILLER = """
 成分 剂型 分类 类别 简介 贮藏 储存 保存 规格 包装 生产企业 厂家 概述 症状 临床表现 表现 病因 原因 诊断依据
 诊断标准 诊断 鉴别诊断 检查项目 检查 治疗方法 治疗方案 并发症 预防措施 预防 预后 流行病学 希望 帮助 帮到 您 请问
 至于 答案 回答 请 在 的 地 得 了 是 为 有 和 与 及 或 也 还 又 都 均 可 能 会 将 对 由 从 来 使 中 里 它 其他
-其它 其 这 那 该 此 被 把 而 则 等 如 呢 吗 啊 吧 到 后 时 各 每个 两者 二者 不仅 不但 仅 只 一种
+其它 其 这 那 该 此 被 把 而 则 等 如 呢 吗 啊 吧 到 后 时 各 每个 两者 二者 两药 2种药 2种药物 本品 的人 同样
+使用 服用 说明书 做到 放在 置于 不仅 不但 仅 只 一种
 """
 ENGLISH_FILLER = """
 the a an of is are was were be for and or to in on with as it its this that these those has have include includes
 including according database query result results shows following answer used use uses treat treatment drug drugs
 disease diseases indication indications there total hello please note may can also such by from respectively
+patient patients contraindicated contraindication contraindications
 """
 FILLER_RUN = re.compile(
     "|".join(
@@ -82,70 +76,12 @@ FILLER_RUN = re.compile(
 )
 
 
-# Characters that are not seen (zero width, direction, soft hyphen, variants of the one before) and one that passes for
-# another: what a reader does not see must not change what is read.
-UNSEEN = re.compile(
-    r"[\u00ad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff\U000e0000-\U000e0fff]"
-)
-LOOKALIKES = str.maketrans("旡", "无")
-UNITS = {"毫克": "mg", "微克": "μg", "毫升": "ml", "千克": "kg", "公斤": "kg", "克": "g", "升": "l", "国际单位": "iu"}
-UNIT = re.compile(rf"(?<=\d)\s*(?:({'|'.join(UNITS)})|(?:mcg|ug)(?![a-z]))")
-STRENGTH = re.compile(r"每([片粒支瓶袋丸贴])[含为是]{0,2}(\d+(?:\.\d+)?(?:mg|g|μg|ml|iu))(?![/a-z])")
-
-# Other words for the same, each led back to the one that the data uses. None of them is a part of a medical name.
-SAME = {
-    "升高": "上升 增高 变高 走高",
-    "降低": "下降 减低 变低 走低",
-    "减少": "变少 下跌",
-    "增加": "增多 变多 增大",
-    "每日": "每天",
-    "每次": "一次",
-    "慎用": "谨慎使用 谨慎应用 谨慎服用 小心使用 慎重使用",
-    "禁用": "禁止使用 不得使用 不可使用 不能使用 禁止服用 不得服用",
-    "合用": "一起使用 一起服用 一起用 联合使用 联用 同时使用 同时服用 同服 并用",
-    "多见于": "常见于 好发于",
-    "患者": "病人",
-    "引起": "导致 造成 招致",
-    "停药": "停止用药 停用药物 停止服用",
-    "减量": "减少剂量 降低剂量 剂量减少 减小剂量",
-    "监测": "检测 监控",
-    "避免": "不要 切勿 请勿",
-}
-NEAR_CHARS = 32  # how far back a word may touch across blanks
-CANONICAL = {other: word for word, others in SAME.items() for other in others.split()}
-SYNONYM = re.compile("|".join(sorted(CANONICAL, key=len, reverse=True)))
+NEGATING_CHARS = frozenset("不无非未没勿毋否")
+NEGATED_TOKENS = 4  # how far a "not" reaches
 # What may stand in place of one another without changing what is said.
 FUNCTION = frozenset(
-    "要需须应宜得就才也再还且很较更最常易会能可以将把被使让令由因为而并与和及或的地了着过在于对向从到时者等其该此"
+    "要需须应宜得致就才也再还且很较更最常易会能可以将把被使让令由因为而并与和及或的地了着过在于对向从到时者等其该此"
 )
-
-
-def normalise(text: str) -> str:
-    """One form for all ways to write a text: NFKC, lower case, no Markdown, no list numbers, digits for numerals.
-
-    Nothing that is not seen; one name for each unit; "50mg/片" for "每片50mg".
-
-    Words that say that nothing was found become the sign for the empty set.
-    """
-    text = UNSEEN.sub("", unicodedata.normalize("NFKC", text.replace("，", ";"))).lower().translate(LOOKALIKES)
-    text = re.sub(r"[*_~]{2,}|[#`]", " ", text)
-    text = LIST_NUMBER.sub(" ", text)
-    text = re.sub(r"(?<=\d),(?=\d{3}(?!\d))", "", text)
-    text = re.sub(r"(?<=\d)\s*[-~–到至]\s*(?=\d)", "至", text)
-    text = re.sub(rf"(?<=\d)[ \t]+(?=[a-z%°])|(?<={HAN})[ \t]+(?=[a-z\d])|(?<=[a-z\d])[ \t]+(?={HAN})", "", text)
-    text = UNIT.sub(lambda match: UNITS.get(match[1], "μg"), text)
-    text = STRENGTH.sub(r"\2/\1", text)
-    text = NUMERAL.sub(lambda match: str(_number(match[0])), text)
-    text = SYNONYM.sub(lambda match: CANONICAL[match[0]], text)
-    return NOTHING_FOUND.sub("∅", text)
-
-
-def _number(numeral: str) -> int:
-    """The value of a Chinese numeral below 100."""
-    tens, ten, ones = numeral.partition("十")
-    if not ten:
-        return int("".join(str(DIGITS[char]) for char in numeral))
-    return 10 * DIGITS.get(tens, 1) + DIGITS.get(ones, 0)
 
 
 @functools.lru_cache(maxsize=8192)
@@ -169,6 +105,36 @@ def share(part: Sequence[str], whole: Sequence[str]) -> float:
     wanted = grams(part)
     found = wanted & ({(word,) for word in whole} | set(pairwise(whole)))
     return len(found) / len(wanted) if wanted else 0.0
+
+
+@functools.lru_cache(maxsize=8192)
+def content(text: str, asked: str = "") -> tuple[str, ...]:
+    """The tokens that say something: without the question's words, filler and function words; all where none do."""
+    told = tuple(word for word in tokens(mask(text, asked)) if word not in FUNCTION)
+    return told or tokens(text)
+
+
+def covered(part: Sequence[str], whole: Sequence[str]) -> set[int]:
+    """The places of `part` whose word stands in `whole` too: a number, a Latin word, or two characters in a row.
+
+    Each stands for one: what `part` says more often than `whole` is not found again.
+    """
+    words, pairs = Counter(whole), Counter(pairwise(whole))
+    found: set[int] = set()
+    for i, word in enumerate(part):
+        if words[word] > 0 and (len(part) == 1 or (word.isalnum() and word.isascii())):
+            words[word] -= 1
+            found.add(i)
+    for i, pair in enumerate(pairwise(part)):
+        if pairs[pair] > 0:
+            pairs[pair] -= 1
+            found |= {i, i + 1}
+    return found
+
+
+def cover(part: Sequence[str], whole: Sequence[str]) -> float:
+    """The share of `part`, by weight, that `covered` finds, in [0, 1]."""
+    return weight(part[i] for i in covered(part, whole)) / weight(part) if part else 0.0
 
 
 def clauses(text: str) -> Iterator[tuple[str, str]]:
@@ -243,9 +209,30 @@ def agree(fact: str, claim: str, asked: str) -> bool:
     units = {(a, b) for a, b in pairwise(theirs) if a in exact and a[0].isdigit()}
     if not exact <= set(ours) or not units <= set(pairwise(ours)):
         return False
-    if len(NEGATING_SIGN.findall(fact)) != len(NEGATING_SIGN.findall(claim)):
+    if _negations(fact, claim) != len(NEGATING_SIGN.findall(claim)) or _moves_negation(fact, claim):
         return False
     return not _opposes(fact, claim) and not swaps_words(fact, claim)
+
+
+def _negations(fact: str, claim: str) -> int:
+    """How many "not" of the fact the claim needs as well: not those whose words it leaves out."""
+    said = set(pairwise(tokens(claim)))
+    negated = [tokens(fact[match.end() :])[:NEGATED_TOKENS] for match in NEGATING_SIGN.finditer(fact)]
+    return sum(len(words) < 2 or bool(said & set(pairwise(words))) for words in negated)
+
+
+def _moves_negation(fact: str, claim: str) -> bool:
+    """True when one says "not" of words that the other says as well, without it."""
+    return _negates_what_is_said(fact, claim) or _negates_what_is_said(claim, fact)
+
+
+def _negates_what_is_said(one: str, other: str) -> bool:
+    return bool((_negated(one) & set(pairwise(content(other)))) - _negated(other))
+
+
+def _negated(text: str) -> set[tuple[str, ...]]:
+    """The two words after each "not"."""
+    return {content(text[match.end() :])[:2] for match in NEGATING_SIGN.finditer(text)}
 
 
 def contradicts(fact: str, claim: str) -> bool:
@@ -274,10 +261,11 @@ def _without_numbers(text: str) -> tuple[str, ...]:
 def swaps_words(fact: str, claim: str) -> bool:
     """True when the claim puts other words in a place of the fact: "与地高辛合用" for "与华法林合用".
 
-    Words that are added, left out or moved are no swap, nor are function words and filler.
+    Words that are added, left out or moved are no swap, nor are function words and filler; `agree` counts the "not"s.
     """
     ours, theirs = tokens(mask(fact, "")), tokens(mask(claim, ""))
-    gone, new = set(ours) - set(theirs) - FUNCTION, set(theirs) - set(ours) - FUNCTION
+    same = FUNCTION | NEGATING_CHARS
+    gone, new = set(ours) - set(theirs) - same, set(theirs) - set(ours) - same
     for tag, a, b, c, d in SequenceMatcher(None, ours, theirs, autojunk=False).get_opcodes():
         if tag == "replace" and gone & set(ours[a:b]) and new & set(theirs[c:d]):
             return True
@@ -285,6 +273,8 @@ def swaps_words(fact: str, claim: str) -> bool:
 
 
 def _opposes(fact: str, claim: str) -> bool:
+    if EITHER_WAY.search(claim) and not EITHER_WAY.search(fact):
+        return True
     return any(_opposed(fact, claim, a, b) or _opposed(fact, claim, b, a) for a, b in OPPOSITES)
 
 
@@ -309,9 +299,14 @@ def stands_free(masked: str, text: str, start: int, end: int) -> bool:
 
     `masked` is `text` with all that is explained blanked.
     """
-    left, right = masked[max(0, start - NEAR_CHARS) : start], masked[end : end + NEAR_CHARS]
-    if text[start].isascii():  # words of Latin script touch across a space
-        left = re.sub(r"(?<=[a-z])[ \t]+$", "", left)
+    left, right = start - 1, end
+    if text[start].isascii():  # words of Latin script touch across a space, but not across a word that is explained
+        while left >= 0 and text[left] in " \t":
+            left -= 1
+        left = left if left >= 0 and re.match("[a-z]", masked[left]) else start - 1
     if text[end - 1].isascii():
-        right = re.sub(r"^[ \t]+(?=[a-z])", "", right)
-    return not (TOKEN.search(left[-1:]) or TOKEN.match(right))
+        while right < len(text) and text[right] in " \t":
+            right += 1
+        right = right if right < len(text) and re.match("[a-z]", masked[right]) else end
+    beside = [masked[left : left + 1] if left >= 0 else "", masked[right : right + 1]]
+    return not any(TOKEN.match(char) and char not in FUNCTION for char in beside)

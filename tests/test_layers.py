@@ -22,6 +22,7 @@ from sql_agent.config import ROOT
 LAYERS = {
     "judge's types": ["reward_client.schema"],
     "errors": ["sql_agent.errors", "reward_client.errors"],
+    "normal form": ["sql_agent.reference_normal"],
     "plain data": [
         *("sql_agent.records", "sql_agent.config", "sql_agent.reference_text", "sql_agent.answer_text"),
         *("sql_agent.transcript", "sql_agent.eval_stats"),
@@ -30,6 +31,7 @@ LAYERS = {
     "parts of the offline judge": [
         *("sql_agent.reference_stance", "sql_agent.reference_exam", "sql_agent.reference_table"),
     ],
+    "items of the offline judge": ["sql_agent.reference_item"],
     "text and wire": [
         *("sql_agent.sql_text", "sql_agent.reference_judge", "sql_agent.completion_check", "reward_client.client"),
         *("reward_client.gates", "reward_client.prompting", "reward_client.parsing", "reward_client.dialect"),
