@@ -1,6 +1,6 @@
 """Train with agent-lightning's own VERL algorithm: the baseline of training.py, which starts it.
 
-  .venv/bin/python -m benchmarks.stock --out FOLDER --steps 5
+  .venv/bin/python -m benchmarks.stock --out FOLDER --steps 5 --max-prompt-tokens 512
 
 agent-lightning's own are the trainer, daemon, runners (four, with one rollout at a time each), poll intervals, LLM
 proxy, spans, adapter and rows (one per LLM call); verl's actor and vLLM are as they come. The agent, the judge, the
@@ -14,12 +14,14 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from agl_plugin import run_folder
+from agl_plugin.environment import prepare_environment
 from agl_plugin.processes import ProcessTree
 from sql_agent.config import TrainConfig, build_config, load_recipe, resolve_system_prompt
 from sql_agent.preflight import model_folder
@@ -43,6 +45,22 @@ def local_daemon(*args: Any, store: Any, **kwargs: Any) -> Any:
     return AgentModeDaemon(*args, store=store, **kwargs)
 
 
+def noting_trainer(*args: Any, out: Path, **kwargs: Any) -> Any:
+    """agent-lightning's trainer, with the metrics of each step written down."""
+    from agentlightning.verl.trainer import AgentLightningTrainer
+
+    trainer: Any = AgentLightningTrainer(*args, **kwargs)
+    train_step = trainer._train_step
+
+    def work(batch: dict[str, Any]) -> dict[str, Any]:
+        metrics = train_step(batch)
+        run_folder.append_lines(out / run_folder.METRICS, [metrics])
+        return metrics
+
+    trainer._train_step = work
+    return trainer
+
+
 def stock_overrides(config: TrainConfig, *, model: Path, out: Path, steps: int) -> dict[str, Any]:
     """The recipe's keys for verl without this project's actor, advantage and metrics."""
     from sql_agent.verl_config import verl_overrides
@@ -50,7 +68,6 @@ def stock_overrides(config: TrainConfig, *, model: Path, out: Path, steps: int) 
     overrides = verl_overrides(config, model_path=str(model), run_dir=out, total_steps=steps)
     overrides["algorithm"]["adv_estimator"] = "grpo"
     del overrides["actor_rollout_ref"]["model"]["external_lib"]
-    overrides["trainer"]["logger"] = ["file"]
     return overrides
 
 
@@ -67,19 +84,18 @@ async def records_of(store: Any) -> list[dict[str, Any]]:
 def main(
     out: Annotated[Path, typer.Option(help="an empty folder for the results")],
     steps: Annotated[int, typer.Option(min=1, help="training steps")],
+    max_prompt_tokens: Annotated[int, typer.Option(min=1, help="rollout.max_prompt_tokens")],
 ) -> None:
     """Train the tiny policy with stock agent-lightning and the recipe demo_cpu."""
     out = out.resolve()
     tree = {
-        "rollout": {"level": "transition"},
+        "rollout": {"level": "transition", "max_prompt_tokens": max_prompt_tokens},
         "trainer": {"validate_first": False, "validate_every": -1, "save_every": -1, "max_steps": steps},
     }
     config = resolve_system_prompt(build_config(load_recipe("demo_cpu"), tree), tiny=True)
     train, val = load_data(config)
     model = model_folder(config, tiny=True)
-    os.environ |= {**OWN_ENV, "VERL_FILE_LOGGER_PATH": str(out / "verl.jsonl")}
-    from agl_plugin.environment import prepare_environment
-
+    os.environ |= OWN_ENV
     prepare_environment(cpu=True, offline=True)
     import agentlightning as agl
 
@@ -93,6 +109,7 @@ def main(
         trainer = agl.Trainer(
             algorithm=agl.VERL(
                 stock_overrides(config, model=model, out=out, steps=steps),
+                trainer_cls=partial(noting_trainer, out=out),  # pyright: ignore[reportArgumentType]
                 daemon_cls=local_daemon,  # pyright: ignore[reportArgumentType]
             ),
             n_runners=N_RUNNERS,
@@ -102,8 +119,6 @@ def main(
             adapter=agl.LlmProxyTraceToTriplet(),
         )
         trainer.fit(SqlAgent(config), [to_row(q) for q in train], val_dataset=[to_row(q) for q in val])
-    lines = run_folder.read_lines(out / "verl.jsonl")
-    run_folder.append_lines(out / run_folder.METRICS, [{"step": line["step"], **line["data"]} for line in lines])
     run_folder.append_lines(out / run_folder.ROLLOUTS, asyncio.run(records_of(store)))
     run_folder.write_json(out / run_folder.SUMMARY, {"peak_memory_gib": round(processes.peak_gib, 2)})
 
