@@ -21,6 +21,8 @@ import sys
 import tempfile
 import time
 import warnings
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -88,7 +90,8 @@ def rollouts_of(tokenizer: Any, *, n_questions: int, group_size: int, n_calls: i
 def update(model_path: Path, data: Any) -> tuple[float, float]:
     """Seconds and gradient norm of one update of the policy by verl's actor."""
     model = Qwen3ForCausalLM.from_pretrained(model_path, dtype=torch.float32, attn_implementation="sdpa")
-    actor = actor_of(model, mini_rows=len(data), micro_rows=MICRO_ROWS)
+    with redirect_stdout(StringIO()):  # verl prints its settings
+        actor = actor_of(model, mini_rows=len(data), micro_rows=MICRO_ROWS)
     actor.actor_optimizer = torch.optim.AdamW(model.parameters(), lr=1e-6)
     started_s = time.perf_counter()
     metrics = actor.update_policy(data=data)
@@ -123,7 +126,7 @@ def measure(model_path: Path, rollouts: Rollouts, *, rounds: int) -> dict[str, A
 
 def table_of(turns: dict[str, dict[str, Any]]) -> Table:
     """The figures for people."""
-    columns = ("turns", "tokens, merged", "unmerged", "ratio", "update s, merged", "unmerged", "ratio")
+    columns = ("turns", "tokens, merged", "unmerged", "ratio", "seconds, merged", "unmerged", "ratio")
     table = Table(*columns, title="one row per rollout over one row per call", title_justify="left")
     for n, one in turns.items():
         cells = [
@@ -142,7 +145,7 @@ def main(
     group_size: Annotated[int, typer.Option(min=2, help="rollouts of a group")] = 8,
     rounds: Annotated[int, typer.Option(min=1, help="updates of each kind; the best counts")] = 3,
 ) -> None:
-    """Measure merged against unmerged rows; about two minutes on two idle cores."""
+    """Measure merged against unmerged rows; about two minutes on two cores."""
     warnings.filterwarnings("ignore", message="In CPU autocast")
     keep_freed_memory()
     model_path = ensure_tiny_policy(1)
