@@ -4,7 +4,7 @@
 
 Trains the tiny policy twice with the recipe demo_cpu (12 questions x 8 rollouts), once with train_sql_agent.py and once
 with agent-lightning's own VERL algorithm (stock.py says what is its own there). The latter pads every row to the limit
-of a prompt, so in both arms that is nearer to what these questions need (200 tokens) than the recipe's 1024. Per arm,
+of a prompt, so in both arms that is nearer to what these questions need (220 tokens) than the recipe's 1024. Per arm,
 without the warm-up steps:
 step_s     seconds of a step; rollouts_s, old_log_prob_s, update_s and other_s are its parts (verl's own timers)
 tokens     of the batch, padding left out
@@ -111,7 +111,7 @@ def main(
     warm_up: Annotated[int, typer.Option(min=0, help="steps before them")] = 1,
     max_prompt_tokens: Annotated[int, typer.Option(min=256, help="longest prompt, in both arms")] = 512,
 ) -> None:
-    """Measure training against stock agent-lightning; about ten minutes on two idle cores."""
+    """Measure training against stock agent-lightning; about nine minutes on two busy cores."""
     ensure_tiny_policy(1)
     with tempfile.TemporaryDirectory() as temp:
         arms, n_steps = Path(temp), str(steps + warm_up)
