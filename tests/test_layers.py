@@ -85,7 +85,10 @@ NEVER = {
 
 # Third-party package -> the only modules that may import it.
 ONLY_IN = {
-    "agentlightning": ["agl_plugin.*", "sql_agent.lit_agent", "sql_agent.verl_config", "sql_agent.train_sql_agent"],
+    "agentlightning": [
+        *("agl_plugin.*", "sql_agent.lit_agent", "sql_agent.verl_config", "sql_agent.train_sql_agent"),
+        "benchmarks.stock",
+    ],
     "verl": ["agl_plugin.*", "sql_agent.verl_config", "sql_agent.export"],
     "ray": ["agl_plugin.*"],
     "agents": ["sql_agent.agent", "sql_agent.tools"],

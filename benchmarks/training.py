@@ -1,0 +1,144 @@
+"""Training steps against stock agent-lightning in the same run: where the time goes, start-up, memory.
+
+  .venv/bin/python benchmarks/training.py [--out training.json] [--steps 2]
+
+Trains the tiny policy twice with the recipe demo_cpu (12 questions x 8 rollouts), once with train_sql_agent.py and once
+with agent-lightning's own VERL algorithm (stock.py says what is its own there). The latter pads every row to the limit
+of a prompt, so in both arms that is nearer to what these questions need (220 tokens) than the recipe's 1024. Per arm,
+without the warm-up steps:
+step_s     seconds of a step; rollouts_s, old_log_prob_s, update_s and other_s are its parts (verl's own timers)
+tokens     of the batch, padding left out
+startup_s  from the command to the first LLM call of a rollout, with a tiny policy that is built already
+peak_gib   memory of the command and all its children, shared pages counted once, sampled every ten seconds
+total_s    the whole command
+`phases_s` is the finer split that train_sql_agent.py writes; stock agent-lightning has none. `ratio`: ours over stock.
+Wall-clock times: run it on an idle machine.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from agl_plugin import run_folder
+from agl_plugin.time_split import PHASES
+from sql_agent.config import ROOT
+from sql_agent.tiny_policy.build import ensure_tiny_policy
+
+OURS = [
+    *("-m", "sql_agent.train_sql_agent", "--recipe", "demo_cpu", "--set", "trainer.validate_first=false"),
+    *("--set", "trainer.validate_every=-1", "--set", "trainer.save_every=-1"),
+]
+STOCK = ["-m", "benchmarks.stock"]
+PARTS = {"rollouts_s": "timing_s/gen", "old_log_prob_s": "timing_s/old_log_prob", "update_s": "timing_s/update_actor"}
+TOKENS = "perf/total_num_tokens"
+
+
+def figures_of(run: Path, *, started_s: float, warm_up: int) -> dict[str, Any]:
+    """The figures of one arm from its folder; `started_s` is when its command was started, since the epoch."""
+    lines = [line for line in run_folder.read_lines(run / run_folder.METRICS) if "timing_s/step" in line][warm_up:]
+    rollouts = run_folder.read_lines(run / run_folder.ROLLOUTS)
+    rewards = [row["reward"] for row in rollouts if row.get("reward") is not None]
+    step_s = statistics.fmean(line["timing_s/step"] for line in lines)
+    parts = {name: statistics.fmean(line[timer] for line in lines) for name, timer in PARTS.items()}
+    first_call_s = min(start for row in rollouts for _, start, _ in row.get("timeline", []))
+    summary = json.loads((run / run_folder.SUMMARY).read_text(encoding="utf-8"))
+    return {
+        "step_s": round(step_s, 2),
+        **{name: round(value, 2) for name, value in parts.items()},
+        "other_s": round(step_s - sum(parts.values()), 2),
+        "tokens": round(statistics.fmean(line[TOKENS] for line in lines)),
+        "startup_s": round(first_call_s - started_s, 1),
+        "peak_gib": summary["peak_memory_gib"],
+        "step_s_each": [round(line["timing_s/step"], 2) for line in lines],
+        "rollouts": len(rollouts),
+        "scored": len(rewards),
+        "reward_mean": round(statistics.fmean(rewards), 3),
+        "phases_s": {
+            name: round(statistics.fmean(line[f"time/{name}"] for line in lines), 2)
+            for name in PHASES
+            if f"time/{name}" in lines[0]
+        },
+    }
+
+
+def ratios(ours: dict[str, Any], stock: dict[str, Any]) -> dict[str, float]:
+    """Ours over stock, of each figure that is a number above 0 in both and means a cost."""
+    names = ("step_s", *PARTS, "other_s", "tokens", "startup_s", "peak_gib", "total_s")
+    return {name: round(ours[name] / stock[name], 3) for name in names if stock[name] > 0}
+
+
+def run_arm(command: list[str], folder: Path, *, log: Path, warm_up: int) -> dict[str, Any]:
+    """Run one arm's command, which leaves a run folder in `folder` or is given one there. Its figures."""
+    folder.mkdir()
+    environment = {k: v for k, v in os.environ.items() if k not in ("AGL_MANAGED_STORE", "AGL_CURRENT_ROLE")}
+    started_s = time.time()
+    with log.open("w", encoding="utf-8") as output:
+        done = subprocess.run([sys.executable, *command], cwd=ROOT, env=environment, stdout=output, stderr=output)
+    total_s = time.time() - started_s
+    if done.returncode:
+        tail = "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-30:])
+        typer.echo(f"{tail}\nerror: `{' '.join(command)}` ended with status {done.returncode}", err=True)
+        raise typer.Exit(1)
+    (run,) = [path.parent for path in folder.rglob(run_folder.SUMMARY)]
+    return {**figures_of(run, started_s=started_s, warm_up=warm_up), "total_s": round(total_s, 1)}
+
+
+def table_of(figures: dict[str, Any]) -> Table:
+    """The figures for people."""
+    table = Table("", "ours", "stock", "ours / stock", title="per training step, and per run", title_justify="left")
+    for name, ratio in figures["ratio"].items():
+        table.add_row(name, str(figures["ours"][name]), str(figures["stock"][name]), f"{ratio:.2f}")
+    return table
+
+
+def main(
+    out: Annotated[Path | None, typer.Option(help="write the figures there as JSON")] = None,
+    steps: Annotated[int, typer.Option(min=1, help="measured steps of each arm")] = 2,
+    warm_up: Annotated[int, typer.Option(min=0, help="steps before them")] = 1,
+    max_prompt_tokens: Annotated[int, typer.Option(min=256, help="longest prompt, in both arms")] = 512,
+) -> None:
+    """Measure training against stock agent-lightning; about nine minutes on two busy cores."""
+    ensure_tiny_policy(1)
+    with tempfile.TemporaryDirectory() as temp:
+        arms, n_steps = Path(temp), str(steps + warm_up)
+        keys = {
+            "trainer.max_steps": n_steps,
+            "trainer.runs_dir": arms / "ours",
+            "rollout.max_prompt_tokens": max_prompt_tokens,
+        }
+        ours = [*OURS, *(word for key, value in keys.items() for word in ("--set", f"{key}={value}"))]
+        stock = [*STOCK, "--out", str(arms / "stock"), "--steps", n_steps]
+        stock += ["--max-prompt-tokens", str(max_prompt_tokens)]
+        found = {
+            name: run_arm(command, arms / name, log=arms / f"{name}.log", warm_up=warm_up)
+            for name, command in (("ours", ours), ("stock", stock))
+        }
+    figures = {
+        **{"steps": steps, "warm_up": warm_up, "max_prompt_tokens": max_prompt_tokens},
+        **{"cores": os.cpu_count(), "load": round(os.getloadavg()[0], 2)},
+        **found,
+        "ratio": ratios(found["ours"], found["stock"]),
+    }
+    if out:
+        out.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+    Console().print(table_of(figures))
+    phases = ", ".join(f"{name} {seconds:.2f}" for name, seconds in figures["ours"]["phases_s"].items() if seconds)
+    typer.echo(f"seconds of our step by phase: {phases}")
+
+
+if __name__ == "__main__":
+    typer.run(main)

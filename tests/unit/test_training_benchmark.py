@@ -1,0 +1,48 @@
+"""benchmarks/training.py: the figures of an arm from its run folder, and the ratios."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from agl_plugin import run_folder
+from benchmarks.training import figures_of, ratios
+
+
+def run_in(folder: Path, *, pace: float, old_log_prob_s: float) -> Path:
+    """A run of three steps, the first of them slow, and two rollouts of which one is unscored."""
+    steps = [
+        {
+            "timing_s/step": pace * seconds,
+            "timing_s/gen": pace * seconds / 2,
+            "timing_s/old_log_prob": old_log_prob_s,
+            "timing_s/update_actor": pace,
+            "perf/total_num_tokens": 1000 * pace,
+        }
+        for seconds in (100.0, 8.0, 12.0)
+    ]
+    rollouts = [
+        {"reward": None, "timeline": []},
+        {"reward": 0.5, "timeline": [["generation", 130.0, 131.0], ["tool", 131.0, 131.5]]},
+    ]
+    run_folder.append_lines(folder / run_folder.METRICS, [*steps, {"kind": "checkpoint", "seconds": 9.0}])
+    run_folder.append_lines(folder / run_folder.ROLLOUTS, rollouts)
+    run_folder.write_json(folder / run_folder.SUMMARY, {"peak_memory_gib": 2.0})
+    return folder
+
+
+def test_the_warm_up_is_left_out_and_the_parts_add_up(tmp_path: Path) -> None:
+    found = figures_of(run_in(tmp_path, pace=1.0, old_log_prob_s=0.0), started_s=100.0, warm_up=1)
+    assert (found["step_s"], found["step_s_each"], found["tokens"]) == (10.0, [8.0, 12.0], 1000)
+    parts = [found[name] for name in ("rollouts_s", "old_log_prob_s", "update_s", "other_s")]
+    assert parts == [5.0, 0.0, 1.0, 4.0]
+    assert (found["startup_s"], found["rollouts"], found["scored"], found["reward_mean"]) == (30.0, 2, 1, 0.5)
+
+
+def test_ratios_are_ours_over_stock(tmp_path: Path) -> None:
+    for name in "ab":
+        (tmp_path / name).mkdir()
+    ours = figures_of(run_in(tmp_path / "a", pace=1.0, old_log_prob_s=0.0), started_s=100.0, warm_up=1)
+    stock = figures_of(run_in(tmp_path / "b", pace=4.0, old_log_prob_s=2.0), started_s=70.0, warm_up=1)
+    found = ratios(ours | {"total_s": 30.0}, stock | {"total_s": 120.0})
+    assert found["step_s"] == found["tokens"] == found["total_s"] == 0.25
+    assert (found["old_log_prob_s"], found["startup_s"], found["peak_gib"]) == (0.0, 0.5, 1.0)
