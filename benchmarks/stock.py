@@ -33,6 +33,7 @@ OWN_ENV = {
     "AGENTGRPO_CPU": "0",
     "VERL_USE_EXTERNAL_MODULES": "benchmarks.stock_cpu",
     "VLLM_PLUGINS": "",
+    "TORCH_COMPILE_DISABLE": "0",
 }
 
 
