@@ -111,7 +111,7 @@ def main(
     warm_up: Annotated[int, typer.Option(min=0, help="steps before them")] = 1,
     max_prompt_tokens: Annotated[int, typer.Option(min=256, help="longest prompt, in both arms")] = 512,
 ) -> None:
-    """Measure training against stock agent-lightning; about nine minutes on two busy cores."""
+    """Measure training against stock agent-lightning; about ten minutes on two busy cores."""
     ensure_tiny_policy(1)
     with tempfile.TemporaryDirectory() as temp:
         arms, n_steps = Path(temp), str(steps + warm_up)
