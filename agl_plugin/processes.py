@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import gc
 import multiprocessing
 import os
 import signal
@@ -21,7 +22,9 @@ SAMPLE_EVERY_S = 10.0
 
 PR_SET_PDEATHSIG = 1  # prctl(2)
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # mallopt(3)
-KEPT_BYTES, LARGEST_KEPT_BLOCK = 2**30, 2**25
+KEPT_BYTES = 2**30
+GC_THRESHOLDS = 20_000, 20, 50  # Python's own are 700, 10, 10
+LARGEST_KEPT_BLOCKS = 2**28, 2**25  # older versions of glibc refuse more than 32 MiB
 
 
 def die_with_parent() -> None:
@@ -45,8 +48,18 @@ def keep_freed_memory() -> None:
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
-        mallopt(M_MMAP_THRESHOLD, LARGEST_KEPT_BLOCK)
+        any(mallopt(M_MMAP_THRESHOLD, size) for size in LARGEST_KEPT_BLOCKS)
         mallopt(M_TRIM_THRESHOLD, KEPT_BYTES)
+
+
+def collect_rarely() -> None:
+    """Leave what exists out of garbage collection, and look at new objects less often.
+
+    For a server that has loaded all it needs: most of what the collector walks through is modules.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*GC_THRESHOLDS)
 
 
 class ProcessTree:

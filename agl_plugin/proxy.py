@@ -32,7 +32,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from agl_plugin.adapter import CALL_SPAN, LOG_PROBS
 from agl_plugin.plain_log_probs import DIGITS, TOKEN_LOG_PROBS
 from agl_plugin.plain_requests import send_plainly
-from agl_plugin.processes import die_with_parent
+from agl_plugin.processes import collect_rarely, die_with_parent
 from agl_plugin.span_order import next_sequence_id
 
 # With the last one agl_plugin.plain_log_probs answers in its short form.
@@ -192,12 +192,13 @@ class StreamsAside:
 
 
 class RunProxy(LLMProxy):
-    """agent-lightning's proxy, in a process that ends with the trainer's and sends plain requests."""
+    """agent-lightning's proxy, in a process that ends with the trainer's, sends plain requests and collects rarely."""
 
     @asynccontextmanager
     async def _serve_context(self) -> AsyncIterator[None]:
         die_with_parent()
         send_plainly()
+        collect_rarely()
         async with super()._serve_context():
             yield
 

@@ -46,7 +46,7 @@ from sql_agent.tiny_policy.tokenizer import IM_END
 from tests.spans import llm_call, reward_span
 from tests.verl_actor import actor_of, one_rank, with_advantages
 
-MICRO_ROWS = 16  # as in the recipe demo_cpu
+MICRO_ROWS = 32  # as in the recipe demo_cpu
 LIMITS = {"max_prompt_tokens": 8192, "max_response_tokens": 8192}
 KINDS = {"merged": True, "unmerged": False}
 

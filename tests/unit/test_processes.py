@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 
 import psutil
+import pytest
 
 from agl_plugin.processes import ProcessTree
 from sql_agent.config import ROOT
@@ -163,14 +164,15 @@ def test_a_process_of_its_own_is_not_bound() -> None:
     assert subprocess.check_output([sys.executable, "-c", code], text=True, cwd=ROOT) == "lives\n"
 
 
-def test_freed_memory_is_kept() -> None:
+@pytest.mark.parametrize("mib", [8, 64])
+def test_freed_memory_is_kept(mib: int) -> None:
     code = (
         "import resource, torch\n"
         "from agl_plugin.processes import keep_freed_memory\n"
         "def faults():\n"
         "    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt\n"
         "    for _ in range(20):\n"
-        "        torch.ones(2**21)\n"
+        f"        torch.ones({mib} * 2**18)\n"
         "    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before\n"
         "faults()\n"
         "keep_freed_memory()\n"
@@ -179,3 +181,15 @@ def test_freed_memory_is_kept() -> None:
     )
     # 20 tensors of 8 MiB are 40,960 pages when each is fetched anew.
     assert int(subprocess.check_output([sys.executable, "-c", code], text=True, cwd=ROOT)) < 4000
+
+
+def test_what_exists_is_not_collected_again() -> None:
+    code = (
+        "import gc\n"
+        "from agl_plugin.processes import GC_THRESHOLDS, collect_rarely\n"
+        "ring = []\n"
+        "ring.append(ring)\n"
+        "collect_rarely()\n"
+        "print(gc.get_freeze_count() > 1000, len(gc.get_objects()) < 1000, gc.get_threshold() == GC_THRESHOLDS)"
+    )
+    assert subprocess.check_output([sys.executable, "-c", code], text=True, cwd=ROOT) == "True True True\n"
