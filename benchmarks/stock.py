@@ -34,6 +34,7 @@ OWN_ENV = {
     "VERL_USE_EXTERNAL_MODULES": "benchmarks.stock_cpu",
     "VLLM_PLUGINS": "",
     "TORCH_COMPILE_DISABLE": "0",
+    "MALLOC_ARENA_MAX": "8",
 }
 
 
