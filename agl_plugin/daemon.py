@@ -177,8 +177,9 @@ class GrpoDaemon(AgentModeDaemon):
         last_change = last_watch = time.monotonic()
         while pending:
             finished = await self._finished(sorted(pending))
-            for rollout in finished:
-                self._completed_rollouts_v0[rollout.rollout_id] = await self._validate_data_v1(rollout)
+            validated = await asyncio.gather(*map(self._validate_data_v1, finished))
+            for rollout, seen in zip(finished, validated, strict=True):
+                self._completed_rollouts_v0[rollout.rollout_id] = seen
                 pending.discard(rollout.rollout_id)
                 rewards.finished(groups[rollout.rollout_id])
             now = time.monotonic()

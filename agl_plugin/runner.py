@@ -27,6 +27,9 @@ from agl_plugin.span_order import next_sequence_id
 
 logger = logging.getLogger(__name__)
 
+# The model server works on the first while the next are taken and begun.
+TAKE_AT_ONCE = 8
+
 
 def in_order(result: RolloutRawResult, rollout: AttemptedRollout) -> RolloutRawResult:
     """The spans that a rollout returned, with their place among those of the attempt; other results as they are."""
@@ -56,7 +59,8 @@ class ConcurrentRunner(LitAgentRunner[Any]):
         try:
             while not (event and event.is_set()) and self._parent_lives():
                 room = self._concurrency - len(running)
-                fresh = await store.dequeue_many_rollouts(limit=room, worker_id=self.get_worker_id()) if room else []
+                take = min(room, TAKE_AT_ONCE)
+                fresh = await store.dequeue_many_rollouts(limit=take, worker_id=self.get_worker_id()) if room else []
                 running |= {asyncio.create_task(self._step_impl(rollout)) for rollout in fresh}
                 if running and not fresh:
                     until = asyncio.ALL_COMPLETED if room else asyncio.FIRST_COMPLETED
