@@ -2,9 +2,8 @@
 
     python sql_agent/export.py RUN_FOLDER OUT          the latest checkpoint of a run, or one global_step_N folder
 
-Guarantees: OUT appears complete or not at all, and its weights are compared with the checkpoint's, tensor by tensor,
-before it does. verl's checkpoints are pickles: export only what your own runs wrote. Full and LoRA checkpoints of FSDP
-(any number of ranks); a LoRA adapter is merged into its base model.
+Guarantees: OUT appears complete or not at all, and only when it gives the checkpoint's logits. Full and LoRA
+checkpoints of FSDP, of any number of ranks; a LoRA adapter is merged into its base model.
 """
 
 from __future__ import annotations
@@ -14,12 +13,15 @@ import logging
 import os
 import shutil
 import tempfile
+from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 
+from sql_agent.checkpoint_model import checkpoint_model
 from sql_agent.errors import UserError
 from sql_agent.preflight import own_checkpoint
 
@@ -42,88 +44,107 @@ Not for decisions about health.
 | judge in training | {judge} |
 | training reward, last step | {reward} |
 | validation reward | {validation} |
+| precision | {precision} |
+| largest change of a logit by the export, relative | {gap} |
 
 {evaluation}
-Serve it: `vllm serve {name} --enable-auto-tool-choice --tool-call-parser {parser}`
+Serve it: `{serve}`
 """
+SERVE = "vllm serve {name} --enable-auto-tool-choice --tool-call-parser {parser}"
 NO_EVALUATION = "No held-out evaluation was given (`export.py --evaluation results.md`).\n"
+PROBE_TOKENS = 64
+# Largest share of the largest logit that the precision may change: float32 leaves room for merging an adapter.
+LARGEST_GAP = {"float32": 1e-4, "bfloat16": 0.1, "float16": 0.02}
+# What goes along of verl's folder: tokenizer, chat template, generation settings. config.json is written anew.
+TEXT_FILES = (".json", ".jinja", ".txt", ".model")
 
 
-def export_checkpoint(source: Path, out: Path, *, evaluation: Path | None = None) -> Path:
-    """Write the model folder `out` and return it. Raises UserError when `out` exists or the weights differ."""
+class Precision(StrEnum):
+    """Precision of exported weights."""
+
+    auto = "auto"
+    float32 = "float32"
+    bfloat16 = "bfloat16"
+    float16 = "float16"
+
+
+@dataclass(frozen=True)
+class Export:
+    """A finished export. `gap` is the largest change of a logit, as a share of the largest logit."""
+
+    folder: Path
+    dtype: str
+    gap: float
+    parser: str
+
+
+def export_checkpoint(
+    source: Path, out: Path, *, evaluation: Path | None = None, dtype: Precision = Precision.auto
+) -> Export:
+    """Write the model folder `out`. Raises UserError when `out` exists, or is not the model of the checkpoint."""
     checkpoint, out = own_checkpoint(source.expanduser().resolve(), asked=str(source)), out.expanduser().resolve()
     if out.exists():
         raise UserError(f"{out}: exists; name a new folder")
     out.parent.mkdir(parents=True, exist_ok=True)
+    run = checkpoint.parent.parent
+    config = _json(run / "config.json")
+    chosen = dtype.value if dtype != Precision.auto else sampling_precision(config)
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=".exporting-") as temp:
         folder = Path(temp) / "model"
-        state = _merge(checkpoint / "actor", folder)
-        _check_same(state, folder)
-        run = checkpoint.parent.parent
-        (folder / "README.md").write_text(_card(run, checkpoint, out, evaluation), encoding="utf-8")
+        export = Export(out, chosen, _write(checkpoint / "actor", folder, chosen), _parser(config))
+        (folder / "README.md").write_text(_card(run, checkpoint, export, evaluation), encoding="utf-8")
         os.replace(folder, out)
-    return out
+    return export
 
 
-def _merge(actor: Path, folder: Path) -> dict[str, torch.Tensor]:
-    """Merge the shards into `folder`; returns the merged weights as they were in the checkpoint."""
-    from verl.model_merger.base_model_merger import ModelMergerConfig
-    from verl.model_merger.fsdp_model_merger import FSDPModelMerger
-
-    kept: dict[str, torch.Tensor] = {}
-
-    class Merger(FSDPModelMerger):
-        """verl's merger, which hands out the weights it merged."""
-
-        def save_hf_model_and_tokenizer(self, state_dict: dict[str, torch.Tensor]) -> None:
-            kept.update({name: weight.clone() for name, weight in state_dict.items()})
-            super().save_hf_model_and_tokenizer(state_dict)
-
-    merger = Merger(
-        ModelMergerConfig(
-            operation="merge",
-            backend="fsdp",
-            local_dir=str(actor),
-            target_dir=str(folder),
-            hf_model_config_path=str(actor / "huggingface"),
-        )
-    )
-    merger.merge_and_save()
-    if (folder / "lora_adapter").is_dir():
-        kept = _merge_adapter(folder)
-    for name in ("generation_config.json", "chat_template.jinja"):
-        if (actor / "huggingface" / name).is_file() and not (folder / name).is_file():
-            shutil.copy2(actor / "huggingface" / name, folder / name)
-    return kept
+def sampling_precision(config: dict[str, Any]) -> str:
+    """The precision that vLLM sampled in, by the configuration of the run: its policy is what is exported."""
+    return "float32" if config.get("trainer", {}).get("device") == "cpu" else "bfloat16"
 
 
-def _merge_adapter(folder: Path) -> dict[str, torch.Tensor]:
-    """Add the LoRA adapter that verl put beside the base weights into them."""
-    from peft import PeftModel
-    from transformers import AutoModelForCausalLM
-
-    base = AutoModelForCausalLM.from_pretrained(folder, dtype="auto")
-    merged: Any = PeftModel.from_pretrained(base, str(folder / "lora_adapter"))
-    merged = merged.merge_and_unload()
-    shutil.rmtree(folder / "lora_adapter")
-    for old in folder.glob("*.safetensors*"):
-        old.unlink()
-    merged.save_pretrained(folder)
-    return {name: weight.detach().clone() for name, weight in merged.state_dict().items()}
-
-
-def _check_same(state: dict[str, torch.Tensor], folder: Path) -> None:
-    """Load the folder as a user will, and compare. Raises UserError naming the first tensor that differs."""
+def _write(actor: Path, folder: Path, dtype: str) -> float:
+    """Write the model of a checkpoint as `dtype` into `folder`; returns the largest change of a logit (`gap`)."""
     import torch
     from transformers import AutoModelForCausalLM
 
-    loaded = AutoModelForCausalLM.from_pretrained(folder, dtype="auto").state_dict()
-    for name, weight in state.items():
-        if name not in loaded or not torch.equal(weight.to(loaded[name].dtype), loaded[name]):
-            raise UserError(f"{folder}: tensor {name} is not what the checkpoint holds; nothing was exported")
+    model: Any = checkpoint_model(actor)
+    before = probe(model)
+    if hasattr(model, "merge_and_unload"):
+        model = model.merge_and_unload()
+    model = model.to(getattr(torch, dtype))
+    model.save_pretrained(folder)
+    for file in (actor / "huggingface").iterdir():
+        if file.suffix in TEXT_FILES and file.name != "config.json":
+            shutil.copy2(file, folder / file.name)
+    loaded = AutoModelForCausalLM.from_pretrained(folder, dtype="auto")
+    return compare(before, probe(loaded), limit=LARGEST_GAP[dtype], folder=folder)
 
 
-def _card(run: Path, checkpoint: Path, out: Path, evaluation: Path | None) -> str:
+def probe(model: Any) -> torch.Tensor:
+    """Logits of the model for tokens from the whole vocabulary: PROBE_TOKENS x vocabulary, float32."""
+    import torch
+
+    ids = torch.linspace(0, model.config.vocab_size - 1, PROBE_TOKENS).long()
+    with torch.no_grad():
+        return model(input_ids=ids[None]).logits[0].float()
+
+
+def compare(before: torch.Tensor, after: torch.Tensor, *, limit: float, folder: Path) -> float:
+    """The largest difference of two models' logits, as a share of the largest logit. Raises UserError above `limit`."""
+    gap = float((before - after).abs().max() / before.abs().max())
+    if not gap <= limit:  # NaN is no equality
+        raise UserError(
+            f"{folder.name}: its logits differ from the checkpoint's by {gap:.2g} of the largest logit, at most "
+            f"{limit:.2g} is rounding; nothing was exported. Try --dtype float32; if it stays, report it"
+        )
+    return gap
+
+
+def _parser(config: dict[str, Any]) -> str:
+    return config.get("rollout", {}).get("tool_parser", "hermes")
+
+
+def _card(run: Path, checkpoint: Path, export: Export, evaluation: Path | None) -> str:
     config, summary = (_json(run / name) for name in ("config.json", "summary.json"))
     validation = [f"{v['reward_mean']:.3f} (step {v['step']})" for v in summary.get("validation", [])]
     return CARD.format(
@@ -135,8 +156,9 @@ def _card(run: Path, checkpoint: Path, out: Path, evaluation: Path | None) -> st
         reward=summary.get("reward_last_step", "?"),
         validation=", ".join(validation) or "none",
         evaluation=evaluation.read_text(encoding="utf-8") if evaluation else NO_EVALUATION,
-        name=out.name,
-        parser=config.get("rollout", {}).get("tool_parser", "hermes"),
+        precision=export.dtype,
+        gap=f"{export.gap:.2g}",
+        serve=SERVE.format(name=export.folder.name, parser=export.parser),
     )
 
 
@@ -149,18 +171,23 @@ def main(
     source: Annotated[Path, typer.Argument(help="run folder, or one of its checkpoints/global_step_N")],
     out: Annotated[Path, typer.Argument(help="new folder of the model")],
     evaluation: Annotated[Path | None, typer.Option(help="results.md of evaluate.py, for the model card")] = None,
+    dtype: Annotated[
+        Precision, typer.Option(help="precision of the weights; auto: the one that the run's vLLM sampled in")
+    ] = Precision.auto,
 ) -> None:
     """Turn a checkpoint into a model folder for vLLM and transformers."""
     logging.basicConfig(level=logging.WARNING)
     console = Console(highlight=False, soft_wrap=True)
     try:
-        folder = export_checkpoint(source, out, evaluation=evaluation)
+        export = export_checkpoint(source, out, evaluation=evaluation, dtype=dtype)
     except UserError as exc:
         Console(stderr=True, highlight=False, soft_wrap=True).print(f"error: {exc}", markup=False)
         raise typer.Exit(2) from None
-    console.print(f"serve: vllm serve {folder} --enable-auto-tool-choice --tool-call-parser hermes", markup=False)
-    console.print(f"try:   python sql_agent/sqlagent_test.py --model {folder}", markup=False)
-    console.print(f"model: {folder}", markup=False)
+    serve = SERVE.format(name=export.folder, parser=export.parser)
+    console.print(f"logits: differ by {export.gap:.2g} of the largest, in {export.dtype}", markup=False)
+    console.print(f"serve: {serve}", markup=False)
+    console.print(f"try:   python sql_agent/sqlagent_test.py --model {export.folder}", markup=False)
+    console.print(f"model: {export.folder}", markup=False)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,125 @@
+"""Export of checkpoints as verl writes them: one rank, two ranks of real FSDP, a LoRA adapter, and what is broken."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from peft import LoraConfig, get_peft_model
+from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM, AutoTokenizer
+from typer.testing import CliRunner
+
+from sql_agent.errors import UserError
+from sql_agent.export import Precision, app, export_checkpoint, probe
+from sql_agent.tiny_policy.tokenizer import train_tokenizer
+from tests.fsdp_shards import policy, write_two_ranks
+
+TOKENIZER = train_tokenizer(["甲药的适应症是什么？用于头痛。"] * 50)
+VOCABULARY = len(TOKENIZER)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """A run with a checkpoint whose shards are still to be written."""
+    run = tmp_path / "20260101-demo"
+    actor_of(run).mkdir(parents=True)
+    (run / "checkpoints" / "latest_checkpointed_iteration.txt").write_text("4")
+    (run / "config.json").write_text(json.dumps({"recipe": "demo_cpu", "trainer": {"device": "cpu"}}))
+    model = policy(VOCABULARY)
+    model.config.save_pretrained(actor_of(run) / "huggingface")
+    model.generation_config.update(temperature=0.7, do_sample=True)
+    model.generation_config.save_pretrained(actor_of(run) / "huggingface")
+    TOKENIZER.save_pretrained(actor_of(run) / "huggingface")
+    return run
+
+
+def actor_of(run: Path) -> Path:
+    return run / "checkpoints" / "global_step_4" / "actor"
+
+
+def write_shards(actor: Path, shards: list[dict[str, Any]]) -> None:
+    for rank, shard in enumerate(shards):
+        torch.save(shard, actor / f"model_world_size_{len(shards)}_rank_{rank}.pt")
+    (actor / "fsdp_config.json").write_text(json.dumps({"FSDP_version": 1, "world_size": len(shards)}))
+
+
+def logits(folder: Path) -> torch.Tensor:
+    return probe(AutoModelForCausalLM.from_pretrained(folder, dtype="auto"))
+
+
+def test_the_folder_gives_the_checkpoints_logits_in_its_precision(run: Path, tmp_path: Path) -> None:
+    model = policy(VOCABULARY)
+    write_shards(actor_of(run), [model.state_dict()])
+    found = CliRunner().invoke(app, [str(run), str(tmp_path / "out")])
+    assert found.exit_code == 0 and "--tool-call-parser hermes" in found.stdout, found.output
+    assert torch.equal(logits(tmp_path / "out"), probe(model))  # no bit is lost: the run was on a CPU, in float32
+    assert json.loads((tmp_path / "out" / "config.json").read_text())["dtype"] == "float32"
+    assert "lm_head.weight" not in load_file(tmp_path / "out" / "model.safetensors")  # shared with the embeddings
+    assert json.loads((tmp_path / "out" / "generation_config.json").read_text())["temperature"] == 0.7
+    assert AutoTokenizer.from_pretrained(tmp_path / "out").chat_template
+    card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+    assert "| precision | float32 |" in card and re.search(r"export, relative \| 0 \|", card)
+
+
+def test_another_precision_is_rounded_and_says_by_how_much(run: Path, tmp_path: Path) -> None:
+    write_shards(actor_of(run), [policy(VOCABULARY).state_dict()])
+    export = export_checkpoint(run, tmp_path / "out", dtype=Precision.bfloat16)
+    loaded = AutoModelForCausalLM.from_pretrained(export.folder, dtype="auto")
+    assert loaded.dtype == torch.bfloat16 and 0 < export.gap < 0.1
+
+
+def test_an_adapter_is_merged_with_its_scale(run: Path, tmp_path: Path) -> None:
+    base = policy(VOCABULARY)
+    unchanged = probe(base)
+    adapted: Any = get_peft_model(base, LoraConfig(r=4, lora_alpha=32, target_modules=["q_proj", "down_proj"]))
+    for name, weight in adapted.named_parameters():
+        if "lora_B" in name:
+            torch.nn.init.normal_(weight, std=0.1)
+    write_shards(actor_of(run), [adapted.state_dict()])
+    adapter = asdict(adapted.peft_config["default"])
+    adapter |= {"peft_type": "LORA", "target_modules": list(adapter["target_modules"])}
+    folder = actor_of(run) / "lora_adapter"
+    folder.mkdir()
+    (folder / "adapter_config.json").write_text(json.dumps(adapter))
+
+    export = export_checkpoint(run, tmp_path / "out")
+    meant = probe(adapted)
+    assert torch.allclose(logits(export.folder), meant, atol=1e-4) and export.gap < 1e-4
+    assert (meant - unchanged).abs().max() > 0.1  # the adapter does something
+
+    shutil.rmtree(folder)
+    with pytest.raises(UserError, match="no adapter_config.json, which holds the scale"):
+        export_checkpoint(run, tmp_path / "again")
+
+
+def test_the_shards_of_two_ranks_make_one_model(run: Path, tmp_path: Path) -> None:
+    write_two_ranks(actor_of(run), VOCABULARY)
+    (actor_of(run) / "fsdp_config.json").write_text('{"FSDP_version": 1, "world_size": 2}')
+    export = export_checkpoint(run, tmp_path / "out")
+    assert torch.equal(logits(export.folder), probe(policy(VOCABULARY))) and export.gap == 0
+
+
+@pytest.mark.parametrize("damage", ["cut off", "missing", "other tensors", "code", "nan"])
+def test_what_is_no_checkpoint_exports_nothing(run: Path, tmp_path: Path, damage: str) -> None:
+    state = policy(VOCABULARY).state_dict()
+    if damage == "nan":
+        state["model.norm.weight"][0] = float("nan")
+    shard = actor_of(run) / "model_world_size_1_rank_0.pt"
+    write_shards(actor_of(run), [{**state, **({"more": torch.ones(1)} if damage == "other tensors" else {})}])
+    if damage == "cut off":
+        shard.write_bytes(shard.read_bytes()[:1000])
+    if damage == "missing":
+        shard.unlink()
+    if damage == "code":
+        torch.save({**state, "x": Path(tmp_path)}, shard)  # a pickle that makes an object of its own
+    rule = "nan of the largest logit" if damage == "nan" else "the checkpoint is damaged or was not written whole"
+    with pytest.raises(UserError, match=rule):
+        export_checkpoint(run, tmp_path / "out")
+    assert not (tmp_path / "out").exists() and not list(tmp_path.glob(".exporting-*"))
