@@ -47,8 +47,9 @@ def whole_weights(actor: Path) -> dict[str, torch.Tensor]:
     from torch.distributed.tensor import DTensor, Shard  # also tells torch.load that they are no foreign code
 
     note = actor / "fsdp_config.json"
-    if not note.is_file():
-        raise UserError(BROKEN.format(path=note, why="does not exist"))
+    for path in (note, actor / "huggingface" / "config.json"):
+        if not path.is_file():
+            raise UserError(BROKEN.format(path=path, why="does not exist"))
     ranks = json.loads(note.read_text(encoding="utf-8"))["world_size"]
     shards: list[dict[str, Any]] = []
     for path in [actor / f"model_world_size_{ranks}_rank_{rank}.pt" for rank in range(ranks)]:

@@ -1,4 +1,4 @@
-"""Train the tiny policy, and show by how much it got better: train, export, evaluate before and after, report.
+"""Train the tiny policy, and show by how much it got better: train, evaluate before and after, export, report.
 
     make demo SEED=1
 
@@ -64,11 +64,13 @@ def main(
     settings = ["--set", f"trainer.seed={seed}", *(["--set", f"trainer.max_steps={steps}"] if steps else [])]
     last = run("bash", str(ROOT / "utils" / "train_with_store.sh"), str(port), "--recipe", "demo_cpu", *settings)
     folder = Path(last.removeprefix(RUN_LINE))
-    run(sys.executable, str(HERE / "export.py"), str(folder), str(folder / "model"))
-    targets = ["--before", str(ensure_tiny_policy(seed)), "--after", str(folder / "model")]
+    targets = ["--before", str(ensure_tiny_policy(seed)), "--after", str(folder)]
     plan = ["--limit", str(questions), "--recipe", "demo_cpu", "--set", "agent.system_prompt=system_short"]
-    run(sys.executable, str(HERE / "evaluate.py"), *targets, *plan, "--out", str(folder / EVALUATION))
-    results = json.loads((folder / EVALUATION / "results.json").read_text(encoding="utf-8"))
+    evaluation = folder / EVALUATION
+    run(sys.executable, str(HERE / "evaluate.py"), *targets, *plan, "--out", str(evaluation))
+    card = ["--evaluation", str(evaluation / "results.md")]
+    run(sys.executable, str(HERE / "export.py"), str(folder), str(folder / "model"), *card)
+    results = json.loads((evaluation / "results.json").read_text(encoding="utf-8"))
     summary = json.loads((folder / run_folder.SUMMARY).read_text(encoding="utf-8"))
     run_folder.write_json(folder / run_folder.SUMMARY, {**summary, **rewards(results)})
     print(report_line(folder))

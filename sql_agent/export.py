@@ -117,7 +117,7 @@ def _write(actor: Path, folder: Path, dtype: str) -> float:
         if file.suffix in TEXT_FILES and file.name != "config.json":
             shutil.copy2(file, folder / file.name)
     loaded = AutoModelForCausalLM.from_pretrained(folder, dtype="auto")
-    return compare(before, probe(loaded), limit=LARGEST_GAP[dtype], folder=folder)
+    return compare(before, probe(loaded), limit=LARGEST_GAP[dtype], checkpoint=actor.parent)
 
 
 def probe(model: Any) -> torch.Tensor:
@@ -129,13 +129,14 @@ def probe(model: Any) -> torch.Tensor:
         return model(input_ids=ids[None]).logits[0].float()
 
 
-def compare(before: torch.Tensor, after: torch.Tensor, *, limit: float, folder: Path) -> float:
+def compare(before: torch.Tensor, after: torch.Tensor, *, limit: float, checkpoint: Path) -> float:
     """The largest difference of two models' logits, as a share of the largest logit. Raises UserError above `limit`."""
     gap = float((before - after).abs().max() / before.abs().max())
     if not gap <= limit:  # NaN is no equality
         raise UserError(
-            f"{folder.name}: its logits differ from the checkpoint's by {gap:.2g} of the largest logit, at most "
-            f"{limit:.2g} is rounding; nothing was exported. Try --dtype float32; if it stays, report it"
+            f"{checkpoint}: the exported model's logits differ by {gap:.2g} of the largest logit, at most {limit:.2g} "
+            "is rounding; nothing was exported. nan: the weights hold NaN, use an older checkpoint; else try --dtype "
+            "float32"
         )
     return gap
 

@@ -106,7 +106,7 @@ def test_the_shards_of_two_ranks_make_one_model(run: Path, tmp_path: Path) -> No
     assert torch.equal(logits(export.folder), probe(policy(VOCABULARY))) and export.gap == 0
 
 
-@pytest.mark.parametrize("damage", ["cut off", "missing", "other tensors", "code", "nan"])
+@pytest.mark.parametrize("damage", ["cut off", "missing", "no config", "other tensors", "code", "nan"])
 def test_what_is_no_checkpoint_exports_nothing(run: Path, tmp_path: Path, damage: str) -> None:
     state = policy(VOCABULARY).state_dict()
     if damage == "nan":
@@ -117,6 +117,8 @@ def test_what_is_no_checkpoint_exports_nothing(run: Path, tmp_path: Path, damage
         shard.write_bytes(shard.read_bytes()[:1000])
     if damage == "missing":
         shard.unlink()
+    if damage == "no config":
+        shutil.rmtree(actor_of(run) / "huggingface")
     if damage == "code":
         torch.save({**state, "x": Path(tmp_path)}, shard)  # a pickle that makes an object of its own
     rule = "nan of the largest logit" if damage == "nan" else "the checkpoint is damaged or was not written whole"
