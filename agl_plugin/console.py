@@ -40,8 +40,9 @@ def quiet(log: Path, *, enabled: bool = True) -> Iterator[Console]:
         with os.fdopen(os.dup(saved[0]), "w", encoding="utf-8") as terminal:
             yield Console(file=terminal, highlight=False, soft_wrap=True)
     finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError):  # the log's disk is full
+                stream.flush()
         for fd, keep in zip((1, 2), saved, strict=True):
             os.dup2(keep, fd)
             os.close(keep)

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import errno
 import functools
 import logging
 import math
@@ -74,6 +75,7 @@ FLAGS = {
 DEFAULT_LORA_RANK = 32
 CI_STEPS = 20
 INTERRUPTED = 130
+DISK_FULL = "the disk of {run_dir} is full. Free space there, then go on with --resume_checkpoint latest"
 
 
 def parser() -> argparse.ArgumentParser:
@@ -376,10 +378,16 @@ def _run(
             facts["error"] = (
                 f"{type(exc).__name__}: {str(exc)[:2000]}\nThe log has the details: {run_dir / 'train.log'}"
             )
+            if os.strerror(errno.ENOSPC) in str(exc):
+                facts["error"] += "\n" + DISK_FULL.format(run_dir=run_dir)
     summary = build_summary(run_dir, total_s=time.monotonic() - started, peak_memory_gib=tree.peak_gib, facts=facts)
     done = summary["last_step"] == steps
     summary["status"] = "failed" if facts["error"] else ("finished" if done else "interrupted")
-    run_folder.write_json(run_dir / run_folder.SUMMARY, summary)
+    try:
+        run_folder.write_json(run_dir / run_folder.SUMMARY, summary)
+    except OSError as exc:
+        why = f"summary.json could not be written: {exc}"
+        summary |= {"status": "failed", "error": "\n".join(filter(None, [summary["error"], why]))}
     terminal = Console(highlight=False)
     terminal.print(summary_table(summary))
     terminal.print(f"{report_line(run_dir)}\nrun: {run_dir}", soft_wrap=True, markup=False)
