@@ -176,6 +176,12 @@ class OptimConfig(Node):
     """The update."""
 
     lr: float = Field(default=1e-6, gt=0, description="AdamW learning rate")
+    lr_schedule: Literal["constant", "cosine"] = Field(
+        default="constant", description="constant, or falling over the run's steps as half a cosine"
+    )
+    lr_final_share: float = Field(
+        default=0.1, ge=0, le=1, description="share of the rate that is left at the end of the cosine"
+    )
     weight_decay: float = Field(
         default=0.0, ge=0, description="AdamW weight decay; 0: a step without signal moves nothing"
     )

@@ -120,7 +120,12 @@ def _actor(config: TrainConfig, *, cpu: bool) -> dict[str, Any]:
         "kl_loss_coef": optim.kl_coef,
         "entropy_coeff": optim.entropy_coef,
         "grad_clip": optim.grad_clip,
-        "optim": {"lr": optim.lr, "weight_decay": optim.weight_decay},
+        "optim": {
+            "lr": optim.lr,
+            "lr_scheduler_type": optim.lr_schedule,
+            "min_lr_ratio": optim.lr_final_share,
+            "weight_decay": optim.weight_decay,
+        },
         "use_torch_compile": not cpu,
         "fsdp_config": {**_fsdp(cpu=cpu, offload=True), "optimizer_offload": not cpu},
     }
