@@ -87,7 +87,6 @@ class Corpus:
     tables: list[TableWords]
     words: Words
     phrasings: dict[str, list[Phrasing]]
-    answers: dict[str, str]
     facts: list[str]
     texts: list[str]
     system_prompt: str
@@ -113,7 +112,6 @@ def load_corpus() -> Corpus:
         ],
         words=free,
         phrasings={intent: templates.phrasings_for(intent, "train") for intent in templates.phrasings},
-        answers={intent: answer.part or answer.text for intent, answer in templates.answers.items()},
         facts=sorted({text for is_name, text in cells if not is_name and len(text) > 1}),
         # Three times: the tokenizer merges no pair that it saw once.
         texts=[text for _, text in cells]

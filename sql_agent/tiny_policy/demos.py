@@ -25,8 +25,19 @@ TOOL_NAME = "query_database_by_sql"
 ENDINGS = ["症", "病", "炎", "素", "平", "综合征", "缺乏症", "性贫血", "片", "唑", "沙坦", "酸钠", "B12", "C"]
 INTENT_WEIGHTS = {"single": 40, "multi": 22, "compare": 18, "search": 10, "count": 6, "missing": 4}
 STARTS = ["急性", "慢性", "原发性", "自身", "多发性", "二", "三", "对", "多", "单", "乙", "甲", "中", "下", "再生"]
+# The facts and no more: an answer that first repeats name and field leads a tiny model, which copies what followed the
+# last token elsewhere, back to the question. Of two entities, the names say whose facts these are.
+ANSWERS = {
+    "single": "{facts}。",
+    "multi": "{facts}。",
+    "compare": "{name}：{facts}。",
+    "search": "{facts}。",
+    "count": "{facts}种。",
+}
 # Names are mostly made of characters that questions do not use: as in real names, that is how one sees where they end.
 ANY_CHARACTER_SHARE = 0.1
+# Facts share pieces with the name and with each other (控制血压；控制血脂): that is what breaks naive copying.
+AKIN_SHARE = 0.4
 TOOLS: list[dict[str, Any]] = [
     {
         "type": "function",
@@ -71,6 +82,11 @@ def to_messages(draft: Draft, system_prompt: str) -> list[Message]:
         {"role": "tool", "content": render_records(draft.records)},
         {"role": "assistant", "content": draft.answer},
     ]
+
+
+def answer(intent: str, facts: list[str], *, name: str = "") -> str:
+    """What the demonstrator answers for one field, or one entity."""
+    return ANSWERS[intent].format(facts=SEPARATOR.join(facts), name=name)
 
 
 class Demonstrator:
@@ -140,11 +156,24 @@ class Demonstrator:
         start = self._rng.randint(0, len(fact) - n)
         return fact[start : start + n].strip("。，、 ") or self._characters(2)
 
-    def _facts(self) -> list[str]:
-        """The items of one made-up cell: one to five facts, or one longer sentence."""
-        if self._rng.random() < 0.2:
-            return ["，".join(self._fact() for _ in range(self._rng.randint(1, 3)))]
-        return [self._fact() for _ in range(self._rng.choice((1, 2, 3, 3, 4, 4, 5)))]
+    def _facts(self, name: str = "") -> list[str]:
+        """The items of one made-up cell of the entity `name`: one to five facts, or one longer sentence."""
+        sentence = self._rng.random() < 0.2
+        n = self._rng.choice((1, 1, 2, 3)) if sentence else self._rng.choice((1, 2, 3, 3, 4, 4, 5))
+        facts: list[str] = []
+        for _ in range(n):
+            facts.append(self._akin(self._fact(), [name, *facts] if name else facts))
+        return ["，".join(facts)] if sentence else facts
+
+    def _akin(self, fact: str, others: list[str]) -> str:
+        """The fact, often with the start or the end of one of `others`."""
+        if not others or self._rng.random() >= AKIN_SHARE:
+            return fact
+        other = self._rng.choice(others)
+        n = min(len(other), self._rng.choice((1, 1, 2, 2, 3, 4)))
+        at_end = self._rng.random() < 0.5
+        piece = (other[-n:] if at_end else other[:n]).strip("。，、 ")
+        return fact + piece if at_end else piece + fact
 
     def _told(self, facts: list[str]) -> list[str]:
         """The facts that the demonstrator repeats."""
@@ -165,7 +194,8 @@ class Demonstrator:
         return self._rng.choice(self._corpus.tables)
 
     def _single(self) -> Draft:
-        table, name, facts = self._table(), self.name(), self._facts()
+        table, name = self._table(), self.name()
+        facts = self._facts(name)
         field = self._rng.choice(list(table.labels))
         label = self._label(table, field)
         column = self._read(table, field)
@@ -173,7 +203,7 @@ class Demonstrator:
             question=self._asker.ask("single").format(name=name, field=label),
             sql=f"SELECT {column} FROM {table.table} WHERE {table.key} = '{name}'",
             records=[{column: self._cell(facts)}],
-            answer=self._part("single", name, label, self._told(facts)),
+            answer=answer("single", self._told(facts)),
         )
 
     def _multi(self) -> Draft:
@@ -183,15 +213,13 @@ class Demonstrator:
         labels = [self._label(table, field) for field in fields]
         columns = [*fields[:-1], self._read(table, fields[-1])]
         columns = fields if len(set(columns)) < n else columns
-        cells = [self._facts() for _ in columns]
+        cells = [self._facts(name) for _ in columns]
         slots = {f"field_{letter}": label for letter, label in zip("abc", labels, strict=False)}
         return Draft(
             question=self._asker.ask("multi", n_fields=n).format(name=name, **slots),
             sql=f"SELECT {', '.join(columns)} FROM {table.table} WHERE {table.key} = '{name}'",
             records=[{column: self._cell(facts) for column, facts in zip(columns, cells, strict=True)}],
-            answer="".join(
-                self._part("multi", name, label, self._told(facts)) for label, facts in zip(labels, cells, strict=True)
-            ),
+            answer="".join(answer("multi", self._told(facts)) for facts in cells),
         )
 
     def _compare(self) -> Draft:
@@ -200,46 +228,42 @@ class Demonstrator:
         label = self._label(table, field)
         column = self._read(table, field)
         # The database returns rows in its own order.
-        rows = [(name, self._facts()) for name in self._rng.sample(names, 2)]
+        rows = [(name, self._facts(name)) for name in self._rng.sample(names, 2)]
         return Draft(
             question=self._asker.ask("compare").format(name_a=names[0], name_b=names[1], field=label),
             sql=f"SELECT {table.key}, {column} FROM {table.table} WHERE {table.key} IN ('{names[0]}', '{names[1]}')",
             records=[{table.key: name, column: self._cell(facts)} for name, facts in rows],
-            answer="".join(self._part("compare", name, label, self._told(facts)) for name, facts in rows),
+            answer="".join(answer("compare", self._told(facts), name=name) for name, facts in rows),
         )
 
-    def _part(self, intent: str, name: str, label: str, facts: list[str]) -> str:
-        return self._corpus.answers[intent].format(name=name, field=label, facts=SEPARATOR.join(facts))
-
-    def _look_up(self, intent: str) -> tuple[str, str, str, str]:
-        """Question, condition, label and value of a reverse look-up."""
+    def _look_up(self, intent: str) -> tuple[str, str]:
+        """Question and condition of a reverse look-up."""
         table = self._corpus.tables[0]
         field = self._rng.choice(table.search_fields)
         label, value = self._label(table, field), self._fact()
         column = self._read(table, field, table.search_fields)
         question = self._asker.ask(intent, field=field).format(field=label, value=value)
-        return question, f"FROM {table.table} WHERE {column} LIKE '%{value}%'", label, value
+        return question, f"FROM {table.table} WHERE {column} LIKE '%{value}%'"
 
     def _search(self) -> Draft:
-        question, condition, label, value = self._look_up("search")
+        question, condition = self._look_up("search")
         names = [self.name() for _ in range(self._rng.choice((1, 1, 2, 2, 3, 4, 5)))]
-        told = SEPARATOR.join(self._told(names))
         key = self._corpus.tables[0].key
         return Draft(
             question=question,
             sql=f"SELECT {key} {condition}",
             records=[{key: name} for name in names],
-            answer=self._corpus.answers["search"].format(field=label, value=value, names=told),
+            answer=answer("search", self._told(names)),
         )
 
     def _count(self) -> Draft:
-        question, condition, label, value = self._look_up("count")
+        question, condition = self._look_up("count")
         count = self._rng.choice((1, 1, 2, 2, 3, 3, 4, 5, self._rng.randint(0, 99)))
         return Draft(
             question=question,
             sql=f"SELECT COUNT(*) {condition}",
             records=[{"COUNT(*)": count}],
-            answer=self._corpus.answers["count"].format(field=label, value=value, count=count),
+            answer=answer("count", [str(count)]),
         )
 
     def _missing(self) -> Draft:

@@ -1,20 +1,22 @@
-"""An initialisation that can copy from the first step: a previous-token head and an induction head, set by hand.
+"""An initialisation that can copy from the first step: previous-token heads and an induction head, set by hand.
 
 From random weights a model of 1M parameters needs thousands of steps before it repeats a name that it never saw; with
-these two heads (Olsson et al. 2022, "In-context Learning and Induction Heads") the copying exercise is learned in 80.
-All weights stay trainable, and nothing about the task is in them: only "attend to what followed this token before".
+these heads (Olsson et al. 2022, "In-context Learning and Induction Heads") the copying exercise is learned in 80.
+All weights stay trainable, and nothing about the task is in them: only "attend to what followed these two tokens
+before". Two, because cells repeat characters (血压；血脂): a head that matches one skips items or goes in circles.
 
   embeddings   random unit vectors, plus one constant direction, from which position alone can be read
-  layer 0      queries and keys are constants, rotated by one position against each other: every token attends to the
-               one before it and writes a 32-dimensional code of it (per KV head) into the residual stream
-  layer 1      a query (code of this token) matches the keys (code of the token before) in the slow rotary pairs, which
-               hardly turn over a few hundred tokens; values copy the matched token's embedding
+  layer 0      queries and keys are constants, rotated by one or two positions against each other: of the query heads
+               of each KV head, one attends to the token before and one to the token before that; each writes a
+               32-dimensional code of it into a part of the residual stream of its own
+  layer 1      a query (codes of this token and of the one before) matches the keys (codes of the two tokens before) in
+               the slow rotary pairs, which hardly turn over a few hundred tokens; values copy the matched embedding
   the rest     small random weights
 """
 
 from __future__ import annotations
 
-from typing import cast
+from typing import NamedTuple, cast
 
 import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
@@ -28,6 +30,14 @@ PREVIOUS_GAIN, PREVIOUS_SHARPNESS = 0.25, 3.0
 COPY_GAIN, MATCH_SHARPNESS = 0.5, 2.0
 
 
+class Codes(NamedTuple):
+    """How layer 0 writes tokens down: `read` (head_dim x hidden) makes a code, the others (hidden x head_dim) place it."""
+
+    read: torch.Tensor
+    one_back: torch.Tensor
+    two_back: torch.Tensor
+
+
 @torch.no_grad()
 def wire(model: Qwen3ForCausalLM) -> Qwen3ForCausalLM:
     """Set the weights of a fresh model in place, from torch's generator, and return it."""
@@ -38,8 +48,7 @@ def wire(model: Qwen3ForCausalLM) -> Qwen3ForCausalLM:
     for weight in model.model.layers.parameters():
         if weight.ndim == 2:
             weight.normal_(0.0, SMALL)
-    codes = _wire_previous_token(model)
-    _wire_induction(model, codes)
+    _wire_induction(model, _wire_previous_tokens(model))
     return model
 
 
@@ -54,42 +63,44 @@ def _orthonormal(rows: int, columns: int) -> torch.Tensor:
     return matrix
 
 
-def _wire_previous_token(model: Qwen3ForCausalLM) -> list[tuple[torch.Tensor, torch.Tensor]]:
-    """Layer 0. Returns per KV head (read: head_dim x hidden, written: hidden x head_dim)."""
+def _wire_previous_tokens(model: Qwen3ForCausalLM) -> list[Codes]:
+    """Layer 0. Returns the codes of each KV head."""
     attention, config = _attention(model, 0), model.config
-    half = config.head_dim // 2
+    dim, half = config.head_dim, config.head_dim // 2
     angles = config.rope_theta ** (-torch.arange(half) / half)
-    key = torch.zeros(config.head_dim)
+    key = torch.zeros(dim)
     key[FAST_PAIRS] = 1.0
-    query = torch.cat([key[:half] * torch.cos(angles), -key[:half] * torch.sin(angles)])  # rotated one token back
+    parts = _orthonormal(config.hidden_size, config.num_attention_heads * dim).split(dim, dim=1)
     codes = []
     for kv in range(config.num_key_value_heads):
-        read = _orthonormal(config.head_dim, config.hidden_size)
-        written = _orthonormal(config.hidden_size, config.head_dim)
-        _rows(attention.k_proj, kv, config.head_dim).zero_()[:, CONSTANT] = key
-        _rows(attention.v_proj, kv, config.head_dim).copy_(read)
-        for head in _query_heads(config, kv):
-            _rows(attention.q_proj, head, config.head_dim).zero_()[:, CONSTANT] = query
-            _columns(attention.o_proj, head, config.head_dim).copy_(written * PREVIOUS_GAIN / 2)
-        codes.append((read, written))
+        read = _orthonormal(dim, config.hidden_size)
+        _rows(attention.k_proj, kv, dim).zero_()[:, CONSTANT] = key
+        _rows(attention.v_proj, kv, dim).copy_(read)
+        heads = _query_heads(config, kv)
+        for back, head in enumerate(heads, start=1):
+            query = torch.cat([key[:half] * torch.cos(back * angles), -key[:half] * torch.sin(back * angles)])
+            _rows(attention.q_proj, head, dim).zero_()[:, CONSTANT] = query
+            _columns(attention.o_proj, head, dim).copy_(parts[head] * PREVIOUS_GAIN)
+        codes.append(Codes(read, *(parts[head] for head in heads)))
     _sharpen(attention, PREVIOUS_SHARPNESS)
     return codes
 
 
-def _wire_induction(model: Qwen3ForCausalLM, codes: list[tuple[torch.Tensor, torch.Tensor]]) -> None:
+def _wire_induction(model: Qwen3ForCausalLM, codes: list[Codes]) -> None:
     """Layer 1."""
     attention, config = _attention(model, 1), model.config
-    slow = torch.zeros(config.head_dim // 2)
+    dim = config.head_dim
+    slow = torch.zeros(dim // 2)
     slow[SLOW_PAIRS] = 1.0
     mask = slow.repeat(2)[:, None]
-    for kv, (read, written) in enumerate(codes):
-        mix = _orthonormal(config.head_dim, config.head_dim) * mask
-        copied = _orthonormal(config.head_dim, config.hidden_size)
-        _rows(attention.k_proj, kv, config.head_dim).copy_(mix @ written.T)
-        _rows(attention.v_proj, kv, config.head_dim).copy_(copied)
+    for kv, code in enumerate(codes):
+        last, second_last = (_orthonormal(dim, dim) * mask for _ in range(2))
+        copied = _orthonormal(dim, config.hidden_size)
+        _rows(attention.k_proj, kv, dim).copy_(last @ code.one_back.T + second_last @ code.two_back.T)
+        _rows(attention.v_proj, kv, dim).copy_(copied)
         for head in _query_heads(config, kv):
-            _rows(attention.q_proj, head, config.head_dim).copy_(mix @ read)
-            _columns(attention.o_proj, head, config.head_dim).copy_(copied.T * COPY_GAIN / 2)
+            _rows(attention.q_proj, head, dim).copy_(last @ code.read + second_last @ code.one_back.T)
+            _columns(attention.o_proj, head, dim).copy_(copied.T * COPY_GAIN / 2)
     _sharpen(attention, MATCH_SHARPNESS)
 
 
