@@ -31,7 +31,7 @@ COPY_GAIN, MATCH_SHARPNESS = 0.5, 2.0
 
 
 class Codes(NamedTuple):
-    """How layer 0 writes tokens down: `read` (head_dim x hidden) makes a code, the others (hidden x head_dim) place it."""
+    """How layer 0 notes a token: `read` (head_dim x hidden) makes a code, the others (hidden x head_dim) place it."""
 
     read: torch.Tensor
     one_back: torch.Tensor
