@@ -42,7 +42,8 @@ language: zh
 A Qwen3 of {millions:.2f} million parameters, made on this machine in a few minutes. It is there so that training,
 evaluation and serving run where there is neither a GPU nor a model to download.
 
-- Start: random weights, but for two attention heads that are set by hand so that it can copy (see wired.py).
+- Start: random weights, but for the attention heads of the first two layers, set by hand so that it can copy (see
+  wired.py).
 - Warm start: {n_steps} steps on made-up demonstrations: invented names, invented or cut-up facts.
 - The demonstrator is flawed on purpose. It sometimes reads the neighbouring column ({wrong_column:.0%}) and often stops
   at the first fact ({first_fact_only:.0%}). GRPO is there to correct that; its gain here says nothing of larger models.
