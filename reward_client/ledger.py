@@ -46,9 +46,9 @@ class _JsonOnly(diskcache.Disk):
         return super().fetch(mode, filename, value, read)
 
 
-@functools.cache
+@functools.lru_cache(maxsize=16)
 def _open(folder: Path) -> diskcache.Cache:
-    """Opened once per process; diskcache connects anew after a fork."""
+    """Opened once per process, as long as it is in use (3 open files each); diskcache connects anew after a fork."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     return diskcache.Cache(str(folder), timeout=BUSY_S, disk=_JsonOnly, size_limit=MAX_BYTES, disk_min_file_size=2**20)
 

@@ -9,6 +9,7 @@ summary.json there gets before, after, delta and delta_ci95 (rewards) per split 
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -27,16 +28,21 @@ RUN_LINE, EVALUATION = "run: ", "evaluation"
 
 
 def run(*command: str) -> str:
-    """Run one part, showing what it prints; returns its last line. A part that fails ends the demo with its status."""
+    """Run one part, showing what it prints; returns its last line. A part that fails ends the demo with its status.
+
+    An interrupted part is waited for: Ctrl-C reaches it by itself, a SIGTERM is passed on.
+    """
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
     assert process.stdout is not None
+    signal.signal(signal.SIGINT, lambda *_: None)
+    signal.signal(signal.SIGTERM, lambda *_: process.terminate())
     last = ""
     for line in process.stdout:
         sys.stdout.write(line)
         sys.stdout.flush()
         last = line.strip() or last
     if status := process.wait():
-        raise typer.Exit(status)
+        raise typer.Exit(128 - status if status < 0 else status)
     return last
 
 

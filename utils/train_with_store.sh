@@ -26,5 +26,14 @@ for _ in $(seq 120); do
   sleep 0.5
 done
 
-cd sql_agent
-AGL_MANAGED_STORE=0 "$bin/python" train_sql_agent.py --llm-proxy --external-store-address "http://localhost:$port" "$@"
+# The store outlives the trainer, whichever way that ends: Ctrl-C reaches it by itself, a TERM is passed on.
+trap : INT
+trap 'kill -TERM "$trainer" 2>/dev/null || true' TERM
+(
+  trap - INT TERM
+  cd sql_agent
+  AGL_MANAGED_STORE=0 exec "$bin/python" train_sql_agent.py --llm-proxy --external-store-address "http://localhost:$port" "$@"
+) &
+trainer=$!
+while kill -0 "$trainer" 2>/dev/null; do wait "$trainer" || true; done
+wait "$trainer"

@@ -2,15 +2,17 @@
 
 From random weights a model of 1M parameters needs thousands of steps before it repeats a name that it never saw; with
 these heads (Olsson et al. 2022, "In-context Learning and Induction Heads") the copying exercise is learned in 80.
-All weights stay trainable, and nothing about the task is in them: only "attend to what followed these two tokens
-before". Two, because cells repeat characters (血压；血脂): a head that matches one skips items or goes in circles.
+All weights stay trainable, and nothing about the task is in them: only "attend to what followed these three tokens
+before". Three, because cells repeat characters (血压偏高；血脂偏高；): a head that matches fewer skips items or goes in
+circles.
 
   embeddings   random unit vectors, plus one constant direction, from which position alone can be read
-  layer 0      queries and keys are constants, rotated by one or two positions against each other: of the query heads
-               of each KV head, one attends to the token before and one to the token before that; each writes a
-               32-dimensional code of it into a part of the residual stream of its own
-  layer 1      a query (codes of this token and of the one before) matches the keys (codes of the two tokens before) in
-               the slow rotary pairs, which hardly turn over a few hundred tokens; values copy the matched embedding
+  layer 0      queries and keys are constants, rotated by one to three positions against each other, so that each query
+               head attends to one place before; it writes a 32-dimensional code of the token there into a part of the
+               residual stream of its own. The query heads of a KV head share their code: the first one's look one and
+               two tokens back, the second one's two and three
+  layer 1      a query (codes of this token and of the two before) matches the keys (codes of the three tokens before)
+               in the slow rotary pairs, which hardly turn over a few hundred tokens; values copy the matched embedding
   the rest     small random weights
 """
 
@@ -30,12 +32,12 @@ PREVIOUS_GAIN, PREVIOUS_SHARPNESS = 0.25, 3.0
 COPY_GAIN, MATCH_SHARPNESS = 0.5, 2.0
 
 
-class Codes(NamedTuple):
+class Code(NamedTuple):
     """How layer 0 notes a token: `read` (head_dim x hidden) makes a code, the others (hidden x head_dim) place it."""
 
     read: torch.Tensor
-    one_back: torch.Tensor
-    two_back: torch.Tensor
+    nearer: torch.Tensor
+    farther: torch.Tensor
 
 
 @torch.no_grad()
@@ -53,7 +55,7 @@ def wire(model: Qwen3ForCausalLM) -> Qwen3ForCausalLM:
 
 
 def _orthonormal(rows: int, columns: int) -> torch.Tensor:
-    """A random rows x columns matrix, orthonormal along its shorter side, blind to the constant direction."""
+    """A random rows x columns matrix, orthonormal along its shorter side, and, unless square, blind to the constant direction."""
     basis = torch.linalg.qr(torch.randn(max(rows, columns), min(rows, columns)))[0]
     matrix = basis if rows > columns else basis.T
     if columns > rows:
@@ -63,8 +65,8 @@ def _orthonormal(rows: int, columns: int) -> torch.Tensor:
     return matrix
 
 
-def _wire_previous_tokens(model: Qwen3ForCausalLM) -> list[Codes]:
-    """Layer 0. Returns the codes of each KV head."""
+def _wire_previous_tokens(model: Qwen3ForCausalLM) -> list[Code]:
+    """Layer 0. Returns the code of each KV head."""
     attention, config = _attention(model, 0), model.config
     dim, half = config.head_dim, config.head_dim // 2
     angles = config.rope_theta ** (-torch.arange(half) / half)
@@ -77,29 +79,34 @@ def _wire_previous_tokens(model: Qwen3ForCausalLM) -> list[Codes]:
         _rows(attention.k_proj, kv, dim).zero_()[:, CONSTANT] = key
         _rows(attention.v_proj, kv, dim).copy_(read)
         heads = _query_heads(config, kv)
-        for back, head in enumerate(heads, start=1):
+        for back, head in enumerate(heads, start=1 + kv):
             query = torch.cat([key[:half] * torch.cos(back * angles), -key[:half] * torch.sin(back * angles)])
             _rows(attention.q_proj, head, dim).zero_()[:, CONSTANT] = query
             _columns(attention.o_proj, head, dim).copy_(parts[head] * PREVIOUS_GAIN)
-        codes.append(Codes(read, *(parts[head] for head in heads)))
+        codes.append(Code(read, *(parts[head] for head in heads)))
     _sharpen(attention, PREVIOUS_SHARPNESS)
     return codes
 
 
-def _wire_induction(model: Qwen3ForCausalLM, codes: list[Codes]) -> None:
+def _wire_induction(model: Qwen3ForCausalLM, codes: list[Code]) -> None:
     """Layer 1."""
     attention, config = _attention(model, 1), model.config
     dim = config.head_dim
     slow = torch.zeros(dim // 2)
     slow[SLOW_PAIRS] = 1.0
     mask = slow.repeat(2)[:, None]
-    for kv, code in enumerate(codes):
-        last, second_last = (_orthonormal(dim, dim) * mask for _ in range(2))
+    near, far = codes
+    # What a query notes of itself and the tokens before it, beside what a key notes of the tokens before the matched one.
+    pairs = [(near.read, near.nearer.T), (near.nearer.T, near.farther.T), (far.nearer.T, far.farther.T)]
+    for kv in range(config.num_key_value_heads):
+        turns = [_orthonormal(dim, dim) * mask for _ in pairs]
+        query = sum(turn @ of_query for turn, (of_query, _) in zip(turns, pairs, strict=True))
+        key = sum(turn @ of_key for turn, (_, of_key) in zip(turns, pairs, strict=True))
         copied = _orthonormal(dim, config.hidden_size)
-        _rows(attention.k_proj, kv, dim).copy_(last @ code.one_back.T + second_last @ code.two_back.T)
+        _rows(attention.k_proj, kv, dim).copy_(key)
         _rows(attention.v_proj, kv, dim).copy_(copied)
         for head in _query_heads(config, kv):
-            _rows(attention.q_proj, head, dim).copy_(last @ code.read + second_last @ code.one_back.T)
+            _rows(attention.q_proj, head, dim).copy_(query)
             _columns(attention.o_proj, head, dim).copy_(copied.T * COPY_GAIN / 2)
     _sharpen(attention, MATCH_SHARPNESS)
 

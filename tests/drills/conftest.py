@@ -32,11 +32,11 @@ START_S, STEP_S, END_S = 420.0, 180.0, 120.0
 
 @dataclass
 class Training:
-    """A run in the background. `store` is the process of its store."""
+    """A run in the background. `store` is the process of its store, where the test started one."""
 
     process: subprocess.Popen[str]
-    store: subprocess.Popen[bytes]
     runs: Path
+    store: subprocess.Popen[bytes] | None = None
 
     @property
     def folder(self) -> Path:

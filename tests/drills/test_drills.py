@@ -13,8 +13,10 @@ import psutil
 import pytest
 
 from agl_plugin import run_folder
+from agl_plugin.daemon import free_port
+from sql_agent.config import ROOT
 from sql_agent.tiny_policy.build import ensure_tiny_policy
-from tests.drills.conftest import gone, training
+from tests.drills.conftest import SMALL, Training, gone, training
 
 pytestmark = pytest.mark.slow
 
@@ -55,6 +57,7 @@ def test_a_store_that_dies_is_named(tmp_path: Path) -> None:
     with training(tmp_path / "runs", "--set", "trainer.max_steps=50") as run:
         run.wait_for("train", 1)
         tree = psutil.Process(run.process.pid).children(recursive=True)
+        assert run.store is not None
         run.store.kill()
         text = run.end()
         assert run.process.returncode == 1 and run.summary()["status"] == "failed"
@@ -95,6 +98,21 @@ def test_one_ctrl_c_ends_in_order(tmp_path: Path) -> None:
         assert run.process.returncode == 130 and run.summary()["status"] == "interrupted"
         assert text.rstrip().splitlines()[-1] == f"run: {run.folder}"
         assert gone(tree) == []
+
+
+def test_a_terminated_script_ends_its_run_before_the_store(tmp_path: Path) -> None:
+    runs, script = tmp_path / "runs", ROOT / "utils" / "train_with_store.sh"
+    settings = [*SMALL, "--set", "trainer.max_steps=50", "--set", f"trainer.runs_dir={runs}"]
+    command = ["bash", str(script), str(free_port()), *settings]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    run = Training(process=process, runs=runs)
+    run.wait_for("train", 1)
+    tree = psutil.Process(process.pid).children(recursive=True)
+    process.terminate()
+    text = run.end()
+    assert process.returncode == 130 and run.summary()["status"] == "interrupted", text
+    assert text.rstrip().splitlines()[-1] == f"run: {run.folder}"
+    assert gone(tree) == []
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 
 os.environ.setdefault("AGENTGRPO_CPU", "1")
@@ -15,7 +16,7 @@ from omegaconf import OmegaConf
 from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
 from torch.distributed.fsdp import ShardingStrategy
 from verl.utils.checkpoint.fsdp_checkpoint_manager import FSDPCheckpointManager
-from verl.utils.torch_functional import get_constant_schedule_with_warmup
+from verl.utils.torch_functional import get_cosine_schedule_with_warmup
 
 from agl_plugin import cpu_mode
 from sql_agent.config import ROOT
@@ -27,7 +28,7 @@ CONTENTS = ["model", "optimizer", "extra"]
 
 
 class Run:
-    """A model, its AdamW with warm-up, and verl's checkpoints of all three."""
+    """A model, its AdamW with warm-up and cosine, and verl's checkpoints of all three."""
 
     def __init__(self) -> None:
         self.model: Any = FSDP(
@@ -36,7 +37,7 @@ class Run:
         )  # fmt: skip
         self.actor = actor_of(self.model, mini_rows=5, micro_rows=2)
         self.optimizer = self.actor.actor_optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-2)
-        self.schedule = get_constant_schedule_with_warmup(self.optimizer, num_warmup_steps=4)
+        self.schedule = get_cosine_schedule_with_warmup(self.optimizer, 1, num_training_steps=4, min_lr_ratio=0.2)
         contents = OmegaConf.create({"save_contents": CONTENTS, "load_contents": CONTENTS})
         self.checkpoints = FSDPCheckpointManager(
             self.model, self.optimizer, lr_scheduler=self.schedule, checkpoint_config=contents
@@ -67,7 +68,7 @@ def resume_equals_no_stop(folder: Path) -> None:
     assert not torch.equal(resumed.weights(), first.weights())
     resumed.checkpoints.load_checkpoint(str(folder))
     assert torch.equal(resumed.weights(), first.weights())
-    assert resumed.schedule.get_last_lr() == first.schedule.get_last_lr() == [1e-2 * 2 / 4]
+    assert resumed.schedule.get_last_lr() == first.schedule.get_last_lr() == [pytest.approx(1e-2 * (0.2 + 0.8 * 0.75))]
     assert [resumed.step(number) for number in (3, 4)] == norms[2:]
     assert torch.equal(resumed.weights(), whole.weights())
 

@@ -1,9 +1,10 @@
-"""The hand-set heads of the tiny policy: copying works before any training, by two tokens."""
+"""The hand-set heads of the tiny policy: copying works before any training, by three tokens."""
 
 from __future__ import annotations
 
 import random
 
+import pytest
 import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
@@ -29,19 +30,24 @@ def fresh_model() -> Qwen3ForCausalLM:
         return wire(Qwen3ForCausalLM(config)).eval()
 
 
+@pytest.mark.parametrize("n_shared", [1, 2])
 @torch.no_grad()
-def test_of_two_places_with_the_same_token_the_one_with_the_same_pair_is_copied() -> None:
+def test_of_two_places_that_end_alike_the_one_with_the_same_three_tokens_is_copied(n_shared: int) -> None:
     rng, model = random.Random(0), fresh_model()
     rows, right, wrong = [], [], []
     for i in range(200):
-        before, other, token, follows, misleads, *fill = rng.sample(range(N_TOKENS), 45)
-        places = [[before, token, follows], [other, token, misleads]]
-        first, second = places if i % 2 else places[::-1]
-        rows.append([*fill[:10], *first, *fill[10:25], *second, *fill[25:], before, token])
-        right.append(follows)
-        wrong.append(misleads)
+        fill, asked, other = (
+            rng.sample(range(N_TOKENS), 40),
+            rng.sample(range(N_TOKENS), 4),
+            rng.sample(range(N_TOKENS), 4),
+        )
+        other[3 - n_shared : 3] = asked[3 - n_shared : 3]
+        first, second = (asked, other) if i % 2 else (other, asked)
+        rows.append([*fill[:10], *first, *fill[10:25], *second, *fill[25:], *asked[:3]])
+        right.append(asked[3])
+        wrong.append(other[3])
     logits = model(torch.tensor(rows)).logits[:, -1]
     index = torch.arange(len(rows))
     share = (logits[index, right] > logits[index, wrong]).float().mean()
-    # Matching the last token alone gives a half.
-    assert share > 0.7
+    # Matching only what both places share gives a half.
+    assert share > 0.7, share

@@ -1,0 +1,30 @@
+"""A part of the demo that is told to end is waited for."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+
+PART = """
+import signal, sys, time
+
+def end(*_):
+    print("ends in order", flush=True)
+    sys.exit(130)
+
+signal.signal(signal.SIGTERM, end)
+print("ready", flush=True)
+time.sleep(60)
+"""
+DEMO = f"import sys; from sql_agent.demo import run; run(sys.executable, '-c', {PART!r})"
+
+
+def test_a_sigterm_reaches_the_running_part_and_its_last_words_are_shown() -> None:
+    command = [sys.executable, "-c", DEMO]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as demo:
+        assert demo.stdout is not None
+        assert demo.stdout.readline() == "ready\n"
+        demo.send_signal(signal.SIGTERM)
+        assert demo.communicate(timeout=30)[0] == "ends in order\n"
+        assert demo.returncode != 0
