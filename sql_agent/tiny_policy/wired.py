@@ -55,7 +55,7 @@ def wire(model: Qwen3ForCausalLM) -> Qwen3ForCausalLM:
 
 
 def _orthonormal(rows: int, columns: int) -> torch.Tensor:
-    """A random rows x columns matrix, orthonormal along its shorter side, and, unless square, blind to the constant direction."""
+    """A random rows x columns matrix, orthonormal along its shorter side; unless square, blind to the constant."""
     basis = torch.linalg.qr(torch.randn(max(rows, columns), min(rows, columns)))[0]
     matrix = basis if rows > columns else basis.T
     if columns > rows:
@@ -96,7 +96,7 @@ def _wire_induction(model: Qwen3ForCausalLM, codes: list[Code]) -> None:
     slow[SLOW_PAIRS] = 1.0
     mask = slow.repeat(2)[:, None]
     near, far = codes
-    # What a query notes of itself and the tokens before it, beside what a key notes of the tokens before the matched one.
+    # What a query notes of itself and two tokens before it; what a key notes of the three tokens before it.
     pairs = [(near.read, near.nearer.T), (near.nearer.T, near.farther.T), (far.nearer.T, far.farther.T)]
     for kv in range(config.num_key_value_heads):
         turns = [_orthonormal(dim, dim) * mask for _ in pairs]
