@@ -100,8 +100,8 @@ def _wire_induction(model: Qwen3ForCausalLM, codes: list[Code]) -> None:
     pairs = [(near.read, near.nearer.T), (near.nearer.T, near.farther.T), (far.nearer.T, far.farther.T)]
     for kv in range(config.num_key_value_heads):
         turns = [_orthonormal(dim, dim) * mask for _ in pairs]
-        query = sum(turn @ of_query for turn, (of_query, _) in zip(turns, pairs, strict=True))
-        key = sum(turn @ of_key for turn, (_, of_key) in zip(turns, pairs, strict=True))
+        query = torch.stack([turn @ of_query for turn, (of_query, _) in zip(turns, pairs, strict=True)]).sum(0)
+        key = torch.stack([turn @ of_key for turn, (_, of_key) in zip(turns, pairs, strict=True)]).sum(0)
         copied = _orthonormal(dim, config.hidden_size)
         _rows(attention.k_proj, kv, dim).copy_(key)
         _rows(attention.v_proj, kv, dim).copy_(copied)
