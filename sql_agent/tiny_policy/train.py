@@ -50,7 +50,7 @@ class Settings:
     adamw_lr: float = 3e-3
     weight_decay: float = 0.0
     final_lr_share: float = 0.1
-    flaws: Flaws = Flaws(wrong_column=0.5, first_fact_only=0.8)
+    flaws: Flaws = Flaws(wrong_column=0.6, first_fact_only=0.8)
 
     @property
     def n_steps(self) -> int:
