@@ -154,7 +154,7 @@ def main(
 ) -> None:
     """Build and warm-start the tiny policy, a real Qwen3 of about 1M parameters, unless the cache holds it.
 
-    It takes about four minutes on two quiet cores and prints the folder, which --model of the other commands accepts.
+    It takes four to five minutes on two quiet cores and prints the folder, which --model of the other commands accepts.
     """
     try:
         typer.echo(str(ensure_tiny_policy(seed, out=out, force=force)))
