@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-BUILD_S = 900.0
+BUILD_S = 1800.0
 
 
 @pytest.fixture(scope="session", autouse=True)
