@@ -10,26 +10,21 @@ from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
+from transformers import PreTrainedTokenizerFast
 
 from sql_agent.data.build_database import TABLES
 from sql_agent.data.templates import load_templates
 from sql_agent.errors import UserError
 from sql_agent.records import QueryResult
 from sql_agent.tiny_policy.build import ensure_tiny_policy, fingerprint
-from sql_agent.tiny_policy.corpus import MISSING_ANSWER, Corpus, load_corpus
+from sql_agent.tiny_policy.corpus import MISSING_ANSWER, Corpus
 from sql_agent.tiny_policy.demos import TOOLS, Demonstrator, Flaws, Message, render_records
 from sql_agent.tiny_policy.measure import parse_call
-from sql_agent.tiny_policy.tokenizer import train_tokenizer
 from sql_agent.tiny_policy.train import IGNORED, assistant_labels
 from sql_agent.tools import TOOLS as REAL_TOOLS
 from sql_agent.tools import render_result
 
 N = 300
-
-
-@pytest.fixture(scope="module")
-def corpus() -> Corpus:
-    return load_corpus()
 
 
 def demonstrations(corpus: Corpus, flaws: Flaws | None = None, seed: int = 3) -> list[list[Message]]:
@@ -90,8 +85,9 @@ def test_results_and_tool_look_as_at_run_time() -> None:
     assert [tool["function"]["name"] for tool in TOOLS] == list(REAL_TOOLS)
 
 
-def test_loss_counts_what_the_assistant_says_and_nothing_else(corpus: Corpus) -> None:
-    tokenizer = train_tokenizer(corpus.texts)
+def test_loss_counts_what_the_assistant_says_and_nothing_else(
+    corpus: Corpus, tokenizer: PreTrainedTokenizerFast
+) -> None:
     for chat in demonstrations(corpus)[:20]:
         ids = tokenizer.encode(
             str(tokenizer.apply_chat_template(chat, tools=list(TOOLS), tokenize=False)), add_special_tokens=False

@@ -4,24 +4,12 @@ from __future__ import annotations
 
 import random
 
-import pytest
 import yaml
 from transformers import PreTrainedTokenizerFast
 
 from sql_agent.data.templates import load_templates
-from sql_agent.tiny_policy.corpus import SOURCE, Corpus, load_corpus
+from sql_agent.tiny_policy.corpus import SOURCE, Corpus
 from sql_agent.tiny_policy.demos import Demonstrator
-from sql_agent.tiny_policy.tokenizer import train_tokenizer
-
-
-@pytest.fixture(scope="module")
-def corpus() -> Corpus:
-    return load_corpus()
-
-
-@pytest.fixture(scope="module")
-def tokenizer(corpus: Corpus) -> PreTrainedTokenizerFast:
-    return train_tokenizer(corpus.texts)
 
 
 def entity_names() -> list[str]:

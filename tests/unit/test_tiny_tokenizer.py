@@ -5,27 +5,16 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from transformers import PreTrainedTokenizerFast
 
-from sql_agent.tiny_policy.corpus import Corpus, load_corpus
+from sql_agent.tiny_policy.corpus import Corpus
 from sql_agent.tiny_policy.demos import TOOL_NAME, TOOLS, Message
 from sql_agent.tiny_policy.tokenizer import FRAMES, TOOL_MARKS, cjk_inventory, train_tokenizer
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=60)
 MANY = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-
-
-@pytest.fixture(scope="module")
-def corpus() -> Corpus:
-    return load_corpus()
-
-
-@pytest.fixture(scope="module")
-def tokenizer(corpus: Corpus) -> PreTrainedTokenizerFast:
-    return train_tokenizer(corpus.texts)
 
 
 def encode(tokenizer: PreTrainedTokenizerFast, text: str) -> list[int]:

@@ -9,22 +9,11 @@ import torch
 from transformers import PreTrainedTokenizerFast
 
 from sql_agent.errors import UserError
-from sql_agent.tiny_policy.corpus import Corpus, load_corpus
-from sql_agent.tiny_policy.tokenizer import train_tokenizer
+from sql_agent.tiny_policy.corpus import Corpus
 from sql_agent.tiny_policy.train import ATTEMPTS, Settings, train_policy
 
 SHORT = Settings(echo_steps=2, query_steps=0, clean_steps=0, flawed_steps=0, echo_rows=2)
 LEARNED = dataclasses.replace(SHORT, loss_max=100.0)
-
-
-@pytest.fixture(scope="module")
-def corpus() -> Corpus:
-    return load_corpus()
-
-
-@pytest.fixture(scope="module")
-def tokenizer(corpus: Corpus) -> PreTrainedTokenizerFast:
-    return train_tokenizer(corpus.texts)
 
 
 def weights(tokenizer: PreTrainedTokenizerFast, corpus: Corpus, seed: int) -> torch.Tensor:
