@@ -3,7 +3,7 @@
 Guarantees, whatever the order and number of rows: every trained token of a step weighs the same (verl averages per
 micro batch, so that tokens of short micro batches weigh more); a step has the planned number of optimizer steps, which
 the trainer names in `meta_info` (verl gives a few rows too many a step of their own); micro batches are as wide as
-their longest row, and have logits for their responses alone, which changes no result; where the trainer asks for it,
+their longest row, and have logits for the trained tokens alone, which changes no result; where the trainer asks for it,
 entropy and sampler gap are measured in the update's own forward pass. Imported by verl inside the training workers
 (`model.external_lib`), on CPU and GPU alike.
 Adds to what the actor reports: `actor/weights_changed_share`, `actor/updates`, `actor/updates_skipped` (steps that verl
@@ -14,10 +14,9 @@ removed already.
 
 from __future__ import annotations
 
-import inspect
 import math
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -83,55 +82,63 @@ def cut_columns(micro_batch: dict[str, Any]) -> tuple[dict[str, Any], int]:
 
 
 @contextmanager
-def without_entropy_graph() -> Iterator[None]:
-    """verl's entropy, inside the block, without a graph: it would hold a second copy of the logits."""
-    given = verl_F.entropy_from_logits
-    verl_F.entropy_from_logits = torch.no_grad()(given)
-    try:
-        yield
-    finally:
-        verl_F.entropy_from_logits = given
-
-
-def keeps_last_logits(model: torch.nn.Module) -> bool:
-    """Whether the model (maybe in FSDP, with an adapter) can compute the logits of the last positions alone."""
-    return any("logits_to_keep" in inspect.signature(part.forward).parameters for part in model.modules())
-
-
-@contextmanager
-def last_logits(model: torch.nn.Module, n_positions: int) -> Iterator[None]:
-    """Inside the block, calls of the model give logits of the last `n_positions` alone."""
-
-    def ask(_model: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
-        return args, {**kwargs, "logits_to_keep": n_positions}
-
-    hook = model.register_forward_pre_hook(ask, with_kwargs=True)
+def logits_at(model: torch.nn.Module, places: torch.Tensor) -> Iterator[None]:
+    """Inside the block, calls of the model give the logits at `places` (rows x positions) alone: 1 x places x words."""
+    head = output_head(model)
+    assert head is not None
+    hook = head.register_forward_pre_hook(lambda _head, args: (args[0][places][None], *args[1:]))
     try:
         yield
     finally:
         hook.remove()
 
 
+def output_head(model: torch.nn.Module) -> torch.nn.Module | None:
+    """The layer of a transformers model (maybe in FSDP, with an adapter) that makes logits of hidden states."""
+    found = getattr(model, "get_output_embeddings", lambda: None)()
+    return found if isinstance(found, torch.nn.Module) else None
+
+
+def forward_trained(
+    self: Any, micro_batch: dict[str, Any], temperature: float, calculate_entropy: bool
+) -> tuple[torch.Tensor | None, torch.Tensor]:
+    """Entropies and log-probabilities of the trained tokens, rows x response; elsewhere 0.
+
+    Without a `response_mask` all tokens of the responses count, tool results too. Entropies have a graph only where
+    they are part of the loss.
+    """
+    cut, n_response = cut_columns(micro_batch)
+    wanted = cut.get("response_mask", cut["attention_mask"][:, -n_response:])[:, :n_response].bool()
+    places = torch.zeros_like(cut["attention_mask"], dtype=torch.bool)
+    places[:, -n_response - 1 : -1] = wanted  # logits of a position are those of the next token
+    inputs = {name: cut[name] for name in ("input_ids", "attention_mask", "position_ids")}
+    precision: dict[str, Any] = {"dtype": self.param_dtype, "enabled": self.param_dtype != torch.float32}
+    with torch.autocast(self.device_name, **precision), logits_at(self.actor_module, places):
+        logits = self.actor_module(**inputs, use_cache=False).logits[0].div_(temperature)
+    log_probs = verl_F.logprobs_from_logits(logits[None], cut["responses"][wanted][None], inplace_backward=False)[0]
+    entropies = None
+    if calculate_entropy:
+        with torch.set_grad_enabled(torch.is_grad_enabled() and self.config.entropy_coeff != 0):
+            entropies = verl_F.entropy_from_logits(logits)
+    missing = (0, micro_batch["responses"].size(-1) - n_response)
+
+    def in_rows(values: torch.Tensor) -> torch.Tensor:
+        return pad(values.new_zeros(wanted.shape).masked_scatter(wanted, values), missing)
+
+    return None if entropies is None else in_rows(entropies), in_rows(log_probs)
+
+
 def forward_micro_batch(
     self: Any, micro_batch: Any, temperature: float, calculate_entropy: bool = False
 ) -> tuple[torch.Tensor | None, torch.Tensor]:
-    """verl's forward pass over the columns that hold text; results are padded with 0 to rows x response.
+    """verl's forward pass without the columns that hold padding alone and without logits that nobody reads.
 
-    Logits are those of the responses alone, which verl would cut out of all.
+    Where padding is removed already, and for models with images, it is verl's own.
     """
-    only_measured = _measured is not None and not calculate_entropy
-    width = micro_batch["responses"].size(-1)
-    cut, n_response = dict(micro_batch), width
-    with ExitStack() as changes:
-        if not self.use_remove_padding and micro_batch["position_ids"].dim() == 2:
-            cut, n_response = cut_columns(cut)
-            if not self.use_fused_kernels and keeps_last_logits(self.actor_module):
-                changes.enter_context(last_logits(self.actor_module, n_response + 1))
-        if only_measured:
-            changes.enter_context(without_entropy_graph())
-        entropy, log_probs = _forward_micro_batch(self, cut, temperature, calculate_entropy or only_measured)
-    missing = (0, width - n_response)
-    entropy, log_probs = None if entropy is None else pad(entropy, missing), pad(log_probs, missing)
+    theirs = self.use_remove_padding or self.use_fused_kernels or "multi_modal_inputs" in micro_batch
+    theirs = theirs or micro_batch["position_ids"].dim() != 2 or output_head(self.actor_module) is None
+    forward = _forward_micro_batch if theirs else forward_trained
+    entropy, log_probs = forward(self, micro_batch, temperature, calculate_entropy or _measured is not None)
     if _measured is not None and entropy is not None:
         _measured.append((entropy.detach().cpu(), log_probs.detach().cpu()))
     return entropy, log_probs

@@ -30,9 +30,6 @@ CPU_ENV = {
     "VLLM_CPU_KVCACHE_SPACE": "1",
     "VLLM_CPU_OMP_THREADS_BIND": "all",
     "OMP_NUM_THREADS": str(max(1, min(8, os.cpu_count() or 1))),
-    # Threads that spin while they wait took 37 % of the CPU of a small model's sampling, for the same wall time; the
-    # proxy, the store and the runner need it.
-    "OMP_WAIT_POLICY": "PASSIVE",
     # Else verl's thread gets a part of the heap of its own, from which large blocks go back to the system at once.
     "MALLOC_ARENA_MAX": "1",
     # vLLM would compile one small function of its sampler, for seconds, at the first step.

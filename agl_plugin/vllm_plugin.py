@@ -1,9 +1,10 @@
 """What vLLM does otherwise with this project installed; it loads this through its plugin entry point, when it starts.
 
 In training and in serving alike: decoding on a CPU survives a refusal of Intel's kernel (see cpu_attention.py) and
-samples without a compiler (cpu_sampling.py); on a CPU, weights are used without a detour through Python; a chat
-template is parsed once, not again for each request; log-probabilities come as plain numbers to who asks for that
-(plain_log_probs.py). No result changes. The engine's process ends with the server's, kill -9 included.
+samples without a compiler (cpu_sampling.py); on a CPU, weights are used without a detour through Python, and a core is
+left to others; a chat template is parsed once, not again for each request; log-probabilities come as plain numbers to
+who asks for that (plain_log_probs.py). No result changes. The engine's process ends with the server's, kill -9
+included.
 """
 
 from __future__ import annotations
@@ -41,11 +42,33 @@ def remember_templates(module: Any) -> None:
     module.resolve_chat_template_kwargs = resolve_once
 
 
+def leave_a_core(module: Any) -> None:
+    """On a CPU let the engine compute with one thread less than there are, for the proxy, the store and the agent.
+
+    Its threads wait for each other some hundred times per token; one that lost its core to another process stops all.
+    The update, which runs alone, has all threads.
+    """
+    if torch.cuda.is_available():
+        return
+    execute = module.Worker.execute_model
+
+    def execute_model(self: Any, *args: Any, **kwargs: Any) -> Any:
+        n_threads = torch.get_num_threads()
+        torch.set_num_threads(max(1, n_threads - 1))
+        try:
+            return execute(self, *args, **kwargs)
+        finally:
+            torch.set_num_threads(n_threads)
+
+    module.Worker.execute_model = execute_model
+
+
 HOOKS: dict[str, Callable[[Any], None]] = {
     cpu_attention.BACKEND: cpu_attention.guard_decoding,
     cpu_sampling.SAMPLER: cpu_sampling.sample_plainly,
     "vllm.model_executor.parameter": plain_parameters,
     "vllm.entrypoints.chat_utils": remember_templates,
+    "vllm.v1.worker.gpu_worker": leave_a_core,
     plain_log_probs.SERVING: plain_log_probs.answer_plainly,
 }
 _registered: list[str] = []

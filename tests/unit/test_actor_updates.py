@@ -198,30 +198,50 @@ def test_measured_entropy_has_no_graph(monkeypatch: pytest.MonkeyPatch) -> None:
     assert with_graph == [False] and torch_functional.entropy_from_logits is spy
 
 
-@pytest.mark.parametrize("keeps", [True, False])
-def test_logits_of_prompts_are_not_computed_and_change_nothing(monkeypatch: pytest.MonkeyPatch, keeps: bool) -> None:
-    monkeypatch.setattr(agl_plugin.actor, "keeps_last_logits", lambda _model: keeps)
-    model, data, widths = tiny_model(), data_of(ROLLOUTS), []
-    model.lm_head.register_forward_hook(lambda _head, inputs, _output: widths.append(inputs[0].size(1)))
+@pytest.mark.parametrize("own_head", [True, False])
+def test_logits_that_nobody_reads_are_not_computed_and_change_nothing(
+    monkeypatch: pytest.MonkeyPatch, own_head: bool
+) -> None:
+    if not own_head:  # a model whose head is not known gives all logits
+        monkeypatch.setattr(agl_plugin.actor, "output_head", lambda _model: None)
+    model, data, seen = tiny_model(), data_of(ROLLOUTS), []
+    model.lm_head.register_forward_hook(lambda _head, inputs, _output: seen.append(inputs[0].shape[:2].numel()))
     actor = actor_of(model, mini_rows=5, micro_rows=5)
-    data.meta_info |= {"micro_batch_size": 5, "use_dynamic_bsz": False}
+    data.meta_info |= {"micro_batch_size": 5, "use_dynamic_bsz": False, "temperature": 0.5}
     log_probs, entropies = actor.compute_log_prob(data, calculate_entropy=True)
-    n_response = int(data.batch["attention_mask"][:, -log_probs.size(1) :].sum(dim=1).max())
-    n_prompt = int(data.batch["attention_mask"][:, : -log_probs.size(1)].sum(dim=1).max())
-    assert widths == [n_response + 1 if keeps else n_prompt + n_response]
+    width = log_probs.size(1)
+    n_response_tokens = int(data.batch["attention_mask"][:, -width:].sum())
+    assert seen == [n_response_tokens if own_head else data.batch["input_ids"].numel()]
     mask = data.batch["response_mask"] == 1
     with torch.no_grad():
         ids, positions = data.batch["input_ids"], data.batch["position_ids"]
         logits = model(input_ids=ids, attention_mask=data.batch["attention_mask"], position_ids=positions).logits
-    expected = torch.log_softmax(logits / data.meta_info["temperature"], dim=-1)[:, -log_probs.size(1) - 1 : -1]
+    expected = torch.log_softmax(logits / 0.5, dim=-1)[:, -width - 1 : -1]
     tokens = data.batch["responses"][..., None]
     torch.testing.assert_close(log_probs[mask], expected.gather(-1, tokens)[..., 0][mask].to(log_probs.dtype))
-    assert entropies is not None and model(input_ids=ids[:, :3]).logits.size(1) == 3  # later calls are whole again
+    assert entropies is not None
+    torch.testing.assert_close(entropies[mask], -(expected.exp() * expected).sum(-1)[mask].to(entropies.dtype))
+    assert model(input_ids=ids[:, :3]).logits.size(1) == 3  # later calls are whole again
 
 
-def test_a_model_that_cannot_leave_logits_out_is_noticed() -> None:
-    assert agl_plugin.actor.keeps_last_logits(torch.nn.Sequential(tiny_model()))
-    assert not agl_plugin.actor.keeps_last_logits(torch.nn.Linear(2, 2))
+def test_an_update_computes_logits_of_its_trained_tokens_alone() -> None:
+    model, data, seen = tiny_model(), data_of(ROLLOUTS), []
+    model.lm_head.register_forward_hook(lambda _head, inputs, _output: seen.append(inputs[0].shape[:2].numel()))
+    actor_of(model, mini_rows=5, micro_rows=5).update_policy(data=data)
+    assert seen == [int(data.batch["response_mask"].sum())] and seen[0] < data.batch["attention_mask"].sum()
+
+
+def test_rows_without_a_trained_token_move_nothing_and_break_nothing() -> None:
+    data, same = data_of(ROLLOUTS), data_of(ROLLOUTS)
+    data.batch["response_mask"][0] = same.batch["response_mask"][0] = 0
+    alone, metrics = step_of(data, mini_rows=5, micro_rows=1)  # one micro batch has nothing to learn from
+    together, _ = step_of(same, mini_rows=5, micro_rows=5)
+    assert distance(alone, together) < 1e-5 and metrics["actor/updates_skipped"] == [0]
+
+
+def test_a_model_without_a_known_head_is_noticed() -> None:
+    head = agl_plugin.actor.output_head
+    assert head(tiny_model()) is not None and head(torch.nn.Linear(2, 2)) is None
 
 
 def test_an_update_that_is_not_asked_measures_nothing() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 import torch
 
 from agl_plugin import vllm_plugin
@@ -34,3 +35,29 @@ def test_parameters_compute_without_a_detour() -> None:
     assert product.tolist() == [[3.0, 3.0]] and type(product) is torch.Tensor
     if not torch.cuda.is_available():
         assert parameter.BasevLLMParameter.__torch_function__ == torch.nn.Parameter.__torch_function__
+
+
+def test_the_engine_leaves_a_core_and_gives_it_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    seen: list[int] = []
+
+    class Worker:
+        def execute_model(self, fails: bool) -> str:
+            seen.append(torch.get_num_threads())
+            if fails:
+                raise RuntimeError("no")
+            return "tokens"
+
+    vllm_plugin.leave_a_core(SimpleNamespace(Worker=Worker))
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(3)
+        assert Worker().execute_model(False) == "tokens"
+        with pytest.raises(RuntimeError):
+            Worker().execute_model(True)
+        assert seen == [2, 2] and torch.get_num_threads() == 3
+        torch.set_num_threads(1)
+        Worker().execute_model(False)
+        assert seen[2:] == [1]
+    finally:
+        torch.set_num_threads(before)
