@@ -57,7 +57,7 @@ class Settings:
     weight_decay: float = 0.0
     final_lr_share: float = 0.1
     loss_max: float = 0.3
-    flaws: Flaws = Flaws(wrong_column=0.7, first_fact_only=0.8)
+    flaws: Flaws = Flaws(wrong_column=0.6, first_fact_only=0.8)
 
     @property
     def n_steps(self) -> int:
