@@ -39,6 +39,7 @@ from agl_plugin.adapter import ScoredTriplets
 from agl_plugin.batch import Rollouts, build_batch
 from agl_plugin.processes import keep_freed_memory
 from agl_plugin.rules import MEASURE_CAP
+from sql_agent.config import load_recipe
 from sql_agent.tiny_policy.build import ensure_tiny_policy
 from sql_agent.tiny_policy.corpus import load_corpus
 from sql_agent.tiny_policy.demos import TOOLS, Demonstrator, Message
@@ -46,7 +47,7 @@ from sql_agent.tiny_policy.tokenizer import IM_END
 from tests.spans import llm_call, reward_span
 from tests.verl_actor import actor_of, one_rank, with_advantages
 
-MICRO_ROWS = 32  # as in the recipe demo_cpu
+MICRO_ROWS = load_recipe("demo_cpu")["optim"]["micro_batch_rows"]
 LIMITS = {"max_prompt_tokens": 8192, "max_response_tokens": 8192}
 KINDS = {"merged": True, "unmerged": False}
 
