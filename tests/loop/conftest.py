@@ -153,6 +153,7 @@ def running(logs: Path, database: Path, *settings: str, **environment: str) -> I
 @contextmanager
 def collecting(loop: Loop, run_dir: Path, **options: Any) -> Iterator[GrpoDaemon]:
     """The training side's daemon, which enqueues two rollouts per question and collects them."""
+    store = agl.LightningStoreClient(loop.store_address)
     daemon = GrpoDaemon(
         None,
         2,
@@ -160,7 +161,7 @@ def collecting(loop: Loop, run_dir: Path, **options: Any) -> Iterator[GrpoDaemon
         tokenizer=None,
         mini_batch_size=1,
         pad_token_id=0,
-        store=agl.LightningStoreClient(loop.store_address),
+        store=store,
         adapter=ScoredTriplets(),
         trace_aggregator={"level": "transition"},
         run_dir=run_dir,
@@ -173,8 +174,12 @@ def collecting(loop: Loop, run_dir: Path, **options: Any) -> Iterator[GrpoDaemon
         **options,
     )
     yield daemon
-    assert daemon._internal_loop is not None
-    asyncio.run_coroutine_threadsafe(daemon.llm_proxy.stop(), daemon._internal_loop).result(30)
+    inner = daemon._internal_loop
+    assert inner is not None
+    asyncio.run_coroutine_threadsafe(daemon.llm_proxy.stop(), inner).result(30)
+    asyncio.run_coroutine_threadsafe(store.close(), inner).result(30)
+    inner.call_soon_threadsafe(inner.stop)
+    daemon._internal_loop_thread.join(30)
 
 
 def rollouts(daemon: GrpoDaemon, loop: Loop, questions: list[str], *, is_train: bool) -> list[dict[str, Any]]:
