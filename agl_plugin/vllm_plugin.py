@@ -45,7 +45,7 @@ def remember_templates(module: Any) -> None:
 def leave_a_core(module: Any) -> None:
     """On a CPU let the engine compute with one thread less than there are, for the proxy, the store and the agent.
 
-    Its threads wait for each other some hundred times per token; one that lost its core to another process stops all.
+    Its threads wait for each other at every operation; one that lost its core to another process stops all.
     The update, which runs alone, has all threads.
     """
     if torch.cuda.is_available():
