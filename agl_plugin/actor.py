@@ -28,7 +28,7 @@ from verl.workers.actor import dp_actor
 from verl.workers.actor.dp_actor import DataParallelPPOActor
 
 from agl_plugin import sampler_gap
-from agl_plugin.rules import MEASURE_CAP, N_UPDATES
+from agl_plugin.rules import MEASURE_CAP, N_UPDATES, STEP_OVER_BATCH
 
 SAMPLED_ELEMENTS = 1024
 SUMMED_METRICS = ("actor/pg_loss", "actor/kl_loss")
@@ -174,12 +174,12 @@ def optimizer_step(self: Any) -> Any:
 
 
 def tokens_per_rank(data: DataProto) -> float:
-    """Trained tokens of a rank, the mean over ranks (FSDP averages the ranks' gradients)."""
+    """Trained tokens of the step for a rank, the mean over ranks (FSDP averages the ranks' gradients)."""
     tokens = data.batch["response_mask"].sum().double()
     if torch.distributed.is_initialized() and torch.distributed.get_world_size() > 1:
         torch.distributed.all_reduce(tokens)
         tokens /= torch.distributed.get_world_size()
-    return max(1.0, float(tokens))
+    return max(1.0, float(tokens)) * data.meta_info.get(STEP_OVER_BATCH, 1.0)
 
 
 def update_policy(self: Any, data: DataProto) -> dict[str, Any]:

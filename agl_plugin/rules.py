@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-# Where a batch's meta_info names the optimizer steps that are planned for it, and asks the update to measure entropy
-# and sampler gap (the cap of the ratios).
+# Where a batch's meta_info names the optimizer steps that are planned for it, how many trained tokens the step has for
+# each one in the batch, and asks the update to measure entropy and sampler gap (the cap of the ratios).
 N_UPDATES = "agentgrpo_n_updates"
+STEP_OVER_BATCH = "agentgrpo_step_over_batch"
 MEASURE_CAP = "agentgrpo_measure_cap"
 
 
@@ -17,15 +18,22 @@ MEASURE_CAP = "agentgrpo_measure_cap"
 class UpdateRules:
     """`n_updates` optimizer steps per training step; token weights min(ratio, cap) where `correct`.
 
-    `has_reference`: the loss compares with a reference model. `measure`: the update may measure entropy by itself; on a
-    GPU that would keep the logits of a large vocabulary in memory beside the graph.
+    `has_reference`: the loss compares with a reference model; `has_entropy`: it has an entropy term. `measure`: the
+    update may measure entropy by itself; on a GPU that would keep the logits of a large vocabulary in memory beside the
+    graph.
     """
 
     n_updates: int
     correct: bool
     cap: float
     has_reference: bool = False
+    has_entropy: bool = False
     measure: bool = False
+
+    @property
+    def advantage_decides(self) -> bool:
+        """Whether a token without an advantage has no gradient."""
+        return not self.has_reference and not self.has_entropy
 
     @property
     def one_pass(self) -> bool:

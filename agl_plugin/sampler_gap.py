@@ -52,6 +52,12 @@ def hide(batch: DataProto) -> None:
         tensors[HIDDEN_LOG_PROBS] = tensors.pop(SAMPLER_LOG_PROBS)
 
 
+def knows_all(batch: DataProto) -> bool:
+    """Whether the sampler gave a log-probability for each sampled token of a batch whose numbers are hidden."""
+    tensors = batch.batch
+    return tensors is not None and HIDDEN_LOG_PROBS in tensors and not tensors[HIDDEN_LOG_PROBS].isnan().any()
+
+
 def compare(trainer: torch.Tensor, given: torch.Tensor, mask: torch.Tensor, *, cap: float) -> dict[str, float]:
     """The metrics of the module's docstring; {} where no sampled token has a log-probability. All rows x response."""
     known = ~given.isnan() & (mask == 1)

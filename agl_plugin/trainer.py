@@ -58,8 +58,9 @@ class GrpoTrainer(AgentLightningTrainer):
         if self.update.one_pass:
             temperature = float(self.config.actor_rollout_ref.rollout.temperature)
             self.actor_rollout_wg.compute_log_prob = partial(no_log_probs, temperature=temperature)
-        self.actor_rollout_wg.update_actor = prepared(self.actor_rollout_wg.update_actor, self.update)
-        self.config.actor_rollout_ref.actor.ppo_mini_batch_size = self.actor_rollout_wg.world_size
+        n_ranks = self.actor_rollout_wg.world_size
+        self.actor_rollout_wg.update_actor = prepared(self.actor_rollout_wg.update_actor, self.update, n_ranks=n_ranks)
+        self.config.actor_rollout_ref.actor.ppo_mini_batch_size = n_ranks
 
     def _log(self, kind: str, metrics: dict[str, Any], *, seconds: float) -> None:
         row = {"kind": kind, "step": self.global_steps, "of_steps": self.total_training_steps, "seconds": seconds}

@@ -172,6 +172,7 @@ def update_rules(config: TrainConfig) -> UpdateRules:
         correct=optim.importance_correction == "truncated",
         cap=optim.importance_cap,
         has_reference=optim.kl_coef > 0,
+        has_entropy=optim.entropy_coef > 0,
         measure=config.trainer.device == "cpu",
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,8 +17,9 @@ from verl.utils import torch_functional
 import agl_plugin.actor
 from agl_plugin.actor import rows_per_update
 from agl_plugin.batch import build_batch
-from agl_plugin.rules import MEASURE_CAP, N_UPDATES
+from agl_plugin.rules import MEASURE_CAP, N_UPDATES, UpdateRules
 from agl_plugin.sampler_gap import compare, hide
+from agl_plugin.update import ENTROPY, prepared
 from tests.verl_actor import actor_of, flat_weights, one_rank, tiny_model, with_advantages
 
 pytestmark = pytest.mark.filterwarnings("ignore:In CPU autocast")
@@ -111,6 +113,61 @@ def test_the_reported_loss_is_that_of_the_update() -> None:
     batch = data_of(ROLLOUTS).batch
     expected = -(batch["advantages"].sum() / batch["response_mask"].sum()).item()
     assert metrics["actor/pg_loss"] == [pytest.approx(expected, rel=1e-5)]
+
+
+FLAT: Rollouts = {f"flat{i}": ("r", 0.3, talk([4, 4], ([], [1] * n), ([2], [3, 9]))) for i, n in enumerate((2, 7, 5))}
+
+
+@pytest.mark.parametrize("one_pass", [True, False])
+@pytest.mark.parametrize("n_ranks", [1, 3])
+def test_rows_that_teach_nothing_are_left_out_and_the_step_is_the_same(one_pass: bool, n_ranks: int) -> None:
+    """Eight rollouts, three of them in a group without variance; of these, ranks of three rows each need one."""
+    rollouts = {"flat": FLAT["flat0"], **ROLLOUTS, **FLAT}
+    model, data = tiny_model(), data_of(rollouts)
+    actor = actor_of(model, mini_rows=9, micro_rows=2)
+    data.meta_info |= {"micro_batch_size": 9, "use_dynamic_bsz": False}
+    data.batch["rollout_log_probs"], entropies = actor.compute_log_prob(data, calculate_entropy=True)
+    given, weights, seen = data_of(rollouts), flat_weights(model), []
+    given.batch["rollout_log_probs"] = data.batch["rollout_log_probs"]
+
+    def update(batch: Any) -> Any:
+        seen.append(len(batch))
+        return SimpleNamespace(meta_info={"metrics": actor.update_policy(data=batch)})
+
+    rules = UpdateRules(n_updates=1, correct=False, cap=2.0, measure=one_pass)
+    metrics = prepared(update, rules, n_ranks=n_ranks)(given).meta_info["metrics"]
+    assert seen == [5 if n_ranks == 1 else 6] and metrics["batch/rows_left_out"] == 9 - seen[0]
+    assert distance(flat_weights(model) - weights, exact_step(data_of(rollouts))) < 1e-5
+    if one_pass:
+        mask, kept = data.batch["response_mask"] == 1, data.batch["advantages"].any(dim=1)
+        kept[0] |= n_ranks == 3
+        parts = torch.where(kept[:, None], entropies, -data.batch["rollout_log_probs"])
+        assert metrics[ENTROPY] == pytest.approx(parts[mask].mean().item(), rel=1e-5)
+
+
+@pytest.mark.parametrize("rules", [{"has_reference": True}, {"has_entropy": True}, {"measure": True}])
+def test_all_rows_are_computed_where_they_may_count_or_their_entropy_is_not_known(rules: dict[str, Any]) -> None:
+    seen = []
+
+    def update(batch: Any) -> Any:
+        seen.append(len(batch))
+        return SimpleNamespace(meta_info={"metrics": {}})
+
+    prepared(update, UpdateRules(n_updates=1, correct=False, cap=2.0, **rules))(data_of({**ROLLOUTS, **FLAT}))
+    assert seen == [8]
+
+
+def test_a_step_that_teaches_nothing_still_is_one() -> None:
+    """The optimizer goes on, with a gradient of 0, as it would with all rows."""
+    model, data = tiny_model(), data_of(FLAT)
+    actor, seen = actor_of(model, mini_rows=3, micro_rows=2), []
+
+    def update(batch: Any) -> Any:
+        seen.append(len(batch))
+        return SimpleNamespace(meta_info={"metrics": actor.update_policy(data=batch)})
+
+    metrics = prepared(update, UpdateRules(n_updates=1, correct=False, cap=2.0))(data).meta_info["metrics"]
+    assert seen == [1] and metrics["actor/updates"] == [1] and metrics["actor/grad_norm"] == [0.0]
 
 
 def test_planned_steps_share_the_rows() -> None:

@@ -28,6 +28,7 @@ def batch_of(trainer: list[list[float]], sampler: list[list[float]], mask: list[
         "old_log_probs": torch.tensor(trainer),
         "rollout_log_probs": torch.tensor(sampler),
         "response_mask": torch.tensor(mask),
+        "advantages": torch.tensor(mask).float(),
     }
     return DataProto(batch=TensorDict(tensors, batch_size=len(trainer)))  # pyright: ignore[reportArgumentType]
 
@@ -96,7 +97,7 @@ def updated(batch: DataProto, **rules: Any) -> tuple[DataProto, dict[str, Any]]:
 
     def update(data: DataProto) -> Any:
         seen.append(data)
-        return SimpleNamespace(meta_info={"metrics": {"actor/grad_norm": [1.0]}})
+        return SimpleNamespace(meta_info={"metrics": {"actor/grad_norm": [1.0], "actor/entropy_loss": [0.5]}})
 
     rules = {"n_updates": 2, "correct": True, "cap": 2.0, **rules}
     output = prepared(update, UpdateRules(**rules))(batch)
@@ -126,7 +127,8 @@ def test_one_optimizer_step_needs_no_pass_of_its_own() -> None:
     assert given.batch["old_log_probs"].tolist() == [[0.0]] and given.meta_info == {"temperature": 0.5}
     data, metrics = updated(batch, n_updates=1, correct=False, measure=True)
     assert data.meta_info[MEASURE_CAP] == 2.0 and "rollout_log_probs" not in data.batch
-    assert data.batch["sampler_log_probs"].tolist() == [[-2.0]] and set(metrics) == {"actor/grad_norm"}
+    assert data.batch["sampler_log_probs"].tolist() == [[-2.0]]
+    assert metrics == {"actor/grad_norm": [1.0], "actor/entropy_loss": 0.5, "batch/rows_left_out": 0}
 
 
 @pytest.mark.parametrize("rules", [{"n_updates": 2}, {"correct": True}, {"has_reference": True}, {"measure": False}])
