@@ -35,6 +35,8 @@ from agl_plugin.plain_requests import send_plainly
 from agl_plugin.processes import collect_rarely, die_with_parent
 from agl_plugin.span_order import next_sequence_id
 
+# Where agent-lightning's exporter looks for the headers of a call.
+HEADERS = "metadata.requester_custom_headers"
 # With the last one agl_plugin.plain_log_probs answers in its short form.
 LOG_PROB_REQUEST = {"logprobs": True, "top_logprobs": 0, "return_tokens_as_token_ids": True}
 ROLLOUT_PATH = re.compile(r"/rollout/(?P<rollout>[^/]+)/attempt/(?P<attempt>[^/]+)(?P<path>/.*)?")
@@ -149,6 +151,11 @@ class CallTelemetry(LightningOpenTelemetry):
 
     async def async_service_success_hook(self, *_args: Any, **_kwargs: Any) -> None:
         """Nothing: LiteLLM reports on its own parts in spans that the exporter drops."""
+
+    def set_attributes(self, span: Any, kwargs: Any, response_obj: Any) -> None:
+        """Of a request's span only the headers, in which the exporter finds the rollout; the span itself is dropped."""
+        metadata = (kwargs.get("standard_logging_object") or {}).get("metadata") or {}
+        self.safe_set_attribute(span, HEADERS, metadata.get("requester_custom_headers"))
 
     def set_raw_request_attributes(self, span: Any, kwargs: Any, response_obj: Any) -> None:
         """The parent's, with log-probabilities in their short form."""

@@ -23,6 +23,7 @@ from agentlightning.store.base import LightningStore
 from agentlightning.types import AttemptedRollout, NamedResources, RolloutRawResult, Span, SpanCoreFields
 
 from agl_plugin.plain_requests import send_plainly
+from agl_plugin.processes import collect_rarely
 from agl_plugin.span_order import next_sequence_id
 
 logger = logging.getLogger(__name__)
@@ -52,6 +53,7 @@ class ConcurrentRunner(LitAgentRunner[Any]):
     async def iter(self, *, event: ExecutionEvent | None = None) -> None:
         """Work until `event` is set or the parent process is gone; unfinished rollouts are then cancelled."""
         send_plainly()
+        collect_rarely()
         store = self.get_store()
         await self._give_back_lost(store)
         stop_heartbeat = self._start_heartbeat_loop(store)
