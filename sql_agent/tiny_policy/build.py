@@ -45,8 +45,9 @@ evaluation and serving run where there is neither a GPU nor a model to download.
 - Start: random weights, but for the attention heads of the first two layers, set by hand so that it can copy (see
   wired.py).
 - Warm start: {n_steps} steps on made-up demonstrations: invented names, invented or cut-up facts.
-- The demonstrator is flawed on purpose. It sometimes reads the neighbouring column ({wrong_column:.0%}) and often stops
-  at the first fact ({first_fact_only:.0%}). GRPO is there to correct that; its gain here says nothing of larger models.
+- The demonstrator is flawed on purpose. It mostly reads the column of general remarks instead of the one asked for
+  ({wrong_column:.0%}), and often stops at the first fact ({first_fact_only:.0%}). GRPO is there to correct that; its
+  gain here says nothing of larger models.
 - It knows no medicine and understands little beyond the phrasings it was shown. It is not a medical model; do not use
   its output for decisions about health.
 """

@@ -35,6 +35,8 @@ FRAME_WORDS += [
     "records",
     "null",
 ]
+# The column that says a little of everything.
+GENERAL = {"drugs_info": "description", "disease": "overview"}
 MISSING_ANSWER = "数据库中没有这一条记录。"
 
 # Everyday characters of questions; filler is a random run of them.
@@ -54,10 +56,9 @@ class TableWords:
     labels: dict[str, list[str]]
     search_fields: list[str]
 
-    def neighbour(self, field: str, fields: list[str] | None = None) -> str:
-        """The next of `fields` (default: all askable ones), cyclic: what the flawed demonstrator reads by mistake."""
-        fields = fields or list(self.labels)
-        return fields[(fields.index(field) + 1) % len(fields)]
+    def general(self, fields: list[str] | None = None) -> str:
+        """What the flawed demonstrator reads instead of the field: the column of general remarks, or `fields[0]`."""
+        return fields[0] if fields else GENERAL[self.table]
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,9 @@
 
 Guarantees: entities are random characters, fresh in every demonstration, and facts are cut out of the bundled ones or
 random, so no true statement about a drug or a disease is taught; words of validation and test are never used.
-The flawed demonstrator sometimes reads the neighbouring column and often stops at the first fact: these are the faults
-that GRPO is there to correct.
+The flawed demonstrator mostly reads the column of general remarks instead of the one asked for, and often stops at the
+first fact: these are the faults that GRPO is there to correct. The habit is the same for all fields, so that unlearning
+it at one helps at the others; a wrong column for each field would have to be unlearned field by field.
 """
 
 from __future__ import annotations
@@ -181,7 +182,7 @@ class Demonstrator:
 
     def _read(self, table: TableWords, field: str, fields: list[str] | None = None) -> str:
         """The column that the demonstrator reads for a field."""
-        return table.neighbour(field, fields) if self._rng.random() < self._flaws.wrong_column else field
+        return table.general(fields) if self._rng.random() < self._flaws.wrong_column else field
 
     def _cell(self, facts: list[str]) -> str:
         sentence = len(facts) == 1 and self._rng.random() < 0.5
