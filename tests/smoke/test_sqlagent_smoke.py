@@ -47,8 +47,10 @@ def start(folder: Path, logs: Path) -> subprocess.Popen[str]:
         "q",
         "--json",
     ]
+    # A shell may have started us with SIGINT ignored, which children inherit.
     return subprocess.Popen(
         [*command, "--max-tokens", "16", "--set", "trainer.device=cpu"],
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         cwd=ROOT / "sql_agent",
         env={**keep, "TMPDIR": str(logs)},
         stdout=subprocess.PIPE,
