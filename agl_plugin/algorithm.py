@@ -1,6 +1,6 @@
 """GRPO as an agent-lightning algorithm: its VERL algorithm with this project's trainer, daemon and Ray start.
 
-Runs on GPUs as verl does, and on a CPU through agl_plugin.cpu_mode. Unlike agl.VERL it imports verl in the Ray task
+Runs on GPUs as verl does, and on a CPU through agl_plugin.cpu.mode. Unlike agl.VERL it imports verl in the Ray task
 alone, not in the starting process too: 12 s of CPU less before the first rollout. Covers one node; for several nodes
 start Ray there first (restart_ray.sh), and it is found by RAY_ADDRESS.
 """
@@ -19,8 +19,9 @@ import agentlightning as agl
 import ray
 from ray.exceptions import RayTaskError
 
-from agl_plugin.environment import COMMON_ENV, CPU_ENV, TRACKER_ENV
-from agl_plugin.errors import RunError
+from agl_plugin.options import DaemonOptions, TrainerOptions
+from foundation.environment import COMMON_ENV, CPU_ENV, TRACKER_ENV
+from foundation.errors import RunError
 
 PASSED_ON = (*COMMON_ENV, *CPU_ENV, *TRACKER_ENV, "HF_HUB_OFFLINE", "NO_PROXY")
 CheckKeys = Callable[[dict[str, Any], dict[str, Any]], None]
@@ -63,8 +64,8 @@ def train(
     *,
     check_keys: CheckKeys,
     run_dir: Path,
-    daemon: dict[str, Any],
-    trainer: dict[str, Any],
+    daemon: DaemonOptions,
+    trainer: TrainerOptions,
     parts: dict[str, Any],
 ) -> None:
     """Compose verl's configuration, check the overrides against it, and train. `parts`: store, adapter, datasets."""
@@ -83,8 +84,8 @@ def train(
     task_runner.__ray_metadata__.modified_class().run(
         config=OmegaConf.merge(base, OmegaConf.create(overrides)),
         llm_proxy=None,
-        trainer_cls=functools.partial(GrpoTrainer, run_dir=run_dir, **trainer),
-        daemon_cls=functools.partial(GrpoDaemon, run_dir=run_dir, **daemon),
+        trainer_cls=functools.partial(GrpoTrainer, run_dir=run_dir, options=trainer),
+        daemon_cls=functools.partial(GrpoDaemon, run_dir=run_dir, options=daemon),
         **parts,
     )
 
@@ -92,9 +93,8 @@ def train(
 class Grpo(agl.Algorithm):
     """GRPO through verl.
 
-    `verl` are the overrides of verl's configuration, which `check_keys(overrides, base)` validates; `daemon` and
-    `trainer` are the keyword arguments of GrpoDaemon and GrpoTrainer but run_dir. `run` raises RunError where the text
-    alone tells the user what to do.
+    `verl` are the overrides of verl's configuration, which `check_keys(overrides, base)` validates. `run` raises
+    RunError where the text alone tells the user what to do.
     """
 
     def __init__(
@@ -103,8 +103,8 @@ class Grpo(agl.Algorithm):
         *,
         run_dir: Path,
         cpu: bool,
-        daemon: dict[str, Any],
-        trainer: dict[str, Any],
+        daemon: DaemonOptions,
+        trainer: TrainerOptions,
         check_keys: CheckKeys,
     ) -> None:
         super().__init__()

@@ -2,7 +2,7 @@
 
 Guarantees: a rollout without a reward never counts as 0, neither in the batch nor in a mean; a group with fewer than
 two scored rollouts gives no update; a store that dies, restarts or has no runner ends the run with one message.
-How turns become rows is agl_plugin.batch's work; which groups are sampled anew, agl_plugin.resampling's.
+How turns become rows is agl_plugin.update.batch's work; which groups are sampled anew, agl_plugin.run.resampling's.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import asyncio
 import functools
 import json
 import logging
-import socket
 import statistics
 import time
 import uuid
@@ -26,14 +25,17 @@ from agentlightning.types import Rollout, RolloutConfig, RolloutLegacy, Span, Ta
 from agentlightning.verl import daemon as upstream
 from agentlightning.verl.daemon import AgentModeDaemon
 
-from agl_plugin import run_folder
-from agl_plugin.adapter import AWAITS_GROUP, LLM_CALLS_KEY, RECORD_KEY, UNSCORED_KEY, annotation_of, reward_of
-from agl_plugin.batch import build_batch
-from agl_plugin.errors import RunError
-from agl_plugin.group_rewards import GradeGroup, GroupRewards
-from agl_plugin.proxy import make_proxy
-from agl_plugin.resampling import RETRY, Places, SpareQuestions, is_flat, key_of, requests_for
-from agl_plugin.time_split import Stopwatch
+from agl_plugin.options import DaemonOptions
+from agl_plugin.proxy.llm_proxy import make_proxy
+from agl_plugin.run.group_rewards import GroupRewards
+from agl_plugin.run.resampling import RETRY, Places, SpareQuestions, is_flat, key_of, requests_for
+from agl_plugin.run.time_split import Stopwatch
+from agl_plugin.update.adapter import annotation_of, reward_of
+from agl_plugin.update.batch import build_batch
+from foundation import run_folder
+from foundation.errors import RunError
+from foundation.net import free_port
+from foundation.rollout_keys import AWAITS_GROUP, LLM_CALLS_KEY, RECORD_KEY, UNSCORED_KEY
 
 logger = logging.getLogger(__name__)
 
@@ -55,45 +57,31 @@ async def _leave_unscored(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{} for _ in rows]
 
 
-def free_port() -> int:
-    """A TCP port of the loopback interface that is free right now."""
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as sock:
-        sock.bind(("127.0.0.1", 0))
-        return sock.getsockname()[1]
-
-
 class GrpoDaemon(AgentModeDaemon):
     """Enqueues rollouts, waits for them, and turns the scored ones into a batch.
 
-    `run_dir` receives rollouts.jsonl. `poll_interval_s` is the wait between two looks at the store. `stall_s` is how
-    long no rollout may finish before the run is given up. `grade_group` rewards rollouts that await their group.
-    Groups without variance are sampled anew up to `resample` times a step, with questions of `spare_questions`.
-    `log_probs` asks the sampler for the log-probability of each token.
+    `run_dir` receives rollouts.jsonl. Groups without variance are sampled anew with questions of `spare_questions`.
     """
 
     def __init__(
         self,
         *args: Any,
         run_dir: Path,
-        poll_interval_s: float,
-        stall_s: float,
-        proxy_host: str,
-        proxy_port: int,
+        options: DaemonOptions,
         store: LightningStore,
-        grade_group: GradeGroup | None = None,
-        resample: int = 0,
-        log_probs: bool = False,
         **kwargs: Any,
     ) -> None:
-        kwargs["llm_proxy"] = make_proxy(store, host=proxy_host, port=proxy_port or free_port(), log_probs=log_probs)
+        proxy_port = options.proxy_port or free_port()
+        kwargs |= {
+            "llm_proxy": make_proxy(store, host=options.proxy_host, port=proxy_port, log_probs=options.log_probs),
+            "llm_timeout_seconds": options.rollout_timeout_s,
+        }
         super().__init__(*args, store=store, **kwargs)
         while self._internal_loop is None or not self._internal_loop.is_running():
             time.sleep(0.01)  # the thread that agent-lightning has just started sets it
         self.run_dir = run_dir
-        self.poll_interval_s = poll_interval_s
-        self.stall_s = stall_s
-        self.grade_group = grade_group or _leave_unscored
-        self.resample = resample
+        self.options = options
+        self.grade_group = options.grade_group or _leave_unscored
         self.spare_questions: SpareQuestions | None = None
         self.step = 0
         self.stats: dict[str, float] = {}
@@ -126,7 +114,7 @@ class GrpoDaemon(AgentModeDaemon):
         try:
             await self._collect(list(self._task_id_to_original_sample))
             self._places = Places(sorted({self._question_of(i) for i in self._task_id_to_original_sample}))
-            for _ in range(self.resample if self.is_train else 0):
+            for _ in range(self.options.resample if self.is_train else 0):
                 if not await self._replace_flat_groups():
                     break
         except STORE_ERRORS as exc:
@@ -189,7 +177,7 @@ class GrpoDaemon(AgentModeDaemon):
                 last_watch = now
             if pending and not finished:
                 with self.watch.measure("idle"):
-                    await asyncio.sleep(self.poll_interval_s)
+                    await asyncio.sleep(self.options.poll_interval_s)
         with self.watch.measure("judge"):
             await rewards.all_graded()
 
@@ -218,12 +206,12 @@ class GrpoDaemon(AgentModeDaemon):
                 f"the store knows {len(known)} of {len(pending)} open rollouts: it was restarted and lost the others. "
                 "Continue with --resume_checkpoint latest"
             )
-        if idle_s > self.stall_s:
+        if idle_s > self.options.stall_s:
             states = Counter(str(r.status) for r in known)
             raise RunError(
-                f"no rollout finished for {idle_s:.0f} s (limit {self.stall_s:.0f} s); open rollouts by status: "
-                f"{dict(states)}. queuing: no runner takes work (with AGL_CURRENT_ROLE=algorithm start a runner "
-                "process); running: the model server hangs (see the log)"
+                f"no rollout finished for {idle_s:.0f} s (limit {self.options.stall_s:.0f} s); open rollouts by "
+                f"status: {dict(states)}. queuing: no runner takes work (with AGL_CURRENT_ROLE=algorithm start a "
+                "runner process); running: the model server hangs (see the log)"
             )
 
     async def _spans(self, rollout: Rollout) -> tuple[list[Span], list[Triplet]]:

@@ -22,9 +22,9 @@ from agentlightning.execution.events import ExecutionEvent
 from agentlightning.store.base import LightningStore
 from agentlightning.types import AttemptedRollout, NamedResources, RolloutRawResult, Span, SpanCoreFields
 
-from agl_plugin.plain_requests import send_plainly
-from agl_plugin.processes import collect_rarely
-from agl_plugin.span_order import next_sequence_id
+from agl_plugin.patches.plain_requests import send_plainly
+from agl_plugin.proxy.spans import next_sequence_id
+from foundation.processes import collect_rarely
 
 logger = logging.getLogger(__name__)
 

@@ -17,14 +17,14 @@ from typing import Any
 
 from agentlightning.verl.trainer import AgentLightningTrainer
 
-from agl_plugin import advantage, run_folder
 from agl_plugin.daemon import GrpoDaemon
-from agl_plugin.errors import RunError
-from agl_plugin.health import Health
-from agl_plugin.resampling import SpareQuestions
-from agl_plugin.rules import UpdateRules
-from agl_plugin.time_split import Stopwatch
-from agl_plugin.update import no_log_probs, prepared
+from agl_plugin.options import TrainerOptions
+from agl_plugin.run.resampling import SpareQuestions
+from agl_plugin.run.time_split import Stopwatch
+from agl_plugin.update import advantage
+from agl_plugin.update.prepare import no_log_probs, prepared
+from foundation import run_folder
+from foundation.errors import RunError
 
 logger = logging.getLogger(__name__)
 
@@ -37,11 +37,11 @@ class GrpoTrainer(AgentLightningTrainer):
     total_training_steps: int
     train_dataset: Any
 
-    def __init__(self, *, run_dir: Path, health: Health, update: UpdateRules, **kwargs: Any) -> None:
+    def __init__(self, *, run_dir: Path, options: TrainerOptions, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.run_dir = run_dir
-        self.health = health
-        self.update = update
+        self.health = options.health
+        self.update = options.update
         self.watch = Stopwatch()
         assert self.config.algorithm.adv_estimator == advantage.NAME, self.config.algorithm.adv_estimator
 

@@ -35,10 +35,10 @@ from rich.console import Console
 from rich.table import Table
 from transformers import AutoTokenizer, Qwen3ForCausalLM
 
-from agl_plugin.adapter import ScoredTriplets
-from agl_plugin.batch import Rollouts, build_batch
-from agl_plugin.processes import keep_freed_memory
-from agl_plugin.rules import MEASURE_CAP
+from agl_plugin.update.adapter import ScoredTriplets
+from agl_plugin.update.batch import Rollouts, build_batch
+from agl_plugin.update.rules import MEASURE_CAP
+from foundation.processes import keep_freed_memory
 from sql_agent.config import load_recipe
 from sql_agent.tiny_policy.build import ensure_tiny_policy
 from sql_agent.tiny_policy.corpus import load_corpus

@@ -26,14 +26,14 @@ import typer
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from sql_agent import eval_folder
-from sql_agent.agent import LLMEndpoint
+from sql_agent.agent.episode import LLMEndpoint
 from sql_agent.config import build_config, data_path, database_path, resolve_system_prompt
-from sql_agent.database import Database
-from sql_agent.dataset import load_questions
-from sql_agent.evaluation import Setting, Trial, play
+from sql_agent.data.dataset import load_questions
+from sql_agent.environment.database import Database
+from sql_agent.evaluation import folder as eval_folder
+from sql_agent.evaluation.trials import Setting, Trial, play
 from sql_agent.records import Question
-from sql_agent.scorers import build_context
+from sql_agent.scoring.build import build_context
 from tests.fakes import chat_reply, openai_server, tool_call_reply
 
 CONCURRENCIES = (1, 8, 64)

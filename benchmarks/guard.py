@@ -22,8 +22,8 @@ import psutil
 import typer
 
 from sql_agent.config import DatabaseConfig
-from sql_agent.database import Database
-from sql_agent.sql_worker import Guard, Settings
+from sql_agent.environment.database import Database
+from sql_agent.environment.sql_worker import Guard, Settings
 
 LOOKUP = "SELECT med_name, indication FROM drugs_info WHERE id = 77"
 SCAN = "SELECT id FROM drugs_info WHERE indication LIKE '%失眠%'"

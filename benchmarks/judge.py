@@ -38,7 +38,7 @@ from reward_client.gates import why_zero
 from reward_client.parsing import parse_criteria
 from reward_client.prompting import build_messages, load_prompt
 from sql_agent.config import data_path
-from sql_agent.dataset import load_questions
+from sql_agent.data.dataset import load_questions
 from tests.fakes import chat_reply, error_reply, openai_server
 
 REASON = "要点与参考答案一致，缺少一项禁忌，表述清楚，没有编造的内容。"

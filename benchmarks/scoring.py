@@ -30,8 +30,8 @@ import torch
 import typer
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
+from foundation.net import free_port
 from reward_model.grounding import grounded
-from sql_agent.serving import free_port
 
 N_CLIENTS = 32
 START_S = 300.0

@@ -20,13 +20,14 @@ from typing import Annotated, Any
 
 import typer
 
-from agl_plugin import run_folder
-from agl_plugin.environment import prepare_environment
-from agl_plugin.processes import ProcessTree
+from foundation import run_folder
+from foundation.environment import prepare_environment
+from foundation.net import free_port
+from foundation.processes import ProcessTree
 from sql_agent.config import TrainConfig, build_config, load_recipe, resolve_system_prompt
-from sql_agent.preflight import model_folder
-from sql_agent.serving import free_port
-from sql_agent.train_sql_agent import load_data
+from sql_agent.scoring.build import build_context
+from sql_agent.serving.models import model_folder
+from sql_agent.training.questions import load_data
 
 N_RUNNERS = 4
 OWN_ENV = {
@@ -65,7 +66,7 @@ def noting_trainer(*args: Any, out: Path, **kwargs: Any) -> Any:
 
 def stock_overrides(config: TrainConfig, *, model: Path, out: Path, steps: int) -> dict[str, Any]:
     """The recipe's keys for verl without this project's actor, advantage and metrics."""
-    from sql_agent.verl_config import verl_overrides
+    from sql_agent.training.verl_config import verl_overrides
 
     overrides = verl_overrides(config, model_path=str(model), run_dir=out, total_steps=steps)
     overrides["algorithm"]["adv_estimator"] = "grpo"
@@ -75,7 +76,8 @@ def stock_overrides(config: TrainConfig, *, model: Path, out: Path, steps: int) 
 
 async def records_of(store: Any) -> list[dict[str, Any]]:
     """The agent's record of each rollout."""
-    from agl_plugin.adapter import RECORD_KEY, annotation_of
+    from agl_plugin.update.adapter import annotation_of
+    from foundation.rollout_keys import RECORD_KEY
 
     spans = [
         await store.query_spans(rollout.rollout_id, attempt_id="latest") for rollout in await store.query_rollouts()
@@ -95,15 +97,15 @@ def main(
         "trainer": {"validate_first": False, "validate_every": -1, "save_every": -1, "max_steps": steps},
     }
     config = resolve_system_prompt(build_config(load_recipe("demo_cpu"), tree), tiny=True)
-    train, val = load_data(config)
+    train, val = load_data(config, build_context(config.reward, config.database))
     model = model_folder(config, tiny=True)
     os.environ |= OWN_ENV
     prepare_environment(cpu=True, offline=True)
     import agentlightning as agl
 
     from agl_plugin.algorithm import start_ray
-    from sql_agent.dataset import to_row
-    from sql_agent.lit_agent import SqlAgent
+    from sql_agent.data.dataset import to_row
+    from sql_agent.training.lit_agent import SqlAgent
 
     with ProcessTree() as processes:
         start_ray(cpu=True, n_gpus=1)  # agent-lightning's own start would not pretend a GPU

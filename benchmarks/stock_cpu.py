@@ -1,11 +1,11 @@
-"""What verl needs to run on a CPU at all, and nothing that saves time: agl_plugin.cpu_mode for the stock run.
+"""What verl needs to run on a CPU at all, and nothing that saves time: agl_plugin.cpu.mode for the stock run.
 
 Loaded by verl in each of its processes (VERL_USE_EXTERNAL_MODULES).
 """
 
 from __future__ import annotations
 
-from agl_plugin import cpu_mode
+from agl_plugin.cpu import mode as cpu_mode
 
 cpu_mode.give_torch_cpu_a_device_api()
 cpu_mode.use_gloo_for_nccl()

@@ -33,8 +33,8 @@ from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from agl_plugin import run_folder
-from agl_plugin.time_split import PHASES
+from agl_plugin.run.time_split import PHASES
+from foundation import run_folder
 from sql_agent.config import ROOT
 from sql_agent.tiny_policy.build import ensure_tiny_policy
 

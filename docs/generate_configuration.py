@@ -93,7 +93,7 @@ def _section_doc(section: str) -> str:
 
 def training_flags() -> str:
     """The flags of train_sql_agent.py, and the key that each one sets."""
-    from sql_agent.train_sql_agent import FLAGS, parser
+    from sql_agent.training.options import FLAGS, parser
 
     rows = []
     for action in parser()._actions:

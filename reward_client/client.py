@@ -10,17 +10,16 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import ipaddress
 import json
 import ssl
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
-from urllib.parse import urlsplit
 
 import httpx
 from pydantic import BaseModel
 
+from foundation.net import is_loopback
 from reward_client.errors import JudgeFault, JudgeRejected, JudgeUnparsable, JudgeUnreachable
 from reward_client.schema import JudgeEndpoint, Usage
 
@@ -86,18 +85,6 @@ async def post_chat(endpoint: JudgeEndpoint, payload: dict[str, Any], *, timeout
     if status != 200:
         raise _fault(endpoint, status=status, headers=headers, body=body)
     return _read_reply(endpoint, body)
-
-
-def is_loopback(url: str) -> bool:
-    """True when the host of `url` is this machine by name or number."""
-    host = urlsplit(url).hostname or ""
-    if host == "localhost" or host.endswith(".localhost"):
-        return True
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return address.is_loopback or address.is_unspecified
 
 
 @functools.cache

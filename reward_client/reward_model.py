@@ -24,7 +24,8 @@ from urllib.parse import urlsplit
 import httpx
 import tenacity
 
-from reward_client.client import is_loopback, retry_after_s
+from foundation.net import is_loopback
+from reward_client.client import retry_after_s
 from reward_client.errors import JudgeRejected, JudgeUnparsable, JudgeUnreachable
 from reward_client.scale_map import ScaleMap, load_scale
 

@@ -17,8 +17,8 @@ from typing import Any
 
 import uvicorn
 
+from foundation.errors import UserError
 from reward_model.api_gate import Traffic
-from reward_model.errors import UserError
 
 logger = logging.getLogger(__name__)
 

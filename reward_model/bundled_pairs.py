@@ -22,8 +22,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import typer
 
+from foundation.errors import UserError
 from reward_model.degrade import WRONG, Answer, Section, right_answer, sections_of, wrong_answer
-from reward_model.errors import UserError
 from reward_model.grounding import grounded
 from reward_model.pairs import Pair, make_pair, write_jsonl
 

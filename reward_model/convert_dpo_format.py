@@ -17,7 +17,7 @@ from typing import Annotated, Any
 import typer
 from pydantic import ValidationError
 
-from reward_model.errors import UserError
+from foundation.errors import UserError
 from reward_model.pairs import Pair, Skipped, json_lines, make_pair, reason_of, write_jsonl
 
 TEXT_KEYS = ("prompt", "chosen", "rejected")

@@ -14,7 +14,7 @@ from typing import Any
 
 from transformers import PreTrainedTokenizerBase
 
-from reward_model.errors import UserError
+from foundation.errors import UserError
 
 Dialogue = Sequence[tuple[str, str]]  # (role, content)
 CUT_ROUNDS = 8

@@ -12,7 +12,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from reward_model.errors import UserError
+from foundation.errors import UserError
 
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 ADAPTER = "adapter_config.json"

@@ -17,9 +17,9 @@ from typing import Annotated, Any
 import typer
 from pydantic import ValidationError
 
+from foundation.errors import UserError
 from reward_model.api import Served, pair_score
 from reward_model.api_types import Score, ScoreRequest
-from reward_model.errors import UserError
 from reward_model.evaluation import pair_margins, summarise
 from reward_model.inference_api import load_served
 from reward_model.pairs import Skipped, json_lines, read_pairs, reason_of, write_jsonl

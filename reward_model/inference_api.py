@@ -17,10 +17,10 @@ from typing import Annotated, Literal
 import typer
 from dotenv import load_dotenv
 
+from foundation.errors import UserError
 from reward_model.api import Limits, Served, make_app
 from reward_model.api_gate import Traffic
 from reward_model.api_server import bind, run
-from reward_model.errors import UserError
 from reward_model.folder import weights_fingerprint
 from reward_model.scale import SCALE_FILE, load_scale
 from reward_model.scoring import load_scorer

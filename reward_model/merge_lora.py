@@ -18,7 +18,7 @@ from peft import PeftConfig, PeftModel
 from safetensors import SafetensorError, safe_open
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-from reward_model.errors import UserError
+from foundation.errors import UserError
 from reward_model.folder import ADAPTER, check_no_code, check_weights_folder, read_json, weights_fingerprint
 
 BASE_NOTE = "base.json"

@@ -17,7 +17,7 @@ from typing import Annotated, Any
 
 import typer
 
-from reward_model.errors import UserError
+from foundation.errors import UserError
 from reward_model.grounding import grounded
 from reward_model.pairs import Pair, Skipped, json_lines, make_pair, write_jsonl
 

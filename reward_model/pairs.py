@@ -20,7 +20,7 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
-from reward_model.errors import UserError
+from foundation.errors import UserError
 
 SHOWN_LINES = 5
 T = TypeVar("T")

@@ -17,7 +17,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from scipy.optimize import isotonic_regression
 
-from reward_model.errors import UserError
+from foundation.errors import UserError
 
 SCALE_FILE = "reward_scale.json"
 MIN_ROWS = 20

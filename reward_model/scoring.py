@@ -19,8 +19,8 @@ import torch
 from safetensors import SafetensorError
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
+from foundation.errors import UserError
 from reward_model.encoding import Dialogue, Encoded, Encoder
-from reward_model.errors import UserError
 from reward_model.folder import check_reward_model
 from reward_model.grounding import grounded
 

@@ -16,8 +16,8 @@ from datasets.exceptions import DatasetNotFoundError
 from huggingface_hub.errors import HfHubHTTPError
 from pydantic import ValidationError
 
+from foundation.errors import UserError
 from reward_model.encoding import Encoder
-from reward_model.errors import UserError
 from reward_model.pairs import Pair, Skipped, make_pair, read_pairs, reason_of, split_by_key
 
 

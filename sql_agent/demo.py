@@ -17,9 +17,9 @@ from typing import Annotated, Any
 
 import typer
 
-from agl_plugin import run_folder
+from foundation import run_folder
 from sql_agent.config import ROOT
-from sql_agent.report import report_line
+from sql_agent.run_report.line import report_line
 from sql_agent.tiny_policy.build import ensure_tiny_policy
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)

@@ -26,7 +26,3 @@ class DatabaseFault(Fault):
     """The database itself failed, as opposed to the query."""
 
     kind = "database_fault"
-
-
-class UserError(Exception):
-    """Wrong input from the user. Command lines print its text, without a traceback, and exit with 2."""

@@ -16,19 +16,22 @@ import typer
 from dotenv import load_dotenv
 from rich.console import Console
 
-from agl_plugin import run_folder
-from sql_agent import eval_folder, eval_log
-from sql_agent.agent import load_system_prompt
+from foundation import run_folder
+from foundation.errors import UserError
+from sql_agent.agent.episode import load_system_prompt
 from sql_agent.config import ROOT, database_path
-from sql_agent.database import Database
-from sql_agent.errors import LLMFault, UserError
-from sql_agent.eval_measures import Record
-from sql_agent.eval_plan import Evaluation, prepare, report
-from sql_agent.eval_progress import Meter
-from sql_agent.eval_targets import label, model_folder, running
-from sql_agent.eval_view import markdown, show
-from sql_agent.evaluation import Key, Setting, play
-from sql_agent.scorers import ScoringContext, build_context, check_scorers
+from sql_agent.environment.database import Database
+from sql_agent.errors import LLMFault
+from sql_agent.evaluation import folder as eval_folder
+from sql_agent.evaluation import inspect_log as eval_log
+from sql_agent.evaluation.measures import Record
+from sql_agent.evaluation.plan import Evaluation, prepare, report
+from sql_agent.evaluation.progress import Meter
+from sql_agent.evaluation.targets import label, model_folder, running
+from sql_agent.evaluation.trials import Key, Setting, play
+from sql_agent.evaluation.view import markdown, show
+from sql_agent.scoring.check import check_scorers
+from sql_agent.scoring.scorers import ScoringContext
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 notes = Console(stderr=True, highlight=False, soft_wrap=True)
@@ -114,7 +117,7 @@ def run(asked: dict[str, Any], folder: Path, *, resumed: bool, concurrency: int,
     began_s, started = time.monotonic(), datetime.now(UTC).isoformat(timespec="seconds")
     evaluation, done = begin(asked, folder, resumed=resumed)
     status, problem = 0, ""
-    with closing(build_context(evaluation.config.reward, evaluation.config.database)) as scoring:
+    with closing(evaluation.scoring) as scoring:
         for name, questions in evaluation.splits.items():
             check_scorers(questions, scoring, source=name)
         try:

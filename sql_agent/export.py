@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from sql_agent.checkpoint_model import checkpoint_model
-from sql_agent.errors import UserError
-from sql_agent.preflight import own_checkpoint
+from foundation.errors import UserError
+from sql_agent.serving.checkpoint_model import checkpoint_model
+from sql_agent.serving.checkpoints import own_checkpoint
 
 if TYPE_CHECKING:
     import torch

@@ -2,7 +2,7 @@
 
 Guarantees: scores come from the scorers of training; the offline reference judge is always measured, the LLM judge when
 TEACHER_* is set; an item that a judge could not score is counted by reason and in no rate; the last line printed is
-`report: FOLDER`. The figures are defined in judge_metrics.py. Not covered: measuring reward models.
+`report: FOLDER`. The figures are defined in judge_audit/metrics.py. Not covered: measuring reward models.
 """
 
 from __future__ import annotations
@@ -23,15 +23,17 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from foundation.errors import UserError
 from reward_client.errors import JudgeFault
 from sql_agent.config import ROOT, RewardConfig, build_config, load_recipe, parse_assignment
-from sql_agent.dataset import fingerprint
-from sql_agent.errors import UserError
-from sql_agent.judge_items import BUNDLED_ITEMS, REWRITINGS, JudgedItem, Rewriting, load_items, rewrite
-from sql_agent.judge_metrics import Scored, agreement, attack_success, by_kind, calibration, flips
-from sql_agent.judge_view import TOKENS, draw_calibration, show
+from sql_agent.data.dataset import fingerprint
+from sql_agent.judge_audit.items import BUNDLED_ITEMS, REWRITINGS, JudgedItem, Rewriting, load_items, rewrite
+from sql_agent.judge_audit.metrics import Scored, agreement, attack_success, by_kind, calibration, flips
+from sql_agent.judge_audit.view import TOKENS, draw_calibration, show
 from sql_agent.records import Episode, Evidence, QueryResult, Question, Reward, SqlCall
-from sql_agent.scorers import ScoringContext, build_context, score
+from sql_agent.scoring.build import build_context
+from sql_agent.scoring.reward import score
+from sql_agent.scoring.scorers import ScoringContext
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 notes = Console(stderr=True, highlight=False, soft_wrap=True)

@@ -34,7 +34,7 @@ class Question(Record):
     """One row of a dataset.
 
     `answer` is the reference answer; empty means that none is known. `scorer` names an entry of
-    `sql_agent.scorers.SCORERS`, empty means the configured default. `sql` holds reference queries.
+    `sql_agent.scoring.scorers.SCORERS`, empty means the configured default. `sql` holds reference queries.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")

@@ -9,21 +9,22 @@ page below 3 MB. The parts stand in sql_agent/run_report/.
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from sql_agent.errors import UserError
+from foundation.errors import UserError
 from sql_agent.run_report.folder import read_run
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+
+
 notes = Console(stderr=True, highlight=False, soft_wrap=True)
+
+
 REPORT, PLOTS = "report.html", "plots"
-TIME_LIMIT_S = 180.0
 
 
 def write_report(folder: Path, *, evaluation: Path | None = None) -> Path:
@@ -39,22 +40,6 @@ def write_report(folder: Path, *, evaluation: Path | None = None) -> Path:
     temp.write_text(text, encoding="utf-8", errors="replace")
     os.replace(temp, target)
     return target
-
-
-def report_line(folder: Path) -> str:
-    """Make the report in a process of its own, and say in one line where it is, or why there is none.
-
-    For the end of a run: whatever happens to the report, the run has what it has.
-    """
-    command = [sys.executable, str(Path(__file__).resolve()), str(folder)]
-    try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, errors="replace", timeout=TIME_LIMIT_S, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired) as exc:
-        return f"warning: no report of this run ({exc})"
-    lines = (done.stdout if done.returncode == 0 else done.stderr).strip().splitlines()
-    return lines[-1] if done.returncode == 0 and lines else f"warning: no report of this run ({' '.join(lines[-1:])})"
 
 
 @app.command()

@@ -20,8 +20,9 @@ import typer
 from dotenv import load_dotenv
 from rich.console import Console
 
-from sql_agent import preflight
-from sql_agent.agent import LLMEndpoint, run_episode
+from foundation.errors import UserError
+from sql_agent.agent.episode import LLMEndpoint, run_episode
+from sql_agent.agent.view import Outcome, as_json, clean, show, summary_line
 from sql_agent.config import (
     ROOT,
     TrainConfig,
@@ -32,14 +33,17 @@ from sql_agent.config import (
     parse_assignment,
     resolve_system_prompt,
 )
-from sql_agent.database import Database
-from sql_agent.dataset import load_questions
-from sql_agent.endpoint import checked_endpoint, explain_fault, is_final
-from sql_agent.episode_view import Outcome, as_json, clean, show, summary_line
-from sql_agent.errors import DatabaseFault, LLMFault, UserError
+from sql_agent.data.dataset import load_questions
+from sql_agent.environment.database import Database
+from sql_agent.errors import DatabaseFault, LLMFault
 from sql_agent.records import Question
-from sql_agent.scorers import ScoringContext, build_context, check_scorers, score
-from sql_agent.serving import Server, serve_model
+from sql_agent.scoring.build import build_context
+from sql_agent.scoring.check import check_scorers
+from sql_agent.scoring.reward import score
+from sql_agent.scoring.scorers import ScoringContext
+from sql_agent.serving import models
+from sql_agent.serving.endpoint import checked_endpoint, explain_fault, is_final
+from sql_agent.serving.server import Server, serve_model
 
 BUNDLED = "data/test.parquet"
 BUNDLED_QUESTIONS = 3
@@ -89,7 +93,7 @@ def choose_questions(texts: list[str], file: Path | None, *, limit: int | None) 
 @contextmanager
 def own_server(config: TrainConfig) -> Iterator[Server]:
     """vLLM with the configured model, or with the tiny policy. Raises UserError or LLMFault."""
-    cpu = config.trainer.device == "cpu" or (config.trainer.device == "auto" and preflight.gpu_count() == 0)
+    cpu = config.trainer.device == "cpu" or (config.trainer.device == "auto" and models.gpu_count() == 0)
     if not config.model.path:
         notes.print("no endpoint and no --model: the tiny policy it is (built in minutes if it is not there yet)")
     folder = model_folder(config)
@@ -106,7 +110,7 @@ def own_server(config: TrainConfig) -> Iterator[Server]:
 def model_folder(config: TrainConfig) -> Path:
     """The folder to serve. Raises UserError."""
     try:
-        return preflight.model_folder(config, tiny=not config.model.path)
+        return models.model_folder(config, tiny=not config.model.path)
     except UserError as exc:
         raise UserError(f"{exc}. To ask a running server instead, name it with --base-url") from exc
 

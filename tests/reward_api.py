@@ -20,7 +20,7 @@ from typing import Any
 
 import httpx
 
-from sql_agent.serving import free_port
+from foundation.net import free_port
 
 START_S = 180.0
 END_S = 60.0

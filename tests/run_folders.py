@@ -13,12 +13,12 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-from agl_plugin import run_folder
+from foundation import run_folder
+from foundation.versions import versions
 from sql_agent.config import build_config, load_recipe
-from sql_agent.eval_measures import compare, summarize
+from sql_agent.evaluation.measures import compare, summarize
 from sql_agent.records import Episode, QueryResult, Question, Reward, SqlCall, rollout_record
-from sql_agent.summary import build_summary
-from sql_agent.versions import versions
+from sql_agent.training.summary import build_summary
 
 DRUGS = {
     "甲硝酚片": {"indications": "用于缓解轻度头痛", "dosage": "口服，一次1片，一日2次", "company_name": "青禾制药"},

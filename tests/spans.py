@@ -7,7 +7,7 @@ from typing import Any
 import agentlightning as agl
 from agentlightning.types import Span
 
-from agl_plugin.adapter import AWAITS_GROUP, LLM_CALLS_KEY, RECORD_KEY, UNSCORED_KEY
+from foundation.rollout_keys import AWAITS_GROUP, LLM_CALLS_KEY, RECORD_KEY, UNSCORED_KEY
 
 ROLLOUT, ATTEMPT = "ro-1", "at-1"
 

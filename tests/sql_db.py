@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from sql_agent.config import DatabaseConfig
-from sql_agent.database import Database
+from sql_agent.environment.database import Database
 
 SECRET = "ZZ-hidden-ZZ"
 TABLES = ["drugs_info", "disease"]

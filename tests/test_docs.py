@@ -19,8 +19,8 @@ from xml.etree import ElementTree
 import pytest
 
 from sql_agent.config import ROOT, build_config, known_keys
-from sql_agent.reference_judge import grade
-from sql_agent.train_sql_agent import parser
+from sql_agent.offline_judge.judge import grade
+from sql_agent.training.options import parser
 
 SKIPPED = {".venv", ".tools", ".cache", "runs", "outputs", "node_modules", ".git", ".pytest_cache"}
 PAGES = sorted(p for p in ROOT.rglob("*.md") if not SKIPPED & set(p.relative_to(ROOT).parts))

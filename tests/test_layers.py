@@ -1,12 +1,14 @@
-"""Who may import whom: the table of the architecture, checked on the syntax trees of all project modules.
+"""Who may import whom: the rooms of the house, checked on the syntax trees of all project modules.
 
-Imports inside functions count like any other. Not covered: names reached through strings (utils/check_install.py).
-A new module fails here until it has a place in LAYERS.
+A room is a package, or a module beside the rooms; a line of LAYERS holds rooms that do not know each other. Imports
+inside functions count like any other. Not covered: names reached through strings (utils/check_install.py).
+A new module fails here until its room has a place in LAYERS.
 """
 
 from __future__ import annotations
 
 import ast
+import graphlib
 import importlib.metadata
 import subprocess
 import sys
@@ -18,62 +20,23 @@ import pytest
 
 from sql_agent.config import ROOT
 
-# A module imports from the lines above its own; `x.*` are packages whose modules may also import one another.
-LAYERS = {
-    "judge's types": ["reward_client.schema"],
-    "errors": ["sql_agent.errors", "reward_client.errors"],
-    "normal form": ["sql_agent.reference_normal"],
-    "plain data": [
-        *("sql_agent.records", "sql_agent.config", "sql_agent.reference_text", "sql_agent.answer_text"),
-        *("sql_agent.transcript", "sql_agent.eval_stats"),
+# From the ground up: a room imports from itself and from the lines above its own, nothing else.
+LAYERS = [
+    ["foundation"],
+    ["sql_agent.config", "sql_agent.errors", "sql_agent.records", "reward_client", "agl_plugin.cpu"],
+    ["sql_agent.environment", "sql_agent.data", "sql_agent.offline_judge", "reward_model", "agl_plugin.patches"],
+    ["sql_agent.scoring", "sql_agent.judge_audit", "agl_plugin.proxy"],
+    ["sql_agent.agent", "sql_agent.scorers", "agl_plugin.update"],
+    ["sql_agent.tiny_policy", "agl_plugin.run"],
+    ["sql_agent.serving", "agl_plugin"],
+    ["sql_agent.evaluation", "sql_agent.training"],
+    ["sql_agent.run_report"],
+    [
+        *("sql_agent.train_sql_agent", "sql_agent.evaluate", "sql_agent.sqlagent_test", "sql_agent.judge_report"),
+        *("sql_agent.export", "sql_agent.report"),
     ],
-    "worker process": ["sql_agent.sql_worker", "sql_agent.math_worker"],
-    "parts of the offline judge": [
-        *("sql_agent.reference_stance", "sql_agent.reference_exam", "sql_agent.reference_table"),
-    ],
-    "items of the offline judge": ["sql_agent.reference_item"],
-    "text and wire": [
-        *("sql_agent.sql_text", "sql_agent.reference_judge", "sql_agent.completion_check", "reward_client.client"),
-        *("reward_client.gates", "reward_client.prompting", "reward_client.parsing", "reward_client.dialect"),
-        *("reward_client.endpoints", "reward_client.ledger", "reward_client.scale_map"),
-        *("sql_agent.math_check", "sql_agent.result_match", "sql_agent.judge_items"),
-        *("sql_agent.eval_measures", "sql_agent.eval_view"),
-    ],
-    "sources": [
-        *("sql_agent.database", "sql_agent.dataset", "reward_client.limiter", "reward_client.budget"),
-        *("reward_client.reward_model", "sql_agent.judge_metrics"),
-    ],
-    "retry loop": ["reward_client.chain"],
-    "judge": ["reward_client.judge"],
-    "groups": ["reward_client.groups"],
-    "table of scorers": ["sql_agent.scorer_registry"],
-    "tools and scorers": ["sql_agent.tools", "sql_agent.scorers", "sql_agent.data.*", "reward_client"],
-    "agent": ["sql_agent.agent", "sql_agent.judge_view"],
-    "agent-lightning and verl": ["agl_plugin.*"],
-    "around the agent": [
-        "sql_agent.verl_config",
-        *("sql_agent.lit_agent", "sql_agent.tiny_policy.*", "sql_agent.summary", "sql_agent.endpoint"),
-        *("sql_agent.group_grading", "sql_agent.health_rules", "sql_agent.versions"),
-        *("sql_agent.episode_view", "sql_agent.serving", "sql_agent.eval_progress", "sql_agent.checkpoint_model"),
-    ],
-    "reward model": ["reward_model.*"],
-    "before the start": ["sql_agent.preflight", "sql_agent.run_report.*"],
-    "report": ["sql_agent.report"],
-    "trials": ["sql_agent.evaluation", "sql_agent.eval_targets", "sql_agent.eval_log"],
-    "evaluations": ["sql_agent.eval_folder", "sql_agent.eval_plan"],
-    "command lines": [
-        *("sql_agent.train_sql_agent", "sql_agent.evaluate", "sql_agent.sqlagent_test"),
-        *("sql_agent.export", "sql_agent.demo", "sql_agent.judge_report"),
-    ],
-    "nobody imports these": [
-        "utils.*",
-        "benchmarks.*",
-        "recipes.*",
-        "docs.*",
-        "sql_agent",
-        "agl_plugin",
-    ],
-}
+    ["sql_agent.demo", "benchmarks", "docs", "utils"],
+]
 
 # Project package -> packages that it must not import, whatever the layers say.
 NEVER = {
@@ -86,21 +49,23 @@ NEVER = {
 # Third-party package -> the only modules that may import it.
 ONLY_IN = {
     "agentlightning": [
-        *("agl_plugin.*", "sql_agent.lit_agent", "sql_agent.verl_config", "sql_agent.train_sql_agent"),
+        "agl_plugin.*",
+        "sql_agent.training.lit_agent",
+        "sql_agent.training.assembly",
         "benchmarks.stock",
     ],
-    "verl": ["agl_plugin.*", "sql_agent.verl_config"],
+    "verl": ["agl_plugin.*"],
     "ray": ["agl_plugin.*"],
-    "agents": ["sql_agent.agent", "sql_agent.tools"],
+    "agents": ["sql_agent.agent.episode", "sql_agent.agent.tools"],
     "trl": ["reward_model.reward_modeling"],
     "fastapi": ["reward_model.api"],
-    "inspect_ai": ["sql_agent.eval_log"],
+    "inspect_ai": ["sql_agent.evaluation.inspect_log"],
 }
 
 LIGHT = [
-    *("sql_agent", "reward_client", "sql_agent.scorers", "sql_agent.dataset", "sql_agent.database"),
+    *("sql_agent", "reward_client", "sql_agent.scorers", "sql_agent.data.dataset", "sql_agent.environment.database"),
     *("reward_model", "reward_model.convert_dpo_format", "reward_model.mine_pairs", "reward_model.bundled_pairs"),
-    *("agl_plugin.console", "agl_plugin.run_folder", "agl_plugin.environment", "sql_agent.train_sql_agent"),
+    *("foundation.console", "foundation.run_folder", "foundation.environment", "sql_agent.train_sql_agent"),
 ]
 HEAVY = ["torch", "ray", "vllm", "verl", "agentlightning", "transformers"]
 
@@ -111,16 +76,8 @@ def module_name(path: Path) -> str:
 
 
 def project_files() -> Iterator[Path]:
-    for folder in (
-        "sql_agent",
-        "agl_plugin",
-        "reward_client",
-        "reward_model",
-        "utils",
-        "recipes",
-        "benchmarks",
-        "docs",
-    ):
+    packages = ("foundation", "sql_agent", "agl_plugin", "reward_client", "reward_model")
+    for folder in (*packages, "utils", "recipes", "benchmarks", "docs"):
         yield from (ROOT / folder).rglob("*.py")
 
 
@@ -140,25 +97,34 @@ def imports_of(tree: ast.Module) -> set[str]:
     return names
 
 
-def place(module: str) -> tuple[int, str]:
-    """Number of the layer and the pattern that matched; a name without wildcard wins."""
-    found = [
-        ("*" in pattern, number, pattern)
-        for number, patterns in enumerate(LAYERS.values())
-        for pattern in patterns
-        if fnmatch(module, pattern) or module == pattern.removesuffix(".*")
-    ]
-    assert found, f"{module} has no place in LAYERS of {Path(__file__).name}: add it where it belongs"
-    return min(found)[1:]
+HEIGHT = {room: height for height, rooms in enumerate(LAYERS) for room in rooms}
+
+
+def room_of(module: str) -> str:
+    """The longest prefix of the module's name that is a room."""
+    parts = module.split(".")
+    found = [room for n in range(len(parts), 0, -1) if (room := ".".join(parts[:n])) in HEIGHT]
+    assert found, f"{module} has no room in LAYERS of {Path(__file__).name}: put it into one, or add its room"
+    return found[0]
 
 
 @pytest.mark.parametrize("module", sorted(MODULES))
 def test_imports_point_downward(module: str) -> None:
-    layer, package = place(module)
+    if module == "sql_agent":
+        return
+    room = room_of(module)
     for name in imports_of(MODULES[module]) & MODULES.keys():
-        below, other = place(name)
-        same_package = "*" in package and other == package
-        assert below < layer or same_package, f"{module} imports {name}, which is not in a lower layer"
+        other = room_of(name)
+        assert other == room or HEIGHT[other] < HEIGHT[room], f"{module} imports {name}, which is no lower room"
+
+
+def test_no_module_imports_itself_in_a_circle() -> None:
+    graph = {module: imports_of(tree) & MODULES.keys() - {module} for module, tree in MODULES.items()}
+    list(graphlib.TopologicalSorter(graph).static_order())  # CycleError names the circle
+
+
+def test_every_room_is_there() -> None:
+    assert {room for room in HEIGHT if room not in {room_of(m) for m in MODULES if m != "sql_agent"}} == set()
 
 
 @pytest.mark.parametrize("package", sorted(NEVER))

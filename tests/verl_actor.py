@@ -1,7 +1,7 @@
 """verl's own actor on the CPU, around a tiny model, for tests of what an update does.
 
 One process, gloo, no FSDP. `actor_of(model, ...)` gives the actor that training runs, with this project's additions
-(agl_plugin.actor); `update` is one training step's update of a batch.
+(agl_plugin.update.actor); `update` is one training step's update of a batch.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from verl import DataProto
 from verl.workers.actor.dp_actor import DataParallelPPOActor
 from verl.workers.config import FSDPActorConfig, FSDPEngineConfig
 
-from agl_plugin import actor
-from agl_plugin.advantage import rollout_advantage
-from agl_plugin.cpu_mode import give_torch_cpu_a_device_api
-from agl_plugin.rules import N_UPDATES
+from agl_plugin.cpu.mode import give_torch_cpu_a_device_api
+from agl_plugin.update import actor
+from agl_plugin.update.advantage import rollout_advantage
+from agl_plugin.update.rules import N_UPDATES
 
 assert actor.DataParallelPPOActor is DataParallelPPOActor
 

@@ -22,7 +22,7 @@ from matplotlib.figure import Figure
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from reward_model.errors import UserError
+from foundation.errors import UserError
 from reward_model.folder import weights_fingerprint
 from reward_model.pairs import Skipped, json_lines, split_by_key, write_text
 from reward_model.scale import SCALE_FILE, RewardScale, dump, fit

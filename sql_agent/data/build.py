@@ -19,12 +19,12 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from foundation.errors import UserError
 from sql_agent.data.build_database import build_database
+from sql_agent.data.dataset import SHOWN_ROWS, BadRow, atomic_path, fingerprint, write_parquet
 from sql_agent.data.import_raw import Imported, import_raw, write_splits
 from sql_agent.data.questions import make_entity_questions, make_questions, write_raw
 from sql_agent.data.templates import SPLITS, TEMPLATES, load_templates
-from sql_agent.dataset import SHOWN_ROWS, BadRow, atomic_path, fingerprint, write_parquet
-from sql_agent.errors import UserError
 
 DATA = Path(__file__).resolve().parent
 SOURCE = DATA / "source"

@@ -18,8 +18,8 @@ from typing import Any
 import yaml
 from pypinyin import Style, lazy_pinyin
 
-from sql_agent.dataset import atomic_path
-from sql_agent.errors import UserError
+from foundation.errors import UserError
+from sql_agent.data.dataset import atomic_path
 
 SEPARATOR = "；"
 FORBIDDEN = ("；", ";", "\n", "\r", "\t")

@@ -2,7 +2,7 @@
 
 Guarantees: bad rows are counted and named, and fatal only when no good one is left; reference SQL runs read-only,
 with a time limit, and may do nothing but SELECT; nothing here knows the bundled tables. Not covered: whether a
-reference answer is right, and the guard for SQL that a model writes (`sql_agent.database`).
+reference answer is right, and the guard for SQL that a model writes (`sql_agent.environment.database`).
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from foundation.errors import UserError
+from sql_agent.data.dataset import SHOWN_ROWS, BadRow, parse_file, write_parquet
 from sql_agent.data.splits import Item, assign, check_leaks, make_items
 from sql_agent.data.templates import SPLITS, Split
-from sql_agent.dataset import SHOWN_ROWS, BadRow, parse_file, write_parquet
-from sql_agent.errors import UserError
 from sql_agent.records import Question
 
 SQL_TIMEOUT_S = 5.0

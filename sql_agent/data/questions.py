@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from sql_agent.data.build_database import FIXED_TIME, SEPARATOR
+from sql_agent.data.dataset import atomic_path
 from sql_agent.data.templates import SPLITS, Intent, Phrasing, Split, Table, Templates
-from sql_agent.dataset import atomic_path
 from sql_agent.records import Evidence, Question
 
 SEED = 20260101

@@ -15,8 +15,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from foundation.errors import UserError
 from sql_agent.data.templates import SPLITS, Split
-from sql_agent.errors import UserError
 from sql_agent.records import Question
 
 ENTITY_ENTRY = re.compile(r"(?:(?P<kind>.+?)_)?(?P<what>id|name)s?(?:_[a-z0-9]+)?")

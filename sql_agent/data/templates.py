@@ -15,7 +15,7 @@ from typing import Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from sql_agent.errors import UserError
+from foundation.errors import UserError
 
 Split = Literal["train", "val", "test"]
 Intent = Literal["single", "multi", "compare", "search", "count"]

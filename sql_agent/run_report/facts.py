@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from agl_plugin.console import duration
+from foundation.console import duration
 from sql_agent.config import known_keys
 from sql_agent.run_report.folder import RunData
 from sql_agent.run_report.plain import Tree, cut, number, text, tree

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from agl_plugin import run_folder
-from sql_agent.errors import UserError
+from foundation import run_folder
+from foundation.errors import UserError
 from sql_agent.run_report.plain import Tree, number, text, tree
 
 EVALUATION = "evaluation"

@@ -1,17 +1,17 @@
 """The health of a run over its steps: which metrics are shown, what each of them means, and where its limit lies.
 
 Guarantees: a measure that a run does not have is left out; each further metric health/<name> gets a panel of its own.
-The limits are those of the run's configuration; sql_agent/health_rules.py says which metric each of them is for.
+The limits are those of the run's configuration; training/health_rules.py says which metric each of them is for.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sql_agent.health_rules import LIMITS
 from sql_agent.run_report.folder import RunData
 from sql_agent.run_report.measures import Series, Unit, Value, first, over_steps, share
 from sql_agent.run_report.plain import Tree, cut, items, number, tree
+from sql_agent.training.health_rules import LIMITS
 
 MOST_OTHERS, MOST_WARNINGS, WARNING_CHARS = 12, 20, 400
 

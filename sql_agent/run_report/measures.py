@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Literal
 
-from sql_agent.eval_stats import Estimate, estimate
+from sql_agent.evaluation.stats import Estimate, estimate
 from sql_agent.run_report.folder import RunData
 from sql_agent.run_report.plain import Tree, number
 
@@ -23,7 +23,7 @@ Unit = Literal["number", "percent", "count"]
 
 @dataclass(frozen=True)
 class Phase:
-    """A part of a step's time, named as in agl_plugin.time_split.
+    """A part of a step's time, named as in agl_plugin.run.time_split.
 
     `key` is its metric, `older` the one of runs that were not split so finely. `color` numbers the page's series
     colours: a phase has the same in every run, and what is no work is grey.

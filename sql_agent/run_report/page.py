@@ -19,8 +19,8 @@ from markupsafe import Markup
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import SqlLexer
 
-from agl_plugin.console import duration
-from sql_agent.episode_view import clean
+from foundation.console import duration
+from sql_agent.agent.view import clean
 from sql_agent.run_report import cases, facts, health, measures, plots
 from sql_agent.run_report.folder import RunData
 from sql_agent.run_report.headline import Headline, headlines, measure_rows

@@ -69,7 +69,7 @@ class Draft:
 
 
 def render_records(records: list[dict[str, Any]]) -> str:
-    """The tool's JSON for a query that ran, as sql_agent.tools.render_result writes it."""
+    """The tool's JSON for a query that ran, as sql_agent.agent.tools.render_result writes it."""
     return json.dumps({"status": "success", "records": records, "count": len(records)}, ensure_ascii=False)
 
 

@@ -25,15 +25,17 @@ from rich.console import Console
 from rich.table import Table
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from sql_agent.agent.tools import render_result
 from sql_agent.config import DatabaseConfig, JudgeConfig, RewardConfig, data_path, database_path
-from sql_agent.database import Database
-from sql_agent.dataset import load_questions
+from sql_agent.data.dataset import load_questions
+from sql_agent.environment.database import Database
 from sql_agent.records import Episode, QueryResult, Question, SqlCall
-from sql_agent.scorers import ScoringContext, build_context, score
+from sql_agent.scoring.build import build_context
+from sql_agent.scoring.reward import score
+from sql_agent.scoring.scorers import ScoringContext
 from sql_agent.tiny_policy.build import ensure_tiny_policy
 from sql_agent.tiny_policy.corpus import load_corpus
 from sql_agent.tiny_policy.demos import TOOL_NAME, TOOLS, Message
-from sql_agent.tools import render_result
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 # The expressions of vLLM's hermes parser.

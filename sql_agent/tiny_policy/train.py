@@ -21,8 +21,8 @@ import torch
 from torch.nn.functional import cross_entropy
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
-from agl_plugin.processes import keep_freed_memory
-from sql_agent.errors import UserError
+from foundation.errors import UserError
+from foundation.processes import keep_freed_memory
 from sql_agent.tiny_policy.corpus import Corpus
 from sql_agent.tiny_policy.demos import TOOLS, Demonstrator, Flaws, Message
 from sql_agent.tiny_policy.tokenizer import IM_END, IM_START, MAX_TOKENS

@@ -16,8 +16,8 @@ from typing import Any
 
 import psutil
 
-from agl_plugin import run_folder
-from agl_plugin.daemon import free_port
+from foundation import run_folder
+from foundation.net import free_port
 from sql_agent.config import ROOT
 from tests.loop.conftest import QUIET, wait_until_up
 

@@ -12,8 +12,8 @@ from typing import Any
 import psutil
 import pytest
 
-from agl_plugin import run_folder
-from agl_plugin.daemon import free_port
+from foundation import run_folder
+from foundation.net import free_port
 from sql_agent.config import ROOT
 from sql_agent.tiny_policy.build import ensure_tiny_policy
 from tests.drills.conftest import SMALL, Training, gone, training

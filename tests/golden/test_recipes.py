@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
-from agl_plugin.errors import RunError
+from foundation.errors import RunError
 from sql_agent.config import RECIPES, TrainConfig, build_config, known_keys, load_recipe, parse_assignment
-from sql_agent.train_sql_agent import parser
-from sql_agent.verl_config import check_keys, composed_base, flatten, verl_overrides
+from sql_agent.training.options import parser
+from sql_agent.training.verl_config import check_keys, composed_base, flatten, verl_overrides
 
 GOLDEN = Path(__file__).parent
 NAMES = sorted(path.name for path in RECIPES.iterdir() if path.is_dir() and not path.name.startswith((".", "_")))

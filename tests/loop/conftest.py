@@ -25,9 +25,11 @@ import httpx
 import numpy as np
 import pytest
 
-from agl_plugin import run_folder
-from agl_plugin.adapter import ScoredTriplets
-from agl_plugin.daemon import GrpoDaemon, free_port
+from agl_plugin.daemon import GrpoDaemon
+from agl_plugin.options import DaemonOptions
+from agl_plugin.update.adapter import ScoredTriplets
+from foundation import run_folder
+from foundation.net import free_port
 from sql_agent.config import ROOT
 from tests.fakes import Answer, FakeServer, chat_reply, error_reply, openai_server, tool_call_reply
 
@@ -83,7 +85,7 @@ def log_prob(token: int) -> float:
 
 
 def worded_log_probs(ids: list[int], *, plain: bool) -> dict[str, Any]:
-    """As vLLM answers with agl_plugin.plain_log_probs, or without it."""
+    """As vLLM answers with agl_plugin.patches.plain_log_probs, or without it."""
     if plain:
         return {"content": None, "token_log_probs": [log_prob(token) for token in ids]}
     return {"content": [{"token": "x", "logprob": log_prob(i), "bytes": [120], "top_logprobs": []} for i in ids]}
@@ -165,13 +167,7 @@ def collecting(loop: Loop, run_dir: Path, **options: Any) -> Iterator[GrpoDaemon
         adapter=ScoredTriplets(),
         trace_aggregator={"level": "transition"},
         run_dir=run_dir,
-        poll_interval_s=0.1,
-        stall_s=60.0,
-        llm_timeout_seconds=60.0,
-        proxy_host="127.0.0.1",
-        proxy_port=0,
-        log_probs=True,
-        **options,
+        options=DaemonOptions(poll_interval_s=0.1, rollout_timeout_s=60.0, stall_s=60.0, log_probs=True, **options),
     )
     yield daemon
     inner = daemon._internal_loop

@@ -12,8 +12,8 @@ import torch
 
 from reward_client import Mode
 from sql_agent.config import build_config
-from sql_agent.group_grading import GroupGrader
-from sql_agent.scorers import build_context
+from sql_agent.scoring.build import build_context
+from sql_agent.scoring.groups import GroupGrader
 from tests.fakes import Answer, FakeServer, chat_reply, openai_server
 from tests.loop.conftest import Loop, collecting, rollouts, running
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from agl_plugin import run_folder
 from agl_plugin.daemon import GrpoDaemon
-from agl_plugin.errors import RunError
-from agl_plugin.proxy import CALL_SPAN
+from agl_plugin.proxy.llm_proxy import CALL_SPAN
+from foundation import run_folder
+from foundation.errors import RunError
 from tests.loop.conftest import SLOW_S, Loop, collecting, log_prob, rollouts, token_ids
 
 # The LLM proxy is forked from this process: litellm and pydantic warn in it, and an error there is a failed request.

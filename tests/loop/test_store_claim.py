@@ -11,9 +11,9 @@ from pathlib import Path
 import agentlightning as agl
 import pytest
 
-from agl_plugin.daemon import free_port
-from agl_plugin.errors import RunError
-from agl_plugin.store_claim import StoreClaim
+from agl_plugin.run.store_claim import StoreClaim
+from foundation.errors import RunError
+from foundation.net import free_port
 from tests.loop.conftest import QUIET, wait_until_up
 
 pytestmark = pytest.mark.filterwarnings("default")

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from reward_model.errors import UserError
+from foundation.errors import UserError
+from foundation.net import free_port
 from reward_model.merge_lora import merge
 from reward_model.pairs import make_pair, write_jsonl
 from reward_model.scoring import Item, load_scorer
 from sql_agent.config import ROOT
-from sql_agent.serving import free_port
 from tests.reward_models import edit_json, make_model
 
 # What accelerate launch runs on GPUs; its own CPU mode fails beside Intel's extension (accelerate 1.12).

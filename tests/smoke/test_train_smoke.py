@@ -22,7 +22,7 @@ SUMMARY_KEYS = {
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[subprocess.CompletedProcess[str], Path]:
     """`make train` on a port of its own: store, data, tiny policy, one step."""
-    from agl_plugin.daemon import free_port
+    from foundation.net import free_port
 
     runs = tmp_path_factory.mktemp("runs")
     done = subprocess.run(

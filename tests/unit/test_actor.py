@@ -16,8 +16,9 @@ os.environ.setdefault("AGENTGRPO_CPU", "1")
 from verl import DataProto
 from verl.workers.config import ActorConfig, FSDPActorConfig, FSDPEngineConfig
 
-from agl_plugin import actor, cpu_mode
-from agl_plugin.rules import N_UPDATES
+from agl_plugin.cpu import mode as cpu_mode
+from agl_plugin.update import actor
+from agl_plugin.update.rules import N_UPDATES
 
 cpu_mode.give_torch_cpu_a_device_api()
 # verl opens a float32 autocast, which a CPU does not have.

@@ -14,12 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from verl.utils import torch_functional
 
-import agl_plugin.actor
-from agl_plugin.actor import rows_per_update
-from agl_plugin.batch import build_batch
-from agl_plugin.rules import MEASURE_CAP, N_UPDATES, UpdateRules
-from agl_plugin.sampler_gap import compare, hide
-from agl_plugin.update import ENTROPY, prepared
+import agl_plugin.update.actor
+from agl_plugin.update.actor import rows_per_update
+from agl_plugin.update.batch import build_batch
+from agl_plugin.update.prepare import ENTROPY, prepared
+from agl_plugin.update.rules import MEASURE_CAP, N_UPDATES, UpdateRules
+from agl_plugin.update.sampler_gap import compare, hide
 from tests.verl_actor import actor_of, flat_weights, one_rank, tiny_model, with_advantages
 
 pytestmark = pytest.mark.filterwarnings("ignore:In CPU autocast")
@@ -260,7 +260,7 @@ def test_logits_that_nobody_reads_are_not_computed_and_change_nothing(
     monkeypatch: pytest.MonkeyPatch, own_head: bool
 ) -> None:
     if not own_head:  # a model whose head is not known gives all logits
-        monkeypatch.setattr(agl_plugin.actor, "output_head", lambda _model: None)
+        monkeypatch.setattr(agl_plugin.update.actor, "output_head", lambda _model: None)
     model, data, seen = tiny_model(), data_of(ROLLOUTS), []
     model.lm_head.register_forward_hook(lambda _head, inputs, _output: seen.append(inputs[0].shape[:2].numel()))
     actor = actor_of(model, mini_rows=5, micro_rows=5)
@@ -297,7 +297,7 @@ def test_rows_without_a_trained_token_move_nothing_and_break_nothing() -> None:
 
 
 def test_a_model_without_a_known_head_is_noticed() -> None:
-    head = agl_plugin.actor.output_head
+    head = agl_plugin.update.actor.output_head
     assert head(tiny_model()) is not None and head(torch.nn.Linear(2, 2)) is None
 
 

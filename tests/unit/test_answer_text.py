@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sql_agent.answer_text import extract_answer, last_boxed, strip_thinking
+from sql_agent.scoring.answer_text import extract_answer, last_boxed, strip_thinking
 
 # Text without a mark of its own; braces and backslashes are the boxes' business.
 PLAIN = st.text(alphabet=st.characters(exclude_characters="<>{}\\", exclude_categories=["Cs"]), max_size=12)

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from verl.trainer.ppo.core_algos import compute_grpo_outcome_advantage, get_adv_estimator_fn
 
-from agl_plugin.advantage import NAME, rollout_advantage
-from agl_plugin.batch import Batch, Limits, build_batch, rows_of
+from agl_plugin.update.advantage import NAME, rollout_advantage
+from agl_plugin.update.batch import Batch, Limits, build_batch, rows_of
 
 WIDE = Limits(99, 99)
 TOKENS = st.lists(st.integers(1, 9), min_size=1, max_size=6)

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
+from foundation.errors import UserError
 from sql_agent.data.build_database import build_database
-from sql_agent.errors import UserError
 
 DRUG = {
     "med_name": "甲药",

@@ -10,8 +10,8 @@ import pytest
 
 from sql_agent.data.build import ENTITIES, OUTPUTS, STAMP, build_bundled
 from sql_agent.data.build_database import UNKNOWN
+from sql_agent.data.dataset import load_questions
 from sql_agent.data.templates import SPLITS
-from sql_agent.dataset import load_questions
 from sql_agent.records import Question
 
 

@@ -11,6 +11,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from pydantic_core import PydanticUndefined
 
+from foundation.errors import UserError
 from sql_agent.config import (
     ROOT,
     TrainConfig,
@@ -24,7 +25,6 @@ from sql_agent.config import (
     recipe_path,
     resolve_path,
 )
-from sql_agent.errors import UserError
 
 NAMES = st.text("abcdefghijklmnopqrstuvwxyz_", min_size=1, max_size=8)
 VALUES = st.recursive(

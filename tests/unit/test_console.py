@@ -15,8 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from agl_plugin import run_folder
-from agl_plugin.console import Progress, describe, duration
+from agl_plugin.run.progress import Progress, describe
+from foundation import run_folder
+from foundation.console import duration
 
 TRAIN = {
     "kind": "train",
@@ -38,7 +39,7 @@ VALIDATION = {
 NOISY = """
 import os, subprocess, sys
 from pathlib import Path
-from agl_plugin.console import quiet
+from foundation.console import quiet
 with quiet(Path(sys.argv[1])) as console:
     print("python out"); print("python err", file=sys.stderr)
     os.write(1, b"descriptor out\\n")

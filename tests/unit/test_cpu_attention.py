@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from agl_plugin.cpu_attention import decode_with_torch, guard_decoding
+from agl_plugin.cpu.attention import decode_with_torch, guard_decoding
 
 HEADS, KV_HEADS, SIZE, BLOCK = 4, 2, 8, 4
 

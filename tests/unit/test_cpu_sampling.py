@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
-from agl_plugin import cpu_sampling
-from agl_plugin.cpu_sampling import sample_by_inversion
+from agl_plugin.cpu import sampling as cpu_sampling
+from agl_plugin.cpu.sampling import sample_by_inversion
 
 
 def test_tokens_come_as_often_as_they_are_likely() -> None:

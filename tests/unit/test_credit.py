@@ -21,9 +21,9 @@ from agentlightning.types import Span
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agl_plugin.adapter import ScoredTriplets, reward_of
-from agl_plugin.advantage import rollout_advantage
-from agl_plugin.batch import build_batch
+from agl_plugin.update.adapter import ScoredTriplets, reward_of
+from agl_plugin.update.advantage import rollout_advantage
+from agl_plugin.update.batch import build_batch
 from tests.spans import fault_span, llm_call, noise, reward_span
 
 PAD = 0

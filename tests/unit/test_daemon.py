@@ -9,6 +9,7 @@ import asyncio
 import json
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,14 @@ import pytest
 import torch
 from agentlightning.types import EnqueueRolloutRequest, Span
 
-from agl_plugin import run_folder
-from agl_plugin.adapter import ScoredTriplets
-from agl_plugin.advantage import rollout_advantage
-from agl_plugin.daemon import GrpoDaemon, free_port
-from agl_plugin.errors import RunError
-from agl_plugin.resampling import SpareQuestions
+from agl_plugin.daemon import GrpoDaemon
+from agl_plugin.options import DaemonOptions
+from agl_plugin.run.resampling import SpareQuestions
+from agl_plugin.update.adapter import ScoredTriplets
+from agl_plugin.update.advantage import rollout_advantage
+from foundation import run_folder
+from foundation.errors import RunError
+from foundation.net import free_port
 from tests.spans import call_without_ids, fault_span, llm_call, reward_span, waiting_span
 
 MAX_PROMPT, MAX_RESPONSE = 16, 8
@@ -97,11 +100,7 @@ def daemon(store: agl.InMemoryLightningStore, tmp_path: Path, monkeypatch: pytes
         adapter=ScoredTriplets(),
         trace_aggregator={"level": "transition"},
         run_dir=tmp_path,
-        poll_interval_s=0.01,
-        stall_s=1.0,
-        llm_timeout_seconds=60.0,
-        proxy_host="127.0.0.1",
-        proxy_port=0,
+        options=DaemonOptions(poll_interval_s=0.01, rollout_timeout_s=60.0, stall_s=1.0),
     )
     daemon.step = 3
     while (loop := daemon._internal_loop) is None:  # its thread has just been started
@@ -248,7 +247,7 @@ class Spare(SpareQuestions):
 
 def resampled(daemon: GrpoDaemon, groups: list[list[Play]], spare: list[list[Play]], *, times: int) -> Spare:
     """A step whose flat groups are sampled anew up to `times` times, in groups of two."""
-    daemon.resample = times
+    daemon.options = replace(daemon.options, resample=times)
     queue(daemon, [len(group) for group in groups])
     asyncio.run(answer(daemon.store, [play for group in groups for play in group]))
     daemon.spare_questions = drawn = Spare(daemon, spare)
@@ -299,7 +298,7 @@ def test_a_group_that_faults_made_small_is_not_sampled_again(daemon: GrpoDaemon)
 
 
 def test_a_substitute_without_a_runner_ends_the_run_like_any_other(daemon: GrpoDaemon) -> None:
-    daemon.resample = 1
+    daemon.options = replace(daemon.options, resample=1)
     queue(daemon, [2])
     asyncio.run(answer(daemon.store, FLAT))
     daemon.spare_questions = SpareQuestions([{"id": "s", "question": "肝炎？"}], seed=0, step=0)
@@ -319,7 +318,7 @@ def test_substitutes_are_graded_with_their_group(daemon: GrpoDaemon) -> None:
 
 
 def test_validation_is_never_sampled_again(daemon: GrpoDaemon) -> None:
-    daemon.resample = 3
+    daemon.options = replace(daemon.options, resample=3)
     finish(daemon, [[scored(0.5)], [scored(0.5)]], is_train=False)
     assert daemon.get_test_metrics()["val/rollouts"] == 2
 

@@ -18,9 +18,10 @@ from pathlib import Path
 import psutil
 import pytest
 
+from foundation.errors import UserError
 from sql_agent.config import ROOT
-from sql_agent.database import Database
-from sql_agent.errors import DatabaseFault, UserError
+from sql_agent.environment.database import Database
+from sql_agent.errors import DatabaseFault
 from tests.sql_db import N_DRUGS, make_database, open_database
 
 SLOW = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sql_agent.dataset import COLUMNS, fingerprint, load_questions, to_row, write_parquet
-from sql_agent.errors import UserError
+from foundation.errors import UserError
+from sql_agent.data.dataset import COLUMNS, fingerprint, load_questions, to_row, write_parquet
 from sql_agent.records import Evidence, Question
 
 FULL = Question(
@@ -218,7 +218,8 @@ def test_huggingface_datasets_takes_the_rows() -> None:
 
 def test_importing_loads_nothing_heavy() -> None:
     code = (
-        "import sys, sql_agent.dataset, sql_agent.data.build; print({'torch', 'datasets', 'pandas'} & set(sys.modules))"
+        "import sys, sql_agent.data.dataset, sql_agent.data.build\n"
+        "print({'torch', 'datasets', 'pandas'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sql_agent.eval_measures import (
+from sql_agent.evaluation.measures import (
     MEASURES,
     by_question,
     compare,
@@ -18,7 +18,7 @@ from sql_agent.eval_measures import (
     sql_validity,
     summarize,
 )
-from sql_agent.evaluation import draw
+from sql_agent.evaluation.trials import draw
 from sql_agent.records import Question
 
 

@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from typer.testing import CliRunner
 
-from sql_agent.errors import UserError
+from foundation.errors import UserError
 from sql_agent.export import Precision, app, export_checkpoint, probe
 from sql_agent.tiny_policy.tokenizer import train_tokenizer
 from tests.fsdp_shards import policy, write_two_ranks

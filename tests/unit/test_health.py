@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from agl_plugin.health import Health
-from agl_plugin.rules import StopRules, Watch
+from agl_plugin.run.health import Health
+from agl_plugin.update.rules import StopRules, Watch
 from sql_agent.config import HealthConfig, build_config
-from sql_agent.health_rules import LIMITS, behaviour, health_of, watches_of
+from sql_agent.training.health_rules import LIMITS, behaviour, health_of, watches_of
 
 WATCHES = [
     Watch("health/entropy", "health.entropy_min", 0.1, above=False, advice="vary"),

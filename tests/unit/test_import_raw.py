@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from foundation.errors import UserError
 from sql_agent.data.build import app
+from sql_agent.data.dataset import load_questions
 from sql_agent.data.import_raw import import_raw
-from sql_agent.dataset import load_questions
-from sql_agent.errors import UserError
 
 
 def row(number: int, **changes: Any) -> dict[str, Any]:

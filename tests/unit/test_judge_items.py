@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from foundation.errors import UserError
 from sql_agent.data.build import build_bundled
-from sql_agent.dataset import load_questions
-from sql_agent.errors import UserError
-from sql_agent.judge_items import (
+from sql_agent.data.dataset import load_questions
+from sql_agent.judge_audit.items import (
     BUNDLED_ITEMS,
     FRAME,
     ORDER,

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sql_agent.judge_items import JudgedItem
-from sql_agent.judge_metrics import Scored, agreement, attack_success, by_kind, calibration, flips, rate, spearman
+from sql_agent.judge_audit.items import JudgedItem
+from sql_agent.judge_audit.metrics import Scored, agreement, attack_success, by_kind, calibration, flips, rate, spearman
 
 
 def scored(kind: str, label: float, score: float) -> Scored:

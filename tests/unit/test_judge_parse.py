@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import SecretStr, ValidationError
 
+from foundation.net import is_loopback
 from reward_client import Criteria, JudgeEndpoint, JudgeItem, JudgeUnparsable, LLMJudge, endpoints_from_env
-from reward_client.client import is_loopback
 from reward_client.parsing import overall, parse_criteria, parse_pair, ranking_parser
 from reward_client.prompting import MAX_ANSWER_CHARS, build_messages, load_prompt, strip_markers
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from sql_agent.math_check import MathChecker, MathFault, candidate
+from sql_agent.scoring.math_check import MathChecker, MathFault, candidate
 
 
 @pytest.fixture(scope="module")

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from agl_plugin.plain_log_probs import answer_plainly, numbers
-from agl_plugin.proxy import HAS_LOG_PROBS, with_plain_log_probs
+from agl_plugin.patches.plain_log_probs import answer_plainly, numbers
+from agl_plugin.proxy.llm_proxy import HAS_LOG_PROBS, with_plain_log_probs
 
 
 def step(**log_probs: float) -> dict[int, Any]:

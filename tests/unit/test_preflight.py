@@ -12,9 +12,12 @@ from typing import Any
 
 import pytest
 
-from sql_agent import preflight
+from foundation.errors import UserError
 from sql_agent.config import TrainConfig, build_config
-from sql_agent.errors import UserError
+from sql_agent.scoring.build import build_context
+from sql_agent.scoring.check import check_judge
+from sql_agent.serving import checkpoints, models
+from sql_agent.training import preflight
 from tests.fakes import chat_reply, error_reply, openai_server
 from tests.sql_db import make_database
 
@@ -31,7 +34,7 @@ def model(folder: Path, *, config: Any = None, tokenizer: Any = TEMPLATE, weight
 
 
 def check(folder: Path, *, trusted: bool = False) -> None:
-    preflight.check_model_folder(folder, allow_remote_code=trusted)
+    models.check_model_folder(folder, allow_remote_code=trusted)
 
 
 def test_a_whole_model_folder_passes(tmp_path: Path) -> None:
@@ -40,7 +43,7 @@ def test_a_whole_model_folder_passes(tmp_path: Path) -> None:
     (jinja / "chat_template.jinja").write_text("{{ messages }}")
     check(jinja)
     config = build_config({"model": {"path": str(tmp_path / "a")}})
-    assert preflight.model_folder(config, tiny=False) == tmp_path / "a"
+    assert models.model_folder(config, tiny=False) == tmp_path / "a"
 
 
 @pytest.mark.parametrize(
@@ -71,13 +74,13 @@ def test_a_broken_config_is_named(tmp_path: Path, content: bytes) -> None:
 @pytest.mark.parametrize("name", ["./none", "/none/at/all", "~/none", "none", "a/b/c"])
 def test_what_is_neither_folder_nor_hub_name_is_refused_without_the_network(name: str) -> None:
     with pytest.raises(UserError, match="no such folder, and not a hub name like Qwen/Qwen3-0.6B"):
-        preflight.model_folder(build_config({"model": {"path": name}}), tiny=False)
+        models.model_folder(build_config({"model": {"path": name}}), tiny=False)
 
 
 def test_a_runs_folder_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="file/runs: cannot be written"):
-        preflight.check_disk(tmp_path / "file" / "runs", tmp_path, keep=1, saves=False)
+        preflight.check_disk(build_config({}), tmp_path / "file" / "runs", tmp_path)
 
 
 def test_checkpoints_that_do_not_fit_are_refused(tmp_path: Path) -> None:
@@ -86,8 +89,8 @@ def test_checkpoints_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     with (big / "model.safetensors").open("wb") as file:
         file.truncate(2**42)  # a sparse file of 4 TiB
     with pytest.raises(UserError, match=r"GiB free, but 2 checkpoints and one in the making need about 86016 GiB"):
-        preflight.check_disk(tmp_path / "runs", big, keep=2, saves=True)
-    preflight.check_disk(tmp_path / "runs", big, keep=2, saves=False)
+        preflight.check_disk(build_config({}), tmp_path / "runs", big)
+    preflight.check_disk(build_config({"trainer": {"save_every": -1}}), tmp_path / "runs", big)
     assert list((tmp_path / "runs").iterdir()) == []
 
 
@@ -159,7 +162,7 @@ def test_a_wrong_judge_key_is_found_before_the_first_step(monkeypatch: pytest.Mo
         monkeypatch.setenv("TEACHER_API_KEY", "sk-secret-value")
         monkeypatch.setenv("TEACHER_MODEL", "judge")
         with pytest.raises(UserError, match="judge: .*401") as caught:
-            preflight.check_judge(judged(tmp_path))
+            check_judge(build_context(judged(tmp_path).reward))
     assert "sk-secret-value" not in str(caught.value) and len(server.requests) == 1
 
 
@@ -169,10 +172,12 @@ def test_a_judge_that_answers_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path
         monkeypatch.setenv("TEACHER_BASE_URL", server.base_url)
         monkeypatch.setenv("TEACHER_API_KEY", "k")
         monkeypatch.setenv("TEACHER_MODEL", "judge-model")
-        assert "judge-model" in preflight.check_judge(judged(tmp_path))
+        context = build_context(judged(tmp_path).reward)
+        check_judge(context)
+        assert "judge-model" in context.judge_name
     for name in ("TEACHER_BASE_URL", "TEACHER_API_KEY", "TEACHER_MODEL"):
         monkeypatch.delenv(name)
-    assert "offline" in preflight.check_judge(judged(tmp_path))
+    assert "offline" in build_context(judged(tmp_path).reward).judge_name
 
 
 def devices(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, gpus: int) -> None:
@@ -188,7 +193,7 @@ def devices(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, gpus: int) -> No
 @pytest.mark.parametrize("gpus", [0, 1, 8])
 def test_gpus_are_counted_by_the_driver(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, gpus: int) -> None:
     devices(monkeypatch, tmp_path, gpus=gpus)
-    assert preflight.gpu_count() == gpus
+    assert models.gpu_count() == gpus
 
 
 def test_missing_gpus_are_named_unless_ray_has_them(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -219,7 +224,7 @@ def checkpoint(run: Path, step: int, *, complete: bool = True) -> Path:
 
 
 def found(resume: str, runs: Path) -> Path:
-    return preflight.find_checkpoint(build_config({"trainer": {"resume": resume}}), runs)
+    return checkpoints.find_checkpoint(build_config({"trainer": {"resume": resume}}), runs)
 
 
 def test_latest_is_the_newest_checkpoint_of_all_runs(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import psutil
 import pytest
 
-from agl_plugin.processes import ProcessTree
+from foundation.processes import ProcessTree
 from sql_agent.config import ROOT
 
 SLEEP = "import time; time.sleep(60)"
@@ -73,9 +73,9 @@ def test_an_orphan_is_ended_though_its_parent_is_gone() -> None:
 @alone
 def test_the_tree_looks_by_itself() -> None:
     """Nobody calls sample() in a run; the thread does."""
-    import agl_plugin.processes
+    import foundation.processes
 
-    agl_plugin.processes.SAMPLE_EVERY_S = 0.05
+    foundation.processes.SAMPLE_EVERY_S = 0.05
     with ProcessTree():
         parent = start(PARENT)
         orphan = int(first_line(parent))
@@ -133,7 +133,7 @@ def test_the_peak_counts_this_process_and_its_children() -> None:
 
 BINDING = """
 import multiprocessing, os, time
-from agl_plugin.processes import die_with_parent
+from foundation.processes import die_with_parent
 
 def child(bound):
     if bound:
@@ -160,7 +160,7 @@ def test_a_bound_child_dies_with_a_parent_that_is_killed() -> None:
 
 
 def test_a_process_of_its_own_is_not_bound() -> None:
-    code = "from agl_plugin.processes import die_with_parent; die_with_parent(); print('lives')"
+    code = "from foundation.processes import die_with_parent; die_with_parent(); print('lives')"
     assert subprocess.check_output([sys.executable, "-c", code], text=True, cwd=ROOT) == "lives\n"
 
 
@@ -168,7 +168,7 @@ def test_a_process_of_its_own_is_not_bound() -> None:
 def test_freed_memory_is_kept(mib: int) -> None:
     code = (
         "import resource, torch\n"
-        "from agl_plugin.processes import keep_freed_memory\n"
+        "from foundation.processes import keep_freed_memory\n"
         "def faults():\n"
         "    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt\n"
         "    for _ in range(20):\n"
@@ -186,7 +186,7 @@ def test_freed_memory_is_kept(mib: int) -> None:
 def test_what_exists_is_not_collected_again() -> None:
     code = (
         "import gc\n"
-        "from agl_plugin.processes import GC_THRESHOLDS, collect_rarely\n"
+        "from foundation.processes import GC_THRESHOLDS, collect_rarely\n"
         "ring = []\n"
         "ring.append(ring)\n"
         "collect_rarely()\n"

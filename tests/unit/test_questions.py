@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 import yaml
 
+from foundation.errors import UserError
 from sql_agent.data.build import SOURCE
 from sql_agent.data.build_database import build_database
 from sql_agent.data.questions import WANTED, make_questions, write_raw
 from sql_agent.data.templates import SPLITS, TEMPLATES, Split, load_templates
-from sql_agent.errors import UserError
 from sql_agent.records import Question
 
 TASKS = {"drug_field", "disease_field", "compare_drugs", "compare_diseases", "drug_search_by_kw"}

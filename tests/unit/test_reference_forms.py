@@ -6,10 +6,10 @@ import time
 
 import pytest
 
-from sql_agent.reference_judge import grade
-from sql_agent.reference_normal import normalise
-from sql_agent.reference_stance import other_kind, without_contrast
-from sql_agent.reference_table import flatten
+from sql_agent.offline_judge.judge import grade
+from sql_agent.offline_judge.normal import normalise
+from sql_agent.offline_judge.stance import other_kind, without_contrast
+from sql_agent.offline_judge.table import flatten
 
 # question, reference
 USES = ("氨氯地平的适应症是什么？", "氨氯地平的适应症：高血压；稳定型心绞痛。")

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sql_agent.reference_judge import ReferenceVerdict, grade, is_copy
-from sql_agent.reference_normal import normalise
-from sql_agent.reference_text import tokens
+from sql_agent.offline_judge.judge import ReferenceVerdict, grade, is_copy
+from sql_agent.offline_judge.normal import normalise
+from sql_agent.offline_judge.text import tokens
 
 QUESTION = "氨氯地平的适应症是什么？"
 FACTS = ["高血压", "稳定型心绞痛", "变异型心绞痛"]

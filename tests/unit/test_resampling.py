@@ -6,7 +6,7 @@ from typing import Any
 
 from agentlightning.types import RolloutLegacy
 
-from agl_plugin.resampling import Places, SpareQuestions, key_of, requests_for
+from agl_plugin.run.resampling import Places, SpareQuestions, key_of, requests_for
 
 DATASET = [{"id": f"q{i}", "question": f"第{i}问", "fake_ids": object()} for i in range(20)]
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sql_agent.result_match import is_ordered, reads_data, same_results
+from sql_agent.scoring.result_match import is_ordered, reads_data, same_results
 
 ROWS = st.integers(1, 4).flatmap(
     lambda width: st.lists(

@@ -18,7 +18,7 @@ from torch.distributed.fsdp import ShardingStrategy
 from verl.utils.checkpoint.fsdp_checkpoint_manager import FSDPCheckpointManager
 from verl.utils.torch_functional import get_cosine_schedule_with_warmup
 
-from agl_plugin import cpu_mode
+from agl_plugin.cpu import mode as cpu_mode
 from sql_agent.config import ROOT
 from tests.unit.test_actor_updates import ROLLOUTS, data_of
 from tests.verl_actor import actor_of, one_rank, tiny_model

@@ -13,7 +13,7 @@ from peft import LoraConfig, TaskType, get_peft_model
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForSequenceClassification
 
-from reward_model.errors import UserError
+from foundation.errors import UserError
 from reward_model.merge_lora import ADAPTER_WEIGHTS, BASE_NOTE, base_note, merge
 from reward_model.scoring import Item, load_scorer
 from tests.reward_models import edit_json, make_model, tokenizer

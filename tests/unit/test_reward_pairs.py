@@ -14,16 +14,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from foundation.errors import UserError
 from reward_model.bundled_pairs import QUESTIONS, build, read_split
 from reward_model.convert_dpo_format import Unusable, convert_file, convert_row
 from reward_model.degrade import WRONG, Section, right_answer, sections_of, wrong_answer
-from reward_model.errors import UserError
 from reward_model.grounding import grounded
 from reward_model.mine_pairs import mine
 from reward_model.pairs import Pair, make_pair, read_pairs, split_by_key, write_jsonl
 from sql_agent.config import ROOT
 from sql_agent.data.build import build_bundled
-from sql_agent.reference_judge import grade
+from sql_agent.offline_judge.judge import grade
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from reward_model.errors import UserError
+from foundation.errors import UserError
 from reward_model.scale import MIN_ROWS, RewardScale, dump, fit, load_scale
 from sql_agent.config import ROOT
 from tests.reward_models import make_model

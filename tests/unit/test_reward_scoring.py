@@ -16,9 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
+from foundation.errors import UserError
 from reward_model.batching import MicroBatcher, Overloaded
 from reward_model.encoding import Encoder
-from reward_model.errors import UserError
 from reward_model.scoring import Item, NotFinite, RewardScorer, Scored, load_scorer
 from tests.reward_models import MAX_TOKENS, edit_json, make_model, tokenizer
 

@@ -12,17 +12,18 @@ from typing import Any
 
 import pytest
 
-from agl_plugin import run_folder
-from agl_plugin.time_split import PHASES
+from agl_plugin.run.time_split import PHASES
+from foundation import run_folder
+from foundation.errors import UserError
+from foundation.versions import versions
 from sql_agent.config import build_config, known_keys, load_recipe
-from sql_agent.errors import UserError
-from sql_agent.health_rules import LIMITS
-from sql_agent.report import PLOTS, REPORT, report_line, write_report
+from sql_agent.report import PLOTS, REPORT, write_report
 from sql_agent.run_report import cases, facts, health, measures
 from sql_agent.run_report import page as pages
 from sql_agent.run_report.folder import Entry, RunData, read_run
 from sql_agent.run_report.headline import headlines, measure_rows
-from sql_agent.versions import versions
+from sql_agent.run_report.line import report_line
+from sql_agent.training.health_rules import LIMITS
 from tests.run_folders import add_evaluation, keep, make_run, play, results_of
 
 MOST_BYTES = 3_000_000

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from tensordict import TensorDict
 from verl import DataProto
 
-from agl_plugin.rules import MEASURE_CAP, N_UPDATES, UpdateRules
-from agl_plugin.sampler_gap import correct
-from agl_plugin.update import no_log_probs, prepared
+from agl_plugin.update.prepare import no_log_probs, prepared
+from agl_plugin.update.rules import MEASURE_CAP, N_UPDATES, UpdateRules
+from agl_plugin.update.sampler_gap import correct
 
 NAN = math.nan
 LOG_PROB = st.floats(-6, -1 / 128, width=32)

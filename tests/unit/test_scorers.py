@@ -13,17 +13,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sql_agent.answer_text import extract_answer, strip_thinking
+from foundation.errors import UserError
 from sql_agent.config import RewardConfig
-from sql_agent.errors import UserError
 from sql_agent.records import Episode, QueryResult, Question, Reward, Score, SqlCall
-from sql_agent.scorers import (
-    SCORERS,
-    ScoringContext,
-    build_context,
-    check_scorers,
-    score,
-)
+from sql_agent.scoring.answer_text import extract_answer, strip_thinking
+from sql_agent.scoring.build import build_context
+from sql_agent.scoring.check import check_scorers
+from sql_agent.scoring.registry import SCORERS, ScoringContext
+from sql_agent.scoring.reward import score
 from tests.fakes import Answer, Reply, chat_reply, error_reply, openai_server
 
 KEY = "sk-very-secret-0123456789"

@@ -1,4 +1,4 @@
-"""sql_agent/serving.py without vLLM's minutes: the command, the environment, the log's last error, the end."""
+"""sql_agent/serving/server.py without vLLM's minutes: the command, the environment, the log's last error, the end."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from sql_agent import serving
 from sql_agent.config import TrainConfig, build_config
 from sql_agent.errors import LLMFault
+from sql_agent.serving import server as serving
 
 STUBBORN = """
 import os, signal, subprocess, sys, time

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from foundation.errors import UserError
 from sql_agent.data.splits import assign, check_leaks, connected, make_items, normalised
 from sql_agent.data.templates import SPLITS
-from sql_agent.errors import UserError
 from sql_agent.records import Evidence, Question
 
 

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sql_agent.database import Database
-from sql_agent.sql_text import clean_sql, is_query
+from sql_agent.environment.database import Database
+from sql_agent.environment.sql_text import clean_sql, is_query
 from tests.sql_db import N_DRUGS, SECRET, TABLES, fingerprint, make_database, open_database
 
 ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)"

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from agl_plugin import run_folder
-from sql_agent.summary import build_summary, summary_table
+from foundation import run_folder
+from sql_agent.training.summary import build_summary, summary_table
 
 FACTS = {"status": "finished", "error": "", "total_steps": 2, "judge": "offline", "model": {"path": "/m"}}
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agl_plugin.time_split import OF_ROLLOUTS, PHASES, Stopwatch, length, split, union
+from agl_plugin.run.time_split import OF_ROLLOUTS, PHASES, Stopwatch, length, split, union
 
 TIMES = st.floats(0, 20, allow_nan=False, width=32)
 INTERVALS = st.lists(st.tuples(TIMES, TIMES).map(lambda pair: (min(pair), max(pair))), max_size=8)

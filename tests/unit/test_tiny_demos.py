@@ -12,17 +12,17 @@ from contextlib import closing
 import pytest
 from transformers import PreTrainedTokenizerFast
 
+from foundation.errors import UserError
+from sql_agent.agent.tools import TOOLS as REAL_TOOLS
+from sql_agent.agent.tools import render_result
 from sql_agent.data.build_database import TABLES
 from sql_agent.data.templates import load_templates
-from sql_agent.errors import UserError
 from sql_agent.records import QueryResult
 from sql_agent.tiny_policy.build import ensure_tiny_policy, fingerprint
 from sql_agent.tiny_policy.corpus import MISSING_ANSWER, Corpus
 from sql_agent.tiny_policy.demos import TOOLS, Demonstrator, Flaws, Message, render_records
 from sql_agent.tiny_policy.measure import parse_call
 from sql_agent.tiny_policy.train import IGNORED, assistant_labels
-from sql_agent.tools import TOOLS as REAL_TOOLS
-from sql_agent.tools import render_result
 
 N = 300
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from transformers import PreTrainedTokenizerFast
 
-from sql_agent.errors import UserError
+from foundation.errors import UserError
 from sql_agent.tiny_policy.corpus import Corpus
 from sql_agent.tiny_policy.train import ATTEMPTS, Settings, train_policy
 

@@ -13,9 +13,9 @@ from agents.tool_context import ToolContext
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sql_agent.agent.tools import TOOLS, EpisodeContext, is_repeated_call, query_database_by_sql, render_result
 from sql_agent.errors import DatabaseFault
 from sql_agent.records import Episode, QueryResult, Question, SqlCall
-from sql_agent.tools import TOOLS, EpisodeContext, is_repeated_call, query_database_by_sql, render_result
 from tests.sql_db import N_DRUGS, make_database, open_database
 
 TOOL = TOOLS["query_database_by_sql"]

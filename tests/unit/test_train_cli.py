@@ -15,11 +15,14 @@ from pathlib import Path
 
 import pytest
 
+from foundation.errors import UserError
 from sql_agent.config import ROOT, TrainConfig, build_config, parse_assignment
-from sql_agent.dataset import write_parquet
-from sql_agent.errors import UserError
+from sql_agent.data.dataset import write_parquet
 from sql_agent.records import Question
-from sql_agent.train_sql_agent import load_data, main, parser, resolve_config, total_steps
+from sql_agent.scoring.build import build_context
+from sql_agent.train_sql_agent import main
+from sql_agent.training.options import parser, resolve_config
+from sql_agent.training.questions import load_data, total_steps
 from tests.sql_db import make_database
 
 CPU = ["--set", "trainer.device=cpu"]
@@ -163,16 +166,20 @@ def test_too_few_questions_are_refused_with_a_remedy_that_works(n_questions: int
     assert total_steps(build_config(config.model_dump(), *sets), n_questions) >= 1
 
 
+def loaded(config: TrainConfig) -> tuple[list[Question], list[Question]]:
+    return load_data(config, build_context(config.reward, config.database))
+
+
 def test_questions_and_their_scorers_are_checked(tmp_path: Path, files: list[str]) -> None:
-    train, val = load_data(resolve(*files, "--set", "data.val_max_rows=3"))
+    train, val = loaded(resolve(*files, "--set", "data.val_max_rows=3"))
     assert (len(train), len(val)) == (16, 3)
     odd = [Question(id="a", question="?", answer="x"), Question(id="b", question="?", answer="x", scorer="exct")]
     write_parquet(odd, tmp_path / "odd.parquet")
     with pytest.raises(UserError, match=r"row 2 \(b\): scorer 'exct'.*did you mean exact"):
-        load_data(resolve(*files, "--train-file", str(tmp_path / "odd.parquet")))
+        loaded(resolve(*files, "--train-file", str(tmp_path / "odd.parquet")))
     write_parquet([Question(id="a", question="?")], tmp_path / "bare.parquet")
     with pytest.raises(UserError, match=r"bare.parquet: 1 of 1 questions have no reference answer \(rows 1\)"):
-        load_data(resolve(*files, "--train-file", str(tmp_path / "bare.parquet")))
+        loaded(resolve(*files, "--train-file", str(tmp_path / "bare.parquet")))
 
 
 def refusal(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:

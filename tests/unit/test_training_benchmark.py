@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from agl_plugin import run_folder
 from benchmarks.training import figures_of, ratios
+from foundation import run_folder
 
 
 def run_in(folder: Path, *, pace: float, old_log_prob_s: float) -> Path:

@@ -7,34 +7,34 @@ from typing import Any
 
 import pytest
 
-from agl_plugin.errors import RunError
+from foundation.errors import RunError
 from sql_agent.config import TrainConfig, build_config, known_keys, parse_assignment
-from sql_agent.verl_config import check_keys, flatten, update_rules, verl_overrides
+from sql_agent.training.verl_config import check_keys, flatten, update_rules, verl_overrides
 
 # Settings that verl need not know, and who reads them instead.
 READ_ELSEWHERE = {
     "recipe": "name of the run folder",
-    "agent.": "sql_agent.agent",
-    "database.": "sql_agent.database",
-    "data.train_file": "train_sql_agent.load_data",
-    "data.val_file": "train_sql_agent.load_data",
-    "data.val_max_rows": "train_sql_agent.load_data",
-    "reward.": "sql_agent.scorers",
+    "agent.": "sql_agent.agent.episode",
+    "database.": "sql_agent.environment.database",
+    "data.train_file": "questions.load_data",
+    "data.val_file": "questions.load_data",
+    "data.val_max_rows": "questions.load_data",
+    "reward.": "sql_agent.scoring.scorers",
     "model.path": "preflight.model_folder",
-    "rollout.n_runners": "train_sql_agent.make_trainer",
-    "rollout.runner_concurrency": "train_sql_agent.make_trainer",
-    "rollout.poll_interval_s": "train_sql_agent.make_trainer",
+    "rollout.n_runners": "assembly.make_trainer",
+    "rollout.runner_concurrency": "assembly.make_trainer",
+    "rollout.poll_interval_s": "assembly.make_trainer",
     "rollout.rollout_timeout_s": "the daemon",
-    "rollout.sampler_logprobs": "train_sql_agent.fit",
-    "rollout.resample_flat_groups": "train_sql_agent.fit",
+    "rollout.sampler_logprobs": "assembly.daemon_options",
+    "rollout.resample_flat_groups": "assembly.daemon_options",
     "optim.importance_": "verl_config.update_rules",
     "health.": "health_rules.health_of",
     "trainer.resume_changed": "preflight.check_resume",
     "trainer.device": "preflight",
-    "trainer.max_steps": "train_sql_agent.total_steps",
+    "trainer.max_steps": "questions.total_steps",
     "trainer.runs_dir": "the run folder",
     "trainer.seed": "the tiny policy",
-    "store.": "train_sql_agent.make_store",
+    "store.": "assembly.make_store",
     "logging.debug": "the console",
 }
 
@@ -200,7 +200,7 @@ def test_all_unknown_keys_are_named_at_once() -> None:
 
 
 def test_the_advantage_estimator_is_the_one_that_the_plugin_registers() -> None:
-    from agl_plugin.advantage import NAME
+    from agl_plugin.update.advantage import NAME
 
     tree = verl_overrides(TrainConfig(), model_path="m", run_dir=Path("r"), total_steps=1)
     assert tree["algorithm"]["adv_estimator"] == NAME

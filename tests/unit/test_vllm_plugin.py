@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from agl_plugin import vllm_plugin
+from agl_plugin.patches import vllm_plugin
 
 
 def test_a_template_is_looked_through_once_and_the_answer_stays_the_same() -> None:

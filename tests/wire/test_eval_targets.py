@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from sql_agent import eval_targets
+from foundation.errors import UserError
 from sql_agent.config import build_config
-from sql_agent.errors import UserError
-from sql_agent.eval_targets import Target, exported, label, look_at, settings_for
+from sql_agent.evaluation import targets as eval_targets
+from sql_agent.evaluation.targets import Target, exported, label, look_at, settings_for
 from tests.fakes import chat_reply, openai_server
 
 CONFIG = build_config({"trainer": {"device": "cpu"}})

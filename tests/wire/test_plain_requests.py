@@ -13,7 +13,7 @@ import pytest
 from openai import AsyncOpenAI, omit
 from openai.resources.chat.completions import completions
 
-from agl_plugin import plain_requests
+from agl_plugin.patches import plain_requests
 
 ANSWER = {
     "id": "1", "object": "chat.completion", "created": 1, "model": "m",

@@ -21,10 +21,10 @@ from typing import Any
 import httpx
 import pytest
 
+from foundation.net import free_port
 from reward_client.errors import JudgeUnreachable
 from reward_client.reward_model import RewardModelClient
 from reward_client.scale_map import ScaleMap
-from sql_agent.serving import free_port
 from tests.reward_api import Api, serve
 
 N_CLIENTS = 64

@@ -15,13 +15,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from foundation.errors import UserError
 from reward_client.scale_map import ScaleMap, load_scale
-from sql_agent import scorer_registry
-from sql_agent.config import DatabaseConfig, RewardConfig, TrainConfig
-from sql_agent.errors import UserError
-from sql_agent.preflight import check_judge
+from sql_agent.config import DatabaseConfig, RewardConfig
 from sql_agent.records import Episode, QueryResult, Question, Reward, SqlCall
-from sql_agent.scorers import SCORERS, ScoringContext, build_context, check_scorers, score, scorer
+from sql_agent.scoring import registry as scorer_registry
+from sql_agent.scoring.build import build_context
+from sql_agent.scoring.check import check_judge, check_scorers
+from sql_agent.scoring.registry import SCORERS, ScoringContext, scorer
+from sql_agent.scoring.reward import score
 from tests.fakes import Answer, Reply, broken_endpoints, error_reply, in_turn, openai_server
 from tests.sql_db import TABLES, make_database, open_database
 
@@ -242,7 +244,7 @@ def test_a_raw_logit_without_a_scale_is_refused(tmp_path: Path, monkeypatch: pyt
         context = model_context(tmp_path, server.base_url, monkeypatch, scale_file="")
         found = ask_model(context)
         with pytest.raises(UserError, match="REWARD_MODEL_URL.*raw logit"):
-            check_judge(TrainConfig(reward=context.config))
+            check_judge(context)
     assert found.unscored == "judge_rejected" and "4.9 is a raw logit" in found.explanation and found.total is None
 
 
@@ -250,7 +252,7 @@ def test_the_servers_own_scale_counts_where_there_is_none_here(tmp_path: Path, m
     with openai_server(lambda _: Reply(body={"score": 4.9, "reward": 0.25, "truncated": False})) as server:
         context = model_context(tmp_path, server.base_url, monkeypatch, scale_file="", send_reference=True)
         assert ask_model(context).parts["answer"] == 0.25
-        assert "offline" in check_judge(TrainConfig(reward=context.config))
+        check_judge(context)
         assert ask_model(model_context(tmp_path, server.base_url, monkeypatch)).parts["answer"] == pytest.approx(0.99)
     assert server.requests[0].json["reference"] == "300" and "reference" not in server.requests[-1].json
 
@@ -304,7 +306,7 @@ def test_the_scale_is_monotone_and_bounded(pair: list[float]) -> None:
 # Scorers of one's own
 
 OWN = """
-from sql_agent.scorers import scorer
+from sql_agent.scoring.scorers import scorer
 
 @scorer("length")
 def length(question, episode, context):
@@ -379,13 +381,13 @@ def test_a_scorer_comes_by_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
             scorer_registry, "entry_points", lambda group: entries if group == "agentgrpo.scorers" else []
         )
 
-    installed("by_package=sql_agent.scorers:exact")
+    installed("by_package=sql_agent.scoring.scorers:exact")
     context = build_context(RewardConfig(default_scorer="by_package"))
     assert asyncio.run(score(Episode(question=question(), final_answer="300"), context)).parts["answer"] == 1
     for wrong, match in (
         ("a=sql_agent.nowhere:f", "a.*cannot be loaded|cannot be loaded"),
         ("a=sql_agent.config:ROOT", "no function"),
-        ("exact=sql_agent.scorers:reference", "'exact' is registered twice"),
+        ("exact=sql_agent.scoring.scorers:reference", "'exact' is registered twice"),
     ):
         installed(wrong)
         with pytest.raises(UserError, match=match):
@@ -399,7 +401,7 @@ def test_a_module_that_cannot_be_imported_is_named(tmp_path: Path) -> None:
         with pytest.raises(UserError, match="reward.scorer_modules"):
             build_context(RewardConfig(scorer_modules=[name]))
     (tmp_path / "clash.py").write_text(
-        "from sql_agent.scorers import scorer\n@scorer('judge')\ndef mine(q, e, c): return 1\n"
+        "from sql_agent.scoring.scorers import scorer\n@scorer('judge')\ndef mine(q, e, c): return 1\n"
     )
     with pytest.raises(UserError, match="'judge' is registered twice"):
         build_context(RewardConfig(scorer_modules=[str(tmp_path / "clash.py")]))

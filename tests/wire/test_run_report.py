@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from agl_plugin import run_folder
+from foundation import run_folder
 from sql_agent.config import ROOT
 from sql_agent.report import REPORT, write_report
 from sql_agent.run_report.folder import read_run

@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
+from foundation.errors import UserError
 from sql_agent.config import ROOT
-from sql_agent.errors import UserError
-from sql_agent.preflight import TRACKER_PACKAGES, check_trackers
+from sql_agent.training.preflight import TRACKER_PACKAGES, check_trackers
 
 VERL = {"actor/grad_norm": 0.5, "timing_s/gen": 6.25}
 COUNTS = {"rollouts": 96, "reward_mean": 0.4375, "unscored/llm_fault": 2, "stop/answered": 94}
@@ -27,13 +27,13 @@ EXPECTED = {**VERL, **{f"rollout/{name}": value for name, value in COUNTS.items(
 SCRIPT = """
 import json, sys, types
 from pathlib import Path
-from agl_plugin.environment import prepare_environment, prepare_trackers
+from foundation.environment import prepare_environment, prepare_trackers
 folder = Path(sys.argv[1])
 prepare_environment(cpu=False, offline=True)
 prepare_trackers(folder)
 from agentlightning.verl.trainer import AgentLightningTrainer
 from verl.utils.tracking import Tracking
-from agl_plugin.time_split import Stopwatch
+from agl_plugin.run.time_split import Stopwatch
 from agl_plugin.trainer import GrpoTrainer
 verl, counts = json.loads(sys.argv[2])
 AgentLightningTrainer._train_step = lambda self, batch: dict(verl)

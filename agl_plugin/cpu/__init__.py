@@ -1,0 +1,1 @@
+"""What verl and vLLM need where there is no GPU."""

@@ -1,0 +1,40 @@
+"""What a run asks of the trainer's side, as frozen plain data: built where the configuration is, used where verl runs.
+
+Light to import: nothing of the stack is loaded here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from agl_plugin.run.health import Health
+from agl_plugin.update.rules import UpdateRules
+from foundation.rollout_keys import GradeGroup
+
+
+@dataclass(frozen=True)
+class DaemonOptions:
+    """How rollouts are queued, waited for and rewarded.
+
+    `poll_interval_s` is the wait between two looks at the store; `rollout_timeout_s` is how long one may take; after
+    `stall_s` without any finishing the run is given up. `grade_group` rewards rollouts that await their group. Groups
+    without variance are sampled anew up to `resample` times a step. `log_probs` asks the sampler for the
+    log-probability of each token.
+    """
+
+    poll_interval_s: float
+    rollout_timeout_s: float
+    stall_s: float
+    proxy_host: str = "127.0.0.1"
+    proxy_port: int = 0
+    grade_group: GradeGroup | None = None
+    resample: int = 0
+    log_probs: bool = False
+
+
+@dataclass(frozen=True)
+class TrainerOptions:
+    """What is done to a batch before verl's update, and what is watched."""
+
+    update: UpdateRules
+    health: Health

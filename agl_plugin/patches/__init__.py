@@ -1,0 +1,1 @@
+"""What this project changes in other packages."""

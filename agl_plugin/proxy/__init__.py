@@ -1,0 +1,1 @@
+"""The LLM proxy of a run, and the order of its spans."""

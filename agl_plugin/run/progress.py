@@ -1,0 +1,84 @@
+"""Progress of a run on the console: one line per event of metrics.jsonl, with step, ETA and reward."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.status import Status
+
+from foundation import run_folder
+from foundation.console import duration
+
+LOOK_EVERY_S = 0.5
+
+
+def describe(row: dict[str, Any], *, eta_s: float | None) -> str:
+    """One line for a metrics row, or an empty string when there is nothing to say."""
+    if row["kind"] == "checkpoint":
+        return f"step {row['step']}/{row['of_steps']}  checkpoint saved in {duration(row['seconds'])}"
+    prefix = "rollout/" if row["kind"] == "train" else "val/"
+    if f"{prefix}rollouts" not in row:
+        return ""
+    parts = " + ".join(
+        f"{k.rpartition('/')[2]} {v:.3f}" for k, v in row.items() if k.startswith(f"{prefix}reward_parts/")
+    )
+    rollouts, scored = int(row[f"{prefix}rollouts"]), int(row[f"{prefix}scored"])
+    reward = row.get(f"{prefix}reward_mean")
+    text = f"reward {reward:.3f} ({parts})" if reward is not None else "reward none"
+    label = f"step {row['step']}/{row['of_steps']}" if row["kind"] == "train" else f"validation at step {row['step']}"
+    text = f"{label}  {text}  scored {scored}/{rollouts}  {duration(row['seconds'])}"
+    if row["kind"] == "train":
+        norm = row.get("actor/grad_norm")
+        grad = f"{norm:.3g}" if norm is not None else "none"
+        text += f"  grad {grad}  ETA {duration(eta_s or 0)}"
+    return text
+
+
+class Progress:
+    """Follows metrics.jsonl in a thread and prints a line per event; a spinner says what is being waited for."""
+
+    def __init__(self, console: Console, run_dir: Path) -> None:
+        self.console = console
+        self.path = run_dir / run_folder.METRICS
+        self.started = time.monotonic()
+        self._shown = 0
+        self._train_s: list[float] = []
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._loop, name="progress", daemon=True)
+        self._status = Status("starting Ray, the trainer and vLLM", console=console)
+
+    def __enter__(self) -> Progress:
+        self.console.print("starting Ray, the trainer and vLLM (1 to 3 minutes; log: train.log in the run folder)")
+        self._status.start()
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_exc: Any) -> None:
+        self._stop.set()
+        self._thread.join()
+        self._look()
+        self._status.stop()
+
+    def _loop(self) -> None:
+        while not self._stop.wait(LOOK_EVERY_S):
+            self._look()
+
+    def _look(self) -> None:
+        rows = run_folder.read_lines(self.path)
+        if rows and not self._shown:
+            self.console.print(f"first result after {duration(time.monotonic() - self.started)}")
+        for row in rows[self._shown :]:
+            if row["kind"] == "train":
+                self._train_s.append(row["seconds"])
+            left = row["of_steps"] - row["step"]
+            eta_s = left * sum(self._train_s) / len(self._train_s) if self._train_s else None
+            if text := describe(row, eta_s=eta_s):
+                self.console.print(text)
+            for warning in row.get("warnings", []):
+                self.console.print(f"warning: {warning}", style="yellow", markup=False)
+            self._status.update(f"step {min(row['step'] + 1, row['of_steps'])}/{row['of_steps']}")
+        self._shown = len(rows)

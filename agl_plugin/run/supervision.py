@@ -1,0 +1,87 @@
+"""agent-lightning's client-server execution, whose runner processes are started again when they are killed.
+
+Guarantees: a runner that a signal ended (out of memory, kill -9) is followed by another one, at most RESTARTS times;
+what it had taken runs once more (see runner.py). A runner that ends by itself, or with an exception, is not started
+again; when the trainer is killed, none is left. Each runner has a parent of its own that does nothing but watch:
+forking from the trainer's process later would copy locks that its threads hold.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import multiprocessing
+import sys
+from contextlib import suppress
+from multiprocessing.context import BaseContext
+from typing import Any
+
+from agentlightning.execution.client_server import ClientServerExecutionStrategy
+from agentlightning.execution.events import ExecutionEvent, MultiprocessingEvent
+from agentlightning.store.base import LightningStore
+
+from foundation.processes import die_with_parent
+
+logger = logging.getLogger(__name__)
+
+RESTARTS = 3
+
+
+class SupervisedExecution(ClientServerExecutionStrategy):
+    """Spawns one watching process per runner, in the role of a runner too."""
+
+    def execute(self, algorithm: Any, runner: Any, store: LightningStore) -> None:
+        """Run what the role says. Raises RuntimeError when a runner ended with an exception."""
+        if self.role != "runner":
+            return super().execute(algorithm, runner, store)
+        ctx = multiprocessing.get_context()
+        stop_evt = MultiprocessingEvent(ctx=ctx)
+        processes = self._spawn_runners(runner, store, stop_evt, ctx=ctx)
+        try:
+            for process in processes:
+                process.join()
+        except KeyboardInterrupt:
+            logger.warning("interrupted; the runners end")
+        finally:
+            self._shutdown_processes(processes, stop_evt)
+        self._check_process_exitcodes(processes)
+
+    def _spawn_runners(
+        self, runner: Any, store: LightningStore, stop_evt: ExecutionEvent, *, ctx: BaseContext
+    ) -> list[multiprocessing.Process]:
+        processes: list[Any] = []
+        for i in range(self.n_runners):
+            args = (runner, i, store, stop_evt, ctx)
+            processes.append(ctx.Process(target=self._supervise, args=args, name=f"runner-{i}"))  # pyright: ignore[reportAttributeAccessIssue]
+            processes[-1].start()
+        return processes
+
+    def _supervise(
+        self, runner: Any, worker_id: int, store: LightningStore, stop_evt: ExecutionEvent, ctx: BaseContext
+    ) -> None:
+        die_with_parent()
+        code = 0
+        for start in range(RESTARTS + 1):
+            args = (runner, worker_id, store, stop_evt)
+            child: Any = ctx.Process(target=self._run_runner, args=args, name=f"runner-{worker_id}.{start}")  # pyright: ignore[reportAttributeAccessIssue]
+            child.start()
+            code = self._watch(child)
+            if code >= 0 or stop_evt.is_set():
+                break
+            logger.warning("runner %d was ended by signal %d; %d restarts left", worker_id, -code, RESTARTS - start)
+        sys.exit(code if code >= 0 else 128 - code)
+
+    @staticmethod
+    def _watch(child: Any) -> int:
+        """Wait for the child and return its exit code."""
+        while child.is_alive():
+            with suppress(KeyboardInterrupt):  # the child got it too, or is told by the stop event
+                child.join()
+        return child.exitcode or 0
+
+    def _run_runner(self, runner: Any, worker_id: int, store: LightningStore, stop_evt: ExecutionEvent) -> None:
+        die_with_parent()
+        try:
+            asyncio.run(self._execute_runner(runner, worker_id, store, stop_evt))
+        except KeyboardInterrupt:
+            logger.warning("runner %d: interrupted", worker_id)

@@ -1,0 +1,1 @@
+"""From rollouts to an optimizer step: rows, advantages, the update and what is measured in it."""

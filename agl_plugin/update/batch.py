@@ -1,0 +1,206 @@
+"""Rollouts -> the rows of a training batch: which tokens a row holds, and which of them the policy sampled.
+
+Guarantees: the mask is 1 on exactly the tokens that the policy sampled, so the masked tokens of a rollout are the sum
+of its responses, whatever the level; rows are as wide as the longest one needs, not as wide as the limits allow
+(padding is computed like text on a CPU). Text only. agent-lightning's own merge differs in three cases: it trains
+prompt tokens of an over-long later piece, copies a whole prompt where a turn adds no token, and cuts what a row cannot
+hold.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from agentlightning.types import Triplet
+from tensordict import TensorDict
+from verl import DataProto
+
+from agl_plugin.proxy.spans import LOG_PROBS
+
+# Rewards are kept in steps of 2^-16, so that the mean of equal rewards is exactly that reward in float32 (groups of up
+# to 119 rows): otherwise rounding gives a group without variance advantages of up to 0.2.
+REWARD_STEPS = 65536
+# Joins the question's and the rollout's id in `uid`, for agl_plugin.update.advantage.
+UID_SEPARATOR = "/"
+NAN = math.nan
+
+# Why a call did not share the row of the call before it.
+PREFIX_MISMATCH = "prefix_mismatch"
+TOO_LONG = "too_long"
+
+Rollouts = Mapping[str, tuple[str, float, Sequence[Triplet]]]  # rollout id -> question id, reward, triplets
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The widest row: tokens of the prompt, and tokens after it."""
+
+    prompt_tokens: int
+    response_tokens: int
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One LLM call: what the policy saw, and what it sampled. `log_probs` is the sampler's; NaN where it gave none."""
+
+    prompt: list[int]
+    sampled: list[int]
+    log_probs: list[float]
+
+
+@dataclass
+class Row:
+    """One training row. `mask` and `log_probs` have the length of `response`.
+
+    `mask` is 1 where the policy sampled the token; `log_probs` is the sampler's, NaN where it is unknown. `why` tells
+    what kept the row apart from the one before it in its rollout.
+    """
+
+    prompt: list[int]
+    why: str = ""
+    response: list[int] = field(default_factory=list)
+    mask: list[int] = field(default_factory=list)
+    log_probs: list[float] = field(default_factory=list)
+
+    def add(self, context: Sequence[int], turn: Turn) -> None:
+        """Append what the environment wrote, then what the policy sampled after it."""
+        self.response += [*context, *turn.sampled]
+        self.mask += [0] * len(context) + [1] * len(turn.sampled)
+        self.log_probs += [NAN] * len(context) + turn.log_probs
+
+
+def turns_of(triplets: Sequence[Triplet]) -> list[Turn]:
+    """The LLM calls of a rollout, in order."""
+    return [_turn(t.prompt.get("token_ids") or [], t.response) for t in triplets]
+
+
+def _turn(prompt: Sequence[int], response: Mapping[str, Any]) -> Turn:
+    sampled = list(response.get("token_ids") or [])
+    return Turn(list(prompt), sampled, list(response.get(LOG_PROBS) or [NAN] * len(sampled)))
+
+
+def rows_of(triplets: Sequence[Triplet], *, merge: bool, limits: Limits) -> list[Row]:
+    """One row per LLM call; with `merge`, calls whose prompt continues the row so far share it.
+
+    A call starts a row of its own when its prompt does not begin with exactly the tokens so far (the chat template
+    wrote the history otherwise than the policy did), or when the row would become longer than the limit. What is too
+    much for the prompt's side of such a later row stands, masked, before its response.
+    """
+    rows: list[Row] = []
+    for turn in turns_of(triplets):
+        why = _apart(rows[-1], turn, limits) if rows and merge else ""
+        if rows and merge and not why:
+            rows[-1].add(turn.prompt[len(rows[-1].prompt) + len(rows[-1].response) :], turn)
+            continue
+        head = limits.prompt_tokens if rows and merge else len(turn.prompt)
+        rows.append(Row(turn.prompt[:head], why))
+        rows[-1].add(turn.prompt[head:], turn)
+    return rows
+
+
+def _apart(row: Row, turn: Turn, limits: Limits) -> str:
+    """Why `turn` cannot continue `row`, or an empty string."""
+    so_far = row.prompt + row.response
+    if turn.prompt[: len(so_far)] != so_far:
+        return PREFIX_MISMATCH
+    longer = len(turn.prompt) + len(turn.sampled) - len(row.prompt)
+    return TOO_LONG if longer > limits.response_tokens else ""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """verl's batch and what went into it."""
+
+    data: DataProto
+    metrics: dict[str, float]
+
+
+def build_batch(
+    rollouts: Rollouts,
+    *,
+    merge: bool,
+    max_prompt_tokens: int,
+    max_response_tokens: int,
+    pad_id: int,
+    device: torch.device,
+) -> Batch:
+    """Rows of all rollouts.
+
+    Tensors, n rows, P and R the longest prompt and response: prompts n x P (padded left), responses and response_mask
+    n x R (padded right), input_ids, attention_mask and position_ids n x (P + R), token_level_scores n x R float32 with
+    the rollout's reward on the last token of each of its rows, is_drop_mask n (prompt over the limit, cut, or nothing
+    left to train), rollout_log_probs n x R float32 where the sampler gave any: 0 where the mask is 0, NaN where it is 1
+    and the call came without them.
+    """
+    limits = Limits(max_prompt_tokens, max_response_tokens)
+    rows = [(i, row) for i, (_, _, calls) in rollouts.items() for row in rows_of(calls, merge=merge, limits=limits)]
+    prompts = _pad([row.prompt[:max_prompt_tokens][::-1] for _, row in rows], pad_id).flip(1)
+    in_prompt = _pad([[1] * min(len(row.prompt), max_prompt_tokens) for _, row in rows], 0).flip(1)
+    responses = _pad([row.response[:max_response_tokens] for _, row in rows], pad_id)
+    in_response = _pad([[1] * min(len(row.response), max_response_tokens) for _, row in rows], 0)
+    attention = torch.cat([in_prompt, in_response], dim=1)
+    rewards = [round(rollouts[i][1] * REWARD_STEPS) / REWARD_STEPS for i, _ in rows]
+    scores = torch.zeros(responses.shape, dtype=torch.float32)
+    scores[torch.arange(len(rows)), (in_response.sum(1) - 1).clamp(min=0)] = torch.tensor(rewards, dtype=torch.float32)
+    mask = _pad([row.mask[:max_response_tokens] for _, row in rows], 0)
+    too_long = torch.tensor([len(row.prompt) > max_prompt_tokens for _, row in rows])
+    tensors = {
+        "prompts": prompts,
+        "responses": responses,
+        "input_ids": torch.cat([prompts, responses], dim=1),
+        "attention_mask": attention,
+        "position_ids": (attention.cumsum(1) - 1).clamp(min=0),
+        "response_mask": mask,
+        "is_drop_mask": too_long | (mask.sum(1) == 0),
+        "token_level_scores": scores,
+        **_sampler_log_probs([row.log_probs[:max_response_tokens] for _, row in rows], mask),
+    }
+    data = DataProto(batch=TensorDict({k: v.to(device) for k, v in tensors.items()}, batch_size=len(rows)))  # pyright: ignore[reportArgumentType]
+    uids = [f"{rollouts[i][0]}{UID_SEPARATOR}{i}" for i, _ in rows]
+    data.non_tensor_batch["data_id_list"] = np.array(uids, dtype=object)
+    data.non_tensor_batch["rollout_id_list"] = np.array([i for i, _ in rows], dtype=object)
+    return Batch(data, _metrics(rollouts, rows, tensors))
+
+
+def _pad(rows: list[list[Any]], value: float) -> torch.Tensor:
+    """n x longest, padded on the right; int64, or float32 where the values are floats."""
+    width = max(1, *map(len, rows))
+    dtype = torch.float32 if isinstance(value, float) else torch.long
+    return torch.tensor([row + [value] * (width - len(row)) for row in rows], dtype=dtype)
+
+
+def _sampler_log_probs(rows: list[list[float]], mask: torch.Tensor) -> dict[str, torch.Tensor]:
+    """`rollout_log_probs`, verl's name for what the sampler gave; nothing when it gave none."""
+    log_probs = _pad(rows, 0.0)
+    known = ~log_probs.isnan() & (mask == 1)
+    return {"rollout_log_probs": torch.where(mask == 1, log_probs, 0.0)} if known.any() else {}
+
+
+def _metrics(rollouts: Rollouts, rows: list[tuple[str, Row]], tensors: dict[str, torch.Tensor]) -> dict[str, Any]:
+    """Counts of the batch; `trained_over_sampled` is 1 unless a row was cut or its prompt is over the limit."""
+    calls = [turn for _, _, triplets in rollouts.values() for turn in turns_of(triplets)]
+    mask, attention = tensors["response_mask"], tensors["attention_mask"]
+    trained = int(mask[~tensors["is_drop_mask"]].sum())
+    rows_each = Counter(i for i, _ in rows)
+    several = [i for i, (_, _, triplets) in rollouts.items() if len(triplets) > 1]
+    apart = Counter(row.why for _, row in rows)
+    return {
+        "batch/rollouts": len(rollouts),
+        "batch/calls": len(calls),
+        "batch/rows": len(rows),
+        "batch/rows_per_rollout": len(rows) / len(rollouts),
+        "batch/merged_share": sum(rows_each[i] == 1 for i in several) / max(1, len(several)),
+        "batch/unmerged_prefix_mismatch": apart[PREFIX_MISMATCH],
+        "batch/unmerged_too_long": apart[TOO_LONG],
+        "batch/tokens": int(attention.sum()),
+        "batch/trained_tokens": trained,
+        "batch/trained_over_sampled": trained / max(1, sum(len(turn.sampled) for turn in calls)),
+        "batch/rows_cut": sum(len(row.response) > mask.shape[1] for _, row in rows),
+        "batch/calls_without_log_probs": sum(any(map(math.isnan, turn.log_probs)) for turn in calls),
+    }

@@ -1,0 +1,196 @@
+"""One question, one episode: the openai-agents loop used by training, evaluation and the try-out alike.
+
+Guarantees: no retry (a failed attempt never leaves half a trace); tracing upload is off; max_turns comes from the
+configuration alone. What the policy does wrong ends the episode with a stop reason; what breaks around it is a Fault.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+import openai
+from agents import (
+    Agent,
+    MaxTurnsExceeded,
+    ModelBehaviorError,
+    ModelSettings,
+    OpenAIChatCompletionsModel,
+    RunConfig,
+    RunHooks,
+    Runner,
+    set_tracing_disabled,
+)
+from agents import (
+    UserError as AgentsUserError,
+)
+
+from foundation.net import is_loopback
+from sql_agent.agent.completion_check import require_completion
+from sql_agent.agent.tools import TOOLS, EpisodeContext, is_repeated_call
+from sql_agent.agent.transcript import assistant_message, tool_message, writable
+from sql_agent.config import AgentConfig, prompt_file
+from sql_agent.environment.database import Database
+from sql_agent.errors import LLMFault
+from sql_agent.records import Episode, LlmCall, Question, StopReason
+
+set_tracing_disabled(True)
+
+SCHEMA_MARK = "{schema}"
+OVERFLOW_MARKS = (
+    "maximum context length",
+    "context_length_exceeded",
+    "max_tokens must be at least 1",
+    "longer than the",
+)
+
+
+@dataclass(frozen=True)
+class LLMEndpoint:
+    """Where and how to sample the policy. `temperature` 0 is greedy; `max_tokens` bounds one LLM call."""
+
+    base_url: str
+    model: str
+    api_key: str = field(default="EMPTY", repr=False)
+    temperature: float = 0.0
+    max_tokens: int | None = None
+    extra_body: dict[str, Any] | None = None
+
+
+class _Stop(Exception):
+    """Ends an episode early with a reason."""
+
+    def __init__(self, reason: StopReason) -> None:
+        super().__init__(reason)
+        self.reason: StopReason = reason
+
+
+class _Hooks(RunHooks[EpisodeContext]):
+    """Counts answered LLM calls as turns, writes down what was said and used, and stops an endless same call."""
+
+    _asked_s = 0.0
+
+    async def on_llm_start(self, context: Any, agent: Any, system_prompt: Any, input_items: Any) -> None:
+        if is_repeated_call(context.context):
+            raise _Stop("repeated_call")
+        self._asked_s = time.time()
+
+    async def on_llm_end(self, context: Any, agent: Any, response: Any) -> None:
+        episode: EpisodeContext = context.context
+        episode.turn += 1
+        answered_s = time.time()
+        episode.llm_calls.append(_llm_call(response.usage, answered_s - self._asked_s))
+        episode.timeline.append(("generation", self._asked_s, answered_s))
+        episode.messages.append(assistant_message(response.output))
+
+    async def on_tool_end(self, context: Any, agent: Any, tool: Any, result: Any) -> None:
+        context.context.messages.append(tool_message(context.tool_call_id, result))
+
+
+def _llm_call(usage: Any, elapsed_s: float) -> LlmCall:
+    """openai-agents gives an empty usage (no request) where the endpoint sent none: unknown, which is not 0."""
+    told = {"prompt_tokens": usage.input_tokens, "completion_tokens": usage.output_tokens} if usage.requests else {}
+    return LlmCall(elapsed_s=round(elapsed_s, 4), **told)
+
+
+def load_system_prompt(name: str, database: Database) -> str:
+    """The text of a prompt file, with {schema} replaced by the database's tables and columns.
+
+    Raises UserError naming the prompts there are.
+    """
+    text = prompt_file(name).read_text(encoding="utf-8").strip()
+    if SCHEMA_MARK not in text:
+        return text
+    lines = [f"{table}: {', '.join(columns)}" for table, columns in database.schema().items()]
+    return text.replace(SCHEMA_MARK, "\n".join(lines))
+
+
+def build_client(llm: LLMEndpoint, *, timeout_s: float) -> openai.AsyncOpenAI:
+    """An OpenAI client without retries. Plain http skips loading TLS certificates (20 ms per client)."""
+    http = httpx.AsyncClient(
+        timeout=timeout_s,
+        trust_env=not is_loopback(llm.base_url),
+        verify=not llm.base_url.startswith("http://"),
+        follow_redirects=True,
+        event_hooks={"response": [require_completion]},
+    )
+    return openai.AsyncOpenAI(
+        base_url=llm.base_url, api_key=llm.api_key or "EMPTY", http_client=http, max_retries=0, timeout=timeout_s
+    )
+
+
+def build_agent(llm: LLMEndpoint, client: openai.AsyncOpenAI, *, system_prompt: str) -> Agent[EpisodeContext]:
+    """The medical SQL agent over one endpoint."""
+    return Agent(
+        name="medical_sql_agent",
+        instructions=system_prompt,
+        tools=list(TOOLS.values()),
+        model=OpenAIChatCompletionsModel(model=llm.model, openai_client=client),
+        model_settings=ModelSettings(
+            temperature=llm.temperature, top_p=1.0, max_tokens=llm.max_tokens, extra_body=llm.extra_body
+        ),
+    )
+
+
+async def run_episode(
+    question: Question, *, llm: LLMEndpoint, config: AgentConfig, database: Database, max_chars: int
+) -> Episode:
+    """Let the agent answer one question.
+
+    `max_chars` bounds the JSON that the model sees of one query.
+    Raises LLMFault or DatabaseFault when the endpoint or the database failed: such an episode has no reward.
+    """
+    context = EpisodeContext(database=database, max_chars=max_chars, repeat_limit=config.repeat_limit)
+    started = time.monotonic()
+    async with build_client(llm, timeout_s=config.llm_timeout_s) as client:
+        agent = build_agent(llm, client, system_prompt=load_system_prompt(config.system_prompt, database))
+        answer, reason = await _run(agent, question.question, context, max_turns=config.max_turns)
+    return Episode(
+        question=question,
+        final_answer=answer,
+        sql_calls=context.calls,
+        n_turns=context.turn,
+        stop_reason=reason,
+        n_bad_tool_calls=context.n_bad_tool_calls,
+        elapsed_s=round(time.monotonic() - started, 4),
+        llm_calls=context.llm_calls,
+        messages=context.messages,
+        timeline=context.timeline,
+    )
+
+
+async def _run(
+    agent: Agent[EpisodeContext], text: str, context: EpisodeContext, *, max_turns: int
+) -> tuple[str, StopReason]:
+    try:
+        result = await Runner.run(
+            agent,
+            text,
+            context=context,
+            max_turns=max_turns,
+            hooks=_Hooks(),
+            run_config=RunConfig(tracing_disabled=True),
+        )
+    except MaxTurnsExceeded:
+        return "", "max_turns"
+    except _Stop as stop:
+        return "", stop.reason
+    except ModelBehaviorError:
+        return "", "invalid_tool_call"
+    except openai.BadRequestError as exc:
+        if any(mark in str(exc) for mark in OVERFLOW_MARKS):
+            return "", "context_overflow"
+        raise LLMFault(f"the model endpoint refused the request: {exc}") from exc
+    except openai.OpenAIError as exc:
+        if isinstance(exc.__cause__, LLMFault):  # from require_completion, which the client takes for a lost connection
+            raise exc.__cause__ from None
+        raise LLMFault(f"the model endpoint failed: {type(exc).__name__}: {exc}") from exc
+    except AgentsUserError as exc:
+        # openai-agents wraps what a tool raises; the tool left the original in the context.
+        if context.fault is not None:
+            raise context.fault from exc
+        raise
+    answer = writable(str(result.final_output or ""))
+    return answer, "answered" if answer.strip() else "empty_answer"

@@ -1,0 +1,194 @@
+"""The agent's tools: `query_database_by_sql`, and the JSON that the model sees of a result.
+
+Guarantees: whatever the model sends, it gets valid JSON of at most `max_chars` characters back; only a DatabaseFault
+ends the run (openai-agents wraps it, the original stays in `EpisodeContext.fault`). A new tool is a function and an
+entry in TOOLS. What a query may do is not decided here but in `database.py`.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from agents import FunctionTool, RunContextWrapper
+
+from sql_agent.environment.database import Database
+from sql_agent.environment.sql_worker import MAX_SQL_CHARS, plain_value
+from sql_agent.errors import DatabaseFault, Fault
+from sql_agent.records import LlmCall, Moment, QueryResult, SqlCall
+
+Record = dict[str, Any]
+UNLIMITED = 1 << 60
+DESCRIPTION = (
+    "在医疗数据库中执行一条只读 SQL 查询（SQLite 语法，仅限 SELECT），返回 JSON 结果。可查询的表和列见系统提示。"
+)
+PARAMETERS: dict[str, Any] = {
+    "type": "object",
+    "properties": {"sql": {"type": "string", "description": "要执行的 SELECT 语句"}},
+    "required": ["sql"],
+    "additionalProperties": False,
+}
+
+
+@dataclass
+class EpisodeContext:
+    """What one episode shares with its tools. `turn` counts LLM calls from 1; `max_chars` bounds a tool's answer."""
+
+    database: Database
+    max_chars: int = 1000
+    calls: list[SqlCall] = field(default_factory=list)
+    turn: int = 0
+    repeat_limit: int = 3
+    n_bad_tool_calls: int = 0
+    llm_calls: list[LlmCall] = field(default_factory=list)
+    messages: list[Record] = field(default_factory=list)
+    timeline: list[Moment] = field(default_factory=list)
+    fault: Fault | None = None
+
+
+def is_repeated_call(context: EpisodeContext) -> bool:
+    """True when the last `repeat_limit` calls asked the same SQL, whitespace and a closing semicolon aside."""
+    last = context.calls[-context.repeat_limit :]
+    return len(last) == context.repeat_limit and len({" ".join(c.sql.split()).rstrip("; ") for c in last}) == 1
+
+
+async def query_database_by_sql(context: EpisodeContext, sql: str) -> str:
+    """Run one query, record it as a SqlCall and return its JSON.
+
+    Raises DatabaseFault when the database itself failed.
+    """
+    started = time.time()
+    try:
+        result = await context.database.query(sql)
+    except DatabaseFault as fault:
+        context.fault = fault
+        raise
+    context.timeline.append(("tool", started, time.time()))
+    context.calls.append(SqlCall(sql=_recordable(sql), result=result, turn=max(1, context.turn)))
+    return render_result(result, max_chars=context.max_chars)
+
+
+def _recordable(sql: str) -> str:
+    """Text that JSON can carry: lone surrogates replaced, no longer than a query may be."""
+    return sql[:MAX_SQL_CHARS].encode("utf-8", "replace").decode()
+
+
+def parse_arguments(raw: str) -> str:
+    """The `sql` of a tool call's arguments. Raises ValueError with a text for the model."""
+    try:
+        arguments = json.loads(raw)
+    except (ValueError, RecursionError) as exc:
+        raise ValueError('arguments are not valid JSON; expected {"sql": "SELECT ..."}') from exc
+    if not isinstance(arguments, dict) or "sql" not in arguments:
+        raise ValueError('argument sql is missing; expected {"sql": "SELECT ..."}')
+    sql = arguments["sql"]
+    if not isinstance(sql, str) or not sql.strip():
+        raise ValueError(f"sql must be a non-empty string, not {type(sql).__name__}")
+    return sql
+
+
+async def _invoke(wrapper: RunContextWrapper[EpisodeContext], raw: str) -> str:
+    context = wrapper.context
+    try:
+        sql = parse_arguments(raw)
+    except ValueError as exc:
+        context.n_bad_tool_calls += 1
+        return render_result(QueryResult(error=str(exc)), max_chars=context.max_chars)
+    return await query_database_by_sql(context, sql)
+
+
+TOOLS: dict[str, FunctionTool] = {
+    "query_database_by_sql": FunctionTool(
+        name="query_database_by_sql",
+        description=DESCRIPTION,
+        params_json_schema=PARAMETERS,
+        on_invoke_tool=_invoke,
+        strict_json_schema=True,
+    )
+}
+
+
+def render_result(result: QueryResult, *, max_chars: int) -> str:
+    """JSON for the model: {status, records, count, error?, note?}, at most `max_chars` (>= 100) characters.
+
+    Too long: fewer records; one record too long: its longest cells end in "…"; `note` says so. `count` is the number of
+    rows of the result, shown or not.
+    """
+    if result.error is not None:
+        return _fit_error(result.error, max_chars)
+    records = [_record(_unique(result.columns), row) for row in result.rows]
+    counted = f"{'至少 ' if result.truncated else ''}{len(records)} 条"
+    whole = _success(records, len(records), f"结果过多，共{counted}，只返回前 {len(records)} 条" * result.truncated)
+    if len(whole) <= max_chars:
+        return whole
+    n_fit = _largest(
+        len(records) - 1, lambda n: len(_success(records[:n], len(records), _note(n, counted))) <= max_chars
+    )
+    if n_fit > 0:
+        return _success(records[:n_fit], len(records), _note(n_fit, counted))
+    return _fit_one(records[0], len(records), counted, max_chars=max_chars)
+
+
+def _fit_one(record: Record, count: int, counted: str, *, max_chars: int) -> str:
+    """One record with its longest cells cut to a common length; none when even the column names are too long."""
+    note = f"{_note(1, counted)}，“…”处有删节"
+
+    def render(cell_chars: int) -> str:
+        return _success([{k: _shorten(v, cell_chars) for k, v in record.items()}], count, note)
+
+    cell_chars = _largest(max_chars, lambda n: len(render(n)) <= max_chars)
+    if cell_chars > 0:
+        return render(cell_chars)
+    return _success([], count, "单条结果过长，请减少查询的列")
+
+
+def _fit_error(error: str, max_chars: int) -> str:
+    def render(n: int) -> str:
+        return _dumps({"status": "error", "records": [], "count": 0, "error": _shorten(error, n)})
+
+    return render(max(0, _largest(len(error), lambda n: len(render(n)) <= max_chars)))
+
+
+def _largest(high: int, fits: Callable[[int], bool]) -> int:
+    """The largest n in 1..high that fits, by bisection; 0 when none does."""
+    low = 0
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle - 1)
+    return low
+
+
+def _note(shown: int, counted: str) -> str:
+    return f"结果过长，只显示前 {shown} 条，共 {counted}"
+
+
+def _success(records: list[Record], count: int, note: str) -> str:
+    body = {"status": "success", "records": records, "count": count}
+    return _dumps({**body, "note": note} if note else body)
+
+
+def _record(names: list[str], row: list[Any]) -> Record:
+    return {name: plain_value(value, UNLIMITED) for name, value in zip(names, row, strict=True)}
+
+
+def _unique(columns: list[str]) -> list[str]:
+    """Column names made distinct, so that no value of `SELECT a.id, b.id` is lost: id, id_2."""
+    names: list[str] = []
+    for column in columns:
+        name, n = column, 1
+        while name in names or (n > 1 and name in columns):
+            n += 1
+            name = f"{column}_{n}"
+        names.append(name)
+    return names
+
+
+def _shorten(value: Any, n_chars: int) -> Any:
+    return value[:n_chars] + "…" if isinstance(value, str) and len(value) > n_chars else value
+
+
+def _dumps(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)

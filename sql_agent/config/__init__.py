@@ -1,0 +1,59 @@
+"""The one configuration tree: defaults < recipe TOML < command line.
+
+Every value of a run stands here once, in the file of its section; training/verl_config.py derives verl's keys from it.
+An unknown key is an error that names the nearest known one. Secrets are not configuration: they stay in the
+environment (see env_template).
+"""
+
+from sql_agent.config.agent import AgentConfig
+from sql_agent.config.build import (
+    build_config,
+    known_keys,
+    load_recipe,
+    merge,
+    parse_assignment,
+    recipe_path,
+    resolve_system_prompt,
+)
+from sql_agent.config.data import DataConfig
+from sql_agent.config.database import DatabaseConfig
+from sql_agent.config.health import HealthConfig
+from sql_agent.config.logging import LoggingConfig
+from sql_agent.config.model import ModelConfig
+from sql_agent.config.optim import OptimConfig
+from sql_agent.config.paths import RECIPES, ROOT, data_path, database_path, prompt_file, resolve_path
+from sql_agent.config.reward import JudgeConfig, RewardConfig, RewardModelConfig
+from sql_agent.config.rollout import RolloutConfig
+from sql_agent.config.store import StoreConfig
+from sql_agent.config.trainer import TrainerConfig
+from sql_agent.config.tree import TrainConfig
+
+__all__ = [
+    "AgentConfig",
+    "DataConfig",
+    "DatabaseConfig",
+    "HealthConfig",
+    "JudgeConfig",
+    "LoggingConfig",
+    "ModelConfig",
+    "OptimConfig",
+    "RECIPES",
+    "ROOT",
+    "RewardConfig",
+    "RewardModelConfig",
+    "RolloutConfig",
+    "StoreConfig",
+    "TrainConfig",
+    "TrainerConfig",
+    "build_config",
+    "data_path",
+    "database_path",
+    "known_keys",
+    "load_recipe",
+    "merge",
+    "parse_assignment",
+    "prompt_file",
+    "recipe_path",
+    "resolve_path",
+    "resolve_system_prompt",
+]

@@ -1,0 +1,21 @@
+"""Section `agent`: how the agent talks to the model."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from sql_agent.config.node import Node
+
+
+class AgentConfig(Node):
+    """How the agent talks to the model."""
+
+    max_turns: int = Field(
+        default=6, ge=1, le=64, description="most LLM calls in one episode; verl gets the same number"
+    )
+    system_prompt: str = Field(
+        default="auto",
+        description="a file of sql_agent/prompts without .txt, or a path; auto: the one that fits policy and tables",
+    )
+    llm_timeout_s: float = Field(default=120.0, gt=0, description="longest wait for one LLM call")
+    repeat_limit: int = Field(default=3, ge=2, description="same SQL this often in a row ends the episode")

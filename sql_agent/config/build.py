@@ -1,0 +1,114 @@
+"""Trees -> TrainConfig: defaults < recipe TOML < command line, with errors that name key, value and rule."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+from rapidfuzz import process
+
+from foundation.errors import UserError
+from sql_agent.config.database import DatabaseConfig
+from sql_agent.config.paths import RECIPES, prompt_file
+from sql_agent.config.tree import TrainConfig
+
+
+def known_keys(model: type[BaseModel] = TrainConfig, prefix: str = "") -> dict[str, Any]:
+    """All dotted keys of the tree with their field descriptions, in order."""
+    keys: dict[str, Any] = {}
+    for name, field in model.model_fields.items():
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            keys |= known_keys(field.annotation, f"{prefix}{name}.")
+        else:
+            keys[f"{prefix}{name}"] = field
+    return keys
+
+
+def merge(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
+    """A new tree: `over` wins, sections are merged key by key."""
+    result = dict(base)
+    for key, value in over.items():
+        old = result.get(key)
+        result[key] = merge(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
+    return result
+
+
+def parse_assignment(text: str) -> dict[str, Any]:
+    """Turn `a.b=value` into a tree. The value is JSON where it parses as JSON, else text.
+
+    Raises UserError when there is no `=`.
+    """
+    key, sep, raw = text.partition("=")
+    if not sep or not key.strip():
+        raise UserError(f"--set {text!r}: expected KEY=VALUE, for example --set optim.lr=2e-6")
+    try:
+        value: Any = json.loads(raw)
+    except json.JSONDecodeError:
+        value = raw
+    tree: dict[str, Any] = {}
+    node = tree
+    *parents, leaf = key.strip().split(".")
+    for name in parents:
+        node = node.setdefault(name, {})
+    node[leaf] = value
+    return tree
+
+
+def recipe_path(name: str) -> Path:
+    """The TOML file of a recipe: a folder name of recipes/, a folder, or a file.
+
+    Raises UserError naming the recipes there are.
+    """
+    for path in (RECIPES / name / "config.toml", Path(name) / "config.toml", Path(name)):
+        if path.is_file():
+            return path
+    names = ", ".join(sorted(p.parent.name for p in RECIPES.glob("*/config.toml")))
+    raise UserError(f"--recipe {name!r}: no such recipe or TOML file. Recipes: {names}")
+
+
+def load_recipe(name: str) -> dict[str, Any]:
+    """The tree of a recipe, with `recipe` set to its name. Raises UserError when it is not TOML."""
+    path = recipe_path(name)
+    try:
+        tree = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as exc:
+        raise UserError(f"{path}: not valid TOML ({exc})") from exc
+    return {**tree, "recipe": path.parent.name if path.name == "config.toml" else path.stem}
+
+
+def build_config(*trees: dict[str, Any]) -> TrainConfig:
+    """Validate the merged trees, the last one winning. Raises UserError listing each bad key, value and rule."""
+    merged: dict[str, Any] = {}
+    for tree in trees:
+        merged = merge(merged, tree)
+    try:
+        return TrainConfig.model_validate(merged)
+    except ValidationError as exc:
+        raise UserError("configuration:\n" + "\n".join(_explain(error) for error in exc.errors())) from exc
+
+
+def _explain(error: Any) -> str:
+    key = ".".join(str(part) for part in error["loc"])
+    if not key:
+        return f"  {error['msg'].removeprefix('Value error, ')}"
+    if error["type"] == "extra_forbidden":
+        near = process.extractOne(key, list(known_keys()), score_cutoff=60)
+        hint = f"; did you mean {near[0]}?" if near else "; docs/10-configuration.md lists all keys"
+        return f"  {key} = {error['input']!r}: unknown key{hint}"
+    return f"  {key} = {error['input']!r}: {error['msg']}"
+
+
+def resolve_system_prompt(config: TrainConfig, *, tiny: bool) -> TrainConfig:
+    """The same configuration with agent.system_prompt "auto" replaced by the prompt that fits policy and database.
+
+    Raises UserError when the prompt does not exist.
+    """
+    if config.agent.system_prompt != "auto":
+        prompt_file(config.agent.system_prompt)
+        return config
+    bundled = config.database.tables == DatabaseConfig().tables
+    name = "system_short" if tiny else "system_zh" if bundled else "generic_zh"
+    return build_config(config.model_dump(), {"agent": {"system_prompt": name}})

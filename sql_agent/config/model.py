@@ -1,0 +1,22 @@
+"""Section `model`: the policy."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from sql_agent.config.node import Node
+
+
+class ModelConfig(Node):
+    """The policy."""
+
+    path: str = Field(
+        default="", description="model folder or hub name; empty: the tiny policy, or Qwen/Qwen3-0.6B on a GPU"
+    )
+    lora_rank: int = Field(default=0, ge=0, description="0 trains all weights")
+    lora_alpha: int = Field(default=32, ge=1, description="LoRA scale numerator")
+    lora_adapter_path: str = Field(default="", description="LoRA adapter to continue from")
+    attention: str = Field(
+        default="sdpa", description="transformers attention; flash_attention_2 where it is installed"
+    )
+    allow_remote_code: bool = Field(default=False, description="accept a model folder whose config.json has auto_map")

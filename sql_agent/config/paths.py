@@ -1,0 +1,41 @@
+"""Where things are: the project root, and the first existing candidate of a user's path."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from foundation.errors import UserError
+from sql_agent.config.database import DatabaseConfig
+
+ROOT = Path(__file__).resolve().parents[2]
+RECIPES = ROOT / "recipes"
+
+
+def resolve_path(text: str, *bases: Path) -> Path:
+    """The first existing candidate of a user's path: as given, then below each base; else the last candidate."""
+    path = Path(text).expanduser()
+    candidates = [path] if path.is_absolute() else [Path.cwd() / path, *(base / path for base in bases)]
+    return next((c for c in candidates if c.exists()), candidates[-1]).resolve()
+
+
+def database_path(config: DatabaseConfig) -> Path:
+    """Absolute path of the database file (it may not exist)."""
+    return resolve_path(config.path, ROOT)
+
+
+def data_path(text: str) -> Path:
+    """Absolute path of a question file (it may not exist)."""
+    return resolve_path(text, ROOT / "sql_agent", ROOT)
+
+
+def prompt_file(name: str) -> Path:
+    """The file of a system prompt: a name in sql_agent/prompts without .txt, or a path.
+
+    Raises UserError naming the prompts there are.
+    """
+    folder = ROOT / "sql_agent" / "prompts"
+    for path in (folder / f"{name}.txt", resolve_path(name, ROOT)):
+        if path.is_file():
+            return path
+    names = ", ".join(sorted(p.stem for p in folder.glob("*.txt")))
+    raise UserError(f"agent.system_prompt = {name!r}: neither a file nor one of {names}")

@@ -1,0 +1,67 @@
+"""Section `reward`: what an episode earns, and who says so."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from sql_agent.config.node import Node
+
+
+class JudgeConfig(Node):
+    """Who grades answers, and how. Endpoints come from the environment (TEACHER_* or JUDGE_ENDPOINTS)."""
+
+    kind: Literal["auto", "llm", "reference"] = Field(
+        default="auto", description="auto: the LLM judge if an endpoint is set, else the offline reference judge"
+    )
+    mode: Literal["pointwise", "pairwise", "groupwise"] = Field(
+        default="pointwise",
+        description="training: grade each answer alone, by duels within its group, or by one ranking of the group",
+    )
+    language: Literal["zh", "en"] = Field(default="zh", description="language of the rubric")
+    timeout_s: float = Field(default=60.0, gt=0, description="longest wait for one verdict")
+    max_tokens: int = Field(default=512, ge=16, description="longest verdict")
+    attempts: int = Field(default=3, ge=1, description="tries per verdict and endpoint, all kinds of failure together")
+    concurrency: int = Field(
+        default=16, ge=1, description="most calls in flight per endpoint, all processes together; falls on HTTP 429"
+    )
+    rpm: int = Field(default=0, ge=0, description="requests a minute per endpoint; 0: no limit")
+    tpm: int = Field(default=0, ge=0, description="tokens a minute per endpoint; 0: no limit")
+    budget_calls: int = Field(default=0, ge=0, description="most calls of one run, then nothing is graded; 0: no limit")
+    budget_tokens: int = Field(default=0, ge=0, description="most tokens of one run; 0: no limit")
+    budget_cost: float = Field(
+        default=0.0, ge=0, description="most money of one run, in the currency of the endpoints' prices; 0: no limit"
+    )
+    folder: str = Field(
+        default=".cache/judge",
+        min_length=1,
+        description="verdicts, limits and budget, shared by all processes; relative paths start at the project root",
+    )
+
+
+class RewardModelConfig(Node):
+    """The reward model of the scorer `reward_model`. Its address comes from REWARD_MODEL_URL."""
+
+    scale_file: str = Field(
+        default="", description="JSON file that maps raw logits to [0, 1]; empty: the server must send rewards"
+    )
+    send_reference: bool = Field(
+        default=False, description="send the reference answer too; a model that was trained with references needs it"
+    )
+    timeout_s: float = Field(default=30.0, gt=0, description="longest wait for one score, all tries together")
+    attempts: int = Field(
+        default=3, ge=1, description="failed tries per score; a server that starts again or asks to wait is waited for"
+    )
+
+
+class RewardConfig(Node):
+    """reward = sql_bonus (once, for SQL that really executed) + score of the answer in [0, 1]."""
+
+    sql_bonus: float = Field(default=0.1, ge=0, le=1, description="paid once for a query that ran without error")
+    default_scorer: str = Field(default="judge", description="scorer of rows whose `scorer` column is empty")
+    scorer_modules: list[str] = Field(
+        default=[], description="modules or .py files with scorers of your own, imported before the run"
+    )
+    reward_model: RewardModelConfig = RewardModelConfig()
+    judge: JudgeConfig = JudgeConfig()

@@ -1,0 +1,46 @@
+"""Section `rollout`: how the policy is sampled."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from sql_agent.config.node import Node
+
+
+class RolloutConfig(Node):
+    """How the policy is sampled."""
+
+    group_size: int = Field(default=4, ge=1, description="rollouts per question (n of GRPO)")
+    temperature: float = Field(default=1.0, ge=0, description="training temperature; validation is always 0")
+    max_prompt_tokens: int = Field(
+        default=2048, ge=16, description="longer prompts are dropped from the update and counted"
+    )
+    max_response_tokens: int = Field(default=768, ge=8, description="longest answer of one LLM call")
+    n_runners: int = Field(default=1, ge=1, description="runner processes")
+    runner_concurrency: int = Field(default=64, ge=1, description="rollouts in flight per runner process")
+    level: Literal["transition", "trajectory"] = Field(
+        default="trajectory",
+        description="one training row per call, or one per rollout where its calls continue each other",
+    )
+    trajectory_max_response_tokens: int = Field(
+        default=4096,
+        ge=8,
+        description="longest row after its prompt (trajectory level); what is longer goes on in a row of its own",
+    )
+    poll_interval_s: float = Field(default=0.1, gt=0, description="idle poll of runners and of the trainer's wait loop")
+    rollout_timeout_s: float = Field(default=600.0, gt=0, description="a rollout longer than this counts as failed")
+    gpu_memory_utilization: float = Field(default=0.6, gt=0, le=0.95, description="share of GPU memory for vLLM")
+    tensor_parallel: int = Field(default=1, ge=1, description="GPUs per vLLM engine")
+    max_num_seqs: int = Field(default=64, ge=1, description="sequences vLLM runs at once")
+    tool_parser: str = Field(default="hermes", description="vLLM's tool call parser")
+    sampler_logprobs: bool = Field(
+        default=True, description="let vLLM return the log-probability of each sampled token, and compare (sampler/...)"
+    )
+    resample_flat_groups: int = Field(
+        default=0,
+        ge=0,
+        le=8,
+        description="times per step that groups without variance are replaced by other questions (dynamic sampling)",
+    )

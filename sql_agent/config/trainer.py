@@ -1,0 +1,34 @@
+"""Section `trainer`: length, device, checkpoints."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from sql_agent.config.node import Node
+
+
+class TrainerConfig(Node):
+    """Length, device, checkpoints."""
+
+    device: Literal["auto", "cpu", "cuda"] = Field(
+        default="auto", description="auto: cuda where an NVIDIA driver answers"
+    )
+    n_gpus: int = Field(default=1, ge=1, description="GPUs (or one pretended GPU on the CPU)")
+    epochs: int = Field(default=2, ge=1, description="passes over the training questions")
+    max_steps: int = Field(default=0, ge=0, description="stop after this many steps; 0: as many as the epochs have")
+    save_every: int = Field(default=20, ge=-1, description="steps between checkpoints, the last step too; -1: none")
+    validate_every: int = Field(default=20, ge=-1, description="steps between validations; -1: none")
+    validate_first: bool = Field(default=True, description="validate before the first step")
+    keep_checkpoints: int = Field(
+        default=2, ge=2, description="checkpoints kept; verl deletes the oldest before it writes, so 1 would risk all"
+    )
+    resume: str = Field(
+        default="", description="empty: fresh; latest; or a global_step_N folder of a run of this project"
+    )
+    resume_changed: bool = Field(
+        default=False, description="resume although model, data, database or training settings differ from the old run"
+    )
+    runs_dir: str = Field(default="runs", description="parent of run folders; relative paths start at the project root")
+    seed: int = Field(default=1, description="seed of the tiny policy")

@@ -1,0 +1,72 @@
+"""The whole tree, and the rules that hold between its sections."""
+
+from __future__ import annotations
+
+from pydantic import Field, model_validator
+
+from sql_agent.config.agent import AgentConfig
+from sql_agent.config.data import DataConfig
+from sql_agent.config.database import DatabaseConfig
+from sql_agent.config.health import HealthConfig
+from sql_agent.config.logging import LoggingConfig
+from sql_agent.config.model import ModelConfig
+from sql_agent.config.node import Node
+from sql_agent.config.optim import OptimConfig
+from sql_agent.config.reward import RewardConfig
+from sql_agent.config.rollout import RolloutConfig
+from sql_agent.config.store import StoreConfig
+from sql_agent.config.trainer import TrainerConfig
+
+
+class TrainConfig(Node):
+    """The whole run."""
+
+    recipe: str = Field(default="", description="name of the recipe this configuration started from")
+    agent: AgentConfig = AgentConfig()
+    database: DatabaseConfig = DatabaseConfig()
+    data: DataConfig = DataConfig()
+    reward: RewardConfig = RewardConfig()
+    model: ModelConfig = ModelConfig()
+    rollout: RolloutConfig = RolloutConfig()
+    optim: OptimConfig = OptimConfig()
+    health: HealthConfig = HealthConfig()
+    trainer: TrainerConfig = TrainerConfig()
+    store: StoreConfig = StoreConfig()
+    logging: LoggingConfig = LoggingConfig()
+
+    @model_validator(mode="after")
+    def _keys_fit(self) -> TrainConfig:
+        """Keys that only make sense together."""
+        rollout = self.rollout
+        if self.optim.importance_correction != "off" and not rollout.sampler_logprobs:
+            raise ValueError(
+                f"optim.importance_correction = {self.optim.importance_correction} needs what vLLM says of its tokens: "
+                "set rollout.sampler_logprobs = true"
+            )
+        if rollout.level == "trajectory" and rollout.trajectory_max_response_tokens < rollout.max_response_tokens:
+            raise ValueError(
+                f"rollout.trajectory_max_response_tokens = {rollout.trajectory_max_response_tokens} must not be below "
+                f"rollout.max_response_tokens = {rollout.max_response_tokens}: a single answer would be cut"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _batches_divide(self) -> TrainConfig:
+        """verl asserts these in a worker, minutes later."""
+        optim, rows = self.optim, self.optim.mini_batch_questions * self.rollout.group_size
+        if optim.mini_batch_questions > optim.questions_per_step:
+            raise ValueError(
+                f"optim.mini_batch_questions = {optim.mini_batch_questions} must not exceed optim.questions_per_step = "
+                f"{optim.questions_per_step}"
+            )
+        if optim.questions_per_step * self.rollout.group_size % self.trainer.n_gpus:
+            raise ValueError(
+                f"optim.questions_per_step x rollout.group_size = {optim.questions_per_step * self.rollout.group_size} "
+                f"must be a multiple of trainer.n_gpus = {self.trainer.n_gpus}"
+            )
+        if rows % (optim.micro_batch_rows * self.trainer.n_gpus):
+            raise ValueError(
+                f"optim.mini_batch_questions x rollout.group_size = {rows} must be a multiple of "
+                f"optim.micro_batch_rows x trainer.n_gpus = {optim.micro_batch_rows * self.trainer.n_gpus}"
+            )
+        return self

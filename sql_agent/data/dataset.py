@@ -1,0 +1,296 @@
+"""Questions on disk: parquet or jsonl in, validated `Question` rows out, and back.
+
+Guarantees: every row that comes out has a text id that is unique in its file and a non-empty question; every error
+names the file and the row (parquet rows and jsonl lines count from 1); nothing but plain Python values gets through.
+Accepted: this project's parquet, a user's parquet with id, question and perhaps answer, the raw qa jsonl (qid,
+ground_truth), and AgentCPM's task files (query).
+Not covered: splitting and the repair of raw files, see `sql_agent.data.import_raw`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pydantic import ValidationError
+from rapidfuzz import fuzz, process
+
+from foundation.errors import UserError
+from sql_agent.records import Question
+
+COLUMNS = ["id", "qid", "question", "answer", "scorer", "answer_schema", "task_type", "sql", "evidence", "meta"]
+NESTED = ("sql", "evidence", "meta")
+SYNONYMS = {"qid": "id", "query": "question", "ground_truth": "answer"}
+EVIDENCE_KEYS = ("source_table", "row_id", "field", "quote")
+SHOWN_ROWS = 10
+
+
+@dataclass(frozen=True)
+class BadRow:
+    """A row that cannot be a question: its number in the file (from 1), and why."""
+
+    row: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class Parsed:
+    """The outcome of reading a file: questions with their row numbers, and the rows that are none."""
+
+    rows: list[tuple[int, Question]]
+    bad: list[BadRow]
+
+
+def load_questions(path: str | Path) -> list[Question]:
+    """All questions of a parquet or jsonl file, in order.
+
+    Raises UserError when the file is missing, empty or broken, or when any row is bad; the text lists row numbers.
+    """
+    path = _existing_file(path)
+    parsed = parse_file(path)
+    if parsed.bad:
+        shown = "\n".join(f"  row {bad.row}: {bad.reason}" for bad in parsed.bad[:SHOWN_ROWS])
+        more = f"\n  and {len(parsed.bad) - SHOWN_ROWS} more" if len(parsed.bad) > SHOWN_ROWS else ""
+        raise UserError(f"{path}: {len(parsed.bad)} bad rows; mend or remove them:\n{shown}{more}")
+    return [question for _, question in parsed.rows]
+
+
+def parse_file(path: str | Path) -> Parsed:
+    """Read a file and sort its rows into questions and bad rows.
+
+    Raises UserError when the file as a whole is unusable: missing, empty, broken, or a needed column is not there.
+    """
+    path = _existing_file(path)
+    suffix = path.suffix.lower()
+    if suffix == ".parquet":
+        rows = _read_parquet(path)
+    elif suffix in (".jsonl", ".json", ".ndjson"):
+        rows = _read_jsonl(path)
+    else:
+        raise UserError(f"{path}: {path.suffix or 'no suffix'} is not a question file; use .parquet or .jsonl")
+    if not rows:
+        raise UserError(f"{path}: the file has no rows; at least one question is needed")
+    return _parse_rows(rows)
+
+
+def write_parquet(questions: Iterable[Question], path: str | Path) -> None:
+    """Write questions with the columns COLUMNS, all of them text (nested ones as JSON), replacing `path` atomically."""
+    path = Path(path)
+    rows = [{**to_row(question), "qid": question.id} for question in questions]
+    table = pa.Table.from_pylist(rows, schema=pa.schema([(name, pa.string()) for name in COLUMNS]))
+    with atomic_path(path) as temp:
+        pq.write_table(table, temp)
+
+
+@contextmanager
+def atomic_path(path: Path) -> Iterator[Path]:
+    """A temporary file beside `path` that takes its place when the block ends, and is removed when it fails."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+    os.close(handle)
+    temp = Path(name)
+    try:
+        yield temp
+        # mkstemp makes files that only their owner can read.
+        temp.chmod(0o644)
+        temp.replace(path)
+    finally:
+        temp.unlink(missing_ok=True)
+
+
+def to_row(question: Question) -> dict[str, str]:
+    """A flat row for agent-lightning: every value is text, nested fields are JSON text (`Question` reads them back)."""
+    row = question.model_dump()
+    for name in NESTED:
+        row[name] = json.dumps(row[name], ensure_ascii=False, default=str)
+    return row
+
+
+def fingerprint(path: str | Path) -> str:
+    """The first 16 hex digits of the file's SHA-256. Raises UserError when there is no such file."""
+    digest = hashlib.sha256()
+    with _existing_file(path).open("rb") as stream:
+        while block := stream.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()[:16]
+
+
+def _existing_file(path: str | Path) -> Path:
+    path = Path(path)
+    if not path.is_file():
+        what = "is a folder" if path.is_dir() else "does not exist"
+        raise UserError(f"{path}: {what}; a question file is needed (`python -m sql_agent.data.build` makes them)")
+    return path
+
+
+def _read_jsonl(path: Path) -> list[tuple[int, Any]]:
+    """(line number, decoded object or BadRow) of each non-blank line; bad bytes spoil only their own line."""
+    rows: list[tuple[int, Any]] = []
+    for number, line in enumerate(path.read_bytes().removeprefix(b"\xef\xbb\xbf").split(b"\n"), start=1):
+        if line.strip():
+            rows.append((number, _decode_line(number, line)))
+    return rows
+
+
+def _decode_line(number: int, line: bytes) -> Any:
+    try:
+        return json.loads(line.decode("utf-8"))
+    except UnicodeDecodeError as exc:
+        return BadRow(number, f"not UTF-8 at byte {exc.start + 1} of the line")
+    except json.JSONDecodeError as exc:
+        return BadRow(number, f"not JSON ({exc.msg} at column {exc.colno})")
+    except (ValueError, RecursionError) as exc:
+        return BadRow(number, f"not JSON that can be read ({exc})")
+
+
+def _read_parquet(path: Path) -> list[tuple[int, Any]]:
+    try:
+        table = pq.read_table(path)
+    except (pa.ArrowException, OSError) as exc:
+        reason = str(exc).splitlines()[0]
+        raise UserError(f"{path}: not a readable parquet file ({reason}); write it again") from exc
+    problem = _column_problem(table.column_names)
+    if problem:
+        raise UserError(f"{path}: {problem}")
+    names = [name for name in table.column_names if name in COLUMNS or name in SYNONYMS]
+    if len(set(names)) < len(names):
+        raise UserError(f"{path}: columns {', '.join(names)}: a name stands there twice; keep one of the two")
+    try:
+        columns = [_python_values(table.column(name)) for name in names]
+    except (pa.ArrowException, UnicodeDecodeError) as exc:
+        raise UserError(f"{path}: a nested column holds text that is not UTF-8 ({exc}); write it again") from exc
+    return [(i, dict(zip(names, cells, strict=True))) for i, cells in enumerate(zip(*columns, strict=True), start=1)]
+
+
+def _python_values(column: pa.ChunkedArray) -> list[Any]:
+    """Plain values; a text cell that is not UTF-8 comes as its bytes, so that the row check can name its row."""
+    try:
+        return column.to_pylist()
+    except UnicodeDecodeError:
+        return column.cast(pa.binary()).to_pylist()
+
+
+def _column_problem(names: Iterable[str]) -> str:
+    """Why these columns cannot be questions, or an empty text. Finds renamed optional columns too."""
+    have = {SYNONYMS.get(name, name) for name in names}
+    unknown = sorted(have - set(COLUMNS))
+    for name in (name for name in COLUMNS if name not in SYNONYMS and name not in have):
+        near = process.extractOne(name, unknown, scorer=fuzz.ratio, score_cutoff=75)
+        if near:
+            return f"there is no `{name}`, but `{near[0]}`: rename it to `{name}`"
+        if name in ("id", "question"):
+            return f"`{name}` is missing; there is: {', '.join(names) or 'nothing'}"
+    return ""
+
+
+def _parse_rows(rows: Iterable[tuple[int, Any]]) -> Parsed:
+    good: list[tuple[int, Question]] = []
+    bad: list[BadRow] = []
+    first_row: dict[str, int] = {}
+    for number, row in rows:
+        outcome = row if isinstance(row, BadRow) else _parse_row(number, row)
+        if isinstance(outcome, Question) and outcome.id in first_row:
+            outcome = BadRow(number, f"id {outcome.id!r} is a duplicate of row {first_row[outcome.id]}")
+        if isinstance(outcome, BadRow):
+            bad.append(outcome)
+        else:
+            first_row[outcome.id] = number
+            good.append((number, outcome))
+    return Parsed(good, bad)
+
+
+def _parse_row(number: int, row: Any) -> Question | BadRow:
+    if not isinstance(row, dict):
+        return BadRow(number, f"expected an object with id and question, found {type(row).__name__}")
+    problem = _column_problem(row)
+    if problem:
+        return BadRow(number, problem)
+    try:
+        return Question.model_validate(_normalise(row))
+    except ValidationError as exc:
+        errors = exc.errors(include_url=False)[:3]
+        return BadRow(number, "; ".join(f"{_where(e['loc'])} is {_brief(e['input'])}: {e['msg']}" for e in errors))
+    except (ValueError, RecursionError) as exc:
+        return BadRow(number, str(exc))
+
+
+def _normalise(row: dict[str, Any]) -> dict[str, Any]:
+    """The row under this project's names, ids as text. Raises ValueError with a reason for people."""
+    # `id`, `question` and `answer` win over their synonyms when both are there, as in our own parquet.
+    plain = {SYNONYMS[name]: _decoded(name, row[name]) for name in row if name in SYNONYMS}
+    plain |= {name: _decoded(name, row[name]) for name in row if name in COLUMNS and name not in SYNONYMS}
+    plain["id"] = _id_text(plain["id"])
+    if not isinstance(plain["question"], str) or not plain["question"].strip():
+        raise ValueError(f"question is {_brief(plain['question'])}; it must be a non-empty text")
+    if isinstance(plain.get("sql"), str):
+        plain["sql"] = _sql_list(plain["sql"])
+    plain["evidence"] = _plain_evidence(plain.get("evidence"))
+    for name, value in plain.items():
+        _check_encodable(name, value)
+    return plain
+
+
+def _decoded(name: str, value: Any) -> Any:
+    """Bytes as UTF-8 text, everything else unchanged."""
+    if not isinstance(value, bytes):
+        return value
+    try:
+        return value.decode("utf-8")
+    except UnicodeDecodeError as exc:
+        raise ValueError(f"{name} is not UTF-8 at byte {exc.start + 1}") from None
+
+
+def _id_text(value: Any) -> str:
+    """Whole numbers become text; a float (what pandas makes of ids next to a null) is refused, as 1 and 1.0 differ."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    if isinstance(value, str) and value.strip():
+        return value.strip()
+    raise ValueError(f"id is {_brief(value)}; it must be a non-empty text or a whole number")
+
+
+def _sql_list(text: str) -> Any:
+    """Reference queries from a text column: a JSON list, or one plain query."""
+    return json.loads(text) if text.lstrip().startswith("[") else [text] if text.strip() else []
+
+
+def _plain_evidence(value: Any) -> Any:
+    """Evidence with the four known keys, other keys dropped, the quote as text."""
+    if isinstance(value, str):
+        value = json.loads(value) if value.strip() else []
+    if not isinstance(value, Sequence):
+        return [] if value is None else value
+    return [_plain_item(item) if isinstance(item, dict) else item for item in value]
+
+
+def _plain_item(item: dict[str, Any]) -> dict[str, Any]:
+    kept = {key: item[key] for key in EVIDENCE_KEYS if key in item}
+    if not isinstance(kept.get("quote", ""), str):
+        kept["quote"] = "" if kept["quote"] is None else str(kept["quote"])
+    return kept
+
+
+def _check_encodable(name: str, value: Any) -> None:
+    """Refuse what cannot be written again: JSON may hold half of a surrogate pair, UTF-8 may not."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        raise ValueError(f"{name} holds a lone surrogate; write the text again as UTF-8") from None
+
+
+def _where(location: Sequence[int | str]) -> str:
+    return ".".join(map(str, location))
+
+
+def _brief(value: Any) -> str:
+    return "null" if value is None else f"{value!r:.60}"

@@ -1,0 +1,133 @@
+"""Text around the SQL guard: cleaning what the model wrote, and wording what went wrong so that the model can mend it.
+
+Pure functions. Cleaning never changes the inside of a literal, a quoted name or a comment. Nothing here is a security
+boundary: that is `sql_worker.py`.
+"""
+
+from __future__ import annotations
+
+import re
+
+from rapidfuzz import fuzz, process
+
+from sql_agent.environment.sql_worker import MAX_SQL_CHARS, Reply
+
+MAX_MESSAGE_CHARS = 200
+MAX_COLUMNS_CHARS = 300
+FULL_WIDTH = str.maketrans("；，（）＝＜＞＊＋－／％．！｜　\u00a0", ";,()=<>*+-/%.!|  ")
+Schema = dict[str, list[str]]
+
+_FENCE_TAG = re.compile(r"[A-Za-z0-9_+-]*[ \t]*\r?\n|sql(?:ite)?\b", re.IGNORECASE)
+# SQLite ends a `--` comment at \n only. An alternative always matches, so there is nothing to backtrack into.
+_PIECES = re.compile(
+    r"""'(?:[^']|'')*'? | "(?:[^"]|"")*"? | `(?:[^`]|``)*`? | \[[^\]]*\]? | --[^\n]* | /\*.*?(?:\*/|\Z) | .""",
+    re.DOTALL | re.VERBOSE,
+)
+_LEADING = re.compile(r"(?:\s|;|--[^\n]*(?:\n|\Z)|/\*.*?(?:\*/|\Z))*", re.DOTALL)
+_WORD = re.compile(r"[A-Za-z]+")
+
+
+class UnusableSQL(ValueError):
+    """The argument cannot be a query; the text is for the model."""
+
+
+def clean_sql(sql: object) -> str:
+    """The statement without code fence, outer whitespace and closing semicolons, full-width punctuation made ASCII.
+
+    Raises UnusableSQL for anything that is not a text of 1 to 20,000 characters without NUL and lone surrogates.
+    """
+    if not isinstance(sql, str):
+        raise UnusableSQL(f"sql must be a string, not {type(sql).__name__}")
+    if len(sql) > MAX_SQL_CHARS:
+        raise UnusableSQL(f"sql has {len(sql):,} characters, at most {MAX_SQL_CHARS:,} are allowed")
+    if "\0" in sql:
+        raise UnusableSQL("sql contains a NUL character")
+    if not sql.isascii() and any("\ud800" <= c <= "\udfff" for c in sql):
+        raise UnusableSQL("sql contains a broken character (a lone surrogate)")
+    cleaned = _half_width(_strip_fence(sql.strip())).strip(" \t\r\n\f\v;\ufeff")
+    if not cleaned:
+        raise UnusableSQL("sql is empty")
+    return cleaned
+
+
+def _strip_fence(sql: str) -> str:
+    if not sql.startswith("```"):
+        return sql
+    inside = sql[3:].removesuffix("```")
+    tag = _FENCE_TAG.match(inside)
+    return inside[tag.end() :] if tag else inside
+
+
+def _half_width(sql: str) -> str:
+    if sql.isascii():
+        return sql
+    return _PIECES.sub(lambda m: m[0].translate(FULL_WIDTH) if len(m[0]) == 1 else m[0], sql)
+
+
+def is_query(sql: str) -> bool:
+    """True when the first word, after comments, is SELECT or WITH."""
+    start = _LEADING.match(sql)
+    word = _WORD.match(sql, start.end() if start else 0)
+    return word is not None and word[0].upper() in ("SELECT", "WITH")
+
+
+def refusal(schema_tables: list[str]) -> str:
+    """What the model hears for anything but a query."""
+    return f"only a single SELECT over {', '.join(schema_tables)} is allowed"
+
+
+def explain_reply(reply: Reply, *, sql: str, schema: Schema, timeout_s: float) -> str:
+    """The error text for the model: short, with the nearest names and the columns it may use."""
+    message = reply.get("message", "")
+    match reply["kind"]:
+        case "timeout":
+            return f"the query was stopped after {timeout_s:g} s; make it simpler or add conditions"
+        case "memory":
+            return "the query needs too much memory; select fewer rows or columns, or add conditions"
+        case "crash":
+            return "the query ended the database process; make it simpler"
+        case "refused":
+            return _explain_refusal(message, schema)
+    kind, _, name = message.partition(": ")
+    if kind == "no such table":
+        return _explain_table(name, schema)
+    if kind == "no such column":
+        return _explain_column(name, sql=sql, schema=schema)
+    return _cut(message)
+
+
+def _explain_refusal(message: str, schema: Schema) -> str:
+    if "use function" in message:
+        return f"the function {_cut(message.rpartition(': ')[2])} is not available"
+    if "prohibited" in message or "vtable" in message:
+        return f"{refusal(list(schema))}{_columns_of(list(schema), schema)}"
+    return refusal(list(schema))
+
+
+def _explain_table(name: str, schema: Schema) -> str:
+    near = _nearest(name.rpartition(".")[2], list(schema))
+    hint = f"; did you mean {near[0]}?" if near else f"; tables: {', '.join(schema)}"
+    return f"no such table: {_cut(name)}{hint}{_columns_of(near[:1] or list(schema), schema)}"
+
+
+def _explain_column(name: str, *, sql: str, schema: Schema) -> str:
+    used = [table for table in schema if re.search(rf"(?<!\w){re.escape(table)}(?!\w)", sql, re.IGNORECASE)]
+    tables = used or list(schema)
+    near = _nearest(name.rpartition(".")[2], [column for table in tables for column in schema[table]])
+    hint = f"; did you mean {' or '.join(near)}?" if near else ""
+    return f"no such column: {_cut(name)}{hint}{_columns_of(tables, schema)}"
+
+
+def _nearest(name: str, names: list[str]) -> list[str]:
+    """Up to two names like `name`, the likest first, never one twice."""
+    found = process.extract(name.lower(), list(dict.fromkeys(names)), scorer=fuzz.ratio, limit=2, score_cutoff=55)
+    return [match[0] for match in found]
+
+
+def _columns_of(tables: list[str], schema: Schema) -> str:
+    text = "; ".join(f"columns of {table}: {', '.join(schema[table])}" for table in tables)
+    return f"; {text}" if len(text) <= MAX_COLUMNS_CHARS * len(tables) else ""
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MAX_MESSAGE_CHARS else text[:MAX_MESSAGE_CHARS] + "…"

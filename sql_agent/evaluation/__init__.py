@@ -1,0 +1,1 @@
+"""A comparison of models on held-out questions: trials, figures with intervals, tables."""

@@ -1,0 +1,170 @@
+"""The trials of an evaluation as logs of inspect-ai, one per model, split and decoding, for `inspect view`.
+
+Guarantees: a log holds what results.json was made of: messages with tool calls and their answers, scores with the
+judge's reason, tokens, and the error of a trial that a fault ended (which has no score). Needs the extra `eval`;
+importing this module does not.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import math
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sql_agent.evaluation.measures import FAULT
+
+if TYPE_CHECKING:
+    from inspect_ai.log import EvalLog, EvalSample, EvalScore
+    from inspect_ai.model import ChatMessage
+    from inspect_ai.scorer import Score
+
+Record = dict[str, Any]
+# Score name in the log -> the measure of results.json that sums it up.
+SCORES = {"reward": "reward", "answer": "answer score", "execution_match": "execution match"}
+
+
+def is_installed() -> bool:
+    """True where the extra `eval` is installed."""
+    return importlib.util.find_spec("inspect_ai") is not None
+
+
+def write_logs(folder: Path, tree: dict[str, Any], records: Iterable[Record], prompts: dict[str, str]) -> list[Path]:
+    """Write the logs of an evaluation; `prompts` has the text of each model's system prompt. Returns their files."""
+    from inspect_ai.log import write_eval_log
+
+    groups: dict[tuple[str, str, str], list[Record]] = {}
+    for record in records:
+        groups.setdefault((record["model"], record["split"], record["decoding"]), []).append(record)
+    folder.mkdir(parents=True, exist_ok=True)
+    files = []
+    for (model, split, decoding), found in groups.items():
+        file = folder / f"{model}-{split}-{decoding}.eval"
+        write_eval_log(to_log(tree, found, prompt=prompts[model]), file)
+        files.append(file)
+    return files
+
+
+def to_log(tree: dict[str, Any], records: Sequence[Record], *, prompt: str) -> EvalLog:
+    """The log of trials that share model, split and decoding."""
+    from inspect_ai.log import (
+        EvalConfig,
+        EvalDataset,
+        EvalLog,
+        EvalPlan,
+        EvalPlanStep,
+        EvalResults,
+        EvalSpec,
+        EvalStats,
+    )
+    from inspect_ai.model import GenerateConfig
+
+    model, split, decoding = (records[0][key] for key in ("model", "split", "decoding"))
+    name = tree["labels"][model]
+    ids = list(dict.fromkeys(record["question_id"] for record in records))
+    samples = [_sample(record, name, prompt) for record in records]
+    figures = tree["models"][model][f"{split}/{decoding}"]
+    return EvalLog(
+        status="cancelled" if tree["partial"] else "success",
+        eval=EvalSpec(
+            created=tree["started"],
+            task=f"medical_sql_{split}_{decoding}",
+            dataset=EvalDataset(name=split, samples=len(ids), sample_ids=ids),
+            model=name,
+            model_generate_config=GenerateConfig(temperature=1.0 if decoding == "sampled" else 0.0),
+            config=EvalConfig(epochs=tree["samples"] if decoding == "sampled" else 1),
+            metadata={"judge": tree["judge"], "database": tree["database"], "role": model},
+        ),
+        plan=EvalPlan(steps=[EvalPlanStep(solver="sql_agent.agent.episode.run_episode")]),
+        results=EvalResults(
+            total_samples=len(records),
+            completed_samples=sum(record["stop_reason"] != FAULT for record in records),
+            scores=[_score(score, figures["measures"][measure]) for score, measure in SCORES.items()],
+        ),
+        stats=EvalStats(started_at=tree["started"], completed_at=datetime.now(UTC).isoformat()),
+        samples=samples,
+    )
+
+
+def _score(name: str, estimate: dict[str, Any]) -> EvalScore:
+    """Mean and interval over questions; without questions no metric, as a log holds no NaN."""
+    from inspect_ai.log import EvalMetric, EvalScore
+
+    shown = {"mean": estimate["mean"], "ci95_low": estimate["low"], "ci95_high": estimate["high"]}
+    metrics = {key: EvalMetric(name=key, value=value) for key, value in shown.items() if math.isfinite(value)}
+    return EvalScore(name=name, scorer=name, metrics=metrics, metadata={"questions": estimate["n"]})
+
+
+def _sample(record: Record, model: str, prompt: str) -> EvalSample:
+    from inspect_ai.log import EvalError, EvalSample
+    from inspect_ai.model import ModelOutput, ModelUsage
+
+    asked, said = record["prompt_tokens"], record["completion_tokens"]
+    known = asked is not None and said is not None
+    usage = ModelUsage(input_tokens=asked, output_tokens=said, total_tokens=asked + said) if known else None
+    kept = ("task_type", "stop_reason", "n_turns", "n_bad_tool_calls", "llm_seconds", "sql_calls", "no_match")
+    broken = record["stop_reason"] == FAULT
+    error = EvalError(message=record["reason"], traceback="", traceback_ansi="") if broken else None
+    return EvalSample(
+        id=record["question_id"],
+        epoch=record["sample"] + 1,
+        input=record["question"],
+        target=record["reference"],
+        messages=_messages(record, prompt),
+        output=ModelOutput.from_content(model, record["answer"]),
+        scores=_scores(record),
+        metadata={key: record[key] for key in kept},
+        model_usage={model: usage} if usage else {},
+        total_time=record["episode_s"],
+        error=error,
+    )
+
+
+def _scores(record: Record) -> dict[str, Score]:
+    """Only what has a value: an unscored trial is no 0 here either."""
+    from inspect_ai.scorer import Score
+
+    values = {
+        "reward": record["reward"],
+        "answer": record["reward_parts"].get("answer") if record["reward"] is not None else None,
+        "execution_match": record["execution_match"],
+    }
+    about = {"judge": record["judge"], "parts": record["reward_parts"]}
+    return {
+        name: Score(value=value, answer=record["answer"], explanation=record["reason"], metadata=about)
+        for name, value in values.items()
+        if value is not None
+    }
+
+
+def _messages(record: Record, prompt: str) -> list[ChatMessage]:
+    from inspect_ai.model import ChatMessageAssistant, ChatMessageSystem, ChatMessageTool, ChatMessageUser
+
+    messages: list[ChatMessage] = [ChatMessageSystem(content=prompt), ChatMessageUser(content=record["question"])]
+    names: dict[str, str] = {}
+    for said in record["messages"]:
+        if said["role"] == "tool":
+            call_id = said["tool_call_id"]
+            messages.append(ChatMessageTool(content=said["content"], tool_call_id=call_id, function=names.get(call_id)))
+            continue
+        calls = [_tool_call(call) for call in said["tool_calls"]]
+        names |= {call.id: call.function for call in calls}
+        messages.append(ChatMessageAssistant(content=said["content"], tool_calls=calls or None))
+    return messages
+
+
+def _tool_call(call: dict[str, str]) -> Any:
+    """Arguments that are no JSON object are kept as they came, with a note."""
+    from inspect_ai.tool import ToolCall
+
+    try:
+        arguments = json.loads(call["arguments"])
+    except (ValueError, RecursionError):
+        arguments = None
+    if isinstance(arguments, dict):
+        return ToolCall(id=call["id"], function=call["name"], arguments=arguments)
+    raw = {"raw": call["arguments"]}
+    return ToolCall(id=call["id"], function=call["name"], arguments=raw, parse_error="no JSON object")

@@ -1,0 +1,117 @@
+"""What an evaluation is: questions, models, settings, looked at before the first trial; and its figures at the end.
+
+Guarantees: all that can be wrong in what was asked is a UserError here, with value, rule and remedy; `asked` finds the
+same things again from any folder; `facts` tell whether they are still the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from foundation.errors import UserError
+from sql_agent.config import TrainConfig, build_config, data_path, database_path, load_recipe, parse_assignment
+from sql_agent.data.dataset import fingerprint, load_questions
+from sql_agent.evaluation.measures import Record, compare, compare_tasks, summarize
+from sql_agent.evaluation.targets import Target, label, look_at, settings_for
+from sql_agent.evaluation.trials import Trial, draw, plan_trials
+from sql_agent.records import Question
+from sql_agent.scoring.build import build_context
+from sql_agent.scoring.check import check_judge
+from sql_agent.scoring.registry import ScoringContext
+
+BUNDLED = ("train", "val", "test", "test_entities")
+SPLITS = ("test_entities", "test")
+FILES = (".parquet", ".jsonl", ".json", ".ndjson")
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """All that is decided before the first trial."""
+
+    asked: dict[str, Any]
+    config: TrainConfig
+    splits: dict[str, list[Question]]
+    targets: dict[str, Target]
+    facts: dict[str, Any]
+    scoring: ScoringContext
+
+    def trials(self) -> list[Trial]:
+        """Everything to play, model by model."""
+        samples = self.asked["samples"]
+        return [trial for name in self.targets for trial in plan_trials(name, self.splits, samples=samples)]
+
+
+def prepare(asked: dict[str, Any]) -> Evaluation:
+    """Look at questions, models, judge and database. Raises UserError."""
+    files = question_files(asked["split"])
+    splits = {name: draw(load_questions(file), asked["limit"]) for name, file in files.items()}
+    texts = {"before": asked["before"], "after": asked["after"]} if asked["after"] else {"model": asked["before"]}
+    base = load_recipe(asked["recipe"]) if asked["recipe"] else settings_for(texts.values())
+    config = build_config(base, *(parse_assignment(text) for text in asked["set"]))
+    targets = {
+        name: look_at(text, config, option="--after" if name == "after" else "--before") for name, text in texts.items()
+    }
+    config = next(iter(targets.values())).config
+    scoring = build_context(config.reward, config.database)
+    check_judge(scoring)
+    facts = {
+        "targets": {name: target.facts() for name, target in targets.items()},
+        "questions": {name: [len(splits[name]), fingerprint(file)] for name, file in files.items()},
+        "database": fingerprint(database_path(config.database)),
+        "judge": scoring.judge_name,
+    }
+    # A resumed evaluation must find the same things, from wherever it is started.
+    found = {"split": [str(file) for file in files.values()]}
+    found |= {option: targets[name].text for name, option in _options(targets).items()}
+    return Evaluation({**asked, **found}, config, splits, targets, facts, scoring)
+
+
+def _options(targets: dict[str, Target]) -> dict[str, str]:
+    return {name: "after" if name == "after" else "before" for name in targets}
+
+
+def question_files(names: list[str]) -> dict[str, Path]:
+    """Split name -> file; a name is a bundled split or a question file. Raises UserError."""
+    files: dict[str, Path] = {}
+    for name in names or SPLITS:
+        is_file = name.endswith(FILES)
+        if not is_file and name not in BUNDLED:
+            raise UserError(f"--split {name}: neither a bundled split ({', '.join(BUNDLED)}) nor a file {FILES}")
+        stem = Path(name).stem
+        if stem in files:
+            raise UserError(f"--split {name}: there is a split {stem} already; give the file another name")
+        files[stem] = data_path(name if is_file else f"data/{name}.parquet")
+    return files
+
+
+def report(evaluation: Evaluation, records: list[Record], *, started: str) -> dict[str, Any]:
+    """The tree of results.json: figures per model, split and decoding; and the paired differences of two models."""
+    groups: dict[str, dict[str, list[Record]]] = {name: {} for name in evaluation.targets}
+    for record in records:
+        groups[record["model"]].setdefault(f"{record['split']}/{record['decoding']}", []).append(record)
+    keys = [f"{split}/{decoding}" for split in evaluation.splits for decoding in ("sampled", "greedy")]
+    planned = len(evaluation.trials())
+    tree: dict[str, Any] = {
+        "started": started,
+        "partial": len(records) < planned,
+        "trials": {"planned": planned, "played": len(records)},
+        "targets": {name: evaluation.asked[option] for name, option in _options(evaluation.targets).items()},
+        "labels": {name: label(target) for name, target in evaluation.targets.items()},
+        "samples": evaluation.asked["samples"],
+        "questions": {name: len(questions) for name, questions in evaluation.splits.items()},
+        **{key: evaluation.facts[key] for key in ("judge", "database")},
+        "keys": keys,
+        "models": {
+            name: {key: summarize(found[key]) for key in keys if key in found} for name, found in groups.items()
+        },
+        "delta": {},
+        "delta_by_task": {},
+    }
+    if len(groups) == 2:
+        before, after = groups.values()
+        both = [key for key in keys if key in before and key in after]
+        tree["delta"] = {key: compare(before[key], after[key]) for key in both}
+        tree["delta_by_task"] = {key: compare_tasks(before[key], after[key]) for key in both}
+    return tree

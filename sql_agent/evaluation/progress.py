@@ -1,0 +1,63 @@
+"""How far an evaluation is: a bar with the time left on a terminal, a line at every tenth of the way elsewhere."""
+
+from __future__ import annotations
+
+import time
+from types import TracebackType
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from foundation.console import duration
+
+LINES = 10
+
+
+class Meter:
+    """Counts trials of the whole evaluation, all models together. A context manager; not for several threads."""
+
+    def __init__(self, console: Console, *, total: int) -> None:
+        self._console, self._total, self._done = console, total, 0
+        self._since_s: float | None = None
+        self._said = ""
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        # Trials end in bursts, as many as are in flight: the speed is taken over ten minutes.
+        self._bar = Progress(
+            *columns, TextColumn("left"), TimeRemainingColumn(), console=console, speed_estimate_period=600.0
+        )
+        self._task = self._bar.add_task("", total=total)
+
+    def __enter__(self) -> Meter:
+        if self._console.is_terminal:
+            self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._console.is_terminal:
+            self._bar.stop()
+
+    def describe(self, text: str, detail: str = "") -> None:
+        """Say what is going on; without a terminal each text once, and no details."""
+        self._bar.update(self._task, description=escape(f"{text}{detail}"))
+        if not self._console.is_terminal and text != self._said:
+            self._said = text
+            self._console.print(text, markup=False)
+
+    def start(self) -> None:
+        """Playing begins now: waiting for a model is no part of the speed."""
+        self._since_s = self._since_s or time.monotonic()
+
+    def advance(self) -> None:
+        """One more trial is done."""
+        self._done += 1
+        self._bar.advance(self._task)
+        step = max(1, self._total // LINES)
+        if not self._console.is_terminal and (self._done % step == 0 or self._done == self._total):
+            self._console.print(f"{self._done} of {self._total} trials, {self._left()} left")
+
+    def _left(self) -> str:
+        spent_s = time.monotonic() - (self._since_s or time.monotonic())
+        return duration(spent_s / self._done * (self._total - self._done))

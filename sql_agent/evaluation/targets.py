@@ -1,0 +1,222 @@
+"""What can be evaluated: a checkpoint of a run, a model folder or hub name, an OpenAI-compatible endpoint.
+
+    runs/NAME, or its checkpoints/global_step_N     exported first; the export is kept in .cache/exports
+    FOLDER or hub name                              served here with vLLM
+    NAME@http://host:8000/v1                        asked where it is; the key comes from OPENAI_API_KEY
+    ""                                              the tiny policy (on a GPU the configured model)
+
+Guarantees: what can be known of a target is known before the first trial of any; without a recipe, a run brings the
+settings that it was trained with. Not covered: two endpoints with different keys.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Protocol
+from urllib.parse import urlsplit
+
+from foundation import run_folder
+from foundation.errors import UserError
+from sql_agent.agent.episode import LLMEndpoint
+from sql_agent.config import ROOT, TrainConfig, build_config, load_recipe, resolve_path, resolve_system_prompt
+from sql_agent.errors import LLMFault
+from sql_agent.serving import checkpoints, models
+from sql_agent.serving.endpoint import Words, check_reachable, checked_endpoint, explain_fault
+from sql_agent.serving.server import serve_model
+
+EXPORTS = ROOT / ".cache" / "exports"
+FORMS = "a run folder, one of its checkpoints/global_step_N, a model folder, a hub name, or NAME@http://host:8000/v1"
+TINY_RECIPE = "smoke_cpu"
+BROUGHT = ("agent", "database", "rollout", "reward")
+Kind = Literal["endpoint", "checkpoint", "folder", "tiny"]
+
+
+class Tell(Protocol):
+    """Gets what is being waited for; `detail` is for a display that changes."""
+
+    def __call__(self, text: str, detail: str = "") -> None: ...
+
+
+@dataclass(frozen=True)
+class Target:
+    """A target that was looked at. `text` finds the same thing again: an address, an absolute path, or a hub name."""
+
+    option: str
+    kind: Kind
+    text: str
+    config: TrainConfig
+    llm: LLMEndpoint | None = None
+
+    @property
+    def words(self) -> Words:
+        """For messages about its endpoint."""
+        return _words(self.option)
+
+    def facts(self) -> dict[str, Any]:
+        """What makes two evaluations of it the same."""
+        files = _files(Path(self.text)) if self.kind in ("checkpoint", "folder") else {}
+        digest = hashlib.sha256(json.dumps(files).encode()).hexdigest()[:16] if files else ""
+        prompt = self.config.agent.system_prompt
+        return {"target": self.text, "kind": self.kind, "system_prompt": prompt, "files": digest}
+
+
+def _words(option: str) -> Words:
+    return Words(
+        base_url=option,
+        api_key="OPENAI_API_KEY",
+        model=option,
+        give_key="in OPENAI_API_KEY",
+        give_model=f"with {option} NAME@ADDRESS",
+    )
+
+
+def _files(folder: Path) -> dict[str, tuple[int, int]]:
+    """Size and time of what holds weights."""
+    return {
+        str(path.relative_to(folder)): (path.stat().st_size, path.stat().st_mtime_ns)
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path.suffix in (".safetensors", ".pt", ".json")
+    }
+
+
+def settings_for(targets: Iterable[str]) -> dict[str, Any]:
+    """What targets bring along where no recipe is named: the first run its own settings, the tiny policy its recipe.
+
+    Raises UserError when a run has no checkpoint.
+    """
+    texts = list(targets)
+    for text in texts:
+        if (path := _path(text)) and _is_run(path):
+            tree = _run_config(checkpoints.own_checkpoint(path, asked=text))
+            return {section: tree[section] for section in BROUGHT if section in tree}
+    return load_recipe(TINY_RECIPE) if "" in texts and models.gpu_count() == 0 else {}
+
+
+def _path(text: str) -> Path | None:
+    return resolve_path(text, ROOT / "sql_agent", ROOT) if text and "://" not in text else None
+
+
+def _run_config(step: Path) -> dict[str, Any]:
+    return json.loads((step.parent.parent / run_folder.CONFIG).read_text(encoding="utf-8"))
+
+
+def look_at(text: str, config: TrainConfig, *, option: str) -> Target:
+    """Find out what a target is and check it. Raises UserError with value, rule and remedy."""
+    if "://" in text:
+        llm = _endpoint(text, config, option=option)
+        address = f"{llm.model}@{llm.base_url}"
+        return Target(option, "endpoint", address, resolve_system_prompt(config, tiny=False), llm)
+    path = _path(text)
+    if path is not None and _is_run(path):
+        step = checkpoints.own_checkpoint(path, asked=f"{option} {text}")
+        return Target(option, "checkpoint", str(step), _as_trained(step, config))
+    if path is None and not config.model.path and models.gpu_count() == 0:
+        return Target(option, "tiny", "", resolve_system_prompt(config, tiny=True))
+    config = build_config(config.model_dump(), {"model": {"path": text or config.model.path}})
+    try:
+        folder = models.model_folder(config, tiny=False)
+    except UserError as exc:
+        raise UserError(f"{str(exc).replace('--model', option, 1)}. A target is {FORMS}") from exc
+    return Target(option, "folder", str(folder), resolve_system_prompt(config, tiny=False))
+
+
+def _endpoint(text: str, config: TrainConfig, *, option: str) -> LLMEndpoint:
+    scheme_at = text.index("://")
+    name, at, _ = text[:scheme_at].rpartition("@")
+    address = text[len(name) + len(at) :]
+    llm = checked_endpoint(
+        address,
+        model=name,
+        api_key=os.environ.get("OPENAI_API_KEY", ""),
+        temperature=0.0,
+        max_tokens=config.rollout.max_response_tokens,
+        words=_words(option),
+    )
+    check_reachable(llm, words=_words(option))
+    return llm
+
+
+def _is_run(path: Path) -> bool:
+    """True for a run folder, its checkpoints, or one of them; a model folder has none of these names."""
+    marks = (run_folder.CHECKPOINTS, run_folder.METRICS, run_folder.SUMMARY)
+    inside = path.name.startswith("global_step_") or path.name == run_folder.CHECKPOINTS
+    return inside or any((path / mark).exists() for mark in marks)
+
+
+def _as_trained(step: Path, config: TrainConfig) -> TrainConfig:
+    """The configuration with the system prompt of the run, where `config` leaves it open."""
+    if config.agent.system_prompt != "auto":
+        return resolve_system_prompt(config, tiny=False)
+    prompt = _run_config(step).get("agent", {}).get("system_prompt", "auto")
+    return resolve_system_prompt(build_config(config.model_dump(), {"agent": {"system_prompt": prompt}}), tiny=False)
+
+
+def label(target: Target) -> str:
+    """A short name of the model, without folders and keys."""
+    if target.kind == "endpoint":
+        name, _, address = target.text.rpartition("@")
+        return f"{name} at {urlsplit(address).netloc}"
+    path = Path(target.text)
+    return f"{path.parents[1].name}/{path.name}" if target.kind == "checkpoint" else path.name or "the tiny policy"
+
+
+@dataclass(frozen=True)
+class Running:
+    """A target that answers, and how to explain a fault of it that ends the evaluation."""
+
+    llm: LLMEndpoint
+    explain: Callable[[LLMFault], str]
+
+
+@contextmanager
+def running(target: Target, *, tell: Tell) -> Iterator[Running]:
+    """Serve the target where it needs it; `tell` gets what is being waited for. Raises UserError and LLMFault."""
+    timeout_s = target.config.agent.llm_timeout_s
+    if target.llm is not None:
+        llm = target.llm
+        yield Running(llm, lambda fault: explain_fault(fault, llm, timeout_s=timeout_s, words=target.words))
+        return
+    config, folder = target.config, model_folder(target, tell=tell)
+    assert folder is not None
+    cpu = config.trainer.device == "cpu" or (config.trainer.device == "auto" and models.gpu_count() == 0)
+
+    def on_wait(waited_s: float) -> None:
+        tell(f"starting vLLM with {folder.name}", f", {waited_s:.0f} s")
+
+    with serve_model(folder, config, cpu=cpu, on_wait=on_wait) as server:
+        llm = LLMEndpoint(server.base_url, server.model, max_tokens=config.rollout.max_response_tokens)
+        yield Running(llm, lambda fault: server.why_it_died() or str(fault))
+
+
+def model_folder(target: Target, *, tell: Tell) -> Path | None:
+    """The folder to serve, made now if it is not there yet; None for an endpoint. Raises UserError."""
+    if target.kind == "endpoint":
+        return None
+    if target.kind == "tiny":
+        tell("the tiny policy (built in minutes if it is not there yet)")
+        return models.model_folder(target.config, tiny=True)
+    return exported(Path(target.text), tell=tell) if target.kind == "checkpoint" else Path(target.text)
+
+
+def exported(step: Path, *, tell: Tell) -> Path:
+    """The model folder of a checkpoint, exported unless that was done before. Raises UserError when it cannot be."""
+    digest = hashlib.sha256(json.dumps([str(step), _files(step)]).encode()).hexdigest()[:10]
+    folder = EXPORTS / f"{step.parents[1].name}-{step.name.rpartition('_')[2]}-{digest}"
+    if folder.exists():
+        return folder
+    tell(f"exporting {step.name}")
+    # A process of its own: torch and verl would stay in the memory of this one.
+    command = [sys.executable, str(ROOT / "sql_agent" / "export.py"), str(step), str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, errors="replace")
+    if done.returncode and not folder.exists():  # another evaluation may have been faster
+        *_, why = done.stderr.strip().splitlines() or ["it printed nothing"]
+        raise UserError(f"{step}: cannot be exported: {why.removeprefix('error: ')}. Try python export.py on it alone")
+    return folder

@@ -1,0 +1,136 @@
+"""Playing the trials of an evaluation: many episodes of one model, so many at once, each scored as in training.
+
+Guarantees: a fault (endpoint, database, judge) ends its trial and not the evaluation, unless the next trial would fail
+in the same way; each record goes to `on_done` as soon as it is complete, so that it can be kept; no retry. What is made
+of the records stands in measures.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from sql_agent.agent.episode import LLMEndpoint, run_episode
+from sql_agent.config import TrainConfig
+from sql_agent.environment.database import Database
+from sql_agent.errors import Fault, LLMFault
+from sql_agent.records import Episode, Question, Reward, Score, rollout_record
+from sql_agent.scoring.reward import score
+from sql_agent.scoring.scorers import ScoringContext, sql_result
+from sql_agent.serving.endpoint import is_final
+
+Decoding = Literal["sampled", "greedy"]
+TEMPERATURES: dict[Decoding, float] = {"sampled": 1.0, "greedy": 0.0}
+Key = tuple[str, str, str, str, int]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One episode to play: which model, which question, how, and the how-manyeth time."""
+
+    model: str
+    split: str
+    decoding: Decoding
+    question: Question
+    sample: int
+
+    @property
+    def key(self) -> Key:
+        """What tells it from all others; `key_of` gives the same for its record."""
+        return self.model, self.split, self.decoding, self.question.id, self.sample
+
+
+def key_of(record: dict[str, Any]) -> Key:
+    """The key of the trial that a record is of."""
+    return record["model"], record["split"], record["decoding"], record["question_id"], record["sample"]
+
+
+def plan_trials(model: str, splits: dict[str, list[Question]], *, samples: int) -> list[Trial]:
+    """Every split: sampled `samples` times per question, greedily once."""
+    rounds: dict[Decoding, int] = {"sampled": samples, "greedy": 1}
+    return [
+        Trial(model, split, decoding, question, sample)
+        for split, questions in splits.items()
+        for decoding, n in rounds.items()
+        for question in questions
+        for sample in range(n)
+    ]
+
+
+def draw(questions: list[Question], limit: int, *, seed: int = 0) -> list[Question]:
+    """At most `limit` questions (0: all), drawn with a fixed seed, in the order of the file."""
+    if not 0 < limit < len(questions):
+        return questions
+    chosen = set(random.Random(seed).sample(range(len(questions)), limit))
+    return [question for i, question in enumerate(questions) if i in chosen]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What all trials of a model share."""
+
+    llm: LLMEndpoint
+    config: TrainConfig
+    database: Database
+    scoring: ScoringContext
+
+
+async def play(
+    trials: Sequence[Trial], setting: Setting, *, concurrency: int, on_done: Callable[[dict[str, Any]], None]
+) -> None:
+    """Play the trials in order, at most `concurrency` at once.
+
+    Raises LLMFault after a fault that the next trial would meet too (a wrong key or model, or nobody listens), when the
+    trials in flight have ended: cancelled ones could leave connections open.
+    """
+    todo, final = iter(trials), list[LLMFault]()
+
+    async def work() -> None:
+        for trial in todo:
+            try:
+                on_done(await play_one(trial, setting))
+            except LLMFault as fault:
+                final.append(fault)
+            if final:
+                return
+
+    await asyncio.gather(*(work() for _ in range(min(concurrency, len(trials)))))
+    if final:
+        raise final[0]
+
+
+async def play_one(trial: Trial, setting: Setting) -> dict[str, Any]:
+    """rollout_record's keys, those of the trial, `execution_match` (or None and the reason in `no_match`), `messages`.
+
+    Raises LLMFault for a fault that the next trial would meet too.
+    """
+    question, episode = trial.question, None
+    try:
+        episode = await run_episode(
+            question,
+            llm=replace(setting.llm, temperature=TEMPERATURES[trial.decoding]),
+            config=setting.config.agent,
+            database=setting.database,
+            max_chars=setting.config.database.max_chars,
+        )
+        reward = await score(episode, setting.scoring)
+    except Fault as fault:
+        if isinstance(fault, LLMFault) and is_final(fault):
+            raise
+        reward = Reward(unscored=fault.kind, explanation=str(fault)[:500])
+    match = await _execution_match(question, episode, setting.scoring)
+    return {
+        **{"model": trial.model, "split": trial.split, "decoding": trial.decoding, "sample": trial.sample},
+        **rollout_record(question, episode, reward),
+        "execution_match": match.value,
+        "no_match": match.unscored,
+        "messages": episode.messages if episode else [],
+    }
+
+
+async def _execution_match(question: Question, episode: Episode | None, scoring: ScoringContext) -> Score:
+    """The value of the scorer sql_result, whatever scorer the question names."""
+    return await sql_result(question, episode, scoring) if episode else Score(unscored="fault")

@@ -1,0 +1,98 @@
+"""Who judges: decided once, from the configuration and the environment, before anything is scored."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from foundation.errors import UserError
+from reward_client.endpoints import endpoints_from_env
+from reward_client.judge import LLMJudge
+from reward_client.reward_model import RewardModelClient, reward_model_from_env
+from reward_client.schema import Budget, JudgeEndpoint
+from sql_agent.config import ROOT, DatabaseConfig, RewardConfig, database_path, resolve_path
+from sql_agent.environment.database import Database
+from sql_agent.scoring.check import _unusable
+from sql_agent.scoring.registry import ScoringContext, load_scorers
+from sql_agent.scoring.result_match import MAX_RESULT_ROWS
+
+
+def build_context(config: RewardConfig, database: DatabaseConfig | None = None, *, run: str = "") -> ScoringContext:
+    """Decide who judges: the configuration, JUDGE_ENDPOINTS, TEACHER_* and REWARD_MODEL_*. No request is made here.
+
+    `database` is what `sql_result` queries. `run` names the account that all processes of a run share; "" opens one of
+    its own. Raises UserError for an unknown or unusable default scorer, a module of scorers that cannot be imported,
+    kind "llm" without an endpoint, half-set variables, or a mode that needs an LLM judge.
+    """
+    load_scorers(config.scorer_modules)
+    name, judge = _judge(config, run)
+    model, no_model = _reward_model(config)
+    tables = database and database.model_copy(update={"max_rows": MAX_RESULT_ROWS})
+    context = ScoringContext(
+        config=config,
+        judge_name=name,
+        llm=judge,
+        reward_model=model,
+        no_reward_model=no_model,
+        database=tables and Database(tables, database_path(tables)),
+    )
+    if problem := _unusable(config.default_scorer, context):
+        raise UserError(f"reward.default_scorer = {config.default_scorer!r}: {problem}")
+    return context
+
+
+def _judge(config: RewardConfig, run: str) -> tuple[str, LLMJudge | None]:
+    if config.judge.kind == "reference":
+        return _offline(config, "offline reference judge (reward.judge.kind = reference)"), None
+    try:
+        endpoints = endpoints_from_env()
+        judge = _llm_judge(endpoints, config, run=run) if endpoints else None
+    except ValueError as exc:
+        raise UserError(str(exc)) from exc
+    if judge:
+        return judge.name, judge
+    if config.judge.kind == "llm":
+        raise UserError(
+            "reward.judge.kind = 'llm': the LLM judge needs TEACHER_API_KEY, TEACHER_MODEL and TEACHER_BASE_URL. "
+            "Set them in .env, or use --set reward.judge.kind=reference"
+        )
+    return _offline(config, "offline reference judge (no TEACHER_* endpoint set)"), None
+
+
+def _offline(config: RewardConfig, name: str) -> str:
+    if config.judge.mode != "pointwise":
+        raise UserError(
+            f"reward.judge.mode = {config.judge.mode!r}: the offline reference judge grades pointwise only. Set "
+            "TEACHER_API_KEY, TEACHER_MODEL and TEACHER_BASE_URL, or use --set reward.judge.mode=pointwise"
+        )
+    return name
+
+
+def _reward_model(config: RewardConfig) -> tuple[RewardModelClient | None, str]:
+    """The client, or why there is none: an error only where a row asks for it."""
+    options = config.reward_model
+    scale = resolve_path(options.scale_file, ROOT) if options.scale_file else None
+    try:
+        client = reward_model_from_env(scale, timeout_s=options.timeout_s, attempts=options.attempts)
+    except ValueError as exc:
+        return None, str(exc)
+    return client, "" if client else "needs REWARD_MODEL_URL, the address of a scoring API. Set it in .env"
+
+
+def _llm_judge(endpoints: Sequence[JudgeEndpoint], config: RewardConfig, *, run: str) -> LLMJudge:
+    options = config.judge
+    return LLMJudge(
+        endpoints,
+        rubric=f"rubric_{options.language}",
+        pair_rubric=f"pairwise_{options.language}",
+        group_rubric=f"groupwise_{options.language}",
+        timeout_s=options.timeout_s,
+        max_tokens=options.max_tokens,
+        attempts=options.attempts,
+        concurrency=options.concurrency,
+        rpm=options.rpm,
+        tpm=options.tpm,
+        budget=Budget(calls=options.budget_calls, tokens=options.budget_tokens, cost=options.budget_cost),
+        folder=(ROOT / Path(options.folder).expanduser()).resolve(),
+        run=run,
+    )

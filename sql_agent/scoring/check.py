@@ -1,0 +1,75 @@
+"""Which rows can be scored, found before a run: unknown scorers, and what a scorer needs and does not have."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from foundation.errors import UserError
+from reward_client.errors import JudgeFault
+from sql_agent.records import Question
+from sql_agent.scoring.registry import SCORERS, ScoringContext, unknown_scorer
+from sql_agent.scoring.scorers import exact, judge, llm, math, reference, reward_model, sql_result
+
+SHOWN_ROWS = 10
+
+
+def check_scorers(questions: Sequence[Question], context: ScoringContext | None = None, *, source: str = "") -> None:
+    """Raise UserError naming the rows (from 1) whose scorer is unknown, or, given a context, cannot run in it.
+
+    `source` is the file that the rows are from.
+    """
+    problems = []
+    for row, question in enumerate(questions, start=1):
+        if problem := _row_problem(question, context):
+            problems.append(f"row {row} ({question.id}): scorer {question.scorer!r}{problem}")
+    if problems:
+        more = [f"... and {len(problems) - SHOWN_ROWS} more"] if len(problems) > SHOWN_ROWS else []
+        title = f"{source}: unknown or unusable scorers:" if source else "unknown or unusable scorers:"
+        raise UserError("\n".join([title, *problems[:SHOWN_ROWS], *more]))
+
+
+def _row_problem(question: Question, context: ScoringContext | None) -> str:
+    if question.scorer and (problem := _unusable(question.scorer, context)):
+        return f": {problem}" if question.scorer not in SCORERS else f" {problem}"
+    name = question.scorer or (context.config.default_scorer if context else "")
+    return " needs reference queries in `sql`" if SCORERS.get(name) is sql_result and not question.sql else ""
+
+
+def needs_answer(question: Question, context: ScoringContext) -> bool:
+    """True when the row's scorer compares with the reference answer and nothing else."""
+    function = SCORERS.get(question.scorer or context.config.default_scorer)
+    return function in (reference, exact, math) or (function is judge and context.llm is None)
+
+
+# Why a scorer cannot run in a context, "" when it can; scorers that are not here always can.
+REQUIREMENTS: dict[Any, Callable[[ScoringContext], str]] = {
+    llm: lambda context: "" if context.llm else "needs the TEACHER_* variables",
+    reward_model: lambda context: "" if context.reward_model else context.no_reward_model,
+    sql_result: lambda context: "" if context.database else "needs a database",
+}
+
+
+def _unusable(name: str, context: ScoringContext | None) -> str:
+    if name not in SCORERS:
+        return unknown_scorer(name)
+    requirement = REQUIREMENTS.get(SCORERS[name])
+    return requirement(context) if requirement and context else ""
+
+
+def check_judge(context: ScoringContext) -> None:
+    """Ask an LLM judge and a reward model once, so that what is wrong shows now. Raises UserError."""
+    if context.llm is not None:
+        try:
+            asyncio.run(context.llm.preflight())
+        except JudgeFault as exc:
+            raise UserError(f"judge: {exc}") from exc
+    if context.reward_model is not None:
+        try:
+            # During a run a server that starts again is waited for; one that is not there before it is an error now.
+            client = dataclasses.replace(context.reward_model, waits_for_server=False)
+            asyncio.run(client.score(prompt="1 + 1 = ?", response="2", reference="2"))
+        except JudgeFault as exc:
+            raise UserError(f"reward model (unset REWARD_MODEL_URL to go without): {exc}") from exc

@@ -1,0 +1,163 @@
+"""Do two texts mean the same mathematics? The comparison is math-verify's, in a child process with hard limits.
+
+Guarantees: no text can hang, bloat or crash this process; what the answer does (too long, over the limit of processor
+time or memory) makes it unequal, the same on a busy machine as on an idle one; what the reference or the child's start
+does is a MathFault. Usable from any thread; one comparison at a time.
+Units in \\text{...}, which math-verify drops, must be the same where both sides name one of UNITS. Not covered: other
+units, and 1000 mg for 1 g.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import select
+import subprocess
+import sys
+import threading
+from dataclasses import dataclass
+from typing import Any
+
+from sql_agent.config import ROOT
+from sql_agent.scoring.answer_text import last_boxed
+
+MAX_CHARS = 2000
+CPU_S = 5.0  # an ordinary comparison takes 0.01 s; the first one after the start 0.1 s
+WALL_S = 60.0  # only for a machine so busy that CPU_S does not pass: then it is a fault
+MEMORY_BYTES = 2 << 30
+INHERITED = ("LD_LIBRARY_PATH",)  # a Python may need it to start; secrets stay out of the child
+LEAD_IN = re.compile(r"(?:答案|结果|answer|result)(?:\s*(?:是|为|is|:|：|=))+\s*", re.I)
+FORMULA = re.compile(r"\$\$?([^$]+)\$\$?|\\\((.+?)\\\)|\\\[(.+?)\\\]", re.S)
+
+UNIT_TEXT = re.compile(r"\\(?:text|textrm|mathrm|mbox|rm)\s*\{([^{}]*)\}")
+# Each unit in the ways it is written; the first is its name.
+UNITS = {
+    spelling: unit
+    for unit, spellings in {
+        **{"kg": "千克 公斤", "g": "克 gram grams", "mg": "毫克", "μg": "微克 ug mcg", "iu": "国际单位"},
+        **{"l": "升", "ml": "毫升", "mmol": "毫摩尔", "mol": "摩尔"},
+        **{"km": "千米 公里", "m": "米", "cm": "厘米", "mm": "毫米"},
+        **{"s": "秒", "min": "分钟 minute minutes", "h": "小时 hour hours", "d": "天 日 day days"},
+    }.items()
+    for spelling in [unit, *spellings.split()]
+}
+
+
+class MathFault(Exception):
+    """No comparison could be made, and the answer is not to blame."""
+
+
+@dataclass(frozen=True)
+class MathVerdict:
+    """Whether both are equal; if not, why."""
+
+    equal: bool
+    why: str = ""
+
+
+def candidate(text: str) -> str:
+    """What of an answer is compared: its last box, else its last formula, else what follows "answer is", else all."""
+    if boxed := last_boxed(text):
+        return boxed
+    formulas = [next(filter(None, groups), "") for groups in FORMULA.findall(text)]
+    rest = formulas[-1] if formulas else LEAD_IN.split(text)[-1]
+    return rest.strip().rstrip("。.!！;；")
+
+
+def units(text: str) -> set[str]:
+    r"""The units that stand in \\text{...} and its like."""
+    words = [word for inner in UNIT_TEXT.findall(text) for word in re.findall(r"[^\W\d_]+", inner.replace("µ", "μ"))]
+    return {UNITS[word.lower()] for word in words if word.lower() in UNITS}
+
+
+class MathChecker:
+    """One child process, started on first use and again after it was killed. Survives a fork by starting its own."""
+
+    def __init__(self, *, cpu_s: float = CPU_S, wall_s: float = WALL_S, memory_bytes: int = MEMORY_BYTES) -> None:
+        self._cpu_s, self._wall_s, self._memory_bytes = cpu_s, wall_s, memory_bytes
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._pid = os.getpid()
+
+    def compare(self, reference: str, answer: str) -> MathVerdict:
+        """Compare the candidates of both texts. Raises MathFault."""
+        wanted, given = candidate(reference), candidate(answer)
+        if len(wanted) > MAX_CHARS:
+            raise MathFault(f"the reference has {len(wanted)} characters; a formula has at most {MAX_CHARS}")
+        if len(given) > MAX_CHARS:
+            return MathVerdict(False, f"{len(given)} characters; a formula has at most {MAX_CHARS}")
+        with self._lock:
+            verdict = self._ask(wanted, given)
+        ours, theirs = units(wanted), units(given)
+        if verdict.equal and ours and theirs and ours != theirs:
+            return MathVerdict(False, f"the unit is {', '.join(sorted(theirs))}, not {', '.join(sorted(ours))}")
+        return verdict
+
+    def _ask(self, wanted: str, given: str) -> MathVerdict:
+        process = self._running()
+        read = self._request(process, {"reference": wanted})
+        if not (read and read["ok"]):
+            raise MathFault(f"the reference {wanted[:100]!r} cannot be read as mathematics within its limits")
+        reply = self._request(process, {"answer": given})
+        if reply is None:
+            return MathVerdict(False, f"not comparable within {self._cpu_s:g} s of processor time")
+        return MathVerdict(reply["equal"], reply["why"])
+
+    def _request(self, process: subprocess.Popen[bytes], request: dict[str, str]) -> dict[str, Any] | None:
+        """The child's reply; None when it died over the request."""
+        assert process.stdin
+        try:
+            process.stdin.write(json.dumps(request).encode() + b"\n")
+            reply = self._reply(process)
+        except BrokenPipeError:
+            reply = None
+        if reply is None:
+            self.close()
+        return reply
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        if self._pid != os.getpid():
+            self._process, self._pid = None, os.getpid()
+        if self._process and self._process.poll() is not None:
+            self.close()
+        if self._process is None:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "sql_agent.scoring.math_worker", str(self._cpu_s), str(self._memory_bytes)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                bufsize=0,
+                cwd=ROOT,
+                env={name: os.environ[name] for name in INHERITED if name in os.environ},
+                start_new_session=True,
+            )
+            if self._reply(self._process) is None:
+                self.close()
+                raise MathFault("the process that compares mathematics did not start; is math-verify installed?")
+        return self._process
+
+    def _reply(self, process: subprocess.Popen[bytes]) -> dict[str, Any] | None:
+        """The next line of the child; None when it ended. Raises MathFault when it says nothing for `wall_s`."""
+        assert process.stdout
+        line, poll = bytearray(), select.poll()
+        poll.register(process.stdout.fileno(), select.POLLIN)
+        while not line.endswith(b"\n"):
+            if not poll.poll(self._wall_s * 1000):
+                self.close()
+                raise MathFault(f"no comparison within {self._wall_s:g} s; the machine is too busy")
+            chunk = os.read(process.stdout.fileno(), 1 << 16)
+            if not chunk:
+                return None
+            line += chunk
+        return json.loads(line)
+
+    def close(self) -> None:
+        """End the child, if there is one."""
+        process, self._process = self._process, None
+        if process and self._pid == os.getpid():
+            process.kill()
+            process.wait()
+            for pipe in (process.stdin, process.stdout):
+                if pipe:
+                    pipe.close()

@@ -1,0 +1,127 @@
+"""The one table of scorers, and the two ways to add to it: the decorator `scorer`, and entry points.
+
+Guarantees: a name means one scorer; a scorer that cannot be loaded is a UserError that names it before the run.
+Entry points of the group `agentgrpo.scorers` are loaded with the configured modules, by `load_scorers`.
+Not covered: what the scorers compute (scorers.py).
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from rapidfuzz import process
+
+from foundation.errors import UserError
+from reward_client.judge import LLMJudge
+from reward_client.reward_model import RewardModelClient
+from sql_agent.config import ROOT, RewardConfig, resolve_path
+from sql_agent.environment.database import Database
+from sql_agent.records import Episode, Question, Score
+
+ENTRY_POINTS = "agentgrpo.scorers"
+
+
+@dataclass(frozen=True)
+class ScoringContext:
+    """What scorers share. `judge_name` is for people. None stands for what is not there in this run.
+
+    `llm` is None where the offline reference judge grades; `no_reward_model` says why there is no reward model.
+    `database` is the agent's, with a higher limit of rows. `in_group`: the episode belongs to a group that will be
+    graded together (see groups.py).
+    """
+
+    config: RewardConfig
+    judge_name: str
+    llm: LLMJudge | None = None
+    reward_model: RewardModelClient | None = None
+    no_reward_model: str = ""
+    database: Database | None = None
+    in_group: bool = False
+
+    def close(self) -> None:
+        """End the processes that scorers started."""
+        if self.database:
+            self.database.close()
+
+
+Scorer = Callable[[Question, Episode, ScoringContext], Awaitable[Score | float] | Score | float]
+F = TypeVar("F", bound=Scorer)
+
+SCORERS: dict[str, Scorer] = {}
+_loaded_files: set[Path] = set()
+
+
+def scorer(*names: str) -> Callable[[F], F]:
+    """Register the decorated function, sync or async, under these names.
+
+    It gets the question, the episode with the cleaned final answer (never an empty one) and the context, and gives a
+    Score, or a number in [0, 1]. Raises UserError when a name is taken by another function.
+    """
+
+    def register(function: F) -> F:
+        for name in names:
+            _add(name, function)
+        return function
+
+    return register
+
+
+def _add(name: str, function: Scorer) -> None:
+    known = SCORERS.setdefault(name, function)
+    # A file that is loaded twice makes its functions anew; that is the same scorer.
+    if known is not function and _origin(known) != _origin(function):
+        raise UserError(f"scorer {name!r} is registered twice, by {_origin(known)} and {_origin(function)}; rename one")
+    SCORERS[name] = function
+
+
+def _origin(function: Any) -> str:
+    return f"{getattr(function, '__module__', '?')}.{getattr(function, '__qualname__', function)}"
+
+
+def load_scorers(modules: Sequence[str]) -> None:
+    """Import the modules (dotted names, or paths of .py files) and entry points that hold scorers.
+
+    Raises UserError for one that cannot be imported.
+    """
+    for name in modules:
+        try:
+            _import(name)
+        except UserError:
+            raise
+        except Exception as exc:  # the user's own module may fail in any way, and its name is what helps
+            raise UserError(f"reward.scorer_modules: {name!r} cannot be imported ({exc!r:.300})") from exc
+    for entry in entry_points(group=ENTRY_POINTS):
+        try:
+            function = entry.load()
+        except Exception as exc:  # a package of somebody else
+            raise UserError(f"entry point {entry.value!r} of {ENTRY_POINTS} cannot be loaded ({exc!r:.300})") from exc
+        if not callable(function):
+            raise UserError(f"entry point {entry.value!r} of {ENTRY_POINTS} is no function; a scorer is one")
+        _add(entry.name, cast(Scorer, function))
+
+
+def _import(name: str) -> None:
+    if not name.endswith(".py"):
+        importlib.import_module(name)
+        return
+    path = resolve_path(name, ROOT)
+    if path in _loaded_files:
+        return
+    spec = importlib.util.spec_from_file_location(f"scorers_{path.stem}", path)
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    _loaded_files.add(path)
+
+
+def unknown_scorer(name: str) -> str:
+    """What is wrong with this name, and which names there are."""
+    near = process.extractOne(name, list(SCORERS), score_cutoff=60)
+    hint = f"; did you mean {near[0]}?" if near else ""
+    return f"no such scorer. There are: {', '.join(SCORERS)}{hint}"

@@ -1,0 +1,179 @@
+"""Scorers: Episode -> Score.
+
+Guarantees: a value lies in [0, 1]; a failure of what a scorer asks is `unscored` with its kind, never a number.
+To add a scorer, see `registry.scorer`. Not covered: normalising rewards over a group (see verl).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import re
+import unicodedata
+
+from foundation.rollout_keys import AWAITS_GROUP
+from reward_client.errors import JudgeFault
+from reward_client.judge import LLMJudge
+from reward_client.schema import JudgeItem
+from sql_agent.environment.database import Database
+from sql_agent.errors import DatabaseFault
+from sql_agent.offline_judge import judge as reference_judge
+from sql_agent.records import Episode, QueryResult, Question, Score, SqlCall
+from sql_agent.scoring.math_check import MathChecker, MathFault
+from sql_agent.scoring.registry import ScoringContext, scorer
+from sql_agent.scoring.result_match import MAX_RESULT_ROWS, is_ordered, reads_data, same_results
+
+NO_REFERENCE = "no_reference"
+NO_LLM_JUDGE = "no_llm_judge"
+NO_REWARD_MODEL = "no_reward_model"
+NO_DATABASE = "no_database"
+BAD_QUERY = "bad_reference_query"
+MATH_FAULT = "math_fault"
+_mathematician = MathChecker()
+
+
+atexit.register(_mathematician.close)
+
+
+@scorer("judge")
+async def judge(question: Question, episode: Episode, context: ScoringContext) -> Score:
+    """The configured judge: the LLM where there is one, else the offline reference judge."""
+    return await (llm if context.llm else reference)(question, episode, context)
+
+
+@scorer("reference")
+async def reference(question: Question, episode: Episode, context: ScoringContext) -> Score:
+    """The offline judge: fact F1 against the reference answer."""
+    verdict = reference_judge.grade(
+        question=question.question,
+        reference=question.answer,
+        answer=episode.final_answer,
+        evidence=[item.quote for item in question.evidence],
+    )
+    if verdict is None:
+        return Score(unscored=NO_REFERENCE, explanation=f"question {question.id} has no reference answer")
+    metadata = {"coverage": verdict.coverage, "support": verdict.support}
+    return Score(value=verdict.value, explanation=verdict.explanation, metadata=metadata)
+
+
+@scorer("llm", "agentcpm")  # the second is the name that AgentCPM data sets use
+async def llm(question: Question, episode: Episode, context: ScoringContext) -> Score:
+    """The LLM judge. It sees reference and evidence; with neither of them there is nothing to judge by."""
+    if context.llm is None:
+        why = "this question asks for the LLM judge: set TEACHER_API_KEY, TEACHER_MODEL and TEACHER_BASE_URL"
+        return Score(unscored=NO_LLM_JUDGE, explanation=why)
+    evidence = [item.quote for item in question.evidence]
+    if not question.answer and not evidence:
+        return Score(unscored=NO_REFERENCE, explanation=f"question {question.id} has neither reference nor evidence")
+    why = _gate(question, episode, context.llm)
+    if why:
+        return Score(value=0.0, explanation=f"{why} (not sent to the judge)")
+    item = JudgeItem(
+        question=question.question, reference=question.answer, evidence=evidence, answer=episode.final_answer
+    )
+    if context.in_group and context.config.judge.mode != "pointwise":
+        return Score(unscored=AWAITS_GROUP, explanation="graded with its group", metadata={"item": item.model_dump()})
+    return await _grade_alone(item, context.llm)
+
+
+def _gate(question: Question, episode: Episode, llm: LLMJudge) -> str:
+    """Why the answer is worth 0 without a call, or "". SQL is needed where the reference rests on the database."""
+    if (question.sql or question.evidence) and not episode.executed_sql:
+        return "no query was executed, and this question needs one"
+    return llm.gate(question.question, episode.final_answer)
+
+
+async def _grade_alone(item: JudgeItem, llm: LLMJudge) -> Score:
+    try:
+        verdict = await llm.grade(item)
+    except JudgeFault as fault:
+        return Score(unscored=fault.kind, explanation=str(fault), metadata={"judge_usage": fault.usage.model_dump()})
+    metadata = {
+        **verdict.criteria.model_dump(exclude={"reason"}),
+        "judge_usage": verdict.usage.model_dump(),
+        "model": verdict.model,
+        "answer_cut": verdict.answer_cut,
+    }
+    return Score(value=verdict.overall, explanation=verdict.explanation, metadata=metadata)
+
+
+@scorer("exact")
+async def exact(question: Question, episode: Episode, context: ScoringContext) -> Score:
+    """1 where answer and reference are the same but for width, case, blanks and final stops; numbers by value."""
+    wanted, given = _plain(question.answer), _plain(episode.final_answer)
+    if not wanted:
+        return Score(unscored=NO_REFERENCE, explanation=f"question {question.id} has no reference answer")
+    return Score(value=float(wanted == given), explanation="" if wanted == given else "differs from the reference")
+
+
+@scorer("math")
+async def math(question: Question, episode: Episode, context: ScoringContext) -> Score:
+    """1 where answer and reference are the same mathematics, 1/2 and 0.5 for example."""
+    if not question.answer:
+        return Score(unscored=NO_REFERENCE, explanation=f"question {question.id} has no reference answer")
+    try:
+        verdict = await asyncio.to_thread(_mathematician.compare, question.answer, episode.final_answer)
+    except MathFault as fault:
+        return Score(unscored=MATH_FAULT, explanation=f"question {question.id}: {fault}")
+    return Score(value=float(verdict.equal), explanation=verdict.why)
+
+
+@scorer("sql_result")
+async def sql_result(question: Question, episode: Episode, context: ScoringContext) -> Score:
+    """The share of the k reference queries whose result one of the agent's last k queries gave (see result_match.py).
+
+    Only queries that ran and that read a table count, each once. Only the last k: a row of guesses must not pay.
+    """
+    if not question.sql:
+        return Score(unscored=NO_REFERENCE, explanation=f"question {question.id} has no reference query")
+    if context.database is None:
+        return Score(unscored=NO_DATABASE, explanation="the scorer sql_result needs a database, and none is open")
+    try:
+        wanted = [await context.database.query(sql) for sql in question.sql]
+        if problem := next(filter(None, map(_no_yardstick, wanted)), ""):
+            return Score(unscored=BAD_QUERY, explanation=f"question {question.id}: reference query: {problem}")
+        calls = {call.sql: call for call in episode.sql_calls if call.result.ok and reads_data(call.sql)}
+        given = [await _whole_result(call, context.database) for call in list(calls.values())[-len(wanted) :]]
+    except DatabaseFault as fault:
+        return Score(unscored=fault.kind, explanation=str(fault))
+    hits = [
+        any(not g.truncated and same_results(w.rows, g.rows, ordered=is_ordered(sql)) for g in given)
+        for sql, w in zip(question.sql, wanted, strict=True)
+    ]
+    return Score(value=sum(hits) / len(hits), explanation=f"{sum(hits)} of {len(hits)} reference results were found")
+
+
+def _no_yardstick(result: QueryResult) -> str:
+    """Why a reference result cannot be compared with, or ""."""
+    if result.error or result.rows:
+        return result.error or (f"more than {MAX_RESULT_ROWS} rows" if result.truncated else "")
+    return "it finds nothing, and any query that finds nothing would equal it"
+
+
+async def _whole_result(call: SqlCall, database: Database) -> QueryResult:
+    """The result without the agent's limit of rows; as it was where the query no longer runs."""
+    again = await database.query(call.sql) if call.result.truncated else call.result
+    return again if again.ok else call.result
+
+
+@scorer("reward_model")
+async def reward_model(question: Question, episode: Episode, context: ScoringContext) -> Score:
+    """What the reward model behind REWARD_MODEL_URL gives, in [0, 1]."""
+    if context.reward_model is None:
+        return Score(unscored=NO_REWARD_MODEL, explanation=context.no_reward_model)
+    try:
+        reference = question.answer if context.config.reward_model.send_reference else ""
+        found = await context.reward_model.score(
+            prompt=question.question, response=episode.final_answer, reference=reference
+        )
+    except JudgeFault as fault:
+        return Score(unscored=fault.kind, explanation=str(fault))
+    return Score(value=found.reward, explanation=f"logit {found.logit:.3f}", metadata={"logit": found.logit})
+
+
+def _plain(text: str) -> str:
+    text = re.sub(r"\s+", "", unicodedata.normalize("NFKC", text)).casefold().rstrip("。.!;,、")
+    try:
+        return repr(float(text))
+    except ValueError:
+        return text

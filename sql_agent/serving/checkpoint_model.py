@@ -1,0 +1,86 @@
+"""The model that a checkpoint of verl's FSDP actor holds, put together from the shards of its ranks.
+
+Guarantees: weights keep the precision of the checkpoint (verl's own merger rounds them to bfloat16); a LoRA adapter
+keeps the scale of its training (verl's merger writes 0, which leaves the base model); shards are read without running
+code from them. Raises UserError where files are missing or do not fit together.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from foundation.errors import UserError
+
+if TYPE_CHECKING:
+    import torch
+
+BROKEN = "{path}: {why}; the checkpoint is damaged or was not written whole. Use another global_step_N folder"
+
+
+def checkpoint_model(actor: Path) -> torch.nn.Module:
+    """The model of a checkpoint's `actor` folder, on the CPU; with a LoRA adapter a PeftModel, not merged."""
+    from accelerate import init_empty_weights
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    weights = whole_weights(actor)
+    config = AutoConfig.from_pretrained(actor / "huggingface")
+    dtype = next(weight.dtype for weight in weights.values() if weight.is_floating_point())
+    with init_empty_weights(include_buffers=False):
+        model: Any = AutoModelForCausalLM.from_config(config, dtype=dtype)
+        if any("lora_" in name for name in weights):
+            model = _with_adapter(model, actor / "lora_adapter")
+    try:
+        model.load_state_dict(weights, assign=True)
+    except RuntimeError as exc:
+        raise UserError(BROKEN.format(path=actor, why=str(exc).splitlines()[-1].strip())) from exc
+    model.tie_weights()  # embeddings that the output shares are one tensor again
+    return model.eval()
+
+
+def whole_weights(actor: Path) -> dict[str, torch.Tensor]:
+    """Each tensor of the actor by its name, joined from the shards of all ranks, in the checkpoint's precision."""
+    import torch
+    from torch.distributed.tensor import DTensor, Shard  # also tells torch.load that they are no foreign code
+
+    note = actor / "fsdp_config.json"
+    for path in (note, actor / "huggingface" / "config.json"):
+        if not path.is_file():
+            raise UserError(BROKEN.format(path=path, why="does not exist"))
+    ranks = json.loads(note.read_text(encoding="utf-8"))["world_size"]
+    shards: list[dict[str, Any]] = []
+    for path in [actor / f"model_world_size_{ranks}_rank_{rank}.pt" for rank in range(ranks)]:
+        try:
+            shards.append(torch.load(path, map_location="cpu", weights_only=True))
+        except (OSError, EOFError, RuntimeError, pickle.UnpicklingError) as exc:
+            why = (str(exc).strip() or type(exc).__name__).splitlines()[0]
+            raise UserError(BROKEN.format(path=path, why=why)) from exc
+    whole: dict[str, torch.Tensor] = {}
+    for name in list(shards[0]):
+        parts = [shard.pop(name) for shard in shards]
+        first = parts[0]
+        if not isinstance(first, DTensor):
+            whole[name] = first if ranks == 1 else torch.cat(parts)
+            continue
+        placement, local = first.placements[-1], [part._local_tensor for part in parts]
+        whole[name] = torch.cat(local, dim=placement.dim) if isinstance(placement, Shard) else local[0]
+    return whole
+
+
+def _with_adapter(model: Any, folder: Path) -> Any:
+    """The model with an empty LoRA adapter of the rank, scale and places that verl wrote beside the shards."""
+    from peft import LoraConfig, get_peft_model
+
+    if not (folder / "adapter_config.json").is_file():
+        raise UserError(
+            f"{folder}: no adapter_config.json, which holds the scale of the LoRA adapter. Copy it from another "
+            "checkpoint of the same run"
+        )
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*`runtime_config`")  # verl writes it; nothing reads it
+        config = LoraConfig.from_pretrained(str(folder))
+    config.base_model_name_or_path = model.name_or_path  # the one at hand, not where it was in training
+    return get_peft_model(model, config)

@@ -1,0 +1,88 @@
+"""The folder of a model: built, downloaded or named; looked at as files before anything loads it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+from foundation.errors import UserError
+from sql_agent.config import ROOT, TrainConfig, resolve_path
+
+GPU_MODEL = "Qwen/Qwen3-0.6B"
+
+
+def gpu_count() -> int:
+    """How many NVIDIA GPUs a driver answers for; 0 without one."""
+    if not shutil.which("nvidia-smi"):
+        return 0
+    try:
+        answer = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=30, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return 0
+    return sum(line.startswith("GPU ") for line in answer.stdout.splitlines())
+
+
+def model_folder(config: TrainConfig, *, tiny: bool) -> Path:
+    """The absolute folder of the policy, built (tiny policy) or downloaded (hub name) where needed.
+
+    verl takes a relative or missing path for a hub name and dies in a worker, so only absolute folders go further.
+    """
+    if tiny:
+        from sql_agent.tiny_policy.build import ensure_tiny_policy
+
+        return ensure_tiny_policy(config.trainer.seed)
+    text = config.model.path or GPU_MODEL
+    path = resolve_path(text, ROOT / "sql_agent", ROOT)
+    if not path.exists():
+        path = _download(text)
+    check_model_folder(path, allow_remote_code=config.model.allow_remote_code)
+    return path
+
+
+def _download(name: str) -> Path:
+    if name.startswith((".", "/", "~")) or name.count("/") != 1:
+        raise UserError(
+            f"--model {name}: no such folder, and not a hub name like Qwen/Qwen3-0.6B. Give the folder that holds "
+            "config.json"
+        )
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+
+    try:
+        return Path(snapshot_download(name, allow_patterns=["*.json", "*.safetensors", "*.txt", "*.jinja", "*.model"]))
+    except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError, ValueError) as exc:
+        raise UserError(
+            f"--model {name}: neither a local folder nor to be had from the hub ({type(exc).__name__}). Check the "
+            "spelling and the network, or download it elsewhere and give the folder"
+        ) from exc
+
+
+def check_model_folder(path: Path, *, allow_remote_code: bool) -> None:
+    """A folder with config.json, weights, a tokenizer and a chat template; no code of its own unless allowed."""
+    config = _read_json(path / "config.json", path)
+    if "auto_map" in config and not allow_remote_code:
+        raise UserError(
+            f"--model {path}: config.json has auto_map, so loading it would run code from that folder. If you trust "
+            "it: --set model.allow_remote_code=true"
+        )
+    if not any(path.glob("*.safetensors")) and not allow_remote_code:
+        raise UserError(
+            f"--model {path}: no *.safetensors there (pickled weights can run code). Convert the model first"
+        )
+    tokenizer = _read_json(path / "tokenizer_config.json", path)
+    if "chat_template" not in tokenizer and not (path / "chat_template.jinja").is_file():
+        raise UserError(f"--model {path}: the tokenizer has no chat template; use an instruct model")
+
+
+def _read_json(file: Path, folder: Path) -> dict[str, object]:
+    try:
+        tree = json.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError as exc:
+        raise UserError(f"--model {folder}: {file.name} is missing; give the folder of a Hugging Face model") from exc
+    except (OSError, ValueError) as exc:
+        raise UserError(f"--model {folder}: {file.name} cannot be read ({exc})") from exc
+    if not isinstance(tree, dict):
+        raise UserError(f"--model {folder}: {file.name} must hold a JSON object")
+    return tree

@@ -1,0 +1,93 @@
+"""The parts of agent-lightning that a run is made of: store, trainer, runners, and GRPO as its algorithm.
+
+agent-lightning is imported inside the functions: it takes seconds, and what is wrong with a run shows before that.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from agl_plugin.options import DaemonOptions, TrainerOptions
+from sql_agent.config import TrainConfig
+from sql_agent.scoring.groups import GroupGrader
+from sql_agent.scoring.registry import ScoringContext
+from sql_agent.training.health_rules import health_of
+from sql_agent.training.verl_config import check_keys, update_rules, verl_overrides
+
+
+def make_store(config: TrainConfig) -> Any:
+    """The agent-lightning store that the configuration means."""
+    import agentlightning as agl
+
+    if config.store.external_address:
+        return agl.LightningStoreClient(config.store.external_address)
+    if config.store.mongo_uri:
+        from agentlightning.store.mongo import MongoLightningStore
+
+        return MongoLightningStore(mongo_uri=config.store.mongo_uri)
+    return agl.InMemoryLightningStore(thread_safe=True)
+
+
+def make_trainer(config: TrainConfig, *, role: str, algorithm: Any) -> Any:
+    """agent-lightning's Trainer with this project's parts."""
+    import agentlightning as agl
+
+    from agl_plugin.run.supervision import SupervisedExecution
+    from agl_plugin.runner import ConcurrentRunner
+    from agl_plugin.update.adapter import ScoredTriplets
+
+    agl.setup_logging("DEBUG" if config.logging.debug else "INFO")
+    tracer, rollout = agl.OtelTracer(), config.rollout
+    return agl.Trainer(
+        algorithm=algorithm,
+        n_runners=rollout.n_runners,
+        store=make_store(config),
+        tracer=tracer,
+        adapter=ScoredTriplets(),
+        runner=ConcurrentRunner(
+            tracer=tracer, concurrency=rollout.runner_concurrency, poll_interval_s=rollout.poll_interval_s
+        ),
+        strategy=SupervisedExecution(
+            role=role,  # pyright: ignore[reportArgumentType]
+            n_runners=rollout.n_runners,
+            server_port=None if os.environ.get("AGL_SERVER_PORT") else config.store.port,
+        ),
+    )
+
+
+def make_algorithm(config: TrainConfig, *, model: Path, run_dir: Path, steps: int, scoring: ScoringContext) -> Any:
+    """GRPO with the run's settings."""
+    from agl_plugin.algorithm import Grpo
+
+    return Grpo(
+        verl_overrides(config, model_path=str(model), run_dir=run_dir, total_steps=steps),
+        run_dir=run_dir,
+        cpu=config.trainer.device == "cpu",
+        daemon=daemon_options(config, scoring),
+        trainer=TrainerOptions(update=update_rules(config), health=health_of(config)),
+        check_keys=check_keys,
+    )
+
+
+def daemon_options(config: TrainConfig, scoring: ScoringContext) -> DaemonOptions:
+    """How the trainer's side treats rollouts."""
+    rollout, mode = config.rollout, config.reward.judge.mode
+    return DaemonOptions(
+        poll_interval_s=rollout.poll_interval_s,
+        rollout_timeout_s=rollout.rollout_timeout_s,
+        stall_s=rollout.rollout_timeout_s + 60.0,
+        proxy_host=config.store.proxy_host,
+        proxy_port=config.store.proxy_port,
+        grade_group=GroupGrader(scoring.llm, mode) if scoring.llm and mode != "pointwise" else None,
+        resample=rollout.resample_flat_groups,
+        log_probs=rollout.sampler_logprobs,
+    )
+
+
+def make_agent(config: TrainConfig, *, run: str) -> Any:
+    """The agent of the runners. `run` names the account of the judge's budget."""
+    from sql_agent.training.lit_agent import SqlAgent
+
+    return SqlAgent(config, run=run)

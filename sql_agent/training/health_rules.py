@@ -1,0 +1,123 @@
+"""What health means for this agent: the limits of the configuration as watches, and what a rollout's record tells.
+
+agl_plugin/run/health.py measures, warns and stops; this module knows the records (rollouts.jsonl) and what helps.
+Shares of behaviour are over scored rollouts, so that an outage does not look like a change of the policy.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from agl_plugin.run.health import Health, share
+from agl_plugin.update.rules import StopRules, Watch
+from sql_agent.config import HealthConfig, TrainConfig
+
+# Configuration key: metric, True where above is bad, what may help.
+LIMITS: dict[str, tuple[str, bool, str]] = {
+    "entropy_min": (
+        "health/entropy",
+        False,
+        "the policy hardly varies any more; lower optim.lr, raise optim.clip_high or optim.entropy_coef",
+    ),
+    "kl_max": ("health/kl_to_start", True, "far from the start model; raise optim.kl_coef or lower optim.lr"),
+    "clip_share_max": (
+        "health/clip_share",
+        True,
+        "many tokens are clipped; lower optim.lr, or fewer optimizer steps per step (optim.mini_batch_questions)",
+    ),
+    "truncation_share_max": (
+        "health/truncation_share",
+        True,
+        "LLM calls end at the length limit; raise rollout.max_response_tokens",
+    ),
+    "bonus_without_rows_share_max": (
+        "health/bonus_without_rows_share",
+        True,
+        "the bonus is earned with queries that find nothing; lower reward.sql_bonus or look at rollouts.jsonl",
+    ),
+    "repeat_share_max": ("health/repeat_share", True, "episodes repeat a query; look at rollouts.jsonl"),
+    "answer_chars_max": (
+        "health/answer_chars_mean",
+        True,
+        "answers grow long; check whether the judge rewards length (make judge-report)",
+    ),
+    "unscored_share_max": (
+        "health/unscored_share",
+        True,
+        "many rollouts are unscored; the summary counts the reasons",
+    ),
+    "judge_fault_share_max": (
+        "health/judge_fault_share",
+        True,
+        "the judge fails often; check its endpoints, limits and budget",
+    ),
+    "zero_variance_share_max": (
+        "health/zero_variance_share",
+        True,
+        "most groups teach nothing; raise rollout.group_size, or set rollout.resample_flat_groups",
+    ),
+    "sampler_gap_max": (
+        "health/sampler_gap",
+        True,
+        "vLLM and the trainer disagree; set optim.importance_correction = truncated, or a higher precision",
+    ),
+}
+
+
+def watches_of(config: HealthConfig) -> list[Watch]:
+    """A watch for each limit that is set (0 switches a limit off)."""
+    limits = {key: getattr(config, key) for key in LIMITS}
+    return [
+        Watch(metric=metric, key=f"health.{key}", limit=limits[key], above=above, advice=advice)
+        for key, (metric, above, advice) in LIMITS.items()
+        if limits[key]
+    ]
+
+
+def health_of(config: TrainConfig) -> Health:
+    """The health of a run with this configuration."""
+    health = config.health
+    return Health(
+        watches=watches_of(health),
+        rules=StopRules(
+            max_bad_steps=health.max_bad_steps,
+            max_flat_steps=health.max_flat_steps,
+            collapse_drop=health.collapse_drop,
+            collapse_entropy=health.entropy_min,
+            collapse_zero_share=health.collapse_zero_share,
+            stop_on_collapse=health.on_collapse == "stop",
+        ),
+        window=health.window,
+        max_response_tokens=config.rollout.max_response_tokens,
+        describe=behaviour,
+    )
+
+
+def behaviour(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Shares and means of one step's records; what needs a scored rollout is absent when there is none."""
+    scored = [row for row in rows if not row["unscored"] and "sql_calls" in row]
+    faults = sum(str(row["unscored"]).startswith("judge_") for row in rows)
+    found = {"health/judge_fault_share": share(faults, len(rows))}
+    if not scored:
+        return found
+    return {
+        **found,
+        "health/bonus_without_rows_share": share(sum(map(is_empty_bonus, scored)), len(scored)),
+        "health/repeat_share": share(sum(map(repeats_a_query, scored)), len(scored)),
+        "health/answer_chars_mean": statistics.fmean(len(row["answer"]) for row in scored),
+    }
+
+
+def is_empty_bonus(row: Mapping[str, Any]) -> bool:
+    """True when the rollout has the bonus, and no query of it found a row."""
+    bonus = row.get("reward_parts", {}).get("sql", 0.0) > 0
+    return bonus and not any(call["result"]["rows"] for call in row["sql_calls"])
+
+
+def repeats_a_query(row: Mapping[str, Any]) -> bool:
+    """True when the same SQL, but for white space, was run more than once."""
+    texts = [json.dumps(call["sql"].split()) for call in row["sql_calls"]]
+    return len(set(texts)) < len(texts)

@@ -1,0 +1,181 @@
+"""The story of a run: look at everything, claim the store, train, sum up.
+
+What can be known before the first step is a UserError of `prepare`; what breaks later ends the run with a summary that
+says so. Whatever happens, the run folder keeps what the run had.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import secrets
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from agl_plugin.run.progress import Progress
+from foundation import console, run_folder
+from foundation.environment import prepare_environment, prepare_trackers
+from foundation.errors import RunError, UserError
+from foundation.processes import ProcessTree
+from foundation.versions import versions
+from sql_agent.config import ROOT, TrainConfig, build_config, data_path, database_path
+from sql_agent.data.dataset import fingerprint, to_row
+from sql_agent.records import Question
+from sql_agent.scoring.build import build_context
+from sql_agent.scoring.check import check_judge
+from sql_agent.scoring.registry import ScoringContext
+from sql_agent.serving.checkpoints import find_checkpoint
+from sql_agent.serving.models import model_folder
+from sql_agent.training import preflight
+from sql_agent.training.assembly import make_agent, make_algorithm, make_trainer
+from sql_agent.training.options import is_tiny
+from sql_agent.training.questions import load_data, total_steps
+from sql_agent.training.summary import build_summary, summary_table
+
+logger = logging.getLogger(__name__)
+
+EXIT = {"finished": 0, "failed": 1, "interrupted": 130}
+DISK_FULL = "the disk of {run_dir} is full. Free space there, then go on with --resume_checkpoint latest"
+
+
+@dataclass(frozen=True)
+class Job:
+    """A run that was looked at. `run` names it where the judge's budget is kept."""
+
+    config: TrainConfig
+    role: str
+    run: str
+    runs_dir: Path
+    model: Path
+    train: list[Question]
+    val: list[Question]
+    steps: int
+    scoring: ScoringContext
+
+    def facts(self) -> dict[str, Any]:
+        """What the summary says of it, whatever happens."""
+        config, data = self.config, self.config.data
+        return {
+            "recipe": config.recipe,
+            "total_steps": self.steps,
+            "device": config.trainer.device,
+            "judge": self.scoring.judge_name,
+            "versions": versions(),
+            "model": {"path": str(self.model), "tiny_policy": is_tiny(config), "lora_rank": config.model.lora_rank},
+            "data": {
+                "train": {"fingerprint": fingerprint(data_path(data.train_file)), "questions": len(self.train)},
+                "val": {"fingerprint": fingerprint(data_path(data.val_file)), "questions": len(self.val)},
+                "database": {"fingerprint": fingerprint(database_path(config.database))},
+            },
+        }
+
+
+def run_training(config: TrainConfig, *, role: str, terminal: Console) -> tuple[int, Path]:
+    """Everything of the algorithm's side. Returns the exit status and the run folder. Raises UserError."""
+    run = secrets.token_hex(8)
+    with closing(build_context(config.reward, config.database, run=run)) as scoring:
+        job = prepare(config, role=role, run=run, scoring=scoring)
+        terminal.print(
+            f"recipe {job.config.recipe} on {job.config.trainer.device}: {job.steps} steps, judge: "
+            f"{scoring.judge_name}\nmodel {job.model}"
+        )
+        with made_run_folder(job) as run_dir:
+            summary = train(job, run_dir)
+    terminal.print(summary_table(summary))
+    return EXIT[summary["status"]], run_dir
+
+
+def prepare(config: TrainConfig, *, role: str, run: str, scoring: ScoringContext) -> Job:
+    """Look at data, checkpoint, model, judge, trackers and disk, in this order. Raises UserError."""
+    runs_dir = ROOT / Path(config.trainer.runs_dir).expanduser()
+    questions, val = load_data(config, scoring)
+    steps = total_steps(config, len(questions))
+    if config.trainer.resume:
+        checkpoint = find_checkpoint(config, runs_dir)
+        preflight.check_resume(config, checkpoint, steps=steps)
+        config = build_config(config.model_dump(), {"trainer": {"resume": str(checkpoint)}})
+    preflight.check_adapter(config)
+    preflight.check_trackers(config.logging.trackers)
+    model = model_folder(config, tiny=is_tiny(config))
+    check_judge(scoring)
+    preflight.check_disk(config, runs_dir, model)
+    return Job(config, role, run, runs_dir, model, questions, val, steps, scoring)
+
+
+@contextmanager
+def made_run_folder(job: Job) -> Iterator[Path]:
+    """A new run folder, and the external store held for it. Raises UserError while another run holds the store."""
+    config = job.config
+    prepare_environment(cpu=config.trainer.device == "cpu", offline=True, lora=config.model.lora_rank > 0)
+    run_dir = run_folder.new_run_folder(job.runs_dir, name=f"{config.recipe}-{config.logging.experiment}")
+    prepare_trackers(run_dir)
+    run_folder.write_json(run_dir / run_folder.CONFIG, config.model_dump())
+    if not config.store.external_address:
+        yield run_dir
+        return
+    from agl_plugin.run.store_claim import StoreClaim
+
+    claim = StoreClaim(config.store.external_address, run=run_dir.name)
+    try:
+        claim.take()
+    except RunError as exc:
+        shutil.rmtree(run_dir)
+        raise UserError(str(exc)) from exc
+    with claim:
+        yield run_dir
+
+
+def train(job: Job, run_dir: Path) -> dict[str, Any]:
+    """Train with a quiet console and no process left behind; write and return the summary."""
+    started = time.monotonic()
+    with (
+        console.quiet(run_dir / run_folder.LOG, enabled=not job.config.logging.debug) as terminal,
+        ProcessTree() as tree,
+        Progress(terminal, run_dir),
+    ):
+        error = fit(job, run_dir)
+    total_s = time.monotonic() - started
+    facts = {"status": "", "error": error, **job.facts()}
+    summary = build_summary(run_dir, total_s=total_s, peak_memory_gib=tree.peak_gib, facts=facts)
+    done = summary["last_step"] == job.steps
+    summary["status"] = "failed" if error else ("finished" if done else "interrupted")
+    try:
+        run_folder.write_json(run_dir / run_folder.SUMMARY, summary)
+    except OSError as exc:
+        why = f"summary.json could not be written: {exc}"
+        summary |= {"status": "failed", "error": "\n".join(filter(None, [error, why]))}
+    return summary
+
+
+def fit(job: Job, run_dir: Path) -> str:
+    """Run the algorithm, and the runners unless they are elsewhere. Returns what went wrong, for people, or ""."""
+    try:
+        algorithm = make_algorithm(job.config, model=job.model, run_dir=run_dir, steps=job.steps, scoring=job.scoring)
+        trainer = make_trainer(job.config, role=job.role, algorithm=algorithm)
+        agent = make_agent(job.config, run=job.run)
+        trainer.fit(agent, [to_row(q) for q in job.train], val_dataset=[to_row(q) for q in job.val])
+    except RunError as exc:
+        return str(exc)
+    except Exception as exc:
+        # The one boundary between the whole stack and a person: the traceback goes to the log.
+        logger.exception("training failed")
+        text = f"{type(exc).__name__}: {str(exc)[:2000]}\nThe log has the details: {run_dir / run_folder.LOG}"
+        full = os.strerror(errno.ENOSPC) in str(exc)
+        return f"{text}\n{DISK_FULL.format(run_dir=run_dir)}" if full else text
+    return ""
+
+
+def run_runners(config: TrainConfig) -> int:
+    """The runners' side alone (AGL_CURRENT_ROLE=runner): no model is loaded, no run folder is made."""
+    prepare_environment(cpu=True, offline=False)
+    trainer = make_trainer(config, role="runner", algorithm=None)
+    trainer.fit(make_agent(config, run=secrets.token_hex(8)), [], val_dataset=[])
+    return 0

@@ -1,0 +1,96 @@
+"""SqlAgent: agent-lightning's view of the agent. A row goes in; a reward span, or the reason for none, comes out.
+
+Each rollout leaves one annotation span with the whole record (question, SQL, results, answer, reward), so that the
+training side can write it down wherever the runner ran. A fault leaves no reward at all.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import logging
+import time
+from typing import Any, cast
+
+import agentlightning as agl
+from agentlightning.types import AttemptedRollout, NamedResources, Rollout, SpanCoreFields
+
+from foundation.rollout_keys import AWAITS_GROUP, LLM_CALLS_KEY, RECORD_KEY, UNSCORED_KEY
+from sql_agent.agent.episode import LLMEndpoint, run_episode
+from sql_agent.config import TrainConfig, database_path
+from sql_agent.environment.database import Database
+from sql_agent.errors import Fault
+from sql_agent.records import Episode, Question, Reward, rollout_record
+from sql_agent.scoring.build import build_context
+from sql_agent.scoring.reward import score
+from sql_agent.scoring.scorers import ScoringContext
+
+logger = logging.getLogger(__name__)
+
+
+def to_spans(record: dict[str, Any]) -> list[SpanCoreFields]:
+    """The spans of a finished rollout: the record, and a reward span unless the rollout is unscored.
+
+    One that awaits its group has no reward yet, but tells its number of LLM calls: its triplets will be used.
+    """
+    note: dict[str, Any] = {RECORD_KEY: json.dumps(record, ensure_ascii=False)}
+    if record["reward"] is None:
+        calls = {LLM_CALLS_KEY: record["n_turns"]} if record["unscored"] == AWAITS_GROUP else {}
+        return [agl.emit_annotation({**note, **calls, UNSCORED_KEY: record["unscored"]}, propagate=False)]
+    dimensions = {"total": float(record["reward"]), **record["reward_parts"]}
+    attributes = {**note, LLM_CALLS_KEY: record["n_turns"]}
+    return [agl.emit_reward(dimensions, primary_key="total", attributes=attributes, propagate=False)]
+
+
+class SqlAgent(agl.LitAgent[dict[str, Any]]):
+    """The medical SQL agent as a LitAgent. Database and judge are opened in the runner process, on first use.
+
+    `run` names the account that the judge's budget is taken from, the same in all runners.
+    """
+
+    def __init__(self, config: TrainConfig, *, run: str = "") -> None:
+        super().__init__()
+        self.config = config
+        self._run = run
+        self._database: Database | None = None
+        self._scoring: ScoringContext | None = None
+
+    def _open(self) -> tuple[Database, ScoringContext]:
+        if self._database is None or self._scoring is None:
+            self._database = Database(self.config.database, database_path(self.config.database))
+            self._scoring = build_context(self.config.reward, self.config.database, run=self._run)
+        return self._database, self._scoring
+
+    async def rollout_async(
+        self, task: dict[str, Any], resources: NamedResources, rollout: Rollout
+    ) -> list[SpanCoreFields]:
+        """One episode on one row; the mode of the rollout decides the temperature (validation is greedy)."""
+        question = Question.model_validate(task)
+        llm = self._endpoint(cast(agl.ProxyLLM, resources["main_llm"]), cast(AttemptedRollout, rollout))
+        episode, reward = await self.run(question, llm, in_group=rollout.mode == "train")
+        return to_spans(rollout_record(question, episode, reward))
+
+    def _endpoint(self, llm: agl.ProxyLLM, rollout: AttemptedRollout) -> LLMEndpoint:
+        return LLMEndpoint(
+            base_url=llm.get_base_url(rollout.rollout_id, rollout.attempt.attempt_id),
+            model=llm.model,
+            temperature=self.config.rollout.temperature if rollout.mode == "train" else 0.0,
+            max_tokens=self.config.rollout.max_response_tokens,
+        )
+
+    async def run(
+        self, question: Question, llm: LLMEndpoint, *, in_group: bool = False
+    ) -> tuple[Episode | None, Reward]:
+        """Episode and reward; a fault gives an unscored reward whose reason is the fault's kind."""
+        database, scoring = self._open()
+        try:
+            episode = await run_episode(
+                question, llm=llm, config=self.config.agent, database=database, max_chars=self.config.database.max_chars
+            )
+        except Fault as fault:
+            logger.warning("rollout of question %s is unscored: %s", question.id, fault)
+            return None, Reward(unscored=fault.kind, explanation=str(fault)[:500])
+        started = time.time()
+        reward = await score(episode, dataclasses.replace(scoring, in_group=in_group))
+        moments = [*episode.timeline, ("judge", started, time.time())]
+        return episode.model_copy(update={"timeline": moments}), reward

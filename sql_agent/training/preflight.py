@@ -1,0 +1,159 @@
+"""What can be known before the first step is checked before the first step.
+
+Each check raises UserError with value, rule and remedy. Nothing here loads torch; the model is only looked at as files.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+
+import httpx
+
+from foundation.errors import UserError
+from sql_agent.config import TrainConfig, database_path
+from sql_agent.environment.database import Database
+from sql_agent.serving.checkpoints import _step_number
+from sql_agent.serving.models import gpu_count
+
+COMPARED_ON_RESUME = ("agent", "database", "data", "reward", "model", "rollout", "optim")
+
+
+# Packages that verl's trackers import; swanlab needs the second one where it writes to this machine only.
+TRACKER_PACKAGES = {"wandb": ["wandb"], "swanlab": ["swanlab", "swanboard"], "tensorboard": ["tensorboard"]}
+
+
+FALSY = {"0", "false", "no", "off"}
+
+
+BYTES_PER_LORA_CHECKPOINT_BYTE = 2.2  # fp32 weights, frozen ones too; moments of the adapters only
+
+
+BYTES_PER_CHECKPOINT_BYTE = 7  # bf16 weights on disk -> fp32 weights and two Adam moments, with some slack
+
+
+def check_store_flags(config: TrainConfig, *, role: str) -> None:
+    """The store address and AGL_MANAGED_STORE must tell the same story."""
+    managed = os.environ.get("AGL_MANAGED_STORE", "1").strip().lower() not in FALSY
+    address = config.store.external_address
+    if address and managed:
+        raise UserError(
+            f"--external-store-address {address}: agent-lightning would start a store of its own beside it. "
+            "Set AGL_MANAGED_STORE=0 in front of the command"
+        )
+    if not managed and not address:
+        raise UserError(
+            "AGL_MANAGED_STORE=0: no store is managed, and none is named. Start one with "
+            "`agl store --host 127.0.0.1 --port 9999` and add --external-store-address http://localhost:9999, "
+            "or unset AGL_MANAGED_STORE"
+        )
+    if address and config.store.mongo_uri:
+        raise UserError(
+            "--mongo-uri and --external-store-address exclude each other: give MongoDB to `agl store` instead"
+        )
+    if role not in ("both", "algorithm", "runner"):
+        raise UserError(f"AGL_CURRENT_ROLE={role}: must be algorithm, runner or both")
+
+
+def check_store(address: str) -> None:
+    """An external store must answer its health route within 5 seconds."""
+    url = f"{address.rstrip('/')}/v1/agl/health"
+    try:
+        answer = httpx.get(url, timeout=5.0, trust_env=False)
+        answer.raise_for_status()
+    except (httpx.HTTPError, httpx.InvalidURL) as exc:
+        raise UserError(
+            f"--external-store-address {address}: no agent-lightning store answers at {url} ({type(exc).__name__}). "
+            "Start one with `agl store --host 127.0.0.1 --port 9999`, or correct the address"
+        ) from exc
+
+
+def check_disk(config: TrainConfig, runs_dir: Path, model: Path) -> None:
+    """The run folder can be written, and the checkpoints to keep fit on its disk."""
+    try:
+        runs_dir.mkdir(parents=True, exist_ok=True)
+        probe = runs_dir / ".write-test"
+        probe.write_text("", encoding="utf-8")
+        probe.unlink()
+    except OSError as exc:
+        raise UserError(f"trainer.runs_dir = {runs_dir}: cannot be written ({exc}). Choose another folder") from exc
+    keep, saves, lora = config.trainer.keep_checkpoints, config.trainer.save_every > 0, config.model.lora_rank > 0
+    weights = sum(file.stat().st_size for file in model.glob("*.safetensors"))
+    factor = BYTES_PER_LORA_CHECKPOINT_BYTE if lora else BYTES_PER_CHECKPOINT_BYTE
+    need = int(weights * factor * (keep + 1)) if saves else 0
+    free = shutil.disk_usage(runs_dir).free
+    if free < need:
+        raise UserError(
+            f"trainer.runs_dir = {runs_dir}: {free / 2**30:.0f} GiB free, but {keep} checkpoints and one in the making "
+            f"need about {need / 2**30:.0f} GiB. Free space, or choose another runs_dir"
+        )
+
+
+def check_database(config: TrainConfig) -> None:
+    """The database answers, with the configured tables."""
+    with Database(config.database, database_path(config.database)) as database:
+        database.check()
+
+
+def check_trackers(trackers: Iterable[str]) -> None:
+    """The packages of the chosen trackers are installed: verl imports them in a worker, minutes later."""
+    for tracker in trackers:
+        for package in TRACKER_PACKAGES.get(tracker, []):
+            if importlib.util.find_spec(package) is None:
+                raise UserError(
+                    f"logging.trackers has {tracker!r}, but its package {package} is not installed. Run `make setup`, "
+                    "or choose others: --set 'logging.trackers=[\"console\"]'"
+                )
+
+
+def check_devices(config: TrainConfig) -> None:
+    """The configured GPUs exist and divide."""
+    trainer, rollout = config.trainer, config.rollout
+    if trainer.device == "cpu" and trainer.n_gpus > 1:
+        raise UserError(f"--n-gpus {trainer.n_gpus}: on a CPU there is one pretended GPU; leave it at 1")
+    if trainer.device == "cuda" and gpu_count() < trainer.n_gpus and not os.environ.get("RAY_ADDRESS"):
+        raise UserError(
+            f"--n-gpus {trainer.n_gpus}: the driver shows {gpu_count()} GPU(s). Lower --n-gpus, use --set "
+            "trainer.device=cpu, or name a Ray cluster in RAY_ADDRESS"
+        )
+    if trainer.n_gpus % rollout.tensor_parallel:
+        raise UserError(f"rollout.tensor_parallel = {rollout.tensor_parallel} must divide --n-gpus {trainer.n_gpus}")
+
+
+def check_resume(config: TrainConfig, checkpoint: Path, *, steps: int) -> None:
+    """The old run must fit the new one: same settings where they matter, and steps left to do. Raises UserError."""
+    done = _step_number(checkpoint)
+    if done >= steps:
+        raise UserError(
+            f"--resume_checkpoint {checkpoint}: step {done} is done, and the run has {steps}. Raise "
+            "trainer.max_steps or trainer.epochs"
+        )
+    old = json.loads((checkpoint.parent.parent / "config.json").read_text(encoding="utf-8"))
+    new = config.model_dump(mode="json")
+    changed = [
+        f"  {section}.{key}: {old.get(section, {}).get(key)!r} -> {value!r}"
+        for section in COMPARED_ON_RESUME
+        for key, value in new[section].items()
+        if old.get(section, {}).get(key) != value
+    ]
+    if changed and not config.trainer.resume_changed:
+        raise UserError(
+            f"--resume_checkpoint {checkpoint}: this run differs from the one it continues:\n"
+            + "\n".join(changed)
+            + "\nGive the old settings, or add --set trainer.resume_changed=true"
+        )
+
+
+def check_adapter(config: TrainConfig) -> None:
+    """A LoRA adapter to continue from is a folder with adapter_config.json, and comes with a rank. Raises UserError."""
+    text = config.model.lora_adapter_path
+    if not text:
+        return
+    if not (Path(text).expanduser() / "adapter_config.json").is_file():
+        raise UserError(f"--lora-adapter-path {text}: no adapter_config.json there; give the folder of a PEFT adapter")
+    if not config.model.lora_rank:
+        raise UserError("model.lora_adapter_path needs model.lora_rank > 0: add --lora")

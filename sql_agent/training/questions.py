@@ -1,0 +1,47 @@
+"""The questions of a run, looked at before it starts: each can be scored, and together they fill a step."""
+
+from __future__ import annotations
+
+from foundation.errors import UserError
+from sql_agent.config import TrainConfig, data_path
+from sql_agent.data.dataset import load_questions
+from sql_agent.records import Question
+from sql_agent.scoring.check import check_scorers, needs_answer
+from sql_agent.scoring.registry import ScoringContext
+
+SHOWN_ROWS = 10
+
+
+def load_data(config: TrainConfig, scoring: ScoringContext) -> tuple[list[Question], list[Question]]:
+    """Training and validation questions that `scoring` can grade. Raises UserError naming the others."""
+    train = load_questions(data_path(config.data.train_file))
+    every_val = load_questions(data_path(config.data.val_file))
+    check_gradable(train, scoring, source=config.data.train_file)
+    check_gradable(every_val, scoring, source=config.data.val_file)
+    # Evenly over the file, whose rows are ordered by kind.
+    return train, every_val[:: max(1, len(every_val) // config.data.val_max_rows)][: config.data.val_max_rows]
+
+
+def check_gradable(questions: list[Question], scoring: ScoringContext, *, source: str) -> None:
+    """Raise UserError for rows whose scorer cannot run, or whose reference answer is missing where it is needed."""
+    check_scorers(questions, scoring, source=source)
+    missing = [str(row) for row, q in enumerate(questions, start=1) if not q.answer and needs_answer(q, scoring)]
+    if missing:
+        raise UserError(
+            f"{source}: {len(missing)} of {len(questions)} questions have no reference answer (rows "
+            f"{', '.join(missing[:SHOWN_ROWS])}{', ...' if len(missing) > SHOWN_ROWS else ''}), and the offline judge "
+            "needs one. Add answers, or set TEACHER_API_KEY, TEACHER_MODEL and TEACHER_BASE_URL for an LLM judge"
+        )
+
+
+def total_steps(config: TrainConfig, n_questions: int) -> int:
+    """Training steps of the run. Raises UserError when the questions do not fill one."""
+    per_epoch = n_questions // config.optim.questions_per_step
+    if per_epoch == 0:
+        raise UserError(
+            f"{config.data.train_file}: {n_questions} questions, but a step takes optim.questions_per_step = "
+            f"{config.optim.questions_per_step}. Add questions, or --set optim.questions_per_step={n_questions} "
+            f"--set optim.mini_batch_questions={n_questions} --set optim.micro_batch_rows=1"
+        )
+    steps = per_epoch * config.trainer.epochs
+    return min(steps, config.trainer.max_steps) if config.trainer.max_steps else steps

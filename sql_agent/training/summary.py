@@ -1,0 +1,126 @@
+"""summary.json: what a run did, in numbers, from metrics.jsonl and rollouts.jsonl; and the same as a table for people.
+
+A mean is over scored rollouts; what was not scored is counted by reason.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter, defaultdict
+from pathlib import Path
+from typing import Any
+
+from rich.markup import escape
+from rich.table import Table
+
+from agl_plugin.run.time_split import PHASES
+from foundation import run_folder
+from foundation.console import duration
+
+
+def _mean(values: list[float]) -> float | None:
+    return statistics.fmean(values) if values else None
+
+
+def _validation(row: dict[str, Any]) -> dict[str, Any]:
+    return {"step": row["step"], "reward_mean": row.get("val/reward_mean"), "scored": row.get("val/scored")}
+
+
+def build_summary(run_dir: Path, *, total_s: float, peak_memory_gib: float, facts: dict[str, Any]) -> dict[str, Any]:
+    """The tree of summary.json. `facts` (model, data, status ...) is taken over as it is; times are seconds."""
+    metrics = run_folder.read_lines(run_dir / run_folder.METRICS)
+    everything = run_folder.read_lines(run_dir / run_folder.ROLLOUTS)
+    rollouts = [r for r in everything if r["mode"] == "train"]
+    train = [row for row in metrics if row["kind"] == "train"]
+    vals = [row for row in metrics if row["kind"] == "val"]
+    scored = [r for r in rollouts if not r["unscored"]]
+    parts: dict[str, list[float]] = defaultdict(list)
+    for row in scored:
+        for name, value in row.get("reward_parts", {}).items():
+            parts[name].append(value)
+    moved = [row.get("actor/weights_changed_share") for row in train]
+    return {
+        **facts,
+        "steps": len(train),
+        "last_step": train[-1]["step"] if train else 0,
+        "rollouts": len(rollouts),
+        "scored": len(scored),
+        "unscored": dict(Counter(r["unscored"] for r in rollouts if r["unscored"])),
+        "triplets": sum(len(r["response_tokens"]) for r in scored),
+        "reward_mean": _mean([r["reward"] for r in scored]),
+        "reward_parts": {name: statistics.fmean(values) for name, values in parts.items()},
+        "reward_first_step": train[0].get("rollout/reward_mean") if train else None,
+        "reward_last_step": train[-1].get("rollout/reward_mean") if train else None,
+        "zero_variance_groups": int(sum(row.get("rollout/zero_variance_groups", 0) for row in train)),
+        "groups": int(sum(row.get("rollout/groups", 0) for row in train)),
+        "grad_norm": train[-1].get("actor/grad_norm") if train else None,
+        "loss": train[-1].get("actor/pg_loss") if train else None,
+        "weights_changed": any(m for m in moved if m),
+        "updates_skipped": int(sum(row.get("actor/updates_skipped") or 0 for row in train)),
+        "warnings": [text for row in train for text in row.get("warnings", [])],
+        "judge_usage": judge_usage(everything),
+        "stop_reasons": dict(Counter(r.get("stop_reason", "fault") for r in rollouts)),
+        "validation": [_validation(row) for row in vals],
+        "seconds": _seconds(metrics, total_s=total_s),
+        "peak_memory_gib": round(peak_memory_gib, 2),
+    }
+
+
+def judge_usage(rollouts: list[dict[str, Any]]) -> dict[str, float]:
+    """What the LLM judge cost for these rollouts, validation included: calls, cache hits, tokens, money."""
+    usages = [row.get("judge_usage") or {} for row in rollouts]
+    names = ("calls", "cache_hits", "prompt_tokens", "completion_tokens", "cost")
+    return {name: round(sum(usage.get(name, 0) for usage in usages), 6) for name in names}
+
+
+def _judge(summary: dict[str, Any]) -> str:
+    usage = summary["judge_usage"]
+    if not usage["calls"] and not usage["cache_hits"]:
+        return summary["judge"]
+    tokens = usage["prompt_tokens"] + usage["completion_tokens"]
+    cost = f", cost {usage['cost']:.4g}" if usage["cost"] else ""
+    return f"{summary['judge']}: {usage['calls']} calls, {usage['cache_hits']} from the cache, {tokens} tokens{cost}"
+
+
+def _seconds(metrics: list[dict[str, Any]], *, total_s: float) -> dict[str, float]:
+    by_kind = {kind: sum(r["seconds"] for r in metrics if r["kind"] == kind) for kind in ("train", "val", "checkpoint")}
+    train = [row for row in metrics if row["kind"] == "train"]
+    phases = {name: sum(row.get(f"time/{name}", 0.0) for row in train) for name in PHASES}
+    phases["other"] = by_kind["train"] - sum(phases.values()) + phases["other"]
+    known = sum(by_kind.values())
+    seconds = {**phases, "validation": by_kind["val"], "checkpoint": by_kind["checkpoint"]}
+    return {k: round(v, 2) for k, v in {**seconds, "start_and_stop": total_s - known, "total": total_s}.items()}
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4g}"
+
+
+def summary_table(summary: dict[str, Any]) -> Table:
+    """The summary as people read it."""
+    table = Table(title=f"run {summary['status']}", show_header=False, title_justify="left")
+    unscored = ", ".join(f"{n} {reason}" for reason, n in summary["unscored"].items()) or "none"
+    parts = " + ".join(f"{k} {v:.3f}" for k, v in summary["reward_parts"].items())
+    seconds = summary["seconds"]
+    times = ", ".join(f"{k} {duration(v)}" for k, v in seconds.items() if k != "total" and v >= 1)
+    rows = {
+        "steps": f"{summary['steps']} of {summary['total_steps']}",
+        "rollouts": f"{summary['rollouts']}, scored {summary['scored']}, unscored: {unscored}",
+        "reward": f"{_number(summary['reward_mean'])} = {parts}" if parts else "-",
+        "validation": ", ".join(f"step {v['step']}: {_number(v['reward_mean'])}" for v in summary["validation"]) or "-",
+        "triplets": str(summary["triplets"]),
+        "groups": f"{summary['groups']}, without variance {summary['zero_variance_groups']} (no update from these)",
+        "update": f"loss {_number(summary['loss'])}, gradient norm {_number(summary['grad_norm'])}, "
+        f"weights {'changed' if summary['weights_changed'] else 'NOT changed'}",
+        "judge": _judge(summary),
+        "model": summary["model"]["path"],
+        "time": f"{duration(seconds['total'])} ({times})",
+        "peak memory": f"{summary['peak_memory_gib']} GiB",
+    }
+    for name, text in rows.items():
+        table.add_row(name, text)
+    for warning in summary["warnings"]:
+        table.add_row("warning", escape(warning), style="yellow")
+    if summary.get("error"):
+        table.add_row("error", summary["error"], style="bold red")
+    return table

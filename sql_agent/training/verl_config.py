@@ -1,0 +1,213 @@
+"""TrainConfig -> verl's keys: the only place of the project that knows them.
+
+Every key is checked against the configuration that verl itself composes, so a key that a new verl renames is an error
+here and not a default there.
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+from agl_plugin.update.rules import UpdateRules
+from foundation.errors import RunError
+from sql_agent.config import TrainConfig
+
+# Keys that verl reads but its base configuration leaves out (free-form sections).
+OPEN_SECTIONS = ("actor_rollout_ref.rollout.engine_kwargs.", "actor_rollout_ref.model.override_config.")
+
+
+def verl_overrides(config: TrainConfig, *, model_path: str, run_dir: Path, total_steps: int) -> dict[str, Any]:
+    """The overrides for agent-lightning's VERL. `total_steps` counts optimizer steps of the whole run."""
+    cpu = config.trainer.device == "cpu"
+    return {
+        "algorithm": {"adv_estimator": "grpo_rollouts", "use_kl_in_reward": False},
+        "data": _data(config),
+        "actor_rollout_ref": {
+            "model": _model(config, model_path=model_path, cpu=cpu),
+            "rollout": _rollout(config, cpu=cpu),
+            "actor": _actor(config, cpu=cpu),
+            "ref": _ref(config, cpu=cpu),
+        },
+        "critic": {"strategy": "fsdp"},
+        "trainer": _trainer(config, run_dir=run_dir, total_steps=total_steps),
+        "agentlightning": {
+            "trace_aggregator": {
+                "level": config.rollout.level,
+                "trajectory_max_prompt_length": config.rollout.max_prompt_tokens,
+                "trajectory_max_response_length": config.rollout.trajectory_max_response_tokens,
+                "mismatch_log_dir": str(run_dir / "mismatch_cases"),
+            }
+        },
+    }
+
+
+def _data(config: TrainConfig) -> dict[str, Any]:
+    return {
+        "train_batch_size": config.optim.questions_per_step,
+        "max_prompt_length": config.rollout.max_prompt_tokens,
+        "max_response_length": config.rollout.max_response_tokens,
+        "seed": config.data.seed,
+        "shuffle": True,
+        # Worker processes of the data loader cost a fork of the whole trainer each; rows are tiny.
+        "dataloader_num_workers": 0,
+        "trust_remote_code": config.model.allow_remote_code,
+    }
+
+
+def _model(config: TrainConfig, *, model_path: str, cpu: bool) -> dict[str, Any]:
+    lora = {"lora_rank": config.model.lora_rank, "lora_alpha": config.model.lora_alpha, "target_modules": "all-linear"}
+    if config.model.lora_adapter_path:
+        lora["lora_adapter_path"] = str(Path(config.model.lora_adapter_path).expanduser().resolve())
+    return {
+        "path": model_path,
+        "external_lib": "agl_plugin.update.actor",
+        "trust_remote_code": config.model.allow_remote_code,
+        "use_remove_padding": not cpu and config.model.attention == "flash_attention_2",
+        "enable_gradient_checkpointing": not cpu,
+        "override_config": {"attn_implementation": config.model.attention},
+        **(lora if config.model.lora_rank else {}),
+    }
+
+
+def _rollout(config: TrainConfig, *, cpu: bool) -> dict[str, Any]:
+    rollout = config.rollout
+    vllm: dict[str, Any] = {"enable_auto_tool_choice": True, "tool_call_parser": rollout.tool_parser}
+    keys: dict[str, Any] = {
+        "name": "vllm",
+        "n": rollout.group_size,
+        "temperature": rollout.temperature,
+        "top_p": 1.0,
+        "top_k": -1,
+        "prompt_length": rollout.max_prompt_tokens,
+        "response_length": rollout.max_response_tokens,
+        "tensor_model_parallel_size": rollout.tensor_parallel,
+        "gpu_memory_utilization": rollout.gpu_memory_utilization,
+        "max_num_seqs": rollout.max_num_seqs,
+        "max_num_batched_tokens": max(8192, rollout.max_prompt_tokens + rollout.max_response_tokens),
+        "log_prob_micro_batch_size_per_gpu": config.optim.micro_batch_rows,
+        "multi_turn": {"format": rollout.tool_parser, "max_assistant_turns": config.agent.max_turns},
+        # verl's own agent loop stays unused: agent-lightning's runners are the agent loop.
+        "agent": {"num_workers": 0},
+        "engine_kwargs": {"vllm": vllm},
+    }
+    if rollout.sampler_logprobs and rollout.temperature != 1.0:
+        # vLLM's default are the probabilities before temperature; the trainer divides by it.
+        vllm["logprobs_mode"] = "processed_logprobs"
+    if cpu:
+        vllm["enable_sleep_mode"] = False
+        keys |= {"dtype": "float32", "enforce_eager": True, "free_cache_engine": False}
+    if config.model.lora_rank:
+        keys |= {"load_format": "safetensors", "layered_summon": True}
+    return keys
+
+
+def _fsdp(*, cpu: bool, offload: bool) -> dict[str, Any]:
+    keys: dict[str, Any] = {"param_offload": offload and not cpu}
+    return keys | ({"model_dtype": "fp32", "dtype": "float32"} if cpu else {})
+
+
+def _actor(config: TrainConfig, *, cpu: bool) -> dict[str, Any]:
+    optim = config.optim
+    return {
+        "strategy": "fsdp",
+        "ppo_mini_batch_size": optim.mini_batch_questions,
+        "ppo_micro_batch_size_per_gpu": optim.micro_batch_rows,
+        "clip_ratio_low": optim.clip_low,
+        "clip_ratio_high": optim.clip_high,
+        "use_kl_loss": optim.kl_coef > 0,
+        "kl_loss_coef": optim.kl_coef,
+        "entropy_coeff": optim.entropy_coef,
+        "grad_clip": optim.grad_clip,
+        "optim": {
+            "lr": optim.lr,
+            "lr_scheduler_type": optim.lr_schedule,
+            "min_lr_ratio": optim.lr_final_share,
+            "weight_decay": optim.weight_decay,
+        },
+        "use_torch_compile": not cpu,
+        "fsdp_config": {**_fsdp(cpu=cpu, offload=True), "optimizer_offload": not cpu},
+    }
+
+
+def _ref(config: TrainConfig, *, cpu: bool) -> dict[str, Any]:
+    return {
+        "strategy": "fsdp",
+        "log_prob_micro_batch_size_per_gpu": config.optim.micro_batch_rows,
+        "use_torch_compile": not cpu,
+        "fsdp_config": _fsdp(cpu=cpu, offload=True),
+    }
+
+
+def _trainer(config: TrainConfig, *, run_dir: Path, total_steps: int) -> dict[str, Any]:
+    trainer = config.trainer
+    resume = trainer.resume not in ("", "latest")
+    return {
+        # On a CPU "cuda" still only names the Ray resource, of which one is pretended.
+        "device": "cuda",
+        "nnodes": 1,
+        "n_gpus_per_node": trainer.n_gpus,
+        "total_epochs": trainer.epochs,
+        "total_training_steps": total_steps,
+        "save_freq": trainer.save_every,
+        "test_freq": trainer.validate_every,
+        "val_before_train": trainer.validate_first,
+        "critic_warmup": 0,
+        "logger": list(config.logging.trackers),
+        "project_name": config.logging.project,
+        "experiment_name": config.logging.experiment,
+        "default_local_dir": str(run_dir / "checkpoints"),
+        "max_actor_ckpt_to_keep": trainer.keep_checkpoints,
+        "resume_mode": "resume_path" if resume else "disable",
+        "resume_from_path": trainer.resume if resume else None,
+    }
+
+
+def update_rules(config: TrainConfig) -> UpdateRules:
+    """What is done to a batch before verl's update."""
+    optim = config.optim
+    return UpdateRules(
+        n_updates=math.ceil(optim.questions_per_step / optim.mini_batch_questions),
+        correct=optim.importance_correction == "truncated",
+        cap=optim.importance_cap,
+        has_reference=optim.kl_coef > 0,
+        has_entropy=optim.entropy_coef > 0,
+        measure=config.trainer.device == "cpu",
+    )
+
+
+def flatten(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Dotted keys of a nested dict; empty dicts count as values."""
+    flat: dict[str, Any] = {}
+    for key, value in tree.items():
+        name = f"{prefix}{key}"
+        flat |= flatten(value, f"{name}.") if isinstance(value, dict) and value else {name: value}
+    return flat
+
+
+def composed_base() -> dict[str, Any]:
+    """verl's own composed configuration, as agent-lightning loads it (imports hydra, verl and agentlightning)."""
+    from hydra import compose, initialize
+    from omegaconf import OmegaConf
+
+    with initialize(version_base=None, config_path="pkg://agentlightning/verl"):
+        base = OmegaConf.to_container(compose(config_name="config"), resolve=False)
+    assert isinstance(base, dict)
+    return {str(k): v for k, v in base.items()}
+
+
+def check_keys(overrides: dict[str, Any], base: dict[str, Any]) -> None:
+    """Raises RunError naming each override that verl's composed configuration does not have."""
+    known = flatten(base)
+    sections = {key.rsplit(".", n)[0] for key in known for n in range(1, key.count(".") + 1)}
+    unknown = [
+        key
+        for key in flatten(overrides)
+        if key not in known and key not in sections and not key.startswith(OPEN_SECTIONS)
+    ]
+    if unknown:
+        raise RunError(
+            f"verl does not know these keys: {', '.join(unknown)}. The installed verl differs from the one this "
+            "project was written for (0.6.1): run `make setup`, or adapt sql_agent/training/verl_config.py"
+        )
