@@ -71,8 +71,10 @@ def build_from_raw(
 
 def _inputs_fingerprint() -> str:
     """A digest of everything the bundled files depend on: sources, templates, this code, and its writers."""
-    code = [DATA / f"{name}.py" for name in ("build_database", "questions", "templates", "import_raw", "splits")]
-    files = [*sorted(SOURCE.rglob("*.yaml")), TEMPLATES, *code, DATA.parent / "dataset.py", DATA.parent / "records.py"]
+    code = [
+        DATA / f"{name}.py" for name in ("build_database", "questions", "templates", "import_raw", "splits", "dataset")
+    ]
+    files = [*sorted(SOURCE.rglob("*.yaml")), TEMPLATES, *code, DATA.parent / "records.py"]
     digest = hashlib.sha256(f"{sqlite3.sqlite_version} {version('pyarrow')} {version('pypinyin')}".encode())
     for path in files:
         digest.update(f"{path.relative_to(DATA.parent)} {fingerprint(path)}\n".encode())
