@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 
+import sql_agent.scoring.scorers  # noqa: F401  (registers the bundled scorers)
 from foundation.errors import UserError
 from foundation.rollout_keys import AWAITS_GROUP
 from sql_agent.records import Episode, Question, Reward, Score
