@@ -25,7 +25,7 @@ from sql_agent.training.options import parser
 SKIPPED = {".venv", ".tools", ".cache", "runs", "outputs", "node_modules", ".git", ".pytest_cache"}
 PAGES = sorted(p for p in ROOT.rglob("*.md") if not SKIPPED & set(p.relative_to(ROOT).parts))
 DOCS = ROOT / "docs"
-PACKAGES = ("sql_agent", "agl_plugin", "reward_client", "reward_model", "utils")
+PACKAGES = ("foundation", "sql_agent", "agl_plugin", "reward_client", "reward_model", "utils")
 SOURCES = sorted(p for name in PACKAGES for p in (ROOT / name).rglob("*.py"))
 SCRIPTS = sorted(p for p in ROOT.rglob("*.sh") if not SKIPPED & set(p.relative_to(ROOT).parts))
 TRANSLATED = [("README.md", "README_zh.md"), ("docs/01-quickstart.md", "docs/01-quickstart_zh.md")]

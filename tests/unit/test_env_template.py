@@ -17,7 +17,17 @@ import dotenv
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-FOLDERS = ("sql_agent", "agl_plugin", "reward_client", "reward_model", "utils", "recipes", "benchmarks", "docs")
+FOLDERS = (
+    "foundation",
+    "sql_agent",
+    "agl_plugin",
+    "reward_client",
+    "reward_model",
+    "utils",
+    "recipes",
+    "benchmarks",
+    "docs",
+)
 TEMPLATE = (ROOT / "env_template").read_text(encoding="utf-8")
 LINE = re.compile(r"^#([A-Za-z]\w*)=(.*)$", re.M)
 # Passed on untouched to child processes; nothing for a user to set here.
