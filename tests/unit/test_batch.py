@@ -181,6 +181,13 @@ def test_with_one_row_each_it_is_verls_grpo() -> None:
     assert torch.allclose(ours, theirs, atol=1e-5)
 
 
+def test_without_scaling_the_advantage_is_the_distance_to_the_mean() -> None:
+    rewards, mask = torch.tensor([[1.0], [0.0], [0.5], [0.25]]), torch.ones(4, 1)
+    uids = np.array(["q/a", "q/b", "p/c", "p/d"], dtype=object)
+    plain, _ = rollout_advantage(rewards, mask, uids, {"norm_adv_by_std_in_grpo": False})
+    assert plain[:, 0].tolist() == [0.5, -0.5, 0.125, -0.125]
+
+
 def test_a_group_without_variance_has_advantage_zero_exactly() -> None:
     rollouts = {str(i): ("q", 0.73, [call([1], [2])]) for i in range(7)}
     made = batch_of(rollouts)

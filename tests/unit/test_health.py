@@ -126,6 +126,15 @@ def test_equal_rewards_warn_and_then_stop() -> None:
     assert one.stop.startswith("all rewards of 2 steps in a row are 0.1 (step 2, health.max_flat_steps = 2)")
 
 
+def test_a_step_with_different_rewards_starts_the_count_of_equal_ones_anew() -> None:
+    one, same = health(), {"rollout/reward_min": 0.1, "rollout/reward_max": 0.1}
+    for step, more in enumerate([same, {}, same, {}, same], start=1):
+        one.after_step(step, metrics(**more), [])
+        assert not one.stop
+    one.after_step(6, metrics(**same), [])
+    assert one.stop.startswith("all rewards of 2 steps in a row")
+
+
 def test_stop_rules_of_zero_never_stop() -> None:
     one, same = health(max_bad_steps=0, max_flat_steps=0), {"rollout/reward_min": 0.1, "rollout/reward_max": 0.1}
     for step in range(1, 9):

@@ -99,6 +99,16 @@ def test_any_text_gives_a_comparison_or_a_ranking_or_a_typed_fault(text: str) ->
             parse('{"better": 1, "ranking": ' + text)
 
 
+@pytest.mark.parametrize("better", [-1, 0, 1, 2, 3, "1", None])
+def test_a_comparison_is_the_first_the_second_or_a_tie(better: object) -> None:
+    text = json.dumps({"better": better, "reason": ""})
+    if better in (0, 1, 2):
+        assert parse_pair(text).better == better
+    else:
+        with pytest.raises(JudgeUnparsable):
+            parse_pair(text)
+
+
 @given(st.lists(st.lists(st.integers(-1, 5), max_size=3), max_size=4))
 def test_a_ranking_names_each_answer_exactly_once(ranking: list[list[int]]) -> None:
     text = json.dumps({"ranking": ranking, "reason": ""})

@@ -100,6 +100,9 @@ def test_where_an_order_is_asked(sql: str, ordered: bool) -> None:
         ("SELECT 4", False),
         ("SELECT 4 FROM t LIMIT 1", False),
         ("VALUES (4)", False),
+        ("SELECT COUNT(*)", False),
+        ("SELECT *", False),
+        ("SELECT MAX(4)", False),
         ("SELECT '高血压' AS indication", False),
     ],
 )

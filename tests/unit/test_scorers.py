@@ -18,7 +18,7 @@ from sql_agent.config import RewardConfig
 from sql_agent.records import Episode, QueryResult, Question, Reward, Score, SqlCall
 from sql_agent.scoring.answer_text import extract_answer, strip_thinking
 from sql_agent.scoring.build import build_context
-from sql_agent.scoring.check import check_scorers
+from sql_agent.scoring.check import check_scorers, needs_answer
 from sql_agent.scoring.registry import SCORERS, ScoringContext
 from sql_agent.scoring.reward import score
 from tests.fakes import Answer, Reply, chat_reply, error_reply, openai_server
@@ -171,6 +171,19 @@ def test_a_row_that_asks_for_the_llm_without_one_is_unscored() -> None:
     assert reward("高血压", scorer="llm").unscored == "no_llm_judge"
     with pytest.raises(UserError, match=r"row 2 \(q1\): scorer 'llm' needs the TEACHER"):
         check_scorers([QUESTION, QUESTION.model_copy(update={"scorer": "llm"})], build_context(config()))
+
+
+def test_which_rows_need_a_reference_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    named = {name: QUESTION.model_copy(update={"scorer": name}) for name in ("exact", "math", "reference", "llm")}
+    offline = build_context(config())
+    assert needs_answer(QUESTION, offline)
+    assert {name: needs_answer(row, offline) for name, row in named.items()} == {
+        **{"exact": True, "math": True, "reference": True},
+        "llm": False,
+    }
+    set_teacher(monkeypatch, "http://127.0.0.1:9/v1")
+    online = build_context(config())
+    assert not needs_answer(QUESTION, online) and needs_answer(named["exact"], online)
 
 
 def test_unknown_scorers_are_named_with_their_rows() -> None:

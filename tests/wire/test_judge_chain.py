@@ -412,6 +412,14 @@ def test_a_killed_process_does_not_hold_the_others_up(tmp_path: Path, monkeypatc
     assert verdict.overall == pytest.approx(0.89)
 
 
+def test_a_call_longer_than_the_lease_is_still_paid_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("reward_client.ledger.LEASE_S", 1.5)
+    with openai_server(lambda _: Reply(body=GOOD, pause_s=4.0)) as server:
+        found = forked(2, grade_same, server.base_url, tmp_path)
+        assert len(server.requests) == 1
+    assert sorted(found) == [(0.89, 0), (0.89, 1)]
+
+
 def test_verdicts_stay_for_the_next_run_and_depend_on_model_rubric_and_content(tmp_path: Path) -> None:
     with openai_server(lambda _: GOOD) as server:
         for _ in range(2):

@@ -80,6 +80,15 @@ def test_the_order_of_the_answers_becomes_values(mode: Mode, n_calls: int) -> No
         assert all(request.json["max_tokens"] >= 512 for request in server.requests)
 
 
+def test_the_room_for_a_ranking_grows_with_the_answers() -> None:
+    with openai_server(able) as server:
+        for n in (3, 40):
+            grade(server.base_url, [*ANSWERS[:2], *(f"其他 {k}" for k in range(n - 2))], "groupwise")
+        few, many = (request.json["max_tokens"] for request in server.requests)
+    # A number, a comma and a bracket or two for each answer.
+    assert few >= 512 and many - few >= 37 * 8
+
+
 @pytest.mark.parametrize("mode", ["pairwise", "groupwise"])
 def test_equal_answers_tie_and_empty_ones_are_last_without_a_call(mode: Mode) -> None:
     answers = [ANSWERS[3], ANSWERS[1], ANSWERS[1], "：", QUESTION]
