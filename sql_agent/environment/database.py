@@ -11,109 +11,41 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import select
 import sqlite3
-import subprocess
-import sys
 import time
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
+from foundation.child import Child, Gone
 from foundation.errors import UserError
 from sql_agent.config import DatabaseConfig
 from sql_agent.environment import sql_worker
 from sql_agent.environment.sql_text import Schema, UnusableSQL, clean_sql, explain_reply, is_query, refusal
-from sql_agent.environment.sql_worker import Kind, Reply
+from sql_agent.environment.sql_worker import Reply
 from sql_agent.errors import DatabaseFault
 from sql_agent.records import QueryResult
 
 START_TIMEOUT_S = 20.0  # 0.05 s on an idle machine
 MAX_CELL_CHARS = 10_000
 MAX_RESULT_CHARS = 200_000
-PIPE_BYTES = 1 << 18  # a request always fits, so writing one never blocks
-INHERITED = ("LD_LIBRARY_PATH",)  # a Python may need it to start; secrets stay out of the worker
 Signature = tuple[int, int, int, int]
 
 
-class _Gone(Exception):
-    """The worker did not answer; `kind` says why."""
-
-    def __init__(self, kind: Kind) -> None:
-        super().__init__(kind)
-        self.kind: Kind = kind
-
-
 class _Worker:
-    """One child process and its pipe. Used by one thread at a time.
-
-    Raises DatabaseFault when the child cannot open the database.
-    """
+    """A child process that runs SQL, and the columns that it found. Raises DatabaseFault when it cannot serve."""
 
     def __init__(self, settings: sql_worker.Settings) -> None:
-        self._overrun_s = settings["timeout_s"] * 1.05 + 0.01
-        self._process = subprocess.Popen(
-            [sys.executable, "-I", "-S", sql_worker.__file__, json.dumps(settings)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            bufsize=0,
-            pipesize=PIPE_BYTES,
-            env={name: os.environ[name] for name in INHERITED if name in os.environ},
-            start_new_session=True,  # Ctrl-C is for the parent; it ends its workers in order
-        )
         try:
-            hello = self._receive(START_TIMEOUT_S)
-        except _Gone as gone:
-            self.kill()
+            self.child = Child(["-I", "-S", sql_worker.__file__, json.dumps(settings)], start_s=START_TIMEOUT_S)
+        except Gone as gone:
             raise DatabaseFault(f"the SQL worker process did not start ({gone.kind})") from gone
+        hello: Reply = self.child.hello
         if hello["kind"] != "ready":
-            self.kill()
+            self.child.kill()
             raise DatabaseFault(hello.get("message", "cannot be opened"))
         self.schema: Schema = hello.get("schema", {})
-
-    @property
-    def alive(self) -> bool:
-        return self._process.poll() is None
-
-    def ask(self, sql: str) -> Reply:
-        """Run one statement. Raises _Gone when the worker overran its time or died; it is dead then."""
-        assert self._process.stdin is not None
-        try:
-            self._process.stdin.write(json.dumps(sql).encode() + b"\n")
-            return self._receive(self._overrun_s)
-        except (_Gone, BrokenPipeError) as exc:
-            self.kill()
-            raise (exc if isinstance(exc, _Gone) else _Gone("crash")) from None
-
-    def _receive(self, timeout_s: float) -> Reply:
-        assert self._process.stdout is not None
-        pipe, line = self._process.stdout.fileno(), bytearray()
-        deadline_s = time.monotonic() + timeout_s
-        poll = select.poll()
-        poll.register(pipe, select.POLLIN)
-        while not line.endswith(b"\n"):
-            if not poll.poll(max(0.0, deadline_s - time.monotonic()) * 1000):
-                raise _Gone("timeout")
-            chunk = os.read(pipe, PIPE_BYTES)
-            if not chunk:
-                raise _Gone("crash")
-            line += chunk
-        return json.loads(line)
-
-    def kill(self) -> None:
-        """End the process now and release its pipes."""
-        self._process.kill()
-        self._process.wait()
-        self.abandon()
-
-    def abandon(self) -> None:
-        """Release the pipes without touching the process (in a forked child it is not ours to end)."""
-        for pipe in (self._process.stdin, self._process.stdout):
-            if pipe is not None:
-                pipe.close()
-        self._process.returncode = self._process.returncode or 0
 
 
 class Database:
@@ -147,7 +79,7 @@ class Database:
         """The threads that talk to workers; new ones after a fork, where neither threads nor workers are ours."""
         if self._pid != os.getpid():
             for worker in self._idle:
-                worker.abandon()
+                worker.child.kill()
             self._open_pool()
         return self._threads
 
@@ -161,7 +93,7 @@ class Database:
         """End the workers, after the query each of them runs. Queries that still wait are cancelled."""
         self._pool().shutdown(wait=True, cancel_futures=True)
         while self._idle:
-            self._idle.pop().kill()
+            self._idle.pop().child.kill()
 
     async def query(self, sql: object) -> QueryResult:
         """Run one SELECT. Whatever is wrong with `sql` comes back as `error`, a text for the model.
@@ -210,20 +142,20 @@ class Database:
     def _take(self) -> _Worker:
         while self._idle:
             worker = self._idle.pop()
-            if worker.alive:
+            if worker.child.alive:
                 return worker
-            worker.kill()
+            worker.child.kill()
         worker = _Worker(self._settings)
         self._signature = self._signature or _signature(self.path)
         return worker
 
     def _ask(self, worker: _Worker, sql: str) -> Reply:
         try:
-            reply = worker.ask(sql)
-        except _Gone as gone:
+            reply: Reply = worker.child.ask(sql, timeout_s=self.config.timeout_s * 1.05 + 0.01)
+        except Gone as gone:
             return {"kind": gone.kind}
         if reply["kind"] in ("memory", "fault"):  # a process that ran out of memory may not be whole
-            worker.kill()
+            worker.child.kill()
         else:
             self._idle.append(worker)
         return reply

@@ -9,24 +9,19 @@ units, and 1000 mg for 1 g.
 
 from __future__ import annotations
 
-import json
-import os
 import re
-import select
-import subprocess
-import sys
 import threading
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
 
-from sql_agent.config import ROOT
+from foundation.child import Child, Gone
 from sql_agent.scoring.answer_text import last_boxed
 
 MAX_CHARS = 2000
 CPU_S = 5.0  # an ordinary comparison takes 0.01 s; the first one after the start 0.1 s
 WALL_S = 60.0  # only for a machine so busy that CPU_S does not pass: then it is a fault
 MEMORY_BYTES = 2 << 30
-INHERITED = ("LD_LIBRARY_PATH",)  # a Python may need it to start; secrets stay out of the child
+WORKER = Path(__file__).with_name("math_worker.py")  # a file, not a module: -I keeps its folder from hiding packages
 LEAD_IN = re.compile(r"(?:答案|结果|answer|result)(?:\s*(?:是|为|is|:|：|=))+\s*", re.I)
 FORMULA = re.compile(r"\$\$?([^$]+)\$\$?|\\\((.+?)\\\)|\\\[(.+?)\\\]", re.S)
 
@@ -77,8 +72,7 @@ class MathChecker:
     def __init__(self, *, cpu_s: float = CPU_S, wall_s: float = WALL_S, memory_bytes: int = MEMORY_BYTES) -> None:
         self._cpu_s, self._wall_s, self._memory_bytes = cpu_s, wall_s, memory_bytes
         self._lock = threading.Lock()
-        self._process: subprocess.Popen[bytes] | None = None
-        self._pid = os.getpid()
+        self._child: Child | None = None
 
     def compare(self, reference: str, answer: str) -> MathVerdict:
         """Compare the candidates of both texts. Raises MathFault."""
@@ -95,69 +89,43 @@ class MathChecker:
         return verdict
 
     def _ask(self, wanted: str, given: str) -> MathVerdict:
-        process = self._running()
-        read = self._request(process, {"reference": wanted})
-        if not (read and read["ok"]):
+        child = self._running()
+        try:
+            readable = child.ask({"reference": wanted}, timeout_s=self._wall_s)["ok"]
+        except Gone as gone:
+            self._check_time(gone)
+            readable = False
+        if not readable:
             raise MathFault(f"the reference {wanted[:100]!r} cannot be read as mathematics within its limits")
-        reply = self._request(process, {"answer": given})
-        if reply is None:
+        try:
+            reply = child.ask({"answer": given}, timeout_s=self._wall_s)
+        except Gone as gone:
+            self._check_time(gone)
             return MathVerdict(False, f"not comparable within {self._cpu_s:g} s of processor time")
         return MathVerdict(reply["equal"], reply["why"])
 
-    def _request(self, process: subprocess.Popen[bytes], request: dict[str, str]) -> dict[str, Any] | None:
-        """The child's reply; None when it died over the request."""
-        assert process.stdin
-        try:
-            process.stdin.write(json.dumps(request).encode() + b"\n")
-            reply = self._reply(process)
-        except BrokenPipeError:
-            reply = None
-        if reply is None:
-            self.close()
-        return reply
+    def _check_time(self, gone: Gone) -> None:
+        """A child that ended did so over its request; one that was waited for in vain is nobody's answer."""
+        if gone.kind == "timeout":
+            raise MathFault(f"no comparison within {self._wall_s:g} s; the machine is too busy") from gone
 
-    def _running(self) -> subprocess.Popen[bytes]:
-        if self._pid != os.getpid():
-            self._process, self._pid = None, os.getpid()
-        if self._process and self._process.poll() is not None:
+    def _running(self) -> Child:
+        if self._child and not self._child.alive:
             self.close()
-        if self._process is None:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "sql_agent.scoring.math_worker", str(self._cpu_s), str(self._memory_bytes)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                bufsize=0,
-                cwd=ROOT,
-                env={name: os.environ[name] for name in INHERITED if name in os.environ},
-                start_new_session=True,
-            )
-            if self._reply(self._process) is None:
-                self.close()
-                raise MathFault("the process that compares mathematics did not start; is math-verify installed?")
-        return self._process
-
-    def _reply(self, process: subprocess.Popen[bytes]) -> dict[str, Any] | None:
-        """The next line of the child; None when it ended. Raises MathFault when it says nothing for `wall_s`."""
-        assert process.stdout
-        line, poll = bytearray(), select.poll()
-        poll.register(process.stdout.fileno(), select.POLLIN)
-        while not line.endswith(b"\n"):
-            if not poll.poll(self._wall_s * 1000):
-                self.close()
-                raise MathFault(f"no comparison within {self._wall_s:g} s; the machine is too busy")
-            chunk = os.read(process.stdout.fileno(), 1 << 16)
-            if not chunk:
-                return None
-            line += chunk
-        return json.loads(line)
+        if self._child is None:
+            try:
+                self._child = Child(
+                    ["-I", str(WORKER), str(self._cpu_s), str(self._memory_bytes)], start_s=self._wall_s
+                )
+            except Gone as gone:
+                self._check_time(gone)
+                raise MathFault(
+                    "the process that compares mathematics did not start; is math-verify installed?"
+                ) from gone
+        return self._child
 
     def close(self) -> None:
         """End the child, if there is one."""
-        process, self._process = self._process, None
-        if process and self._pid == os.getpid():
-            process.kill()
-            process.wait()
-            for pipe in (process.stdin, process.stdout):
-                if pipe:
-                    pipe.close()
+        child, self._child = self._child, None
+        if child:
+            child.kill()
