@@ -34,6 +34,7 @@ from agl_plugin.update.adapter import annotation_of, reward_of
 from agl_plugin.update.batch import build_batch
 from foundation import run_folder
 from foundation.errors import RunError
+from foundation.files import append_lines
 from foundation.net import free_port
 from foundation.rollout_keys import AWAITS_GROUP, LLM_CALLS_KEY, RECORD_KEY, UNSCORED_KEY
 
@@ -120,7 +121,7 @@ class GrpoDaemon(AgentModeDaemon):
         except STORE_ERRORS as exc:
             raise self._store_gone(exc) from exc
         finally:
-            run_folder.append_lines(self.run_dir / run_folder.ROLLOUTS, self._rows)
+            append_lines(self.run_dir / run_folder.ROLLOUTS, self._rows)
 
     async def _replace_flat_groups(self) -> bool:
         """Roll out other questions in the place of flat groups; False when there is nothing to replace."""

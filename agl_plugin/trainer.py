@@ -25,6 +25,7 @@ from agl_plugin.update import advantage
 from agl_plugin.update.prepare import no_log_probs, prepared
 from foundation import run_folder
 from foundation.errors import RunError
+from foundation.files import append_lines
 
 logger = logging.getLogger(__name__)
 
@@ -64,7 +65,7 @@ class GrpoTrainer(AgentLightningTrainer):
 
     def _log(self, kind: str, metrics: dict[str, Any], *, seconds: float) -> None:
         row = {"kind": kind, "step": self.global_steps, "of_steps": self.total_training_steps, "seconds": seconds}
-        run_folder.append_lines(self.run_dir / run_folder.METRICS, [{**row, **metrics}])
+        append_lines(self.run_dir / run_folder.METRICS, [{**row, **metrics}])
 
     def _timed(self, kind: str, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         started = time.monotonic()

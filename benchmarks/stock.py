@@ -22,6 +22,7 @@ import typer
 
 from foundation import run_folder
 from foundation.environment import prepare_environment
+from foundation.files import append_lines, write_json
 from foundation.net import free_port
 from foundation.processes import ProcessTree
 from sql_agent.config import TrainConfig, build_config, load_recipe, resolve_system_prompt
@@ -57,7 +58,7 @@ def noting_trainer(*args: Any, out: Path, **kwargs: Any) -> Any:
 
     def work(batch: dict[str, Any]) -> dict[str, Any]:
         metrics = train_step(batch)
-        run_folder.append_lines(out / run_folder.METRICS, [metrics])
+        append_lines(out / run_folder.METRICS, [metrics])
         return metrics
 
     trainer._train_step = work
@@ -123,8 +124,8 @@ def main(
             adapter=agl.LlmProxyTraceToTriplet(),
         )
         trainer.fit(SqlAgent(config), [to_row(q) for q in train], val_dataset=[to_row(q) for q in val])
-    run_folder.append_lines(out / run_folder.ROLLOUTS, asyncio.run(records_of(store)))
-    run_folder.write_json(out / run_folder.SUMMARY, {"peak_memory_gib": round(processes.peak_gib, 2)})
+    append_lines(out / run_folder.ROLLOUTS, asyncio.run(records_of(store)))
+    write_json(out / run_folder.SUMMARY, {"peak_memory_gib": round(processes.peak_gib, 2)})
 
 
 if __name__ == "__main__":

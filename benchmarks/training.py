@@ -35,6 +35,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from agl_plugin.run.time_split import PHASES
 from foundation import run_folder
+from foundation.files import read_lines
 from sql_agent.config import ROOT
 from sql_agent.tiny_policy.build import ensure_tiny_policy
 
@@ -49,8 +50,8 @@ TOKENS = "perf/total_num_tokens"
 
 def figures_of(run: Path, *, started_s: float, warm_up: int) -> dict[str, Any]:
     """The figures of one arm from its folder; `started_s` is when its command was started, since the epoch."""
-    lines = [line for line in run_folder.read_lines(run / run_folder.METRICS) if "timing_s/step" in line][warm_up:]
-    rollouts = run_folder.read_lines(run / run_folder.ROLLOUTS)
+    lines = [line for line in read_lines(run / run_folder.METRICS) if "timing_s/step" in line][warm_up:]
+    rollouts = read_lines(run / run_folder.ROLLOUTS)
     rewards = [row["reward"] for row in rollouts if row.get("reward") is not None]
     step_s = statistics.fmean(line["timing_s/step"] for line in lines)
     parts = {name: statistics.fmean(line[timer] for line in lines) for name, timer in PARTS.items()}

@@ -23,9 +23,10 @@ import pyarrow.parquet as pq
 import typer
 
 from foundation.errors import UserError
+from foundation.files import write_lines
 from reward_model.degrade import WRONG, Answer, Section, right_answer, sections_of, wrong_answer
 from reward_model.grounding import grounded
-from reward_model.pairs import Pair, make_pair, write_jsonl
+from reward_model.pairs import Pair, make_pair
 
 SPLITS = ("train", "val", "test")
 QUESTIONS = Path(__file__).resolve().parent.parent / "sql_agent" / "data"
@@ -137,11 +138,11 @@ def build(questions: Path, out: Path, *, seed: int) -> dict[str, Counter[str]]:
     for number, (split, sources) in enumerate(splits.items()):
         maker = Maker(sources, seed=seed * len(SPLITS) + number)
         pairs = [pair for source in sources for pair in maker.pairs(source)]
-        write_jsonl(out / f"{split}.jsonl", (pair.model_dump() for pair in pairs))
+        write_lines(out / f"{split}.jsonl", (pair.model_dump() for pair in pairs))
         counts[split] = Counter(pair.kind for pair in pairs)
     maker = Maker(splits["val"], seed=seed)
     rows = [row for source in splits["val"] for row in maker.labelled(source)]
-    write_jsonl(out / "labelled.jsonl", rows)
+    write_lines(out / "labelled.jsonl", rows)
     counts["labelled"] = Counter(row["kind"] for row in rows)
     return counts
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from reward_model.pairs import write_text
+from foundation.files import write_text
 
 CARD = """---
 library_name: transformers

@@ -18,7 +18,8 @@ import typer
 from pydantic import ValidationError
 
 from foundation.errors import UserError
-from reward_model.pairs import Pair, Skipped, json_lines, make_pair, reason_of, write_jsonl
+from foundation.files import write_lines
+from reward_model.pairs import Pair, Skipped, json_lines, make_pair, reason_of
 
 TEXT_KEYS = ("prompt", "chosen", "rejected")
 KEPT_ROLES = ("user", "assistant")
@@ -120,7 +121,7 @@ def main(
                 f"{input}: no line could be converted. A line is {{prompt, chosen, rejected}} with texts, or "
                 "{messages, rejected_messages} with lists of turns"
             )
-        write_jsonl(output, (pair.model_dump(include={"chosen", "rejected"}) for pair in result.pairs))
+        write_lines(output, (pair.model_dump(include={"chosen", "rejected"}) for pair in result.pairs))
     except (UserError, OSError) as exc:
         typer.echo(f"error: {exc}", err=True)
         raise typer.Exit(2) from exc

@@ -18,11 +18,12 @@ import typer
 from pydantic import ValidationError
 
 from foundation.errors import UserError
+from foundation.files import write_lines
 from reward_model.api import Served, pair_score
 from reward_model.api_types import Score, ScoreRequest
 from reward_model.evaluation import pair_margins, summarise
 from reward_model.inference_api import load_served
-from reward_model.pairs import Skipped, json_lines, read_pairs, reason_of, write_jsonl
+from reward_model.pairs import Skipped, json_lines, read_pairs, reason_of
 from reward_model.scoring import Item, NotFinite
 
 KEYS = ("prompt", "response", "reference")
@@ -73,7 +74,7 @@ def main(
         if input is not None and output is not None:
             rows, items = read_items(input)
             scores = score_items(served, items)
-            write_jsonl(output, ({**row, **one.model_dump()} for row, one in zip(rows, scores, strict=True)))
+            write_lines(output, ({**row, **one.model_dump()} for row, one in zip(rows, scores, strict=True)))
             typer.echo(f"{len(rows)} responses scored: {output}")
         elif pairs is not None:
             known, _ = read_pairs(pairs)

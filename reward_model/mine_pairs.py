@@ -18,8 +18,9 @@ from typing import Annotated, Any
 import typer
 
 from foundation.errors import UserError
+from foundation.files import write_lines
 from reward_model.grounding import grounded
-from reward_model.pairs import Pair, Skipped, json_lines, make_pair, write_jsonl
+from reward_model.pairs import Pair, Skipped, json_lines, make_pair
 
 Group = tuple[str, str, str]
 
@@ -110,7 +111,7 @@ def main(
             typer.echo(f"skipped:\n{mined.skipped}", err=True)
         if not mined.pairs:
             raise UserError(f"none of {mined.n_groups} groups gives a pair; lower --margin or add runs")
-        write_jsonl(output, (pair.model_dump() for pair in mined.pairs))
+        write_lines(output, (pair.model_dump() for pair in mined.pairs))
     except (UserError, OSError) as exc:
         typer.echo(f"error: {exc}", err=True)
         raise typer.Exit(2) from exc

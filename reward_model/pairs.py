@@ -1,19 +1,16 @@
 """Preference pairs on disk: one JSON object a line, {"chosen": [turns], "rejected": [turns]}, TRL's own format.
 
 Guarantees: both sides begin with the same user turn and end with a turn of the assistant; bad lines are counted by
-reason, with their first line numbers; files appear complete or not at all. `kind` says what is wrong with the rejected
+reason, with their first line numbers. `kind` says what is wrong with the rejected
 side, where that is known.
 Not covered: whether the chosen side is really better.
 """
 
 from __future__ import annotations
 
-import json
-import os
 import random
-import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -21,6 +18,7 @@ from typing import Any, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from foundation.errors import UserError
+from foundation.files import BadLine, decode_line, numbered_lines
 
 SHOWN_LINES = 5
 T = TypeVar("T")
@@ -95,27 +93,18 @@ def json_lines(path: Path, skipped: Skipped) -> Iterator[tuple[int, dict[str, An
     Raises UserError when the file cannot be read.
     """
     try:
-        # Bytes and only \n: a text may hold any other line separator, and one bad line must not spoil the rest.
-        lines = path.read_bytes().split(b"\n")
-    except OSError as exc:
-        raise UserError(f"{path}: cannot be read ({exc.strerror}); give the path of a JSONL file") from None
-    for number, raw in enumerate(lines, start=1):
-        if not raw.strip():
-            continue
-        try:
-            value = json.loads(raw.decode("utf-8"))
-            json.dumps(value, ensure_ascii=False).encode("utf-8")
-        except UnicodeDecodeError:
-            skipped.add("not UTF-8", number)
-        except UnicodeEncodeError:
-            skipped.add("half of a surrogate pair in a text", number)
-        except (ValueError, RecursionError):
-            skipped.add("not JSON", number)
-        else:
+        for number, line in numbered_lines(path):
+            try:
+                value = decode_line(line)
+            except BadLine as exc:
+                skipped.add(exc.kind, number)
+                continue
             if isinstance(value, dict):
                 yield number, value
             else:
                 skipped.add("not a JSON object", number)
+    except OSError as exc:
+        raise UserError(f"{path}: cannot be read ({exc.strerror}); give the path of a JSONL file") from None
 
 
 def read_pairs(path: Path) -> tuple[list[Pair], Skipped]:
@@ -159,22 +148,3 @@ def split_by_key(rows: list[T], keys: list[str], *, share: float, seed: int) -> 
     held = set(distinct[:n_held])
     train = [row for row, key in zip(rows, keys, strict=True) if key not in held]
     return train, [row for row, key in zip(rows, keys, strict=True) if key in held]
-
-
-def write_jsonl(path: Path, rows: Iterable[dict[str, Any]]) -> None:
-    """Write one JSON object a line; the file appears complete or not at all."""
-    write_text(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a text file atomically, making its folder."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
-    temp = Path(name)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        temp.chmod(0o644)
-        temp.replace(path)
-    finally:
-        temp.unlink(missing_ok=True)

@@ -28,13 +28,14 @@ from trl.trainer.reward_trainer import RewardTrainer
 from trl.trainer.utils import get_peft_config
 
 from foundation.errors import UserError
+from foundation.files import write_text
 from reward_model.card import write_card
 from reward_model.curves import plot_curves
 from reward_model.encoding import Encoder
 from reward_model.evaluation import pair_accuracy
 from reward_model.folder import check_weights_folder
 from reward_model.merge_lora import BASE_NOTE, base_note
-from reward_model.pairs import Pair, write_text
+from reward_model.pairs import Pair
 from reward_model.training_data import Loaded, load, tokenized
 
 CARD_PAIRS = 2000

@@ -8,49 +8,31 @@ a map is bound to the weights it was fitted on. Not covered: whether the labelle
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import ConfigDict, Field, ValidationError
 from scipy.optimize import isotonic_regression
 
 from foundation.errors import UserError
+from reward_client.scale_map import ScaleMap
 
 SCALE_FILE = "reward_scale.json"
 MIN_ROWS = 20
-MAX_KNOTS = 10_000
 
 
-class RewardScale(BaseModel):
-    """A piecewise linear, never falling function, and what it was fitted on."""
+class RewardScale(ScaleMap):
+    """A map and what it was fitted on."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(extra="forbid")
 
     version: Literal[1] = 1
     weights_sha256: str
-    logits: list[float] = Field(min_length=2, max_length=MAX_KNOTS)
-    rewards: list[float] = Field(min_length=2, max_length=MAX_KNOTS)
     n_rows: int = Field(ge=MIN_ROWS)
     needs_reference: bool
     mean_error: float = Field(ge=0, le=1)
-
-    @model_validator(mode="after")
-    def _monotone(self) -> RewardScale:
-        x, y = np.array(self.logits), np.array(self.rewards)
-        if len(x) != len(y) or not (np.isfinite(x).all() and np.isfinite(y).all()):
-            raise ValueError("logits and rewards must be equally many finite numbers")
-        if (np.diff(x) <= 0).any() or (np.diff(y) < 0).any():
-            raise ValueError("logits must rise and rewards must not fall")
-        if y[0] < 0 or y[-1] > 1:
-            raise ValueError("rewards must lie in [0, 1]")
-        return self
-
-    def __call__(self, logit: float) -> float:
-        """The reward of a logit, in [0, 1]."""
-        return float(np.interp(logit, self.logits, self.rewards))
 
 
 def fit(logits: Sequence[float], labels: Sequence[float], *, weights_sha256: str, needs_reference: bool) -> RewardScale:
@@ -71,8 +53,8 @@ def fit(logits: Sequence[float], labels: Sequence[float], *, weights_sha256: str
         )
     scale = RewardScale(
         weights_sha256=weights_sha256,
-        logits=sorted(knots),
-        rewards=[knots[key] for key in sorted(knots)],
+        logits=tuple(sorted(knots)),
+        rewards=tuple(knots[key] for key in sorted(knots)),
         n_rows=len(x),
         needs_reference=needs_reference,
         mean_error=0.0,
@@ -95,9 +77,3 @@ def load_scale(path: Path, *, weights_sha256: str) -> RewardScale:
     if scale.weights_sha256 != weights_sha256:
         raise UserError(f"{path}: was fitted on other weights than these; fit it again with utils/reward_scale.py")
     return scale
-
-
-def dump(scale: RewardScale) -> str:
-    """The file's text."""
-    tree: dict[str, Any] = scale.model_dump()
-    return json.dumps(tree, indent=1) + "\n"

@@ -18,6 +18,7 @@ from typing import Annotated, Any
 import typer
 
 from foundation import run_folder
+from foundation.files import write_json
 from sql_agent.config import ROOT
 from sql_agent.run_report.line import report_line
 from sql_agent.tiny_policy.build import ensure_tiny_policy
@@ -78,7 +79,7 @@ def main(
     run(sys.executable, str(HERE / "export.py"), str(folder), str(folder / "model"), *card)
     results = json.loads((evaluation / "results.json").read_text(encoding="utf-8"))
     summary = json.loads((folder / run_folder.SUMMARY).read_text(encoding="utf-8"))
-    run_folder.write_json(folder / run_folder.SUMMARY, {**summary, **rewards(results)})
+    write_json(folder / run_folder.SUMMARY, {**summary, **rewards(results)})
     print(report_line(folder))
     print(f"{RUN_LINE}{folder}")
 

@@ -16,8 +16,8 @@ import typer
 from dotenv import load_dotenv
 from rich.console import Console
 
-from foundation import run_folder
 from foundation.errors import UserError
+from foundation.files import write_json
 from sql_agent.agent.episode import load_system_prompt
 from sql_agent.config import ROOT, database_path
 from sql_agent.environment.database import Database
@@ -73,7 +73,7 @@ def play_all(
 
 def write(folder: Path, tree: dict[str, Any]) -> None:
     """results.json and results.md."""
-    run_folder.write_json(folder / eval_folder.RESULTS, tree)
+    write_json(folder / eval_folder.RESULTS, tree)
     (folder / eval_folder.TABLES).write_text(markdown(tree), encoding="utf-8")
 
 

@@ -8,7 +8,6 @@ TEACHER_* is set; an item that a judge could not score is counted by reason and 
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -24,6 +23,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from foundation.errors import UserError
+from foundation.files import write_json, write_lines
 from reward_client.errors import JudgeFault
 from sql_agent.config import ROOT, RewardConfig, build_config, load_recipe, parse_assignment
 from sql_agent.data.dataset import fingerprint
@@ -140,13 +140,10 @@ def cost(judge: Measured) -> dict[str, Any]:
 
 def write_report(folder: Path, report: dict[str, Any], items: list[JudgedItem], judges: list[Measured]) -> None:
     """report.json, scores.jsonl (each item with its scores and reasons) and calibration.png."""
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "report.json").write_text(json.dumps(report, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
-    with (folder / "scores.jsonl").open("w", encoding="utf-8") as stream:
-        for i, item in enumerate(items):
-            scores = {judge.name: _score_line(judge, i) for judge in judges}
-            line = json.dumps({**item.model_dump(), "scores": scores}, ensure_ascii=False)
-            stream.write(line.encode("utf-8", "replace").decode() + "\n")
+    write_json(folder / "report.json", report)
+    scores = [{judge.name: _score_line(judge, i) for judge in judges} for i in range(len(items))]
+    lines = ({**item.model_dump(), "scores": s} for item, s in zip(items, scores, strict=True))
+    write_lines(folder / "scores.jsonl", lines)
     draw_calibration(folder / "calibration.png", report["judges"])
 
 

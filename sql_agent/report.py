@@ -8,7 +8,6 @@ page below 3 MB. The parts stand in sql_agent/run_report/.
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Annotated
 
@@ -16,6 +15,7 @@ import typer
 from rich.console import Console
 
 from foundation.errors import UserError
+from foundation.files import write_text
 from sql_agent.run_report.folder import read_run
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
@@ -35,11 +35,8 @@ def write_report(folder: Path, *, evaluation: Path | None = None) -> Path:
     page = pages.build(run)
     pngs = pages.write_pngs(page, folder / PLOTS)
     text = pages.render(page, pngs=[f"{PLOTS}/{png.name}" for png in pngs])
-    target = folder / REPORT
-    temp = target.with_suffix(".tmp")
-    temp.write_text(text, encoding="utf-8", errors="replace")
-    os.replace(temp, target)
-    return target
+    write_text(folder / REPORT, text)
+    return folder / REPORT
 
 
 @app.command()

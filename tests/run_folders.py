@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from foundation import run_folder
+from foundation.files import append_lines, write_json
 from foundation.versions import versions
 from sql_agent.config import build_config, load_recipe
 from sql_agent.evaluation.measures import compare, summarize
@@ -120,7 +121,7 @@ def make_run(
     rng = random.Random(seed)
     folder.mkdir(parents=True, exist_ok=True)
     config = build_config(load_recipe("demo_cpu"), {"trainer": {"max_steps": steps}})
-    run_folder.write_json(folder / run_folder.CONFIG, config.model_dump())
+    write_json(folder / run_folder.CONFIG, config.model_dump())
 
     def validate(step: int) -> None:
         rows = [play(n, skill=0.2 + 0.6 * step / max(1, steps), rng=rng) for n in range(36)]
@@ -128,7 +129,7 @@ def make_run(
         mean = statistics.fmean(r["reward"] for r in rows)
         found = {"val/reward_mean": mean, "val/scored": len(rows), "val/rollouts": len(rows)}
         row = {"kind": "val", "step": step, "of_steps": steps, "seconds": 3.0, **found}
-        run_folder.append_lines(folder / run_folder.METRICS, [row])
+        append_lines(folder / run_folder.METRICS, [row])
 
     validate(0)
     for step in range(1, steps + 1):
@@ -139,7 +140,7 @@ def make_run(
         if step % 9 == 0:
             rows[-1] = {**lost(step), "group": rows[-1]["group"]}
         keep(folder, rows, step=step, mode="train")
-        run_folder.append_lines(folder / run_folder.METRICS, [metrics_row(step, steps, rows, split=split, rng=rng)])
+        append_lines(folder / run_folder.METRICS, [metrics_row(step, steps, rows, split=split, rng=rng)])
         if step % validate_every == 0:
             validate(step)
     facts = {
@@ -148,7 +149,7 @@ def make_run(
         **{"data": {"train": {"fingerprint": "0123abcd", "questions": 1900}}, "versions": versions()},
     }
     summary = build_summary(folder, total_s=steps * 10.0 + 90, peak_memory_gib=6.5, facts=facts)
-    run_folder.write_json(folder / run_folder.SUMMARY, summary)
+    write_json(folder / run_folder.SUMMARY, summary)
     return folder
 
 
@@ -161,7 +162,7 @@ def keep(folder: Path, rows: list[Tree], *, step: int, mode: str) -> None:
         "prompt_tokens_by_call": [60, 90],
         "response_tokens": [14, 20],
     }
-    run_folder.append_lines(folder / run_folder.ROLLOUTS, [{"group": "", **row, **extra} for row in rows])
+    append_lines(folder / run_folder.ROLLOUTS, [{"group": "", **row, **extra} for row in rows])
 
 
 def add_evaluation(folder: Path, *, models: tuple[str, ...] = ("before", "after"), seed: int = 2, n: int = 36) -> Path:
@@ -180,8 +181,8 @@ def add_evaluation(folder: Path, *, models: tuple[str, ...] = ("before", "after"
                         record = lost(number) if rng.random() < 0.01 else play(number, skill=skill, rng=rng)
                         place = {"model": model, "split": split, "decoding": decoding, "sample": sample}
                         trials.append({**place, **record, "execution_match": None, "no_match": "no_reference_sql"})
-    run_folder.append_lines(out / "trials.jsonl", trials)
-    run_folder.write_json(out / "results.json", results_of(trials))
+    append_lines(out / "trials.jsonl", trials)
+    write_json(out / "results.json", results_of(trials))
     return out
 
 

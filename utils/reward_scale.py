@@ -23,9 +23,10 @@ from matplotlib.figure import Figure
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from foundation.errors import UserError
+from foundation.files import write_text
 from reward_model.folder import weights_fingerprint
-from reward_model.pairs import Skipped, json_lines, split_by_key, write_text
-from reward_model.scale import SCALE_FILE, RewardScale, dump, fit
+from reward_model.pairs import Skipped, json_lines, split_by_key
+from reward_model.scale import SCALE_FILE, RewardScale, fit
 from reward_model.scoring import Item, NotFinite, load_scorer
 
 HELD_SHARE = 0.2
@@ -131,7 +132,7 @@ def main(
         rows = [Labelled(row.item, row.label, one.score) for row, one in zip(rows, scores, strict=True)]
         scale = fit_rows(rows, weights_sha256=weights_fingerprint(model_path))
         error = held_out_error(rows, seed=seed)
-        write_text(model_path / SCALE_FILE, dump(scale))
+        write_text(model_path / SCALE_FILE, scale.model_dump_json(indent=1) + "\n")
         plot(scale, rows, (model_path / SCALE_FILE).with_suffix(".png"))
     except (UserError, NotFinite, OSError) as exc:
         typer.echo(f"error: {exc}", err=True)

@@ -12,6 +12,7 @@ from rich.status import Status
 
 from foundation import run_folder
 from foundation.console import duration
+from foundation.files import read_lines
 
 LOOK_EVERY_S = 0.5
 
@@ -68,7 +69,7 @@ class Progress:
             self._look()
 
     def _look(self) -> None:
-        rows = run_folder.read_lines(self.path)
+        rows = read_lines(self.path)
         if rows and not self._shown:
             self.console.print(f"first result after {duration(time.monotonic() - self.started)}")
         for row in rows[self._shown :]:

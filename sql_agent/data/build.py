@@ -20,8 +20,9 @@ from rich.console import Console
 from rich.table import Table
 
 from foundation.errors import UserError
+from foundation.files import write_json
 from sql_agent.data.build_database import build_database
-from sql_agent.data.dataset import SHOWN_ROWS, BadRow, atomic_path, fingerprint, write_parquet
+from sql_agent.data.dataset import SHOWN_ROWS, BadRow, fingerprint, write_parquet
 from sql_agent.data.import_raw import Imported, import_raw, write_splits
 from sql_agent.data.questions import make_entity_questions, make_questions, write_raw
 from sql_agent.data.templates import SPLITS, TEMPLATES, load_templates
@@ -53,8 +54,7 @@ def build_bundled(out: Path = DATA, *, force: bool = False) -> Imported | None:
     write_splits(imported, out)
     write_parquet(make_entity_questions(database, load_templates()), out / ENTITIES)
     stamp = {"inputs": inputs, "outputs": {name: fingerprint(out / name) for name in OUTPUTS}}
-    with atomic_path(out / STAMP) as temp:
-        temp.write_text(json.dumps(stamp, indent=1) + "\n", encoding="utf-8")
+    write_json(out / STAMP, stamp)
     return imported
 
 

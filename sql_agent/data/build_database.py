@@ -19,7 +19,7 @@ import yaml
 from pypinyin import Style, lazy_pinyin
 
 from foundation.errors import UserError
-from sql_agent.data.dataset import atomic_path
+from foundation.files import atomic_path
 
 SEPARATOR = "；"
 FORBIDDEN = ("；", ";", "\n", "\r", "\t")

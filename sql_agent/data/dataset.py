@@ -11,10 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import tempfile
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +22,7 @@ from pydantic import ValidationError
 from rapidfuzz import fuzz, process
 
 from foundation.errors import UserError
+from foundation.files import BadLine, atomic_path, decode_line, numbered_lines
 from sql_agent.records import Question
 
 COLUMNS = ["id", "qid", "question", "answer", "scorer", "answer_schema", "task_type", "sql", "evidence", "meta"]
@@ -91,22 +89,6 @@ def write_parquet(questions: Iterable[Question], path: str | Path) -> None:
         pq.write_table(table, temp)
 
 
-@contextmanager
-def atomic_path(path: Path) -> Iterator[Path]:
-    """A temporary file beside `path` that takes its place when the block ends, and is removed when it fails."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
-    os.close(handle)
-    temp = Path(name)
-    try:
-        yield temp
-        # mkstemp makes files that only their owner can read.
-        temp.chmod(0o644)
-        temp.replace(path)
-    finally:
-        temp.unlink(missing_ok=True)
-
-
 def to_row(question: Question) -> dict[str, str]:
     """A flat row for agent-lightning: every value is text, nested fields are JSON text (`Question` reads them back)."""
     row = question.model_dump()
@@ -133,23 +115,14 @@ def _existing_file(path: str | Path) -> Path:
 
 
 def _read_jsonl(path: Path) -> list[tuple[int, Any]]:
-    """(line number, decoded object or BadRow) of each non-blank line; bad bytes spoil only their own line."""
+    """(line number, decoded object or BadRow) of each line."""
     rows: list[tuple[int, Any]] = []
-    for number, line in enumerate(path.read_bytes().removeprefix(b"\xef\xbb\xbf").split(b"\n"), start=1):
-        if line.strip():
-            rows.append((number, _decode_line(number, line)))
+    for number, line in numbered_lines(path):
+        try:
+            rows.append((number, decode_line(line)))
+        except BadLine as exc:
+            rows.append((number, BadRow(number, str(exc))))
     return rows
-
-
-def _decode_line(number: int, line: bytes) -> Any:
-    try:
-        return json.loads(line.decode("utf-8"))
-    except UnicodeDecodeError as exc:
-        return BadRow(number, f"not UTF-8 at byte {exc.start + 1} of the line")
-    except json.JSONDecodeError as exc:
-        return BadRow(number, f"not JSON ({exc.msg} at column {exc.colno})")
-    except (ValueError, RecursionError) as exc:
-        return BadRow(number, f"not JSON that can be read ({exc})")
 
 
 def _read_parquet(path: Path) -> list[tuple[int, Any]]:

@@ -9,7 +9,6 @@ Not covered: questions that need joins, negation or knowledge beyond the databas
 
 from __future__ import annotations
 
-import json
 import random
 import sqlite3
 from collections.abc import Iterator
@@ -19,8 +18,8 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
+from foundation.files import write_lines
 from sql_agent.data.build_database import FIXED_TIME, SEPARATOR
-from sql_agent.data.dataset import atomic_path
 from sql_agent.data.templates import SPLITS, Intent, Phrasing, Split, Table, Templates
 from sql_agent.records import Evidence, Question
 
@@ -109,14 +108,12 @@ def split_entities(entities: list[Entity], seed: int = SEED) -> dict[Split, list
 
 def write_raw(questions: list[Question], path: Path) -> None:
     """Write the documented raw format: one JSON object a line, with qid and ground_truth."""
-    lines = []
+    rows = []
     for question in questions:
         row = question.model_dump()
         kept = {name: row[name] for name in ("task_type", "question", "sql", "evidence", "meta")}
-        row = {"qid": question.id, **kept, "ground_truth": question.answer}
-        lines.append(json.dumps(row, ensure_ascii=False) + "\n")
-    with atomic_path(path) as temp:
-        temp.write_text("".join(lines), encoding="utf-8")
+        rows.append({"qid": question.id, **kept, "ground_truth": question.answer})
+    write_lines(path, rows)
 
 
 def _read_entities(db: sqlite3.Connection, name: str, table: Table) -> list[Entity]:

@@ -14,8 +14,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from foundation import run_folder
 from foundation.errors import UserError
+from foundation.files import append_lines, jsonable, read_lines, write_json
 from sql_agent.evaluation.trials import Key, key_of
 from sql_agent.scoring.scorers import BAD_QUERY, NO_DATABASE, NO_LLM_JUDGE, NO_REFERENCE, NO_REWARD_MODEL
 
@@ -32,7 +32,7 @@ def start(folder: Path, plan: dict[str, Any]) -> None:
         )
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        run_folder.write_json(folder / PLAN, plan)
+        write_json(folder / PLAN, plan)
     except OSError as exc:
         raise UserError(f"--out {folder}: cannot be written ({exc}); name another folder") from exc
 
@@ -51,7 +51,7 @@ def read_plan(folder: Path) -> dict[str, Any]:
 
 def check_same(folder: Path, before: dict[str, Any], now: dict[str, Any]) -> None:
     """Raise UserError naming the facts that changed since the evaluation began."""
-    now = json.loads(json.dumps(run_folder.jsonable(now)))
+    now = json.loads(json.dumps(jsonable(now)))
     changed = [f"  {key}: {before.get(key)!r} -> {now.get(key)!r}" for key in now if before.get(key) != now.get(key)]
     if changed:
         text = "\n".join(changed)
@@ -65,10 +65,10 @@ def finished(folder: Path) -> dict[Key, dict[str, Any]]:
         data = path.read_bytes()
         if not data.endswith(b"\n"):
             path.write_bytes(data[: data.rfind(b"\n") + 1])
-    found = {key_of(record): record for record in run_folder.read_lines(path)}
+    found = {key_of(record): record for record in read_lines(path)}
     return {key: record for key, record in found.items() if record["unscored"] in LASTING}
 
 
 def keep(folder: Path, record: dict[str, Any]) -> None:
     """Append one trial."""
-    run_folder.append_lines(folder / TRIALS, [record])
+    append_lines(folder / TRIALS, [record])

@@ -7,7 +7,6 @@ change. How labels of the bundled set are made: data/README.md. Kinds outside HO
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any
 from pydantic import ConfigDict, Field, ValidationError, field_validator
 
 from foundation.errors import UserError
+from foundation.files import decode_line, numbered_lines
 from sql_agent.config import ROOT
 from sql_agent.records import Record
 
@@ -96,13 +96,12 @@ def load_items(path: Path) -> list[JudgedItem]:
         raise UserError(f"{path}: {'is a folder' if path.is_dir() else 'does not exist'}; a JSONL file is needed")
     items: list[JudgedItem] = []
     bad: list[str] = []
-    for number, line in enumerate(path.read_bytes().removeprefix(b"\xef\xbb\xbf").split(b"\n"), start=1):
-        if line.strip():
-            try:
-                item = _parse(line)
-                items.append(item if item.id else item.model_copy(update={"id": str(number)}))
-            except ValueError as exc:
-                bad.append(f"  line {number}: {exc}")
+    for number, line in numbered_lines(path):
+        try:
+            item = _parse(line)
+            items.append(item if item.id else item.model_copy(update={"id": str(number)}))
+        except ValueError as exc:
+            bad.append(f"  line {number}: {exc}")
     if bad:
         more = [f"  and {len(bad) - SHOWN_LINES} more"] if len(bad) > SHOWN_LINES else []
         raise UserError("\n".join([f"{path}: {len(bad)} bad lines; mend or remove them:", *bad[:SHOWN_LINES], *more]))
@@ -113,17 +112,7 @@ def load_items(path: Path) -> list[JudgedItem]:
 
 def _parse(line: bytes) -> JudgedItem:
     """Raises ValueError with a reason for people."""
-    try:
-        value = json.loads(line.decode("utf-8"))
-        json.dumps(value, ensure_ascii=False).encode("utf-8")
-    except UnicodeDecodeError as exc:
-        raise ValueError(f"not UTF-8 at byte {exc.start + 1}") from None
-    except UnicodeEncodeError:
-        raise ValueError("holds a lone surrogate") from None
-    except json.JSONDecodeError as exc:
-        raise ValueError(f"not JSON ({exc.msg} at column {exc.colno})") from None
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
+    value = decode_line(line)
     if not isinstance(value, dict):
         raise ValueError(f"an object is needed, not {type(value).__name__}")
     try:

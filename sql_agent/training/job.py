@@ -24,6 +24,7 @@ from agl_plugin.run.progress import Progress
 from foundation import console, run_folder
 from foundation.environment import prepare_environment, prepare_trackers
 from foundation.errors import RunError, UserError
+from foundation.files import write_json
 from foundation.processes import ProcessTree
 from foundation.versions import versions
 from sql_agent.config import ROOT, TrainConfig, build_config, data_path, database_path
@@ -117,7 +118,7 @@ def made_run_folder(job: Job) -> Iterator[Path]:
     prepare_environment(cpu=config.trainer.device == "cpu", offline=True, lora=config.model.lora_rank > 0)
     run_dir = run_folder.new_run_folder(job.runs_dir, name=f"{config.recipe}-{config.logging.experiment}")
     prepare_trackers(run_dir)
-    run_folder.write_json(run_dir / run_folder.CONFIG, config.model_dump())
+    write_json(run_dir / run_folder.CONFIG, config.model_dump())
     if not config.store.external_address:
         yield run_dir
         return
@@ -148,7 +149,7 @@ def train(job: Job, run_dir: Path) -> dict[str, Any]:
     done = summary["last_step"] == job.steps
     summary["status"] = "failed" if error else ("finished" if done else "interrupted")
     try:
-        run_folder.write_json(run_dir / run_folder.SUMMARY, summary)
+        write_json(run_dir / run_folder.SUMMARY, summary)
     except OSError as exc:
         why = f"summary.json could not be written: {exc}"
         summary |= {"status": "failed", "error": "\n".join(filter(None, [error, why]))}

@@ -16,6 +16,7 @@ from rich.table import Table
 from agl_plugin.run.time_split import PHASES
 from foundation import run_folder
 from foundation.console import duration
+from foundation.files import read_lines
 
 
 def _mean(values: list[float]) -> float | None:
@@ -28,8 +29,8 @@ def _validation(row: dict[str, Any]) -> dict[str, Any]:
 
 def build_summary(run_dir: Path, *, total_s: float, peak_memory_gib: float, facts: dict[str, Any]) -> dict[str, Any]:
     """The tree of summary.json. `facts` (model, data, status ...) is taken over as it is; times are seconds."""
-    metrics = run_folder.read_lines(run_dir / run_folder.METRICS)
-    everything = run_folder.read_lines(run_dir / run_folder.ROLLOUTS)
+    metrics = read_lines(run_dir / run_folder.METRICS)
+    everything = read_lines(run_dir / run_folder.ROLLOUTS)
     rollouts = [r for r in everything if r["mode"] == "train"]
     train = [row for row in metrics if row["kind"] == "train"]
     vals = [row for row in metrics if row["kind"] == "val"]

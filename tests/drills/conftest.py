@@ -17,6 +17,7 @@ from typing import Any
 import psutil
 
 from foundation import run_folder
+from foundation.files import read_lines
 from foundation.net import free_port
 from sql_agent.config import ROOT
 from tests.loop.conftest import QUIET, wait_until_up
@@ -46,7 +47,7 @@ class Training:
     def metrics(self, kind: str) -> list[dict[str, Any]]:
         """The lines of metrics.jsonl of one kind so far."""
         folders = list(self.runs.iterdir()) if self.runs.exists() else []
-        lines = run_folder.read_lines(self.folder / run_folder.METRICS) if folders else []
+        lines = read_lines(self.folder / run_folder.METRICS) if folders else []
         return [line for line in lines if line["kind"] == kind]
 
     def wait_for(self, kind: str, n: int) -> None:

@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from foundation import run_folder
+from foundation.files import read_lines
 from foundation.net import free_port
 from sql_agent.config import ROOT
 from sql_agent.tiny_policy.build import ensure_tiny_policy
@@ -29,7 +30,7 @@ def policy() -> Path:
 
 def questions_by_step(folder: Path) -> dict[int, list[str]]:
     """Step -> the ids of its training questions, each once, sorted."""
-    rows: list[dict[str, Any]] = run_folder.read_lines(folder / run_folder.ROLLOUTS)
+    rows: list[dict[str, Any]] = read_lines(folder / run_folder.ROLLOUTS)
     steps = sorted({row["step"] for row in rows})
     return {step: sorted({row["question_id"] for row in rows if row["step"] == step}) for step in steps}
 

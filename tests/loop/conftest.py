@@ -29,6 +29,7 @@ from agl_plugin.daemon import GrpoDaemon
 from agl_plugin.options import DaemonOptions
 from agl_plugin.update.adapter import ScoredTriplets
 from foundation import run_folder
+from foundation.files import read_lines
 from foundation.net import free_port
 from sql_agent.config import ROOT
 from tests.fakes import Answer, FakeServer, chat_reply, error_reply, openai_server, tool_call_reply
@@ -181,7 +182,7 @@ def collecting(loop: Loop, run_dir: Path, **options: Any) -> Iterator[GrpoDaemon
 def rollouts(daemon: GrpoDaemon, loop: Loop, questions: list[str], *, is_train: bool) -> list[dict[str, Any]]:
     """Roll out the questions and return the new lines of rollouts.jsonl."""
     path = daemon.run_dir / run_folder.ROLLOUTS
-    before = len(run_folder.read_lines(path))
+    before = len(read_lines(path))
     answers = [next((facts for drug, facts in DRUGS.items() if drug in q), "甲") for q in questions]
     rows = {
         "id": np.array([f"q{i}" for i in range(len(questions))], dtype=object),
@@ -191,7 +192,7 @@ def rollouts(daemon: GrpoDaemon, loop: Loop, questions: list[str], *, is_train: 
     address = loop.server.base_url.removeprefix("http://").removesuffix("/v1")
     daemon.set_up_data_and_server(rows, [address], is_train=is_train)
     daemon.run_until_all_finished()
-    return run_folder.read_lines(path)[before:]
+    return read_lines(path)[before:]
 
 
 @pytest.fixture(scope="module")

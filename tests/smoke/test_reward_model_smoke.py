@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from foundation.errors import UserError
+from foundation.files import write_lines
 from foundation.net import free_port
 from reward_model.merge_lora import merge
-from reward_model.pairs import make_pair, write_jsonl
+from reward_model.pairs import make_pair
 from reward_model.scoring import Item, load_scorer
 from sql_agent.config import ROOT
 from tests.reward_models import edit_json, make_model
@@ -51,7 +52,7 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A rule that anything can learn: 好 is better than 坏."""
     path = tmp_path_factory.mktemp("pairs") / "pairs.jsonl"
     made = [make_pair(f"问{n}", "好" * (n % 5 + 1), "坏" * (n % 7 + 1), kind="rule") for n in range(60)]
-    write_jsonl(path, [*(pair.model_dump() for pair in made), make_pair("问", "好" * 900, "坏").model_dump(), {"x": 1}])
+    write_lines(path, [*(pair.model_dump() for pair in made), make_pair("问", "好" * 900, "坏").model_dump(), {"x": 1}])
     return path
 
 

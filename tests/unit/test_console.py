@@ -18,6 +18,7 @@ from rich.console import Console
 from agl_plugin.run.progress import Progress, describe
 from foundation import run_folder
 from foundation.console import duration
+from foundation.files import append_lines
 
 TRAIN = {
     "kind": "train",
@@ -105,7 +106,7 @@ def test_a_gradient_that_is_not_finite_is_not_shown_as_zero() -> None:
 def test_a_warning_is_a_line_of_its_own(tmp_path: Path) -> None:
     out = StringIO()
     with Progress(Console(file=out, width=200), tmp_path):
-        run_folder.append_lines(tmp_path / run_folder.METRICS, [{**TRAIN, "warnings": ["step 3: [x] is low"]}])
+        append_lines(tmp_path / run_folder.METRICS, [{**TRAIN, "warnings": ["step 3: [x] is low"]}])
     assert "\nwarning: step 3: [x] is low\n" in out.getvalue()
 
 
@@ -119,12 +120,12 @@ def test_progress_prints_each_event_once_and_in_order(tmp_path: Path) -> None:
     out = StringIO()
     metrics = tmp_path / run_folder.METRICS
     with Progress(Console(file=out, width=200), tmp_path):
-        run_folder.append_lines(metrics, [VALIDATION])
+        append_lines(metrics, [VALIDATION])
         deadline = time.monotonic() + 10
         while "validation" not in out.getvalue() and time.monotonic() < deadline:
             time.sleep(0.05)
         assert "validation at step 0" in out.getvalue()
-        run_folder.append_lines(metrics, [{**TRAIN, "step": step, "seconds": 10.0} for step in (1, 2)])
+        append_lines(metrics, [{**TRAIN, "step": step, "seconds": 10.0} for step in (1, 2)])
     text = out.getvalue()
     marks = ["starting Ray", "first result after", "validation at step 0", "step 1/20", "step 2/20", "ETA 3m00s"]
     assert [text.index(mark) for mark in marks] == sorted(text.index(mark) for mark in marks)

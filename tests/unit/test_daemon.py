@@ -25,6 +25,7 @@ from agl_plugin.update.adapter import ScoredTriplets
 from agl_plugin.update.advantage import rollout_advantage
 from foundation import run_folder
 from foundation.errors import RunError
+from foundation.files import read_lines
 from foundation.net import free_port
 from tests.spans import call_without_ids, fault_span, llm_call, reward_span, waiting_span
 
@@ -150,7 +151,7 @@ def batch_of(daemon: GrpoDaemon) -> tuple[Any, dict[str, Any]]:
 
 
 def lines(daemon: GrpoDaemon) -> list[dict[str, Any]]:
-    return run_folder.read_lines(daemon.run_dir / run_folder.ROLLOUTS)
+    return read_lines(daemon.run_dir / run_folder.ROLLOUTS)
 
 
 def test_each_turn_of_a_scored_rollout_is_a_row_with_its_reward(daemon: GrpoDaemon) -> None:

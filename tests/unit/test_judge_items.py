@@ -67,7 +67,7 @@ def test_a_file_of_ones_own(tmp_path: Path) -> None:
         (b"{", "not JSON"),
         (b"\xff", "not UTF-8"),
         (b"[1]", "an object is needed"),
-        (b"[" * 100_000, "nested too deeply"),
+        (b"[" * 100_000, "not JSON that can be read"),
         (b'{"question": "\\ud800"}', "lone surrogate"),
         ({k: v for k, v in ITEM.items() if k != "answer"}, "answer: Field required"),
         (ITEM | {"label": 1.5}, "label"),

@@ -15,12 +15,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from foundation.errors import UserError
+from foundation.files import write_lines
 from reward_model.bundled_pairs import QUESTIONS, build, read_split
 from reward_model.convert_dpo_format import Unusable, convert_file, convert_row
 from reward_model.degrade import WRONG, Section, right_answer, sections_of, wrong_answer
 from reward_model.grounding import grounded
 from reward_model.mine_pairs import mine
-from reward_model.pairs import Pair, make_pair, read_pairs, split_by_key, write_jsonl
+from reward_model.pairs import Pair, make_pair, read_pairs, split_by_key
 from sql_agent.config import ROOT
 from sql_agent.data.build import build_bundled
 from sql_agent.offline_judge.judge import grade
@@ -45,7 +46,7 @@ def turns(*contents: str) -> list[dict[str, str]]:
     return [{"role": ("user", "assistant")[i % 2], "content": text} for i, text in enumerate(contents)]
 
 
-def write_lines(path: Path, rows: list[Any]) -> Path:
+def lines_file(path: Path, rows: list[Any]) -> Path:
     path.write_text("".join((row if isinstance(row, str) else json.dumps(row)) + "\n" for row in rows))
     return path
 
@@ -95,7 +96,7 @@ def test_a_row_that_is_no_pair_has_a_reason(row: dict[str, Any], reason: str) ->
 
 def test_every_line_ends_in_the_output_or_in_a_count(tmp_path: Path) -> None:
     good = {"prompt": "q", "chosen": "a", "rejected": "b"}
-    raw = write_lines(
+    raw = lines_file(
         tmp_path / "raw.jsonl", [good, "", "{", "[]", good, {"prompt": "q"}, '{"prompt": "\\ud800"}', good]
     )
     raw.write_bytes(raw.read_bytes() + b'\xff\xfe\n{"prompt":"p\xe2\x80\xa8x","chosen":"a","rejected":"b"}')
@@ -106,7 +107,7 @@ def test_every_line_ends_in_the_output_or_in_a_count(tmp_path: Path) -> None:
         "not a JSON object": 1,
         "the same pair as an earlier line": 2,
         "no key chosen (nor messages)": 1,
-        "half of a surrogate pair in a text": 1,
+        "a lone surrogate in a text": 1,
         "not UTF-8": 1,
     }
     assert result.skipped.lines["the same pair as an earlier line"] == [5, 8]
@@ -144,12 +145,12 @@ def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_any_bytes_can_be_read(scratch: Path, data: bytes) -> None:
     scratch.write_bytes(data)
     result = convert_file(scratch)
-    n_lines = sum(bool(line.strip()) for line in data.split(b"\n"))
+    n_lines = sum(bool(line.strip()) for line in data.removeprefix(b"\xef\xbb\xbf").split(b"\n"))
     assert len(result.pairs) + result.skipped.counts.total() == n_lines
 
 
 def test_the_documented_command(tmp_path: Path) -> None:
-    raw = write_lines(tmp_path / "raw.jsonl", [{"prompt": "q", "chosen": "好", "rejected": "坏"}, "{"])
+    raw = lines_file(tmp_path / "raw.jsonl", [{"prompt": "q", "chosen": "好", "rejected": "坏"}, "{"])
     out = tmp_path / "converted.jsonl"
     command = [sys.executable, "convert_dpo_format.py", f"--input={raw}", "--output", str(out)]
     done = subprocess.run(command, cwd=ROOT / "reward_model", capture_output=True, text=True, check=False)
@@ -172,7 +173,7 @@ def rollout(answer: str, value: float, **changes: Any) -> dict[str, Any]:
 
 def test_best_against_worst_of_a_group(tmp_path: Path) -> None:
     rows = [rollout("mid", 0.5), rollout("worst", 0.1), rollout("best", 0.9), rollout("other", 1.0, group="h")]
-    mined = mine([write_lines(tmp_path / "r.jsonl", rows)], margin=0.2)
+    mined = mine([lines_file(tmp_path / "r.jsonl", rows)], margin=0.2)
     assert mined.pairs == [make_pair(grounded("q", "r"), "best", "worst", kind="mined")]
     assert mined.n_groups == 2 and mined.skipped.counts == {"a group with one scored rollout": 1}
 
@@ -192,19 +193,19 @@ def test_best_against_worst_of_a_group(tmp_path: Path) -> None:
     ],
 )
 def test_groups_that_give_no_pair_are_counted(tmp_path: Path, rows: list[Any], reason: str) -> None:
-    mined = mine([write_lines(tmp_path / "r.jsonl", rows)], margin=0.2)
+    mined = mine([lines_file(tmp_path / "r.jsonl", rows)], margin=0.2)
     assert mined.pairs == [] and any(reason in text for text in mined.skipped.counts)
 
 
 def test_the_bonus_does_not_rank_answers(tmp_path: Path) -> None:
     """Between two equal answers, the one that ran SQL is no better text."""
     rows = [rollout("a", 0.5, reward=0.6), rollout("b", 0.5, reward=0.5)]
-    assert mine([write_lines(tmp_path / "r.jsonl", rows)], margin=0.05).pairs == []
+    assert mine([lines_file(tmp_path / "r.jsonl", rows)], margin=0.05).pairs == []
 
 
 def test_mining_needs_a_margin(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="--margin 0"):
-        mine([write_lines(tmp_path / "r.jsonl", [])], margin=0)
+        mine([lines_file(tmp_path / "r.jsonl", [])], margin=0)
 
 
 # Degraded answers
@@ -329,7 +330,7 @@ def test_a_prompt_is_on_one_side(rows: list[int], share: float, seed: int) -> No
 
 def test_pairs_survive_the_disk(tmp_path: Path) -> None:
     pairs = [make_pair("q\u2028\n", "好", "", kind="empty")]
-    write_jsonl(tmp_path / "p.jsonl", (pair.model_dump() for pair in pairs))
+    write_lines(tmp_path / "p.jsonl", (pair.model_dump() for pair in pairs))
     assert read_pairs(tmp_path / "p.jsonl")[0] == pairs
     assert Pair.model_validate(json.loads((tmp_path / "p.jsonl").read_text())) == pairs[0]
     (tmp_path / "p.jsonl").write_text('{"chosen": []}\n')

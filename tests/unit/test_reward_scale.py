@@ -13,7 +13,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from foundation.errors import UserError
-from reward_model.scale import MIN_ROWS, RewardScale, dump, fit, load_scale
+from reward_model.scale import MIN_ROWS, RewardScale, fit, load_scale
 from sql_agent.config import ROOT
 from tests.reward_models import make_model
 
@@ -34,7 +34,7 @@ def test_a_scale_never_falls_and_stays_in_range(rows: list[tuple[float, float]],
         return
     rewards = [scale(logit) for logit in sorted(logits)]
     assert rewards == sorted(rewards) and rewards[0] >= 0 and rewards[-1] <= 1
-    assert RewardScale.model_validate_json(dump(scale)) == scale
+    assert RewardScale.model_validate_json(scale.model_dump_json()) == scale
 
 
 def test_it_finds_the_curve_behind_noisy_labels() -> None:

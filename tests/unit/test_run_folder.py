@@ -14,7 +14,8 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from foundation.run_folder import append_lines, jsonable, new_run_folder, read_lines, write_json
+from foundation.files import append_lines, jsonable, read_lines, write_json
+from foundation.run_folder import new_run_folder
 
 TEXTS = st.text(max_size=20)
 ROWS = st.lists(

@@ -15,6 +15,7 @@ import pytest
 from agl_plugin.run.time_split import PHASES
 from foundation import run_folder
 from foundation.errors import UserError
+from foundation.files import append_lines, write_json
 from foundation.versions import versions
 from sql_agent.config import build_config, known_keys, load_recipe
 from sql_agent.report import PLOTS, REPORT, write_report
@@ -71,7 +72,7 @@ def test_a_verdict_needs_an_interval_without_zero(tmp_path: Path) -> None:
     tree = json.loads((out / "results.json").read_text())
     for key, (low, high) in zip(tree["delta"], [(-0.1, 0.2), (-0.3, -0.1), (0.1, 0.3), (None, None)], strict=True):
         tree["delta"][key]["reward"] |= {"low": low, "high": high}
-    run_folder.write_json(out / "results.json", tree)
+    write_json(out / "results.json", tree)
     assert [h.verdict for h in headlines(read_run(tmp_path))] == ["no clear difference", "worse", "better", ""]
 
 
@@ -101,7 +102,7 @@ def test_a_demo_without_its_evaluation_folder_shows_its_summary(tmp_path: Path) 
     make_run(tmp_path, steps=2)
     summary = json.loads((tmp_path / "summary.json").read_text())
     told = {"before": {"test/greedy": 0.3}, "after": {"test/greedy": 0.6}, "delta": {"test/greedy": 0.3}}
-    run_folder.write_json(tmp_path / "summary.json", {**summary, **told, "delta_ci95": {"test/greedy": [0.2, 0.4]}})
+    write_json(tmp_path / "summary.json", {**summary, **told, "delta_ci95": {"test/greedy": [0.2, 0.4]}})
     (found,) = headlines(read_run(tmp_path))
     assert found.before and found.delta and (found.before.mean, found.after.mean, found.delta.low) == (0.3, 0.6, 0.2)
     assert found.verdict == "better"
@@ -156,7 +157,7 @@ def test_limits_are_those_of_the_run(tmp_path: Path) -> None:
     file = tmp_path / run_folder.CONFIG
     config = json.loads(file.read_text())
     limits = {"repeat_share_max": 0.3, "entropy_min": 0.9, "kl_max": 0.0}
-    run_folder.write_json(file, {**config, "health": {**config["health"], **limits}})
+    write_json(file, {**config, "health": {**config["health"], **limits}})
     found = {series.name: series for series in health.health(read_run(tmp_path))}
     assert (found["repeat_share"].limit, found["repeat_share"].is_beyond) == (0.3, True)
     assert (found["entropy"].limit, found["entropy"].above_is_bad, found["entropy"].is_beyond) == (0.9, False, True)
@@ -173,7 +174,7 @@ def test_warnings_of_the_run_are_told(tmp_path: Path) -> None:
 
 def test_what_a_step_lacks_is_no_zero(tmp_path: Path) -> None:
     rows = [{"kind": "train", "step": s, "actor/grad_norm": None if s == 2 else 1.0} for s in (1, 2, 3)]
-    run_folder.append_lines(tmp_path / run_folder.METRICS, rows)
+    append_lines(tmp_path / run_folder.METRICS, rows)
     (series,) = health.health(read_run(tmp_path))
     assert (series.steps, series.values) == ([1, 3], [1.0, 1.0])
 
@@ -230,7 +231,7 @@ def test_a_trial_that_was_played_again_counts_once(tmp_path: Path) -> None:
     make_run(tmp_path, steps=1)
     (tmp_path / "evaluation").mkdir()
     fault = {**record, "reward": None, "unscored": "llm_fault"}
-    run_folder.append_lines(tmp_path / "evaluation" / "trials.jsonl", [{**place, **fault}, {**place, **record}])
+    append_lines(tmp_path / "evaluation" / "trials.jsonl", [{**place, **fault}, {**place, **record}])
     (entry,) = read_run(tmp_path).trials
     assert entry.reward == record["reward"] and not entry.unscored
 
@@ -332,7 +333,7 @@ def test_a_run_that_failed_before_its_first_step_has_a_page(tmp_path: Path) -> N
         "total_steps": 40,
         "versions": {"verl": 1},
     }
-    run_folder.write_json(tmp_path / run_folder.SUMMARY, summary)
+    write_json(tmp_path / run_folder.SUMMARY, summary)
     page = write_report(tmp_path).read_text(encoding="utf-8")
     for text in (
         "the store at http://x is gone",
@@ -370,8 +371,8 @@ def test_a_long_run_with_endless_texts_gives_a_small_page(tmp_path: Path) -> Non
         trial |= {"answer": endless, "reason": endless, "question": endless, "reference": endless}
         trial |= {"sql_calls": [call] * 9} if trial["question_id"] == "q-0007" else {}
     (tmp_path / "evaluation" / "trials.jsonl").unlink()
-    run_folder.append_lines(tmp_path / "evaluation" / "trials.jsonl", trials[:200] + trials[-40:])
-    run_folder.write_json(tmp_path / "evaluation" / "results.json", results_of(trials[:200] + trials[-40:]))
+    append_lines(tmp_path / "evaluation" / "trials.jsonl", trials[:200] + trials[-40:])
+    write_json(tmp_path / "evaluation" / "results.json", results_of(trials[:200] + trials[-40:]))
     assert write_report(tmp_path).stat().st_size < MOST_BYTES
 
 
@@ -402,5 +403,5 @@ def test_what_is_no_run_folder_is_said(tmp_path: Path) -> None:
 def test_a_report_that_fails_is_one_line(tmp_path: Path) -> None:
     line = report_line(tmp_path)
     assert line.startswith("warning: no report of this run (error: ") and "no run folder" in line and "\n" not in line
-    run_folder.write_json(tmp_path / run_folder.CONFIG, build_config(load_recipe("demo_cpu")).model_dump())
+    write_json(tmp_path / run_folder.CONFIG, build_config(load_recipe("demo_cpu")).model_dump())
     assert report_line(tmp_path) == f"report: {tmp_path / REPORT}"

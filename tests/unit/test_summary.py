@@ -10,6 +10,7 @@ import pytest
 from rich.console import Console
 
 from foundation import run_folder
+from foundation.files import append_lines
 from sql_agent.training.summary import build_summary, summary_table
 
 FACTS = {"status": "finished", "error": "", "total_steps": 2, "judge": "offline", "model": {"path": "/m"}}
@@ -38,11 +39,11 @@ def validation(number: int, reward: float) -> dict[str, Any]:
 def summary(tmp_path: Path) -> dict[str, Any]:
     rows = [validation(0, 0.2), step(1, 0.4), step(2, 0.6), validation(2, 0.5)]
     checkpoint = {"kind": "checkpoint", "step": 2, "of_steps": 2, "seconds": 1.0}
-    run_folder.append_lines(tmp_path / run_folder.METRICS, [*rows, checkpoint])
+    append_lines(tmp_path / run_folder.METRICS, [*rows, checkpoint])
     rollouts = [rollout(0.4), rollout(0.8, tokens=3), rollout(None, unscored="llm_fault")]
     # A rollout can have a reward and yet be useless for training.
     useless = rollout(1.0, unscored="no_token_ids", tokens=0)
-    run_folder.append_lines(tmp_path / run_folder.ROLLOUTS, [*rollouts, useless, rollout(0.0, mode="val")])
+    append_lines(tmp_path / run_folder.ROLLOUTS, [*rollouts, useless, rollout(0.0, mode="val")])
     return build_summary(tmp_path, total_s=40.0, peak_memory_gib=5.123, facts=FACTS)
 
 
@@ -59,7 +60,7 @@ def test_what_the_judge_cost_is_added_up(tmp_path: Path) -> None:
     rows = [
         {**rollout(0.5, mode=mode), "judge_usage": found} for mode in ("train", "val") for found in (usage, hit, {})
     ]
-    run_folder.append_lines(tmp_path / run_folder.ROLLOUTS, rows)
+    append_lines(tmp_path / run_folder.ROLLOUTS, rows)
     summary = build_summary(tmp_path, total_s=5.0, peak_memory_gib=0.1, facts=FACTS)
     doubled = {"calls": 4, "cache_hits": 2, "prompt_tokens": 1800, "completion_tokens": 200, "cost": 0.5}
     assert summary["judge_usage"] == doubled
@@ -88,7 +89,7 @@ def test_a_run_that_did_nothing_has_a_summary(tmp_path: Path) -> None:
 
 def test_warnings_and_skipped_updates_are_told(tmp_path: Path) -> None:
     skipped = {**step(1, 0.1), "actor/updates_skipped": 2.0, "warnings": ["step 1: [health] is bad", "second"]}
-    run_folder.append_lines(tmp_path / run_folder.METRICS, [skipped, {**step(2, 0.1), "warnings": ["third"]}])
+    append_lines(tmp_path / run_folder.METRICS, [skipped, {**step(2, 0.1), "warnings": ["third"]}])
     summary = build_summary(tmp_path, total_s=5.0, peak_memory_gib=0.1, facts=FACTS)
     assert summary["warnings"] == ["step 1: [health] is bad", "second", "third"] and summary["updates_skipped"] == 2
     assert all(text in rendered(summary) for text in summary["warnings"])
@@ -99,7 +100,7 @@ def test_a_run_without_warnings_says_nothing_of_them(summary: dict[str, Any]) ->
 
 
 def test_unmoved_weights_are_shouted(tmp_path: Path) -> None:
-    run_folder.append_lines(tmp_path / run_folder.METRICS, [{**step(1, 0.1), "actor/weights_changed_share": 0.0}])
+    append_lines(tmp_path / run_folder.METRICS, [{**step(1, 0.1), "actor/weights_changed_share": 0.0}])
     summary = build_summary(tmp_path, total_s=5.0, peak_memory_gib=0.1, facts=FACTS)
     assert summary["weights_changed"] is False and "weights NOT changed" in rendered(summary)
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from benchmarks.training import figures_of, ratios
 from foundation import run_folder
+from foundation.files import append_lines, write_json
 
 
 def run_in(folder: Path, *, pace: float, old_log_prob_s: float) -> Path:
@@ -24,9 +25,9 @@ def run_in(folder: Path, *, pace: float, old_log_prob_s: float) -> Path:
         {"reward": None, "timeline": []},
         {"reward": 0.5, "timeline": [["generation", 130.0, 131.0], ["tool", 131.0, 131.5]]},
     ]
-    run_folder.append_lines(folder / run_folder.METRICS, [*steps, {"kind": "checkpoint", "seconds": 9.0}])
-    run_folder.append_lines(folder / run_folder.ROLLOUTS, rollouts)
-    run_folder.write_json(folder / run_folder.SUMMARY, {"peak_memory_gib": 2.0})
+    append_lines(folder / run_folder.METRICS, [*steps, {"kind": "checkpoint", "seconds": 9.0}])
+    append_lines(folder / run_folder.ROLLOUTS, rollouts)
+    write_json(folder / run_folder.SUMMARY, {"peak_memory_gib": 2.0})
     return folder
 
 

@@ -169,7 +169,7 @@ async def test_what_outlasts_the_longest_drain_is_told_so(reward_model_folder: P
 
 
 async def test_the_training_client_sees_typed_faults_and_recovers(reward_model_folder: Path) -> None:
-    port, scale = free_port(), ScaleMap((-50.0, 50.0), (0.0, 1.0))
+    port, scale = free_port(), ScaleMap(logits=(-50.0, 50.0), rewards=(0.0, 1.0))
     patient = RewardModelClient(f"http://127.0.0.1:{port}", scale, timeout_s=PATIENCE_S)
     hasty = replace(patient, waits_for_server=False, attempts=2)
 

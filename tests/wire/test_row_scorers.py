@@ -298,7 +298,7 @@ def test_a_bad_scale_map_is_named(tmp_path: Path, changes: dict[str, Any]) -> No
 
 @given(st.lists(st.floats(-20, 20), min_size=2, max_size=2))
 def test_the_scale_is_monotone_and_bounded(pair: list[float]) -> None:
-    scale = ScaleMap((-5.0, 0.0, 5.0), (0.1, 0.5, 0.9))
+    scale = ScaleMap(logits=(-5.0, 0.0, 5.0), rewards=(0.1, 0.5, 0.9))
     low, high = sorted(pair)
     assert 0.1 <= scale(low) <= scale(high) <= 0.9
 

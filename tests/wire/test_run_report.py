@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from foundation import run_folder
+from foundation.files import append_lines, write_json
 from sql_agent.config import ROOT
 from sql_agent.report import REPORT, write_report
 from sql_agent.run_report.folder import read_run
@@ -77,19 +78,19 @@ def poisoned_run(folder: Path) -> Path:
             row["reward_parts"] = {name + HOSTILE: part for name, part in row["reward_parts"].items()}
             row["unscored"] += HOSTILE if row["unscored"] and number % 2 else ""
             rows[number] = row
-        run_folder.append_lines(folder / name, rows)
+        append_lines(folder / name, rows)
     summary = json.loads((folder / run_folder.SUMMARY).read_text())
     summary |= {"error": HOSTILE, "status": "failed", "recipe": HOSTILE, "judge": HOSTILE, "model": {"path": HOSTILE}}
     for name in ("versions", "data", "seconds"):
         summary[name] = {key + HOSTILE: poison(value) for key, value in summary[name].items()}
-    run_folder.write_json(folder / run_folder.SUMMARY, summary)
+    write_json(folder / run_folder.SUMMARY, summary)
     config = json.loads((folder / run_folder.CONFIG).read_text())
-    run_folder.write_json(folder / run_folder.CONFIG, {**poison(config), HOSTILE: {HOSTILE: HOSTILE}})
+    write_json(folder / run_folder.CONFIG, {**poison(config), HOSTILE: {HOSTILE: HOSTILE}})
     metrics = [json.loads(line) for line in (folder / run_folder.METRICS).read_text().splitlines()]
     names = ("health/", "time/", "rollout/reward_parts/", "rollout/unscored/", "rollout/stop/")
     extra = {name + HOSTILE: 0.5 for name in names}
     (folder / run_folder.METRICS).unlink()
-    run_folder.append_lines(folder / run_folder.METRICS, [{**row, **extra, "warnings": [HOSTILE]} for row in metrics])
+    append_lines(folder / run_folder.METRICS, [{**row, **extra, "warnings": [HOSTILE]} for row in metrics])
     tree = json.loads((folder / "evaluation" / "results.json").read_text())
     tree["targets"] = {"before": HOSTILE, "after": HOSTILE}
     for name, keys in tree["models"].items():
@@ -97,7 +98,7 @@ def poisoned_run(folder: Path) -> Path:
         found["by_task"] = {task + HOSTILE: value for task, value in found["by_task"].items()}
         found["measures"] = {**found["measures"], HOSTILE: found["measures"]["reward"]}
         tree["models"][name] = {HOSTILE + "/" + HOSTILE: found, **keys}
-    run_folder.write_json(folder / "evaluation" / "results.json", tree)
+    write_json(folder / "evaluation" / "results.json", tree)
     return folder
 
 
@@ -330,7 +331,7 @@ def test_the_page_prints(browser: Browser, page: Path) -> None:
 
 @needs_browser
 def test_a_run_without_steps_has_a_quiet_page(browser: Browser, tmp_path: Path) -> None:
-    run_folder.write_json(tmp_path / run_folder.SUMMARY, {"status": "failed", "error": "no store answers at …"})
+    write_json(tmp_path / run_folder.SUMMARY, {"status": "failed", "error": "no store answers at …"})
     page = write_report(tmp_path)
     browser.show(page, width=390, theme="dark")
     shown = browser.run("return document.body.innerText;")

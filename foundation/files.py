@@ -1,0 +1,107 @@
+"""Files of text and JSON: whole ones that appear complete or not at all, and JSON lines, appended and read.
+
+Appended lines are flushed, so a killed process keeps what it had; a torn last line is left out on reading. Lines that
+people write are decoded one by one (`numbered_lines`, `decode_line`), and a bad one spoils nothing but itself. A lone
+surrogate, which UTF-8 lacks, is written as a question mark. Knows nothing of what the JSON means.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import secrets
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+
+def jsonable(value: Any) -> Any:
+    """Numbers as JSON has them: numpy and torch scalars become Python's, NaN and Inf become None."""
+    if isinstance(value, dict):
+        return {str(k): jsonable(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [jsonable(v) for v in value]
+    if hasattr(value, "item") and not isinstance(value, str | bytes):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+@contextmanager
+def atomic_path(path: Path) -> Iterator[Path]:
+    """A new name beside `path`; the file made there takes its place when the block ends, and goes when it fails."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temp = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        yield temp
+        temp.replace(path)
+    finally:
+        temp.unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file atomically, making its folder."""
+    with atomic_path(path) as temp:
+        temp.write_text(text, encoding="utf-8", errors="replace")
+
+
+def write_json(path: Path, tree: dict[str, Any]) -> None:
+    """Write a JSON file atomically."""
+    write_text(path, json.dumps(jsonable(tree), ensure_ascii=False, indent=2) + "\n")
+
+
+def write_lines(path: Path, rows: Iterable[dict[str, Any]]) -> None:
+    """Write one JSON object per line, atomically."""
+    write_text(path, "".join(map(_line, rows)))
+
+
+def append_lines(path: Path, rows: Iterable[dict[str, Any]]) -> None:
+    """Append one JSON object per line and flush."""
+    with path.open("a", encoding="utf-8", errors="replace") as file:
+        file.writelines(map(_line, rows))
+
+
+def _line(row: dict[str, Any]) -> str:
+    return json.dumps(jsonable(row), ensure_ascii=False) + "\n"
+
+
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    """All complete lines of a file that `append_lines` wrote; [] when it does not exist."""
+    if not path.exists():
+        return []
+    data = path.read_bytes()
+    # Bytes, and only \n: a torn line may end inside a character, and an answer may hold any other line separator.
+    return [json.loads(line) for line in data[: data.rfind(b"\n") + 1].split(b"\n") if line.strip()]
+
+
+def numbered_lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    """The lines of a file that people wrote, from 1, without blank ones and without a byte order mark."""
+    for number, line in enumerate(path.read_bytes().removeprefix(b"\xef\xbb\xbf").split(b"\n"), start=1):
+        if line.strip():
+            yield number, line
+
+
+class BadLine(ValueError):
+    """A line that is no JSON of UTF-8 texts. `kind` is a reason that lines may share; the text adds the place."""
+
+    def __init__(self, kind: str, place: str = "") -> None:
+        super().__init__(f"{kind} {place}".rstrip())
+        self.kind = kind
+
+
+def decode_line(line: bytes) -> Any:
+    """What a line says. Raises BadLine."""
+    try:
+        value = json.loads(line.decode("utf-8"))
+        json.dumps(value, ensure_ascii=False).encode("utf-8")
+    except UnicodeDecodeError as exc:
+        raise BadLine("not UTF-8", f"at byte {exc.start + 1} of the line") from None
+    except UnicodeEncodeError:
+        raise BadLine("a lone surrogate in a text") from None
+    except json.JSONDecodeError as exc:
+        raise BadLine("not JSON", f"({exc.msg} at column {exc.colno})") from None
+    except (ValueError, RecursionError) as exc:
+        raise BadLine("not JSON", f"that can be read ({exc})") from None
+    return value
