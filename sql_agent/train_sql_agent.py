@@ -3,12 +3,12 @@
   make train                                   everything below in one command
 
   agl store --host 127.0.0.1 --port 9999       a store, in its own terminal
-  AGL_MANAGED_STORE=0 python train_sql_agent.py --ci-fast --llm-proxy \\
-      --external-store-address http://localhost:9999
+  AGL_MANAGED_STORE=0 python train_sql_agent.py --ci-fast --llm-proxy
 
---ci-fast runs one step and shows that everything works; without it the recipe's full length runs. Without a GPU and
-without --model a tiny policy is built and trained on the CPU, by the same code. Settings come from the defaults, then
-the recipe, then this command line; docs/10-configuration.md lists them all.
+AGL_MANAGED_STORE=0 alone means http://localhost:9999; --external-store-address names another store. One that is still
+starting is waited for. --ci-fast runs one step and shows that everything works; without it the recipe's full length
+runs. Without a GPU and without --model a tiny policy is built and trained on the CPU, by the same code. Settings come
+from the defaults, then the recipe, then this command line; docs/10-configuration.md lists them all.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from foundation.errors import UserError
 from sql_agent.config import ROOT
 from sql_agent.run_report.line import report_line
 from sql_agent.training import preflight
+from sql_agent.training.external_store import wait_for_store, with_store_address
 from sql_agent.training.job import EXIT, run_runners, run_training
 from sql_agent.training.options import parser, resolve_config
 
@@ -50,14 +51,14 @@ def main(argv: list[str] | None = None) -> int:
     logging.basicConfig(level=logging.DEBUG if args.debug else logging.WARNING)
     terminal = Console(highlight=False, soft_wrap=True)
     try:
-        config = resolve_config(args)
+        config = with_store_address(resolve_config(args))
         role = os.environ.get("AGL_CURRENT_ROLE", "both")
-        preflight.check_store_flags(config, role=role)
+        preflight.check_role(role)
         if role != "runner":
             preflight.check_devices(config)
         preflight.check_database(config)
         if config.store.external_address:
-            preflight.check_store(config.store.external_address)
+            wait_for_store(config.store.external_address, say=terminal.print)
         if role == "runner":
             return run_runners(config)
         status, run_dir = run_training(config, role=role, terminal=terminal)

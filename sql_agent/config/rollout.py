@@ -18,7 +18,9 @@ class RolloutConfig(Node):
         default=2048, ge=16, description="longer prompts are dropped from the update and counted"
     )
     max_response_tokens: int = Field(default=768, ge=8, description="longest answer of one LLM call")
-    n_runners: int = Field(default=1, ge=1, description="runner processes")
+    n_runners: int = Field(
+        default=1, ge=1, description="runner processes, each with `runner_concurrency` rollouts in flight"
+    )
     runner_concurrency: int = Field(default=64, ge=1, description="rollouts in flight per runner process")
     level: Literal["transition", "trajectory"] = Field(
         default="trajectory",

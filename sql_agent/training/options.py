@@ -61,7 +61,9 @@ def parser(description: str = "") -> argparse.ArgumentParser:
     run.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="set any key, e.g. optim.lr=2e-6")
     run.add_argument("--ci", action="store_true", help=f"at most {CI_STEPS} steps")
     run.add_argument("--ci-fast", action="store_true", help="one small step, then validation (implies --ci)")
-    run.add_argument("--n-runners", type=int, help="runner processes (default: 4)")
+    run.add_argument(
+        "--n-runners", type=int, help="runner processes, each with many rollouts in flight (default: the recipe's; 1)"
+    )
     run.add_argument("--n-gpus", type=int, help="GPUs to train on (default: 1)")
     run.add_argument("--trajectory-level", action="store_true", help="one training row per rollout instead of per turn")
     run.add_argument(
@@ -73,7 +75,10 @@ def parser(description: str = "") -> argparse.ArgumentParser:
         help="continue from a global_step_N folder, a run folder, or the newest checkpoint",
     )
     store = p.add_argument_group("store and tracing")
-    store.add_argument("--external-store-address", help="http://host:port of `agl store`; needs AGL_MANAGED_STORE=0")
+    store.add_argument(
+        "--external-store-address",
+        help="http://host:port of `agl store` (default with AGL_MANAGED_STORE=0, which it needs: http://localhost:9999)",
+    )
     store.add_argument("--mongo-uri", help="keep the managed store in this MongoDB instead of in memory")
     store.add_argument("--llm-proxy", action="store_true", help="accepted; the LLM proxy is always used")
     store.add_argument("--weave", action="store_true", help="not available: the proxy's spans are what trains")

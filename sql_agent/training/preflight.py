@@ -12,8 +12,6 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
-import httpx
-
 from foundation.errors import UserError
 from sql_agent.config import TrainConfig, database_path
 from sql_agent.environment.database import Database
@@ -27,49 +25,16 @@ COMPARED_ON_RESUME = ("agent", "database", "data", "reward", "model", "rollout",
 TRACKER_PACKAGES = {"wandb": ["wandb"], "swanlab": ["swanlab", "swanboard"], "tensorboard": ["tensorboard"]}
 
 
-FALSY = {"0", "false", "no", "off"}
-
-
 BYTES_PER_LORA_CHECKPOINT_BYTE = 2.2  # fp32 weights, frozen ones too; moments of the adapters only
 
 
 BYTES_PER_CHECKPOINT_BYTE = 7  # bf16 weights on disk -> fp32 weights and two Adam moments, with some slack
 
 
-def check_store_flags(config: TrainConfig, *, role: str) -> None:
-    """The store address and AGL_MANAGED_STORE must tell the same story."""
-    managed = os.environ.get("AGL_MANAGED_STORE", "1").strip().lower() not in FALSY
-    address = config.store.external_address
-    if address and managed:
-        raise UserError(
-            f"--external-store-address {address}: agent-lightning would start a store of its own beside it. "
-            "Set AGL_MANAGED_STORE=0 in front of the command"
-        )
-    if not managed and not address:
-        raise UserError(
-            "AGL_MANAGED_STORE=0: no store is managed, and none is named. Start one with "
-            "`agl store --host 127.0.0.1 --port 9999` and add --external-store-address http://localhost:9999, "
-            "or unset AGL_MANAGED_STORE"
-        )
-    if address and config.store.mongo_uri:
-        raise UserError(
-            "--mongo-uri and --external-store-address exclude each other: give MongoDB to `agl store` instead"
-        )
+def check_role(role: str) -> None:
+    """The halves of a run that there are."""
     if role not in ("both", "algorithm", "runner"):
         raise UserError(f"AGL_CURRENT_ROLE={role}: must be algorithm, runner or both")
-
-
-def check_store(address: str) -> None:
-    """An external store must answer its health route within 5 seconds."""
-    url = f"{address.rstrip('/')}/v1/agl/health"
-    try:
-        answer = httpx.get(url, timeout=5.0, trust_env=False)
-        answer.raise_for_status()
-    except (httpx.HTTPError, httpx.InvalidURL) as exc:
-        raise UserError(
-            f"--external-store-address {address}: no agent-lightning store answers at {url} ({type(exc).__name__}). "
-            "Start one with `agl store --host 127.0.0.1 --port 9999`, or correct the address"
-        ) from exc
 
 
 def check_disk(config: TrainConfig, runs_dir: Path, model: Path) -> None:

@@ -49,7 +49,8 @@ def _data(config: TrainConfig) -> dict[str, Any]:
         "max_prompt_length": config.rollout.max_prompt_tokens,
         "max_response_length": config.rollout.max_response_tokens,
         "seed": config.data.seed,
-        "shuffle": True,
+        # verl's own shuffling (torch's RandomSampler) takes a resumed run through the first epoch's order again.
+        "sampler": {"class_path": "pkg://agl_plugin.run.question_order", "class_name": "SeededOrder"},
         # Worker processes of the data loader cost a fork of the whole trainer each; rows are tiny.
         "dataloader_num_workers": 0,
         "trust_remote_code": config.model.allow_remote_code,

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import threading
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -92,54 +89,6 @@ def test_checkpoints_that_do_not_fit_are_refused(tmp_path: Path) -> None:
         preflight.check_disk(build_config({}), tmp_path / "runs", big)
     preflight.check_disk(build_config({"trainer": {"save_every": -1}}), tmp_path / "runs", big)
     assert list((tmp_path / "runs").iterdir()) == []
-
-
-class _Store(BaseHTTPRequestHandler):
-    def do_GET(self) -> None:
-        self.send_response(200 if self.path == "/v1/agl/health" else 404)
-        self.end_headers()
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Silent."""
-
-
-@pytest.fixture
-def store() -> Iterator[str]:
-    server = HTTPServer(("127.0.0.1", 0), _Store)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    server.server_close()
-    thread.join()
-
-
-def test_a_store_that_answers_passes_also_behind_a_proxy_variable(store: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
-    preflight.check_store(store)
-    preflight.check_store(f"{store}/")
-
-
-@pytest.mark.parametrize(
-    "address",
-    [
-        "http://127.0.0.1:1",
-        "127.0.0.1:9999",
-        "http://127.0.0.1:99999",
-        "http://",
-        "localhost",
-        "ftp://h",
-        "http://[::1",
-    ],
-)
-def test_a_wrong_store_address_is_named(address: str) -> None:
-    with pytest.raises(UserError, match="no agent-lightning store answers at .*agl store --host 127.0.0.1 --port 9999"):
-        preflight.check_store(address)
-
-
-def test_another_server_is_no_store(store: str) -> None:
-    with pytest.raises(UserError, match="HTTPStatusError"):
-        preflight.check_store(f"{store}/elsewhere")
 
 
 def test_the_database_is_opened_and_its_tables_asked(tmp_path: Path) -> None:

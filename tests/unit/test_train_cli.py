@@ -21,6 +21,7 @@ from sql_agent.data.dataset import write_parquet
 from sql_agent.records import Question
 from sql_agent.scoring.build import build_context
 from sql_agent.train_sql_agent import main
+from sql_agent.training import external_store
 from sql_agent.training.options import parser, resolve_config
 from sql_agent.training.questions import load_data, total_steps
 from tests.sql_db import make_database
@@ -206,8 +207,6 @@ def test_main_refuses_several_gpus_on_a_cpu(capsys: pytest.CaptureFixture[str]) 
     ("managed", "flags", "text"),
     [
         ("1", ["--external-store-address", "http://localhost:1"], "Set AGL_MANAGED_STORE=0"),
-        ("0", [], "add --external-store-address http://localhost:9999"),
-        ("false", [], "add --external-store-address http://localhost:9999"),
         ("0", ["--external-store-address", "http://localhost:1", "--mongo-uri", "mongodb://h"], "exclude each other"),
     ],
 )
@@ -234,8 +233,21 @@ def test_main_refuses_a_store_that_does_not_answer(
         closed.bind(("127.0.0.1", 0))
         address = f"http://127.0.0.1:{closed.getsockname()[1]}"
     monkeypatch.setenv("AGL_MANAGED_STORE", "0")
+    monkeypatch.setattr(external_store, "START_LIMIT_S", 0.0)
     text = refusal(capsys, *files, "--external-store-address", address)
-    assert f"no agent-lightning store answers at {address}" in text and "agl store --host 127.0.0.1" in text
+    assert f"{address}: no agent-lightning store answers there" in text and "agl store --host 127.0.0.1" in text
+
+
+def test_main_looks_for_a_store_of_ones_own_at_the_usual_address(
+    capsys: pytest.CaptureFixture[str], files: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        address = f"http://127.0.0.1:{closed.getsockname()[1]}"
+    monkeypatch.setenv("AGL_MANAGED_STORE", "0")
+    monkeypatch.setattr(external_store, "USUAL_ADDRESS", address)
+    monkeypatch.setattr(external_store, "START_LIMIT_S", 0.0)
+    assert f"{address}: no agent-lightning store answers there" in refusal(capsys, *files)
 
 
 def test_a_runner_machine_needs_no_gpu(
@@ -244,6 +256,7 @@ def test_a_runner_machine_needs_no_gpu(
     """Runners load no model; the recipe of the GPU machine, given here too, is about the other half."""
     monkeypatch.setenv("AGL_MANAGED_STORE", "0")
     monkeypatch.setenv("AGL_CURRENT_ROLE", "runner")
+    monkeypatch.setattr(external_store, "START_LIMIT_S", 0.0)
     arguments = [*files, "--recipe", "qwen2_5_7b", "--set", "trainer.device=cuda", "--n-gpus", "16"]
     text = refusal(capsys, *arguments, "--external-store-address", "http://127.0.0.1:1")
     assert "no agent-lightning store answers" in text

@@ -1,0 +1,72 @@
+"""A store of the user's own: whether one is meant, where it is, and whether it answers.
+
+AGL_MANAGED_STORE=0 says that there is one; without an address it is `agl store` with its usual port on this machine.
+Waiting covers a store that is still starting, which takes it ten seconds; another answer than a store's is an error
+at once.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+
+import httpx
+
+from foundation.errors import UserError
+from sql_agent.config import TrainConfig, build_config
+
+FALSY = {"0", "false", "no", "off"}
+USUAL_ADDRESS = "http://localhost:9999"
+START_LIMIT_S = 30.0
+LOOK_EVERY_S = 0.5
+
+
+def with_store_address(config: TrainConfig) -> TrainConfig:
+    """The same configuration, with the usual address where AGL_MANAGED_STORE=0 stands alone.
+
+    Raises UserError when address and variable contradict each other.
+    """
+    managed = os.environ.get("AGL_MANAGED_STORE", "1").strip().lower() not in FALSY
+    if not managed and not config.store.external_address:
+        config = build_config(config.model_dump(), {"store": {"external_address": USUAL_ADDRESS}})
+    address = config.store.external_address
+    if address and managed:
+        raise UserError(
+            f"--external-store-address {address}: agent-lightning would start a store of its own beside it. "
+            "Set AGL_MANAGED_STORE=0 in front of the command"
+        )
+    if address and config.store.mongo_uri:
+        raise UserError(
+            f"--mongo-uri and --external-store-address {address} exclude each other: give MongoDB to `agl store` "
+            "instead, or unset AGL_MANAGED_STORE"
+        )
+    return config
+
+
+def wait_for_store(address: str, *, say: Callable[[str], None]) -> None:
+    """Return when the store answers its health route; `say` gets one line if it does not at once.
+
+    Raises UserError when nothing is there after START_LIMIT_S, or something that is no store.
+    """
+    started, told = time.monotonic(), False
+    while (why := _refusal(address)) is not None:
+        waited_s = time.monotonic() - started
+        if not isinstance(why, httpx.ConnectError) or waited_s >= START_LIMIT_S:
+            raise UserError(
+                f"--external-store-address {address}: no agent-lightning store answers there after {waited_s:.0f} s "
+                f"({type(why).__name__}). Start one with `agl store --host 127.0.0.1 --port 9999`, or correct the "
+                "address"
+            ) from why
+        if not told:
+            say(f"waiting up to {START_LIMIT_S:.0f} s for the store at {address}: `agl store` takes ten to start")
+            told = True
+        time.sleep(LOOK_EVERY_S)
+
+
+def _refusal(address: str) -> Exception | None:
+    try:
+        httpx.get(f"{address.rstrip('/')}/v1/agl/health", timeout=5.0, trust_env=False).raise_for_status()
+    except (httpx.HTTPError, httpx.InvalidURL) as exc:
+        return exc
+    return None

@@ -1,0 +1,108 @@
+"""A store of the user's own: its usual address, and waiting for it."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any
+
+import pytest
+
+from foundation.errors import UserError
+from sql_agent.config import build_config
+from sql_agent.training import external_store
+from sql_agent.training.external_store import USUAL_ADDRESS, wait_for_store, with_store_address
+
+
+def fail(text: str) -> None:
+    raise AssertionError(text)
+
+
+class _Store(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_response(200 if self.path == "/v1/agl/health" else 404)
+        self.end_headers()
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Silent."""
+
+
+@pytest.fixture
+def store() -> Iterator[str]:
+    server = HTTPServer(("127.0.0.1", 0), _Store)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def test_a_store_that_answers_passes_also_behind_a_proxy_variable(store: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
+    wait_for_store(store, say=fail)
+    wait_for_store(f"{store}/", say=fail)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "http://127.0.0.1:1",
+        "127.0.0.1:9999",
+        "http://127.0.0.1:99999",
+        "http://",
+        "localhost",
+        "ftp://h",
+        "http://[::1",
+    ],
+)
+def test_a_wrong_store_address_is_named(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(external_store, "START_LIMIT_S", 0.0)
+    with pytest.raises(UserError, match="no agent-lightning store answers there .*--port 9999"):
+        wait_for_store(address, say=fail)
+
+
+def test_another_server_is_no_store(store: str) -> None:
+    with pytest.raises(UserError, match="HTTPStatusError"):
+        wait_for_store(f"{store}/elsewhere", say=fail)
+
+
+def test_a_store_that_is_still_starting_is_waited_for() -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    said: list[str] = []
+
+    def start() -> None:
+        time.sleep(1.2)
+        with HTTPServer(("127.0.0.1", port), _Store) as server:
+            server.handle_request()
+
+    thread = threading.Thread(target=start)
+    thread.start()
+    wait_for_store(f"http://127.0.0.1:{port}", say=said.append)
+    thread.join(10)
+    assert len(said) == 1 and f"http://127.0.0.1:{port}" in said[0]
+
+
+def test_another_answer_than_a_stores_is_not_waited_for(store: str) -> None:
+    started = time.monotonic()
+    with pytest.raises(UserError):
+        wait_for_store(f"{store}/elsewhere", say=fail)
+    assert time.monotonic() - started < 5
+
+
+@pytest.mark.parametrize("value", ["0", "false", "OFF"])
+def test_a_store_of_ones_own_is_on_this_machine_unless_named(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AGL_MANAGED_STORE", value)
+    assert with_store_address(build_config()).store.external_address == USUAL_ADDRESS == "http://localhost:9999"
+    named = build_config({"store": {"external_address": "http://10.0.0.1:9998"}})
+    assert with_store_address(named).store.external_address == "http://10.0.0.1:9998"
+
+
+def test_a_managed_store_has_no_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AGL_MANAGED_STORE", raising=False)
+    assert with_store_address(build_config()).store.external_address == ""

@@ -1,0 +1,84 @@
+"""A resumed run sees the questions that it would have seen: verl's data loader, with this project's configuration."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from agentlightning.verl.dataset import LoadedDataset
+from omegaconf import OmegaConf
+from verl.trainer.main_ppo import create_rl_sampler
+from verl.trainer.ppo.ray_trainer import RayPPOTrainer
+from verl.utils.dataset.rl_dataset import collate_fn
+
+from sql_agent.config import build_config
+from sql_agent.training.verl_config import composed_base, verl_overrides
+
+BATCH, EPOCHS = 4, 3
+
+base = functools.cache(composed_base)
+
+
+def loader(*, n_questions: int = 20, seed: int = 1) -> Any:
+    """The loader of a fresh process, made as agent-lightning's TaskRunner and verl's trainer make it."""
+    settings = {
+        "optim": {"questions_per_step": BATCH, "mini_batch_questions": BATCH, "micro_batch_rows": 1},
+        "data": {"seed": seed},
+    }
+    overrides = verl_overrides(build_config(settings), model_path="/m", run_dir=Path("/r"), total_steps=15)
+    config: Any = OmegaConf.merge(OmegaConf.create(base()), OmegaConf.create(overrides))
+    rows: Any = [{"id": f"q{i}", "question": f"?{i}"} for i in range(n_questions)]
+    data = LoadedDataset(rows)
+    trainer = SimpleNamespace(config=config)
+    RayPPOTrainer._create_dataloader(trainer, data, data, collate_fn, create_rl_sampler(config.data, data))  # pyright: ignore
+    return trainer.train_dataloader
+
+
+def batches(train_dataloader: Any, *, n: int) -> list[list[str]]:
+    """The question ids of the next `n` batches, taken as agent-lightning's fit does: epoch by epoch."""
+    found: list[list[str]] = []
+    for _ in range(EPOCHS):
+        for batch in train_dataloader:
+            found.append(list(batch["id"]))
+            if len(found) == n:
+                return found
+    return found
+
+
+@functools.cache
+def whole_run(n_questions: int) -> list[list[str]]:
+    return batches(loader(n_questions=n_questions), n=15)
+
+
+@pytest.mark.parametrize("n_questions", [20, 22])
+@pytest.mark.parametrize("stop", range(1, 15))
+def test_a_run_that_stopped_after_any_step_goes_on_with_the_same_batches(stop: int, n_questions: int) -> None:
+    stopped = loader(n_questions=n_questions)
+    assert batches(stopped, n=stop) == whole_run(n_questions)[:stop]
+    resumed = loader(n_questions=n_questions)
+    resumed.load_state_dict(stopped.state_dict())
+    assert batches(resumed, n=15 - stop) == whole_run(n_questions)[stop:]
+
+
+def test_a_run_that_stopped_twice_too() -> None:
+    first = loader()
+    batches(first, n=4)
+    second = loader()
+    second.load_state_dict(first.state_dict())
+    batches(second, n=4)
+    third = loader()
+    third.load_state_dict(second.state_dict())
+    assert batches(third, n=7) == whole_run(20)[8:]
+
+
+def test_each_epoch_has_every_question_once_in_an_order_of_its_own() -> None:
+    epochs = [[i for batch in whole_run(20)[at : at + 5] for i in batch] for at in (0, 5, 10)]
+    assert all(sorted(epoch) == sorted(f"q{i}" for i in range(20)) for epoch in epochs)
+    assert len({tuple(epoch) for epoch in epochs}) == 3
+
+
+def test_the_seed_decides() -> None:
+    assert batches(loader(seed=1), n=5) == whole_run(20)[:5] != batches(loader(seed=2), n=5)
