@@ -326,7 +326,10 @@ class GrpoDaemon(AgentModeDaemon):
         groups = self._groups(scored)
         stats = self._summarize(scored)
         in_batch = self._places.in_batch
-        kept = {i: scored[i] for group, m in groups.items() if len(m) > 1 and group in in_batch for i in m}
+        large = {group for group, members in groups.items() if len(members) > 1} & in_batch
+        # In the order of the queue, not of their ends: which rows share an optimizer step follows from it.
+        queued = self._task_id_to_original_sample
+        kept = {i: scored[i] for i in queued if i in scored and self._question_of(i) in large}
         if not kept:
             raise self._no_data(f"step {global_steps}: no question has two scored rollouts to compare")
         stats |= {

@@ -11,7 +11,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ from agl_plugin.options import TrainerOptions
 from agl_plugin.run.resampling import SpareQuestions
 from agl_plugin.run.time_split import Stopwatch
 from agl_plugin.update import advantage
-from agl_plugin.update.prepare import no_log_probs, prepared
+from agl_plugin.update.prepare import prepared
 from foundation import run_folder
 from foundation.errors import RunError
 from foundation.files import append_lines
@@ -47,21 +46,22 @@ class GrpoTrainer(AgentLightningTrainer):
         assert self.config.algorithm.adv_estimator == advantage.NAME, self.config.algorithm.adv_estimator
 
     def init_workers(self) -> None:
-        """Start the workers, prepare each update, and let the trainer keep all rows that divide over the ranks.
+        """Start the workers, prepare each update, and let the trainer keep all rows and their order.
 
-        agent-lightning drops what is left over below ppo_mini_batch_size, up to a whole step in a small run. The
-        workers already hold their own copy of the configuration, and spread what comes over the planned steps.
+        agent-lightning drops what is left over below ppo_mini_batch_size, up to a whole step in a small run, and sorts
+        the rows by length; here the plan of an update does what these are for. The workers already hold their own copy
+        of the configuration.
         """
         super().init_workers()
         for name in ("wake_up", "sleep"):
             work = getattr(self.async_rollout_manager, name)
             setattr(self.async_rollout_manager, name, self.watch.measured("weight_sync", work))
-        if self.update.one_pass:
-            temperature = float(self.config.actor_rollout_ref.rollout.temperature)
-            self.actor_rollout_wg.compute_log_prob = partial(no_log_probs, temperature=temperature)
-        n_ranks = self.actor_rollout_wg.world_size
-        self.actor_rollout_wg.update_actor = prepared(self.actor_rollout_wg.update_actor, self.update, n_ranks=n_ranks)
-        self.config.actor_rollout_ref.actor.ppo_mini_batch_size = n_ranks
+        workers = self.actor_rollout_wg
+        workers.update_actor = prepared(
+            workers.update_actor, self.update, step=lambda: self.global_steps, n_ranks=workers.world_size
+        )
+        self.config.actor_rollout_ref.actor.ppo_mini_batch_size = 1
+        self.config.trainer.balance_batch = False
 
     def _log(self, kind: str, metrics: dict[str, Any], *, seconds: float) -> None:
         row = {"kind": kind, "step": self.global_steps, "of_steps": self.total_training_steps, "seconds": seconds}

@@ -37,7 +37,6 @@ from transformers import AutoTokenizer, Qwen3ForCausalLM
 
 from agl_plugin.update.adapter import ScoredTriplets
 from agl_plugin.update.batch import Rollouts, build_batch
-from agl_plugin.update.rules import MEASURE_CAP
 from foundation.processes import keep_freed_memory
 from sql_agent.config import load_recipe
 from sql_agent.tiny_policy.build import ensure_tiny_policy
@@ -45,7 +44,7 @@ from sql_agent.tiny_policy.corpus import load_corpus
 from sql_agent.tiny_policy.demos import TOOLS, Demonstrator, Message
 from sql_agent.tiny_policy.tokenizer import IM_END
 from tests.spans import llm_call, reward_span
-from tests.verl_actor import actor_of, one_rank, with_advantages
+from tests.verl_actor import actor_of, as_planned, one_rank, with_advantages
 
 MICRO_ROWS = load_recipe("demo_cpu")["optim"]["micro_batch_rows"]
 LIMITS = {"max_prompt_tokens": 8192, "max_response_tokens": 8192}
@@ -92,7 +91,7 @@ def update(model_path: Path, data: Any) -> tuple[float, float]:
     """Seconds and gradient norm of one update of the policy by verl's actor."""
     model = Qwen3ForCausalLM.from_pretrained(model_path, dtype=torch.float32, attn_implementation="sdpa")
     with redirect_stdout(StringIO()):  # verl prints its settings
-        actor = actor_of(model, mini_rows=len(data), micro_rows=MICRO_ROWS)
+        actor = actor_of(model, micro_rows=MICRO_ROWS)
     actor.actor_optimizer = torch.optim.AdamW(model.parameters(), lr=1e-6)
     started_s = time.perf_counter()
     metrics = actor.update_policy(data=data)
@@ -102,13 +101,13 @@ def update(model_path: Path, data: Any) -> tuple[float, float]:
 def measure(model_path: Path, rollouts: Rollouts, *, rounds: int) -> dict[str, Any]:
     """Figures of both kinds of rows for the same rollouts."""
     pad_id = AutoTokenizer.from_pretrained(model_path).pad_token_id
-    batches, updates = {}, {kind: [] for kind in KINDS}
+    batches, planned, updates = {}, {}, {kind: [] for kind in KINDS}
     for kind, merge in KINDS.items():
         batches[kind] = build_batch(rollouts, merge=merge, pad_id=pad_id, device=torch.device("cpu"), **LIMITS)
-        with_advantages(batches[kind].data).meta_info[MEASURE_CAP] = 2.0
+        planned[kind] = as_planned(with_advantages(batches[kind].data))
     for _ in range(rounds):
         for kind, found in updates.items():
-            found.append(update(model_path, batches[kind].data))
+            found.append(update(model_path, planned[kind]))
     table: dict[str, Any] = {
         kind: {
             "rows": batch.metrics["batch/rows"],

@@ -1,7 +1,7 @@
 """verl's own actor on the CPU, around a tiny model, for tests of what an update does.
 
 One process, gloo, no FSDP. `actor_of(model, ...)` gives the actor that training runs, with this project's additions
-(agl_plugin.update.actor); `update` is one training step's update of a batch.
+(agl_plugin.update.actor); `as_planned` is a batch as the trainer hands it to that actor.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from verl.workers.config import FSDPActorConfig, FSDPEngineConfig
 from agl_plugin.cpu.mode import give_torch_cpu_a_device_api
 from agl_plugin.update import actor
 from agl_plugin.update.advantage import rollout_advantage
-from agl_plugin.update.rules import N_UPDATES
+from agl_plugin.update.plan import planned
+from agl_plugin.update.rules import UpdateRules
 
 assert actor.DataParallelPPOActor is DataParallelPPOActor
 
@@ -46,8 +47,11 @@ def one_rank(folder: Path) -> Iterator[None]:
         torch.distributed.destroy_process_group()
 
 
-def actor_of(model: Any, *, mini_rows: int, micro_rows: int, lr: float = 1.0) -> DataParallelPPOActor:
-    """The actor with plain gradient descent: weights move by -lr times the gradient of the loss."""
+def actor_of(model: Any, *, micro_rows: int, mini_rows: int = 64, lr: float = 1.0, **more: Any) -> DataParallelPPOActor:
+    """The actor with plain gradient descent: weights move by -lr times the gradient of the loss.
+
+    `mini_rows` is verl's, which counts for batches without a plan alone; `more` are keys of verl's actor.
+    """
     config = FSDPActorConfig(
         rollout_n=1,
         ppo_mini_batch_size=mini_rows,
@@ -57,20 +61,27 @@ def actor_of(model: Any, *, mini_rows: int, micro_rows: int, lr: float = 1.0) ->
         clip_ratio_high=0.3,
         use_torch_compile=False,
         fsdp_config=FSDPEngineConfig(dtype="float32"),
+        **more,
     )
     return DataParallelPPOActor(config, model, torch.optim.SGD(model.parameters(), lr=lr))
 
 
-def with_advantages(data: DataProto, *, n_updates: int = 1) -> DataProto:
-    """The batch as it reaches the actor: advantages, the old log-probabilities, what the trainer adds."""
+def with_advantages(data: DataProto) -> DataProto:
+    """The batch as it reaches the trainer's `update_actor`: advantages, and what verl adds."""
     tensors: Any = data.batch
     advantages, _ = rollout_advantage(
         tensors["token_level_scores"], tensors["response_mask"], data.non_tensor_batch["data_id_list"]
     )
     tensors["advantages"] = advantages
     tensors["old_log_probs"] = torch.zeros_like(advantages)
-    data.meta_info |= {"temperature": 1.0, N_UPDATES: n_updates}
+    data.meta_info |= {"temperature": 1.0}
     return data
+
+
+def as_planned(data: DataProto, *, n_updates: int = 1, leave_out: bool = False) -> DataProto:
+    """The batch as it reaches the actor of a single rank; all rows are in it unless `leave_out`."""
+    rules = UpdateRules(n_updates=n_updates, correct=False, cap=2.0, has_entropy=not leave_out)
+    return planned(data, rules, n_ranks=1, step=1)
 
 
 def flat_weights(model: Any) -> torch.Tensor:

@@ -15,6 +15,8 @@ from typing import Any
 
 from agentlightning.types import EnqueueRolloutRequest, RolloutConfig, RolloutLegacy
 
+from agl_plugin.update.rules import in_reward_steps
+
 # A rollout whose runner was killed runs once more; one that fails or takes too long does not.
 RETRY: dict[str, Any] = {"max_attempts": 2, "retry_condition": ["unresponsive"]}
 Groups = Mapping[str, Sequence[RolloutLegacy]]  # question (data id) -> its scored rollouts
@@ -22,12 +24,12 @@ Groups = Mapping[str, Sequence[RolloutLegacy]]  # question (data id) -> its scor
 
 def is_flat(members: Sequence[RolloutLegacy]) -> bool:
     """True when at least two rollouts are scored, and all of them alike."""
-    return len(members) > 1 and len({rollout.final_reward for rollout in members}) == 1
+    return len(members) > 1 and not teaches(members)
 
 
 def teaches(members: Sequence[RolloutLegacy]) -> bool:
-    """True when the scored rollouts differ."""
-    return len({rollout.final_reward for rollout in members}) > 1
+    """True when the scored rollouts differ, in the steps in which advantages are computed."""
+    return len({in_reward_steps(rollout.final_reward or 0.0) for rollout in members}) > 1
 
 
 def key_of(question: Mapping[str, Any]) -> str:

@@ -1,19 +1,20 @@
-"""verl's actor with exact token weights, no computed padding, and proof that weights move.
+"""verl's actor with planned steps, exact token weights, no computed padding, and proof that weights move.
 
-Guarantees, whatever the order and number of rows: every trained token of a step weighs the same (verl averages per
-micro batch, so that tokens of short micro batches weigh more); a step has the planned number of optimizer steps, which
-the trainer names in `meta_info` (verl gives a few rows too many a step of their own); micro batches are as wide as
-their longest row, and have logits for the trained tokens alone, which changes no result; where the trainer asks for it,
-entropy and sampler gap are measured in the update's own forward pass. Imported by verl inside the training workers
-(`model.external_lib`), on CPU and GPU alike.
+Guarantees: the optimizer steps are those of the Plan in `meta_info`, which the trainer made (verl would cut the rows by
+itself, into short steps too); every trained token of a training step weighs the same, whichever optimizer step and
+micro batch it is in (verl averages per micro batch, so that tokens of short ones weigh more); micro batches are as wide
+as their longest row, and have logits for the trained tokens alone, which changes no result; log-probabilities and
+entropies are float32. Imported by verl inside the training workers (`model.external_lib`), on CPU and GPU alike, and
+without a difference between them.
 Adds to what the actor reports: `actor/weights_changed_share`, `actor/updates`, `actor/updates_skipped` (steps that verl
 left out because the gradient was not finite).
-Not covered: loss aggregation other than token-mean, which stays as verl has it; the column cut, where padding is
-removed already.
+Not covered: batches without a Plan, and micro batches of dynamic size, which verl cuts and weighs; the column cut and
+float32, where padding is removed already or kernels are fused: verl's own pass has the precision of its autocast there.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,12 +24,11 @@ import torch
 from torch.nn.functional import pad
 from verl import DataProto
 from verl.trainer.ppo import core_algos
-from verl.utils import torch_functional as verl_F
 from verl.workers.actor import dp_actor
 from verl.workers.actor.dp_actor import DataParallelPPOActor
 
-from agl_plugin.update import sampler_gap
-from agl_plugin.update.rules import MEASURE_CAP, N_UPDATES, STEP_OVER_BATCH
+from agl_plugin.update.rules import PLAN, Plan
+from agl_plugin.update.token_scores import token_scores
 
 SAMPLED_ELEMENTS = 1024
 SUMMED_METRICS = ("actor/pg_loss", "actor/kl_loss")
@@ -38,33 +38,38 @@ _forward_micro_batch = DataParallelPPOActor._forward_micro_batch  # pyright: ign
 _update_policy = DataParallelPPOActor.update_policy
 _compute_log_prob = DataParallelPPOActor.compute_log_prob
 _agg_loss = core_algos.agg_loss
-_token_scale: list[float] = []
-# Inside an update that measures: entropy and log-probabilities of its micro batches, rows x response.
-_measured: list[tuple[torch.Tensor, torch.Tensor]] | None = None
+_running: list[Plan] = []  # that of the update under way
+
+
+class PlannedBatch(DataProto):
+    """A rank's share of a training step, which verl's actor splits into the optimizer steps of its Plan."""
+
+    def split(self, split_size: int) -> list[DataProto]:
+        """The rows of each optimizer step; `split_size` is verl's idea of it."""
+        ends = list(itertools.accumulate(self.meta_info[PLAN].sizes))
+        rows: Any = DataProto(self.batch, self.non_tensor_batch, self.meta_info)
+        return [rows[start:end] for start, end in zip([0, *ends], ends, strict=False) if start < end]
 
 
 def agg_loss(loss_mat: torch.Tensor, loss_mask: torch.Tensor, loss_agg_mode: str) -> torch.Tensor:
-    """verl's aggregation; inside an update, token-mean divides by the tokens of the step, not of the micro batch."""
-    if _token_scale and loss_agg_mode == "token-mean":
-        return torch.where(loss_mask.bool(), loss_mat, 0.0).sum() * _token_scale[-1]
-    return _agg_loss(loss_mat, loss_mask, loss_agg_mode)
+    """verl's aggregation; in a planned update the micro batch's share of it, by its tokens or rows.
 
-
-def rows_per_update(n_rows: int, *, n_updates: int, micro_rows: int) -> int:
-    """Rows of one optimizer step: a multiple of `micro_rows`, such that at most `n_updates` steps are made."""
-    return math.ceil(math.ceil(n_rows / n_updates) / micro_rows) * micro_rows
+    The shares of a training step add up to its number of optimizer steps, so that one step of it is a mean.
+    """
+    own = _agg_loss(loss_mat, loss_mask, loss_agg_mode)
+    if not _running:
+        return own
+    plan = _running[-1]
+    if loss_agg_mode == "token-mean":
+        share = loss_mask.sum() / max(plan.tokens, 1.0)
+    else:  # a mean over rows, or ("seq-mean-token-sum-norm") their sum
+        share = (1.0 if loss_agg_mode.endswith("-norm") else (loss_mask.sum(dim=1) > 0).sum()) / max(plan.rows, 1.0)
+    return own * share * len(plan.sizes)
 
 
 def lengths(data: DataProto) -> torch.Tensor:
     """Tokens of each row, padding left out."""
-    return data.batch["attention_mask"].sum(dim=1)
-
-
-def by_length(data: DataProto, mini_rows: int) -> torch.Tensor:
-    """An order of rows that sorts each run of `mini_rows` by length, so that its micro batches hold like lengths."""
-    parts = torch.arange(len(data)).split(mini_rows)
-    all_lengths = lengths(data).cpu()
-    return torch.cat([part[torch.argsort(all_lengths[part], stable=True)] for part in parts])
+    return data.batch["attention_mask"].sum(dim=1).cpu()
 
 
 def cut_columns(micro_batch: dict[str, Any]) -> tuple[dict[str, Any], int]:
@@ -104,8 +109,7 @@ def forward_trained(
 ) -> tuple[torch.Tensor | None, torch.Tensor]:
     """Entropies and log-probabilities of the trained tokens, rows x response; elsewhere 0.
 
-    Without a `response_mask` all tokens of the responses count, tool results too. Entropies have a graph only where
-    they are part of the loss.
+    Without a `response_mask` all tokens of the responses count, tool results too.
     """
     cut, n_response = cut_columns(micro_batch)
     wanted = cut.get("response_mask", cut["attention_mask"][:, -n_response:])[:, :n_response].bool()
@@ -114,12 +118,9 @@ def forward_trained(
     inputs = {name: cut[name] for name in ("input_ids", "attention_mask", "position_ids")}
     precision: dict[str, Any] = {"dtype": self.param_dtype, "enabled": self.param_dtype != torch.float32}
     with torch.autocast(self.device_name, **precision), logits_at(self.actor_module, places):
-        logits = self.actor_module(**inputs, use_cache=False).logits[0].div_(temperature)
-    log_probs = verl_F.logprobs_from_logits(logits[None], cut["responses"][wanted][None], inplace_backward=False)[0]
-    entropies = None
-    if calculate_entropy:
-        with torch.set_grad_enabled(torch.is_grad_enabled() and self.config.entropy_coeff != 0):
-            entropies = verl_F.entropy_from_logits(logits)
+        logits = self.actor_module(**inputs, use_cache=False).logits[0]
+    tokens = cut["responses"][wanted]
+    log_probs, entropies = token_scores(logits, tokens, temperature=temperature, with_entropy=calculate_entropy)
     missing = (0, micro_batch["responses"].size(-1) - n_response)
 
     def in_rows(values: torch.Tensor) -> torch.Tensor:
@@ -138,17 +139,14 @@ def forward_micro_batch(
     theirs = self.use_remove_padding or self.use_fused_kernels or "multi_modal_inputs" in micro_batch
     theirs = theirs or micro_batch["position_ids"].dim() != 2 or output_head(self.actor_module) is None
     forward = _forward_micro_batch if theirs else forward_trained
-    entropy, log_probs = forward(self, micro_batch, temperature, calculate_entropy or _measured is not None)
-    if _measured is not None and entropy is not None:
-        _measured.append((entropy.detach().cpu(), log_probs.detach().cpu()))
-    return entropy, log_probs
+    return forward(self, micro_batch, temperature, calculate_entropy)
 
 
 def compute_log_prob(self: Any, data: DataProto, calculate_entropy: bool = False) -> tuple[torch.Tensor, Any]:
     """verl's log-probabilities, computed in order of length; results are in the order of the rows."""
     if data.meta_info["use_dynamic_bsz"]:
         return _compute_log_prob(self, data, calculate_entropy)  # pyright: ignore[reportReturnType]
-    order = by_length(data, len(data))
+    order = torch.argsort(lengths(data), stable=True)
     back = torch.argsort(order)
     log_probs, entropies = _compute_log_prob(self, data.select_idxs(order), calculate_entropy)
     return log_probs[back], None if entropies is None else entropies[back]
@@ -173,66 +171,32 @@ def optimizer_step(self: Any) -> Any:
     return grad_norm
 
 
-def tokens_per_rank(data: DataProto) -> float:
-    """Trained tokens of the step for a rank, the mean over ranks (FSDP averages the ranks' gradients)."""
-    tokens = data.batch["response_mask"].sum().double()
-    if torch.distributed.is_initialized() and torch.distributed.get_world_size() > 1:
-        torch.distributed.all_reduce(tokens)
-        tokens /= torch.distributed.get_world_size()
-    return max(1.0, float(tokens)) * data.meta_info.get(STEP_OVER_BATCH, 1.0)
-
-
 def update_policy(self: Any, data: DataProto) -> dict[str, Any]:
     """verl's update of this rank's rows. `actor/grad_norm` is the mean of the finite ones."""
     self.agentgrpo_moved, self.agentgrpo_norms = 0.0, []
-    n_updates = data.meta_info.get(N_UPDATES)
-    if n_updates and not self.config.use_dynamic_bsz:
-        metrics = _even_update(self, data, n_updates)
-    else:
-        metrics = _update_policy(self, data)
+    plan = None if self.config.use_dynamic_bsz else data.meta_info.get(PLAN)
+    metrics = _planned_update(self, data, plan) if plan else _update_policy(self, data)
     finite = [norm for norm in self.agentgrpo_norms if math.isfinite(norm)]
-    metrics["actor/grad_norm"] = finite or [math.nan]
+    metrics["actor/grad_norm"] = finite or [math.nan if self.agentgrpo_norms else 0.0]
     metrics["actor/weights_changed_share"] = [self.agentgrpo_moved]
     metrics["actor/updates"] = [len(self.agentgrpo_norms)]
     metrics["actor/updates_skipped"] = [len(self.agentgrpo_norms) - len(finite)]
     return metrics
 
 
-def _even_update(self: Any, data: DataProto, n_updates: int) -> dict[str, Any]:
-    global _measured
-    micro = self.config.ppo_micro_batch_size_per_gpu
-    mini = rows_per_update(len(data), n_updates=n_updates, micro_rows=micro)
-    steps = math.ceil(len(data) / mini)
-    meant, self.config.ppo_mini_batch_size = self.config.ppo_mini_batch_size, mini
-    data = data.select_idxs(by_length(data, mini))
-    # verl divides each micro batch's loss by mini // micro.
-    _token_scale.append(steps * (mini // micro) / tokens_per_rank(data))
-    cap = data.meta_info.get(MEASURE_CAP)
-    _measured = None if cap is None else []
+def _planned_update(self: Any, data: DataProto, plan: Plan) -> dict[str, Any]:
+    config = self.config
+    meant = config.ppo_mini_batch_size
+    config.ppo_mini_batch_size = config.ppo_micro_batch_size_per_gpu  # verl divides each loss by their ratio
+    _running.append(plan)
     try:
-        metrics = _update_policy(self, data)
-        if cap is not None:
-            metrics |= {name: [value] for name, value in _measurements(data, _measured or [], cap=cap).items()}
+        metrics = _update_policy(self, PlannedBatch(data.batch, data.non_tensor_batch, data.meta_info))
     finally:
-        _token_scale.clear()
-        _measured = None
-        self.config.ppo_mini_batch_size = meant
-    if self.config.loss_agg_mode == "token-mean":  # verl divides by the micro batches twice: in the sum, in the mean
-        metrics |= {name: [sum(metrics[name]) / steps] for name in SUMMED_METRICS if name in metrics}
-    return metrics
-
-
-def _measurements(
-    data: DataProto, measured: list[tuple[torch.Tensor, torch.Tensor]], *, cap: float
-) -> dict[str, float]:
-    """Entropy per trained token, and the sampler gap, of an update in one step. `measured` is in the order of rows."""
-    entropies, log_probs = (torch.cat(parts) for parts in zip(*measured, strict=True))
-    tensors: Any = data.batch
-    mask = tensors["response_mask"].cpu()
-    metrics = {"actor/entropy_loss": entropies[mask == 1].mean().item()}
-    if sampler_gap.HIDDEN_LOG_PROBS in tensors:
-        metrics |= sampler_gap.compare(log_probs, tensors[sampler_gap.HIDDEN_LOG_PROBS].cpu(), mask, cap=cap)
-    return metrics
+        _running.clear()
+        config.ppo_mini_batch_size = meant
+    metrics.setdefault("actor/pg_loss", [0.0])  # without any advantage it is that
+    n_passes = len(plan.sizes) * config.ppo_epochs
+    return metrics | {name: [sum(metrics[name]) / n_passes] for name in SUMMED_METRICS if name in metrics}
 
 
 core_algos.agg_loss = dp_actor.agg_loss = agg_loss  # pyright: ignore[reportPrivateImportUsage]

@@ -22,10 +22,10 @@ from tensordict import TensorDict
 from verl import DataProto
 
 from agl_plugin.proxy.spans import LOG_PROBS
+from agl_plugin.update.rules import REWARD_STEPS, in_reward_steps
 
-# Rewards are kept in steps of 2^-16, so that the mean of equal rewards is exactly that reward in float32 (groups of up
-# to 119 rows): otherwise rounding gives a group without variance advantages of up to 0.2.
-REWARD_STEPS = 65536
+# The column that numbers the rows in the order of their rollouts: agent-lightning shuffles them without a seed.
+ROW_NUMBER = "row_number"
 # Joins the question's and the rollout's id in `uid`, for agl_plugin.update.advantage.
 UID_SEPARATOR = "/"
 NAN = math.nan
@@ -135,8 +135,8 @@ def build_batch(
     Tensors, n rows, P and R the longest prompt and response: prompts n x P (padded left), responses and response_mask
     n x R (padded right), input_ids, attention_mask and position_ids n x (P + R), token_level_scores n x R float32 with
     the rollout's reward on the last token of each of its rows, is_drop_mask n (prompt over the limit, cut, or nothing
-    left to train), rollout_log_probs n x R float32 where the sampler gave any: 0 where the mask is 0, NaN where it is 1
-    and the call came without them.
+    left to train), row_number n, rollout_log_probs n x R float32 where the sampler gave any: 0 where the mask is 0, NaN
+    where it is 1 and the call came without them.
     """
     limits = Limits(max_prompt_tokens, max_response_tokens)
     rows = [(i, row) for i, (_, _, calls) in rollouts.items() for row in rows_of(calls, merge=merge, limits=limits)]
@@ -145,7 +145,7 @@ def build_batch(
     responses = _pad([row.response[:max_response_tokens] for _, row in rows], pad_id)
     in_response = _pad([[1] * min(len(row.response), max_response_tokens) for _, row in rows], 0)
     attention = torch.cat([in_prompt, in_response], dim=1)
-    rewards = [round(rollouts[i][1] * REWARD_STEPS) / REWARD_STEPS for i, _ in rows]
+    rewards = [in_reward_steps(rollouts[i][1]) / REWARD_STEPS for i, _ in rows]
     scores = torch.zeros(responses.shape, dtype=torch.float32)
     scores[torch.arange(len(rows)), (in_response.sum(1) - 1).clamp(min=0)] = torch.tensor(rewards, dtype=torch.float32)
     mask = _pad([row.mask[:max_response_tokens] for _, row in rows], 0)
@@ -159,6 +159,7 @@ def build_batch(
         "response_mask": mask,
         "is_drop_mask": too_long | (mask.sum(1) == 0),
         "token_level_scores": scores,
+        ROW_NUMBER: torch.arange(len(rows)),
         **_sampler_log_probs([row.log_probs[:max_response_tokens] for _, row in rows], mask),
     }
     data = DataProto(batch=TensorDict({k: v.to(device) for k, v in tensors.items()}, batch_size=len(rows)))  # pyright: ignore[reportArgumentType]

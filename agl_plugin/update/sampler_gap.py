@@ -19,7 +19,6 @@ from verl import DataProto
 from verl.trainer.ppo.rollout_corr_helper import compute_rollout_correction_and_rejection_mask
 
 SAMPLER_LOG_PROBS = "rollout_log_probs"
-HIDDEN_LOG_PROBS = "sampler_log_probs"
 WEIGHTS = "rollout_is_weights"  # the name that verl's actor looks for
 
 
@@ -43,19 +42,6 @@ def correct(batch: DataProto, *, cap: float, apply: bool) -> dict[str, float]:
         assert weights is not None
         tensors[WEIGHTS] = weights.batch[WEIGHTS]
     return metrics
-
-
-def hide(batch: DataProto) -> None:
-    """Put the sampler's log-probabilities where verl's actor does not look; the update compares them."""
-    tensors = batch.batch
-    if tensors is not None and SAMPLER_LOG_PROBS in tensors:
-        tensors[HIDDEN_LOG_PROBS] = tensors.pop(SAMPLER_LOG_PROBS)
-
-
-def knows_all(batch: DataProto) -> bool:
-    """Whether the sampler gave a log-probability for each sampled token of a batch whose numbers are hidden."""
-    tensors = batch.batch
-    return tensors is not None and HIDDEN_LOG_PROBS in tensors and not tensors[HIDDEN_LOG_PROBS].isnan().any()
 
 
 def compare(trainer: torch.Tensor, given: torch.Tensor, mask: torch.Tensor, *, cap: float) -> dict[str, float]:

@@ -20,7 +20,7 @@ class OptimConfig(Node):
         default=0.1, ge=0, le=1, description="share of the rate that is left at the end of the cosine"
     )
     weight_decay: float = Field(
-        default=0.0, ge=0, description="AdamW weight decay; 0: a step without signal moves nothing"
+        default=0.0, ge=0, description="AdamW weight decay (a step whose groups are all without variance is not made)"
     )
     clip_low: float = Field(default=0.2, gt=0, lt=1, description="lower PPO clip")
     clip_high: float = Field(default=0.3, gt=0, description="upper PPO clip")

@@ -174,7 +174,7 @@ def update_rules(config: TrainConfig) -> UpdateRules:
         cap=optim.importance_cap,
         has_reference=optim.kl_coef > 0,
         has_entropy=optim.entropy_coef > 0,
-        measure=config.trainer.device == "cpu",
+        seed=config.data.seed,
     )
 
 

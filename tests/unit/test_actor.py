@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from tensordict import TensorDict
@@ -18,7 +17,6 @@ from verl.workers.config import ActorConfig, FSDPActorConfig, FSDPEngineConfig
 
 from agl_plugin.cpu import mode as cpu_mode
 from agl_plugin.update import actor
-from agl_plugin.update.rules import N_UPDATES
 
 cpu_mode.give_torch_cpu_a_device_api()
 # verl opens a float32 autocast, which a CPU does not have.
@@ -61,7 +59,7 @@ def rows(pairs: list[tuple[int, int]] = LENGTHS, *, width: int = 14) -> DataProt
         "advantages": torch.randn(n, 1, generator=generator) * mask[:, 9:],
         "old_log_probs": torch.zeros(n, width),
     }
-    info: dict[str, Any] = {"temperature": 1.0, "use_dynamic_bsz": False, "micro_batch_size": 2, N_UPDATES: 1}
+    info: dict[str, Any] = {"temperature": 1.0, "use_dynamic_bsz": False, "micro_batch_size": 2}
     return DataProto(batch=TensorDict(tensors, batch_size=n), meta_info=info)  # pyright: ignore[reportArgumentType]
 
 
@@ -103,11 +101,3 @@ def test_other_aggregations_stay_as_verl_has_them() -> None:
     loss, mask = torch.tensor([[1.0, 2.0], [3.0, 4.0]]), torch.tensor([[1, 1], [1, 0]])
     assert actor.agg_loss(loss, mask, "token-mean").item() == pytest.approx(2.0)
     assert actor.agg_loss(loss, mask, "seq-mean-token-mean").item() == pytest.approx(2.25)
-
-
-def test_rows_of_like_length_share_a_micro_batch() -> None:
-    data = rows()
-    order = actor.by_length(data, 4)
-    sizes = np.array([sum(pair) for pair in LENGTHS])[order.numpy()]
-    assert sorted(order[:4].tolist()) == [0, 1, 2, 3] and list(sizes[:4]) == sorted(sizes[:4])
-    assert list(sizes[4:]) == sorted(sizes[4:])

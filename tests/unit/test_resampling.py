@@ -6,7 +6,7 @@ from typing import Any
 
 from agentlightning.types import RolloutLegacy
 
-from agl_plugin.run.resampling import Places, SpareQuestions, key_of, requests_for
+from agl_plugin.run.resampling import Places, SpareQuestions, is_flat, key_of, requests_for, teaches
 
 DATASET = [{"id": f"q{i}", "question": f"第{i}问", "fake_ids": object()} for i in range(20)]
 
@@ -66,3 +66,9 @@ def test_a_drawn_question_is_queued_like_the_steps_own() -> None:
     first = requests[0]
     assert (first.mode, first.resources_id, (first.metadata or {})["data_id"]) == ("train", "rs-1", "d1")
     assert first.config is not None and first.config.timeout_seconds == 9.0
+
+
+def test_groups_are_flat_as_their_advantages_are() -> None:
+    """Advantages take rewards in steps of 2^-16; sums of the same parts may differ by less."""
+    assert 0.1 + 0.7 != 0.8 and is_flat(members(0.1 + 0.7, 0.8)) and not teaches(members(0.1 + 0.7, 0.8))
+    assert teaches(members(0.8, 0.8 + 2**-16)) and not is_flat(members(0.8))

@@ -21,7 +21,7 @@ from verl.utils.torch_functional import get_cosine_schedule_with_warmup
 from agl_plugin.cpu import mode as cpu_mode
 from sql_agent.config import ROOT
 from tests.unit.test_actor_updates import ROLLOUTS, data_of
-from tests.verl_actor import actor_of, one_rank, tiny_model
+from tests.verl_actor import actor_of, as_planned, one_rank, tiny_model
 
 cpu_mode.give_torch_cpu_a_device_api()
 CONTENTS = ["model", "optimizer", "extra"]
@@ -35,7 +35,7 @@ class Run:
             tiny_model().float(), device_id=torch.device("cpu"), use_orig_params=False,
             sharding_strategy=ShardingStrategy.NO_SHARD,
         )  # fmt: skip
-        self.actor = actor_of(self.model, mini_rows=5, micro_rows=2)
+        self.actor = actor_of(self.model, micro_rows=2)
         self.optimizer = self.actor.actor_optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-2)
         self.schedule = get_cosine_schedule_with_warmup(self.optimizer, 1, num_training_steps=4, min_lr_ratio=0.2)
         contents = OmegaConf.create({"save_contents": CONTENTS, "load_contents": CONTENTS})
@@ -47,7 +47,7 @@ class Run:
         """One update on the data of this step; the gradient norm."""
         rewards = {name: (group, number * reward, calls) for name, (group, reward, calls) in ROLLOUTS.items()}
         rewards["c"] = ("q", 0.1 * number**2, ROLLOUTS["c"][2])
-        metrics = self.actor.update_policy(data=data_of(rewards))
+        metrics = self.actor.update_policy(data=as_planned(data_of(rewards)))
         self.schedule.step()
         return metrics["actor/grad_norm"]
 

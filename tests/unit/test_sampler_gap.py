@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from tensordict import TensorDict
 from verl import DataProto
 
-from agl_plugin.update.prepare import no_log_probs, prepared
-from agl_plugin.update.rules import MEASURE_CAP, N_UPDATES, UpdateRules
+from agl_plugin.update.prepare import prepared
+from agl_plugin.update.rules import PLAN, UpdateRules
 from agl_plugin.update.sampler_gap import correct
 
 NAN = math.nan
@@ -29,6 +29,8 @@ def batch_of(trainer: list[list[float]], sampler: list[list[float]], mask: list[
         "rollout_log_probs": torch.tensor(sampler),
         "response_mask": torch.tensor(mask),
         "advantages": torch.tensor(mask).float(),
+        "attention_mask": torch.tensor(mask),
+        "row_number": torch.arange(len(mask)),
     }
     return DataProto(batch=TensorDict(tensors, batch_size=len(trainer)))  # pyright: ignore[reportArgumentType]
 
@@ -100,13 +102,13 @@ def updated(batch: DataProto, **rules: Any) -> tuple[DataProto, dict[str, Any]]:
         return SimpleNamespace(meta_info={"metrics": {"actor/grad_norm": [1.0], "actor/entropy_loss": [0.5]}})
 
     rules = {"n_updates": 2, "correct": True, "cap": 2.0, **rules}
-    output = prepared(update, UpdateRules(**rules))(batch)
+    output = prepared(update, UpdateRules(**rules), step=lambda: 1)(batch)
     return seen[0], output.meta_info["metrics"]
 
 
 def test_an_update_gets_weights_and_plan_and_reports_the_gap() -> None:
     data, metrics = updated(batch_of([[-1.0]], [[-2.0]], [[1]]))
-    assert data.batch["rollout_is_weights"].tolist() == [[2.0]] and data.meta_info[N_UPDATES] == 2
+    assert data.batch["rollout_is_weights"].tolist() == [[2.0]] and len(data.meta_info[PLAN].sizes) == 2
     assert metrics["sampler/log_prob_diff_mean"] == 1.0 and metrics["actor/grad_norm"] == [1.0]
     assert "actor/kl_to_start" not in metrics
     assert "rollout_is_weights" not in updated(batch_of([[-1.0]], [[-2.0]], [[1]]), correct=False)[0].batch
@@ -118,21 +120,3 @@ def test_with_a_reference_model_its_distance_is_told() -> None:
     _, metrics = updated(batch)
     d = np.array([-0.5, 0.0])  # reference minus trainer, on the sampled tokens
     assert metrics["actor/kl_to_start"] == pytest.approx((np.exp(d) - 1 - d).mean(), rel=1e-4)
-
-
-def test_one_optimizer_step_needs_no_pass_of_its_own() -> None:
-    batch = batch_of([[0.0]], [[-2.0]], [[1]])
-    batch.batch["responses"] = torch.tensor([[7]])
-    given = no_log_probs(batch, temperature=0.5)
-    assert given.batch["old_log_probs"].tolist() == [[0.0]] and given.meta_info == {"temperature": 0.5}
-    data, metrics = updated(batch, n_updates=1, correct=False, measure=True)
-    assert data.meta_info[MEASURE_CAP] == 2.0 and "rollout_log_probs" not in data.batch
-    assert data.batch["sampler_log_probs"].tolist() == [[-2.0]]
-    assert metrics == {"actor/grad_norm": [1.0], "actor/entropy_loss": 0.5, "batch/rows_left_out": 0}
-
-
-@pytest.mark.parametrize("rules", [{"n_updates": 2}, {"correct": True}, {"has_reference": True}, {"measure": False}])
-def test_what_needs_the_log_probabilities_before_gets_them(rules: dict[str, Any]) -> None:
-    rules = {"n_updates": 1, "correct": False, "measure": True, **rules}
-    assert not UpdateRules(**rules, cap=2.0).one_pass
-    assert MEASURE_CAP not in updated(batch_of([[-1.0]], [[-2.0]], [[1]]), **rules)[0].meta_info
