@@ -209,14 +209,14 @@ def main(
     try:
         config = resolve_config(recipe, set_ or [], database=database, model=model, endpoint=bool(base_url))
         questions = choose_questions(question or [], file, limit=limit)
-        tokens = max_tokens or config.rollout.max_response_tokens
         if base_url:
             name = model or os.environ.get("OPENAI_MODEL", "")
+            tokens = max_tokens or config.rollout.max_response_tokens
             llm = checked_endpoint(base_url, model=name, api_key=api_key, temperature=temperature, max_tokens=tokens)
             outcomes = try_out(questions, llm, config, as_lines=json_)
         else:
             with own_server(config) as server:
-                llm = LLMEndpoint(server.base_url, server.model, temperature=temperature, max_tokens=tokens)
+                llm = LLMEndpoint(server.base_url, server.model, temperature=temperature, max_tokens=max_tokens)
                 outcomes = try_out(questions, llm, config, as_lines=json_)
                 if why := server.why_it_died():
                     raise LLMFault(why)

@@ -49,7 +49,7 @@ OVERFLOW_MARKS = (
 
 @dataclass(frozen=True)
 class LLMEndpoint:
-    """Where and how to sample the policy. `temperature` 0 is greedy; `max_tokens` bounds one LLM call."""
+    """Where and how to sample the policy. `temperature` 0 is greedy; `max_tokens` bounds one call, None: the server."""
 
     base_url: str
     model: str

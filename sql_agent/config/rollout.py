@@ -14,8 +14,14 @@ class RolloutConfig(Node):
 
     group_size: int = Field(default=4, ge=1, description="rollouts per question (n of GRPO)")
     temperature: float = Field(default=1.0, ge=0, description="training temperature; validation is always 0")
+    max_model_len: int = Field(
+        default=0,
+        ge=0,
+        description="tokens of one conversation in the model server; 0: as many as a training row holds, "
+        "max_prompt_tokens and what may follow it; never more than the model itself can",
+    )
     max_prompt_tokens: int = Field(
-        default=2048, ge=16, description="longer prompts are dropped from the update and counted"
+        default=2048, ge=16, description="longest prompt of a training row; longer ones are dropped and counted"
     )
     max_response_tokens: int = Field(default=768, ge=8, description="longest answer of one LLM call")
     n_runners: int = Field(
@@ -46,3 +52,14 @@ class RolloutConfig(Node):
         le=8,
         description="times per step that groups without variance are replaced by other questions (dynamic sampling)",
     )
+
+    @property
+    def row_tokens(self) -> int:
+        """The longest training row."""
+        after = self.trajectory_max_response_tokens if self.level == "trajectory" else self.max_response_tokens
+        return self.max_prompt_tokens + after
+
+    @property
+    def context_tokens(self) -> int:
+        """Tokens that the model server is asked to hold of one conversation."""
+        return self.max_model_len or self.row_tokens

@@ -48,6 +48,12 @@ class TrainConfig(Node):
                 f"rollout.trajectory_max_response_tokens = {rollout.trajectory_max_response_tokens} must not be below "
                 f"rollout.max_response_tokens = {rollout.max_response_tokens}: a single answer would be cut"
             )
+        if rollout.max_model_len > rollout.row_tokens:
+            raise ValueError(
+                f"rollout.max_model_len = {rollout.max_model_len} must not exceed the {rollout.row_tokens} tokens of a "
+                f"training row (level {rollout.level}): what is sampled beyond them could not be trained. Raise "
+                "rollout.trajectory_max_response_tokens, or rollout.max_prompt_tokens with level transition"
+            )
         return self
 
     @model_validator(mode="after")

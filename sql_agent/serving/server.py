@@ -24,12 +24,11 @@ import httpx
 
 from foundation.environment import COMMON_ENV, CPU_ENV
 from foundation.net import free_port
-from sql_agent.config import TrainConfig
+from sql_agent.config import RolloutConfig, TrainConfig
 from sql_agent.errors import LLMFault
 
 LOOK_EVERY_S = 0.2
 GRACE_S = 15.0  # vLLM's engine takes a few seconds to free a GPU
-MAX_MODEL_TOKENS = 4096
 # The kernel ends the server (SIGTERM) when this process, argument 1, dies, even by SIGKILL; vLLM then ends its engine.
 LAUNCH = (
     "import ctypes, os, signal, sys; ctypes.CDLL(None).prctl(1, signal.SIGTERM); "
@@ -47,14 +46,14 @@ PREFIX = re.compile(r"^(\(\w+ pid=\d+\)\s*)?(\w+ [\d-]+ [\d:]+ \[[^\]]*\]\s*)?")
 SECOND_HAND = ("See root cause above", "Engine core initialization failed")
 
 
-def context_tokens(folder: Path) -> int:
-    """Tokens that the served model may hold: the model's own limit, at most MAX_MODEL_TOKENS."""
+def context_tokens(folder: Path, rollout: RolloutConfig) -> int:
+    """Tokens of one conversation, in training and in serving: what the configuration asks for, if the model can."""
     try:
         tree = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        return MAX_MODEL_TOKENS
+        return rollout.context_tokens
     limit = tree.get("max_position_embeddings") if isinstance(tree, dict) else None
-    return min(limit, MAX_MODEL_TOKENS) if isinstance(limit, int) else MAX_MODEL_TOKENS
+    return min(limit, rollout.context_tokens) if isinstance(limit, int) else rollout.context_tokens
 
 
 def server_command(folder: Path, config: TrainConfig, *, name: str, port: int, cpu: bool) -> list[str]:
@@ -65,7 +64,9 @@ def server_command(folder: Path, config: TrainConfig, *, name: str, port: int, c
         "served-model-name": name,
         "host": "127.0.0.1",
         "port": port,
-        "max-model-len": context_tokens(folder),
+        "max-model-len": context_tokens(folder, rollout),
+        # As verl's server in training: a call without max_tokens gets so many, or what is left of the context.
+        "override-generation-config": json.dumps({"max_new_tokens": rollout.max_response_tokens}),
         "max-num-seqs": rollout.max_num_seqs,
         "tool-call-parser": rollout.tool_parser,
         "seed": config.trainer.seed,

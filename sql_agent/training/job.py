@@ -37,6 +37,7 @@ from sql_agent.serving.checkpoints import find_checkpoint
 from sql_agent.serving.models import model_folder
 from sql_agent.training import preflight
 from sql_agent.training.assembly import make_agent, make_algorithm, make_trainer
+from sql_agent.training.context import check_context
 from sql_agent.training.options import is_tiny
 from sql_agent.training.questions import load_data, total_steps
 from sql_agent.training.summary import build_summary, summary_table
@@ -106,6 +107,8 @@ def prepare(config: TrainConfig, *, role: str, run: str, scoring: ScoringContext
     preflight.check_adapter(config)
     preflight.check_trackers(config.logging.trackers)
     model = model_folder(config, tiny=is_tiny(config))
+    if not is_tiny(config):  # it asks once or twice, whatever it may
+        check_context(config, model, questions)
     check_judge(scoring)
     preflight.check_disk(config, runs_dir, model)
     return Job(config, role, run, runs_dir, model, questions, val, steps, scoring)

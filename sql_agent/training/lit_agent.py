@@ -71,11 +71,11 @@ class SqlAgent(agl.LitAgent[dict[str, Any]]):
         return to_spans(rollout_record(question, episode, reward))
 
     def _endpoint(self, llm: agl.ProxyLLM, rollout: AttemptedRollout) -> LLMEndpoint:
+        """The policy; without max_tokens, which the server sets to max_response_tokens or what the context has left."""
         return LLMEndpoint(
             base_url=llm.get_base_url(rollout.rollout_id, rollout.attempt.attempt_id),
             model=llm.model,
             temperature=self.config.rollout.temperature if rollout.mode == "train" else 0.0,
-            max_tokens=self.config.rollout.max_response_tokens,
         )
 
     async def run(

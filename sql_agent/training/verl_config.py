@@ -13,6 +13,7 @@ from typing import Any
 from agl_plugin.update.rules import UpdateRules
 from foundation.errors import RunError
 from sql_agent.config import TrainConfig
+from sql_agent.serving.server import context_tokens
 
 # Keys that verl reads but its base configuration leaves out (free-form sections).
 OPEN_SECTIONS = ("actor_rollout_ref.rollout.engine_kwargs.", "actor_rollout_ref.model.override_config.")
@@ -26,7 +27,7 @@ def verl_overrides(config: TrainConfig, *, model_path: str, run_dir: Path, total
         "data": _data(config),
         "actor_rollout_ref": {
             "model": _model(config, model_path=model_path, cpu=cpu),
-            "rollout": _rollout(config, cpu=cpu),
+            "rollout": _rollout(config, model_path=model_path, cpu=cpu),
             "actor": _actor(config, cpu=cpu),
             "ref": _ref(config, cpu=cpu),
         },
@@ -72,9 +73,15 @@ def _model(config: TrainConfig, *, model_path: str, cpu: bool) -> dict[str, Any]
     }
 
 
-def _rollout(config: TrainConfig, *, cpu: bool) -> dict[str, Any]:
+def _rollout(config: TrainConfig, *, model_path: str, cpu: bool) -> dict[str, Any]:
     rollout = config.rollout
-    vllm: dict[str, Any] = {"enable_auto_tool_choice": True, "tool_call_parser": rollout.tool_parser}
+    # verl would take prompt_length + response_length, and so bound the whole conversation by the prompt of a row.
+    n_context = context_tokens(Path(model_path), rollout)
+    vllm: dict[str, Any] = {
+        "enable_auto_tool_choice": True,
+        "tool_call_parser": rollout.tool_parser,
+        "max_model_len": n_context,
+    }
     keys: dict[str, Any] = {
         "name": "vllm",
         "n": rollout.group_size,
@@ -86,7 +93,7 @@ def _rollout(config: TrainConfig, *, cpu: bool) -> dict[str, Any]:
         "tensor_model_parallel_size": rollout.tensor_parallel,
         "gpu_memory_utilization": rollout.gpu_memory_utilization,
         "max_num_seqs": rollout.max_num_seqs,
-        "max_num_batched_tokens": max(8192, rollout.max_prompt_tokens + rollout.max_response_tokens),
+        "max_num_batched_tokens": max(8192, n_context),
         "log_prob_micro_batch_size_per_gpu": config.optim.micro_batch_rows,
         "multi_turn": {"format": rollout.tool_parser, "max_assistant_turns": config.agent.max_turns},
         # verl's own agent loop stays unused: agent-lightning's runners are the agent loop.

@@ -45,7 +45,14 @@ def test_command_has_the_settings_of_training(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps({"max_position_embeddings": 1024}))
     config = build_config({"rollout": {"tool_parser": "qwen3_xml"}})
     line = " ".join(serving.server_command(tmp_path, config, name="policy", port=1, cpu=True))
-    for part in ("--host 127.0.0.1", "--dtype float32", "--enforce-eager", "--max-model-len 1024", "qwen3_xml"):
+    for part in (
+        "--host 127.0.0.1",
+        "--dtype float32",
+        "--enforce-eager",
+        "--max-model-len 1024",
+        "qwen3_xml",
+        '{"max_new_tokens": 768}',
+    ):
         assert part in line
     assert "--trust-remote-code" not in line
     gpu = " ".join(serving.server_command(tmp_path, config, name="policy", port=1, cpu=False))
@@ -57,8 +64,9 @@ def test_command_has_the_settings_of_training(tmp_path: Path) -> None:
 )
 def test_model_length_is_bounded_whatever_the_file_says(tmp_path: Path, text: str) -> None:
     (tmp_path / "config.json").write_text(text)
-    assert serving.context_tokens(tmp_path) == serving.MAX_MODEL_TOKENS
-    assert serving.context_tokens(tmp_path / "none") == serving.MAX_MODEL_TOKENS
+    rollout = build_config().rollout
+    assert serving.context_tokens(tmp_path, rollout) == rollout.context_tokens == 2048 + 4096
+    assert serving.context_tokens(tmp_path / "none", rollout) == rollout.context_tokens
 
 
 def test_secrets_stay_here_and_own_settings_win(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -49,6 +49,7 @@ CHANGED = [
     "rollout.group_size=8",
     "rollout.temperature=0.7",
     "rollout.max_prompt_tokens=4096",
+    "rollout.max_model_len=3000",
     "rollout.max_response_tokens=512",
     "rollout.level=transition",
     "rollout.trajectory_max_response_tokens=2000",

@@ -1,0 +1,84 @@
+"""Does an episode fit into the model server's context? Told before the run, by counting with the model's tokenizer.
+
+The policy's own words may overflow the context: that is the policy's doing, and trained as it is (context_overflow).
+What the set-up writes must fit beside them: prompt, tools, question, and a full result for each query. Estimates: a
+query takes QUERY_TOKENS, a result's characters weigh as those of the reference answers, chat templates add MARK_TOKENS.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from foundation.errors import UserError
+from sql_agent.agent.episode import load_system_prompt
+from sql_agent.agent.tools import TOOLS
+from sql_agent.config import TrainConfig, database_path
+from sql_agent.environment.database import Database
+from sql_agent.records import Question
+from sql_agent.serving.server import context_tokens
+
+logger = logging.getLogger(__name__)
+
+QUERY_TOKENS = 128
+MARK_TOKENS = 64
+SAMPLED_ANSWERS = 200
+Count = Callable[[str], int]
+
+
+@dataclass(frozen=True)
+class EpisodeTokens:
+    """Tokens of an episode: the first prompt, one full result, and all of it with short queries and one full answer."""
+
+    first: int
+    result: int
+    episode: int
+
+
+def measure(config: TrainConfig, questions: Sequence[Question], *, system_prompt: str, count: Count) -> EpisodeTokens:
+    """Count what the set-up puts into an episode of agent.max_turns calls."""
+    tools = [[tool.name, tool.description, tool.params_json_schema] for tool in TOOLS.values()]
+    longest = max((question.question for question in questions), key=len)
+    first = sum(map(count, (system_prompt, json.dumps(tools, ensure_ascii=False), longest))) + MARK_TOKENS
+    sample = "".join(str(question.answer) for question in questions[:SAMPLED_ANSWERS]) or longest
+    result = math.ceil(config.database.max_chars * count(sample) / len(sample))
+    turns = (config.agent.max_turns - 1) * (QUERY_TOKENS + result)
+    return EpisodeTokens(first, result, first + turns + config.rollout.max_response_tokens)
+
+
+def check_context(config: TrainConfig, model: Path, questions: Sequence[Question]) -> None:
+    """Raise UserError when not even the first call fits; warn when an ordinary episode of all turns does not."""
+    tokenizer = model / "tokenizer.json"
+    if not tokenizer.is_file():
+        return
+    from tokenizers import Tokenizer
+
+    encode = Tokenizer.from_file(str(tokenizer)).encode
+    with Database(config.database, database_path(config.database)) as database:
+        system_prompt = load_system_prompt(config.agent.system_prompt, database)
+    tokens = measure(config, questions, system_prompt=system_prompt, count=lambda text: len(encode(text).ids))
+    compare(config, tokens, held=context_tokens(model, config.rollout))
+
+
+def compare(config: TrainConfig, tokens: EpisodeTokens, *, held: int) -> None:
+    """`held`: tokens that the model server holds of one conversation."""
+    rollout = config.rollout
+    if tokens.first > rollout.max_prompt_tokens or tokens.first + rollout.max_response_tokens > held:
+        raise UserError(
+            f"system prompt, tools and the longest question take about {tokens.first} tokens, which must not exceed "
+            f"rollout.max_prompt_tokens = {rollout.max_prompt_tokens}, nor leave less than rollout.max_response_tokens "
+            f"= {rollout.max_response_tokens} of the {held} tokens of a conversation. Raise rollout.max_prompt_tokens "
+            "and rollout.max_model_len, or shorten agent.system_prompt"
+        )
+    if tokens.episode > held:
+        logger.warning(
+            "an episode of agent.max_turns = %d needs about %d tokens (%d before the first answer, %d for a full "
+            "result), but a conversation holds %d: it would end as context_overflow, through no fault of the policy. "
+            "Raise rollout.trajectory_max_response_tokens and rollout.max_model_len, or lower database.max_chars or "
+            "agent.max_turns",
+            *(config.agent.max_turns, tokens.episode, tokens.first, tokens.result, held),
+        )

@@ -1,0 +1,106 @@
+"""How many tokens a conversation may have: what verl's server is started with, and what is said before the run."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import logging
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from vllm.entrypoints.openai.protocol import ChatCompletionRequest
+from vllm.entrypoints.utils import get_max_tokens
+
+from foundation.errors import UserError
+from sql_agent.agent.tools import TOOLS
+from sql_agent.config import TrainConfig, build_config, load_recipe
+from sql_agent.records import Question
+from sql_agent.training.context import EpisodeTokens, compare, measure
+from sql_agent.training.verl_config import composed_base, verl_overrides
+
+QUESTIONS = [Question(id="1", question="问" * 40, answer="高血压；心绞痛" * 10)]
+
+
+def test_verls_server_gets_the_configured_length(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """verl's own launch code, up to the arguments that vLLM starts with."""
+    import ray
+    from omegaconf import OmegaConf
+    from verl.utils.config import omega_conf_to_dataclass
+    from verl.workers.rollout.vllm_rollout import vllm_async_server as verl_server
+
+    config = build_config({"rollout": {"max_model_len": 5000}})
+    (tmp_path / "config.json").write_text(json.dumps({"max_position_embeddings": 40960}))
+    overrides = verl_overrides(config, model_path=str(tmp_path), run_dir=tmp_path, total_steps=1)
+    merged: Any = OmegaConf.merge(OmegaConf.create(composed_base()), OmegaConf.create(overrides))
+    OmegaConf.resolve(merged)
+    seen: list[argparse.Namespace] = []
+
+    async def run_server(args: argparse.Namespace) -> None:
+        seen.append(args)
+
+    rollout = merged.actor_rollout_ref.rollout
+    server: Any = SimpleNamespace(
+        node_rank=0,
+        replica_rank=1,
+        workers=[],
+        config=omega_conf_to_dataclass(rollout),
+        model_config=SimpleNamespace(local_path=str(tmp_path), trust_remote_code=False, lora_rank=0),
+        nnodes=1,
+        run_server=run_server,
+    )
+    server.config.max_model_len = rollout.prompt_length + rollout.response_length  # as its __init__ does
+    monkeypatch.setattr(ray, "get", lambda _: [])
+    asyncio.run(verl_server.vLLMHttpServerBase.launch_server(server))
+    (args,) = seen
+    assert args.max_model_len == 5000
+    assert args.override_generation_config["max_new_tokens"] == config.rollout.max_response_tokens
+
+
+@pytest.mark.filterwarnings("ignore:max_tokens is deprecated")
+@pytest.mark.parametrize(("prompt_tokens", "answer_tokens"), [(100, 768), (5000, 768), (5400, 744), (6143, 1)])
+def test_a_call_without_a_limit_gets_the_longest_answer_or_what_is_left(prompt_tokens: int, answer_tokens: int) -> None:
+    """vLLM's own arithmetic: with max_tokens = 768 it would refuse all prompts above 5,376 tokens."""
+    request = ChatCompletionRequest.model_validate({"model": "m", "messages": [{"role": "user", "content": "?"}]})
+    limits = {"max_tokens": TrainConfig().rollout.max_response_tokens}
+    held = TrainConfig().rollout.context_tokens
+    assert get_max_tokens(held, request, prompt_tokens, limits) == answer_tokens
+
+
+@pytest.mark.parametrize("recipe", ["qwen3_0_6b", "qwen2_5_7b", "qwen2_5_7b_lora"])
+def test_the_recipes_hold_an_ordinary_episode(recipe: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Counted with 0.65 tokens a character, what large vocabularies need for Chinese."""
+    config = build_config(load_recipe(recipe))
+    prompt = Path("sql_agent/prompts/system_zh.txt").read_text(encoding="utf-8")
+    tokens = measure(config, QUESTIONS, system_prompt=prompt, count=lambda text: -(-len(text) * 65 // 100))
+    assert config.agent.max_turns == 6 and 650 <= tokens.result < 660
+    with caplog.at_level(logging.WARNING):
+        compare(config, tokens, held=config.rollout.context_tokens)
+    assert caplog.text == ""
+
+
+def test_the_sum_is_what_an_episode_holds() -> None:
+    config = build_config({"agent": {"max_turns": 3}, "database": {"max_chars": 500}})
+    tokens = measure(config, QUESTIONS, system_prompt="甲" * 100, count=len)
+    schema = [[tool.name, tool.description, tool.params_json_schema] for tool in TOOLS.values()]
+    first = 100 + len(json.dumps(schema, ensure_ascii=False)) + 40 + 64
+    assert tokens == EpisodeTokens(first, 500, first + 2 * (128 + 500) + 768)
+
+
+def test_what_does_not_fit_is_said_before_the_run(caplog: pytest.LogCaptureFixture) -> None:
+    config = build_config()
+    with pytest.raises(UserError, match="take about 2100 tokens.*rollout.max_prompt_tokens = 2048"):
+        compare(config, EpisodeTokens(2100, 500, 5000), held=6144)
+    with pytest.raises(UserError, match="of the 2000 tokens"):
+        compare(config, EpisodeTokens(1500, 500, 1900), held=2000)
+    with caplog.at_level(logging.WARNING):
+        compare(config, EpisodeTokens(1000, 900, 6145), held=6144)
+    assert "needs about 6145 tokens" in caplog.text and "holds 6144" in caplog.text
+
+
+def test_a_context_beyond_a_training_row_is_refused() -> None:
+    with pytest.raises(UserError, match="rollout.max_model_len = 6145 must not exceed the 6144 tokens"):
+        build_config({"rollout": {"max_model_len": 6145}})
+    assert build_config({"rollout": {"level": "transition"}}).rollout.context_tokens == 2048 + 768
