@@ -9,10 +9,15 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
+
+LINE_EVERY_S = 15.0
 
 
 @contextlib.contextmanager
@@ -38,6 +43,62 @@ def quiet(log: Path, *, enabled: bool = True) -> Iterator[Console]:
         for fd, keep in zip((1, 2), saved, strict=True):
             os.dup2(keep, fd)
             os.close(keep)
+
+
+def own_terminal() -> Console:
+    """A console on a descriptor of its own: it goes on writing to the present stdout after `close_output`."""
+    # closefd: it is open as long as the process lives.
+    stdout = os.fdopen(os.dup(1), "w", encoding="utf-8", closefd=False)
+    return Console(file=stdout, highlight=False, soft_wrap=True)
+
+
+def close_output(log: Path) -> None:
+    """From here on file descriptors 1 and 2 of this process go to `log`, for good.
+
+    Before the last words of a command: threads of others may go on logging, and nothing of theirs belongs below.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    with contextlib.suppress(OSError):  # the log's disk is full
+        target = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        os.dup2(target, 1)
+        os.dup2(target, 2)
+        os.close(target)
+
+
+class Heartbeat:
+    """Where the output is no terminal: a line whenever LINE_EVERY_S passed without one. A context manager.
+
+    `text` says what is going on; the time since the start follows it. On a terminal a bar or a spinner does the same.
+    """
+
+    def __init__(self, console: Console, text: Callable[[], str], *, every_s: float = LINE_EVERY_S) -> None:
+        self._console, self._text, self._every_s = console, text, every_s
+        self._started = self._last = time.monotonic()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._loop, name="heartbeat", daemon=True)
+
+    def __enter__(self) -> Heartbeat:
+        self._started = self._last = time.monotonic()
+        if not self._console.is_terminal:
+            self._thread.start()
+        return self
+
+    def __exit__(self, *_exc: Any) -> None:
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def said(self) -> None:
+        """Another line has just been printed."""
+        self._last = time.monotonic()
+
+    def _loop(self) -> None:
+        while not self._stop.wait(max(0.01, self._last + self._every_s - time.monotonic())):
+            now = time.monotonic()
+            if now - self._last >= self._every_s:
+                self._last = now
+                self._console.print(f"{self._text()}, {duration(now - self._started)}", markup=False)
 
 
 def duration(seconds: float) -> str:

@@ -20,6 +20,8 @@ import typer
 from dotenv import load_dotenv
 from rich.console import Console
 
+from foundation import run_folder
+from foundation.console import Heartbeat
 from foundation.errors import UserError
 from sql_agent.agent.episode import LLMEndpoint, run_episode
 from sql_agent.agent.view import Outcome, as_json, clean, show, summary_line
@@ -45,8 +47,10 @@ from sql_agent.serving import models
 from sql_agent.serving.endpoint import checked_endpoint, explain_fault, is_final
 from sql_agent.serving.server import Server, serve_model
 
-BUNDLED = "data/test.parquet"
-BUNDLED_QUESTIONS = 3
+BUNDLED = "data/train.parquet"
+# One drug's field, a search, a comparison: chosen as questions that the tiny policy answers, to show the agent at work.
+# What a model is worth is measured by evaluate.py, on held-out questions.
+FIRST_LOOK = ("train-0003", "train-0802", "train-1755")
 TINY_RECIPE = "smoke_cpu"
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
@@ -67,7 +71,7 @@ def resolve_config(
 
 
 def choose_questions(texts: list[str], file: Path | None, *, limit: int | None) -> list[Question]:
-    """The questions to ask: those given, those of a file, or one bundled question of each of the first task types.
+    """The questions to ask: those given, those of a file, or three bundled ones.
 
     Raises UserError when there is none.
     """
@@ -84,10 +88,8 @@ def choose_questions(texts: list[str], file: Path | None, *, limit: int | None) 
 
         notes.print("building the bundled database and questions")
         build_bundled()
-    bundled = load_questions(path)
-    first_of_type = {q.task_type: q for q in reversed(bundled)}
-    varied = sorted(bundled, key=lambda q: first_of_type[q.task_type] is not q)
-    return varied[: limit or BUNDLED_QUESTIONS]
+    bundled = {q.id: q for q in load_questions(path)}
+    return [bundled[name] for name in FIRST_LOOK][:limit]
 
 
 @contextmanager
@@ -95,16 +97,29 @@ def own_server(config: TrainConfig) -> Iterator[Server]:
     """vLLM with the configured model, or with the tiny policy. Raises UserError or LLMFault."""
     cpu = config.trainer.device == "cpu" or (config.trainer.device == "auto" and models.gpu_count() == 0)
     if not config.model.path:
-        notes.print("no endpoint and no --model: the tiny policy it is (built in minutes if it is not there yet)")
-    folder = model_folder(config)
-    with notes.status("starting vLLM") as status:
+        notes.print("no endpoint and no --model: the tiny policy answers, as newly trained as it is found here")
+    folder = (None if config.model.path else trained_tiny_policy(config)) or model_folder(config)
+    notes.print(f"model {folder}", markup=False)
+    starting = f"starting vLLM with {folder.name} on the {'CPU' if cpu else 'GPU'}"
+    with notes.status(starting) as status, Heartbeat(notes, lambda: starting):
 
         def on_wait(waited_s: float) -> None:
-            status.update(f"starting vLLM with {folder.name} on the {'CPU' if cpu else 'GPU'}: {waited_s:.0f} s")
+            status.update(f"{starting}: {waited_s:.0f} s")
 
         with serve_model(folder, config, cpu=cpu, on_wait=on_wait) as server:
             status.stop()
             yield server
+
+
+def trained_tiny_policy(config: TrainConfig) -> Path | None:
+    """The model of the newest run that exported a trained tiny policy, as `make demo` does; None without one."""
+    runs = ROOT / Path(config.trainer.runs_dir).expanduser()
+    for summary in sorted(runs.glob(f"*/{run_folder.SUMMARY}"), key=lambda path: path.stat().st_mtime, reverse=True):
+        exported = summary.parent / "model"
+        is_tiny = json.loads(summary.read_text(encoding="utf-8")).get("model", {}).get("tiny_policy")
+        if is_tiny and (exported / "config.json").is_file():
+            return exported
+    return None
 
 
 def model_folder(config: TrainConfig) -> Path:
@@ -200,7 +215,9 @@ def main(
     python sqlagent_test.py --base-url http://localhost:8000/v1    a running server
     python sqlagent_test.py --file data/val.parquet --limit 20 --json > answers.jsonl
 
-    Without --question and --file three of the bundled test questions are asked. Exit status: 0 all were asked and
+    Without --question and --file three bundled questions are asked, chosen as such that the tiny policy can answer.
+    Without address and --model the newest trained tiny policy of runs/ answers (make demo leaves one), else the
+    untrained one. Exit status: 0 all were asked and
     graded, 1 some ended in a fault (endpoint, database, judge), 2 wrong input.
     """
     logging.basicConfig(level=logging.WARNING)

@@ -22,6 +22,7 @@ from typing import Any
 from dotenv import load_dotenv
 from rich.console import Console
 
+from foundation import console
 from foundation.errors import UserError
 from sql_agent.config import ROOT
 from sql_agent.run_report.line import report_line
@@ -49,7 +50,7 @@ def main(argv: list[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, interrupt)
     load_dotenv(ROOT / ".env")
     logging.basicConfig(level=logging.DEBUG if args.debug else logging.WARNING)
-    terminal = Console(highlight=False, soft_wrap=True)
+    terminal = console.own_terminal()
     try:
         config = with_store_address(resolve_config(args))
         role = os.environ.get("AGL_CURRENT_ROLE", "both")

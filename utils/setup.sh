@@ -20,4 +20,8 @@ get_uv() {
 [ -x "$UV" ] || get_uv
 EXTRA=cpu
 if nvidia-smi -L >/dev/null 2>&1; then EXTRA=gpu; fi
+# A line now and then: a first installation takes minutes.
+(for s in $(seq 15 15 3600); do sleep 15 >/dev/null 2>&1; echo "setup: installing the environment, ${s}s"; done) &
+telling=$!
+trap 'kill "$telling" 2>/dev/null || true' EXIT
 "$UV" sync --quiet --frozen --extra "$EXTRA" --extra reward-model --extra mcp --extra eval

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.status import Status
 
 from foundation import run_folder
-from foundation.console import duration
+from foundation.console import Heartbeat, duration
 from foundation.files import read_lines
 
 LOOK_EVERY_S = 0.5
@@ -40,7 +40,10 @@ def describe(row: dict[str, Any], *, eta_s: float | None) -> str:
 
 
 class Progress:
-    """Follows metrics.jsonl in a thread and prints a line per event; a spinner says what is being waited for."""
+    """Follows metrics.jsonl in a thread and prints a line per event.
+
+    What is being waited for is told by a spinner, and where the output is no terminal by a line now and then.
+    """
 
     def __init__(self, console: Console, run_dir: Path) -> None:
         self.console = console
@@ -50,17 +53,21 @@ class Progress:
         self._train_s: list[float] = []
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._loop, name="progress", daemon=True)
-        self._status = Status("starting Ray, the trainer and vLLM", console=console)
+        self._waiting_for = "starting Ray, the trainer and vLLM"
+        self._status = Status(self._waiting_for, console=console)
+        self._heartbeat = Heartbeat(console, lambda: self._waiting_for)
 
     def __enter__(self) -> Progress:
         self.console.print("starting Ray, the trainer and vLLM (1 to 3 minutes; log: train.log in the run folder)")
         self._status.start()
         self._thread.start()
+        self._heartbeat.__enter__()
         return self
 
     def __exit__(self, *_exc: Any) -> None:
         self._stop.set()
         self._thread.join()
+        self._heartbeat.__exit__()
         self._look()
         self._status.stop()
 
@@ -81,5 +88,7 @@ class Progress:
                 self.console.print(text)
             for warning in row.get("warnings", []):
                 self.console.print(f"warning: {warning}", style="yellow", markup=False)
-            self._status.update(f"step {min(row['step'] + 1, row['of_steps'])}/{row['of_steps']}")
+            self._waiting_for = f"step {min(row['step'] + 1, row['of_steps'])}/{row['of_steps']}"
+            self._status.update(self._waiting_for)
+            self._heartbeat.said()
         self._shown = len(rows)

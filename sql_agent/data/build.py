@@ -19,6 +19,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from foundation.console import Heartbeat
 from foundation.errors import UserError
 from foundation.files import write_json
 from sql_agent.data.build_database import build_database
@@ -145,17 +146,20 @@ def main(
     sql, evidence, meta and task_type are used when there. Bad lines are named and skipped. Rows that share an entity
     never end up on two sides of a split.
     """
+    heartbeat = Heartbeat(console, lambda: "building the data")
     try:
         if raw is None and database is not None:
             raise UserError(f"--database {database}: only used with --raw; add --raw FILE.jsonl --out DIR")
         if raw is not None and out is None:
             raise UserError("--raw without --out: add --out DIR, a folder for the three parquet files")
         if raw is not None and out is not None:
-            imported = build_from_raw(raw, database, out, val_share=val_share, test_share=test_share, seed=seed)
+            with heartbeat:
+                imported = build_from_raw(raw, database, out, val_share=val_share, test_share=test_share, seed=seed)
             show(imported, [out / f"{split}.parquet" for split in SPLITS])
             return
         folder = out or DATA
-        bundled = build_bundled(folder, force=force)
+        with heartbeat:
+            bundled = build_bundled(folder, force=force)
         if bundled is None:
             console.print(f"{folder}: up to date (--force builds again)", markup=False)
         else:

@@ -1,4 +1,5 @@
-"""How far an evaluation is: a bar with the time left on a terminal, a line at every tenth of the way elsewhere."""
+"""How far an evaluation is: a bar with the time left on a terminal, a line at every tenth of the way elsewhere,
+and one now and then."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from foundation.console import duration
+from foundation.console import Heartbeat, duration
 
 LINES = 10
 
@@ -27,15 +28,18 @@ class Meter:
             *columns, TextColumn("left"), TimeRemainingColumn(), console=console, speed_estimate_period=600.0
         )
         self._task = self._bar.add_task("", total=total)
+        self._heartbeat = Heartbeat(console, self._now)
 
     def __enter__(self) -> Meter:
         if self._console.is_terminal:
             self._bar.start()
+        self._heartbeat.__enter__()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._heartbeat.__exit__()
         if self._console.is_terminal:
             self._bar.stop()
 
@@ -44,7 +48,7 @@ class Meter:
         self._bar.update(self._task, description=escape(f"{text}{detail}"))
         if not self._console.is_terminal and text != self._said:
             self._said = text
-            self._console.print(text, markup=False)
+            self._print(text)
 
     def start(self) -> None:
         """Playing begins now: waiting for a model is no part of the speed."""
@@ -56,7 +60,14 @@ class Meter:
         self._bar.advance(self._task)
         step = max(1, self._total // LINES)
         if not self._console.is_terminal and (self._done % step == 0 or self._done == self._total):
-            self._console.print(f"{self._done} of {self._total} trials, {self._left()} left")
+            self._print(f"{self._done} of {self._total} trials, {self._left()} left")
+
+    def _print(self, line: str) -> None:
+        self._console.print(line, markup=False)
+        self._heartbeat.said()
+
+    def _now(self) -> str:
+        return f"{self._said}: {self._done} of {self._total} trials"
 
     def _left(self) -> str:
         spent_s = time.monotonic() - (self._since_s or time.monotonic())

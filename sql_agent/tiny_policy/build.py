@@ -8,7 +8,6 @@ is an ordinary Hugging Face model folder (Qwen3ForCausalLM, safetensors, chat te
 
 from __future__ import annotations
 
-import hashlib
 import os
 import tempfile
 import time
@@ -20,19 +19,21 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from foundation.console import Heartbeat
 from foundation.errors import UserError
 from sql_agent.config import ROOT
+from sql_agent.tiny_policy.shipped import is_shipped, load_shipped, round_weights, ship
+from sql_agent.tiny_policy.sources import fingerprint
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
 
+    from sql_agent.tiny_policy.corpus import Corpus
+    from sql_agent.tiny_policy.train import Settings
+
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 CACHE = ROOT / ".cache" / "tiny_policy"
-HERE = Path(__file__).resolve().parent
-AGENT = HERE.parent
-# What decides the weights: build.py and measure.py do not.
-CODE = ["chat_template.jinja", "words.yaml"]
-CODE += [f"{name}.py" for name in ("asking", "corpus", "demos", "tokenizer", "train", "wired")]
+WAITING = "OMP_WAIT_POLICY"
 CARD = """---
 license: mit
 language: zh
@@ -53,26 +54,11 @@ evaluation and serving run where there is neither a GPU nor a model to download.
 """
 
 
-def source_files() -> list[Path]:
-    """All files that decide what the policy becomes."""
-    data = AGENT / "data"
-    words = [data / "templates.yaml", AGENT / "prompts" / "system_short.txt"]
-    return [*sorted(data.glob("source/*/*.yaml")), *words, *(HERE / name for name in CODE)]
-
-
-def fingerprint(seed: int) -> str:
-    """16 hex digits over the sources, the code that trains, and the seed."""
-    digest = hashlib.sha256(f"seed {seed}".encode())
-    for path in source_files():
-        content = path.read_bytes()
-        digest.update(f"{path.relative_to(AGENT).as_posix()} {len(content)} ".encode() + content)
-    return digest.hexdigest()[:16]
-
-
 def ensure_tiny_policy(seed: int, *, out: Path | None = None, force: bool = False) -> Path:
-    """The absolute folder of this seed's tiny policy; built first where the cache (or `out`) lacks it, in minutes.
+    """The absolute folder of this seed's tiny policy; made first where the cache (or `out`) lacks it.
 
-    `force` builds in any case. Raises UserError when `out` holds something else than a built policy.
+    That takes seconds where the repository has the weights (see shipped.py), else minutes. `force` trains in any
+    case. Raises UserError when `out` holds something else than a built policy.
     """
     folder = (out or CACHE / fingerprint(seed)).expanduser().resolve()
     if _is_complete(folder) and not force and out is None:
@@ -82,7 +68,7 @@ def ensure_tiny_policy(seed: int, *, out: Path | None = None, force: bool = Fals
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".building-") as temp:
         built = Path(temp) / "model"
-        _build(built, seed=seed)
+        _build(built, seed=seed, train=force or not is_shipped(seed))
         _put(built, folder, old=Path(temp) / "old", force=force)
     return folder
 
@@ -104,26 +90,19 @@ def _put(built: Path, folder: Path, *, old: Path, force: bool) -> None:
             raise
 
 
-def _build(folder: Path, *, seed: int) -> None:
+def _build(folder: Path, *, seed: int, train: bool) -> None:
+    if train:
+        _load_torch()
     # Slow imports, not needed when the cache has the policy.
     from sql_agent.tiny_policy.corpus import load_corpus
     from sql_agent.tiny_policy.tokenizer import train_tokenizer
-    from sql_agent.tiny_policy.train import Settings, train_policy
+    from sql_agent.tiny_policy.train import Settings
 
-    settings = Settings()
+    settings, started = Settings(), time.monotonic()
     corpus = load_corpus()
     tokenizer = train_tokenizer(corpus.texts)
-    clock = (TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn())
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), *clock)
-    started = time.monotonic()
     console = Console(stderr=True)
-    with Progress(*columns, console=console) as bar:
-        task = bar.add_task("tiny policy", total=settings.n_steps)
-
-        def show(step: int, _n_steps: int, loss: float) -> None:
-            bar.update(task, completed=step, description=f"tiny policy, loss {loss:.3f}")
-
-        model = train_policy(tokenizer, corpus, seed=seed, settings=settings, progress=show)
+    model = _train(tokenizer, corpus, seed, settings, console) if train else load_shipped(tokenizer, seed)
     millions = sum(parameter.numel() for parameter in model.parameters()) / 1e6
     save(model, tokenizer, folder)
     flaws = settings.flaws
@@ -135,7 +114,44 @@ def _build(folder: Path, *, seed: int) -> None:
         first_fact_only=flaws.first_fact_only,
     )
     (folder / "README.md").write_text(card, encoding="utf-8")
-    console.print(f"tiny policy: {millions:.2f} M parameters, built in {time.monotonic() - started:.0f} s")
+    how = "built" if train else "made of the shipped weights"
+    console.print(f"tiny policy: {millions:.2f} M parameters, {how} in {time.monotonic() - started:.0f} s")
+
+
+def _load_torch() -> None:
+    """Load torch such that its threads sleep while they wait for each other, unless the user says otherwise.
+
+    Spinning threads take the cores from those they wait for: on two cores beside two busy processes 32 steps took 511 s
+    (137 s of CPU), without spinning 70 s (16 s). libgomp looks at the variable once; children get none of it.
+    """
+    users = os.environ.get(WAITING)
+    os.environ[WAITING] = users or "PASSIVE"
+    import torch  # noqa: F401
+
+    if users is None:
+        del os.environ[WAITING]
+
+
+def _train(
+    tokenizer: PreTrainedTokenizerFast, corpus: Corpus, seed: int, settings: Settings, console: Console
+) -> Qwen3ForCausalLM:
+    """The warm start, with a bar on a terminal and a line now and then elsewhere."""
+    from sql_agent.tiny_policy.train import train_policy
+
+    clock = (TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn())
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), *clock)
+    said = f"tiny policy: step 0 of {settings.n_steps}"
+    with Progress(*columns, console=console, disable=not console.is_terminal) as bar, Heartbeat(console, lambda: said):
+        task = bar.add_task("tiny policy", total=settings.n_steps)
+
+        def show(step: int, n_steps: int, loss: float) -> None:
+            nonlocal said
+            said = f"tiny policy: step {step} of {n_steps}, loss {loss:.3f}"
+            bar.update(task, completed=step, description=f"tiny policy, loss {loss:.3f}")
+
+        model = train_policy(tokenizer, corpus, seed=seed, settings=settings, progress=show)
+    round_weights(model)
+    return model
 
 
 def save(model: Qwen3ForCausalLM, tokenizer: PreTrainedTokenizerFast, folder: Path) -> None:
@@ -151,17 +167,27 @@ def save(model: Qwen3ForCausalLM, tokenizer: PreTrainedTokenizerFast, folder: Pa
 def main(
     seed: Annotated[int, typer.Option(help="the same seed gives the same weights")] = 1,
     out: Annotated[Path | None, typer.Option(help="folder to build into (default: the project's .cache)")] = None,
-    force: Annotated[bool, typer.Option("--force", help="build even if it is there")] = False,
+    force: Annotated[bool, typer.Option("--force", help="train even if it is there or shipped")] = False,
+    ship_: Annotated[
+        bool, typer.Option("--ship", help="write the weights into the repository, for clones of it")
+    ] = False,
 ) -> None:
     """Build and warm-start the tiny policy, a real Qwen3 of about 1M parameters, unless the cache holds it.
 
-    It takes four to five minutes on two quiet cores and prints the folder, which --model of the other commands accepts.
+    Seed 1 comes with its weights and takes seconds; they are trained anew where a source of the policy has changed.
+    Other seeds take four to five minutes on two quiet cores. Prints the folder, which --model of the other commands
+    accepts.
     """
     try:
-        typer.echo(str(ensure_tiny_policy(seed, out=out, force=force)))
+        folder = ensure_tiny_policy(seed, out=out, force=force)
     except UserError as error:
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(2) from error
+    if ship_:
+        from transformers import Qwen3ForCausalLM
+
+        typer.echo(f"shipped: {ship(Qwen3ForCausalLM.from_pretrained(folder), seed)}", err=True)
+    typer.echo(str(folder))
 
 
 if __name__ == "__main__":

@@ -91,6 +91,9 @@ def run_training(config: TrainConfig, *, role: str, terminal: Console) -> tuple[
         )
         with made_run_folder(job) as run_dir:
             summary = train(job, run_dir)
+            if not config.logging.debug:
+                # Threads of agent-lightning try a store that died again and again, and log it.
+                console.close_output(run_dir / run_folder.LOG)
     terminal.print(summary_table(summary))
     return EXIT[summary["status"]], run_dir
 

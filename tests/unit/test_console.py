@@ -17,8 +17,9 @@ from rich.console import Console
 
 from agl_plugin.run.progress import Progress, describe
 from foundation import run_folder
-from foundation.console import duration
+from foundation.console import Heartbeat, duration
 from foundation.files import append_lines
+from sql_agent.config import ROOT
 
 TRAIN = {
     "kind": "train",
@@ -130,3 +131,44 @@ def test_progress_prints_each_event_once_and_in_order(tmp_path: Path) -> None:
     marks = ["starting Ray", "first result after", "validation at step 0", "step 1/20", "step 2/20", "ETA 3m00s"]
     assert [text.index(mark) for mark in marks] == sorted(text.index(mark) for mark in marks)
     assert all(text.count(mark) == 1 for mark in marks)
+
+
+def test_without_a_terminal_a_wait_is_told_from_time_to_time() -> None:
+    text = StringIO()
+    console = Console(file=text)
+    with Heartbeat(console, lambda: "waiting for Ray", every_s=0.2) as heartbeat:
+        time.sleep(0.1)
+        heartbeat.said()
+        time.sleep(0.15)
+        assert text.getvalue() == ""
+        time.sleep(1.0)
+    assert 2 <= text.getvalue().count("waiting for Ray, ") <= 6
+
+
+def test_a_terminal_gets_no_lines_of_waiting() -> None:
+    text = StringIO()
+    with Heartbeat(Console(file=text, force_terminal=True), lambda: "waiting", every_s=0.05):
+        time.sleep(0.3)
+    assert text.getvalue() == ""
+
+
+LAST_WORDS = """
+import sys, threading, time
+from pathlib import Path
+from foundation.console import close_output, own_terminal
+
+terminal = own_terminal()
+print("before", flush=True)
+close_output(Path(sys.argv[1]))
+print("a thread goes on", flush=True)
+print("and its errors", file=sys.stderr, flush=True)
+terminal.print("run: FOLDER")
+"""
+
+
+def test_nothing_comes_below_the_last_words(tmp_path: Path) -> None:
+    log = tmp_path / "train.log"
+    command = [sys.executable, "-c", LAST_WORDS, str(log)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout == "before\nrun: FOLDER\n" and done.stderr == ""
+    assert log.read_text(encoding="utf-8") == "a thread goes on\nand its errors\n"

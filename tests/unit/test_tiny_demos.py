@@ -18,7 +18,7 @@ from sql_agent.agent.tools import render_result
 from sql_agent.data.build_database import TABLES
 from sql_agent.data.templates import load_templates
 from sql_agent.records import QueryResult
-from sql_agent.tiny_policy.build import ensure_tiny_policy, fingerprint
+from sql_agent.tiny_policy.build import ensure_tiny_policy
 from sql_agent.tiny_policy.corpus import MISSING_ANSWER, Corpus
 from sql_agent.tiny_policy.demos import TOOLS, Demonstrator, Flaws, Message, render_records
 from sql_agent.tiny_policy.measure import parse_call
@@ -106,10 +106,6 @@ def test_calls_are_read_as_the_hermes_parser_reads_them() -> None:
     assert parse_call(call) is None
     assert parse_call("<tool_call>{</tool_call>") is None
     assert parse_call('<tool_call>{"name": "other", "arguments": {"sql": "SELECT 1"}}</tool_call>') is None
-
-
-def test_each_seed_has_a_fingerprint_of_its_own() -> None:
-    assert fingerprint(1) == fingerprint(1) != fingerprint(2)
 
 
 def test_a_folder_with_other_content_is_never_replaced(tmp_path) -> None:

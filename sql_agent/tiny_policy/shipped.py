@@ -1,0 +1,72 @@
+"""Warm-started weights that come with the repository, so that a first run need not spend minutes on them.
+
+Guarantees: a file is used only for the seed and the sources that it was made of (its header holds their fingerprint);
+every built policy is rounded as these files are, so that shipped and built are one policy, up to the machine's type.
+The files are made by `python -m sql_agent.tiny_policy.build --seed 1 --ship`.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sql_agent.tiny_policy.sources import HERE, fingerprint
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
+
+FOLDER = HERE / "shipped"
+HEADER_BYTES = 8  # a safetensors file opens with the length of its JSON header, little-endian
+
+
+def shipped_file(seed: int) -> Path:
+    """Where the weights of a seed are, if they are shipped."""
+    return FOLDER / f"seed_{seed}.safetensors"
+
+
+def is_shipped(seed: int) -> bool:
+    """Whether weights of this seed are there that were made of the present sources."""
+    try:
+        return _metadata(shipped_file(seed)).get("fingerprint") == fingerprint(seed)
+    except (OSError, ValueError):
+        return False
+
+
+def _metadata(file: Path) -> dict[str, str]:
+    with file.open("rb") as content:
+        n_bytes = int.from_bytes(content.read(HEADER_BYTES), "little")
+        header = json.loads(content.read(min(n_bytes, 2**20)))
+    return header.get("__metadata__", {}) if isinstance(header, dict) else {}
+
+
+def load_shipped(tokenizer: PreTrainedTokenizerFast, seed: int) -> Qwen3ForCausalLM:
+    """The policy of a seed that `is_shipped`."""
+    from safetensors.torch import load_file
+
+    from sql_agent.tiny_policy.train import build_model
+
+    model = build_model(tokenizer)
+    weights = load_file(shipped_file(seed))
+    # The head is the embedding, and not stored twice.
+    model.load_state_dict({**weights, "lm_head.weight": weights["model.embed_tokens.weight"]})
+    return model.eval()
+
+
+def round_weights(model: Qwen3ForCausalLM) -> None:
+    """Round each weight to the nearest number of 16 bits; they stay float32."""
+    for parameter in model.parameters():
+        parameter.data = parameter.data.half().float()
+
+
+def ship(model: Qwen3ForCausalLM, seed: int) -> Path:
+    """Write the weights in 16 bits, with the fingerprint of the present sources."""
+    from safetensors.torch import save_file
+
+    file = shipped_file(seed)
+    file.parent.mkdir(exist_ok=True)
+    weights = {
+        name: value.half().contiguous() for name, value in model.state_dict().items() if name != "lm_head.weight"
+    }
+    save_file(weights, file, metadata={"fingerprint": fingerprint(seed), "seed": str(seed)})
+    return file
