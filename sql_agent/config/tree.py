@@ -43,6 +43,18 @@ class TrainConfig(Node):
                 f"optim.importance_correction = {self.optim.importance_correction} needs what vLLM says of its tokens: "
                 "set rollout.sampler_logprobs = true"
             )
+        if rollout.temperature == 0:
+            raise ValueError(
+                "rollout.temperature = 0 must be above 0: a question's rollouts would be the same, and the trainer "
+                "divides by it. Validation is greedy anyway; set rollout.temperature = 1.0"
+            )
+        if self.optim.kl_coef and self.model.lora_adapter_path:
+            raise ValueError(
+                f"optim.kl_coef = {self.optim.kl_coef} must be 0 with model.lora_adapter_path = "
+                f"{self.model.lora_adapter_path}: verl measures the KL term to the model without its adapter, not "
+                "to the one that the run starts from. Set optim.kl_coef = 0, or merge the adapter into a model folder "
+                "(PEFT's merge_and_unload) and start from that with model.path"
+            )
         if rollout.level == "trajectory" and rollout.trajectory_max_response_tokens < rollout.max_response_tokens:
             raise ValueError(
                 f"rollout.trajectory_max_response_tokens = {rollout.trajectory_max_response_tokens} must not be below "
