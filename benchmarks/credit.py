@@ -37,14 +37,14 @@ from transformers import AutoTokenizer, Qwen3ForCausalLM
 
 from agl_plugin.update.adapter import ScoredTriplets
 from agl_plugin.update.batch import Rollouts, build_batch
+from benchmarks.support.actor import actor_of, as_planned, one_rank, with_advantages
+from benchmarks.support.spans import llm_call, reward_span
 from foundation.processes import keep_freed_memory
 from sql_agent.config import load_recipe
 from sql_agent.tiny_policy.build import ensure_tiny_policy
 from sql_agent.tiny_policy.corpus import load_corpus
 from sql_agent.tiny_policy.demos import TOOLS, Demonstrator, Message
 from sql_agent.tiny_policy.tokenizer import IM_END
-from tests.spans import llm_call, reward_span
-from tests.verl_actor import actor_of, as_planned, one_rank, with_advantages
 
 MICRO_ROWS = load_recipe("demo_cpu")["optim"]["micro_batch_rows"]
 LIMITS = {"max_prompt_tokens": 8192, "max_response_tokens": 8192}

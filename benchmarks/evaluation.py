@@ -26,6 +26,7 @@ import typer
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from benchmarks.support.server import chat_reply, openai_server, tool_call_reply
 from sql_agent.agent.episode import LLMEndpoint
 from sql_agent.config import build_config, data_path, database_path, resolve_system_prompt
 from sql_agent.data.dataset import load_questions
@@ -34,7 +35,6 @@ from sql_agent.evaluation import folder as eval_folder
 from sql_agent.evaluation.trials import Setting, Trial, play
 from sql_agent.records import Question
 from sql_agent.scoring.build import build_context
-from tests.fakes import chat_reply, openai_server, tool_call_reply
 
 CONCURRENCIES = (1, 8, 64)
 CALLS = 2

@@ -69,10 +69,6 @@ class Limiter:
         """True while another endpoint should be asked first."""
         return self._state(endpoint).get("cool_until", 0.0) > time.time()
 
-    def concurrency_of(self, endpoint: JudgeEndpoint) -> float:
-        """The present limit of calls in flight."""
-        return self._state(endpoint).get("limit", float(self._concurrency))
-
     @contextlib.asynccontextmanager
     async def slot(self, endpoint: JudgeEndpoint, *, tokens: int, longest_s: float) -> AsyncIterator[Slot]:
         """Hold one place for a call of about `tokens` tokens and at most `longest_s` seconds.

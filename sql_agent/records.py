@@ -158,11 +158,6 @@ class Reward(Record):
     scorer: str = ""
     metadata: dict[str, Any] = Field(default_factory=dict)
 
-    @property
-    def is_scored(self) -> bool:
-        """True when `total` is a number that may be learned from."""
-        return self.total is not None
-
 
 def rollout_record(question: Question, episode: Episode | None, reward: Reward) -> dict[str, Any]:
     """One rollout as plain JSON: a line of rollouts.jsonl, and of the try-out's --json."""

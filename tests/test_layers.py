@@ -53,8 +53,9 @@ ONLY_IN = {
         "sql_agent.training.lit_agent",
         "sql_agent.training.assembly",
         "benchmarks.stock",
+        "benchmarks.support.spans",
     ],
-    "verl": ["agl_plugin.*"],
+    "verl": ["agl_plugin.*", "benchmarks.support.actor"],
     "ray": ["agl_plugin.*"],
     "agents": ["sql_agent.agent.episode", "sql_agent.agent.tools"],
     "trl": ["reward_model.reward_modeling"],
@@ -133,6 +134,10 @@ def test_packages_keep_apart(package: str) -> None:
         if module.split(".")[0] == package:
             bad = {name for name in imports_of(tree) if name.split(".")[0] in NEVER[package]}
             assert not bad, f"{module} imports {sorted(bad)}"
+
+
+def test_only_tests_import_tests() -> None:
+    assert [module for module, tree in MODULES.items() if "tests" in {n.split(".")[0] for n in imports_of(tree)}] == []
 
 
 @pytest.mark.parametrize("library", sorted(ONLY_IN))

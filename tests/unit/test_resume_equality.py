@@ -19,9 +19,9 @@ from verl.utils.checkpoint.fsdp_checkpoint_manager import FSDPCheckpointManager
 from verl.utils.torch_functional import get_cosine_schedule_with_warmup
 
 from agl_plugin.cpu import mode as cpu_mode
+from benchmarks.support.actor import actor_of, as_planned, one_rank, tiny_model
 from sql_agent.config import ROOT
 from tests.unit.test_actor_updates import ROLLOUTS, data_of
-from tests.verl_actor import actor_of, as_planned, one_rank, tiny_model
 
 cpu_mode.give_torch_cpu_a_device_api()
 CONTENTS = ["model", "optimizer", "extra"]

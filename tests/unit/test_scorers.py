@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.support.server import Answer, Reply, chat_reply, error_reply, openai_server
 from foundation.errors import UserError
 from sql_agent.config import RewardConfig
 from sql_agent.records import Episode, QueryResult, Question, Reward, Score, SqlCall
@@ -21,7 +22,6 @@ from sql_agent.scoring.build import build_context
 from sql_agent.scoring.check import check_scorers, needs_answer
 from sql_agent.scoring.registry import SCORERS, ScoringContext
 from sql_agent.scoring.reward import score
-from tests.fakes import Answer, Reply, chat_reply, error_reply, openai_server
 
 KEY = "sk-very-secret-0123456789"
 QUESTION = Question(id="q1", question="氨氯地平的适应症是什么？", answer="高血压；稳定型心绞痛")
@@ -97,9 +97,9 @@ def test_in_a_group_the_answer_waits_unless_a_gate_decides(monkeypatch: pytest.M
         assert (waits.total, waits.unscored, waits.parts) == (None, "awaits_group", {"sql": 0.1})
         assert waits.metadata["item"]["answer"] == "用于高血压"
         assert reward("：", RAN, context=grouped).total == pytest.approx(0.1)
-        assert reward("高血压", RAN, context=grouped, scorer="exact").is_scored
+        assert reward("高血压", RAN, context=grouped, scorer="exact").total is not None
         assert not server.requests
-        assert reward("用于高血压", RAN, context=context).is_scored
+        assert reward("用于高血压", RAN, context=context).total is not None
 
 
 def test_a_mode_that_needs_an_llm_judge_says_so() -> None:
@@ -117,7 +117,7 @@ def test_a_budget_of_money_needs_prices(monkeypatch: pytest.MonkeyPatch) -> None
 def test_no_reference_is_unscored_not_zero() -> None:
     for name in ("reference", "exact", "judge"):
         found = reward("高血压", RAN, answer="", scorer=name)
-        assert found.total is None and found.unscored == "no_reference" and not found.parts and not found.is_scored
+        assert found.total is None and found.unscored == "no_reference" and not found.parts
 
 
 def test_the_llm_judge_is_used_where_it_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,7 +160,7 @@ def test_who_judges_is_decided_once(monkeypatch: pytest.MonkeyPatch) -> None:
     set_teacher(monkeypatch, "http://127.0.0.1:9")
     assert build_context(config(kind="reference")).llm is None
     assert build_context(config(kind="llm")).llm is not None
-    assert reward("高血压", context=context).is_scored
+    assert reward("高血压", context=context).total is not None
     monkeypatch.delenv("TEACHER_MODEL")
     with pytest.raises(UserError, match="TEACHER_MODEL not set") as caught:
         build_context(config())

@@ -14,8 +14,7 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
-from sql_agent.sqlagent_test import app
-from tests.fakes import (
+from benchmarks.support.server import (
     HANG,
     RESET,
     FakeServer,
@@ -27,6 +26,7 @@ from tests.fakes import (
     openai_server,
     tool_call_reply,
 )
+from sql_agent.sqlagent_test import app
 
 ROOT = Path(__file__).resolve().parents[2]
 TOOL = "query_database_by_sql"
