@@ -27,6 +27,7 @@ from foundation.errors import UserError
 from sql_agent.config import ROOT
 from sql_agent.run_report.line import report_line
 from sql_agent.training import preflight
+from sql_agent.training.dry_run import dry_run
 from sql_agent.training.external_store import wait_for_store, with_store_address
 from sql_agent.training.job import EXIT, run_runners, run_training
 from sql_agent.training.options import parser, resolve_config
@@ -53,6 +54,8 @@ def main(argv: list[str] | None = None) -> int:
     terminal = console.own_terminal()
     try:
         config = with_store_address(resolve_config(args))
+        if args.dry_run:
+            return dry_run(config, terminal)
         role = os.environ.get("AGL_CURRENT_ROLE", "both")
         preflight.check_role(role)
         if role != "runner":

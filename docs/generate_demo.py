@@ -1,0 +1,80 @@
+"""Write the demo's results into README.md and README_zh.md: the curve of a run, and before and after of several.
+
+    python docs/generate_demo.py runs/DEMO_SEED_1 runs/DEMO_SEED_2 runs/DEMO_SEED_3
+
+Each folder is what `make demo` named in its last line. The picture is drawn from the first one, by the report's own
+plot code. Nothing is measured or rounded differently from summary.json and rollouts.jsonl of these runs.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+PICTURE = "docs/images/demo_reward.png"
+MARKS = ("<!-- demo: docs/generate_demo.py -->", "<!-- /demo -->")
+HEADS = {
+    "README.md": (
+        "| `make demo`, unseen entities | decoding | before | after | difference [95 %] |",
+        "Reward per training step, and on held-out questions with 95 % intervals",
+    ),
+    "README_zh.md": (
+        "| `make demo`，未见过的实体 | 解码方式 | 训练前 | 训练后 | 差值 [95 %] |",
+        "每个训练步的奖励，以及留出问题上的奖励（带 95 % 区间）",
+    ),
+}
+SPLIT, DECODINGS = "test_entities", ("sampled", "greedy")
+
+
+def rows(folder: Path) -> list[str]:
+    """Table rows of one run."""
+    summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    return [row(summary, seed=config["trainer"]["seed"], key=f"{SPLIT}/{how}", how=how) for how in DECODINGS]
+
+
+def row(summary: dict[str, Any], *, seed: int, key: str, how: str) -> str:
+    """One line of the table."""
+    before, after, delta = (summary[name][key] for name in ("before", "after", "delta"))
+    low, high = summary["delta_ci95"][key]
+    return f"| SEED={seed} | {how} | {before:.3f} | {after:.3f} | {delta:+.3f} [{low:.3f}, {high:.3f}] |"
+
+
+def draw(folder: Path) -> None:
+    """The reward's curve of a run, as in its report."""
+    from sql_agent.run_report import measures, plots
+    from sql_agent.run_report.folder import read_run
+
+    run = read_run(folder, evaluation=None)
+    figure = plots.reward(measures.training_reward(run), measures.validations(run))
+    (ROOT / PICTURE).parent.mkdir(exist_ok=True)
+    plots.png(figure, path=ROOT / PICTURE, title="reward, demo_cpu on two CPU cores")
+
+
+def render(page: str, head: tuple[str, str], lines: list[str]) -> str:
+    """The page with its block written anew."""
+    columns, caption = head
+    table = [columns, "|---|---|---|---|---|", *lines]
+    block = "\n".join([MARKS[0], f"![{caption}]({PICTURE})", "", *table, MARKS[1]])
+    pattern = re.escape(MARKS[0]) + ".*?" + re.escape(MARKS[1])
+    return re.sub(pattern, lambda _: block, page, count=1, flags=re.DOTALL)
+
+
+def main(folders: list[Path]) -> None:
+    """Draw, and rewrite both pages."""
+    draw(folders[0])
+    lines = [line for folder in folders for line in rows(folder)]
+    for name, head in HEADS.items():
+        page = ROOT / name
+        page.write_text(render(page.read_text(encoding="utf-8"), head, lines), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    if not sys.argv[1:]:
+        sys.exit("usage: python docs/generate_demo.py RUN_FOLDER [RUN_FOLDER ...]")
+    main([Path(text) for text in sys.argv[1:]])

@@ -1,0 +1,185 @@
+"""`--dry-run`: what can be known of a run without a GPU, the model's files and a store; nothing is trained.
+
+Guarantees: the checks are those of a real run, in its order, the judge's included (one call each, if it is an LLM).
+Not covered: GPUs, the store, and whether a model that is not on this machine can be had; figures of memory are
+arithmetic over parameters and settings, and were not measured on GPUs.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from foundation.errors import UserError
+from sql_agent.config import ROOT, TrainConfig, resolve_path
+from sql_agent.scoring.build import build_context
+from sql_agent.scoring.check import check_judge
+from sql_agent.scoring.registry import ScoringContext
+from sql_agent.serving.checkpoints import find_checkpoint
+from sql_agent.serving.models import GPU_MODEL, check_model_folder, gpu_count
+from sql_agent.tiny_policy.sources import fingerprint
+from sql_agent.training import preflight
+from sql_agent.training.options import is_tiny
+from sql_agent.training.questions import load_data, total_steps
+from sql_agent.training.verl_config import check_keys, composed_base, flatten, verl_overrides
+
+GB = 1e9
+TINY_PARAMETERS = 1.12e6
+QWEN_VOCABULARY = 151_936
+TRAINED_BYTES = 16  # per parameter: float32 weight and gradient, two moments of Adam
+FROZEN_BYTES = 4  # per parameter beside adapters: verl keeps float32
+SAMPLED_BYTES = 2  # per parameter in vLLM: bf16
+LORA_SHARE = 0.011  # of the parameters at rank 32, all linear layers: 81 of 7,616 million
+
+
+def dry_run(config: TrainConfig, terminal: Console) -> int:
+    """Check, compose and count; print all of it. Raises UserError as a run would."""
+    preflight.check_database(config)
+    with closing(build_context(config.reward, config.database)) as scoring:
+        train, val = load_data(config, scoring)
+        steps = total_steps(config, len(train))
+        check(config, scoring, steps=steps)
+        lines = [*arithmetic(config, scoring, n_train=len(train), n_val=len(val), steps=steps)]
+    overrides = verl_overrides(config, model_path=model_name(config), run_dir=Path("RUN_FOLDER"), total_steps=steps)
+    base = composed_base()
+    check_keys(overrides, base)
+    show(terminal, "configuration", flatten(config.model_dump(mode="json")))
+    show(terminal, "verl's configuration", {**flatten(base), **flatten(overrides)})
+    terminal.print("\n".join(["", *lines]), markup=False)
+    terminal.print("dry run: the checks passed; nothing was trained", markup=False)
+    return 0
+
+
+def check(config: TrainConfig, scoring: ScoringContext, *, steps: int) -> None:
+    """The checks of a run that need neither GPU nor store nor model."""
+    runs_dir = ROOT / Path(config.trainer.runs_dir).expanduser()
+    if config.trainer.resume:
+        preflight.check_resume(config, find_checkpoint(config, runs_dir), steps=steps)
+    preflight.check_adapter(config)
+    preflight.check_trackers(config.logging.trackers)
+    if folder := local_model(config):
+        check_model_folder(folder, allow_remote_code=config.model.allow_remote_code)
+        preflight.check_disk(config, runs_dir, folder)
+    if gpu_count() >= config.trainer.n_gpus or config.trainer.device == "cpu":
+        preflight.check_devices(config)
+    elif config.trainer.n_gpus % config.rollout.tensor_parallel:
+        raise UserError(
+            f"rollout.tensor_parallel = {config.rollout.tensor_parallel} must divide --n-gpus {config.trainer.n_gpus}"
+        )
+    check_judge(scoring)
+
+
+def local_model(config: TrainConfig) -> Path | None:
+    """The model's folder where it is on this machine."""
+    path = resolve_path(config.model.path, ROOT / "sql_agent", ROOT) if config.model.path else None
+    return path if path is not None and path.is_dir() else None
+
+
+def model_name(config: TrainConfig) -> str:
+    """Folder or hub name of the policy."""
+    if is_tiny(config):
+        return f".cache/tiny_policy/{fingerprint(config.trainer.seed)}"
+    return str(local_model(config) or config.model.path or GPU_MODEL)
+
+
+def show(terminal: Console, title: str, flat: dict[str, Any]) -> None:
+    """A tree as lines `key = value`."""
+    lines = (f"  {key} = {json.dumps(value, ensure_ascii=False, default=str)}" for key, value in sorted(flat.items()))
+    terminal.print("\n".join(["", title, *lines]), markup=False)
+
+
+def parameters(config: TrainConfig) -> tuple[float, str]:
+    """How many parameters the model has, 0 where nothing tells, and where the number is from."""
+    if is_tiny(config):
+        return TINY_PARAMETERS, "tiny policy"
+    if folder := local_model(config):
+        n_bytes = sum(file.stat().st_size for file in folder.glob("*.safetensors"))
+        stored = str(json.loads((folder / "config.json").read_text(encoding="utf-8")).get("torch_dtype", "bfloat16"))
+        return n_bytes / (4 if stored == "float32" else 2), "size of the weights"
+    found = re.search(r"(\d+(?:\.\d+)?)[bB]\b", Path(model_name(config)).name)
+    return (float(found[1]) * 1e9, "the model's name") if found else (0.0, "")
+
+
+def arithmetic(config: TrainConfig, scoring: ScoringContext, *, n_train: int, n_val: int, steps: int) -> Iterator[str]:
+    """Lines for people: rows and steps, calls, memory, disk."""
+    rollout, optim, trainer = config.rollout, config.optim, config.trainer
+    rollouts = optim.questions_per_step * rollout.group_size
+    updates = math.ceil(optim.questions_per_step / optim.mini_batch_questions)
+    validations = n_validations(config, steps)
+    yield f"recipe {config.recipe} on {trainer.device}, {trainer.n_gpus} GPU(s); model {model_name(config)}"
+    if trainer.device == "cuda" and gpu_count() < trainer.n_gpus:
+        yield f"GPUs: not looked at (the driver here shows {gpu_count()})"
+    yield f"questions: {n_train} to train, {n_val} to validate"
+    yield f"steps: {steps}, each {optim.questions_per_step} questions x {rollout.group_size} = {rollouts} rollouts in"
+    yield f"  {updates} optimizer step(s) of {rollouts // updates} rollouts"
+    yield f"  {optim.micro_batch_rows} rows per forward pass and GPU"
+    yield f"rollouts: {steps * rollouts} in training, {validations * n_val} in {validations} validation(s)"
+    turns = config.agent.max_turns
+    yield f"model calls: at most {(steps * rollouts + validations * n_val) * turns} ({turns} turns each)"
+    yield f"judge: {scoring.judge_name}; calls: {judge_calls(config, scoring, steps=steps, n_val=validations * n_val)}"
+    yield from memory(config)
+    yield disk(config)
+
+
+def n_validations(config: TrainConfig, steps: int) -> int:
+    """Validations of a run: before the first step, every so many steps, and after the last."""
+    every = config.trainer.validate_every
+    later = math.ceil(steps / every) if every > 0 else 0
+    return later + int(config.trainer.validate_first)
+
+
+def judge_calls(config: TrainConfig, scoring: ScoringContext, *, steps: int, n_val: int) -> str:
+    """The most calls of an LLM judge, tries after a failure not counted."""
+    if scoring.llm is None:
+        return "none"
+    size, groups = config.rollout.group_size, steps * config.optim.questions_per_step
+    calls = {"pointwise": size, "pairwise": size * (size - 1), "groupwise": 1}[config.reward.judge.mode] * groups
+    return f"at most {calls + n_val}, {calls} of them in training (equal answers and failed tries not counted)"
+
+
+def memory(config: TrainConfig) -> Iterator[str]:
+    """What the update and vLLM need, in GB; nothing where the model's size is unknown."""
+    n, source = parameters(config)
+    if not n:
+        yield "memory: unknown, because neither files nor name tell the model's size"
+        return
+    trainer, rollout, optim, lora = config.trainer, config.rollout, config.optim, config.model.lora_rank
+    adapters = LORA_SHARE * n * lora / 32
+    state = FROZEN_BYTES * n + TRAINED_BYTES * adapters if lora else TRAINED_BYTES * n
+    yield f"memory ({n / 1e9:.3g} billion parameters, from {source}; calculated, not measured):"
+    per_gpu = state / trainer.n_gpus
+    yield f"  update: {per_gpu / GB:.3g} GB per GPU for weights, gradients and Adam ({state / GB:.3g} in all)"
+    if not is_tiny(config):
+        rows = optim.micro_batch_rows * (rollout.max_prompt_tokens + rollout.max_response_tokens)
+        n_bytes = rows * QWEN_VOCABULARY * 2
+        yield f"  logits: {n_bytes / GB:.3g} GB in bf16 for {rows} tokens x {QWEN_VOCABULARY} words, held twice"
+    weights = SAMPLED_BYTES * n / rollout.tensor_parallel
+    yield f"  vLLM: {weights / GB:.3g} GB of weights per GPU, within {rollout.gpu_memory_utilization:.0%} of its memory"
+    if config.optim.kl_coef:
+        yield f"  reference model (optim.kl_coef > 0): {FROZEN_BYTES * n / GB:.3g} GB in float32"
+
+
+def disk(config: TrainConfig) -> str:
+    """What the checkpoints need, beside what is free."""
+    n, _ = parameters(config)
+    trainer = config.trainer
+    if trainer.save_every <= 0:
+        return "disk: no checkpoints (trainer.save_every)"
+    lora = config.model.lora_rank > 0
+    factor = preflight.BYTES_PER_LORA_CHECKPOINT_BYTE if lora else preflight.BYTES_PER_CHECKPOINT_BYTE
+    need = 2 * n * factor * (trainer.keep_checkpoints + 1)
+    runs_dir = ROOT / Path(trainer.runs_dir).expanduser()
+    there = next(folder for folder in (runs_dir, *runs_dir.parents) if folder.exists())
+    free = shutil.disk_usage(there).free
+    return (
+        f"disk: about {need / GB:.3g} GB for {trainer.keep_checkpoints} checkpoints and one in the making; "
+        f"{free / GB:.3g} GB free in {runs_dir}{' (too little: on this disk the run would not start)' * (free < need)}"
+    )
