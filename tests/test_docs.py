@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import json
 import re
 import subprocess
 import tomllib
@@ -18,9 +19,10 @@ from xml.etree import ElementTree
 
 import pytest
 
-from sql_agent.config import ROOT, build_config, known_keys
+from foundation.errors import UserError
+from sql_agent.config import ROOT, build_config, known_keys, parse_assignment
 from sql_agent.offline_judge.judge import grade
-from sql_agent.training.options import parser
+from sql_agent.training.options import FLAGS, parser
 
 SKIPPED = {".venv", ".tools", ".cache", "runs", "outputs", "node_modules", ".git", ".pytest_cache"}
 PAGES = sorted(p for p in ROOT.rglob("*.md") if not SKIPPED & set(p.relative_to(ROOT).parts))
@@ -97,6 +99,34 @@ def test_every_key_named_in_a_page_exists(page: Path) -> None:
             named.add(match[1])
     files = {name for name in named if (ROOT / name.replace(".", "/")).with_suffix(".py").exists()}
     assert named - files <= keys | sections
+
+
+PROSE = [*PAGES, *sorted(ROOT.glob("recipes/*/config.toml")), *SOURCES]
+# --set KEY=VALUE, quoted or not; what stands for something, like PROMPT_FILE, "..." or {value}, is no value.
+ASSIGNMENT = re.compile(r"--set (?:'([\w.]+=[^']+)'|([\w.]+=[^\s'\"`,;)|]+))")
+
+
+def test_every_setting_in_prose_and_commands_is_accepted() -> None:
+    found = {(path, (m[1] or m[2]).rstrip(".")) for path in PROSE for m in ASSIGNMENT.finditer(text_of(path))}
+    values = {(path, text) for path, text in found if not re.search(r"=.*[{}\\…]|=\.\.|=[A-Z_]{2,}|KEY", text)}
+    assert len(values) > 40
+    for path, text in sorted(values):
+        try:
+            build_config(parse_assignment(text))
+        except UserError as exc:
+            # A value may need another key beside it; what is wrong with the key itself names it.
+            assert f"  {text.partition('=')[0]} = " not in str(exc), (path, text, str(exc))
+
+
+def test_defaults_in_the_help_are_those_of_the_configuration() -> None:
+    tree, compared = build_config().model_dump(), 0
+    for action in parser()._actions:
+        told = re.search(r"\(default: [^)\d]*(\d+)\)", action.help or "")
+        if told and action.dest in FLAGS:
+            section, _, key = FLAGS[action.dest].partition(".")
+            assert tree[section][key] == int(told[1]), action.option_strings
+            compared += 1
+    assert compared >= 2
 
 
 def own_flags() -> set[str]:
@@ -214,6 +244,27 @@ def test_no_measurement_is_left_open(page: Path) -> None:
     assert re.findall(r"@@[A-Z_]+@@", text_of(page)) == []
 
 
+# The demo's results
+
+
+def test_the_demos_table_and_picture_are_written_from_runs(tmp_path: Path) -> None:
+    spec = importlib.util.spec_from_file_location("generate_demo", DOCS / "generate_demo.py")
+    assert spec and spec.loader
+    demo = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(demo)
+    values = {"test_entities/sampled": 0.25, "test_entities/greedy": 0.5}
+    intervals = {key: [value - 0.125, value + 0.125] for key, value in values.items()}
+    summary = {**dict.fromkeys(("before", "after", "delta"), values), "delta_ci95": intervals}
+    (tmp_path / "summary.json").write_text(json.dumps(summary), encoding="utf-8")
+    (tmp_path / "config.json").write_text('{"trainer": {"seed": 7}}', encoding="utf-8")
+    lines = demo.rows(tmp_path)
+    assert lines[1] == "| SEED=7 | greedy | 0.500 | 0.500 | +0.500 [0.375, 0.625] |"
+    for name, head in demo.HEADS.items():
+        page = demo.render(text_of(name), head, lines)
+        assert lines[0] in page and f"]({demo.PICTURE})" in page and "SEED=1" not in page
+        assert demo.render(page, head, lines) == page and head[0] in text_of(name)
+
+
 # Translations
 
 
@@ -230,5 +281,7 @@ def test_translations_are_in_step(english: str, chinese: str) -> None:
     assert levels[0] == levels[1]
     blocks: list[list[Any]] = [[comparable(block) for block in blocks_of(text)] for text in pair]
     assert blocks[0] == blocks[1]
-    names = [[t.rpartition("/")[2].replace("_zh.md", ".md") for t in re.findall(r"\]\(([^)\s]+)\)", s)] for s in pair]
+    # A heading's anchor is in its page's language.
+    links = [[re.sub(r"^#.*", "#", t) for t in re.findall(r"\]\(([^)\s]+)\)", text)] for text in pair]
+    names = [[t.rpartition("/")[2].replace("_zh.md", ".md") for t in found] for found in links]
     assert sorted(names[0]) == sorted(names[1])
