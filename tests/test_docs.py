@@ -101,7 +101,7 @@ def test_every_key_named_in_a_page_exists(page: Path) -> None:
     assert named - files <= keys | sections
 
 
-PROSE = [*PAGES, *sorted(ROOT.glob("recipes/*/config.toml")), *SOURCES]
+PROSE = [*PAGES, *sorted(ROOT.glob("recipes/*/config.toml")), *sorted((ROOT / "sql_agent").rglob("*.py"))]
 # --set KEY=VALUE, quoted or not; what stands for something, like PROMPT_FILE, "..." or {value}, is no value.
 ASSIGNMENT = re.compile(r"--set (?:'([\w.]+=[^']+)'|([\w.]+=[^\s'\"`,;)|]+))")
 
