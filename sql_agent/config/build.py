@@ -65,8 +65,10 @@ def recipe_path(name: str) -> Path:
     for path in (RECIPES / name / "config.toml", Path(name) / "config.toml", Path(name)):
         if path.is_file():
             return path
-    names = ", ".join(sorted(p.parent.name for p in RECIPES.glob("*/config.toml")))
-    raise UserError(f"--recipe {name!r}: no such recipe or TOML file. Recipes: {names}")
+    names = sorted(p.parent.name for p in RECIPES.glob("*/config.toml"))
+    near = process.extractOne(name, names, score_cutoff=60)
+    hint = f"; did you mean {near[0]}?" if near else ""
+    raise UserError(f"--recipe {name!r}: no such recipe or TOML file. Recipes: {', '.join(names)}{hint}")
 
 
 def load_recipe(name: str) -> dict[str, Any]:

@@ -82,8 +82,9 @@ def check_devices(config: TrainConfig) -> None:
         raise UserError(f"--n-gpus {trainer.n_gpus}: on a CPU there is one pretended GPU; leave it at 1")
     if trainer.device == "cuda" and gpu_count() < trainer.n_gpus and not os.environ.get("RAY_ADDRESS"):
         raise UserError(
-            f"--n-gpus {trainer.n_gpus}: the driver shows {gpu_count()} GPU(s). Lower --n-gpus, use --set "
-            "trainer.device=cpu, or name a Ray cluster in RAY_ADDRESS"
+            f"--n-gpus {trainer.n_gpus}: the driver shows {gpu_count()} GPU(s). "
+            f"{'Lower --n-gpus, use' if gpu_count() else 'There is no GPU to train on: use'} --set "
+            "trainer.device=cpu with a CPU recipe (smoke_cpu), or name a Ray cluster in RAY_ADDRESS"
         )
     if trainer.n_gpus % rollout.tensor_parallel:
         raise UserError(f"rollout.tensor_parallel = {rollout.tensor_parallel} must divide --n-gpus {trainer.n_gpus}")

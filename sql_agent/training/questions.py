@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterator
+
 from foundation.errors import UserError
 from sql_agent.config import TrainConfig, data_path
 from sql_agent.data.dataset import load_questions
@@ -9,6 +12,7 @@ from sql_agent.records import Question
 from sql_agent.scoring.check import check_scorers, needs_answer
 from sql_agent.scoring.registry import ScoringContext
 
+logger = logging.getLogger(__name__)
 SHOWN_ROWS = 10
 
 
@@ -18,8 +22,22 @@ def load_data(config: TrainConfig, scoring: ScoringContext) -> tuple[list[Questi
     every_val = load_questions(data_path(config.data.val_file))
     check_gradable(train, scoring, source=config.data.train_file)
     check_gradable(every_val, scoring, source=config.data.val_file)
+    for what in silent_faults(config, train, every_val):
+        logger.warning("%s", what)
     # Evenly over the file, whose rows are ordered by kind.
     return train, every_val[:: max(1, len(every_val) // config.data.val_max_rows)][: config.data.val_max_rows]
+
+
+def silent_faults(config: TrainConfig, train: list[Question], val: list[Question]) -> Iterator[str]:
+    """What a run survives and nobody wants."""
+    if config.rollout.group_size == 1:
+        yield "rollout.group_size = 1: a rollout alone has no advantage, so nothing is learned. Take 4 or more"
+    shared = {q.question for q in train} & {q.question for q in val}
+    if shared:
+        yield (
+            f"{len(shared)} of {len(val)} questions of data.val_file are in data.train_file too: validation "
+            "will look better than it is. Split the data with `python -m sql_agent.data.build --raw`"
+        )
 
 
 def check_gradable(questions: list[Question], scoring: ScoringContext, *, source: str) -> None:

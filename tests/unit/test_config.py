@@ -192,6 +192,8 @@ def test_the_configuration_survives_json() -> None:
 def test_a_missing_recipe_is_named_with_those_there_are() -> None:
     with pytest.raises(UserError, match=r"--recipe 'smoke_gpu': no such recipe.* smoke_cpu"):
         recipe_path("smoke_gpu")
+    with pytest.raises(UserError, match=r"did you mean qwen2_5_7b\?"):
+        recipe_path("qwen2.5_7b")
 
 
 @pytest.mark.parametrize("content", [b"[optim\nlr = 1", b"\xff\xfe", b"[optim]\nlr = 1\nlr = 2"])
