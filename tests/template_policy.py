@@ -1,0 +1,44 @@
+"""A scripted policy that speaks through a real tokenizer and chat template, as vLLM with the hermes parser does.
+
+`answering(...)` is a handler for tests.fakes.openai_server: it renders the request, tokenizes it, "samples" the next
+scripted text and parses it. What it saw and said are triplets, so agl_plugin.update.batch can merge them. Not covered:
+texts that a model would sample in other tokens than the tokenizer's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from agentlightning.types import Triplet
+from vllm.entrypoints.chat_utils import _postprocess_messages  # pyright: ignore[reportPrivateUsage]
+from vllm.entrypoints.openai.tool_parsers.hermes_tool_parser import Hermes2ProToolParser
+
+from tests.fakes import Answer, chat_reply
+
+
+@dataclass
+class TemplatePolicy:
+    """`texts` are what it says, call by call, without the end of the turn; `kwargs` go to the chat template."""
+
+    tokenizer: Any
+    texts: Sequence[str]
+    kwargs: dict[str, Any] = field(default_factory=dict)
+    triplets: list[Triplet] = field(default_factory=list)
+
+    def __call__(self, request: dict[str, Any]) -> Answer:
+        text = self.texts[len(self.triplets)]
+        sampled = [*self.tokenizer(text).input_ids, self.tokenizer.eos_token_id]
+        prompt = prompt_ids(self.tokenizer, request["messages"], request.get("tools"), **self.kwargs)
+        self.triplets.append(Triplet(prompt={"token_ids": prompt}, response={"token_ids": sampled}))
+        parsed = Hermes2ProToolParser(self.tokenizer).extract_tool_calls(text, request=None)  # pyright: ignore
+        calls: dict[str, Any] = {"tool_calls": [c.model_dump() for c in parsed.tool_calls]} if parsed.tools_called else {}
+        return chat_reply(parsed.content, finish_reason="tool_calls" if calls else "stop", **calls)
+
+
+def prompt_ids(tokenizer: Any, messages: Sequence[dict[str, Any]], tools: Any, **kwargs: Any) -> list[int]:
+    """The ids of a request's prompt, messages prepared as vLLM prepares them."""
+    plain: list[Any] = [{**message, "content": message.get("content") or ""} for message in messages]
+    _postprocess_messages(plain)
+    return tokenizer.apply_chat_template(plain, tools=tools, add_generation_prompt=True, **kwargs)
