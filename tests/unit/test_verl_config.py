@@ -46,6 +46,7 @@ CHANGED = [
     "model.lora_rank=16 model.lora_adapter_path=/adapter",
     "model.attention=flash_attention_2",
     "model.allow_remote_code=true",
+    "trainer.precision=float32",
     "rollout.group_size=8",
     "rollout.temperature=0.7",
     "rollout.max_prompt_tokens=4096",
@@ -153,6 +154,16 @@ def test_a_gpu_offloads_and_keeps_bfloat16() -> None:
     assert keys["actor_rollout_ref.actor.fsdp_config.param_offload"] is True
     assert keys["actor_rollout_ref.actor.fsdp_config.optimizer_offload"] is True
     assert not any("dtype" in key for key in keys)
+
+
+def test_precision_is_a_choice_of_its_own() -> None:
+    cpu, gpu = keys_of("trainer.precision=bfloat16", trainer={"device": "cpu"}), keys_of("trainer.precision=float32")
+    assert not any("dtype" in key for key in cpu) and cpu["actor_rollout_ref.rollout.enforce_eager"] is True
+    assert cpu["actor_rollout_ref.model.enable_gradient_checkpointing"] is True
+    assert gpu["actor_rollout_ref.rollout.dtype"] == "float32" and "actor_rollout_ref.rollout.enforce_eager" not in gpu
+    for role in ("actor", "ref"):
+        assert gpu[f"actor_rollout_ref.{role}.fsdp_config.model_dtype"] == "fp32"
+        assert gpu[f"actor_rollout_ref.{role}.fsdp_config.param_offload"] is True
 
 
 def test_lora_keys_come_with_a_rank_only() -> None:

@@ -1,0 +1,142 @@
+"""The GPU's way at full shape on a CPU: Qwen's real vocabulary and templates, and one whole step of Qwen3-0.6B's shape.
+
+`make full-shape` builds the model (recipes/full_shape) and runs this; without the model all is skipped, so that nothing
+here waits for a network. What is found is printed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tiktoken import Encoding
+from tiktoken.load import load_tiktoken_bpe
+
+from agl_plugin.update.batch import PREFIX_MISMATCH, Limits, Row, rows_of
+from foundation import run_folder
+from foundation.net import free_port
+from recipes.full_shape.model import FOLDER, n_layers_of
+from recipes.full_shape.vocabulary import RANKS, WHEELS, qwen_tokenizer
+from sql_agent.agent.episode import LLMEndpoint, load_system_prompt, run_episode
+from sql_agent.config import ROOT, build_config, data_path, database_path, load_recipe
+from sql_agent.data.dataset import load_questions
+from sql_agent.environment.database import Database
+from tests.fakes import openai_server
+from tests.gpu.test_recipes import gpu_recipes
+from tests.template_policy import TemplatePolicy, prompt_ids
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not n_layers_of(FOLDER), reason="no model of full shape is built: `make full-shape`"),
+]
+CONFIG = build_config({"agent": {"system_prompt": "system_zh"}})
+PATTERN = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+STEP_S = 2400.0
+SQL = "SELECT precautions FROM drugs_info WHERE med_name = '瑞舒伐他汀'"
+THOUGHT = "<think>\n先查询。\n</think>\n\n"
+ANSWER = "定期监测肝功能。"
+
+
+def tool_call(**style: Any) -> str:
+    """As Qwen writes one; `style` goes to json.dumps."""
+    body = {"name": "query_database_by_sql", "arguments": {"sql": SQL}}
+    return f"<tool_call>\n{json.dumps(body, ensure_ascii=False, **style)}\n</tool_call>"
+
+
+@pytest.fixture(scope="module")
+def tokenizers() -> dict[str, Any]:
+    return {name: qwen_tokenizer(WHEELS, template=name) for name in ("qwen2_5", "qwen3", "qwen3_instruct_2507")}
+
+
+def test_ids_are_those_of_tiktoken(tokenizers: dict[str, Any]) -> None:
+    tokenizer, ranks = tokenizers["qwen3"], load_tiktoken_bpe(str(WHEELS / RANKS))
+    other = Encoding("qwen", pat_str=PATTERN, mergeable_ranks=ranks, special_tokens={})
+    paths = [*(ROOT / "sql_agent").rglob("*.yaml"), *(ROOT / "foundation").rglob("*.py"), *ROOT.glob("*.md")]
+    for text in (path.read_text(encoding="utf-8") for path in paths):
+        ids = tokenizer(text).input_ids
+        assert ids == other.encode(text, disallowed_special=()) and tokenizer.decode(ids) == text
+    assert tokenizer("Hello world 你好<think></tool_response><|im_end|>").input_ids == [
+        *(9707, 1879, 220, 108386, 151667, 151666, 151645)
+    ]
+
+
+@pytest.mark.parametrize("recipe", gpu_recipes())
+def test_the_first_prompt_fits(recipe: str, tokenizers: dict[str, Any]) -> None:
+    limit = gpu_recipes()[recipe].rollout.max_prompt_tokens
+    tokenizer = tokenizers["qwen3" if "qwen3" in recipe else "qwen2_5"]
+    with (
+        Database(CONFIG.database, database_path(CONFIG.database)) as database,
+        openai_server(TemplatePolicy(tokenizer, [ANSWER])) as server,
+    ):
+        questions = load_questions(data_path(CONFIG.data.train_file))
+        llm = LLMEndpoint(base_url=server.base_url, model="fake-model")
+        asyncio.run(run_episode(questions[0], llm=llm, config=CONFIG.agent, database=database, max_chars=1000))
+        system = {"role": "system", "content": load_system_prompt(CONFIG.agent.system_prompt, database)}
+    tools = server.requests[0].json["tools"]
+    users = [{"role": "user", "content": question.question} for question in questions]
+    lengths = [len(prompt_ids(tokenizer, [system, user], tools)) for user in users]
+    print(f"\n{recipe}: first prompts of {min(lengths)} to {max(lengths)} tokens, limit {limit}")
+    assert max(lengths) < limit
+
+
+# template, keys of the template, what the policy says, rows of the rollout
+MERGES: dict[str, tuple[str, dict[str, Any], list[str], int]] = {
+    "qwen3 thinks": ("qwen3", {}, [THOUGHT + tool_call(), THOUGHT + ANSWER], 1),
+    "qwen3 may think and does not": ("qwen3", {}, [tool_call(), ANSWER], 1),
+    "qwen3, two calls at once": ("qwen3", {}, [THOUGHT + tool_call() + "\n" + tool_call(), THOUGHT + ANSWER], 1),
+    "qwen2.5": ("qwen2_5", {}, [tool_call(), ANSWER], 1),
+    "qwen3 2507": ("qwen3_instruct_2507", {}, [tool_call(), ANSWER], 1),
+    # The template shows an empty thought to the policy, and leaves it out of the history.
+    "qwen3 with enable_thinking=false": ("qwen3", {"enable_thinking": False}, [tool_call(), ANSWER], 2),
+    # JSON is written anew, in the template's spacing.
+    "qwen3, compact JSON": ("qwen3", {}, [THOUGHT + tool_call(separators=(",", ":")), THOUGHT + ANSWER], 2),
+    # The hermes parser leaves the line break before <tool_call> in the text, and the template adds another.
+    "qwen2.5, words before the call": ("qwen2_5", {}, ["先查询。\n" + tool_call(), ANSWER], 2),
+    "qwen3, words before the call": ("qwen3", {}, [THOUGHT + "先查询。\n" + tool_call(), THOUGHT + ANSWER], 2),
+}
+
+
+@pytest.mark.parametrize("case", MERGES)
+def test_what_the_templates_let_merge(case: str, tokenizers: dict[str, Any]) -> None:
+    """A case that comes to merge fails here too: then mend the table of recipes/full_shape/README.md."""
+    template, kwargs, texts, n_rows = MERGES[case]
+    policy = TemplatePolicy(tokenizers[template], texts, kwargs)
+    question = load_questions(data_path(CONFIG.data.train_file))[0]
+    with (
+        Database(CONFIG.database, database_path(CONFIG.database)) as database,
+        openai_server(policy) as server,
+    ):
+        llm = LLMEndpoint(base_url=server.base_url, model="fake-model")
+        episode = asyncio.run(run_episode(question, llm=llm, config=CONFIG.agent, database=database, max_chars=1000))
+    assert episode.stop_reason == "answered" and len(policy.triplets) == 2
+    rows: list[Row] = rows_of(policy.triplets, merge=True, limits=Limits(2048, 4096))
+    print(f"\n{case}: {len(rows)} row(s) for 2 calls")
+    assert len(rows) == n_rows and [row.why for row in rows[1:]] == [PREFIX_MISMATCH] * (n_rows - 1)
+
+
+def test_a_step_at_full_shape(tmp_path: Path) -> None:
+    runs, recipe = tmp_path / "runs", build_config(load_recipe("full_shape"))
+    settings = ["--recipe", "full_shape", "--set", f"trainer.runs_dir={runs}"]
+    command = ["bash", "utils/train_with_store.sh", str(free_port()), *settings]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=STEP_S, check=False)
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
+    (folder,) = runs.iterdir()
+    summary = json.loads((folder / run_folder.SUMMARY).read_text())
+    (metrics,) = [row for row in run_folder.read_lines(folder / run_folder.METRICS) if row["kind"] == "train"]
+    print(
+        f"\n{n_layers_of(FOLDER)} layers: peak memory {summary['peak_memory_gib']:.1f} GiB, "
+        f"{summary['seconds']['total']:.0f} s; sampler gap {metrics['sampler/log_prob_diff_mean']:.4f} mean, "
+        f"{metrics['sampler/log_prob_diff_max']:.3f} max; "
+        f"entropy {metrics['actor/entropy_loss']:.2f} of {math.log(151_936):.2f} nats"
+    )
+    assert summary["steps"] == 1 and summary["scored"] == 4 and summary["zero_variance_groups"] < 2
+    assert summary["weights_changed"] is True and summary["grad_norm"] > 0
+    assert metrics["sampler/log_prob_diff_mean"] < recipe.health.sampler_gap_max
+    assert 0.9 * math.log(151_936) < metrics["actor/entropy_loss"] < math.log(151_936)
