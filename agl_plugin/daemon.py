@@ -36,7 +36,7 @@ from foundation import run_folder
 from foundation.errors import RunError
 from foundation.files import append_lines
 from foundation.net import free_port
-from foundation.rollout_keys import AWAITS_GROUP, LLM_CALLS_KEY, RECORD_KEY, UNSCORED_KEY
+from foundation.rollout_keys import AWAITS_GROUP, LLM_CALLS_KEY, RECORD_KEY, UNSCORED_KEY, RunKeys
 
 logger = logging.getLogger(__name__)
 
@@ -251,19 +251,19 @@ class GrpoDaemon(AgentModeDaemon):
 
     def _row(self, rollout: Rollout, spans: list[Span], triplets: list[Triplet], *, unscored: str) -> dict[str, Any]:
         record = annotation_of(spans, RECORD_KEY)
-        return {
-            **(json.loads(record) if record else {}),
-            "step": self.step,
-            "mode": "train" if self.is_train else "val",
-            "rollout_id": rollout.rollout_id,
-            "group": (rollout.metadata or {}).get("data_id", ""),
-            "resampled": bool((rollout.metadata or {}).get("resampled")),
-            "status": str(rollout.status),
-            "unscored": unscored,
-            "prompt_tokens_by_call": [len(t.prompt.get("token_ids", [])) for t in triplets],
-            "response_tokens": [len(t.response.get("token_ids", [])) for t in triplets],
-            "finish_reasons": [t.response.get("finish_reason", "") for t in triplets],
-        }
+        keys = RunKeys(
+            step=self.step,
+            mode="train" if self.is_train else "val",
+            rollout_id=rollout.rollout_id,
+            group=(rollout.metadata or {}).get("data_id", ""),
+            resampled=bool((rollout.metadata or {}).get("resampled")),
+            status=str(rollout.status),
+            unscored=unscored,
+            prompt_tokens_by_call=[len(t.prompt.get("token_ids", [])) for t in triplets],
+            response_tokens=[len(t.response.get("token_ids", [])) for t in triplets],
+            finish_reasons=[t.response.get("finish_reason", "") for t in triplets],
+        )
+        return {**(json.loads(record) if record else {}), **keys.model_dump()}
 
     def _scored(self) -> dict[str, RolloutLegacy]:
         return {k: r for k, r in self._completed_rollouts_v0.items() if r.final_reward is not None and r.triplets}

@@ -33,7 +33,7 @@ from sql_agent.data.dataset import load_questions
 from sql_agent.environment.database import Database
 from sql_agent.evaluation import folder as eval_folder
 from sql_agent.evaluation.trials import Setting, Trial, play
-from sql_agent.records import Question
+from sql_agent.records import Question, TrialRecord
 from sql_agent.scoring.build import build_context
 
 CONCURRENCIES = (1, 8, 64)
@@ -75,17 +75,17 @@ def measure(setting: Setting, questions: list[Question], *, concurrency: int, la
     """One round: enough episodes for eight to be played in each place."""
     n = 8 * concurrency
     trials = [Trial("model", "test", "greedy", questions[i % len(questions)], i) for i in range(n)]
-    records: list[dict[str, Any]] = []
+    records: list[TrialRecord] = []
     with tempfile.TemporaryDirectory() as folder:
 
-        def on_done(record: dict[str, Any]) -> None:
+        def on_done(record: TrialRecord) -> None:
             eval_folder.keep(Path(folder), record)
             records.append(record)
 
         started_s, cpu_s = time.perf_counter(), time.process_time()
         asyncio.run(play(trials, setting, concurrency=concurrency, on_done=on_done))
         wall_s, cpu_s = time.perf_counter() - started_s, time.process_time() - cpu_s
-    assert all(r["n_turns"] == CALLS and r["reward"] is not None and r["execution_match"] is not None for r in records)
+    assert all(r.n_turns == CALLS and r.reward is not None and r.execution_match is not None for r in records)
     bound_s = n * CALLS * latency_s / concurrency
     return {
         "episodes": n,

@@ -67,13 +67,18 @@ def _line(row: dict[str, Any]) -> str:
     return json.dumps(jsonable(row), ensure_ascii=False) + "\n"
 
 
-def read_lines(path: Path) -> list[dict[str, Any]]:
+def whole_lines(path: Path) -> list[bytes]:
     """All complete lines of a file that `append_lines` wrote; [] when it does not exist."""
     if not path.exists():
         return []
     data = path.read_bytes()
     # Bytes, and only \n: a torn line may end inside a character, and an answer may hold any other line separator.
-    return [json.loads(line) for line in data[: data.rfind(b"\n") + 1].split(b"\n") if line.strip()]
+    return [line for line in data[: data.rfind(b"\n") + 1].split(b"\n") if line.strip()]
+
+
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    """What `whole_lines` say."""
+    return [json.loads(line) for line in whole_lines(path)]
 
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, bytes]]:

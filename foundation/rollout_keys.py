@@ -3,12 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
 
 AWAITS_GROUP = "awaits_group"  # the reason of a rollout that gets its reward together with its group
 RECORD_KEY = "agentgrpo.record"
 UNSCORED_KEY = "agentgrpo.unscored"
 LLM_CALLS_KEY = "agentgrpo.llm_calls"
+
+
+class RunKeys(BaseModel):
+    """What the trainer adds to a rollout's record, as keys of its line in rollouts.jsonl."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    step: int = 0
+    mode: Literal["train", "val"] = "train"
+    rollout_id: str = ""
+    group: str = ""
+    resampled: bool = False
+    status: str = ""
+    unscored: str = ""
+    prompt_tokens_by_call: list[int] = Field(default_factory=list)
+    response_tokens: list[int] = Field(default_factory=list)
+    finish_reasons: list[str | None] = Field(default_factory=list)
 
 
 # From the records of a group's rollouts to the keys of each that change, in the same order: reward, reward_parts,

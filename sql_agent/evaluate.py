@@ -24,12 +24,12 @@ from sql_agent.environment.database import Database
 from sql_agent.errors import LLMFault
 from sql_agent.evaluation import folder as eval_folder
 from sql_agent.evaluation import inspect_log as eval_log
-from sql_agent.evaluation.measures import Record
 from sql_agent.evaluation.plan import Evaluation, prepare, report
 from sql_agent.evaluation.progress import Meter
 from sql_agent.evaluation.targets import label, model_folder, running
-from sql_agent.evaluation.trials import Key, Setting, play
+from sql_agent.evaluation.trials import Setting, play
 from sql_agent.evaluation.view import markdown, show
+from sql_agent.records import TrialKey, TrialRecord
 from sql_agent.scoring.check import check_scorers
 from sql_agent.scoring.scorers import ScoringContext
 
@@ -41,7 +41,12 @@ FREE = {"resume", "concurrency", "inspect_log"}
 
 
 def play_all(
-    evaluation: Evaluation, folder: Path, done: dict[Key, Record], *, concurrency: int, scoring: ScoringContext
+    evaluation: Evaluation,
+    folder: Path,
+    done: dict[TrialKey, TrialRecord],
+    *,
+    concurrency: int,
+    scoring: ScoringContext,
 ) -> None:
     """Play what `done` lacks; each record goes there and into the folder. Raises LLMFault, UserError."""
     todo = [trial for trial in evaluation.trials() if trial.key not in done]
@@ -54,9 +59,9 @@ def play_all(
         for target in evaluation.targets.values():
             model_folder(target, tell=meter.describe)
 
-        def on_done(record: Record) -> None:
+        def on_done(record: TrialRecord) -> None:
             eval_folder.keep(folder, record)
-            done[eval_folder.key_of(record)] = record
+            done[record.key] = record
             meter.advance()
 
         for name, target in evaluation.targets.items():
@@ -77,7 +82,7 @@ def write(folder: Path, tree: dict[str, Any]) -> None:
     (folder / eval_folder.TABLES).write_text(markdown(tree), encoding="utf-8")
 
 
-def write_inspect_logs(evaluation: Evaluation, folder: Path, tree: dict[str, Any], records: list[Record]) -> None:
+def write_inspect_logs(evaluation: Evaluation, folder: Path, tree: dict[str, Any], records: list[TrialRecord]) -> None:
     """One log per model, split and decoding, below the folder."""
     with Database(evaluation.config.database, database_path(evaluation.config.database)) as database:
         prompts = {
@@ -88,7 +93,7 @@ def write_inspect_logs(evaluation: Evaluation, folder: Path, tree: dict[str, Any
     notes.print(f"{len(files)} logs: inspect view --log-dir {folder / eval_folder.INSPECT}", markup=False)
 
 
-def begin(asked: dict[str, Any], folder: Path, *, resumed: bool) -> tuple[Evaluation, dict[Key, Record]]:
+def begin(asked: dict[str, Any], folder: Path, *, resumed: bool) -> tuple[Evaluation, dict[TrialKey, TrialRecord]]:
     """Prepare a new or a resumed evaluation, and the trials that it has already. Raises UserError."""
     if not resumed:
         evaluation = prepare(asked)
@@ -134,7 +139,7 @@ def run(asked: dict[str, Any], folder: Path, *, resumed: bool, concurrency: int,
     show(Console(highlight=False, width=None if sys.stdout.isatty() else 160), tree)
     if problem:
         notes.print(f"{problem}\ncontinue with: python evaluate.py --resume {folder}", markup=False)
-    return status or int(any(record["reward"] is None for record in records))
+    return status or int(any(record.reward is None for record in records))
 
 
 @app.command()

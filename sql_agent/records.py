@@ -1,7 +1,8 @@
 """The plain data that everything passes on: Question -> Episode -> Reward.
 
 All types are frozen pydantic models that survive a round trip through JSON. `Question` ignores unknown keys,
-because agent-lightning adds its own (`data_id`) to a row on the way; the others forbid them.
+because agent-lightning adds its own (`data_id`) to a row on the way, and so do the records of rollouts on disk; the
+others forbid them.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from collections.abc import Iterable
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from foundation.rollout_keys import RunKeys
 
 StopReason = Literal["answered", "empty_answer", "max_turns", "repeated_call", "invalid_tool_call", "context_overflow"]
 
@@ -159,28 +162,99 @@ class Reward(Record):
     metadata: dict[str, Any] = Field(default_factory=dict)
 
 
-def rollout_record(question: Question, episode: Episode | None, reward: Reward) -> dict[str, Any]:
-    """One rollout as plain JSON: a line of rollouts.jsonl, and of the try-out's --json."""
-    return {
-        "question_id": question.id,
-        "question": question.question,
-        "reference": question.answer,
-        "task_type": question.task_type,
-        "sql_calls": [call.model_dump() for call in episode.sql_calls] if episode else [],
-        "answer": episode.final_answer if episode else "",
-        "n_turns": episode.n_turns if episode else 0,
-        "stop_reason": episode.stop_reason if episode else "fault",
-        "n_bad_tool_calls": episode.n_bad_tool_calls if episode else 0,
-        "reward": reward.total,
-        "reward_parts": reward.parts,
-        "unscored": reward.unscored,
-        "judge": reward.scorer,
-        "reason": reward.explanation,
-        "judge_usage": reward.metadata.get("judge_usage", {}),
-        "judge_item": reward.metadata.get("item"),
-        "episode_s": episode.elapsed_s if episode else 0.0,
-        "llm_seconds": [call.elapsed_s for call in episode.llm_calls] if episode else [],
-        "prompt_tokens": episode.prompt_tokens if episode else None,
-        "completion_tokens": episode.completion_tokens if episode else None,
-        "timeline": [(kind, round(a, 3), round(b, 3)) for kind, a, b in episode.timeline] if episode else [],
+Decoding = Literal["sampled", "greedy"]
+TrialKey = tuple[str, str, str, str, int]  # model, split, decoding, question id, sample
+
+
+class RolloutRecord(BaseModel):
+    """One rollout as it is written down: a line of rollouts.jsonl, of trials.jsonl and of the try-out's --json.
+
+    Keys that a file lacks have their defaults, those that nobody reads are ignored.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
+
+    question_id: str = ""
+    question: str = ""
+    reference: str = ""
+    task_type: str = ""
+    sql_calls: list[SqlCall] = Field(default_factory=list)
+    answer: str = ""
+    n_turns: int = 0
+    stop_reason: StopReason | Literal["fault"] = "fault"
+    n_bad_tool_calls: int = 0
+    reward: float | None = None
+    reward_parts: dict[str, float] = Field(default_factory=dict)
+    unscored: str = ""
+    judge: str = ""
+    reason: str = ""
+    judge_usage: dict[str, int | float] = Field(default_factory=dict)
+    judge_item: dict[str, Any] | None = None
+    episode_s: float = 0.0
+    llm_seconds: list[float] = Field(default_factory=list)
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    timeline: list[Moment] = Field(default_factory=list)
+
+    @property
+    def executed_sql(self) -> bool:
+        """True when at least one query ran without error."""
+        return any(call.result.ok for call in self.sql_calls)
+
+    @property
+    def found_rows(self) -> bool:
+        """True when at least one query gave a row."""
+        return any(call.result.rows for call in self.sql_calls)
+
+
+class RunRecord(RolloutRecord, RunKeys):
+    """A line of rollouts.jsonl: the rollout, and what the trainer knows of it."""
+
+
+class TrialRecord(RolloutRecord):
+    """A line of trials.jsonl: the rollout, its place, its `execution_match` (None: the reason in `no_match`)."""
+
+    model: str = ""
+    split: str = ""
+    decoding: Decoding = "sampled"
+    sample: int = 0
+    execution_match: float | None = None
+    no_match: str = ""
+    messages: list[dict[str, Any]] = Field(default_factory=list)
+
+    @property
+    def key(self) -> TrialKey:
+        """The key of its trial."""
+        return self.model, self.split, self.decoding, self.question_id, self.sample
+
+
+def rollout_record(question: Question, episode: Episode | None, reward: Reward) -> RolloutRecord:
+    """The record of one rollout; `episode` is None after a fault."""
+    about = RolloutRecord(
+        question_id=question.id,
+        question=question.question,
+        reference=question.answer,
+        task_type=question.task_type,
+        reward=reward.total,
+        reward_parts=reward.parts,
+        unscored=reward.unscored,
+        judge=reward.scorer,
+        reason=reward.explanation,
+        judge_usage=reward.metadata.get("judge_usage", {}),
+        judge_item=reward.metadata.get("item"),
+    )
+    if episode is None:
+        return about
+    played = {
+        "sql_calls": episode.sql_calls,
+        "answer": episode.final_answer,
+        "n_turns": episode.n_turns,
+        "stop_reason": episode.stop_reason,
+        "n_bad_tool_calls": episode.n_bad_tool_calls,
+        "episode_s": episode.elapsed_s,
+        "llm_seconds": [call.elapsed_s for call in episode.llm_calls],
+        "prompt_tokens": episode.prompt_tokens,
+        "completion_tokens": episode.completion_tokens,
+        "timeline": [(kind, round(a, 3), round(b, 3)) for kind, a, b in episode.timeline],
     }
+    return about.model_copy(update=played)

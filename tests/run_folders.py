@@ -18,7 +18,7 @@ from foundation.files import append_lines, write_json
 from foundation.versions import versions
 from sql_agent.config import build_config, load_recipe
 from sql_agent.evaluation.measures import compare, summarize
-from sql_agent.records import Episode, QueryResult, Question, Reward, SqlCall, rollout_record
+from sql_agent.records import Episode, QueryResult, Question, Reward, SqlCall, TrialRecord, rollout_record
 from sql_agent.training.summary import build_summary
 
 DRUGS = {
@@ -72,14 +72,14 @@ def play(number: int, *, skill: float, rng: random.Random) -> Tree:
     reward = Reward(
         total=bonus + grade, parts={"sql": bonus, "answer": grade}, explanation=reason, scorer="offline reference judge"
     )
-    return rollout_record(question, episode, reward)
+    return rollout_record(question, episode, reward).model_dump()
 
 
 def lost(number: int) -> Tree:
     """The record of a rollout that a fault ended."""
     question = ask(number)[0]
     fault = Reward(unscored="llm_fault", explanation="the model server answered with HTTP 500")
-    return rollout_record(question, None, fault)
+    return rollout_record(question, None, fault).model_dump()
 
 
 def metrics_row(step: int, of_steps: int, rollouts: list[Tree], *, split: bool, rng: random.Random) -> Tree:
@@ -188,9 +188,9 @@ def add_evaluation(folder: Path, *, models: tuple[str, ...] = ("before", "after"
 
 def results_of(trials: list[Tree]) -> Tree:
     """The tree of results.json, with the figures that evaluate.py computes."""
-    found: dict[str, dict[str, list[Tree]]] = defaultdict(lambda: defaultdict(list))
-    for trial in trials:
-        found[trial["model"]][f"{trial['split']}/{trial['decoding']}"].append(trial)
+    found: dict[str, dict[str, list[TrialRecord]]] = defaultdict(lambda: defaultdict(list))
+    for trial in map(TrialRecord.model_validate, trials):
+        found[trial.model][f"{trial.split}/{trial.decoding}"].append(trial)
     tree: Tree = {"targets": {model: f"models/{model}" for model in found}, "partial": False, "delta": {}}
     tree["models"] = {model: {key: summarize(group) for key, group in keys.items()} for model, keys in found.items()}
     if len(found) == 2:

@@ -56,7 +56,7 @@ def clean(text: str) -> str:
 def as_json(outcome: Outcome) -> dict[str, Any]:
     """The outcome as plain JSON, with the keys of rollouts.jsonl."""
     fault = Reward(unscored=outcome.fault_kind or "fault", explanation=outcome.fault)
-    return rollout_record(outcome.question, outcome.episode, outcome.reward or fault)
+    return rollout_record(outcome.question, outcome.episode, outcome.reward or fault).model_dump()
 
 
 def show(console: Console, outcome: Outcome, *, number: int, of: int) -> None:

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from foundation.errors import UserError
-from foundation.files import append_lines, jsonable, read_lines, write_json
-from sql_agent.evaluation.trials import Key, key_of
+from foundation.files import append_lines, jsonable, whole_lines, write_json
+from sql_agent.records import TrialKey, TrialRecord
 from sql_agent.scoring.scorers import BAD_QUERY, NO_DATABASE, NO_LLM_JUDGE, NO_REFERENCE, NO_REWARD_MODEL
 
 PLAN, TRIALS, RESULTS, TABLES, INSPECT = "plan.json", "trials.jsonl", "results.json", "results.md", "inspect"
@@ -58,17 +58,17 @@ def check_same(folder: Path, before: dict[str, Any], now: dict[str, Any]) -> Non
         raise UserError(f"--resume {folder}: it began with something else:\n{text}\nStart a new evaluation instead")
 
 
-def finished(folder: Path) -> dict[Key, dict[str, Any]]:
+def finished(folder: Path) -> dict[TrialKey, TrialRecord]:
     """The trials that need not be played again. A line that was cut off is removed: the next one must stand alone."""
     path = folder / TRIALS
     if path.exists():
         data = path.read_bytes()
         if not data.endswith(b"\n"):
             path.write_bytes(data[: data.rfind(b"\n") + 1])
-    found = {key_of(record): record for record in read_lines(path)}
-    return {key: record for key, record in found.items() if record["unscored"] in LASTING}
+    found = {record.key: record for record in map(TrialRecord.model_validate_json, whole_lines(path))}
+    return {key: record for key, record in found.items() if record.unscored in LASTING}
 
 
-def keep(folder: Path, record: dict[str, Any]) -> None:
+def keep(folder: Path, record: TrialRecord) -> None:
     """Append one trial."""
-    append_lines(folder / TRIALS, [record])
+    append_lines(folder / TRIALS, [record.model_dump()])

@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sql_agent.evaluation.measures import FAULT
+from sql_agent.records import TrialRecord
 
 if TYPE_CHECKING:
     from inspect_ai.log import EvalLog, EvalSample, EvalScore
     from inspect_ai.model import ChatMessage
     from inspect_ai.scorer import Score
 
-Record = dict[str, Any]
 # Score name in the log -> the measure of results.json that sums it up.
 SCORES = {"reward": "reward", "answer": "answer score", "execution_match": "execution match"}
 
@@ -32,13 +32,15 @@ def is_installed() -> bool:
     return importlib.util.find_spec("inspect_ai") is not None
 
 
-def write_logs(folder: Path, tree: dict[str, Any], records: Iterable[Record], prompts: dict[str, str]) -> list[Path]:
+def write_logs(
+    folder: Path, tree: dict[str, Any], records: Iterable[TrialRecord], prompts: dict[str, str]
+) -> list[Path]:
     """Write the logs of an evaluation; `prompts` has the text of each model's system prompt. Returns their files."""
     from inspect_ai.log import write_eval_log
 
-    groups: dict[tuple[str, str, str], list[Record]] = {}
+    groups: dict[tuple[str, str, str], list[TrialRecord]] = {}
     for record in records:
-        groups.setdefault((record["model"], record["split"], record["decoding"]), []).append(record)
+        groups.setdefault((record.model, record.split, record.decoding), []).append(record)
     folder.mkdir(parents=True, exist_ok=True)
     files = []
     for (model, split, decoding), found in groups.items():
@@ -48,7 +50,7 @@ def write_logs(folder: Path, tree: dict[str, Any], records: Iterable[Record], pr
     return files
 
 
-def to_log(tree: dict[str, Any], records: Sequence[Record], *, prompt: str) -> EvalLog:
+def to_log(tree: dict[str, Any], records: Sequence[TrialRecord], *, prompt: str) -> EvalLog:
     """The log of trials that share model, split and decoding."""
     from inspect_ai.log import (
         EvalConfig,
@@ -62,9 +64,9 @@ def to_log(tree: dict[str, Any], records: Sequence[Record], *, prompt: str) -> E
     )
     from inspect_ai.model import GenerateConfig
 
-    model, split, decoding = (records[0][key] for key in ("model", "split", "decoding"))
+    model, split, decoding = (records[0].model, records[0].split, records[0].decoding)
     name = tree["labels"][model]
-    ids = list(dict.fromkeys(record["question_id"] for record in records))
+    ids = list(dict.fromkeys(record.question_id for record in records))
     samples = [_sample(record, name, prompt) for record in records]
     figures = tree["models"][model][f"{split}/{decoding}"]
     return EvalLog(
@@ -81,7 +83,7 @@ def to_log(tree: dict[str, Any], records: Sequence[Record], *, prompt: str) -> E
         plan=EvalPlan(steps=[EvalPlanStep(solver="sql_agent.agent.episode.run_episode")]),
         results=EvalResults(
             total_samples=len(records),
-            completed_samples=sum(record["stop_reason"] != FAULT for record in records),
+            completed_samples=sum(record.stop_reason != FAULT for record in records),
             scores=[_score(score, figures["measures"][measure]) for score, measure in SCORES.items()],
         ),
         stats=EvalStats(started_at=tree["started"], completed_at=datetime.now(UTC).isoformat()),
@@ -98,54 +100,55 @@ def _score(name: str, estimate: dict[str, Any]) -> EvalScore:
     return EvalScore(name=name, scorer=name, metrics=metrics, metadata={"questions": estimate["n"]})
 
 
-def _sample(record: Record, model: str, prompt: str) -> EvalSample:
+def _sample(record: TrialRecord, model: str, prompt: str) -> EvalSample:
     from inspect_ai.log import EvalError, EvalSample
     from inspect_ai.model import ModelOutput, ModelUsage
 
-    asked, said = record["prompt_tokens"], record["completion_tokens"]
-    known = asked is not None and said is not None
-    usage = ModelUsage(input_tokens=asked, output_tokens=said, total_tokens=asked + said) if known else None
-    kept = ("task_type", "stop_reason", "n_turns", "n_bad_tool_calls", "llm_seconds", "sql_calls", "no_match")
-    broken = record["stop_reason"] == FAULT
-    error = EvalError(message=record["reason"], traceback="", traceback_ansi="") if broken else None
+    asked, said = record.prompt_tokens, record.completion_tokens
+    usage = None
+    if asked is not None and said is not None:
+        usage = ModelUsage(input_tokens=asked, output_tokens=said, total_tokens=asked + said)
+    kept = {"task_type", "stop_reason", "n_turns", "n_bad_tool_calls", "llm_seconds", "sql_calls", "no_match"}
+    broken = record.stop_reason == FAULT
+    error = EvalError(message=record.reason, traceback="", traceback_ansi="") if broken else None
     return EvalSample(
-        id=record["question_id"],
-        epoch=record["sample"] + 1,
-        input=record["question"],
-        target=record["reference"],
+        id=record.question_id,
+        epoch=record.sample + 1,
+        input=record.question,
+        target=record.reference,
         messages=_messages(record, prompt),
-        output=ModelOutput.from_content(model, record["answer"]),
+        output=ModelOutput.from_content(model, record.answer),
         scores=_scores(record),
-        metadata={key: record[key] for key in kept},
+        metadata=record.model_dump(include=kept),
         model_usage={model: usage} if usage else {},
-        total_time=record["episode_s"],
+        total_time=record.episode_s,
         error=error,
     )
 
 
-def _scores(record: Record) -> dict[str, Score]:
+def _scores(record: TrialRecord) -> dict[str, Score]:
     """Only what has a value: an unscored trial is no 0 here either."""
     from inspect_ai.scorer import Score
 
     values = {
-        "reward": record["reward"],
-        "answer": record["reward_parts"].get("answer") if record["reward"] is not None else None,
-        "execution_match": record["execution_match"],
+        "reward": record.reward,
+        "answer": record.reward_parts.get("answer") if record.reward is not None else None,
+        "execution_match": record.execution_match,
     }
-    about = {"judge": record["judge"], "parts": record["reward_parts"]}
+    about = {"judge": record.judge, "parts": record.reward_parts}
     return {
-        name: Score(value=value, answer=record["answer"], explanation=record["reason"], metadata=about)
+        name: Score(value=value, answer=record.answer, explanation=record.reason, metadata=about)
         for name, value in values.items()
         if value is not None
     }
 
 
-def _messages(record: Record, prompt: str) -> list[ChatMessage]:
+def _messages(record: TrialRecord, prompt: str) -> list[ChatMessage]:
     from inspect_ai.model import ChatMessageAssistant, ChatMessageSystem, ChatMessageTool, ChatMessageUser
 
-    messages: list[ChatMessage] = [ChatMessageSystem(content=prompt), ChatMessageUser(content=record["question"])]
+    messages: list[ChatMessage] = [ChatMessageSystem(content=prompt), ChatMessageUser(content=record.question)]
     names: dict[str, str] = {}
-    for said in record["messages"]:
+    for said in record.messages:
         if said["role"] == "tool":
             call_id = said["tool_call_id"]
             messages.append(ChatMessageTool(content=said["content"], tool_call_id=call_id, function=names.get(call_id)))

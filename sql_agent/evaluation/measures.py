@@ -1,8 +1,7 @@
 """What an evaluation measures: from the records of trials to the figures of results.json.
 
-A record is rollout_record's with model, split, decoding, sample, execution_match and no_match (see trials.py). A
-measure gives a number for a record, or None where it has no meaning there: such a trial is left out of that measure and
-counted, it is never a 0. The samples of one question are averaged first, so a question counts once.
+A measure gives a number for a record, or None where it has no meaning there: such a trial is left out of that measure
+and counted, it is never a 0. The samples of one question are averaged first, so a question counts once.
 """
 
 from __future__ import annotations
@@ -13,46 +12,46 @@ from statistics import fmean
 from typing import Any
 
 from sql_agent.evaluation.stats import best_of, difference, estimate, quantiles, worst_of
+from sql_agent.records import TrialRecord
 
-Record = dict[str, Any]
-Measure = Callable[[Record], float | None]
+Measure = Callable[[TrialRecord], float | None]
 REPEAT_CHARS = 8
 FAULT = "fault"
 
 
-def is_played(record: Record) -> bool:
+def is_played(record: TrialRecord) -> bool:
     """True when the episode came to an end of its own, whether or not it could be scored."""
-    return record["stop_reason"] != FAULT
+    return record.stop_reason != FAULT
 
 
-def sql_validity(record: Record) -> float | None:
+def sql_validity(record: TrialRecord) -> float | None:
     """The share of the episode's SQL calls that ran without error; None without calls."""
-    ran = [call["result"]["error"] is None for call in record["sql_calls"]]
+    ran = [call.result.ok for call in record.sql_calls]
     return fmean(ran) if ran else None
 
 
-def repeated_text(record: Record) -> float | None:
+def repeated_text(record: TrialRecord) -> float | None:
     """The share of the answer's pieces of 8 characters that stand in it before; None for a shorter answer."""
-    answer = record["answer"]
+    answer = record.answer
     pieces = [answer[i : i + REPEAT_CHARS] for i in range(len(answer) - REPEAT_CHARS + 1)]
     return 1 - len(set(pieces)) / len(pieces) if pieces else None
 
 
 MEASURES: dict[str, Measure] = {
-    "reward": lambda r: r["reward"],
-    "answer score": lambda r: r["reward_parts"].get("answer", 0.0) if r["reward"] is not None else None,
-    "execution match": lambda r: r["execution_match"],
-    "called the tool": lambda r: float(bool(r["sql_calls"])),
-    "executed SQL": lambda r: float(any(call["result"]["error"] is None for call in r["sql_calls"])),
-    "SQL found rows": lambda r: float(any(call["result"]["rows"] for call in r["sql_calls"])),
+    "reward": lambda r: r.reward,
+    "answer score": lambda r: r.reward_parts.get("answer", 0.0) if r.reward is not None else None,
+    "execution match": lambda r: r.execution_match,
+    "called the tool": lambda r: float(bool(r.sql_calls)),
+    "executed SQL": lambda r: float(r.executed_sql),
+    "SQL found rows": lambda r: float(r.found_rows),
     "SQL validity": sql_validity,
-    "malformed tool calls": lambda r: float(r["n_bad_tool_calls"]),
-    "turns": lambda r: float(r["n_turns"]),
-    "prompt tokens": lambda r: r["prompt_tokens"],
-    "completion tokens": lambda r: r["completion_tokens"],
-    "answer chars": lambda r: float(len(r["answer"])),
+    "malformed tool calls": lambda r: float(r.n_bad_tool_calls),
+    "turns": lambda r: float(r.n_turns),
+    "prompt tokens": lambda r: r.prompt_tokens,
+    "completion tokens": lambda r: r.completion_tokens,
+    "answer chars": lambda r: float(len(r.answer)),
     "repeated text": repeated_text,
-    "seconds": lambda r: r["episode_s"],
+    "seconds": lambda r: r.episode_s,
 }
 # These get a p-value in a comparison; the more tests, the more of them are small by chance.
 TESTED = ("reward", "answer score", "execution match", "executed SQL")
@@ -60,53 +59,53 @@ BY_TASK = ("reward", "execution match")
 OF_K = ("reward", "execution match")
 
 
-def samples_of(records: Sequence[Record], measure: str) -> dict[str, list[float]]:
+def samples_of(records: Sequence[TrialRecord], measure: str) -> dict[str, list[float]]:
     """Question id -> the values of its trials that the measure has a meaning for."""
     values: dict[str, list[float]] = defaultdict(list)
     for record in records:
         value = MEASURES[measure](record) if is_played(record) else None
         if value is not None:
-            values[record["question_id"]].append(value)
+            values[record.question_id].append(value)
     return dict(values)
 
 
-def by_question(records: Sequence[Record], measure: str) -> dict[str, float]:
+def by_question(records: Sequence[TrialRecord], measure: str) -> dict[str, float]:
     """Question id -> mean of a measure over its trials."""
     return {question: fmean(found) for question, found in samples_of(records, measure).items()}
 
 
-def summarize(records: Sequence[Record]) -> dict[str, Any]:
+def summarize(records: Sequence[TrialRecord]) -> dict[str, Any]:
     """All figures of one model on one split with one decoding."""
     played = [record for record in records if is_played(record)]
     return {
         "trials": len(records),
-        "unscored": dict(Counter(r["unscored"] for r in records if r["reward"] is None)),
-        "no_execution_match": dict(Counter(r["no_match"] for r in played if r["execution_match"] is None)),
-        "stop_reasons": dict(Counter(record["stop_reason"] for record in records)),
+        "unscored": dict(Counter(r.unscored for r in records if r.reward is None)),
+        "no_execution_match": dict(Counter(r.no_match for r in played if r.execution_match is None)),
+        "stop_reasons": dict(Counter(record.stop_reason for record in records)),
         "measures": {name: vars(estimate(by_question(records, name).values())) for name in MEASURES},
         "by_task": {task: _task(found) for task, found in by_task(records).items()},
         "of_k": of_k(records),
         "latency_s": {
-            "llm call": quantiles([seconds for record in played for seconds in record["llm_seconds"]]),
-            "episode": quantiles([record["episode_s"] for record in played]),
+            "llm call": quantiles([seconds for record in played for seconds in record.llm_seconds]),
+            "episode": quantiles([record.episode_s for record in played]),
         },
     }
 
 
-def by_task(records: Sequence[Record]) -> dict[str, list[Record]]:
+def by_task(records: Sequence[TrialRecord]) -> dict[str, list[TrialRecord]]:
     """The records of each task type, in alphabetical order."""
-    found: dict[str, list[Record]] = {task: [] for task in sorted({record["task_type"] for record in records})}
+    found: dict[str, list[TrialRecord]] = {task: [] for task in sorted({record.task_type for record in records})}
     for record in records:
-        found[record["task_type"]].append(record)
+        found[record.task_type].append(record)
     return found
 
 
-def _task(records: Sequence[Record]) -> dict[str, Any]:
-    questions = len({record["question_id"] for record in records})
+def _task(records: Sequence[TrialRecord]) -> dict[str, Any]:
+    questions = len({record.question_id for record in records})
     return {"questions": questions} | {name: vars(estimate(by_question(records, name).values())) for name in BY_TASK}
 
 
-def of_k(records: Sequence[Record]) -> dict[str, dict[str, dict[str, Any]]]:
+def of_k(records: Sequence[TrialRecord]) -> dict[str, dict[str, dict[str, Any]]]:
     """measure -> k -> best, mean and worst of k samples; {} where no question has several."""
     found: dict[str, dict[str, dict[str, Any]]] = {}
     for measure in OF_K:
@@ -126,7 +125,7 @@ def _of_k(samples: Sequence[Sequence[float]], k: int) -> dict[str, Any]:
     }
 
 
-def compare(before: Sequence[Record], after: Sequence[Record]) -> dict[str, Any]:
+def compare(before: Sequence[TrialRecord], after: Sequence[TrialRecord]) -> dict[str, Any]:
     """measure -> mean paired difference after - before, over the questions that both have a value for."""
     return {
         name: vars(difference(by_question(before, name), by_question(after, name), test=name in TESTED))
@@ -134,7 +133,7 @@ def compare(before: Sequence[Record], after: Sequence[Record]) -> dict[str, Any]
     }
 
 
-def compare_tasks(before: Sequence[Record], after: Sequence[Record]) -> dict[str, Any]:
+def compare_tasks(before: Sequence[TrialRecord], after: Sequence[TrialRecord]) -> dict[str, Any]:
     """task type -> measure -> difference, without p-values: there are many task types."""
     old, new = by_task(before), by_task(after)
     return {

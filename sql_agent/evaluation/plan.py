@@ -13,10 +13,10 @@ from typing import Any
 from foundation.errors import UserError
 from sql_agent.config import TrainConfig, build_config, data_path, database_path, load_recipe, parse_assignment
 from sql_agent.data.dataset import fingerprint, load_questions
-from sql_agent.evaluation.measures import Record, compare, compare_tasks, summarize
+from sql_agent.evaluation.measures import compare, compare_tasks, summarize
 from sql_agent.evaluation.targets import Target, label, look_at, settings_for
 from sql_agent.evaluation.trials import Trial, draw, plan_trials
-from sql_agent.records import Question
+from sql_agent.records import Question, TrialRecord
 from sql_agent.scoring.build import build_context
 from sql_agent.scoring.check import check_judge
 from sql_agent.scoring.registry import ScoringContext
@@ -86,11 +86,11 @@ def question_files(names: list[str]) -> dict[str, Path]:
     return files
 
 
-def report(evaluation: Evaluation, records: list[Record], *, started: str) -> dict[str, Any]:
+def report(evaluation: Evaluation, records: list[TrialRecord], *, started: str) -> dict[str, Any]:
     """The tree of results.json: figures per model, split and decoding; and the paired differences of two models."""
-    groups: dict[str, dict[str, list[Record]]] = {name: {} for name in evaluation.targets}
+    groups: dict[str, dict[str, list[TrialRecord]]] = {name: {} for name in evaluation.targets}
     for record in records:
-        groups[record["model"]].setdefault(f"{record['split']}/{record['decoding']}", []).append(record)
+        groups[record.model].setdefault(f"{record.split}/{record.decoding}", []).append(record)
     keys = [f"{split}/{decoding}" for split in evaluation.splits for decoding in ("sampled", "greedy")]
     planned = len(evaluation.trials())
     tree: dict[str, Any] = {

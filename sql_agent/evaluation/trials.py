@@ -11,20 +11,17 @@ import asyncio
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
 
 from sql_agent.agent.episode import LLMEndpoint, run_episode
 from sql_agent.config import TrainConfig
 from sql_agent.environment.database import Database
 from sql_agent.errors import Fault, LLMFault
-from sql_agent.records import Episode, Question, Reward, Score, rollout_record
+from sql_agent.records import Decoding, Episode, Question, Reward, Score, TrialKey, TrialRecord, rollout_record
 from sql_agent.scoring.reward import score
 from sql_agent.scoring.scorers import ScoringContext, sql_result
 from sql_agent.serving.endpoint import is_final
 
-Decoding = Literal["sampled", "greedy"]
 TEMPERATURES: dict[Decoding, float] = {"sampled": 1.0, "greedy": 0.0}
-Key = tuple[str, str, str, str, int]
 
 
 @dataclass(frozen=True)
@@ -38,14 +35,9 @@ class Trial:
     sample: int
 
     @property
-    def key(self) -> Key:
-        """What tells it from all others; `key_of` gives the same for its record."""
+    def key(self) -> TrialKey:
+        """What tells it from all others; its record has the same."""
         return self.model, self.split, self.decoding, self.question.id, self.sample
-
-
-def key_of(record: dict[str, Any]) -> Key:
-    """The key of the trial that a record is of."""
-    return record["model"], record["split"], record["decoding"], record["question_id"], record["sample"]
 
 
 def plan_trials(model: str, splits: dict[str, list[Question]], *, samples: int) -> list[Trial]:
@@ -79,7 +71,7 @@ class Setting:
 
 
 async def play(
-    trials: Sequence[Trial], setting: Setting, *, concurrency: int, on_done: Callable[[dict[str, Any]], None]
+    trials: Sequence[Trial], setting: Setting, *, concurrency: int, on_done: Callable[[TrialRecord], None]
 ) -> None:
     """Play the trials in order, at most `concurrency` at once.
 
@@ -102,8 +94,8 @@ async def play(
         raise final[0]
 
 
-async def play_one(trial: Trial, setting: Setting) -> dict[str, Any]:
-    """rollout_record's keys, those of the trial, `execution_match` (or None and the reason in `no_match`), `messages`.
+async def play_one(trial: Trial, setting: Setting) -> TrialRecord:
+    """Play and score one trial.
 
     Raises LLMFault for a fault that the next trial would meet too.
     """
@@ -122,13 +114,16 @@ async def play_one(trial: Trial, setting: Setting) -> dict[str, Any]:
             raise
         reward = Reward(unscored=fault.kind, explanation=str(fault)[:500])
     match = await _execution_match(question, episode, setting.scoring)
-    return {
-        **{"model": trial.model, "split": trial.split, "decoding": trial.decoding, "sample": trial.sample},
-        **rollout_record(question, episode, reward),
-        "execution_match": match.value,
-        "no_match": match.unscored,
-        "messages": episode.messages if episode else [],
-    }
+    return TrialRecord(
+        **dict(rollout_record(question, episode, reward)),
+        model=trial.model,
+        split=trial.split,
+        decoding=trial.decoding,
+        sample=trial.sample,
+        execution_match=match.value,
+        no_match=match.unscored,
+        messages=episode.messages if episode else [],
+    )
 
 
 async def _execution_match(question: Question, episode: Episode | None, scoring: ScoringContext) -> Score:

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, Literal
 
+from sql_agent.records import RolloutRecord, SqlCall
 from sql_agent.run_report.folder import Entry, RunData
-from sql_agent.run_report.plain import Tree, cut, items, number, text, tree
+from sql_agent.run_report.plain import cut, tree
 
 Kind = Literal["improved", "worse", "still low"]
 SHOWN: dict[Kind, int] = {"improved": 5, "worse": 3, "still low": 3}
@@ -187,14 +188,14 @@ def _typical(entries: list[Entry]) -> Entry:
 
 
 def _case(
-    kind: str, record: Tree, *, where: str, rewards: str, left: Transcript | None, right: Transcript | None
+    kind: str, record: RolloutRecord, *, where: str, rewards: str, left: Transcript | None, right: Transcript | None
 ) -> Case:
     return Case(
         kind=kind,
-        question_id=cut(record.get("question_id"), 80),
-        question=cut(record.get("question"), QUESTION_CHARS),
-        reference=cut(record.get("reference"), REASON_CHARS),
-        task_type=cut(record.get("task_type"), 80),
+        question_id=cut(record.question_id, 80),
+        question=cut(record.question, QUESTION_CHARS),
+        reference=cut(record.reference, REASON_CHARS),
+        task_type=cut(record.task_type, 80),
         where=where,
         rewards=rewards,
         left=left,
@@ -202,36 +203,32 @@ def _case(
     )
 
 
-def transcript(label: str, record: Tree, entry: Entry) -> Transcript:
+def transcript(label: str, record: RolloutRecord, entry: Entry) -> Transcript:
     """A record as it is shown."""
-    calls = items(record.get("sql_calls"))
-    parts = {str(name)[:40]: number(value) for name, value in tree(record.get("reward_parts")).items()}
+    calls = record.sql_calls
     return Transcript(
         label=label,
         reward=entry.reward,
         unscored=cut(entry.unscored, 80),
-        parts={name: value for name, value in list(parts.items())[:8] if value is not None},
-        calls=[_call(tree(call)) for call in calls[:CALLS]],
+        parts={name[:40]: value for name, value in list(record.reward_parts.items())[:8]},
+        calls=[_call(call) for call in calls[:CALLS]],
         n_calls=len(calls),
-        answer=cut(record.get("answer"), ANSWER_CHARS),
-        reason=cut(record.get("reason"), REASON_CHARS),
-        stop_reason=cut(record.get("stop_reason"), 40),
+        answer=cut(record.answer, ANSWER_CHARS),
+        reason=cut(record.reason, REASON_CHARS),
+        stop_reason=cut(record.stop_reason, 40),
     )
 
 
-def _call(call: Tree) -> Call:
-    result = tree(call.get("result"))
-    rows = items(result.get("rows"))
-    columns = [cut(name, 40) for name in items(result.get("columns"))]
-    shown = [[_cell(value) for value in items(row)[:COLUMNS]] for row in rows[:ROWS]]
+def _call(call: SqlCall) -> Call:
+    result = call.result
     return Call(
-        sql=cut(call.get("sql"), SQL_CHARS),
-        turn=int(number(call.get("turn")) or 0),
-        error="" if result.get("error") is None else cut(result["error"], ERROR_CHARS),
-        columns=columns[:COLUMNS],
-        rows=shown,
-        n_rows=len(rows),
-        is_cut=bool(result.get("truncated")) or len(rows) > ROWS or len(columns) > COLUMNS,
+        sql=cut(call.sql, SQL_CHARS),
+        turn=call.turn,
+        error="" if result.error is None else cut(result.error, ERROR_CHARS),
+        columns=[cut(name, 40) for name in result.columns[:COLUMNS]],
+        rows=[[_cell(value) for value in row[:COLUMNS]] for row in result.rows[:ROWS]],
+        n_rows=len(result.rows),
+        is_cut=result.truncated or len(result.rows) > ROWS or len(result.columns) > COLUMNS,
     )
 
 
@@ -284,9 +281,9 @@ def standings(run: RunData) -> tuple[list[Standing], list[Standing]]:
 def _standing(entries: list[Entry], before: list[Entry]) -> Standing:
     record = entries[0].record()
     return Standing(
-        question_id=cut(record.get("question_id"), 80),
-        question=cut(text(record.get("question")), 160),
-        task_type=cut(record.get("task_type"), 80),
+        question_id=cut(record.question_id, 80),
+        question=cut(record.question, 160),
+        task_type=cut(record.task_type, 80),
         where=entries[0].split or (f"step {entries[0].step}" if entries[0].side == "train" else "validation"),
         before=_mean(before) if before else None,
         after=_mean(entries),

@@ -7,13 +7,17 @@ on disk, and of each only what choosing among them needs is kept, so a run of 10
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 from foundation import run_folder
 from foundation.errors import UserError
-from sql_agent.run_report.plain import Tree, number, text, tree
+from sql_agent.records import RolloutRecord, RunRecord, TrialRecord
+from sql_agent.run_report.plain import Tree, number, tree
+
+T = TypeVar("T")
 
 EVALUATION = "evaluation"
 TRIALS, RESULTS = "trials.jsonl", "results.json"
@@ -39,11 +43,11 @@ class Entry:
     reward: float | None
     unscored: str
 
-    def record(self) -> Tree:
+    def record(self) -> RolloutRecord:
         """The whole record, read again."""
         with self.file.open("rb") as file:
             file.seek(self.offset)
-            return json.loads(file.readline())
+            return RolloutRecord.model_validate_json(file.readline())
 
 
 @dataclass
@@ -81,22 +85,19 @@ def read_run(folder: Path, *, evaluation: Path | None = None) -> RunData:
     if (folder / run_folder.SUMMARY).exists():  # a run that goes on, or was killed, has none: its status says so
         run.summary = _json(folder / run_folder.SUMMARY, run.problems)
     run.config = _json(folder / run_folder.CONFIG, run.problems)
-    metrics = [row for _, row in _lines(folder / run_folder.METRICS, run.problems)]
+    metrics = [row for _, row in _lines(folder / run_folder.METRICS, _object, run.problems)]
     run.metrics = sorted((row for row in metrics if number(row.get("step")) is not None), key=lambda row: row["step"])
     rollouts = folder / run_folder.ROLLOUTS
-    run.rollouts = [_entry(rollouts, at, row, side="mode") for at, row in _lines(rollouts, run.problems)]
+    played = _lines(rollouts, RunRecord.model_validate_json, run.problems)
+    run.rollouts = [_entry(rollouts, at, record, side=record.mode, step=record.step) for at, record in played]
     place = evaluation or folder / EVALUATION
     if evaluation or place.exists():
         run.results = _json(place / RESULTS, run.problems)
         trials = place / TRIALS
-        played = ((row, _entry(trials, at, row, side="model")) for at, row in _lines(trials, run.problems))
+        found = _lines(trials, TrialRecord.model_validate_json, run.problems)
         # A resumed evaluation plays a trial anew that had a fault: the later line counts.
-        run.trials = list({_trial_key(row, entry): entry for row, entry in played}.values())
+        run.trials = list({record.key: _entry(trials, at, record, side=record.model) for at, record in found}.values())
     return run
-
-
-def _trial_key(row: Tree, entry: Entry) -> tuple[str, ...]:
-    return entry.side, entry.split, entry.decoding, entry.question_id, text(row.get("sample"))
 
 
 def _json(file: Path, problems: list[str]) -> Tree:
@@ -113,48 +114,46 @@ def _json(file: Path, problems: list[str]) -> Tree:
     return {}
 
 
-def _lines(file: Path, problems: list[str]) -> Iterator[tuple[int, Tree]]:
-    """The JSON objects of a file with their offsets. A torn last line is how a killed run ends; others are counted."""
+def _lines(file: Path, parse: Callable[[bytes], T], problems: list[str]) -> Iterator[tuple[int, T]]:
+    """What the lines of a file say, with their offsets. A torn last line ends a killed run; others are counted."""
     bad = 0
     try:
         with file.open("rb") as stream:
             offset = 0
             for line in stream:
-                found = _object(line)
-                if found is not None:
-                    yield offset, found
-                elif line.endswith(b"\n") and line.strip():
-                    bad += 1
+                try:
+                    yield offset, parse(line)
+                except (ValueError, RecursionError):
+                    bad += bool(line.endswith(b"\n") and line.strip())
                 offset += len(line)
     except FileNotFoundError:
         problems.append(f"{file.name} is missing")
     except OSError as exc:
         problems.append(f"{file.name} cannot be read: {exc}")
     if bad:
-        problems.append(f"{file.name}: {bad} line(s) are not JSON objects and were left out")
+        problems.append(f"{file.name}: {bad} line(s) cannot be read and were left out")
 
 
-def _object(line: bytes) -> Tree | None:
-    try:
-        found = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    return found if isinstance(found, dict) else None
+def _object(line: bytes) -> Tree:
+    found = json.loads(line)
+    if not isinstance(found, dict):
+        raise ValueError("no JSON object")
+    return found
 
 
-def _entry(file: Path, offset: int, row: Tree, *, side: str) -> Entry:
-    unscored = text(row.get("unscored"))[:KEPT_CHARS]
+def _entry(file: Path, offset: int, record: RunRecord | TrialRecord, *, side: str, step: int = 0) -> Entry:
+    trial = isinstance(record, TrialRecord)
     return Entry(
         file=file,
         offset=offset,
-        side=text(row.get(side))[:KEPT_CHARS],
-        step=int(number(row.get("step")) or 0),
-        split=text(row.get("split"))[:KEPT_CHARS],
-        decoding=text(row.get("decoding"))[:KEPT_CHARS],
-        group=text(row.get("group"))[:KEPT_CHARS],
-        question_id=text(row.get("question_id"))[:KEPT_CHARS],
-        task_type=text(row.get("task_type"))[:KEPT_CHARS],
+        side=side[:KEPT_CHARS],
+        step=step,
+        split=record.split[:KEPT_CHARS] if trial else "",
+        decoding=record.decoding if trial else "",
+        group="" if trial else record.group[:KEPT_CHARS],
+        question_id=record.question_id[:KEPT_CHARS],
+        task_type=record.task_type[:KEPT_CHARS],
         # A rollout without token ids has a reward, but was not learned from.
-        reward=None if unscored else number(row.get("reward")),
-        unscored=unscored,
+        reward=None if record.unscored else record.reward,
+        unscored=record.unscored[:KEPT_CHARS],
     )

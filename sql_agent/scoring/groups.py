@@ -13,6 +13,7 @@ from foundation.rollout_keys import AWAITS_GROUP
 from reward_client.groups import grade_group
 from reward_client.judge import LLMJudge
 from reward_client.schema import GroupScore, JudgeItem, Mode
+from sql_agent.records import RolloutRecord
 
 
 class GroupGrader:
@@ -24,9 +25,10 @@ class GroupGrader:
 
     async def __call__(self, records: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """The changed keys of each record; {} for those that do not wait."""
-        waiting = [record for record in records if record["unscored"] == AWAITS_GROUP]
-        items = [JudgeItem.model_validate(record["judge_item"]) for record in waiting]
-        worthless = [r for r in records if not r["unscored"] and not r["reward_parts"].get("answer")]
+        found = [RolloutRecord.model_validate(record) for record in records]
+        waiting = [record for record in found if record.unscored == AWAITS_GROUP]
+        items = [JudgeItem.model_validate(record.judge_item) for record in waiting]
+        worthless = [r for r in found if not r.unscored and not r.reward_parts.get("answer")]
         verdict = await grade_group(
             self.judge, items[0], [item.answer for item in items], mode=self.mode, n_worse=len(worthless)
         )
@@ -35,11 +37,11 @@ class GroupGrader:
             id(record): {**_rewarded(record, score), "judge_usage": usage, "judge_item": None}
             for record, score, usage in zip(waiting, verdict.scores, usages, strict=True)
         }
-        return [changes.get(id(record), {}) for record in records]
+        return [changes.get(id(record), {}) for record in found]
 
 
-def _rewarded(record: dict[str, Any], score: GroupScore) -> dict[str, Any]:
+def _rewarded(record: RolloutRecord, score: GroupScore) -> dict[str, Any]:
     if score.value is None:
         return {"unscored": score.unscored, "reward_parts": {}, "reason": score.explanation}
-    parts = {**record["reward_parts"], "answer": score.value}
+    parts = {**record.reward_parts, "answer": score.value}
     return {"unscored": "", "reward": sum(parts.values()), "reward_parts": parts, "reason": score.explanation}

@@ -6,7 +6,6 @@ Shares of behaviour are over scored rollouts, so that an outage does not look li
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 from agl_plugin.run.health import Health, share
 from agl_plugin.update.rules import StopRules, Watch
 from sql_agent.config import HealthConfig, TrainConfig
+from sql_agent.records import RunRecord
 
 # Configuration key: metric, True where above is bad, what may help.
 LIMITS: dict[str, tuple[str, bool, str]] = {
@@ -98,8 +98,9 @@ def health_of(config: TrainConfig) -> Health:
 
 def behaviour(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     """Shares and means of one step's records; what needs a scored rollout is absent when there is none."""
-    scored = [row for row in rows if not row["unscored"] and "sql_calls" in row]
-    faults = sum(str(row["unscored"]).startswith("judge_") for row in rows)
+    records = [RunRecord.model_validate(row) for row in rows]
+    scored = [record for record in records if not record.unscored and "sql_calls" in record.model_fields_set]
+    faults = sum(record.unscored.startswith("judge_") for record in records)
     found = {"health/judge_fault_share": share(faults, len(rows))}
     if not scored:
         return found
@@ -107,17 +108,16 @@ def behaviour(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
         **found,
         "health/bonus_without_rows_share": share(sum(map(is_empty_bonus, scored)), len(scored)),
         "health/repeat_share": share(sum(map(repeats_a_query, scored)), len(scored)),
-        "health/answer_chars_mean": statistics.fmean(len(row["answer"]) for row in scored),
+        "health/answer_chars_mean": statistics.fmean(len(record.answer) for record in scored),
     }
 
 
-def is_empty_bonus(row: Mapping[str, Any]) -> bool:
+def is_empty_bonus(record: RunRecord) -> bool:
     """True when the rollout has the bonus, and no query of it found a row."""
-    bonus = row.get("reward_parts", {}).get("sql", 0.0) > 0
-    return bonus and not any(call["result"]["rows"] for call in row["sql_calls"])
+    return record.reward_parts.get("sql", 0.0) > 0 and not record.found_rows
 
 
-def repeats_a_query(row: Mapping[str, Any]) -> bool:
+def repeats_a_query(record: RunRecord) -> bool:
     """True when the same SQL, but for white space, was run more than once."""
-    texts = [json.dumps(call["sql"].split()) for call in row["sql_calls"]]
+    texts = [tuple(call.sql.split()) for call in record.sql_calls]
     return len(set(texts)) < len(texts)

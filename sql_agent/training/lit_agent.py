@@ -20,7 +20,7 @@ from sql_agent.agent.episode import LLMEndpoint, run_episode
 from sql_agent.config import TrainConfig, database_path
 from sql_agent.environment.database import Database
 from sql_agent.errors import Fault
-from sql_agent.records import Episode, Question, Reward, rollout_record
+from sql_agent.records import Episode, Question, Reward, RolloutRecord, rollout_record
 from sql_agent.scoring.build import build_context
 from sql_agent.scoring.reward import score
 from sql_agent.scoring.scorers import ScoringContext
@@ -28,17 +28,17 @@ from sql_agent.scoring.scorers import ScoringContext
 logger = logging.getLogger(__name__)
 
 
-def to_spans(record: dict[str, Any]) -> list[SpanCoreFields]:
+def to_spans(record: RolloutRecord) -> list[SpanCoreFields]:
     """The spans of a finished rollout: the record, and a reward span unless the rollout is unscored.
 
     One that awaits its group has no reward yet, but tells its number of LLM calls: its triplets will be used.
     """
-    note: dict[str, Any] = {RECORD_KEY: json.dumps(record, ensure_ascii=False)}
-    if record["reward"] is None:
-        calls = {LLM_CALLS_KEY: record["n_turns"]} if record["unscored"] == AWAITS_GROUP else {}
-        return [agl.emit_annotation({**note, **calls, UNSCORED_KEY: record["unscored"]}, propagate=False)]
-    dimensions = {"total": float(record["reward"]), **record["reward_parts"]}
-    attributes = {**note, LLM_CALLS_KEY: record["n_turns"]}
+    note: dict[str, Any] = {RECORD_KEY: json.dumps(record.model_dump(), ensure_ascii=False)}
+    if record.reward is None:
+        calls = {LLM_CALLS_KEY: record.n_turns} if record.unscored == AWAITS_GROUP else {}
+        return [agl.emit_annotation({**note, **calls, UNSCORED_KEY: record.unscored}, propagate=False)]
+    dimensions = {"total": record.reward, **record.reward_parts}
+    attributes = {**note, LLM_CALLS_KEY: record.n_turns}
     return [agl.emit_reward(dimensions, primary_key="total", attributes=attributes, propagate=False)]
 
 

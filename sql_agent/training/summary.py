@@ -16,7 +16,8 @@ from rich.table import Table
 from agl_plugin.run.time_split import PHASES
 from foundation import run_folder
 from foundation.console import duration
-from foundation.files import read_lines
+from foundation.files import read_lines, whole_lines
+from sql_agent.records import RunRecord
 
 
 def _mean(values: list[float]) -> float | None:
@@ -30,14 +31,14 @@ def _validation(row: dict[str, Any]) -> dict[str, Any]:
 def build_summary(run_dir: Path, *, total_s: float, peak_memory_gib: float, facts: dict[str, Any]) -> dict[str, Any]:
     """The tree of summary.json. `facts` (model, data, status ...) is taken over as it is; times are seconds."""
     metrics = read_lines(run_dir / run_folder.METRICS)
-    everything = read_lines(run_dir / run_folder.ROLLOUTS)
-    rollouts = [r for r in everything if r["mode"] == "train"]
+    everything = [RunRecord.model_validate_json(line) for line in whole_lines(run_dir / run_folder.ROLLOUTS)]
+    rollouts = [r for r in everything if r.mode == "train"]
     train = [row for row in metrics if row["kind"] == "train"]
     vals = [row for row in metrics if row["kind"] == "val"]
-    scored = [r for r in rollouts if not r["unscored"]]
+    scored = [r for r in rollouts if not r.unscored]
     parts: dict[str, list[float]] = defaultdict(list)
     for row in scored:
-        for name, value in row.get("reward_parts", {}).items():
+        for name, value in row.reward_parts.items():
             parts[name].append(value)
     moved = [row.get("actor/weights_changed_share") for row in train]
     return {
@@ -46,9 +47,9 @@ def build_summary(run_dir: Path, *, total_s: float, peak_memory_gib: float, fact
         "last_step": train[-1]["step"] if train else 0,
         "rollouts": len(rollouts),
         "scored": len(scored),
-        "unscored": dict(Counter(r["unscored"] for r in rollouts if r["unscored"])),
-        "triplets": sum(len(r["response_tokens"]) for r in scored),
-        "reward_mean": _mean([r["reward"] for r in scored]),
+        "unscored": dict(Counter(r.unscored for r in rollouts if r.unscored)),
+        "triplets": sum(len(r.response_tokens) for r in scored),
+        "reward_mean": _mean([r.reward for r in scored if r.reward is not None]),
         "reward_parts": {name: statistics.fmean(values) for name, values in parts.items()},
         "reward_first_step": train[0].get("rollout/reward_mean") if train else None,
         "reward_last_step": train[-1].get("rollout/reward_mean") if train else None,
@@ -60,18 +61,17 @@ def build_summary(run_dir: Path, *, total_s: float, peak_memory_gib: float, fact
         "updates_skipped": int(sum(row.get("actor/updates_skipped") or 0 for row in train)),
         "warnings": [text for row in train for text in row.get("warnings", [])],
         "judge_usage": judge_usage(everything),
-        "stop_reasons": dict(Counter(r.get("stop_reason", "fault") for r in rollouts)),
+        "stop_reasons": dict(Counter(r.stop_reason for r in rollouts)),
         "validation": [_validation(row) for row in vals],
         "seconds": _seconds(metrics, total_s=total_s),
         "peak_memory_gib": round(peak_memory_gib, 2),
     }
 
 
-def judge_usage(rollouts: list[dict[str, Any]]) -> dict[str, float]:
+def judge_usage(rollouts: list[RunRecord]) -> dict[str, float]:
     """What the LLM judge cost for these rollouts, validation included: calls, cache hits, tokens, money."""
-    usages = [row.get("judge_usage") or {} for row in rollouts]
     names = ("calls", "cache_hits", "prompt_tokens", "completion_tokens", "cost")
-    return {name: round(sum(usage.get(name, 0) for usage in usages), 6) for name in names}
+    return {name: round(sum(row.judge_usage.get(name, 0) for row in rollouts), 6) for name in names}
 
 
 def _judge(summary: dict[str, Any]) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from statistics import fmean
-from typing import Any
 
 import pytest
 
@@ -19,26 +18,37 @@ from sql_agent.evaluation.measures import (
     summarize,
 )
 from sql_agent.evaluation.trials import draw
-from sql_agent.records import Question
+from sql_agent.records import QueryResult, Question, SqlCall, TrialRecord
 
 
-def record(question: str, reward: float | None, *, task: str = "t", match: float | None = 1.0) -> dict[str, Any]:
+def record(question: str, reward: float | None, *, task: str = "t", match: float | None = 1.0) -> TrialRecord:
     """A trial of an episode that came to its end."""
-    parts = {"sql": 0.1, "answer": reward - 0.1} if reward is not None else {}
-    return {
-        **{"question_id": question, "task_type": task, "reward": reward, "reward_parts": parts, "n_turns": 2},
-        **{"sql_calls": [{"result": {"error": None, "rows": [[1]]}}], "n_bad_tool_calls": 0, "answer": "答案"},
-        **{"episode_s": 0.5, "llm_seconds": [0.1, 0.3], "prompt_tokens": 20, "completion_tokens": 4},
-        **{"unscored": "" if reward is not None else "judge_down", "stop_reason": "answered"},
-        **{"execution_match": match, "no_match": "" if match is not None else "no_reference"},
-    }
+    return TrialRecord(
+        question_id=question,
+        task_type=task,
+        reward=reward,
+        reward_parts={"sql": 0.1, "answer": reward - 0.1} if reward is not None else {},
+        n_turns=2,
+        sql_calls=calls(None),
+        answer="答案",
+        episode_s=0.5,
+        llm_seconds=[0.1, 0.3],
+        prompt_tokens=20,
+        completion_tokens=4,
+        unscored="" if reward is not None else "judge_down",
+        stop_reason="answered",
+        execution_match=match,
+        no_match="" if match is not None else "no_reference",
+    )
 
 
-def fault(question: str) -> dict[str, Any]:
+def calls(*errors: str | None) -> list[SqlCall]:
+    return [SqlCall(sql="SELECT 1", result=QueryResult(rows=[] if error else [[1]], error=error)) for error in errors]
+
+
+def fault(question: str) -> TrialRecord:
     """A trial that a fault of the endpoint ended."""
-    empty = {"sql_calls": [], "llm_seconds": [], "prompt_tokens": None, "answer": "", "n_turns": 0, "episode_s": 0.0}
-    lost = {"stop_reason": "fault", "unscored": "llm_fault", "no_match": "fault"}
-    return {**record(question, None, match=None), **empty, **lost}
+    return TrialRecord(question_id=question, task_type="t", unscored="llm_fault", no_match="fault")
 
 
 def test_samples_of_a_question_count_as_one_question() -> None:
@@ -71,9 +81,8 @@ def test_no_reference_query_is_left_out_of_the_match_and_counted() -> None:
 
 
 def test_sql_validity_is_the_share_of_calls_that_ran() -> None:
-    ran, failed = {"result": {"error": None, "rows": []}}, {"result": {"error": "no such table", "rows": []}}
-    assert sql_validity({"sql_calls": [ran, failed, failed, ran]}) == 0.5
-    assert sql_validity({"sql_calls": []}) is None
+    assert sql_validity(TrialRecord(sql_calls=calls(None, "no such table", "no such table", None))) == 0.5
+    assert sql_validity(TrialRecord()) is None
 
 
 @pytest.mark.parametrize(
@@ -81,7 +90,7 @@ def test_sql_validity_is_the_share_of_calls_that_ran() -> None:
     [("", None), ("1234567", None), ("12345678", 0.0), ("1234567812345678", 1 / 9), ("啊" * 17, 0.9)],
 )
 def test_repeated_text(answer: str, share: float | None) -> None:
-    assert repeated_text({"answer": answer}) == (pytest.approx(share) if share is not None else None)
+    assert repeated_text(TrialRecord(answer=answer)) == (pytest.approx(share) if share is not None else None)
 
 
 def test_two_models_are_compared_question_by_question() -> None:

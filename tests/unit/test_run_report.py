@@ -18,6 +18,7 @@ from foundation.errors import UserError
 from foundation.files import append_lines, write_json
 from foundation.versions import versions
 from sql_agent.config import build_config, known_keys, load_recipe
+from sql_agent.records import RolloutRecord
 from sql_agent.report import PLOTS, REPORT, write_report
 from sql_agent.run_report import cases, facts, health, measures
 from sql_agent.run_report import page as pages
@@ -246,7 +247,8 @@ def test_without_an_evaluation_the_worst_questions_are_those_of_training(tmp_pat
 
 def test_texts_are_cut_and_say_so() -> None:
     call = {"sql": "x" * 5000, "result": {"columns": ["c"] * 20, "rows": [["v" * 500] * 20] * 100}}
-    found = cases.transcript("after", {"answer": "y" * 9000, "sql_calls": [call] * 50}, ENTRY)
+    record = RolloutRecord.model_validate({"answer": "y" * 9000, "sql_calls": [call] * 50})
+    found = cases.transcript("after", record, ENTRY)
     assert found.answer.endswith(f"… (+{9000 - cases.ANSWER_CHARS} characters)") and found.n_calls == 50
     assert len(found.calls) == cases.CALLS and found.calls[0].is_cut and found.calls[0].n_rows == 100
     assert len(found.calls[0].rows) == cases.ROWS and len(found.calls[0].columns) == cases.COLUMNS
@@ -280,7 +282,7 @@ def test_a_damaged_folder_gives_a_page_that_says_so(tmp_path: Path) -> None:
     assert len(run.rows("train")) == 4
     told = " ".join(run.problems)
     assert "summary.json cannot be read" in told and "config.json is missing" in told
-    assert "metrics.jsonl: 2 line(s) are not JSON objects" in told
+    assert "metrics.jsonl: 2 line(s) cannot be read" in told
     page = write_report(tmp_path).read_text(encoding="utf-8")
     assert "config.json is missing" in page and "4 of 4" in page and "unfinished" in page
 
