@@ -43,17 +43,29 @@ async def judge(question: Question, episode: Episode, context: ScoringContext) -
 
 @scorer("reference")
 async def reference(question: Question, episode: Episode, context: ScoringContext) -> Score:
-    """The offline judge: fact F1 against the reference answer."""
+    """The offline judge: the share of the asked facts that the answer quotes, if it says nothing else."""
+    try:
+        evidence = await _evidence(question, context)
+    except DatabaseFault as fault:
+        return Score(unscored=fault.kind, explanation=str(fault))
     verdict = reference_judge.grade(
         question=question.question,
         reference=question.answer,
         answer=episode.final_answer,
-        evidence=[item.quote for item in question.evidence],
+        evidence=evidence,
     )
     if verdict is None:
         return Score(unscored=NO_REFERENCE, explanation=f"question {question.id} has no reference answer")
-    metadata = {"coverage": verdict.coverage, "support": verdict.support}
+    metadata = {"coverage": verdict.coverage, "foreign": len(verdict.foreign)}
     return Score(value=verdict.value, explanation=verdict.explanation, metadata=metadata)
+
+
+async def _evidence(question: Question, context: ScoringContext) -> list[str]:
+    """The quoted cells; where a question has none, the cells that its reference queries find. Raises DatabaseFault."""
+    if question.evidence or not question.sql or context.database is None:
+        return [item.quote for item in question.evidence]
+    results = [await context.database.query(sql) for sql in question.sql]
+    return [str(cell) for result in results if result.ok for row in result.rows for cell in row if cell is not None]
 
 
 @scorer("llm", "agentcpm")  # the second is the name that AgentCPM data sets use
