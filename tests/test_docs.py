@@ -166,14 +166,14 @@ def test_the_page_names_the_environment_variables_of_the_template() -> None:
 def test_the_examples_of_the_reference_judge_are_computed() -> None:
     page = text_of("docs/20-reward.md")
     given = {(m[1], m[2]): m[3] for m in re.finditer(r"^- (\w) (question|reference): `(.+)`$", page, re.MULTILINE)}
-    rows = re.findall(r"^\| (\w) \| `(.+?)` \| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \|", page, re.MULTILINE)
+    rows = re.findall(r"^\| (\w) \| `(.+?)` \| ([\d.]+) \| ([\d.]+) \|", page, re.MULTILINE)
     assert len(rows) >= 8
     for which, answer, *numbers in rows:
         reference = given[which, "reference"]
         evidence = [sentence.partition("：")[2] for sentence in reference.split("。") if sentence]
         verdict = grade(question=given[which, "question"], reference=reference, answer=answer, evidence=evidence)
         assert verdict
-        computed = [f"{value:.2f}" for value in (verdict.coverage, verdict.support, verdict.value)]
+        computed = [f"{value:.2f}" for value in (verdict.coverage, verdict.value)]
         assert (answer, numbers) == (answer, computed)
 
 

@@ -21,7 +21,7 @@ UNITS = [
 ]
 # The mark of an item is layout: ①, (1) and 1. before something that is no digit; at a line's start before anything.
 ITEM_MARK = re.compile(
-    r"[\u2460-\u2473]|(?:^|(?<=[;；。:：\s]))(?:[(（]\d{1,2}[)）]|\d{1,2}[.．)）、])[ \t]*(?=[^\s\d])"
+    r"[\u2460-\u2473]|(?:^|(?<=[;；。:：,，\s]))(?:[(（]\d{1,2}[)）]|\d{1,2}[.．)）、])[ \t]*(?=[^\s\d])"
     r"|^[ \t]*(?:\d{1,2}[.．)）、]|[-+•·])[ \t]+(?=\S)",
     re.MULTILINE,
 )

@@ -125,6 +125,6 @@ def test_the_bundled_set_and_the_offline_judge(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     (judge,) = report_of(done)[1]["judges"]
     assert judge["cost"]["seconds"] < 60
-    assert judge["attack_success"]["n"] == 155 and judge["attack_success"]["count"] <= 3
-    assert judge["agreement"]["accuracy"]["rate"] >= 0.91 and judge["agreement"]["spearman"] >= 0.9
+    assert judge["attack_success"]["n"] == 155 and judge["attack_success"]["count"] == 0
+    assert judge["agreement"]["accuracy"]["rate"] >= 0.86 and judge["agreement"]["spearman"] >= 0.7
     assert judge["flips"]["order"]["flips"]["count"] == judge["flips"]["frame"]["flips"]["count"] == 0
