@@ -11,7 +11,6 @@ import functools
 import os
 import signal
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,6 @@ from foundation.environment import COMMON_ENV, CPU_ENV, TRACKER_ENV
 from foundation.errors import RunError
 
 PASSED_ON = (*COMMON_ENV, *CPU_ENV, *TRACKER_ENV, "HF_HUB_OFFLINE", "NO_PROXY")
-CheckKeys = Callable[[dict[str, Any], dict[str, Any]], None]
 
 
 def start_ray(*, cpu: bool, n_gpus: int) -> None:
@@ -62,13 +60,12 @@ def start_ray(*, cpu: bool, n_gpus: int) -> None:
 def train(
     overrides: dict[str, Any],
     *,
-    check_keys: CheckKeys,
     run_dir: Path,
     daemon: DaemonOptions,
     trainer: TrainerOptions,
     parts: dict[str, Any],
 ) -> None:
-    """Compose verl's configuration, check the overrides against it, and train. `parts`: store, adapter, datasets."""
+    """Compose verl's configuration with the overrides, and train. `parts`: store, adapter, datasets."""
     from agentlightning.verl.entrypoint import TaskRunner
     from hydra import compose, initialize
     from omegaconf import OmegaConf
@@ -78,7 +75,6 @@ def train(
 
     with initialize(version_base=None, config_path="pkg://agentlightning/verl"):
         base = compose(config_name="config")
-    check_keys(overrides, OmegaConf.to_container(base, resolve=False))  # pyright: ignore[reportArgumentType]
     OmegaConf.set_struct(base, False)
     task_runner: Any = TaskRunner
     task_runner.__ray_metadata__.modified_class().run(
@@ -93,8 +89,8 @@ def train(
 class Grpo(agl.Algorithm):
     """GRPO through verl.
 
-    `verl` are the overrides of verl's configuration, which `check_keys(overrides, base)` validates. `run` raises
-    RunError where the text alone tells the user what to do.
+    `verl` are the overrides of verl's configuration; no key is checked here. `run` raises RunError where the text alone
+    tells the user what to do.
     """
 
     def __init__(
@@ -105,7 +101,6 @@ class Grpo(agl.Algorithm):
         cpu: bool,
         daemon: DaemonOptions,
         trainer: TrainerOptions,
-        check_keys: CheckKeys,
     ) -> None:
         super().__init__()
         self.verl = verl
@@ -113,7 +108,6 @@ class Grpo(agl.Algorithm):
         self.cpu = cpu
         self.daemon = daemon
         self.trainer_options = trainer
-        self.check_keys = check_keys
 
     def run(self, train_dataset: Any = None, val_dataset: Any = None) -> None:
         """Train until the configured number of steps is done."""
@@ -132,7 +126,6 @@ class Grpo(agl.Algorithm):
             ray.get(
                 task.remote(
                     self.verl,
-                    check_keys=self.check_keys,
                     run_dir=self.run_dir,
                     daemon=self.daemon,
                     trainer=self.trainer_options,

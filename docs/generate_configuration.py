@@ -1,4 +1,4 @@
-"""Write the reference tables of 10-configuration.md from the code: configuration keys and command line flags.
+"""Write the reference tables of 10-configuration.md from the code: configuration keys, verl's keys, flags.
 
   .venv/bin/python docs/generate_configuration.py            rewrite the marked blocks of the page
   .venv/bin/python docs/generate_configuration.py --check    exit status 1 when the page is out of date
@@ -10,6 +10,7 @@ variables, whose table is written by hand and compared with the code by tests/te
 from __future__ import annotations
 
 import importlib
+import json
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -24,6 +25,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from sql_agent.config import TrainConfig, known_keys  # noqa: E402
+from sql_agent.training.verl_rules import RULES, Rule  # noqa: E402
 
 PAGE = ROOT / "docs" / "10-configuration.md"
 SIGNS = {"ge": "&ge;", "gt": "&gt;", "le": "&le;", "lt": "&lt;"}
@@ -40,6 +42,8 @@ Row = tuple[str, ...]
 def values_of(field: FieldInfo) -> str:
     """What a key may hold: its choices, or its type with its bounds."""
     kind: Any = field.annotation
+    if get_origin(kind) is dict:
+        return "a section"
     if get_origin(kind) is list:
         (kind,) = get_args(kind)
         prefix = "list of "
@@ -82,6 +86,26 @@ def configuration() -> str:
         title = f"`{section}`" if section else "top level"
         parts.append(f"### {title}\n\n{about}\n\n{table(('key', 'default', 'values', 'meaning'), rows)}")
     return "\n\n".join(parts)
+
+
+def verl_keys() -> str:
+    """What happens to each key of verl in the section [verl]."""
+    rows = [
+        (f"`verl.{rule.key}{'*' if rule.key.endswith('.') else ''}`", rule.how, _sample(rule), _reason(rule))
+        for rule in RULES
+    ]
+    return table(("key", "is", "for example", "why"), rows)
+
+
+def _sample(rule: Rule) -> str:
+    return f"`{json.dumps(rule.sample)}`" if rule.how == "passed on" else ""
+
+
+def _reason(rule: Rule) -> str:
+    if rule.how == "own key":
+        return f"`{rule.own}`" + (f", {rule.why}" if rule.why else "")
+    values = f"; {', '.join(f'`{value}`' for value in rule.values)}" if len(rule.values) > 1 else ""
+    return f"{rule.why}{values}" + (f"; needs {rule.need.text}" if rule.need else "")
 
 
 def _section_doc(section: str) -> str:
@@ -141,6 +165,7 @@ def _typer_table(module: str) -> str:
 
 BLOCKS: dict[str, Callable[[], str]] = {
     "configuration": configuration,
+    "verl": verl_keys,
     "train_sql_agent.py": training_flags,
     "other command lines": other_flags,
 }

@@ -98,7 +98,8 @@ def test_every_key_named_in_a_page_exists(page: Path) -> None:
         if match := re.fullmatch(rf"((?:{top})(?:\.[a-z_]+)+)(?:\s*=.*)?", span):
             named.add(match[1])
     files = {name for name in named if (ROOT / name.replace(".", "/")).with_suffix(".py").exists()}
-    assert named - files <= keys | sections
+    verl = {name for name in named if name.startswith("verl.")}  # tests/unit/test_verl_keys.py
+    assert named - files - verl <= keys | sections
 
 
 PROSE = [*PAGES, *sorted(ROOT.glob("recipes/*/config.toml")), *sorted((ROOT / "sql_agent").rglob("*.py"))]

@@ -49,12 +49,17 @@ OVERFLOW_MARKS = (
 
 @dataclass(frozen=True)
 class LLMEndpoint:
-    """Where and how to sample the policy. `temperature` 0 is greedy; `max_tokens` bounds one call, None: the server."""
+    """Where and how to sample the policy. `temperature` 0 is greedy, `top_k` 0 is off.
+
+    `max_tokens` bounds one call, None: the server.
+    """
 
     base_url: str
     model: str
     api_key: str = field(default="EMPTY", repr=False)
     temperature: float = 0.0
+    top_p: float = 1.0
+    top_k: int = 0
     max_tokens: int | None = None
     extra_body: dict[str, Any] | None = None
 
@@ -123,13 +128,14 @@ def build_client(llm: LLMEndpoint, *, timeout_s: float) -> openai.AsyncOpenAI:
 
 def build_agent(llm: LLMEndpoint, client: openai.AsyncOpenAI, *, system_prompt: str) -> Agent[EpisodeContext]:
     """The medical SQL agent over one endpoint."""
+    body = {**(llm.extra_body or {}), **({"top_k": llm.top_k} if llm.top_k else {})}
     return Agent(
         name="medical_sql_agent",
         instructions=system_prompt,
         tools=list(TOOLS.values()),
         model=OpenAIChatCompletionsModel(model=llm.model, openai_client=client),
         model_settings=ModelSettings(
-            temperature=llm.temperature, top_p=1.0, max_tokens=llm.max_tokens, extra_body=llm.extra_body
+            temperature=llm.temperature, top_p=llm.top_p, max_tokens=llm.max_tokens, extra_body=body or None
         ),
     )
 

@@ -20,6 +20,13 @@ class RolloutConfig(Node):
         description="tokens of one conversation in the model server; 0: as many as a training row holds, "
         "max_prompt_tokens and what may follow it; never more than the model itself can",
     )
+    top_p: float = Field(
+        default=1.0,
+        gt=0,
+        le=1,
+        description="sample from the likeliest tokens of this share; below 1 the sampler is off-policy",
+    )
+    top_k: int = Field(default=0, ge=0, description="sample from so many likeliest tokens; 0: all; else off-policy")
     max_prompt_tokens: int = Field(
         default=2048, ge=16, description="longest prompt of a training row; longer ones are dropped and counted"
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pydantic import Field, model_validator
 
 from sql_agent.config.agent import AgentConfig
@@ -33,6 +35,9 @@ class TrainConfig(Node):
     trainer: TrainerConfig = TrainerConfig()
     store: StoreConfig = StoreConfig()
     logging: LoggingConfig = LoggingConfig()
+    verl: dict[str, Any] = Field(
+        default={}, description="keys of verl itself, passed on to it: [see below](#verls-own-keys)"
+    )
 
     @model_validator(mode="after")
     def _keys_fit(self) -> TrainConfig:

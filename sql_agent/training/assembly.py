@@ -14,7 +14,7 @@ from sql_agent.config import TrainConfig
 from sql_agent.scoring.groups import GroupGrader
 from sql_agent.scoring.registry import ScoringContext
 from sql_agent.training.health_rules import health_of
-from sql_agent.training.verl_config import check_keys, update_rules, verl_overrides
+from sql_agent.training.verl_config import update_rules, verl_overrides
 
 
 def make_store(config: TrainConfig) -> Any:
@@ -67,7 +67,6 @@ def make_algorithm(config: TrainConfig, *, model: Path, run_dir: Path, steps: in
         cpu=config.trainer.device == "cpu",
         daemon=daemon_options(config, scoring),
         trainer=TrainerOptions(update=update_rules(config), health=health_of(config)),
-        check_keys=check_keys,
     )
 
 

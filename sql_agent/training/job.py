@@ -41,6 +41,7 @@ from sql_agent.training.context import check_context
 from sql_agent.training.options import is_tiny
 from sql_agent.training.questions import load_data, total_steps
 from sql_agent.training.summary import build_summary, summary_table
+from sql_agent.training.verl_keys import check_verl
 
 logger = logging.getLogger(__name__)
 
@@ -99,7 +100,8 @@ def run_training(config: TrainConfig, *, role: str, terminal: Console) -> tuple[
 
 
 def prepare(config: TrainConfig, *, role: str, run: str, scoring: ScoringContext) -> Job:
-    """Look at data, checkpoint, model, judge, trackers and disk, in this order. Raises UserError."""
+    """Look at verl's keys, data, checkpoint, model, judge, trackers and disk, in this order. Raises UserError."""
+    check_verl(config)
     runs_dir = ROOT / Path(config.trainer.runs_dir).expanduser()
     questions, val = load_data(config, scoring)
     steps = total_steps(config, len(questions))

@@ -72,10 +72,14 @@ class SqlAgent(agl.LitAgent[dict[str, Any]]):
 
     def _endpoint(self, llm: agl.ProxyLLM, rollout: AttemptedRollout) -> LLMEndpoint:
         """The policy; without max_tokens, which the server sets to max_response_tokens or what the context has left."""
-        return LLMEndpoint(
-            base_url=llm.get_base_url(rollout.rollout_id, rollout.attempt.attempt_id),
-            model=llm.model,
-            temperature=self.config.rollout.temperature if rollout.mode == "train" else 0.0,
+        sampling = self.config.rollout
+        endpoint = LLMEndpoint(
+            base_url=llm.get_base_url(rollout.rollout_id, rollout.attempt.attempt_id), model=llm.model
+        )
+        if rollout.mode != "train":
+            return endpoint
+        return dataclasses.replace(
+            endpoint, temperature=sampling.temperature, top_p=sampling.top_p, top_k=sampling.top_k
         )
 
     async def run(

@@ -11,14 +11,16 @@ import os
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from foundation.errors import UserError
 from sql_agent.config import TrainConfig, database_path
 from sql_agent.environment.database import Database
 from sql_agent.serving.checkpoints import _step_number
 from sql_agent.serving.models import gpu_count
+from sql_agent.training.verl_config import flatten
 
-COMPARED_ON_RESUME = ("agent", "database", "data", "reward", "model", "rollout", "optim")
+COMPARED_ON_RESUME = ("agent", "database", "data", "reward", "model", "rollout", "optim", "verl")
 
 
 # Packages that verl's trackers import; swanlab needs the second one where it writes to this machine only.
@@ -90,6 +92,12 @@ def check_devices(config: TrainConfig) -> None:
         raise UserError(f"rollout.tensor_parallel = {rollout.tensor_parallel} must divide --n-gpus {trainer.n_gpus}")
 
 
+def _compared(tree: dict[str, Any]) -> dict[str, Any]:
+    """The dotted keys that a resumed run must share."""
+    flat = flatten({section: tree.get(section, {}) for section in COMPARED_ON_RESUME})
+    return {key: value for key, value in flat.items() if value != {}}
+
+
 def check_resume(config: TrainConfig, checkpoint: Path, *, steps: int) -> None:
     """The old run must fit the new one: same settings where they matter, and steps left to do. Raises UserError."""
     done = _step_number(checkpoint)
@@ -98,14 +106,11 @@ def check_resume(config: TrainConfig, checkpoint: Path, *, steps: int) -> None:
             f"--resume_checkpoint {checkpoint}: step {done} is done, and the run has {steps}. Raise "
             "trainer.max_steps or trainer.epochs"
         )
-    old = json.loads((checkpoint.parent.parent / "config.json").read_text(encoding="utf-8"))
-    new = config.model_dump(mode="json")
-    changed = [
-        f"  {section}.{key}: {old.get(section, {}).get(key)!r} -> {value!r}"
-        for section in COMPARED_ON_RESUME
-        for key, value in new[section].items()
-        if old.get(section, {}).get(key) != value
-    ]
+    old = _compared(json.loads((checkpoint.parent.parent / "config.json").read_text(encoding="utf-8")))
+    new = _compared(config.model_dump(mode="json"))
+    # A key of verl may also have been taken back; the others are always there.
+    keys = [*new, *(key for key in old if key.startswith("verl.") and key not in new)]
+    changed = [f"  {key}: {old.get(key)!r} -> {new.get(key)!r}" for key in keys if old.get(key) != new.get(key)]
     if changed and not config.trainer.resume_changed:
         raise UserError(
             f"--resume_checkpoint {checkpoint}: this run differs from the one it continues:\n"

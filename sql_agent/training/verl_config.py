@@ -1,4 +1,4 @@
-"""TrainConfig -> verl's keys: the only place of the project that knows them.
+"""TrainConfig -> verl's keys. What a recipe may say of them itself stands in verl_rules; nothing else knows them.
 
 Every key is checked against the configuration that verl itself composes, so a key that a new verl renames is an error
 here and not a default there.
@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from agl_plugin.update.rules import UpdateRules
-from foundation.errors import RunError
-from sql_agent.config import TrainConfig
+from foundation.errors import UserError
+from sql_agent.config import TrainConfig, merge
 from sql_agent.serving.server import context_tokens
 
 # Keys that verl reads but its base configuration leaves out (free-form sections).
@@ -20,7 +20,16 @@ OPEN_SECTIONS = ("actor_rollout_ref.rollout.engine_kwargs.", "actor_rollout_ref.
 
 
 def verl_overrides(config: TrainConfig, *, model_path: str, run_dir: Path, total_steps: int) -> dict[str, Any]:
-    """The overrides for agent-lightning's VERL. `total_steps` counts optimizer steps of the whole run."""
+    """The overrides for agent-lightning's VERL: this project's, and over them the section [verl].
+
+    `total_steps` counts training steps of the whole run.
+    """
+    own = own_overrides(config, model_path=model_path, run_dir=run_dir, total_steps=total_steps)
+    return merge(own, nested(flatten(config.verl)))
+
+
+def own_overrides(config: TrainConfig, *, model_path: str, run_dir: Path, total_steps: int) -> dict[str, Any]:
+    """What this project's own keys mean to verl."""
     cpu = config.trainer.device == "cpu"
     return {
         "algorithm": {"adv_estimator": "grpo_rollouts", "use_kl_in_reward": False},
@@ -86,8 +95,8 @@ def _rollout(config: TrainConfig, *, model_path: str, cpu: bool) -> dict[str, An
         "name": "vllm",
         "n": rollout.group_size,
         "temperature": rollout.temperature,
-        "top_p": 1.0,
-        "top_k": -1,
+        "top_p": rollout.top_p,
+        "top_k": rollout.top_k or -1,
         "prompt_length": rollout.max_prompt_tokens,
         "response_length": rollout.max_response_tokens,
         "tensor_model_parallel_size": rollout.tensor_parallel,
@@ -100,8 +109,9 @@ def _rollout(config: TrainConfig, *, model_path: str, cpu: bool) -> dict[str, An
         "agent": {"num_workers": 0},
         "engine_kwargs": {"vllm": vllm},
     }
-    if rollout.sampler_logprobs and rollout.temperature != 1.0:
-        # vLLM's default are the probabilities before temperature; the trainer divides by it.
+    cut = rollout.top_p < 1 or rollout.top_k > 0
+    if rollout.sampler_logprobs and (rollout.temperature != 1.0 or cut):
+        # vLLM's default are the probabilities before temperature, by which the trainer divides, and before the cut.
         vllm["logprobs_mode"] = "processed_logprobs"
     if cpu:
         vllm["enable_sleep_mode"] = False
@@ -149,7 +159,6 @@ def _actor(config: TrainConfig, *, cpu: bool) -> dict[str, Any]:
 
 def _ref(config: TrainConfig, *, cpu: bool) -> dict[str, Any]:
     return {
-        "strategy": "fsdp",
         "log_prob_micro_batch_size_per_gpu": config.optim.micro_batch_rows,
         "use_torch_compile": not cpu,
         "fsdp_config": _fsdp(config),
@@ -202,19 +211,19 @@ def flatten(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def composed_base() -> dict[str, Any]:
-    """verl's own composed configuration, as agent-lightning loads it (imports hydra, verl and agentlightning)."""
-    from hydra import compose, initialize
-    from omegaconf import OmegaConf
-
-    with initialize(version_base=None, config_path="pkg://agentlightning/verl"):
-        base = OmegaConf.to_container(compose(config_name="config"), resolve=False)
-    assert isinstance(base, dict)
-    return {str(k): v for k, v in base.items()}
+def nested(flat: dict[str, Any]) -> dict[str, Any]:
+    """The tree of dotted keys. In TOML a quoted "a.b" is one name; verl would look past it."""
+    tree: dict[str, Any] = {}
+    for key, value in flat.items():
+        branch = value
+        for name in reversed(key.split(".")):
+            branch = {name: branch}
+        tree = merge(tree, branch)
+    return tree
 
 
 def check_keys(overrides: dict[str, Any], base: dict[str, Any]) -> None:
-    """Raises RunError naming each override that verl's composed configuration does not have."""
+    """Raises UserError naming each override that verl's composed configuration does not have."""
     known = flatten(base)
     sections = {key.rsplit(".", n)[0] for key in known for n in range(1, key.count(".") + 1)}
     unknown = [
@@ -223,7 +232,7 @@ def check_keys(overrides: dict[str, Any], base: dict[str, Any]) -> None:
         if key not in known and key not in sections and not key.startswith(OPEN_SECTIONS)
     ]
     if unknown:
-        raise RunError(
+        raise UserError(
             f"verl does not know these keys: {', '.join(unknown)}. The installed verl differs from the one this "
             "project was written for (0.6.1): run `make setup`, or adapt sql_agent/training/verl_config.py"
         )

@@ -16,10 +16,11 @@ from typing import Any
 
 import pytest
 
-from foundation.errors import RunError
+from foundation.errors import UserError
 from sql_agent.config import RECIPES, TrainConfig, build_config, known_keys, load_recipe, parse_assignment
 from sql_agent.training.options import parser
-from sql_agent.training.verl_config import check_keys, composed_base, flatten, verl_overrides
+from sql_agent.training.verl_config import check_keys, flatten, verl_overrides
+from sql_agent.training.verl_keys import composed_base
 
 GOLDEN = Path(__file__).parent
 NAMES = sorted(path.name for path in RECIPES.iterdir() if path.is_dir() and not path.name.startswith((".", "_")))
@@ -71,7 +72,7 @@ def test_verl_knows_every_key(name: str, base: dict[str, Any]) -> None:
 )
 def test_a_misspelt_key_is_named(key: str, base: dict[str, Any]) -> None:
     tree = parse_assignment(f"{key}=1")
-    with pytest.raises(RunError, match=re.escape(key)):
+    with pytest.raises(UserError, match=re.escape(key)):
         check_keys(tree, base)
 
 

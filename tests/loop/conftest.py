@@ -133,7 +133,8 @@ def running(logs: Path, database: Path, *settings: str, **environment: str) -> I
     runner_command = [
         *(sys.executable, str(ROOT / "sql_agent" / "train_sql_agent.py"), "--external-store-address", address),
         *("--set", f"database.path={database}", "--set", "trainer.device=cpu", "--n-runners", "1"),
-        *("--set", "agent.system_prompt=system_zh", *settings),
+        *("--set", "agent.system_prompt=system_zh", "--set", "rollout.top_p=0.9", "--set", "rollout.top_k=20"),
+        *settings,
     ]
     variables = {**QUIET, "AGL_MANAGED_STORE": "0", "AGL_CURRENT_ROLE": "runner", **environment}
     with (logs / "store.log").open("wb") as store_log, (logs / "runner.log").open("wb") as runner_log:

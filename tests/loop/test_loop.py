@@ -67,6 +67,14 @@ def test_validation_asks_for_no_log_probabilities(daemon: GrpoDaemon, loop: Loop
     assert all(r.json["return_tokens_as_token_ids"] for r in loop.server.requests[start:] if r.json["temperature"])
 
 
+def test_training_requests_alone_carry_top_p_and_top_k(daemon: GrpoDaemon, loop: Loop) -> None:
+    start = len(loop.server.requests)
+    rollouts(daemon, loop, ["甲药的适应症是什么？"], is_train=False)
+    rollouts(daemon, loop, ["甲药的适应症是什么？"], is_train=True)
+    asked = {(r.json["temperature"], r.json["top_p"], r.json.get("top_k")) for r in loop.server.requests[start:]}
+    assert asked == {(0.0, 1.0, None), (1.0, 0.9, 20)}
+
+
 def test_the_store_keeps_one_span_per_llm_call_and_one_record(daemon: GrpoDaemon, loop: Loop) -> None:
     (line,) = rollouts(daemon, loop, ["甲药的适应症是什么？"], is_train=False)
     query = daemon.store.query_spans(line["rollout_id"], attempt_id="latest")

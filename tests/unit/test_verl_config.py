@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from foundation.errors import RunError
+from foundation.errors import UserError
 from sql_agent.config import TrainConfig, build_config, known_keys, parse_assignment
 from sql_agent.training.verl_config import check_keys, flatten, update_rules, verl_overrides
 
@@ -36,6 +36,7 @@ READ_ELSEWHERE = {
     "trainer.seed": "the tiny policy",
     "store.": "assembly.make_store",
     "logging.debug": "the console",
+    "verl": "verl_keys, see test_verl_keys.py",
 }
 
 # Another valid value for every other setting. Where verl needs it, a second setting comes along.
@@ -49,6 +50,8 @@ CHANGED = [
     "trainer.precision=float32",
     "rollout.group_size=8",
     "rollout.temperature=0.7",
+    "rollout.top_p=0.9",
+    "rollout.top_k=50",
     "rollout.max_prompt_tokens=4096",
     "rollout.max_model_len=3000",
     "rollout.max_response_tokens=512",
@@ -181,10 +184,11 @@ def test_resume_is_a_path_or_off(resume: str, mode: str) -> None:
 
 
 def test_the_sampler_tells_the_probabilities_it_sampled_from() -> None:
-    """vLLM's default are those before temperature."""
+    """vLLM's default are those before temperature, and before top_p and top_k cut the distribution."""
     mode = "actor_rollout_ref.rollout.engine_kwargs.vllm.logprobs_mode"
     assert mode not in keys_of() and keys_of("rollout.temperature=0.7")[mode] == "processed_logprobs"
     assert mode not in keys_of("rollout.temperature=0.7 rollout.sampler_logprobs=false")
+    assert keys_of("rollout.top_p=0.9")[mode] == keys_of("rollout.top_k=20")[mode] == "processed_logprobs"
 
 
 @pytest.mark.parametrize(("questions", "mini", "n_updates"), [(32, 32, 1), (32, 16, 2), (30, 16, 2), (8, 2, 4)])
@@ -207,7 +211,7 @@ def test_known_keys_and_free_sections_pass() -> None:
 
 
 def test_all_unknown_keys_are_named_at_once() -> None:
-    with pytest.raises(RunError, match=r"trainer.save_frequency, trainer.empty.x\. .*`make setup`"):
+    with pytest.raises(UserError, match=r"trainer.save_frequency, trainer.empty.x\. .*`make setup`"):
         check_keys({"trainer": {"save_frequency": 2, "empty": {"x": 1}}}, BASE)
 
 

@@ -1,0 +1,114 @@
+"""The section [verl]: checked against what verl itself composes, before anything is started.
+
+Guarantees: a key is passed on to verl, or refused by an error that says why and names the nearest key or the one of
+this project that sets it. Takes half a second: hydra reads the YAML files of verl and agent-lightning where they lie,
+and neither is imported. Which keys are passed on stands in verl_rules.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from rapidfuzz import fuzz, process
+
+from foundation.errors import UserError
+from sql_agent.config import TrainConfig
+from sql_agent.training.verl_config import check_keys, flatten, own_overrides
+from sql_agent.training.verl_rules import OPEN_SECTIONS, VLLM, rule_of
+
+# Files with the classes whose fields are the flags of `vllm serve`.
+VLLM_FLAGS = ("engine/arg_utils.py", "entrypoints/openai/cli_args.py")
+
+
+def check_verl(config: TrainConfig) -> None:
+    """Raise UserError for each key of the section that does not reach verl, and where verl is another than expected."""
+    base = composed_base(resolve=True)
+    check_keys(own_overrides(config, model_path="", run_dir=Path(), total_steps=1), base)
+    problems = list(problems_of(config, base))
+    if problems:
+        raise UserError("configuration:\n" + "\n".join(f"  verl.{problem}" for problem in problems))
+
+
+def composed_base(*, resolve: bool = False) -> dict[str, Any]:
+    """verl's own composed configuration, as agent-lightning loads it; `resolve` fills in what refers to other keys."""
+    from hydra import compose, initialize_config_dir
+    from omegaconf import OmegaConf
+
+    verl, theirs = _folder("verl") / "trainer" / "config", _folder("agentlightning") / "verl"
+    with initialize_config_dir(str(theirs), version_base=None):
+        composed = compose("config", overrides=[f"hydra.searchpath=[file://{verl}]"])
+    base = OmegaConf.to_container(composed, resolve=resolve)
+    assert isinstance(base, dict)
+    return {str(key): value for key, value in base.items()}
+
+
+def problems_of(config: TrainConfig, base: dict[str, Any]) -> Iterator[str]:
+    """`KEY = VALUE: what is wrong` for each key of the section that does not reach verl as it is."""
+    known, given = flatten(base), {key: value for key, value in flatten(config.verl).items() if value != {}}
+    for key, value in given.items():
+        problem = _unknown(key, known) or _misfit(key, value, known.get(key)) or _unmet(key, config, given)
+        if problem:
+            yield f"{key} = {value!r}: {problem}"
+
+
+def _unknown(key: str, known: dict[str, Any]) -> str:
+    """Why verl, or vLLM, has no such key; "" when it has."""
+    if key.startswith(VLLM):
+        flag, _, inner = key.removeprefix(VLLM).partition(".")
+        if inner:
+            return f"write {flag} as JSON text: verl makes it a flag of `vllm serve`"
+        return "" if flag in vllm_flags() else f"vLLM has no such flag{_hint(flag, vllm_flags(), prefix=VLLM)}"
+    if key.startswith(OPEN_SECTIONS):
+        return ""
+    if f"{key}." in OPEN_SECTIONS or any(name.startswith(f"{key}.") for name in known):
+        return "is a section; name a key in it"
+    return "" if key in known else f"verl has no such key{_hint(key, known)}"
+
+
+def _misfit(key: str, value: Any, default: Any) -> str:
+    """Why the key's rule does not let the value through; "" when it does."""
+    rule = rule_of(key)
+    if rule.how == "own key":
+        return f"set {rule.own}, from which this key follows" + (f" ({rule.why})" if rule.why else "")
+    if rule.how == "refused":
+        return f"refused: {rule.why}"
+    if rule.key == VLLM and value is False:
+        return "verl leaves a false out; give the flag that switches it off"
+    if rule.key in OPEN_SECTIONS:
+        return ""
+    kind = rule.kind or type(default)
+    if not isinstance(value, int | float if kind is float else kind) or (kind is not bool and isinstance(value, bool)):
+        return f"must be of the type {kind.__name__}, as verl's default {default!r}"
+    if rule.values and value not in rule.values:
+        return f"must be {' or '.join(rule.values)} ({rule.why})"
+    return f"must be {rule.must[0]}" if rule.must and not rule.must[1](value) else ""
+
+
+def _unmet(key: str, config: TrainConfig, given: dict[str, Any]) -> str:
+    rule = rule_of(key)
+    unmet = rule.need is not None and not rule.need.holds(config, given)
+    return f"works only with {rule.need.text.replace('`', '')} ({rule.why})" if rule.need and unmet else ""
+
+
+def _hint(key: str, names: Any, *, prefix: str = "") -> str:
+    near = process.extractOne(key, list(names), scorer=fuzz.ratio, score_cutoff=60)
+    return f"; did you mean verl.{prefix}{near[0]}?" if near else "; docs/10-configuration.md says where to look"
+
+
+def vllm_flags() -> set[str]:
+    """The flags of `vllm serve`, read from vLLM's sources: importing them takes many seconds."""
+    trees = [ast.parse((_folder("vllm") / name).read_text(encoding="utf-8")) for name in VLLM_FLAGS]
+    classes = [node for tree in trees for node in tree.body if isinstance(node, ast.ClassDef)]
+    fields = [field for node in classes for field in node.body if isinstance(field, ast.AnnAssign)]
+    return {field.target.id for field in fields if isinstance(field.target, ast.Name)}
+
+
+def _folder(package: str) -> Path:
+    spec = find_spec(package)
+    if spec is None or not spec.origin:
+        raise UserError(f"the package {package} is not installed: run `make setup`")
+    return Path(spec.origin).parent
