@@ -14,7 +14,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import torch
+from agentlightning.verl import trainer as upstream
 from agentlightning.verl.trainer import AgentLightningTrainer
+from verl.trainer.ppo.core_algos import agg_loss
 
 from agl_plugin.daemon import GrpoDaemon
 from agl_plugin.options import TrainerOptions
@@ -27,6 +30,14 @@ from foundation.errors import RunError
 from foundation.files import append_lines
 
 logger = logging.getLogger(__name__)
+
+
+def entropy_per_token(loss_mat: torch.Tensor, loss_mask: torch.Tensor, loss_agg_mode: str) -> torch.Tensor:
+    """The step's entropy as health reads it, in nats per token: upstream would aggregate it as the loss is."""
+    return agg_loss(loss_mat=loss_mat, loss_mask=loss_mask, loss_agg_mode="token-mean")
+
+
+upstream.agg_loss = entropy_per_token
 
 
 class GrpoTrainer(AgentLightningTrainer):

@@ -121,17 +121,19 @@ _LOSS = [
     ),
     _own(f"{ACTOR}entropy_coeff", "optim.entropy_coef"),
     _passed(
-        f"{ACTOR}policy_loss.loss_mode", "gpg",
-        "gpg: the plain policy gradient, without ratio and clip. Others would lose the weights of the tokens: geo_mean "
-        "averages micro batches, and clip_cov and kl_cov choose tokens within a micro batch",
-        values=("vanilla", "gpg"),
+        f"{ACTOR}policy_loss.loss_mode", "gspo",
+        "gspo: ratio and clip of a whole row, and always the mean over rows (its clips are smaller: optim.clip_low and "
+        "clip_high); gpg: no ratio and no clip. Of verl's others geo_mean averages micro batches without the weights of "
+        "the update, and clip_cov and kl_cov choose tokens within a micro batch",
+        values=("vanilla", "gpg", "gspo"),
     ),
     _refused(f"{ACTOR}policy_loss.", "it belongs to clip_cov and kl_cov, which choose tokens within a micro batch"),
     _passed(
-        f"{ACTOR}loss_agg_mode", "token-mean",
-        "each token of a step weighs the same. verl's other modes average over the rows of each micro batch: they "
-        "would depend on optim.micro_batch_rows and on the rows that are left out",
-        values=("token-mean",),
+        f"{ACTOR}loss_agg_mode", "seq-mean-token-sum-norm",
+        "what weighs the same: a token, or a row with the mean or the sum of its tokens. -norm (Dr. GRPO) divides the "
+        "sum by the longest response of the step, which differs from step to step. A row is a rollout where its calls "
+        "fit together",
+        values=("token-mean", "seq-mean-token-mean", "seq-mean-token-sum", "seq-mean-token-sum-norm"),
     ),
 ]  # fmt: skip
 
@@ -172,10 +174,13 @@ _BATCHES = [
         "as planned; verl's dynamic micro batches would lose both. Rows sorted by length save most of the padding",
     ),
     _refused(f"{ACTOR}ppo_max_token_len_per_gpu", "only dynamic micro batches read it"),
-    _refused(f"{ACTOR}ppo_epochs", "a batch is used once; optim.mini_batch_questions makes several steps of it"),
+    _passed(
+        f"{ACTOR}ppo_epochs", 2, "passes over the rows of a step, each with all its optimizer steps",
+        must=("1 or more", lambda value: value >= 1),
+    ),
     _refused(f"{ACTOR}shuffle", "verl's FSDP actor does not read it"),
-    _passed("trainer.balance_batch", False, "whether verl deals rows over the GPUs by their length"),
-]
+    _refused("trainer.balance_batch", "the update deals the rows over the GPUs itself"),
+]  # fmt: skip
 
 _ACTOR = [
     _passed(
@@ -199,7 +204,7 @@ _ACTOR = [
         need=GPU, values=("bfloat16", "float16", "float32"),
     ),
     _refused(f"{ACTOR}fsdp_config.", "only verl's engine workers read it; its key beside fsdp_config counts"),
-    _passed(f"{ACTOR}ulysses_sequence_parallel_size", 2, "GPUs that share a row; not tried here", need=FLASH),
+    _refused(f"{ACTOR}ulysses_sequence_parallel_size", "the update gives each GPU rows of its own"),
     _passed(f"{ACTOR}entropy_from_logits_with_chunking", True, "read by verl's own forward pass", need=FLASH),
     _passed(f"{ACTOR}entropy_checkpointing", True, "read by verl's own forward pass", need=FLASH),
     _passed(f"{ACTOR}use_torch_compile", False, "whether verl compiles its entropy", need=FLASH),

@@ -1,0 +1,86 @@
+"""The losses that [verl] lets through, in verl's real actor: what they weigh does not depend on micro batches.
+
+The refused geo_mean does depend on them; that is why it is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from agentlightning.types import Triplet
+from verl.workers.config import PolicyLossConfig
+
+from agl_plugin.update.batch import build_batch
+from tests.verl_actor import actor_of, as_planned, flat_weights, one_rank, tiny_model, with_advantages
+
+pytestmark = pytest.mark.filterwarnings("ignore:In CPU autocast")
+
+# Question, reward, response: five rows of different lengths, and a group without variance.
+ROLLOUTS = [
+    *[("q", 1.0, [4, 5, 8, 10, 11]), ("q", 0.0, [5]), ("q", 0.25, [7, 7, 1])],
+    *[("p", 0.5, [1, 5, 9, 6]), ("p", 0.6, [1, 2])],
+    *[("flat", 0.3, [2] * 9), ("flat", 0.3, [3])],
+]
+MODES = ["token-mean", "seq-mean-token-mean", "seq-mean-token-sum", "seq-mean-token-sum-norm"]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def rank(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with one_rank(tmp_path_factory.mktemp("gloo")):
+        yield
+
+
+def step_of(*, micro_rows: int, leave_out: bool = False, mode: str = "vanilla", **more: Any) -> torch.Tensor:
+    """How the weights move in one training step of ROLLOUTS."""
+    rollouts = {
+        str(i): (question, reward, [Triplet(prompt={"token_ids": [1, 2]}, response={"token_ids": ids}, reward=None)])
+        for i, (question, reward, ids) in enumerate(ROLLOUTS)
+    }
+    limits = {"max_prompt_tokens": 30, "max_response_tokens": 30, "pad_id": 0, "device": torch.device("cpu")}
+    data = with_advantages(build_batch(rollouts, merge=True, **limits).data)
+    data.meta_info |= {"micro_batch_size": 9, "use_dynamic_bsz": False}
+    data.batch["old_log_probs"], _ = actor_of(tiny_model(), micro_rows=9).compute_log_prob(data)
+    model = tiny_model()
+    before = flat_weights(model)
+    actor = actor_of(model, micro_rows=micro_rows, policy_loss=PolicyLossConfig(loss_mode=mode), lr=0.01, **more)
+    actor.update_policy(data=as_planned(data, leave_out=leave_out))
+    return flat_weights(model) - before
+
+
+def distance(a: torch.Tensor, b: torch.Tensor) -> float:
+    assert b.norm() > 1e-6
+    return ((a - b).norm() / b.norm()).item()
+
+
+@pytest.mark.parametrize(
+    "more",
+    [*({"loss_agg_mode": mode} for mode in MODES), {"mode": "gspo"}, {"mode": "gpg"}, {"ppo_epochs": 2}],
+    ids=str,
+)
+@pytest.mark.parametrize("leave_out", [False, True])
+@pytest.mark.parametrize("micro_rows", [1, 2, 3])
+def test_a_step_is_the_same_whatever_the_micro_batches_and_without_rows_that_teach_nothing(
+    more: dict[str, Any], leave_out: bool, micro_rows: int
+) -> None:
+    assert distance(step_of(micro_rows=micro_rows, leave_out=leave_out, **more), step_of(micro_rows=7, **more)) < 1e-5
+
+
+def test_the_modes_weigh_differently() -> None:
+    steps = [step_of(micro_rows=7, loss_agg_mode=mode) for mode in MODES[:3]]
+    assert all(distance(a, b) > 0.05 for a in steps for b in steps if a is not b)
+    assert distance(step_of(micro_rows=7, ppo_epochs=2), steps[0]) > 0.5
+
+
+def test_the_mean_over_rows_is_that_of_the_rows() -> None:
+    """seq-mean-token-sum is token-mean times tokens per row; -norm divides it by the longest response."""
+    token_mean, row_sum, norm = (step_of(micro_rows=2, loss_agg_mode=MODES[i]) for i in (0, 2, 3))
+    lengths = [len(ids) for _, _, ids in ROLLOUTS]
+    assert distance(row_sum, token_mean * sum(lengths) / len(lengths)) < 1e-5
+    assert distance(norm, row_sum / max(lengths)) < 1e-5
+
+
+def test_geo_mean_depends_on_the_micro_batches() -> None:
+    assert distance(step_of(micro_rows=2, mode="geo_mean"), step_of(micro_rows=7, mode="geo_mean")) > 0.01
