@@ -123,8 +123,8 @@ _LOSS = [
     _passed(
         f"{ACTOR}policy_loss.loss_mode", "gspo",
         "gspo: ratio and clip of a whole row, and always the mean over rows (its clips are smaller: optim.clip_low and "
-        "clip_high); gpg: no ratio and no clip. Of verl's others geo_mean averages micro batches without the weights of "
-        "the update, and clip_cov and kl_cov choose tokens within a micro batch",
+        "clip_high); gpg: no ratio and no clip. Of verl's others geo_mean averages micro batches "
+        "without the weights of the update, and clip_cov and kl_cov choose tokens within a micro batch",
         values=("vanilla", "gpg", "gspo"),
     ),
     _refused(f"{ACTOR}policy_loss.", "it belongs to clip_cov and kl_cov, which choose tokens within a micro batch"),
@@ -241,10 +241,7 @@ _VLLM = [
     _own(f"{ROLLOUT}tensor_model_parallel_size", "rollout.tensor_parallel"),
     _own(f"{ROLLOUT}gpu_memory_utilization", "rollout.gpu_memory_utilization"),
     _own(f"{ROLLOUT}max_num_seqs", "rollout.max_num_seqs"),
-    _refused(
-        f"{ROLLOUT}max_model_len",
-        "verl sets it to rollout.max_prompt_tokens + rollout.max_response_tokens, whatever it says",
-    ),
+    _own(f"{ROLLOUT}max_model_len", "rollout.max_model_len"),
     _passed(
         f"{ROLLOUT}max_num_batched_tokens", 16384, "tokens of one step of vLLM",
         must=("1 or more", lambda value: value >= 1),
@@ -268,13 +265,13 @@ _VLLM = [
     _refused(f"{ROLLOUT}expert_parallel_size", "rollout.tensor_parallel alone divides the GPUs"),
     _passed(VLLM, {"seed": 3}, "any flag of `vllm serve`, with _ for -; objects as JSON text; verl leaves out a false"),
     _own(f"{VLLM}tool_call_parser", "rollout.tool_parser"),
+    _own(f"{VLLM}max_model_len", "rollout.max_model_len"),
     _own(f"{VLLM}logprobs_mode", "rollout.temperature", "which decides whether vLLM's default is right"),
     *(
         _refused(f"{VLLM}{flag}", why)
         for flag, why in {
             "enable_auto_tool_choice": "the agent calls tools",
             "enable_sleep_mode": "trainer and vLLM share a GPU's memory",
-            "max_model_len": "it follows from rollout.max_prompt_tokens and rollout.max_response_tokens",
             "override_generation_config": "each request says how it samples: rollout.temperature, top_p and top_k",
             "generation_config": "each request says how it samples: rollout.temperature, top_p and top_k",
             "distributed_executor_backend": "verl sets it",
@@ -329,9 +326,9 @@ _DATA = [
     _own("data.max_response_length", "rollout.max_response_tokens"),
     _own("data.seed", "data.seed"),
     _own("data.trust_remote_code", "model.allow_remote_code"),
-    _passed("data.dataloader_num_workers", 1, "processes that read questions; each is a fork of the trainer"),
     _refused(
-        "data.", "agent-lightning gets the questions as they are read from data.train_file, in the order of data.seed"
+        "data.",
+        "agent-lightning gets the questions as read from data.train_file, in an order that follows from data.seed",
     ),
 ]
 

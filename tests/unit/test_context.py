@@ -19,7 +19,8 @@ from sql_agent.agent.tools import TOOLS
 from sql_agent.config import TrainConfig, build_config, load_recipe
 from sql_agent.records import Question
 from sql_agent.training.context import EpisodeTokens, compare, measure
-from sql_agent.training.verl_config import composed_base, verl_overrides
+from sql_agent.training.verl_config import verl_overrides
+from sql_agent.training.verl_keys import composed_base
 
 QUESTIONS = [Question(id="1", question="问" * 40, answer="高血压；心绞痛" * 10)]
 

@@ -15,7 +15,8 @@ from verl.trainer.ppo.ray_trainer import RayPPOTrainer
 from verl.utils.dataset.rl_dataset import collate_fn
 
 from sql_agent.config import build_config
-from sql_agent.training.verl_config import composed_base, verl_overrides
+from sql_agent.training.verl_config import verl_overrides
+from sql_agent.training.verl_keys import composed_base
 
 BATCH, EPOCHS = 4, 3
 
