@@ -199,10 +199,7 @@ _ACTOR = [
         f"{ACTOR}fsdp_config.model_dtype", "bf16", "precision of the weights and of AdamW",
         need=GPU, values=("fp32", "bf16", "fp16"),
     ),
-    _passed(
-        f"{ACTOR}fsdp_config.dtype", "float16", "precision of forward and backward pass",
-        need=GPU, values=("bfloat16", "float16", "float32"),
-    ),
+    _own(f"{ACTOR}fsdp_config.dtype", "trainer.precision"),
     _refused(f"{ACTOR}fsdp_config.", "only verl's engine workers read it; its key beside fsdp_config counts"),
     _refused(f"{ACTOR}ulysses_sequence_parallel_size", "the update gives each GPU rows of its own"),
     _passed(f"{ACTOR}entropy_from_logits_with_chunking", True, "read by verl's own forward pass", need=FLASH),
@@ -252,10 +249,8 @@ _VLLM = [
     _passed(f"{ROLLOUT}enforce_eager", True, "true: no CUDA graphs", need=GPU),
     _passed(f"{ROLLOUT}cudagraph_capture_sizes", [1, 8, 64], "batch sizes with a CUDA graph", need=GPU, kind=list),
     _passed(f"{ROLLOUT}free_cache_engine", False, "false: vLLM keeps its memory during the update", need=GPU),
-    _passed(
-        f"{ROLLOUT}dtype", "float16", "precision of sampling",
-        need=GPU, values=("bfloat16", "float16", "float32"),
-    ),
+    _own(f"{ROLLOUT}dtype", "trainer.precision"),
+    _own(f"{VLLM}dtype", "trainer.precision"),
     _passed(
         f"{ROLLOUT}load_format", "safetensors", "dummy: weights come with the first synchronization",
         values=("dummy", "auto", "safetensors"),
