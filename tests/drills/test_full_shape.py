@@ -18,6 +18,7 @@ from tiktoken import Encoding
 from tiktoken.load import load_tiktoken_bpe
 
 from agl_plugin.update.batch import PREFIX_MISMATCH, Limits, Row, rows_of
+from benchmarks.support.server import openai_server
 from foundation import run_folder
 from foundation.net import free_port
 from recipes.full_shape.model import FOLDER, n_layers_of
@@ -26,7 +27,6 @@ from sql_agent.agent.episode import LLMEndpoint, load_system_prompt, run_episode
 from sql_agent.config import ROOT, build_config, data_path, database_path, load_recipe
 from sql_agent.data.dataset import load_questions
 from sql_agent.environment.database import Database
-from tests.fakes import openai_server
 from tests.gpu.test_recipes import gpu_recipes
 from tests.template_policy import TemplatePolicy, prompt_ids
 
