@@ -1,8 +1,8 @@
 """A scripted policy that speaks through a real tokenizer and chat template, as vLLM with the hermes parser does.
 
 A TemplatePolicy is a handler for benchmarks.support.server.openai_server: it renders the request, tokenizes it,
-"samples" the next scripted text and parses it. What it saw and said are triplets, so agl_plugin.update.batch can merge them. Not
-covered: texts that a model would sample in other tokens than the tokenizer's own.
+"samples" the next scripted text and parses it. What it saw and said are triplets, as agl_plugin.update.batch takes
+them. Not covered: texts that a model would sample in other tokens than the tokenizer's own.
 """
 
 from __future__ import annotations

@@ -20,6 +20,7 @@ from tiktoken.load import load_tiktoken_bpe
 from agl_plugin.update.batch import PREFIX_MISMATCH, Limits, Row, rows_of
 from benchmarks.support.server import openai_server
 from foundation import run_folder
+from foundation.files import read_lines
 from foundation.net import free_port
 from recipes.full_shape.model import FOLDER, n_layers_of
 from recipes.full_shape.vocabulary import RANKS, WHEELS, qwen_tokenizer
@@ -129,7 +130,7 @@ def test_a_step_at_full_shape(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
     (folder,) = runs.iterdir()
     summary = json.loads((folder / run_folder.SUMMARY).read_text())
-    (metrics,) = [row for row in run_folder.read_lines(folder / run_folder.METRICS) if row["kind"] == "train"]
+    (metrics,) = [row for row in read_lines(folder / run_folder.METRICS) if row["kind"] == "train"]
     print(
         f"\n{n_layers_of(FOLDER)} layers: peak memory {summary['peak_memory_gib']:.1f} GiB, "
         f"{summary['seconds']['total']:.0f} s; sampler gap {metrics['sampler/log_prob_diff_mean']:.4f} mean, "

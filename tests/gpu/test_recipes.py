@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from foundation import run_folder
+from foundation.files import read_lines
 from foundation.net import free_port
 from sql_agent.config import RECIPES, ROOT, TrainConfig, build_config, load_recipe
 from tests.gpu.conftest import need_gpus
@@ -49,7 +50,7 @@ def step(recipe: str, runs: Path, *settings: str) -> dict[str, Any]:
     (folder,) = runs.iterdir()
     summary = json.loads((folder / run_folder.SUMMARY).read_text())
     assert summary["status"] == "finished" and summary["steps"] == 1 and summary["scored"] > 0
-    (metrics,) = [row for row in run_folder.read_lines(folder / run_folder.METRICS) if row["kind"] == "train"]
+    (metrics,) = [row for row in read_lines(folder / run_folder.METRICS) if row["kind"] == "train"]
     assert math.isfinite(metrics["actor/grad_norm"]) and metrics["sampler/log_prob_diff_mean"] is not None
     return metrics
 
