@@ -1,0 +1,147 @@
+"""A training step as GPUs make it, on two ranks of FSDP over gloo: what each rank runs. Light: ranks import this alone.
+
+A LoRA adapter that is loaded, gradient checkpointing, the pass before the update and the reference's (the base model),
+two optimizer steps with KL and entropy, in the given precision. `numbers_of` is the batch, the same in each process.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+os.environ.setdefault("AGENTGRPO_CPU", "1")
+
+import torch
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import FullyShardedDataParallel, MixedPrecision
+
+RANKS, STEP, LR = 2, 3, 0.5
+KL, ENTROPY, CLIP_LOW, CLIP_HIGH, TEMPERATURE = 0.2, 0.05, 0.2, 0.3, 0.8
+
+
+def adapter_of(folder: Path, base: Any) -> Path:
+    """A LoRA adapter that changes what the model says, as an earlier run would have saved it."""
+    from peft import LoraConfig, get_peft_model
+
+    model = get_peft_model(base, LoraConfig(r=4, lora_alpha=8, target_modules="all-linear", task_type="CAUSAL_LM"))
+    torch.manual_seed(1)
+    for name, weight in model.named_parameters():
+        if "lora_B" in name:
+            torch.nn.init.normal_(weight, std=0.05)
+    model.save_pretrained(str(folder / "adapter"), save_embedding_layers=False)
+    return folder / "adapter"
+
+
+def policy(adapter: Path) -> Any:
+    """The tiny model in float32, with the adapter, as verl loads both."""
+    from peft import PeftModel
+
+    from benchmarks.support.actor import tiny_model
+
+    base = tiny_model(vocabulary=40).float()
+    base.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+    base.enable_input_require_grads()
+    return PeftModel.from_pretrained(base, str(adapter), is_trainable=True)
+
+
+def batch() -> Any:
+    """Eleven rollouts of two turns in three groups, one of them flat: lengths and rewards differ."""
+    from agentlightning.types import Triplet
+
+    from agl_plugin.update.batch import build_batch
+    from benchmarks.support.actor import with_advantages
+
+    numbers = torch.Generator().manual_seed(4)
+
+    def some(n: int) -> list[int]:
+        return torch.randint(1, 40, (n,), generator=numbers).tolist()
+
+    rollouts: dict[str, Any] = {}
+    for i, reward in enumerate([1.0, 0.0, 0.3, 0.8, 0.5, 0.5, 0.5, 0.1, 0.9, 0.2, 0.7]):
+        first, answer, result, last = some(3 + i % 3), some(2 + i % 4), some(2), some(1 + i % 5)
+        calls = [(first, answer), (first + answer + result, last)]
+        triplets = [Triplet(prompt={"token_ids": p}, response={"token_ids": r}, reward=None) for p, r in calls]
+        rollouts[f"r{i}"] = (f"q{min(i // 4, 2)}" if i not in (4, 5, 6) else "flat", reward, triplets)
+    limits = {"max_prompt_tokens": 30, "max_response_tokens": 30, "pad_id": 0, "device": torch.device("cpu")}
+    data = with_advantages(build_batch(rollouts, merge=True, **limits).data)
+    data.meta_info |= {"temperature": TEMPERATURE, "micro_batch_size": 2, "use_dynamic_bsz": False}
+    return data
+
+
+def rules() -> Any:
+    """Two optimizer steps with a reference model and an entropy term."""
+    from agl_plugin.update.rules import UpdateRules
+
+    return UpdateRules(n_updates=2, correct=False, cap=2.0, has_reference=True, has_entropy=True, seed=1)
+
+
+def actor_of(model: Any, *, dtype: str) -> Any:
+    """FSDP and verl's actor around the policy, as verl's worker builds them."""
+    from verl.utils.fsdp_utils import get_fsdp_wrap_policy
+    from verl.utils.torch_dtypes import PrecisionType
+    from verl.workers.actor.dp_actor import DataParallelPPOActor
+    from verl.workers.config import FSDPActorConfig, FSDPEngineConfig
+
+    param_dtype = PrecisionType.to_dtype(dtype)
+    sharded = FullyShardedDataParallel(
+        model,
+        auto_wrap_policy=get_fsdp_wrap_policy(module=model, config=None, is_lora=True),
+        device_id=torch.device("cpu"),
+        mixed_precision=MixedPrecision(param_dtype=param_dtype, reduce_dtype=torch.float32, buffer_dtype=torch.float32),
+        device_mesh=init_device_mesh("cpu", (RANKS,), mesh_dim_names=("fsdp",)),
+    )
+    config = FSDPActorConfig(
+        rollout_n=1, ppo_mini_batch_size=8, ppo_micro_batch_size_per_gpu=2, grad_clip=1e9, clip_ratio_low=CLIP_LOW,
+        clip_ratio_high=CLIP_HIGH, use_torch_compile=False, use_kl_loss=True, kl_loss_coef=KL, entropy_coeff=ENTROPY,
+        fsdp_config=FSDPEngineConfig(dtype=dtype),
+    )  # fmt: skip
+    return DataParallelPPOActor(config, sharded, torch.optim.SGD(sharded.parameters(), lr=LR))
+
+
+def _train_as_rank(rank: int, folder: str, dtype: str) -> None:
+    from verl.protocol import pad_dataproto_to_divisor
+
+    from agl_plugin.cpu.mode import give_torch_cpu_a_device_api
+    from agl_plugin.update import actor  # noqa: F401  changes verl's actor, as model.external_lib does
+    from agl_plugin.update.prepare import prepared
+
+    torch.set_num_threads(1)  # the threads of two ranks would wait for each other
+    give_torch_cpu_a_device_api()
+    address = f"file://{folder}/rendezvous_{dtype}"
+    torch.distributed.init_process_group("gloo", init_method=address, rank=rank, world_size=RANKS)
+    own, data = actor_of(policy(Path(folder) / "adapter"), dtype=dtype), batch()
+
+    def log_probs() -> torch.Tensor:
+        """Of all rows: each rank computes its share."""
+        padded, _ = pad_dataproto_to_divisor(data, RANKS)
+        parts: list[Any] = [None] * RANKS
+        torch.distributed.all_gather_object(parts, own.compute_log_prob(padded.chunk(RANKS)[rank])[0])
+        return torch.cat(parts)[: len(data)]
+
+    data.batch["old_log_probs"] = log_probs()
+    with own.actor_module.disable_adapter():
+        data.batch["ref_log_prob"] = log_probs()
+
+    def update(planned: Any) -> Any:
+        return SimpleNamespace(meta_info={"metrics": own.update_policy(data=planned.chunk(RANKS)[rank])})
+
+    output = prepared(update, rules(), step=lambda: STEP, n_ranks=RANKS)(data)
+    with FullyShardedDataParallel.summon_full_params(own.actor_module, writeback=False):
+        weights = {
+            name.replace("_fsdp_wrapped_module.", "").replace(
+                "_checkpoint_wrapped_module.", ""
+            ): weight.detach().clone()
+            for name, weight in own.actor_module.named_parameters()
+            if "lora" in name
+        }
+    found = {"weights": weights, "metrics": output.meta_info["metrics"], "old": data.batch["old_log_probs"]}
+    torch.save(found, f"{folder}/{dtype}_{rank}.pt")
+    torch.distributed.destroy_process_group()
+
+
+def train_on_two_ranks(folder: Path, *, dtype: str) -> list[dict[str, Any]]:
+    """What each rank found; `folder` holds the adapter."""
+    torch.multiprocessing.spawn(_train_as_rank, args=(str(folder), dtype), nprocs=RANKS)  # pyright: ignore
+    return [torch.load(folder / f"{dtype}_{rank}.pt") for rank in range(RANKS)]
