@@ -19,10 +19,10 @@ import ray
 from ray.exceptions import RayTaskError
 
 from agl_plugin.options import DaemonOptions, TrainerOptions
-from foundation.environment import COMMON_ENV, CPU_ENV, TRACKER_ENV
+from foundation.environment import COMMON_ENV, CPU_ENV, PATCH_ENV, TRACKER_ENV
 from foundation.errors import RunError
 
-PASSED_ON = (*COMMON_ENV, *CPU_ENV, *TRACKER_ENV, "HF_HUB_OFFLINE", "NO_PROXY")
+PASSED_ON = (*COMMON_ENV, *CPU_ENV, *PATCH_ENV, *TRACKER_ENV, "HF_HUB_OFFLINE", "NO_PROXY")
 
 
 def start_ray(*, cpu: bool, n_gpus: int) -> None:
@@ -71,8 +71,10 @@ def train(
     from omegaconf import OmegaConf
 
     from agl_plugin.daemon import GrpoDaemon
+    from agl_plugin.patches.install import install
     from agl_plugin.trainer import GrpoTrainer
 
+    install("trainer")
     with initialize(version_base=None, config_path="pkg://agentlightning/verl"):
         base = compose(config_name="config")
     OmegaConf.set_struct(base, False)

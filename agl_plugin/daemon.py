@@ -8,7 +8,6 @@ How turns become rows is agl_plugin.update.batch's work; which groups are sample
 from __future__ import annotations
 
 import asyncio
-import functools
 import json
 import logging
 import statistics
@@ -21,14 +20,14 @@ from typing import Any
 import aiohttp
 import torch
 from agentlightning.store.base import LightningStore
-from agentlightning.types import Rollout, RolloutConfig, RolloutLegacy, Span, Task, Triplet
-from agentlightning.verl import daemon as upstream
+from agentlightning.types import Rollout, RolloutLegacy, Span, Task, Triplet
 from agentlightning.verl.daemon import AgentModeDaemon
 
 from agl_plugin.options import DaemonOptions
+from agl_plugin.patches.install import install
 from agl_plugin.proxy.llm_proxy import make_proxy
 from agl_plugin.run.group_rewards import GroupRewards
-from agl_plugin.run.resampling import RETRY, Places, SpareQuestions, is_flat, key_of, requests_for
+from agl_plugin.run.resampling import Places, SpareQuestions, is_flat, key_of, requests_for
 from agl_plugin.run.time_split import Stopwatch
 from agl_plugin.update.adapter import annotation_of, reward_of
 from agl_plugin.update.batch import build_batch
@@ -39,8 +38,6 @@ from foundation.net import free_port
 from foundation.rollout_keys import AWAITS_GROUP, LLM_CALLS_KEY, RECORD_KEY, UNSCORED_KEY, RunKeys
 
 logger = logging.getLogger(__name__)
-
-upstream.RolloutConfig = functools.partial(RolloutConfig, **RETRY)  # pyright: ignore
 
 LATE_SPANS_S = 5.0
 WATCH_EVERY_S = 10.0
@@ -72,6 +69,7 @@ class GrpoDaemon(AgentModeDaemon):
         store: LightningStore,
         **kwargs: Any,
     ) -> None:
+        install("daemon")
         proxy_port = options.proxy_port or free_port()
         kwargs |= {
             "llm_proxy": make_proxy(store, host=options.proxy_host, port=proxy_port, log_probs=options.log_probs),

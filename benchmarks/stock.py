@@ -32,7 +32,7 @@ from sql_agent.training.questions import load_data
 
 N_RUNNERS = 4
 OWN_ENV = {
-    "AGENTGRPO_CPU": "0",
+    "AGENTGRPO_WITHOUT_PATCHES": "no_cache_emptying",
     "VERL_USE_EXTERNAL_MODULES": "benchmarks.stock_cpu",
     "VLLM_PLUGINS": "",
     "TORCH_COMPILE_DISABLE": "0",
@@ -71,7 +71,6 @@ def stock_overrides(config: TrainConfig, *, model: Path, out: Path, steps: int) 
 
     overrides = verl_overrides(config, model_path=str(model), run_dir=out, total_steps=steps)
     overrides["algorithm"]["adv_estimator"] = "grpo"
-    del overrides["actor_rollout_ref"]["model"]["external_lib"]
     return overrides
 
 
@@ -100,8 +99,8 @@ def main(
     config = resolve_system_prompt(build_config(load_recipe("demo_cpu"), tree), tiny=True)
     train, val = load_data(config, build_context(config.reward, config.database))
     model = model_folder(config, tiny=True)
-    os.environ |= OWN_ENV
     prepare_environment(cpu=True, offline=True)
+    os.environ |= OWN_ENV
     import agentlightning as agl
 
     from agl_plugin.algorithm import start_ray

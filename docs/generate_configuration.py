@@ -1,7 +1,7 @@
-"""Write the reference tables of 10-configuration.md from the code: configuration keys, verl's keys, flags.
+"""Write the reference tables from the code: configuration, verl's keys, flags (10-configuration.md), patches (60-).
 
-  .venv/bin/python docs/generate_configuration.py            rewrite the marked blocks of the page
-  .venv/bin/python docs/generate_configuration.py --check    exit status 1 when the page is out of date
+  .venv/bin/python docs/generate_configuration.py            rewrite the marked blocks of the pages
+  .venv/bin/python docs/generate_configuration.py --check    exit status 1 when a page is out of date
 
 Guarantees: only the text between `<!-- generated: NAME -->` and `<!-- end: NAME -->` changes. Not covered: environment
 variables, whose table is written by hand and compared with the code by tests/test_docs.py.
@@ -27,7 +27,7 @@ sys.path.insert(0, str(ROOT))
 from sql_agent.config import TrainConfig, known_keys  # noqa: E402
 from sql_agent.training.verl_rules import RULES, Rule  # noqa: E402
 
-PAGE = ROOT / "docs" / "10-configuration.md"
+DOCS = ROOT / "docs"
 SIGNS = {"ge": "&ge;", "gt": "&gt;", "le": "&le;", "lt": "&lt;"}
 SCRIPTS = ["sql_agent.sqlagent_test", "sql_agent.evaluate", "sql_agent.export", "sql_agent.report"]
 TYPER_MODULES = [
@@ -163,34 +163,60 @@ def _typer_table(module: str) -> str:
     return table(("flag", "default", "meaning"), rows)
 
 
-BLOCKS: dict[str, Callable[[], str]] = {
-    "configuration": configuration,
-    "verl": verl_keys,
-    "train_sql_agent.py": training_flags,
-    "other command lines": other_flags,
+def patches() -> str:
+    """The register of what the project changes in other packages."""
+    from agl_plugin.patches.register import PATCHES
+
+    header = ("patch", "where", "what", "why", "unnecessary when")
+    rows = []
+    for patch in PATCHES:
+        kind = patch.how + (", for speed" if patch.speed else "")
+        names = ", ".join(f"`{target.at}`" for target in patch.targets)
+        rows.append((f"`{patch.name}`", ", ".join(patch.places), f"{kind}: {names}", patch.why, patch.until))
+    return table(header, rows)
+
+
+def patch_places() -> str:
+    """Where the patches are made, and the versions they are for."""
+    from agl_plugin.patches.register import PLACES, VERSIONS
+
+    places = table(("where", "process"), [(f"`{name}`", text) for name, text in PLACES.items()])
+    rows = [(f"`{name}`", " or ".join(f"`{k}=={v}`" for k, v in wanted.items())) for name, wanted in VERSIONS.items()]
+    return f"{places}\n\n{table(('package', 'version'), rows)}"
+
+
+BLOCKS: dict[str, dict[str, Callable[[], str]]] = {
+    "10-configuration.md": {
+        "configuration": configuration,
+        "verl": verl_keys,
+        "train_sql_agent.py": training_flags,
+        "other command lines": other_flags,
+    },
+    "60-patches.md": {"places and versions": patch_places, "patches": patches},
 }
 
 
-def render(page: str) -> str:
-    """The page with all marked blocks written anew. Raises ValueError when a block's marks are missing."""
-    for name, make in BLOCKS.items():
-        start, end = f"<!-- generated: {name} -->", f"<!-- end: {name} -->"
+def render(name: str, page: str) -> str:
+    """The page `name` with all marked blocks written anew. Raises ValueError when a block's marks are missing."""
+    for block, make in BLOCKS[name].items():
+        start, end = f"<!-- generated: {block} -->", f"<!-- end: {block} -->"
         if page.count(start) != 1 or page.count(end) != 1:
-            raise ValueError(f"{PAGE.name}: needs exactly one {start} and one {end}")
+            raise ValueError(f"{name}: needs exactly one {start} and one {end}")
         body = f"{start}\n\n{make()}\n\n{end}"
         page = re.sub(f"{re.escape(start)}.*?{re.escape(end)}", lambda _, body=body: body, page, flags=re.DOTALL)
     return page
 
 
 def main(check: Annotated[bool, typer.Option("--check", help="change nothing; compare only")] = False) -> None:
-    """Rewrite the generated tables of docs/10-configuration.md."""
-    old = PAGE.read_text(encoding="utf-8")
-    new = render(old)
-    if check and new != old:
-        typer.echo(f"{PAGE.name} is out of date: run `python docs/generate_configuration.py`", err=True)
-        raise typer.Exit(1)
-    if not check:
-        PAGE.write_text(new, encoding="utf-8")
+    """Rewrite the generated tables of the pages."""
+    for name in BLOCKS:
+        old = (DOCS / name).read_text(encoding="utf-8")
+        new = render(name, old)
+        if check and new != old:
+            typer.echo(f"{name} is out of date: run `python docs/generate_configuration.py`", err=True)
+            raise typer.Exit(1)
+        if not check:
+            (DOCS / name).write_text(new, encoding="utf-8")
 
 
 if __name__ == "__main__":

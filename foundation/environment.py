@@ -26,7 +26,6 @@ COMMON_ENV = {
 }
 CPU_ENV = {
     "AGENTGRPO_CPU": "1",
-    "VERL_USE_EXTERNAL_MODULES": "agl_plugin.cpu.mode",
     "VLLM_CPU_KVCACHE_SPACE": "1",
     "VLLM_CPU_OMP_THREADS_BIND": "all",
     "OMP_NUM_THREADS": str(max(1, min(8, os.cpu_count() or 1))),
@@ -35,6 +34,11 @@ CPU_ENV = {
     # vLLM would compile one small function of its sampler, for seconds, at the first step.
     "TORCH_COMPILE_DISABLE": "1",
 }
+
+# verl loads this module in each of its processes.
+VERL_HOOK = "agl_plugin.patches.verl_hook"
+# What says which patches are made there; passed on to Ray's workers.
+PATCH_ENV = ("VERL_USE_EXTERNAL_MODULES", "AGENTGRPO_LORA", "AGENTGRPO_WITHOUT_PATCHES")
 
 # Where the trackers write, below the run folder.
 TRACKER_FOLDERS = {"WANDB_DIR": ".", "SWANLAB_LOG_DIR": "swanlog", "TENSORBOARD_DIR": "tensorboard"}
@@ -46,13 +50,13 @@ def prepare_environment(*, cpu: bool, offline: bool, lora: bool = False) -> None
     """Set what the stack reads from the environment; a value that the user set stays.
 
     Call it before verl, vllm, litellm or ray is imported. `offline` forbids hub look-ups (a local model folder); `lora`
-    makes vLLM sample with the adapter.
+    makes vLLM sample with the adapter. This project's changes of verl (VERL_HOOK) are always loaded.
     """
     for name, value in {**COMMON_ENV, **(CPU_ENV if cpu else {})}.items():
         os.environ.setdefault(name, value)
-    if lora:
-        modules = [m for m in os.environ.get("VERL_USE_EXTERNAL_MODULES", "").split(",") if m]
-        os.environ["VERL_USE_EXTERNAL_MODULES"] = ",".join(dict.fromkeys([*modules, "agl_plugin.patches.lora_serving"]))
+    modules = [m for m in os.environ.get("VERL_USE_EXTERNAL_MODULES", "").split(",") if m]
+    os.environ["VERL_USE_EXTERNAL_MODULES"] = ",".join(dict.fromkeys([*modules, VERL_HOOK]))
+    os.environ["AGENTGRPO_LORA"] = str(int(lora))
     if not os.environ.get("WANDB_API_KEY"):
         # Without a key wandb would ask for one on the console of a worker, and wait.
         os.environ.setdefault("WANDB_MODE", "offline")

@@ -8,13 +8,13 @@ would end the engine, and with it the run. Here such a call is computed again wi
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
 logger = logging.getLogger(__name__)
-BACKEND = "vllm.v1.attention.backends.cpu_attn"
 
 
 def decode_with_torch(
@@ -42,9 +42,8 @@ def decode_with_torch(
         output[row] = scaled_dot_product_attention(heads, keys, values, scale=scale).flatten(0, 1)
 
 
-def guard_decoding(backend: Any) -> None:
-    """Wrap the decode step of vLLM's CPU backend (the module BACKEND)."""
-    kernel = backend._IPEXPagedAttention.forward_decode
+def guarded(kernel: Callable[..., None]) -> Callable[..., None]:
+    """The decode step of vLLM's CPU backend, computed again where the kernel refuses."""
 
     def forward_decode(
         output: torch.Tensor,
@@ -73,4 +72,4 @@ def guard_decoding(backend: Any) -> None:
             )
             decode_with_torch(*first, scale)
 
-    backend._IPEXPagedAttention.forward_decode = staticmethod(forward_decode)
+    return forward_decode

@@ -12,8 +12,6 @@ from typing import Any
 
 import torch
 
-SAMPLER = "vllm.v1.sample.ops.topk_topp_sampler"
-
 
 def sample_by_inversion(probs: torch.Tensor, generators: dict[int, torch.Generator]) -> torch.Tensor:
     """One token per row of `probs` (sequences x vocabulary, rows need not add up to 1); shape: sequences.
@@ -31,8 +29,6 @@ def sample_by_inversion(probs: torch.Tensor, generators: dict[int, torch.Generat
     return torch.searchsorted(cumulated, wanted, right=True).view(-1)
 
 
-def sample_plainly(module: Any) -> None:
-    """Let vLLM's sampler on a CPU take the path that needs no compiler, with `sample_by_inversion` at its end."""
-    if not torch.cuda.is_available():
-        module.random_sample = sample_by_inversion
-        module.TopKTopPSampler.forward_cpu = module.TopKTopPSampler.forward_native
+def forward_cpu(self: Any, logits: torch.Tensor, generators: dict[int, torch.Generator], k: Any, p: Any) -> Any:
+    """vLLM's sampler on a CPU by the path that needs no compiler, which ends in `sample_by_inversion`."""
+    return self.forward_native(logits, generators, k, p)

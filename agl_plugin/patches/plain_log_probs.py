@@ -3,16 +3,14 @@
 vLLM writes an object per token (text, bytes, alternatives), which the server, the LLM proxy and its log convert again
 and again: +34 % of the proxy's CPU for an answer of 160 tokens. A request with `logprobs`, `top_logprobs` 0 and vLLM's
 own `return_tokens_as_token_ids` gets `choices[].logprobs.token_log_probs` instead, one number per sampled token. Every
-other request is answered as OpenAI's API says. vLLM loads this through vllm_plugin.py; where it does not, the proxy
-reads the long form.
+other request is answered as OpenAI's API says. Where vLLM runs without this, the proxy reads the long form.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-SERVING = "vllm.entrypoints.openai.serving_chat"
 TOKEN_LOG_PROBS = "token_log_probs"
 DIGITS = 7
 LOWEST = -9999.0  # vLLM's own stand-in for minus infinity, which JSON lacks
@@ -24,9 +22,8 @@ def numbers(token_ids: Sequence[int], steps: Sequence[Mapping[int, Any] | None])
     return [round(max(one.logprob, LOWEST), DIGITS) if one else LOWEST for one in found]
 
 
-def answer_plainly(serving: Any) -> None:
-    """Wrap the step of vLLM's chat server (the module SERVING) that words log-probabilities."""
-    long_form = serving.OpenAIServingChat._create_chat_logprobs
+def answering_plainly(long_form: Callable[..., Any]) -> Callable[..., Any]:
+    """The step of vLLM's chat server that words log-probabilities, in the short form for who asks for it."""
 
     def create(
         self: Any,
@@ -38,8 +35,10 @@ def answer_plainly(serving: Any) -> None:
     ) -> Any:
         if num_output_top_logprobs or not return_as_token_id:
             return long_form(self, token_ids, top_logprobs, tokenizer, num_output_top_logprobs, return_as_token_id)
-        plain = {TOKEN_LOG_PROBS: numbers(token_ids, top_logprobs)}
-        # Not validated: vLLM would warn of the unknown field, once per answer.
-        return serving.ChatCompletionLogProbs.model_construct(content=None, **plain)
+        from vllm.entrypoints.openai.protocol import ChatCompletionLogProbs
 
-    serving.OpenAIServingChat._create_chat_logprobs = create
+        plain: dict[str, Any] = {TOKEN_LOG_PROBS: numbers(token_ids, top_logprobs)}
+        # Not validated: vLLM would warn of the unknown field, once per answer.
+        return ChatCompletionLogProbs.model_construct(content=None, **plain)
+
+    return create

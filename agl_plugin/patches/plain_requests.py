@@ -2,7 +2,7 @@
 
 The client compares each part of a request with its declared types, to rename fields and encode files; for messages
 that are plain JSON it gives back what it got, and takes a seventh of the CPU of the proxy and the runner.
-`send_plainly` leaves only what has an effect: parameters that were not given are not sent. What is no JSON still
+`plain` leaves only what has an effect: parameters that were not given are not sent. What is no JSON still
 fails, as the body is encoded.
 """
 
@@ -11,14 +11,8 @@ from __future__ import annotations
 from typing import Any
 
 from openai import NotGiven, Omit
-from openai.resources.chat.completions import completions
 
 
 async def plain(data: dict[str, Any], _expected_type: object) -> dict[str, Any]:
     """The parameters that were given."""
     return {name: value for name, value in data.items() if not isinstance(value, (NotGiven, Omit))}
-
-
-def send_plainly() -> None:
-    """Let this process' async OpenAI clients send chat requests as they are."""
-    completions.async_maybe_transform = plain  # pyright: ignore[reportPrivateImportUsage]

@@ -24,13 +24,12 @@ from agentlightning.utils.server_launcher import PythonServerLauncherArgs
 from litellm.integrations.custom_logger import CustomLogger
 from litellm.integrations.opentelemetry import OpenTelemetry, OpenTelemetryConfig
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from agl_plugin.patches.install import install
 from agl_plugin.patches.plain_log_probs import DIGITS, TOKEN_LOG_PROBS
-from agl_plugin.patches.plain_requests import send_plainly
 from agl_plugin.proxy.spans import CALL_SPAN, LOG_PROBS, next_sequence_id
 from foundation.processes import collect_rarely, die_with_parent
 
@@ -45,19 +44,6 @@ SEND_EVERY_MS = 20
 # Not /health, which asks the model server for a completion: the first one takes it seconds.
 ALIVE_PATH = "/health/liveliness"
 START_LIMIT_S = 60.0
-
-
-class PlainResource:
-    """Makes resources of given attributes alone.
-
-    opentelemetry's Resource.create looks through the entry points of all installed packages, for each span: a third of
-    the proxy's CPU.
-    """
-
-    @staticmethod
-    def create(attributes: dict[str, Any]) -> Resource:
-        """A resource with these attributes."""
-        return Resource(attributes)
 
 
 def with_plain_log_probs(response: str) -> str:
@@ -213,7 +199,7 @@ class RunProxy(LLMProxy):
     @asynccontextmanager
     async def _serve_context(self) -> AsyncIterator[None]:
         die_with_parent()
-        send_plainly()
+        install("proxy")
         collect_rarely()
         async with super()._serve_context():
             yield
@@ -221,7 +207,6 @@ class RunProxy(LLMProxy):
 
 def make_proxy(store: LightningStore, *, host: str, port: int, log_probs: bool = False) -> LLMProxy:
     """The LLM proxy of a run. `log_probs` asks for the log-probability of each sampled token."""
-    llm_proxy.Resource = PlainResource  # pyright: ignore[reportAttributeAccessIssue]
     more = [SamplerLogProbs] if log_probs else []
     place = PythonServerLauncherArgs(
         host=host, port=port, launch_mode="mp", healthcheck_url=ALIVE_PATH, startup_timeout=START_LIMIT_S

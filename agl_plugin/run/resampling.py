@@ -8,9 +8,10 @@ is; a group with fewer than two scored rollouts is not replaced, since more load
 
 from __future__ import annotations
 
+import functools
 import itertools
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from agentlightning.types import EnqueueRolloutRequest, RolloutConfig, RolloutLegacy
@@ -20,6 +21,11 @@ from agl_plugin.update.rules import in_reward_steps
 # A rollout whose runner was killed runs once more; one that fails or takes too long does not.
 RETRY: dict[str, Any] = {"max_attempts": 2, "retry_condition": ["unresponsive"]}
 Groups = Mapping[str, Sequence[RolloutLegacy]]  # question (data id) -> its scored rollouts
+
+
+def retried(config: Callable[..., RolloutConfig]) -> Callable[..., RolloutConfig]:
+    """The store's configuration of a rollout with RETRY."""
+    return functools.partial(config, **RETRY)
 
 
 def is_flat(members: Sequence[RolloutLegacy]) -> bool:

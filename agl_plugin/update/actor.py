@@ -4,8 +4,8 @@ Guarantees: the optimizer steps are those of the Plan in `meta_info`, which the 
 itself, into short steps too); every trained token of a training step weighs the same, whichever optimizer step and
 micro batch it is in (verl averages per micro batch, so that tokens of short ones weigh more); micro batches are as wide
 as their longest row, and have logits for the trained tokens alone, which changes no result; log-probabilities and
-entropies are float32. Imported by verl inside the training workers (`model.external_lib`), on CPU and GPU alike, and
-without a difference between them.
+entropies are float32. Takes the place of verl's functions in the training workers (agl_plugin/patches/register.py), on
+CPU and GPU alike, and without a difference between them.
 Adds to what the actor reports: `actor/weights_changed_share`, `actor/updates`, `actor/updates_skipped` (steps that verl
 left out because the gradient was not finite).
 Not covered: batches without a Plan, and micro batches of dynamic size, which verl cuts and weighs; the column cut and
@@ -24,7 +24,6 @@ import torch
 from torch.nn.functional import pad
 from verl import DataProto
 from verl.trainer.ppo import core_algos
-from verl.workers.actor import dp_actor
 from verl.workers.actor.dp_actor import DataParallelPPOActor
 
 from agl_plugin.update.rules import PLAN, Plan
@@ -197,10 +196,3 @@ def _planned_update(self: Any, data: DataProto, plan: Plan) -> dict[str, Any]:
     metrics.setdefault("actor/pg_loss", [0.0])  # without any advantage it is that
     n_passes = len(plan.sizes) * config.ppo_epochs
     return metrics | {name: [sum(metrics[name]) / n_passes] for name in SUMMED_METRICS if name in metrics}
-
-
-core_algos.agg_loss = dp_actor.agg_loss = agg_loss  # pyright: ignore[reportPrivateImportUsage]
-DataParallelPPOActor._forward_micro_batch = forward_micro_batch  # pyright: ignore
-DataParallelPPOActor._optimizer_step = optimizer_step  # pyright: ignore[reportPrivateUsage]
-DataParallelPPOActor.compute_log_prob = compute_log_prob  # pyright: ignore[reportAttributeAccessIssue]
-DataParallelPPOActor.update_policy = update_policy  # pyright: ignore[reportAttributeAccessIssue]

@@ -17,13 +17,12 @@ from verl import DataProto
 from verl.workers.actor.dp_actor import DataParallelPPOActor
 from verl.workers.config import FSDPActorConfig, FSDPEngineConfig
 
-from agl_plugin.cpu.mode import give_torch_cpu_a_device_api
-from agl_plugin.update import actor
+from agl_plugin.patches.install import install
 from agl_plugin.update.advantage import rollout_advantage
 from agl_plugin.update.plan import planned
 from agl_plugin.update.rules import UpdateRules
 
-assert actor.DataParallelPPOActor is DataParallelPPOActor
+install("cpu", "worker")
 
 
 def tiny_model(*, vocabulary: int = 12) -> Any:
@@ -39,7 +38,6 @@ def tiny_model(*, vocabulary: int = 12) -> Any:
 @contextmanager
 def one_rank(folder: Path) -> Iterator[None]:
     """A process group of this process alone."""
-    give_torch_cpu_a_device_api()
     torch.distributed.init_process_group("gloo", init_method=f"file://{folder / 'rendezvous'}", rank=0, world_size=1)
     try:
         yield

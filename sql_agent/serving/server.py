@@ -22,6 +22,7 @@ from pathlib import Path
 
 import httpx
 
+from agl_plugin.patches.install import wrong_versions
 from foundation.environment import COMMON_ENV, CPU_ENV
 from foundation.net import free_port
 from sql_agent.config import RolloutConfig, TrainConfig
@@ -114,6 +115,8 @@ def serve_model(
     `on_wait` gets the seconds waited so far, a few times a second. Raises LLMFault when the server does not start, with
     the last error line and the path of the log.
     """
+    if wrong := wrong_versions("vllm"):
+        raise LLMFault(wrong)
     port, name = free_port(), folder.name
     command = server_command(folder, config, name=name, port=port, cpu=cpu)
     server = Server(f"http://127.0.0.1:{port}/v1", name, *_start(command, server_environment(cpu=cpu)))

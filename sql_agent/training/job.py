@@ -100,7 +100,7 @@ def run_training(config: TrainConfig, *, role: str, terminal: Console) -> tuple[
 
 
 def prepare(config: TrainConfig, *, role: str, run: str, scoring: ScoringContext) -> Job:
-    """Look at verl's keys, data, checkpoint, model, judge, trackers and disk, in this order. Raises UserError."""
+    """Look at verl's keys, data, checkpoint, packages, model, judge, trackers and disk, in order. Raises UserError."""
     check_verl(config)
     runs_dir = ROOT / Path(config.trainer.runs_dir).expanduser()
     questions, val = load_data(config, scoring)
@@ -109,6 +109,7 @@ def prepare(config: TrainConfig, *, role: str, run: str, scoring: ScoringContext
         checkpoint = find_checkpoint(config, runs_dir)
         preflight.check_resume(config, checkpoint, steps=steps)
         config = build_config(config.model_dump(), {"trainer": {"resume": str(checkpoint)}})
+    preflight.check_packages()
     preflight.check_adapter(config)
     preflight.check_trackers(config.logging.trackers)
     model = model_folder(config, tiny=is_tiny(config))

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from agl_plugin.patches.install import wrong_versions
 from foundation.errors import UserError
 from sql_agent.config import TrainConfig, database_path
 from sql_agent.environment.database import Database
@@ -64,6 +65,12 @@ def check_database(config: TrainConfig) -> None:
     """The database answers, with the configured tables."""
     with Database(config.database, database_path(config.database)) as database:
         database.check()
+
+
+def check_packages() -> None:
+    """The packages that this project changes parts of have the versions that the changes were written for."""
+    if wrong := wrong_versions():
+        raise UserError(wrong)
 
 
 def check_trackers(trackers: Iterable[str]) -> None:

@@ -73,7 +73,6 @@ def _model(config: TrainConfig, *, model_path: str, cpu: bool) -> dict[str, Any]
         lora["lora_adapter_path"] = str(Path(config.model.lora_adapter_path).expanduser().resolve())
     return {
         "path": model_path,
-        "external_lib": "agl_plugin.update.actor",
         "trust_remote_code": config.model.allow_remote_code,
         "use_remove_padding": not cpu and config.model.attention == "flash_attention_2",
         "enable_gradient_checkpointing": not cpu or in_bf16(config),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,15 +9,13 @@ import pytest
 import torch
 from tensordict import TensorDict
 from transformers import Qwen3Config, Qwen3ForCausalLM
-
-os.environ.setdefault("AGENTGRPO_CPU", "1")
 from verl import DataProto
 from verl.workers.config import ActorConfig, FSDPActorConfig, FSDPEngineConfig
 
-from agl_plugin.cpu import mode as cpu_mode
+from agl_plugin.patches.install import install
 from agl_plugin.update import actor
 
-cpu_mode.give_torch_cpu_a_device_api()
+install("cpu", "worker")
 # verl opens a float32 autocast, which a CPU does not have.
 pytestmark = pytest.mark.filterwarnings("ignore:In CPU autocast")
 LENGTHS = [(3, 9), (7, 2), (1, 5), (7, 12), (4, 1), (2, 6), (6, 3)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,20 +9,18 @@ from typing import Any
 
 import pytest
 import torch
-
-os.environ.setdefault("AGENTGRPO_CPU", "1")
 from omegaconf import OmegaConf
 from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
 from torch.distributed.fsdp import ShardingStrategy
 from verl.utils.checkpoint.fsdp_checkpoint_manager import FSDPCheckpointManager
 from verl.utils.torch_functional import get_cosine_schedule_with_warmup
 
-from agl_plugin.cpu import mode as cpu_mode
+from agl_plugin.patches.install import install
 from benchmarks.support.actor import actor_of, as_planned, one_rank, tiny_model
 from sql_agent.config import ROOT
 from tests.unit.test_actor_updates import ROLLOUTS, data_of
 
-cpu_mode.give_torch_cpu_a_device_api()
+install("cpu", "worker")
 CONTENTS = ["model", "optimizer", "extra"]
 
 
@@ -96,7 +93,5 @@ def main(folder: str) -> None:
 def test_a_resume_equals_no_stop(tmp_path: Path) -> None:
     """In a process of its own: FSDP leaves tensors behind, and torch warns of them in whichever test collects them."""
     code = f"from tests.unit.test_resume_equality import main; main({str(tmp_path)!r})"
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, env={**os.environ, "AGENTGRPO_CPU": "1"}
-    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

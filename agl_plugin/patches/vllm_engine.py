@@ -1,0 +1,40 @@
+"""Replacements in vLLM's server and engine that save time and change no result; register.py says why each is there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+
+def plain_torch_function(_original: Any) -> Any:
+    """torch's own `__torch_function__` of parameters; with CUDA, torch.compile is meant to see the subclass."""
+    return torch.nn.Parameter.__torch_function__
+
+
+def resolving_once(resolve: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
+    """`resolve_chat_template_kwargs`, which looks through a template once for each set of names."""
+    known: dict[tuple[str, frozenset[str]], set[str]] = {}
+
+    def resolve_once(tokenizer: Any, chat_template: str, chat_template_kwargs: dict[str, Any]) -> dict[str, Any]:
+        key = chat_template, frozenset(chat_template_kwargs)
+        if key not in known:
+            known[key] = set(resolve(tokenizer, chat_template, chat_template_kwargs))
+        return {name: value for name, value in chat_template_kwargs.items() if name in known[key]}
+
+    return resolve_once
+
+
+def leaving_a_core(execute: Callable[..., Any]) -> Callable[..., Any]:
+    """`Worker.execute_model` with one thread less than there are; the update, which runs alone, has all."""
+
+    def execute_model(self: Any, *args: Any, **kwargs: Any) -> Any:
+        n_threads = torch.get_num_threads()
+        torch.set_num_threads(max(1, n_threads - 1))
+        try:
+            return execute(self, *args, **kwargs)
+        finally:
+            torch.set_num_threads(n_threads)
+
+    return execute_model
