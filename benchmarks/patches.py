@@ -33,6 +33,7 @@ from agl_plugin.patches.install import WITHOUT
 from agl_plugin.patches.register import PATCHES
 from benchmarks.training import OURS
 from foundation import run_folder
+from foundation.files import read_lines
 from sql_agent.config import ROOT
 from sql_agent.tiny_policy.build import ensure_tiny_policy
 
@@ -60,7 +61,7 @@ def train(without: str, folder: Path, *, steps: int, warm_up: int) -> Figures:
         typer.echo(f"{(done.stdout + done.stderr)[-3000:]}\nerror: {WITHOUT}={without} ended with {done.returncode}")
         raise typer.Exit(1)
     (metrics,) = folder.rglob(run_folder.METRICS)
-    step_s = [line["timing_s/step"] for line in run_folder.read_lines(metrics) if "timing_s/step" in line][warm_up:]
+    step_s = [line["timing_s/step"] for line in read_lines(metrics) if "timing_s/step" in line][warm_up:]
     return {"step_s": statistics.median(step_s), "cpu_s": cpu_of_children_s() - before_s}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib.metadata
 import json
+import os
 import subprocess
 import sys
 import tomllib
@@ -17,6 +18,7 @@ from agl_plugin.patches import install as installer
 from agl_plugin.patches.install import WITHOUT, PatchError, check, check_file, install, resolve, wrong_versions
 from agl_plugin.patches.patch import Patch, Target
 from agl_plugin.patches.register import PATCHES, PLACES, VERSIONS
+from foundation.environment import VERL_HOOK
 from foundation.errors import UserError
 from sql_agent.config import ROOT, build_config
 from sql_agent.errors import LLMFault
@@ -67,6 +69,26 @@ def test_the_target_is_there_with_the_parameters_that_the_patch_needs(looked_at:
 @pytest.mark.parametrize("replacement", sorted({target.by for _, target in TARGETS}))
 def test_the_replacement_is_there(replacement: str) -> None:
     assert callable(resolve(replacement))
+
+
+HOOK = """
+import verl
+from verl.workers.actor.dp_actor import DataParallelPPOActor as actor, agg_loss
+from verl.workers import fsdp_workers
+from verl.trainer.ppo import core_algos
+import torch
+found = [actor._forward_micro_batch, actor._optimizer_step, actor.compute_log_prob, actor.update_policy, agg_loss,
+         core_algos.agg_loss, fsdp_workers.aggressive_empty_cache, torch.distributed.init_process_group]
+print(*(one.__module__ for one in found), torch.cpu.mem_get_info())
+"""
+
+
+def test_verl_loads_the_patches_of_workers_and_of_the_cpu_while_it_is_loaded() -> None:
+    """In the order of a real worker: the hook runs in the middle of `import verl`."""
+    environment = {**os.environ, "VERL_USE_EXTERNAL_MODULES": VERL_HOOK, "AGENTGRPO_CPU": "1"}
+    done = subprocess.run([sys.executable, "-c", HOOK], cwd=ROOT, capture_output=True, text=True, env=environment)
+    modules = ["agl_plugin.update.actor"] * 6 + ["agl_plugin.cpu.mode"] * 2
+    assert done.stdout.splitlines()[-1:] == [" ".join([*modules, "(0, 0)"])], done.stderr[-3000:]
 
 
 def test_names_are_unique_and_places_known() -> None:
