@@ -29,7 +29,8 @@ from sql_agent.tiny_policy.sources import fingerprint
 from sql_agent.training import preflight
 from sql_agent.training.options import is_tiny
 from sql_agent.training.questions import load_data, total_steps
-from sql_agent.training.verl_config import check_keys, composed_base, flatten, verl_overrides
+from sql_agent.training.verl_config import flatten, verl_overrides
+from sql_agent.training.verl_keys import check_verl, composed_base
 
 GB = 1e9
 TINY_PARAMETERS = 1.12e6
@@ -42,6 +43,7 @@ LORA_SHARE = 0.011  # of the parameters at rank 32, all linear layers: 81 of 7,6
 
 def dry_run(config: TrainConfig, terminal: Console) -> int:
     """Check, compose and count; print all of it. Raises UserError as a run would."""
+    check_verl(config)
     preflight.check_database(config)
     with closing(build_context(config.reward, config.database)) as scoring:
         train, val = load_data(config, scoring)
@@ -49,10 +51,8 @@ def dry_run(config: TrainConfig, terminal: Console) -> int:
         check(config, scoring, steps=steps)
         lines = [*arithmetic(config, scoring, n_train=len(train), n_val=len(val), steps=steps)]
     overrides = verl_overrides(config, model_path=model_name(config), run_dir=Path("RUN_FOLDER"), total_steps=steps)
-    base = composed_base()
-    check_keys(overrides, base)
     show(terminal, "configuration", flatten(config.model_dump(mode="json")))
-    show(terminal, "verl's configuration", {**flatten(base), **flatten(overrides)})
+    show(terminal, "verl's configuration", {**flatten(composed_base()), **flatten(overrides)})
     terminal.print("\n".join(["", *lines]), markup=False)
     terminal.print("dry run: the checks passed; nothing was trained", markup=False)
     return 0
