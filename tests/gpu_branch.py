@@ -103,12 +103,11 @@ def actor_of(model: Any, *, dtype: str) -> Any:
 def _train_as_rank(rank: int, folder: str, dtype: str) -> None:
     from verl.protocol import pad_dataproto_to_divisor
 
-    from agl_plugin.cpu.mode import give_torch_cpu_a_device_api
-    from agl_plugin.update import actor  # noqa: F401  changes verl's actor, as model.external_lib does
+    from agl_plugin.patches.install import install
     from agl_plugin.update.prepare import prepared
 
     torch.set_num_threads(1)  # the threads of two ranks would wait for each other
-    give_torch_cpu_a_device_api()
+    install("cpu", "worker")
     address = f"file://{folder}/rendezvous_{dtype}"
     torch.distributed.init_process_group("gloo", init_method=address, rank=rank, world_size=RANKS)
     own, data = actor_of(policy(Path(folder) / "adapter"), dtype=dtype), batch()

@@ -31,7 +31,7 @@ OPEN = ["queuing", "preparing", "running", "requeuing"]
 
 
 class StoreClaim:
-    """The store at `address`, for the run of this name: taken by `take`, held as long as the block lasts."""
+    """Holds the store at `address` for the run of this name, as long as the block lasts."""
 
     def __init__(self, address: str, *, run: str) -> None:
         self.address = address
@@ -40,12 +40,9 @@ class StoreClaim:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._beat, name="store-claim", daemon=True)
 
-    def take(self) -> None:
-        """Take the store for this run. Raises RunError while another run holds it."""
-        asyncio.run(self._take())
-
     def __enter__(self) -> StoreClaim:
-        """Keep the store, once it is taken."""
+        """Raises RunError while another run holds the store."""
+        asyncio.run(self._take())
         self._thread.start()
         return self
 

@@ -13,7 +13,7 @@ import secrets
 import shutil
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -128,18 +128,15 @@ def made_run_folder(job: Job) -> Iterator[Path]:
     run_dir = run_folder.new_run_folder(job.runs_dir, name=f"{config.recipe}-{config.logging.experiment}")
     prepare_trackers(run_dir)
     write_json(run_dir / run_folder.CONFIG, config.model_dump())
-    if not config.store.external_address:
-        yield run_dir
-        return
-    from agl_plugin.run.store_claim import StoreClaim
+    with ExitStack() as held:
+        if config.store.external_address:
+            from agl_plugin.run.store_claim import StoreClaim
 
-    claim = StoreClaim(config.store.external_address, run=run_dir.name)
-    try:
-        claim.take()
-    except RunError as exc:
-        shutil.rmtree(run_dir)
-        raise UserError(str(exc)) from exc
-    with claim:
+            try:
+                held.enter_context(StoreClaim(config.store.external_address, run=run_dir.name))
+            except RunError as exc:
+                shutil.rmtree(run_dir)
+                raise UserError(str(exc)) from exc
         yield run_dir
 
 
