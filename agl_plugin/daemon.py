@@ -35,7 +35,7 @@ from foundation import run_folder
 from foundation.errors import RunError
 from foundation.files import append_lines
 from foundation.net import free_port
-from foundation.rollout_keys import AWAITS_GROUP, LLM_CALLS_KEY, RECORD_KEY, UNSCORED_KEY, RunKeys
+from foundation.rollout_keys import AWAITS_GROUP, LLM_CALLS_KEY, RECORD_KEY, TIMED_OUT, UNSCORED_KEY, RunKeys
 
 logger = logging.getLogger(__name__)
 
@@ -229,7 +229,7 @@ class GrpoDaemon(AgentModeDaemon):
         reward = reward_of(spans)
         unscored = annotation_of(spans, UNSCORED_KEY) or ""
         if reward is None and not unscored:
-            unscored = "agent_error" if rollout.status == "failed" else "no_reward"
+            unscored = await self._why_nothing(rollout)
         elif (reward is not None or unscored == AWAITS_GROUP) and not triplets:
             unscored = "no_token_ids"
         self._rows.append(self._row(rollout, spans, triplets, unscored=unscored))
@@ -246,6 +246,13 @@ class GrpoDaemon(AgentModeDaemon):
             triplets=triplets,
             metadata={**(rollout.metadata or {}), "unscored": unscored},
         )
+
+    async def _why_nothing(self, rollout: Rollout) -> str:
+        """Why a rollout left neither reward nor reason."""
+        if rollout.status != "failed":
+            return "no_reward"
+        attempt = await self.store.get_latest_attempt(rollout.rollout_id)
+        return TIMED_OUT if attempt and attempt.status == "timeout" else "agent_error"
 
     def _row(self, rollout: Rollout, spans: list[Span], triplets: list[Triplet], *, unscored: str) -> dict[str, Any]:
         record = annotation_of(spans, RECORD_KEY)

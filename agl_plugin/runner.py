@@ -1,9 +1,9 @@
 """agent-lightning's runner with many rollouts in flight in one process.
 
-Guarantees: at most `concurrency` rollouts at once; one that raises is marked failed and takes nothing down with it; the
-process ends when the one that started it is gone (a forked runner would otherwise poll the store for ever); what a
-killed runner had taken, its successor gives back to the store, where it runs once more. Why not more processes: each
-costs seconds of imports and hundreds of MiB, while an episode mostly waits for the model.
+Guarantees: at most `concurrency` rollouts at once, none for longer than its limit; one that raises is marked failed and
+takes nothing down with it; the process ends when the one that started it is gone (a forked runner would otherwise poll
+the store for ever); what a killed runner had taken, its successor gives back to the store, where it runs once more. Why
+not more processes: each costs seconds of imports and hundreds of MiB, while an episode mostly waits for the model.
 The agent's rollout method must be async, and must return its spans: the tracer, which knows one rollout at a time,
 records nothing here.
 """
@@ -15,9 +15,10 @@ import logging
 import multiprocessing
 import os
 import socket
+from collections.abc import Awaitable
 from typing import Any, cast
 
-from agentlightning import LitAgentRunner, Tracer
+from agentlightning import LitAgentRunner, Tracer, emit_annotation
 from agentlightning.execution.events import ExecutionEvent
 from agentlightning.store.base import LightningStore
 from agentlightning.types import AttemptedRollout, NamedResources, RolloutRawResult, Span, SpanCoreFields
@@ -25,11 +26,14 @@ from agentlightning.types import AttemptedRollout, NamedResources, RolloutRawRes
 from agl_plugin.patches.install import install
 from agl_plugin.proxy.spans import next_sequence_id
 from foundation.processes import collect_rarely
+from foundation.rollout_keys import TIMED_OUT, UNSCORED_KEY
 
 logger = logging.getLogger(__name__)
 
 # The model server works on the first while the next are taken and begun.
 TAKE_AT_ONCE = 8
+# Of rollout.rollout_timeout_s, so that the runner ends a rollout before the store gives it up.
+LIMIT_SHARE = 0.95
 
 
 def in_order(result: RolloutRawResult, rollout: AttemptedRollout) -> RolloutRawResult:
@@ -39,6 +43,25 @@ def in_order(result: RolloutRawResult, rollout: AttemptedRollout) -> RolloutRawR
     ids = {"rollout_id": rollout.rollout_id, "attempt_id": rollout.attempt.attempt_id}
     fields = cast(list[SpanCoreFields], result)
     return [Span.from_core_fields(span, sequence_id=next_sequence_id(), **ids) for span in fields]
+
+
+async def in_time(work: Awaitable[RolloutRawResult], rollout: AttemptedRollout) -> RolloutRawResult:
+    """What `work` returns; after LIMIT_SHARE of the store's limit it is cancelled, and the rollout is a fault.
+
+    Otherwise its next calls would come while the trainer puts the model server to sleep, or after the next weights.
+    Cancelling closes the agent's call to the LLM proxy; a request that the proxy has passed on is not followed.
+    """
+    given_s = rollout.config.timeout_seconds
+    try:
+        async with asyncio.timeout(given_s * LIMIT_SHARE if given_s else None) as limit:
+            return await work
+    except TimeoutError:
+        if not limit.expired():
+            raise
+        logger.warning(
+            "rollout %s took more than %.0f s and was ended", rollout.rollout_id, (given_s or 0) * LIMIT_SHARE
+        )
+        return [emit_annotation({UNSCORED_KEY: TIMED_OUT}, propagate=False)]
 
 
 class ConcurrentRunner(LitAgentRunner[Any]):
@@ -102,8 +125,8 @@ class ConcurrentRunner(LitAgentRunner[Any]):
             train = next_rollout.mode == "train"
             method = agent.training_rollout_async if train else agent.validation_rollout_async
             resources = await self._resources_of(next_rollout)
-            result = await method(next_rollout.input, resources=resources, rollout=next_rollout)
-            result = in_order(result, next_rollout)
+            work = method(next_rollout.input, resources=resources, rollout=next_rollout)
+            result = in_order(await in_time(work, next_rollout), next_rollout)
             await self._post_process_rollout_result(next_rollout, result)
             status = "succeeded"
         except Exception:

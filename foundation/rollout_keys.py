@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+TIMED_OUT = "timed_out"  # the reason of a rollout that its runner or the store gave up
 AWAITS_GROUP = "awaits_group"  # the reason of a rollout that gets its reward together with its group
 RECORD_KEY = "agentgrpo.record"
 UNSCORED_KEY = "agentgrpo.unscored"

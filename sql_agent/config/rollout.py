@@ -45,7 +45,11 @@ class RolloutConfig(Node):
         description="longest row after its prompt (trajectory level); what is longer goes on in a row of its own",
     )
     poll_interval_s: float = Field(default=0.1, gt=0, description="idle poll of runners and of the trainer's wait loop")
-    rollout_timeout_s: float = Field(default=600.0, gt=0, description="a rollout longer than this counts as failed")
+    rollout_timeout_s: float = Field(
+        default=600.0,
+        gt=0,
+        description="longest rollout; one that takes more is ended a little earlier and unscored (timed_out)",
+    )
     gpu_memory_utilization: float = Field(default=0.6, gt=0, le=0.95, description="share of GPU memory for vLLM")
     tensor_parallel: int = Field(default=1, ge=1, description="GPUs per vLLM engine")
     max_num_seqs: int = Field(default=64, ge=1, description="sequences vLLM runs at once")

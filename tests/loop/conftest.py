@@ -155,7 +155,7 @@ def running(logs: Path, database: Path, *settings: str, **environment: str) -> I
 
 
 @contextmanager
-def collecting(loop: Loop, run_dir: Path, **options: Any) -> Iterator[GrpoDaemon]:
+def collecting(loop: Loop, run_dir: Path, *, rollout_timeout_s: float = 60.0, **options: Any) -> Iterator[GrpoDaemon]:
     """The training side's daemon, which enqueues two rollouts per question and collects them."""
     store = agl.LightningStoreClient(loop.store_address)
     daemon = GrpoDaemon(
@@ -169,7 +169,9 @@ def collecting(loop: Loop, run_dir: Path, **options: Any) -> Iterator[GrpoDaemon
         adapter=ScoredTriplets(),
         trace_aggregator={"level": "transition"},
         run_dir=run_dir,
-        options=DaemonOptions(poll_interval_s=0.1, rollout_timeout_s=60.0, stall_s=60.0, log_probs=True, **options),
+        options=DaemonOptions(
+            poll_interval_s=0.1, rollout_timeout_s=rollout_timeout_s, stall_s=60.0, log_probs=True, **options
+        ),
     )
     yield daemon
     inner = daemon._internal_loop

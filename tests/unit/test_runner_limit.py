@@ -1,0 +1,46 @@
+"""A rollout that takes too long: ended by its runner, a fault, and closed towards the model."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from agl_plugin.runner import LIMIT_SHARE, in_time
+from foundation.rollout_keys import TIMED_OUT, UNSCORED_KEY
+
+
+def rollout(timeout_s: float | None) -> Any:
+    return SimpleNamespace(rollout_id="r", config=SimpleNamespace(timeout_seconds=timeout_s))
+
+
+async def test_a_rollout_over_its_limit_is_cancelled_and_stays_unscored() -> None:
+    ended: list[str] = []
+
+    async def hang() -> Any:
+        try:
+            await asyncio.sleep(30)
+        except asyncio.CancelledError:
+            ended.append("cancelled")
+            raise
+
+    (note,) = await in_time(hang(), rollout(0.2))  # pyright: ignore
+    assert ended == ["cancelled"] and note.attributes == {UNSCORED_KEY: TIMED_OUT} and LIMIT_SHARE < 1
+
+
+async def test_a_timeout_of_the_agents_own_is_an_error_of_the_agent() -> None:
+    async def fail() -> Any:
+        raise TimeoutError("a query")
+
+    with pytest.raises(TimeoutError, match="a query"):
+        await in_time(fail(), rollout(60.0))
+
+
+@pytest.mark.parametrize("limit_s", [60.0, None])
+async def test_a_rollout_in_time_is_left_alone(limit_s: float | None) -> None:
+    async def work() -> Any:
+        return []
+
+    assert await in_time(work(), rollout(limit_s)) == []
