@@ -8,6 +8,7 @@ other request is answered as OpenAI's API says. Where vLLM runs without this, th
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -25,6 +26,7 @@ def numbers(token_ids: Sequence[int], steps: Sequence[Mapping[int, Any] | None])
 def answering_plainly(long_form: Callable[..., Any]) -> Callable[..., Any]:
     """The step of vLLM's chat server that words log-probabilities, in the short form for who asks for it."""
 
+    @functools.wraps(long_form)
     def create(
         self: Any,
         token_ids: Sequence[int],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -29,6 +30,7 @@ def resolving_once(resolve: Callable[..., dict[str, Any]]) -> Callable[..., dict
 def leaving_a_core(execute: Callable[..., Any]) -> Callable[..., Any]:
     """`Worker.execute_model` with one thread less than there are; the update, which runs alone, has all."""
 
+    @functools.wraps(execute)
     def execute_model(self: Any, *args: Any, **kwargs: Any) -> Any:
         n_threads = torch.get_num_threads()
         torch.set_num_threads(max(1, n_threads - 1))

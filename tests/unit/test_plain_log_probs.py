@@ -5,6 +5,7 @@ vLLM's chat server is the real one; that a training run asks it this way is seen
 
 from __future__ import annotations
 
+import inspect
 import json
 import math
 from typing import Any
@@ -51,7 +52,7 @@ def test_numbers_are_those_of_the_sampled_tokens() -> None:
 
 
 def test_only_who_asks_for_the_short_form_gets_it(chat: Any) -> None:
-    theirs = type(chat)._create_chat_logprobs
+    theirs = inspect.unwrap(type(chat)._create_chat_logprobs)  # vLLM's own, were the plugin loaded here
     ours = answering_plainly(theirs)
     named = {"token_ids": [5, 6], "top_logprobs": steps(), "tokenizer": Tokenizer()}
     short = ours(chat, **named, num_output_top_logprobs=0, return_as_token_id=True)
