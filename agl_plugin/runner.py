@@ -52,8 +52,9 @@ async def in_time(work: Awaitable[RolloutRawResult], rollout: AttemptedRollout) 
     Cancelling closes the agent's call to the LLM proxy; a request that the proxy has passed on is not followed.
     """
     given_s = rollout.config.timeout_seconds
+    limit = asyncio.timeout(given_s * LIMIT_SHARE if given_s else None)
     try:
-        async with asyncio.timeout(given_s * LIMIT_SHARE if given_s else None) as limit:
+        async with limit:
             return await work
     except TimeoutError:
         if not limit.expired():
