@@ -20,6 +20,8 @@ import typer
 from foundation import run_folder
 from foundation.files import write_json
 from sql_agent.config import ROOT
+from sql_agent.evaluation.folder import RESULTS, TABLES
+from sql_agent.evaluation.results import EvalReport
 from sql_agent.run_report.line import report_line
 from sql_agent.tiny_policy.build import ensure_tiny_policy
 
@@ -47,16 +49,15 @@ def run(*command: str) -> str:
     return last
 
 
-def rewards(results: dict[str, Any]) -> dict[str, Any]:
-    """before, after, delta and delta_ci95 per "split/decoding", from results.json."""
-    models = results["models"]
+def rewards(results: EvalReport) -> dict[str, Any]:
+    """before, after, delta and delta_ci95 per "split/decoding"."""
+    before, after = results.sides
+    delta = {key: found["reward"] for key, found in results.delta.items()}
     return {
-        "before": {key: found["measures"]["reward"]["mean"] for key, found in models["before"].items()},
-        "after": {key: found["measures"]["reward"]["mean"] for key, found in models["after"].items()},
-        "delta": {key: found["reward"]["mean"] for key, found in results["delta"].items()},
-        "delta_ci95": {
-            key: [found["reward"]["low"], found["reward"]["high"]] for key, found in results["delta"].items()
-        },
+        "before": {key: found.measures["reward"].mean for key, found in before.items()},
+        "after": {key: found.measures["reward"].mean for key, found in after.items()},
+        "delta": {key: found.mean for key, found in delta.items()},
+        "delta_ci95": {key: [found.low, found.high] for key, found in delta.items()},
     }
 
 
@@ -75,11 +76,10 @@ def main(
     plan = ["--limit", str(questions), "--recipe", "demo_cpu", "--set", "agent.system_prompt=system_short"]
     evaluation = folder / EVALUATION
     run(sys.executable, str(HERE / "evaluate.py"), *targets, *plan, "--out", str(evaluation))
-    card = ["--evaluation", str(evaluation / "results.md")]
+    card = ["--evaluation", str(evaluation / TABLES)]
     run(sys.executable, str(HERE / "export.py"), str(folder), str(folder / "model"), *card)
-    results = json.loads((evaluation / "results.json").read_text(encoding="utf-8"))
     summary = json.loads((folder / run_folder.SUMMARY).read_text(encoding="utf-8"))
-    write_json(folder / run_folder.SUMMARY, {**summary, **rewards(results)})
+    write_json(folder / run_folder.SUMMARY, {**summary, **rewards(EvalReport.read(evaluation / RESULTS))})
     print(report_line(folder))
     print(f"{RUN_LINE}{folder}")
 

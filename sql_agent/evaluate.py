@@ -17,7 +17,6 @@ from dotenv import load_dotenv
 from rich.console import Console
 
 from foundation.errors import UserError
-from foundation.files import write_json
 from sql_agent.agent.episode import load_system_prompt
 from sql_agent.config import ROOT, database_path
 from sql_agent.environment.database import Database
@@ -26,6 +25,7 @@ from sql_agent.evaluation import folder as eval_folder
 from sql_agent.evaluation import inspect_log as eval_log
 from sql_agent.evaluation.plan import Evaluation, prepare, report
 from sql_agent.evaluation.progress import Meter
+from sql_agent.evaluation.results import EvalReport
 from sql_agent.evaluation.targets import label, model_folder, running
 from sql_agent.evaluation.trials import Setting, play
 from sql_agent.evaluation.view import markdown, show
@@ -76,20 +76,14 @@ def play_all(
                         raise LLMFault(server.explain(fault)) from fault
 
 
-def write(folder: Path, tree: dict[str, Any]) -> None:
-    """results.json and results.md."""
-    write_json(folder / eval_folder.RESULTS, tree)
-    (folder / eval_folder.TABLES).write_text(markdown(tree), encoding="utf-8")
-
-
-def write_inspect_logs(evaluation: Evaluation, folder: Path, tree: dict[str, Any], records: list[TrialRecord]) -> None:
+def write_inspect_logs(evaluation: Evaluation, folder: Path, results: EvalReport, records: list[TrialRecord]) -> None:
     """One log per model, split and decoding, below the folder."""
     with Database(evaluation.config.database, database_path(evaluation.config.database)) as database:
         prompts = {
             name: load_system_prompt(target.config.agent.system_prompt, database)
             for name, target in evaluation.targets.items()
         }
-    files = eval_log.write_logs(folder / eval_folder.INSPECT, tree, records, prompts)
+    files = eval_log.write_logs(folder / eval_folder.INSPECT, results, records, prompts)
     notes.print(f"{len(files)} logs: inspect view --log-dir {folder / eval_folder.INSPECT}", markup=False)
 
 
@@ -132,11 +126,12 @@ def run(asked: dict[str, Any], folder: Path, *, resumed: bool, concurrency: int,
         except LLMFault as fault:
             status, problem = 1, f"error: {fault}"
     records = [done[trial.key] for trial in evaluation.trials() if trial.key in done]
-    tree = report(evaluation, records, started=started) | {"seconds": round(time.monotonic() - began_s, 1)}
-    write(folder, tree)
+    results = report(evaluation, records, started=started, seconds=round(time.monotonic() - began_s, 1))
+    results.write(folder / eval_folder.RESULTS)
+    (folder / eval_folder.TABLES).write_text(markdown(results), encoding="utf-8")
     if inspect_log:
-        write_inspect_logs(evaluation, folder, tree, records)
-    show(Console(highlight=False, width=None if sys.stdout.isatty() else 160), tree)
+        write_inspect_logs(evaluation, folder, results, records)
+    show(Console(highlight=False, width=None if sys.stdout.isatty() else 160), results)
     if problem:
         notes.print(f"{problem}\ncontinue with: python evaluate.py --resume {folder}", markup=False)
     return status or int(any(record.reward is None for record in records))

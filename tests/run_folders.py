@@ -18,6 +18,7 @@ from foundation.files import append_lines, write_json
 from foundation.versions import versions
 from sql_agent.config import build_config, load_recipe
 from sql_agent.evaluation.measures import compare, summarize
+from sql_agent.evaluation.results import Counts, EvalReport
 from sql_agent.records import Episode, QueryResult, Question, Reward, SqlCall, TrialRecord, rollout_record
 from sql_agent.training.summary import build_summary
 
@@ -182,18 +183,22 @@ def add_evaluation(folder: Path, *, models: tuple[str, ...] = ("before", "after"
                         place = {"model": model, "split": split, "decoding": decoding, "sample": sample}
                         trials.append({**place, **record, "execution_match": None, "no_match": "no_reference_sql"})
     append_lines(out / "trials.jsonl", trials)
-    write_json(out / "results.json", results_of(trials))
+    results_of(trials).write(out / "results.json")
     return out
 
 
-def results_of(trials: list[Tree]) -> Tree:
-    """The tree of results.json, with the figures that evaluate.py computes."""
+def results_of(trials: list[Tree]) -> EvalReport:
+    """results.json, with the figures that evaluate.py computes."""
     found: dict[str, dict[str, list[TrialRecord]]] = defaultdict(lambda: defaultdict(list))
     for trial in map(TrialRecord.model_validate, trials):
         found[trial.model][f"{trial.split}/{trial.decoding}"].append(trial)
-    tree: Tree = {"targets": {model: f"models/{model}" for model in found}, "partial": False, "delta": {}}
-    tree["models"] = {model: {key: summarize(group) for key, group in keys.items()} for model, keys in found.items()}
-    if len(found) == 2:
-        before, after = found.values()
-        tree["delta"] = {key: compare(before[key], after[key]) for key in before}
-    return tree
+    before, after = found.values() if len(found) == 2 else ({}, {})
+    names = {model: f"models/{model}" for model in found}
+    return EvalReport(
+        **{"started": "2026-01-01T00:00:00+00:00", "seconds": 60.0, "partial": False, "samples": 4},
+        **{"trials": Counts(planned=len(trials), played=len(trials)), "targets": names, "labels": names},
+        **{"questions": {}, "judge": "offline reference judge", "database": "0123abcd", "keys": []},
+        models={model: {key: summarize(group) for key, group in keys.items()} for model, keys in found.items()},
+        delta={key: compare(before[key], after[key]) for key in before},
+        delta_by_task={},
+    )

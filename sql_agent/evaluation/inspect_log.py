@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sql_agent.evaluation.measures import FAULT
+from sql_agent.evaluation.results import EvalReport
+from sql_agent.evaluation.stats import Estimate
 from sql_agent.records import TrialRecord
 
 if TYPE_CHECKING:
@@ -33,7 +35,7 @@ def is_installed() -> bool:
 
 
 def write_logs(
-    folder: Path, tree: dict[str, Any], records: Iterable[TrialRecord], prompts: dict[str, str]
+    folder: Path, results: EvalReport, records: Iterable[TrialRecord], prompts: dict[str, str]
 ) -> list[Path]:
     """Write the logs of an evaluation; `prompts` has the text of each model's system prompt. Returns their files."""
     from inspect_ai.log import write_eval_log
@@ -45,12 +47,12 @@ def write_logs(
     files = []
     for (model, split, decoding), found in groups.items():
         file = folder / f"{model}-{split}-{decoding}.eval"
-        write_eval_log(to_log(tree, found, prompt=prompts[model]), file)
+        write_eval_log(to_log(results, found, prompt=prompts[model]), file)
         files.append(file)
     return files
 
 
-def to_log(tree: dict[str, Any], records: Sequence[TrialRecord], *, prompt: str) -> EvalLog:
+def to_log(results: EvalReport, records: Sequence[TrialRecord], *, prompt: str) -> EvalLog:
     """The log of trials that share model, split and decoding."""
     from inspect_ai.log import (
         EvalConfig,
@@ -65,39 +67,39 @@ def to_log(tree: dict[str, Any], records: Sequence[TrialRecord], *, prompt: str)
     from inspect_ai.model import GenerateConfig
 
     model, split, decoding = (records[0].model, records[0].split, records[0].decoding)
-    name = tree["labels"][model]
+    name = results.labels[model]
     ids = list(dict.fromkeys(record.question_id for record in records))
     samples = [_sample(record, name, prompt) for record in records]
-    figures = tree["models"][model][f"{split}/{decoding}"]
+    figures = results.models[model][f"{split}/{decoding}"]
     return EvalLog(
-        status="cancelled" if tree["partial"] else "success",
+        status="cancelled" if results.partial else "success",
         eval=EvalSpec(
-            created=tree["started"],
+            created=results.started,
             task=f"medical_sql_{split}_{decoding}",
             dataset=EvalDataset(name=split, samples=len(ids), sample_ids=ids),
             model=name,
             model_generate_config=GenerateConfig(temperature=1.0 if decoding == "sampled" else 0.0),
-            config=EvalConfig(epochs=tree["samples"] if decoding == "sampled" else 1),
-            metadata={"judge": tree["judge"], "database": tree["database"], "role": model},
+            config=EvalConfig(epochs=results.samples if decoding == "sampled" else 1),
+            metadata={"judge": results.judge, "database": results.database, "role": model},
         ),
         plan=EvalPlan(steps=[EvalPlanStep(solver="sql_agent.agent.episode.run_episode")]),
         results=EvalResults(
             total_samples=len(records),
             completed_samples=sum(record.stop_reason != FAULT for record in records),
-            scores=[_score(score, figures["measures"][measure]) for score, measure in SCORES.items()],
+            scores=[_score(score, figures.measures[measure]) for score, measure in SCORES.items()],
         ),
-        stats=EvalStats(started_at=tree["started"], completed_at=datetime.now(UTC).isoformat()),
+        stats=EvalStats(started_at=results.started, completed_at=datetime.now(UTC).isoformat()),
         samples=samples,
     )
 
 
-def _score(name: str, estimate: dict[str, Any]) -> EvalScore:
+def _score(name: str, estimate: Estimate) -> EvalScore:
     """Mean and interval over questions; without questions no metric, as a log holds no NaN."""
     from inspect_ai.log import EvalMetric, EvalScore
 
-    shown = {"mean": estimate["mean"], "ci95_low": estimate["low"], "ci95_high": estimate["high"]}
+    shown = {"mean": estimate.mean, "ci95_low": estimate.low, "ci95_high": estimate.high}
     metrics = {key: EvalMetric(name=key, value=value) for key, value in shown.items() if math.isfinite(value)}
-    return EvalScore(name=name, scorer=name, metrics=metrics, metadata={"questions": estimate["n"]})
+    return EvalScore(name=name, scorer=name, metrics=metrics, metadata={"questions": estimate.n})
 
 
 def _sample(record: TrialRecord, model: str, prompt: str) -> EvalSample:

@@ -7,11 +7,11 @@ and counted, it is never a 0. The samples of one question are averaged first, so
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from statistics import fmean
-from typing import Any
 
-from sql_agent.evaluation.stats import best_of, difference, estimate, quantiles, worst_of
+from sql_agent.evaluation.results import Figures, OfK, TaskFigures
+from sql_agent.evaluation.stats import Difference, Estimate, best_of, difference, estimate, quantiles, worst_of
 from sql_agent.records import TrialRecord
 
 Measure = Callable[[TrialRecord], float | None]
@@ -74,22 +74,27 @@ def by_question(records: Sequence[TrialRecord], measure: str) -> dict[str, float
     return {question: fmean(found) for question, found in samples_of(records, measure).items()}
 
 
-def summarize(records: Sequence[TrialRecord]) -> dict[str, Any]:
+def summarize(records: Sequence[TrialRecord]) -> Figures:
     """All figures of one model on one split with one decoding."""
     played = [record for record in records if is_played(record)]
-    return {
-        "trials": len(records),
-        "unscored": dict(Counter(r.unscored for r in records if r.reward is None)),
-        "no_execution_match": dict(Counter(r.no_match for r in played if r.execution_match is None)),
-        "stop_reasons": dict(Counter(record.stop_reason for record in records)),
-        "measures": {name: vars(estimate(by_question(records, name).values())) for name in MEASURES},
-        "by_task": {task: _task(found) for task, found in by_task(records).items()},
-        "of_k": of_k(records),
-        "latency_s": {
+    return Figures(
+        trials=len(records),
+        unscored=Counter(r.unscored for r in records if r.reward is None),
+        no_execution_match=Counter(r.no_match for r in played if r.execution_match is None),
+        stop_reasons=Counter(record.stop_reason for record in records),
+        measures=estimates(records, MEASURES),
+        by_task={task: _task(found) for task, found in by_task(records).items()},
+        of_k=of_k(records),
+        latency_s={
             "llm call": quantiles([seconds for record in played for seconds in record.llm_seconds]),
             "episode": quantiles([record.episode_s for record in played]),
         },
-    }
+    )
+
+
+def estimates(records: Sequence[TrialRecord], measures: Iterable[str]) -> dict[str, Estimate]:
+    """Measure -> its mean over questions."""
+    return {name: estimate(by_question(records, name).values()) for name in measures}
 
 
 def by_task(records: Sequence[TrialRecord]) -> dict[str, list[TrialRecord]]:
@@ -100,47 +105,44 @@ def by_task(records: Sequence[TrialRecord]) -> dict[str, list[TrialRecord]]:
     return found
 
 
-def _task(records: Sequence[TrialRecord]) -> dict[str, Any]:
-    questions = len({record.question_id for record in records})
-    return {"questions": questions} | {name: vars(estimate(by_question(records, name).values())) for name in BY_TASK}
+def _task(records: Sequence[TrialRecord]) -> TaskFigures:
+    return TaskFigures(questions=len({record.question_id for record in records}), measures=estimates(records, BY_TASK))
 
 
-def of_k(records: Sequence[TrialRecord]) -> dict[str, dict[str, dict[str, Any]]]:
+def of_k(records: Sequence[TrialRecord]) -> dict[str, dict[int, OfK]]:
     """measure -> k -> best, mean and worst of k samples; {} where no question has several."""
-    found: dict[str, dict[str, dict[str, Any]]] = {}
+    found: dict[str, dict[int, OfK]] = {}
     for measure in OF_K:
         samples = samples_of(records, measure)
         most = max((len(values) for values in samples.values()), default=0)
         if ks := [k for k in (2, 4, 8, 16, 32, 64) if k < most] + [most] * (most > 1):
-            found[measure] = {str(k): _of_k([v for v in samples.values() if len(v) >= k], k) for k in ks}
+            found[measure] = {k: _of_k([v for v in samples.values() if len(v) >= k], k) for k in ks}
     return found
 
 
-def _of_k(samples: Sequence[Sequence[float]], k: int) -> dict[str, Any]:
+def _of_k(samples: Sequence[Sequence[float]], k: int) -> OfK:
     """Over the questions that have k samples or more."""
-    return {
-        "best": vars(estimate(best_of(values, k) for values in samples)),
-        "mean": vars(estimate(fmean(values) for values in samples)),
-        "worst": vars(estimate(worst_of(values, k) for values in samples)),
-    }
+    return OfK(
+        best=estimate(best_of(values, k) for values in samples),
+        mean=estimate(fmean(values) for values in samples),
+        worst=estimate(worst_of(values, k) for values in samples),
+    )
 
 
-def compare(before: Sequence[TrialRecord], after: Sequence[TrialRecord]) -> dict[str, Any]:
+def compare(
+    before: Sequence[TrialRecord],
+    after: Sequence[TrialRecord],
+    *,
+    measures: Iterable[str] = MEASURES,
+    tested: Iterable[str] = TESTED,
+) -> dict[str, Difference]:
     """measure -> mean paired difference after - before, over the questions that both have a value for."""
     return {
-        name: vars(difference(by_question(before, name), by_question(after, name), test=name in TESTED))
-        for name in MEASURES
+        name: difference(by_question(before, name), by_question(after, name), test=name in tested) for name in measures
     }
 
 
-def compare_tasks(before: Sequence[TrialRecord], after: Sequence[TrialRecord]) -> dict[str, Any]:
+def compare_tasks(before: Sequence[TrialRecord], after: Sequence[TrialRecord]) -> dict[str, dict[str, Difference]]:
     """task type -> measure -> difference, without p-values: there are many task types."""
     old, new = by_task(before), by_task(after)
-    return {
-        task: {
-            name: vars(difference(by_question(old[task], name), by_question(new[task], name), test=False))
-            for name in BY_TASK
-        }
-        for task in old
-        if task in new
-    }
+    return {task: compare(old[task], new[task], measures=BY_TASK, tested=()) for task in old if task in new}

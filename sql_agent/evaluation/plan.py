@@ -14,6 +14,7 @@ from foundation.errors import UserError
 from sql_agent.config import TrainConfig, build_config, data_path, database_path, load_recipe, parse_assignment
 from sql_agent.data.dataset import fingerprint, load_questions
 from sql_agent.evaluation.measures import compare, compare_tasks, summarize
+from sql_agent.evaluation.results import Counts, EvalReport
 from sql_agent.evaluation.targets import Target, label, look_at, settings_for
 from sql_agent.evaluation.trials import Trial, draw, plan_trials
 from sql_agent.records import Question, TrialRecord
@@ -86,32 +87,28 @@ def question_files(names: list[str]) -> dict[str, Path]:
     return files
 
 
-def report(evaluation: Evaluation, records: list[TrialRecord], *, started: str) -> dict[str, Any]:
-    """The tree of results.json: figures per model, split and decoding; and the paired differences of two models."""
+def report(evaluation: Evaluation, records: list[TrialRecord], *, started: str, seconds: float) -> EvalReport:
+    """Figures per model, split and decoding; and the paired differences of two models."""
     groups: dict[str, dict[str, list[TrialRecord]]] = {name: {} for name in evaluation.targets}
     for record in records:
         groups[record.model].setdefault(f"{record.split}/{record.decoding}", []).append(record)
     keys = [f"{split}/{decoding}" for split in evaluation.splits for decoding in ("sampled", "greedy")]
     planned = len(evaluation.trials())
-    tree: dict[str, Any] = {
-        "started": started,
-        "partial": len(records) < planned,
-        "trials": {"planned": planned, "played": len(records)},
-        "targets": {name: evaluation.asked[option] for name, option in _options(evaluation.targets).items()},
-        "labels": {name: label(target) for name, target in evaluation.targets.items()},
-        "samples": evaluation.asked["samples"],
-        "questions": {name: len(questions) for name, questions in evaluation.splits.items()},
-        **{key: evaluation.facts[key] for key in ("judge", "database")},
-        "keys": keys,
-        "models": {
-            name: {key: summarize(found[key]) for key in keys if key in found} for name, found in groups.items()
-        },
-        "delta": {},
-        "delta_by_task": {},
-    }
-    if len(groups) == 2:
-        before, after = groups.values()
-        both = [key for key in keys if key in before and key in after]
-        tree["delta"] = {key: compare(before[key], after[key]) for key in both}
-        tree["delta_by_task"] = {key: compare_tasks(before[key], after[key]) for key in both}
-    return tree
+    before, after = groups.values() if len(groups) == 2 else ({}, {})
+    both = [key for key in keys if key in before and key in after]
+    return EvalReport(
+        started=started,
+        seconds=seconds,
+        partial=len(records) < planned,
+        trials=Counts(planned=planned, played=len(records)),
+        targets={name: evaluation.asked[option] for name, option in _options(evaluation.targets).items()},
+        labels={name: label(target) for name, target in evaluation.targets.items()},
+        samples=evaluation.asked["samples"],
+        questions={name: len(questions) for name, questions in evaluation.splits.items()},
+        judge=evaluation.facts["judge"],
+        database=evaluation.facts["database"],
+        keys=keys,
+        models={name: {key: summarize(found[key]) for key in keys if key in found} for name, found in groups.items()},
+        delta={key: compare(before[key], after[key]) for key in both},
+        delta_by_task={key: compare_tasks(before[key], after[key]) for key in both},
+    )

@@ -9,21 +9,25 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
+from pydantic import BeforeValidator
 
 RESAMPLES = 4000
 FLIPS = 9999
 SEED = 0
+# A number of results.json, where null is NaN.
+Figure = Annotated[float, BeforeValidator(lambda value: math.nan if value is None else value)]
 
 
 @dataclass(frozen=True)
 class Estimate:
     """A mean over questions and its 95 % bootstrap interval; `n` questions. Without questions: NaN."""
 
-    mean: float
-    low: float
-    high: float
+    mean: Figure
+    low: Figure
+    high: Figure
     n: int
 
     def __str__(self) -> str:
@@ -46,6 +50,15 @@ class Difference(Estimate):
     def brief(self) -> str:
         """The mean alone, with its sign."""
         return f"{self.mean:+.3f}" if self.n else "-"
+
+
+@dataclass(frozen=True)
+class Quantiles:
+    """The middle and the slow end of `n` values. Without values: NaN."""
+
+    p50: Figure
+    p95: Figure
+    n: int
 
 
 def estimate(values: Iterable[float]) -> Estimate:
@@ -103,9 +116,9 @@ def worst_of(values: Sequence[float], k: int) -> float:
     return -best_of([-value for value in values], k)
 
 
-def quantiles(values: Sequence[float]) -> dict[str, float]:
-    """{p50, p95, n} of all values together."""
+def quantiles(values: Sequence[float]) -> Quantiles:
+    """Of all values together."""
     if not len(values):
-        return {"p50": math.nan, "p95": math.nan, "n": 0}
+        return Quantiles(math.nan, math.nan, 0)
     p50, p95 = np.quantile(np.asarray(values, dtype=float), [0.5, 0.95])
-    return {"p50": float(p50), "p95": float(p95), "n": len(values)}
+    return Quantiles(float(p50), float(p95), len(values))

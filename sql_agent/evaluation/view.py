@@ -1,20 +1,19 @@
-"""The tables of an evaluation, for the terminal and as Markdown, from the tree of results.json."""
+"""The tables of an evaluation, for the terminal and as Markdown, from its results."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
+from sql_agent.evaluation.results import EvalReport, Figures
 from sql_agent.evaluation.stats import Difference, Estimate
 
 Cell = str | Estimate
 Row = tuple[Cell, ...]
-Tree = dict[str, Any]
 MAIN = ("reward", "answer score", "execution match", "executed SQL")
 TASK = ("reward", "execution match")
 WHICH = ("best", "mean", "worst")
@@ -32,45 +31,41 @@ class Section:
     rows: list[Row]
 
 
-def sections(tree: Tree) -> list[Section]:
+def sections(report: EvalReport) -> list[Section]:
     """All tables that have rows."""
-    made = [_rewards(tree), _tasks(tree), _of_k(tree), _tool(tree), _cost(tree), _endings(tree), _left_out(tree)]
-    return [section for section in made if section.rows]
+    parts = (_rewards, _tasks, _of_k, _tool, _cost, _endings, _left_out)
+    return [section for part in parts if (section := part(report)).rows]
 
 
-def heading(tree: Tree) -> list[str]:
+def heading(report: EvalReport) -> list[str]:
     """What was measured, in a few lines."""
-    models = ", ".join(f"{name}: {shown}" for name, shown in tree["labels"].items())
-    questions = ", ".join(f"{n} of {split}" for split, n in tree["questions"].items())
-    played = f"{tree['trials']['played']} of {tree['trials']['planned']}"
+    models = ", ".join(f"{name}: {shown}" for name, shown in report.labels.items())
+    questions = ", ".join(f"{n} of {split}" for split, n in report.questions.items())
+    played = f"{report.trials.played} of {report.trials.planned}"
     lines = [
         f"Models: {models}",
-        f"Questions: {questions}; sampled {tree['samples']} times at temperature 1, and greedily once",
-        f"Judge: {tree['judge']}",
+        f"Questions: {questions}; sampled {report.samples} times at temperature 1, and greedily once",
+        f"Judge: {report.judge}",
     ]
-    return lines + [f"PARTIAL: only {played} trials were played"] * tree["partial"]
+    return lines + [f"PARTIAL: only {played} trials were played"] * report.partial
 
 
-def _cells(tree: Tree) -> Iterator[tuple[str, str, str, str, Tree]]:
+def _cells(report: EvalReport) -> Iterator[tuple[str, str, str, str, Figures]]:
     """key, split, decoding, model and its figures, the models of a key side by side."""
-    for key in tree["keys"]:
+    for key in report.keys:
         split, _, decoding = key.rpartition("/")
-        for name, found in tree["models"].items():
+        for name, found in report.models.items():
             if key in found:
                 yield key, split, decoding, name, found[key]
 
 
-def _estimate(figures: Tree) -> Estimate:
-    return Difference(**figures) if "p" in figures else Estimate(**figures)
-
-
-def _rewards(tree: Tree) -> Section:
+def _rewards(report: EvalReport) -> Section:
     rows: list[Row] = []
-    for key, split, decoding, name, found in _cells(tree):
-        values = [str(_estimate(found["measures"][measure])) for measure in MAIN]
+    for key, split, decoding, name, found in _cells(report):
+        values = [str(found.measures[measure]) for measure in MAIN]
         rows.append((split, decoding, name, *values))
-        if key in tree["delta"] and name == list(tree["models"])[-1]:
-            rows.append((split, decoding, DIFFERENCE, *(_tested(tree["delta"][key][m]) for m in MAIN)))
+        if key in report.delta and name == list(report.models)[-1]:
+            rows.append((split, decoding, DIFFERENCE, *(_tested(report.delta[key][m]) for m in MAIN)))
     note = (
         "Mean over questions [95 % bootstrap interval]. A difference is paired by question; p is from a two-sided "
         "sign-flip permutation test, one test per number."
@@ -78,35 +73,36 @@ def _rewards(tree: Tree) -> Section:
     return Section("Reward and execution match", note, ("split", "decoding", "model", *MAIN), rows)
 
 
-def _tested(figures: Tree) -> str:
-    p = figures["p"]
-    return f"{_estimate(figures)} {f'p={p:.4f}' if p is not None else ''}".strip()
+def _tested(found: Difference) -> str:
+    return f"{found} {f'p={found.p:.4f}' if found.p is not None else ''}".strip()
 
 
-def _tasks(tree: Tree) -> Section:
+def _tasks(report: EvalReport) -> Section:
     """One row per task type; without intervals on a terminal."""
-    models = list(tree["models"])
-    columns = [*models, DIFFERENCE] if tree["delta_by_task"] else models
+    models = list(report.models)
+    columns = [*models, DIFFERENCE] if report.delta_by_task else models
     rows: list[Row] = []
-    for key in tree["keys"]:
+    for key in report.keys:
         split, _, decoding = key.rpartition("/")
-        sources = [tree["models"][name].get(key, {}).get("by_task", {}) for name in models]
-        sources += [tree["delta_by_task"].get(key, {})] if tree["delta_by_task"] else []
-        for task in sorted(set().union(*sources)):
-            questions = max(source[task].get("questions", 0) for source in sources if task in source)
-            cells = [_estimate(source[task][m]) if task in source else "-" for m in TASK for source in sources]
+        figures = [found[key].by_task if key in found else {} for found in report.models.values()]
+        sources: list[Mapping[str, Mapping[str, Estimate]]] = []
+        sources += [{task: one.measures for task, one in found.items()} for found in figures]
+        sources += [report.delta_by_task.get(key, {})] if report.delta_by_task else []
+        for task in sorted(set().union(*figures)):
+            questions = max(found[task].questions for found in figures if task in found)
+            cells = [source[task][m] if task in source else "-" for m in TASK for source in sources]
             rows.append((split, decoding, task or NO_TASK, str(questions), *cells))
     header = ("split", "decoding", "task type", "questions", *(f"{m}, {name}" for m in TASK for name in columns))
     return Section("By task type", "Few questions each: mind the intervals in results.md.", header, rows)
 
 
-def _of_k(tree: Tree) -> Section:
+def _of_k(report: EvalReport) -> Section:
     rows: list[Row] = []
-    for _, split, decoding, name, found in _cells(tree):
-        rewards, matches = (found["of_k"].get(measure, {}) for measure in TASK)
+    for _, split, decoding, name, found in _cells(report):
+        rewards, matches = (found.of_k.get(measure, {}) for measure in TASK)
         for k in rewards or matches:
-            cells = [_estimate(of[k][which]) if k in of else "-" for of in (rewards, matches) for which in WHICH]
-            rows.append((split, decoding, name, k, *cells))
+            cells = [vars(of[k])[which] if k in of else "-" for of in (rewards, matches) for which in WHICH]
+            rows.append((split, decoding, name, str(k), *cells))
     note = (
         "Unbiased, over questions with k samples or more. With one reference query, the best of k in execution "
         "match is pass@k."
@@ -115,24 +111,23 @@ def _of_k(tree: Tree) -> Section:
     return Section("Best, mean and worst of k samples", note, ("split", "decoding", "model", "k", *names), rows)
 
 
-def _tool(tree: Tree) -> Section:
+def _tool(report: EvalReport) -> Section:
     measures = ("called the tool", "SQL validity", "SQL found rows", "malformed tool calls", "turns")
     rows: list[Row] = [
-        (split, decoding, name, *(_plain(found["measures"][measure]["mean"]) for measure in measures))
-        for _, split, decoding, name, found in _cells(tree)
+        (split, decoding, name, *(_plain(found.measures[measure].mean) for measure in measures))
+        for _, split, decoding, name, found in _cells(report)
     ]
     note = "SQL validity: the share of an episode's SQL calls that ran."
     return Section("The tool", note, ("split", "decoding", "model", *measures), rows)
 
 
-def _cost(tree: Tree) -> Section:
+def _cost(report: EvalReport) -> Section:
     measures = ("prompt tokens", "completion tokens", "answer chars", "repeated text")
     rows: list[Row] = []
-    for _, split, decoding, name, found in _cells(tree):
-        means = [_plain(found["measures"][measure]["mean"]) for measure in measures]
+    for _, split, decoding, name, found in _cells(report):
+        means = [_plain(found.measures[measure].mean) for measure in measures]
         times = [
-            f"{_plain(found['latency_s'][of]['p50'])} / {_plain(found['latency_s'][of]['p95'])}"
-            for of in ("llm call", "episode")
+            f"{_plain(found.latency_s[of].p50)} / {_plain(found.latency_s[of].p95)}" for of in ("llm call", "episode")
         ]
         rows.append((split, decoding, name, *means, *times))
     note = (
@@ -143,19 +138,19 @@ def _cost(tree: Tree) -> Section:
     return Section("Length and time", note, header, rows)
 
 
-def _endings(tree: Tree) -> Section:
+def _endings(report: EvalReport) -> Section:
     rows: list[Row] = [
-        (split, decoding, name, str(found["trials"]), _counts(found["stop_reasons"]))
-        for _, split, decoding, name, found in _cells(tree)
+        (split, decoding, name, str(found.trials), _counts(found.stop_reasons))
+        for _, split, decoding, name, found in _cells(report)
     ]
     return Section("How episodes ended", "", ("split", "decoding", "model", "trials", "stop reasons"), rows)
 
 
-def _left_out(tree: Tree) -> Section:
+def _left_out(report: EvalReport) -> Section:
     rows: list[Row] = [
-        (split, decoding, name, _counts(found["unscored"]), _counts(found["no_execution_match"]))
-        for _, split, decoding, name, found in _cells(tree)
-        if found["unscored"] or found["no_execution_match"]
+        (split, decoding, name, _counts(found.unscored), _counts(found.no_execution_match))
+        for _, split, decoding, name, found in _cells(report)
+        if found.unscored or found.no_execution_match
     ]
     note = "Trials that are in no mean of these columns, by reason; they are not counted as 0."
     return Section("Left out", note, ("split", "decoding", "model", "without reward", "without execution match"), rows)
@@ -165,27 +160,27 @@ def _counts(counts: dict[str, int]) -> str:
     return ", ".join(f"{reason} {n}" for reason, n in sorted(counts.items(), key=lambda item: -item[1])) or "-"
 
 
-def _plain(value: float | None) -> str:
-    if value is None or math.isnan(value):
+def _plain(value: float) -> str:
+    if math.isnan(value):
         return "-"
     return f"{value:.0f}" if value >= 100 else f"{value:.2f}"
 
 
-def markdown(tree: Tree) -> str:
+def markdown(report: EvalReport) -> str:
     """results.md; its headings fit below the title of a model card."""
-    parts = ["## Evaluation", "\n".join(f"- {line}" for line in heading(tree))]
-    for section in sections(tree):
+    parts = ["## Evaluation", "\n".join(f"- {line}" for line in heading(report))]
+    for section in sections(report):
         lines = [section.header, tuple("---" for _ in section.header), *section.rows]
         table = "\n".join(f"| {' | '.join(str(cell).replace('|', '/') for cell in line)} |" for line in lines)
         parts += [f"### {section.title}", *([section.note] if section.note else []), table]
     return "\n\n".join(parts) + "\n"
 
 
-def show(console: Console, tree: Tree) -> None:
+def show(console: Console, report: EvalReport) -> None:
     """The tables on a terminal; a split or decoding is named once, above the rows that share it."""
-    for line in heading(tree):
+    for line in heading(report):
         console.print(line, markup=False, style="bold red" if line.startswith("PARTIAL") else None)
-    for section in sections(tree):
+    for section in sections(report):
         table = Table(title=section.title, caption=section.note, title_justify="left", caption_justify="left")
         for place, column in enumerate(section.header):
             table.add_column(column, overflow="fold", no_wrap=place < 3)

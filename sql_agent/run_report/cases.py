@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from sql_agent.records import RolloutRecord, SqlCall
 from sql_agent.run_report.folder import Entry, RunData
-from sql_agent.run_report.plain import cut, tree
+from sql_agent.run_report.plain import cut
 
 Kind = Literal["improved", "worse", "still low"]
 SHOWN: dict[Kind, int] = {"improved": 5, "worse": 3, "still low": 3}
@@ -122,7 +122,7 @@ def sides(run: RunData) -> tuple[str, list[Entry], list[Entry]]:
 
     The evaluation's two models; without them the first and the last validation; without two of these nothing.
     """
-    models = list(tree(run.results.get("models"))) or list(dict.fromkeys(entry.side for entry in run.trials))
+    models = list(run.results.models) if run.results else list(dict.fromkeys(entry.side for entry in run.trials))
     if len(models) == 2:
         before, after = ([entry for entry in run.trials if entry.side == model] for model in models)
         return "evaluation", before, after

@@ -14,13 +14,14 @@ from typing import TypeVar
 
 from foundation import run_folder
 from foundation.errors import UserError
+from sql_agent.evaluation.folder import RESULTS, TRIALS
+from sql_agent.evaluation.results import EvalReport
 from sql_agent.records import RolloutRecord, RunRecord, TrialRecord
-from sql_agent.run_report.plain import Tree, number, tree
+from sql_agent.run_report.plain import Tree, number
 
 T = TypeVar("T")
 
 EVALUATION = "evaluation"
-TRIALS, RESULTS = "trials.jsonl", "results.json"
 KEPT_CHARS = 200
 
 
@@ -59,18 +60,13 @@ class RunData:
     config: Tree = field(default_factory=dict)
     metrics: list[Tree] = field(default_factory=list)
     rollouts: list[Entry] = field(default_factory=list)
-    results: Tree = field(default_factory=dict)
+    results: EvalReport | None = None
     trials: list[Entry] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
     def rows(self, kind: str) -> list[Tree]:
         """The metrics of one kind (train, val, checkpoint), in the order of the steps."""
         return [row for row in self.metrics if row.get("kind") == kind]
-
-    @property
-    def evaluated(self) -> bool:
-        """True where an evaluation of at least one model was read."""
-        return bool(tree(self.results.get("models")))
 
 
 def read_run(folder: Path, *, evaluation: Path | None = None) -> RunData:
@@ -92,7 +88,7 @@ def read_run(folder: Path, *, evaluation: Path | None = None) -> RunData:
     run.rollouts = [_entry(rollouts, at, record, side=record.mode, step=record.step) for at, record in played]
     place = evaluation or folder / EVALUATION
     if evaluation or place.exists():
-        run.results = _json(place / RESULTS, run.problems)
+        run.results = _results(place / RESULTS, run.problems)
         trials = place / TRIALS
         found = _lines(trials, TrialRecord.model_validate_json, run.problems)
         # A resumed evaluation plays a trial anew that had a fault: the later line counts.
@@ -112,6 +108,16 @@ def _json(file: Path, problems: list[str]) -> Tree:
             return found
         problems.append(f"{file.name} does not hold a JSON object")
     return {}
+
+
+def _results(file: Path, problems: list[str]) -> EvalReport | None:
+    try:
+        return EvalReport.read(file)
+    except FileNotFoundError:
+        problems.append(f"{file.name} is missing")
+    except (OSError, ValueError) as exc:
+        problems.append(f"{file.name} cannot be read: {' '.join(str(exc).split())[:300]}")
+    return None
 
 
 def _lines(file: Path, parse: Callable[[bytes], T], problems: list[str]) -> Iterator[tuple[int, T]]:

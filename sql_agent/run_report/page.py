@@ -25,7 +25,6 @@ from sql_agent.run_report import cases, facts, health, measures, plots
 from sql_agent.run_report.folder import RunData
 from sql_agent.run_report.headline import Headline, headlines, measure_rows
 from sql_agent.run_report.measures import Estimate, Series
-from sql_agent.run_report.plain import text, tree
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
 PNGS = ("reward.png", "parts.png", "time.png", "health.png")
@@ -241,7 +240,6 @@ def render(page: Page, *, pngs: list[str]) -> str:
     style = (TEMPLATES / "style.css").read_text(encoding="utf-8")
     improved, worst = cases.standings(run)
     settings = facts.settings(run)
-    targets = tree(run.results.get("targets"))
     return (
         environment()
         .get_template("report.html.j2")
@@ -258,9 +256,7 @@ def render(page: Page, *, pngs: list[str]) -> str:
             changed=[setting for rows in settings.values() for setting in rows if setting.default is not None],
             headlines=found,
             top=scale([*found, *(task for h in found for task in h.tasks)]),
-            measure_rows=measure_rows(run),
-            partial=bool(run.results.get("partial")),
-            targets={k: text(v)[:300] for k, v in list(tree(run.results.get("labels") or targets).items())[:4]},
+            measure_rows=measure_rows(run.results),
             charts=page.charts,
             panels=page.panels,
             health_table=health_table(page.panels),

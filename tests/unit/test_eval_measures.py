@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import random
+from pathlib import Path
 from statistics import fmean
 
 import pytest
@@ -17,8 +19,11 @@ from sql_agent.evaluation.measures import (
     sql_validity,
     summarize,
 )
+from sql_agent.evaluation.results import EvalReport
+from sql_agent.evaluation.stats import Difference, Quantiles
 from sql_agent.evaluation.trials import draw
 from sql_agent.records import QueryResult, Question, SqlCall, TrialRecord
+from tests.run_folders import results_of
 
 
 def record(question: str, reward: float | None, *, task: str = "t", match: float | None = 1.0) -> TrialRecord:
@@ -54,30 +59,30 @@ def fault(question: str) -> TrialRecord:
 def test_samples_of_a_question_count_as_one_question() -> None:
     records = [record("a", 1.0)] * 9 + [record("b", 0.0)]
     assert by_question(records, "reward") == {"a": 1.0, "b": 0.0}
-    assert summarize(records)["measures"]["reward"]["mean"] == 0.5
+    assert summarize(records).measures["reward"].mean == 0.5
 
 
 def test_a_fault_is_in_no_mean_and_counted() -> None:
     found = summarize([record("a", 0.6), fault("a"), fault("b")])
-    assert found["unscored"] == {"llm_fault": 2} and found["trials"] == 3
-    assert found["stop_reasons"] == {"answered": 1, "fault": 2}
-    assert {measure: figures["n"] for measure, figures in found["measures"].items()} == (
+    assert found.unscored == {"llm_fault": 2} and found.trials == 3
+    assert found.stop_reasons == {"answered": 1, "fault": 2}
+    assert {measure: figures.n for measure, figures in found.measures.items()} == (
         dict.fromkeys(MEASURES, 1) | {"repeated text": 0}
     )
-    assert found["latency_s"]["episode"] == {"p50": 0.5, "p95": 0.5, "n": 1}
-    assert found["latency_s"]["llm call"]["n"] == 2 and found["latency_s"]["llm call"]["p50"] == pytest.approx(0.2)
+    assert found.latency_s["episode"] == Quantiles(0.5, 0.5, 1)
+    assert found.latency_s["llm call"].n == 2 and found.latency_s["llm call"].p50 == pytest.approx(0.2)
 
 
 def test_a_fault_of_the_judge_leaves_what_the_episode_shows() -> None:
-    found = summarize([record("a", None, match=0.5)])["measures"]
-    assert found["reward"]["n"] == found["answer score"]["n"] == 0
-    assert found["execution match"]["mean"] == 0.5 and found["turns"]["mean"] == 2
+    found = summarize([record("a", None, match=0.5)]).measures
+    assert found["reward"].n == found["answer score"].n == 0
+    assert found["execution match"].mean == 0.5 and found["turns"].mean == 2
 
 
 def test_no_reference_query_is_left_out_of_the_match_and_counted() -> None:
     found = summarize([record("a", 1.0, match=0.0), record("b", 1.0, match=None)])
-    assert found["measures"]["execution match"]["mean"] == 0.0 and found["measures"]["execution match"]["n"] == 1
-    assert found["no_execution_match"] == {"no_reference": 1}
+    assert found.measures["execution match"].mean == 0.0 and found.measures["execution match"].n == 1
+    assert found.no_execution_match == {"no_reference": 1}
 
 
 def test_sql_validity_is_the_share_of_calls_that_ran() -> None:
@@ -99,29 +104,41 @@ def test_two_models_are_compared_question_by_question() -> None:
     before = [record(q, value, match=0.0) for q, value in hard.items()] + [record("only-before", 1.0)]
     after = [record(q, value + 0.05, match=1.0) for q, value in hard.items()] + [record("only-after", 0.0)]
     found = compare(before, after)
-    assert found["reward"]["n"] == 40 and found["reward"]["low"] == pytest.approx(0.05)
-    assert found["answer score"]["mean"] == pytest.approx(0.05) and found["answer score"]["p"] < 0.001
-    assert found["execution match"] == {"mean": 1.0, "low": 1.0, "high": 1.0, "n": 40, "p": 0.0002}
-    assert found["turns"]["p"] is None and found["turns"]["mean"] == 0.0
+    assert found["reward"].n == 40 and found["reward"].low == pytest.approx(0.05)
+    assert found["answer score"].mean == pytest.approx(0.05) and (found["answer score"].p or 1) < 0.001
+    assert found["execution match"] == Difference(1.0, 1.0, 1.0, 40, 0.0002)
+    assert found["turns"].p is None and found["turns"].mean == 0.0
 
 
 def test_task_types_are_told_apart() -> None:
     before = [record("a", 1.0, task="x"), record("b", 0.2, task="y", match=None)]
     after = [record("a", 0.7, task="x"), record("c", 0.2, task="z")]
-    found = summarize(before)["by_task"]
-    assert {task: figures["reward"]["mean"] for task, figures in found.items()} == {"x": 1.0, "y": 0.2}
-    assert found["y"]["execution match"]["n"] == 0 and found["y"]["questions"] == 1
+    found = summarize(before).by_task
+    assert {task: figures.measures["reward"].mean for task, figures in found.items()} == {"x": 1.0, "y": 0.2}
+    assert found["y"].measures["execution match"].n == 0 and found["y"].questions == 1
     between = compare_tasks(before, after)
-    assert list(between) == ["x"] and between["x"]["reward"]["mean"] == pytest.approx(-0.3)
+    assert list(between) == ["x"] and between["x"]["reward"].mean == pytest.approx(-0.3)
 
 
 def test_of_k_takes_the_questions_with_k_samples() -> None:
     records = [record("a", r) for r in (0.0, 1.0, 1.0)] + [record("b", r) for r in (0.0, 0.5)]
     found = of_k(records)["reward"]
-    assert list(found) == ["2", "3"]
-    assert found["2"]["best"]["mean"] == pytest.approx((1.0 + 0.5) / 2) and found["3"]["best"]["n"] == 1
-    assert found["2"]["worst"]["mean"] == pytest.approx((1 / 3 + 0.0) / 2)
+    assert list(found) == [2, 3]
+    assert found[2].best.mean == pytest.approx((1.0 + 0.5) / 2) and found[3].best.n == 1
+    assert found[2].worst.mean == pytest.approx((1 / 3 + 0.0) / 2)
     assert of_k([record("a", 1.0)]) == {}
+
+
+def test_figures_come_back_from_disk_and_no_number_is_null_there(tmp_path: Path) -> None:
+    trials = [record("a", None).model_copy(update={"model": model}) for model in ("before", "after")]
+    results = results_of([trial.model_dump() for trial in trials])
+    results.write(tmp_path / "results.json")
+    text = (tmp_path / "results.json").read_text(encoding="utf-8")
+    assert "NaN" not in text and '"mean": null' in text
+    again = EvalReport.read(tmp_path / "results.json")
+    (figures,), (delta,) = again.models["after"].values(), again.delta.values()
+    assert math.isnan(figures.measures["reward"].mean) and math.isnan(delta["reward"].low)
+    assert again.model_dump_json() == results.model_dump_json() and delta["turns"].p is None
 
 
 def test_a_draw_is_seeded_and_keeps_the_order() -> None:

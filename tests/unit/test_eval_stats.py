@@ -11,7 +11,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from sql_agent.evaluation.stats import best_of, difference, estimate, quantiles, sign_flip_p, worst_of
+from sql_agent.evaluation.stats import Quantiles, best_of, difference, estimate, quantiles, sign_flip_p, worst_of
 
 NUMBERS = st.floats(-100, 100, allow_nan=False, width=32)
 SOME = st.lists(NUMBERS, min_size=1, max_size=12)
@@ -118,5 +118,5 @@ def test_k_lies_within_the_samples(k: int) -> None:
 
 
 def test_quantiles() -> None:
-    assert quantiles([float(i) for i in range(101)]) == {"p50": 50.0, "p95": 95.0, "n": 101}
-    assert math.isnan(quantiles([])["p50"])
+    assert quantiles([float(i) for i in range(101)]) == Quantiles(50.0, 95.0, 101)
+    assert math.isnan(quantiles([]).p50)

@@ -132,7 +132,8 @@ def test_execution_match_leaves_out_what_has_no_reference_query(files: list[str]
     assert found["measures"]["execution match"] == {"mean": 1.0, "low": 1.0, "high": 1.0, "n": 2}
     assert found["no_execution_match"] == {"no_reference": 2}
     by_task = {
-        task: (f["questions"], f["execution match"]["n"], f["reward"]["n"]) for task, f in found["by_task"].items()
+        task: (f["questions"], f["measures"]["execution match"]["n"], f["measures"]["reward"]["n"])
+        for task, f in found["by_task"].items()
     }
     assert by_task == {"drug_field": (3, 1, 2), "drug_search_by_kw": (1, 1, 1)}
     best = found["of_k"]["reward"]["2"]

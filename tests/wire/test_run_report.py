@@ -92,7 +92,7 @@ def poisoned_run(folder: Path) -> Path:
     (folder / run_folder.METRICS).unlink()
     append_lines(folder / run_folder.METRICS, [{**row, **extra, "warnings": [HOSTILE]} for row in metrics])
     tree = json.loads((folder / "evaluation" / "results.json").read_text())
-    tree["targets"] = {"before": HOSTILE, "after": HOSTILE}
+    tree["labels"] = {"before": HOSTILE, "after": HOSTILE}
     for name, keys in tree["models"].items():
         found = keys["test/greedy"]
         found["by_task"] = {task + HOSTILE: value for task, value in found["by_task"].items()}
