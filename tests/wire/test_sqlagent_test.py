@@ -14,7 +14,8 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
-from benchmarks.support.server import (
+from sql_agent.sqlagent_test import app
+from tests.server import (
     HANG,
     RESET,
     FakeServer,
@@ -26,7 +27,6 @@ from benchmarks.support.server import (
     openai_server,
     tool_call_reply,
 )
-from sql_agent.sqlagent_test import app
 
 ROOT = Path(__file__).resolve().parents[2]
 TOOL = "query_database_by_sql"
