@@ -12,7 +12,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+try:
+    import typer
+except ModuleNotFoundError as missing:
+    raise SystemExit(f"error: {missing}; run `make setup`, then `source .venv/bin/activate`") from None
 from dotenv import load_dotenv
 from rich.console import Console
 
@@ -90,6 +93,8 @@ def write_inspect_logs(evaluation: Evaluation, folder: Path, results: EvalReport
 def begin(asked: dict[str, Any], folder: Path, *, resumed: bool) -> tuple[Evaluation, dict[TrialKey, TrialRecord]]:
     """Prepare a new or a resumed evaluation, and the trials that it has already. Raises UserError."""
     if not resumed:
+        if asked["after"] and asked["before"] == asked["after"]:
+            notes.print("note: --before and --after are the same model: their difference shows the noise of sampling")
         evaluation = prepare(asked)
         eval_folder.start(folder, {"asked": evaluation.asked, "facts": evaluation.facts})
         return evaluation, {}

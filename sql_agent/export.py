@@ -18,7 +18,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+try:
+    import typer
+except ModuleNotFoundError as missing:
+    raise SystemExit(f"error: {missing}; run `make setup`, then `source .venv/bin/activate`") from None
 from rich.console import Console
 
 from foundation.errors import UserError

@@ -11,7 +11,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
+try:
+    import typer
+except ModuleNotFoundError as missing:
+    raise SystemExit(f"error: {missing}; run `make setup`, then `source .venv/bin/activate`") from None
 from rich.console import Console
 
 from foundation.errors import UserError

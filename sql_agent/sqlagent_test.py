@@ -16,7 +16,10 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Annotated
 
-import typer
+try:
+    import typer
+except ModuleNotFoundError as missing:
+    raise SystemExit(f"error: {missing}; run `make setup`, then `source .venv/bin/activate`") from None
 from dotenv import load_dotenv
 from rich.console import Console
 

@@ -19,7 +19,10 @@ import signal
 import sys
 from typing import Any
 
-from dotenv import load_dotenv
+try:
+    from dotenv import load_dotenv
+except ModuleNotFoundError as missing:
+    raise SystemExit(f"error: {missing}; run `make setup`, then `source .venv/bin/activate`") from None
 from rich.console import Console
 
 from foundation import console

@@ -21,6 +21,7 @@ from agents import (
     RunConfig,
     RunHooks,
     Runner,
+    Tool,
     set_tracing_disabled,
 )
 from agents import (
@@ -29,7 +30,7 @@ from agents import (
 
 from foundation.net import is_loopback
 from sql_agent.agent.completion_check import require_completion
-from sql_agent.agent.tools import TOOLS, EpisodeContext, is_repeated_call
+from sql_agent.agent.tools import EpisodeContext, is_repeated_call, offered_tools
 from sql_agent.agent.transcript import assistant_message, tool_message, writable
 from sql_agent.config import AgentConfig, prompt_file
 from sql_agent.environment.database import Database
@@ -85,6 +86,7 @@ class _Hooks(RunHooks[EpisodeContext]):
     async def on_llm_end(self, context: Any, agent: Any, response: Any) -> None:
         episode: EpisodeContext = context.context
         episode.turn += 1
+        _trim_before_calls(response.output)
         answered_s = time.time()
         episode.llm_calls.append(_llm_call(response.usage, answered_s - self._asked_s))
         episode.timeline.append(("generation", self._asked_s, answered_s))
@@ -92,6 +94,18 @@ class _Hooks(RunHooks[EpisodeContext]):
 
     async def on_tool_end(self, context: Any, agent: Any, tool: Any, result: Any) -> None:
         context.context.messages.append(tool_message(context.tool_call_id, result))
+
+
+def _trim_before_calls(items: list[Any]) -> None:
+    """Drop the line break between words and a tool call.
+
+    vLLM's hermes parser leaves it in the text and Qwen's templates write their own: with both, the next prompt does not
+    begin with this prompt and answer, and the call is trained in a row of its own.
+    """
+    if any(item.type == "function_call" for item in items):
+        for part in (part for item in items if item.type == "message" for part in item.content):
+            if part.type == "output_text":
+                part.text = part.text.removesuffix("\n")
 
 
 def _llm_call(usage: Any, elapsed_s: float) -> LlmCall:
@@ -126,13 +140,15 @@ def build_client(llm: LLMEndpoint, *, timeout_s: float) -> openai.AsyncOpenAI:
     )
 
 
-def build_agent(llm: LLMEndpoint, client: openai.AsyncOpenAI, *, system_prompt: str) -> Agent[EpisodeContext]:
-    """The medical SQL agent over one endpoint."""
+def build_agent(
+    llm: LLMEndpoint, client: openai.AsyncOpenAI, *, system_prompt: str, tool_description: str
+) -> Agent[EpisodeContext]:
+    """The SQL agent over one endpoint."""
     body = {**(llm.extra_body or {}), **({"top_k": llm.top_k} if llm.top_k else {})}
     return Agent(
         name="medical_sql_agent",
         instructions=system_prompt,
-        tools=list(TOOLS.values()),
+        tools=list[Tool](offered_tools(tool_description)),
         model=OpenAIChatCompletionsModel(model=llm.model, openai_client=client),
         model_settings=ModelSettings(
             temperature=llm.temperature, top_p=llm.top_p, max_tokens=llm.max_tokens, extra_body=body or None
@@ -151,7 +167,8 @@ async def run_episode(
     context = EpisodeContext(database=database, max_chars=max_chars, repeat_limit=config.repeat_limit)
     started = time.monotonic()
     async with build_client(llm, timeout_s=config.llm_timeout_s) as client:
-        agent = build_agent(llm, client, system_prompt=load_system_prompt(config.system_prompt, database))
+        system_prompt = load_system_prompt(config.system_prompt, database)
+        agent = build_agent(llm, client, system_prompt=system_prompt, tool_description=config.tool_description)
         answer, reason = await _run(agent, question.question, context, max_turns=config.max_turns)
     return Episode(
         question=question,

@@ -10,11 +10,12 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from agents import FunctionTool, RunContextWrapper
 
+from sql_agent.config import AgentConfig
 from sql_agent.environment.database import Database
 from sql_agent.environment.sql_worker import MAX_SQL_CHARS, plain_value
 from sql_agent.errors import DatabaseFault, Fault
@@ -22,9 +23,7 @@ from sql_agent.records import LlmCall, Moment, QueryResult, SqlCall
 
 Record = dict[str, Any]
 UNLIMITED = 1 << 60
-DESCRIPTION = (
-    "在医疗数据库中执行一条只读 SQL 查询（SQLite 语法，仅限 SELECT），返回 JSON 结果。可查询的表和列见系统提示。"
-)
+QUERY = "query_database_by_sql"
 PARAMETERS: dict[str, Any] = {
     "type": "object",
     "properties": {"sql": {"type": "string", "description": "要执行的 SELECT 语句"}},
@@ -101,14 +100,19 @@ async def _invoke(wrapper: RunContextWrapper[EpisodeContext], raw: str) -> str:
 
 
 TOOLS: dict[str, FunctionTool] = {
-    "query_database_by_sql": FunctionTool(
-        name="query_database_by_sql",
-        description=DESCRIPTION,
+    QUERY: FunctionTool(
+        name=QUERY,
+        description=AgentConfig().tool_description,
         params_json_schema=PARAMETERS,
         on_invoke_tool=_invoke,
         strict_json_schema=True,
     )
 }
+
+
+def offered_tools(description: str) -> list[FunctionTool]:
+    """All tools; that of queries with `description`."""
+    return list({**TOOLS, QUERY: replace(TOOLS[QUERY], description=description)}.values())
 
 
 def render_result(result: QueryResult, *, max_chars: int) -> str:

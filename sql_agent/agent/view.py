@@ -20,6 +20,7 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
+from sql_agent.agent.tools import QUERY
 from sql_agent.records import Episode, QueryResult, Question, Reward, rollout_record
 from sql_agent.scoring.scorers import NO_REFERENCE
 
@@ -70,6 +71,7 @@ def show(console: Console, outcome: Outcome, *, number: int, of: int) -> None:
         console.print(Text(f"{outcome.fault_kind}: {clean(outcome.fault)}", style="red"))
         return
     _show_calls(console, outcome.episode)
+    _show_other_tools(console, outcome.episode)
     _show_end(console, outcome.episode)
     if outcome.reward is not None:
         _show_reward(console, outcome.reward)
@@ -89,6 +91,18 @@ def _show_calls(console: Console, episode: Episode) -> None:
         if result.rows:
             console.print(Padding(_rows(result), (0, 0, 0, 2)))
         console.print(Padding(Text(_count(result), style="dim"), (0, 0, 0, 2)))
+
+
+def _show_other_tools(console: Console, episode: Episode) -> None:
+    """Calls of tools that are not SQL: name, arguments, and the beginning of what came back."""
+    turn, asked = 0, {}
+    for message in episode.messages:
+        if message["role"] == "assistant":
+            turn, asked = turn + 1, {call["id"]: call for call in message["tool_calls"]}
+        elif (call := asked.get(message.get("tool_call_id"))) and call["name"] != QUERY:
+            console.print(Text(f"\nturn {turn}", style="dim"))
+            console.print(Padding(Text(clean(f"{call['name']} {call['arguments']}")), (0, 0, 0, 2)))
+            console.print(Padding(_cell(message["content"]), (0, 0, 0, 2)))
 
 
 def _rows(result: QueryResult) -> Table:

@@ -17,5 +17,9 @@ class AgentConfig(Node):
         default="auto",
         description="a file of sql_agent/prompts without .txt, or a path; auto: the one that fits policy and tables",
     )
+    tool_description: str = Field(
+        default="在数据库中执行一条只读 SQL 查询（SQLite 语法，仅限 SELECT），返回 JSON。可查询的表和列见系统提示。",
+        description="what the model is told of query_database_by_sql",
+    )
     llm_timeout_s: float = Field(default=120.0, gt=0, description="longest wait for one LLM call")
     repeat_limit: int = Field(default=3, ge=2, description="same SQL this often in a row ends the episode")

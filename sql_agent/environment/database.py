@@ -200,6 +200,10 @@ class Database:
                 f"database {self.path}: table {table} cannot be read alone ({result.error}). If it is a view or "
                 "full-text index of another table, add that table to database.tables"
             )
+        if not result.rows:
+            raise UserError(
+                f"database {self.path}: table {table} has no rows; fill it, or name others in database.tables"
+            )
 
 
 def _signature(path: Path) -> Signature:

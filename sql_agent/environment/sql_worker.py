@@ -224,7 +224,7 @@ def check_header(path: str) -> None:
     except OSError as exc:
         raise Unusable(f"cannot be read ({exc.strerror}); check the path and its permissions") from None
     if not header.startswith(b"SQLite format 3\0") or len(header) < 100:
-        raise Unusable(f"not a SQLite database; {REMEDY}")
+        raise Unusable(f"{'not a SQLite database' if header else 'empty, 0 bytes'}; {REMEDY}")
     if 2 in header[18:20]:
         remedy = f"run once: sqlite3 {path} 'PRAGMA journal_mode=DELETE'"
         raise Unusable(f"in WAL mode, in which even readers write files beside it; {remedy}")

@@ -24,8 +24,9 @@ def own_checkpoint(path: Path, *, asked: str) -> Path:
     steps = [path] if path.name.startswith("global_step_") else list(path.glob("**/global_step_*"))
     complete = [step for step in steps if (step / "actor").is_dir() and _is_complete(step)]
     if not complete:
+        where = f"{path}{'' if path.exists() else ', which does not exist'}"
         raise UserError(
-            f"{asked}: no complete global_step_N folder below {path}. Name a run that saved one (trainer.save_every)"
+            f"{asked}: no complete global_step_N folder below {where}. Name a run that saved one (trainer.save_every)"
         )
     own = [step for step in complete if (step.parent.parent / "config.json").is_file()]
     if not own:

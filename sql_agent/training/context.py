@@ -16,7 +16,7 @@ from pathlib import Path
 
 from foundation.errors import UserError
 from sql_agent.agent.episode import load_system_prompt
-from sql_agent.agent.tools import TOOLS
+from sql_agent.agent.tools import offered_tools
 from sql_agent.config import TrainConfig, database_path
 from sql_agent.environment.database import Database
 from sql_agent.records import Question
@@ -41,7 +41,9 @@ class EpisodeTokens:
 
 def measure(config: TrainConfig, questions: Sequence[Question], *, system_prompt: str, count: Count) -> EpisodeTokens:
     """Count what the set-up puts into an episode of agent.max_turns calls."""
-    tools = [[tool.name, tool.description, tool.params_json_schema] for tool in TOOLS.values()]
+    tools = [
+        [tool.name, tool.description, tool.params_json_schema] for tool in offered_tools(config.agent.tool_description)
+    ]
     longest = max((question.question for question in questions), key=len)
     first = sum(map(count, (system_prompt, json.dumps(tools, ensure_ascii=False), longest))) + MARK_TOKENS
     sample = "".join(str(question.answer) for question in questions[:SAMPLED_ANSWERS]) or longest

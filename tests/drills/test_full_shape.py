@@ -98,9 +98,8 @@ MERGES: dict[str, tuple[str, dict[str, Any], list[str], int]] = {
     "qwen3 with enable_thinking=false": ("qwen3", {"enable_thinking": False}, [tool_call(), ANSWER], 2),
     # JSON is written anew, in the template's spacing.
     "qwen3, compact JSON": ("qwen3", {}, [THOUGHT + tool_call(separators=(",", ":")), THOUGHT + ANSWER], 2),
-    # The hermes parser leaves the line break before <tool_call> in the text, and the template adds another.
-    "qwen2.5, words before the call": ("qwen2_5", {}, ["先查询。\n" + tool_call(), ANSWER], 2),
-    "qwen3, words before the call": ("qwen3", {}, [THOUGHT + "先查询。\n" + tool_call(), THOUGHT + ANSWER], 2),
+    "qwen2.5, words before the call": ("qwen2_5", {}, ["先查询。\n" + tool_call(), ANSWER], 1),
+    "qwen3, words before the call": ("qwen3", {}, [THOUGHT + "先查询。\n" + tool_call(), THOUGHT + ANSWER], 1),
 }
 
 

@@ -339,7 +339,7 @@ def _folder(path: Path) -> None:
     [
         (_delete, "no such file; run `make data`"),
         (_cut_short, "not a SQLite database; run `make data`"),
-        (lambda path: path.write_bytes(b""), "not a SQLite database"),
+        (lambda path: path.write_bytes(b""), "empty, 0 bytes; run `make data`"),
         (lambda path: path.write_text("id,name\n" * 99), "not a SQLite database"),
         (_scribble, "malformed|corrupt"),
         (_wal, "PRAGMA journal_mode=DELETE"),

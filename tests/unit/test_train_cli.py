@@ -26,6 +26,7 @@ from sql_agent.training.options import parser, resolve_config
 from sql_agent.training.questions import load_data, total_steps
 from tests.sql_db import make_database
 
+COMMANDS = ("train_sql_agent.py", "evaluate.py", "sqlagent_test.py", "export.py", "report.py", "judge_report.py")
 CPU = ["--set", "trainer.device=cpu"]
 
 
@@ -55,6 +56,13 @@ def files(tmp_path: Path) -> list[str]:
     database = f"database.path={make_database(tmp_path)}"
     runs = f"trainer.runs_dir={tmp_path / 'runs'}"
     return [*CPU, "--train-file", data, "--val-file", data, "--set", database, "--set", runs]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_python_without_the_packages_is_told_where_they_are(command: str) -> None:
+    done = subprocess.run([sys.executable, "-S", ROOT / "sql_agent" / command], capture_output=True, text=True)
+    assert done.returncode == 1 and done.stderr.startswith("error: No module named")
+    assert "`make setup`" in done.stderr and "Traceback" not in done.stderr
 
 
 def test_all_documented_flags_are_accepted() -> None:

@@ -11,9 +11,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from agents import FunctionTool
 from click.testing import Result
 from typer.testing import CliRunner
 
+from sql_agent.agent.tools import TOOLS
 from sql_agent.sqlagent_test import app
 from tests.server import (
     HANG,
@@ -100,14 +102,30 @@ def test_every_step_is_shown(scripted: FakeServer, database: Path, questions: Pa
 
 def test_the_model_sees_the_tool_the_prompt_and_greedy_settings(scripted: FakeServer, database: Path) -> None:
     flags = ("--database", database, "--question", "q", "--max-tokens", 33, "--api-key", KEY)
+    flags = (*flags, "--set", "agent.tool_description=Ask the pharmacy.")
     invoke("--base-url", scripted.base_url, *flags)
     first, second = scripted.requests
     assert first.headers["authorization"] == f"Bearer {KEY}"
     assert (first.json["model"], first.json["temperature"], first.json["max_tokens"]) == ("fake-model", 0.0, 33)
     assert first.json["tools"][0]["function"]["name"] == TOOL
+    assert first.json["tools"][0]["function"]["description"] == "Ask the pharmacy."
     prompt = (ROOT / "sql_agent" / "prompts" / "system_zh.txt").read_text(encoding="utf-8").strip()
     assert first.json["messages"][0] == {"role": "system", "content": prompt}
     assert json.loads(second.json["messages"][-1]["content"])["records"] == [{"indication": "敏感菌所致的感染[red]"}]
+
+
+def test_calls_of_another_tool_are_shown_too(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def tables(_context: object, _raw: str) -> str:
+        return '{"tables": ["disease"]}'
+
+    schema = {"type": "object", "properties": {}, "required": [], "additionalProperties": False}
+    tool = FunctionTool("list_tables", "", schema, tables)
+    monkeypatch.setitem(TOOLS, "list_tables", tool)
+    done = ask(in_turn(tool_call_reply(("list_tables", {})), *ONE_CALL), database=database)
+    lines = [line.strip() for line in done.stdout.splitlines()]
+    at = lines.index("list_tables {}")
+    assert (lines[at - 1], lines[at + 1]) == ("turn 1", '{"tables": ["disease"]}')
+    assert "turn 2" in done.stdout and "SELECT indication" in done.stdout and "turn 3" not in done.stdout
 
 
 def test_json_is_one_object_per_question(scripted: FakeServer, database: Path, questions: Path) -> None:
