@@ -3,11 +3,11 @@
   .venv/bin/python -m benchmarks.patches [--patch NAME ...] [--steps 5] [--rounds 1] [--out patches.json]
 
 Trains the tiny policy with the recipe demo_cpu, a run per patch and round (AGENTGRPO_WITHOUT_PATCHES), each between two
-runs without a change. Per run: `step_s`, the median time of its steps after the warm-up, and `cpu_s`, the CPU seconds
-that the command and its children took, start-up included. A patch's ratio is its runs' figure over that of the runs
-before and after them: 1.03 means that a step takes 3 % longer without the patch. Starting takes about 100 s of each
-run. Patches without an effect on a step, and such as the recipe does not use, show 1.00 give or take the noise, which
-the ratio between neighbouring runs without a change shows (`noise`). Wall-clock times: run it on an idle machine.
+runs without a change. A run's figure is the median time of its steps after the warm-up, in seconds. A patch's ratio is
+its runs' figure over that of the runs before and after them: 1.03 means that a step takes 3 % longer without the patch.
+Starting takes about 80 s of each run. Patches without an effect on a step, and such as the recipe does not use, show
+1.00 give or take the noise, which the ratio between neighbouring runs without a change shows (`noise`). Wall-clock
+times: run it on an idle machine.
 Not covered: patches that are there for correctness, which cannot be left out.
 """
 
@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import statistics
 import subprocess
 import sys
@@ -24,8 +23,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
@@ -38,22 +35,13 @@ from sql_agent.config import ROOT
 from sql_agent.tiny_policy.build import ensure_tiny_policy
 
 FOR_SPEED = tuple(patch.name for patch in PATCHES if patch.speed)
-FIGURES = ("step_s", "cpu_s")
-Figures = dict[str, float]
 
 
-def cpu_of_children_s() -> float:
-    """CPU seconds of the commands that have ended, with what they waited for themselves."""
-    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return usage.ru_utime + usage.ru_stime
-
-
-def train(without: str, folder: Path, *, steps: int, warm_up: int) -> Figures:
-    """One run of the recipe without one patch ("": with all). Its figures."""
+def train(without: str, folder: Path, *, steps: int, warm_up: int) -> float:
+    """One run of the recipe without one patch ("": with all). Its median step, in seconds."""
     keys = {"trainer.max_steps": steps + warm_up, "trainer.runs_dir": folder}
     flags = [word for key, value in keys.items() for word in ("--set", f"{key}={value}")]
     environment = {k: v for k, v in os.environ.items() if k not in ("AGL_MANAGED_STORE", "AGL_CURRENT_ROLE")}
-    before_s = cpu_of_children_s()
     done = subprocess.run(
         [sys.executable, *OURS, *flags], cwd=ROOT, env={**environment, WITHOUT: without}, capture_output=True, text=True
     )
@@ -61,40 +49,24 @@ def train(without: str, folder: Path, *, steps: int, warm_up: int) -> Figures:
         typer.echo(f"{(done.stdout + done.stderr)[-3000:]}\nerror: {WITHOUT}={without} ended with {done.returncode}")
         raise typer.Exit(1)
     (metrics,) = folder.rglob(run_folder.METRICS)
-    step_s = [line["timing_s/step"] for line in read_lines(metrics) if "timing_s/step" in line][warm_up:]
-    return {"step_s": statistics.median(step_s), "cpu_s": cpu_of_children_s() - before_s}
+    return statistics.median(
+        [line["timing_s/step"] for line in read_lines(metrics) if "timing_s/step" in line][warm_up:]
+    )
 
 
-def compared(runs: list[tuple[str, Figures]]) -> dict[str, dict[str, float]]:
-    """Patch -> figure -> ratio to the runs before and after it, the median over rounds. Every second run has all."""
-    ratios: dict[str, dict[str, list[float]]] = {}
+def compared(runs: list[tuple[str, float]]) -> dict[str, float]:
+    """Patch -> ratio to the runs before and after it, the median over rounds. Every second run has all."""
+    ratios: dict[str, list[float]] = {}
     for place in range(1, len(runs), 2):
-        (_, before), (name, run), (_, after) = runs[place - 1 : place + 2]
-        for figure in FIGURES:
-            found = 2 * run[figure] / (before[figure] + after[figure])
-            ratios.setdefault(name, {}).setdefault(figure, []).append(found)
-    return {
-        name: {figure: round(statistics.median(values), 3) for figure, values in each.items()}
-        for name, each in ratios.items()
-    }
+        (_, before_s), (name, step_s), (_, after_s) = runs[place - 1 : place + 2]
+        ratios.setdefault(name, []).append(2 * step_s / (before_s + after_s))
+    return {name: round(statistics.median(found), 3) for name, found in ratios.items()}
 
 
-def noise_of(runs: list[tuple[str, Figures]]) -> dict[str, float]:
-    """Figure -> the largest ratio between neighbouring runs with all patches."""
-    same = [figures for name, figures in runs if not name]
-    pairs = list(zip(same, same[1:], strict=False))
-    return {
-        figure: round(max(max(a[figure], b[figure]) / min(a[figure], b[figure]) for a, b in pairs), 3)
-        for figure in FIGURES
-    }
-
-
-def table_of(ratios: dict[str, dict[str, float]], noise: dict[str, float]) -> Table:
-    """The figures for people."""
-    table = Table("left out", *FIGURES, title="without / with, per patch", title_justify="left")
-    for name, found in [*sorted(ratios.items(), key=lambda one: -one[1]["step_s"]), ("(noise)", noise)]:
-        table.add_row(name, *(f"{found[figure]:.3f}" for figure in FIGURES))
-    return table
+def noise_of(runs: list[tuple[str, float]]) -> float:
+    """The largest ratio between neighbouring runs with all patches."""
+    same = [step_s for name, step_s in runs if not name]
+    return round(max(max(pair) / min(pair) for pair in zip(same, same[1:], strict=False)), 3)
 
 
 def main(
@@ -111,18 +83,20 @@ def main(
         raise typer.Exit(2)
     ensure_tiny_policy(1)
     order = ["", *(word for _ in range(rounds) for name in names for word in (name, ""))]
-    runs: list[tuple[str, Figures]] = []
+    runs: list[tuple[str, float]] = []
     with tempfile.TemporaryDirectory() as temp:
         for number, without in enumerate(order):
             runs.append((without, train(without, Path(temp) / str(number), steps=steps, warm_up=warm_up)))
-            figures = ", ".join(f"{name} {value:.1f}" for name, value in runs[-1][1].items())
-            typer.echo(f"{number + 1}/{len(order)} {'without ' + without if without else 'with all'}: {figures}")
+            typer.echo(
+                f"{number + 1}/{len(order)} {f'without {without}' if without else 'with all'}: {runs[-1][1]:.2f} s"
+            )
     ratios, noise = compared(runs), noise_of(runs)
     if out:
         facts = {"steps": steps, "warm_up": warm_up, "cores": os.cpu_count(), "load": round(os.getloadavg()[0], 2)}
         text = json.dumps({**facts, "runs": runs, "ratios": ratios, "noise": noise}, indent=2)
         out.write_text(text + "\n", encoding="utf-8")
-    Console().print(table_of(ratios, noise))
+    for name, ratio in [*sorted(ratios.items(), key=lambda found: -found[1]), ("(noise)", noise)]:
+        typer.echo(f"{name:24}{ratio:.3f}")
 
 
 if __name__ == "__main__":
