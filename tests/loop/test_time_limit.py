@@ -13,7 +13,7 @@ pytestmark = pytest.mark.filterwarnings("default")
 
 
 def test_a_rollout_over_its_limit_makes_no_further_call(loop: Loop, tmp_path: Path) -> None:
-    """Two calls of SLOW_S each do not fit into one and a half: the second is begun, and nothing follows it."""
+    """A call takes SLOW_S, twice the limit: nothing follows it, also where a busy machine never came to begin it."""
     before, started = len(loop.server.requests), time.monotonic()
     with collecting(loop, tmp_path, rollout_timeout_s=SLOW_S / 2) as daemon:
         rows = rollouts(daemon, loop, ["慢慢说：甲药治什么？"], is_train=True)
@@ -21,5 +21,5 @@ def test_a_rollout_over_its_limit_makes_no_further_call(loop: Loop, tmp_path: Pa
         time.sleep(2 * SLOW_S)
     assert [row["unscored"] for row in rows] == ["timed_out"] * 2
     assert all(row["rollout_id"] not in daemon._scored() for row in rows)
-    assert len(loop.server.requests) - before == 2  # the first call of each; before, they would go on to a second
+    assert len(loop.server.requests) - before <= 2  # the first call of each; without the limit, they go on to a second
     assert waited_s < 60
