@@ -38,7 +38,7 @@ def policy(adapter: Path) -> Any:
     """The tiny model in float32, with the adapter, as verl loads both."""
     from peft import PeftModel
 
-    from tests.actor import tiny_model
+    from benchmarks.support.actor import tiny_model
 
     base = tiny_model(vocabulary=40).float()
     base.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
@@ -51,7 +51,7 @@ def batch() -> Any:
     from agentlightning.types import Triplet
 
     from agl_plugin.update.batch import build_batch
-    from tests.actor import with_advantages
+    from benchmarks.support.actor import with_advantages
 
     numbers = torch.Generator().manual_seed(4)
 

@@ -1,6 +1,6 @@
 """A scripted policy that speaks through a real tokenizer and chat template, as vLLM with the hermes parser does.
 
-A TemplatePolicy is a handler for tests.server.openai_server: it renders the request, tokenizes it,
+A TemplatePolicy is a handler for benchmarks.support.server.openai_server: it renders the request, tokenizes it,
 "samples" the next scripted text and parses it. What it saw and said are triplets, as agl_plugin.update.batch takes
 them. Not covered: texts that a model would sample in other tokens than the tokenizer's own.
 """
@@ -15,7 +15,7 @@ from agentlightning.types import Triplet
 from vllm.entrypoints.chat_utils import _postprocess_messages  # pyright: ignore[reportPrivateUsage]
 from vllm.entrypoints.openai.tool_parsers.hermes_tool_parser import Hermes2ProToolParser
 
-from tests.server import Answer, chat_reply
+from benchmarks.support.server import Answer, chat_reply
 
 
 @dataclass

@@ -28,11 +28,11 @@ import pytest
 from agl_plugin.daemon import GrpoDaemon
 from agl_plugin.options import DaemonOptions
 from agl_plugin.update.adapter import ScoredTriplets
+from benchmarks.support.server import Answer, FakeServer, chat_reply, error_reply, openai_server, tool_call_reply
 from foundation import run_folder
 from foundation.files import read_lines
 from foundation.net import free_port
 from sql_agent.config import ROOT
-from tests.server import Answer, FakeServer, chat_reply, error_reply, openai_server, tool_call_reply
 
 SLOW_S = 1.5
 DRUGS = {"甲药": "高血压；心绞痛", "乙药": "发热；头痛"}

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 import torch
 
+from benchmarks.support.server import Answer, FakeServer, chat_reply, openai_server
 from reward_client import Mode
 from sql_agent.config import build_config
 from sql_agent.scoring.build import build_context
 from sql_agent.scoring.groups import GroupGrader
 from tests.loop.conftest import Loop, collecting, rollouts, running
-from tests.server import Answer, FakeServer, chat_reply, openai_server
 
 pytestmark = pytest.mark.filterwarnings("default")
 

@@ -15,7 +15,7 @@ import agl_plugin.update.actor
 from agl_plugin.update.batch import build_batch
 from agl_plugin.update.prepare import prepared
 from agl_plugin.update.rules import PLAN, UpdateRules
-from tests.actor import actor_of, as_planned, flat_weights, one_rank, tiny_model, with_advantages
+from benchmarks.support.actor import actor_of, as_planned, flat_weights, one_rank, tiny_model, with_advantages
 
 pytestmark = pytest.mark.filterwarnings("ignore:In CPU autocast")
 

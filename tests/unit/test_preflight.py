@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
+from benchmarks.support.server import chat_reply, error_reply, openai_server
 from foundation.errors import UserError
 from sql_agent.config import TrainConfig, build_config
 from sql_agent.scoring.build import build_context
 from sql_agent.scoring.check import check_judge
 from sql_agent.serving import checkpoints, models
 from sql_agent.training import preflight
-from tests.server import chat_reply, error_reply, openai_server
 from tests.sql_db import make_database
 
 TEMPLATE = {"chat_template": "{{ messages }}"}

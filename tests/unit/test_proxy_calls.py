@@ -15,7 +15,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from agl_plugin.proxy.llm_proxy import PlainCalls, RolloutAddress, StreamsAside
-from tests.server import chat_reply
+from benchmarks.support.server import chat_reply
 
 CALL = "/rollout/ro-1/attempt/at-2/v1/chat/completions"
 

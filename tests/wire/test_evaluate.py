@@ -18,10 +18,10 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
+from benchmarks.support.server import Answer, FakeServer, chat_reply, error_reply, openai_server, tool_call_reply
 from sql_agent.config import ROOT
 from sql_agent.data.dataset import load_questions, write_parquet
 from sql_agent.evaluate import app
-from tests.server import Answer, FakeServer, chat_reply, error_reply, openai_server, tool_call_reply
 from tests.sql_db import make_database
 
 TOOL = "query_database_by_sql"

@@ -15,9 +15,7 @@ from agents import FunctionTool
 from click.testing import Result
 from typer.testing import CliRunner
 
-from sql_agent.agent.tools import TOOLS
-from sql_agent.sqlagent_test import app
-from tests.server import (
+from benchmarks.support.server import (
     HANG,
     RESET,
     FakeServer,
@@ -29,6 +27,8 @@ from tests.server import (
     openai_server,
     tool_call_reply,
 )
+from sql_agent.agent.tools import TOOLS
+from sql_agent.sqlagent_test import app
 
 ROOT = Path(__file__).resolve().parents[2]
 TOOL = "query_database_by_sql"

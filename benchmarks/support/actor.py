@@ -1,4 +1,4 @@
-"""verl's own actor on the CPU, around a tiny model, for tests of what an update does.
+"""verl's own actor on the CPU, around a tiny model, for benchmarks and tests of what an update does.
 
 One process, gloo, no FSDP. `actor_of(model, ...)` gives the actor that training runs, with this project's additions
 (agl_plugin.update.actor); `as_planned` is a batch as the trainer hands it to that actor.

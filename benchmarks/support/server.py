@@ -1,4 +1,4 @@
-"""A real OpenAI-compatible HTTP server on 127.0.0.1 for tests, with all the faults a server can have.
+"""A real OpenAI-compatible HTTP server on 127.0.0.1 for benchmarks and tests, with all the faults a server can have.
 
     with openai_server(lambda request: chat_reply("hello")) as server:
         ... server.base_url ... server.requests ...

@@ -1,0 +1,292 @@
+"""How close judging comes to its lower bound, what groups save, and what cache, gates and parsing cost.
+
+  .venv/bin/python benchmarks/judge.py [--out judge.json]
+
+wall     wall time of N verdicts over max(longest call, N x mean call / concurrency, 60 N / rpm), against an endpoint in
+         a process of its own with log-normal latencies; plain, with 429s, with a limit of requests a minute, and with
+         four judging processes that share their limits. Best of --rounds. Target: at most 1.15
+tokens   prompt and completion tokens of one group of n answers, groupwise and pairwise over pointwise; a Chinese
+         character or a word counts as one token; questions and evidence are the bundled ones
+cost     ms per verdict from the cache, and microseconds per gate, prompt and parse of an answer
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import multiprocessing
+import random
+import re
+import statistics
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from pydantic import SecretStr
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from benchmarks.support.server import chat_reply, error_reply, openai_server
+from reward_client import JudgeEndpoint, JudgeItem, LLMJudge, Mode, grade_group
+from reward_client.gates import why_zero
+from reward_client.parsing import parse_criteria
+from reward_client.prompting import build_messages, load_prompt
+from sql_agent.config import data_path
+from sql_agent.data.dataset import load_questions
+
+REASON = "要点与参考答案一致，缺少一项禁忌，表述清楚，没有编造的内容。"
+VERDICT = {"accuracy": 0.9, "completeness": 0.7, "clarity": 1, "professionalism": 1, "reason": REASON}
+GROUP_SIZES = (4, 8, 16)
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """A local judge: mean and spread of its latency, share of random 429s, places, requests a minute (0: any)."""
+
+    mean_s: float = 0.3
+    sigma: float = 0.5
+    busy_share: float = 0.0
+    places: int = 1000
+    rpm: int = 0
+
+
+@dataclass(frozen=True)
+class Case:
+    """N verdicts by `processes` processes with `concurrency` calls in flight in all."""
+
+    endpoint: Endpoint
+    n: int = 640
+    concurrency: int = 16
+    processes: int = 1
+
+
+CASES = {
+    "plain": Case(Endpoint()),
+    "random 429s": Case(Endpoint(busy_share=0.02)),
+    "16 places, asked with 24": Case(Endpoint(places=16), concurrency=24),
+    "600 a minute": Case(Endpoint(rpm=600), n=120),
+    "4 processes": Case(Endpoint(places=16), processes=4),
+}
+
+
+class Served:
+    """The endpoint's side: how long its calls took, and who is refused."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self.endpoint = endpoint
+        self.latencies_s: list[float] = []
+        self.n_refused = 0
+        self._random = random.Random(7)
+        self._lock = threading.Lock()
+        self._open = 0
+        self._starts: list[float] = []
+
+    def answer(self, _request: dict[str, Any]) -> Any:
+        """A verdict after its latency, or a 429 at once."""
+        now = time.monotonic()
+        with self._lock:
+            self._starts = [at for at in self._starts if at > now - 6.0]
+            crowded = self.endpoint.rpm and len(self._starts) >= self.endpoint.rpm / 10 + 1  # over the last 6 s
+            if self._open >= self.endpoint.places or crowded or self._random.random() < self.endpoint.busy_share:
+                self.n_refused += 1
+                return error_reply(429, "slow down")
+            mu = -(self.endpoint.sigma**2) / 2
+            latency_s = self.endpoint.mean_s * self._random.lognormvariate(mu, self.endpoint.sigma)
+            self._starts.append(now)
+            self._open += 1
+        time.sleep(latency_s)
+        with self._lock:
+            self._open -= 1
+            self.latencies_s.append(time.monotonic() - now)
+        return chat_reply(json.dumps(VERDICT, ensure_ascii=False))
+
+
+def serve(endpoint: Endpoint, pipe: Any) -> None:
+    """The endpoint's process: tells its address, and at the end what it did."""
+    served = Served(endpoint)
+    with openai_server(served.answer) as server:
+        pipe.send(server.base_url)
+        pipe.recv()
+    pipe.send((served.latencies_s, served.n_refused))
+
+
+@contextmanager
+def own_process(endpoint: Endpoint) -> Iterator[tuple[str, Callable[[], tuple[list[float], int]]]]:
+    """The address of an endpoint in a process of its own, and a function that ends it and gives latencies and 429s."""
+    context = multiprocessing.get_context("fork")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=serve, args=(endpoint, theirs))
+    process.start()
+
+    def end() -> tuple[list[float], int]:
+        ours.send("end")
+        return ours.recv()
+
+    try:
+        yield ours.recv(), end
+    finally:
+        process.join(10)
+        process.kill()
+
+
+def judge_at(url: str, folder: Path, **options: Any) -> LLMJudge:
+    """A judge with a folder of its own."""
+    endpoint = JudgeEndpoint(api_key=SecretStr("none"), base_url=url, model="local")
+    return LLMJudge(endpoint, folder=folder, timeout_s=120.0, **options)
+
+
+def judge_share(url: str, folder: Path, case: Case, share: int) -> None:
+    """Grade every `case.processes`-th item."""
+
+    async def run() -> None:
+        judge = judge_at(url, folder, concurrency=case.concurrency, rpm=case.endpoint.rpm)
+        numbers = range(share, case.n, case.processes)
+        await asyncio.gather(*(judge.grade(JudgeItem(question="问题？", answer=f"回答 {n}")) for n in numbers))
+
+    asyncio.run(run())
+
+
+def wall(case: Case) -> dict[str, float]:
+    """Wall time, bound and their ratio for one case."""
+    context = multiprocessing.get_context("fork")
+    with own_process(case.endpoint) as (url, end), tempfile.TemporaryDirectory() as folder:
+        judge_share(url, Path(folder), replace(case, n=1, endpoint=replace(case.endpoint, rpm=0)), 0)  # warm
+        children = [
+            context.Process(target=judge_share, args=(url, Path(folder) / "judge", case, share))
+            for share in range(case.processes)
+        ]
+        started_s = time.perf_counter()
+        for child in children:
+            child.start()
+        for child in children:
+            child.join()
+        wall_s = time.perf_counter() - started_s
+        latencies_s, n_refused = end()
+    latencies_s = latencies_s[1:]
+    assert len(latencies_s) == case.n, f"{len(latencies_s)} calls for {case.n} verdicts"
+    places = min(case.concurrency, case.endpoint.places)
+    bound_s = max(
+        max(latencies_s),
+        case.n * statistics.fmean(latencies_s) / places,
+        60 * case.n / case.endpoint.rpm if case.endpoint.rpm else 0.0,
+    )
+    return {
+        "wall_s": round(wall_s, 2), "bound_s": round(bound_s, 2), "ratio": round(wall_s / bound_s, 3),
+        "refused": n_refused,
+    }  # fmt: skip
+
+
+def n_tokens(text: str) -> int:
+    """Chinese characters and words."""
+    return len(re.findall(r"[\u3400-\u9fff]|\w+|[^\w\s]", text))
+
+
+def counting(request: dict[str, Any]) -> dict[str, Any]:
+    """A judge that answers in the form asked for and counts tokens."""
+    text = request["messages"][1]["content"]
+    n_answers = text.count("<<<BEGIN ANSWER_")
+    name = request["response_format"]["json_schema"]["name"]
+    ranking = {"ranking": [[n] for n in range(1, n_answers + 1)], "reason": REASON}
+    said = {"verdict": VERDICT, "comparison": {"better": 1, "reason": REASON}, "ranking": ranking}[name]
+    content = json.dumps(said, ensure_ascii=False)
+    prompt_tokens = sum(n_tokens(message["content"]) for message in request["messages"])
+    usage = {"prompt_tokens": prompt_tokens, "completion_tokens": n_tokens(content)}
+    return {**chat_reply(content), "usage": usage}
+
+
+def answers_of(reference: str, n: int) -> list[str]:
+    """n different answers of about the length of the reference."""
+    return [f"根据查询结果，{reference[: max(4, len(reference) - 2 * k)]}。以上第 {k} 条供参考。" for k in range(n)]
+
+
+def tokens(n_questions: int = 8) -> dict[str, dict[str, float]]:
+    """Mean tokens per answer of each mode, and ratios, by group size."""
+    questions = load_questions(data_path("data/test.parquet"))
+    chosen = questions[:: max(1, len(questions) // n_questions)][:n_questions]
+    table: dict[str, dict[str, float]] = {}
+    modes: Sequence[Mode] = ("pointwise", "groupwise", "pairwise")
+    with openai_server(counting) as server:
+        for n in GROUP_SIZES:
+            per_answer: dict[str, float] = {}
+            for mode in modes:
+                with tempfile.TemporaryDirectory() as folder:
+                    judge = judge_at(server.base_url, Path(folder))
+                    used = [asyncio.run(_group_tokens(judge, question, n, mode)) for question in chosen]
+                per_answer[mode] = round(statistics.fmean(used) / n, 1)
+            ratios = {f"{mode}_ratio": round(per_answer[mode] / per_answer["pointwise"], 3) for mode in modes[1:]}
+            table[str(n)] = {**per_answer, **ratios}
+    return table
+
+
+async def _group_tokens(judge: LLMJudge, question: Any, n: int, mode: Mode) -> int:
+    evidence = [item.quote for item in question.evidence]
+    item = JudgeItem(question=question.question, reference=question.answer, evidence=evidence, answer="")
+    verdict = await grade_group(judge, item, answers_of(question.answer, n), mode=mode)
+    assert not verdict.fell_back
+    return verdict.usage.tokens
+
+
+def per_call_us(call: Callable[[], Any], n: int) -> float:
+    """Median over five rounds of the mean time of `n` calls, in microseconds."""
+    rounds = []
+    for _ in range(5):
+        started_s = time.perf_counter()
+        for _ in range(n):
+            call()
+        rounds.append((time.perf_counter() - started_s) / n * 1e6)
+    return round(statistics.median(rounds), 1)
+
+
+def cost() -> dict[str, float]:
+    """What a verdict costs that needs no call, and what each answer costs besides the call."""
+    question = load_questions(data_path("data/test.parquet"))[0]
+    rubric, answer = load_prompt("rubric_zh"), question.answer * 3
+    item = JudgeItem(question=question.question, reference=question.answer, answer=answer)
+    reply = json.dumps(VERDICT, ensure_ascii=False)
+
+    async def hits(judge: LLMJudge, n: int) -> float:
+        await judge.grade(item)
+        started_s = time.perf_counter()
+        for _ in range(n):
+            assert (await judge.grade(item)).cached
+        return (time.perf_counter() - started_s) / n * 1000
+
+    with openai_server(counting) as server, tempfile.TemporaryDirectory() as folder:
+        hit_ms = asyncio.run(hits(judge_at(server.base_url, Path(folder)), 500))
+    return {
+        "cache_hit_ms": round(hit_ms, 3),
+        "gate_us": per_call_us(lambda: why_zero(question=item.question, answer=answer, rubric=rubric), 200),
+        "gate_8000_chars_us": per_call_us(lambda: why_zero(question="q", answer="高血压。" * 2000, rubric=rubric), 50),
+        "prompt_us": per_call_us(lambda: build_messages(rubric, item), 500),
+        "parse_us": per_call_us(lambda: parse_criteria(reply), 500),
+    }
+
+
+def main(
+    out: Annotated[Path | None, typer.Option(help="write the figures there as JSON")] = None,
+    rounds: Annotated[int, typer.Option(min=1, help="runs of each wall time case; the best counts")] = 3,
+) -> None:
+    """Measure the judge client; about four minutes on an idle machine."""
+    walls = {name: min((wall(case) for _ in range(rounds)), key=lambda w: w["ratio"]) for name, case in CASES.items()}
+    figures = {"wall": walls, "tokens_per_answer": tokens(), "cost": cost()}
+    if out:
+        out.write_text(json.dumps(figures, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
+    shown = ", ".join(f"{name} {case['ratio']:.2f}" for name, case in walls.items())
+    saved = ", ".join(f"n={n} {row['groupwise_ratio']:.2f}" for n, row in figures["tokens_per_answer"].items())
+    costs = figures["cost"]
+    typer.echo(
+        f"wall time over its bound: {shown} (target 1.15); groupwise over pointwise tokens: {saved}; cache hit "
+        f"{costs['cache_hit_ms']:.2f} ms; gate {costs['gate_us']:.0f}, prompt {costs['prompt_us']:.0f} and parse "
+        f"{costs['parse_us']:.0f} microseconds per answer"
+    )
+
+
+if __name__ == "__main__":
+    typer.run(main)
