@@ -83,8 +83,8 @@ def lost(number: int) -> Tree:
     return rollout_record(question, None, fault).model_dump()
 
 
-def metrics_row(step: int, of_steps: int, rollouts: list[Tree], *, split: bool, rng: random.Random) -> Tree:
-    """What a training step writes; `split` adds the finer phases and health metrics."""
+def metrics_row(step: int, of_steps: int, rollouts: list[Tree], *, rng: random.Random) -> Tree:
+    """What a training step writes."""
     scored = [r for r in rollouts if not r["unscored"]]
     parts: dict[str, list[float]] = defaultdict(list)
     for row in scored:
@@ -105,19 +105,19 @@ def metrics_row(step: int, of_steps: int, rollouts: list[Tree], *, split: bool, 
     }
     if len(scored) < len(rollouts):
         row["rollout/unscored/llm_fault"] = len(rollouts) - len(scored)
-    if split:
-        row |= {"time/generation": 3.6, "time/tool": 0.3, "time/judge": 0.2, "time/old_log_prob": 1.0}
-        row |= {"time/update": 2.0, "time/weight_sync": 0.4, "time/store_adapter": 0.6, "time/idle": 0.3}
-        row |= {"health/repeat_share": 0.4 * share, "health/kl_to_start": 0.05 * share, "health/new_sign": 0.5}
-        row |= {"time/other": row["seconds"] - 8.4, "health/reward_mean": row["rollout/reward_mean"]}
-        if step == 30:
-            row["warnings"] = ["step 30: health/repeat_share is 0.3, above health.repeat_share_max = 0.3"]
+    row |= {"time/generation": 3.6, "time/tool": 0.3, "time/judge": 0.2, "time/old_log_prob": 1.0}
+    row |= {"time/update": 2.0, "time/weight_sync": 0.4, "time/store_adapter": 0.6, "time/idle": 0.3}
+    row |= {"health/repeat_share": 0.4 * share, "health/kl_to_start": 0.05 * share, "health/new_sign": 0.5}
+    row |= {"health/entropy": row["actor/entropy_loss"], "health/clip_share": row["actor/pg_clipfrac"]}
+    row |= {"health/truncation_share": row["batch/rows_cut"] / len(rollouts)}
+    row |= {"health/unscored_share": 1 - len(scored) / len(rollouts), "health/zero_variance_share": 0.25}
+    row |= {"time/other": row["seconds"] - 8.4, "health/reward_mean": row["rollout/reward_mean"]}
+    if step == 30:
+        row["warnings"] = ["step 30: health/repeat_share is 0.3, above health.repeat_share_max = 0.3"]
     return row
 
 
-def make_run(
-    folder: Path, *, steps: int = 40, seed: int = 1, split: bool = True, validate_every: int = 10, questions: int = 4
-) -> Path:
+def make_run(folder: Path, *, steps: int = 40, seed: int = 1, validate_every: int = 10, questions: int = 4) -> Path:
     """A finished run of `steps` steps with `questions` x 4 rollouts each, validated now and then."""
     rng = random.Random(seed)
     folder.mkdir(parents=True, exist_ok=True)
@@ -141,7 +141,7 @@ def make_run(
         if step % 9 == 0:
             rows[-1] = {**lost(step), "group": rows[-1]["group"]}
         keep(folder, rows, step=step, mode="train")
-        append_lines(folder / run_folder.METRICS, [metrics_row(step, steps, rows, split=split, rng=rng)])
+        append_lines(folder / run_folder.METRICS, [metrics_row(step, steps, rows, rng=rng)])
         if step % validate_every == 0:
             validate(step)
     facts = {

@@ -36,7 +36,7 @@ def status(run: RunData) -> str:
 def steps(run: RunData) -> tuple[int, int]:
     """Steps done, and steps planned (0: not known)."""
     train = run.rows("train")
-    planned = number(run.summary.get("total_steps")) or max((number(r.get("of_steps")) or 0 for r in train), default=0)
+    planned = number(run.summary.get("total_steps")) or max((r.get("of_steps", 0) for r in train), default=0)
     return len(train), int(planned)
 
 

@@ -65,7 +65,7 @@ class RunData:
     problems: list[str] = field(default_factory=list)
 
     def rows(self, kind: str) -> list[Tree]:
-        """The metrics of one kind (train, val, checkpoint), in the order of the steps."""
+        """The metrics of one kind (train, val, checkpoint), in the order of the steps: finite numbers."""
         return [row for row in self.metrics if row.get("kind") == kind]
 
 
@@ -81,8 +81,8 @@ def read_run(folder: Path, *, evaluation: Path | None = None) -> RunData:
     if (folder / run_folder.SUMMARY).exists():  # a run that goes on, or was killed, has none: its status says so
         run.summary = _json(folder / run_folder.SUMMARY, run.problems)
     run.config = _json(folder / run_folder.CONFIG, run.problems)
-    metrics = [row for _, row in _lines(folder / run_folder.METRICS, _object, run.problems)]
-    run.metrics = sorted((row for row in metrics if number(row.get("step")) is not None), key=lambda row: row["step"])
+    metrics = [row for _, row in _lines(folder / run_folder.METRICS, _metrics, run.problems)]
+    run.metrics = sorted((row for row in metrics if "step" in row), key=lambda row: row["step"])
     rollouts = folder / run_folder.ROLLOUTS
     played = _lines(rollouts, RunRecord.model_validate_json, run.problems)
     run.rollouts = [_entry(rollouts, at, record, side=record.mode, step=record.step) for at, record in played]
@@ -140,11 +140,12 @@ def _lines(file: Path, parse: Callable[[bytes], T], problems: list[str]) -> Iter
         problems.append(f"{file.name}: {bad} line(s) cannot be read and were left out")
 
 
-def _object(line: bytes) -> Tree:
+def _metrics(line: bytes) -> Tree:
+    """What is a finite number, the kind of the row, and its warnings."""
     found = json.loads(line)
     if not isinstance(found, dict):
         raise ValueError("no JSON object")
-    return found
+    return {key: value for key, value in found.items() if number(value) is not None or key in ("kind", "warnings")}
 
 
 def _entry(file: Path, offset: int, record: RunRecord | TrialRecord, *, side: str, step: int = 0) -> Entry:

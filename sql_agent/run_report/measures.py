@@ -7,17 +7,15 @@ points (MOST_BARS bars). Not covered: how the numbers came about (docs/05-how-it
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Literal
 
 from sql_agent.evaluation.stats import Estimate, estimate
 from sql_agent.run_report.folder import RunData
-from sql_agent.run_report.plain import Tree, number
+from sql_agent.run_report.plain import Tree
 
 MOST_POINTS, MOST_BARS = 160, 60
-Value = Callable[[Tree], float | None]
 Unit = Literal["number", "percent", "count"]
 
 
@@ -25,14 +23,13 @@ Unit = Literal["number", "percent", "count"]
 class Phase:
     """A part of a step's time, named as in agl_plugin.run.time_split.
 
-    `key` is its metric, `older` the one of runs that were not split so finely. `color` numbers the page's series
-    colours: a phase has the same in every run, and what is no work is grey.
+    `key` is its metric. `color` numbers the page's series colours: a phase has the same in every run, and what is no
+    work is grey.
     """
 
     name: str
     title: str
     color: int
-    older: str = ""
 
     @property
     def key(self) -> str:
@@ -40,33 +37,18 @@ class Phase:
 
 
 PHASES = [
-    Phase("generation", "generation", 0, "timing_s/gen"),
+    Phase("generation", "generation", 0),
     Phase("tool", "SQL tool", 1),
     Phase("judge", "judge", 2),
-    Phase("old_log_prob", "old log-probs", 3, "timing_s/old_log_prob"),
-    Phase("reference", "reference model", 4, "timing_s/ref"),
-    Phase("update", "update", 5, "timing_s/update_actor"),
+    Phase("old_log_prob", "old log-probs", 3),
+    Phase("reference", "reference model", 4),
+    Phase("update", "update", 5),
     Phase("weight_sync", "weight sync", 6),
     Phase("store_adapter", "store and adapter", 8),
     Phase("idle", "idle", 7),
 ]
 REST = Phase("other", "everything else", 9)
 PHASE_COLOR = {phase.title: phase.color for phase in [*PHASES, REST]}
-
-
-def first(*keys: str) -> Value:
-    """The first of these metrics that a step has."""
-    return lambda row: next((found for key in keys if (found := number(row.get(key))) is not None), None)
-
-
-def share(part: Value, whole: Value) -> Value:
-    """One metric over another."""
-
-    def value(row: Tree) -> float | None:
-        top, bottom = part(row), whole(row)
-        return None if top is None or not bottom else top / bottom
-
-    return value
 
 
 @dataclass(frozen=True)
@@ -111,15 +93,15 @@ def step_of(group: list[Tree]) -> int:
     return int(group[-1]["step"])
 
 
-def mean_of(group: list[Tree], value: Value) -> float | None:
-    """The mean over those rows of a bin that have the value."""
-    found = [v for row in group if (v := value(row)) is not None]
+def mean_of(group: list[Tree], metric: str) -> float | None:
+    """The mean over those rows of a bin that have the metric."""
+    found = [row[metric] for row in group if metric in row]
     return fmean(found) if found else None
 
 
-def over_steps(rows: list[Tree], value: Value) -> tuple[list[int], list[float]]:
+def over_steps(rows: list[Tree], metric: str) -> tuple[list[int], list[float]]:
     """Steps and values, without the steps that have none."""
-    found = [(step_of(group), v) for group in bins(rows) if (v := mean_of(group, value)) is not None]
+    found = [(step_of(group), v) for group in bins(rows) if (v := mean_of(group, metric)) is not None]
     return [step for step, _ in found], [v for _, v in found]
 
 
@@ -128,28 +110,27 @@ def reward_parts(run: RunData) -> dict[str, Series]:
     rows = run.rows("train")
     prefix = "rollout/reward_parts/"
     names = list(dict.fromkeys(key.removeprefix(prefix) for row in rows for key in row if key.startswith(prefix)))
-    drawn = {name: over_steps(rows, first(prefix + name)) for name in names[:8]}
+    drawn = {name: over_steps(rows, prefix + name) for name in names[:8]}
     return {name: Series(name, name, "", "number", *points) for name, points in drawn.items() if points[0]}
 
 
 def training_reward(run: RunData) -> Series:
     """The mean reward of the training rollouts, sampled at the training temperature."""
-    points = over_steps(run.rows("train"), first("rollout/reward_mean", "training/reward"))
+    points = over_steps(run.rows("train"), "rollout/reward_mean")
     return Series("reward", "training", "", "number", *points)
 
 
 def phase_seconds(run: RunData) -> tuple[list[int], dict[str, list[float]]]:
     """Steps, and the seconds of each phase by its title; what no phase accounts for is `everything else`."""
     groups = bins(run.rows("train"), MOST_BARS)
-    split = any(number(row.get(phase.key)) is not None for row in run.rows("train") for phase in PHASES)
     seconds: dict[str, list[float]] = defaultdict(list)
     for group in groups:
         known = 0.0
         for phase in PHASES:
-            found = mean_of(group, first(phase.key) if split else first(phase.older)) or 0.0
-            seconds[phase.title].append(max(0.0, found))
-            known += max(0.0, found)
-        whole = mean_of(group, first("seconds")) or 0.0
+            found = max(0.0, mean_of(group, phase.key) or 0.0)
+            seconds[phase.title].append(found)
+            known += found
+        whole = mean_of(group, "seconds") or 0.0
         seconds[REST.title].append(max(0.0, whole - known))
     used = {title: values for title, values in seconds.items() if any(values)}
     return [step_of(group) for group in groups], used
@@ -163,9 +144,8 @@ def validations(run: RunData) -> list[tuple[int, Estimate]]:
             by_step[entry.step][entry.question_id].append(entry.reward)
     found = {step: estimate(fmean(values) for values in rewards.values()) for step, rewards in by_step.items()}
     for row in run.rows("val"):
-        mean = number(row.get("val/reward_mean"))
-        if mean is not None and row["step"] not in found:
-            found[int(row["step"])] = Estimate(mean, float("nan"), float("nan"), 0)
+        if "val/reward_mean" in row and row["step"] not in found:
+            found[int(row["step"])] = Estimate(row["val/reward_mean"], float("nan"), float("nan"), 0)
     return sorted(found.items())
 
 
@@ -175,5 +155,5 @@ def counted(run: RunData, prefix: str) -> dict[str, int]:
     for row in run.rows("train"):
         for key, value in row.items():
             if key.startswith(prefix):
-                counts[key.removeprefix(prefix)] += int(number(value) or 0)
+                counts[key.removeprefix(prefix)] += int(value)
     return dict(counts.most_common(12))
