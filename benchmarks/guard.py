@@ -2,7 +2,8 @@
 
 Measures, in one run and on one temporary database of 20,000 rows: the time per query of a plain sqlite3 connection (the
 baseline), of the guard without its process, and of the whole Database; the start of a worker; how far a query that
-never ends overruns its limit; the peak memory of a worker under bombs. Wall-clock times: run it on an idle machine.
+never ends overruns its limit; how long a lookup waits behind 64 of them; the peak memory of a worker under bombs.
+Wall-clock times: run it on an idle machine.
 """
 
 from __future__ import annotations
@@ -39,6 +40,8 @@ BOMBS = {
     "window": "SELECT row_number() OVER (ORDER BY a.indication || b.id) FROM drugs_info a, drugs_info b",
     "distinct": "SELECT DISTINCT a.indication || b.id FROM drugs_info a, drugs_info b LIMIT 1 OFFSET 99999999",
     "wide row": f"{LONG} SELECT " + ", ".join(f"(SELECT max(x) FROM s) || {n}" for n in range(150)),
+    "mixed text": f"{LONG}, m AS (SELECT substr(max(x), 1, 200000) || '😀' AS y FROM s) SELECT y{', y' * 199} FROM m",
+    "group_concat": f"SELECT {', '.join(['group_concat(id % 10)'] * 150)} FROM drugs_info",
 }
 
 
@@ -76,7 +79,7 @@ def cost_ms(path: Path, settings: Settings, database: Database) -> dict[str, dic
         table[name]["database"] = per_call_ms(lambda sql=sql: database.query_sync(sql), n)
     guard = Guard(settings)  # after the others: its heap limit is for the whole process
     for name, sql, n in (("lookup", LOOKUP, 1000), ("scan", SCAN, 10)):
-        table[name]["guard"] = per_call_ms(lambda sql=sql: guard.run(sql), n)
+        table[name]["guard"] = per_call_ms(lambda sql=sql: guard.run(sql, timeout_s=TIMEOUT_S), n)
     return table
 
 
@@ -110,6 +113,21 @@ def overruns(database: Database) -> dict[str, float]:
     return ratios
 
 
+def wait_behind_64(database: Database) -> float:
+    """How long a lookup takes while 64 endless queries are on, as a multiple of their limit."""
+
+    async def run() -> float:
+        slow = [asyncio.create_task(database.query(ENDLESS["recursive CTE"])) for _ in range(64)]
+        await asyncio.sleep(0)
+        started_s = time.perf_counter()
+        await database.query(LOOKUP)
+        waited_s = time.perf_counter() - started_s
+        await asyncio.gather(*slow)
+        return round(waited_s / TIMEOUT_S, 2)
+
+    return asyncio.run(run())
+
+
 def peak_mib(database: Database, sql: str) -> float:
     """Peak resident memory of the workers while `sql` runs, sampled every ms."""
 
@@ -138,6 +156,7 @@ def measure(path: Path) -> dict[str, Any]:
             "start_ms": start_ms(config, path),
             "parallel_lookup_ms": parallel_ms(database),
             "overrun": overruns(database),
+            "wait_behind_64": wait_behind_64(database),
             "peak_mib": {name: peak_mib(database, sql) for name, sql in BOMBS.items()},
             "max_memory_mib": config.max_memory_mib,
         }
@@ -158,7 +177,8 @@ def main(
     typer.echo(
         f"lookup {lookup['database']:.3f} ms (plain {lookup['plain']:.3f}, guard alone {lookup['guard']:.3f}); "
         f"scan x{figures['ratio']['scan']:.2f} ({scan['plain']:.1f} ms plain); start {figures['start_ms']:.0f} ms; "
-        f"endless queries end at x{max(figures['overrun'].values()):.2f} of the limit; "
+        f"endless queries end at x{max(figures['overrun'].values()):.2f} of the limit, "
+        f"a lookup behind 64 of them waits x{figures['wait_behind_64']:.1f}; "
         f"worker peak {max(figures['peak_mib'].values()):.0f} MiB at a limit of {figures['max_memory_mib']} MiB"
     )
 

@@ -1,48 +1,46 @@
 """A child process that answers one JSON line with another: for work that may hang, bloat or crash whatever runs it.
 
-Guarantees: an answer within the time given, or Gone and the child is dead; writing never blocks (PIPE_BYTES); the child
-sees none of this process's environment but INHERITED, so no secret; Ctrl-C reaches the parent only, which ends its
-children in order; what a fork inherited is left alone. One thread at a time. What the child limits is its own affair.
+Guarantees: an answer within the time given, or Gone and the child is dead; whatever keeps a child from starting is Gone
+too; a Child that is dropped ends its process. The child sees none of this process's environment but INHERITED, so no
+secret; Ctrl-C reaches the parent only, which ends its children in order; what a fork inherited is left alone. It takes
+one descriptor here and no pipe, whose buffers Linux counts per user. One thread at a time. What the child limits is its
+own affair.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import select
+import socket
 import subprocess
 import sys
 import time
+import weakref
 from typing import Any, Literal
 
-PIPE_BYTES = 1 << 18  # a request has to fit
+CHUNK_BYTES = 1 << 18
 INHERITED = ("LD_LIBRARY_PATH",)  # a Python may need it to start
 
 
 class Gone(Exception):
-    """No answer came and the child is ended: it took too long, or it died."""
+    """No answer came and the child is ended: it took too long, or it died. The text is for people."""
 
-    def __init__(self, kind: Literal["timeout", "crash"]) -> None:
-        super().__init__(kind)
+    def __init__(self, kind: Literal["timeout", "crash"], why: str = "") -> None:
+        super().__init__(why or kind)
         self.kind: Literal["timeout", "crash"] = kind
 
 
 class Child:
-    """`python ARGUMENTS` and its pipes. `hello` is its first line; raises Gone when none comes within `start_s`."""
+    """`python ARGUMENTS` and a line to it. `hello` is its first line; raises Gone when none comes within `start_s`."""
 
     def __init__(self, arguments: list[str], *, start_s: float) -> None:
         self._parent = os.getpid()
-        self._process = subprocess.Popen(
-            [sys.executable, *arguments],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            bufsize=0,
-            pipesize=PIPE_BYTES,
-            env={name: os.environ[name] for name in INHERITED if name in os.environ},
-            start_new_session=True,
-        )
-        self.hello = self._receive(start_s)
+        try:
+            self._process, self._line = _start(arguments)
+        except OSError as exc:
+            raise Gone("crash", f"{exc.strerror}; run fewer at once, or raise `ulimit -n` and `ulimit -u`") from exc
+        self.kill = weakref.finalize(self, _end, self._parent, self._process, self._line)
+        self.hello = self._receive(time.monotonic() + start_s)
 
     @property
     def alive(self) -> bool:
@@ -51,35 +49,50 @@ class Child:
 
     def ask(self, request: Any, *, timeout_s: float) -> Any:
         """The answer to one request. Raises Gone."""
-        assert self._process.stdin is not None
+        return self._receive(time.monotonic() + timeout_s, send=json.dumps(request).encode() + b"\n")
+
+    def _receive(self, deadline_s: float, *, send: bytes = b"") -> Any:
+        answer = bytearray()
         try:
-            self._process.stdin.write(json.dumps(request).encode() + b"\n")
-        except BrokenPipeError:
+            self._wait_until(deadline_s)
+            self._line.sendall(send)
+            while not answer.endswith(b"\n"):
+                self._wait_until(deadline_s)
+                chunk = self._line.recv(CHUNK_BYTES)
+                if not chunk:
+                    raise ConnectionResetError
+                answer += chunk
+        except OSError as exc:
             self.kill()
-            raise Gone("crash") from None
-        return self._receive(timeout_s)
+            raise Gone("timeout" if isinstance(exc, TimeoutError) else "crash") from None
+        return json.loads(answer)
 
-    def _receive(self, timeout_s: float) -> Any:
-        assert self._process.stdout is not None
-        pipe, line = self._process.stdout.fileno(), bytearray()
-        deadline_s = time.monotonic() + timeout_s
-        poll = select.poll()
-        poll.register(pipe, select.POLLIN)
-        while not line.endswith(b"\n"):
-            in_time = poll.poll(max(0.0, deadline_s - time.monotonic()) * 1000)
-            chunk = os.read(pipe, PIPE_BYTES) if in_time else b""
-            if not chunk:
-                self.kill()
-                raise Gone("crash" if in_time else "timeout")
-            line += chunk
-        return json.loads(line)
+    def _wait_until(self, deadline_s: float) -> None:
+        self._line.settimeout(max(1e-6, deadline_s - time.monotonic()))  # 0 would mean: without waiting
 
-    def kill(self) -> None:
-        """End it now and release its pipes; only the pipes where another process started it."""
-        if self._parent == os.getpid():
-            self._process.kill()
-            self._process.wait()
-        for pipe in (self._process.stdin, self._process.stdout):
-            if pipe is not None:
-                pipe.close()
-        self._process.returncode = self._process.returncode or 0
+
+def _start(arguments: list[str]) -> tuple[subprocess.Popen[bytes], socket.socket]:
+    ours, theirs = socket.socketpair()
+    with theirs:
+        try:
+            process = subprocess.Popen(
+                [sys.executable, *arguments],
+                stdin=theirs.fileno(),
+                stdout=theirs.fileno(),
+                stderr=subprocess.DEVNULL,
+                env={name: os.environ[name] for name in INHERITED if name in os.environ},
+                start_new_session=True,
+            )
+        except OSError:
+            ours.close()
+            raise
+    return process, ours
+
+
+def _end(parent: int, process: subprocess.Popen[bytes], line: socket.socket) -> None:
+    """End it now and release its line; only the line where another process started it."""
+    if parent == os.getpid():
+        process.kill()
+        process.wait()
+    line.close()
+    process.returncode = process.returncode or 0

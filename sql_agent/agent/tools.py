@@ -123,17 +123,29 @@ def render_result(result: QueryResult, *, max_chars: int) -> str:
     """
     if result.error is not None:
         return _fit_error(result.error, max_chars)
-    records = [_record(_unique(result.columns), row) for row in result.rows]
-    counted = f"{'至少 ' if result.truncated else ''}{len(records)} 条"
-    whole = _success(records, len(records), f"结果过多，共{counted}，只返回前 {len(records)} 条" * result.truncated)
-    if len(whole) <= max_chars:
-        return whole
-    n_fit = _largest(
-        len(records) - 1, lambda n: len(_success(records[:n], len(records), _note(n, counted))) <= max_chars
-    )
+    n_rows = len(result.rows)
+    counted = f"{'至少 ' if result.truncated else ''}{n_rows} 条"
+    records = _first_records(result, max_chars)
+    if len(records) == n_rows:
+        whole = _success(records, n_rows, f"结果过多，共{counted}，只返回前 {n_rows} 条" * result.truncated)
+        if len(whole) <= max_chars:
+            return whole
+    n_fit = _largest(len(records) - 1, lambda n: len(_success(records[:n], n_rows, _note(n, counted))) <= max_chars)
     if n_fit > 0:
-        return _success(records[:n_fit], len(records), _note(n_fit, counted))
-    return _fit_one(records[0], len(records), counted, max_chars=max_chars)
+        return _success(records[:n_fit], n_rows, _note(n_fit, counted))
+    return _fit_one(records[0], n_rows, counted, max_chars=max_chars)
+
+
+def _first_records(result: QueryResult, max_chars: int) -> list[Record]:
+    """The first records, up to the one that no longer fits: what is not shown costs no time."""
+    records: list[Record] = []
+    n_chars = 0
+    for row in result.rows:
+        records.append({name: plain_value(value, UNLIMITED) for name, value in zip(result.columns, row, strict=True)})
+        n_chars += len(_dumps(records[-1]))
+        if n_chars > max_chars:
+            break
+    return records
 
 
 def _fit_one(record: Record, count: int, counted: str, *, max_chars: int) -> str:
@@ -172,22 +184,6 @@ def _note(shown: int, counted: str) -> str:
 def _success(records: list[Record], count: int, note: str) -> str:
     body = {"status": "success", "records": records, "count": count}
     return _dumps({**body, "note": note} if note else body)
-
-
-def _record(names: list[str], row: list[Any]) -> Record:
-    return {name: plain_value(value, UNLIMITED) for name, value in zip(names, row, strict=True)}
-
-
-def _unique(columns: list[str]) -> list[str]:
-    """Column names made distinct, so that no value of `SELECT a.id, b.id` is lost: id, id_2."""
-    names: list[str] = []
-    for column in columns:
-        name, n = column, 1
-        while name in names or (n > 1 and name in columns):
-            n += 1
-            name = f"{column}_{n}"
-        names.append(name)
-    return names
 
 
 def _shorten(value: Any, n_chars: int) -> Any:

@@ -17,4 +17,4 @@ class DatabaseConfig(Node):
     timeout_s: float = Field(default=2.0, gt=0, description="longest run of one query")
     max_rows: int = Field(default=50, ge=1, description="rows kept of one result")
     max_chars: int = Field(default=1000, ge=100, description="characters of JSON shown to the model per call")
-    max_memory_mib: int = Field(default=64, ge=16, description="memory one query may use (SQLite heap limit)")
+    max_memory_mib: int = Field(default=64, ge=16, description="memory one query may use (growth of its process)")

@@ -2,8 +2,10 @@
 
 Queries run in child processes (`sql_worker.py` holds the rules); one that overruns its time is killed and replaced, so
 no statement can hang, bloat or crash this process. `query` never raises for bad SQL. It raises DatabaseFault when the
-database itself is missing, locked, corrupt or no longer the file of the first query. Nothing binds to an event loop; a
-Database inherited through a fork opens workers of its own. It does not look at what the data says.
+database itself is missing, locked, corrupt or no longer the file of the first query, and when no worker could be had.
+Half of the workers run queries to their limit. While those are taken, the others run new queries for a short time each,
+and what does not end in it waits for the first half: a lookup never waits for what is slow. Nothing binds to an event
+loop; a Database inherited through a fork opens workers of its own. It does not look at what the data says.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ import os
 import sqlite3
 import time
 from collections import deque
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
@@ -30,6 +32,9 @@ from sql_agent.records import QueryResult
 START_TIMEOUT_S = 20.0  # 0.05 s on an idle machine
 MAX_CELL_CHARS = 10_000
 MAX_RESULT_CHARS = 200_000
+N_FULL = N_SHORT = 4  # workers that run queries to their limit, and workers for short runs
+SHORT_RUN = 0.05  # of the limit, for a query that finds half of the workers taken
+LONGEST_WAIT = 20  # limits; the last of 64 endless queries waits for 15
 Signature = tuple[int, int, int, int]
 
 
@@ -40,7 +45,7 @@ class _Worker:
         try:
             self.child = Child(["-I", "-S", sql_worker.__file__, json.dumps(settings)], start_s=START_TIMEOUT_S)
         except Gone as gone:
-            raise DatabaseFault(f"the SQL worker process did not start ({gone.kind})") from gone
+            raise DatabaseFault(f"the SQL worker process did not start ({gone})") from gone
         hello: Reply = self.child.hello
         if hello["kind"] != "ready":
             self.child.kill()
@@ -48,19 +53,22 @@ class _Worker:
         self.schema: Schema = hello.get("schema", {})
 
 
+class _Unfinished(Exception):
+    """A query needs more than a short run."""
+
+
 class Database:
     """A SQLite file that a model may read. A context manager; usable from any thread and any event loop.
 
-    `n_workers` queries run at once, further ones wait. Sizes and times are those of `config`.
+    N_FULL + N_SHORT queries run at once, further ones wait. Sizes and times are those of `config`.
     """
 
-    def __init__(self, config: DatabaseConfig, path: Path, *, n_workers: int = 4) -> None:
-        self.config, self.path = config, path
-        self._n_workers = n_workers
+    def __init__(self, config: DatabaseConfig, path: Path) -> None:
+        self.config, self.path = config, path.absolute()
         self._signature: Signature | None = None
         self._settings: sql_worker.Settings = {
-            "path": str(path.absolute()),
-            "uri": f"{path.absolute().as_uri()}?mode=ro",
+            "path": str(self.path),
+            "uri": f"{self.path.as_uri()}?mode=ro",
             "tables": list(config.tables),
             "timeout_s": config.timeout_s,
             "max_rows": config.max_rows,
@@ -68,20 +76,21 @@ class Database:
             "max_result_chars": max(MAX_RESULT_CHARS, config.max_chars),
             "max_memory_bytes": config.max_memory_mib << 20,
         }
-        self._open_pool()
+        self._open_pools()
 
-    def _open_pool(self) -> None:
+    def _open_pools(self) -> None:
         self._pid = os.getpid()
         self._idle: deque[_Worker] = deque()
-        self._threads = ThreadPoolExecutor(self._n_workers, thread_name_prefix="sql")
+        self._full = ThreadPoolExecutor(N_FULL, thread_name_prefix="sql")
+        self._short = ThreadPoolExecutor(N_SHORT, thread_name_prefix="sql-short")
+        self._in_full: set[Future[QueryResult]] = set()
 
-    def _pool(self) -> ThreadPoolExecutor:
-        """The threads that talk to workers; new ones after a fork, where neither threads nor workers are ours."""
+    def _own_pools(self) -> None:
+        """New threads and workers after a fork, where neither are ours."""
         if self._pid != os.getpid():
             for worker in self._idle:
                 worker.child.kill()
-            self._open_pool()
-        return self._threads
+            self._open_pools()
 
     def __enter__(self) -> Database:
         return self
@@ -91,24 +100,50 @@ class Database:
 
     def close(self) -> None:
         """End the workers, after the query each of them runs. Queries that still wait are cancelled."""
-        self._pool().shutdown(wait=True, cancel_futures=True)
+        self._own_pools()
+        for pool in (self._short, self._full):
+            pool.shutdown(wait=True, cancel_futures=True)
         while self._idle:
             self._idle.pop().child.kill()
 
     async def query(self, sql: object) -> QueryResult:
         """Run one SELECT. Whatever is wrong with `sql` comes back as `error`, a text for the model.
 
-        Cancelling it never disturbs another query. Raises DatabaseFault when the database itself failed.
+        Cancelling it never disturbs another query. Raises DatabaseFault when the database itself failed, and when the
+        query waited for more than LONGEST_WAIT limits.
         """
         statement = self._prepare(sql)
         if isinstance(statement, QueryResult):
             return statement
-        return await asyncio.wrap_future(self._pool().submit(self._run, statement))
+        try:
+            return await asyncio.wrap_future(self._submit(statement, in_full=self._has_room()))
+        except _Unfinished:
+            return await asyncio.wrap_future(self._submit(statement, in_full=True))
 
     def query_sync(self, sql: object) -> QueryResult:
         """`query` for code without an event loop."""
         statement = self._prepare(sql)
-        return statement if isinstance(statement, QueryResult) else self._pool().submit(self._run, statement).result()
+        if isinstance(statement, QueryResult):
+            return statement
+        try:
+            return self._submit(statement, in_full=self._has_room()).result()
+        except _Unfinished:
+            return self._submit(statement, in_full=True).result()
+
+    def _has_room(self) -> bool:
+        return len(self._in_full) < N_FULL
+
+    def _submit(self, sql: str, *, in_full: bool) -> Future[QueryResult]:
+        self._own_pools()
+        pool = self._full if in_full else self._short
+        try:
+            future = pool.submit(self._run, sql, in_full=in_full, asked_s=time.monotonic())
+        except RuntimeError as exc:
+            raise DatabaseFault(f"database {self.path}: {exc}") from exc
+        if in_full:
+            self._in_full.add(future)
+            future.add_done_callback(self._in_full.discard)
+        return future
 
     def _prepare(self, sql: object) -> str | QueryResult:
         try:
@@ -117,18 +152,22 @@ class Database:
             return QueryResult(error=str(exc))
         return statement if is_query(statement) else QueryResult(error=refusal(self.config.tables))
 
-    def _run(self, sql: str) -> QueryResult:
-        """In a thread of the pool: there are as many threads as workers, so each finds or starts one."""
+    def _run(self, sql: str, *, in_full: bool, asked_s: float) -> QueryResult:
+        """In a thread of a pool: there are as many threads as workers, so each finds or starts one."""
+        started_s = time.monotonic()
         try:
+            self._check_wait(started_s - asked_s)
             worker = self._take()
             started_s = time.monotonic()
-            reply = self._ask(worker, sql)
+            reply = self._ask(worker, sql, limit_s=self.config.timeout_s * (1 if in_full else SHORT_RUN))
             elapsed_s = round(time.monotonic() - started_s, 4)
             self._check_unchanged()
             if reply["kind"] == "fault":
                 raise DatabaseFault(reply.get("message", ""))
         except DatabaseFault as exc:
             raise DatabaseFault(f"database {self.path}: {exc}") from exc
+        if reply["kind"] == "timeout" and not in_full:
+            raise _Unfinished
         if reply["kind"] != "rows":
             text = explain_reply(reply, sql=sql, schema=worker.schema, timeout_s=self.config.timeout_s)
             return QueryResult(error=text, elapsed_s=elapsed_s)
@@ -138,6 +177,14 @@ class Database:
             truncated=reply.get("truncated", False),
             elapsed_s=elapsed_s,
         )
+
+    def _check_wait(self, waited_s: float) -> None:
+        longest_s = LONGEST_WAIT * self.config.timeout_s
+        if waited_s > longest_s:
+            raise DatabaseFault(
+                f"a query waited {waited_s:.1f} s for one of {N_FULL} workers, which run slow queries, and may "
+                f"wait {longest_s:g} s; lower database.timeout_s or rollout.runner_concurrency"
+            )
 
     def _take(self) -> _Worker:
         while self._idle:
@@ -149,9 +196,10 @@ class Database:
         self._signature = self._signature or _signature(self.path)
         return worker
 
-    def _ask(self, worker: _Worker, sql: str) -> Reply:
+    def _ask(self, worker: _Worker, sql: str, *, limit_s: float) -> Reply:
+        grace_s = 0.05 * self.config.timeout_s + 0.01
         try:
-            reply: Reply = worker.child.ask(sql, timeout_s=self.config.timeout_s * 1.05 + 0.01)
+            reply: Reply = worker.child.ask((sql, limit_s), timeout_s=limit_s + grace_s)
         except Gone as gone:
             return {"kind": gone.kind}
         if reply["kind"] in ("memory", "fault"):  # a process that ran out of memory may not be whole

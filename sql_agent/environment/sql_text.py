@@ -10,21 +10,38 @@ import re
 
 from rapidfuzz import fuzz, process
 
-from sql_agent.environment.sql_worker import MAX_SQL_CHARS, Reply
+from sql_agent.environment.sql_worker import FUNCTIONS, MAX_SQL_CHARS, Reply
 
 MAX_MESSAGE_CHARS = 200
 MAX_COLUMNS_CHARS = 300
 FULL_WIDTH = str.maketrans("；，（）＝＜＞＊＋－／％．！｜　\u00a0", ";,()=<>*+-/%.!|  ")
 Schema = dict[str, list[str]]
 
-_FENCE_TAG = re.compile(r"[A-Za-z0-9_+-]*[ \t]*\r?\n|sql(?:ite)?\b", re.IGNORECASE)
+# The word after a fence names the language, unless the query begins there.
+_FENCE_TAG = re.compile(r"[ \t]*(?:(?!(?:select|with)\b)[A-Za-z0-9_+-]+[ \t]*\r?\n|sql(?:ite3?)?\b)?", re.IGNORECASE)
 # SQLite ends a `--` comment at \n only. An alternative always matches, so there is nothing to backtrack into.
 _PIECES = re.compile(
     r"""'(?:[^']|'')*'? | "(?:[^"]|"")*"? | `(?:[^`]|``)*`? | \[[^\]]*\]? | --[^\n]* | /\*.*?(?:\*/|\Z) | .""",
     re.DOTALL | re.VERBOSE,
 )
 _LEADING = re.compile(r"(?:\s|;|--[^\n]*(?:\n|\Z)|/\*.*?(?:\*/|\Z))*", re.DOTALL)
-_WORD = re.compile(r"[A-Za-z]+")
+_QUERY = re.compile(r"(?:SELECT|WITH)(?![A-Za-z])", re.IGNORECASE)
+# What other databases know and SQLite does not: searched for in a statement that failed, and in the error.
+_HINTS = {
+    r"\bilike\b": "SQLite has no ILIKE: LIKE ignores the case of ASCII letters",
+    r"\bselect\s+(?:distinct\s+)?top\b|\bfetch\s+(?:first|next)\b": "SQLite has no TOP and FETCH: end with LIMIT n",
+    r"\bconcat(?:_ws)?\s*\(": "SQLite has no CONCAT: join texts with a || b",
+    r"\b(?:now|getdate|curdate|sysdate)\s*\(": "SQLite has no NOW(): use datetime('now') or date('now')",
+    r"\b(?:year|month|day|date_format|to_char)\s*\(": "SQLite formats dates with strftime('%Y-%m-%d', x)",
+    r"\b(?:charindex|locate|position)\s*\(": "SQLite finds y in x with instr(x, y)",
+    r"\b(?:left|right)\s*\(": "SQLite has no LEFT() and RIGHT(): use substr(x, 1, n) or substr(x, -n)",
+    r"\bregexp\b|\brlike\b|\bsimilar\s+to\b": "SQLite has no regular expressions here: use LIKE or GLOB",
+    r"\bstring_agg\s*\(": "use group_concat(x, ',')",
+    r"\b(?:printf|format)\s*\(": "use round(x, n) and ||",
+    r"::": "SQLite casts with CAST(x AS TEXT)",
+    r"[“”‘’]": "write straight quotes, 'text' and \"name\", instead of curly ones",
+    r"expression tree is too large": "write x IN (a, b, ...) instead of a chain of OR",
+}
 
 
 class UnusableSQL(ValueError):
@@ -32,7 +49,7 @@ class UnusableSQL(ValueError):
 
 
 def clean_sql(sql: object) -> str:
-    """The statement without code fence, outer whitespace and closing semicolons, full-width punctuation made ASCII.
+    """The statement without code fence, outer blanks and semicolons, leading comments; full-width marks made ASCII.
 
     Raises UnusableSQL for anything that is not a text of 1 to 20,000 characters without NUL and lone surrogates.
     """
@@ -47,15 +64,14 @@ def clean_sql(sql: object) -> str:
     cleaned = _half_width(_strip_fence(sql.strip())).strip(" \t\r\n\f\v;\ufeff")
     if not cleaned:
         raise UnusableSQL("sql is empty")
-    return cleaned
+    return _LEADING.sub("", cleaned, count=1)
 
 
 def _strip_fence(sql: str) -> str:
     if not sql.startswith("```"):
         return sql
     inside = sql[3:].removesuffix("```")
-    tag = _FENCE_TAG.match(inside)
-    return inside[tag.end() :] if tag else inside
+    return _FENCE_TAG.sub("", inside, count=1)
 
 
 def _half_width(sql: str) -> str:
@@ -65,10 +81,8 @@ def _half_width(sql: str) -> str:
 
 
 def is_query(sql: str) -> bool:
-    """True when the first word, after comments, is SELECT or WITH."""
-    start = _LEADING.match(sql)
-    word = _WORD.match(sql, start.end() if start else 0)
-    return word is not None and word[0].upper() in ("SELECT", "WITH")
+    """True when the first word of a cleaned statement is SELECT or WITH."""
+    return _QUERY.match(sql) is not None
 
 
 def refusal(schema_tables: list[str]) -> str:
@@ -86,14 +100,31 @@ def explain_reply(reply: Reply, *, sql: str, schema: Schema, timeout_s: float) -
             return "the query needs too much memory; select fewer rows or columns, or add conditions"
         case "crash":
             return "the query ended the database process; make it simpler"
-        case "refused":
-            return _explain_refusal(message, schema)
+    hints = _hints(f"{message}\n{_outside_quotes(sql)}")
+    if reply["kind"] == "refused":
+        return "; ".join([_explain_refusal(message, schema), *hints])
     kind, _, name = message.partition(": ")
     if kind == "no such table":
-        return _explain_table(name, schema)
-    if kind == "no such column":
-        return _explain_column(name, sql=sql, schema=schema)
-    return _cut(message)
+        message = _explain_table(name, schema)
+    elif kind == "no such column":
+        message = _explain_column(name, sql=sql, schema=schema)
+    elif kind == "no such function" and not hints:
+        message = f"{_cut(message)}{_did_you_mean(_nearest(name, sorted(FUNCTIONS)))}"
+    else:
+        message = _cut(message)
+    return "; ".join([message, *hints])
+
+
+def _hints(text: str) -> list[str]:
+    return [hint for pattern, hint in _HINTS.items() if re.search(pattern, text, re.IGNORECASE)][:2]
+
+
+def _did_you_mean(names: list[str]) -> str:
+    return f"; did you mean {' or '.join(names)}?" if names else ""
+
+
+def _outside_quotes(sql: str) -> str:
+    return _PIECES.sub(lambda m: m[0] if len(m[0]) == 1 else "''", sql)
 
 
 def _explain_refusal(message: str, schema: Schema) -> str:
@@ -106,7 +137,7 @@ def _explain_refusal(message: str, schema: Schema) -> str:
 
 def _explain_table(name: str, schema: Schema) -> str:
     near = _nearest(name.rpartition(".")[2], list(schema))
-    hint = f"; did you mean {near[0]}?" if near else f"; tables: {', '.join(schema)}"
+    hint = _did_you_mean(near[:1]) or f"; tables: {', '.join(schema)}"
     return f"no such table: {_cut(name)}{hint}{_columns_of(near[:1] or list(schema), schema)}"
 
 
@@ -114,8 +145,7 @@ def _explain_column(name: str, *, sql: str, schema: Schema) -> str:
     used = [table for table in schema if re.search(rf"(?<!\w){re.escape(table)}(?!\w)", sql, re.IGNORECASE)]
     tables = used or list(schema)
     near = _nearest(name.rpartition(".")[2], [column for table in tables for column in schema[table]])
-    hint = f"; did you mean {' or '.join(near)}?" if near else ""
-    return f"no such column: {_cut(name)}{hint}{_columns_of(tables, schema)}"
+    return f"no such column: {_cut(name)}{_did_you_mean(near)}{_columns_of(tables, schema)}"
 
 
 def _nearest(name: str, names: list[str]) -> list[str]:

@@ -1,10 +1,11 @@
 """The child process that runs the model's SQL; `database.py` starts it as `python -I -S sql_worker.py SETTINGS`.
 
 Layers: kernel limits (memory, no file may grow), a read-only connection, an allow-list authorizer, SQLite's own limits,
-a deadline. Before a statement runs it is compiled against a mirror, an in-memory database with nothing but the allowed
-tables: the authorizer alone lets `SELECT count(*) FROM hidden` pass, its messages tell a hidden table from a missing
-one, and it must let FTS5 read its inner tables. Speaks one JSON line per request and per reply; imports the standard
-library only, to start in 50 ms. It does not stop a single long function call: the parent kills the process for that.
+a deadline. Texts are cut before Python decodes them, so that a wide result costs no memory. Before a statement runs it
+is compiled against a mirror, an in-memory database with nothing but the allowed tables: the authorizer alone lets
+`SELECT count(*) FROM hidden` pass, its messages tell a hidden table from a missing one, and it must let FTS5 read its
+inner tables. Speaks one JSON line per request and per reply; imports the standard library only, to start in 50 ms. It
+does not stop a single long function call: the parent kills the process for that.
 """
 
 from __future__ import annotations
@@ -19,13 +20,15 @@ import sqlite3
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
-from itertools import islice
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
+from itertools import count, islice
 from typing import Any, Literal, Required, TypedDict
 
 MAX_SQL_CHARS = 20_000
 MAX_NAME_CHARS = 100
 MAX_CONCAT_CHARS = 100_000
+SQLITE_SHARE = 0.75  # of the memory limit; the rest is for the result in Python and as JSON
 STEPS_PER_CHECK = 500  # VDBE steps between two looks at the clock: under 2 % of a full scan (benchmarks/guard.py)
 ORPHAN_CHECK_S = 2.0
 
@@ -44,7 +47,7 @@ LIMITS = {
     sqlite3.SQLITE_LIMIT_LENGTH: 1_000_000,
     sqlite3.SQLITE_LIMIT_SQL_LENGTH: 4 * MAX_SQL_CHARS + 100,  # bytes, where the rule for the model is in characters
     sqlite3.SQLITE_LIMIT_COLUMN: 200,
-    sqlite3.SQLITE_LIMIT_EXPR_DEPTH: 100,
+    sqlite3.SQLITE_LIMIT_EXPR_DEPTH: 1000,  # terms of an AND/OR chain; brackets end at SQLite's parser, 100 deep
     sqlite3.SQLITE_LIMIT_COMPOUND_SELECT: 20,
     sqlite3.SQLITE_LIMIT_VDBE_OP: 25_000,
     sqlite3.SQLITE_LIMIT_FUNCTION_ARG: 16,
@@ -109,6 +112,20 @@ def plain_value(value: Any, max_chars: int) -> Any:
     return value
 
 
+def distinct(names: list[str]) -> list[str]:
+    """Column names made distinct, so that no value of `SELECT a.id, b.id` is lost in a record: id, id_2."""
+    taken, result = set(names), []
+    numbers: dict[str, Iterator[int]] = {}
+    for name in names:
+        unique = name
+        if name in numbers:
+            unique = next(new for n in numbers[name] if (new := f"{name}_{n}") not in taken)
+        numbers.setdefault(name, count(2))
+        taken.add(unique)
+        result.append(unique)
+    return result
+
+
 class GroupConcat:
     """group_concat that stops at MAX_CONCAT_CHARS; SQLite's own scans all rows before it reports the length."""
 
@@ -124,7 +141,7 @@ class GroupConcat:
         self._parts.append(_text(value))
         self._n_chars += len(self._parts[-1]) + len(self._parts[-2])
         if self._n_chars > MAX_CONCAT_CHARS:
-            raise ValueError  # SQLite ends the statement with "user-defined aggregate's 'step' method raised error"
+            raise OverflowError  # to SQLite: a text that is too big
 
     def inverse(self, value: Any, _separator: Any = ",") -> None:
         """Drop the oldest row when a window moves on."""
@@ -141,18 +158,23 @@ class GroupConcat:
 def _text(value: Any) -> str:
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
+    if isinstance(value, float):
+        return _converter().execute("SELECT CAST(? AS TEXT)", (value,)).fetchone()[0]
     return "" if value is None else str(value)
 
 
-def confine(max_memory_bytes: int) -> None:
-    """Let the kernel bound this process: address space, no file may grow, no core dump.
+@cache
+def _converter() -> sqlite3.Connection:
+    """A connection for what only SQLite knows: how it writes a float."""
+    return sqlite3.connect(":memory:")
 
-    Python needs room of its own to copy a row out of SQLite (twice the row), besides SQLite's heap.
-    """
+
+def confine(max_memory_bytes: int) -> None:
+    """Let the kernel bound this process: it may grow by `max_memory_bytes`, no file may grow, no core dump."""
     with open("/proc/self/statm", encoding="ascii") as statm:
         now_bytes = int(statm.read().split()[0]) * resource.getpagesize()
     limits = {
-        resource.RLIMIT_AS: now_bytes + 3 * max_memory_bytes,
+        resource.RLIMIT_AS: now_bytes + max_memory_bytes,
         resource.RLIMIT_FSIZE: 0,
         resource.RLIMIT_CORE: 0,
         resource.RLIMIT_NOFILE: 32,
@@ -196,7 +218,6 @@ def _fold(name: str) -> str:
 
 def _connect(uri: str, busy_s: float) -> sqlite3.Connection:
     connection = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=busy_s, cached_statements=0)
-    connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
     for pragma in ("trusted_schema = OFF", "temp_store = MEMORY"):
         connection.execute(f"PRAGMA {pragma}").close()
     return connection
@@ -236,10 +257,11 @@ class Guard:
     def __init__(self, settings: Settings) -> None:
         check_header(settings["path"])
         self.settings = settings
-        self._deadline_s = math.inf
+        self._deadline_s, self._cell_chars = math.inf, sys.maxsize
         self._real = _connect(settings["uri"], min(0.5, settings["timeout_s"] / 2))
         self._mirror = _connect(":memory:", 0)
-        self._real.execute(f"PRAGMA hard_heap_limit = {settings['max_memory_bytes']}").close()
+        self._real.execute(f"PRAGMA hard_heap_limit = {int(SQLITE_SHARE * settings['max_memory_bytes'])}").close()
+        self._real.text_factory = self._text
         self.schema = self._build_mirror()
         self._lock_down()
         for n_arguments in (1, 2):
@@ -247,7 +269,8 @@ class Guard:
 
     def _build_mirror(self) -> dict[str, list[str]]:
         """Create the allowed tables, empty, in the mirror. Returns their columns. Also warms up virtual tables."""
-        made = {_fold(name): (name, sql) for name, sql in self._real.execute("SELECT name, sql FROM sqlite_master")}
+        tables = "SELECT name, sql FROM sqlite_master WHERE type IN ('table', 'view')"  # a trigger may share a name
+        made = {_fold(name): (name, sql) for name, sql in self._real.execute(tables)}
         schema: dict[str, list[str]] = {}
         for wanted in self.settings["tables"]:
             if _fold(wanted) not in made:
@@ -279,16 +302,24 @@ class Guard:
                 connection.setlimit(what, limit)
             connection.set_progress_handler(lambda: time.monotonic() > self._deadline_s, STEPS_PER_CHECK)
 
-    def run(self, sql: str) -> Reply:
+    def _text(self, raw: bytes) -> str:
+        """A text of the database, cut before it is decoded: a row may hold 200 of 1 MB."""
+        most = self._cell_chars + 1
+        return raw[: 4 * most].decode("utf-8", "replace")[:most]
+
+    def run(self, sql: str, *, timeout_s: float) -> Reply:
         """Compile against the mirror, then run. Never raises for what a statement can do."""
-        self._deadline_s = time.monotonic() + self.settings["timeout_s"]
+        self._deadline_s = time.monotonic() + timeout_s
         try:
             self._mirror.execute(f"EXPLAIN {sql}").close()
             return self._fetch(self._real.execute(sql))
         except MemoryError:
             return {"kind": "memory"}
         except UnicodeDecodeError:
-            return {"kind": "error", "message": "group_concat: a text is not valid UTF-8"}
+            return {
+                "kind": "error",
+                "message": "group_concat: a text is not valid UTF-8; try group_concat(CAST(x AS BLOB))",
+            }
         except (sqlite3.Error, sqlite3.Warning) as exc:
             return explain(exc)
 
@@ -297,12 +328,13 @@ class Guard:
         rows: list[list[Any]] = []
         truncated, n_chars = False, 0
         try:
-            columns = [str(plain_value(column[0], MAX_NAME_CHARS)) for column in cursor.description]
+            columns = distinct([str(plain_value(column[0], MAX_NAME_CHARS)) for column in cursor.description])
+            self._cell_chars = min(limits["max_cell_chars"], limits["max_result_chars"] // len(columns))
             for row in cursor:
                 if len(rows) == limits["max_rows"] or n_chars > limits["max_result_chars"]:
                     truncated = True
                     break
-                rows.append([plain_value(value, limits["max_cell_chars"]) for value in row])
+                rows.append([plain_value(value, self._cell_chars) for value in row])
                 n_chars += sum(len(value) for value in rows[-1] if isinstance(value, str))
         finally:
             cursor.close()
@@ -318,15 +350,15 @@ def explain(exc: sqlite3.Error | sqlite3.Warning) -> Reply:
         return {"kind": "memory"}
     if code & 0xFF in DATABASE_FAULTS:
         return {"kind": "fault", "message": LOCKED if code & 0xFF in LOCKS else f"{message}; {REMEDY}"}
-    if "user-defined aggregate" in message:
-        message = f"group_concat: the text is longer than {MAX_CONCAT_CHARS:,} characters"
+    if code == sqlite3.SQLITE_TOOBIG:
+        message += f"; group_concat makes at most {MAX_CONCAT_CHARS:,} characters"
     if code == sqlite3.SQLITE_AUTH or any(mark in message for mark in REFUSALS):
         return {"kind": "refused", "message": message}
     return {"kind": "error", "message": message}
 
 
-def _requests(parent: int) -> Iterable[str]:
-    """Requests until the parent closes the pipe or is gone (another process may hold a copy of the pipe's end)."""
+def _requests(parent: int) -> Iterable[tuple[str, float]]:
+    """Statements and their limits in s, until the parent closes the line or is gone (a fork may hold its end open)."""
     while os.getppid() == parent:
         if select.select([sys.stdin], [], [], ORPHAN_CHECK_S)[0]:
             line = sys.stdin.buffer.readline()
@@ -354,10 +386,13 @@ def main() -> None:
         _answer({"kind": "fault", "message": explain(exc).get("message", str(exc))})
         return
     _answer({"kind": "ready", "schema": guard.schema})
-    for sql in _requests(parent):
+    for sql, timeout_s in _requests(parent):
         # Only for the case that the parent died and cannot kill: SIGALRM's default action ends the process.
-        signal.setitimer(signal.ITIMER_REAL, 2 * settings["timeout_s"] + 1)
-        _answer(guard.run(sql))
+        signal.setitimer(signal.ITIMER_REAL, 2 * timeout_s + 1)
+        try:
+            _answer(guard.run(sql, timeout_s=timeout_s))
+        except MemoryError:
+            _answer({"kind": "memory"})
         signal.setitimer(signal.ITIMER_REAL, 0)
 
 

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import multiprocessing
 import os
+import resource
 import shutil
 import signal
 import sqlite3
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
@@ -20,8 +24,9 @@ import pytest
 
 from foundation.errors import UserError
 from sql_agent.config import ROOT
-from sql_agent.environment.database import Database
+from sql_agent.environment.database import N_FULL, N_SHORT, Database
 from sql_agent.errors import DatabaseFault
+from sql_agent.records import QueryResult
 from tests.sql_db import N_DRUGS, make_database, open_database
 
 SLOW = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"
@@ -56,6 +61,11 @@ def workers() -> list[psutil.Process]:
         "```\nSELECT 1\n```  ",
         "```sql SELECT 1```",
         "```SELECT 1",
+        "```SELECT\n1\n```",
+        "``` sql\nSELECT 1\n```",
+        "```sqlite3 SELECT 1```",
+        "```\n-- a; b\n; SELECT 1```",
+        "/* a; b */; SELECT 1",
         "SELECT （1）；",
         "SELECT　1",
         "\ufeffSELECT 1",
@@ -114,12 +124,25 @@ def test_unusable_input_is_a_clear_error(database: Database, sql: object, says: 
         ("SELECT sql FROM sqlite_master", "columns of disease: id, disease_name, overview"),
         (SLOW, "stopped after 1 s"),
         ("SELECT " + "x" * 9_000, "…"),
+        ("SELECT * FROM disease WHERE disease_name ILIKE '%x%'", "SQLite has no ILIKE: LIKE"),
+        ("SELECT TOP 5 * FROM disease", "LIMIT"),
+        ("SELECT CONCAT(id, 'x') FROM disease", "||"),
+        ("SELECT NOW()", "datetime('now')"),
+        ("SELECT LENGHT('a')", "no such function: LENGHT; did you mean length?"),
+        ("SELECT * FROM disease WHERE disease_name = “高血压”", "straight quotes"),
+        ("SELECT ‘a b’", "straight quotes"),
+        ("SELECT " + " OR ".join(["1"] * 1_500), "IN (a, b, ...)"),
     ],
     ids=lambda value: value[:40],
 )
 def test_errors_help_the_model(database: Database, sql: str, says: str) -> None:
     error = database.query_sync(sql).error or ""
     assert says in error and len(error) < 600
+
+
+def test_a_hint_is_for_the_statement_and_not_for_its_texts(database: Database) -> None:
+    error = database.query_sync("SELECT nocolumn, 'ILIKE', \"now()\" FROM disease WHERE id = '“”' -- concat()").error
+    assert (error or "").endswith("columns of disease: id, disease_name, overview")
 
 
 # --- results
@@ -152,9 +175,17 @@ def test_values_become_json_safe(database: Database) -> None:
     assert type(result).model_validate_json(result.model_dump_json()) == result
 
 
-def test_duplicate_columns_keep_their_values(database: Database) -> None:
-    result = database.query_sync("SELECT a.id, b.id FROM disease a, disease b WHERE a.id < b.id")
-    assert (result.columns, result.rows) == (["id", "id"], [[1, 2]])
+def test_equal_columns_get_names_of_their_own(database: Database) -> None:
+    result = database.query_sync("SELECT a.id, b.id, 3 AS id_2, 4 AS id FROM disease a, disease b WHERE a.id < b.id")
+    assert (result.columns, result.rows) == (["id", "id_3", "id_2", "id_4"], [[1, 2, 3, 4]])
+    long = ", ".join(f"{n} AS {'x' * 120}" for n in range(140))
+    assert len(set(database.query_sync(f"SELECT {long}").columns)) == 140
+
+
+def test_a_cell_of_a_wide_result_gets_its_share_of_the_characters(database: Database) -> None:
+    cells = ", ".join(["'药' || substr(group_concat(indication), 1, 9000)"] * 100)
+    result = database.query_sync(f"SELECT {cells} FROM drugs_info")
+    assert {len(cell) for cell in result.rows[0]} == {2001} and result.rows[0][0].startswith("药发热")
 
 
 def test_a_long_column_name_is_cut(database: Database) -> None:
@@ -184,7 +215,7 @@ def test_fifty_parallel_queries_and_one_cancelled(path: Path) -> None:
     with open_database(path, timeout_s=0.5) as database:
         for _ in range(3):  # one event loop after the other
             asyncio.run(run(database))
-        assert len(workers()) <= 4
+        assert len(workers()) <= N_FULL + N_SHORT
     assert len(os.listdir("/proc/self/fd")) <= before + 1  # the first event loop may leave a selector to the collector
     assert workers() == []
 
@@ -200,10 +231,37 @@ def test_a_cancelled_running_query_does_not_disturb_the_next(database: Database)
     asyncio.run(run())
 
 
+def test_a_lookup_does_not_wait_for_what_is_slow(path: Path) -> None:
+    async def run(database: Database) -> float:
+        slow = [asyncio.create_task(database.query(SLOW)) for _ in range(64)]
+        await asyncio.sleep(0)
+        started_s = time.monotonic()
+        assert (await database.query(ANSWERABLE)).rows == [["药品007"]]
+        elapsed_s = time.monotonic() - started_s
+        for task in slow:
+            task.cancel()
+        return elapsed_s
+
+    with open_database(path, timeout_s=0.5) as database:
+        assert asyncio.run(run(database)) < 8 * 0.5
+
+
+def test_a_wait_has_an_end_that_is_told(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def run(database: Database) -> list[QueryResult | BaseException]:
+        return await asyncio.gather(*(database.query(SLOW) for _ in range(5 * N_FULL)), return_exceptions=True)
+
+    monkeypatch.setattr("sql_agent.environment.database.LONGEST_WAIT", 2)
+    with open_database(path, timeout_s=0.4) as database:
+        results = asyncio.run(run(database))
+    ran = [r for r in results if isinstance(r, QueryResult) and "stopped after 0.4 s" in (r.error or "")]
+    told = [r for r in results if isinstance(r, DatabaseFault) and "waited" in str(r) and "may wait 0.8 s" in str(r)]
+    assert len(ran) >= N_FULL and told and len(ran) + len(told) == len(results)
+
+
 @pytest.mark.parametrize("when", ["idle", "busy"])
 def test_a_killed_worker_is_replaced(database: Database, when: str) -> None:
     assert database.query_sync(ANSWERABLE).rows == [["药品007"]]
-    future = database._pool().submit(database.query_sync, SLOW) if when == "busy" else None
+    future = ThreadPoolExecutor(1).submit(database.query_sync, SLOW) if when == "busy" else None
     time.sleep(0.2)
     for worker in workers():
         worker.kill()
@@ -235,6 +293,38 @@ def _query_in_child(database: Database, queue: multiprocessing.SimpleQueue[list[
     database.close()
 
 
+def test_a_dropped_database_ends_its_workers(path: Path) -> None:
+    open_database(path).query_sync("SELECT 1")
+    gc.collect()
+    assert workers() == []
+
+
+def test_a_worker_needs_one_descriptor_and_no_pipe(database: Database) -> None:
+    before = open_files()
+    database.query_sync("SELECT 1")
+    (new,) = (open_files() - before).elements()
+    assert new.startswith("socket:")
+
+
+def open_files() -> Counter[str]:
+    folder = Path("/proc/self/fd")
+    return Counter(os.readlink(folder / name) for name in os.listdir(folder) if (folder / name).exists())
+
+
+@pytest.mark.parametrize("n_free", range(5))
+def test_exhausted_descriptors_are_a_fault_and_no_crash(database: Database, n_free: int) -> None:
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    highest = os.dup(0)  # the lowest number that is free
+    os.close(highest)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (highest + n_free, limits[1]))
+    try:
+        with pytest.raises(DatabaseFault, match="medical.db: .*did not start .*Too many open files"):
+            database.query_sync("SELECT 1")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert database.query_sync("SELECT 1").rows == [[1]]
+
+
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")  # Python 3.12; this is the case under test
 def test_a_forked_child_gets_workers_of_its_own(database: Database) -> None:
     assert database.query_sync("SELECT 1").rows == [[1]]
@@ -252,7 +342,8 @@ def test_the_worker_ends_with_its_parent(path: Path, pipe_held: bool) -> None:
     script = (
         "import os, psutil, signal, sys, time\n"
         "from tests.sql_db import Path, open_database\n"
-        "open_database(Path(sys.argv[1])).query_sync('SELECT 1')\n"
+        "database = open_database(Path(sys.argv[1]))\n"
+        "database.query_sync('SELECT 1')\n"
         "print(psutil.Process().children()[0].pid, flush=True)\n"
         f"sleeper = os.fork() if {pipe_held} else 1\n"
         "time.sleep(6) if sleeper == 0 else os.kill(os.getpid(), signal.SIGKILL)\n"
@@ -357,6 +448,21 @@ def test_an_unusable_file_is_named_at_the_start_and_is_a_fault_later(
     assert workers() == []
 
 
+def test_a_trigger_may_have_the_name_of_a_table(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute("CREATE TRIGGER disease AFTER INSERT ON accounts BEGIN DELETE FROM accounts; END")
+    with open_database(path) as database:
+        database.check()
+        assert database.query_sync("SELECT count(*) FROM disease").rows == [[2]]
+
+
+def test_a_table_with_a_very_long_definition_opens(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute(f"CREATE TABLE noted (id INTEGER /* {'x' * 50_000} */, note TEXT)")
+    with open_database(path, tables=["noted"]) as database:
+        assert database.schema() == {"noted": ["id", "note"]}
+
+
 def test_a_missing_table_names_those_there_are(path: Path) -> None:
     with open_database(path, tables=["drugs_info", "drugs"]) as database:
         with pytest.raises(
@@ -385,6 +491,14 @@ def test_a_full_text_index_needs_the_table_that_it_indexes(path: Path) -> None:
         database.check()
         assert database.query_sync("SELECT disease_name FROM found WHERE found MATCH '高血压'").rows == [["高血压"]]
         assert database.query_sync("SELECT * FROM found_data").error
+
+
+def test_a_relative_path_stays_the_same_file(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(path.parent)
+    with open_database(Path(path.name)) as database:
+        assert database.query_sync(ANSWERABLE).ok
+        monkeypatch.chdir("/")
+        assert database.query_sync(ANSWERABLE).ok
 
 
 def test_an_unusual_path_works(tmp_path: Path) -> None:

@@ -19,20 +19,20 @@ confine({64 * MIB})
 
 def fits(n_bytes):
     try:
-        return bool(bytearray(n_bytes))
+        return bool(bytearray(int(n_bytes)))
     except MemoryError:
         return False
 
 limits = {{name: resource.getrlimit(getattr(resource, "RLIMIT_" + name)) for name in ("AS", "FSIZE", "CORE")}}
 limits["AS"] = [limit - before for limit in limits["AS"]]
-print(json.dumps({{**limits, "fits": [fits(n * {64 * MIB}) for n in (1, 2, 4)]}}))
+print(json.dumps({{**limits, "fits": [fits(n * {64 * MIB}) for n in (0.5, 0.9, 1.1)]}}))
 """
 
 
-def test_a_worker_may_grow_by_three_times_its_limit_and_no_further() -> None:
+def test_a_worker_may_grow_by_its_limit_and_no_further() -> None:
     done = subprocess.run([sys.executable, "-c", CONFINED], cwd=ROOT, capture_output=True, text=True, check=True)
     found = json.loads(done.stdout)
     assert found["fits"] == [True, True, False]
     assert found["FSIZE"] == found["CORE"] == [0, 0]
     # What the process takes between the two readings is not counted.
-    assert all(abs(limit - 3 * 64 * MIB) < 8 * MIB for limit in found["AS"])
+    assert all(abs(limit - 64 * MIB) < 8 * MIB for limit in found["AS"])

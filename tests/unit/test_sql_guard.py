@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import psutil
@@ -14,6 +17,7 @@ from hypothesis import strategies as st
 
 from sql_agent.environment.database import Database
 from sql_agent.environment.sql_text import clean_sql, is_query
+from sql_agent.records import QueryResult
 from tests.sql_db import N_DRUGS, SECRET, TABLES, fingerprint, make_database, open_database
 
 ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)"
@@ -225,15 +229,34 @@ HUNGRY = [
 
 @pytest.mark.parametrize("sql", HUNGRY, ids=lambda sql: sql[:50])
 def test_memory_is_bounded_and_the_database_goes_on(database: Database, sql: str) -> None:
+    result = bounded(database, sql)
+    assert result.error and ("memory" in result.error or "stopped after" in result.error)
+    assert database.query_sync("SELECT 1").rows == [[1]]
+
+
+# What Python holds of a result, of wide text and of half-made texts, counts as well.
+WIDE = [
+    f"{LONG}, m AS (SELECT substr(max(x), 1, 200000) || '😀' AS y FROM s) SELECT y{', y' * 199} FROM m",
+    f"{LONG}, m AS (SELECT CAST(substr(max(x), 1, 200000) AS BLOB) AS y FROM s) SELECT y{', y' * 199} FROM m",
+    f"{ENDLESS} SELECT 1{', group_concat(i)' * 190} FROM n",
+    f"{ENDLESS} SELECT 1{', group_concat(i) OVER ()' * 100} FROM n",
+]
+
+
+@pytest.mark.parametrize("sql", WIDE, ids=lambda sql: sql[:70])
+def test_a_wide_result_takes_no_more(database: Database, sql: str) -> None:
+    bounded(database, sql)
+
+
+def bounded(database: Database, sql: str) -> QueryResult:
+    """Run it and look on: the worker grows by no more than its 64 MiB."""
     peak_bytes = [0]
-    future = database._pool().submit(database._run, sql)
+    future = ThreadPoolExecutor(1).submit(database.query_sync, sql)
     while not future.done():
         peak_bytes.append(max((worker_bytes(child) for child in psutil.Process().children()), default=0))
-        time.sleep(0.005)
-    result = future.result()
-    assert result.error and ("memory" in result.error or "stopped after" in result.error)
-    assert 1 << 20 < max(peak_bytes) < 200 << 20
-    assert database.query_sync("SELECT 1").rows == [[1]]
+        time.sleep(0.002)
+    assert 1 << 20 < max(peak_bytes) < (64 + 30) << 20
+    return future.result()
 
 
 def worker_bytes(process: psutil.Process) -> int:
@@ -279,6 +302,8 @@ LEGAL = [
     ),
     ("SELECT group_concat(id, '-') OVER (ORDER BY id ROWS 1 PRECEDING) FROM disease", [["1"], ["1-2"]]),
     ("SELECT group_concat(NULL)", [[None]]),
+    (f"SELECT count(*) FROM drugs_info WHERE {' OR '.join(f'id = {n}' for n in range(1, 901))}", [[N_DRUGS]]),
+    (f"SELECT count(*) FROM drugs_info WHERE {' AND '.join(f'id <> {n}' for n in range(1, 901))}", [[0]]),
     ("select COUNT(*) from DRUGS_INFO where med_name like '药品00%'", [[9]]),
     ("SELECT d.id, t.id FROM disease d JOIN drugs_info t ON t.id = d.id", [[1, 1], [2, 2]]),
     (
@@ -296,6 +321,19 @@ LEGAL = [
 def test_legal_queries_work(database: Database, sql: str, rows: list[list[object]]) -> None:
     result = database.query_sync(sql)
     assert (result.error, result.rows) == (None, rows)
+
+
+@given(values=st.lists(st.floats(allow_nan=False) | st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=8))
+@settings(deadline=None)
+def test_group_concat_writes_numbers_as_sqlite_does(database: Database, values: list[float]) -> None:
+    sql = f"SELECT group_concat(column1, 0.1) FROM (VALUES {', '.join(f'({number(value)})' for value in values)})"
+    with closing(sqlite3.connect(":memory:")) as plain:
+        assert database.query_sync(sql).rows == [list(plain.execute(sql).fetchone())]
+
+
+def number(value: float) -> str:
+    """A number as SQL."""
+    return repr(value).replace("inf", "9e999")
 
 
 WORDS = """
