@@ -1,7 +1,7 @@
 """Which questions the report shows, and their transcripts: the most improved, the worst, best against worst of a group.
 
-Guarantees: at most MOST_PAIRS + MOST_GROUPS pairs, each text cut, so the page stays small whatever a model wrote; of a
-trial that was played twice the later one counts. Texts stay as they are: the page's template escapes them.
+Guarantees: at most MOST_PAIRS + MOST_GROUPS pairs; of a trial that was played twice the later one counts. Texts stay as
+they are: the page's template cuts and escapes them.
 """
 
 from __future__ import annotations
@@ -10,47 +10,25 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from statistics import fmean
-from typing import Any, Literal
+from typing import Literal
 
-from sql_agent.records import RolloutRecord, SqlCall
+from sql_agent.records import RolloutRecord
 from sql_agent.run_report.folder import Entry, RunData
-from sql_agent.run_report.plain import cut
 
 Kind = Literal["improved", "worse", "still low"]
 SHOWN: dict[Kind, int] = {"improved": 5, "worse": 3, "still low": 3}
 MOST_PAIRS, MOST_GROUPS, MOST_STANDINGS = sum(SHOWN.values()), 3, 12
 CLEAR = 0.05  # a smaller difference is no case of getting better or worse
 LOW = 0.6  # half a good answer and the bonus: what stays below is still low
-QUESTION_CHARS, ANSWER_CHARS, REASON_CHARS, SQL_CHARS, ERROR_CHARS, CELL_CHARS = 400, 1600, 700, 1000, 400, 80
-CALLS, ROWS, COLUMNS = 4, 5, 6
-
-
-@dataclass(frozen=True)
-class Call:
-    """One SQL call as shown: cells as text, None for NULL."""
-
-    sql: str
-    turn: int
-    error: str
-    columns: list[str]
-    rows: list[list[str | None]]
-    n_rows: int
-    is_cut: bool
 
 
 @dataclass(frozen=True)
 class Transcript:
-    """One rollout or trial as shown."""
+    """One rollout or trial. The entry's reward counts: it is None where the rollout was not learned from."""
 
     label: str
     reward: float | None
-    unscored: str
-    parts: dict[str, float]
-    calls: list[Call]
-    n_calls: int
-    answer: str
-    reason: str
-    stop_reason: str
+    record: RolloutRecord
 
 
 @dataclass(frozen=True)
@@ -58,23 +36,17 @@ class Case:
     """One question with two transcripts side by side; `rewards` says in words what happened."""
 
     kind: str
-    question_id: str
-    question: str
-    reference: str
-    task_type: str
     where: str
     rewards: str
-    left: Transcript | None
-    right: Transcript | None
+    left: Transcript
+    right: Transcript
 
 
 @dataclass(frozen=True)
 class Standing:
     """How a question does: mean rewards before and after (None where there is no such side), and of how many trials."""
 
-    question_id: str
-    question: str
-    task_type: str
+    record: RolloutRecord
     where: str
     before: float | None
     after: float
@@ -165,15 +137,17 @@ def varied(questions: list[Compared], n: int) -> list[Compared]:
 
 def _pair(kind: Kind, question: Compared) -> Case:
     left, right = (_typical(entries) for entries in (question.before, question.after))
-    record = right.record()
-    return _case(
+    return Case(
         kind,
-        record,
         where=" · ".join(part for part in (right.split, right.decoding) if part),
         rewards=f"mean reward {question.old:.2f} → {question.new:.2f}{_trials(question)}",
-        left=transcript("before", left.record(), left),
-        right=transcript("after", record, right),
+        left=_transcript("before", left),
+        right=_transcript("after", right),
     )
+
+
+def _transcript(label: str, entry: Entry) -> Transcript:
+    return Transcript(label, entry.reward, entry.record())
 
 
 def _trials(question: Compared) -> str:
@@ -185,55 +159,6 @@ def _typical(entries: list[Entry]) -> Entry:
     """The greedy trial; without one, the trial with the reward nearest to the mean."""
     middle = _mean(entries)
     return min(entries, key=lambda e: (e.decoding != "greedy", abs((e.reward or 0.0) - middle)))
-
-
-def _case(
-    kind: str, record: RolloutRecord, *, where: str, rewards: str, left: Transcript | None, right: Transcript | None
-) -> Case:
-    return Case(
-        kind=kind,
-        question_id=cut(record.question_id, 80),
-        question=cut(record.question, QUESTION_CHARS),
-        reference=cut(record.reference, REASON_CHARS),
-        task_type=cut(record.task_type, 80),
-        where=where,
-        rewards=rewards,
-        left=left,
-        right=right,
-    )
-
-
-def transcript(label: str, record: RolloutRecord, entry: Entry) -> Transcript:
-    """A record as it is shown."""
-    calls = record.sql_calls
-    return Transcript(
-        label=label,
-        reward=entry.reward,
-        unscored=cut(entry.unscored, 80),
-        parts={name[:40]: value for name, value in list(record.reward_parts.items())[:8]},
-        calls=[_call(call) for call in calls[:CALLS]],
-        n_calls=len(calls),
-        answer=cut(record.answer, ANSWER_CHARS),
-        reason=cut(record.reason, REASON_CHARS),
-        stop_reason=cut(record.stop_reason, 40),
-    )
-
-
-def _call(call: SqlCall) -> Call:
-    result = call.result
-    return Call(
-        sql=cut(call.sql, SQL_CHARS),
-        turn=call.turn,
-        error="" if result.error is None else cut(result.error, ERROR_CHARS),
-        columns=[cut(name, 40) for name in result.columns[:COLUMNS]],
-        rows=[[_cell(value) for value in row[:COLUMNS]] for row in result.rows[:ROWS]],
-        n_rows=len(result.rows),
-        is_cut=result.truncated or len(result.rows) > ROWS or len(result.columns) > COLUMNS,
-    )
-
-
-def _cell(value: Any) -> str | None:
-    return None if value is None else cut(value, CELL_CHARS)
 
 
 def groups(run: RunData) -> list[Case]:
@@ -253,15 +178,13 @@ def groups(run: RunData) -> list[Case]:
 
 def _group(members: list[Entry]) -> Case:
     worst, best = members[0], members[-1]
-    record = best.record()
     rewards = ", ".join(f"{entry.reward:.2f}" for entry in reversed(members[-16:]))
-    return _case(
+    return Case(
         "group",
-        record,
         where=f"training, step {best.step}",
         rewards=f"{len(members)} rewards: {rewards}{', …' if len(members) > 16 else ''}",
-        left=transcript("worst", worst.record(), worst),
-        right=transcript("best", record, best),
+        left=_transcript("worst", worst),
+        right=_transcript("best", best),
     )
 
 
@@ -279,13 +202,6 @@ def standings(run: RunData) -> tuple[list[Standing], list[Standing]]:
 
 
 def _standing(entries: list[Entry], before: list[Entry]) -> Standing:
-    record = entries[0].record()
-    return Standing(
-        question_id=cut(record.question_id, 80),
-        question=cut(record.question, 160),
-        task_type=cut(record.task_type, 80),
-        where=entries[0].split or (f"step {entries[0].step}" if entries[0].side == "train" else "validation"),
-        before=_mean(before) if before else None,
-        after=_mean(entries),
-        n=len(entries),
-    )
+    first = entries[0]
+    where = first.split or (f"step {first.step}" if first.side == "train" else "validation")
+    return Standing(first.record(), where, _mean(before) if before else None, _mean(entries), len(entries))

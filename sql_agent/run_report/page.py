@@ -25,6 +25,7 @@ from sql_agent.run_report import cases, facts, health, measures, plots
 from sql_agent.run_report.folder import RunData
 from sql_agent.run_report.headline import Headline, headlines, measure_rows
 from sql_agent.run_report.measures import Estimate, Series
+from sql_agent.run_report.plain import cut
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
 PNGS = ("reward.png", "parts.png", "time.png", "health.png")
@@ -227,7 +228,7 @@ def environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    env.filters |= {"sql": sql, "interval": interval, "percent": percent, "duration": duration}
+    env.filters |= {"sql": sql, "interval": interval, "percent": percent, "duration": duration, "cut": cut}
     env.tests["nan"] = math.isnan
     return env
 

@@ -22,15 +22,13 @@ from sql_agent.records import RolloutRecord
 from sql_agent.report import PLOTS, REPORT, write_report
 from sql_agent.run_report import cases, facts, health, measures
 from sql_agent.run_report import page as pages
-from sql_agent.run_report.folder import Entry, RunData, read_run
+from sql_agent.run_report.folder import RunData, read_run
 from sql_agent.run_report.headline import headlines, measure_rows
 from sql_agent.run_report.line import report_line
 from sql_agent.training.health_rules import LIMITS
 from tests.run_folders import add_evaluation, keep, make_run, play, results_of
 
 MOST_BYTES = 3_000_000
-NOWHERE = dict.fromkeys(("side", "split", "decoding", "group", "question_id", "task_type", "unscored"), "")
-ENTRY = Entry(file=Path("none"), offset=0, step=1, reward=0.5, **NOWHERE)
 
 
 @pytest.fixture(scope="module")
@@ -171,32 +169,28 @@ def test_pairs_are_the_most_improved_the_worse_and_the_low_questions(run: RunDat
     kinds = [case.kind for case in pairs]
     assert kinds == sorted(kinds, key=["improved", "worse", "still low"].index) and kinds.count("improved") == 5
     for case in pairs:
-        question = compared[case.where.partition(" ")[0], case.question_id]
-        assert case.left and case.right and (case.left.label, case.right.label) == ("before", "after")
+        question = compared[case.where.partition(" ")[0], case.right.record.question_id]
+        assert (case.left.label, case.right.label) == ("before", "after")
         assert {"improved": question.change > 0, "worse": question.change < 0}.get(case.kind, True)
         assert f"{question.old:.2f} → {question.new:.2f}" in case.rewards
     best = max(compared.values(), key=lambda q: q.change)
     assert pairs[0].rewards.startswith(f"mean reward {best.old:.2f} → {best.new:.2f}")
-    assert len({case.task_type for case in pairs[:5]}) == 3  # one task type does not crowd out the others
+    assert len({case.right.record.task_type for case in pairs[:5]}) == 3  # one task type does not crowd out the others
 
 
 def test_a_transcript_is_the_trial_as_it_was(run: RunData) -> None:
     case = cases.pairs(run)[0]
-    trials = [t for t in lines(run.folder / "evaluation" / "trials.jsonl") if t["question_id"] == case.question_id]
+    found = case.right.record
+    trials = [t for t in lines(run.folder / "evaluation" / "trials.jsonl") if t["question_id"] == found.question_id]
     split = case.where.partition(" ")[0]
     (trial,) = (t for t in trials if (t["model"], t["split"], t["decoding"]) == ("after", split, "greedy"))
-    assert case.right and case.right.calls
-    assert (case.right.reward, case.right.answer, case.right.reason) == (
-        trial["reward"],
-        trial["answer"],
-        trial["reason"],
-    )
-    assert (case.right.calls[0].sql, case.reference) == (trial["sql_calls"][0]["sql"], trial["reference"])
+    assert found.sql_calls and case.right.reward == trial["reward"]
+    assert found == RolloutRecord.model_validate(trial)
 
 
 def test_groups_show_best_against_worst(run: RunData) -> None:
     for case in cases.groups(run):
-        assert case.left and case.right and case.left.reward is not None and case.right.reward is not None
+        assert case.left.reward is not None and case.right.reward is not None
         assert case.left.reward < case.right.reward and case.where.startswith("training, step ")
         assert int(case.where.rpartition(" ")[2]) > 20 * 2 // 3
 
@@ -220,13 +214,16 @@ def test_without_an_evaluation_the_worst_questions_are_those_of_training(tmp_pat
     assert means == sorted(means) and all(s.before is None and s.where.startswith("step ") for s in worst)
 
 
-def test_texts_are_cut_and_say_so() -> None:
-    call = {"sql": "x" * 5000, "result": {"columns": ["c"] * 20, "rows": [["v" * 500] * 20] * 100}}
-    record = RolloutRecord.model_validate({"answer": "y" * 9000, "sql_calls": [call] * 50})
-    found = cases.transcript("after", record, ENTRY)
-    assert found.answer.endswith(f"… (+{9000 - cases.ANSWER_CHARS} characters)") and found.n_calls == 50
-    assert len(found.calls) == cases.CALLS and found.calls[0].is_cut and found.calls[0].n_rows == 100
-    assert len(found.calls[0].rows) == cases.ROWS and len(found.calls[0].columns) == cases.COLUMNS
+def test_texts_are_cut_and_say_so(tmp_path: Path) -> None:
+    call = {"sql": "SELECT 'x'", "result": {"columns": ["c"] * 20, "rows": [["v" * 500] * 20] * 100}}
+    make_run(tmp_path, steps=1)
+    (tmp_path / run_folder.ROLLOUTS).unlink()
+    row = {**play(1, skill=1.0, rng=random.Random(1)), "answer": "y" * 9000, "sql_calls": [call] * 50, "group": "g"}
+    keep(tmp_path, [{**row, "reward": reward} for reward in (0.0, 1.0)], step=1, mode="train")
+    page = pages.render(pages.Page(read_run(tmp_path)), pngs=[])
+    assert page.count("y" * 1600 + "… (+7400 characters)") == page.count("46 further calls, not shown") == 2
+    assert page.count("100 rows, not all shown") == 2 * 4
+    assert page.count("v" * 80 + "… (+420 characters)") == 2 * 4 * 5 * 6
 
 
 # Facts
