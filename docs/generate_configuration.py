@@ -19,6 +19,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 
 import typer
 import typer.main
+from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -51,6 +52,8 @@ def values_of(field: FieldInfo) -> str:
         prefix = ""
     if get_origin(kind) is Literal:
         return prefix + ", ".join(f"`{choice}`" for choice in get_args(kind))
+    if issubclass(kind, BaseModel):
+        return f"{prefix}tables of {', '.join(f'`{key}`' for key in kind.model_fields)}"
     type_name = str(kind.__name__)
     name = {"str": "text", "bool": "true, false"}.get(type_name, type_name)
     bounds = [f"{sign} {getattr(m, key)}" for m in field.metadata for key, sign in SIGNS.items() if hasattr(m, key)]

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from rapidfuzz import process
+
 
 class RunError(Exception):
     """The run cannot go on. Command lines print its text without a traceback and exit with 1."""
@@ -9,3 +13,9 @@ class RunError(Exception):
 
 class UserError(Exception):
     """Wrong input from the user. Command lines print its text, without a traceback, and exit with 2."""
+
+
+def did_you_mean(name: str, names: Iterable[str]) -> str:
+    """The end of an error about an unknown name: the nearest known one, or ""."""
+    near = process.extractOne(name, list(names), score_cutoff=60)
+    return f"; did you mean {near[0]}?" if near else ""

@@ -190,6 +190,7 @@ class RolloutRecord(BaseModel):
     reason: str = ""
     judge_usage: dict[str, int | float] = Field(default_factory=dict)
     judge_item: dict[str, Any] | None = None
+    awaits: dict[str, float] = Field(default_factory=dict)  # parts that await the group, and their weights
     episode_s: float = 0.0
     llm_seconds: list[float] = Field(default_factory=list)
     prompt_tokens: int | None = None
@@ -200,6 +201,11 @@ class RolloutRecord(BaseModel):
     def executed_sql(self) -> bool:
         """True when at least one query ran without error."""
         return any(call.result.ok for call in self.sql_calls)
+
+    @property
+    def answer_score(self) -> float | None:
+        """The reward without the bonus; None without a reward."""
+        return None if self.reward is None else sum((v for k, v in self.reward_parts.items() if k != "sql"), 0.0)
 
     @property
     def found_rows(self) -> bool:
@@ -242,6 +248,7 @@ def rollout_record(question: Question, episode: Episode | None, reward: Reward) 
         reason=reward.explanation,
         judge_usage=reward.metadata.get("judge_usage", {}),
         judge_item=reward.metadata.get("item"),
+        awaits=reward.metadata.get("awaits", {}),
     )
     if episode is None:
         return about

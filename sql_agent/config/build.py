@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
-from rapidfuzz import process
 
-from foundation.errors import UserError
+from foundation.errors import UserError, did_you_mean
 from sql_agent.config.database import DatabaseConfig
 from sql_agent.config.paths import RECIPES, prompt_file
+from sql_agent.config.reward import TermConfig
 from sql_agent.config.tree import TrainConfig
 
 
@@ -66,9 +66,9 @@ def recipe_path(name: str) -> Path:
         if path.is_file():
             return path
     names = sorted(p.parent.name for p in RECIPES.glob("*/config.toml"))
-    near = process.extractOne(name, names, score_cutoff=60)
-    hint = f"; did you mean {near[0]}?" if near else ""
-    raise UserError(f"--recipe {name!r}: no such recipe or TOML file. Recipes: {', '.join(names)}{hint}")
+    raise UserError(
+        f"--recipe {name!r}: no such recipe or TOML file. Recipes: {', '.join(names)}{did_you_mean(name, names)}"
+    )
 
 
 def load_recipe(name: str) -> dict[str, Any]:
@@ -94,11 +94,12 @@ def build_config(*trees: dict[str, Any]) -> TrainConfig:
 
 def _explain(error: Any) -> str:
     key = ".".join(str(part) for part in error["loc"])
-    if not key:
+    if not key or error["type"] == "value_error":
         return f"  {error['msg'].removeprefix('Value error, ')}"
     if error["type"] == "extra_forbidden":
-        near = process.extractOne(key, list(known_keys()), score_cutoff=60)
-        hint = f"; did you mean {near[0]}?" if near else "; docs/10-configuration.md lists all keys"
+        in_term = key.startswith("reward.terms.")
+        hint = did_you_mean(error["loc"][-1], TermConfig.model_fields) if in_term else did_you_mean(key, known_keys())
+        hint = hint or "; docs/10-configuration.md lists all keys"
         return f"  {key} = {error['input']!r}: unknown key{hint}"
     return f"  {key} = {error['input']!r}: {error['msg']}"
 

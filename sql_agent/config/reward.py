@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from sql_agent.config.node import Node
 
@@ -55,13 +56,63 @@ class RewardModelConfig(Node):
     )
 
 
+class TermConfig(Node):
+    """One part of the reward: weight x the scorer's value."""
+
+    scorer: str = Field(min_length=1)
+    weight: float = Field(default=1.0, gt=0, le=100)
+    target: int = Field(default=0, ge=0)
+    name: str = ""
+
+    @property
+    def part(self) -> str:
+        """The name of what it pays; without one of its own, that of the scorer or function."""
+        return self.name or self.scorer.rpartition(":")[2]
+
+    @property
+    def factor(self) -> float:
+        """What its value in [0, 1] is multiplied by: a penalty is taken off."""
+        return -self.weight if self.scorer == "length_penalty" else self.weight
+
+
 class RewardConfig(Node):
-    """reward = sql_bonus (once, for SQL that really executed) + score of the answer in [0, 1]."""
+    """reward = sql_bonus (once, for SQL that really executed) + each term's weight x its value in [0, 1]."""
 
     sql_bonus: float = Field(default=0.1, ge=0, le=1, description="paid once for a query that ran without error")
     default_scorer: str = Field(default="judge", description="scorer of rows whose `scorer` column is empty")
+    terms: list[TermConfig] = Field(
+        default=[],
+        description="what those rows earn instead, in [several parts](20-reward.md#several-terms)",
+    )
     scorer_modules: list[str] = Field(
         default=[], description="modules or .py files with scorers of your own, imported before the run"
     )
     reward_model: RewardModelConfig = RewardModelConfig()
     judge: JudgeConfig = JudgeConfig()
+
+    def terms_for(self, scorer: str) -> list[TermConfig]:
+        """What a row is graded by: the scorer that it names, else the terms, else the default scorer."""
+        if self.terms and not scorer:
+            return self.terms
+        return [TermConfig(scorer=scorer or self.default_scorer, name="answer")]
+
+    @model_validator(mode="after")
+    def _terms_fit(self) -> RewardConfig:
+        if self.terms and self.default_scorer != "judge":
+            raise ValueError(
+                f"reward.default_scorer = {self.default_scorer!r} grades nothing beside reward.terms: make it one of "
+                "the terms, and leave the key out (or set it to judge)"
+            )
+        parts = [term.part for term in self.terms]
+        for term, part in zip(self.terms, parts, strict=True):
+            if not re.fullmatch(r"[\w.-]+", part) or part in ("sql", "total") or parts.count(part) > 1:
+                raise ValueError(
+                    f"reward.terms: the part {part!r} of {term.scorer!r} must have a name of its own, of letters, "
+                    "digits, '_', '.' and '-', and not sql or total. Give the term one: name = ..."
+                )
+            if term.target and term.scorer not in ("length_penalty", "step_bonus"):
+                raise ValueError(
+                    f"reward.terms: target = {term.target} is for length_penalty and step_bonus only; leave it out of "
+                    f"{term.scorer!r}"
+                )
+        return self

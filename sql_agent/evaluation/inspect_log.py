@@ -134,7 +134,7 @@ def _scores(record: TrialRecord) -> dict[str, Score]:
 
     values = {
         "reward": record.reward,
-        "answer": record.reward_parts.get("answer") if record.reward is not None else None,
+        "answer": record.answer_score,
         "execution_match": record.execution_match,
     }
     about = {"judge": record.judge, "parts": record.reward_parts}

@@ -39,7 +39,7 @@ def repeated_text(record: TrialRecord) -> float | None:
 
 MEASURES: dict[str, Measure] = {
     "reward": lambda r: r.reward,
-    "answer score": lambda r: r.reward_parts.get("answer", 0.0) if r.reward is not None else None,
+    "answer score": lambda r: r.answer_score,
     "execution match": lambda r: r.execution_match,
     "called the tool": lambda r: float(bool(r.sql_calls)),
     "executed SQL": lambda r: float(r.executed_sql),
@@ -55,15 +55,23 @@ MEASURES: dict[str, Measure] = {
 }
 # These get a p-value in a comparison; the more tests, the more of them are small by chance.
 TESTED = ("reward", "answer score", "execution match", "executed SQL")
+PART = "reward part "
 BY_TASK = ("reward", "execution match")
 OF_K = ("reward", "execution match")
 
 
+def measures_of(records: Sequence[TrialRecord]) -> list[str]:
+    """The measures, and one for each part of the reward where `reward.terms` made several."""
+    parts = dict.fromkeys(name for record in records for name in record.reward_parts)
+    return [*MEASURES, *(f"{PART}{name}" for name in parts if name not in ("sql", "answer"))]
+
+
 def samples_of(records: Sequence[TrialRecord], measure: str) -> dict[str, list[float]]:
     """Question id -> the values of its trials that the measure has a meaning for."""
+    value_of = MEASURES.get(measure) or (lambda record: record.reward_parts.get(measure.removeprefix(PART)))
     values: dict[str, list[float]] = defaultdict(list)
     for record in records:
-        value = MEASURES[measure](record) if is_played(record) else None
+        value = value_of(record) if is_played(record) else None
         if value is not None:
             values[record.question_id].append(value)
     return dict(values)
@@ -82,7 +90,7 @@ def summarize(records: Sequence[TrialRecord]) -> Figures:
         unscored=Counter(r.unscored for r in records if r.reward is None),
         no_execution_match=Counter(r.no_match for r in played if r.execution_match is None),
         stop_reasons=Counter(record.stop_reason for record in records),
-        measures=estimates(records, MEASURES),
+        measures=estimates(records, measures_of(records)),
         by_task={task: _task(found) for task, found in by_task(records).items()},
         of_k=of_k(records),
         latency_s={
@@ -133,12 +141,13 @@ def compare(
     before: Sequence[TrialRecord],
     after: Sequence[TrialRecord],
     *,
-    measures: Iterable[str] = MEASURES,
+    measures: Iterable[str] = (),  # none: all
     tested: Iterable[str] = TESTED,
 ) -> dict[str, Difference]:
     """measure -> mean paired difference after - before, over the questions that both have a value for."""
     return {
-        name: difference(by_question(before, name), by_question(after, name), test=name in tested) for name in measures
+        name: difference(by_question(before, name), by_question(after, name), test=name in tested)
+        for name in measures or measures_of([*before, *after])
     }
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from rich.console import Console
 from rich.table import Table
 
+from sql_agent.evaluation.measures import PART
 from sql_agent.evaluation.results import EvalReport, Figures
 from sql_agent.evaluation.stats import Difference, Estimate
 
@@ -61,20 +62,22 @@ def _cells(report: EvalReport) -> Iterator[tuple[str, str, str, str, Figures]]:
 
 def _rewards(report: EvalReport) -> Section:
     rows: list[Row] = []
+    parts = dict.fromkeys(m for *_, found in _cells(report) for m in found.measures if m.startswith(PART))
+    columns = [*MAIN, *parts]
     for key, split, decoding, name, found in _cells(report):
-        values = [str(found.measures[measure]) for measure in MAIN]
+        values = [str(found.measures.get(m, "-")) for m in columns]
         rows.append((split, decoding, name, *values))
         if key in report.delta and name == list(report.models)[-1]:
-            rows.append((split, decoding, DIFFERENCE, *(_tested(report.delta[key][m]) for m in MAIN)))
+            rows.append((split, decoding, DIFFERENCE, *(_tested(report.delta[key].get(m)) for m in columns)))
     note = (
         "Mean over questions [95 % bootstrap interval]. A difference is paired by question; p is from a two-sided "
         "sign-flip permutation test, one test per number."
     )
-    return Section("Reward and execution match", note, ("split", "decoding", "model", *MAIN), rows)
+    return Section("Reward and execution match", note, ("split", "decoding", "model", *columns), rows)
 
 
-def _tested(found: Difference) -> str:
-    return f"{found} {f'p={found.p:.4f}' if found.p is not None else ''}".strip()
+def _tested(found: Difference | None) -> str:
+    return f"{found or '-'} {f'p={found.p:.4f}' if found and found.p is not None else ''}".strip()
 
 
 def _tasks(report: EvalReport) -> Section:

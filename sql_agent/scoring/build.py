@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,7 +14,8 @@ from reward_client.schema import Budget, JudgeEndpoint
 from sql_agent.config import ROOT, DatabaseConfig, RewardConfig, database_path, resolve_path
 from sql_agent.environment.database import Database
 from sql_agent.scoring.check import _unusable
-from sql_agent.scoring.registry import ScoringContext, load_scorers
+from sql_agent.scoring.functions import load_function
+from sql_agent.scoring.registry import SCORERS, ScoringContext, load_scorers
 from sql_agent.scoring.result_match import MAX_RESULT_ROWS
 
 
@@ -21,8 +23,8 @@ def build_context(config: RewardConfig, database: DatabaseConfig | None = None, 
     """Decide who judges: the configuration, JUDGE_ENDPOINTS, TEACHER_* and REWARD_MODEL_*. No request is made here.
 
     `database` is what `sql_result` queries. `run` names the account that all processes of a run share; "" opens one of
-    its own. Raises UserError for an unknown or unusable default scorer, a module of scorers that cannot be imported,
-    kind "llm" without an endpoint, half-set variables, or a mode that needs an LLM judge.
+    its own. Raises UserError for an unknown or unusable default scorer or term, a module of scorers that cannot be
+    imported, kind "llm" without an endpoint, half-set variables, or a mode that needs an LLM judge.
     """
     load_scorers(config.scorer_modules)
     name, judge = _judge(config, run)
@@ -36,8 +38,12 @@ def build_context(config: RewardConfig, database: DatabaseConfig | None = None, 
         no_reward_model=no_model,
         database=tables and Database(tables, database_path(tables)),
     )
-    if problem := _unusable(config.default_scorer, context):
-        raise UserError(f"reward.default_scorer = {config.default_scorer!r}: {problem}")
+    for term in config.terms_for(""):
+        if ":" in term.scorer and term.scorer not in SCORERS:
+            load_function(term.scorer)
+        if problem := _unusable(term.scorer, dataclasses.replace(context, target=term.target)):
+            key = "reward.terms: scorer" if config.terms else "reward.default_scorer"
+            raise UserError(f"{key} = {term.scorer!r}: {problem}")
     return context
 
 

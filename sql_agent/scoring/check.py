@@ -9,9 +9,11 @@ from typing import Any
 
 from foundation.errors import UserError
 from reward_client.errors import JudgeFault
+from sql_agent.config import RewardConfig
 from sql_agent.records import Question
+from sql_agent.scoring.functions import RewardFunction
 from sql_agent.scoring.registry import SCORERS, ScoringContext, unknown_scorer
-from sql_agent.scoring.scorers import exact, judge, llm, math, reference, reward_model, sql_result
+from sql_agent.scoring.scorers import exact, judge, length_penalty, llm, math, reference, reward_model, sql_result
 
 SHOWN_ROWS = 10
 
@@ -24,7 +26,7 @@ def check_scorers(questions: Sequence[Question], context: ScoringContext | None 
     problems = []
     for row, question in enumerate(questions, start=1):
         if problem := _row_problem(question, context):
-            problems.append(f"row {row} ({question.id}): scorer {question.scorer!r}{problem}")
+            problems.append(f"row {row} ({question.id}): {problem}")
     if problems:
         more = [f"... and {len(problems) - SHOWN_ROWS} more"] if len(problems) > SHOWN_ROWS else []
         title = f"{source}: unknown or unusable scorers:" if source else "unknown or unusable scorers:"
@@ -33,15 +35,21 @@ def check_scorers(questions: Sequence[Question], context: ScoringContext | None 
 
 def _row_problem(question: Question, context: ScoringContext | None) -> str:
     if question.scorer and (problem := _unusable(question.scorer, context)):
-        return f": {problem}" if question.scorer not in SCORERS else f" {problem}"
-    name = question.scorer or (context.config.default_scorer if context else "")
-    return " needs reference queries in `sql`" if SCORERS.get(name) is sql_result and not question.sql else ""
+        return f"scorer {question.scorer!r}{'' if question.scorer in SCORERS else ':'} {problem}"
+    config = context.config if context else RewardConfig()
+    for name in [term.scorer for term in config.terms_for(question.scorer)]:
+        function = SCORERS.get(name)
+        if function is sql_result and not question.sql:
+            return f"scorer {name!r} needs reference queries in `sql`; or give the row another scorer"
+        if isinstance(function, RewardFunction) and (problem := function.problem(question)):
+            return f"scorer {name!r} {problem}"
+    return ""
 
 
 def needs_answer(question: Question, context: ScoringContext) -> bool:
-    """True when the row's scorer compares with the reference answer and nothing else."""
-    function = SCORERS.get(question.scorer or context.config.default_scorer)
-    return function in (reference, exact, math) or (function is judge and context.llm is None)
+    """True when a scorer of the row compares with the reference answer and nothing else."""
+    functions = [SCORERS.get(term.scorer) for term in context.config.terms_for(question.scorer)]
+    return any(f in (reference, exact, math) or (f is judge and context.llm is None) for f in functions)
 
 
 # Why a scorer cannot run in a context, "" when it can; scorers that are not here always can.
@@ -49,6 +57,7 @@ REQUIREMENTS: dict[Any, Callable[[ScoringContext], str]] = {
     llm: lambda context: "" if context.llm else "needs the TEACHER_* variables",
     reward_model: lambda context: "" if context.reward_model else context.no_reward_model,
     sql_result: lambda context: "" if context.database else "needs a database",
+    length_penalty: lambda context: "" if context.target else "needs a target in characters, which a term can give",
 }
 
 

@@ -28,13 +28,14 @@ class GroupGrader:
         found = [RolloutRecord.model_validate(record) for record in records]
         waiting = [record for record in found if record.unscored == AWAITS_GROUP]
         items = [JudgeItem.model_validate(record.judge_item) for record in waiting]
-        worthless = [r for r in found if not r.unscored and not r.reward_parts.get("answer")]
+        judged = waiting[0].awaits
+        worthless = [r for r in found if not r.unscored and not any(r.reward_parts.get(part) for part in judged)]
         verdict = await grade_group(
             self.judge, items[0], [item.answer for item in items], mode=self.mode, n_worse=len(worthless)
         )
         usages = [verdict.usage.model_dump(), *({} for _ in waiting[1:])]
         changes = {
-            id(record): {**_rewarded(record, score), "judge_usage": usage, "judge_item": None}
+            id(record): {**_rewarded(record, score), "judge_usage": usage, "judge_item": None, "awaits": {}}
             for record, score, usage in zip(waiting, verdict.scores, usages, strict=True)
         }
         return [changes.get(id(record), {}) for record in found]
@@ -43,5 +44,6 @@ class GroupGrader:
 def _rewarded(record: RolloutRecord, score: GroupScore) -> dict[str, Any]:
     if score.value is None:
         return {"unscored": score.unscored, "reward_parts": {}, "reason": score.explanation}
-    parts = {**record.reward_parts, "answer": score.value}
+    value = score.value
+    parts = {**record.reward_parts, **{part: factor * value for part, factor in record.awaits.items()}}
     return {"unscored": "", "reward": sum(parts.values()), "reward_parts": parts, "reason": score.explanation}

@@ -13,11 +13,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
+from types import ModuleType
 from typing import Any, TypeVar, cast
 
-from rapidfuzz import process
-
-from foundation.errors import UserError
+from foundation.errors import UserError, did_you_mean
 from reward_client.judge import LLMJudge
 from reward_client.reward_model import RewardModelClient
 from sql_agent.config import ROOT, RewardConfig, resolve_path
@@ -25,6 +24,7 @@ from sql_agent.environment.database import Database
 from sql_agent.records import Episode, Question, Score
 
 ENTRY_POINTS = "agentgrpo.scorers"
+BAD_SCORE = "bad_score"
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class ScoringContext:
 
     `llm` is None where the offline reference judge grades; `no_reward_model` says why there is no reward model.
     `database` is the agent's, with a higher limit of rows. `in_group`: the episode belongs to a group that will be
-    graded together (see groups.py).
+    graded together (see groups.py). `target` is that of the term under way, 0 without one.
     """
 
     config: RewardConfig
@@ -43,6 +43,7 @@ class ScoringContext:
     no_reward_model: str = ""
     database: Database | None = None
     in_group: bool = False
+    target: int = 0
 
     def close(self) -> None:
         """End the processes that scorers started."""
@@ -54,7 +55,7 @@ Scorer = Callable[[Question, Episode, ScoringContext], Awaitable[Score | float] 
 F = TypeVar("F", bound=Scorer)
 
 SCORERS: dict[str, Scorer] = {}
-_loaded_files: set[Path] = set()
+_loaded_files: dict[Path, ModuleType] = {}
 
 
 def scorer(*names: str) -> Callable[[F], F]:
@@ -91,7 +92,7 @@ def load_scorers(modules: Sequence[str]) -> None:
     """
     for name in modules:
         try:
-            _import(name)
+            import_module(name)
         except UserError:
             raise
         except Exception as exc:  # the user's own module may fail in any way, and its name is what helps
@@ -106,22 +107,21 @@ def load_scorers(modules: Sequence[str]) -> None:
         _add(entry.name, cast(Scorer, function))
 
 
-def _import(name: str) -> None:
+def import_module(name: str) -> ModuleType:
+    """The module of a dotted name or of a .py file, which is loaded once. Raises whatever the module raises."""
     if not name.endswith(".py"):
-        importlib.import_module(name)
-        return
+        return importlib.import_module(name)
     path = resolve_path(name, ROOT)
     if path in _loaded_files:
-        return
+        return _loaded_files[path]
     spec = importlib.util.spec_from_file_location(f"scorers_{path.stem}", path)
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    _loaded_files.add(path)
+    _loaded_files[path] = module
+    return module
 
 
 def unknown_scorer(name: str) -> str:
     """What is wrong with this name, and which names there are."""
-    near = process.extractOne(name, list(SCORERS), score_cutoff=60)
-    hint = f"; did you mean {near[0]}?" if near else ""
-    return f"no such scorer. There are: {', '.join(SCORERS)}{hint}"
+    return f"no such scorer. There are: {', '.join(SCORERS)}{did_you_mean(name, SCORERS)}"

@@ -1,61 +1,96 @@
-"""Episode -> Reward: the rule bonus and the value of the row's scorer."""
+"""Episode -> Reward: the rule bonus and the terms, each a part of its own."""
 
 from __future__ import annotations
 
 import asyncio
-import inspect
+import dataclasses
+import logging
+from collections.abc import Sequence
+from numbers import Real
+from typing import Any, cast
 
-import sql_agent.scoring.scorers  # noqa: F401  (registers the bundled scorers)
 from foundation.errors import UserError
 from foundation.rollout_keys import AWAITS_GROUP
+from sql_agent.config.reward import TermConfig
 from sql_agent.records import Episode, Question, Reward, Score
 from sql_agent.scoring.answer_text import extract_answer, strip_thinking
-from sql_agent.scoring.registry import SCORERS, Scorer, ScoringContext, unknown_scorer
+from sql_agent.scoring.functions import call
+from sql_agent.scoring.registry import BAD_SCORE, SCORERS, Scorer, ScoringContext, unknown_scorer
+from sql_agent.scoring.scorers import OF_THE_EPISODE
 
-BAD_SCORE = "bad_score"
+logger = logging.getLogger(__name__)
+SCORER_ERROR = "scorer_error"
 
 
 async def score(episode: Episode, context: ScoringContext) -> Reward:
-    """The reward of an episode: parts "sql" (the bonus or 0) and "answer" (in [0, 1]), and their sum.
+    """The reward of an episode: its parts, and their sum.
 
-    Unscored, with the scorer's reason and no total, where the scorer has no value; an episode that awaits its group
-    keeps the part "sql". Raises UserError for a scorer that SCORERS does not know (`check_scorers` finds it earlier).
+    Part "sql" is the bonus or 0; a row that one scorer grades has "answer" in [0, 1], others a part for each of
+    `reward.terms`. Unscored, with the reason and no total, where any term has no value; an episode that awaits its
+    group keeps the parts that it has. Raises UserError for a scorer that SCORERS does not know (`check_scorers` finds
+    it earlier).
     """
-    name = episode.question.scorer or context.config.default_scorer
-    if name not in SCORERS:
-        raise UserError(f"question {episode.question.id}: scorer {name!r}: {unknown_scorer(name)}")
-    found = await _score_answer(name, episode, context)
+    terms = context.config.terms_for(episode.question.scorer)
+    for term in terms:
+        if term.scorer not in SCORERS:
+            raise UserError(f"question {episode.question.id}: scorer {term.scorer!r}: {unknown_scorer(term.scorer)}")
+    scores = await asyncio.gather(*(_score_term(term, episode, context) for term in terms))
+    found = list(zip(terms, scores, strict=True))
+    about = {"explanation": _explain(found), "scorer": " + ".join(t.scorer for t in terms), "metadata": _merge(scores)}
+    awaits = {term.part: term.factor for term, score in found if score.unscored == AWAITS_GROUP}
+    if fault := next((score.unscored for score in scores if score.unscored not in ("", AWAITS_GROUP)), ""):
+        return Reward(unscored=fault, **about)
     parts = {"sql": context.config.sql_bonus if episode.executed_sql else 0.0}
-    about = {"explanation": found.explanation, "scorer": name, "metadata": found.metadata}
-    if found.value is None:
-        return Reward(unscored=found.unscored, parts=parts if found.unscored == AWAITS_GROUP else {}, **about)
-    parts["answer"] = found.value
+    # Adding 0 makes a penalty of -0.0 a plain 0.
+    parts |= {term.part: term.factor * score.value + 0.0 for term, score in found if score.value is not None}
+    if awaits:
+        about["metadata"] |= {"awaits": awaits}
+        return Reward(unscored=AWAITS_GROUP, parts=parts, **about)
     return Reward(total=sum(parts.values()), parts=parts, **about)
 
 
-async def _score_answer(name: str, episode: Episode, context: ScoringContext) -> Score:
-    question = episode.question
+def _explain(found: Sequence[tuple[TermConfig, Score]]) -> str:
+    if len(found) == 1:
+        return found[0][1].explanation
+    return "; ".join(f"{term.part}: {score.explanation}" for term, score in found if score.explanation)
+
+
+def _merge(scores: Sequence[Score]) -> dict[str, Any]:
+    """The metadata of all, and what their judging cost together."""
+    merged = {key: value for score in scores for key, value in score.metadata.items()}
+    usages = [usage for score in scores if (usage := score.metadata.get("judge_usage"))]
+    if len(usages) > 1:
+        merged["judge_usage"] = {key: sum(usage.get(key, 0) for usage in usages) for key in usages[0] | usages[1]}
+    return merged
+
+
+async def _score_term(term: TermConfig, episode: Episode, context: ScoringContext) -> Score:
+    question, function = episode.question, SCORERS[term.scorer]
+    context = dataclasses.replace(context, target=term.target)
+    if function in OF_THE_EPISODE:
+        return await run_scorer(function, question, episode, context)
     answer = extract_answer(episode.final_answer, question.answer_schema)
     if not answer:
         marks = {"answer": "no <answer>...</answer>", "boxed": r"no \boxed{...}"}
         said = strip_thinking(episode.final_answer)
         return Score(value=0.0, explanation=marks.get(question.answer_schema, "empty") if said else "empty answer")
-    return await run_scorer(SCORERS[name], question, episode.model_copy(update={"final_answer": answer}), context)
+    return await run_scorer(function, question, episode.model_copy(update={"final_answer": answer}), context)
 
 
 async def run_scorer(function: Scorer, question: Question, episode: Episode, context: ScoringContext) -> Score:
-    """What a scorer gives, as a Score. A sync one runs in a thread, so that it cannot hold up the others.
+    """What a scorer gives, as a Score.
 
-    A value that is no number in [0, 1] is unscored (`bad_score`): it is a mistake of the scorer, not of the policy.
+    A value that is no number in [0, 1] is unscored (`bad_score`), and so is what raises (`scorer_error`): it is a
+    mistake of the scorer, not of the policy.
     """
-    if inspect.iscoroutinefunction(function):
-        found = await function(question, episode, context)
-    else:
-        found = await asyncio.to_thread(function, question, episode, context)
-        found = await found if inspect.isawaitable(found) else found
+    try:
+        found = await call(function, question, episode, context)
+    except Exception as exc:  # anybody's function
+        logger.warning("question %s: a scorer failed", question.id, exc_info=exc)
+        return Score(unscored=SCORER_ERROR, explanation=f"the scorer raised {exc!r:.300}")
     if isinstance(found, Score):
         return found
-    if not (isinstance(found, int | float) and 0 <= found <= 1):
+    if not (isinstance(found, Real) and 0 <= cast(Any, found) <= 1):
         text = f"the scorer gave {found!r:.80}; it must give a Score or a number in [0, 1]"
         return Score(unscored=BAD_SCORE, explanation=text)
     return Score(value=float(found))

@@ -183,6 +183,26 @@ async def reward_model(question: Question, episode: Episode, context: ScoringCon
     return Score(value=found.reward, explanation=f"logit {found.logit:.3f}", metadata={"logit": found.logit})
 
 
+@scorer("length_penalty")
+async def length_penalty(question: Question, episode: Episode, context: ScoringContext) -> Score:
+    """How far the last reply, thoughts included, goes beyond the target: 0 up to it, 1 from twice its characters."""
+    n = len(episode.final_answer)
+    over = min(1.0, max(0.0, n / context.target - 1))
+    return Score(value=over, explanation=f"{n} characters" if over else "")
+
+
+@scorer("step_bonus")
+async def step_bonus(question: Question, episode: Episode, context: ScoringContext) -> Score:
+    """0 where no query ran; 1 with at most `target` (or one) tool calls, bad ones included; else target / calls."""
+    calls = len(episode.sql_calls) + episode.n_bad_tool_calls
+    value = min(1.0, (context.target or 1) / calls) if episode.executed_sql else 0.0
+    return Score(value=value, explanation=f"{calls} tool calls")
+
+
+# These look at the whole episode, so an empty answer is no reason to skip them.
+OF_THE_EPISODE = (length_penalty, step_bonus)
+
+
 def _plain(text: str) -> str:
     text = re.sub(r"\s+", "", unicodedata.normalize("NFKC", text)).casefold().rstrip("。.!;,、")
     try:

@@ -351,8 +351,8 @@ _TRAINER = [
 
 _REST = [
     _refused("critic.", "GRPO has no critic"),
-    _refused("reward_model.", "rewards come from reward.scorers; a reward model is asked over HTTP"),
-    _refused("custom_reward_function.", "rewards come from reward.scorers"),
+    _refused("reward_model.", "rewards come from reward.terms; a reward model is asked over HTTP"),
+    _refused("custom_reward_function.", "rewards come from reward.terms"),
     _refused("global_profiler.", "verl's profilers are driven by its own loop, which agent-lightning replaces"),
     _refused("transfer_queue.", "agent-lightning's loop does not use it"),
     _refused("ray_kwargs.", "Ray is started by this project, or found by RAY_ADDRESS"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from pathlib import Path
@@ -41,9 +42,24 @@ def test_a_group_is_judged_as_a_whole_and_validation_is_graded_alone(
             monkeypatch.setenv(name, value)
         # The runner only sees that answers await their group, so one serves both modes.
         settings = ("--set", "reward.judge.mode=pairwise", "--set", f"reward.judge.folder={tmp_path / 'runner'}")
+        settings += ("--set", f"reward.terms={json.dumps(terms(tmp_path))}")
         with running(tmp_path, database, *settings, **teacher) as loop:
             check_mode(loop, server, tmp_path, mode="groupwise", n_calls=1, how="ranked")
             check_mode(loop, server, tmp_path, mode="pairwise", n_calls=2, how="won")
+
+
+def terms(folder: Path) -> list[dict[str, Any]]:
+    """The judge, what it costs to be long, and a function that gives no number where the question says 坏."""
+    (folder / "mine.py").write_text(
+        "async def of_facts(completions, prompts, **columns):\n"
+        "    return [float('nan') if '坏' in prompts[0] else 0.5]\n",
+        encoding="utf-8",
+    )
+    return [
+        {"scorer": "judge", "weight": 0.5},
+        {"scorer": "length_penalty", "weight": 0.2, "target": 5},
+        {"scorer": f"{folder}/mine.py:of_facts", "weight": 0.5, "name": "facts"},
+    ]
 
 
 def check_mode(loop: Loop, server: FakeServer, folder: Path, *, mode: Mode, n_calls: int, how: str) -> None:
@@ -55,18 +71,34 @@ def check_mode(loop: Loop, server: FakeServer, folder: Path, *, mode: Mode, n_ca
     assert llm
     before = len(server.requests)
     with collecting(loop, run_dir, grade_group=GroupGrader(llm, mode)) as daemon:
-        lines = rollouts(daemon, loop, ["交替：甲药的适应症是什么？", "甲药的适应症是什么？"], is_train=True)
+        questions = ["交替：甲药的适应症是什么？", "甲药的适应症是什么？", "坏：甲药的适应症是什么？"]
+        *lines, lost, lost_too = sorted(
+            rollouts(daemon, loop, questions, is_train=True), key=lambda line: line["unscored"]
+        )
         batch, _ = daemon.get_train_data_batch(4096, 512, torch.device("cpu"), 1)
         assert len(server.requests) - before == n_calls + 1
         (validated,) = rollouts(daemon, loop, ["甲药的适应症是什么？"], is_train=False)
+        query = daemon.store.query_spans(validated["rollout_id"], attempt_id="latest")
+        assert daemon._internal_loop is not None
+        spans = asyncio.run_coroutine_threadsafe(query, daemon._internal_loop).result(30)
 
     compared = [line for line in lines if "交替" in line["question"]]
     alike = [line for line in lines if "交替" not in line["question"]]
-    assert sorted(line["reward"] for line in compared) == pytest.approx([0.1, 1.1])
+    # bonus + function + judge, and for the longer answer 2 characters above 5: 0.2 x 2/5
+    assert sorted(line["reward"] for line in compared) == pytest.approx([0.1 + 0.25, 0.1 + 0.25 + 0.5 - 0.08])
     assert all(line["reward_parts"]["sql"] == 0.1 and how in line["reason"] for line in compared)
-    assert [line["reward"] for line in alike] == pytest.approx([1.0, 1.0]) and alike[0]["reason"] == "alone"
+    assert [line["reward"] for line in alike] == pytest.approx([0.72, 0.72]) and alike[0]["reason"] == "alone"
+    assert {line["unscored"] for line in (lost, lost_too)} == {"bad_score"} and lost["reward"] is None
+    assert daemon.stats["unscored/bad_score"] == 2 and daemon.stats["scored"] == 4
+    means = {name: daemon.stats[f"reward_parts/{name}"] for name in ("sql", "judge", "facts", "length_penalty")}
+    assert means == pytest.approx({"sql": 0.1, "judge": (0.5 + 0.9) / 4, "facts": 0.25, "length_penalty": -0.06})
     assert sum(line["judge_usage"].get("calls", 0) for line in lines) == n_calls + 1
     by_rollout = {line["rollout_id"]: line["reward"] for line in lines}
     expected = [by_rollout[i] for i in batch.non_tensor_batch["rollout_id_list"]]
     assert batch.batch["token_level_scores"].sum(-1).tolist() == pytest.approx(expected, abs=1e-4)
-    assert validated["reward_parts"]["answer"] == pytest.approx(0.9)
+    assert validated["reward_parts"] == pytest.approx(
+        {"sql": 0.1, "judge": 0.45, "facts": 0.25, "length_penalty": -0.08}
+    )
+    assert validated["judge"].startswith("judge + length_penalty + ")
+    told = {str(value) for span in spans for key, value in span.attributes.items() if key.endswith(".name")}
+    assert told >= {"total", *validated["reward_parts"]}

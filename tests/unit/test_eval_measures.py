@@ -22,6 +22,7 @@ from sql_agent.evaluation.measures import (
 from sql_agent.evaluation.results import EvalReport
 from sql_agent.evaluation.stats import Difference, Quantiles
 from sql_agent.evaluation.trials import draw
+from sql_agent.evaluation.view import _rewards
 from sql_agent.records import QueryResult, Question, SqlCall, TrialRecord
 from tests.run_folders import results_of
 
@@ -60,6 +61,28 @@ def test_samples_of_a_question_count_as_one_question() -> None:
     records = [record("a", 1.0)] * 9 + [record("b", 0.0)]
     assert by_question(records, "reward") == {"a": 1.0, "b": 0.0}
     assert summarize(records).measures["reward"].mean == 0.5
+
+
+def test_each_term_of_the_reward_is_a_measure_with_its_difference() -> None:
+    parts = {"sql": 0.1, "sql_result": 0.5, "length_penalty": -0.1}
+    before, after = record("a", 0.5), record("a", 0.6)
+    before = before.model_copy(update={"reward_parts": parts})
+    after = after.model_copy(update={"reward_parts": {**parts, "length_penalty": 0.0}})
+    found = summarize([before, record("b", 1.0), fault("c")])
+    assert (found.measures["reward part sql_result"].mean, found.measures["reward part sql_result"].n) == (0.5, 1)
+    assert found.measures["answer score"].mean == pytest.approx((0.4 + 0.9) / 2)
+    differences = compare([before], [after])
+    assert differences["reward part length_penalty"].mean == pytest.approx(0.1)
+    assert list(summarize([record("a", 1.0)]).measures) == list(MEASURES)
+    models = {"m": {"test/greedy": summarize([record("a", 1.0)])}, "n": {"test/greedy": found}}
+    report = EvalReport.model_construct(keys=["test/greedy"], models=models, delta={"test/greedy": differences})
+    table = _rewards(report)
+    assert table.header[-2:] == ("reward part sql_result", "reward part length_penalty")
+    assert [[str(cell).split()[0] for cell in row[-2:]] for row in table.rows] == [
+        ["-", "-"],
+        ["0.500", "-0.100"],
+        ["+0.000", "+0.100"],
+    ]
 
 
 def test_a_fault_is_in_no_mean_and_counted() -> None:

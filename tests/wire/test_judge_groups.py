@@ -175,7 +175,13 @@ def record(answer: str, *, unscored: str = "awaits_group", value: float | None =
     item = JudgeItem(question=QUESTION, reference=REFERENCE, answer=answer).model_dump()
     parts = {"sql": 0.1} | ({"answer": value} if value is not None else {})
     reward = None if value is None else 0.1 + value
-    return {"unscored": unscored, "reward": reward, "reward_parts": parts, "judge_item": item if unscored else None}
+    return {
+        "unscored": unscored,
+        "reward": reward,
+        "reward_parts": parts,
+        "judge_item": item if unscored else None,
+        "awaits": {"answer": 1.0} if unscored else {},
+    }
 
 
 def test_the_records_of_a_group_get_rewards_and_others_stay() -> None:
@@ -190,6 +196,26 @@ def test_the_records_of_a_group_get_rewards_and_others_stay() -> None:
     assert [change.get("reward") for change in changes] == [pytest.approx(0.6), None, pytest.approx(1.1), None]
     assert changes[1] == changes[3] == {} and changes[0]["reward_parts"] == {"sql": 0.1, "answer": 0.5}
     assert changes[0]["judge_usage"]["calls"] == 1 and changes[2]["judge_usage"] == {} and not changes[0]["unscored"]
+
+
+def test_the_groups_verdict_fills_the_terms_that_await_it() -> None:
+    def of_terms(answer: str) -> dict[str, Any]:
+        parts = {"sql": 0.1, "length_penalty": -0.25}
+        return {**record(answer), "reward_parts": parts, "awaits": {"judge": 0.5, "again": 0.25}}
+
+    gated = {
+        "unscored": "",
+        "reward": 0.1,
+        "reward_parts": {"sql": 0.1, "length_penalty": 0.0, "judge": 0.0, "again": 0.0},
+    }
+    with openai_server(able) as server:
+        grader = GroupGrader(judge_at(server.base_url), "groupwise")
+        changes = asyncio.run(grader([of_terms(ANSWERS[1]), gated, of_terms(ANSWERS[3])]))
+    assert [list(change["reward_parts"].values()) for change in (changes[0], changes[2])] == [
+        pytest.approx([0.1, -0.25, 0.25, 0.125]),
+        pytest.approx([0.1, -0.25, 0.5, 0.25]),
+    ]
+    assert changes[0]["reward"] == pytest.approx(0.225) and changes[0]["awaits"] == {} and changes[1] == {}
 
 
 def test_records_stay_unscored_in_an_outage() -> None:
