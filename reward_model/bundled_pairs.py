@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import typer
 
+from foundation.command import shown_errors
 from foundation.errors import UserError
 from foundation.files import write_lines
 from reward_model.degrade import WRONG, Answer, Section, right_answer, sections_of, wrong_answer
@@ -155,11 +156,8 @@ def main(
     seed: Annotated[int, typer.Option(help="the same seed gives the same pairs")] = 1,
 ) -> None:
     """Make preference pairs from questions with reference answers."""
-    try:
+    with shown_errors():
         counts = build(questions or QUESTIONS, out, seed=seed)
-    except (UserError, OSError) as exc:
-        typer.echo(f"error: {exc}", err=True)
-        raise typer.Exit(2) from exc
     for name, kinds in counts.items():
         typer.echo(f"{out / name}.jsonl: {kinds.total()} ({', '.join(f'{k} {n}' for k, n in sorted(kinds.items()))})")
 

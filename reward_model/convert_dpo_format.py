@@ -17,6 +17,7 @@ from typing import Annotated, Any
 import typer
 from pydantic import ValidationError
 
+from foundation.command import shown_errors
 from foundation.errors import UserError
 from foundation.files import write_lines
 from reward_model.pairs import Pair, Skipped, json_lines, make_pair, reason_of
@@ -112,7 +113,7 @@ def main(
     output: Annotated[Path, typer.Option("--output", help="JSONL file to write")],
 ) -> None:
     """Convert raw preference data to {chosen: [turns], rejected: [turns]}."""
-    try:
+    with shown_errors():
         result = convert_file(input)
         if result.skipped.counts:
             typer.echo(f"skipped {result.skipped.counts.total()} lines:\n{result.skipped}", err=True)
@@ -122,9 +123,6 @@ def main(
                 "{messages, rejected_messages} with lists of turns"
             )
         write_lines(output, (pair.model_dump(include={"chosen", "rejected"}) for pair in result.pairs))
-    except (UserError, OSError) as exc:
-        typer.echo(f"error: {exc}", err=True)
-        raise typer.Exit(2) from exc
     typer.echo(f"{len(result.pairs)} pairs written to {output}")
 
 

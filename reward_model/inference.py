@@ -17,6 +17,7 @@ from typing import Annotated, Any
 import typer
 from pydantic import ValidationError
 
+from foundation.command import shown_errors
 from foundation.errors import UserError
 from foundation.files import write_lines
 from reward_model.api import Served, pair_score
@@ -67,7 +68,7 @@ def main(
     pairs: Annotated[Path | None, typer.Option(help="pairs in the converted format: prints the accuracy")] = None,
 ) -> None:
     """Score one response, a pair or a file."""
-    try:
+    with shown_errors(NotFinite):
         if sum(given is not None for given in (response, input, pairs)) != 1 or (input is None) != (output is None):
             raise UserError("give one of --response, --pairs, or --input together with --output")
         served = load_served(model_path)
@@ -83,9 +84,6 @@ def main(
             texts = [text for text in (response, rejected) if text is not None]
             scores = score_items(served, [Item(prompt, text, reference) for text in texts])
             typer.echo((pair_score(*scores) if len(scores) == 2 else scores[0]).model_dump_json())
-    except (UserError, NotFinite, OSError) as exc:
-        typer.echo(f"error: {exc}", err=True)
-        raise typer.Exit(2) from exc
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from typing import Annotated, Literal
 import typer
 from dotenv import load_dotenv
 
+from foundation.command import shown_errors
 from foundation.errors import UserError
 from reward_model.api import Limits, Served, make_app
 from reward_model.api_gate import Traffic
@@ -111,13 +112,10 @@ def main(
         max_chars=max_chars,
         max_body_bytes=max_body_mib << 20,
     )
-    try:
+    with shown_errors():
         token = read_token(host)
         listener = bind(host, port)
         served = load_served(model_path, device=device, dtype=dtype, max_tokens=max_tokens, scale=scale)
-    except UserError as exc:
-        typer.echo(f"error: {exc}", err=True)
-        raise typer.Exit(2) from exc
     if served.scale is None:
         typer.echo(
             f"no {SCALE_FILE} beside the model: scores are raw logits and `reward` is null. Fit one with "

@@ -18,6 +18,7 @@ from peft import PeftConfig, PeftModel
 from safetensors import SafetensorError, safe_open
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
+from foundation.command import shown_errors
 from foundation.errors import UserError
 from reward_model.folder import ADAPTER, check_no_code, check_weights_folder, read_json, weights_fingerprint
 
@@ -101,11 +102,8 @@ def main(
     base: Annotated[Path | None, typer.Option(help="folder of the base (default: as noted in the adapter)")] = None,
 ) -> None:
     """Merge a LoRA adapter into its base."""
-    try:
+    with shown_errors():
         merge(adapter, out, base=base)
-    except (UserError, OSError) as exc:
-        typer.echo(f"error: {exc}", err=True)
-        raise typer.Exit(2) from exc
     typer.echo(f"merged model: {out}")
 
 

@@ -17,6 +17,7 @@ from typing import Annotated, Any
 
 import typer
 
+from foundation.command import shown_errors
 from foundation.errors import UserError
 from foundation.files import write_lines
 from reward_model.grounding import grounded
@@ -105,16 +106,13 @@ def main(
     margin: Annotated[float, typer.Option(help="least difference between best and worst")] = 0.2,
 ) -> None:
     """Mine preference pairs from rollouts."""
-    try:
+    with shown_errors():
         mined = mine(rollouts, margin=margin)
         if mined.skipped.counts:
             typer.echo(f"skipped:\n{mined.skipped}", err=True)
         if not mined.pairs:
             raise UserError(f"none of {mined.n_groups} groups gives a pair; lower --margin or add runs")
         write_lines(output, (pair.model_dump() for pair in mined.pairs))
-    except (UserError, OSError) as exc:
-        typer.echo(f"error: {exc}", err=True)
-        raise typer.Exit(2) from exc
     typer.echo(f"{len(mined.pairs)} pairs of {mined.n_groups} groups written to {output}")
 
 

@@ -19,6 +19,7 @@ except ModuleNotFoundError as missing:
 from dotenv import load_dotenv
 from rich.console import Console
 
+from foundation.command import shown_errors
 from foundation.errors import UserError
 from sql_agent.agent.episode import load_system_prompt
 from sql_agent.config import ROOT, database_path
@@ -178,16 +179,10 @@ def main(
         **{"recipe": recipe, "set": set_ or []},
     }
     folder = (resume or out or EVALUATIONS / datetime.now().strftime("%Y%m%d-%H%M%S")).expanduser().absolute()
-    try:
+    with shown_errors():
         check_flags(context, resume=resume, inspect_log=inspect_log)
         wants_log = eval_log.is_installed() if inspect_log is None else inspect_log
         status = run(asked, folder, resumed=resume is not None, concurrency=concurrency, inspect_log=wants_log)
-    except UserError as exc:
-        notes.print(f"error: {exc}", markup=False)
-        raise typer.Exit(2) from None
-    except KeyboardInterrupt:
-        notes.print("interrupted")
-        raise typer.Exit(130) from None
     Console(highlight=False).print(f"evaluation: {folder}", soft_wrap=True, markup=False)
     raise typer.Exit(status)
 

@@ -24,6 +24,7 @@ except ModuleNotFoundError as missing:
     raise SystemExit(f"error: {missing}; run `make setup`, then `source .venv/bin/activate`") from None
 from rich.console import Console
 
+from foundation.command import shown_errors
 from foundation.errors import UserError
 from sql_agent.serving.checkpoint_model import checkpoint_model
 from sql_agent.serving.checkpoints import own_checkpoint
@@ -182,11 +183,8 @@ def main(
     """Turn a checkpoint into a model folder for vLLM and transformers."""
     logging.basicConfig(level=logging.WARNING)
     console = Console(highlight=False, soft_wrap=True)
-    try:
+    with shown_errors():
         export = export_checkpoint(source, out, evaluation=evaluation, dtype=dtype)
-    except UserError as exc:
-        Console(stderr=True, highlight=False, soft_wrap=True).print(f"error: {exc}", markup=False)
-        raise typer.Exit(2) from None
     serve = SERVE.format(name=export.folder, parser=export.parser)
     console.print(f"logits: differ by {export.gap:.2g} of the largest, in {export.dtype}", markup=False)
     console.print(f"serve: {serve}", markup=False)

@@ -25,6 +25,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from foundation.command import shown_errors
 from foundation.errors import UserError
 from foundation.files import write_json, write_lines
 from reward_client.errors import JudgeFault
@@ -187,19 +188,13 @@ def main(
 
     Exit status: 0 all items were scored, 1 some could not be, 2 wrong input.
     """
-    try:
+    with shown_errors():
         config = build_config(load_recipe(recipe) if recipe else {}, *(parse_assignment(text) for text in set_ or []))
         file = items or BUNDLED_ITEMS
         judged = load_items(file)
         context, judges = judges_of(config.reward)
         for judge in judges:
             measure(judged, judge, context, with_flips=with_flips)
-    except UserError as exc:
-        notes.print(f"error: {exc}", markup=False)
-        raise typer.Exit(2) from None
-    except KeyboardInterrupt:
-        notes.print("interrupted")
-        raise typer.Exit(130) from None
     folder = out or ROOT / "runs" / f"judge-report-{datetime.now():%Y%m%d-%H%M%S}"
     report = {
         "items": str(file),

@@ -15,16 +15,12 @@ try:
     import typer
 except ModuleNotFoundError as missing:
     raise SystemExit(f"error: {missing}; run `make setup`, then `source .venv/bin/activate`") from None
-from rich.console import Console
 
-from foundation.errors import UserError
+from foundation.command import shown_errors
 from foundation.files import write_text
 from sql_agent.run_report.folder import read_run
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
-
-
-notes = Console(stderr=True, highlight=False, soft_wrap=True)
 
 
 REPORT, PLOTS = "report.html", "plots"
@@ -55,11 +51,8 @@ def main(
 
     The last line is `report: FILE`. Exit status: 0 done, 2 wrong input.
     """
-    try:
+    with shown_errors():
         target = write_report(folder, evaluation=evaluation)
-    except (UserError, OSError) as exc:
-        notes.print(f"error: {exc}", markup=False)
-        raise typer.Exit(2) from None
     print(f"report: {target}")
 
 

@@ -22,6 +22,7 @@ from matplotlib.figure import Figure
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from foundation.command import shown_errors
 from foundation.errors import UserError
 from foundation.files import write_text
 from reward_model.folder import weights_fingerprint
@@ -121,7 +122,7 @@ def main(
     seed: Annotated[int, typer.Option("--seed", help="seed of the held-out share")] = 1,
 ) -> None:
     """Fit the map from raw logits to [0, 1]."""
-    try:
+    with shown_errors(NotFinite):
         source = labelled or rollouts
         if source is None or (labelled and rollouts):
             raise UserError("give either --labelled or --rollouts")
@@ -134,9 +135,6 @@ def main(
         error = held_out_error(rows, seed=seed)
         write_text(model_path / SCALE_FILE, scale.model_dump_json(indent=1) + "\n")
         plot(scale, rows, (model_path / SCALE_FILE).with_suffix(".png"))
-    except (UserError, NotFinite, OSError) as exc:
-        typer.echo(f"error: {exc}", err=True)
-        raise typer.Exit(2) from exc
     typer.echo(
         f"{model_path / SCALE_FILE}: {len(scale.logits)} knots from {scale.n_rows} rows; mean distance to the label "
         f"{error:.3f} on held-out prompts ({scale.mean_error:.3f} on all)"

