@@ -14,7 +14,6 @@ grad_norm   of the update: both rows give the same gradient
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import sys
@@ -39,6 +38,7 @@ from agl_plugin.update.adapter import ScoredTriplets
 from agl_plugin.update.batch import Rollouts, build_batch
 from benchmarks.support.actor import actor_of, as_planned, one_rank, with_advantages
 from benchmarks.support.spans import llm_call, reward_span
+from foundation.files import write_json
 from foundation.processes import keep_freed_memory
 from sql_agent.config import load_recipe
 from sql_agent.tiny_policy.build import ensure_tiny_policy
@@ -162,7 +162,7 @@ def main(
     about = {"rollouts": n_questions * group_size, "rounds": rounds, "threads": torch.get_num_threads()}
     if out:
         figures = {**about, "load": round(os.getloadavg()[0], 2), "turns": found}
-        out.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+        write_json(out, figures)
     Console().print(table_of(found))
 
 

@@ -11,14 +11,11 @@ cpu_ms   processor time of the evaluating process per episode; at high concurren
 from __future__ import annotations
 
 import asyncio
-import json
-import multiprocessing
 import os
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -26,7 +23,9 @@ import typer
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benchmarks.support.server import chat_reply, openai_server, tool_call_reply
+from benchmarks.support.measure import own_process
+from benchmarks.support.server import Handler, chat_reply, tool_call_reply
+from foundation.files import write_json
 from sql_agent.agent.episode import LLMEndpoint
 from sql_agent.config import build_config, data_path, database_path, resolve_system_prompt
 from sql_agent.data.dataset import load_questions
@@ -41,8 +40,8 @@ CALLS = 2
 TOOL = "query_database_by_sql"
 
 
-def serve(questions: list[Question], latency_s: float, pipe: Any) -> None:
-    """The endpoint's process: asks the reference query, then gives the reference answer."""
+def answers_to(questions: list[Question], *, latency_s: float) -> Handler:
+    """Asks the reference query, then gives the reference answer."""
     known = {question.question: question for question in questions}
 
     def answer(request: dict[str, Any]) -> dict[str, Any]:
@@ -51,24 +50,7 @@ def serve(questions: list[Question], latency_s: float, pipe: Any) -> None:
         asked = request["messages"][-1]["role"] == "tool"
         return chat_reply(question.answer) if asked else tool_call_reply((TOOL, {"sql": question.sql[0]}))
 
-    with openai_server(answer) as server:
-        pipe.send(server.base_url)
-        pipe.recv()
-
-
-@contextmanager
-def own_process(questions: list[Question], latency_s: float) -> Iterator[str]:
-    """The address of an endpoint in a process of its own."""
-    context = multiprocessing.get_context("fork")
-    ours, theirs = context.Pipe()
-    process = context.Process(target=serve, args=(questions, latency_s, theirs))
-    process.start()
-    try:
-        yield ours.recv()
-    finally:
-        ours.send("end")
-        process.join(10)
-        process.kill()
+    return answer
 
 
 def measure(setting: Setting, questions: list[Question], *, concurrency: int, latency_s: float) -> dict[str, float]:
@@ -106,7 +88,7 @@ def main(
     config = resolve_system_prompt(build_config({"reward": {"judge": {"kind": "reference"}}}), tiny=False)
     questions = [question for question in load_questions(data_path("data/test.parquet")) if len(question.sql) == 1]
     with (
-        own_process(questions, latency_s) as url,
+        own_process(answers_to(questions, latency_s=latency_s)) as (url, _),
         Database(config.database, database_path(config.database)) as database,
         closing(build_context(config.reward, config.database)) as scoring,
     ):
@@ -123,7 +105,7 @@ def main(
     about = {"latency_s": latency_s, "calls": CALLS, "cores": os.cpu_count(), "load": round(os.getloadavg()[0], 2)}
     figures: dict[str, Any] = {**about, "concurrency": found}
     if out:
-        out.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+        write_json(out, figures)
     shown = "; ".join(
         f"{n} at once: {one['episodes_per_s']:.1f} episodes/s, {one['ratio']:.2f} times the bound"
         for n, one in found.items()

@@ -9,9 +9,8 @@ Wall-clock times: run it on an idle machine.
 from __future__ import annotations
 
 import asyncio
-import json
 import sqlite3
-import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -22,6 +21,10 @@ from typing import Annotated, Any
 import psutil
 import typer
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from benchmarks.support.measure import per_call_s
+from foundation.files import write_json
 from sql_agent.config import DatabaseConfig
 from sql_agent.environment.database import Database
 from sql_agent.environment.sql_worker import Guard, Settings
@@ -55,14 +58,8 @@ def build(path: Path) -> None:
 
 
 def per_call_ms(call: Callable[[], Any], n: int) -> float:
-    """Median time of one call over five rounds of `n`, in ms."""
-    rounds = []
-    for _ in range(5):
-        started_s = time.perf_counter()
-        for _ in range(n):
-            call()
-        rounds.append((time.perf_counter() - started_s) / n * 1000)
-    return round(statistics.median(rounds), 4)
+    """Median time of one call, in ms."""
+    return round(per_call_s(call, n) * 1000, 4)
 
 
 def cost_ms(path: Path, settings: Settings, database: Database) -> dict[str, dict[str, float]]:
@@ -172,7 +169,7 @@ def main(
     with tempfile.TemporaryDirectory() as folder:
         figures = measure(Path(folder) / "bench.db")
     if out:
-        out.write_text(json.dumps(figures, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
+        write_json(out, figures)
     lookup, scan = figures["cost_ms"]["lookup"], figures["cost_ms"]["scan"]
     typer.echo(
         f"lookup {lookup['database']:.3f} ms (plain {lookup['plain']:.3f}, guard alone {lookup['guard']:.3f}); "

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import multiprocessing
 import random
 import re
 import statistics
@@ -22,8 +21,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -33,7 +31,9 @@ from pydantic import SecretStr
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from benchmarks.support.measure import FORK, own_process, per_call_s
 from benchmarks.support.server import chat_reply, error_reply, openai_server
+from foundation.files import write_json
 from reward_client import JudgeEndpoint, JudgeItem, LLMJudge, Mode, grade_group
 from reward_client.gates import why_zero
 from reward_client.parsing import parse_criteria
@@ -44,43 +44,38 @@ from sql_agent.data.dataset import load_questions
 REASON = "要点与参考答案一致，缺少一项禁忌，表述清楚，没有编造的内容。"
 VERDICT = {"accuracy": 0.9, "completeness": 0.7, "clarity": 1, "professionalism": 1, "reason": REASON}
 GROUP_SIZES = (4, 8, 16)
+MEAN_S, SIGMA = 0.3, 0.5  # of the endpoint's latency
 
 
 @dataclass(frozen=True)
-class Endpoint:
-    """A local judge: mean and spread of its latency, share of random 429s, places, requests a minute (0: any)."""
+class Case:
+    """N verdicts by `processes` processes with `concurrency` calls in flight in all, and the endpoint's limits.
 
-    mean_s: float = 0.3
-    sigma: float = 0.5
+    `busy_share`: of calls that get a 429 at random; `rpm`: calls a minute (0: any).
+    """
+
+    n: int = 640
+    concurrency: int = 16
+    processes: int = 1
     busy_share: float = 0.0
     places: int = 1000
     rpm: int = 0
 
 
-@dataclass(frozen=True)
-class Case:
-    """N verdicts by `processes` processes with `concurrency` calls in flight in all."""
-
-    endpoint: Endpoint
-    n: int = 640
-    concurrency: int = 16
-    processes: int = 1
-
-
 CASES = {
-    "plain": Case(Endpoint()),
-    "random 429s": Case(Endpoint(busy_share=0.02)),
-    "16 places, asked with 24": Case(Endpoint(places=16), concurrency=24),
-    "600 a minute": Case(Endpoint(rpm=600), n=120),
-    "4 processes": Case(Endpoint(places=16), processes=4),
+    "plain": Case(),
+    "random 429s": Case(busy_share=0.02),
+    "16 places, asked with 24": Case(places=16, concurrency=24),
+    "600 a minute": Case(rpm=600, n=120),
+    "4 processes": Case(places=16, processes=4),
 }
 
 
-class Served:
+class Endpoint:
     """The endpoint's side: how long its calls took, and who is refused."""
 
-    def __init__(self, endpoint: Endpoint) -> None:
-        self.endpoint = endpoint
+    def __init__(self, case: Case) -> None:
+        self._case = case
         self.latencies_s: list[float] = []
         self.n_refused = 0
         self._random = random.Random(7)
@@ -90,15 +85,14 @@ class Served:
 
     def answer(self, _request: dict[str, Any]) -> Any:
         """A verdict after its latency, or a 429 at once."""
-        now = time.monotonic()
+        case, now = self._case, time.monotonic()
         with self._lock:
             self._starts = [at for at in self._starts if at > now - 6.0]
-            crowded = self.endpoint.rpm and len(self._starts) >= self.endpoint.rpm / 10 + 1  # over the last 6 s
-            if self._open >= self.endpoint.places or crowded or self._random.random() < self.endpoint.busy_share:
+            crowded = case.rpm and len(self._starts) >= case.rpm / 10 + 1  # over the last 6 s
+            if self._open >= case.places or crowded or self._random.random() < case.busy_share:
                 self.n_refused += 1
                 return error_reply(429, "slow down")
-            mu = -(self.endpoint.sigma**2) / 2
-            latency_s = self.endpoint.mean_s * self._random.lognormvariate(mu, self.endpoint.sigma)
+            latency_s = MEAN_S * self._random.lognormvariate(-(SIGMA**2) / 2, SIGMA)
             self._starts.append(now)
             self._open += 1
         time.sleep(latency_s)
@@ -107,33 +101,9 @@ class Served:
             self.latencies_s.append(time.monotonic() - now)
         return chat_reply(json.dumps(VERDICT, ensure_ascii=False))
 
-
-def serve(endpoint: Endpoint, pipe: Any) -> None:
-    """The endpoint's process: tells its address, and at the end what it did."""
-    served = Served(endpoint)
-    with openai_server(served.answer) as server:
-        pipe.send(server.base_url)
-        pipe.recv()
-    pipe.send((served.latencies_s, served.n_refused))
-
-
-@contextmanager
-def own_process(endpoint: Endpoint) -> Iterator[tuple[str, Callable[[], tuple[list[float], int]]]]:
-    """The address of an endpoint in a process of its own, and a function that ends it and gives latencies and 429s."""
-    context = multiprocessing.get_context("fork")
-    ours, theirs = context.Pipe()
-    process = context.Process(target=serve, args=(endpoint, theirs))
-    process.start()
-
-    def end() -> tuple[list[float], int]:
-        ours.send("end")
-        return ours.recv()
-
-    try:
-        yield ours.recv(), end
-    finally:
-        process.join(10)
-        process.kill()
+    def figures(self) -> tuple[list[float], int]:
+        """Latencies, and how many calls were refused."""
+        return self.latencies_s, self.n_refused
 
 
 def judge_at(url: str, folder: Path, **options: Any) -> LLMJudge:
@@ -146,7 +116,7 @@ def judge_share(url: str, folder: Path, case: Case, share: int) -> None:
     """Grade every `case.processes`-th item."""
 
     async def run() -> None:
-        judge = judge_at(url, folder, concurrency=case.concurrency, rpm=case.endpoint.rpm)
+        judge = judge_at(url, folder, concurrency=case.concurrency, rpm=case.rpm)
         numbers = range(share, case.n, case.processes)
         await asyncio.gather(*(judge.grade(JudgeItem(question="问题？", answer=f"回答 {n}")) for n in numbers))
 
@@ -155,11 +125,12 @@ def judge_share(url: str, folder: Path, case: Case, share: int) -> None:
 
 def wall(case: Case) -> dict[str, float]:
     """Wall time, bound and their ratio for one case."""
-    context = multiprocessing.get_context("fork")
-    with own_process(case.endpoint) as (url, end), tempfile.TemporaryDirectory() as folder:
-        judge_share(url, Path(folder), replace(case, n=1, endpoint=replace(case.endpoint, rpm=0)), 0)  # warm
+    endpoint = Endpoint(case)
+    served = own_process(endpoint.answer, figures=endpoint.figures)
+    with served as (url, end), tempfile.TemporaryDirectory() as folder:
+        judge_share(url, Path(folder), replace(case, n=1, rpm=0), 0)  # warm
         children = [
-            context.Process(target=judge_share, args=(url, Path(folder) / "judge", case, share))
+            FORK.Process(target=judge_share, args=(url, Path(folder) / "judge", case, share))
             for share in range(case.processes)
         ]
         started_s = time.perf_counter()
@@ -171,16 +142,16 @@ def wall(case: Case) -> dict[str, float]:
         latencies_s, n_refused = end()
     latencies_s = latencies_s[1:]
     assert len(latencies_s) == case.n, f"{len(latencies_s)} calls for {case.n} verdicts"
-    places = min(case.concurrency, case.endpoint.places)
+    places = min(case.concurrency, case.places)
     bound_s = max(
         max(latencies_s),
         case.n * statistics.fmean(latencies_s) / places,
-        60 * case.n / case.endpoint.rpm if case.endpoint.rpm else 0.0,
+        60 * case.n / case.rpm if case.rpm else 0.0,
     )
     return {
-        "wall_s": round(wall_s, 2), "bound_s": round(bound_s, 2), "ratio": round(wall_s / bound_s, 3),
-        "refused": n_refused,
-    }  # fmt: skip
+        **{"wall_s": round(wall_s, 2), "bound_s": round(bound_s, 2)},
+        **{"ratio": round(wall_s / bound_s, 3), "refused": n_refused},
+    }
 
 
 def n_tokens(text: str) -> int:
@@ -233,23 +204,15 @@ async def _group_tokens(judge: LLMJudge, question: Any, n: int, mode: Mode) -> i
     return verdict.usage.tokens
 
 
-def per_call_us(call: Callable[[], Any], n: int) -> float:
-    """Median over five rounds of the mean time of `n` calls, in microseconds."""
-    rounds = []
-    for _ in range(5):
-        started_s = time.perf_counter()
-        for _ in range(n):
-            call()
-        rounds.append((time.perf_counter() - started_s) / n * 1e6)
-    return round(statistics.median(rounds), 1)
-
-
 def cost() -> dict[str, float]:
     """What a verdict costs that needs no call, and what each answer costs besides the call."""
     question = load_questions(data_path("data/test.parquet"))[0]
     rubric, answer = load_prompt("rubric_zh"), question.answer * 3
     item = JudgeItem(question=question.question, reference=question.answer, answer=answer)
     reply = json.dumps(VERDICT, ensure_ascii=False)
+
+    def per_call_us(call: Callable[[], Any]) -> float:
+        return round(per_call_s(call, 200) * 1e6, 1)
 
     async def hits(judge: LLMJudge, n: int) -> float:
         await judge.grade(item)
@@ -262,10 +225,9 @@ def cost() -> dict[str, float]:
         hit_ms = asyncio.run(hits(judge_at(server.base_url, Path(folder)), 500))
     return {
         "cache_hit_ms": round(hit_ms, 3),
-        "gate_us": per_call_us(lambda: why_zero(question=item.question, answer=answer, rubric=rubric), 200),
-        "gate_8000_chars_us": per_call_us(lambda: why_zero(question="q", answer="高血压。" * 2000, rubric=rubric), 50),
-        "prompt_us": per_call_us(lambda: build_messages(rubric, item), 500),
-        "parse_us": per_call_us(lambda: parse_criteria(reply), 500),
+        "gate_us": per_call_us(lambda: why_zero(question=item.question, answer=answer, rubric=rubric)),
+        "prompt_us": per_call_us(lambda: build_messages(rubric, item)),
+        "parse_us": per_call_us(lambda: parse_criteria(reply)),
     }
 
 
@@ -277,7 +239,7 @@ def main(
     walls = {name: min((wall(case) for _ in range(rounds)), key=lambda w: w["ratio"]) for name, case in CASES.items()}
     figures = {"wall": walls, "tokens_per_answer": tokens(), "cost": cost()}
     if out:
-        out.write_text(json.dumps(figures, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
+        write_json(out, figures)
     shown = ", ".join(f"{name} {case['ratio']:.2f}" for name, case in walls.items())
     saved = ", ".join(f"n={n} {row['groupwise_ratio']:.2f}" for n, row in figures["tokens_per_answer"].items())
     costs = figures["cost"]

@@ -12,7 +12,6 @@ Wall-clock times: run it on an idle machine. The server and its clients share th
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import random
 import statistics
@@ -30,6 +29,7 @@ import torch
 import typer
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
+from foundation.files import write_json
 from foundation.net import free_port
 from reward_model.grounding import grounded
 
@@ -188,7 +188,7 @@ def main(
     """Measure the scoring API against a plain transformers loop."""
     figures = measure(model_path, n_items=n_items, batch_size=batch_size, max_items=max_items, rounds=rounds)
     if out:
-        out.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+        write_json(out, figures)
     rate = ", ".join(f"{name} {value:.0f}" for name, value in figures["items_per_s"].items())
     ratio = ", ".join(f"{name} x{value:.2f}" for name, value in figures["ratio"].items())
     typer.echo(f"items/s: {rate}; {ratio}; largest score difference {figures['largest_score_difference']:.1e}")
