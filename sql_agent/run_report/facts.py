@@ -58,10 +58,10 @@ def facts(run: RunData) -> list[Fact]:
         ("judge", text(s.get("judge"))),
         ("rollouts", _rollouts(s)),
         ("groups", _groups(s)),
-        ("triplets", _count(s.get("triplets"))),
+        ("triplets", _figure(s.get("triplets"))),
         ("weights", _weights(s) if done else ""),
         ("judging", _judging(tree(s.get("judge_usage")))),
-        ("peak memory", _with_unit(s.get("peak_memory_gib"), "GiB")),
+        ("peak memory", _figure(s.get("peak_memory_gib"), " GiB")),
         *((f"{name} data", _data(tree(found))) for name, found in data.items()),
     ]
     return [(name[:80], cut(value, VALUE_CHARS)) for name, value in found[:40] if value]
@@ -94,14 +94,9 @@ def _data(found: Tree) -> str:
     return ", ".join([*parts, *(["fingerprint " + text(found["fingerprint"])] if found.get("fingerprint") else [])])
 
 
-def _count(value: Any) -> str:
+def _figure(value: Any, unit: str = "") -> str:
     found = number(value)
-    return "" if found is None else f"{found:.0f}"
-
-
-def _with_unit(value: Any, unit: str) -> str:
-    found = number(value)
-    return "" if found is None else f"{found:.4g} {unit}"
+    return "" if found is None else f"{found:.6g}{unit}"
 
 
 def seconds(run: RunData) -> list[Fact]:

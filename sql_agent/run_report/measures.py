@@ -70,16 +70,16 @@ class Series:
         last = self.values[-1]
         return self.limit is not None and (last > self.limit if self.above_is_bad else last < self.limit)
 
+    @property
+    def range(self) -> str:
+        """From the smallest to the largest value."""
+        return f"{self.shown(min(self.values))} to {self.shown(max(self.values))}"
+
     def shown(self, value: float) -> str:
-        """A value as people read it."""
-        return shown(value, self.unit)
-
-
-def shown(value: float, unit: Unit) -> str:
-    """A number with its unit, four digits at most."""
-    if unit == "percent":
-        return f"{100 * value:.1f}\N{NO-BREAK SPACE}%"
-    return f"{value:.0f}" if unit == "count" else f"{value:.4g}"
+        """A value as people read it, with its unit, four digits at most."""
+        if self.unit == "percent":
+            return f"{100 * value:.1f}\N{NO-BREAK SPACE}%"
+        return f"{value:.0f}" if self.unit == "count" else f"{value:.4g}"
 
 
 def bins(rows: list[Tree], most: int = MOST_POINTS) -> list[list[Tree]]:

@@ -40,10 +40,14 @@ class Chart:
     title: str
     about: str
     legend: list[tuple[str, str]]  # CSS variable of the colour, name
-    svg: dict[str, str]
+    draw: plots.Draw
     columns: list[str]
     rows: list[list[str]]
-    draw: plots.Draw
+
+    @property
+    def svg(self) -> dict[str, str]:
+        """The picture by size."""
+        return plots.pictures(self.draw, name=self.name)
 
 
 @dataclass(frozen=True)
@@ -52,22 +56,6 @@ class Panel:
 
     series: Series
     svg: str
-
-    @property
-    def first(self) -> str:
-        return self.series.shown(self.series.values[0])
-
-    @property
-    def last(self) -> str:
-        return self.series.shown(self.series.values[-1])
-
-    @property
-    def limit(self) -> str:
-        return "" if self.series.limit is None else self.series.shown(self.series.limit)
-
-    @property
-    def range(self) -> str:
-        return f"{self.series.shown(min(self.series.values))} to {self.series.shown(max(self.series.values))}"
 
 
 @dataclass(frozen=True)
@@ -113,12 +101,12 @@ def _reward(run: RunData) -> Chart | None:
     draw = plots.reward(train, held_out)
     trained, measured = dict(zip(train.steps, train.values, strict=True)), dict(held_out)
     rows = [
-        [str(step), _three(trained.get(step)), str(measured[step]) if step in measured else ""]
+        [str(step), f"{trained[step]:.3f}" if step in trained else "", str(measured.get(step, ""))]
         for step in sorted({*trained, *measured})
     ]
     legend = [("--c1", "training (dots: per step, line: moving mean)"), ("--c2", "held out, with 95 % interval")]
     columns = ["step", "training reward", "held out [95 %]"]
-    return _chart("reward", "Reward", " ".join(told), legend, draw, columns=columns, rows=rows)
+    return Chart("reward", "Reward", " ".join(told), legend, draw, columns, rows)
 
 
 def _ends(held_out: list[tuple[int, Estimate]]) -> list[tuple[int, Estimate]]:
@@ -130,13 +118,8 @@ def _parts(run: RunData) -> Chart | None:
     if not series:
         return None
     about = "; ".join(f"{s.title}: {s.values[0]:.3f} at first, {s.values[-1]:.3f} at last" for s in series) + "."
-    by_step = [dict(zip(s.steps, s.values, strict=True)) for s in series]
-    steps = sorted({step for s in series for step in s.steps})
-    rows = [[str(step), *(_three(found.get(step)) for found in by_step)] for step in steps]
-    columns = ["step", *(s.title for s in series)]
-    return _chart(
-        "parts", "Parts of the reward", about, _legend(columns[1:]), plots.parts(series), columns=columns, rows=rows
-    )
+    legend = [(f"--c{n % len(plots.LIGHT_SERIES) + 1}", s.title) for n, s in enumerate(series)]
+    return Chart("parts", "Parts of the reward", about, legend, plots.parts(series), *by_step(series))
 
 
 def _time(run: RunData) -> Chart | None:
@@ -154,39 +137,17 @@ def _time(run: RunData) -> Chart | None:
     columns = ["step", *seconds]
     draw = plots.phases(steps, seconds)
     legend = [(f"--c{measures.PHASE_COLOR[title] + 1}", title) for title in seconds]
-    return _chart("time", "Seconds per step", about, legend, draw, columns=columns, rows=rows)
+    return Chart("time", "Seconds per step", about, legend, draw, columns, rows)
 
 
-def _legend(names: list[str]) -> list[tuple[str, str]]:
-    return [(f"--c{n % len(plots.LIGHT_SERIES) + 1}", name) for n, name in enumerate(names)]
-
-
-def _chart(
-    name: str,
-    title: str,
-    about: str,
-    legend: list[tuple[str, str]],
-    draw: plots.Draw,
-    *,
-    columns: list[str],
-    rows: list[list[str]],
-) -> Chart:
-    return Chart(name, title, about, legend, plots.pictures(draw, name=name), columns, rows, draw)
-
-
-def _three(value: float | None) -> str:
-    return "" if value is None else f"{value:.3f}"
-
-
-def health_table(panels: list[Panel]) -> tuple[list[str], list[list[str]]]:
-    """All health values by step."""
-    by_step = [dict(zip(p.series.steps, p.series.values, strict=True)) for p in panels]
-    steps = sorted({step for found in by_step for step in found})
+def by_step(series: list[Series]) -> tuple[list[str], list[list[str]]]:
+    """Head and rows of a table of all values by step."""
+    values = [dict(zip(s.steps, s.values, strict=True)) for s in series]
     rows = [
-        [str(step), *(p.series.shown(v[step]) if step in v else "" for p, v in zip(panels, by_step, strict=True))]
-        for step in steps
+        [str(step), *(s.shown(v[step]) if step in v else "" for s, v in zip(series, values, strict=True))]
+        for step in sorted({step for s in series for step in s.steps})
     ]
-    return ["step", *(p.series.title for p in panels)], rows
+    return ["step", *(s.title for s in series)], rows
 
 
 def sql(value: str) -> Markup:
@@ -260,7 +221,7 @@ def render(page: Page, *, pngs: list[str]) -> str:
             measure_rows=measure_rows(run.results),
             charts=page.charts,
             panels=page.panels,
-            health_table=health_table(page.panels),
+            health_table=by_step([panel.series for panel in page.panels]),
             warnings=health.warnings(run),
             unscored=measures.counted(run, "rollout/unscored/"),
             stops=measures.counted(run, "rollout/stop/"),
