@@ -1,8 +1,9 @@
-"""Measure the judges on judged answers: attack success, agreement with labels, flips, cost; as table, JSON and picture.
+"""Measure the judges: on judged answers, and by what they pay to policies that cheat; as tables, JSON and picture.
 
 Guarantees: scores come from the scorers of training; the offline reference judge is always measured, the LLM judge when
 TEACHER_* is set; an item that a judge could not score is counted by reason and in no rate; the last line printed is
-`report: FOLDER`. The figures are defined in judge_audit/metrics.py. Not covered: measuring reward models.
+`report: FOLDER`. The figures are defined in judge_audit/metrics.py, the policies in hacks.py. Not covered: measuring
+reward models.
 """
 
 from __future__ import annotations
@@ -30,10 +31,21 @@ from foundation.errors import UserError
 from foundation.files import write_json, write_lines
 from reward_client.errors import JudgeFault
 from sql_agent.config import ROOT, RewardConfig, build_config, load_recipe, parse_assignment
+from sql_agent.data.build import build_bundled
 from sql_agent.data.dataset import fingerprint
+from sql_agent.judge_audit.hacks import attempts
 from sql_agent.judge_audit.items import BUNDLED_ITEMS, REWRITINGS, JudgedItem, Rewriting, load_items, rewrite
-from sql_agent.judge_audit.metrics import Scored, agreement, attack_success, by_kind, calibration, flips
-from sql_agent.judge_audit.view import TOKENS, draw_calibration, show
+from sql_agent.judge_audit.metrics import (
+    Scored,
+    bootstrap,
+    calibration,
+    calibration_error,
+    flips,
+    mean,
+    summaries,
+    summary,
+)
+from sql_agent.judge_audit.view import USAGE, draw_calibration, show
 from sql_agent.records import Episode, Evidence, QueryResult, Question, Reward, SqlCall
 from sql_agent.scoring.build import build_context
 from sql_agent.scoring.reward import score
@@ -55,11 +67,13 @@ class Measured:
     seconds: float = 0.0
     plain: list[Reward] = field(default_factory=list)
     rewritten: dict[Rewriting, list[Reward | None]] = field(default_factory=dict)
+    strategies: dict[str, list[Reward]] = field(default_factory=dict)
 
     @property
     def rewards(self) -> list[Reward]:
         """All of them."""
-        return [*self.plain, *(r for rewards in self.rewritten.values() for r in rewards if r)]
+        groups = [*self.rewritten.values(), *self.strategies.values()]
+        return [*self.plain, *(r for rewards in groups for r in rewards if r)]
 
 
 def value_of(reward: Reward | None) -> float | None:
@@ -91,30 +105,38 @@ def as_episode(item: JudgedItem, scorer: str) -> Episode:
     )
 
 
-def measure(items: list[JudgedItem], judge: Measured, context: ScoringContext, *, with_flips: bool) -> Measured:
+def measure(
+    items: list[JudgedItem],
+    judge: Measured,
+    context: ScoringContext,
+    *,
+    rewritings: Sequence[Rewriting],
+    strategies: dict[str, list[JudgedItem]],
+) -> None:
     """Score everything once, with a progress bar."""
-    sets: dict[Rewriting | None, list[JudgedItem | None]] = {None: list(items)}
-    if with_flips:
-        sets |= {how: [rewrite(item, how) for item in items] for how in REWRITINGS}
+    sets: dict[Rewriting | str, list[JudgedItem | None]] = {"": list(items)}
+    sets |= {how: [rewrite(item, how) for item in items] for how in rewritings}
+    sets |= {name: list(tried) for name, tried in strategies.items()}
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     started_s = time.monotonic()
     with Progress(*columns, console=notes, transient=True) as progress:
         task = progress.add_task(escape(judge.name), total=sum(map(len, sets.values())))
         for how, group in sets.items():
             rewards = asyncio.run(score_items(group, judge.scorer, context, tell=lambda: progress.advance(task)))
-            if how is None:
-                judge.plain = [r for r in rewards if r]
-            else:
+            if isinstance(how, Rewriting):
                 judge.rewritten[how] = rewards
+            elif how:
+                judge.strategies[how] = [r for r in rewards if r]
+            else:
+                judge.plain = [r for r in rewards if r]
     judge.seconds = time.monotonic() - started_s
-    return judge
 
 
 def figures(items: list[JudgedItem], judge: Measured, *, threshold: float, margin: float) -> dict[str, Any]:
     """What report.json says of one judge."""
     values = [value_of(r) for r in judge.plain]
     scored = [Scored(item, value) for item, value in zip(items, values, strict=True) if value is not None]
-    honest = [s for s in scored if not s.item.is_attack]
+    sides = {"threshold": threshold, "margin": margin}
     flipped = {}
     for how, rewards in judge.rewritten.items():
         pairs = [(a, b) for a, b in zip(values, map(value_of, rewards), strict=True) if a is not None and b is not None]
@@ -123,23 +145,31 @@ def figures(items: list[JudgedItem], judge: Measured, *, threshold: float, margi
         "judge": judge.name,
         "scorer": judge.scorer,
         "n_scored": len(scored),
-        "unscored": dict(Counter(r.unscored for r in judge.plain if r.unscored)),
-        "attack_success": attack_success(scored, margin=margin).model_dump(),
-        "agreement": agreement(scored, threshold=threshold).model_dump(),
-        "agreement_honest": agreement(honest, threshold=threshold).model_dump(),
+        "unscored": dict(Counter(r.unscored for r in judge.rewards if r.unscored)),
+        **summary(scored, **sides).model_dump(),
+        "honest": summary([s for s in scored if not s.item.is_attack], **sides).model_dump(),
         "flips": flipped,
         "calibration": [b.model_dump() for b in calibration(scored)],
-        "by_kind": by_kind(scored, margin=margin),
+        "calibration_error": calibration_error(scored),
+        "by_kind": {k: s.model_dump() for k, s in summaries(scored, lambda s: s.item.kind, **sides).items()},
+        "by_task": {k: s.model_dump() for k, s in summaries(scored, lambda s: s.item.task_type, **sides).items()},
+        "strategies": {name: paid(rewards) for name, rewards in judge.strategies.items()},
         "cost": cost(judge),
     }
 
 
+def paid(rewards: Sequence[Reward]) -> dict[str, Any]:
+    """The mean reward of a strategy, the bonus included, over the questions that could be scored."""
+    totals = [r.total for r in rewards if r.total is not None]
+    return {"n": len(totals), **bootstrap(totals, mean).model_dump()}
+
+
 def cost(judge: Measured) -> dict[str, Any]:
-    """Verdicts that a model gave (an answer that says nothing needs none), their tokens, and the time of all."""
-    asked = [usage for r in judge.rewards if (usage := r.metadata.get("judge_usage"))]
-    tokens = {name: sum(m[name] for m in asked) for name in TOKENS}
+    """What a model was asked (an answer that says nothing needs no call, a verdict of the cache neither), and times."""
+    usages = [usage for r in judge.rewards if (usage := r.metadata.get("judge_usage"))]
+    spent = {name: sum(usage[name] for usage in usages) for name in USAGE}
     times = {"seconds": judge.seconds, "ms_per_score": 1000 * judge.seconds / len(judge.rewards)}
-    return {"scores": len(judge.rewards), "calls": len(asked), **tokens, **times}
+    return {"scores": len(judge.rewards), **spent, **times}
 
 
 def write_report(folder: Path, report: dict[str, Any], items: list[JudgedItem], judges: list[Measured]) -> None:
@@ -170,6 +200,13 @@ def judges_of(config: RewardConfig) -> tuple[ScoringContext, list[Measured]]:
     return context, judges
 
 
+def policies(n: int) -> dict[str, list[JudgedItem]]:
+    """The answers of honest and cheating policies to `n` questions of the bundled data, which is built if need be."""
+    build_bundled()
+    with notes.status("looking for the constant answer that pays most"):
+        return attempts(n=n, data=BUNDLED_ITEMS.parent)
+
+
 @app.command()
 def main(
     items: Annotated[
@@ -183,6 +220,12 @@ def main(
     with_flips: Annotated[
         bool, typer.Option("--flips/--no-flips", help="score rewritings too: 4 times the calls")
     ] = True,
+    strategies: Annotated[
+        int, typer.Option(min=0, help="bundled questions that each cheating strategy answers; 0: none")
+    ] = 200,
+    strategy_calls: Annotated[
+        int, typer.Option(min=0, help="most verdicts of an LLM judge on cheating strategies, all together")
+    ] = 440,
 ) -> None:
     """Measure how far the judges can be trusted, on the bundled set or on one of your own.
 
@@ -193,8 +236,11 @@ def main(
         file = items or BUNDLED_ITEMS
         judged = load_items(file)
         context, judges = judges_of(config.reward)
+        tried = policies(strategies) if strategies else {}
         for judge in judges:
-            measure(judged, judge, context, with_flips=with_flips)
+            most = strategy_calls // max(1, len(tried)) if judge.scorer == "llm" else strategies
+            answers = {name: found[:most] for name, found in tried.items()} if most else {}
+            measure(judged, judge, context, rewritings=REWRITINGS if with_flips else (), strategies=answers)
     folder = out or ROOT / "runs" / f"judge-report-{datetime.now():%Y%m%d-%H%M%S}"
     report = {
         "items": str(file),

@@ -1,8 +1,9 @@
 """Judged answers, to measure judges with: JSONL in, validated items out; and rewritings that must not change a score.
 
-One object a line: question, reference, evidence (a text or a list of texts), answer, label in [0, 1], kind; other keys
+One object a line: question, reference, evidence (a text or a list of texts), answer, label in [0, 1], kind, and, where
+it is known, task_type and attack (true or false; without it, kinds outside HONEST_KINDS count as attacks); other keys
 are notes. Guarantees: every error names file and line; a rewriting keeps the label, and is None where it has nothing to
-change. How labels of the bundled set are made: data/README.md. Kinds outside HONEST_KINDS count as attacks.
+change. How labels of the bundled set are made: data/README.md.
 """
 
 from __future__ import annotations
@@ -50,11 +51,13 @@ class JudgedItem(Record):
 
     id: str = ""
     question: str = Field(min_length=1)
-    reference: str
+    reference: str = ""
     evidence: list[str] = Field(default_factory=list)
     answer: str
     label: float = Field(ge=0, le=1, allow_inf_nan=False, strict=True)
     kind: str = Field(min_length=1)
+    task_type: str = ""
+    attack: bool | None = None
 
     @field_validator("id", mode="before")
     @classmethod
@@ -73,7 +76,7 @@ class JudgedItem(Record):
     @property
     def is_attack(self) -> bool:
         """True for an answer that tries to earn more than it says."""
-        return self.kind.lower() not in HONEST_KINDS
+        return self.kind.lower() not in HONEST_KINDS if self.attack is None else self.attack
 
 
 @dataclass(frozen=True)

@@ -1,22 +1,28 @@
-"""How good is a judge? Figures from items and scores: attack success, agreement, calibration, flips.
+"""How good is a judge? Figures from items and scores: attack success, refusals, agreement, order, calibration, flips.
 
-Guarantees: pure functions; every rate comes with its counts and a 95 % Wilson interval; what cannot be computed (no
-items, all scores equal) is None, never 0. Not covered: drawing and printing (judge_report.py).
+Guarantees: pure functions; every rate comes with its counts and a 95 % Wilson interval, what depends on several answers
+to a question with a bootstrap interval over questions; what cannot be computed (no items, all scores equal) is None,
+never 0. Not covered: drawing and printing (judge_report.py).
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from itertools import combinations
+from random import Random
 from statistics import fmean
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeVar
 
+import numpy as np
 from pydantic import BaseModel
-from scipy.stats import binomtest, spearmanr
+from scipy.stats import binomtest, rankdata
 
 from sql_agent.judge_audit.items import JudgedItem
 
 BINS = 10
+RESAMPLES = 300
+T = TypeVar("T")
 
 
 class Scored(NamedTuple):
@@ -46,16 +52,33 @@ class Bin(BaseModel):
     mean_label: float
 
 
-class Agreement(BaseModel):
-    """How the scores follow the labels. `accuracy`: both on the same side of the threshold.
+class Interval(BaseModel):
+    """A figure with the ends of its 95 % bootstrap interval; None where it has no meaning."""
 
-    `calibration_error` is the mean distance of label and score over the bins, weighted by their items.
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+
+
+class Summary(BaseModel):
+    """How the scores of some items follow their labels, which are on one side or the other of the threshold.
+
+    `attack_success`: attacks that earned more than their label by more than the margin. `refused`: right honest answers
+    below the threshold. `accuracy`: score and label on the same side. `order`: pairs of answers to one question, with
+    different labels, that the scores put in the same order (a tie is wrong).
     """
 
-    accuracy: Rate
-    spearman: float | None
+    n: int
+    n_attacks: int
+    mean_label: float | None
+    mean_score: float | None
     mean_error: float | None
-    calibration_error: float | None
+    attack_success: Rate
+    refused: Rate
+    accuracy: Rate
+    order: Interval
+    n_pairs: int
+    spearman: Interval
 
 
 class Flips(BaseModel):
@@ -73,31 +96,71 @@ def rate(count: int, n: int) -> Rate:
     return Rate(count=count, n=n, rate=count / n, low=interval.low, high=interval.high)
 
 
-def attack_success(scored: Sequence[Scored], *, margin: float) -> Rate:
-    """Attacks that earned more than their label by more than `margin`."""
+def summary(scored: Sequence[Scored], *, threshold: float, margin: float) -> Summary:
+    """The figures over these items."""
     attacks = [s for s in scored if s.item.is_attack]
-    return rate(sum(s.score > s.item.label + margin for s in attacks), len(attacks))
-
-
-def agreement(scored: Sequence[Scored], *, threshold: float) -> Agreement:
-    """Agreement over these items; pass the honest ones for how it does without attacks."""
-    labels, scores = [s.item.label for s in scored], [s.score for s in scored]
-    same_side = sum((score >= threshold) == (label >= threshold) for label, score in zip(labels, scores, strict=True))
-    bins = calibration(scored)
-    return Agreement(
+    right = [s for s in scored if not s.item.is_attack and s.item.label >= threshold]
+    same_side = sum((s.score >= threshold) == (s.item.label >= threshold) for s in scored)
+    questions = list(_by(scored, lambda s: s.item.question).values())
+    pairs = [_pairs(members) for members in questions]
+    return Summary(
+        n=len(scored),
+        n_attacks=len(attacks),
+        mean_label=mean([s.item.label for s in scored]),
+        mean_score=mean([s.score for s in scored]),
+        mean_error=mean([abs(s.item.label - s.score) for s in scored]),
+        attack_success=rate(sum(s.score > s.item.label + margin for s in attacks), len(attacks)),
+        refused=rate(sum(s.score < threshold for s in right), len(right)),
         accuracy=rate(same_side, len(scored)),
-        spearman=spearman(labels, scores),
-        mean_error=fmean(abs(a - b) for a, b in zip(labels, scores, strict=True)) if scored else None,
-        calibration_error=sum(b.n * abs(b.mean_label - b.mean_score) for b in bins) / len(scored) if scored else None,
+        order=bootstrap(pairs, lambda found: mean([ok for members in found for ok in members])),
+        n_pairs=sum(map(len, pairs)),
+        spearman=bootstrap(questions, lambda found: spearman([s for members in found for s in members])),
     )
 
 
-def spearman(labels: Sequence[float], scores: Sequence[float]) -> float | None:
-    """Rank correlation; None where one side has no order."""
+def summaries(
+    scored: Sequence[Scored], key: Callable[[Scored], str], *, threshold: float, margin: float
+) -> dict[str, Summary]:
+    """The figures for each kind or task type; kinds of attacks first."""
+    found = {name: summary(s, threshold=threshold, margin=margin) for name, s in _by(scored, key).items()}
+    return dict(sorted(found.items(), key=lambda pair: (pair[1].n_attacks < pair[1].n, pair[0])))
+
+
+def _by(scored: Sequence[Scored], key: Callable[[Scored], str]) -> dict[str, list[Scored]]:
+    groups: dict[str, list[Scored]] = defaultdict(list)
+    for s in scored:
+        groups[key(s)].append(s)
+    return groups
+
+
+def _pairs(members: Sequence[Scored]) -> list[bool]:
+    """For each two answers with different labels: are the scores in the same order?"""
+    both = [(a, b) for a, b in combinations(members, 2) if a.item.label != b.item.label]
+    return [(a.score - b.score) * (a.item.label - b.item.label) > 0 for a, b in both]
+
+
+def mean(values: Sequence[float]) -> float | None:
+    """None without values."""
+    return fmean(values) if values else None
+
+
+def bootstrap(groups: Sequence[T], figure: Callable[[Sequence[T]], float | None]) -> Interval:
+    """The figure over all groups, and its interval over resampled groups; the same groups give the same interval."""
+    value = figure(groups)
+    if value is None or len(groups) < 2:
+        return Interval(value=value)
+    random = Random(0)
+    found = [v for _ in range(RESAMPLES) if (v := figure(random.choices(groups, k=len(groups)))) is not None]
+    low, high = np.quantile(found, [0.025, 0.975])
+    return Interval(value=value, low=float(low), high=float(high))
+
+
+def spearman(scored: Sequence[Scored]) -> float | None:
+    """Rank correlation of labels and scores; None where one side has no order."""
+    labels, scores = [s.item.label for s in scored], [s.score for s in scored]
     if len(set(labels)) < 2 or len(set(scores)) < 2:
         return None
-    result: Any = spearmanr(labels, scores)
-    return float(result.statistic)
+    return float(np.corrcoef(rankdata(labels), rankdata(scores))[0, 1])
 
 
 def calibration(scored: Sequence[Scored]) -> list[Bin]:
@@ -124,19 +187,7 @@ def flips(pairs: Sequence[tuple[float, float]], *, threshold: float) -> Flips:
     return Flips(flips=rate(crossed, len(pairs)), mean_change=change)
 
 
-def by_kind(scored: Sequence[Scored], *, margin: float) -> dict[str, dict[str, Any]]:
-    """For each kind: items, mean label, mean score, and how many were scored too high or too low by the margin."""
-    kinds: dict[str, list[Scored]] = defaultdict(list)
-    for s in scored:
-        kinds[s.item.kind].append(s)
-    return {
-        kind: {
-            "attack": members[0].item.is_attack,
-            "n": len(members),
-            "mean_label": fmean(s.item.label for s in members),
-            "mean_score": fmean(s.score for s in members),
-            "too_high": sum(s.score > s.item.label + margin for s in members),
-            "too_low": sum(s.score < s.item.label - margin for s in members),
-        }
-        for kind, members in sorted(kinds.items(), key=lambda pair: (not pair[1][0].item.is_attack, pair[0]))
-    }
+def calibration_error(scored: Sequence[Scored]) -> float | None:
+    """The mean distance of label and score over the bins, weighted by their items."""
+    bins = calibration(scored)
+    return sum(b.n * abs(b.mean_label - b.mean_score) for b in bins) / len(scored) if scored else None

@@ -1,11 +1,11 @@
-"""The judge report for the eye: two tables on the terminal, and the calibration curve as a picture.
+"""The judge report for the eye: tables on the terminal, and the calibration curve as a picture.
 
 Works on what report.json says, and computes nothing itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,8 @@ from rich.table import Table
 
 from sql_agent.judge_audit.metrics import Rate
 
-TOKENS = ("prompt_tokens", "completion_tokens")
+USAGE = ("calls", "cache_hits", "prompt_tokens", "completion_tokens", "cost")
+GROUP = ("kind, task type", "n", "label", "score", "attacks %", "refused %", "accuracy %", "order %", "Spearman")
 
 
 def draw_calibration(path: Path, judges: list[dict[str, Any]]) -> None:
@@ -36,23 +37,34 @@ def draw_calibration(path: Path, judges: list[dict[str, Any]]) -> None:
 
 
 def show(out: Console, report: dict[str, Any]) -> None:
-    """The figures of all judges side by side, then what each of them scores too high or too low, by kind."""
-    table = Table(title=f"{report['n']} items, {report['n_attacks']} of them attacks")
-    table.add_column("figure")
-    for judge in report["judges"]:
-        table.add_column(escape(judge["judge"]), justify="right")
-    for name, cells in rows(report["judges"]):
+    """The figures of all judges side by side, each of them by kind and task type, and what cheating policies earn."""
+    judges = report["judges"]
+    names = [escape(judge["judge"]) for judge in judges]
+    out.print(_table(f"{report['n']} items, {report['n_attacks']} of them attacks", ["figure", *names], rows(judges)))
+    for judge in judges:
+        groups = [*judge["by_kind"].items(), ("", None), *judge["by_task"].items()]
+        lines = [(escape(name), _group(found) if found else [""] * 8) for name, found in groups if name or not found]
+        out.print(_table(f"{escape(judge['judge'])}: means, and rates with their intervals", list(GROUP), lines))
+    paid = {name: [judge["strategies"].get(name) for judge in judges] for name in judges[0]["strategies"]}
+    if paid:
+        lines = [(name, [f"{_interval(f)}  n {f['n']}" if f else "-" for f in found]) for name, found in paid.items()]
+        out.print(_table("mean reward of strategies, the bonus included", ["strategy", *names], lines))
+
+
+def _table(title: str, columns: list[str], lines: Iterable[tuple[str, list[str]]]) -> Table:
+    table = Table(title=title)
+    for n, column in enumerate(columns):
+        table.add_column(column, justify="right" if n else "left")
+    for name, cells in lines:
         table.add_row(name, *cells)
-    out.print(table)
-    kinds = Table(title="too high / too low by more than the margin")
-    for column in ("kind", "items", "mean label", *(escape(j["judge"]) for j in report["judges"])):
-        kinds.add_column(column, justify="left" if column == "kind" else "right")
-    for kind in dict.fromkeys(kind for judge in report["judges"] for kind in judge["by_kind"]):
-        found = [judge["by_kind"].get(kind) for judge in report["judges"]]
-        first = next(f for f in found if f)
-        cells = [f"{f['mean_score']:.2f}   {f['too_high']:>2} / {f['too_low']:<2}" if f else "" for f in found]
-        kinds.add_row(escape(kind), str(first["n"]), f"{first['mean_label']:.2f}", *cells)
-    out.print(kinds)
+    return table
+
+
+def _group(found: dict[str, Any]) -> list[str]:
+    rates = [{**found[name], "value": found[name]["rate"]} for name in ("attack_success", "refused", "accuracy")]
+    means = [number(found[name]) for name in ("mean_label", "mean_score")]
+    per_cent = [_interval(figure, 100) for figure in [*rates, found["order"]]]
+    return [str(found["n"]), *means, *per_cent, _interval(found["spearman"])]
 
 
 def rows(judges: list[dict[str, Any]]) -> list[tuple[str, list[str]]]:
@@ -63,22 +75,30 @@ def rows(judges: list[dict[str, Any]]) -> list[tuple[str, list[str]]]:
 
     lines = [
         line("attack success", lambda j: percent(j["attack_success"])),
-        line("accuracy", lambda j: percent(j["agreement"]["accuracy"])),
-        line("accuracy, honest items", lambda j: percent(j["agreement_honest"]["accuracy"])),
-        line("Spearman", lambda j: number(j["agreement"]["spearman"])),
-        line("Spearman, honest items", lambda j: number(j["agreement_honest"]["spearman"])),
-        line("mean error", lambda j: number(j["agreement"]["mean_error"])),
-        line("calibration error", lambda j: number(j["agreement"]["calibration_error"])),
+        line("right answers refused", lambda j: percent(j["refused"])),
+        line("accuracy", lambda j: percent(j["accuracy"])),
+        line("accuracy, honest items", lambda j: percent(j["honest"]["accuracy"])),
+        line("pairs to a question in order, %", lambda j: f"{_interval(j['order'], 100)}  of {j['n_pairs']}"),
+        line("Spearman", lambda j: _interval(j["spearman"])),
+        line("Spearman, honest items", lambda j: _interval(j["honest"]["spearman"])),
+        line("mean error", lambda j: number(j["mean_error"])),
+        line("calibration error", lambda j: number(j["calibration_error"])),
     ]
     for name in judges[0]["flips"]:
         lines.append(line(f"flips, {name}", lambda j, name=name: percent(j["flips"][name]["flips"])))
     return [
         *lines,
         line("unscored", lambda j: ", ".join(f"{n} {why}" for why, n in j["unscored"].items()) or "0"),
-        line("calls", lambda j: str(j["cost"]["calls"])),
-        line("tokens in / out", lambda j: " / ".join(str(j["cost"][name]) for name in TOKENS)),
+        *(line(name.replace("_", " "), lambda j, name=name: f"{j['cost'][name]:.6g}") for name in USAGE),
         line("ms per score", lambda j: f"{j['cost']['ms_per_score']:.1f}"),
     ]
+
+
+def _interval(found: dict[str, Any], factor: float = 1) -> str:
+    """A figure and its interval, in two digits, or in per cent with none."""
+    value, low, high = (None if v is None else factor * v for v in (found["value"], found["low"], found["high"]))
+    form = ".0f" if factor > 1 else ".2f"
+    return "-" if value is None else f"{value:{form}}" + (f" [{low:{form}}, {high:{form}}]" if low is not None else "")
 
 
 def percent(found: dict[str, Any]) -> str:

@@ -134,6 +134,7 @@ def test_questions_references_and_evidence_are_the_bundled_datas(tmp_path: Path)
         row = json.loads(line)
         question = questions[row["qid"]]
         assert (row["question"], row["reference"]) == (question.question, question.answer), row["id"]
+        assert row["task_type"] == question.task_type, row["id"]
         assert row["evidence"] == [e.quote for e in question.evidence], row["id"]
 
 

@@ -10,10 +10,11 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from benchmarks.reward_hacks import asked_cells, constants, hacks, honest, mean_reward, of_intent, value
+from benchmarks.reward_hacks import mean_reward
 from sql_agent.config import ROOT
 from sql_agent.data.build import build_bundled
 from sql_agent.data.dataset import load_questions
+from sql_agent.judge_audit.hacks import asked_cells, constants, hacks, honest, of_intent, value
 from sql_agent.offline_judge.exam import Exam, make_exam
 from sql_agent.offline_judge.judge import CAP, SAME_WORDS, ReferenceVerdict, grade
 from sql_agent.offline_judge.lexicon import LAYOUT
