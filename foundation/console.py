@@ -26,13 +26,8 @@ def quiet(log: Path, *, enabled: bool = True) -> Iterator[Console]:
     if not enabled:
         yield Console()
         return
-    sys.stdout.flush()
-    sys.stderr.flush()
     saved = os.dup(1), os.dup(2)
-    target = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-    os.dup2(target, 1)
-    os.dup2(target, 2)
-    os.close(target)
+    _redirect(log)
     try:
         with os.fdopen(os.dup(saved[0]), "w", encoding="utf-8") as terminal:
             yield Console(file=terminal, highlight=False, soft_wrap=True)
@@ -57,13 +52,17 @@ def close_output(log: Path) -> None:
 
     Before the last words of a command: threads of others may go on logging, and nothing of theirs belongs below.
     """
+    with contextlib.suppress(OSError):  # the log's disk is full
+        _redirect(log)
+
+
+def _redirect(log: Path) -> None:
     sys.stdout.flush()
     sys.stderr.flush()
-    with contextlib.suppress(OSError):  # the log's disk is full
-        target = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-        os.dup2(target, 1)
-        os.dup2(target, 2)
-        os.close(target)
+    target = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    os.dup2(target, 1)
+    os.dup2(target, 2)
+    os.close(target)
 
 
 class Heartbeat:

@@ -7,7 +7,7 @@ server says 503 and Retry-After; accepted requests are answered before the appli
 
 # No `from __future__ import annotations`: FastAPI must see the request types, which are made per server.
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -51,11 +51,18 @@ class Served:
     name: str
     weights_sha256: str
 
-    def reward(self, scored: Scored, *, reference: str) -> float | None:
-        """The score in [0, 1], where the scale was fitted on items like this one."""
-        if self.scale is None or (self.scale.needs_reference and not reference):
-            return None
-        return self.scale(scored.score)
+    def told(self, scored: Sequence[Scored], items: Sequence[Item]) -> list[t.Score]:
+        """The scores as they are told: in [0, 1] too, where the scale was fitted on items like these."""
+        return [
+            t.Score(
+                score=one.score,
+                truncated=one.truncated,
+                reward=self.scale(one.score)
+                if self.scale and (item.reference or not self.scale.needs_reference)
+                else None,
+            )
+            for one, item in zip(scored, items, strict=True)
+        ]
 
 
 def make_app(served: Served, *, limits: Limits, token: str = "", traffic: Traffic | None = None) -> FastAPI:
@@ -185,13 +192,11 @@ def _add_scores(
     if secured:
         options["dependencies"] = [Depends(HTTPBearer(auto_error=False))]
 
-    async def scores(items: list[t.ScoreRequest]) -> list[t.Score]:
-        scored = await batcher.submit([Item(i.prompt, i.response, i.reference) for i in items])
+    async def scores(requests: list[t.ScoreRequest]) -> list[t.Score]:
+        items = [Item(request.prompt, request.response, request.reference) for request in requests]
+        scored = await batcher.submit(items)
         metrics.truncated.inc(sum(one.truncated for one in scored))
-        return [
-            t.Score(score=one.score, truncated=one.truncated, reward=served.reward(one, reference=item.reference))
-            for one, item in zip(scored, items, strict=True)
-        ]
+        return served.told(scored, items)
 
     @app.post("/score", summary="Score one response", **options)
     async def score(request: Annotated[one_type, Body()]) -> t.Score:  # type: ignore[valid-type]

@@ -20,23 +20,14 @@ from pydantic import ValidationError
 from foundation.command import shown_errors
 from foundation.errors import UserError
 from foundation.files import write_lines
-from reward_model.api import Served, pair_score
-from reward_model.api_types import Score, ScoreRequest
+from reward_model.api import pair_score
+from reward_model.api_types import ScoreRequest
 from reward_model.evaluation import pair_margins, summarise
 from reward_model.inference_api import load_served
 from reward_model.pairs import Skipped, json_lines, read_pairs, reason_of
 from reward_model.scoring import Item, NotFinite
 
 KEYS = ("prompt", "response", "reference")
-
-
-def score_items(served: Served, items: list[Item]) -> list[Score]:
-    """Scores with their rewards, as the API gives them."""
-    scored = served.scorer.score(items)
-    return [
-        Score(score=one.score, truncated=one.truncated, reward=served.reward(one, reference=item.reference))
-        for one, item in zip(scored, items, strict=True)
-    ]
 
 
 def read_items(path: Path) -> tuple[list[dict[str, Any]], list[Item]]:
@@ -74,7 +65,7 @@ def main(
         served = load_served(model_path)
         if input is not None and output is not None:
             rows, items = read_items(input)
-            scores = score_items(served, items)
+            scores = served.told(served.scorer.score(items), items)
             write_lines(output, ({**row, **one.model_dump()} for row, one in zip(rows, scores, strict=True)))
             typer.echo(f"{len(rows)} responses scored: {output}")
         elif pairs is not None:
@@ -82,7 +73,8 @@ def main(
             typer.echo(json.dumps(summarise(known, pair_margins(served.scorer, known)), indent=1))
         else:
             texts = [text for text in (response, rejected) if text is not None]
-            scores = score_items(served, [Item(prompt, text, reference) for text in texts])
+            items = [Item(prompt, text, reference) for text in texts]
+            scores = served.told(served.scorer.score(items), items)
             typer.echo((pair_score(*scores) if len(scores) == 2 else scores[0]).model_dump_json())
 
 
