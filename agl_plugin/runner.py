@@ -23,7 +23,6 @@ from agentlightning.execution.events import ExecutionEvent
 from agentlightning.store.base import LightningStore
 from agentlightning.types import AttemptedRollout, NamedResources, RolloutRawResult, Span, SpanCoreFields
 
-from agl_plugin.patches.install import install
 from agl_plugin.proxy.spans import next_sequence_id
 from foundation.processes import collect_rarely
 from foundation.rollout_keys import TIMED_OUT, UNSCORED_KEY
@@ -76,7 +75,6 @@ class ConcurrentRunner(LitAgentRunner[Any]):
 
     async def iter(self, *, event: ExecutionEvent | None = None) -> None:
         """Work until `event` is set or the parent process is gone; unfinished rollouts are then cancelled."""
-        install("runner")
         collect_rarely()
         store = self.get_store()
         await self._give_back_lost(store)

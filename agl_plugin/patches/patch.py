@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Place = Literal["daemon", "trainer", "proxy", "runner", "worker", "cpu", "lora", "vllm"]
+Place = Literal["daemon", "trainer", "proxy", "worker", "cpu", "lora", "vllm"]
 How = Literal["replaced", "wrapped", "added", "on the instance", "read"]
 
 

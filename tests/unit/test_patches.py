@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from agentlightning import llm_proxy
+from opentelemetry.sdk.resources import Resource
 
 from agl_plugin.patches import install as installer
 from agl_plugin.patches.install import WITHOUT, PatchError, check, check_file, install, resolve, wrong_versions
@@ -110,23 +112,19 @@ def test_the_versions_are_those_that_the_project_asks_for() -> None:
 
 
 def test_a_renamed_function_is_named_with_what_to_install(monkeypatch: pytest.MonkeyPatch, fresh: None) -> None:
-    from openai.resources.chat.completions import completions
-
-    monkeypatch.delattr(completions, "async_maybe_transform")
-    with pytest.raises(PatchError, match=r"plain_requests of openai: .*:async_maybe_transform does not exist") as found:
-        install("runner")
-    assert "written for openai==2.15.0; run `make setup`" in str(found.value)
+    monkeypatch.delattr(llm_proxy, "Resource")
+    with pytest.raises(PatchError, match=r"plain_resources of agentlightning: .*:Resource does not exist") as found:
+        install("proxy")
+    assert "written for agentlightning==0.3.0; run `make setup`" in str(found.value)
 
 
 def test_other_parameters_are_named(monkeypatch: pytest.MonkeyPatch, fresh: None) -> None:
-    from openai.resources.chat.completions import completions
+    def renamed(attributes: Any, url: Any) -> None: ...
 
-    def renamed(data: Any, kind: Any) -> None: ...
-
-    monkeypatch.setattr(completions, "async_maybe_transform", renamed)
-    with pytest.raises(PatchError, match=r"takes \(data, kind\) instead of \(data, expected_type\).*openai==2.15.0"):
-        install("runner")
-    assert completions.async_maybe_transform is renamed  # pyright: ignore[reportPrivateImportUsage]
+    monkeypatch.setattr(llm_proxy, "Resource", renamed)
+    with pytest.raises(PatchError, match=r"takes \(attributes, url\) instead of \(attributes, schema_url\)"):
+        install("proxy")
+    assert llm_proxy.Resource is renamed  # pyright: ignore[reportPrivateImportUsage]
 
 
 @pytest.mark.parametrize("name", [patch.name for patch in PATCHES if "vllm" in patch.places])
@@ -145,7 +143,7 @@ def test_a_module_of_vllm_that_is_gone_is_not_waited_for(
 def test_all_targets_of_a_patch_are_made_or_none(monkeypatch: pytest.MonkeyPatch, fresh: None) -> None:
     patch = Patch(
         name="two",
-        places=("runner",),
+        places=("proxy",),
         package="openai",
         targets=(
             Target("json:dumps", "json:loads", None),
@@ -158,7 +156,7 @@ def test_all_targets_of_a_patch_are_made_or_none(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(installer, "PATCHES", (patch,))
     before = json.dumps
     with pytest.raises(PatchError, match="json:gone does not exist"):
-        install("runner")
+        install("proxy")
     assert json.dumps is before
     with pytest.raises(PatchError, match="json:gone"):
         check(patch, patch.targets[1])
@@ -187,7 +185,7 @@ def test_a_wrong_version_is_refused_before_anything_starts(monkeypatch: pytest.M
         serve_model(Path("none"), build_config({}), cpu=True),
     ):
         pass
-    assert wrong_versions("runner") == ""
+    assert wrong_versions("proxy") == ""
 
 
 def test_a_build_of_the_right_version_fits(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -197,19 +195,16 @@ def test_a_build_of_the_right_version_fits(monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.mark.parametrize("name", ["retries", "no_such_patch"])
 def test_only_patches_for_speed_can_be_left_out(monkeypatch: pytest.MonkeyPatch, fresh: None, name: str) -> None:
-    monkeypatch.setenv(WITHOUT, f"plain_requests,{name}")
+    monkeypatch.setenv(WITHOUT, f"plain_resources,{name}")
     with pytest.raises(PatchError, match=f"{WITHOUT}={name}: only patches made for speed .*templates_once"):
-        install("runner")
+        install("proxy")
 
 
 def test_a_patch_that_is_left_out_is_not_made(monkeypatch: pytest.MonkeyPatch, fresh: None) -> None:
-    from openai._utils import async_maybe_transform
-    from openai.resources.chat.completions import completions
-
-    monkeypatch.setattr(completions, "async_maybe_transform", async_maybe_transform)
-    monkeypatch.setenv(WITHOUT, "plain_requests")
-    install("runner")
-    assert vars(completions)["async_maybe_transform"] is async_maybe_transform
+    monkeypatch.setattr(llm_proxy, "Resource", Resource)
+    monkeypatch.setenv(WITHOUT, "plain_resources")
+    install("proxy")
+    assert vars(llm_proxy)["Resource"] is Resource
     monkeypatch.delenv(WITHOUT)
-    install("runner")
-    assert vars(completions)["async_maybe_transform"] is resolve("agl_plugin.patches.plain_requests:plain")
+    install("proxy")
+    assert vars(llm_proxy)["Resource"] is resolve("agl_plugin.patches.plain_resources:PlainResource")
