@@ -74,7 +74,9 @@ def _model(config: TrainConfig, *, model_path: str, cpu: bool) -> dict[str, Any]
     return {
         "path": model_path,
         "trust_remote_code": config.model.allow_remote_code,
+        # Packed rows need flash attention, which is made for GPUs; agl_plugin/update computes no padding either way.
         "use_remove_padding": not cpu and config.model.attention == "flash_attention_2",
+        # Recomputing spares memory, which small models do not lack; in bf16 a CPU drills what GPUs do.
         "enable_gradient_checkpointing": not cpu or in_bf16(config),
         "override_config": {"attn_implementation": config.model.attention},
         **(lora if config.model.lora_rank else {}),
@@ -113,6 +115,7 @@ def _rollout(config: TrainConfig, *, model_path: str, cpu: bool) -> dict[str, An
         # vLLM's default are the probabilities before temperature, by which the trainer divides, and before the cut.
         vllm["logprobs_mode"] = "processed_logprobs"
     if cpu:
+        # Sleep mode, the freed KV cache and CUDA graphs are of vLLM's GPU platform.
         vllm["enable_sleep_mode"] = False
         keys |= {"enforce_eager": True, "free_cache_engine": False}
     if not in_bf16(config):
@@ -129,6 +132,7 @@ def in_bf16(config: TrainConfig) -> bool:
 
 
 def _fsdp(config: TrainConfig) -> dict[str, Any]:
+    # Offload makes room on a GPU; on a CPU it would copy memory to itself.
     keys: dict[str, Any] = {"param_offload": config.trainer.device != "cpu"}
     return keys if in_bf16(config) else {**keys, "model_dtype": "fp32", "dtype": "float32"}
 
@@ -151,6 +155,7 @@ def _actor(config: TrainConfig, *, cpu: bool) -> dict[str, Any]:
             "min_lr_ratio": optim.lr_final_share,
             "weight_decay": optim.weight_decay,
         },
+        # Compiling for the CPU needs a C++ compiler, and minutes; a small model does not earn them back.
         "use_torch_compile": not cpu,
         "fsdp_config": {**_fsdp(config), "optimizer_offload": not cpu},
     }
