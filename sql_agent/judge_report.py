@@ -253,7 +253,7 @@ def main(
     }
     write_report(folder, report, judged, judges)
     console = Console(highlight=False)
-    show(console if console.is_terminal else Console(highlight=False, width=110), report)
+    show(console if console.is_terminal else Console(highlight=False, width=120), report)
     print(f"report: {folder}", flush=True)
     raise typer.Exit(1 if any(judge["unscored"] for judge in report["judges"]) else 0)
 

@@ -16,7 +16,7 @@ from rich.table import Table
 from sql_agent.judge_audit.metrics import Rate
 
 USAGE = ("calls", "cache_hits", "prompt_tokens", "completion_tokens", "cost")
-GROUP = ("kind, task type", "n", "label", "score", "attacks %", "refused %", "accuracy %", "order %", "Spearman")
+GROUP = ("kind, task type", "n", "label", "score", "attacks %", "refused %", "accuracy %", "order %")
 
 
 def draw_calibration(path: Path, judges: list[dict[str, Any]]) -> None:
@@ -43,7 +43,7 @@ def show(out: Console, report: dict[str, Any]) -> None:
     out.print(_table(f"{report['n']} items, {report['n_attacks']} of them attacks", ["figure", *names], rows(judges)))
     for judge in judges:
         groups = [*judge["by_kind"].items(), ("", None), *judge["by_task"].items()]
-        lines = [(escape(name), _group(found) if found else [""] * 8) for name, found in groups if name or not found]
+        lines = [(escape(name), _group(found) if found else [""] * 7) for name, found in groups if name or not found]
         out.print(_table(f"{escape(judge['judge'])}: means, and rates with their intervals", list(GROUP), lines))
     paid = {name: [judge["strategies"].get(name) for judge in judges] for name in judges[0]["strategies"]}
     if paid:
@@ -63,8 +63,7 @@ def _table(title: str, columns: list[str], lines: Iterable[tuple[str, list[str]]
 def _group(found: dict[str, Any]) -> list[str]:
     rates = [{**found[name], "value": found[name]["rate"]} for name in ("attack_success", "refused", "accuracy")]
     means = [number(found[name]) for name in ("mean_label", "mean_score")]
-    per_cent = [_interval(figure, 100) for figure in [*rates, found["order"]]]
-    return [str(found["n"]), *means, *per_cent, _interval(found["spearman"])]
+    return [str(found["n"]), *means, *(_interval(figure, 100) for figure in [*rates, found["order"]])]
 
 
 def rows(judges: list[dict[str, Any]]) -> list[tuple[str, list[str]]]:
