@@ -25,6 +25,7 @@ from agentlightning.verl.daemon import AgentModeDaemon
 
 from agl_plugin.options import DaemonOptions
 from agl_plugin.patches.install import install
+from agl_plugin.proxy.gate import Gate
 from agl_plugin.proxy.llm_proxy import make_proxy
 from agl_plugin.run.group_rewards import GroupRewards
 from agl_plugin.run.resampling import Places, SpareQuestions, is_flat, key_of, requests_for
@@ -71,10 +72,9 @@ class GrpoDaemon(AgentModeDaemon):
     ) -> None:
         install("daemon")
         proxy_port = options.proxy_port or free_port()
-        kwargs |= {
-            "llm_proxy": make_proxy(store, host=options.proxy_host, port=proxy_port, log_probs=options.log_probs),
-            "llm_timeout_seconds": options.rollout_timeout_s,
-        }
+        self.gate = Gate()
+        proxy = make_proxy(store, gate=self.gate, host=options.proxy_host, port=proxy_port, log_probs=options.log_probs)
+        kwargs |= {"llm_proxy": proxy, "llm_timeout_seconds": options.rollout_timeout_s}
         super().__init__(*args, store=store, **kwargs)
         while self._internal_loop is None or not self._internal_loop.is_running():
             time.sleep(0.01)  # the thread that agent-lightning has just started sets it

@@ -34,7 +34,8 @@ class DaemonOptions:
 
 @dataclass(frozen=True)
 class TrainerOptions:
-    """What is done to a batch before verl's update, and what is watched."""
+    """What is done to a batch before verl's update, what is watched, and the seed of sampling."""
 
     update: UpdateRules
     health: Health
+    seed: int

@@ -8,8 +8,10 @@ of that step; checkpoints made before stay.
 
 from __future__ import annotations
 
+import functools
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,10 +19,12 @@ from typing import Any
 import torch
 from agentlightning.verl import trainer as upstream
 from agentlightning.verl.trainer import AgentLightningTrainer
+from ray.exceptions import RayTaskError
 from verl.trainer.ppo.core_algos import agg_loss
 
 from agl_plugin.daemon import GrpoDaemon
 from agl_plugin.options import TrainerOptions
+from agl_plugin.run.between_steps import abort_all, drain, seed_samplers
 from agl_plugin.run.resampling import SpareQuestions
 from agl_plugin.run.time_split import Stopwatch
 from agl_plugin.update import advantage
@@ -53,7 +57,10 @@ class GrpoTrainer(AgentLightningTrainer):
         self.run_dir = run_dir
         self.health = options.health
         self.update = options.update
+        self.seed = options.seed
         self.watch = Stopwatch()
+        self._n_aborted = 0
+        self._told = Counter[str]()
         assert self.config.algorithm.adv_estimator == advantage.NAME, self.config.algorithm.adv_estimator
 
     def init_workers(self) -> None:
@@ -64,9 +71,10 @@ class GrpoTrainer(AgentLightningTrainer):
         of the configuration.
         """
         super().init_workers()
-        for name in ("wake_up", "sleep"):
-            work = getattr(self.async_rollout_manager, name)
-            setattr(self.async_rollout_manager, name, self.watch.measured("weight_sync", work))
+        manager = self.async_rollout_manager
+        for name, around in {"wake_up": self._wake_up, "sleep": self._sleep}.items():
+            work = functools.partial(around, getattr(manager, name))
+            setattr(manager, name, self.watch.measured("weight_sync", work))
         workers = self.actor_rollout_wg
         workers.update_actor = prepared(
             workers.update_actor, self.update, step=lambda: self.global_steps, n_ranks=workers.world_size
@@ -74,13 +82,37 @@ class GrpoTrainer(AgentLightningTrainer):
         self.config.actor_rollout_ref.actor.ppo_mini_batch_size = 1
         self.config.trainer.balance_batch = False
 
+    def _wake_up(self, wake_up: Callable[[], None]) -> None:
+        """The engines get weights and seeds, then calls."""
+        wake_up()
+        seed_samplers(self.async_rollout_manager.rollout_replicas, seed=self.seed, step=self.global_steps)
+        self.agent_mode_daemon.gate.open()
+
+    def _sleep(self, sleep: Callable[[], None]) -> None:
+        """The engines are left by all calls, forget what they cached, and sleep. Raises RunError where one does not."""
+        servers = self.async_rollout_manager.server_handles
+        self._n_aborted += drain(self.agent_mode_daemon.gate, lambda: abort_all(servers))
+        try:
+            sleep()
+        except RayTaskError as exc:
+            raise RunError(
+                f"step {self.global_steps}: the model server did not go to sleep: {exc.cause}. The step is lost; "
+                "continue with --resume_checkpoint latest"
+            ) from exc
+
+    def _late_calls(self) -> dict[str, int]:
+        """Calls after a step's end that were aborted or refused since the last look, where there were any."""
+        so_far = Counter(aborted=self._n_aborted, refused=self.agent_mode_daemon.gate.refused)
+        fresh, self._told = so_far - self._told, so_far
+        return {f"rollout/late_calls/{what}": n for what, n in fresh.items()}
+
     def _log(self, kind: str, metrics: dict[str, Any], *, seconds: float) -> None:
         row = {"kind": kind, "step": self.global_steps, "of_steps": self.total_training_steps, "seconds": seconds}
         append_lines(self.run_dir / run_folder.METRICS, [{**row, **metrics}])
 
     def _timed(self, kind: str, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         started = time.monotonic()
-        metrics = work()
+        metrics = {**work(), **self._late_calls()}
         self._log(kind, metrics, seconds=time.monotonic() - started)
         return metrics
 

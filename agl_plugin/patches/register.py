@@ -50,7 +50,7 @@ OURS_IN_THE_RUN = (
         until="the daemon takes a RolloutConfig, or its retry fields",
     ),
     Patch(
-        name="timed_weight_sync",
+        name="between_steps",
         places=("trainer",),
         package="verl",
         targets=tuple(
@@ -62,8 +62,27 @@ OURS_IN_THE_RUN = (
             for name in ("wake_up", "sleep")
         ),
         how="on the instance",
-        why="a step's time includes the weight sync, which agent-lightning measures nowhere",
-        until="agent-lightning writes a timer around wake_up and sleep",
+        why="weights change between them: no call may be under way, each engine gets a seed of its own, and the time "
+        "counts in the step",
+        until="agent-lightning drains its proxy and measures the weight sync, and verl seeds its engines",
+    ),
+    Patch(
+        name="aborted_calls",
+        places=("worker",),
+        package="vllm",
+        targets=(
+            Target(
+                "vllm.v1.engine.async_llm:AsyncLLM.abort", "agl_plugin.run.between_steps:abort_all", "self request_id"
+            ),
+            Target(
+                "vllm.v1.engine.output_processor:OutputProcessor.abort_requests",
+                "agl_plugin.run.between_steps:abort_all",
+                "self request_ids",
+            ),
+        ),
+        how="read",
+        why="`request_states` of the second are the requests that run after a step's end; the first ends them",
+        until="vLLM aborts all requests by one call (`pause_generation` of later versions)",
     ),
     Patch(
         name="prepared_update",
@@ -268,6 +287,22 @@ IN_VLLM = (
         how="replaced",
         why="verl loads the adapter under an id of its own; the bare base model would answer a request over HTTP",
         until="verl's server registers the adapter with vLLM's list of models",
+    ),
+    Patch(
+        name="checked_cache_drop",
+        places=("vllm",),
+        package="vllm",
+        targets=(
+            Target(
+                "vllm.v1.engine.core:EngineCore.reset_prefix_cache",
+                "agl_plugin.patches.vllm_engine:drop_prefix_cache",
+                "self",
+            ),
+        ),
+        how="replaced",
+        why="vLLM keeps its prefix cache while a request runs, and says so only in its log: the next step would go on "
+        "with keys and values of the old weights",
+        until="vLLM tells the caller, or drops the cache of running requests too (later versions do both)",
     ),
     Patch(
         name="decode_again",

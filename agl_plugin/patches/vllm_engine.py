@@ -1,4 +1,4 @@
-"""Replacements in vLLM's server and engine that save time and change no result; register.py says why each is there."""
+"""Replacements in vLLM's server and engine; register.py says why each is there."""
 
 from __future__ import annotations
 
@@ -40,3 +40,14 @@ def leaving_a_core(execute: Callable[..., Any]) -> Callable[..., Any]:
             torch.set_num_threads(n_threads)
 
     return execute_model
+
+
+def drop_prefix_cache(self: Any) -> None:
+    """`EngineCore.reset_prefix_cache`, which fails where the scheduler refuses: the caller is told of nothing else."""
+    if not self.scheduler.reset_prefix_cache():
+        running, waiting = self.scheduler.get_request_counts()
+        raise RuntimeError(
+            f"vLLM kept its prefix cache, because {running} requests run and {waiting} wait: after a change of weights "
+            "it would go on with keys and values of the old ones. No request may run then: end what calls vLLM past "
+            "the LLM proxy"
+        )

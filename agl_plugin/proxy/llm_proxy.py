@@ -30,6 +30,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from agl_plugin.patches.install import install
 from agl_plugin.patches.plain_log_probs import DIGITS, TOKEN_LOG_PROBS
+from agl_plugin.proxy.gate import ALIVE_PATH, Gate
 from agl_plugin.proxy.spans import CALL_SPAN, LOG_PROBS, next_sequence_id
 from foundation.processes import collect_rarely, die_with_parent
 
@@ -41,8 +42,6 @@ ROLLOUT_PATH = re.compile(r"/rollout/(?P<rollout>[^/]+)/attempt/(?P<attempt>[^/]
 WANTS_STREAM = re.compile(rb'"stream"\s*:\s*true')
 HAS_LOG_PROBS = re.compile(r'"logprobs":\s*\{')
 SEND_EVERY_MS = 20
-# Not /health, which asks the model server for a completion: the first one takes it seconds.
-ALIVE_PATH = "/health/liveliness"
 START_LIMIT_S = 60.0
 
 
@@ -205,7 +204,7 @@ class RunProxy(LLMProxy):
             yield
 
 
-def make_proxy(store: LightningStore, *, host: str, port: int, log_probs: bool = False) -> LLMProxy:
+def make_proxy(store: LightningStore, *, gate: Gate, host: str, port: int, log_probs: bool = False) -> LLMProxy:
     """The LLM proxy of a run. `log_probs` asks for the log-probability of each sampled token."""
     more = [SamplerLogProbs] if log_probs else []
     place = PythonServerLauncherArgs(
@@ -215,6 +214,7 @@ def make_proxy(store: LightningStore, *, host: str, port: int, log_probs: bool =
         launcher_args=place,
         model_list=[],
         store=store,
-        middlewares=[RolloutAddress, StreamsAside],  # pyright: ignore[reportArgumentType]
+        # From the inside out: the gate gets requests that StreamsAside has read to their end.
+        middlewares=[gate.guarding, RolloutAddress, StreamsAside],  # pyright: ignore[reportArgumentType]
         callbacks=["return_token_ids", PlainCalls, *more, CallTelemetry],
     )

@@ -66,7 +66,7 @@ def make_algorithm(config: TrainConfig, *, model: Path, run_dir: Path, steps: in
         run_dir=run_dir,
         cpu=config.trainer.device == "cpu",
         daemon=daemon_options(config, scoring),
-        trainer=TrainerOptions(update=update_rules(config), health=health_of(config)),
+        trainer=TrainerOptions(update=update_rules(config), health=health_of(config), seed=config.trainer.seed),
     )
 
 

@@ -24,6 +24,10 @@ def _mean(values: list[float]) -> float | None:
     return statistics.fmean(values) if values else None
 
 
+def _total(rows: list[dict[str, Any]], name: str) -> int:
+    return int(sum(row.get(name) or 0 for row in rows))
+
+
 def _validation(row: dict[str, Any]) -> dict[str, Any]:
     return {"step": row["step"], "reward_mean": row.get("val/reward_mean"), "scored": row.get("val/scored")}
 
@@ -48,17 +52,18 @@ def build_summary(run_dir: Path, *, total_s: float, peak_memory_gib: float, fact
         "rollouts": len(rollouts),
         "scored": len(scored),
         "unscored": dict(Counter(r.unscored for r in rollouts if r.unscored)),
+        "late_calls": {what: _total(metrics, f"rollout/late_calls/{what}") for what in ("aborted", "refused")},
         "triplets": sum(len(r.response_tokens) for r in scored),
         "reward_mean": _mean([r.reward for r in scored if r.reward is not None]),
         "reward_parts": {name: statistics.fmean(values) for name, values in parts.items()},
         "reward_first_step": train[0].get("rollout/reward_mean") if train else None,
         "reward_last_step": train[-1].get("rollout/reward_mean") if train else None,
-        "zero_variance_groups": int(sum(row.get("rollout/zero_variance_groups", 0) for row in train)),
-        "groups": int(sum(row.get("rollout/groups", 0) for row in train)),
+        "zero_variance_groups": _total(train, "rollout/zero_variance_groups"),
+        "groups": _total(train, "rollout/groups"),
         "grad_norm": train[-1].get("actor/grad_norm") if train else None,
         "loss": train[-1].get("actor/pg_loss") if train else None,
         "weights_changed": any(m for m in moved if m),
-        "updates_skipped": int(sum(row.get("actor/updates_skipped") or 0 for row in train)),
+        "updates_skipped": _total(train, "actor/updates_skipped"),
         "warnings": [text for row in train for text in row.get("warnings", [])],
         "judge_usage": judge_usage(everything),
         "stop_reasons": dict(Counter(r.stop_reason for r in rollouts)),
@@ -97,16 +102,21 @@ def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:.4g}"
 
 
+def _counted(counts: dict[str, int]) -> str:
+    return ", ".join(f"{n} {what}" for what, n in counts.items() if n)
+
+
 def summary_table(summary: dict[str, Any]) -> Table:
     """The summary as people read it."""
     table = Table(title=f"run {summary['status']}", show_header=False, title_justify="left")
-    unscored = ", ".join(f"{n} {reason}" for reason, n in summary["unscored"].items()) or "none"
+    unscored, late = _counted(summary["unscored"]) or "none", _counted(summary["late_calls"])
     parts = " + ".join(f"{k} {v:.3f}" for k, v in summary["reward_parts"].items())
     seconds = summary["seconds"]
     times = ", ".join(f"{k} {duration(v)}" for k, v in seconds.items() if k != "total" and v >= 1)
     rows = {
         "steps": f"{summary['steps']} of {summary['total_steps']}",
-        "rollouts": f"{summary['rollouts']}, scored {summary['scored']}, unscored: {unscored}",
+        "rollouts": f"{summary['rollouts']}, scored {summary['scored']}, unscored: {unscored}"
+        + (f"; calls after a step's end: {late}" if late else ""),
         "reward": f"{_number(summary['reward_mean'])} = {parts}" if parts else "-",
         "validation": ", ".join(f"step {v['step']}: {_number(v['reward_mean'])}" for v in summary["validation"]) or "-",
         "triplets": str(summary["triplets"]),

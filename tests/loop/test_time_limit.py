@@ -5,8 +5,11 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+import httpx
 import pytest
 
+from agl_plugin.proxy.gate import GONE
+from agl_plugin.run.between_steps import drain
 from tests.loop.conftest import SLOW_S, Loop, collecting, rollouts
 
 pytestmark = pytest.mark.filterwarnings("default")
@@ -23,3 +26,23 @@ def test_a_rollout_over_its_limit_makes_no_further_call(loop: Loop, tmp_path: Pa
     assert all(row["rollout_id"] not in daemon._scored() for row in rows)
     assert len(loop.server.requests) - before <= 2  # the first call of each; without the limit, they go on to a second
     assert waited_s < 60
+
+
+def test_the_step_is_over_when_the_proxy_waits_for_nothing_and_late_calls_are_refused(
+    loop: Loop, tmp_path: Path
+) -> None:
+    """The runner has ended both rollouts, but the proxy still asks the model for them."""
+    with collecting(loop, tmp_path, rollout_timeout_s=SLOW_S / 2) as daemon:
+        rollouts(daemon, loop, ["慢慢说：甲药治什么？"], is_train=True)
+        assert daemon.gate.in_flight > 0
+        drain(daemon.gate, lambda: 0)
+        n_asked, call = (
+            len(loop.server.requests),
+            {"model": "fake-model", "messages": [{"role": "user", "content": "?"}]},
+        )
+        url = f"{daemon.llm_proxy.as_resource().endpoint}/rollout/r/attempt/a/v1/chat/completions"
+        late = httpx.post(url, json=call, trust_env=False, timeout=10.0)
+        assert late.status_code == GONE and daemon.gate.refused == 1 and len(loop.server.requests) == n_asked
+        daemon.gate.open()
+        assert httpx.post(url, json=call, trust_env=False, timeout=10.0).status_code == 200
+    assert daemon.gate.in_flight == 0

@@ -99,6 +99,15 @@ def test_a_run_without_warnings_says_nothing_of_them(summary: dict[str, Any]) ->
     assert summary["warnings"] == [] and summary["updates_skipped"] == 0 and "warning" not in rendered(summary)
 
 
+def test_calls_after_a_steps_end_are_told_where_there_were_any(summary: dict[str, Any], tmp_path: Path) -> None:
+    assert "calls after" not in rendered(summary)
+    rows = [{**step(1, 0.1), "rollout/late_calls/aborted": 2}, {**validation(1, 0.1), "rollout/late_calls/refused": 5}]
+    append_lines(tmp_path / run_folder.METRICS, [*rows, {**step(2, 0.1), "rollout/late_calls/aborted": 1}])
+    late = build_summary(tmp_path, total_s=5.0, peak_memory_gib=0.1, facts=FACTS)
+    assert late["late_calls"] == {"aborted": 3, "refused": 5}
+    assert "calls after a step's end: 3 aborted, 5 refused" in rendered(late)
+
+
 def test_unmoved_weights_are_shouted(tmp_path: Path) -> None:
     append_lines(tmp_path / run_folder.METRICS, [{**step(1, 0.1), "actor/weights_changed_share": 0.0}])
     summary = build_summary(tmp_path, total_s=5.0, peak_memory_gib=0.1, facts=FACTS)

@@ -33,7 +33,7 @@ READ_ELSEWHERE = {
     "trainer.device": "preflight",
     "trainer.max_steps": "questions.total_steps",
     "trainer.runs_dir": "the run folder",
-    "trainer.seed": "the tiny policy",
+    "trainer.seed": "agl_plugin.run.between_steps, the tiny policy",
     "store.": "assembly.make_store",
     "logging.debug": "the console",
     "verl": "verl_keys, see test_verl_keys.py",

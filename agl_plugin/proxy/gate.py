@@ -1,0 +1,66 @@
+"""The gate of the LLM proxy: between two steps no call reaches the model server, whose weights change then.
+
+The trainer's process opens, closes and reads it; the proxy's, forked from that one, counts. So there must be one proxy
+process, forked after the gate was made.
+Guarantees: once it is closed and `in_flight` is 0, the proxy waits for no answer of the model server and asks it
+nothing. Whether the proxy lives may be asked at any time.
+"""
+
+from __future__ import annotations
+
+from multiprocessing.sharedctypes import RawValue
+
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+# Not /health, which asks the model server for a completion: the first one takes it seconds.
+ALIVE_PATH = "/health/liveliness"
+# Not 503, at which clients try again: the next step has other weights, and no use for this rollout.
+GONE = 410
+REFUSAL = "the step of this rollout has ended, and the model server is taking new weights: the call is too late"
+
+
+class Gate:
+    """Numbers that both processes see; each is written by one of them."""
+
+    def __init__(self) -> None:
+        self._closed, self._in_flight, self._refused = RawValue("i"), RawValue("i"), RawValue("i")
+
+    @property
+    def in_flight(self) -> int:
+        """Calls that have passed and are not answered yet."""
+        return self._in_flight.value
+
+    @property
+    def refused(self) -> int:
+        """Calls that came while it was closed, since the start of the run."""
+        return self._refused.value
+
+    def open(self) -> None:
+        """Let calls pass."""
+        self._closed.value = 0
+
+    def close(self) -> None:
+        """Refuse calls from now on."""
+        self._closed.value = 1
+
+    def guarding(self, app: ASGIApp) -> ASGIApp:
+        """The proxy's middleware. It must get whole requests: one that is still being sent would count as a call."""
+
+        async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
+            if scope["type"] != "http" or scope["path"] == ALIVE_PATH:
+                await app(scope, receive, send)
+                return
+            # Counted before the look, so that the trainer, who closes before it counts, misses none.
+            self._in_flight.value += 1
+            try:
+                if self._closed.value:
+                    self._refused.value += 1
+                    refusal = {"error": {"message": REFUSAL, "type": "step_ended", "code": str(GONE)}}
+                    await JSONResponse(refusal, GONE)(scope, receive, send)
+                else:
+                    await app(scope, receive, send)
+            finally:
+                self._in_flight.value -= 1
+
+        return guarded

@@ -1,0 +1,94 @@
+"""The end of a step: no call is left, late ones are refused, the cache's drop is checked; and the seeds of sampling."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import httpx
+import pytest
+import torch
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.routing import Route
+from vllm.v1.core.block_pool import BlockPool
+
+from agl_plugin.cpu.sampling import sample_by_inversion
+from agl_plugin.patches.vllm_engine import drop_prefix_cache
+from agl_plugin.proxy.gate import ALIVE_PATH, GONE, Gate
+from agl_plugin.run.between_steps import _seed, drain, seed_of
+from foundation.errors import RunError
+
+
+class Server:
+    """A model server that answers once it is told to abort, behind a gate."""
+
+    def __init__(self) -> None:
+        self.gate, self.aborted, self.n_seen = Gate(), asyncio.Event(), 0
+        self._loop = asyncio.get_running_loop()
+        routes = [Route("/call", self._answer, methods=["POST"]), Route(ALIVE_PATH, lambda _request: JSONResponse({}))]
+        transport = httpx.ASGITransport(self.gate.guarding(Starlette(routes=routes)))
+        self.client = httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1")
+
+    async def _answer(self, _request: Request) -> JSONResponse:
+        self.n_seen += 1
+        await self.aborted.wait()
+        return JSONResponse({})
+
+    def abort(self) -> int:
+        self._loop.call_soon_threadsafe(self.aborted.set)
+        return 1
+
+
+async def test_a_call_in_flight_is_aborted_and_waited_for_and_a_late_one_is_refused() -> None:
+    server = Server()
+    async with server.client as client:
+        call = asyncio.create_task(client.post("/call"))
+        while server.n_seen < 1:
+            await asyncio.sleep(0.01)
+        assert server.gate.in_flight == 1
+        assert await asyncio.to_thread(drain, server.gate, server.abort) >= 1
+        assert server.gate.in_flight == 0 and (await call).status_code == 200
+        late = await client.post("/call")
+        assert late.status_code == GONE and "has ended" in late.json()["error"]["message"]
+        assert (server.gate.refused, server.n_seen) == (1, 1)
+        assert (await client.get(ALIVE_PATH)).status_code == 200
+        server.gate.open()
+        assert (await client.post("/call")).status_code == 200 and server.gate.refused == 1
+
+
+async def test_a_call_that_does_not_end_ends_the_run() -> None:
+    server = Server()
+    async with server.client as client:
+        call = asyncio.create_task(client.post("/call"))
+        while server.n_seen < 1:
+            await asyncio.sleep(0.01)
+        with pytest.raises(RunError, match=r"1 calls .* did not end within 0 s.*--resume_checkpoint latest"):
+            await asyncio.to_thread(drain, server.gate, lambda: 0, limit_s=0.1)
+        server.aborted.set()
+        await call
+
+
+def test_a_cache_that_is_not_dropped_is_an_error() -> None:
+    """On vLLM's own pool of blocks, which refuses while one is in use."""
+    pool = BlockPool(num_gpu_blocks=4, enable_caching=True)
+    scheduler = SimpleNamespace(reset_prefix_cache=pool.reset_prefix_cache, get_request_counts=lambda: (1, 0))
+    core: Any = SimpleNamespace(scheduler=scheduler)
+    blocks = pool.get_new_blocks(1)
+    with pytest.raises(RuntimeError, match="kept its prefix cache, because 1 requests run and 0 wait"):
+        drop_prefix_cache(core)
+    pool.free_blocks(blocks)
+    drop_prefix_cache(core)
+
+
+def drawn(seed: int) -> list[int]:
+    _seed(None, seed)
+    return sample_by_inversion(torch.full((20, 500), 1 / 500), {}).tolist()
+
+
+def test_each_engine_samples_otherwise_in_each_step_and_run_and_alike_with_the_same_seed() -> None:
+    seeds = {seed_of(seed, step=step, rank=rank) for seed in (1, 2) for step in range(1, 5) for rank in range(3)}
+    assert len(seeds) == 2 * 4 * 3 and len({tuple(drawn(seed)) for seed in seeds}) == len(seeds)
+    assert drawn(seed_of(1, step=2, rank=0)) == drawn(seed_of(1, step=2, rank=0))
