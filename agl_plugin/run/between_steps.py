@@ -27,19 +27,17 @@ DRAIN_LIMIT_S = 30.0
 def drain(gate: Gate, abort: Callable[[], int], *, limit_s: float = DRAIN_LIMIT_S) -> int:
     """Close the gate, `abort` until no call is in flight, and tell how many were aborted. RunError after `limit_s`."""
     gate.close()
-    deadline, n_aborted, n_left = time.monotonic() + limit_s, 0, 1
-    while n_left:
-        n_left = gate.in_flight
+    deadline, n_aborted = time.monotonic() + limit_s, 0
+    while n_left := gate.in_flight:
         n_aborted += abort()
-        if n_left and time.monotonic() > deadline:
+        if time.monotonic() > deadline:
             raise RunError(
                 f"{n_left} calls to the model server did not end within {limit_s:.0f} s of the step's end, although "
                 "they were aborted: with other weights it would answer them wrongly. Look for what vLLM and the LLM "
                 "proxy wait for (train.log), then continue with --resume_checkpoint latest"
             )
-        if n_left:
-            time.sleep(0.02)
-    return n_aborted
+        time.sleep(0.02)
+    return n_aborted + abort()
 
 
 def abort_all(servers: Sequence[Any]) -> int:
@@ -48,9 +46,14 @@ def abort_all(servers: Sequence[Any]) -> int:
 
 
 def _abort(server: Any) -> int:
-    """In the process and the event loop of a server; ray calls only functions that are not async."""
-    left = list(server.engine.output_processor.request_states)
-    server.aborting = asyncio.ensure_future(server.engine.abort(left))
+    """In the process of a server, where ray runs it in a thread beside the event loop."""
+    loop = server._server_task.get_loop()
+    return asyncio.run_coroutine_threadsafe(_aborted(server.engine), loop).result(DRAIN_LIMIT_S)
+
+
+async def _aborted(engine: Any) -> int:
+    left = list(engine.output_processor.request_states)
+    await engine.abort(left)
     return len(left)
 
 

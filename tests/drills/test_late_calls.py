@@ -6,6 +6,7 @@ would say other log-probabilities than the trainer, who computes them anew.
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections import Counter
@@ -14,24 +15,31 @@ from typing import Any
 
 import httpx
 import pytest
+from vllm import AsyncEngineArgs, RequestOutput, SamplingParams
+from vllm.inputs import TokensPrompt
+from vllm.v1.engine.async_llm import AsyncLLM
 
 from agl_plugin.proxy.gate import GONE
+from agl_plugin.run.between_steps import _aborted
+from foundation.environment import COMMON_ENV, CPU_ENV
 from foundation.net import free_port
-from sql_agent.config import build_config
-from sql_agent.serving.server import serve_model
 from sql_agent.tiny_policy.build import ensure_tiny_policy
-from tests.drills.conftest import START_S, Training, training, until
+from tests.drills.conftest import START_S, Training, training
 
 pytestmark = pytest.mark.slow
-N_STEPS = 5
-MOVED = ["--set", "rollout.group_size=8", "--set", "optim.lr=0.003", "--set", "trainer.save_every=-1"]
+N_STEPS = 4
+N_TOKENS = 500  # of a late call; vLLM answers none longer than rollout.max_response_tokens
+MOVED = [
+    *("--set", "rollout.group_size=8", "--set", "optim.lr=0.003", "--set", "trainer.save_every=-1"),
+    *("--set", f"rollout.max_response_tokens={N_TOKENS}"),
+]
 LARGEST_GAP = 1e-4
 
 
 def long_call(client: httpx.Client, url: str, model: str) -> httpx.Response:
     """One that takes vLLM seconds."""
     body: dict[str, Any] = {"model": model, "messages": [{"role": "user", "content": "?"}]}
-    return client.post(url, json={**body, "max_tokens": 900, "min_tokens": 900})
+    return client.post(url, json={**body, "max_tokens": N_TOKENS, "min_tokens": N_TOKENS})
 
 
 class LateRollout(threading.Thread):
@@ -65,29 +73,39 @@ def test_a_rollout_over_the_ends_of_steps_leaves_nothing_of_the_old_weights(tmp_
     with training(tmp_path / "runs", *settings) as run:
         late = LateRollout(port, run)
         late.start()
-        text = run.end()
-        assert run.process.returncode == 0, text
+        run.wait_for("train", N_STEPS)
+        assert "run: " in run.end() and run.process.returncode == 0
         steps, counts = run.metrics("train"), run.summary()["late_calls"]
     gaps = [step["sampler/log_prob_diff_mean"] for step in steps]
     print(late.answers, counts, gaps, [step["actor/weights_changed_share"] for step in steps])
     assert counts["aborted"] >= N_STEPS and late.answers[str(GONE)] >= counts["refused"] > 0
-    assert "calls after a step's end" in text
     assert sum(step["actor/weights_changed_share"] > 0.5 for step in steps[:-1]) >= 2
     assert max(gaps) < LARGEST_GAP
 
 
-def test_vllm_says_where_it_keeps_its_cache(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without the patch it answers 200 all the same."""
-    monkeypatch.setenv("VLLM_SERVER_DEV_MODE", "1")  # which offers what verl calls under an address
-    with serve_model(ensure_tiny_policy(1), build_config({}), cpu=True) as server:
-        root = server.base_url.removesuffix("/v1")
-        with httpx.Client(trust_env=False, timeout=START_S) as client:
-            call = threading.Thread(
-                target=long_call, args=(client, f"{server.base_url}/chat/completions", server.model), daemon=True
-            )
-            call.start()
-            until(lambda: "vllm:num_requests_running{" in (text := client.get(f"{root}/metrics").text)
-                  and not text.split("vllm:num_requests_running{")[1].split("\n")[0].endswith(" 0.0"))  # fmt: skip
-            while_it_runs = client.post(f"{root}/reset_prefix_cache").status_code
-            call.join()
-            assert (while_it_runs, client.post(f"{root}/reset_prefix_cache").status_code) == (500, 200)
+async def test_vllm_is_left_by_all_and_says_where_it_keeps_its_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    """vLLM alone: without the patch a refused drop is no error, and the next prompt is taken from the old cache."""
+    for name, value in {**COMMON_ENV, **CPU_ENV}.items():
+        monkeypatch.setenv(name, value)
+    model = str(ensure_tiny_policy(1))
+    engine = AsyncLLM.from_engine_args(AsyncEngineArgs(model, dtype="float32", enforce_eager=True, max_num_seqs=4))
+
+    async def asked(name: str, *, n_tokens: int) -> RequestOutput:
+        sampling = SamplingParams(max_tokens=n_tokens, ignore_eos=True)
+        prompt = TokensPrompt(prompt_token_ids=[*range(5, 305)])
+        return [output async for output in engine.generate(prompt, sampling, name)][-1]
+
+    try:
+        assert (await asked("first", n_tokens=1)).num_cached_tokens == 0
+        assert (await asked("like the first", n_tokens=1)).num_cached_tokens
+        late = asyncio.create_task(asked("late", n_tokens=N_TOKENS))
+        await asyncio.sleep(0.5)
+        with pytest.raises(Exception, match="kept its prefix cache, because 1 requests run and 0 wait"):
+            await engine.reset_prefix_cache()
+        assert await _aborted(engine) == 1
+        assert (await late).outputs[0].finish_reason == "abort"
+        await engine.reset_prefix_cache()
+        assert (await asked("with other weights", n_tokens=1)).num_cached_tokens == 0
+    finally:
+        engine.shutdown()
+        engine.engine_core.resources.ctx.destroy()  # pyright: ignore[reportAttributeAccessIssue]
