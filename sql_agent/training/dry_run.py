@@ -37,6 +37,7 @@ TINY_PARAMETERS = 1.12e6
 QWEN_VOCABULARY = 151_936
 TRAINED_BYTES = 16  # per parameter: float32 weight and gradient, two moments of Adam
 FROZEN_BYTES = 4  # per parameter beside adapters: verl keeps float32
+LOGIT_BYTES = 6.2  # per sampled token and word: bf16 logits, their gradient, float32 scores; measured on a CPU
 SAMPLED_BYTES = 2  # per parameter in vLLM: bf16
 LORA_SHARE = 0.011  # of the parameters at rank 32, all linear layers: 81 of 7,616 million
 
@@ -158,9 +159,9 @@ def memory(config: TrainConfig) -> Iterator[str]:
     per_gpu = state / trainer.n_gpus
     yield f"  update: {per_gpu / GB:.3g} GB per GPU for weights, gradients and Adam ({state / GB:.3g} in all)"
     if not is_tiny(config):
-        rows = optim.micro_batch_rows * (rollout.max_prompt_tokens + rollout.max_response_tokens)
-        n_bytes = rows * QWEN_VOCABULARY * 2
-        yield f"  logits: {n_bytes / GB:.3g} GB in bf16 for {rows} tokens x {QWEN_VOCABULARY} words, held twice"
+        tokens = optim.micro_batch_rows * (rollout.row_tokens - rollout.max_prompt_tokens)
+        n_bytes = LOGIT_BYTES * tokens * QWEN_VOCABULARY
+        yield f"  logits: {n_bytes / GB:.3g} GB at most, for {tokens} tokens after the prompt x {QWEN_VOCABULARY} words"
     weights = SAMPLED_BYTES * n / rollout.tensor_parallel
     yield f"  vLLM: {weights / GB:.3g} GB of weights per GPU, within {rollout.gpu_memory_utilization:.0%} of its memory"
     if config.optim.kl_coef:
