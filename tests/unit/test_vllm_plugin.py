@@ -9,6 +9,9 @@ import inspect
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from subprocess import PIPE
 from types import SimpleNamespace
 from typing import Any
 
@@ -23,9 +26,44 @@ pytest.importorskip("vllm")
 TEMPLATE = "{% for m in messages %}{{ m.content }}{% endfor %}{{ tools }}{{ add_generation_prompt }}"
 
 
-def python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    env = {**os.environ, "VLLM_LOGGING_LEVEL": "ERROR", **environment}
-    return subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=300, env=env)
+LORA = """
+import verl
+from vllm.entrypoints.openai.serving_chat import OpenAIServingChat
+from vllm.entrypoints.openai.serving_engine import OpenAIServing
+from verl.workers.rollout.vllm_rollout.utils import VLLM_LORA_INT_ID, VLLM_LORA_NAME, VLLM_LORA_PATH
+server = OpenAIServingChat.__new__(OpenAIServingChat)
+server.models = type("Models", (), {"lora_requests": {}, "base_model_paths": [], "is_base_model": lambda *_: True})()
+server._is_model_supported = lambda _name: True
+request = type("Request", (), {"model": "policy"})()
+found = server._maybe_get_adapters(request, supports_default_mm_loras=True) if %s else \
+    server._maybe_get_adapters(request)
+print(found and (found.lora_name, found.lora_int_id, found.lora_path) == (VLLM_LORA_NAME, VLLM_LORA_INT_ID,
+                                                                       VLLM_LORA_PATH))
+"""
+VERL_FIRST = {"VERL_USE_EXTERNAL_MODULES": "agl_plugin.patches.verl_hook"}
+# Name -> code and environment of a process; each takes ten seconds of imports, so all begin at once.
+PROCESSES = {
+    "lora": (LORA % True, {**VERL_FIRST, "AGENTGRPO_LORA": "1"}),
+    "base": (LORA % False, {**VERL_FIRST, "AGENTGRPO_LORA": "0"}),
+    "refused": (
+        "from vllm.engine.arg_utils import EngineArgs; EngineArgs(model='none'); print('started')",
+        {WITHOUT: "policy_adapter"},
+    ),
+}
+Process = subprocess.Popen[str]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def started() -> Iterator[dict[str, Process]]:
+    with ExitStack() as stack:
+        processes: dict[str, Process] = {}
+        for name, (code, environment) in PROCESSES.items():
+            env = {**os.environ, "VLLM_LOGGING_LEVEL": "ERROR", **environment}
+            processes[name] = stack.enter_context(
+                subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=PIPE, stderr=PIPE, text=True, env=env)
+            )
+            stack.callback(processes[name].kill)
+        yield processes
 
 
 def tokenizer() -> Any:
@@ -91,33 +129,15 @@ def test_the_engine_leaves_a_core_and_gives_it_back() -> None:
     assert seen == [2, 1]
 
 
-LORA = """
-import verl
-from vllm.entrypoints.openai.serving_chat import OpenAIServingChat
-from vllm.entrypoints.openai.serving_engine import OpenAIServing
-from verl.workers.rollout.vllm_rollout.utils import VLLM_LORA_INT_ID, VLLM_LORA_NAME, VLLM_LORA_PATH
-server = OpenAIServingChat.__new__(OpenAIServingChat)
-server.models = type("Models", (), {"lora_requests": {}, "base_model_paths": [], "is_base_model": lambda *_: True})()
-server._is_model_supported = lambda _name: True
-request = type("Request", (), {"model": "policy"})()
-found = server._maybe_get_adapters(request, supports_default_mm_loras=True) if %s else \
-    server._maybe_get_adapters(request)
-print(found and (found.lora_name, found.lora_int_id, found.lora_path) == (VLLM_LORA_NAME, VLLM_LORA_INT_ID,
-                                                                       VLLM_LORA_PATH))
-"""
-
-
-@pytest.mark.parametrize(("lora", "expected"), [("1", "True"), ("0", "None")])
-def test_a_run_with_lora_answers_with_the_adapter(lora: str, expected: str) -> None:
+@pytest.mark.parametrize(("name", "expected"), [("lora", "True"), ("base", "None")])
+def test_a_run_with_lora_answers_with_the_adapter(started: dict[str, Process], name: str, expected: str) -> None:
     """verl is loaded first, as in the process of its server; without LoRA vLLM's own answer is the base model."""
-    environment = {"VERL_USE_EXTERNAL_MODULES": "agl_plugin.patches.verl_hook", "AGENTGRPO_LORA": lora}
-    done = python(LORA % (lora == "1"), **environment)
-    assert done.stdout.split()[-1:] == [expected], done.stderr[-3000:]
+    out, err = started[name].communicate(timeout=300)
+    assert out.split()[-1:] == [expected], err[-3000:]
 
 
-def test_a_patch_that_cannot_be_made_ends_vllms_start() -> None:
+def test_a_patch_that_cannot_be_made_ends_vllms_start(started: dict[str, Process]) -> None:
     """As AsyncEngineArgs of the server does it: the plugin is found by its entry point, and raises."""
-    code = "from vllm.engine.arg_utils import EngineArgs; EngineArgs(model='none'); print('started')"
-    done = python(code, **{WITHOUT: "policy_adapter"})
-    assert done.returncode and "started" not in done.stdout
-    assert f"PatchError: {WITHOUT}=policy_adapter: only patches made for speed" in done.stderr
+    out, err = started["refused"].communicate(timeout=300)
+    assert started["refused"].returncode and "started" not in out
+    assert f"PatchError: {WITHOUT}=policy_adapter: only patches made for speed" in err
