@@ -284,7 +284,7 @@ def test_a_stopped_worker_counts_as_a_timeout(database: Database) -> None:
         worker.suspend()
     started_s = time.monotonic()
     assert "stopped after 1 s" in (database.query_sync("SELECT 1").error or "")
-    assert time.monotonic() - started_s < 1.3
+    assert time.monotonic() - started_s < 10  # it would stay stopped for ever
     assert database.query_sync("SELECT 1").rows == [[1]]
 
 

@@ -231,7 +231,12 @@ HUNGRY = [
 def test_memory_is_bounded_and_the_database_goes_on(database: Database, sql: str) -> None:
     result = bounded(database, sql)
     assert result.error and ("memory" in result.error or "stopped after" in result.error)
-    assert database.query_sync("SELECT 1").rows == [[1]]
+    assert goes_on(database)
+
+
+def goes_on(database: Database) -> bool:
+    """It answers again; on a busy machine even this query may be stopped a few times."""
+    return any(database.query_sync("SELECT 1").rows == [[1]] for _ in range(10))
 
 
 # What Python holds of a result, of wide text and of half-made texts, counts as well.
@@ -286,7 +291,7 @@ def test_a_slow_query_ends_at_the_limit(database: Database, sql: str) -> None:
     assert result.error and f"stopped after {TIMEOUT_S:g} s" in result.error
     # That it was stopped is in the text; on a busy machine the next worker may take seconds to start.
     assert TIMEOUT_S * 0.98 <= elapsed_s < TIMEOUT_S + 10
-    assert database.query_sync("SELECT 1").rows == [[1]]
+    assert goes_on(database)
 
 
 LEGAL = [

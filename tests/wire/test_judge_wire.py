@@ -103,10 +103,16 @@ def test_fault_kind_number_of_tries_and_no_key_in_any_text(
 
 
 def test_an_endless_429_ends_with_the_time_limit() -> None:
+    with openai_server(lambda _: GOOD) as server:
+        started = time.monotonic()
+        grade(server.base_url)
+        once_s = time.monotonic() - started
+    limit_s = max(2.0, 4 * once_s)  # on a busy machine the first call takes seconds
     started = time.monotonic()
-    with openai_server(lambda _: error_reply(429, "slow down")) as server, pytest.raises(JudgeUnreachable, match="429"):
-        grade(server.base_url, timeout_s=3.0, attempts=1)
-    assert len(server.requests) >= 2 and time.monotonic() - started < 6
+    with openai_server(lambda _: error_reply(429, "slow down")) as server:
+        with pytest.raises(JudgeUnreachable, match="429|no complete answer"):  # the last try may be cut
+            grade(server.base_url, timeout_s=limit_s, attempts=1)
+        assert len(server.requests) >= 2 and time.monotonic() - started < 2 * limit_s
 
 
 def test_429_with_retry_after_is_honoured() -> None:
