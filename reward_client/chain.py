@@ -137,6 +137,8 @@ class Chain:
             reply = await self._post(asking, endpoint, request)
             slot.tokens = reply.usage.tokens or tokens
         try:
+            if reply.finish_reason == "length":
+                raise JudgeUnparsable(f"the answer was cut: {reply.text[:120]!r}")
             return Answer(parse(reply.text), reply, endpoint, asking.usage)
         except JudgeUnparsable as exc:
             raise JudgeUnparsable(f"judge {endpoint}: {exc} (finish_reason {reply.finish_reason})") from None

@@ -1,17 +1,12 @@
 """One chat completion from an OpenAI-compatible server. The retry loop around it is in chain.py.
 
-Guarantees: every failure is a JudgeFault; nothing waits longer than its time limit, slow bodies included; at most
-MAX_BODY_BYTES of a reply are read; the key is in the request header and nowhere else; loopback addresses ignore proxy
-variables. Redirects are not followed, so the key goes to no other host.
-Not covered: streaming, tool calls.
+Guarantees: every failure is a JudgeFault; of a reply at most MAX_BODY_BYTES are read, also unpacked; what a server says
+of tokens never costs a verdict. Time, key and redirects: see transport.py. Not covered: streaming, tool calls.
 """
 
 from __future__ import annotations
 
-import asyncio
-import functools
 import json
-import ssl
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
@@ -19,9 +14,9 @@ from typing import Any
 import httpx
 from pydantic import BaseModel
 
-from foundation.net import is_loopback
 from reward_client.errors import JudgeFault, JudgeRejected, JudgeUnparsable, JudgeUnreachable
 from reward_client.schema import JudgeEndpoint, Usage
+from reward_client.transport import BadBody, Response, post_json
 
 MAX_BODY_BYTES = 1 << 20
 EXCERPT_CHARS = 200
@@ -52,7 +47,7 @@ class JudgeBusy(JudgeUnreachable):
 
 
 class JudgeNoCompletion(JudgeUnparsable):
-    """HTTP 200 with something else than a chat completion: a web page, another API."""
+    """HTTP 2xx with something else than a chat completion: a web page, another API."""
 
 
 class ChatReply(BaseModel):
@@ -68,11 +63,14 @@ async def post_chat(endpoint: JudgeEndpoint, payload: dict[str, Any], *, timeout
     """Ask once. `payload` is the request without `model`.
 
     Raises JudgeUnreachable (no answer within `timeout_s`, 5xx, 429), JudgeRejected (other 3xx and 4xx) and
-    JudgeUnparsable (status 200 without a completion).
+    JudgeUnparsable (2xx without a completion).
     """
+    url, request = f"{endpoint.base_url}/chat/completions", {"model": endpoint.model, **payload}
+    token = endpoint.api_key.get_secret_value()
     try:
-        async with asyncio.timeout(timeout_s):
-            status, headers, body = await _post(endpoint, payload)
+        response = await post_json(url, request, token=token, timeout_s=timeout_s, max_bytes=MAX_BODY_BYTES)
+    except BadBody as exc:
+        raise JudgeNoCompletion(f"judge {endpoint}: {exc}") from None
     except (TimeoutError, httpx.TimeoutException):
         raise JudgeUnreachable(f"judge {endpoint}: no complete answer within {timeout_s:.3g} s") from None
     except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, ValueError, ImportError) as exc:
@@ -82,32 +80,13 @@ async def post_chat(endpoint: JudgeEndpoint, payload: dict[str, Any], *, timeout
         raise JudgeUnreachable(
             f"judge {endpoint}: no connection ({problem}). Check TEACHER_BASE_URL and that the server runs"
         ) from None
-    if status != 200:
-        raise _fault(endpoint, status=status, headers=headers, body=body)
-    return _read_reply(endpoint, body)
+    if response.status // 100 != 2:
+        raise _fault(endpoint, response)
+    return _read_reply(endpoint, response)
 
 
-@functools.cache
-def _tls() -> ssl.SSLContext:
-    """Made once: loading the certificates costs tens of milliseconds, and a client is made per request."""
-    return httpx.create_ssl_context()
-
-
-async def _post(endpoint: JudgeEndpoint, payload: dict[str, Any]) -> tuple[int, httpx.Headers, bytes]:
-    # One client per request: every rollout runs its own event loop, and a connection pool belongs to one loop.
-    async with httpx.AsyncClient(verify=_tls(), trust_env=not is_loopback(endpoint.base_url), timeout=None) as http:
-        headers = {"Authorization": f"Bearer {endpoint.api_key.get_secret_value()}"}
-        url, body = f"{endpoint.base_url}/chat/completions", {"model": endpoint.model, **payload}
-        async with http.stream("POST", url, json=body, headers=headers) as response:
-            data = bytearray()
-            async for chunk in response.aiter_bytes():
-                data += chunk
-                if len(data) > MAX_BODY_BYTES:
-                    raise JudgeNoCompletion(f"judge {endpoint}: the answer is longer than {MAX_BODY_BYTES} bytes")
-            return response.status_code, response.headers, bytes(data)
-
-
-def _fault(endpoint: JudgeEndpoint, *, status: int, headers: httpx.Headers, body: bytes) -> JudgeFault:
+def _fault(endpoint: JudgeEndpoint, response: Response) -> JudgeFault:
+    status, headers, body = response
     detail = _redact(endpoint, body.decode("utf-8", errors="replace"))
     excerpt = " ".join(detail[:EXCERPT_CHARS].split())
     text = f"judge {endpoint}: HTTP {status}"
@@ -142,24 +121,41 @@ def retry_after_s(value: str) -> float:
         return 0.0
 
 
-def _read_reply(endpoint: JudgeEndpoint, body: bytes) -> ChatReply:
+def _read_reply(endpoint: JudgeEndpoint, response: Response) -> ChatReply:
     try:
-        data = json.loads(body)
+        data = json.loads(response.body)
         choice = data["choices"][0]
-        text, usage = choice["message"].get("content"), data.get("usage") or {}
         finish_reason = str(choice.get("finish_reason") or "")
-        counts = {name: usage.get(name) or 0 for name in ("prompt_tokens", "completion_tokens")}
         reply = ChatReply(
-            text=text or "", finish_reason=finish_reason, usage=Usage(**counts), model=str(data.get("model") or "")
+            text=_text(choice["message"].get("content")),
+            finish_reason=finish_reason,
+            usage=_usage(data.get("usage")),
+            model=str(data.get("model") or ""),
         )
     except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError):
-        excerpt = " ".join(_redact(endpoint, body.decode("utf-8", errors="replace")).split())
+        excerpt = " ".join(_redact(endpoint, response.body.decode("utf-8", errors="replace")).split())
         raise JudgeNoCompletion(
-            f"judge {endpoint}: HTTP 200, but the body is no chat completion: {excerpt[:EXCERPT_CHARS]!r}. "
-            "Check that TEACHER_BASE_URL is an OpenAI-compatible API and not a web page"
+            f"judge {endpoint}: HTTP {response.status}, but the body is no chat completion: {excerpt[:EXCERPT_CHARS]!r}"
+            ". Check that TEACHER_BASE_URL is an OpenAI-compatible API and not a web page"
         ) from None
     if not reply.text.strip():
         fault = JudgeUnparsable(f"judge {endpoint}: empty answer (finish_reason {finish_reason or 'not given'})")
         fault.usage = reply.usage
         raise fault
     return reply
+
+
+def _text(content: Any) -> str:
+    """What the model said: a text, or a list of parts of which those of type text count."""
+    if not isinstance(content, list):
+        return content or ""
+    return "".join(part["text"] for part in content if part["type"] == "text")
+
+
+def _usage(said: Any) -> Usage:
+    """The counts of tokens; none where one of them is no count."""
+    try:
+        counts = {name: said[name] or 0 for name in ("prompt_tokens", "completion_tokens")}
+        return Usage.model_validate(counts, strict=True)
+    except (ValueError, TypeError, KeyError):
+        return Usage()

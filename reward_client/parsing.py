@@ -1,12 +1,14 @@
 """Reading a judge's reply: one strict JSON object, or a JudgeUnparsable. Nothing is guessed.
 
-Plain words or a code fence around the object are fine, text before </think> is ignored. No object, several different
+Plain words or a code fence around the object are fine, text before </think> is ignored, and reasoning that does not end
+is refused. No object, several different
 ones, duplicate keys, NaN, infinity, and values of another type or range are refused.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from typing import Annotated, Any, NoReturn, TypeVar
 
@@ -16,6 +18,8 @@ from reward_client.errors import JudgeUnparsable
 from reward_client.schema import Criteria
 
 WEIGHTS = {"accuracy": 0.5, "completeness": 0.3, "clarity": 0.1, "professionalism": 0.1}
+_REASONING = re.compile(r".*</(?:think|thinking|reasoning)>", re.DOTALL | re.IGNORECASE)
+_REASONING_BEGINS = re.compile(r"<(?:think|thinking|reasoning)\b", re.IGNORECASE)
 M = TypeVar("M", bound=BaseModel)
 
 
@@ -95,7 +99,10 @@ def overall(criteria: Criteria) -> float:
 
 
 def _read(text: str, model: type[M]) -> M:
-    found = _json_objects(text.rpartition("</think>")[2])
+    said = _REASONING.sub("", text, count=1)
+    if _REASONING_BEGINS.search(said[: said.find("{")]):
+        raise JudgeUnparsable("reasoning that does not end")
+    found = _json_objects(said)
     if not found:
         raise JudgeUnparsable(f"no JSON object in {text[:120]!r}")
     if any(other != found[0] for other in found[1:]):

@@ -3,19 +3,16 @@
 A reward model gives raw logits (about -5 to 7). They cannot stand beside a bonus of 0.1: a logit counts through the
 `ScaleMap` given here, or as the `reward` that the server's own scale made of it; with neither it is refused.
 Guarantees: every failure is a JudgeFault, never a number; the token is in the request header and nowhere else; at most
-MAX_BODY_BYTES of a reply are read; redirects are not followed; one score takes at most `timeout_s`, in which a server
-that is not there yet (it starts again) or asks to wait (Retry-After) is waited for. Not covered: /score-pair and
-/score-batch.
+MAX_BODY_BYTES of a reply are read, also unpacked; redirects are not followed; one score takes at most `timeout_s`, in
+which a server that is not there yet (it starts again) or asks to wait (Retry-After) is waited for. Not covered:
+/score-pair and /score-batch.
 """
 
 from __future__ import annotations
 
-import asyncio
-import functools
 import json
 import math
 import os
-import ssl
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,10 +21,10 @@ from urllib.parse import urlsplit
 import httpx
 import tenacity
 
-from foundation.net import is_loopback
 from reward_client.client import retry_after_s
 from reward_client.errors import JudgeRejected, JudgeUnparsable, JudgeUnreachable
 from reward_client.scale_map import ScaleMap, load_scale
+from reward_client.transport import BadBody, post_json
 
 ENV_URL = "REWARD_MODEL_URL"
 ENV_TOKEN = "REWARD_API_TOKEN"
@@ -94,8 +91,11 @@ class RewardModelClient:
 
     async def _ask(self, body: dict[str, str], seconds: float) -> ModelScore:
         try:
-            async with asyncio.timeout(seconds):
-                status, headers, text = await self._post(body)
+            status, headers, text = await post_json(
+                self.address, _encodable(body), token=self.token, timeout_s=seconds, max_bytes=MAX_BODY_BYTES
+            )
+        except BadBody as exc:
+            raise JudgeUnparsable(f"reward model {self.address}: {exc}") from None
         except (TimeoutError, httpx.TimeoutException):
             raise JudgeUnreachable(f"reward model {self.address}: no answer within {seconds:.3g} s") from None
         except (httpx.HTTPError, httpx.InvalidURL, ValueError, ImportError) as exc:
@@ -118,20 +118,6 @@ class RewardModelClient:
         busy.retry_after_s = wait_s
         return busy
 
-    async def _post(self, body: dict[str, str]) -> tuple[int, httpx.Headers, bytes]:
-        headers = {"Authorization": f"Bearer {self.token}"} if self.token else {}
-        # One client per request: every rollout runs its own event loop, and a connection pool belongs to one loop.
-        async with (
-            httpx.AsyncClient(verify=_tls(), trust_env=not is_loopback(self.url), timeout=None) as http,
-            http.stream("POST", self.address, json=_encodable(body), headers=headers) as response,
-        ):
-            data = bytearray()
-            async for chunk in response.aiter_bytes():
-                data += chunk
-                if len(data) > MAX_BODY_BYTES:
-                    raise JudgeUnparsable(f"reward model {self.address}: more than {MAX_BODY_BYTES} bytes")
-            return response.status_code, response.headers, bytes(data)
-
     def _read(self, text: bytes) -> ModelScore:
         try:
             data = json.loads(text)
@@ -151,12 +137,6 @@ class RewardModelClient:
                 "Fit a scale (and send references, if it needs them), or name one in reward.reward_model.scale_file"
             )
         return ModelScore(float(reward), float(logit))
-
-
-@functools.cache
-def _tls() -> ssl.SSLContext:
-    """Made once: loading the certificates costs tens of milliseconds."""
-    return httpx.create_ssl_context()
 
 
 def _is_number(value: object) -> bool:

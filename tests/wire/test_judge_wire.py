@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 import logging
 import socket
 import threading
 import time
 import traceback
+import tracemalloc
+from dataclasses import replace
 from email.utils import formatdate
 from typing import Any
 
@@ -70,6 +73,77 @@ def test_an_unusable_verdict_is_asked_again(content: str | None) -> None:
     with openai_server(in_turn(chat_reply(content), GOOD)) as server:
         assert grade(server.base_url).overall == pytest.approx(0.89)
         assert len(server.requests) == 2
+
+
+def packed(body: bytes, times: int, named: str) -> Reply:
+    """A body that is gzipped so often, and says so as `named`."""
+    for _ in range(times):
+        body = gzip.compress(body)
+    return Reply(body=body, headers={"Content-Encoding": named})
+
+
+WHOLE = json.dumps(GOOD).encode()
+PARTS = [{"type": "thinking", "thinking": json.dumps({**SCORES, "accuracy": 0})}, {"type": "text", "text": "评分："}]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Reply(status=201, body=GOOD),
+        packed(WHOLE, 1, "gzip"),
+        packed(WHOLE, 1, "GZIP"),
+        {**GOOD, "usage": {"prompt_tokens": -7, "completion_tokens": -1}},
+        {**GOOD, "usage": {"prompt_tokens": "7", "completion_tokens": "many"}},
+        {**GOOD, "usage": {"prompt_tokens": 7.5, "completion_tokens": [5]}},
+        {**GOOD, "usage": [7, 5]},
+        chat_reply([*PARTS, {"type": "text", "text": json.dumps(SCORES)}]),  # pyright: ignore[reportArgumentType]
+        chat_reply("<think>{1}</think>" + json.dumps({**SCORES, "reason": "<think>"})),
+    ],
+    ids=lambda answer: str(answer)[:60],
+)
+def test_an_odd_answer_with_a_verdict_is_read_at_once(answer: Answer) -> None:
+    with openai_server(lambda _: answer) as server:
+        verdict = grade(server.base_url, attempts=1)
+    assert verdict.overall == pytest.approx(0.89) and verdict.usage.calls == 1
+    assert verdict.usage.tokens in (0, 12)
+
+
+BOMB = gzip.compress(b" " * (1 << 24))
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        packed(BOMB, 0, "gzip"),
+        packed(BOMB, 1, "gzip, gzip"),
+        packed(WHOLE, 2, "gzip, gzip"),
+        packed(WHOLE, 2, "gzip"),
+        packed(WHOLE, 0, "gzip"),
+        packed(WHOLE, 1, "br"),
+        chat_reply(f"<think>maybe {json.dumps(SCORES)}"),
+        chat_reply(f"<think>no</think><think>maybe {json.dumps(SCORES)}"),
+        chat_reply(f"<THINKING>\nmaybe {json.dumps(SCORES)}"),
+        chat_reply(f"maybe {json.dumps(SCORES)}", finish_reason="length"),
+        chat_reply([{"type": "thinking", "thinking": json.dumps(SCORES)}]),  # pyright: ignore[reportArgumentType]
+        chat_reply([json.dumps(SCORES)]),  # pyright: ignore[reportArgumentType]
+        {**GOOD, "choices": []},
+    ],
+    ids=lambda answer: str(answer)[:90],
+)
+def test_what_is_no_whole_verdict_is_never_read_as_one(answer: Answer) -> None:
+    tracemalloc.start()
+    try:
+        with openai_server(lambda _: answer) as server, pytest.raises(JudgeUnparsable):
+            grade(server.base_url, attempts=1)
+        assert tracemalloc.get_traced_memory()[1] < 12 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_status_is_told_whatever_its_body_is_coded_as() -> None:
+    coded = replace(packed(BOMB, 1, "gzip, gzip"), status=401)
+    with openai_server(lambda _: coded) as server, pytest.raises(JudgeRejected, match="401.*TEACHER_API_KEY"):
+        grade(server.base_url)
 
 
 FAULTS: list[tuple[Answer, type[JudgeFault], int]] = [
