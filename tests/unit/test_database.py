@@ -311,6 +311,15 @@ def open_files() -> Counter[str]:
     return Counter(os.readlink(folder / name) for name in os.listdir(folder) if (folder / name).exists())
 
 
+def test_no_thread_to_be_had_is_a_fault(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_thread(_self: object) -> None:
+        raise RuntimeError("can't start new thread")  # Linux counts threads per user; root has no such limit
+
+    monkeypatch.setattr("threading.Thread.start", no_thread)
+    with pytest.raises(DatabaseFault, match="medical.db: can't start new thread"):
+        database.query_sync("SELECT 1")
+
+
 @pytest.mark.parametrize("n_free", range(5))
 def test_exhausted_descriptors_are_a_fault_and_no_crash(database: Database, n_free: int) -> None:
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
