@@ -22,7 +22,9 @@ from vllm.v1.engine.async_llm import AsyncLLM
 
 from agl_plugin.proxy.gate import GONE
 from agl_plugin.run.between_steps import _aborted
+from foundation import run_folder
 from foundation.environment import COMMON_ENV, CPU_ENV
+from foundation.files import read_lines
 from sql_agent.tiny_policy.build import ensure_tiny_policy
 from tests.drills.conftest import START_S, Training, training
 
@@ -44,19 +46,22 @@ def long_call(client: httpx.Client, url: str, model: str) -> httpx.Response:
     return client.post(url, json={**body, "max_tokens": N_TOKENS, "min_tokens": N_TOKENS})
 
 
-def proxy_of(run: Training) -> str:
-    """The address that rollouts get from the store."""
+def url_of_a_rollout(run: Training) -> str:
+    """Where one of the first step calls the model; spans of a made-up one the store would refuse, with all others."""
     assert run.store is not None
     command: Any = run.store.args
+    rollout_id = read_lines(run.folder / run_folder.ROLLOUTS)[0]["rollout_id"]
 
-    async def latest() -> Any:
+    async def found() -> tuple[Any, Any]:
         store = LightningStoreClient(f"http://127.0.0.1:{command[-1]}")
         try:
-            return await store.get_latest_resources()
+            return await store.get_latest_resources(), await store.get_latest_attempt(rollout_id)
         finally:
             await store.close()
 
-    return asyncio.run(latest()).resources["main_llm"].endpoint
+    resources, attempt = asyncio.run(found())
+    proxy = resources.resources["main_llm"].endpoint
+    return f"{proxy}/rollout/{rollout_id}/attempt/{attempt.attempt_id}/v1/chat/completions"
 
 
 class LateRollout(threading.Thread):
@@ -69,11 +74,11 @@ class LateRollout(threading.Thread):
 
     def run(self) -> None:
         """Until the run's end."""
-        proxy, model = proxy_of(self._run), str(ensure_tiny_policy(1))
+        url, model = url_of_a_rollout(self._run), str(ensure_tiny_policy(1))
         with httpx.Client(trust_env=False, timeout=START_S) as client:
             while self._run.process.poll() is None:
                 try:
-                    reply = long_call(client, f"{proxy}/rollout/late/attempt/at/v1/chat/completions", model)
+                    reply = long_call(client, url, model)
                 except httpx.TransportError:
                     time.sleep(0.2)
                     continue
