@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import sqlite3
 import time
@@ -29,6 +30,7 @@ from sql_agent.environment.sql_worker import Reply
 from sql_agent.errors import DatabaseFault
 from sql_agent.records import QueryResult
 
+logger = logging.getLogger(__name__)
 START_TIMEOUT_S = 20.0  # 0.05 s on an idle machine
 MAX_CELL_CHARS = 10_000
 MAX_RESULT_CHARS = 200_000
@@ -228,10 +230,14 @@ class Database:
         Raises UserError with the remedy.
         """
         try:
-            for table in self.config.tables:
-                self._try_table(table)
+            empty = [table for table in self.config.tables if not self._has_rows(table)]
         except DatabaseFault as exc:
             raise UserError(str(exc)) from exc
+        if empty:
+            text = f"database {self.path}: no rows in {', '.join(empty)}; fill it, or leave it out of database.tables"
+            if len(empty) == len(self.config.tables):
+                raise UserError(text)
+            logger.warning(text)
         try:
             with closing(sqlite3.connect(self._settings["uri"], uri=True)) as connection:
                 verdict = str(connection.execute("PRAGMA quick_check(1)").fetchone()[0])
@@ -240,7 +246,7 @@ class Database:
         if verdict != "ok":
             raise UserError(f"database {self.path}: corrupt ({verdict.splitlines()[-1]}); {sql_worker.REMEDY}")
 
-    def _try_table(self, table: str) -> None:
+    def _has_rows(self, table: str) -> bool:
         name = table.replace('"', '""')
         result = self.query_sync(f'SELECT * FROM "{name}" LIMIT 1')
         if result.error:
@@ -248,10 +254,7 @@ class Database:
                 f"database {self.path}: table {table} cannot be read alone ({result.error}). If it is a view or "
                 "full-text index of another table, add that table to database.tables"
             )
-        if not result.rows:
-            raise UserError(
-                f"database {self.path}: table {table} has no rows; fill it, or name others in database.tables"
-            )
+        return bool(result.rows)
 
 
 def _signature(path: Path) -> Signature:

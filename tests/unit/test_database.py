@@ -23,7 +23,7 @@ import psutil
 import pytest
 
 from foundation.errors import UserError
-from sql_agent.config import ROOT
+from sql_agent.config import ROOT, DatabaseConfig
 from sql_agent.environment.database import N_FULL, N_SHORT, Database
 from sql_agent.errors import DatabaseFault
 from sql_agent.records import QueryResult
@@ -516,3 +516,14 @@ def test_an_unusual_path_works(tmp_path: Path) -> None:
         database.check()
         assert database.query_sync("SELECT count(*) FROM drugs_info").rows == [[N_DRUGS]]
         assert database.query_sync("DELETE FROM drugs_info").error
+
+
+def test_empty_tables_are_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "empty.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript("CREATE TABLE a (x); CREATE TABLE b (x); INSERT INTO a VALUES (1)")
+    with Database(DatabaseConfig(tables=["a", "b"]), path) as database:
+        database.check()
+    assert "no rows in b; fill it" in caplog.text
+    with Database(DatabaseConfig(tables=["b"]), path) as database, pytest.raises(UserError, match="no rows in b"):
+        database.check()
