@@ -26,6 +26,7 @@ EXPECTED = {**VERL, **{f"rollout/{name}": value for name, value in COUNTS.items(
 # Two steps of a trainer whose update is left out; everything after it is the code of a run.
 SCRIPT = """
 import json, sys, types
+from collections import Counter
 from pathlib import Path
 from foundation.environment import prepare_environment, prepare_trackers
 folder = Path(sys.argv[1])
@@ -33,13 +34,15 @@ prepare_environment(cpu=False, offline=True)
 prepare_trackers(folder)
 from agentlightning.verl.trainer import AgentLightningTrainer
 from verl.utils.tracking import Tracking
+from agl_plugin.proxy.gate import Gate
 from agl_plugin.run.time_split import Stopwatch
 from agl_plugin.trainer import GrpoTrainer
 verl, counts = json.loads(sys.argv[2])
 AgentLightningTrainer._train_step = lambda self, batch: dict(verl)
 trainer = GrpoTrainer.__new__(GrpoTrainer)
 trainer.run_dir, trainer.total_training_steps = folder, 2
-trainer.agent_mode_daemon = types.SimpleNamespace(stats=counts, step=0, step_rows=[])
+trainer.agent_mode_daemon = types.SimpleNamespace(stats=counts, step=0, step_rows=[], gate=Gate())
+trainer._n_aborted, trainer._told = 0, Counter()
 trainer.watch, trainer.train_dataset = Stopwatch(), [{}]
 trainer.config = types.SimpleNamespace(data=types.SimpleNamespace(seed=1))
 trainer.health = types.SimpleNamespace(after_step=lambda *_: {"health/entropy": 0.5}, stop="")
