@@ -37,6 +37,12 @@ class Server:
         await self.aborted.wait()
         return JSONResponse({})
 
+    async def call_under_way(self, client: httpx.AsyncClient) -> asyncio.Task[httpx.Response]:
+        call = asyncio.create_task(client.post("/call"))
+        while self.n_seen < 1:
+            await asyncio.sleep(0.01)
+        return call
+
     def abort(self) -> int:
         self._loop.call_soon_threadsafe(self.aborted.set)
         return 1
@@ -45,9 +51,7 @@ class Server:
 async def test_a_call_in_flight_is_aborted_and_waited_for_and_a_late_one_is_refused() -> None:
     server = Server()
     async with server.client as client:
-        call = asyncio.create_task(client.post("/call"))
-        while server.n_seen < 1:
-            await asyncio.sleep(0.01)
+        call = await server.call_under_way(client)
         assert server.gate.in_flight == 1
         assert await asyncio.to_thread(drain, server.gate, server.abort) >= 1
         assert server.gate.in_flight == 0 and (await call).status_code == 200
@@ -62,9 +66,7 @@ async def test_a_call_in_flight_is_aborted_and_waited_for_and_a_late_one_is_refu
 async def test_a_call_that_does_not_end_ends_the_run() -> None:
     server = Server()
     async with server.client as client:
-        call = asyncio.create_task(client.post("/call"))
-        while server.n_seen < 1:
-            await asyncio.sleep(0.01)
+        call = await server.call_under_way(client)
         with pytest.raises(RunError, match=r"1 calls .* did not end within 0 s.*--resume_checkpoint latest"):
             await asyncio.to_thread(drain, server.gate, lambda: 0, limit_s=0.1)
         server.aborted.set()
