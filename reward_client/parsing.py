@@ -1,8 +1,8 @@
 """Reading a judge's reply: one strict JSON object, or a JudgeUnparsable. Nothing is guessed.
 
 Plain words or a code fence around the object are fine, text before </think> is ignored, and reasoning that does not end
-is refused. No object, several different
-ones, duplicate keys, NaN, infinity, and values of another type or range are refused.
+is refused. No object, several different ones, duplicate keys, NaN, infinity, and values of another type or range are
+refused; so is a remark behind the object that holds a digit or a brace, because it may take the verdict back.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from reward_client.schema import Criteria
 WEIGHTS = {"accuracy": 0.5, "completeness": 0.3, "clarity": 0.1, "professionalism": 0.1}
 _REASONING = re.compile(r".*</(?:think|thinking|reasoning)>", re.DOTALL | re.IGNORECASE)
 _REASONING_BEGINS = re.compile(r"<(?:think|thinking|reasoning)\b", re.IGNORECASE)
+_NUMBER = re.compile(r"\d")
 M = TypeVar("M", bound=BaseModel)
 
 
@@ -100,13 +101,15 @@ def overall(criteria: Criteria) -> float:
 
 def _read(text: str, model: type[M]) -> M:
     said = _REASONING.sub("", text, count=1)
-    if _REASONING_BEGINS.search(said[: said.find("{")]):
+    found, remark = _json_objects(said)
+    if _REASONING_BEGINS.search(said[: said.find("{")]) or _REASONING_BEGINS.search(remark):
         raise JudgeUnparsable("reasoning that does not end")
-    found = _json_objects(said)
     if not found:
         raise JudgeUnparsable(f"no JSON object in {text[:120]!r}")
     if any(other != found[0] for other in found[1:]):
         raise JudgeUnparsable(f"{len(found)} JSON objects that differ")
+    if _NUMBER.search(remark):
+        raise JudgeUnparsable(f"a remark with a number behind the JSON object, which may take it back: {remark[:120]!r}")
     try:
         return model.model_validate(found[0])
     except ValidationError as exc:
@@ -114,10 +117,11 @@ def _read(text: str, model: type[M]) -> M:
         raise JudgeUnparsable(f"the verdict breaks the rules: {problems}") from None
 
 
-def _json_objects(text: str) -> list[dict[str, Any]]:
-    """All top-level objects. A brace that opens no valid object makes the whole text invalid: no guessing."""
+def _json_objects(text: str) -> tuple[list[dict[str, Any]], str]:
+    """All top-level objects, and the text behind the last. A brace that opens no valid object makes the whole text
+    invalid: no guessing."""
     decoder = json.JSONDecoder(parse_constant=_refuse_constant, object_pairs_hook=_unique_keys)
-    objects, position = [], text.find("{")
+    objects, position, end = [], text.find("{"), 0
     while position >= 0:
         try:
             value, end = decoder.raw_decode(text, position)
@@ -125,7 +129,7 @@ def _json_objects(text: str) -> list[dict[str, Any]]:
             raise JudgeUnparsable(f"invalid JSON at character {position}: {type(exc).__name__}") from None
         objects.append(value)
         position = text.find("{", end)
-    return objects
+    return objects, text[end:]
 
 
 def _refuse_constant(name: str) -> NoReturn:
