@@ -2,7 +2,9 @@
 
 LiteLLM writes seven spans per call, and only `raw_gen_ai_request` holds the token ids; the others cost the proxy and
 the store more time than the update of a small model. They are dropped before they are sent, what is ready together is
-sent together, and sending happens in a thread, not in the loop that serves requests. A call's place among the spans of
+sent together, and sending happens in a thread, not in the loop that serves requests. The store refuses all that came
+together for one rollout that it does not know, and anyone who reaches the proxy can name one: what was refused is sent
+again, each attempt alone. A call's place among the spans of
 its attempt is the clock's time, not a number that the store is asked for. With `log_probs` the sampler is asked for the
 log-probability of each token it sampled; they stand in the span as plain numbers, and the agent does not see them.
 Nothing else is changed.
@@ -19,6 +21,7 @@ from typing import Any
 
 from agentlightning import llm_proxy
 from agentlightning.llm_proxy import LightningOpenTelemetry, LightningSpanExporter, LLMProxy
+from agentlightning.semconv import LightningResourceAttributes
 from agentlightning.store.base import LightningStore
 from agentlightning.utils.server_launcher import PythonServerLauncherArgs
 from litellm.integrations.custom_logger import CustomLogger
@@ -41,6 +44,9 @@ LOG_PROB_REQUEST = {"logprobs": True, "top_logprobs": 0, "return_tokens_as_token
 ROLLOUT_PATH = re.compile(r"/rollout/(?P<rollout>[^/]+)/attempt/(?P<attempt>[^/]+)(?P<path>/.*)?")
 WANTS_STREAM = re.compile(rb'"stream"\s*:\s*true')
 HAS_LOG_PROBS = re.compile(r'"logprobs":\s*\{')
+# Of a span's resource: whose call it was.
+ATTEMPT_NAMES = (LightningResourceAttributes.ROLLOUT_ID.value, LightningResourceAttributes.ATTEMPT_ID.value)
+STORE_ERROR, REFUSED = 500, 400  # OTLP tries again after the first, for up to ten seconds
 SEND_EVERY_MS = 20
 START_LIMIT_S = 60.0
 
@@ -86,11 +92,12 @@ class SamplerLogProbs(CustomLogger):
 
 
 class CallSpanExporter(OTLPSpanExporter):
-    """Keeps the span of each call, and sends those that were kept."""
+    """Keeps the span of each call, and sends those that were kept. A span that the store refuses costs no other."""
 
     def __init__(self) -> None:
         super().__init__()
         self._kept: dict[str, list[ReadableSpan]] = defaultdict(list)
+        self._refused = False
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         """Keep the call spans among `spans` for the address that is set now; the others are done with."""
@@ -102,9 +109,27 @@ class CallSpanExporter(OTLPSpanExporter):
         kept, self._kept, address = self._kept, defaultdict(list), self._endpoint
         results = []
         for self._endpoint, spans in kept.items():
-            results += [super().export(spans)] if spans else []
+            results += self._sent(spans) if spans else []
         self._endpoint = address
         return next((result for result in results if result != SpanExportResult.SUCCESS), SpanExportResult.SUCCESS)
+
+    def _sent(self, spans: Sequence[ReadableSpan]) -> list[SpanExportResult]:
+        """Send these in one request; where the store refuses that, each attempt's in one of its own, once."""
+        together = super().export(spans)
+        if together == SpanExportResult.SUCCESS or not self._refused:
+            return [together]
+        attempts: dict[tuple[Any, ...], list[ReadableSpan]] = defaultdict(list)
+        for span in spans:
+            attempts[tuple(span.resource.attributes.get(name) for name in ATTEMPT_NAMES)].append(span)
+        return [super(CallSpanExporter, self).export(alone) for alone in attempts.values()]
+
+    def _export(self, serialized_data: bytes, timeout_sec: float | None = None) -> Any:
+        """Post. The store refuses with 500, at which OTLP would try again for seconds, and the spans of others wait."""
+        reply = super()._export(serialized_data, timeout_sec)
+        self._refused = reply.status_code in (STORE_ERROR, REFUSED)
+        if self._refused:
+            reply.status_code = REFUSED
+        return reply
 
 
 class CallExporter(LightningSpanExporter):
