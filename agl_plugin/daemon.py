@@ -14,6 +14,7 @@ import statistics
 import time
 import uuid
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from agentlightning.verl.daemon import AgentModeDaemon
 from agl_plugin.options import DaemonOptions
 from agl_plugin.patches.install import install
 from agl_plugin.proxy.gate import Gate
-from agl_plugin.proxy.llm_proxy import make_proxy
+from agl_plugin.proxy.gateway import make_gateway
 from agl_plugin.run.group_rewards import GroupRewards
 from agl_plugin.run.resampling import Places, SpareQuestions, is_flat, key_of, requests_for
 from agl_plugin.run.time_split import Stopwatch
@@ -56,6 +57,15 @@ async def _leave_unscored(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{} for _ in rows]
 
 
+def _make_proxy(options: DaemonOptions, store: LightningStore, gate: Gate) -> Any:
+    """The LLM proxy of a run. LiteLLM is imported where it is wanted only."""
+    make: Callable[..., Any] = make_gateway
+    if options.proxy == "litellm":
+        from agl_plugin.proxy.llm_proxy import make_proxy as make
+    port = options.proxy_port or free_port()
+    return make(store, gate=gate, host=options.proxy_host, port=port, log_probs=options.log_probs)
+
+
 class GrpoDaemon(AgentModeDaemon):
     """Enqueues rollouts, waits for them, and turns the scored ones into a batch.
 
@@ -71,9 +81,8 @@ class GrpoDaemon(AgentModeDaemon):
         **kwargs: Any,
     ) -> None:
         install("daemon")
-        proxy_port = options.proxy_port or free_port()
         self.gate = Gate()
-        proxy = make_proxy(store, gate=self.gate, host=options.proxy_host, port=proxy_port, log_probs=options.log_probs)
+        proxy = _make_proxy(options, store, self.gate)
         kwargs |= {"llm_proxy": proxy, "llm_timeout_seconds": options.rollout_timeout_s}
         super().__init__(*args, store=store, **kwargs)
         while self._internal_loop is None or not self._internal_loop.is_running():

@@ -6,6 +6,7 @@ Light to import: nothing of the stack is loaded here.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from agl_plugin.run.health import Health
 from agl_plugin.update.rules import UpdateRules
@@ -18,13 +19,14 @@ class DaemonOptions:
 
     `poll_interval_s` is the wait between two looks at the store; `rollout_timeout_s` is how long one may take; after
     `stall_s` without any finishing the run is given up. `grade_group` rewards rollouts that await their group. Groups
-    without variance are sampled anew up to `resample` times a step. `log_probs` asks the sampler for the
-    log-probability of each token.
+    without variance are sampled anew up to `resample` times a step. `proxy` is the LLM proxy; `log_probs` asks the
+    sampler for the log-probability of each token.
     """
 
     poll_interval_s: float
     rollout_timeout_s: float
     stall_s: float
+    proxy: Literal["gateway", "litellm"] = "litellm"
     proxy_host: str = "127.0.0.1"
     proxy_port: int = 0
     grade_group: GradeGroup | None = None

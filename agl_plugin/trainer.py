@@ -59,7 +59,7 @@ class GrpoTrainer(AgentLightningTrainer):
         self.update = options.update
         self.seed = options.seed
         self.watch = Stopwatch()
-        self._n_aborted = 0
+        self._n_aborted = self._n_updates = 0
         self._told = Counter[str]()
         assert self.config.algorithm.adv_estimator == advantage.NAME, self.config.algorithm.adv_estimator
 
@@ -86,7 +86,7 @@ class GrpoTrainer(AgentLightningTrainer):
         """The engines get weights and seeds, then calls."""
         wake_up()
         seed_samplers(self.async_rollout_manager.rollout_replicas, seed=self.seed, step=self.global_steps)
-        self.agent_mode_daemon.gate.open()
+        self.agent_mode_daemon.gate.open(weights=self._n_updates)
 
     def _sleep(self, sleep: Callable[[], None]) -> None:
         """The engines are left by all calls, forget what they cached, and sleep. Raises RunError where one does not."""
@@ -118,7 +118,7 @@ class GrpoTrainer(AgentLightningTrainer):
 
     def _train_step(self, batch_dict: dict[str, Any]) -> dict[str, Any]:
         daemon = self.agent_mode_daemon
-        daemon.step, daemon.watch = self.global_steps, self.watch
+        daemon.step, daemon.watch, self._n_updates = self.global_steps, self.watch, self.global_steps - 1
         self.watch.clear()
         dataset: Any = self.train_dataset
         daemon.spare_questions = SpareQuestions(dataset, seed=self.config.data.seed or 0, step=self.global_steps)
@@ -141,7 +141,7 @@ class GrpoTrainer(AgentLightningTrainer):
         return metrics
 
     def _validate(self) -> dict[str, Any]:
-        self.agent_mode_daemon.step = self.global_steps
+        self.agent_mode_daemon.step = self._n_updates = self.global_steps
         return self._timed("val", super()._validate)
 
     def _save_checkpoint(self) -> None:

@@ -1,14 +1,17 @@
 """The gate of the LLM proxy: between two steps no call reaches the model server, whose weights change then.
 
-The trainer's process opens, closes and reads it; the proxy's, forked from that one, counts. So there must be one proxy
-process, forked after the gate was made.
+The trainer's process opens, closes and reads it, and says with which weights it is open; the proxy's, forked from that
+one, counts. So there must be one proxy process, forked after the gate was made.
 Guarantees: once it is closed and `in_flight` is 0, the proxy waits for no answer of the model server and asks it
 nothing. Whether the proxy lives may be asked at any time.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from multiprocessing.sharedctypes import RawValue
+from typing import Any
 
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -20,11 +23,20 @@ GONE = 410
 REFUSAL = "the step of this rollout has ended, and the model server is taking new weights: the call is too late"
 
 
+def error_body(message: str, *, kind: str, status: int) -> dict[str, Any]:
+    """An error as OpenAI words it."""
+    return {"error": {"message": message, "type": kind, "code": str(status)}}
+
+
+REFUSED = error_body(REFUSAL, kind="step_ended", status=GONE)
+
+
 class Gate:
     """Numbers that both processes see; each is written by one of them."""
 
     def __init__(self) -> None:
         self._closed, self._in_flight, self._refused = RawValue("i"), RawValue("i"), RawValue("i")
+        self._weights = RawValue("i")
 
     @property
     def in_flight(self) -> int:
@@ -36,31 +48,40 @@ class Gate:
         """Calls that came while it was closed, since the start of the run."""
         return self._refused.value
 
-    def open(self) -> None:
-        """Let calls pass."""
+    @property
+    def weights(self) -> int:
+        """With which weights it was opened: how many updates they have seen."""
+        return self._weights.value
+
+    def open(self, *, weights: int = 0) -> None:
+        """Let calls pass, to a model server that has these weights."""
+        self._weights.value = weights
         self._closed.value = 0
 
     def close(self) -> None:
         """Refuse calls from now on."""
         self._closed.value = 1
 
+    @contextmanager
+    def call(self) -> Iterator[bool]:
+        """Count a call; False when it must be refused. It must be whole: one that is still being sent would count."""
+        # Counted before the look, so that the trainer, who closes before it counts, misses none.
+        self._in_flight.value += 1
+        try:
+            closed = self._closed.value
+            self._refused.value += closed
+            yield not closed
+        finally:
+            self._in_flight.value -= 1
+
     def guarding(self, app: ASGIApp) -> ASGIApp:
-        """The proxy's middleware. It must get whole requests: one that is still being sent would count as a call."""
+        """The gate as a middleware, which must get whole requests."""
 
         async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
             if scope["type"] != "http" or scope["path"] == ALIVE_PATH:
                 await app(scope, receive, send)
                 return
-            # Counted before the look, so that the trainer, who closes before it counts, misses none.
-            self._in_flight.value += 1
-            try:
-                if self._closed.value:
-                    self._refused.value += 1
-                    refusal = {"error": {"message": REFUSAL, "type": "step_ended", "code": str(GONE)}}
-                    await JSONResponse(refusal, GONE)(scope, receive, send)
-                else:
-                    await app(scope, receive, send)
-            finally:
-                self._in_flight.value -= 1
+            with self.call() as passes:
+                await (app if passes else JSONResponse(REFUSED, GONE))(scope, receive, send)
 
         return guarded

@@ -32,15 +32,12 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, Spa
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from agl_plugin.patches.install import install
-from agl_plugin.patches.plain_log_probs import DIGITS, TOKEN_LOG_PROBS
 from agl_plugin.proxy.gate import ALIVE_PATH, Gate
-from agl_plugin.proxy.spans import CALL_SPAN, LOG_PROBS, next_sequence_id
+from agl_plugin.proxy.spans import CALL_SPAN, LOG_PROB_REQUEST, LOG_PROBS, next_sequence_id, plain_log_probs
 from foundation.processes import collect_rarely, die_with_parent
 
 # Where agent-lightning's exporter looks for the headers of a call.
 HEADERS = "metadata.requester_custom_headers"
-# With the last one agl_plugin.patches.plain_log_probs answers in its short form.
-LOG_PROB_REQUEST = {"logprobs": True, "top_logprobs": 0, "return_tokens_as_token_ids": True}
 ROLLOUT_PATH = re.compile(r"/rollout/(?P<rollout>[^/]+)/attempt/(?P<attempt>[^/]+)(?P<path>/.*)?")
 WANTS_STREAM = re.compile(rb'"stream"\s*:\s*true')
 HAS_LOG_PROBS = re.compile(r'"logprobs":\s*\{')
@@ -55,10 +52,7 @@ def with_plain_log_probs(response: str) -> str:
     """A chat completion with each choice's `logprobs`, in either form, as a list of numbers under `log_probs`."""
     tree = json.loads(response)
     for choice in tree.get("choices") or []:
-        given = choice.pop("logprobs", None) or {}
-        choice[LOG_PROBS] = given.get(TOKEN_LOG_PROBS) or [
-            round(token["logprob"], DIGITS) for token in given.get("content") or []
-        ]
+        choice[LOG_PROBS] = plain_log_probs(choice.pop("logprobs", None))
     return json.dumps(tree, ensure_ascii=False)
 
 

@@ -137,9 +137,9 @@ def in_turn(*answers: Answer) -> Handler:
 
 
 @contextmanager
-def openai_server(handler: Handler) -> Iterator[FakeServer]:
+def openai_server(handler: Handler, *, port: int = 0) -> Iterator[FakeServer]:
     """Serve POST .../chat/completions (or a reward model's .../score) with `handler`, and GET .../models."""
-    server = _Server(("127.0.0.1", 0), _RequestHandler)
+    server = _Server(("127.0.0.1", port), _RequestHandler)
     server.fake = FakeServer(base_url=f"http://127.0.0.1:{server.server_port}/v1")
     server.answer = handler
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)

@@ -77,6 +77,7 @@ def daemon_options(config: TrainConfig, scoring: ScoringContext) -> DaemonOption
         poll_interval_s=rollout.poll_interval_s,
         rollout_timeout_s=rollout.rollout_timeout_s,
         stall_s=rollout.rollout_timeout_s + 60.0,
+        proxy=rollout.proxy,
         proxy_host=config.store.proxy_host,
         proxy_port=config.store.proxy_port,
         grade_group=GroupGrader(scoring.llm, mode) if scoring.llm and mode != "pointwise" else None,

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from agl_plugin.daemon import GrpoDaemon
-from agl_plugin.proxy.llm_proxy import CALL_SPAN
+from agl_plugin.proxy.spans import CALL_SPAN
 from foundation import run_folder
 from foundation.errors import RunError
 from tests.loop.conftest import SLOW_S, Loop, collecting, log_prob, rollouts, token_ids
@@ -20,9 +20,11 @@ from tests.loop.conftest import SLOW_S, Loop, collecting, log_prob, rollouts, to
 pytestmark = pytest.mark.filterwarnings("default")
 
 
-@pytest.fixture(scope="module")
-def daemon(loop: Loop, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GrpoDaemon]:
-    with collecting(loop, tmp_path_factory.mktemp("run")) as daemon:
+@pytest.fixture(scope="module", params=["gateway", "litellm"])
+def daemon(
+    loop: Loop, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[GrpoDaemon]:
+    with collecting(loop, tmp_path_factory.mktemp("run"), proxy=request.param) as daemon:
         yield daemon
 
 

@@ -28,11 +28,12 @@ def test_a_rollout_over_its_limit_makes_no_further_call(loop: Loop, tmp_path: Pa
     assert waited_s < 60
 
 
+@pytest.mark.parametrize("proxy", ["gateway", "litellm"])
 def test_the_step_is_over_when_the_proxy_waits_for_nothing_and_late_calls_are_refused(
-    loop: Loop, tmp_path: Path
+    loop: Loop, tmp_path: Path, proxy: str
 ) -> None:
     """The runner has ended both rollouts, but the proxy still asks the model for them."""
-    with collecting(loop, tmp_path, rollout_timeout_s=SLOW_S / 2) as daemon:
+    with collecting(loop, tmp_path, rollout_timeout_s=SLOW_S / 2, proxy=proxy) as daemon:
         rollouts(daemon, loop, ["慢慢说：甲药治什么？"], is_train=True)
         assert daemon.gate.in_flight > 0
         drain(daemon.gate, lambda: 0)

@@ -1,0 +1,143 @@
+"""What vLLM is asked for beyond the agent's request, what of its answer the agent gets, and what stands in the span.
+
+Guarantees: token ids and log-probabilities go to the span, and to an agent only where it asked for them itself; what an
+agent writes into its request cannot stand for what the model server answered; a streamed answer whose token ids are not
+as many as its tokens has none in the span, so that its rollout is left out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from agl_plugin.proxy.spans import FIELD, LOG_PROB_REQUEST, LOG_PROBS, plain_log_probs
+
+IDS = "prompt_token_ids"
+ANSWERED = ("id", "choices", "usage", IDS)
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Request:
+    """A chat completion as the agent asked for it."""
+
+    body: Json
+    log_probs: bool  # whether the sampler's are wanted where it samples
+
+    @property
+    def streams(self) -> bool:
+        """Whether the model server is asked for a stream too: with tools, vLLM leaves tokens out of it."""
+        return bool(self.body.get("stream")) and not self.body.get("tools")
+
+    @property
+    def keeps(self) -> tuple[bool, bool, bool]:
+        """Whether the agent itself asked for token ids, log-probabilities and the usage of a stream."""
+        options = self.body.get("stream_options")
+        usage = isinstance(options, dict) and bool(options.get("include_usage"))
+        return bool(self.body.get("return_token_ids")), bool(self.body.get("logprobs")), usage
+
+    def asking(self, model: str) -> Json:
+        """What the model server gets. A greedy request (validation) is not trained on: without log-probabilities."""
+        asked = {**self.body, "model": model, "return_token_ids": True}
+        if self.log_probs and self.body.get("temperature") and not self.keeps[1]:
+            asked |= LOG_PROB_REQUEST
+        if self.streams:
+            return asked | {"stream_options": {"include_usage": True}}
+        asked.pop("stream_options", None)
+        return asked | {"stream": False} if "stream" in asked else asked
+
+    def notes(self, answer: Mapping[str, Any]) -> Json:
+        """The attributes of the span: what was asked and what was answered, as agent-lightning's proxy names them."""
+        choices = [
+            {**{k: v for k, v in choice.items() if k != "logprobs"}, LOG_PROBS: plain_log_probs(choice.get("logprobs"))}
+            for choice in answer.get("choices") or []
+        ]
+        asked = {k: v for k, v in self.body.items() if k not in ANSWERED}
+        found = {**asked, **answer, "choices": choices}
+        return {
+            f"{FIELD}{k}": v if isinstance(v, str | int | float) else str(v) for k, v in found.items() if v is not None
+        }
+
+    def strip(self, answer: Json) -> Json:
+        """The answer, or an event of a stream, without what the agent did not ask for."""
+        ids, log_probs, usage = self.keeps
+        if not ids:
+            answer.pop(IDS, None)
+        for choice in answer.get("choices") or []:
+            if not ids:
+                choice.pop("token_ids", None)
+            if not log_probs and choice.get("logprobs"):
+                choice["logprobs"] = None
+        if self.streams and not usage:
+            answer.pop("usage", None)
+        return answer
+
+    def event(self, line: bytes, whole: Collected) -> bytes:
+        """What the agent gets of a line of a stream, which `whole` notes. Raises ValueError for what is no JSON."""
+        line = line.strip()
+        if not line.startswith(b"data:") or line.endswith(b"[DONE]"):
+            return line and line + b"\n\n"
+        event = json.loads(line.removeprefix(b"data:"))
+        whole.add(event)
+        unasked = not event.get("choices") and event.get("usage") and not self.keeps[2]
+        return b"" if unasked else as_event(self.strip(event))
+
+    def as_stream(self, answer: Json) -> bytes:
+        """A whole answer in the form of a stream."""
+        head = {**{k: answer.get(k) for k in ("id", "created", "model")}, "object": "chat.completion.chunk"}
+        events: list[Json] = []
+        for choice in answer["choices"]:
+            delta = {k: v for k, v in choice.pop("message").items() if v is not None}
+            if calls := delta.get("tool_calls"):
+                delta["tool_calls"] = [{**call, "index": n} for n, call in enumerate(calls)]
+            reason = choice.pop("finish_reason", None)
+            events.append({**head, "choices": [{**choice, "delta": delta, "finish_reason": None}]})
+            events.append({**head, "choices": [{"index": choice["index"], "delta": {}, "finish_reason": reason}]})
+        if self.keeps[2]:
+            events.append({**head, "choices": [], "usage": answer.get("usage")})
+        return b"".join(map(as_event, events)) + b"data: [DONE]\n\n"
+
+
+def as_event(event: Json) -> bytes:
+    """An event of a stream."""
+    return f"data: {json.dumps(event)}\n\n".encode()
+
+
+class Collected:
+    """A streamed answer, put together again."""
+
+    def __init__(self) -> None:
+        self._whole: Json = {}
+        self._choices: dict[int, Json] = {}
+
+    def add(self, event: Json) -> None:
+        """Note an event as the model server sent it."""
+        self._whole |= {k: v for k, v in event.items() if v is not None and k not in ("choices", "object")}
+        for part in event.get("choices") or []:
+            choice = self._choices.setdefault(
+                part["index"],
+                {"index": part["index"], "message": {}, "token_ids": [], "logprobs": {"token_log_probs": []}},
+            )
+            for name, text in (part.get("delta") or {}).items():
+                before = choice["message"].get(name)
+                choice["message"][name] = before + text if before and isinstance(text, str) and name != "role" else text
+            choice["token_ids"] += part.get("token_ids") or []
+            choice["logprobs"]["token_log_probs"] += plain_log_probs(part.get("logprobs"))
+            choice["finish_reason"] = part.get("finish_reason") or choice.get("finish_reason")
+
+    @property
+    def complete(self) -> bool:
+        """Whether all tokens that the server counted came with their ids."""
+        n_tokens = sum(len(choice["token_ids"]) for choice in self._choices.values())
+        return "error" not in self._whole and (self._whole.get("usage") or {}).get("completion_tokens") == n_tokens
+
+    @property
+    def answer(self) -> Json:
+        """As a chat completion, without token ids where some are missing."""
+        choices = [
+            choice if self.complete else {k: v for k, v in choice.items() if k != "token_ids"}
+            for choice in self._choices.values()
+        ]
+        return {**self._whole, "object": "chat.completion", "choices": choices}

@@ -1,0 +1,262 @@
+"""The gateway's work on one request: from the agent to a model server and back, and its span to the store.
+
+Guarantees: a call goes to the address with the fewest calls in flight; above MOST_CALLS they wait with their bodies
+unread, and none is refused for being too many; a connection that cannot be made is tried again, there or elsewhere, for
+CONNECT_S, and nothing is tried twice once a byte was sent; a stream that breaks off breaks off for the agent too; what
+an agent no longer waits for is waited for all the same, so that the gate counts what the model server works on.
+Bodies above MAX_BODY_BYTES, what is no JSON object and models that are not known are refused. No limit of its own on
+how long a model server takes: agents have theirs, and the end of a step aborts the rest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import io
+import json
+import logging
+import re
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import aiohttp
+from agentlightning.store.base import LightningStore
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from starlette.responses import JSONResponse, Response
+from starlette.types import Receive, Scope, Send
+
+from agl_plugin.proxy.answers import Collected, Json, Request
+from agl_plugin.proxy.gate import ALIVE_PATH, GONE, REFUSED, Gate, error_body
+from agl_plugin.proxy.span_writer import CallSpan, SpanWriter
+from agl_plugin.proxy.spans import WEIGHTS, next_sequence_id
+
+logger = logging.getLogger(__name__)
+
+CALL_PATH = re.compile(
+    r"(?:/rollout/(?P<rollout>[^/]+)/attempt/(?P<attempt>[^/]+))?(?:/v1)?/(?P<what>chat/completions|models)"
+)
+ALIVE_PATHS = (ALIVE_PATH, "/health", "/health/readiness")
+MAX_BODY_BYTES = 32 * 2**20
+MOST_CALLS = 1024
+CONNECT_S, PAUSE_S = 10.0, 0.1
+# vLLM's server closes a connection that was idle for 5 s, and a call on one that is being closed fails.
+IDLE_S = 2.0
+LONGEST_EVENT_BYTES = 4 * 2**20  # the first of a stream holds the prompt's token ids
+LARGE_BODY_BYTES = 2**20  # aiohttp sends such bytes in one piece, and warns
+
+
+class CallError(Exception):
+    """An answer that the gateway gives itself."""
+
+    def __init__(self, status: int, message: str, *, kind: str = "invalid_request_error") -> None:
+        super().__init__(message)
+        self.reply = JSONResponse(error_body(message, kind=kind, status=status), status)
+
+
+@dataclass
+class Address:
+    """A model server, the name of the model there, and how many calls it works on."""
+
+    url: str
+    model: str
+    headers: dict[str, str]
+    in_flight: int = 0
+    last_used: int = 0
+
+
+class Metrics:
+    """What GET /metrics shows."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.calls = Counter("gateway_calls", "answered calls", ["status"], registry=self.registry)
+        self.seconds = Histogram("gateway_call_seconds", "from request to answer", registry=self.registry)
+        self.in_flight = Gauge("gateway_in_flight", "calls at a model server", ["address"], registry=self.registry)
+        self.retries = Counter("gateway_connection_retries", "connections tried again", registry=self.registry)
+        self.spans = Counter("gateway_spans", "spans of calls", ["outcome"], registry=self.registry)
+        self.cut = Counter("gateway_incomplete_streams", "streams without all token ids", registry=self.registry)
+        self.weights = Gauge("gateway_weights_version", "updates that the weights have seen", registry=self.registry)
+
+
+class Calls:
+    """The gateway as an ASGI application. `addresses` are the model servers of each name."""
+
+    def __init__(self, *, gate: Gate, log_probs: bool) -> None:
+        self.gate, self.log_probs, self.metrics = gate, log_probs, Metrics()
+        self.addresses: dict[str, list[Address]] = {}
+        self.metrics.weights.set_function(lambda: gate.weights)
+        self._n_used = 0
+
+    def route(self, addresses: dict[str, list[Address]]) -> None:
+        """Serve these."""
+        self.addresses = addresses
+        self.metrics.in_flight.clear()
+        for address in (one for several in addresses.values() for one in several):
+            self.metrics.in_flight.labels(address.url).set_function(functools.partial(getattr, address, "in_flight"))
+
+    @asynccontextmanager
+    async def serving(self, store: LightningStore) -> AsyncIterator[None]:
+        """What is there while the server runs: connections, and the way to the store."""
+        self._room = asyncio.Semaphore(MOST_CALLS)
+        connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=IDLE_S)
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S)
+        async with (
+            aiohttp.ClientSession(connector=connector, timeout=timeout, read_bufsize=LONGEST_EVENT_BYTES) as http,
+            SpanWriter(store, http, counts=self.metrics.spans).running() as spans,
+        ):
+            self._http, self._spans = http, spans
+            yield
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """ASGI."""
+        if scope["type"] == "http":
+            try:
+                reply = await self._reply(scope, receive, send)
+            except CallError as exc:
+                reply = exc.reply
+            if reply:
+                await reply(scope, receive, send)
+
+    async def _reply(self, scope: Scope, receive: Receive, send: Send) -> Response | None:
+        """The answer to a request; None where it was sent already."""
+        path = scope["path"]
+        if path in ALIVE_PATHS:
+            return JSONResponse({"status": "ok"})
+        if path == "/metrics":
+            return Response(generate_latest(self.metrics.registry), media_type=CONTENT_TYPE_LATEST)
+        found = CALL_PATH.fullmatch(path)
+        if found and found["what"] == "models" and scope["method"] == "GET":
+            return JSONResponse({"object": "list", "data": [{"id": n, "object": "model"} for n in self.addresses]})
+        if not found or found["what"] == "models" or scope["method"] != "POST":
+            raise CallError(
+                404, f"{scope['method']} {path}: the gateway serves POST /v1/chat/completions and GET /v1/models, also "
+                'below /rollout/ID/attempt/ID. rollout.proxy = "litellm" serves more',
+            )  # fmt: skip
+        started = time.perf_counter()
+        reply, status = None, 200
+        try:
+            reply = await self._call(found["rollout"], found["attempt"], receive, send)
+            status = reply.status_code if reply else 200
+            return reply
+        except CallError as exc:
+            status = exc.reply.status_code
+            raise
+        finally:
+            self.metrics.calls.labels(str(status)).inc()
+            self.metrics.seconds.observe(time.perf_counter() - started)
+
+    async def _call(self, rollout: str | None, attempt: str | None, receive: Receive, send: Send) -> Response | None:
+        async with self._room:
+            request = Request(parsed(await body_of(receive)), self.log_probs)
+            with self.gate.call() as passes:
+                if not passes:
+                    return JSONResponse(REFUSED, GONE)
+                sequence_id, start_ns = next_sequence_id(), time.time_ns()
+                reply, notes = await self._answered(request, send)
+                weights = self.gate.weights
+            if notes and rollout and attempt:
+                notes[WEIGHTS] = weights
+                await self._spans.add(CallSpan(rollout, attempt, sequence_id, start_ns, time.time_ns(), notes))
+            return reply
+
+    async def _answered(self, request: Request, send: Send) -> tuple[Response | None, Json | None]:
+        """What the agent gets, unless it was streamed to it, and the attributes of the span, where there are any."""
+        try:
+            async with self._asked(request) as response:
+                if response.status != 200:
+                    return Response(await response.read(), response.status, media_type=response.content_type), None
+                if response.content_type == "text/event-stream":
+                    return None, await self._pass_on(request, response, send)
+                answer = parsed(await response.read(), "the model server's answer", status=502)
+        except (aiohttp.ClientError, OSError, TimeoutError) as exc:
+            why = f"{type(exc).__name__}: {exc}"
+            raise CallError(502, f"the model server broke the call off ({why})", kind="server_error") from exc
+        if not isinstance(answer.get("choices"), list):
+            raise CallError(502, f"the model server answered without choices: {str(answer)[:300]}", kind="server_error")
+        notes = request.notes(answer)
+        if request.body.get("stream"):
+            return Response(request.as_stream(request.strip(answer)), media_type="text/event-stream"), notes
+        return Response(json.dumps(request.strip(answer)), media_type="application/json"), notes
+
+    @asynccontextmanager
+    async def _asked(self, request: Request) -> AsyncIterator[aiohttp.ClientResponse]:
+        """The model server's response; the call counts at its address until it was read."""
+        name = request.body.get("model")
+        addresses = self.addresses.get(name) if isinstance(name, str) else None
+        if not addresses:
+            raise CallError(400, f"model {name!r}: the gateway knows {', '.join(self.addresses) or 'none'}")
+        address, response = await self._sent(request, addresses)
+        try:
+            async with response:
+                yield response
+        finally:
+            address.in_flight -= 1
+
+    async def _sent(self, request: Request, addresses: Sequence[Address]) -> tuple[Address, aiohttp.ClientResponse]:
+        """Send to the address with the fewest calls; where no connection can be made, to the next, for CONNECT_S."""
+        deadline, left = time.monotonic() + CONNECT_S, list(addresses)
+        while True:
+            address = min(left, key=lambda one: (one.in_flight, one.last_used))
+            self._n_used += 1
+            address.last_used = self._n_used
+            address.in_flight += 1
+            body = json.dumps(request.asking(address.model)).encode()
+            data = body if len(body) < LARGE_BODY_BYTES else io.BytesIO(body)
+            try:
+                return address, await self._http.post(address.url, data=data, headers=address.headers)
+            except BaseException as exc:
+                address.in_flight -= 1
+                if not isinstance(exc, aiohttp.ClientConnectorError) or time.monotonic() > deadline:
+                    raise
+            self.metrics.retries.inc()
+            left.remove(address)
+            if not left:
+                left = list(addresses)
+                await asyncio.sleep(PAUSE_S)
+
+    async def _pass_on(self, request: Request, response: aiohttp.ClientResponse, send: Send) -> Json | None:
+        """A stream, event by event, to the agent. One that breaks off has no span, and its connection is closed."""
+        headers = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-cache")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        whole = Collected()
+        try:
+            async for line in response.content:
+                if event := request.event(line, whole):
+                    await send({"type": "http.response.body", "body": event, "more_body": True})
+        except (aiohttp.ClientError, OSError, ValueError) as exc:
+            logger.warning("a model server broke off a stream: %s: %s", type(exc).__name__, exc)
+            return None
+        await send({"type": "http.response.body"})
+        if not whole.complete:
+            self.metrics.cut.inc()
+        return request.notes(whole.answer)
+
+
+async def body_of(receive: Receive) -> bytes:
+    """A request's body; of one that is too long nothing is kept. Raises CallError."""
+    body, size, more = bytearray(), 0, True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise CallError(400, "the request ended before its body")
+        size += len(message.get("body", b""))
+        body += message.get("body", b"")
+        if size > MAX_BODY_BYTES:
+            body.clear()
+        more = message.get("more_body", False)
+    if size > MAX_BODY_BYTES:
+        raise CallError(413, f"the request's body has {size} bytes, more than {MAX_BODY_BYTES}: send shorter messages")
+    return bytes(body)
+
+
+def parsed(text: bytes, what: str = "the request's body", *, status: int = 400) -> Json:
+    """A JSON object. Raises CallError."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as exc:
+        raise CallError(status, f"{what} is not JSON ({type(exc).__name__}: {str(exc)[:100]})") from exc
+    if not isinstance(found, dict):
+        raise CallError(status, f"{what} is {type(found).__name__} in JSON, and must be an object")
+    return found

@@ -1,0 +1,127 @@
+"""The gateway: an LLM proxy for vLLM servers, with the interface of agent-lightning's LLMProxy and none of LiteLLM.
+
+Addresses, resources and spans are those of agent-lightning's proxy, so that agents, store and adapter see no
+difference. It serves chat completions alone, and passes on what vLLM says, errors included. What holds for a call says
+calls.py, for its span span_writer.py. `stop` lets calls in flight end (agent-lightning's launcher gives them 5 s) and
+sends the spans that wait. A gateway in a process of its own takes a new model list with `restart`, as upstream's does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from agentlightning.store.base import LightningStore
+from agentlightning.types import LLM, ProxyLLM
+from agentlightning.utils.server_launcher import PythonServerLauncher, PythonServerLauncherArgs
+
+from agl_plugin.proxy.calls import Address, Calls
+from agl_plugin.proxy.gate import ALIVE_PATH, Gate
+from foundation.processes import collect_rarely, die_with_parent
+
+START_LIMIT_S = 60.0
+# What the launch modes of agent-lightning's launcher need of a store.
+NEEDS = {"mp": "zero_copy", "thread": "thread_safe", "asyncio": "async_safe"}
+
+
+class Gateway:
+    """`model_list` is agent-lightning's: names, and in `litellm_params` the `model` and `api_base` of each server."""
+
+    def __init__(
+        self,
+        *,
+        store: LightningStore | None,
+        launcher_args: PythonServerLauncherArgs,
+        model_list: Sequence[Any] = (),
+        gate: Gate | None = None,
+        log_probs: bool = False,
+    ) -> None:
+        self.store, self.server_launcher_args = store, launcher_args
+        self._calls: Any = Calls(gate=gate or Gate(), log_probs=log_probs)
+        self.server_launcher = PythonServerLauncher(self._calls, launcher_args)
+        self.update_model_list(model_list)
+
+    def get_store(self) -> LightningStore | None:
+        """Where the spans go."""
+        return self.store
+
+    def set_store(self, store: LightningStore) -> None:
+        """Another store, from the next start on."""
+        self.store = store
+
+    def update_model_list(self, model_list: Sequence[Any]) -> None:
+        """Other model servers; entries without `api_base` are listed and not served."""
+        self.model_list = list(model_list)
+        addresses: dict[str, list[Address]] = {}
+        for entry in self.model_list:
+            params = entry["litellm_params"]
+            if base := params.get("api_base"):
+                headers = {"Content-Type": "application/json"}
+                if key := params.get("api_key"):
+                    headers["Authorization"] = f"Bearer {key}"
+                model = params["model"].removeprefix("hosted_vllm/")
+                address = Address(f"{base.rstrip('/')}/chat/completions", model, headers)
+                addresses.setdefault(entry["model_name"], []).append(address)
+        self._calls.route(addresses)
+
+    @asynccontextmanager
+    async def _serving(self, store: LightningStore) -> AsyncIterator[None]:
+        die_with_parent()
+        if self.server_launcher_args.launch_mode == "mp":
+            collect_rarely()
+        async with self._calls.serving(store):
+            yield
+
+    async def start(self) -> None:
+        """Start to serve. Raises ValueError without a store, RuntimeError for one that does not fit the launch mode."""
+        if self.store is None:
+            raise ValueError("the gateway has no store: set_store() before start()")
+        mode = self.server_launcher_args.launch_mode
+        if not self.store.capabilities.get(NEEDS[mode], False):
+            raise RuntimeError(f"the store is not {NEEDS[mode]}, as launch mode {mode} needs: choose another of either")
+        self.server_launcher.serve_context = self._serving(self.store)
+        await self.server_launcher.start()
+
+    async def stop(self) -> None:
+        """Let calls in flight end, send the spans that wait, and end."""
+        if self.is_running():
+            await self.server_launcher.stop()
+
+    async def restart(self) -> None:
+        """Stop, if it runs, and start."""
+        await self.stop()
+        await self.start()
+
+    def is_running(self) -> bool:
+        """Whether it was started and not stopped."""
+        return self.server_launcher.is_running()
+
+    def as_resource(
+        self,
+        rollout_id: str | None = None,
+        attempt_id: str | None = None,
+        model: str | None = None,
+        sampling_parameters: dict[str, Any] | None = None,
+    ) -> LLM:
+        """The resource of agents: with the address of one attempt, or one that is completed by each (ProxyLLM)."""
+        if model is None:
+            names = sorted({entry["model_name"] for entry in self.model_list})
+            if len(names) != 1:
+                raise ValueError(f"the gateway has the models {names}, not one: name it with `model`")
+            model = str(names[0])
+        if (rollout_id is None) != (attempt_id is None):
+            raise ValueError("give both rollout_id and attempt_id, or neither")
+        place, sampling = self.server_launcher.access_endpoint, dict(sampling_parameters or {})
+        if rollout_id is None:
+            return ProxyLLM(endpoint=place, model=model, sampling_parameters=sampling)
+        place = f"{place}/rollout/{rollout_id}/attempt/{attempt_id}"
+        return LLM(endpoint=place, model=model, sampling_parameters=sampling)
+
+
+def make_gateway(store: LightningStore, *, gate: Gate, host: str, port: int, log_probs: bool = False) -> Gateway:
+    """The gateway of a run. `log_probs` asks for the log-probability of each sampled token."""
+    place = PythonServerLauncherArgs(
+        host=host, port=port, launch_mode="mp", healthcheck_url=ALIVE_PATH, startup_timeout=START_LIMIT_S
+    )
+    return Gateway(store=store, launcher_args=place, gate=gate, log_probs=log_probs)

@@ -1,0 +1,358 @@
+"""The gateway alone: streams, slow and broken model servers, many calls, hostile bodies, a store that comes late."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import agentlightning as agl
+import httpx
+import pytest
+from agentlightning.store.client_server import LightningStoreServer
+from agentlightning.utils.server_launcher import PythonServerLauncherArgs
+
+from agl_plugin.proxy.calls import MAX_BODY_BYTES
+from agl_plugin.proxy.gateway import Gateway
+from agl_plugin.proxy.spans import WEIGHTS
+from agl_plugin.update.adapter import call_of
+from benchmarks.support.server import RESET, Answer, FakeServer, Reply, openai_server
+from foundation.net import free_port
+from tests.proxies import (
+    IDS,
+    LOG_PROBS,
+    MESSAGES,
+    MODEL,
+    PROMPT_IDS,
+    Running,
+    model_list,
+    serving,
+    vllm,
+    vllm_reply,
+    vllm_stream,
+)
+
+pytestmark = pytest.mark.filterwarnings("default")
+SLOW_S = 0.5
+
+
+def slow(request: dict[str, Any]) -> Answer:
+    return Reply(body=vllm_reply(request), pause_s=SLOW_S)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[FakeServer]:
+    with openai_server(vllm) as server:
+        yield server
+
+
+@pytest.fixture
+async def running(server: FakeServer) -> AsyncIterator[Running]:
+    async with serving(server.base_url) as running:
+        yield running
+
+
+def events_of(text: str) -> list[dict[str, Any]]:
+    lines = [line.removeprefix("data: ") for line in text.split("\n\n") if line]
+    assert lines[-1] == "[DONE]"
+    return [json.loads(line) for line in lines[:-1]]
+
+
+async def test_a_stream_is_passed_on_without_ids_which_the_span_has(running: Running, server: FakeServer) -> None:
+    rollout, url = await running.attempt()
+    events = events_of((await running.call(url, stream=True)).text)
+    assert server.requests[-1].json["stream"] is True
+    assert "".join(event["choices"][0]["delta"]["content"] for event in events) == "well"
+    assert not any("prompt_token_ids" in e or "usage" in e or "token_ids" in e["choices"][0] for e in events)
+    assert not any(event["choices"][0]["logprobs"] for event in events)
+    (span,) = await running.spans(rollout)
+    call = call_of(span)
+    assert call and call.prompt["token_ids"] == PROMPT_IDS and call.metadata["response_id"] == events[0]["id"]
+    assert call.response == {"token_ids": IDS, "finish_reason": "stop", "log_probs": LOG_PROBS}
+    assert "'content': 'well'" in str(span.attributes["llm.hosted_vllm.choices"])
+
+
+async def test_what_the_agent_itself_asks_for_it_gets(running: Running) -> None:
+    rollout, url = await running.attempt()
+    own = {"return_token_ids": True, "logprobs": True, "stream_options": {"include_usage": True}}
+    plain = (await running.call(url, **own)).json()
+    assert plain["prompt_token_ids"] == PROMPT_IDS and plain["choices"][0]["token_ids"] == IDS
+    assert plain["choices"][0]["logprobs"]["token_log_probs"] == LOG_PROBS
+    events = events_of((await running.call(url, stream=True, **own)).text)
+    assert events[0]["prompt_token_ids"] == PROMPT_IDS and events[-1]["usage"]["completion_tokens"] == len(IDS)
+    assert len([span for span in await running.spans(rollout, n=2) if call_of(span)]) == 2
+
+
+async def test_a_stream_arrives_while_it_is_made() -> None:
+    def dripping(request: dict[str, Any]) -> Answer:
+        return Reply(body=vllm_stream(request), content_type="text/event-stream", chunk_pause_s=0.1)
+
+    with openai_server(dripping) as server:
+        async with serving(server.base_url) as running:
+            _, url = await running.attempt()
+            body, arrived_s = {"model": MODEL, "messages": MESSAGES, "stream": True}, []
+            async with running.http.stream("POST", url, json=body) as reply:
+                async for _ in reply.aiter_bytes():
+                    arrived_s.append(time.monotonic())
+    assert arrived_s[-1] - arrived_s[0] > 0.2
+
+
+async def test_a_stream_that_lost_tokens_gives_no_ids() -> None:
+    def losing(request: dict[str, Any]) -> Answer:
+        return Reply(body=vllm_stream(request, lost=1), content_type="text/event-stream")
+
+    with openai_server(losing) as server:
+        async with serving(server.base_url) as running:
+            rollout, url = await running.attempt()
+            events_of((await running.call(url, stream=True)).text)
+            (span,) = await running.spans(rollout)
+            assert call_of(span) is None and "token_ids" not in str(span.attributes["llm.hosted_vllm.choices"])
+            assert "gateway_incomplete_streams_total 1.0" in await running.metrics()
+
+
+async def test_256_calls_are_in_flight_at_once() -> None:
+    with openai_server(slow) as server:
+        async with serving(server.base_url) as running:
+            rollout, url = await running.attempt()
+            started = time.monotonic()
+            replies = await asyncio.gather(*(running.call(url) for _ in range(256)))
+            took_s = time.monotonic() - started
+            assert {reply.status_code for reply in replies} == {200} and server.most_open == 256
+            assert len({call_of(span).metadata["response_id"] for span in await running.spans(rollout, n=256)}) == 256  # pyright: ignore
+    assert took_s < 10 * SLOW_S  # of one after the other: 128 s
+
+
+async def test_calls_go_where_the_fewest_are() -> None:
+    def slower(request: dict[str, Any]) -> Answer:
+        return Reply(body=vllm_reply(request), pause_s=4 * SLOW_S)
+
+    with openai_server(slow) as fast, openai_server(slower) as busy:
+        async with serving(fast.base_url, busy.base_url) as running:
+            _, url = await running.attempt()
+            await asyncio.gather(*(running.call(url) for _ in range(20)))
+            assert (fast.most_open, busy.most_open) == (10, 10)
+            laggards = [asyncio.create_task(running.call(url)) for _ in range(8)]
+            await asyncio.sleep(2 * SLOW_S)  # four of them are left, at the slower one
+            before = len(fast.requests), len(busy.requests)
+            await asyncio.gather(*(running.call(url) for _ in range(4)))
+            assert (len(fast.requests) - before[0], len(busy.requests) - before[1]) == (4, 0)
+            await asyncio.gather(*laggards)
+
+
+async def test_a_connection_that_is_dropped_before_an_answer_is_a_fault_and_not_asked_again() -> None:
+    with openai_server(lambda _: RESET) as server:
+        async with serving(server.base_url) as running:
+            rollout, url = await running.attempt()
+            reply = await running.call(url)
+            assert reply.status_code == 502 and "broke the call off" in reply.json()["error"]["message"]
+            assert len(server.requests) == 1 and await running.spans(rollout, within_s=0.3) == []
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_an_answer_that_breaks_off_is_no_answer(stream: bool) -> None:
+    def breaking(request: dict[str, Any]) -> Answer:
+        body = vllm_stream(request)[:-20] if stream else json.dumps(vllm_reply(request))
+        kind = "text/event-stream" if stream else "application/json"
+        return Reply(body=body, content_type=kind, missing_bytes=20)
+
+    with openai_server(breaking) as server:
+        async with serving(server.base_url) as running:
+            rollout, url = await running.attempt()
+            if stream:
+                with pytest.raises(httpx.RemoteProtocolError):
+                    await running.call(url, stream=True)
+            else:
+                assert (await running.call(url)).status_code == 502
+            assert len(server.requests) == 1 and await running.spans(rollout, within_s=0.3) == []
+            assert running.gate.in_flight == 0
+
+
+@pytest.mark.parametrize("body", ["<html>", "[1]", {"error": {"message": "overloaded"}}])
+async def test_what_is_no_completion_is_a_fault(body: Any) -> None:
+    with openai_server(lambda _: Reply(body=body)) as server:
+        async with serving(server.base_url) as running:
+            _, url = await running.attempt()
+            assert (await running.call(url)).status_code == 502
+
+
+async def test_an_address_without_a_server_is_passed_over_and_one_that_comes_late_is_waited_for() -> None:
+    port = free_port()
+    with ExitStack() as servers:
+        there = servers.enter_context(openai_server(vllm))
+        async with serving(f"http://127.0.0.1:{port}/v1", there.base_url) as running:
+            _, url = await running.attempt()
+            assert {(await running.call(url)).status_code for _ in range(4)} == {200} and len(there.requests) == 4
+        async with serving(f"http://127.0.0.1:{port}/v1") as running:
+            _, url = await running.attempt()
+            waiting = asyncio.create_task(running.call(url))
+            await asyncio.sleep(0.5)
+            servers.enter_context(openai_server(vllm, port=port))
+            assert (await waiting).status_code == 200
+
+
+async def test_a_stop_lets_calls_end_and_sends_their_spans() -> None:
+    with openai_server(slow) as server:
+        async with serving(server.base_url) as running:
+            rollout, url = await running.attempt()
+            calls = [asyncio.create_task(running.call(url)) for _ in range(8)]
+            while running.gate.in_flight < 8:
+                await asyncio.sleep(0.01)
+            await running.proxy.stop()
+            assert {(await call).status_code for call in calls} == {200}
+            assert len(await running.spans(rollout, n=8, within_s=1.0)) == 8
+            with pytest.raises(httpx.ConnectError):
+                await running.call(url)
+
+
+async def test_the_gate_counts_a_call_that_nobody_waits_for() -> None:
+    with openai_server(slow) as server:
+        async with serving(server.base_url) as running:
+            _, url = await running.attempt()
+            with pytest.raises(httpx.ReadTimeout):
+                await running.http.post(url, json={"model": MODEL, "messages": MESSAGES}, timeout=0.1)
+            assert running.gate.in_flight == 1
+            while running.gate.in_flight:
+                await asyncio.sleep(0.02)
+            assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("body", [b"{", b"[1]", b'{"a": ' + b"[" * 100_000, b"\xff", b""])
+async def test_a_body_that_is_no_json_object_is_refused(running: Running, server: FakeServer, body: bytes) -> None:
+    _, url = await running.attempt()
+    n_asked = len(server.requests)
+    reply = await running.http.post(url, content=body)
+    assert reply.status_code == 400 and "JSON" in reply.json()["error"]["message"] and len(server.requests) == n_asked
+    assert (await running.call(url)).status_code == 200
+
+
+async def test_a_body_above_the_limit_is_refused_and_a_long_one_below_it_is_not(
+    running: Running, server: FakeServer
+) -> None:
+    _, url = await running.attempt()
+    n_asked = len(server.requests)
+    reply = await running.http.post(url, content=spaces(MAX_BODY_BYTES + 1))
+    assert reply.status_code == 413 and str(MAX_BODY_BYTES) in reply.json()["error"]["message"]
+    assert len(server.requests) == n_asked
+    long = await running.call(url, messages=[{"role": "user", "content": "药" * 2**20}])
+    assert long.status_code == 200 and len(server.requests[-1].json["messages"][0]["content"]) == 2**20
+
+
+async def spaces(n_bytes: int) -> AsyncIterator[bytes]:
+    """So many bytes, in parts of unknown number."""
+    for start in range(0, n_bytes, 2**16):
+        yield b" " * min(2**16, n_bytes - start)
+
+
+async def test_spans_of_an_unknown_rollout_take_no_others_with_them(running: Running) -> None:
+    rollout, url = await running.attempt()
+    place = url.partition("/rollout/")[0]
+    strangers = [f"{place}/rollout/ro-{n}/attempt/at-1/v1/chat/completions" for n in range(3)]
+    replies = await asyncio.gather(*(running.call(one) for one in [strangers[0], url, *strangers[1:], url]))
+    assert {reply.status_code for reply in replies} == {200}
+    assert len([span for span in await running.spans(rollout, n=2) if call_of(span)]) == 2
+    while 'gateway_spans_total{outcome="refused"} 3.0' not in (said := await running.metrics()):
+        await asyncio.sleep(0.05)
+    assert 'gateway_spans_total{outcome="stored"} 2.0' in said and "lost" not in said
+
+
+async def test_spans_wait_for_a_store_that_does_not_answer(running: Running) -> None:
+    kept = agl.InMemoryLightningStore(thread_safe=True)
+    away = LightningStoreServer(kept, "127.0.0.1", free_port())
+    await running.proxy.stop()
+    running.proxy.set_store(away)
+    await running.proxy.start()
+    rollout = await kept.start_rollout(None)
+    place = running.proxy.as_resource(rollout.rollout_id, rollout.attempt.attempt_id).endpoint
+    assert (await running.call(f"{place}/v1/chat/completions")).status_code == 200
+    await asyncio.sleep(0.5)
+    await away.start()
+    deadline = time.monotonic() + 10
+    while not (spans := await kept.query_spans(rollout.rollout_id)) and time.monotonic() < deadline:
+        await asyncio.sleep(0.05)
+    await away.stop()
+    assert len(spans) == 1
+
+
+async def test_what_an_agent_writes_cannot_stand_for_an_answer(server: FakeServer) -> None:
+    def without_ids(request: dict[str, Any]) -> Answer:
+        return vllm_reply({})
+
+    forged = {
+        "prompt_token_ids": [1],
+        "choices": [{"token_ids": [2]}],
+        "id": "forged",
+        "usage": {"completion_tokens": 1},
+    }
+    strange = {"user": "\ud83d", "seed": 2**70, "\ud83d": None, "metadata": {"a": [1.5, None]}}
+    with openai_server(without_ids) as bare:
+        async with serving(bare.base_url) as running:
+            rollout, url = await running.attempt()
+            content = json.dumps({"model": MODEL, "messages": MESSAGES, **forged, **strange})
+            reply = await running.http.post(url, content=content)
+            (span,) = await running.spans(rollout)
+    assert reply.status_code == 200 and call_of(span) is None
+    assert span.attributes["llm.hosted_vllm.id"] == reply.json()["id"]
+    assert not {"llm.hosted_vllm.prompt_token_ids"} & set(span.attributes)
+    assert span.attributes["llm.hosted_vllm.seed"] == str(2**70)
+
+
+async def test_the_span_and_the_metrics_say_which_weights_answered(running: Running) -> None:
+    rollout, url = await running.attempt()
+    for weights in (3, 4):
+        running.gate.open(weights=weights)
+        await running.call(url)
+    spans = sorted(await running.spans(rollout, n=2), key=lambda span: span.sequence_id)
+    assert [span.attributes[WEIGHTS] for span in spans] == [3, 4]
+    said = await running.metrics()
+    assert "gateway_weights_version 4.0" in said and 'gateway_calls_total{status="200"} 2.0' in said
+    assert "gateway_call_seconds_count 2.0" in said and "gateway_in_flight{address=" in said
+
+
+async def test_other_addresses_are_refused_with_those_that_there_are(running: Running) -> None:
+    place = running.proxy.as_resource().endpoint
+    reply = await running.http.post(f"{place}/v1/embeddings", json={})
+    assert reply.status_code == 404 and "/v1/chat/completions" in reply.json()["error"]["message"]
+    assert (await running.http.get(f"{place}/v1/models")).json()["data"][0]["id"] == MODEL
+    assert (await running.call(f"{place}/v1/chat/completions")).status_code == 200  # of no rollout, and without a span
+
+
+async def test_the_interface_of_agent_lightnings_proxy(server: FakeServer) -> None:
+    """As its own tests of LLMProxy use it, in a thread and in this loop, with a store that has no address."""
+    for mode in ("thread", "asyncio"):
+        store = agl.InMemoryLightningStore(thread_safe=True)
+        args = PythonServerLauncherArgs(host="127.0.0.1", port=free_port(), launch_mode=mode, healthcheck_url="/health")
+        proxy = Gateway(store=None, launcher_args=args, model_list=[])
+        assert not proxy.is_running() and proxy.model_list == []
+        with pytest.raises(ValueError, match="no store"):
+            await proxy.start()
+        with pytest.raises(ValueError, match="models"):
+            proxy.as_resource()
+        proxy.set_store(store)
+        proxy.update_model_list(model_list([server.base_url]))
+        await proxy.start()
+        await proxy.restart()
+        assert proxy.is_running() and proxy.get_store() is store
+        rollout = await store.start_rollout(None)
+        resource = proxy.as_resource(rollout.rollout_id, rollout.attempt.attempt_id, sampling_parameters={"seed": 1})
+        assert (resource.model, resource.sampling_parameters) == (MODEL, {"seed": 1})
+        with pytest.raises(ValueError, match="both"):
+            proxy.as_resource(rollout.rollout_id)
+        async with httpx.AsyncClient(trust_env=False) as http:
+            reply = await http.post(
+                f"{resource.endpoint}/chat/completions", json={"model": MODEL, "messages": MESSAGES}
+            )
+        await proxy.stop()
+        assert reply.status_code == 200 and not proxy.is_running()
+        (span,) = await store.query_spans(rollout.rollout_id)
+        call = call_of(span)
+        assert call and call.response["token_ids"] == IDS
+        await proxy.stop()
+
+
+async def test_a_store_of_this_process_alone_is_refused_for_a_process_of_its_own() -> None:
+    args = PythonServerLauncherArgs(host="127.0.0.1", port=free_port(), launch_mode="mp")
+    with pytest.raises(RuntimeError, match="zero_copy"):
+        await Gateway(store=agl.InMemoryLightningStore(), launcher_args=args).start()
