@@ -1,6 +1,6 @@
 """Sends the spans of LLM calls to the store, many in one request.
 
-Guarantees: a span that the store refuses (of a rollout it does not know) takes no other with it; while the store does
+Guarantees: a span that the store refuses (of an attempt it does not know) takes no other with it; while the store does
 not answer, spans are kept and sent again, and calls wait once MOST_WAITING are kept; at the end what is kept is sent.
 A span that could not be sent within GIVE_UP_S is lost, counted and logged: its rollout is left out for missing ids.
 """
@@ -93,18 +93,18 @@ class SpanWriter:
                     self._waiting.task_done()
 
     async def _send(self, spans: Sequence[CallSpan]) -> None:
-        """Send together; where the store refuses, rollout by rollout."""
-        rollouts: dict[str, list[CallSpan]] = defaultdict(list)
+        """Send together; where the store refuses, attempt by attempt."""
+        attempts: dict[tuple[str, str], list[CallSpan]] = defaultdict(list)
         for span in spans:
-            rollouts[span.rollout_id].append(span)
+            attempts[span.rollout_id, span.attempt_id].append(span)
         try:
             await self._send_until_taken(spans)
             self._counts.labels("stored").inc(len(spans))
         except Refused as exc:
-            if len(rollouts) == 1:
+            if len(attempts) == 1:
                 self._count(spans, "refused", str(exc))
                 return
-            for of_one in rollouts.values():
+            for of_one in attempts.values():
                 await self._send(of_one)
 
     async def _send_until_taken(self, spans: Sequence[CallSpan]) -> None:
