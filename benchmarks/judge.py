@@ -3,8 +3,11 @@
   .venv/bin/python benchmarks/judge.py [--out judge.json]
 
 wall     wall time of N verdicts over max(longest call, N x mean call / concurrency, 60 N / rpm), against an endpoint in
-         a process of its own with log-normal latencies; plain, with 429s, with a limit of requests a minute, and with
-         four judging processes that share their limits. Best of --rounds. Target: at most 1.15
+         a process of its own with log-normal latencies (with 64 in flight: all the same); plain, with 429s, with a
+         limit of requests a minute, with four judging processes that share their limits, and with 64 in flight. Where
+         nothing is refused, also over a bare loop of the same HTTP client that only asks. Medians of --rounds; each
+         round asks both, one after the other. Targets: at most 1.15; with 64 answers of 0.2 s in flight 1.6
+cpu      milliseconds of processor time per verdict, of the judge and of the bare loop
 tokens   prompt and completion tokens of one group of n answers, groupwise and pairwise over pointwise; a Chinese
          character or a word counts as one token; questions and evidence are the bundled ones
 cost     ms per verdict from the cache, and microseconds per gate, prompt and parse of an answer
@@ -16,16 +19,18 @@ import asyncio
 import json
 import random
 import re
+import resource
 import statistics
 import sys
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
+import aiohttp
 import typer
 from pydantic import SecretStr
 
@@ -44,14 +49,14 @@ from sql_agent.data.dataset import load_questions
 REASON = "要点与参考答案一致，缺少一项禁忌，表述清楚，没有编造的内容。"
 VERDICT = {"accuracy": 0.9, "completeness": 0.7, "clarity": 1, "professionalism": 1, "reason": REASON}
 GROUP_SIZES = (4, 8, 16)
-MEAN_S, SIGMA = 0.3, 0.5  # of the endpoint's latency
 
 
 @dataclass(frozen=True)
 class Case:
     """N verdicts by `processes` processes with `concurrency` calls in flight in all, and the endpoint's limits.
 
-    `busy_share`: of calls that get a 429 at random; `rpm`: calls a minute (0: any).
+    `mean_s` and `sigma`: of the latency; `busy_share`: of calls that get a 429 at random; `rpm`: calls a minute
+    (0: any).
     """
 
     n: int = 640
@@ -60,6 +65,13 @@ class Case:
     busy_share: float = 0.0
     places: int = 1000
     rpm: int = 0
+    mean_s: float = 0.3
+    sigma: float = 0.5
+
+    @property
+    def has_bare_loop(self) -> bool:
+        """Whether a loop that knows nothing of limits can do the same."""
+        return not (self.busy_share or self.rpm or self.places < self.concurrency)
 
 
 CASES = {
@@ -68,6 +80,8 @@ CASES = {
     "16 places, asked with 24": Case(places=16, concurrency=24),
     "600 a minute": Case(rpm=600, n=120),
     "4 processes": Case(places=16, processes=4),
+    "64 in flight, 1 s": Case(n=1600, concurrency=64, mean_s=1.0, sigma=0),
+    "64 in flight, 0.2 s": Case(n=3200, concurrency=64, mean_s=0.2, sigma=0),
 }
 
 
@@ -92,7 +106,7 @@ class Endpoint:
             if self._open >= case.places or crowded or self._random.random() < case.busy_share:
                 self.n_refused += 1
                 return error_reply(429, "slow down")
-            latency_s = MEAN_S * self._random.lognormvariate(-(SIGMA**2) / 2, SIGMA)
+            latency_s = case.mean_s * self._random.lognormvariate(-(case.sigma**2) / 2, case.sigma)
             self._starts.append(now)
             self._open += 1
         time.sleep(latency_s)
@@ -112,35 +126,57 @@ def judge_at(url: str, folder: Path, **options: Any) -> LLMJudge:
     return LLMJudge(endpoint, folder=folder, timeout_s=120.0, **options)
 
 
+def items_of(case: Case, share: int) -> list[JudgeItem]:
+    """Every `case.processes`-th item."""
+    return [JudgeItem(question="问题？", answer=f"回答 {n}") for n in range(share, case.n, case.processes)]
+
+
 def judge_share(url: str, folder: Path, case: Case, share: int) -> None:
-    """Grade every `case.processes`-th item."""
+    """Grade a share of the items."""
 
     async def run() -> None:
         judge = judge_at(url, folder, concurrency=case.concurrency, rpm=case.rpm)
-        numbers = range(share, case.n, case.processes)
-        await asyncio.gather(*(judge.grade(JudgeItem(question="问题？", answer=f"回答 {n}")) for n in numbers))
+        await asyncio.gather(*(judge.grade(item) for item in items_of(case, share)))
 
     asyncio.run(run())
 
 
-def wall(case: Case) -> dict[str, float]:
-    """Wall time, bound and their ratio for one case."""
+def bare_share(url: str, folder: Path, case: Case, share: int) -> None:
+    """Ask for the verdicts on a share of the items, and do nothing else."""
+    prompt, places = load_prompt("rubric_zh"), asyncio.Semaphore(case.concurrency // case.processes)
+
+    async def ask(session: aiohttp.ClientSession, item: JudgeItem) -> None:
+        request = {"model": "local", "messages": build_messages(prompt, item), "max_tokens": 512, "temperature": 0}
+        async with places, session.post(f"{url}/chat/completions", json=request) as response:
+            assert (await response.json())["choices"]
+
+    async def run() -> None:
+        async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
+            await asyncio.gather(*(ask(session, item) for item in items_of(case, share)))
+
+    asyncio.run(run())
+
+
+Share = Callable[[str, Path, Case, int], None]
+
+
+def timed(case: Case, work: Share) -> dict[str, float]:
+    """Wall time, bound and their ratio for one case; milliseconds of processor time per verdict."""
     endpoint = Endpoint(case)
     served = own_process(endpoint.answer, figures=endpoint.figures)
     with served as (url, end), tempfile.TemporaryDirectory() as folder:
-        judge_share(url, Path(folder), replace(case, n=1, rpm=0), 0)  # warm
         children = [
-            FORK.Process(target=judge_share, args=(url, Path(folder) / "judge", case, share))
+            FORK.Process(target=work, args=(url, Path(folder) / "judge", case, share))
             for share in range(case.processes)
         ]
-        started_s = time.perf_counter()
+        cpu_s, started_s = _children_cpu_s(), time.perf_counter()
         for child in children:
             child.start()
         for child in children:
             child.join()
         wall_s = time.perf_counter() - started_s
+        cpu_s = _children_cpu_s() - cpu_s
         latencies_s, n_refused = end()
-    latencies_s = latencies_s[1:]
     assert len(latencies_s) == case.n, f"{len(latencies_s)} calls for {case.n} verdicts"
     places = min(case.concurrency, case.places)
     bound_s = max(
@@ -149,9 +185,30 @@ def wall(case: Case) -> dict[str, float]:
         60 * case.n / case.rpm if case.rpm else 0.0,
     )
     return {
-        **{"wall_s": round(wall_s, 2), "bound_s": round(bound_s, 2)},
-        **{"ratio": round(wall_s / bound_s, 3), "refused": n_refused},
+        **{"wall_s": wall_s, "bound_s": bound_s, "ratio": wall_s / bound_s},
+        **{"refused": n_refused, "cpu_ms": 1000 * cpu_s / case.n},
     }
+
+
+def _children_cpu_s() -> float:
+    """Of the child processes that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def wall(case: Case) -> dict[str, float]:
+    """One round: the judge, and the bare loop where there is one."""
+    judged = timed(case, judge_share)
+    if not case.has_bare_loop:
+        return judged
+    bare = timed(case, bare_share)
+    ratios = {"bare_ratio": bare["ratio"], "over_bare": judged["ratio"] / bare["ratio"]}
+    return judged | ratios | {"bare_cpu_ms": bare["cpu_ms"]}
+
+
+def medians(rounds: Sequence[dict[str, float]]) -> dict[str, float]:
+    """The median of each figure."""
+    return {name: round(statistics.median(row[name] for row in rounds), 3) for name in rounds[0]}
 
 
 def n_tokens(text: str) -> int:
@@ -233,21 +290,30 @@ def cost() -> dict[str, float]:
 
 def main(
     out: Annotated[Path | None, typer.Option(help="write the figures there as JSON")] = None,
-    rounds: Annotated[int, typer.Option(min=1, help="runs of each wall time case; the best counts")] = 3,
+    rounds: Annotated[int, typer.Option(min=1, help="runs of each wall time case; the median counts")] = 3,
+    only: Annotated[str, typer.Option(help="only the wall time cases with this in their names")] = "",
 ) -> None:
-    """Measure the judge client; about four minutes on an idle machine."""
-    walls = {name: min((wall(case) for _ in range(rounds)), key=lambda w: w["ratio"]) for name, case in CASES.items()}
-    figures = {"wall": walls, "tokens_per_answer": tokens(), "cost": cost()}
+    """Measure the judge client; about eight minutes on an idle machine."""
+    cases = {name: case for name, case in CASES.items() if only in name}
+    walls = {name: medians([wall(case) for _ in range(rounds)]) for name, case in cases.items()}
+    figures: dict[str, Any] = {"wall": walls}
+    for name, row in walls.items():
+        bare = (
+            "; bare loop {bare_ratio:.2f}, over it {over_bare:.2f}, {bare_cpu_ms:.2f} ms" if "over_bare" in row else ""
+        )
+        told = "{ratio:.2f} times the bound, {cpu_ms:.2f} ms of processor time, {refused:.0f} refused" + bare
+        typer.echo(f"{name}: {told.format(**row)}")
+    if not only:
+        figures |= {"tokens_per_answer": tokens(), "cost": cost()}
+        saved = ", ".join(f"n={n} {row['groupwise_ratio']:.2f}" for n, row in figures["tokens_per_answer"].items())
+        costs = figures["cost"]
+        typer.echo(
+            f"groupwise over pointwise tokens: {saved}; cache hit {costs['cache_hit_ms']:.2f} ms; gate "
+            f"{costs['gate_us']:.0f}, prompt {costs['prompt_us']:.0f} and parse {costs['parse_us']:.0f} microseconds "
+            "per answer"
+        )
     if out:
         write_json(out, figures)
-    shown = ", ".join(f"{name} {case['ratio']:.2f}" for name, case in walls.items())
-    saved = ", ".join(f"n={n} {row['groupwise_ratio']:.2f}" for n, row in figures["tokens_per_answer"].items())
-    costs = figures["cost"]
-    typer.echo(
-        f"wall time over its bound: {shown} (target 1.15); groupwise over pointwise tokens: {saved}; cache hit "
-        f"{costs['cache_hit_ms']:.2f} ms; gate {costs['gate_us']:.0f}, prompt {costs['prompt_us']:.0f} and parse "
-        f"{costs['parse_us']:.0f} microseconds per answer"
-    )
 
 
 if __name__ == "__main__":

@@ -21,14 +21,7 @@ import tenacity
 from reward_client.budget import Spending
 from reward_client.client import ChatReply, JudgeBadRequest, JudgeBusy, post_chat
 from reward_client.dialect import Dialect
-from reward_client.errors import (
-    JudgeBudgetSpent,
-    JudgeFault,
-    JudgeFolderFault,
-    JudgeRejected,
-    JudgeUnparsable,
-    JudgeUnreachable,
-)
+from reward_client.errors import JudgeFault, JudgeRejected, JudgeUnparsable, JudgeUnreachable
 from reward_client.ledger import Ledger
 from reward_client.limiter import Limiter
 from reward_client.schema import JudgeEndpoint, Usage
@@ -36,11 +29,10 @@ from reward_client.schema import JudgeEndpoint, Usage
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
-FIRST_BACKOFF_S, MAX_BACKOFF_S = 0.5, 8.0
+BACKOFF = tenacity.wait_random_exponential(multiplier=0.5, max=8.0)  # seconds
 BUSY_TRIES = 2  # at an endpoint that names no time, before the next endpoint is asked
 MOST_TOKENS_PER_CHAR = 4  # of byte-level tokenizers
 MOST_HIDDEN_TOKENS = 65_536  # of the server's template and of reasoning that it does not show
-FINAL = (JudgeBudgetSpent, JudgeFolderFault)
 
 
 @dataclass(frozen=True)
@@ -76,25 +68,16 @@ class Answer(Generic[T]):
     usage: Usage
 
 
+@dataclass(frozen=True)
 class Chain:
     """The endpoints in order of preference, with what their processes share."""
 
-    def __init__(
-        self,
-        endpoints: Sequence[JudgeEndpoint],
-        *,
-        ledger: Ledger,
-        limiter: Limiter,
-        spending: Spending,
-        timeout_s: float,
-        attempts: int,
-    ) -> None:
-        self.endpoints = list(endpoints)
-        self.attempts = attempts
-        self.timeout_s = timeout_s
-        self._ledger = ledger
-        self._limiter = limiter
-        self._spending = spending
+    endpoints: Sequence[JudgeEndpoint]
+    ledger: Ledger
+    limiter: Limiter
+    spending: Spending
+    timeout_s: float
+    attempts: int
 
     async def ask(
         self,
@@ -108,49 +91,44 @@ class Chain:
 
         Raises the last JudgeFault, whose `usage` is what all tries cost.
         """
-        asking = _Asking(self, list(endpoints) or self.endpoints, again)
+        left = sorted(endpoints or self.endpoints, key=self.limiter.cools_down)
+        way = _Way(left, timeout_s=self.timeout_s, attempts=self.attempts)
         retrying = tenacity.AsyncRetrying(
-            stop=asking.is_over,
-            wait=asking.pause_s,
-            retry=tenacity.retry_if_exception(asking.goes_on),
+            retry=tenacity.retry_if_exception(lambda fault: isinstance(fault, again) and way.goes_on(fault)),
+            wait=way.pause_s,
+            stop=way.is_over,
             before_sleep=_log_retry,
             reraise=True,
         )
         try:
-            async for attempt in retrying:
-                with attempt:
-                    return await self._try(asking, request, parse)
+            return await retrying(self._try, way, request, parse)
         except JudgeFault as fault:
-            fault.usage = asking.usage
+            fault.usage = way.usage
             raise
-        raise AssertionError("tenacity ends with a result or an exception")
 
-    def order(self, endpoints: Sequence[JudgeEndpoint]) -> list[JudgeEndpoint]:
-        """The endpoints in the order to ask: those that cool down come last."""
-        return sorted(endpoints, key=self._limiter.cools_down) if len(endpoints) > 1 else list(endpoints)
-
-    async def _try(self, asking: _Asking, request: Request, parse: Callable[[str], T]) -> Answer[T]:
-        endpoint, before_s = asking.left[0], time.monotonic()
+    async def _try(self, way: _Way, request: Request, parse: Callable[[str], T]) -> Answer[T]:
+        endpoint, before_s = way.left[0], time.monotonic()
         tokens = request.most_prompt_tokens + request.max_tokens
-        async with self._limiter.slot(endpoint, tokens=tokens, longest_s=asking.left_s) as slot:
-            asking.deadline_s += time.monotonic() - before_s
-            reply = await self._post(asking, endpoint, request)
-            slot.tokens = reply.usage.tokens or tokens
+        async with self.limiter.place(endpoint, tokens=tokens, longest_s=way.left_s) as place:
+            way.ends_s += time.monotonic() - before_s
+            reply = await self._post(way, endpoint, request)
+            place.tokens = reply.usage.tokens or tokens
         try:
             if reply.finish_reason == "length":
                 raise JudgeUnparsable(f"the answer was cut: {reply.text[:120]!r}")
-            return Answer(parse(reply.text), reply, endpoint, asking.usage)
+            return Answer(parse(reply.text), reply, endpoint, way.usage)
         except JudgeUnparsable as exc:
             raise JudgeUnparsable(f"judge {endpoint}: {exc} (finish_reason {reply.finish_reason})") from None
 
-    async def _post(self, asking: _Asking, endpoint: JudgeEndpoint, request: Request) -> ChatReply:
+    async def _post(self, way: _Way, endpoint: JudgeEndpoint, request: Request) -> ChatReply:
         """One answered request; refused parameters are left out and remembered, a rung of the ladder at a time."""
-        dialect, ends_s = self.dialect(endpoint), time.monotonic() + asking.share_s
+        dialect = Dialect(**(self.ledger.get(f"dialect:{endpoint.id}") or {}))
+        ends_s = time.monotonic() + min(way.share_s, way.left_s)
         while True:
             keys = dialect.parameters(max_tokens=request.max_tokens, name=request.name, schema=request.schema)
             payload = {"messages": request.messages, **keys}
             try:
-                return await self._pay(asking, endpoint, request, payload, max(0.001, ends_s - time.monotonic()))
+                return await self._pay(way, endpoint, request, payload, max(0.001, ends_s - time.monotonic()))
             except JudgeBadRequest as exc:
                 lower = dialect.after_refusal(exc.detail)
                 if lower is None:
@@ -159,14 +137,13 @@ class Chain:
                 self.remember(endpoint, dialect)
 
     async def _pay(
-        self, asking: _Asking, endpoint: JudgeEndpoint, request: Request, payload: dict[str, Any], seconds: float
+        self, way: _Way, endpoint: JudgeEndpoint, request: Request, payload: dict[str, Any], seconds: float
     ) -> ChatReply:
-        reserved = self._spending.reserve(
+        reserved = self.spending.reserve(
             endpoint, prompt_tokens=request.most_prompt_tokens, completion_tokens=request.max_tokens
         )
         used, counted = Usage(), True
         try:
-            asking.usage += Usage(calls=1)
             reply = await post_chat(endpoint, payload, timeout_s=seconds)
             used = request.believed(reply.usage)
             counted = used.tokens > 0
@@ -176,83 +153,69 @@ class Chain:
             raise
         finally:
             cost = endpoint.cost(prompt_tokens=used.prompt_tokens, completion_tokens=used.completion_tokens)
-            used = used.model_copy(update={"cost": cost})
-            asking.usage += used
+            used = used.model_copy(update={"calls": 1, "cost": cost})
+            way.usage += used
             if counted:
-                self._spending.settle(reserved, used)
-
-    def dialect(self, endpoint: JudgeEndpoint) -> Dialect:
-        """What is known of the endpoint; json_schema first where nothing is."""
-        return Dialect(**(self._ledger.get(f"dialect:{endpoint.id}") or {}))
+                self.spending.settle(reserved, used)
 
     def remember(self, endpoint: JudgeEndpoint, dialect: Dialect) -> None:
         """Tell all processes how to write to this endpoint."""
-        self._ledger.put(f"dialect:{endpoint.id}", asdict(dialect))
+        self.ledger.put(f"dialect:{endpoint.id}", asdict(dialect))
 
 
-class _Asking:
-    """One question on its way: the endpoints left, the time left, and what it has cost so far."""
+class _Way:
+    """One question on its way: the endpoints left, the first of them next, the time left, and what it has cost."""
 
-    def __init__(self, chain: Chain, endpoints: Sequence[JudgeEndpoint], again: tuple[type[JudgeFault], ...]) -> None:
-        self.left = chain.order(endpoints)
+    def __init__(self, endpoints: list[JudgeEndpoint], *, timeout_s: float, attempts: int) -> None:
+        self.left = endpoints
         self.usage = Usage()
-        self.deadline_s = time.monotonic() + chain.timeout_s
-        self._attempts = chain.attempts
-        # A server that hangs leaves time for a second try, or for the other endpoints.
-        self._most_tries = chain.attempts * len(endpoints)
-        self._most_share_s = chain.timeout_s / (1 if self._most_tries == 1 else max(2, len(endpoints)))
-        self._again = again
+        self.ends_s = time.monotonic() + timeout_s
+        self._attempts = attempts
+        self._tries_left = attempts * len(endpoints)
+        # What one try may take: a server that hangs leaves time for a second try, or for the other endpoints.
+        self.share_s = timeout_s / (1 if self._tries_left == 1 else max(2, len(endpoints)))
         self._busy: Counter[str] = Counter()
-        self._n_failed = 0
         self._pauses = False
 
     @property
     def left_s(self) -> float:
         """Seconds until the whole question must be answered."""
-        return max(0.0, self.deadline_s - time.monotonic())
-
-    @property
-    def share_s(self) -> float:
-        """Seconds that one try may take."""
-        return min(self._most_share_s, self.left_s)
+        return max(0.0, self.ends_s - time.monotonic())
 
     def goes_on(self, fault: BaseException) -> bool:
-        """Choose who is asked next after `fault`; False when nobody should be."""
-        if not isinstance(fault, self._again) or isinstance(fault, FINAL):
-            return False
-        here = self.left[0]
+        """Choose who is asked next after `fault`; False when nobody is left."""
+        here, is_busy = self.left[0], isinstance(fault, JudgeBusy)
         if isinstance(fault, JudgeRejected):
-            del self.left[0]
             self._pauses = False
+            self.left = self.left[1:]
             return bool(self.left)
-        is_busy = isinstance(fault, JudgeBusy)
         self._busy[here.id] += is_busy
-        self._n_failed += not is_busy
-        if len(self.left) > 1 and not self._stays(fault):
-            self.left.append(self.left.pop(0))
-        all_busy = all(self._busy[endpoint.id] >= BUSY_TRIES for endpoint in self.left)
-        self._pauses = self.left[0] is here or (is_busy and all_busy)
+        self._tries_left -= not is_busy
+        if not (isinstance(fault, JudgeBusy) and self._stays(fault)):
+            self.left = [*self.left[1:], here]
+        worn_out = is_busy and all(self._busy[endpoint.id] >= BUSY_TRIES for endpoint in self.left)
+        self._pauses = self.left[0] is here or worn_out
         return True
 
-    def _stays(self, fault: BaseException) -> bool:
-        if not isinstance(fault, JudgeBusy) or fault.retry_after_s > self.left_s:
+    def _stays(self, fault: JudgeBusy) -> bool:
+        if fault.retry_after_s > self.left_s:
             return False
         return self._busy[self.left[0].id] < (self._attempts if fault.retry_after_s else BUSY_TRIES)
 
     def pause_s(self, state: tenacity.RetryCallState) -> float:
         """None before another endpoint; Retry-After with a little jitter, or a growing jittered pause."""
-        if not self._pauses:
-            return 0.0
-        fault = state.outcome.exception() if state.outcome else None
-        jitter_s = tenacity.wait_random_exponential(multiplier=FIRST_BACKOFF_S, max=MAX_BACKOFF_S)(state)
+        fault, jitter_s = _fault_of(state), BACKOFF(state)
         asked_s = fault.retry_after_s if isinstance(fault, JudgeBusy) else 0.0
-        return asked_s + jitter_s / 10 if asked_s else jitter_s
+        return (asked_s + jitter_s / 10 if asked_s else jitter_s) if self._pauses else 0.0
 
     def is_over(self, state: tenacity.RetryCallState) -> bool:
         """True when no try is left, or the next pause would outlast the time left."""
-        return self._n_failed >= self._most_tries or state.upcoming_sleep >= self.left_s
+        return self._tries_left <= 0 or state.upcoming_sleep >= self.left_s
+
+
+def _fault_of(state: tenacity.RetryCallState) -> BaseException | None:
+    return state.outcome.exception() if state.outcome else None
 
 
 def _log_retry(state: tenacity.RetryCallState) -> None:
-    fault = state.outcome.exception() if state.outcome else None
-    logger.warning("attempt %d, next in %.1f s: %s", state.attempt_number, state.upcoming_sleep, fault)
+    logger.warning("attempt %d, next in %.1f s: %s", state.attempt_number, state.upcoming_sleep, _fault_of(state))

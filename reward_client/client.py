@@ -11,12 +11,11 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-import httpx
 from pydantic import BaseModel
 
 from reward_client.errors import JudgeFault, JudgeRejected, JudgeUnparsable, JudgeUnreachable
 from reward_client.schema import JudgeEndpoint, Usage
-from reward_client.transport import BadBody, Response, post_json
+from reward_client.transport import BadBody, NoAnswer, Response, post_json
 
 MAX_BODY_BYTES = 1 << 20
 EXCERPT_CHARS = 200
@@ -71,12 +70,10 @@ async def post_chat(endpoint: JudgeEndpoint, payload: dict[str, Any], *, timeout
         response = await post_json(url, request, token=token, timeout_s=timeout_s, max_bytes=MAX_BODY_BYTES)
     except BadBody as exc:
         raise JudgeNoCompletion(f"judge {endpoint}: {exc}") from None
-    except (TimeoutError, httpx.TimeoutException):
+    except TimeoutError:
         raise JudgeUnreachable(f"judge {endpoint}: no complete answer within {timeout_s:.3g} s") from None
-    except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, ValueError, ImportError) as exc:
-        # ValueError, ImportError: a proxy variable that httpx cannot use. The text alone is kept: httpx exceptions
-        # carry the request, and with it the key.
-        problem = _redact(endpoint, f"{type(exc).__name__}: {exc}")
+    except NoAnswer as exc:
+        problem = _redact(endpoint, str(exc))
         raise JudgeUnreachable(
             f"judge {endpoint}: no connection ({problem}). Check TEACHER_BASE_URL and that the server runs"
         ) from None

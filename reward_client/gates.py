@@ -6,6 +6,7 @@ punctuation aside), so a gate is a verdict and no guess. Near copies and set phr
 
 from __future__ import annotations
 
+import functools
 import re
 import unicodedata
 
@@ -26,7 +27,7 @@ def why_zero(*, question: str, answer: str, rubric: str = "") -> str:
         return "the answer is a set phrase without content"
     if is_copied_question(question, answer):
         return "the answer only repeats the question"
-    if _share_from(said, _plain(rubric)) >= RUBRIC_SHARE:
+    if _share_from(said, rubric) >= RUBRIC_SHARE:
         return "the answer is copied from the judge's rubric"
     return ""
 
@@ -42,10 +43,16 @@ def _plain(text: str) -> str:
     return re.sub(r"[\W_]+", "", unicodedata.normalize("NFKC", text)).casefold()
 
 
-def _share_from(said: str, source: str) -> float:
-    """Share of the pieces of `said` that stand in `source`, in [0, 1]; 0 for texts too short to be recognised."""
-    pieces = {said[i : i + SHINGLE_CHARS] for i in range(len(said) - SHINGLE_CHARS + 1)}
-    if len(pieces) < SHINGLE_CHARS:
-        return 0.0
-    known = {source[i : i + SHINGLE_CHARS] for i in range(len(source) - SHINGLE_CHARS + 1)}
-    return len(pieces & known) / len(pieces)
+def _share_from(said: str, rubric: str) -> float:
+    """Share of the pieces of `said` that stand in `rubric`, in [0, 1]; 0 for texts too short to be recognised."""
+    pieces = _pieces(said)
+    return len(pieces & _known(rubric)) / len(pieces) if len(pieces) >= SHINGLE_CHARS else 0.0
+
+
+@functools.lru_cache(maxsize=8)
+def _known(rubric: str) -> frozenset[str]:
+    return _pieces(_plain(rubric))
+
+
+def _pieces(said: str) -> frozenset[str]:
+    return frozenset(said[i : i + SHINGLE_CHARS] for i in range(len(said) - SHINGLE_CHARS + 1))

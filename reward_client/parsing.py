@@ -109,7 +109,9 @@ def _read(text: str, model: type[M]) -> M:
     if any(other != found[0] for other in found[1:]):
         raise JudgeUnparsable(f"{len(found)} JSON objects that differ")
     if _NUMBER.search(remark):
-        raise JudgeUnparsable(f"a remark with a number behind the JSON object, which may take it back: {remark[:120]!r}")
+        raise JudgeUnparsable(
+            f"a remark with a number behind the JSON object, which may take it back: {remark[:120]!r}"
+        )
     try:
         return model.model_validate(found[0])
     except ValidationError as exc:

@@ -14,17 +14,17 @@ import json
 import math
 import os
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import httpx
 import tenacity
 
 from reward_client.client import retry_after_s
 from reward_client.errors import JudgeRejected, JudgeUnparsable, JudgeUnreachable
 from reward_client.scale_map import ScaleMap, load_scale
-from reward_client.transport import BadBody, post_json
+from reward_client.transport import BadBody, NoAnswer, NoConnection, post_json
 
 ENV_URL = "REWARD_MODEL_URL"
 ENV_TOKEN = "REWARD_API_TOKEN"
@@ -96,12 +96,11 @@ class RewardModelClient:
             )
         except BadBody as exc:
             raise JudgeUnparsable(f"reward model {self.address}: {exc}") from None
-        except (TimeoutError, httpx.TimeoutException):
+        except TimeoutError:
             raise JudgeUnreachable(f"reward model {self.address}: no answer within {seconds:.3g} s") from None
-        except (httpx.HTTPError, httpx.InvalidURL, ValueError, ImportError) as exc:
-            # ValueError, ImportError: an address or a proxy variable that httpx cannot use.
-            problem = f"{type(exc).__name__}; check {ENV_URL} and that the server runs"
-            fault = RewardModelBusy if isinstance(exc, httpx.ConnectError) else JudgeUnreachable
+        except NoAnswer as exc:
+            fault = RewardModelBusy if isinstance(exc, NoConnection) else JudgeUnreachable
+            problem = f"{str(exc).partition(':')[0]}; check {ENV_URL} and that the server runs"
             raise fault(f"reward model {self.address}: no connection ({problem})") from None
         if status in RETRYABLE_STATUS or status >= 500:
             raise self._unreachable(status, headers)
@@ -110,7 +109,7 @@ class RewardModelClient:
             raise JudgeRejected(f"reward model {self.address}: HTTP {status}{hint}")
         return self._read(text)
 
-    def _unreachable(self, status: int, headers: httpx.Headers) -> JudgeUnreachable:
+    def _unreachable(self, status: int, headers: Mapping[str, str]) -> JudgeUnreachable:
         wait_s = retry_after_s(headers.get("Retry-After", ""))
         if not wait_s:
             return JudgeUnreachable(f"reward model {self.address}: HTTP {status}")

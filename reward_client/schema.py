@@ -106,8 +106,8 @@ class Usage(Wire):
     cost: float = Field(default=0.0, ge=0, allow_inf_nan=False)
 
     def __add__(self, other: Usage) -> Usage:
-        mine, theirs = self.model_dump(), other.model_dump()
-        return Usage(**{name: mine[name] + theirs[name] for name in mine})
+        mine, theirs = vars(self), vars(other)
+        return Usage.model_construct(**{name: mine[name] + theirs[name] for name in mine})
 
     @property
     def tokens(self) -> int:

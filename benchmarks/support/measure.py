@@ -34,7 +34,7 @@ def own_process(
     ours, theirs = FORK.Pipe()
 
     def serve() -> None:
-        with openai_server(handler) as server:
+        with openai_server(handler, keep_alive=True) as server:
             theirs.send(server.base_url)
             theirs.recv()
         theirs.send(figures())

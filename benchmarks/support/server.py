@@ -4,8 +4,8 @@
         ... server.base_url ... server.requests ...
 
 A handler gets the request's JSON and returns a chat completion (a dict), a `Reply` for everything else, or RESET or
-HANG. `in_turn(a, b)` answers a, then b, then b again. A handler runs in the server's threads. Not covered: TLS,
-streaming.
+HANG. `in_turn(a, b)` answers a, then b, then b again. A handler runs in the server's threads. With `keep_alive` a
+connection stays open after an answer, as those of real servers do; `tls` makes it HTTPS. Not covered: streaming.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import gzip
 import json
 import os
 import socket
+import ssl
 import struct
 import sys
 import threading
@@ -66,6 +67,7 @@ class FakeServer:
     base_url: str
     requests: list[Request] = field(default_factory=list)
     most_open: int = 0
+    n_connections: int = 0
 
 
 def broken_endpoints(usable: dict[str, Any]) -> dict[str, Answer]:
@@ -137,10 +139,14 @@ def in_turn(*answers: Answer) -> Handler:
 
 
 @contextmanager
-def openai_server(handler: Handler, *, port: int = 0) -> Iterator[FakeServer]:
+def openai_server(
+    handler: Handler, *, port: int = 0, keep_alive: bool = False, tls: ssl.SSLContext | None = None
+) -> Iterator[FakeServer]:
     """Serve POST .../chat/completions (or a reward model's .../score) with `handler`, and GET .../models."""
-    server = _Server(("127.0.0.1", port), _RequestHandler)
-    server.fake = FakeServer(base_url=f"http://127.0.0.1:{server.server_port}/v1")
+    server = _Server(("127.0.0.1", port), _KeepAliveHandler if keep_alive else _RequestHandler)
+    if tls:
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
+    server.fake = FakeServer(base_url=f"http{'s' if tls else ''}://127.0.0.1:{server.server_port}/v1")
     server.answer = handler
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
     thread.start()
@@ -173,6 +179,12 @@ class _Server(ThreadingHTTPServer):
 
 class _RequestHandler(BaseHTTPRequestHandler):
     server: _Server  # pyright: ignore[reportIncompatibleVariableOverride]
+    disable_nagle_algorithm = True
+
+    def setup(self) -> None:
+        super().setup()
+        with self.server.lock:
+            self.server.fake.n_connections += 1
 
     def log_message(self, format: str, *args: Any) -> None:
         """Silent: the requests are in `FakeServer.requests`."""
@@ -208,6 +220,7 @@ class _RequestHandler(BaseHTTPRequestHandler):
         return answer if isinstance(answer, Reply) else Reply(body=answer)
 
     def _send(self, reply: Reply) -> None:
+        self.close_connection |= reply is RESET or bool(reply.raw or reply.missing_bytes)
         if reply is RESET:
             # Linger 0: closing sends RST instead of FIN.
             self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -232,3 +245,7 @@ class _RequestHandler(BaseHTTPRequestHandler):
                 return
             self.wfile.write(data[start : start + size])
             self.wfile.flush()
+
+
+class _KeepAliveHandler(_RequestHandler):
+    protocol_version = "HTTP/1.1"

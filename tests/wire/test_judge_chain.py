@@ -264,10 +264,12 @@ def test_429_lowers_the_concurrency_and_answers_raise_it_again() -> None:
 
 def test_requests_a_minute_are_kept_over_processes(tmp_path: Path) -> None:
     with openai_server(lambda _: GOOD) as server:
-        forked(3, grade_some, server.base_url, tmp_path, 4, {"rpm": 300})
+        forked(3, grade_some, server.base_url, tmp_path, 6, {"rpm": 300})
         starts = sorted(request.at_s for request in server.requests)
-    assert len(starts) == 12
-    assert starts[-1] - starts[0] >= 11 * 0.2 - 0.3  # 300 a minute are one every 0.2 s; the first may be slow to arrive
+    assert len(starts) == 18
+    # 300 a minute are one every 0.2 s. A stalled machine can hold up one call of each process between its start and the
+    # server, and so only three: one of the first four shows when it started.
+    assert any(starts[-1] - at >= (17 - n) * 0.2 - 0.3 for n, at in enumerate(starts[:4]))
 
 
 def test_tokens_a_minute_are_kept_by_what_the_server_counts() -> None:
@@ -400,8 +402,7 @@ def killed_while_asking(queue: Any, _k: int, url: str, folder: Path) -> None:
     grade(make([url], folder=folder, timeout_s=60.0))
 
 
-def test_a_killed_process_does_not_hold_the_others_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("reward_client.ledger.LEASE_S", 1.0)
+def test_a_killed_process_does_not_hold_the_others_up(tmp_path: Path) -> None:
     context = multiprocessing.get_context("fork")
     with openai_server(in_turn(HANG, GOOD)) as server:
         queue = context.Queue()
@@ -414,8 +415,7 @@ def test_a_killed_process_does_not_hold_the_others_up(tmp_path: Path, monkeypatc
     assert verdict.overall == pytest.approx(0.89)
 
 
-def test_a_call_longer_than_the_lease_is_still_paid_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("reward_client.ledger.LEASE_S", 1.5)
+def test_a_long_call_is_still_paid_once(tmp_path: Path) -> None:
     with openai_server(lambda _: Reply(body=GOOD, pause_s=4.0)) as server:
         found = forked(2, grade_same, server.base_url, tmp_path)
         assert len(server.requests) == 1
