@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import random
 import sqlite3
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -25,7 +26,7 @@ from sql_agent.records import Evidence, Question
 
 SEED = 20260101
 SHARES: dict[Split, float] = {"train": 0.7, "val": 0.1, "test": 0.2}
-MAX_MATCHES = 5
+MAX_MATCHES: dict[str, int] = {"search": 5, "count": 12}
 
 # Questions wanted per split, intent and table; fewer come out where the split has no more different ones.
 WANTED: dict[Split, dict[Intent, int]] = {
@@ -157,17 +158,23 @@ def _search(every: list[Entity], mine: list[Entity], rng: random.Random, templat
 
 
 def _count(every: list[Entity], mine: list[Entity], rng: random.Random, templates: Templates) -> Iterator[Draft]:
-    """Keywords with several matches first: counting to one teaches little."""
+    """One of each field and count, then a second of each, and so on: no number is right more often than others."""
     lookups = _lookups(every, mine, templates, "count")
     rng.shuffle(lookups)
-    yield from sorted(lookups, key=lambda draft: len(draft.entities) == 1)
+    dealt: Counter[tuple[str, int]] = Counter()
+    rounds: list[tuple[int, Draft]] = []
+    for draft in lookups:
+        key = (draft.fields[0], len(draft.entities))
+        rounds.append((dealt[key], draft))
+        dealt[key] += 1
+    yield from (draft for _, draft in sorted(rounds, key=lambda pair: pair[0]))
 
 
 _DRAFTS = {"single": _single, "multi": _multi, "compare": _compare, "search": _search, "count": _count}
 
 
 def _lookups(every: list[Entity], mine: list[Entity], templates: Templates, intent: Intent) -> list[Draft]:
-    """All keywords whose LIKE matches are exactly the rows that list them, 1 to MAX_MATCHES, all of one split."""
+    """All keywords whose LIKE matches are exactly the rows that list them: few, and all of one split."""
     own = {entity.id for entity in mine}
     drafts = []
     for field in templates.search.get(every[0].table, []) if every else []:
@@ -175,7 +182,7 @@ def _lookups(every: list[Entity], mine: list[Entity], templates: Templates, inte
             like = [entity for entity in every if keyword in entity.cells.get(field, "")]
             exact = all(keyword in entity.facts(field) for entity in like)
             plain = len(keyword) > 1 and not set(keyword) & set("%_'")
-            if exact and plain and len(like) <= MAX_MATCHES and all(entity.id in own for entity in like):
+            if exact and plain and len(like) <= MAX_MATCHES[intent] and all(entity.id in own for entity in like):
                 drafts.append(Draft(intent, like, [field], keyword))
     return drafts
 

@@ -2,27 +2,34 @@
 
 Facts are the items of the evidence that the reference states, whoever wrote the reference; the reference's own words
 say the same fact. Where it states none of them (a count, a reference without evidence), the items of the reference are
-the facts, without the question's words at their ends. Items are what stands between separators.
-Guarantees: pure functions on text, cached, because a group of rollouts asks for the same exam; an evidence item that
-the reference leaves out, and a sentence of the reference that no evidence supports, are free and earn nothing.
+the facts. Items are what stands between separators. Free are the closed list, evidence and reference where they are no
+facts, and words of the question, but none that judges and none that a judging word (不, 能) was cut from.
+Guarantees: pure functions on text, cached, because a group of rollouts asks for the same exam.
 """
 
 from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 
-from sql_agent.offline_judge.lexicon import MIN_RUN_CHARS, Lexicon, foreign, longest_run, pairs_of
+from sql_agent.offline_judge.lexicon import DENYING, Lexicon, longest_run, pairs_of, stands_in
 from sql_agent.offline_judge.normal import normalise
 from sql_agent.offline_judge.words import PHRASES, RELATIONS
 
 SENTENCE_END = re.compile(r"[。!?\n]+")
 ITEM_END = re.compile(r"[;,、]+|(?<!\d)\.|\.(?!\d)")
 LABEL_END = re.compile(r"(?<!\d):|:(?!\d)")
-ASKING = re.compile(r"[吗呢?]")  # never free: a fact that is asked back is not stated
-ALIKE, MIN_ALIKE_CHARS = 0.6, 6  # an item of six characters or more is stated where so many of its pairs stand
+PART_END = re.compile(r"的|包括")
+CLAUSE_END = re.compile(r"[,;:、。?!\n]")
+YES_OR_NO = re.compile(r"[吗否]|(.)[不没]\1")  # the words of such a question are a statement
+MODAL = re.compile(r"(?<![功性机可])能|可以")
+JUDGING = re.compile(rf"{DENYING.pattern}|[禁忌慎停]|避免|{MODAL.pattern}")
+MIN_RUN_CHARS, MIN_DENYING_RUN_CHARS, MAX_RUN_CHARS = 2, 4, 24
+ALIKE, MIN_ALIKE_PAIRS = 0.5, 4  # the reference states an item in its own words where so many of its pairs stand
+MIN_BARE_CHARS = 4
 COUNTERS = "种个款项条类点"
 
 
@@ -36,52 +43,49 @@ class Fact:
 
 @dataclass(frozen=True)
 class Exam:
-    """What is asked. `names` tell sections apart (name -> its sections); `lexicon` holds all facts and free words.
-
-    `asked` is the question as far as its words are free, without the signs of a question.
-    """
+    """What is asked. `names` tell sections apart (name -> its sections); `lexicon` holds facts and free words."""
 
     question: str
     facts: list[Fact]
     names: dict[str, frozenset[int]]
     of_form: dict[str, list[int]]
     lexicon: Lexicon
-    asked: str
+    echoes: Lexicon  # of the question
 
 
 @functools.lru_cache(maxsize=1024)
 def make_exam(question: str, reference: str, evidence: tuple[str, ...]) -> Exam | None:
     """None where there is no fact to compare with."""
     question = normalise(question).rstrip("?。 ")
-    items = list(dict.fromkeys(item for quote in evidence for _, item in _items(normalise(quote))))
-    told = _sections(normalise(reference), question)
-    labels = list(dict.fromkeys(label for label, _ in told))
-    facts = _supported(told, items, labels, question) if told else [Fact((item,), 0) for item in items]
-    asked = ASKING.sub("\0", question)
-    if not facts:
-        facts = [Fact(_core_forms(item, question), labels.index(label)) for label, item in told]
-        facts = [fact for fact in facts if fact.forms[0]]
-    if not facts:  # "A or B, which one?": the answer stands in the question, so its words are not free
-        asked, facts = "", [Fact((item,), labels.index(label)) for label, item in told]
-    facts = list(dict.fromkeys(facts))
-    if not facts:
-        return None
-    return _exam(question, asked, facts, labels, [*items, *(item for _, item in told)])
+    cells = [pair for quote in evidence for pair in _items(normalise(quote))]
+    record = list(dict.fromkeys(item for _, item in cells))
+    told = _sections(normalise(reference), question) or [("", item) for item in record]
+    labels, said = list(dict.fromkeys(label for label, _ in told)), [item for _, item in told]
+    around = {*_phrases(), *_relations(question), *(label for label, _ in cells)}
+    around |= {run for label in labels for run in _runs(label, question)}
+    shared = {run for item in (*record, *said) for run in _runs(item, question)}
+    free, echoes = Lexicon(around), Lexicon({*_echoes(question), *(run for run in shared if not JUDGING.search(run))})
+    usable = [item for item in record if item in said or item not in question]
+    facts = _supported(told, usable, lambda text: free.core(text, echoes)) or _own(told, free, Lexicon(shared))
+    if facts:
+        around |= {*record, *said, *labels}
+    else:  # "A or B, which one?": the answer stands in the question, so its words are not free
+        around, echoes, facts = {*_phrases()}, Lexicon(()), [(label, (item,)) for label, item in told]
+    return _exam(question, [Fact(forms, labels.index(label)) for label, forms in facts], labels, around, echoes)
 
 
-def _exam(question: str, asked: str, facts: list[Fact], labels: list[str], free: Iterable[str]) -> Exam:
-    names = _names(labels, question)
+def _exam(question: str, facts: list[Fact], labels: list[str], free: set[str], echoes: Lexicon) -> Exam | None:
     of_form: dict[str, list[int]] = {}
     for i, fact in enumerate(facts):
-        for form in dict.fromkeys(fact.forms):
+        for form in fact.forms:
             of_form.setdefault(form, []).append(i)
-    words = {*free, *_phrases(), *names, *(run for label in labels for run in _runs(label, asked))}
-    words |= {word for wanted, says in _relations() if _asks_only(question, wanted) for word in says}
-    words |= set(labels) if asked else set()
     if not any(form.isdecimal() for form in of_form):  # "4种：" before four facts says nothing else
-        n_in = [sum(fact.section == section for fact in facts) for section in range(len(labels) or 1)]
-        words |= {f"{n}{counter}" for n in (len(facts), *n_in) for counter in COUNTERS}
-    return Exam(question, facts, names, of_form, Lexicon({*words, *of_form}), asked)
+        n_in = [sum(fact.section == section for fact in facts) for section in range(len(labels))]
+        free = free | {f"{n}{counter}" for n in (len(facts), *n_in) for counter in COUNTERS}
+    runs = [list(_runs(label, question)) for label in labels]
+    names = {run: frozenset(i for i, found in enumerate(runs) if run in found) for of_one in runs for run in of_one}
+    names = {run: sections for run, sections in names.items() if len(sections) < len(labels)}
+    return Exam(question, facts, names, of_form, Lexicon({*free, *of_form}), echoes) if facts else None
 
 
 def _items(text: str) -> Iterator[tuple[str, str]]:
@@ -98,61 +102,65 @@ def _items(text: str) -> Iterator[tuple[str, str]]:
 def _sections(reference: str, question: str) -> list[tuple[str, str]]:
     """(label, item) of a reference. Where it has no colon, the question's name that begins an item is its label."""
     told = list(_items(reference))
-    if any(label for label, _ in told):
-        return told
     label, named = "", []
     for _, item in told:
         start = longest_run(item, 0, question)
         if MIN_RUN_CHARS <= start < len(item):
             label, item = item[:start].removesuffix("的"), item[start:].removeprefix("的")
         named.append((label, item))
-    return named if len({label for label, _ in named}) > 1 and all(label for label, _ in named) else told
+    several = len({label for label, _ in named}) > 1 and all(label for label, _ in named)
+    return named if several and not any(label for label, _ in told) else told
 
 
-def _supported(told: Sequence[tuple[str, str]], items: Sequence[str], labels: list[str], question: str) -> list[Fact]:
-    """The evidence's items that the reference states, each with the reference's words for it."""
-    forms: dict[tuple[int, str], list[str]] = {}
+def _supported(
+    told: Sequence[tuple[str, str]], record: Sequence[str], bare: Callable[[str], str]
+) -> list[tuple[str, tuple[str, ...]]]:
+    """(label, forms) of the evidence's items that the reference states; its own words for an item are a form of it."""
+    forms: dict[tuple[str, str], dict[str, None]] = {}
     for label, said in told:
-        usable = [item for item in items if item == said or item not in question]
-        for item in [said] if said in usable else usable:
-            key = item if _holds(said, item) else said if _holds(item, said) else ""
-            if key:
-                forms.setdefault((labels.index(label), key), [key]).extend((item, said))
-    return [Fact(tuple(dict.fromkeys(words)), section) for (section, _), words in forms.items()]
+        stated = [said] if said in record else [item for item in record if stands_in(said, item)]
+        stated = stated or [i for i in record if stands_in(i, said)] or [i for i in record if _alike(i, bare(said))]
+        own = [said, bare(said)] if len(bare(said)) >= MIN_BARE_CHARS else [said]
+        for item in stated:
+            key = said if stands_in(item, said) else item
+            forms.setdefault((label, key), {key: None}).update(dict.fromkeys([item, *own]))
+    return [(label, tuple(words)) for (label, _), words in forms.items()]
 
 
-def _holds(text: str, part: str) -> bool:
-    if part in text:
-        return True
-    pairs = pairs_of(part)
-    return len(part) >= MIN_ALIKE_CHARS and len(pairs & pairs_of(text)) >= ALIKE * len(pairs)
+def _own(told: Sequence[tuple[str, str]], free: Lexicon, shared: Lexicon) -> list[tuple[str, tuple[str, ...]]]:
+    """(label, forms) of the reference's items: each without free and the question's words at its ends, and as it is."""
+    cores = dict.fromkeys((label, free.core(item, shared), item) for label, item in told)
+    return [(label, tuple(dict.fromkeys([core, item]))) for label, core, item in cores if core]
 
 
-def _core_forms(item: str, question: str) -> tuple[str, ...]:
-    """The item without the question's and the free words at its ends, and the item."""
-    left = foreign(item, [(start, end) for start, end, _ in _phrase_lexicon().find(item)], question)
-    return (item[left[0][0] : left[-1][1]], item) if left else ("",)
+def _alike(one: str, other: str) -> bool:
+    a, b = pairs_of(one), pairs_of(other)
+    fewer = min(len(a), len(b))
+    return fewer >= MIN_ALIKE_PAIRS and len(a & b) >= ALIKE * fewer
 
 
-def _runs(label: str, question: str) -> list[str]:
-    """The label's parts that the question names."""
-    found, i = [], 0
-    for part in label.split("的"):
-        i = 0
-        while i < len(part):
-            n = longest_run(part, i, question)
-            found += [part[i : i + n]] if n >= MIN_RUN_CHARS else []
-            i += max(n, 1)
-    return found
+def _runs(text: str, question: str) -> Iterator[str]:
+    """The longest parts of the text that the question has too, but for those that stand behind a denial in either."""
+    for part in PART_END.split(text):
+        start = 0
+        while start < len(part):
+            n = longest_run(part, start, question)
+            run = part[start : start + n]
+            before = part[start - 1 : start] + question[: question.find(run)][-1:]
+            if n >= MIN_RUN_CHARS and not DENYING.search(before):
+                yield run
+            start += max(n, 1)
 
 
-def _names(labels: Sequence[str], question: str) -> dict[str, frozenset[int]]:
-    """Words of the question that stand in some labels and not in all: they say of what is told."""
-    sections: dict[str, set[int]] = {}
-    for i, label in enumerate(labels):
-        for run in _runs(label, question):
-            sections.setdefault(run, set()).add(i)
-    return {run: frozenset(found) for run, found in sections.items() if len(found) < len(labels)}
+def _echoes(question: str) -> Iterator[str]:
+    """Parts of the question that may be said again: none that asks yes or no, none that a judging word was cut from."""
+    for clause in CLAUSE_END.split(question):
+        sign = JUDGING.search(clause)
+        starts = 0 if YES_OR_NO.search(clause) else sign.start() + 1 if sign else len(clause)
+        for start, n in product(range(starts), range(MIN_RUN_CHARS, MAX_RUN_CHARS + 1)):
+            run = clause[start : start + n]
+            if not MODAL.search(run) and len(run) >= (MIN_DENYING_RUN_CHARS if DENYING.search(run) else MIN_RUN_CHARS):
+                yield run
 
 
 @functools.cache
@@ -160,17 +168,9 @@ def _phrases() -> frozenset[str]:
     return frozenset(normalise(phrase) for phrase in PHRASES.split())
 
 
-@functools.cache
-def _phrase_lexicon() -> Lexicon:
-    return Lexicon(_phrases())
-
-
-@functools.cache
-def _relations() -> list[tuple[list[str], list[str]]]:
-    return [(wanted.split(), [normalise(word) for word in says.split()]) for wanted, says in RELATIONS]
-
-
-def _asks_only(question: str, wanted: Sequence[str]) -> bool:
-    """True when the question asks for this kind of thing and for no other of `RELATIONS`."""
-    kinds = [words for words, _ in _relations() if any(word in question for word in words)]
-    return kinds == [wanted]
+def _relations(question: str) -> Collection[str]:
+    """How a sentence says the one kind of thing that the question asks for; nothing where it asks for several."""
+    at = [(min((question.find(w) for w in wanted.split() if w in question), default=-1), s) for wanted, s in RELATIONS]
+    asked = [(start, says) for start, says in at if start >= 0]
+    judged = len(asked) != 1 or JUDGING.search(question[: asked[0][0]].replace("除了", ""))  # 不适用于 asks for no use
+    return [] if judged else [normalise(word) for word in asked[0][1].split()]

@@ -4,30 +4,29 @@
     value    = 2 * coverage / (1 + coverage)     where nothing else is said (F1 with a precision of 1)
     value    < CAP                               where anything else is said, and less the more it is
 
-A fact is quoted where it stands in the answer word for word (in the normal form). Free are names and words of question
-and reference, marks of layout and the closed list of words.py. Everything else is foreign: the judge does not
-understand it, and it may deny all the rest ("千万别当真："), so nothing beside it is trusted.
+A fact is quoted where it stands in the answer word for word (in the normal form). What is neither fact nor free
+(exam.py) is foreign: it may deny all the rest ("千万别当真："), so nothing beside it is trusted.
 
-Guarantees: deterministic, value in [0, 1], linear in the answer's length, nothing is cut off. Text that quotes nothing
-never raises the value, but for at most SAME_WORDS where it is in other words what nothing quotes; only an answer made
-of the asked facts exceeds CAP. Not covered: rewording; whether the reference is right. An LLM judge sees the former.
+Guarantees: deterministic, value in [0, 1], linear in the answer's length, nothing is cut off. Text that states nothing
+asked, quoted or in part, never raises the value; only an answer of asked facts and free words exceeds CAP. Not covered:
+rewording (at most SAME_WORDS); whether the reference is right.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from statistics import fmean
+from itertools import groupby, zip_longest
 
 from sql_agent.offline_judge.exam import Exam, make_exam
-from sql_agent.offline_judge.lexicon import DENYING, foreign, pairs_of
+from sql_agent.offline_judge.lexicon import DENYING, pairs_of
 from sql_agent.offline_judge.normal import normalise
-from sql_agent.offline_judge.table import by_column
 
 CAP = 0.25  # of an answer that says anything else
-SAME_WORDS = 0.05  # the part of it that facts in other words can earn; no text that quotes nothing earns more
-DENIED = 0.2  # and what is left of it where a sign of denial stands among the foreign text
+SAME_WORDS = 0.1  # the part of it that facts in other words can earn; no text that quotes nothing earns more
+DENIED = 0.05  # and what is left of it where a sign of denial stands among the foreign text
 FREE_MENTIONS = 2  # a summary may repeat what was said
 IN_ORDER, OUT_OF_ORDER = 0.9, 0.5  # credit of facts of several things where none is named
 
@@ -44,10 +43,10 @@ class ReferenceVerdict:
     @property
     def explanation(self) -> str:
         """One line for people."""
-        parts = [f"coverage {self.coverage:.2f}"]
-        parts += [f"missing: {'；'.join(self.missing[:5])}"] if self.missing else []
-        parts += [f"neither fact nor free: {'；'.join(self.foreign[:5])}"] if self.foreign else []
-        return ", ".join(parts)
+        found = {"missing": self.missing, "neither fact nor free": self.foreign}
+        return ", ".join(
+            [f"coverage {self.coverage:.2f}", *(f"{k}: {'；'.join(v[:5])}" for k, v in found.items() if v)]
+        )
 
 
 def grade(*, question: str, reference: str, answer: str, evidence: Sequence[str] = ()) -> ReferenceVerdict | None:
@@ -66,28 +65,21 @@ class _Reading:
         self._mentions: Counter[tuple[str, frozenset[int] | None]] = Counter()
         self._named: frozenset[int] | None = None  # the sections whose name came last
         self._section = 0  # as far as facts without a name came
-        self._text = by_column(_without(answer, exam.question), exam.names)
-        known = []
-        for start, end, word in exam.lexicon.find(self._text):
-            known.append((start, end))
+        asked = re.compile(f"{re.escape(exam.question)}\\??")
+        self._text = by_column(asked.sub("\n", answer) if exam.question else answer, exam.names)
+        for _, end, word in exam.lexicon.find(self._text):
             self._read(word, self._text[end : end + 1])
-        self._foreign += [self._text[start:end] for start, end in foreign(self._text, known, exam.asked)]
+        self._foreign += [self._text[start:end] for start, end in exam.lexicon.unknown(self._text, exam.echoes)]
 
     def _read(self, word: str, following: str) -> None:
         exam = self._exam
         facts = exam.of_form.get(word, [])
-        if word in exam.names and (not facts or following in ("的", ":")):
-            self._named = exam.names[word]
-        elif facts and not (word in exam.asked and following == "的"):
-            self._quote(word, facts)
-        elif not facts:
-            self._rename(word)
-
-    def _rename(self, word: str) -> None:
-        """A label with a name in it names its sections as the name alone does."""
-        for name, sections in self._exam.names.items():
+        is_owner = following == "的" and word in exam.question or following == ":" and word in exam.names
+        if facts and not is_owner:
+            return self._quote(word, facts)
+        for name in [word] if word in exam.names else exam.names:  # a label names what a name in it names
             if name in word:
-                self._named = sections
+                self._named = exam.names[name]
 
     def _quote(self, word: str, facts: Sequence[int]) -> None:
         self._mentions[word, self._named] += 1
@@ -104,7 +96,7 @@ class _Reading:
         """Facts of several things without a name: as they are asked for, one after the other, or anyhow."""
         untold = [i for i in facts if not self._credit[i]]
         ahead = [i for i in untold if self._exam.facts[i].section >= self._section]
-        for i in ahead[:1] or untold[:1]:
+        for i in (ahead or untold)[:1]:
             self._section = max(self._section, self._exam.facts[i].section)
             self._credit[i] = IN_ORDER if ahead else OUT_OF_ORDER
 
@@ -117,20 +109,28 @@ class _Reading:
 
     def _distrusted(self, coverage: float) -> float:
         """The value of an answer that also says what nothing explains: in what order of trust, below CAP."""
-        facts = self._exam.facts
-        n_quoted = sum(len(fact.forms[0]) for fact, credit in zip(facts, self._credit, strict=True) if credit)
-        n_foreign = sum(map(len, self._foreign))
-        said = pairs_of(self._text)
-        alike = fmean(len(said & fact) / len(fact) for fact in map(pairs_of, (fact.forms[0] for fact in facts)))
-        value = (CAP - SAME_WORDS) * _f1(coverage) * n_quoted / (n_quoted + n_foreign) + SAME_WORDS * alike
-        return value * (DENIED if DENYING.search("".join(self._foreign)) else 1.0)
-
-
-def _without(answer: str, question: str) -> str:
-    """The answer without the question, word for word."""
-    return answer.replace(f"{question}?", "\n").replace(question, "\n") if question else answer
+        first = [fact.forms[0] for fact in self._exam.facts]
+        n_quoted = sum(len(form) for form, credit in zip(first, self._credit, strict=True) if credit)
+        trust = _f1(coverage) * n_quoted / (n_quoted + sum(map(len, self._foreign)))
+        said, asked = pairs_of(self._text), set().union(*map(pairs_of, first))
+        alike = 2 * len(said & asked) / (len(said) + len(asked))
+        value = (CAP - SAME_WORDS) * trust + SAME_WORDS * alike
+        value *= DENIED if DENYING.search("".join(self._foreign)) else 1.0
+        return min(value, _f1(coverage) or SAME_WORDS)
 
 
 def _f1(coverage: float) -> float:
     """F1 of this recall and a precision of 1: an answer that says nothing else says nothing wrong."""
     return 2 * coverage / (1 + coverage)
+
+
+def by_column(text: str, names: Collection[str]) -> str:
+    """`text` with each Markdown table that has names in two columns of its header told column by column."""
+    lines: list[str] = []
+    for is_table, block in groupby(text.split("\n"), lambda line: "|" in line):
+        rows = [line.split("|") for line in block]
+        if is_table and sum(any(name in cell for name in names) for cell in rows[0]) > 1:
+            lines += [cell for column in zip_longest(*rows, fillvalue="") for cell in column]
+        else:
+            lines += ["|".join(row) for row in rows]
+    return "\n".join(lines)

@@ -1,6 +1,6 @@
 """Finding known words in a text, the longest at each place from the left, and what is left over.
 
-Guarantees: pure functions, linear in the text's length for a given lexicon. No word may cut a number or a Latin word
+Guarantees: linear in the text's length for a given lexicon. No word may cut a number or a Latin word
 (3 in 13, 5 in 0.5); marks of `INSIDE` may part a word (每次15mg，每日1次; two cells of a table), but no number.
 """
 
@@ -11,11 +11,9 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 INSIDE = frozenset(";、|")
-CUTS_BEFORE = re.compile(r"[\d.\-]$")
+CUT_BEFORE = re.compile(r"[\d.\-a-z]\d|[a-z0-9][a-z]")  # between these two characters
 CUTS_AFTER = re.compile(r"[a-z0-9%]|[.\-]\d")
 END = ""
-# A run of the question's characters is free from two on; one with a sign of denial, 除了 for example, from four on.
-MIN_RUN_CHARS, MIN_DENYING_RUN_CHARS = 2, 4
 DENYING = re.compile(r"[不无非未没勿莫否除]")
 LAYOUT = frozenset(";,、。:\n|.-–—…·•/! ")
 
@@ -41,6 +39,19 @@ class Lexicon:
                 yield start, end, word
             start = max(end, start + 1)
 
+    def unknown(self, text: str, also: Lexicon) -> list[tuple[int, int]]:
+        """The runs (start, end) of the text that are neither words, nor parts of `also` at any place, nor layout."""
+        known = bytearray(char in LAYOUT for char in text)
+        echoes = ((start, *also._longest(text, start)) for start in range(len(text)))
+        for start, end, _ in (*self.find(text), *echoes):
+            known[start:end] = b"\1" * (end - start)
+        return [match.span() for match in re.finditer(rb"\0+", known)]
+
+    def core(self, text: str, also: Lexicon) -> str:
+        """The text without the words at its ends."""
+        left = self.unknown(text, also)
+        return text[left[0][0] : left[-1][1]] if left else ""
+
     def _longest(self, text: str, start: int) -> tuple[int, str]:
         node, best, i = self._root, (start, ""), start
         while i < len(text):
@@ -58,12 +69,8 @@ class Lexicon:
 
 def _is_whole(text: str, start: int, end: int) -> bool:
     """False when text[start:end] cuts a number or a Latin word in two."""
-    before, first, last = text[max(0, start - 1) : start], text[start], text[end - 1]
-    if first.isdecimal() and re.match(r"[\d.\-a-z]", before):
-        return False
-    if first.isascii() and first.isalpha() and re.match(r"[a-z0-9]", before):
-        return False
-    return not (last.isascii() and last.isalnum() and CUTS_AFTER.match(text, end))
+    cut_after = text[end - 1].isascii() and text[end - 1].isalnum() and CUTS_AFTER.match(text, end)
+    return not (cut_after or CUT_BEFORE.fullmatch(text, max(0, start - 1), start + 1))
 
 
 def pairs_of(text: str) -> set[str]:
@@ -71,23 +78,13 @@ def pairs_of(text: str) -> set[str]:
     return {text[i : i + 2] for i in range(max(1, len(text) - 1))}
 
 
-def foreign(text: str, known: Iterable[tuple[int, int]], question: str) -> list[tuple[int, int]]:
-    """The runs (start, end) of `text` outside the spans `known` and outside of runs of the question."""
-    free = bytearray(len(text))
-    for start, end in known:
-        free[start:end] = b"1" * (end - start)
-    for start, char in enumerate(text):
-        if char in LAYOUT:
-            free[start] = 1
-        n = longest_run(text, start, question)
-        if n >= (MIN_DENYING_RUN_CHARS if DENYING.search(text, start, start + n) else MIN_RUN_CHARS):
-            free[start : start + n] = b"1" * n
-    return [match.span() for match in re.finditer(rb"\0+", free)]
+def stands_in(text: str, part: str) -> bool:
+    """True when the text has the part, and no number or Latin word is cut by it."""
+    starts = (match.start() for match in re.finditer(f"(?={re.escape(part)})", text))
+    return any(_is_whole(text, start, start + len(part)) for start in starts)
 
 
 def longest_run(text: str, start: int, question: str) -> int:
     """How many characters of `text` from `start` on stand in the question, beside one another."""
-    n = 0
-    while start + n < len(text) and text[start : start + n + 1] in question:
-        n += 1
-    return n
+    ends = range(start + 1, len(text) + 1)
+    return next((end - 1 - start for end in ends if text[start:end] not in question), len(text) - start)

@@ -18,13 +18,13 @@ PHRASES = """
 药 该 本 该药 该药品 该药物 该病 该疾病 这种药 这种病 本品 药品 药物 疾病 患者 病人 者 人群 名称 字段 内容 序号
 编号 项目 共 共有 共计 1共 1共有 总共 总共有 合计 总数 数量 种 个 款 项 条 类 主要 主要有 主要包括 主要是 主要为
 从而 并 并且 而且 且 采用 由 对比 对比项 具体 具体为 the answer is are and of include includes hello according
-to database in it
+to database in it 有关 因为 所以 因此
 """
-# What questions call a kind of thing, and how a sentence says it.
-RELATIONS = [
+RELATIONS = [  # what questions call a kind of thing, and how a sentence says it
     ("适应 适用 用途 主治 用于", "用于 用于治疗 可用于 可用于治疗 主要用于 适用于 治疗 适应症 适应证"),
     ("不良反应 副作用 副反应 不适反应", "可引起 会引起 引起 可出现 会出现 出现 不良反应 副作用"),
     ("禁", "禁用 禁用于 忌用 禁忌 禁忌症"),
     ("表现 症状", "表现 表现为 症状 症状有"),
+    ("治疗 救治 处理", "可采用 治疗"),
     ("鉴别 区分 混淆", "需与 需要与 相鉴别 鉴别"),
 ]

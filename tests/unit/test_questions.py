@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
+from collections import Counter
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -118,8 +119,19 @@ def test_lookups_match_items_and_stay_small(database: Path, questions: list[Ques
             cells = db.execute(f"SELECT id, {field} FROM drugs_info").fetchall()
             having = [row for row, cell in cells if keyword in cell.split("；")]
             assert having == question.meta["entity"]["drug_ids"]
-            assert 1 <= len(having) <= 5
+            assert 1 <= len(having) <= (5 if question.meta["intent"] == "search" else 12)
             assert question.meta["intent"] == "search" or question.answer.endswith(f"共{len(having)}种。")
+
+
+def test_no_count_is_right_for_most_questions_of_a_field(database: Path) -> None:
+    """A constant answer to all counts of a field must not pay."""
+    counts: dict[str, Counter[str]] = {}
+    for question in make_questions(database, load_templates(), wanted={"train": WANTED["train"]}):
+        if question.meta["intent"] == "count":
+            counts.setdefault(question.meta["fields"][0], Counter())[question.answer.rpartition("共")[2]] += 1
+    assert len(counts) == 5 and sum(map(Counter.total, counts.values())) == 100
+    assert all(max(found.values()) <= 0.3 * found.total() for found in counts.values())
+    assert sum(max(found.values()) for found in counts.values()) <= 25
 
 
 def test_raw_file_has_the_documented_keys(tmp_path: Path, questions: list[Question]) -> None:

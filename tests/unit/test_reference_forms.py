@@ -9,10 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sql_agent.offline_judge.exam import make_exam
-from sql_agent.offline_judge.judge import CAP, grade
-from sql_agent.offline_judge.lexicon import Lexicon, foreign
+from sql_agent.offline_judge.judge import CAP, by_column, grade
+from sql_agent.offline_judge.lexicon import Lexicon
 from sql_agent.offline_judge.normal import normalise
-from sql_agent.offline_judge.table import by_column
 from sql_agent.offline_judge.words import PHRASES, RELATIONS
 
 USES = ("氨氯地平的适应症是什么？", "氨氯地平的适应症：高血压；稳定型心绞痛。")
@@ -73,10 +72,9 @@ def test_the_longest_word_counts_and_none_cuts_a_number_or_a_latin_word() -> Non
 
 
 def test_what_is_left_over_is_foreign() -> None:
-    text = "适应症有高血压,不良"
-    known = [(start, end) for start, end, _ in Lexicon(["高血压", "有"]).find(text)]
-    assert [text[a:b] for a, b in foreign(text, known, "适应症的不良反应")] == ["不良"]
-    assert not foreign("不良反应", [], "适应症的不良反应")
+    text, echoes = "适应症有高血压,不良", Lexicon(["适应", "应症", "不良反应"])
+    assert [text[a:b] for a, b in Lexicon(["高血压", "有"]).unknown(text, echoes)] == ["不良"]
+    assert not Lexicon(()).unknown("不良反应", echoes)
 
 
 DENIAL = set("不无非未没勿莫否除假误错反")
@@ -161,21 +159,39 @@ def test_what_is_hidden_or_shifted_does_not_pay(asked: tuple[str, str], answer: 
 
 def test_tables_by_column() -> None:
     table = normalise("前\n| 序号 | 甲 | 乙 |\n|---|---|---|\n| 1 | 一样 | 二样 |\n后")
-    assert by_column(table, ["甲", "乙"]).split("\n") == [
-        "前",
-        "序号",
-        "---",
-        "",
-        "甲",
-        "---",
-        "1样",
-        "乙",
-        "---",
-        "2样",
-        "后",
-    ]
+    told = by_column(table, ["甲", "乙"]).split("\n")
+    assert [cell for cell in told if cell] == ["前", "序号", "---", "甲", "---", "1样", "乙", "---", "2样", "后"]
     assert by_column("前|甲|乙|\n|1样|2样|3样|", ["甲", "乙"]).split() == ["前", "甲", "1样", "乙", "2样", "3样"]
     assert by_column(table, ["甲"]) == table and by_column("甲乙", ["甲", "乙"]) == "甲乙"
+
+
+@pytest.mark.parametrize(
+    ("question", "reference", "lie"),
+    [
+        ("阿司匹林不适用于哪些人群？", "儿童；孕妇", "阿司匹林适用于儿童；孕妇"),
+        ("阿司匹林不适用于哪些人群？", "儿童；孕妇", "阿司匹林用于儿童；孕妇"),
+        (
+            "阿司匹林不能使用的情况是什么？",
+            "阿司匹林的不能使用的情况：哮喘；溃疡。",
+            "阿司匹林能使用的情况：哮喘；溃疡。",
+        ),
+        (
+            "阿司匹林不能使用的情况是什么？",
+            "阿司匹林的不能使用的情况：哮喘；溃疡。",
+            "阿司匹林使用的情况：哮喘；溃疡。",
+        ),
+        ("哪些人慎用阿司匹林？", "哮喘患者；孕妇", "用阿司匹林的有：哮喘患者；孕妇"),
+        ("孕妇能服用甲硝唑吗？", "甲硝唑可通过胎盘；妊娠早期禁用", "孕妇能服用甲硝唑。甲硝唑可通过胎盘；妊娠早期禁用"),
+        ("甲硝唑对胎儿是否安全？", "甲硝唑可通过胎盘；妊娠早期禁用", "甲硝唑对胎儿安全。可通过胎盘；妊娠早期禁用"),
+        ("能不能与牛奶同服？", "不能与牛奶同服；多饮水", "能与牛奶同服；多饮水"),
+    ],
+)
+def test_no_part_of_the_question_turns_a_quote_round(question: str, reference: str, lie: str) -> None:
+    assert value((question, reference), lie) < CAP < value((question, reference), reference) == 1
+
+
+def test_a_name_of_the_question_is_free_where_the_reference_leaves_it_out() -> None:
+    assert value(("氨氯地平的不良反应是什么？", "头痛；水肿"), "氨氯地平的不良反应有：头痛、水肿。") == 1
 
 
 def test_facts_come_from_the_evidence_that_the_reference_states() -> None:

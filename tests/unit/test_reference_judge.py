@@ -69,10 +69,10 @@ def test_whatever_else_is_said_caps_the_value(answer: str) -> None:
     assert found.coverage == 1 and found.value < CAP and found.foreign
 
 
-def test_more_else_earns_less_and_a_denial_a_fifth() -> None:
+def test_more_else_earns_less_and_a_denial_a_twentieth() -> None:
     one, three, long = (value(REFERENCE + lies) for lies in ("哮喘。", "哮喘。头痛。肺炎。", "哮喘" * 4000))
     assert CAP > one > three > long
-    assert value(REFERENCE + "不哮。") == pytest.approx(value(REFERENCE + "咳哮。") / 5, rel=0.1)
+    assert value(REFERENCE + "不哮。") == pytest.approx(value(REFERENCE + "咳哮。") / 20, rel=0.1)
 
 
 def test_every_further_fact_earns_more_and_a_part_of_one_next_to_nothing() -> None:

@@ -4,6 +4,7 @@ truth, no look-up earns no pay, a quote pays in any layout."""
 from __future__ import annotations
 
 import random
+from itertools import combinations
 from statistics import fmean
 
 import pytest
@@ -15,16 +16,35 @@ from sql_agent.config import ROOT
 from sql_agent.data.build import build_bundled
 from sql_agent.data.dataset import load_questions
 from sql_agent.judge_audit.hacks import asked_cells, constants, hacks, honest, of_intent, value
+from sql_agent.judge_audit.items import load_items
 from sql_agent.offline_judge.exam import Exam, make_exam
 from sql_agent.offline_judge.judge import CAP, SAME_WORDS, ReferenceVerdict, grade
 from sql_agent.offline_judge.lexicon import LAYOUT
 from sql_agent.offline_judge.normal import normalise
-from sql_agent.records import Question
+from sql_agent.records import Evidence, Question
 
 DATA = ROOT / "sql_agent" / "data"
 build_bundled()
 TEST = load_questions(DATA / "test.parquet")
-QUESTIONS = st.sampled_from(TEST)
+JUDGED_PROSE = load_items(DATA / "judge_prose.jsonl")
+
+
+def in_prose() -> list[Question]:
+    """Questions whose references a person wrote."""
+    asked = {item.question: item for item in JUDGED_PROSE}
+    return [
+        Question(
+            id=item.id,
+            question=item.question,
+            answer=item.reference,
+            evidence=[Evidence(source_table="", row_id="", field="", quote=quote) for quote in item.evidence],
+        )
+        for item in asked.values()
+    ]
+
+
+PROSE_QUESTIONS = in_prose()
+QUESTIONS = st.one_of(st.sampled_from(TEST), st.sampled_from(PROSE_QUESTIONS))
 SHORT = settings(max_examples=300, deadline=None)
 
 # What people and policies put beside facts; none of it is a fact of the record.
@@ -118,8 +138,8 @@ def test_the_answer_of_another_question_reaches_the_top_only_where_it_is_the_sam
     one: Question, other: Question
 ) -> None:
     found = verdict(one, other.answer)
-    facts = {fact.forms[0] for fact in exam_of(one).facts}
-    assert found.value < 0.95 or all(fact in normalise(other.answer) for fact in facts)
+    told = normalise(other.answer)
+    assert found.value < 0.95 or all(any(form in told for form in fact.forms) for fact in exam_of(one).facts)
 
 
 def test_facts_of_one_thing_told_of_the_other_do_not_pay() -> None:
@@ -170,12 +190,41 @@ def test_a_quote_pays_in_any_layout() -> None:
 
 
 @SHORT
-@given(QUESTIONS, st.data())
+@given(st.sampled_from(TEST), st.data())
 def test_order_and_separators_do_not_matter(question: Question, data: st.DataObject) -> None:
     assume(not exam_of(question).names)
     cells = data.draw(st.permutations([item for cell in asked_cells(question) for item in cell.split("；")]))
     separator = data.draw(st.sampled_from(["；", "、", "\n", "和", "\n- ", " | ", "。", "，以及", "; "]))
     assert verdict(question, separator.join(cells)).value == pytest.approx(1)
+
+
+def quotes_of(question: Question) -> list[str]:
+    """The record and the reference, in layouts."""
+    cells = [item.quote for item in question.evidence]
+    return [
+        *(question.answer, "；".join(cells), "\n".join(f"- **{cell}**" for cell in cells)),
+        *("\n".join(f"{n}. {cell}" for n, cell in enumerate(cells, 1)), "。".join(reversed(cells))),
+        *("| 序号 | 内容 |\n|---|---|\n" + "\n".join(f"| {n} | {c} |" for n, c in enumerate(cells, 1)),),
+        *(f"您好，根据查询结果：{'；'.join(cells)}。希望对您有帮助！", f"综上所述，{question.answer}"),
+    ]
+
+
+def test_a_quote_pays_in_any_layout_where_a_person_wrote_the_reference() -> None:
+    values = [verdict(question, quote).value for question in PROSE_QUESTIONS for quote in quotes_of(question)]
+    assert len(values) >= 90 and min(values) >= 0.9
+
+
+def test_full_partial_and_wrong_stand_in_that_order_where_a_person_wrote_the_reference() -> None:
+    kinds = {"good": 2, "partial": 1, "wrong": 0}
+    told = [
+        (kinds[i.kind], verdict(q, i.answer).value, q)
+        for q in PROSE_QUESTIONS
+        for i in JUDGED_PROSE
+        if i.question == q.question and i.kind in kinds
+    ]
+    pairs = [(a, b) for a, b in combinations(told, 2) if a[2] is b[2] and a[0] != b[0]]
+    right = sum((a[0] - b[0]) * (a[1] - b[1]) > 0 for a, b in pairs)
+    assert len(pairs) > 90 and right >= 0.95 * len(pairs)
 
 
 PROSE = (
