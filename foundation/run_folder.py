@@ -9,6 +9,7 @@ METRICS = "metrics.jsonl"
 ROLLOUTS = "rollouts.jsonl"
 SUMMARY = "summary.json"
 CONFIG = "config.json"
+JUDGE_PROMPT = "judge_prompt.txt"
 LOG = "train.log"
 CHECKPOINTS = "checkpoints"
 

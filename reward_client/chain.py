@@ -91,7 +91,9 @@ class Chain:
 
         Raises the last JudgeFault, whose `usage` is what all tries cost.
         """
-        left = sorted(endpoints or self.endpoints, key=self.limiter.cools_down)
+        left = list(endpoints or self.endpoints)
+        if len(left) > 1:
+            left.sort(key=self.limiter.cools_down)
         way = _Way(left, timeout_s=self.timeout_s, attempts=self.attempts)
         retrying = tenacity.AsyncRetrying(
             retry=tenacity.retry_if_exception(lambda fault: isinstance(fault, again) and way.goes_on(fault)),

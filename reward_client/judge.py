@@ -38,7 +38,14 @@ from reward_client.parsing import (
     parse_pair,
     ranking_parser,
 )
-from reward_client.prompting import FORMAT, MAX_ANSWER_CHARS, build_group_messages, build_messages, load_prompt
+from reward_client.prompting import (
+    FORMAT,
+    MAX_ANSWER_CHARS,
+    build_group_messages,
+    build_messages,
+    load_prompt,
+    read_prompt,
+)
 from reward_client.schema import Budget, Criteria, JudgeEndpoint, JudgeItem, PairVerdict, Usage, Verdict
 
 logger = logging.getLogger(__name__)
@@ -61,7 +68,8 @@ class _Graded(BaseModel):
 class LLMJudge:
     """Grades answers with models behind OpenAI-compatible endpoints, the first of which is asked while it works.
 
-    `rubric`, `pair_rubric` and `group_rubric` name files of reward_client/prompts without .txt. `timeout_s` bounds one
+    `rubric`, `pair_rubric` and `group_rubric` name files of reward_client/prompts without .txt; `prompt` is a file of
+    one's own instead of the first (see prompting.read_prompt). `timeout_s` bounds one
     verdict with all its tries, not counting the wait for one of the `concurrency` places. `folder` holds what is shared
     between processes (cache, limits, budget); without one a temporary folder is shared with forks. `run` names the
     account of `budget`. Raises ValueError for an unknown rubric, no endpoint, or a budget of money without prices.
@@ -72,6 +80,7 @@ class LLMJudge:
         endpoints: JudgeEndpoint | Sequence[JudgeEndpoint],
         *,
         rubric: str = "rubric_zh",
+        prompt: Path | None = None,
         pair_rubric: str = "pairwise_zh",
         group_rubric: str = "groupwise_zh",
         timeout_s: float = 60.0,
@@ -87,7 +96,11 @@ class LLMJudge:
         self.endpoints = [endpoints] if isinstance(endpoints, JudgeEndpoint) else list(endpoints)
         budget = budget or Budget()
         _check(self.endpoints, budget)
-        self._rubrics = {"point": load_prompt(rubric), "pair": load_prompt(pair_rubric)}
+        self._prompt = prompt
+        self._rubrics = {
+            "point": read_prompt(prompt) if prompt else load_prompt(rubric),
+            "pair": load_prompt(pair_rubric),
+        }
         self._rubrics["group"] = load_prompt(group_rubric)
         self._max_tokens = max_tokens
         self._ledger = Ledger(folder) if folder else Ledger.temporary()
@@ -104,8 +117,15 @@ class LLMJudge:
 
     @property
     def name(self) -> str:
-        """Models and addresses, for people; without the keys."""
-        return ", else ".join(str(endpoint) for endpoint in self.endpoints)
+        """Models and addresses, and which prompt where it is not a bundled one, for people; without the keys."""
+        names = ", else ".join(str(endpoint) for endpoint in self.endpoints)
+        mark = hashlib.sha256(self.prompt.encode()).hexdigest()[:8]
+        return f"{names}, prompt {self._prompt.name} ({mark})" if self._prompt else names
+
+    @property
+    def prompt(self) -> str:
+        """The system message of a single grading."""
+        return self._rubrics["point"]
 
     def gate(self, question: str, answer: str) -> str:
         """Why the answer is worth 0 without a call; "" where it must be judged."""

@@ -11,6 +11,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from reward_client.parsing import WEIGHTS
 from reward_client.schema import JudgeItem
 
 PROMPTS = Path(__file__).resolve().parent / "prompts"
@@ -18,6 +19,8 @@ FORMAT = 2  # raise it when the layout of the user message changes: cached verdi
 MAX_ANSWER_CHARS = 8000
 MAX_GROUP_CHARS = 48_000
 MAX_CONTEXT_CHARS = 16_000
+MAX_PROMPT_CHARS = 16_000
+PLACEHOLDER = re.compile(r"\{\s*(\w+)\s*\}")
 NONE_GIVEN = "(none)"
 TAKEN_OUT = "\ufffd"  # no marker can hold it: what stood around a marker does not become one, however deep it is nested
 # Our own markers, and what chat templates take for structure (ChatML, Llama, DeepSeek, Gemma, Mistral).
@@ -35,6 +38,34 @@ def load_prompt(name: str) -> str:
         names = ", ".join(sorted(p.stem for p in PROMPTS.glob("*.txt")))
         raise ValueError(f"rubric {name!r}: no such file in reward_client/prompts. There are: {names}")
     return path.read_text(encoding="utf-8").strip()
+
+
+def read_prompt(path: Path) -> str:
+    """A rubric of one's own: what `build_messages` needs must be in it. Raises ValueError with what to change."""
+    try:
+        text = path.read_text(encoding="utf-8").strip()
+    except (OSError, ValueError) as exc:
+        why = exc.strerror if isinstance(exc, OSError) else "no UTF-8"
+        raise ValueError(f"{path}: cannot be read ({why}); name a text file") from None
+    if len(text) > MAX_PROMPT_CHARS:
+        raise ValueError(f"{path}: has {len(text)} characters, and at most {MAX_PROMPT_CHARS} are sent; shorten it")
+    named = set(PLACEHOLDER.findall(text))
+    if "{nonce}" not in text:
+        raise ValueError(
+            f"{path}: must hold the placeholder {{nonce}}: say that each text stands between markers with the number "
+            "{nonce}, so that no answer can forge one"
+        )
+    if unknown := sorted(named - {"nonce"}):
+        raise ValueError(
+            f"{path}: unknown placeholder {{{unknown[0]}}}: {{nonce}} is the only one. The texts come in the user "
+            "message; call them QUESTION, REFERENCE, EVIDENCE and ANSWER"
+        )
+    if missing := [name for name in WEIGHTS if name not in text]:
+        raise ValueError(
+            f"{path}: does not ask for {', '.join(missing)}: the judge must be told to answer with one JSON object of "
+            f"{', '.join(WEIGHTS)} (each from 0 to 1) and reason"
+        )
+    return text
 
 
 def build_messages(rubric: str, item: JudgeItem) -> list[dict[str, str]]:

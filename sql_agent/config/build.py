@@ -78,7 +78,17 @@ def load_recipe(name: str) -> dict[str, Any]:
         tree = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as exc:
         raise UserError(f"{path}: not valid TOML ({exc})") from exc
-    return {**tree, "recipe": path.parent.name if path.name == "config.toml" else path.stem}
+    tree = {**tree, "recipe": path.parent.name if path.name == "config.toml" else path.stem}
+    return _beside(path, tree)
+
+
+def _beside(recipe: Path, tree: dict[str, Any]) -> dict[str, Any]:
+    """The tree with the judge's prompt as an absolute path, where the file lies relative to the recipe's."""
+    try:
+        prompt = recipe.parent / tree["reward"]["judge"]["prompt"]
+    except (KeyError, TypeError):
+        return tree
+    return merge(tree, {"reward": {"judge": {"prompt": str(prompt.resolve())}}}) if prompt.is_file() else tree
 
 
 def build_config(*trees: dict[str, Any]) -> TrainConfig:

@@ -20,7 +20,12 @@ class JudgeConfig(Node):
         default="pointwise",
         description="training: grade each answer alone, by duels within its group, or by one ranking of the group",
     )
-    language: Literal["zh", "en"] = Field(default="zh", description="language of the rubric")
+    language: Literal["zh", "en"] = Field(default="zh", description="language of the bundled rubric")
+    prompt: str = Field(
+        default="",
+        description="text file with [a rubric of your own](20-reward.md#a-rubric-of-your-own); relative paths start at "
+        "the recipe's folder, then at the one you start in and the project root",
+    )
     timeout_s: float = Field(default=60.0, gt=0, description="longest wait for one verdict")
     max_tokens: int = Field(default=512, ge=16, description="longest verdict")
     attempts: int = Field(default=3, ge=1, description="tries per verdict and endpoint, all kinds of failure together")
@@ -39,6 +44,15 @@ class JudgeConfig(Node):
         min_length=1,
         description="verdicts, limits and budget, shared by all processes; relative paths start at the project root",
     )
+
+    @model_validator(mode="after")
+    def _prompt_is_used(self) -> JudgeConfig:
+        if self.prompt and self.mode != "pointwise":
+            raise ValueError(
+                f"reward.judge.prompt = {self.prompt!r} grades answers alone, and reward.judge.mode = {self.mode!r} "
+                "compares them with prompts of its own: leave the prompt out, or set reward.judge.mode = pointwise"
+            )
+        return self
 
 
 class RewardModelConfig(Node):

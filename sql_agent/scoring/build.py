@@ -9,6 +9,7 @@ from pathlib import Path
 from foundation.errors import UserError
 from reward_client.endpoints import endpoints_from_env
 from reward_client.judge import LLMJudge
+from reward_client.prompting import read_prompt
 from reward_client.reward_model import RewardModelClient, reward_model_from_env
 from reward_client.schema import Budget, JudgeEndpoint
 from sql_agent.config import ROOT, DatabaseConfig, RewardConfig, database_path, resolve_path
@@ -24,9 +25,11 @@ def build_context(config: RewardConfig, database: DatabaseConfig | None = None, 
 
     `database` is what `sql_result` queries. `run` names the account that all processes of a run share; "" opens one of
     its own. Raises UserError for an unknown or unusable default scorer or term, a module of scorers that cannot be
-    imported, kind "llm" without an endpoint, half-set variables, or a mode that needs an LLM judge.
+    imported, a prompt of the judge that lacks something, kind "llm" without an endpoint, half-set variables, or a mode
+    that needs an LLM judge.
     """
     load_scorers(config.scorer_modules)
+    _check_prompt(config)
     name, judge = _judge(config, run)
     model, no_model = _reward_model(config)
     tables = database and database.model_copy(update={"max_rows": MAX_RESULT_ROWS})
@@ -65,6 +68,19 @@ def _judge(config: RewardConfig, run: str) -> tuple[str, LLMJudge | None]:
     return _offline(config, "offline reference judge (no TEACHER_* endpoint set)"), None
 
 
+def _prompt(config: RewardConfig) -> Path | None:
+    return resolve_path(config.judge.prompt, ROOT) if config.judge.prompt else None
+
+
+def _check_prompt(config: RewardConfig) -> None:
+    """Also where no endpoint is set: a recipe that is tried offline should be right online."""
+    try:
+        if path := _prompt(config):
+            read_prompt(path)
+    except ValueError as exc:
+        raise UserError(f"reward.judge.prompt = {config.judge.prompt!r}: {exc}") from exc
+
+
 def _offline(config: RewardConfig, name: str) -> str:
     if config.judge.mode != "pointwise":
         raise UserError(
@@ -90,6 +106,7 @@ def _llm_judge(endpoints: Sequence[JudgeEndpoint], config: RewardConfig, *, run:
     return LLMJudge(
         endpoints,
         rubric=f"rubric_{options.language}",
+        prompt=_prompt(config),
         pair_rubric=f"pairwise_{options.language}",
         group_rubric=f"groupwise_{options.language}",
         timeout_s=options.timeout_s,

@@ -128,6 +128,8 @@ def made_run_folder(job: Job) -> Iterator[Path]:
     run_dir = run_folder.new_run_folder(job.runs_dir, name=f"{config.recipe}-{config.logging.experiment}")
     prepare_trackers(run_dir)
     write_json(run_dir / run_folder.CONFIG, config.model_dump())
+    if config.reward.judge.prompt and job.scoring.llm:
+        (run_dir / run_folder.JUDGE_PROMPT).write_text(job.scoring.llm.prompt, encoding="utf-8")
     with ExitStack() as held:
         if config.store.external_address:
             from agl_plugin.run.store_claim import StoreClaim
