@@ -26,10 +26,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from benchmarks.support.measure import own_process
 from benchmarks.support.server import Handler, chat_reply, tool_call_reply
 from foundation.files import write_json
-from sql_agent.agent.episode import LLMEndpoint
-from sql_agent.config import build_config, data_path, database_path, resolve_system_prompt
+from sql_agent.agent.episode import EpisodeRunner, LLMEndpoint
+from sql_agent.config import build_config, data_path, resolve_system_prompt
 from sql_agent.data.dataset import load_questions
-from sql_agent.environment.database import Database
 from sql_agent.evaluation import folder as eval_folder
 from sql_agent.evaluation.trials import Setting, Trial, play
 from sql_agent.records import Question, TrialRecord
@@ -89,10 +88,10 @@ def main(
     questions = [question for question in load_questions(data_path("data/test.parquet")) if len(question.sql) == 1]
     with (
         own_process(answers_to(questions, latency_s=latency_s)) as (url, _),
-        Database(config.database, database_path(config.database)) as database,
+        EpisodeRunner(config) as runner,
         closing(build_context(config.reward, config.database)) as scoring,
     ):
-        setting = Setting(LLMEndpoint(url, "local"), config, database, scoring)
+        setting = Setting(LLMEndpoint(url, "local"), runner, scoring)
         measure(setting, questions, concurrency=4, latency_s=latency_s)  # imports and SQL workers
         found = {
             str(n): min(

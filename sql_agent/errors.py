@@ -2,7 +2,9 @@
 
 Fault                 the episode has no meaning: the rollout stays unscored and is counted by `kind`
  |-- LLMFault         the model's endpoint failed (429, 5xx, timeout, connection reset, proxy death)
- +-- DatabaseFault    the database is missing, locked, corrupt or was replaced while running
+ |-- DatabaseFault    the database is missing, locked, corrupt or was replaced while running
+ |-- ToolFault        a tool is broken: its environment, its MCP server (a tool of one's own may raise it too)
+ +-- EpisodeFault     an episode of one's own raised, or its program ended with an error or at its limit
 
 UserError             something the user can mend; its text says value, rule and remedy
 """
@@ -26,3 +28,15 @@ class DatabaseFault(Fault):
     """The database itself failed, as opposed to the query."""
 
     kind = "database_fault"
+
+
+class ToolFault(Fault):
+    """A tool is broken, as opposed to used wrongly."""
+
+    kind = "tool_fault"
+
+
+class EpisodeFault(Fault):
+    """The code that plays the episode failed."""
+
+    kind = "episode_fault"

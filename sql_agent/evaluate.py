@@ -21,9 +21,8 @@ from rich.console import Console
 
 from foundation.command import shown_errors
 from foundation.errors import UserError
-from sql_agent.agent.episode import load_system_prompt
-from sql_agent.config import ROOT, database_path
-from sql_agent.environment.database import Database
+from sql_agent.agent.episode import EpisodeRunner
+from sql_agent.config import ROOT
 from sql_agent.errors import LLMFault
 from sql_agent.evaluation import folder as eval_folder
 from sql_agent.evaluation import inspect_log as eval_log
@@ -54,12 +53,7 @@ def play_all(
 ) -> None:
     """Play what `done` lacks; each record goes there and into the folder. Raises LLMFault, UserError."""
     todo = [trial for trial in evaluation.trials() if trial.key not in done]
-    config = evaluation.config
-    with (
-        Database(config.database, database_path(config.database)) as database,
-        Meter(notes, total=len(todo)) as meter,
-    ):
-        database.check()
+    with Meter(notes, total=len(todo)) as meter:
         for target in evaluation.targets.values():
             model_folder(target, tell=meter.describe)
 
@@ -70,10 +64,10 @@ def play_all(
 
         for name, target in evaluation.targets.items():
             if mine := [trial for trial in todo if trial.model == name]:
-                with running(target, tell=meter.describe) as server:
+                with EpisodeRunner(target.config) as runner, running(target, tell=meter.describe) as server:
                     meter.describe(f"{name} ({label(target)})")
                     meter.start()
-                    setting = Setting(server.llm, target.config, database, scoring)
+                    setting = Setting(server.llm, runner, scoring)
                     try:
                         asyncio.run(play(mine, setting, concurrency=concurrency, on_done=on_done))
                     except LLMFault as fault:
@@ -82,11 +76,10 @@ def play_all(
 
 def write_inspect_logs(evaluation: Evaluation, folder: Path, results: EvalReport, records: list[TrialRecord]) -> None:
     """One log per model, split and decoding, below the folder."""
-    with Database(evaluation.config.database, database_path(evaluation.config.database)) as database:
-        prompts = {
-            name: load_system_prompt(target.config.agent.system_prompt, database)
-            for name, target in evaluation.targets.items()
-        }
+    prompts = {}
+    for name, target in evaluation.targets.items():
+        with EpisodeRunner(target.config) as runner:
+            prompts[name] = runner.system_prompt
     files = eval_log.write_logs(folder / eval_folder.INSPECT, results, records, prompts)
     notes.print(f"{len(files)} logs: inspect view --log-dir {folder / eval_folder.INSPECT}", markup=False)
 

@@ -89,6 +89,28 @@ class SqlCall(Record):
     turn: int = 1
 
 
+ToolOutcome = Literal["ok", "cut", "error", "timeout", "bad_arguments"]
+
+
+class ToolCall(Record):
+    """One call of a tool that is not the SQL tool: what the model wrote, what it saw, and how the call ended.
+
+    `outcome`: ok; cut (the result was longer than allowed); error (the tool raised); timeout; bad_arguments.
+    """
+
+    name: str
+    arguments: str = ""
+    result: str = ""
+    outcome: ToolOutcome = "ok"
+    turn: int = 1
+    elapsed_s: float = 0.0
+
+    @property
+    def ok(self) -> bool:
+        """True when the tool ran to its end."""
+        return self.outcome in ("ok", "cut")
+
+
 class LlmCall(Record):
     """One answered LLM call: seconds as the client saw them, tokens as the endpoint counted them (None: not told)."""
 
@@ -102,11 +124,17 @@ Moment = tuple[str, float, float]
 
 
 class Episode(Record):
-    """One run of the agent on one question. `messages` is what was said after the question (see transcript.py)."""
+    """One run of the agent on one question. `messages` is what was said after the question (see transcript.py).
+
+    `environment_reward` is what the episode's environment gave, None without one that gives rewards.
+    `n_untrained_calls` of the `n_turns` LLM calls were of agents that are not trained (agent.match). `output` is what
+    a foreign program printed.
+    """
 
     question: Question
     final_answer: str = ""
     sql_calls: list[SqlCall] = Field(default_factory=list)
+    tool_calls: list[ToolCall] = Field(default_factory=list)
     n_turns: int = 0
     stop_reason: StopReason = "answered"
     n_bad_tool_calls: int = 0
@@ -114,11 +142,19 @@ class Episode(Record):
     llm_calls: list[LlmCall] = Field(default_factory=list)
     messages: list[dict[str, Any]] = Field(default_factory=list)
     timeline: list[Moment] = Field(default_factory=list)
+    environment_reward: float | None = None
+    n_untrained_calls: int = 0
+    output: str = ""
 
     @property
     def executed_sql(self) -> bool:
         """True when at least one query ran without error."""
         return any(call.result.ok for call in self.sql_calls)
+
+    @property
+    def used_a_tool(self) -> bool:
+        """True when at least one call of a tool, a query or another, ran to its end."""
+        return self.executed_sql or any(call.ok for call in self.tool_calls)
 
     @property
     def prompt_tokens(self) -> int | None:
@@ -179,8 +215,10 @@ class RolloutRecord(BaseModel):
     reference: str = ""
     task_type: str = ""
     sql_calls: list[SqlCall] = Field(default_factory=list)
+    tool_calls: list[ToolCall] = Field(default_factory=list)
     answer: str = ""
     n_turns: int = 0
+    n_untrained_calls: int = 0
     stop_reason: StopReason | Literal["fault"] = "fault"
     n_bad_tool_calls: int = 0
     reward: float | None = None
@@ -196,11 +234,22 @@ class RolloutRecord(BaseModel):
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     timeline: list[Moment] = Field(default_factory=list)
+    output: str = ""
 
     @property
     def executed_sql(self) -> bool:
         """True when at least one query ran without error."""
         return any(call.result.ok for call in self.sql_calls)
+
+    @property
+    def used_a_tool(self) -> bool:
+        """True when at least one call of a tool, a query or another, ran to its end."""
+        return self.executed_sql or any(call.ok for call in self.tool_calls)
+
+    @property
+    def n_trained_calls(self) -> int:
+        """LLM calls that training uses."""
+        return self.n_turns - self.n_untrained_calls
 
     @property
     def answer_score(self) -> float | None:
@@ -254,14 +303,17 @@ def rollout_record(question: Question, episode: Episode | None, reward: Reward) 
         return about
     played = {
         "sql_calls": episode.sql_calls,
+        "tool_calls": episode.tool_calls,
         "answer": episode.final_answer,
         "n_turns": episode.n_turns,
+        "n_untrained_calls": episode.n_untrained_calls,
         "stop_reason": episode.stop_reason,
         "n_bad_tool_calls": episode.n_bad_tool_calls,
         "episode_s": episode.elapsed_s,
         "llm_seconds": [call.elapsed_s for call in episode.llm_calls],
         "prompt_tokens": episode.prompt_tokens,
         "completion_tokens": episode.completion_tokens,
+        "output": episode.output,
         "timeline": [(kind, round(a, 3), round(b, 3)) for kind, a, b in episode.timeline],
     }
     return about.model_copy(update=played)

@@ -26,7 +26,9 @@ from rich.console import Console
 from foundation import run_folder
 from foundation.console import Heartbeat
 from foundation.errors import UserError
-from sql_agent.agent.episode import LLMEndpoint, run_episode
+from sql_agent.agent.episode import EpisodeRunner, LLMEndpoint
+from sql_agent.agent.grading import scoring_of
+from sql_agent.agent.toolset import SQL
 from sql_agent.agent.view import Outcome, as_json, clean, show, summary_line
 from sql_agent.config import (
     ROOT,
@@ -39,10 +41,8 @@ from sql_agent.config import (
     resolve_system_prompt,
 )
 from sql_agent.data.dataset import load_questions
-from sql_agent.environment.database import Database
-from sql_agent.errors import DatabaseFault, LLMFault
+from sql_agent.errors import Fault, LLMFault
 from sql_agent.records import Question
-from sql_agent.scoring.build import build_context
 from sql_agent.scoring.check import check_scorers
 from sql_agent.scoring.reward import score
 from sql_agent.scoring.scorers import ScoringContext
@@ -134,17 +134,15 @@ def model_folder(config: TrainConfig) -> Path:
 
 
 async def ask(
-    question: Question, llm: LLMEndpoint, *, config: TrainConfig, database: Database, scoring: ScoringContext
+    question: Question, llm: LLMEndpoint, *, runner: EpisodeRunner, scoring: ScoringContext
 ) -> tuple[Outcome, bool]:
     """One question; and whether a fault came up that would stop the next question too."""
     try:
-        episode = await run_episode(
-            question, llm=llm, config=config.agent, database=database, max_chars=config.database.max_chars
-        )
+        episode = await runner.run(question, llm)
     except LLMFault as fault:
-        text = explain_fault(fault, llm, timeout_s=config.agent.llm_timeout_s)
+        text = explain_fault(fault, llm, timeout_s=runner.config.agent.llm_timeout_s)
         return Outcome(question, fault_kind=fault.kind, fault=text), is_final(fault)
-    except DatabaseFault as fault:
+    except Fault as fault:
         return Outcome(question, fault_kind=fault.kind, fault=str(fault)), True
     return Outcome(question, episode, await score(episode, scoring)), False
 
@@ -153,8 +151,7 @@ async def ask_all(
     questions: list[Question],
     llm: LLMEndpoint,
     *,
-    config: TrainConfig,
-    database: Database,
+    runner: EpisodeRunner,
     scoring: ScoringContext,
     tell: Callable[[Outcome, int], None],
 ) -> list[Outcome]:
@@ -162,7 +159,7 @@ async def ask_all(
     outcomes: list[Outcome] = []
     for number, question in enumerate(questions, start=1):
         with notes.status(f"question {number}/{len(questions)}"):
-            outcome, final = await ask(question, llm, config=config, database=database, scoring=scoring)
+            outcome, final = await ask(question, llm, runner=runner, scoring=scoring)
         outcomes.append(outcome)
         tell(outcome, number)
         if final:
@@ -173,11 +170,11 @@ async def ask_all(
 def try_out(questions: list[Question], llm: LLMEndpoint, config: TrainConfig, *, as_lines: bool) -> list[Outcome]:
     """Ask and print. Raises UserError when database or scorers cannot be used."""
     out = Console(highlight=False, width=None if sys.stdout.isatty() else 110)
-    scoring = build_context(config.reward, config.database)
+    scoring = scoring_of(config)
     check_scorers(questions, scoring)
-    database = database_path(config.database)
     about = f"model {llm.model} at {llm.base_url}; judge: {scoring.judge_name}; prompt: {config.agent.system_prompt}"
-    notes.print(clean(f"{about}; database: {database}"), markup=False, style="dim")
+    data = f"database: {database_path(config.database)}" if SQL in config.agent.tools else "no database"
+    notes.print(clean(f"{about}; {data}"), markup=False, style="dim")
 
     def tell(outcome: Outcome, number: int) -> None:
         if as_lines:
@@ -186,9 +183,9 @@ def try_out(questions: list[Question], llm: LLMEndpoint, config: TrainConfig, *,
         else:
             show(out, outcome, number=number, of=len(questions))
 
-    with Database(config.database, database) as opened, closing(scoring):
-        opened.check()
-        outcomes = asyncio.run(ask_all(questions, llm, config=config, database=opened, scoring=scoring, tell=tell))
+    with EpisodeRunner(config) as runner, closing(scoring):
+        runner.check()
+        outcomes = asyncio.run(ask_all(questions, llm, runner=runner, scoring=scoring, tell=tell))
     (notes if as_lines else out).print(f"\n{summary_line(outcomes)}", markup=False, soft_wrap=True)
     if len(outcomes) < len(questions):
         notes.print(f"{len(questions) - len(outcomes)} question(s) were not asked: they would fail in the same way")

@@ -63,7 +63,7 @@ def main(argv: list[str] | None = None) -> int:
         preflight.check_role(role)
         if role != "runner":
             preflight.check_devices(config)
-        preflight.check_database(config)
+        preflight.check_agent(config)
         if config.store.external_address:
             wait_for_store(config.store.external_address, say=terminal.print)
         if role == "runner":

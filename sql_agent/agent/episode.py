@@ -7,32 +7,37 @@ configuration alone. What the policy does wrong ends the episode with a stop rea
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import httpx
 import openai
 from agents import (
     Agent,
+    FunctionTool,
     MaxTurnsExceeded,
     ModelBehaviorError,
     ModelSettings,
     OpenAIChatCompletionsModel,
     RunConfig,
+    RunContextWrapper,
     RunHooks,
     Runner,
-    Tool,
     set_tracing_disabled,
 )
 from agents import (
     UserError as AgentsUserError,
 )
 
+from foundation.errors import UserError
 from foundation.net import is_loopback
 from sql_agent.agent.completion_check import require_completion
-from sql_agent.agent.tools import EpisodeContext, is_repeated_call, offered_tools
+from sql_agent.agent.tool import EpisodeContext, Tool, is_repeated_call
+from sql_agent.agent.toolset import EpisodeTools, Toolset
 from sql_agent.agent.transcript import assistant_message, tool_message, writable
-from sql_agent.config import AgentConfig, prompt_file
+from sql_agent.config import AgentConfig, TrainConfig, prompt_file
 from sql_agent.environment.database import Database
 from sql_agent.errors import LLMFault
 from sql_agent.records import Episode, LlmCall, Question, StopReason
@@ -114,14 +119,19 @@ def _llm_call(usage: Any, elapsed_s: float) -> LlmCall:
     return LlmCall(elapsed_s=round(elapsed_s, 4), **told)
 
 
-def load_system_prompt(name: str, database: Database) -> str:
-    """The text of a prompt file, with {schema} replaced by the database's tables and columns.
+def system_prompt_of(config: AgentConfig, database: Database | None) -> str:
+    """The text of the system prompt, with {schema} replaced by the database's tables and columns.
 
-    Raises UserError naming the prompts there are.
+    Raises UserError naming the prompts there are, and for a {schema} without a database.
     """
-    text = prompt_file(name).read_text(encoding="utf-8").strip()
+    text = prompt_file(config.system_prompt).read_text(encoding="utf-8").strip()
     if SCHEMA_MARK not in text:
         return text
+    if database is None:
+        raise UserError(
+            f"agent.system_prompt = {config.system_prompt!r} holds {SCHEMA_MARK}, but agent.tools = {config.tools} has "
+            "no sql: take the mark out of the prompt, or add sql to the tools"
+        )
     lines = [f"{table}: {', '.join(columns)}" for table, columns in database.schema().items()]
     return text.replace(SCHEMA_MARK, "\n".join(lines))
 
@@ -141,14 +151,14 @@ def build_client(llm: LLMEndpoint, *, timeout_s: float) -> openai.AsyncOpenAI:
 
 
 def build_agent(
-    llm: LLMEndpoint, client: openai.AsyncOpenAI, *, system_prompt: str, tool_description: str
+    llm: LLMEndpoint, client: openai.AsyncOpenAI, *, system_prompt: str, tools: Sequence[Tool]
 ) -> Agent[EpisodeContext]:
-    """The SQL agent over one endpoint."""
+    """The agent over one endpoint."""
     body = {**(llm.extra_body or {}), **({"top_k": llm.top_k} if llm.top_k else {})}
     return Agent(
-        name="medical_sql_agent",
+        name="agent",
         instructions=system_prompt,
-        tools=list[Tool](offered_tools(tool_description)),
+        tools=[function_tool_of(tool) for tool in tools],
         model=OpenAIChatCompletionsModel(model=llm.model, openai_client=client),
         model_settings=ModelSettings(
             temperature=llm.temperature, top_p=llm.top_p, max_tokens=llm.max_tokens, extra_body=body or None
@@ -156,31 +166,99 @@ def build_agent(
     )
 
 
-async def run_episode(
-    question: Question, *, llm: LLMEndpoint, config: AgentConfig, database: Database, max_chars: int
-) -> Episode:
-    """Let the agent answer one question.
+def function_tool_of(tool: Tool) -> FunctionTool:
+    """The tool as openai-agents takes it."""
 
-    `max_chars` bounds the JSON that the model sees of one query.
-    Raises LLMFault or DatabaseFault when the endpoint or the database failed: such an episode has no reward.
-    """
-    context = EpisodeContext(database=database, max_chars=max_chars, repeat_limit=config.repeat_limit)
-    started = time.monotonic()
-    async with build_client(llm, timeout_s=config.llm_timeout_s) as client:
-        system_prompt = load_system_prompt(config.system_prompt, database)
-        agent = build_agent(llm, client, system_prompt=system_prompt, tool_description=config.tool_description)
-        answer, reason = await _run(agent, question.question, context, max_turns=config.max_turns)
+    async def on_invoke_tool(wrapper: RunContextWrapper[EpisodeContext], raw: str) -> str:
+        return await tool.invoke(wrapper.context, raw)
+
+    return FunctionTool(
+        name=tool.name,
+        description=tool.description,
+        params_json_schema=tool.parameters,
+        on_invoke_tool=on_invoke_tool,
+        strict_json_schema=tool.strict,
+    )
+
+
+class EpisodeRunner:
+    """Plays episodes as the configuration says. What they share is opened on first use, in the process that uses it."""
+
+    def __init__(self, config: TrainConfig) -> None:
+        self.config = config
+        self.toolset = Toolset(config)
+
+    def __enter__(self) -> EpisodeRunner:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.close()
+
+    @cached_property
+    def system_prompt(self) -> str:
+        """What the model is told first. Raises UserError."""
+        return system_prompt_of(self.config.agent, self.toolset.database)
+
+    def check(self) -> None:
+        """Find what cannot work before the first episode. Raises UserError."""
+        self.toolset.check()
+        _ = self.system_prompt
+
+    def close(self) -> None:
+        """End what was opened."""
+        self.toolset.close()
+
+    async def run(self, question: Question, llm: LLMEndpoint) -> Episode:
+        """Let the agent answer one question.
+
+        Raises LLMFault, DatabaseFault or ToolFault when endpoint, database or a tool failed: such an episode has no
+        reward.
+        """
+        agent = self.config.agent
+        context = EpisodeContext(
+            max_chars=agent.tool_max_chars, timeout_s=agent.tool_timeout_s, repeat_limit=agent.repeat_limit
+        )
+        started = time.monotonic()
+        async with self.toolset.for_episode(question) as offered:
+            answer, reason = await self._play(question, llm, context, offered)
+            reward = await offered.reward()
+        return episode_of(
+            question, context, answer=answer, reason=reason, reward=reward, elapsed_s=time.monotonic() - started
+        )
+
+    async def _play(
+        self, question: Question, llm: LLMEndpoint, context: EpisodeContext, offered: EpisodeTools
+    ) -> tuple[str, StopReason]:
+        agent = self.config.agent
+        text = "\n".join([question.question, *offered.told])
+        async with build_client(llm, timeout_s=agent.llm_timeout_s) as client:
+            built = build_agent(llm, client, system_prompt=self.system_prompt, tools=offered.tools)
+            return await _run(built, text, context, max_turns=agent.max_turns)
+
+
+def episode_of(
+    question: Question,
+    context: EpisodeContext,
+    *,
+    answer: str,
+    reason: StopReason,
+    reward: float | None,
+    elapsed_s: float,
+) -> Episode:
+    """The record of what was played."""
     return Episode(
         question=question,
         final_answer=answer,
         sql_calls=context.calls,
+        tool_calls=context.tool_calls,
         n_turns=context.turn,
         stop_reason=reason,
         n_bad_tool_calls=context.n_bad_tool_calls,
-        elapsed_s=round(time.monotonic() - started, 4),
+        elapsed_s=round(elapsed_s, 4),
         llm_calls=context.llm_calls,
         messages=context.messages,
         timeline=context.timeline,
+        environment_reward=reward,
     )
 
 

@@ -20,7 +20,7 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
-from sql_agent.agent.tools import QUERY
+from sql_agent.agent.sql_tool import QUERY
 from sql_agent.records import Episode, QueryResult, Question, Reward, rollout_record
 from sql_agent.scoring.scorers import NO_REFERENCE
 
@@ -136,7 +136,8 @@ def _count(result: QueryResult) -> str:
 
 def _show_end(console: Console, episode: Episode) -> None:
     bad = f", {episode.n_bad_tool_calls} bad tool call(s)" if episode.n_bad_tool_calls else ""
-    calls = f"{len(episode.sql_calls)} SQL call(s)"
+    n_others = len(episode.tool_calls)
+    calls = f"{len(episode.sql_calls)} SQL call(s)" + f", {n_others} other tool call(s)" * bool(n_others)
     end = f"\n{episode.stop_reason} after {episode.n_turns} turn(s), {calls}{bad}, {episode.elapsed_s:.1f} s"
     console.print(Text(end, style="dim" if episode.stop_reason == "answered" else "yellow"))
     if episode.final_answer:

@@ -123,5 +123,8 @@ def resolve_system_prompt(config: TrainConfig, *, tiny: bool) -> TrainConfig:
         prompt_file(config.agent.system_prompt)
         return config
     bundled = config.database.tables == DatabaseConfig().tables
-    name = "system_short" if tiny else "system_zh" if bundled else "generic_zh"
+    if "sql" not in config.agent.tools:
+        name = "tools"
+    else:
+        name = "system_short" if tiny else "system_zh" if bundled else "generic_zh"
     return build_config(config.model_dump(), {"agent": {"system_prompt": name}})

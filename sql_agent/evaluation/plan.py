@@ -11,6 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from foundation.errors import UserError
+from sql_agent.agent.episode import EpisodeRunner
+from sql_agent.agent.grading import scoring_of
+from sql_agent.agent.toolset import SQL
 from sql_agent.config import TrainConfig, build_config, data_path, database_path, load_recipe, parse_assignment
 from sql_agent.data.dataset import fingerprint, load_questions
 from sql_agent.evaluation.measures import compare, compare_tasks, summarize
@@ -18,7 +21,6 @@ from sql_agent.evaluation.results import Counts, EvalReport
 from sql_agent.evaluation.targets import Target, label, look_at, settings_for
 from sql_agent.evaluation.trials import Trial, draw, plan_trials
 from sql_agent.records import Question, TrialRecord
-from sql_agent.scoring.build import build_context
 from sql_agent.scoring.check import check_judge
 from sql_agent.scoring.registry import ScoringContext
 
@@ -55,12 +57,15 @@ def prepare(asked: dict[str, Any]) -> Evaluation:
         name: look_at(text, config, option="--after" if name == "after" else "--before") for name, text in texts.items()
     }
     config = next(iter(targets.values())).config
-    scoring = build_context(config.reward, config.database)
+    for target in targets.values():
+        with EpisodeRunner(target.config) as runner:
+            runner.check()
+    scoring = scoring_of(config)
     check_judge(scoring)
     facts = {
         "targets": {name: target.facts() for name, target in targets.items()},
         "questions": {name: [len(splits[name]), fingerprint(file)] for name, file in files.items()},
-        "database": fingerprint(database_path(config.database)),
+        "database": fingerprint(database_path(config.database)) if SQL in config.agent.tools else "",
         "judge": scoring.judge_name,
     }
     # A resumed evaluation must find the same things, from wherever it is started.

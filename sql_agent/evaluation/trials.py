@@ -12,9 +12,7 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from sql_agent.agent.episode import LLMEndpoint, run_episode
-from sql_agent.config import TrainConfig
-from sql_agent.environment.database import Database
+from sql_agent.agent.episode import EpisodeRunner, LLMEndpoint
 from sql_agent.errors import Fault, LLMFault
 from sql_agent.records import Decoding, Episode, Question, Reward, Score, TrialKey, TrialRecord, rollout_record
 from sql_agent.scoring.reward import score
@@ -65,8 +63,7 @@ class Setting:
     """What all trials of a model share."""
 
     llm: LLMEndpoint
-    config: TrainConfig
-    database: Database
+    runner: EpisodeRunner
     scoring: ScoringContext
 
 
@@ -101,13 +98,8 @@ async def play_one(trial: Trial, setting: Setting) -> TrialRecord:
     """
     question, episode = trial.question, None
     try:
-        episode = await run_episode(
-            question,
-            llm=replace(setting.llm, temperature=TEMPERATURES[trial.decoding]),
-            config=setting.config.agent,
-            database=setting.database,
-            max_chars=setting.config.database.max_chars,
-        )
+        llm = replace(setting.llm, temperature=TEMPERATURES[trial.decoding])
+        episode = await setting.runner.run(question, llm)
         reward = await score(episode, setting.scoring)
     except Fault as fault:
         if isinstance(fault, LLMFault) and is_final(fault):

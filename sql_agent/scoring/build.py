@@ -20,13 +20,15 @@ from sql_agent.scoring.registry import SCORERS, ScoringContext, load_scorers
 from sql_agent.scoring.result_match import MAX_RESULT_ROWS
 
 
-def build_context(config: RewardConfig, database: DatabaseConfig | None = None, *, run: str = "") -> ScoringContext:
+def build_context(
+    config: RewardConfig, database: DatabaseConfig | None = None, *, run: str = "", environment: bool = False
+) -> ScoringContext:
     """Decide who judges: the configuration, JUDGE_ENDPOINTS, TEACHER_* and REWARD_MODEL_*. No request is made here.
 
     `database` is what `sql_result` queries. `run` names the account that all processes of a run share; "" opens one of
-    its own. Raises UserError for an unknown or unusable default scorer or term, a module of scorers that cannot be
-    imported, a prompt of the judge that lacks something, kind "llm" without an endpoint, half-set variables, or a mode
-    that needs an LLM judge.
+    its own. `environment`: the agent's tools have an environment that gives rewards. Raises UserError for an unknown or
+    unusable default scorer or term, a module of scorers that cannot be imported, a prompt of the judge that lacks
+    something, kind "llm" without an endpoint, half-set variables, or a mode that needs an LLM judge.
     """
     load_scorers(config.scorer_modules)
     _check_prompt(config)
@@ -40,8 +42,9 @@ def build_context(config: RewardConfig, database: DatabaseConfig | None = None, 
         reward_model=model,
         no_reward_model=no_model,
         database=tables and Database(tables, database_path(tables)),
+        environment=environment,
     )
-    for term in config.terms_for(""):
+    for term in context.terms_for(""):
         if ":" in term.scorer and term.scorer not in SCORERS:
             load_function(term.scorer)
         if problem := _unusable(term.scorer, dataclasses.replace(context, target=term.target)):

@@ -13,7 +13,17 @@ from sql_agent.config import RewardConfig
 from sql_agent.records import Question
 from sql_agent.scoring.functions import RewardFunction
 from sql_agent.scoring.registry import SCORERS, ScoringContext, unknown_scorer
-from sql_agent.scoring.scorers import exact, judge, length_penalty, llm, math, reference, reward_model, sql_result
+from sql_agent.scoring.scorers import (
+    environment,
+    exact,
+    judge,
+    length_penalty,
+    llm,
+    math,
+    reference,
+    reward_model,
+    sql_result,
+)
 
 SHOWN_ROWS = 10
 
@@ -36,8 +46,8 @@ def check_scorers(questions: Sequence[Question], context: ScoringContext | None 
 def _row_problem(question: Question, context: ScoringContext | None) -> str:
     if question.scorer and (problem := _unusable(question.scorer, context)):
         return f"scorer {question.scorer!r}{'' if question.scorer in SCORERS else ':'} {problem}"
-    config = context.config if context else RewardConfig()
-    for name in [term.scorer for term in config.terms_for(question.scorer)]:
+    terms = (context or RewardConfig()).terms_for(question.scorer)
+    for name in [term.scorer for term in terms]:
         function = SCORERS.get(name)
         if function is sql_result and not question.sql:
             return f"scorer {name!r} needs reference queries in `sql`; or give the row another scorer"
@@ -48,7 +58,7 @@ def _row_problem(question: Question, context: ScoringContext | None) -> str:
 
 def needs_answer(question: Question, context: ScoringContext) -> bool:
     """True when a scorer of the row compares with the reference answer and nothing else."""
-    functions = [SCORERS.get(term.scorer) for term in context.config.terms_for(question.scorer)]
+    functions = [SCORERS.get(term.scorer) for term in context.terms_for(question.scorer)]
     return any(f in (reference, exact, math) or (f is judge and context.llm is None) for f in functions)
 
 
@@ -57,6 +67,7 @@ REQUIREMENTS: dict[Any, Callable[[ScoringContext], str]] = {
     llm: lambda context: "" if context.llm else "needs the TEACHER_* variables",
     reward_model: lambda context: "" if context.reward_model else context.no_reward_model,
     sql_result: lambda context: "" if context.database else "needs a database",
+    environment: lambda context: "" if context.environment else "needs an environment with a reward method",
     length_penalty: lambda context: "" if context.target else "needs a target in characters, which a term can give",
 }
 

@@ -20,6 +20,7 @@ from foundation.errors import UserError, did_you_mean
 from reward_client.judge import LLMJudge
 from reward_client.reward_model import RewardModelClient
 from sql_agent.config import ROOT, RewardConfig, resolve_path
+from sql_agent.config.reward import TermConfig
 from sql_agent.environment.database import Database
 from sql_agent.records import Episode, Question, Score
 
@@ -33,7 +34,8 @@ class ScoringContext:
 
     `llm` is None where the offline reference judge grades; `no_reward_model` says why there is no reward model.
     `database` is the agent's, with a higher limit of rows. `in_group`: the episode belongs to a group that will be
-    graded together (see groups.py). `target` is that of the term under way, 0 without one.
+    graded together (see groups.py). `environment`: the agent's environment gives a reward, which then grades what
+    neither a row nor the configuration grades otherwise. `target` is that of the term under way, 0 without one.
     """
 
     config: RewardConfig
@@ -42,8 +44,14 @@ class ScoringContext:
     reward_model: RewardModelClient | None = None
     no_reward_model: str = ""
     database: Database | None = None
+    environment: bool = False
     in_group: bool = False
     target: int = 0
+
+    def terms_for(self, scorer: str) -> list[TermConfig]:
+        """What a row is graded by that names `scorer` ("": none)."""
+        unset = not scorer and self.config.default_scorer == "judge" and not self.config.terms
+        return self.config.terms_for("environment" if unset and self.environment else scorer)
 
     def close(self) -> None:
         """End the processes that scorers started."""

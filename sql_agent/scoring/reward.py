@@ -30,7 +30,7 @@ async def score(episode: Episode, context: ScoringContext) -> Reward:
     group keeps the parts that it has. Raises UserError for a scorer that SCORERS does not know (`check_scorers` finds
     it earlier).
     """
-    terms = context.config.terms_for(episode.question.scorer)
+    terms = context.terms_for(episode.question.scorer)
     for term in terms:
         if term.scorer not in SCORERS:
             raise UserError(f"question {episode.question.id}: scorer {term.scorer!r}: {unknown_scorer(term.scorer)}")

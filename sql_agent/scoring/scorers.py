@@ -27,6 +27,7 @@ NO_REFERENCE = "no_reference"
 NO_LLM_JUDGE = "no_llm_judge"
 NO_REWARD_MODEL = "no_reward_model"
 NO_DATABASE = "no_database"
+NO_ENVIRONMENT = "no_environment"
 BAD_QUERY = "bad_reference_query"
 MATH_FAULT = "math_fault"
 _mathematician = MathChecker()
@@ -183,6 +184,14 @@ async def reward_model(question: Question, episode: Episode, context: ScoringCon
     return Score(value=found.reward, explanation=f"logit {found.logit:.3f}", metadata={"logit": found.logit})
 
 
+@scorer("environment")
+async def environment(question: Question, episode: Episode, context: ScoringContext) -> Score:
+    """What the episode's environment gave, in [0, 1]."""
+    if episode.environment_reward is None:
+        return Score(unscored=NO_ENVIRONMENT, explanation="no environment of agent.tools has a reward method")
+    return Score(value=episode.environment_reward)
+
+
 @scorer("length_penalty")
 async def length_penalty(question: Question, episode: Episode, context: ScoringContext) -> Score:
     """How far the last reply, thoughts included, goes beyond the target: 0 up to it, 1 from twice its characters."""
@@ -193,14 +202,15 @@ async def length_penalty(question: Question, episode: Episode, context: ScoringC
 
 @scorer("step_bonus")
 async def step_bonus(question: Question, episode: Episode, context: ScoringContext) -> Score:
-    """0 where no query ran; 1 with at most `target` (or one) tool calls, bad ones included; else target / calls."""
-    calls = len(episode.sql_calls) + episode.n_bad_tool_calls
-    value = min(1.0, (context.target or 1) / calls) if episode.executed_sql else 0.0
+    """0 where no tool call ran; 1 with at most `target` (or one) tool calls, bad ones included; else target / calls."""
+    others = sum(call.outcome != "bad_arguments" for call in episode.tool_calls)
+    calls = len(episode.sql_calls) + others + episode.n_bad_tool_calls
+    value = min(1.0, (context.target or 1) / calls) if episode.used_a_tool else 0.0
     return Score(value=value, explanation=f"{calls} tool calls")
 
 
 # These look at the whole episode, so an empty answer is no reason to skip them.
-OF_THE_EPISODE = (length_penalty, step_bonus)
+OF_THE_EPISODE = (environment, length_penalty, step_bonus)
 
 
 def _plain(text: str) -> str:

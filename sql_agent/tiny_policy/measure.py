@@ -25,7 +25,7 @@ from rich.console import Console
 from rich.table import Table
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from sql_agent.agent.tools import render_result
+from sql_agent.agent.sql_tool import render_result
 from sql_agent.config import DatabaseConfig, JudgeConfig, RewardConfig, data_path, database_path
 from sql_agent.data.dataset import load_questions
 from sql_agent.environment.database import Database

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from foundation.errors import UserError
-from sql_agent.agent.episode import load_system_prompt
-from sql_agent.agent.tools import offered_tools
-from sql_agent.config import TrainConfig, database_path
-from sql_agent.environment.database import Database
+from sql_agent.agent.episode import EpisodeRunner
+from sql_agent.agent.sql_tool import QUERY
+from sql_agent.agent.tool import Tool
+from sql_agent.config import TrainConfig
 from sql_agent.records import Question
 from sql_agent.serving.server import context_tokens
 
@@ -39,15 +39,17 @@ class EpisodeTokens:
     episode: int
 
 
-def measure(config: TrainConfig, questions: Sequence[Question], *, system_prompt: str, count: Count) -> EpisodeTokens:
+def measure(
+    config: TrainConfig, questions: Sequence[Question], *, system_prompt: str, offered: Sequence[Tool], count: Count
+) -> EpisodeTokens:
     """Count what the set-up puts into an episode of agent.max_turns calls."""
-    tools = [
-        [tool.name, tool.description, tool.params_json_schema] for tool in offered_tools(config.agent.tool_description)
-    ]
+    tools = [[tool.name, tool.description, tool.parameters] for tool in offered]
     longest = max((question.question for question in questions), key=len)
     first = sum(map(count, (system_prompt, json.dumps(tools, ensure_ascii=False), longest))) + MARK_TOKENS
     sample = "".join(str(question.answer) for question in questions[:SAMPLED_ANSWERS]) or longest
-    result = math.ceil(config.database.max_chars * count(sample) / len(sample))
+    names = {tool.name for tool in offered}
+    max_chars = max(config.database.max_chars * (QUERY in names), config.agent.tool_max_chars * bool(names - {QUERY}))
+    result = math.ceil(max_chars * count(sample) / len(sample))
     turns = (config.agent.max_turns - 1) * (QUERY_TOKENS + result)
     return EpisodeTokens(first, result, first + turns + config.rollout.max_response_tokens)
 
@@ -60,9 +62,13 @@ def check_context(config: TrainConfig, model: Path, questions: Sequence[Question
     from tokenizers import Tokenizer
 
     encode = Tokenizer.from_file(str(tokenizer)).encode
-    with Database(config.database, database_path(config.database)) as database:
-        system_prompt = load_system_prompt(config.agent.system_prompt, database)
-    tokens = measure(config, questions, system_prompt=system_prompt, count=lambda text: len(encode(text).ids))
+    with EpisodeRunner(config) as runner:
+        prompt, offered = runner.system_prompt, runner.toolset.offered
+
+    def count(text: str) -> int:
+        return len(encode(text).ids)
+
+    tokens = measure(config, questions, system_prompt=prompt, offered=offered, count=count)
     compare(config, tokens, held=context_tokens(model, config.rollout))
 
 

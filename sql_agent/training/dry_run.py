@@ -19,8 +19,8 @@ from typing import Any
 from rich.console import Console
 
 from foundation.errors import UserError
+from sql_agent.agent.grading import scoring_of
 from sql_agent.config import ROOT, TrainConfig, resolve_path
-from sql_agent.scoring.build import build_context
 from sql_agent.scoring.check import check_judge
 from sql_agent.scoring.registry import ScoringContext
 from sql_agent.serving.checkpoints import find_checkpoint
@@ -45,8 +45,8 @@ LORA_SHARE = 0.011  # of the parameters at rank 32, all linear layers: 81 of 7,6
 def dry_run(config: TrainConfig, terminal: Console) -> int:
     """Check, compose and count; print all of it. Raises UserError as a run would."""
     check_verl(config)
-    preflight.check_database(config)
-    with closing(build_context(config.reward, config.database)) as scoring:
+    preflight.check_agent(config)
+    with closing(scoring_of(config)) as scoring:
         train, val = load_data(config, scoring)
         steps = total_steps(config, len(train))
         check(config, scoring, steps=steps)

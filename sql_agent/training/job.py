@@ -27,10 +27,11 @@ from foundation.errors import RunError, UserError
 from foundation.files import write_json
 from foundation.processes import ProcessTree
 from foundation.versions import versions
+from sql_agent.agent.grading import scoring_of
+from sql_agent.agent.toolset import SQL
 from sql_agent.config import ROOT, TrainConfig, build_config, data_path, database_path
 from sql_agent.data.dataset import fingerprint, to_row
 from sql_agent.records import Question
-from sql_agent.scoring.build import build_context
 from sql_agent.scoring.check import check_judge
 from sql_agent.scoring.registry import ScoringContext
 from sql_agent.serving.checkpoints import find_checkpoint
@@ -65,7 +66,7 @@ class Job:
 
     def facts(self) -> dict[str, Any]:
         """What the summary says of it, whatever happens."""
-        config, data = self.config, self.config.data
+        config, data, uses_sql = self.config, self.config.data, SQL in self.config.agent.tools
         return {
             "recipe": config.recipe,
             "total_steps": self.steps,
@@ -76,7 +77,7 @@ class Job:
             "data": {
                 "train": {"fingerprint": fingerprint(data_path(data.train_file)), "questions": len(self.train)},
                 "val": {"fingerprint": fingerprint(data_path(data.val_file)), "questions": len(self.val)},
-                "database": {"fingerprint": fingerprint(database_path(config.database))},
+                **({"database": {"fingerprint": fingerprint(database_path(config.database))}} if uses_sql else {}),
             },
         }
 
@@ -84,7 +85,7 @@ class Job:
 def run_training(config: TrainConfig, *, role: str, terminal: Console) -> tuple[int, Path]:
     """Everything of the algorithm's side. Returns the exit status and the run folder. Raises UserError."""
     run = secrets.token_hex(8)
-    with closing(build_context(config.reward, config.database, run=run)) as scoring:
+    with closing(scoring_of(config, run=run)) as scoring:
         job = prepare(config, role=role, run=run, scoring=scoring)
         terminal.print(
             f"recipe {job.config.recipe} on {job.config.trainer.device}: {job.steps} steps, judge: "

@@ -16,12 +16,11 @@ import agentlightning as agl
 from agentlightning.types import AttemptedRollout, NamedResources, Rollout, SpanCoreFields
 
 from foundation.rollout_keys import AWAITS_GROUP, LLM_CALLS_KEY, RECORD_KEY, UNSCORED_KEY
-from sql_agent.agent.episode import LLMEndpoint, run_episode
-from sql_agent.config import TrainConfig, database_path
-from sql_agent.environment.database import Database
+from sql_agent.agent.episode import EpisodeRunner, LLMEndpoint
+from sql_agent.agent.grading import scoring_of
+from sql_agent.config import TrainConfig
 from sql_agent.errors import Fault
 from sql_agent.records import Episode, Question, Reward, RolloutRecord, rollout_record
-from sql_agent.scoring.build import build_context
 from sql_agent.scoring.reward import score
 from sql_agent.scoring.scorers import ScoringContext
 
@@ -35,15 +34,15 @@ def to_spans(record: RolloutRecord) -> list[SpanCoreFields]:
     """
     note: dict[str, Any] = {RECORD_KEY: json.dumps(record.model_dump(), ensure_ascii=False)}
     if record.reward is None:
-        calls = {LLM_CALLS_KEY: record.n_turns} if record.unscored == AWAITS_GROUP else {}
+        calls = {LLM_CALLS_KEY: record.n_trained_calls} if record.unscored == AWAITS_GROUP else {}
         return [agl.emit_annotation({**note, **calls, UNSCORED_KEY: record.unscored}, propagate=False)]
     dimensions = {"total": record.reward, **record.reward_parts}
-    attributes = {**note, LLM_CALLS_KEY: record.n_turns}
+    attributes = {**note, LLM_CALLS_KEY: record.n_trained_calls}
     return [agl.emit_reward(dimensions, primary_key="total", attributes=attributes, propagate=False)]
 
 
 class SqlAgent(agl.LitAgent[dict[str, Any]]):
-    """The medical SQL agent as a LitAgent. Database and judge are opened in the runner process, on first use.
+    """The configured agent as a LitAgent. Its tools and the judge are opened in the runner process, on first use.
 
     `run` names the account that the judge's budget is taken from, the same in all runners.
     """
@@ -52,14 +51,14 @@ class SqlAgent(agl.LitAgent[dict[str, Any]]):
         super().__init__()
         self.config = config
         self._run = run
-        self._database: Database | None = None
+        self._runner: EpisodeRunner | None = None
         self._scoring: ScoringContext | None = None
 
-    def _open(self) -> tuple[Database, ScoringContext]:
-        if self._database is None or self._scoring is None:
-            self._database = Database(self.config.database, database_path(self.config.database))
-            self._scoring = build_context(self.config.reward, self.config.database, run=self._run)
-        return self._database, self._scoring
+    def _open(self) -> tuple[EpisodeRunner, ScoringContext]:
+        if self._runner is None or self._scoring is None:
+            self._runner = EpisodeRunner(self.config)
+            self._scoring = scoring_of(self.config, run=self._run)
+        return self._runner, self._scoring
 
     async def rollout_async(
         self, task: dict[str, Any], resources: NamedResources, rollout: Rollout
@@ -86,11 +85,9 @@ class SqlAgent(agl.LitAgent[dict[str, Any]]):
         self, question: Question, llm: LLMEndpoint, *, in_group: bool = False
     ) -> tuple[Episode | None, Reward]:
         """Episode and reward; a fault gives an unscored reward whose reason is the fault's kind."""
-        database, scoring = self._open()
+        runner, scoring = self._open()
         try:
-            episode = await run_episode(
-                question, llm=llm, config=self.config.agent, database=database, max_chars=self.config.database.max_chars
-            )
+            episode = await runner.run(question, llm)
         except Fault as fault:
             logger.warning("rollout of question %s is unscored: %s", question.id, fault)
             return None, Reward(unscored=fault.kind, explanation=str(fault)[:500])

@@ -15,8 +15,8 @@ from typing import Any
 
 from agl_plugin.patches.install import wrong_versions
 from foundation.errors import UserError
-from sql_agent.config import TrainConfig, database_path
-from sql_agent.environment.database import Database
+from sql_agent.agent.episode import EpisodeRunner
+from sql_agent.config import TrainConfig
 from sql_agent.serving.checkpoints import _step_number
 from sql_agent.serving.models import gpu_count
 from sql_agent.training.verl_config import flatten
@@ -61,10 +61,10 @@ def check_disk(config: TrainConfig, runs_dir: Path, model: Path) -> None:
         )
 
 
-def check_database(config: TrainConfig) -> None:
-    """The database answers, with the configured tables."""
-    with Database(config.database, database_path(config.database)) as database:
-        database.check()
+def check_agent(config: TrainConfig) -> None:
+    """The tools can be used, the database answers with the configured tables, and the system prompt is there."""
+    with EpisodeRunner(config) as runner:
+        runner.check()
 
 
 def check_packages() -> None:

@@ -24,10 +24,9 @@ from foundation.files import read_lines
 from foundation.net import free_port
 from recipes.full_shape.model import FOLDER, n_layers_of
 from recipes.full_shape.vocabulary import RANKS, WHEELS, qwen_tokenizer
-from sql_agent.agent.episode import LLMEndpoint, load_system_prompt, run_episode
-from sql_agent.config import ROOT, build_config, data_path, database_path, load_recipe
+from sql_agent.agent.episode import EpisodeRunner, LLMEndpoint
+from sql_agent.config import ROOT, build_config, data_path, load_recipe
 from sql_agent.data.dataset import load_questions
-from sql_agent.environment.database import Database
 from tests.gpu.test_recipes import gpu_recipes
 from tests.template_policy import TemplatePolicy, prompt_ids
 
@@ -73,13 +72,13 @@ def test_the_first_prompt_fits(recipe: str, tokenizers: dict[str, Any]) -> None:
     limit = gpu_recipes()[recipe].rollout.max_prompt_tokens
     tokenizer = tokenizers["qwen3" if "qwen3" in recipe else "qwen2_5"]
     with (
-        Database(CONFIG.database, database_path(CONFIG.database)) as database,
+        EpisodeRunner(CONFIG) as runner,
         openai_server(TemplatePolicy(tokenizer, [ANSWER])) as server,
     ):
         questions = load_questions(data_path(CONFIG.data.train_file))
         llm = LLMEndpoint(base_url=server.base_url, model="fake-model")
-        asyncio.run(run_episode(questions[0], llm=llm, config=CONFIG.agent, database=database, max_chars=1000))
-        system = {"role": "system", "content": load_system_prompt(CONFIG.agent.system_prompt, database)}
+        asyncio.run(runner.run(questions[0], llm))
+        system = {"role": "system", "content": runner.system_prompt}
     tools = server.requests[0].json["tools"]
     users = [{"role": "user", "content": question.question} for question in questions]
     lengths = [len(prompt_ids(tokenizer, [system, user], tools)) for user in users]
@@ -110,11 +109,11 @@ def test_what_the_templates_let_merge(case: str, tokenizers: dict[str, Any]) -> 
     policy = TemplatePolicy(tokenizers[template], texts, kwargs)
     question = load_questions(data_path(CONFIG.data.train_file))[0]
     with (
-        Database(CONFIG.database, database_path(CONFIG.database)) as database,
+        EpisodeRunner(CONFIG) as runner,
         openai_server(policy) as server,
     ):
         llm = LLMEndpoint(base_url=server.base_url, model="fake-model")
-        episode = asyncio.run(run_episode(question, llm=llm, config=CONFIG.agent, database=database, max_chars=1000))
+        episode = asyncio.run(runner.run(question, llm))
     assert episode.stop_reason == "answered" and len(policy.triplets) == 2
     rows: list[Row] = rows_of(policy.triplets, merge=True, limits=Limits(2048, 4096))
     print(f"\n{case}: {len(rows)} row(s) for 2 calls")

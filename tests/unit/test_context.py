@@ -15,7 +15,7 @@ from vllm.entrypoints.openai.protocol import ChatCompletionRequest
 from vllm.entrypoints.utils import get_max_tokens
 
 from foundation.errors import UserError
-from sql_agent.agent.tools import TOOLS
+from sql_agent.agent.toolset import Toolset
 from sql_agent.config import TrainConfig, build_config, load_recipe
 from sql_agent.records import Question
 from sql_agent.training.context import EpisodeTokens, compare, measure
@@ -75,7 +75,13 @@ def test_the_recipes_hold_an_ordinary_episode(recipe: str, caplog: pytest.LogCap
     """Counted with 0.65 tokens a character, what large vocabularies need for Chinese."""
     config = build_config(load_recipe(recipe))
     prompt = Path("sql_agent/prompts/system_zh.txt").read_text(encoding="utf-8")
-    tokens = measure(config, QUESTIONS, system_prompt=prompt, count=lambda text: -(-len(text) * 65 // 100))
+    tokens = measure(
+        config,
+        QUESTIONS,
+        system_prompt=prompt,
+        offered=Toolset(config).offered,
+        count=lambda text: -(-len(text) * 65 // 100),
+    )
     assert config.agent.max_turns == 6 and 650 <= tokens.result < 660
     with caplog.at_level(logging.WARNING):
         compare(config, tokens, held=config.rollout.context_tokens)
@@ -84,8 +90,9 @@ def test_the_recipes_hold_an_ordinary_episode(recipe: str, caplog: pytest.LogCap
 
 def test_the_sum_is_what_an_episode_holds() -> None:
     config = build_config({"agent": {"max_turns": 3}, "database": {"max_chars": 500}})
-    tokens = measure(config, QUESTIONS, system_prompt="甲" * 100, count=len)
-    schema = [[tool.name, tool.description, tool.params_json_schema] for tool in TOOLS.values()]
+    offered = Toolset(config).offered
+    tokens = measure(config, QUESTIONS, system_prompt="甲" * 100, offered=offered, count=len)
+    schema = [[tool.name, tool.description, tool.parameters] for tool in offered]
     first = 100 + len(json.dumps(schema, ensure_ascii=False)) + 40 + 64
     assert tokens == EpisodeTokens(first, 500, first + 2 * (128 + 500) + 768)
 

@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks.support.server import chat_reply, error_reply, openai_server
 from foundation.errors import UserError
-from sql_agent.config import TrainConfig, build_config
+from sql_agent.config import TrainConfig, build_config, resolve_system_prompt
 from sql_agent.scoring.build import build_context
 from sql_agent.scoring.check import check_judge
 from sql_agent.serving import checkpoints, models
@@ -91,14 +91,18 @@ def test_checkpoints_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     assert list((tmp_path / "runs").iterdir()) == []
 
 
+def prompted(tree: dict[str, Any]) -> TrainConfig:
+    return resolve_system_prompt(build_config(tree), tiny=True)
+
+
 def test_the_database_is_opened_and_its_tables_asked(tmp_path: Path) -> None:
     path = str(make_database(tmp_path))
-    preflight.check_database(build_config({"database": {"path": path}}))
+    preflight.check_agent(prompted({"database": {"path": path}}))
     with pytest.raises(UserError, match="none"):
-        preflight.check_database(build_config({"database": {"path": path, "tables": ["none"]}}))
+        preflight.check_agent(prompted({"database": {"path": path, "tables": ["none"]}}))
     (tmp_path / "text.db").write_text("no database at all" * 100)
     with pytest.raises(UserError, match="text.db"):
-        preflight.check_database(build_config({"database": {"path": str(tmp_path / "text.db")}}))
+        preflight.check_agent(prompted({"database": {"path": str(tmp_path / "text.db")}}))
 
 
 def judged(folder: Path) -> TrainConfig:

@@ -13,8 +13,7 @@ import pytest
 from transformers import PreTrainedTokenizerFast
 
 from foundation.errors import UserError
-from sql_agent.agent.tools import TOOLS as REAL_TOOLS
-from sql_agent.agent.tools import render_result
+from sql_agent.agent.sql_tool import QUERY, render_result
 from sql_agent.data.build_database import TABLES
 from sql_agent.data.templates import load_templates
 from sql_agent.records import QueryResult
@@ -84,7 +83,7 @@ def test_results_and_tool_look_as_at_run_time() -> None:
     result = QueryResult(columns=["med_name", "form"], rows=[["甲", "片剂；胶囊剂"], ["乙", None]])
     records = [dict(zip(result.columns, row, strict=True)) for row in result.rows]
     assert render_records(records) == render_result(result, max_chars=1000)
-    assert [tool["function"]["name"] for tool in TOOLS] == list(REAL_TOOLS)
+    assert [tool["function"]["name"] for tool in TOOLS] == [QUERY]
 
 
 def test_loss_counts_what_the_assistant_says_and_nothing_else(

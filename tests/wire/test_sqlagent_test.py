@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from agents import FunctionTool
 from click.testing import Result
 from typer.testing import CliRunner
 
@@ -27,7 +26,6 @@ from benchmarks.support.server import (
     openai_server,
     tool_call_reply,
 )
-from sql_agent.agent.tools import TOOLS
 from sql_agent.sqlagent_test import app
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -114,14 +112,11 @@ def test_the_model_sees_the_tool_the_prompt_and_greedy_settings(scripted: FakeSe
     assert json.loads(second.json["messages"][-1]["content"])["records"] == [{"indication": "敏感菌所致的感染[red]"}]
 
 
-def test_calls_of_another_tool_are_shown_too(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def tables(_context: object, _raw: str) -> str:
-        return '{"tables": ["disease"]}'
-
-    schema = {"type": "object", "properties": {}, "required": [], "additionalProperties": False}
-    tool = FunctionTool("list_tables", "", schema, tables)
-    monkeypatch.setitem(TOOLS, "list_tables", tool)
-    done = ask(in_turn(tool_call_reply(("list_tables", {})), *ONE_CALL), database=database)
+def test_calls_of_another_tool_are_shown_too(database: Path, tmp_path: Path) -> None:
+    file = tmp_path / "tables.py"
+    file.write_text('def list_tables() -> dict[str, list[str]]:\n    return {"tables": ["disease"]}\n')
+    flags = ("--set", f"agent.tools={json.dumps(['sql', str(file)])}")
+    done = ask(in_turn(tool_call_reply(("list_tables", {})), *ONE_CALL), *flags, database=database)
     lines = [line.strip() for line in done.stdout.splitlines()]
     at = lines.index("list_tables {}")
     assert (lines[at - 1], lines[at + 1]) == ("turn 1", '{"tables": ["disease"]}')

@@ -1,8 +1,8 @@
-"""The agent's tools: `query_database_by_sql`, and the JSON that the model sees of a result.
+"""The tool `query_database_by_sql`, and the JSON that the model sees of a result.
 
 Guarantees: whatever the model sends, it gets valid JSON of at most `max_chars` characters back; only a DatabaseFault
-ends the run (openai-agents wraps it, the original stays in `EpisodeContext.fault`). A new tool is a function and an
-entry in TOOLS. What a query may do is not decided here but in `database.py`.
+ends the run (openai-agents wraps it, the original stays in `EpisodeContext.fault`). What a query may do is not decided
+here but in `database.py`.
 """
 
 from __future__ import annotations
@@ -10,16 +10,14 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
 from typing import Any
 
-from agents import FunctionTool, RunContextWrapper
-
-from sql_agent.config import AgentConfig
+from sql_agent.agent.neutral import neutral
+from sql_agent.agent.tool import BadArguments, EpisodeContext, Tool, parse_object
 from sql_agent.environment.database import Database
 from sql_agent.environment.sql_worker import MAX_SQL_CHARS, plain_value
-from sql_agent.errors import DatabaseFault, Fault
-from sql_agent.records import LlmCall, Moment, QueryResult, SqlCall
+from sql_agent.errors import DatabaseFault
+from sql_agent.records import QueryResult, SqlCall
 
 Record = dict[str, Any]
 UNLIMITED = 1 << 60
@@ -32,42 +30,32 @@ PARAMETERS: dict[str, Any] = {
 }
 
 
-@dataclass
-class EpisodeContext:
-    """What one episode shares with its tools. `turn` counts LLM calls from 1; `max_chars` bounds a tool's answer."""
+def sql_tool(database: Database, *, description: str, max_chars: int) -> Tool:
+    """The tool over `database`; `max_chars` (>= 100) bounds the JSON that the model sees of one query."""
 
-    database: Database
-    max_chars: int = 1000
-    calls: list[SqlCall] = field(default_factory=list)
-    turn: int = 0
-    repeat_limit: int = 3
-    n_bad_tool_calls: int = 0
-    llm_calls: list[LlmCall] = field(default_factory=list)
-    messages: list[Record] = field(default_factory=list)
-    timeline: list[Moment] = field(default_factory=list)
-    fault: Fault | None = None
+    async def invoke(context: EpisodeContext, raw: str) -> str:
+        try:
+            sql = parse_sql(raw)
+        except BadArguments as exc:
+            context.n_bad_tool_calls += 1
+            return neutral(render_result(QueryResult(error=str(exc)), max_chars=max_chars))
+        return neutral(await _query(database, context, sql, max_chars=max_chars))
+
+    return Tool(name=QUERY, description=description, parameters=PARAMETERS, invoke=invoke, strict=True)
 
 
-def is_repeated_call(context: EpisodeContext) -> bool:
-    """True when the last `repeat_limit` calls asked the same SQL, whitespace and a closing semicolon aside."""
-    last = context.calls[-context.repeat_limit :]
-    return len(last) == context.repeat_limit and len({" ".join(c.sql.split()).rstrip("; ") for c in last}) == 1
-
-
-async def query_database_by_sql(context: EpisodeContext, sql: str) -> str:
-    """Run one query, record it as a SqlCall and return its JSON.
-
-    Raises DatabaseFault when the database itself failed.
-    """
+async def _query(database: Database, context: EpisodeContext, sql: str, *, max_chars: int) -> str:
+    """Run one query, record it as a SqlCall and return its JSON. Raises DatabaseFault when the database failed."""
     started = time.time()
     try:
-        result = await context.database.query(sql)
+        result = await database.query(sql)
     except DatabaseFault as fault:
         context.fault = fault
         raise
     context.timeline.append(("tool", started, time.time()))
     context.calls.append(SqlCall(sql=_recordable(sql), result=result, turn=max(1, context.turn)))
-    return render_result(result, max_chars=context.max_chars)
+    context.asked.append((QUERY, " ".join(sql.split()).rstrip("; ")))
+    return render_result(result, max_chars=max_chars)
 
 
 def _recordable(sql: str) -> str:
@@ -75,44 +63,15 @@ def _recordable(sql: str) -> str:
     return sql[:MAX_SQL_CHARS].encode("utf-8", "replace").decode()
 
 
-def parse_arguments(raw: str) -> str:
-    """The `sql` of a tool call's arguments. Raises ValueError with a text for the model."""
-    try:
-        arguments = json.loads(raw)
-    except (ValueError, RecursionError) as exc:
-        raise ValueError('arguments are not valid JSON; expected {"sql": "SELECT ..."}') from exc
-    if not isinstance(arguments, dict) or "sql" not in arguments:
-        raise ValueError('argument sql is missing; expected {"sql": "SELECT ..."}')
+def parse_sql(raw: str) -> str:
+    """The `sql` of a tool call's arguments. Raises BadArguments with a text for the model."""
+    arguments = parse_object(raw)
+    if "sql" not in arguments:
+        raise BadArguments('argument sql is missing; expected {"sql": "SELECT ..."}')
     sql = arguments["sql"]
     if not isinstance(sql, str) or not sql.strip():
-        raise ValueError(f"sql must be a non-empty string, not {type(sql).__name__}")
+        raise BadArguments(f"sql must be a non-empty string, not {type(sql).__name__}")
     return sql
-
-
-async def _invoke(wrapper: RunContextWrapper[EpisodeContext], raw: str) -> str:
-    context = wrapper.context
-    try:
-        sql = parse_arguments(raw)
-    except ValueError as exc:
-        context.n_bad_tool_calls += 1
-        return render_result(QueryResult(error=str(exc)), max_chars=context.max_chars)
-    return await query_database_by_sql(context, sql)
-
-
-TOOLS: dict[str, FunctionTool] = {
-    QUERY: FunctionTool(
-        name=QUERY,
-        description=AgentConfig().tool_description,
-        params_json_schema=PARAMETERS,
-        on_invoke_tool=_invoke,
-        strict_json_schema=True,
-    )
-}
-
-
-def offered_tools(description: str) -> list[FunctionTool]:
-    """All tools; that of queries with `description`."""
-    return list({**TOOLS, QUERY: replace(TOOLS[QUERY], description=description)}.values())
 
 
 def render_result(result: QueryResult, *, max_chars: int) -> str:

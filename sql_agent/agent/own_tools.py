@@ -1,0 +1,258 @@
+"""Tools of one's own: typed functions, and environments, classes that are made anew for each episode.
+
+A source is a module or .py file, or MODULE:NAME. Of a module its FunctionTools and public functions are tools, and its
+classes with a `reset` method environments. An environment's `reset(question)` begins the episode (text that it returns
+is put after the question), its other public methods are tools, `reward()`, where there is one, grades the episode with
+a number in [0, 1], and `close()` ends it. Types and docstrings make the schema, by openai-agents' own reading.
+Guarantees: what cannot be a tool is a UserError that names it, before the run; functions run in threads and coroutines
+in a loop of their own, so that none holds up other episodes; an environment that breaks is a ToolFault.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+import logging
+import re
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, cast
+
+from agents import FunctionTool, RunContextWrapper
+from agents.exceptions import UserError as AgentsUserError
+from agents.function_schema import FuncSchema, function_schema
+from agents.tool_context import ToolContext
+from pydantic import ValidationError
+from pydantic.errors import PydanticUserError
+
+from foundation.background import LoopThread, answer, in_thread
+from foundation.errors import UserError, did_you_mean
+from sql_agent.agent.neutral import neutral, neutral_tree
+from sql_agent.agent.tool import BadArguments, EpisodeContext, Tool, parse_object, record
+from sql_agent.errors import ToolFault
+from sql_agent.records import Question
+from sql_agent.scoring.registry import import_module
+
+logger = logging.getLogger(__name__)
+NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}")
+NOT_TOOLS = ("reset", "reward", "close")
+MAX_HANGING = 64
+
+
+@dataclass(frozen=True)
+class EnvironmentClass:
+    """A class of environments, and the schemas of its methods."""
+
+    source: str
+    make: Callable[[], Any]
+    schemas: dict[str, FuncSchema]
+
+
+class Worker:
+    """Where a process runs its own tools: a loop for coroutines, a thread for each other call."""
+
+    def __init__(self) -> None:
+        self.loop = LoopThread("tools")
+        self._hanging = 0
+
+    async def call(self, function: Callable[..., Any], *args: Any, timeout_s: float, **kwargs: Any) -> Any:
+        """What a function gives, sync or async. Raises TimeoutError; ToolFault when too many calls hang already."""
+        if inspect.iscoroutinefunction(function):
+            return await self.loop.call(function(*args, **kwargs), timeout_s=timeout_s)
+        if self._hanging >= MAX_HANGING:
+            raise ToolFault(f"{self._hanging} calls of tools are over their time and never ended; mend what hangs")
+        future = in_thread(functools.partial(function, *args, **kwargs))
+        try:
+            return await answer(future, timeout_s=timeout_s)
+        except TimeoutError:
+            self._hanging += 1
+            future.add_done_callback(self._ended)
+            raise
+
+    def _ended(self, _future: Any) -> None:
+        self._hanging -= 1
+
+    def close(self) -> None:
+        """End the loop; a call that hangs is left alone."""
+        self.loop.close()
+
+
+def load(source: str, worker: Worker) -> tuple[list[Tool], list[EnvironmentClass]]:
+    """The tools and environments of a source. Raises UserError."""
+    where, _, name = source.partition(":") if not source.endswith(".py") else (source, "", "")
+    try:
+        module = import_module(where)
+    except Exception as exc:  # the user's own module may fail in any way
+        raise UserError(
+            f"agent.tools: {source!r} cannot be imported ({exc!r:.300}). Give sql, an installed module, or a .py file"
+        ) from exc
+    found = _members(module)
+    if name:
+        if name not in found and not callable(getattr(module, name, None)):
+            raise UserError(f"agent.tools: {source!r}: {where!r} has no tool {name!r}{did_you_mean(name, found)}")
+        found = {name: getattr(module, name)}
+    classes = {k: v for k, v in found.items() if inspect.isclass(v)}
+    tools = [_tool(source, value, worker) for value in found.values() if not inspect.isclass(value)]
+    if not tools and not classes:
+        raise UserError(
+            f"agent.tools: {source!r} has no public function, no FunctionTool and no class with a reset method"
+        )
+    return tools, [_environment(source, value) for value in classes.values()]
+
+
+def _members(module: Any) -> dict[str, Any]:
+    """What of a module is a tool or an environment: what it defines itself, and FunctionTools."""
+    own = {name: value for name, value in vars(module).items() if not name.startswith("_")}
+    return {
+        name: value
+        for name, value in own.items()
+        if isinstance(value, FunctionTool)
+        or (inspect.isfunction(value) and value.__module__ == module.__name__)
+        or (inspect.isclass(value) and value.__module__ == module.__name__ and hasattr(value, "reset"))
+    }
+
+
+def _schema(source: str, function: Callable[..., Any], *, name: str) -> FuncSchema:
+    hints = inspect.signature(function).parameters.values()
+    if untyped := [p.name for p in hints if p.annotation is inspect.Parameter.empty]:
+        raise UserError(
+            f"agent.tools: {source!r}: {name}: the parameter {untyped[0]!r} has no type, and the model is told types. "
+            f"Write {untyped[0]}: str, for example"
+        )
+    try:
+        schema = function_schema(function, name_override=name, strict_json_schema=False)
+    except (AgentsUserError, PydanticUserError, NameError, TypeError) as exc:
+        raise UserError(f"agent.tools: {source!r}: {name}: no schema can be made of its types ({exc!s:.300})") from exc
+    return schema
+
+
+def _described(source: str, name: str, description: str | None, schema: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    if not NAME.fullmatch(name):
+        raise UserError(f"agent.tools: {source!r}: {name!r} is no name for a tool; use letters, digits, '_' and '-'")
+    return neutral(description or ""), neutral_tree(schema)
+
+
+def _tool(source: str, value: Any, worker: Worker) -> Tool:
+    if isinstance(value, FunctionTool):
+        description, parameters = _described(source, value.name, value.description, value.params_json_schema)
+
+        async def invoke_given(context: EpisodeContext, raw: str) -> str:
+            async def work() -> Any:
+                parse_object(raw)
+                call = ToolContext(context=context, tool_name=value.name, tool_call_id="", tool_arguments=raw)
+                made = cast(Awaitable[Any], value.on_invoke_tool(call, raw))
+                return await worker.loop.call(_awaited(made), timeout_s=context.timeout_s)
+
+            return await record(context, value.name, raw, work)
+
+        return Tool(value.name, description, parameters, invoke_given)
+    name = getattr(value, "__name__", source.rpartition(":")[2])
+    schema = _schema(source, value, name=name)
+    description, parameters = _described(source, name, schema.description, schema.params_json_schema)
+
+    async def invoke(context: EpisodeContext, raw: str) -> str:
+        return await record(context, name, raw, lambda: _call(worker, value, schema, context, raw))
+
+    return Tool(name, description, parameters, invoke)
+
+
+async def _awaited(value: Awaitable[Any]) -> Any:
+    return await value
+
+
+async def _call(
+    worker: Worker, function: Callable[..., Any], schema: FuncSchema, context: EpisodeContext, raw: str
+) -> Any:
+    try:
+        parsed = schema.params_pydantic_model(**parse_object(raw))
+    except ValidationError as exc:
+        problems = (f"{'.'.join(map(str, e['loc'])) or 'arguments'}: {e['msg']}" for e in exc.errors()[:3])
+        raise BadArguments("; ".join(problems)) from exc
+    args, kwargs = schema.to_call_args(parsed)
+    if schema.takes_context:
+        args = [RunContextWrapper(context), *args]
+    return await worker.call(function, *args, timeout_s=context.timeout_s, **kwargs)
+
+
+def _environment(source: str, cls: type) -> EnvironmentClass:
+    methods = {
+        name: method
+        for name, method in inspect.getmembers(cls, inspect.isfunction)
+        if not name.startswith("_") and name not in NOT_TOOLS
+    }
+    if not methods:
+        raise UserError(f"agent.tools: {source!r}: {cls.__name__} has reset, but no other public method to be a tool")
+    schemas = {name: _schema(source, _without_self(method), name=name) for name, method in methods.items()}
+    for name, schema in schemas.items():
+        _described(source, name, schema.description, schema.params_json_schema)
+    return EnvironmentClass(f"{source}:{cls.__name__}" if ":" not in source else source, cls, schemas)
+
+
+def _without_self(method: Callable[..., Any]) -> Callable[..., Any]:
+    """The method as its instance shows it, so that `self` is no parameter of the schema."""
+
+    @functools.wraps(method)
+    def shown(*args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError
+
+    signature = inspect.signature(method)
+    shown.__signature__ = signature.replace(parameters=list(signature.parameters.values())[1:])  # type: ignore[attr-defined]
+    return shown
+
+
+class Environment:
+    """One episode's instance of an environment. Raises ToolFault where the instance breaks."""
+
+    def __init__(self, kind: EnvironmentClass, worker: Worker, *, timeout_s: float) -> None:
+        self._kind, self._worker, self._timeout_s = kind, worker, timeout_s
+        self._instance: Any = None
+
+    async def reset(self, question: Question) -> str:
+        """Make and begin it; what it says beside the question."""
+        self._instance = await self._guard("made", self._kind.make)
+        told = await self._guard("reset", self._instance.reset, question)
+        return "" if told is None else neutral(str(told))
+
+    def tools(self) -> list[Tool]:
+        """The methods that the model can call."""
+        return tools_of(self._kind, self._worker, self._instance)
+
+    async def reward(self) -> float | None:
+        """What the episode earned in [0, 1]; None where the environment gives no reward."""
+        if not hasattr(self._instance, "reward"):
+            return None
+        value = await self._guard("reward", self._instance.reward)
+        if isinstance(value, bool | int | float) and 0 <= float(value) <= 1:
+            return float(value)
+        raise ToolFault(f"{self._kind.source}: reward() gave {value!r:.100}; it must give a number from 0 to 1")
+
+    async def close(self) -> None:
+        """Let it go, also after a fault."""
+        if hasattr(self._instance, "close"):
+            with contextlib.suppress(ToolFault):
+                await self._guard("close", self._instance.close)
+
+    async def _guard(self, what: str, function: Callable[..., Any], *args: Any) -> Any:
+        try:
+            return await self._worker.call(function, *args, timeout_s=self._timeout_s)
+        except ToolFault:
+            raise
+        except TimeoutError as exc:
+            raise ToolFault(f"{self._kind.source}: {what} took more than {self._timeout_s:g} s") from exc
+        except Exception as exc:  # the user's own class may fail in any way
+            logger.warning("environment %s: %s failed", self._kind.source, what, exc_info=True)
+            raise ToolFault(f"{self._kind.source}: {what} raised {type(exc).__name__}: {exc}"[:500]) from exc
+
+
+def tools_of(kind: EnvironmentClass, worker: Worker, instance: Any) -> list[Tool]:
+    """The methods of `instance` as tools; with None for it, what the model will be told of them."""
+
+    def made(name: str, schema: FuncSchema) -> Tool:
+        async def invoke(context: EpisodeContext, raw: str) -> str:
+            method = getattr(instance, name)
+            return await record(context, name, raw, lambda: _call(worker, method, schema, context, raw))
+
+        return Tool(name, neutral(schema.description or ""), neutral_tree(schema.params_json_schema), invoke)
+
+    return [made(name, schema) for name, schema in kind.schemas.items()]

@@ -1,0 +1,140 @@
+"""What a tool is to an episode: a name, a schema, and a call that is bounded in time and size and written down.
+
+Guarantees: whatever a tool does - raises, hangs, returns a megabyte or the markers of a chat template - the model gets
+text of at most `max_chars` characters within `timeout_s`, and the call is recorded with how it ended. Only a Fault ends
+the episode: it says that the tool itself is broken, which is nobody's mistake and never a 0.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass, field
+from typing import Any
+
+from sql_agent.agent.neutral import neutral
+from sql_agent.agent.transcript import writable
+from sql_agent.errors import Fault
+from sql_agent.records import LlmCall, Moment, SqlCall, ToolCall, ToolOutcome
+
+MAX_ARGUMENT_CHARS = 20_000  # of a recorded call
+ERROR_CHARS = 500
+
+
+class BadArguments(Exception):
+    """The model's arguments do not fit the tool. The text is for the model."""
+
+
+@dataclass
+class EpisodeContext:
+    """What one episode shares with its tools. `turn` counts LLM calls from 1; `max_chars` bounds a tool's answer.
+
+    `asked` holds what was called, in order: equal entries are the same call.
+    """
+
+    max_chars: int = 1000
+    timeout_s: float = 30.0
+    repeat_limit: int = 3
+    calls: list[SqlCall] = field(default_factory=list)
+    tool_calls: list[ToolCall] = field(default_factory=list)
+    asked: list[tuple[str, ...]] = field(default_factory=list)
+    turn: int = 0
+    n_bad_tool_calls: int = 0
+    llm_calls: list[LlmCall] = field(default_factory=list)
+    messages: list[dict[str, Any]] = field(default_factory=list)
+    timeline: list[Moment] = field(default_factory=list)
+    fault: Fault | None = None
+
+
+Invoke = Callable[[EpisodeContext, str], Coroutine[Any, Any, str]]
+
+
+@dataclass(frozen=True)
+class Tool:
+    """A tool that a model can call. `parameters` is a JSON schema; `invoke` gets the arguments as the model wrote them.
+
+    `invoke` gives text for the model and raises a Fault only, which it leaves in the context too.
+    """
+
+    name: str
+    description: str
+    parameters: dict[str, Any]
+    invoke: Invoke
+    strict: bool = False
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        """The tool as OpenAI's API and chat templates have it."""
+        about = {"name": self.name, "description": self.description, "parameters": self.parameters}
+        return {"type": "function", "function": about}
+
+
+def is_repeated_call(context: EpisodeContext) -> bool:
+    """True when the last `repeat_limit` calls were the same one."""
+    last = context.asked[-context.repeat_limit :]
+    return len(last) == context.repeat_limit and len(set(last)) == 1
+
+
+async def record(context: EpisodeContext, name: str, raw: str, work: Callable[[], Awaitable[Any]]) -> str:
+    """Do the work of one call, and give what the model sees of it. Raises a Fault, which is left in the context.
+
+    `work` gives text or what json can write, and raises BadArguments, TimeoutError or anything else.
+    """
+    started = time.time()
+    outcome, text = await _outcome(context, name, work)
+    text = neutral(writable(text))
+    if len(text) > context.max_chars:
+        outcome = "cut" if outcome == "ok" else outcome
+        text = cut(text, context.max_chars)
+    ended = time.time()
+    context.timeline.append(("tool", started, ended))
+    call = ToolCall(
+        name=name,
+        arguments=writable(raw[:MAX_ARGUMENT_CHARS]),
+        result=text,
+        outcome=outcome,
+        turn=max(1, context.turn),
+        elapsed_s=round(ended - started, 4),
+    )
+    context.tool_calls.append(call)
+    # With its result: the next page of a list is another answer to the same words.
+    context.asked.append((name, " ".join(raw.split()), text))
+    return text
+
+
+async def _outcome(context: EpisodeContext, name: str, work: Callable[[], Awaitable[Any]]) -> tuple[ToolOutcome, str]:
+    try:
+        return "ok", as_text(await work())
+    except Fault as fault:
+        context.fault = fault
+        raise
+    except BadArguments as exc:
+        context.n_bad_tool_calls += 1
+        return "bad_arguments", f"error: {exc}"[:ERROR_CHARS]
+    except TimeoutError:
+        return "timeout", f"error: {name} gave no answer within {context.timeout_s:g} s"
+    except Exception as exc:  # the user's own tool may fail in any way, and the model may try another way
+        return "error", f"error: {type(exc).__name__}: {exc}"[:ERROR_CHARS]
+
+
+def as_text(value: Any) -> str:
+    """What a tool gave, as text: JSON unless it is text already."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+
+
+def cut(text: str, max_chars: int) -> str:
+    """At most `max_chars` characters, and how many there were."""
+    note = f"… ({len(text)} characters, cut)"
+    return text[: max(0, max_chars - len(note))] + note
+
+
+def parse_object(raw: str) -> dict[str, Any]:
+    """The arguments of a call. Raises BadArguments unless they are a JSON object; none at all are an empty one."""
+    try:
+        arguments = json.loads(raw) if raw.strip() else {}
+    except (ValueError, RecursionError) as exc:
+        raise BadArguments("the arguments are not valid JSON; give an object") from exc
+    if not isinstance(arguments, dict):
+        raise BadArguments(f"the arguments are a {type(arguments).__name__}; give an object")
+    return arguments

@@ -1,0 +1,108 @@
+"""The tools of a process, as agent.tools names them: made once, on first use, and handed to each episode.
+
+Guarantees: a source that cannot be used is a UserError that names it; no two tools have one name; what is opened here
+belongs to the process that uses it first, so a Toolset may be made before a fork.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import cached_property
+
+from foundation.errors import UserError
+from sql_agent.agent.own_tools import Environment, EnvironmentClass, Worker, load, tools_of
+from sql_agent.agent.sql_tool import sql_tool
+from sql_agent.agent.tool import Tool
+from sql_agent.config import TrainConfig, database_path
+from sql_agent.environment.database import Database
+from sql_agent.records import Question
+
+SQL = "sql"
+
+
+@dataclass
+class EpisodeTools:
+    """What one episode plays with. `told` is what its environments say beside the question."""
+
+    tools: list[Tool]
+    told: list[str]
+    environments: list[Environment]
+
+    async def reward(self) -> float | None:
+        """The mean of what the environments give, in [0, 1]; None where none gives any. Raises ToolFault."""
+        given = [value for one in self.environments if (value := await one.reward()) is not None]
+        return sum(given) / len(given) if given else None
+
+
+class Toolset:
+    """Opens what the configured tools need."""
+
+    def __init__(self, config: TrainConfig) -> None:
+        self._config = config
+        wants_database = SQL in config.agent.tools
+        self.database = Database(config.database, database_path(config.database)) if wants_database else None
+
+    @cached_property
+    def _worker(self) -> Worker:
+        return Worker()
+
+    @cached_property
+    def _loaded(self) -> tuple[list[Tool], list[EnvironmentClass]]:
+        tools: list[Tool] = []
+        kinds: list[EnvironmentClass] = []
+        for source in self._config.agent.tools:
+            if source == SQL:
+                assert self.database
+                description, max_chars = self._config.agent.tool_description, self._config.database.max_chars
+                tools.append(sql_tool(self.database, description=description, max_chars=max_chars))
+            else:
+                more_tools, more_kinds = load(source, self._worker)
+                tools, kinds = tools + more_tools, kinds + more_kinds
+        return tools, kinds
+
+    @cached_property
+    def offered(self) -> list[Tool]:
+        """What the model is told of all tools, in order. Raises UserError."""
+        tools, kinds = self._loaded
+        every = [*tools, *(tool for kind in kinds for tool in tools_of(kind, self._worker, None))]
+        if twice := [name for name, n in Counter(tool.name for tool in every).items() if n > 1]:
+            raise UserError(f"agent.tools = {self._config.agent.tools}: two tools are called {twice[0]!r}; rename one")
+        return every
+
+    @property
+    def gives_rewards(self) -> bool:
+        """True when an environment grades its episodes. Raises UserError."""
+        return any(hasattr(kind.make, "reward") for kind in self._loaded[1])
+
+    def check(self) -> None:
+        """Raise UserError for tools that cannot be used, DatabaseFault for a database that does not answer."""
+        if self.database:
+            self.database.check()
+        _ = self.offered
+
+    @asynccontextmanager
+    async def for_episode(self, question: Question) -> AsyncIterator[EpisodeTools]:
+        """The tools of one episode, its environments begun. Raises ToolFault where one breaks."""
+        _ = self.offered
+        tools, kinds = self._loaded
+        begun: list[Environment] = []
+        try:
+            told = []
+            for kind in kinds:
+                begun.append(Environment(kind, self._worker, timeout_s=self._config.agent.tool_timeout_s))
+                told.append(await begun[-1].reset(question))
+            own = [tool for one in begun for tool in one.tools()]
+            yield EpisodeTools([*tools, *own], [text for text in told if text], begun)
+        finally:
+            for one in begun:
+                await one.close()
+
+    def close(self) -> None:
+        """End what was opened."""
+        if self.database:
+            self.database.close()
+        if "_worker" in self.__dict__:
+            self._worker.close()
