@@ -26,7 +26,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from benchmarks.support.measure import own_process
 from benchmarks.support.server import Handler, chat_reply, tool_call_reply
 from foundation.files import write_json
-from sql_agent.agent.episode import EpisodeRunner, LLMEndpoint
+from sql_agent.agent.endpoint import LLMEndpoint
+from sql_agent.agent.episode import EpisodeRunner
 from sql_agent.config import build_config, data_path, resolve_system_prompt
 from sql_agent.data.dataset import load_questions
 from sql_agent.evaluation import folder as eval_folder

@@ -26,7 +26,8 @@ from rich.console import Console
 from foundation import run_folder
 from foundation.console import Heartbeat
 from foundation.errors import UserError
-from sql_agent.agent.episode import EpisodeRunner, LLMEndpoint
+from sql_agent.agent.endpoint import LLMEndpoint
+from sql_agent.agent.episode import EpisodeRunner
 from sql_agent.agent.grading import scoring_of
 from sql_agent.agent.toolset import SQL
 from sql_agent.agent.view import Outcome, as_json, clean, show, summary_line

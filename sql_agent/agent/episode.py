@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -34,6 +33,9 @@ from agents import (
 from foundation.errors import UserError
 from foundation.net import is_loopback
 from sql_agent.agent.completion_check import require_completion
+from sql_agent.agent.endpoint import LLMEndpoint, is_overflow
+from sql_agent.agent.own_episode import load_episode, play_own
+from sql_agent.agent.relay import Relay
 from sql_agent.agent.tool import EpisodeContext, Tool, is_repeated_call
 from sql_agent.agent.toolset import EpisodeTools, Toolset
 from sql_agent.agent.transcript import assistant_message, tool_message, writable
@@ -45,29 +47,6 @@ from sql_agent.records import Episode, LlmCall, Question, StopReason
 set_tracing_disabled(True)
 
 SCHEMA_MARK = "{schema}"
-OVERFLOW_MARKS = (
-    "maximum context length",
-    "context_length_exceeded",
-    "max_tokens must be at least 1",
-    "longer than the",
-)
-
-
-@dataclass(frozen=True)
-class LLMEndpoint:
-    """Where and how to sample the policy. `temperature` 0 is greedy, `top_k` 0 is off.
-
-    `max_tokens` bounds one call, None: the server.
-    """
-
-    base_url: str
-    model: str
-    api_key: str = field(default="EMPTY", repr=False)
-    temperature: float = 0.0
-    top_p: float = 1.0
-    top_k: int = 0
-    max_tokens: int | None = None
-    extra_body: dict[str, Any] | None = None
 
 
 class _Stop(Exception):
@@ -188,6 +167,10 @@ class EpisodeRunner:
         self.config = config
         self.toolset = Toolset(config)
 
+    @cached_property
+    def _relay(self) -> Relay:
+        return Relay()
+
     def __enter__(self) -> EpisodeRunner:
         return self
 
@@ -203,16 +186,20 @@ class EpisodeRunner:
         """Find what cannot work before the first episode. Raises UserError."""
         self.toolset.check()
         _ = self.system_prompt
+        if self.config.agent.episode:
+            load_episode(self.config.agent.episode)
 
     def close(self) -> None:
         """End what was opened."""
         self.toolset.close()
+        if "_relay" in self.__dict__:
+            self._relay.close()
 
     async def run(self, question: Question, llm: LLMEndpoint) -> Episode:
         """Let the agent answer one question.
 
-        Raises LLMFault, DatabaseFault or ToolFault when endpoint, database or a tool failed: such an episode has no
-        reward.
+        Raises LLMFault, DatabaseFault, ToolFault or EpisodeFault when endpoint, database, a tool or an episode of
+        one's own failed: such an episode has no reward.
         """
         agent = self.config.agent
         context = EpisodeContext(
@@ -231,6 +218,9 @@ class EpisodeRunner:
     ) -> tuple[str, StopReason]:
         agent = self.config.agent
         text = "\n".join([question.question, *offered.told])
+        if agent.episode or agent.command:
+            asked = question.model_copy(update={"question": text})
+            return await play_own(self._relay, asked, llm, context, config=agent, tools=offered.tools)
         async with build_client(llm, timeout_s=agent.llm_timeout_s) as client:
             built = build_agent(llm, client, system_prompt=self.system_prompt, tools=offered.tools)
             return await _run(built, text, context, max_turns=agent.max_turns)
@@ -259,6 +249,8 @@ def episode_of(
         messages=context.messages,
         timeline=context.timeline,
         environment_reward=reward,
+        n_untrained_calls=context.n_untrained_calls,
+        output=context.output,
     )
 
 
@@ -281,7 +273,7 @@ async def _run(
     except ModelBehaviorError:
         return "", "invalid_tool_call"
     except openai.BadRequestError as exc:
-        if any(mark in str(exc) for mark in OVERFLOW_MARKS):
+        if is_overflow(str(exc)):
             return "", "context_overflow"
         raise LLMFault(f"the model endpoint refused the request: {exc}") from exc
     except openai.OpenAIError as exc:

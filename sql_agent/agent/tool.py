@@ -44,6 +44,8 @@ class EpisodeContext:
     llm_calls: list[LlmCall] = field(default_factory=list)
     messages: list[dict[str, Any]] = field(default_factory=list)
     timeline: list[Moment] = field(default_factory=list)
+    n_untrained_calls: int = 0
+    output: str = ""
     fault: Fault | None = None
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from pydantic import Field
+import re
+
+from pydantic import Field, model_validator
 
 from sql_agent.config.node import Node
 
@@ -29,5 +31,28 @@ class AgentConfig(Node):
     tool_max_chars: int = Field(
         default=2000, ge=100, description="most characters that the model sees of such a call; the rest is cut"
     )
+    episode: str = Field(
+        default="", description="MODULE:FUNCTION or FILE.py:FUNCTION, an async function that plays an episode instead"
+    )
+    command: str = Field(default="", description="a program that plays an episode instead, started for each rollout")
+    episode_timeout_s: float = Field(default=600.0, gt=0, description="longest episode of agent.episode or command")
+    match: str = Field(
+        default="", description="train only calls of agents whose name fits this regular expression; empty: all"
+    )
     llm_timeout_s: float = Field(default=120.0, gt=0, description="longest wait for one LLM call")
     repeat_limit: int = Field(default=3, ge=2, description="same call this often in a row ends the episode")
+
+    @model_validator(mode="after")
+    def _one_way_to_play(self) -> AgentConfig:
+        if self.episode and self.command:
+            raise ValueError("agent.episode and agent.command are two ways to play an episode; leave one of them out")
+        if self.match and not (self.episode or self.command):
+            raise ValueError(
+                f"agent.match = {self.match!r} chooses among the agents of agent.episode or agent.command, and there "
+                "is only one agent without them; leave it out"
+            )
+        try:
+            re.compile(self.match)
+        except re.error as exc:
+            raise ValueError(f"agent.match = {self.match!r} is no regular expression ({exc})") from exc
+        return self

@@ -25,7 +25,7 @@ from urllib.parse import urlsplit
 
 from foundation import run_folder
 from foundation.errors import UserError
-from sql_agent.agent.episode import LLMEndpoint
+from sql_agent.agent.endpoint import LLMEndpoint
 from sql_agent.config import ROOT, TrainConfig, build_config, load_recipe, resolve_path, resolve_system_prompt
 from sql_agent.errors import LLMFault
 from sql_agent.serving import checkpoints, models

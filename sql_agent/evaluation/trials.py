@@ -12,7 +12,8 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from sql_agent.agent.episode import EpisodeRunner, LLMEndpoint
+from sql_agent.agent.endpoint import LLMEndpoint
+from sql_agent.agent.episode import EpisodeRunner
 from sql_agent.errors import Fault, LLMFault
 from sql_agent.records import Decoding, Episode, Question, Reward, Score, TrialKey, TrialRecord, rollout_record
 from sql_agent.scoring.reward import score

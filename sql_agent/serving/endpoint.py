@@ -15,7 +15,7 @@ from pydantic import SecretStr, ValidationError
 from foundation.errors import UserError
 from foundation.net import is_loopback
 from reward_client.schema import JudgeEndpoint
-from sql_agent.agent.episode import LLMEndpoint
+from sql_agent.agent.endpoint import LLMEndpoint
 from sql_agent.errors import LLMFault
 
 LIST_TIMEOUT_S = 10.0

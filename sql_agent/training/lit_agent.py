@@ -16,7 +16,8 @@ import agentlightning as agl
 from agentlightning.types import AttemptedRollout, NamedResources, Rollout, SpanCoreFields
 
 from foundation.rollout_keys import AWAITS_GROUP, LLM_CALLS_KEY, RECORD_KEY, UNSCORED_KEY
-from sql_agent.agent.episode import EpisodeRunner, LLMEndpoint
+from sql_agent.agent.endpoint import LLMEndpoint
+from sql_agent.agent.episode import EpisodeRunner
 from sql_agent.agent.grading import scoring_of
 from sql_agent.config import TrainConfig
 from sql_agent.errors import Fault
@@ -73,7 +74,9 @@ class SqlAgent(agl.LitAgent[dict[str, Any]]):
         """The policy; without max_tokens, which the server sets to max_response_tokens or what the context has left."""
         sampling = self.config.rollout
         endpoint = LLMEndpoint(
-            base_url=llm.get_base_url(rollout.rollout_id, rollout.attempt.attempt_id), model=llm.model
+            base_url=llm.get_base_url(rollout.rollout_id, rollout.attempt.attempt_id),
+            model=llm.model,
+            untrained_url=f"{llm.get_base_url(None, None).rstrip('/').removesuffix('/v1')}/v1",
         )
         if rollout.mode != "train":
             return endpoint

@@ -24,7 +24,8 @@ from foundation.files import read_lines
 from foundation.net import free_port
 from recipes.full_shape.model import FOLDER, n_layers_of
 from recipes.full_shape.vocabulary import RANKS, WHEELS, qwen_tokenizer
-from sql_agent.agent.episode import EpisodeRunner, LLMEndpoint
+from sql_agent.agent.endpoint import LLMEndpoint
+from sql_agent.agent.episode import EpisodeRunner
 from sql_agent.config import ROOT, build_config, data_path, load_recipe
 from sql_agent.data.dataset import load_questions
 from tests.gpu.test_recipes import gpu_recipes

@@ -1,0 +1,242 @@
+"""The address that episodes of one's own talk to: an OpenAI-compatible relay before the model's endpoint.
+
+It is in between so that a foreign program cannot get a rollout wrong: calls are sampled as the run samples, whatever
+the program asks for; they are counted, timed and written down; more than agent.max_turns are refused; a failure of the
+model's endpoint is remembered, so that it is a fault even where the program swallows it; and calls of agents that
+agent.match does not name go past the training. Agents are told apart by address: AGENT in BASE/agent/AGENT/v1.
+Guarantees: it listens on 127.0.0.1 only, at an address that is not guessed; answers pass unchanged, streams as they
+come. Covered are /v1/chat/completions and /v1/models; what the model said stands in the context's messages.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from aiohttp import ClientError, ClientSession, ClientTimeout, web
+
+from foundation.background import LoopThread
+from sql_agent.agent.endpoint import LLMEndpoint, is_overflow
+from sql_agent.agent.tool import EpisodeContext
+from sql_agent.agent.transcript import writable
+from sql_agent.errors import LLMFault
+from sql_agent.records import LlmCall, StopReason
+
+MAX_BODY_BYTES = 32 << 20
+TOLD_BYTES = 500
+
+
+@dataclass
+class Session:
+    """One episode's calls. `stop` is why the policy could not go on, `fault` why the endpoint could not."""
+
+    llm: LLMEndpoint
+    context: EpisodeContext
+    max_turns: int
+    timeout_s: float
+    match: str = ""
+    stop: StopReason | None = None
+    fault: LLMFault | None = None
+    token: str = field(default_factory=lambda: secrets.token_urlsafe(12))
+
+    def is_trained(self, agent: str) -> bool:
+        """Whether calls of this agent are trained on."""
+        return not self.match or re.fullmatch(self.match, agent) is not None
+
+    def request(self, body: dict[str, Any]) -> dict[str, Any]:
+        """The body as it is sent on."""
+        llm = self.llm
+        asked = {**body, **(llm.extra_body or {}), "model": llm.model}
+        asked |= {"temperature": llm.temperature, "top_p": llm.top_p}
+        asked |= {"top_k": llm.top_k} if llm.top_k else {}
+        given = asked.pop("max_completion_tokens", None) or asked.get("max_tokens")
+        limits = [limit for limit in (given, llm.max_tokens) if limit]
+        return {**asked, "max_tokens": min(limits)} if limits else {k: v for k, v in asked.items() if k != "max_tokens"}
+
+
+class Relay:
+    """The relay of a process. Make it after a fork."""
+
+    def __init__(self) -> None:
+        self._worker = LoopThread("relay")
+        self._sessions: dict[str, Session] = {}
+        self._runner: web.AppRunner | None = None
+        self._port = int(self._worker.submit(self._start()).result(30))
+
+    async def _start(self) -> int:
+        app = web.Application(client_max_size=MAX_BODY_BYTES)
+        for prefix in ("/{token}", "/{token}/agent/{agent}"):
+            app.router.add_post(prefix + "/v1/chat/completions", self._complete)
+            app.router.add_get(prefix + "/v1/models", self._models)
+        self._client = ClientSession(trust_env=True, auto_decompress=True)
+        self._runner = web.AppRunner(app, access_log=None, handler_cancellation=True)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
+        return self._runner.addresses[0][1]
+
+    def open(self, session: Session) -> str:
+        """Begin a session; the address of its agent, ending in /v1."""
+        self._sessions[session.token] = session
+        return f"http://127.0.0.1:{self._port}/{session.token}/v1"
+
+    def end(self, session: Session) -> None:
+        """Answer it no more."""
+        self._sessions.pop(session.token, None)
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._worker.submit(self._stop()).result(10)
+        self._worker.close()
+
+    async def _stop(self) -> None:
+        await self._client.close()
+        if self._runner:
+            await self._runner.cleanup()
+
+    async def _models(self, request: web.Request) -> web.Response:
+        session = self._sessions.get(request.match_info["token"])
+        if session is None:
+            return _refusal(404, "this episode has ended")
+        return web.json_response({"object": "list", "data": [{"id": session.llm.model, "object": "model"}]})
+
+    async def _complete(self, request: web.Request) -> web.StreamResponse:
+        session = self._sessions.get(request.match_info["token"])
+        if session is None:
+            return _refusal(404, "this episode has ended")
+        if session.context.turn >= session.max_turns:
+            session.stop = "max_turns"
+            return _refusal(400, f"agent.max_turns = {session.max_turns} LLM calls were made: give the answer now")
+        try:
+            body = await request.json()
+            messages = body["messages"]
+        except (ValueError, RecursionError, KeyError, TypeError):
+            return _refusal(400, "the body must be a JSON object with messages")
+        if body.get("n", 1) != 1:
+            return _refusal(400, f"n = {body['n']!r}: must be 1, one call is one sample")
+        trained = session.is_trained(request.match_info.get("agent", ""))
+        base = session.llm.base_url if trained else session.llm.untrained_url or session.llm.base_url
+        try:
+            return await self._forward(request, session, f"{base}/chat/completions", session.request(body), messages)
+        except (ClientError, TimeoutError) as exc:
+            session.fault = LLMFault(f"the model endpoint failed: {type(exc).__name__}: {exc}")
+            return _refusal(502, str(session.fault))
+        finally:
+            session.context.n_untrained_calls += not trained
+
+    async def _forward(
+        self, request: web.Request, session: Session, url: str, body: dict[str, Any], messages: list[Any]
+    ) -> web.StreamResponse:
+        started = time.time()
+        headers = {"Authorization": f"Bearer {session.llm.api_key or 'EMPTY'}"}
+        limit = ClientTimeout(total=session.timeout_s)
+        async with self._client.post(url, json=body, headers=headers, timeout=limit) as upstream:
+            if upstream.status != 200:
+                told = (await upstream.read()).decode("utf-8", "replace")
+                if upstream.status == 400 and is_overflow(told):
+                    session.stop = "context_overflow"
+                else:
+                    session.fault = LLMFault(f"the model endpoint answered {upstream.status}: {told[:TOLD_BYTES]}")
+                return web.Response(status=upstream.status, text=told, content_type="application/json")
+            if not body.get("stream"):
+                raw = await upstream.read()
+                answer = _parsed(session, raw)
+                _note(session, messages, answer, started)
+                return web.Response(body=raw, content_type="application/json")
+            return await self._stream(request, session, upstream, messages, started)
+
+    async def _stream(
+        self, request: web.Request, session: Session, upstream: Any, messages: list[Any], started: float
+    ) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        raw = bytearray()
+        async for chunk in upstream.content.iter_any():
+            raw += chunk
+            await response.write(chunk)
+        _note(session, messages, _merged(bytes(raw)), started)
+        await response.write_eof()
+        return response
+
+
+def _refusal(status: int, text: str) -> web.Response:
+    return web.json_response({"error": {"message": text, "type": "relay", "code": str(status)}}, status=status)
+
+
+def _parsed(session: Session, raw: bytes) -> dict[str, Any]:
+    try:
+        answer = json.loads(raw)
+        _ = answer["choices"][0]["message"]
+    except (ValueError, RecursionError, LookupError, TypeError):
+        session.fault = LLMFault(f"the model endpoint sent no chat completion: {raw[:60].decode('utf-8', 'replace')!r}")
+        return {}
+    return answer
+
+
+def _merged(raw: bytes) -> dict[str, Any]:
+    """The completion that the events of a stream make up."""
+    message: dict[str, Any] = {"role": "assistant", "content": "", "tool_calls": []}
+    usage: Any = None
+    for line in raw.decode("utf-8", "replace").splitlines():
+        if not line.startswith("data: {"):
+            continue
+        event = json.loads(line[6:])
+        usage = event.get("usage") or usage
+        for choice in event.get("choices") or []:
+            delta = choice.get("delta") or {}
+            message["content"] += delta.get("content") or ""
+            for part in delta.get("tool_calls") or []:
+                _add_part(message["tool_calls"], part)
+    return {"choices": [{"message": message}], "usage": usage}
+
+
+def _add_part(calls: list[dict[str, Any]], part: dict[str, Any]) -> None:
+    while len(calls) <= part.get("index", 0):
+        calls.append({"id": "", "function": {"name": "", "arguments": ""}})
+    call, function = calls[part.get("index", 0)], part.get("function") or {}
+    call["id"] = part.get("id") or call["id"]
+    for key in ("name", "arguments"):
+        call["function"][key] += function.get(key) or ""
+
+
+def _note(session: Session, messages: list[Any], answer: dict[str, Any], started: float) -> None:
+    """Write an answered call down."""
+    if not answer:
+        return
+    context, usage, ended = session.context, answer.get("usage") or {}, time.time()
+    context.turn += 1
+    context.llm_calls.append(
+        LlmCall(
+            elapsed_s=round(ended - started, 4),
+            prompt_tokens=usage.get("prompt_tokens"),
+            completion_tokens=usage.get("completion_tokens"),
+        )
+    )
+    context.timeline.append(("generation", started, ended))
+    context.messages = [*after_question(messages), plain(answer["choices"][0]["message"])]
+
+
+def after_question(messages: Iterable[Any]) -> list[dict[str, Any]]:
+    """What was said after the first words of the user."""
+    shown = [plain(message) for message in messages if isinstance(message, dict)]
+    first = next((i for i, message in enumerate(shown) if message["role"] == "user"), -1)
+    return shown[first + 1 :]
+
+
+def plain(message: dict[str, Any]) -> dict[str, Any]:
+    """A message of OpenAI's API as transcripts have it."""
+    content = message.get("content")
+    text = content if isinstance(content, str) else "" if content is None else json.dumps(content, ensure_ascii=False)
+    role = str(message.get("role") or "assistant")
+    if role == "tool":
+        return {"role": role, "tool_call_id": str(message.get("tool_call_id")), "content": writable(text)}
+    calls = [
+        {"id": str(call.get("id")), "name": str(made.get("name")), "arguments": writable(str(made.get("arguments")))}
+        for call in message.get("tool_calls") or []
+        if isinstance(made := call.get("function"), dict)
+    ]
+    return {"role": role, "content": writable(text), "tool_calls": calls}
