@@ -1,6 +1,6 @@
 """Try the medical SQL agent: ask questions, and see each SQL query, its rows, the answer and the reward.
 
-Guarantees: the episode and the reward are those of training (same run_episode, same scorers). Not covered: numbers
+Guarantees: the episode and the reward are those of training (same EpisodeRunner, same scorers). Not covered: numbers
 with confidence intervals.
 """
 

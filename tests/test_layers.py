@@ -57,7 +57,7 @@ ONLY_IN = {
     ],
     "verl": ["agl_plugin.*", "benchmarks.support.actor"],
     "ray": ["agl_plugin.*"],
-    "agents": ["sql_agent.agent.episode", "sql_agent.agent.tools"],
+    "agents": ["sql_agent.agent.episode", "sql_agent.agent.own_tools"],
     "trl": ["reward_model.reward_modeling"],
     "fastapi": ["reward_model.api"],
     "inspect_ai": ["sql_agent.evaluation.inspect_log"],

@@ -78,17 +78,31 @@ def load_recipe(name: str) -> dict[str, Any]:
         tree = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as exc:
         raise UserError(f"{path}: not valid TOML ({exc})") from exc
-    tree = {**tree, "recipe": path.parent.name if path.name == "config.toml" else path.stem}
-    return _beside(path, tree)
+    return {**_anchored(tree, path.parent), "recipe": path.parent.name if path.name == "config.toml" else path.stem}
 
 
-def _beside(recipe: Path, tree: dict[str, Any]) -> dict[str, Any]:
-    """The tree with the judge's prompt as an absolute path, where the file lies relative to the recipe's."""
-    try:
-        prompt = recipe.parent / tree["reward"]["judge"]["prompt"]
-    except (KeyError, TypeError):
-        return tree
-    return merge(tree, {"reward": {"judge": {"prompt": str(prompt.resolve())}}}) if prompt.is_file() else tree
+# Keys that name files, alone, as one of a list, or before a colon.
+FILES = (
+    *("agent.tools", "agent.episode", "agent.system_prompt", "data.train_file", "data.val_file", "database.path"),
+    *("reward.scorer_modules", "reward.default_scorer", "reward.judge.prompt"),
+)
+
+
+def _anchored(tree: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """The tree with the files that stand in the recipe's folder named by their absolute paths."""
+
+    def absolute(value: Any) -> Any:
+        if isinstance(value, list):
+            return [absolute(item) for item in value]
+        name, colon, rest = value.partition(":") if isinstance(value, str) else ("", "", "")
+        return f"{(folder / name).resolve()}{colon}{rest}" if name and (folder / name).is_file() else value
+
+    def visit(node: Any, prefix: str) -> Any:
+        if not isinstance(node, dict):
+            return absolute(node) if prefix in FILES else node
+        return {key: visit(value, f"{prefix}.{key}" if prefix else key) for key, value in node.items()}
+
+    return visit(tree, "")
 
 
 def build_config(*trees: dict[str, Any]) -> TrainConfig:

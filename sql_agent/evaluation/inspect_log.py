@@ -82,7 +82,7 @@ def to_log(results: EvalReport, records: Sequence[TrialRecord], *, prompt: str) 
             config=EvalConfig(epochs=results.samples if decoding == "sampled" else 1),
             metadata={"judge": results.judge, "database": results.database, "role": model},
         ),
-        plan=EvalPlan(steps=[EvalPlanStep(solver="sql_agent.agent.episode.run_episode")]),
+        plan=EvalPlan(steps=[EvalPlanStep(solver="sql_agent.agent.episode.EpisodeRunner")]),
         results=EvalResults(
             total_samples=len(records),
             completed_samples=sum(record.stop_reason != FAULT for record in records),

@@ -36,7 +36,7 @@ LAUNCH = (
     "os.getppid() == int(sys.argv[1]) or sys.exit('its parent is gone'); "
     "os.execv(sys.executable, [sys.executable, *sys.argv[2:]])"
 )
-# -P: modules in the working directory (sql_agent/agent/tools.py, say) must not shadow packages.
+# -P: modules in the working directory (sql_agent/agent/tool.py, say) must not shadow packages.
 PYTHON = [sys.executable, "-P"]
 SECRET = re.compile(r"(_KEY|_TOKEN|_SECRET|PASSWORD)$")
 ERROR_LINE = re.compile(r"\b\w*(Error|Exception|Exit)\b\s*:\s*\S|\berror: |Value error, ")

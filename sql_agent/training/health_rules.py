@@ -109,6 +109,24 @@ def behaviour(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
         "health/bonus_without_rows_share": share(sum(map(is_empty_bonus, scored)), len(scored)),
         "health/repeat_share": share(sum(map(repeats_a_query, scored)), len(scored)),
         "health/answer_chars_mean": statistics.fmean(len(record.answer) for record in scored),
+        "health/tool_call_share": share(sum(record.used_a_tool for record in scored), len(scored)),
+        **tool_counts(records),
+    }
+
+
+def tool_counts(records: Sequence[RunRecord]) -> dict[str, float]:
+    """Calls of each tool but SQL's: how many, and how many raised, took too long or were cut."""
+    calls = [call for record in records for call in record.tool_calls]
+    named = {call.name: [other.outcome for other in calls if other.name == call.name] for call in calls}
+    return {
+        f"tools/{name}/{what}": float(n)
+        for name, outcomes in named.items()
+        for what, n in (
+            ("calls", len(outcomes)),
+            ("errors", outcomes.count("error") + outcomes.count("bad_arguments")),
+            ("timeouts", outcomes.count("timeout")),
+            ("cut", outcomes.count("cut")),
+        )
     }
 
 

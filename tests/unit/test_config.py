@@ -236,3 +236,17 @@ def test_a_row_must_hold_an_answer() -> None:
     with pytest.raises(UserError, match=r"trajectory_max_response_tokens = 100 must not be below"):
         build_config(tree)
     build_config(tree, {"rollout": {"level": "transition"}})
+
+
+def test_files_beside_a_recipe_are_found_from_anywhere(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("")
+    (tmp_path / "rows.jsonl").write_text("")
+    recipe = tmp_path / "config.toml"
+    recipe.write_text(
+        '[agent]\ntools = ["sql", "mine.py", "mine.py:one", "installed.module"]\nepisode = "mine.py:play"\n'
+        '[data]\ntrain_file = "rows.jsonl"\nval_file = "data/val.parquet"\n'
+    )
+    tree, mine = load_recipe(str(tmp_path)), str(tmp_path / "mine.py")
+    assert tree["agent"]["tools"] == ["sql", mine, f"{mine}:one", "installed.module"]
+    assert tree["agent"]["episode"] == f"{mine}:play"
+    assert tree["data"] == {"train_file": str(tmp_path / "rows.jsonl"), "val_file": "data/val.parquet"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import sys
 import textwrap
 import time
@@ -28,7 +29,7 @@ from benchmarks.support.server import (
 from foundation.errors import UserError
 from sql_agent.agent.endpoint import LLMEndpoint
 from sql_agent.agent.episode import EpisodeRunner
-from sql_agent.config import build_config
+from sql_agent.config import ROOT, build_config
 from sql_agent.errors import EpisodeFault, Fault, LLMFault, ToolFault
 from sql_agent.records import Episode, Question
 
@@ -304,3 +305,25 @@ def test_what_cannot_be_an_episode_is_said_before_the_run(agent: dict[str, Any],
 def test_keys_that_do_not_fit_are_refused(agent: dict[str, Any], said: str) -> None:
     with pytest.raises(UserError, match=said):
         build_config({"agent": agent})
+
+
+def test_the_files_of_the_docs_work_as_they_stand(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "50-extending.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    for name, mark in {"tools.py": "def shout", "environment.py": "class Counter", "my_agent.py": "def play"}.items():
+        (text,) = [block for block in blocks if mark in block]
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    files = [str(tmp_path / "tools.py"), f"{tmp_path / 'environment.py'}:Counter"]
+    settings = {"tools": [files[0]], "system_prompt": "tools", "episode": f"{tmp_path / 'my_agent.py'}:play"}
+    question = Question(id="q", question="2 + 3?", meta={"goal": 5})
+    shout = tool_call_reply(("shout", {"text": "hi"}))
+    count = tool_call_reply(("add", {"n": 2}), ("add", {"n": 3}))
+    with openai_server(in_turn(CALL, shout, chat_reply("5"), count, chat_reply("done"))) as server:
+        llm = LLMEndpoint(server.base_url, "fake-model")
+        with EpisodeRunner(build_config({"agent": settings})) as runner:
+            own = asyncio.run(runner.run(question, llm))
+        with EpisodeRunner(build_config({"agent": {"tools": files[1:], "system_prompt": "tools"}})) as runner:
+            environment = asyncio.run(runner.run(question, llm))
+    assert [call.result for call in own.tool_calls] == ["5.0", '{"said": "HI"}'] and own.final_answer == "5"
+    assert (environment.environment_reward, environment.final_answer) == (1.0, "done")
+    assert server.requests[3].json["messages"][1]["content"] == "2 + 3?\nThe goal is 5."
