@@ -33,8 +33,10 @@ FORGET_S = 300.0  # what was learned about an endpoint so long ago is forgotten
 FIRST_COOL_DOWN_S, MAX_COOL_DOWN_S = 10.0, 160.0
 MAX_BLOCK_S = 3600.0  # a Retry-After of days, meant or not, is looked into again
 
-# Those of one event loop get places in the order in which they came; a semaphore belongs to one loop.
-_queues: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, asyncio.Semaphore]] = WeakKeyDictionary()
+# Those of one event loop get places in the order in which they came: the semaphore lets in as many as there are places,
+# and the first of them alone looks for one, because other processes hold some. Both belong to one loop.
+_Queue = tuple[asyncio.Semaphore, asyncio.Lock]
+_queues: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, _Queue]] = WeakKeyDictionary()
 
 
 @dataclass
@@ -67,9 +69,11 @@ class Limiter:
         """
         queues = _queues.setdefault(asyncio.get_running_loop(), {})
         key = f"{self.concurrency} {endpoint.id}"
-        async with queues.setdefault(key, asyncio.Semaphore(self.concurrency)):
-            while not isinstance(place := self._take(endpoint, tokens, longest_s), Place):
-                await asyncio.sleep(place)
+        inside, first = queues.setdefault(key, (asyncio.Semaphore(self.concurrency), asyncio.Lock()))
+        async with inside:
+            async with first:
+                while not isinstance(place := self._take(endpoint, tokens, longest_s), Place):
+                    await asyncio.sleep(place)
             fault, started_s = None, time.time()
             try:
                 yield place
