@@ -2,7 +2,8 @@
 
 Guarantees: scores come from the scorers of training; the offline reference judge is always measured, the LLM judge when
 TEACHER_* is set; an item that a judge could not score is counted by reason and in no rate; the last line printed is
-`report: FOLDER`. The figures are defined in judge_audit/metrics.py, the policies in hacks.py. Not covered: measuring
+`report: FOLDER`. The figures are defined in judge_audit/metrics.py and figures.py, the policies in
+hacks.py. Not covered: measuring
 reward models.
 """
 
@@ -10,9 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -33,19 +32,10 @@ from reward_client.errors import JudgeFault
 from sql_agent.config import ROOT, RewardConfig, build_config, load_recipe, parse_assignment
 from sql_agent.data.build import build_bundled
 from sql_agent.data.dataset import fingerprint
+from sql_agent.judge_audit.figures import SECONDS, Measured, figures, value_of
 from sql_agent.judge_audit.hacks import attempts
 from sql_agent.judge_audit.items import BUNDLED_ITEMS, REWRITINGS, JudgedItem, Rewriting, load_items, rewrite
-from sql_agent.judge_audit.metrics import (
-    Scored,
-    bootstrap,
-    calibration,
-    calibration_error,
-    flips,
-    mean,
-    summaries,
-    summary,
-)
-from sql_agent.judge_audit.view import USAGE, draw_calibration, show
+from sql_agent.judge_audit.view import draw_calibration, show
 from sql_agent.records import Episode, Evidence, QueryResult, Question, Reward, SqlCall
 from sql_agent.scoring.build import build_context
 from sql_agent.scoring.reward import score
@@ -55,41 +45,24 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_mar
 notes = Console(stderr=True, highlight=False, soft_wrap=True)
 
 
+OFFLINE = "reference"
 QUERY = SqlCall(sql="SELECT 1", result=QueryResult(columns=["1"], rows=[[1]]))
-
-
-@dataclass
-class Measured:
-    """One judge's rewards: of the items as they are, and of their rewritings, each in the order of the items."""
-
-    name: str
-    scorer: str
-    seconds: float = 0.0
-    plain: list[Reward] = field(default_factory=list)
-    rewritten: dict[Rewriting, list[Reward | None]] = field(default_factory=dict)
-    strategies: dict[str, list[Reward]] = field(default_factory=dict)
-
-    @property
-    def rewards(self) -> list[Reward]:
-        """All of them."""
-        groups = [*self.rewritten.values(), *self.strategies.values()]
-        return [*self.plain, *(r for rewards in groups for r in rewards if r)]
-
-
-def value_of(reward: Reward | None) -> float | None:
-    """The answer's part of a reward; None when it is unscored."""
-    return reward.parts.get("answer") if reward else None
 
 
 async def score_items(
     items: Sequence[JudgedItem | None], scorer: str, context: ScoringContext, *, tell: Callable[[], None]
 ) -> list[Reward | None]:
-    """The reward of each item, all at once: how many calls are in flight is the judge's own business."""
+    """The reward of each item, with the seconds that it took: an LLM judge is asked all at once (how many calls are in
+    flight is its own business), the offline judge one by one, so that nobody's wait is counted."""
+    turn = asyncio.Semaphore(1 if scorer == OFFLINE else max(1, len(items)))
 
     async def one(item: JudgedItem | None) -> Reward | None:
-        found = await score(as_episode(item, scorer), context) if item else None
+        async with turn:
+            started_s = time.monotonic()
+            found = await score(as_episode(item, scorer), context) if item else None
+            took = {SECONDS: time.monotonic() - started_s}
         tell()
-        return found
+        return found and found.model_copy(update={"metadata": found.metadata | took})
 
     return list(await asyncio.gather(*(one(item) for item in items)))
 
@@ -132,46 +105,6 @@ def measure(
     judge.seconds = time.monotonic() - started_s
 
 
-def figures(items: list[JudgedItem], judge: Measured, *, threshold: float, margin: float) -> dict[str, Any]:
-    """What report.json says of one judge."""
-    values = [value_of(r) for r in judge.plain]
-    scored = [Scored(item, value) for item, value in zip(items, values, strict=True) if value is not None]
-    sides = {"threshold": threshold, "margin": margin}
-    flipped = {}
-    for how, rewards in judge.rewritten.items():
-        pairs = [(a, b) for a, b in zip(values, map(value_of, rewards), strict=True) if a is not None and b is not None]
-        flipped[how.name] = {"about": how.about, **flips(pairs, threshold=threshold).model_dump()}
-    return {
-        "judge": judge.name,
-        "scorer": judge.scorer,
-        "n_scored": len(scored),
-        "unscored": dict(Counter(r.unscored for r in judge.rewards if r.unscored)),
-        **summary(scored, **sides).model_dump(),
-        "honest": summary([s for s in scored if not s.item.is_attack], **sides).model_dump(),
-        "flips": flipped,
-        "calibration": [b.model_dump() for b in calibration(scored)],
-        "calibration_error": calibration_error(scored),
-        "by_kind": {k: s.model_dump() for k, s in summaries(scored, lambda s: s.item.kind, **sides).items()},
-        "by_task": {k: s.model_dump() for k, s in summaries(scored, lambda s: s.item.task_type, **sides).items()},
-        "strategies": {name: paid(rewards) for name, rewards in judge.strategies.items()},
-        "cost": cost(judge),
-    }
-
-
-def paid(rewards: Sequence[Reward]) -> dict[str, Any]:
-    """The mean reward of a strategy, the bonus included, over the questions that could be scored."""
-    totals = [r.total for r in rewards if r.total is not None]
-    return {"n": len(totals), **bootstrap(totals, mean).model_dump()}
-
-
-def cost(judge: Measured) -> dict[str, Any]:
-    """What a model was asked (an answer that says nothing needs no call, a verdict of the cache neither), and times."""
-    usages = [usage for r in judge.rewards if (usage := r.metadata.get("judge_usage"))]
-    spent = {name: sum(usage[name] for usage in usages) for name in USAGE}
-    times = {"seconds": judge.seconds, "ms_per_score": 1000 * judge.seconds / len(judge.rewards)}
-    return {"scores": len(judge.rewards), **spent, **times}
-
-
 def write_report(folder: Path, report: dict[str, Any], items: list[JudgedItem], judges: list[Measured]) -> None:
     """report.json, scores.jsonl (each item with its scores and reasons) and calibration.png."""
     write_json(folder / "report.json", report)
@@ -190,7 +123,7 @@ def _score_line(judge: Measured, i: int) -> dict[str, Any]:
 def judges_of(config: RewardConfig) -> tuple[ScoringContext, list[Measured]]:
     """The judges to measure; an LLM judge is asked once, so a wrong key or model shows now. Raises UserError."""
     context = build_context(config)
-    judges = [Measured("offline reference judge", "reference")]
+    judges = [Measured("offline reference judge", OFFLINE)]
     if context.llm:
         try:
             asyncio.run(context.llm.preflight())
@@ -218,7 +151,7 @@ def main(
     threshold: Annotated[float, typer.Option(min=0.0, max=1.0, help="from here on an answer counts as right")] = 0.5,
     margin: Annotated[float, typer.Option(min=0.0, max=1.0, help="score above label by more: fooled")] = 0.25,
     with_flips: Annotated[
-        bool, typer.Option("--flips/--no-flips", help="score rewritings too: 4 times the calls")
+        bool, typer.Option("--flips/--no-flips", help="score rewritings too: 6 times the calls")
     ] = True,
     strategies: Annotated[
         int, typer.Option(min=0, help="bundled questions that each cheating strategy answers; 0: none")

@@ -87,10 +87,13 @@ class Rewriting:
     about: str
 
 
+AGAIN = Rewriting("again", "the same, judged a second time: a blank after the question keeps a cache from answering")
+LAYOUT = Rewriting("layout", "the answer as a list, an item a line")
 ORDER = Rewriting("order", "facts of reference and evidence in reverse order")
 FRAME = Rewriting("frame", "polite frame and other punctuation around the answer")
 WORDS = Rewriting("words", "synonyms in the answer")
-REWRITINGS = (ORDER, FRAME, WORDS)
+REWRITINGS = (AGAIN, LAYOUT, ORDER, FRAME, WORDS)
+HARMLESS = (AGAIN, LAYOUT, ORDER, FRAME)  # no word of the answer is another
 
 
 def load_items(path: Path) -> list[JudgedItem]:
@@ -135,8 +138,10 @@ def rewrite(item: JudgedItem, how: Rewriting) -> JudgedItem | None:
             "reference": _reversed_facts(item.reference),
             "evidence": [_reversed_facts(quote) for quote in reversed(item.evidence)],
         }
+    elif how is AGAIN:
+        changed = {"question": f"{item.question} "}
     else:
-        changed = {"answer": _framed(item.answer) if how is FRAME else _reworded(item.answer)}
+        changed = {"answer": {LAYOUT: _listed, FRAME: _framed, WORDS: _reworded}[how](item.answer)}
     new = item.model_copy(update=changed)
     return None if new == item else new
 
@@ -163,6 +168,11 @@ def _framed(answer: str) -> str:
     if re.search(r"[\u3400-\u9fff]", answer):
         return f"您好！根据查询结果，{plain}\n希望对您有帮助，谢谢！"
     return f"Hello! According to the database: {plain}\nThank you."
+
+
+def _listed(answer: str) -> str:
+    lines = [line for line in FACT_END.split(answer.strip()) if line]
+    return answer if len(lines) < 2 or "|--" in answer else "\n".join(f"- {line}" for line in lines)
 
 
 def _reworded(answer: str) -> str:

@@ -18,6 +18,8 @@ from sql_agent.judge_audit.metrics import Rate
 USAGE = ("calls", "cache_hits", "prompt_tokens", "completion_tokens", "cost")
 GROUP = ("kind, task type", "n", "label", "score", "attacks %", "refused %", "accuracy %", "order %")
 
+FLIPS = ("kind, task type", "judged again %", "harmless %", "words %", "calls", "tokens", "ms")
+
 
 def draw_calibration(path: Path, judges: list[dict[str, Any]]) -> None:
     """Mean label over mean score, a line for each judge; the area of a dot is the number of its items."""
@@ -45,6 +47,8 @@ def show(out: Console, report: dict[str, Any]) -> None:
         groups = [*judge["by_kind"].items(), ("", None), *judge["by_task"].items()]
         lines = [(escape(name), _group(found) if found else [""] * 7) for name, found in groups if name or not found]
         out.print(_table(f"{escape(judge['judge'])}: means, and rates with their intervals", list(GROUP), lines))
+        lines = [(escape(name), _spent(found) if found else [""] * 6) for name, found in groups if name or not found]
+        out.print(_table(f"{escape(judge['judge'])}: flips, and the cost of one score", list(FLIPS), lines))
     paid = {name: [judge["strategies"].get(name) for judge in judges] for name in judges[0]["strategies"]}
     if paid:
         lines = [(name, [f"{_interval(f)}  n {f['n']}" if f else "-" for f in found]) for name, found in paid.items()]
@@ -64,6 +68,18 @@ def _group(found: dict[str, Any]) -> list[str]:
     rates = [{**found[name], "value": found[name]["rate"]} for name in ("attack_success", "refused", "accuracy")]
     means = [number(found[name]) for name in ("mean_label", "mean_score")]
     return [str(found["n"]), *means, *(_interval(figure, 100) for figure in [*rates, found["order"]])]
+
+
+def _spent(found: dict[str, Any]) -> list[str]:
+    rates = [found["flips"].get(how) for how in ("again", "harmless", "words")]
+    flipped = [_interval({**rate, "value": rate["rate"]}, 100) if rate else "-" for rate in rates]
+    cost = found["cost"]
+    return [
+        *flipped,
+        _interval(cost["calls"]),
+        _interval(cost["tokens"], digits=0),
+        _interval(cost["seconds"], 1000, 1),
+    ]
 
 
 def rows(judges: list[dict[str, Any]]) -> list[tuple[str, list[str]]]:
@@ -93,10 +109,10 @@ def rows(judges: list[dict[str, Any]]) -> list[tuple[str, list[str]]]:
     ]
 
 
-def _interval(found: dict[str, Any], factor: float = 1) -> str:
-    """A figure and its interval, in two digits, or in per cent with none."""
+def _interval(found: dict[str, Any], factor: float = 1, digits: int | None = None) -> str:
+    """A figure and its interval, in two digits, or multiplied (per cent) with none."""
     value, low, high = (None if v is None else factor * v for v in (found["value"], found["low"], found["high"]))
-    form = ".0f" if factor > 1 else ".2f"
+    form = f".{(0 if factor > 1 else 2) if digits is None else digits}f"
     return "-" if value is None else f"{value:{form}}" + (f" [{low:{form}}, {high:{form}}]" if low is not None else "")
 
 

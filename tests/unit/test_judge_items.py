@@ -15,8 +15,10 @@ from foundation.errors import UserError
 from sql_agent.data.build import build_bundled
 from sql_agent.data.dataset import load_questions
 from sql_agent.judge_audit.items import (
+    AGAIN,
     BUNDLED_ITEMS,
     FRAME,
+    LAYOUT,
     ORDER,
     REWRITINGS,
     WORDS,
@@ -151,6 +153,10 @@ def test_rewritings() -> None:
     framed, reworded = rewrite(two, FRAME), rewrite(two, WORDS)
     assert framed and framed.answer == "您好！根据查询结果，慎用，\n每日1次\n希望对您有帮助，谢谢！"
     assert reworded and reworded.answer == "谨慎使用；每天1次"
+    again, listed = rewrite(two, AGAIN), rewrite(two, LAYOUT)
+    assert again and again.question == two.question + " " and again.answer == two.answer
+    assert listed and listed.answer == "- 慎用\n- 每日1次"
+    assert rewrite(item(answer="甲"), LAYOUT) is None and rewrite(item(answer="|甲；乙|\n|--|"), LAYOUT) is None
     english = rewrite(item(answer="hypertension"), FRAME)
     assert english and english.answer.startswith("Hello!")
     assert rewrite(item(answer="甲"), WORDS) is None
