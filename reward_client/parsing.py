@@ -100,7 +100,8 @@ def overall(criteria: Criteria) -> float:
 
 
 def _read(text: str, model: type[M]) -> M:
-    said = _REASONING.sub("", text, count=1)
+    reasoned = _REASONING.match(text)  # not a search, which would take the square of a long text's length
+    said = text[reasoned.end() :] if reasoned else text
     found, remark = _json_objects(said)
     if _REASONING_BEGINS.search(said[: said.find("{")]) or _REASONING_BEGINS.search(remark):
         raise JudgeUnparsable("reasoning that does not end")

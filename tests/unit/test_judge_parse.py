@@ -75,7 +75,6 @@ def test_a_score_that_is_no_number_in_range_is_refused(value: str) -> None:
         TEXT.replace('"accuracy"', '"completeness"'),
         '{"accuracy": 1, "completeness": 1, "clarity": 1}',
         json.dumps({"verdict": GOOD}),
-        '{"a": ' * 50_000,
         TEXT + " {broken",
         f"```json\n{TEXT}\n```\nOn reflection, accuracy should be 0.2.",
         f"```json\n{TEXT}\n```\n更正：准确性为０分。",
@@ -88,6 +87,14 @@ def test_a_score_that_is_no_number_in_range_is_refused(value: str) -> None:
 def test_anything_but_one_verdict_is_refused(text: str) -> None:
     with pytest.raises(JudgeUnparsable):
         parse_criteria(text)
+
+
+@pytest.mark.parametrize("part", ['{"a": ', "<think>", "</think", "{}"])
+def test_a_long_reply_is_refused_at_once(part: str) -> None:
+    started_s = time.process_time()
+    with pytest.raises(JudgeUnparsable):
+        parse_criteria(part * 20_000)
+    assert time.process_time() - started_s < 1.0  # the square of its length would take seconds
 
 
 @given(st.text())
