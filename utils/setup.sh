@@ -24,4 +24,7 @@ if nvidia-smi -L >/dev/null 2>&1; then EXTRA=gpu; fi
 (for s in $(seq 15 15 3600); do sleep 15 >/dev/null 2>&1; echo "setup: installing the environment, ${s}s"; done) &
 telling=$!
 trap 'kill "$telling" 2>/dev/null || true' EXIT
-"$UV" sync --quiet --frozen --extra "$EXTRA" --extra reward-model --extra mcp --extra eval
+# Where Python may not keep bytecode (images say so), every process would compile what it imports: twice the CPU.
+compile=()
+if [ -n "${PYTHONDONTWRITEBYTECODE:-}" ]; then compile=(--compile-bytecode); fi
+"$UV" sync --quiet --frozen "${compile[@]}" --extra "$EXTRA" --extra reward-model --extra mcp --extra eval
