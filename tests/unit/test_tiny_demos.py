@@ -20,8 +20,8 @@ from sql_agent.records import QueryResult
 from sql_agent.tiny_policy.build import ensure_tiny_policy
 from sql_agent.tiny_policy.corpus import MISSING_ANSWER, Corpus
 from sql_agent.tiny_policy.demos import TOOLS, Demonstrator, Flaws, Message, render_records
-from sql_agent.tiny_policy.measure import parse_call
 from sql_agent.tiny_policy.train import IGNORED, assistant_labels
+from tests.tiny_measure import parse_call
 
 N = 300
 

@@ -17,9 +17,9 @@ from sql_agent.data.dataset import load_questions
 from sql_agent.sqlagent_test import choose_questions
 from sql_agent.tiny_policy import shipped
 from sql_agent.tiny_policy.build import ensure_tiny_policy, save
-from sql_agent.tiny_policy.measure import measure
 from sql_agent.tiny_policy.sources import bare_code, fingerprint
 from sql_agent.tiny_policy.train import build_model
+from tests.tiny_measure import measure
 
 AGAIN = "the policy's sources changed: run python -m sql_agent.tiny_policy.build --seed 1 --ship, and commit the file"
 
