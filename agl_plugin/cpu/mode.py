@@ -30,9 +30,17 @@ def unpinned(tensor: Any, *_args: Any, **_kwargs: Any) -> Any:
 
 
 def gloo_for_nccl(original: Callable[..., Any]) -> Callable[..., Any]:
-    """`init_process_group`, which takes gloo where nccl is asked for."""
+    """`init_process_group`, which takes gloo where nccl is asked for.
+
+    A rank that is alone keeps what ranks tell each other in its memory: torch's own store for it listens on all
+    addresses of the machine, without a password.
+    """
 
     def init_process_group(backend: str | None = None, *args: Any, **kwargs: Any) -> Any:
+        if kwargs.get("world_size") == 1 and not args and not kwargs.get("store") and not kwargs.get("init_method"):
+            from torch.distributed import HashStore
+
+            kwargs = {**kwargs, "init_method": None, "store": HashStore()}
         return original("gloo" if backend and "nccl" in backend else backend, *args, **kwargs)
 
     return init_process_group

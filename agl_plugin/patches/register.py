@@ -227,8 +227,9 @@ WITHOUT_A_GPU = (
             ),
         ),
         how="wrapped",
-        why="verl's workers ask for `cpu:gloo,cpu:nccl`, which torch refuses on a CPU",
-        until="verl asks for gloo alone on a CPU",
+        why="verl's workers ask for `cpu:gloo,cpu:nccl`, which torch refuses on a CPU; and torch's store for ranks to "
+        "meet would listen on all addresses, also for one that is alone",
+        until="verl asks for gloo alone on a CPU, and torch's store takes an address to listen on",
     ),
     Patch(
         name="fsdp_on_cpu",
