@@ -30,8 +30,8 @@ FOLDERS = (
 )
 TEMPLATE = (ROOT / "env_template").read_text(encoding="utf-8")
 LINE = re.compile(r"^#([A-Za-z]\w*)=(.*)$", re.M)
-# Passed on untouched to child processes; nothing for a user to set here.
-SYSTEM = {"LD_LIBRARY_PATH"}
+# Of the system and of Python: passed on to child processes, or followed; nothing for a user to set here.
+SYSTEM = {"LD_LIBRARY_PATH", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE"}
 # Read by libraries, not by this code: the file of the installed package that names it.
 LIBRARIES = {
     "WANDB_BASE_URL": "wandb/env.py",
