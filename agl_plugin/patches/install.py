@@ -3,7 +3,7 @@
 Guarantees: a patch is made when its module is loaded (at once, if it is), once per process, in all its targets or in
 none; a wrong version, a module whose file is gone, a missing name and other parameters raise PatchError with what was
 expected and what to install. Light to import. AGENTGRPO_WITHOUT_PATCHES=name,name leaves out patches made for speed, to
-measure them (benchmarks/patches.py), and no others.
+measure a run without them, and no others.
 """
 
 from __future__ import annotations

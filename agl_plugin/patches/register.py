@@ -158,20 +158,6 @@ IN_VERL = (
         until="verl removes padding without flash-attention, and reports entropy from the update",
     ),
     Patch(
-        name="rows_by_length",
-        places=("worker",),
-        package="verl",
-        targets=(
-            Target(
-                f"{ACTOR}.compute_log_prob", "agl_plugin.update.actor:compute_log_prob", "self data calculate_entropy"
-            ),
-        ),
-        how="replaced",
-        why="micro batches of like lengths, which are as wide as their longest row",
-        until="as above",
-        speed=True,
-    ),
-    Patch(
         name="proof_of_updates",
         places=("worker",),
         package="verl",
@@ -337,23 +323,6 @@ IN_VLLM = (
         why="vLLM wraps the CPU's sampler in torch.compile at each step (a twelfth of a small model's decoding), and "
         "ignores the seeds of requests unless all have one",
         until="vLLM samples on CPUs without torch.compile, with each request's generator",
-        speed=True,
-        without_gpu_only=True,
-    ),
-    Patch(
-        name="plain_parameters",
-        places=("vllm",),
-        package="vllm",
-        targets=(
-            Target(
-                "vllm.model_executor.parameter:BasevLLMParameter.__torch_function__",
-                "agl_plugin.patches.vllm_engine:plain_torch_function",
-                "func types args kwargs",
-            ),
-        ),
-        how="wrapped",
-        why="each use of a weight calls a Python function that only calls on: a fifth of a small model's decoding",
-        until="BasevLLMParameter has torch's own __torch_function__ outside of torch.compile",
         speed=True,
         without_gpu_only=True,
     ),

@@ -9,11 +9,6 @@ from typing import Any
 import torch
 
 
-def plain_torch_function(_original: Any) -> Any:
-    """torch's own `__torch_function__` of parameters; with CUDA, torch.compile is meant to see the subclass."""
-    return torch.nn.Parameter.__torch_function__
-
-
 def resolving_once(resolve: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
     """`resolve_chat_template_kwargs`, which looks through a template once for each set of names."""
     known: dict[tuple[str, frozenset[str]], set[str]] = {}

@@ -35,7 +35,6 @@ SUMMED_METRICS = ("actor/pg_loss", "actor/kl_loss")
 _optimizer_step = DataParallelPPOActor._optimizer_step  # pyright: ignore[reportPrivateUsage]
 _forward_micro_batch = DataParallelPPOActor._forward_micro_batch  # pyright: ignore[reportPrivateUsage]
 _update_policy = DataParallelPPOActor.update_policy
-_compute_log_prob = DataParallelPPOActor.compute_log_prob
 _agg_loss = core_algos.agg_loss
 _running: list[Plan] = []  # that of the update under way
 
@@ -64,11 +63,6 @@ def agg_loss(loss_mat: torch.Tensor, loss_mask: torch.Tensor, loss_agg_mode: str
     else:  # a mean over rows, or ("seq-mean-token-sum-norm") their sum
         share = (1.0 if loss_agg_mode.endswith("-norm") else (loss_mask.sum(dim=1) > 0).sum()) / max(plan.rows, 1.0)
     return own * share * len(plan.sizes)
-
-
-def lengths(data: DataProto) -> torch.Tensor:
-    """Tokens of each row, padding left out."""
-    return data.batch["attention_mask"].sum(dim=1).cpu()
 
 
 def cut_columns(micro_batch: dict[str, Any]) -> tuple[dict[str, Any], int]:
@@ -139,16 +133,6 @@ def forward_micro_batch(
     theirs = theirs or micro_batch["position_ids"].dim() != 2 or output_head(self.actor_module) is None
     forward = _forward_micro_batch if theirs else forward_trained
     return forward(self, micro_batch, temperature, calculate_entropy)
-
-
-def compute_log_prob(self: Any, data: DataProto, calculate_entropy: bool = False) -> tuple[torch.Tensor, Any]:
-    """verl's log-probabilities, computed in order of length; results are in the order of the rows."""
-    if data.meta_info["use_dynamic_bsz"]:
-        return _compute_log_prob(self, data, calculate_entropy)  # pyright: ignore[reportReturnType]
-    order = torch.argsort(lengths(data), stable=True)
-    back = torch.argsort(order)
-    log_probs, entropies = _compute_log_prob(self, data.select_idxs(order), calculate_entropy)
-    return log_probs[back], None if entropies is None else entropies[back]
 
 
 def sample(actor: Any) -> list[torch.Tensor]:

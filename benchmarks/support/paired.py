@@ -19,7 +19,7 @@ from typing import Any
 import wrapt
 
 # A pair each so many calls; 0: never, since the effect is not in the call.
-EVERY = {"a_core_for_others": 0, "plain_parameters": 2000, "rows_by_length": 1, "no_cache_emptying": 1}
+EVERY = {"a_core_for_others": 0, "no_cache_emptying": 1}
 OFTEN = 20
 WRITE_EVERY_S = 0.2
 # Names whose patch shows in another function of the register.
@@ -55,9 +55,7 @@ def _watch(installer: Any, folder: Path) -> None:
 
 def _pair_in(owner: Any, name: str, patch: str, original: Any, folder: Path) -> None:
     ours = getattr(owner, name)
-    if name == "__torch_function__":
-        setattr(owner, name, staticmethod(paired(patch, original, ours, folder)))
-    elif isinstance(ours, type):
+    if isinstance(ours, type):
         setattr(
             owner, name, type(name, (), {"create": staticmethod(paired(patch, original.create, ours.create, folder))})
         )

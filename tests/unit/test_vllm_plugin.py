@@ -19,7 +19,7 @@ import pytest
 import torch
 
 from agl_plugin.patches.install import WITHOUT
-from agl_plugin.patches.vllm_engine import leaving_a_core, plain_torch_function, resolving_once
+from agl_plugin.patches.vllm_engine import leaving_a_core, resolving_once
 from sql_agent.config import ROOT
 
 pytest.importorskip("vllm")
@@ -88,20 +88,6 @@ def test_a_template_is_looked_through_once_and_the_answer_stays_the_same() -> No
     for template, kwargs in [(TEMPLATE, keywords), (TEMPLATE, keywords), (TEMPLATE, {"thinking": 5}), ("", keywords)]:
         assert ours(words, template, kwargs) == theirs(words, template, kwargs)
     assert asked == [TEMPLATE, TEMPLATE, ""]
-
-
-def test_parameters_compute_without_a_detour(monkeypatch: pytest.MonkeyPatch) -> None:
-    from vllm.model_executor.parameter import BasevLLMParameter as Parameter
-
-    weight = Parameter.__new__(Parameter, torch.arange(6.0).view(2, 3))
-    theirs = torch.nn.functional.linear(torch.ones(1, 3), weight)
-    calls: list[Any] = []
-    monkeypatch.setattr(Parameter, "__torch_function__", classmethod(lambda *given: calls.append(given)))
-    torch.nn.functional.linear(torch.ones(1, 3), weight)
-    assert calls  # the detour
-    monkeypatch.setattr(Parameter, "__torch_function__", plain_torch_function(Parameter.__torch_function__))
-    ours = torch.nn.functional.linear(torch.ones(1, 3), weight)
-    assert torch.equal(ours, theirs) and type(ours) is type(theirs) is torch.Tensor and len(calls) == 1
 
 
 def test_the_engine_leaves_a_core_and_gives_it_back() -> None:
