@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from sql_agent.agent.tools import render_result
+from sql_agent.agent.sql_tool import render_result
 from sql_agent.config import DatabaseConfig, JudgeConfig, RewardConfig, database_path
 from sql_agent.environment.database import Database
 from sql_agent.records import Episode, QueryResult, Question, SqlCall
