@@ -38,7 +38,7 @@ def gloo_for_nccl(original: Callable[..., Any]) -> Callable[..., Any]:
 
     def init_process_group(backend: str | None = None, *args: Any, **kwargs: Any) -> Any:
         if kwargs.get("world_size") == 1 and not args and not kwargs.get("store") and not kwargs.get("init_method"):
-            from torch.distributed import HashStore
+            from torch.distributed import HashStore  # pyright: ignore[reportPrivateImportUsage]
 
             kwargs = {**kwargs, "init_method": None, "store": HashStore()}
         return original("gloo" if backend and "nccl" in backend else backend, *args, **kwargs)
