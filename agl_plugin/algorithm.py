@@ -25,15 +25,18 @@ from foundation.errors import RunError
 PASSED_ON = (*COMMON_ENV, *CPU_ENV, *PATCH_ENV, *TRACKER_ENV, "HF_HUB_OFFLINE", "NO_PROXY")
 
 
-def start_ray(*, cpu: bool, n_gpus: int) -> None:
+def start_ray(*, cpu: bool, n_gpus: int, without_litellm: bool = False) -> None:
     """Connect to the running Ray (GPU), or start one on the loopback interface with a pretended GPU (CPU).
 
+    `without_litellm` spares its workers the import of LiteLLM (agl_plugin.patches.without_litellm).
     Raises RunError when Ray sees fewer GPUs than asked for.
     """
     # Ray would run its workers, which are the training, at the lowest priority but four.
     os.environ.setdefault("RAY_worker_niceness", "0")
     passed_on = {k: os.environ[k] for k in PASSED_ON if k in os.environ}
-    runtime_env = {"env_vars": passed_on}
+    runtime_env: dict[str, Any] = {"env_vars": passed_on}
+    if without_litellm:
+        runtime_env["worker_process_setup_hook"] = "agl_plugin.patches.install.install_at_start"
     if not cpu:
         ray.init(runtime_env=runtime_env, include_dashboard=False)
         available = int(ray.cluster_resources().get("GPU", 0))
@@ -120,7 +123,8 @@ class Grpo(agl.Algorithm):
             "val_dataset": val_dataset,
         }
         on_sigterm = signal.getsignal(signal.SIGTERM)
-        start_ray(cpu=self.cpu, n_gpus=int(self.verl["trainer"]["n_gpus_per_node"]))
+        n_gpus = int(self.verl["trainer"]["n_gpus_per_node"])
+        start_ray(cpu=self.cpu, n_gpus=n_gpus, without_litellm=self.daemon.proxy == "gateway")
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, on_sigterm)  # Ray's own handler would end the process without a summary
         try:

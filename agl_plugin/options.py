@@ -26,7 +26,7 @@ class DaemonOptions:
     poll_interval_s: float
     rollout_timeout_s: float
     stall_s: float
-    proxy: Literal["gateway", "litellm"] = "litellm"
+    proxy: Literal["gateway", "litellm"] = "gateway"
     proxy_host: str = "127.0.0.1"
     proxy_port: int = 0
     grade_group: GradeGroup | None = None

@@ -18,7 +18,7 @@ COMMON_ENV = {
     # LiteLLM would keep idle connections for 120 s; vLLM's server closes them after 5 s, and a call on a closed one
     # fails.
     "AIOHTTP_KEEPALIVE_TIMEOUT": "2",
-    # uvloop's io_uring makes a kernel thread that polls: a quarter of the LLM proxy's CPU.
+    # uvloop's io_uring makes a kernel thread that polls: a quarter of the CPU of LiteLLM's proxy.
     "UV_USE_IO_URING": "0",
     "NCCL_DEBUG": "WARN",
     "VLLM_LOGGING_LEVEL": "WARN",

@@ -10,6 +10,7 @@ import ctypes
 import gc
 import multiprocessing
 import os
+import resource
 import signal
 import sys
 import threading
@@ -23,6 +24,7 @@ SAMPLE_EVERY_S = 10.0
 PR_SET_PDEATHSIG = 1  # prctl(2)
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # mallopt(3)
 KEPT_BYTES = 2**30
+MOST_FILES = 2**14
 GC_THRESHOLDS = 20_000, 20, 50  # Python's own are 700, 10, 10
 LARGEST_KEPT_BLOCKS = 2**28, 2**25  # older versions of glibc refuse more than 32 MiB
 
@@ -60,6 +62,14 @@ def collect_rarely() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)
+
+
+def open_many_files() -> None:
+    """As many files and connections as the system lets this process open, up to MOST_FILES: shells often give 1024."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 class ProcessTree:

@@ -53,6 +53,7 @@ ONLY_IN = {
         "sql_agent.training.lit_agent",
         "sql_agent.training.assembly",
         "benchmarks.stock",
+        "benchmarks.traffic",
         "benchmarks.support.spans",
     ],
     "verl": ["agl_plugin.*", "benchmarks.support.actor"],

@@ -14,6 +14,7 @@ import importlib.metadata
 import importlib.util
 import inspect
 import os
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -86,7 +87,16 @@ def install(*places: str) -> None:
         for target in patch.targets:
             check_file(patch, target)
         _made.add(patch.name)
+        if patch.how == "stand-in":
+            for target in patch.targets:
+                sys.modules.setdefault(target.module, resolve(target.by)(target.module))
+            continue
         wrapt.register_post_import_hook(functools.partial(_make, patch), patch.targets[0].module)
+
+
+def install_at_start() -> None:
+    """The patches that must be there before agentlightning is imported. Ray calls it in each of its workers."""
+    install("start")
 
 
 def install_in_verl() -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Place = Literal["daemon", "trainer", "proxy", "worker", "cpu", "lora", "vllm"]
-How = Literal["replaced", "wrapped", "added", "on the instance", "read"]
+Place = Literal["start", "daemon", "trainer", "proxy", "worker", "cpu", "lora", "vllm"]
+How = Literal["replaced", "wrapped", "added", "on the instance", "read", "stand-in"]
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,8 @@ class Patch:
 
     `how`: replaced; wrapped (`by` is called with the original and gives the replacement); added (upstream lacks it); on
     the instance (an object of the run gets it, `by` says where) or read (a private name that is used, not changed): of
-    the last two only existence and parameters are checked. Patches made for `speed` can be left out to measure them.
+    these two only existence and parameters are checked; or stand-in (the target's module is not loaded at all: `by` is
+    called with its name and gives what stands in sys.modules). Patches for `speed` can be left out to measure them.
     """
 
     name: str

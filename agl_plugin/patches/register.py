@@ -20,9 +20,11 @@ VERSIONS: dict[str, dict[str, str]] = {
 
 # The process in which the patches of a place are made, and who asks for them.
 PLACES: dict[Place, str] = {
+    "start": "each process of a run with the gateway, before agentlightning is imported (`sql_agent/training/job.py`, "
+    "and Ray's workers)",
     "daemon": "the trainer's process, as the daemon is made (`agl_plugin/daemon.py`)",
     "trainer": "the trainer's process, as verl is started (`agl_plugin/algorithm.py`)",
-    "proxy": "the LLM proxy's process (`agl_plugin/proxy/llm_proxy.py`)",
+    "proxy": "the process of LiteLLM's proxy (`agl_plugin/proxy/llm_proxy.py`); the gateway needs none",
     "worker": "each process that loads verl (`agl_plugin/patches/verl_hook.py`)",
     "cpu": "the same, where there is no GPU",
     "lora": "the same, in a run with LoRA",
@@ -34,6 +36,23 @@ WORKER = "verl.workers.fsdp_workers:ActorRolloutRefWorker"
 SAMPLER = "vllm.v1.sample.ops.topk_topp_sampler"
 
 OURS_IN_THE_RUN = (
+    Patch(
+        name="without_litellm",
+        places=("start",),
+        package="agentlightning",
+        targets=(
+            Target("agentlightning.llm_proxy:LLMProxy", "agl_plugin.patches.without_litellm:nameable_proxy", None),
+            Target(
+                "agentlightning.instrumentation.litellm:instrument_litellm",
+                "agl_plugin.patches.without_litellm:not_installed",
+                None,
+            ),
+        ),
+        how="stand-in",
+        why="importing agentlightning imports LiteLLM: 5 s of CPU and 200 MiB in each process that has no use for it",
+        until="agentlightning imports its LLM proxy where it is used",
+        speed=True,
+    ),
     Patch(
         name="retries",
         places=("daemon",),

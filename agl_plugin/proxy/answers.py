@@ -80,6 +80,8 @@ class Request:
         if not line.startswith(b"data:") or line.endswith(b"[DONE]"):
             return line and line + b"\n\n"
         event = json.loads(line.removeprefix(b"data:"))
+        if not isinstance(event, dict):
+            raise ValueError(f"an event is {type(event).__name__}, and must be an object")
         whole.add(event)
         unasked = not event.get("choices") and event.get("usage") and not self.keeps[2]
         return b"" if unasked else as_event(self.strip(event))
@@ -89,7 +91,7 @@ class Request:
         head = {**{k: answer.get(k) for k in ("id", "created", "model")}, "object": "chat.completion.chunk"}
         events: list[Json] = []
         for choice in answer["choices"]:
-            delta = {k: v for k, v in choice.pop("message").items() if v is not None}
+            delta = {k: v for k, v in (choice.pop("message", None) or {}).items() if v is not None}
             if calls := delta.get("tool_calls"):
                 delta["tool_calls"] = [{**call, "index": n} for n, call in enumerate(calls)]
             reason = choice.pop("finish_reason", None)

@@ -173,7 +173,8 @@ class Calls:
         except (aiohttp.ClientError, OSError, TimeoutError) as exc:
             why = f"{type(exc).__name__}: {exc}"
             raise CallError(502, f"the model server broke the call off ({why})", kind="server_error") from exc
-        if not isinstance(answer.get("choices"), list):
+        choices = answer.get("choices")
+        if not isinstance(choices, list) or not all(isinstance(choice, dict) for choice in choices):
             raise CallError(502, f"the model server answered without choices: {str(answer)[:300]}", kind="server_error")
         notes = request.notes(answer)
         if request.body.get("stream"):
@@ -205,7 +206,8 @@ class Calls:
             body = json.dumps(request.asking(address.model)).encode()
             data = body if len(body) < LARGE_BODY_BYTES else io.BytesIO(body)
             try:
-                return address, await self._http.post(address.url, data=data, headers=address.headers)
+                sent = self._http.post(address.url, data=data, headers=address.headers, allow_redirects=False)
+                return address, await sent
             except BaseException as exc:
                 address.in_flight -= 1
                 if not isinstance(exc, aiohttp.ClientConnectorError) or time.monotonic() > deadline:

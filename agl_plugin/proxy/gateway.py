@@ -18,7 +18,7 @@ from agentlightning.utils.server_launcher import PythonServerLauncher, PythonSer
 
 from agl_plugin.proxy.calls import Address, Calls
 from agl_plugin.proxy.gate import ALIVE_PATH, Gate
-from foundation.processes import collect_rarely, die_with_parent
+from foundation.processes import collect_rarely, die_with_parent, open_many_files
 
 START_LIMIT_S = 60.0
 # What the launch modes of agent-lightning's launcher need of a store.
@@ -70,6 +70,7 @@ class Gateway:
         die_with_parent()
         if self.server_launcher_args.launch_mode == "mp":
             collect_rarely()
+            open_many_files()
         async with self._calls.serving(store):
             yield
 

@@ -55,9 +55,9 @@ class RolloutConfig(Node):
     max_num_seqs: int = Field(default=64, ge=1, description="sequences vLLM runs at once")
     tool_parser: str = Field(default="hermes", description="vLLM's tool call parser")
     proxy: Literal["gateway", "litellm"] = Field(
-        default="litellm",
+        default="gateway",
         description="LLM proxy between agents and vLLM: this project's gateway, or agent-lightning's on LiteLLM, which "
-        "costs twenty times the CPU and knows other APIs than chat completions too",
+        "costs some fifteen times the CPU and knows other APIs than chat completions too",
     )
     sampler_logprobs: bool = Field(
         default=True, description="let vLLM return the log-probability of each sampled token, and compare (sampler/...)"

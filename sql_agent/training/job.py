@@ -20,6 +20,7 @@ from typing import Any
 
 from rich.console import Console
 
+from agl_plugin.patches.install import install_at_start
 from agl_plugin.run.progress import Progress
 from foundation import console, run_folder
 from foundation.environment import prepare_environment, prepare_trackers
@@ -121,11 +122,18 @@ def prepare(config: TrainConfig, *, role: str, run: str, scoring: ScoringContext
     return Job(config, role, run, runs_dir, model, questions, val, steps, scoring)
 
 
+def _prepare(config: TrainConfig, *, cpu: bool, offline: bool) -> None:
+    """What must be there before the stack is imported: environment, and the patches of the start."""
+    prepare_environment(cpu=cpu, offline=offline, lora=config.model.lora_rank > 0)
+    if config.rollout.proxy == "gateway":
+        install_at_start()
+
+
 @contextmanager
 def made_run_folder(job: Job) -> Iterator[Path]:
     """A new run folder, and the external store held for it. Raises UserError while another run holds the store."""
     config = job.config
-    prepare_environment(cpu=config.trainer.device == "cpu", offline=True, lora=config.model.lora_rank > 0)
+    _prepare(config, cpu=config.trainer.device == "cpu", offline=True)
     run_dir = run_folder.new_run_folder(job.runs_dir, name=f"{config.recipe}-{config.logging.experiment}")
     prepare_trackers(run_dir)
     write_json(run_dir / run_folder.CONFIG, config.model_dump())
@@ -185,7 +193,7 @@ def fit(job: Job, run_dir: Path) -> str:
 
 def run_runners(config: TrainConfig) -> int:
     """The runners' side alone (AGL_CURRENT_ROLE=runner): no model is loaded, no run folder is made."""
-    prepare_environment(cpu=True, offline=False)
+    _prepare(config, cpu=True, offline=False)
     trainer = make_trainer(config, role="runner", algorithm=None)
     trainer.fit(make_agent(config, run=secrets.token_hex(8)), [], val_dataset=[])
     return 0

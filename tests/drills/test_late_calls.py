@@ -7,6 +7,7 @@ would say other log-probabilities than the trainer, who computes them anew: by 2
 from __future__ import annotations
 
 import asyncio
+import subprocess
 import threading
 import time
 from collections import Counter
@@ -21,6 +22,7 @@ from vllm.inputs import TokensPrompt
 from vllm.v1.engine.async_llm import AsyncLLM
 
 from agl_plugin.proxy.gate import GONE
+from agl_plugin.proxy.spans import CALL_SPAN, WEIGHTS
 from agl_plugin.run.between_steps import _aborted
 from foundation import run_folder
 from foundation.environment import COMMON_ENV, CPU_ENV
@@ -46,14 +48,20 @@ def long_call(client: httpx.Client, url: str, model: str) -> httpx.Response:
     return client.post(url, json={**body, "max_tokens": N_TOKENS, "min_tokens": N_TOKENS})
 
 
+def address_of(store: subprocess.Popen[bytes]) -> str:
+    """Where a store listens that the test started."""
+    command: Any = store.args
+    return f"http://127.0.0.1:{command[-1]}"
+
+
 def url_of_a_rollout(run: Training) -> str:
     """Where one of the first step calls the model; spans of a made-up one the store would refuse, with all others."""
     assert run.store is not None
-    command: Any = run.store.args
+    address = address_of(run.store)
     rollout_id = read_lines(run.folder / run_folder.ROLLOUTS)[0]["rollout_id"]
 
     async def found() -> tuple[Any, Any]:
-        store = LightningStoreClient(f"http://127.0.0.1:{command[-1]}")
+        store = LightningStoreClient(address)
         try:
             return await store.get_latest_resources(), await store.get_latest_attempt(rollout_id)
         finally:
@@ -96,11 +104,24 @@ def test_a_rollout_over_the_ends_of_steps_leaves_nothing_of_the_old_weights(tmp_
         run.wait_for("train", N_STEPS)
         assert "run: " in run.end() and run.process.returncode == 0
         steps, counts = run.metrics("train"), run.summary()["late_calls"]
+        rows = read_lines(run.folder / run_folder.ROLLOUTS)[1:]  # the first is the late one
+        rows = [row for row in rows if row["mode"] == "train"]
+        assert run.store and asyncio.run(weights_of(run.store, rows)) == [{row["step"] - 1} for row in rows]
     gaps = [step["sampler/log_prob_diff_mean"] for step in steps]
     print(late.answers, counts, gaps, [step["actor/weights_changed_share"] for step in steps])
     assert sum(step["actor/weights_changed_share"] > 0.5 for step in steps[:-1]) >= 2
     assert max(gaps) < LARGEST_GAP
     assert counts["aborted"] >= N_STEPS - 1 and late.answers[str(GONE)] >= counts["refused"] > 0
+
+
+async def weights_of(store: subprocess.Popen[bytes], rows: list[dict[str, Any]]) -> list[set[Any]]:
+    """For each rollout the versions of the weights that answered it, as its spans say."""
+    client = LightningStoreClient(address_of(store))
+    try:
+        spans = [await client.query_spans(row["rollout_id"], name=CALL_SPAN) for row in rows]
+    finally:
+        await client.close()
+    return [{span.attributes[WEIGHTS] for span in of_one} for of_one in spans]
 
 
 async def test_vllm_is_left_by_all_and_says_where_it_keeps_its_cache(monkeypatch: pytest.MonkeyPatch) -> None:

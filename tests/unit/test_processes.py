@@ -37,6 +37,21 @@ def alone(scenario: Callable[[], None]) -> Callable[[], None]:
     return test
 
 
+FILES = """
+import resource
+from foundation.processes import open_many_files
+hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
+open_many_files()
+files = [open("/dev/null") for _ in range(1000)]
+"""
+
+
+def test_a_process_may_open_more_files_than_the_shell_gave_it() -> None:
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", FILES], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
 def start(code: str) -> subprocess.Popen[str]:
     pipe = subprocess.PIPE
     return subprocess.Popen([sys.executable, "-c", code], stdin=pipe, stdout=pipe, text=True)

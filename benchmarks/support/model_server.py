@@ -1,0 +1,64 @@
+"""A model server that costs next to nothing, in a process of its own: benchmarks/traffic.py measures what is before it.
+
+It answers POST /DELAY_MS/v1/chat/completions after so many milliseconds with the same answer, of as many token ids as
+vLLM gives for a short question. Not covered: streams, faults (support/server.py has those), any sampling.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import multiprocessing
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from aiohttp import web
+
+from benchmarks.support.server import chat_reply
+from foundation.net import free_port
+
+MODEL = "fake-model"
+N_PROMPT_IDS, N_IDS = 220, 52
+FORK = multiprocessing.get_context("fork")
+
+
+def answer(number: int) -> dict[str, Any]:
+    """A chat completion with token ids and log-probabilities as this project's vLLM words them."""
+    reply = chat_reply("十二个字的一个回答，说到适应症。", logprobs=None)
+    reply["id"] = f"chatcmpl-{number:012}"
+    reply["prompt_token_ids"] = [151000 + n for n in range(N_PROMPT_IDS)]
+    choice = reply["choices"][0]
+    choice["token_ids"] = [100000 + n for n in range(N_IDS)]
+    choice["logprobs"] = {"content": None, "token_log_probs": [round(-0.0123456 * n, 7) for n in range(N_IDS)]}
+    return reply
+
+
+def _serve(port: int) -> None:
+    head, tail = (part.encode() for part in json.dumps(answer(0), ensure_ascii=False).split("0" * 12))
+    numbers = itertools.count()
+
+    async def complete(request: web.Request) -> web.Response:
+        await request.read()
+        if delay_ms := int(request.match_info["delay_ms"]):
+            await asyncio.sleep(delay_ms / 1000)
+        body = b"%s%012d%s" % (head, next(numbers), tail)
+        return web.Response(body=body, content_type="application/json")
+
+    app = web.Application()
+    app.router.add_post("/{delay_ms}/v1/chat/completions", complete)
+    web.run_app(app, host="127.0.0.1", port=port, print=lambda *_: None, access_log=None, backlog=1024)
+
+
+@contextmanager
+def model_server() -> Iterator[str]:
+    """Its address, without the delay."""
+    port = free_port()
+    process = FORK.Process(target=_serve, args=(port,), daemon=True)
+    process.start()
+    try:
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.terminate()
+        process.join(10)

@@ -1,0 +1,246 @@
+"""What an LLM call costs on its way: agent-lightning's own proxy, this project's use of it, the gateway, and no proxy.
+
+  .venv/bin/python -m benchmarks.traffic [--seconds 5] [--path gateway ...] [--out traffic.json]
+  .venv/bin/python -m benchmarks.traffic --path gateway --soak 100000
+
+For each path, number of calls in flight and model (one that answers at once, one that takes 500 ms): calls per second,
+CPU of the proxy and of the store in ms per call, calls that failed, and calls whose span the store has not got. `stock`
+is agentlightning.LLMProxy as it comes, `litellm` and `gateway` are rollout.proxy, `direct` calls the model server. The
+store is `agl store`, the model server support/model_server.py. `--soak` makes so many calls at 64 in flight instead.
+Everything is on this machine, the client too: calls per second say what is possible beside it, CPU per call is what a
+path costs. Run it on an idle machine; the load before it stands in the file.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import aiohttp
+import psutil
+import typer
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from benchmarks.support.model_server import MODEL, model_server
+from foundation.environment import COMMON_ENV
+from foundation.files import write_json
+from foundation.net import free_port
+
+PATHS = ("stock", "litellm", "gateway", "direct")
+IN_FLIGHT, DELAYS_MS = (1, 16, 64, 256), (0, 500)
+N_ATTEMPTS = 64
+HEADER = "path     model ms in flight    calls   calls/s  proxy ms  store ms  failed  no span"
+PROMPT = {"system": "你是一位医学数据库助手。" * 20, "user": "甲药的适应症是什么？"}
+MESSAGES = [{"role": role, "content": text} for role, text in PROMPT.items()]
+BODY = {"model": MODEL, "messages": MESSAGES, "temperature": 1.0, "top_p": 1.0}
+
+
+@dataclass
+class Cell:
+    """One measurement. `span_gap` are answered calls without a span."""
+
+    path: str
+    delay_ms: int
+    in_flight: int
+    calls: int
+    failed: int
+    calls_per_s: float
+    proxy_ms: float
+    store_ms: float
+    span_gap: int
+
+
+def cpu_s(pid: int) -> float:
+    """CPU time of a process and those that it started, in seconds; 0 for none."""
+    if not pid:
+        return 0.0
+    processes = [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
+    return sum(sum(process.cpu_times()[:2]) for process in processes)
+
+
+@contextmanager
+def store_process() -> Iterator[tuple[str, int]]:
+    """`agl store`: its address and process id."""
+    port = free_port()
+    command = [str(Path(sys.executable).parent / "agl"), "store", "--host", "127.0.0.1", "--port", str(port)]
+    with tempfile.TemporaryFile() as log, subprocess.Popen(command, stdout=log, stderr=log) as process:
+        try:
+            yield f"http://127.0.0.1:{port}", process.pid
+        finally:
+            process.terminate()
+
+
+async def until_up(address: str, *, within_s: float = 90.0) -> None:
+    """Wait for the store."""
+    deadline = time.monotonic() + within_s
+    async with aiohttp.ClientSession() as http:
+        while True:
+            try:
+                async with http.get(f"{address}/v1/agl/health") as reply:
+                    return reply.raise_for_status()
+            except aiohttp.ClientError:
+                if time.monotonic() > deadline:
+                    raise
+            await asyncio.sleep(0.2)
+
+
+def make_proxy(path: str, store: Any) -> Any:
+    """The proxy of a path, not started."""
+    from agl_plugin.proxy.gate import Gate
+
+    port = free_port()
+    if path == "stock":
+        from agentlightning import LLMProxy
+
+        return LLMProxy(host="127.0.0.1", port=port, model_list=[], store=store)
+    if path == "litellm":
+        from agl_plugin.proxy.llm_proxy import make_proxy as make
+    else:
+        from agl_plugin.proxy.gateway import make_gateway as make
+    return make(store, gate=Gate(), host="127.0.0.1", port=port, log_probs=True)
+
+
+@asynccontextmanager
+async def proxy(path: str, store: Any, model_url: str) -> AsyncIterator[tuple[list[str], int]]:
+    """Addresses of calls, one per attempt, and the proxy's process id."""
+    if path == "direct":
+        yield [f"{model_url}/chat/completions"], 0
+        return
+    made = make_proxy(path, store)
+    params = {"model": f"hosted_vllm/{MODEL}", "api_base": f"{model_url}/"}
+    made.update_model_list([{"model_name": MODEL, "litellm_params": params}])
+    await made.start()
+    try:
+        rollouts = [await store.start_rollout(None) for _ in range(N_ATTEMPTS)]
+        places = [made.as_resource(rollout.rollout_id, rollout.attempt.attempt_id).endpoint for rollout in rollouts]
+        yield [f"{place}/v1/chat/completions" for place in places], made.server_launcher._proc.pid
+    finally:
+        await made.stop()
+
+
+async def load(urls: list[str], *, in_flight: int, go_on: Callable[[int], bool]) -> tuple[int, int, float]:
+    """Calls with so many in flight while `go_on` says so of their number: answered, failed, and seconds."""
+    begun = answered = failed = 0
+
+    async def caller(number: int) -> None:
+        nonlocal begun, answered, failed
+        while go_on(begun):
+            begun += 1
+            try:
+                async with http.post(urls[number % len(urls)], json=BODY) as reply:
+                    text = await reply.text()
+                    good = reply.status == 200 and '"choices"' in text
+            except aiohttp.ClientError:
+                good = False
+            answered, failed = answered + good, failed + (not good)
+
+    timeout, connector = aiohttp.ClientTimeout(total=600), aiohttp.TCPConnector(limit=0, keepalive_timeout=2)
+    async with aiohttp.ClientSession(timeout=timeout, connector=connector) as http:
+        started = time.monotonic()
+        await asyncio.gather(*(caller(number) for number in range(in_flight)))
+        return answered, failed, time.monotonic() - started
+
+
+async def at_rest(pid: int) -> None:
+    """Until the store has nothing to do: the spans come after the answers."""
+    before = -1.0
+    while cpu_s(pid) - before > 0.02:
+        before = cpu_s(pid)
+        await asyncio.sleep(0.5)
+
+
+async def n_spans(store: Any, urls: list[str]) -> int:
+    """How many spans of calls the store has of these attempts."""
+    from agl_plugin.proxy.spans import CALL_SPAN
+
+    ids = [url.split("/rollout/")[1].split("/")[0] for url in urls if "/rollout/" in url]
+    found = [await store.query_spans(one, name=CALL_SPAN, limit=1) for one in ids]
+    return sum(result.total for result in found)
+
+
+@dataclass
+class Place:
+    """Where calls and spans go in one run."""
+
+    model: str
+    store: Any
+    store_pid: int
+
+
+async def measure(path: str, delay_ms: int, in_flight: int, *, place: Place, seconds: float, soak: int) -> Cell:
+    """One cell, after a call on each connection."""
+    async with proxy(path, place.store, f"{place.model}/{delay_ms}/v1") as (urls, pid):
+        await load(urls, in_flight=in_flight, go_on=lambda n: n < in_flight)
+        await at_rest(place.store_pid)
+        spans = await n_spans(place.store, urls)
+        before = cpu_s(pid), cpu_s(place.store_pid)
+        until = time.monotonic() + seconds * (1 + bool(delay_ms))
+        go_on: Callable[[int], bool] = (lambda n: n < soak) if soak else (lambda _: time.monotonic() < until)
+        answered, failed, took_s = await load(urls, in_flight=in_flight, go_on=go_on)
+        await at_rest(place.store_pid)
+        calls = max(1, answered + failed)
+        proxy_ms, store_ms = (
+            round(1000 * (now - then) / calls, 3) if pid else 0.0
+            for now, then in zip((cpu_s(pid), cpu_s(place.store_pid)), before, strict=True)
+        )
+        gap = answered - (await n_spans(place.store, urls) - spans) if pid else 0
+        rate = round(answered / took_s, 1)
+        return Cell(path, delay_ms, in_flight, calls, failed, rate, proxy_ms, store_ms, gap)
+
+
+async def measured(paths: list[str], *, model: str, seconds: float, soak: int) -> list[Cell]:
+    """All cells, with a fresh store for each path."""
+    from agentlightning import LightningStoreClient
+
+    cells: list[Cell] = []
+    for path in paths:
+        with store_process() as (address, pid):
+            await until_up(address)
+            store = LightningStoreClient(address)
+            for delay_ms, in_flight in [(0, 64)] if soak else itertools.product(DELAYS_MS, IN_FLIGHT):
+                place = Place(model, store, pid)
+                cells.append(await measure(path, delay_ms, in_flight, place=place, seconds=seconds, soak=soak))
+                typer.echo(line(cells[-1]), err=True)
+            await store.close()
+    return cells
+
+
+def line(cell: Cell) -> str:
+    """A cell as a row of the table."""
+    speed = f"{cell.calls_per_s:10.1f}{cell.proxy_ms:10.2f}{cell.store_ms:10.2f}"
+    return f"{cell.path:9}{cell.delay_ms:8}{cell.in_flight:10}{cell.calls:9}{speed}{cell.failed:8}{cell.span_gap:9}"
+
+
+def main(
+    path: Annotated[list[str] | None, typer.Option(help=f"of {', '.join(PATHS)} (default: all)")] = None,
+    seconds: Annotated[float, typer.Option(min=1, help="time of each measurement")] = 5.0,
+    soak: Annotated[int, typer.Option(min=0, help="so many calls at 64 in flight instead")] = 0,
+    out: Annotated[Path | None, typer.Option(help="write the figures there as JSON")] = None,
+) -> None:
+    """Measure what an LLM call costs on each path; about six minutes for all."""
+    paths = path or list(PATHS)
+    if strangers := set(paths) - set(PATHS):
+        typer.echo(f"error: --path {', '.join(sorted(strangers))}: must be of {', '.join(PATHS)}", err=True)
+        raise typer.Exit(2)
+    os.environ |= {name: os.environ.get(name, value) for name, value in COMMON_ENV.items()}
+    facts = {"seconds": seconds, "cores": os.cpu_count(), "load_before": [round(one, 2) for one in os.getloadavg()]}
+    with model_server() as model:
+        cells = asyncio.run(measured(paths, model=model, seconds=seconds, soak=soak))
+    typer.echo("\n".join([HEADER, *map(line, cells)]))
+    if out:
+        write_json(out, {**facts, "cells": [asdict(cell) for cell in cells]})
+
+
+if __name__ == "__main__":
+    typer.run(main)
