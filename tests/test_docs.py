@@ -236,7 +236,7 @@ def test_make_targets_are_named_as_they_are() -> None:
 
 
 # Files that docs/50-extending.md lets the reader write; tests/wire/test_own_episodes.py runs them.
-OF_THE_READER = {"tools.py", "environment.py", "my_agent.py"}
+OF_THE_READER = {"tools.py", "environment.py", "my_agent.py", "my_graph.py"}
 
 
 @every_page

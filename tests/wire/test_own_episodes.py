@@ -310,7 +310,12 @@ def test_keys_that_do_not_fit_are_refused(agent: dict[str, Any], said: str) -> N
 def test_the_files_of_the_docs_work_as_they_stand(tmp_path: Path) -> None:
     page = (ROOT / "docs" / "50-extending.md").read_text(encoding="utf-8")
     blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-    for name, mark in {"tools.py": "def shout", "environment.py": "class Counter", "my_agent.py": "def play"}.items():
+    for name, mark in {
+        "tools.py": "def shout",
+        "environment.py": "class Counter",
+        "my_agent.py": "Ask until",
+        "my_graph.py": "StateGraph",
+    }.items():
         (text,) = [block for block in blocks if mark in block]
         (tmp_path / name).write_text(text, encoding="utf-8")
     files = [str(tmp_path / "tools.py"), f"{tmp_path / 'environment.py'}:Counter"]
@@ -318,12 +323,17 @@ def test_the_files_of_the_docs_work_as_they_stand(tmp_path: Path) -> None:
     question = Question(id="q", question="2 + 3?", meta={"goal": 5})
     shout = tool_call_reply(("shout", {"text": "hi"}))
     count = tool_call_reply(("add", {"n": 2}), ("add", {"n": 3}))
-    with openai_server(in_turn(CALL, shout, chat_reply("5"), count, chat_reply("done"))) as server:
+    graph = {**settings, "episode": f"{tmp_path / 'my_graph.py'}:play"}
+    answers = (CALL, shout, chat_reply("5"), count, chat_reply("done"), CALL, chat_reply("5"))
+    with openai_server(in_turn(*answers)) as server:
         llm = LLMEndpoint(server.base_url, "fake-model")
         with EpisodeRunner(build_config({"agent": settings})) as runner:
             own = asyncio.run(runner.run(question, llm))
         with EpisodeRunner(build_config({"agent": {"tools": files[1:], "system_prompt": "tools"}})) as runner:
             environment = asyncio.run(runner.run(question, llm))
+        with EpisodeRunner(build_config({"agent": graph})) as runner:
+            by_graph = asyncio.run(runner.run(question, llm))
     assert [call.result for call in own.tool_calls] == ["5.0", '{"said": "HI"}'] and own.final_answer == "5"
+    assert (by_graph.final_answer, [call.result for call in by_graph.tool_calls]) == ("5", ["5.0"])
     assert (environment.environment_reward, environment.final_answer) == (1.0, "done")
     assert server.requests[3].json["messages"][1]["content"] == "2 + 3?\nThe goal is 5."
