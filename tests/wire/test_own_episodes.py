@@ -318,8 +318,12 @@ def test_the_files_of_the_docs_work_as_they_stand(tmp_path: Path) -> None:
     }.items():
         (text,) = [block for block in blocks if mark in block]
         (tmp_path / name).write_text(text, encoding="utf-8")
-    files = [str(tmp_path / "tools.py"), f"{tmp_path / 'environment.py'}:Counter"]
-    settings = {"tools": [files[0]], "system_prompt": "tools", "episode": f"{tmp_path / 'my_agent.py'}:play"}
+    counter = f"{tmp_path / 'environment.py'}:Counter"
+    settings = {
+        "tools": [str(tmp_path / "tools.py")],
+        "system_prompt": "tools",
+        "episode": f"{tmp_path / 'my_agent.py'}:play",
+    }
     question = Question(id="q", question="2 + 3?", meta={"goal": 5})
     shout = tool_call_reply(("shout", {"text": "hi"}))
     count = tool_call_reply(("add", {"n": 2}), ("add", {"n": 3}))
@@ -329,7 +333,7 @@ def test_the_files_of_the_docs_work_as_they_stand(tmp_path: Path) -> None:
         llm = LLMEndpoint(server.base_url, "fake-model")
         with EpisodeRunner(build_config({"agent": settings})) as runner:
             own = asyncio.run(runner.run(question, llm))
-        with EpisodeRunner(build_config({"agent": {"tools": files[1:], "system_prompt": "tools"}})) as runner:
+        with EpisodeRunner(build_config({"agent": {"tools": [counter], "system_prompt": "tools"}})) as runner:
             environment = asyncio.run(runner.run(question, llm))
         with EpisodeRunner(build_config({"agent": graph})) as runner:
             by_graph = asyncio.run(runner.run(question, llm))
