@@ -13,7 +13,7 @@ import functools
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import permutations, product
 
 from sql_agent.offline_judge.lexicon import DENYING, Lexicon, longest_run, pairs_of, stands_in
 from sql_agent.offline_judge.normal import normalise
@@ -30,6 +30,7 @@ JUDGING = re.compile(rf"{DENYING.pattern}|[禁忌慎停]|避免|{MODAL.pattern}"
 MIN_RUN_CHARS, MIN_DENYING_RUN_CHARS, MAX_RUN_CHARS = 2, 4, 24
 ALIKE, MIN_ALIKE_PAIRS = 0.5, 4  # the reference states an item in its own words where so many of its pairs stand
 MIN_BARE_CHARS = 4
+JOINING = "和与跟同及、/"  # what stands between two things that a question compares
 COUNTERS = "种个款项条类点"
 
 
@@ -61,17 +62,18 @@ def make_exam(question: str, reference: str, evidence: tuple[str, ...]) -> Exam 
     record = list(dict.fromkeys(item for _, item in cells))
     told = _sections(normalise(reference), question) or [("", item) for item in record]
     labels, said = list(dict.fromkeys(label for label, _ in told)), [item for _, item in told]
-    around = {*_phrases(), *_relations(question), *(label for label, _ in cells)}
+    around = {*_phrases(), *_relations(question)}
     around |= {run for label in labels for run in _runs(label, question)}
     shared = {run for item in (*record, *said) for run in _runs(item, question)}
     free, echoes = Lexicon(around), Lexicon({*_echoes(question), *(run for run in shared if not JUDGING.search(run))})
     usable = [item for item in record if item in said or item not in question]
     facts = _supported(told, usable, lambda text: free.core(text, echoes)) or _own(told, free, Lexicon(shared))
     if facts:
-        around |= {*record, *said, *labels}
+        around |= {*record, *said, *labels, *(f"{above}:{i}" for above, i in cells if above)}
     else:  # "A or B, which one?": the answer stands in the question, so its words are not free
         around, echoes, facts = {*_phrases()}, Lexicon(()), [(label, (item,)) for label, item in told]
-    return _exam(question, [Fact(forms, labels.index(label)) for label, forms in facts], labels, around, echoes)
+    led = [(label, (*forms, *(f"{above}:{i}" for above, i in cells if above and i in forms))) for label, forms in facts]
+    return _exam(question, [Fact(forms, labels.index(label)) for label, forms in led], labels, around, echoes)
 
 
 def _exam(question: str, facts: list[Fact], labels: list[str], free: set[str], echoes: Lexicon) -> Exam | None:
@@ -108,7 +110,8 @@ def _sections(reference: str, question: str) -> list[tuple[str, str]]:
         if MIN_RUN_CHARS <= start < len(item):
             label, item = item[:start].removesuffix("的"), item[start:].removeprefix("的")
         named.append((label, item))
-    several = len({label for label, _ in named}) > 1 and all(label for label, _ in named)
+    labels = list(dict.fromkeys(label for label, _ in named))
+    several = all(labels) and any(f"{a}{sign}{b}" in question for a, b in permutations(labels, 2) for sign in JOINING)
     return named if several and not any(label for label, _ in told) else told
 
 

@@ -194,6 +194,29 @@ def test_a_name_of_the_question_is_free_where_the_reference_leaves_it_out() -> N
     assert value(("氨氯地平的不良反应是什么？", "头痛；水肿"), "氨氯地平的不良反应有：头痛、水肿。") == 1
 
 
+def test_what_the_evidence_tells_under_a_label_is_quoted_with_its_own_alone() -> None:
+    evidence = ("抗病毒治疗：阿昔洛韦、伐昔洛韦", "止痛：加巴喷丁、普瑞巴林")
+    asked = ("带状疱疹怎样治疗？", "使用阿昔洛韦、伐昔洛韦；疼痛者用加巴喷丁或普瑞巴林。")
+
+    def paid(answer: str) -> float:
+        found = grade(question=asked[0], reference=asked[1], answer=answer, evidence=evidence)
+        assert found is not None
+        return found.value
+
+    assert paid("。".join(evidence)) == paid("- " + "\n- ".join(evidence)) == paid(asked[1]) == 1
+    assert paid("抗病毒治疗：加巴喷丁、普瑞巴林。止痛：阿昔洛韦、伐昔洛韦。") < CAP
+
+
+def test_two_words_of_the_question_are_two_things_only_where_it_compares_them() -> None:
+    reference = "老年人肾功能减退，地高辛清除减慢，容易中毒，应减小剂量。"
+    evidence = ("老年人肝肾功能减退，地高辛清除减慢，易发生中毒", "应使用较小剂量")
+    for quote in (reference, "；".join(evidence)):
+        found = grade(
+            question="老年人使用地高辛需要注意哪些问题？", reference=reference, answer=quote, evidence=evidence
+        )
+        assert found and found.value >= 0.9
+
+
 def test_facts_come_from_the_evidence_that_the_reference_states() -> None:
     evidence = ("用于高血压；稳定型心绞痛；妊娠期慎用",)
     exam = make_exam(USES[0], "根据提供的参考资料，它可用于高血压和稳定型心绞痛。", evidence)
