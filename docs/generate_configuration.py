@@ -35,6 +35,7 @@ TYPER_MODULES = [
     *(*SCRIPTS, "sql_agent.demo", "sql_agent.judge_report"),
     *("sql_agent.data.build", "sql_agent.tiny_policy.build"),
     *("reward_model.convert_dpo_format", "reward_model.mine_pairs", "reward_model.bundled_pairs"),
+    "recipes.new",
     *("reward_model.merge_lora", "reward_model.inference", "reward_model.inference_api", "utils.reward_scale"),
 ]
 Row = tuple[str, ...]

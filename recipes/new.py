@@ -1,0 +1,88 @@
+"""Make a recipe: a folder with tools, prompt, questions, configuration and a test, which trains a step as it stands.
+
+Guarantees: nothing that exists is changed; the folder is there as a whole or not at all; what it names lies in it, so
+that it works in any place. Not covered: settings for a GPU (recipes/qwen3_0_6b has them).
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from foundation.errors import UserError
+from sql_agent.config import RECIPES, ROOT
+
+TEMPLATE = RECIPES / "_template" / "agent"
+NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
+RESERVED = ("new",)  # recipes/new.py is this module
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+
+
+def make_recipe(name: str, folder: Path = RECIPES) -> Path:
+    """A new folder `folder`/`name`. Raises UserError when the name cannot be one, or is taken."""
+    if not NAME.fullmatch(name) or name in RESERVED:
+        raise UserError(
+            f"NAME = {name!r}: a recipe's name begins with a letter a-z, has at most 64 of a-z, 0-9 and _, and is not "
+            f"{RESERVED[0]}; give another, shop_agent for example"
+        )
+    target = folder.expanduser().resolve() / name
+    if target.exists() or target.is_symlink():
+        raise UserError(f"NAME = {name!r}: {target} exists already, and nothing is written over; give another name")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".new-", dir=target.parent) as beside:
+            _fill(Path(beside) / name, called=name if target.parent == RECIPES else str(target), at=target)
+            (Path(beside) / name).rename(target)
+    except OSError as exc:
+        raise UserError(f"--folder {str(folder)!r}: no folder can be made there ({exc}); give another place") from exc
+    return target
+
+
+def _fill(draft: Path, *, called: str, at: Path) -> None:
+    shutil.copytree(TEMPLATE, draft, ignore=shutil.ignore_patterns("__pycache__", ".*"))
+    names = {"my_recipe": at.name, "MY_RECIPE": called, "MY_FOLDER": _place(at)}
+    for file in (draft / "README.md", draft / "config.toml"):
+        text = re.sub("|".join(names), lambda m: names[m[0]], file.read_text(encoding="utf-8"))
+        file.write_text(text, encoding="utf-8")
+
+
+def _place(path: Path) -> str:
+    """The path as one types it in the project's folder."""
+    return str(path.relative_to(ROOT) if path.is_relative_to(ROOT) else path)
+
+
+@app.command()
+def main(
+    name: Annotated[str, typer.Argument(help="name of the recipe: a-z, 0-9 and _, a letter first")],
+    folder: Annotated[
+        Path | None, typer.Option(help="where to make it (default: recipes/); its path is then the recipe's name")
+    ] = None,
+) -> None:
+    """Make a recipe for an agent with tools of your own, which runs and trains as it stands.
+
+    \b
+    python -m recipes.new shop_agent                     recipes/shop_agent; --recipe shop_agent
+    python -m recipes.new shop_agent --folder ~/agents   anywhere; --recipe ~/agents/shop_agent
+
+    It has two tools (tools.py), a prompt, ten questions to train on and ten to validate with, a configuration for a
+    machine without GPU, a README with all commands, and a test. Change them one by one; docs/50-extending.md tells how.
+    Exit status: 0 made, 2 wrong input.
+    """
+    try:
+        made = make_recipe(name, folder or RECIPES)
+    except UserError as exc:
+        Console(stderr=True, highlight=False, soft_wrap=True).print(f"error: {exc}", markup=False)
+        raise typer.Exit(2) from None
+    place = _place(made)
+    print(f"made {place}\nnext: edit {place}/tools.py, then: .venv/bin/python -m pytest {place}/test_recipe.py")
+
+
+if __name__ == "__main__":
+    app()
