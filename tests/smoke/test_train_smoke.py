@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
+import time
+from collections import defaultdict
+from contextlib import suppress
+from dataclasses import dataclass
+from ipaddress import ip_address
 from pathlib import Path
 
 import psutil
@@ -13,6 +17,7 @@ import pytest
 
 from sql_agent.config import ROOT
 
+LOOK_EVERY_S = 2.0
 TRAIN_S = 2700.0  # where sources of the tiny policy changed, it is built first: minutes
 SUMMARY_KEYS = {
     *("steps", "rollouts", "scored", "unscored", "triplets", "reward_mean", "reward_parts", "zero_variance_groups"),
@@ -20,28 +25,61 @@ SUMMARY_KEYS = {
 }
 
 
+@dataclass(frozen=True)
+class Run:
+    """What `make train` said and left; `listeners`: program -> addresses at which one of its processes listened."""
+
+    status: int
+    stdout: str
+    stderr: str
+    runs: Path
+    listeners: dict[str, set[str]]
+
+    @property
+    def folder(self) -> Path:
+        """The one run folder."""
+        (folder,) = self.runs.iterdir()
+        return folder
+
+
+def note_listeners(process: psutil.Process, listeners: dict[str, set[str]]) -> None:
+    """Add the TCP addresses, of IPv4 and IPv6, at which the descendants of a process listen now."""
+    for child in process.children(recursive=True):
+        with suppress(psutil.Error):
+            connections = child.net_connections("tcp")
+            found = {c.laddr.ip for c in connections if c.status == psutil.CONN_LISTEN}
+            listeners[child.name()] |= found
+
+
+def is_local(text: str) -> bool:
+    """Whether an address, maybe an IPv4 one in the words of IPv6, is this machine's loopback."""
+    address = ip_address(text)
+    return (getattr(address, "ipv4_mapped", None) or address).is_loopback
+
+
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[subprocess.CompletedProcess[str], Path]:
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """`make train` on a port of its own: store, data, tiny policy, one step."""
     from foundation.net import free_port
 
-    runs = tmp_path_factory.mktemp("runs")
-    done = subprocess.run(
-        ["make", "train", f"PORT={free_port()}", f"ARGS=--ci-fast --set trainer.runs_dir={runs}"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=TRAIN_S,
-        env={**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
-    )
-    return done, runs
+    runs, logs = tmp_path_factory.mktemp("runs"), tmp_path_factory.mktemp("logs")
+    command = ["make", "train", f"PORT={free_port()}", f"ARGS=--ci-fast --set trainer.runs_dir={runs}"]
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    listeners: dict[str, set[str]] = defaultdict(set)
+    deadline_s = time.monotonic() + TRAIN_S
+    with (logs / "stdout").open("w") as stdout, (logs / "stderr").open("w") as stderr:
+        process = psutil.Popen(command, cwd=ROOT, stdout=stdout, stderr=stderr, env=environment)
+        while process.poll() is None:
+            assert time.monotonic() < deadline_s, (logs / "stderr").read_text()
+            note_listeners(process, listeners)
+            time.sleep(LOOK_EVERY_S)
+    return Run(process.returncode, (logs / "stdout").read_text(), (logs / "stderr").read_text(), runs, listeners)
 
 
-def test_the_step_really_trained(run: tuple[subprocess.CompletedProcess[str], Path]) -> None:
-    done, runs = run
-    assert done.returncode == 0, done.stdout + done.stderr
-    (folder,) = runs.iterdir()
-    assert done.stdout.rstrip().splitlines()[-2:] == [f"report: {folder / 'report.html'}", f"run: {folder}"]
+def test_the_step_really_trained(run: Run) -> None:
+    assert run.status == 0, run.stdout + run.stderr
+    folder = run.folder
+    assert run.stdout.rstrip().splitlines()[-2:] == [f"report: {folder / 'report.html'}", f"run: {folder}"]
     summary = json.loads((folder / "summary.json").read_text())
     assert summary.keys() >= SUMMARY_KEYS
     assert summary["steps"] == 1 and summary["status"] == "finished"
@@ -51,8 +89,8 @@ def test_the_step_really_trained(run: tuple[subprocess.CompletedProcess[str], Pa
     assert summary["validation"][-1]["scored"] == 8
 
 
-def test_the_folder_holds_the_run(run: tuple[subprocess.CompletedProcess[str], Path]) -> None:
-    (folder,) = run[1].iterdir()
+def test_the_folder_holds_the_run(run: Run) -> None:
+    folder = run.folder
     names = {path.name for path in folder.iterdir()}
     assert names >= {"config.json", "metrics.jsonl", "rollouts.jsonl", "summary.json", "train.log", "checkpoints"}
     assert "</html>" in (folder / "report.html").read_text(encoding="utf-8")
@@ -64,7 +102,14 @@ def test_the_folder_holds_the_run(run: tuple[subprocess.CompletedProcess[str], P
     assert called["sql_calls"][0]["sql"] and called["judge"] and called["reward_parts"].keys() == {"sql", "answer"}
 
 
-def test_nothing_is_left_running(run: tuple[subprocess.CompletedProcess[str], Path]) -> None:
-    (folder,) = run[1].iterdir()
+def test_nothing_is_left_running(run: Run) -> None:
+    folder = run.folder
     left = [p for p in psutil.process_iter(["cmdline"]) if any(str(folder) in part for part in p.info["cmdline"] or [])]
     assert left == []
+
+
+def test_nothing_listens_beyond_the_machine(run: Run) -> None:
+    """Ray, vLLM, proxy and store, from start to end: who reaches Ray runs code (SECURITY.md)."""
+    assert {"gcs_server", "raylet"} <= {program for program, addresses in run.listeners.items() if addresses}
+    beyond = {(program, a) for program, found in run.listeners.items() for a in found if not is_local(a)}
+    assert beyond == set()
