@@ -32,7 +32,7 @@ DOCS = ROOT / "docs"
 SIGNS = {"ge": "&ge;", "gt": "&gt;", "le": "&le;", "lt": "&lt;"}
 SCRIPTS = ["sql_agent.sqlagent_test", "sql_agent.evaluate", "sql_agent.export", "sql_agent.report"]
 TYPER_MODULES = [
-    *(*SCRIPTS, "sql_agent.demo", "sql_agent.judge_report"),
+    *(*SCRIPTS, "sql_agent.demo", "sql_agent.judge_report", "sql_agent.mcp_server"),
     *("sql_agent.data.build", "sql_agent.tiny_policy.build"),
     *("reward_model.convert_dpo_format", "reward_model.mine_pairs", "reward_model.bundled_pairs"),
     "recipes.new",
@@ -45,7 +45,9 @@ def values_of(field: FieldInfo) -> str:
     """What a key may hold: its choices, or its type with its bounds."""
     kind: Any = field.annotation
     if get_origin(kind) is dict:
-        return "a section"
+        inner = get_args(kind)[1]
+        is_node = isinstance(inner, type) and issubclass(inner, BaseModel)
+        return f"sections of {', '.join(f'`{key}`' for key in inner.model_fields)}" if is_node else "a section"
     if get_origin(kind) is list:
         (kind,) = get_args(kind)
         prefix = "list of "

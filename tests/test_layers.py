@@ -33,7 +33,7 @@ LAYERS = [
     ["sql_agent.run_report"],
     [
         *("sql_agent.train_sql_agent", "sql_agent.evaluate", "sql_agent.sqlagent_test", "sql_agent.judge_report"),
-        *("sql_agent.export", "sql_agent.report"),
+        *("sql_agent.export", "sql_agent.report", "sql_agent.mcp_server"),
     ],
     ["sql_agent.demo", "benchmarks", "docs", "utils"],
     ["recipes"],  # a recipe's own test asks the fake server of benchmarks
@@ -60,6 +60,7 @@ ONLY_IN = {
     "verl": ["agl_plugin.*", "benchmarks.support.actor"],
     "ray": ["agl_plugin.*"],
     "agents": ["sql_agent.agent.episode", "sql_agent.agent.own_tools"],
+    "mcp": ["sql_agent.agent.mcp_session", "sql_agent.agent.mcp_tools", "sql_agent.mcp_server"],
     "trl": ["reward_model.reward_modeling"],
     "fastapi": ["reward_model.api"],
     "inspect_ai": ["sql_agent.evaluation.inspect_log"],

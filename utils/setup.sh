@@ -27,4 +27,4 @@ trap 'kill "$telling" 2>/dev/null || true' EXIT
 # Where Python may not keep bytecode (images say so), every process would compile what it imports: twice the CPU.
 compile=()
 if [ -n "${PYTHONDONTWRITEBYTECODE:-}" ]; then compile=(--compile-bytecode); fi
-"$UV" sync --quiet --frozen "${compile[@]}" --extra "$EXTRA" --extra reward-model --extra mcp --extra eval
+"$UV" sync --quiet --frozen "${compile[@]}" --extra "$EXTRA" --extra reward-model --extra eval

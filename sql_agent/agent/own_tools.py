@@ -14,7 +14,6 @@ import contextlib
 import functools
 import inspect
 import logging
-import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, cast
@@ -29,13 +28,12 @@ from pydantic.errors import PydanticUserError
 from foundation.background import LoopThread, answer, in_thread
 from foundation.errors import UserError, did_you_mean
 from sql_agent.agent.neutral import neutral, neutral_tree
-from sql_agent.agent.tool import BadArguments, EpisodeContext, Tool, parse_object, record
+from sql_agent.agent.tool import NAME, BadArguments, EpisodeContext, Tool, parse_object, record
 from sql_agent.errors import ToolFault
 from sql_agent.records import Question
 from sql_agent.scoring.registry import import_module
 
 logger = logging.getLogger(__name__)
-NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}")
 NOT_TOOLS = ("reset", "reward", "close")
 MAX_HANGING = 64
 

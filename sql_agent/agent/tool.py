@@ -8,6 +8,7 @@ the episode: it says that the tool itself is broken, which is nobody's mistake a
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
@@ -20,10 +21,15 @@ from sql_agent.records import LlmCall, Moment, SqlCall, ToolCall, ToolOutcome
 
 MAX_ARGUMENT_CHARS = 20_000  # of a recorded call
 ERROR_CHARS = 500
+NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}")
 
 
 class BadArguments(Exception):
     """The model's arguments do not fit the tool. The text is for the model."""
+
+
+class ToolFailed(Exception):
+    """The tool did not do it, and says why. The text is for the model."""
 
 
 @dataclass
@@ -81,7 +87,7 @@ def is_repeated_call(context: EpisodeContext) -> bool:
 async def record(context: EpisodeContext, name: str, raw: str, work: Callable[[], Awaitable[Any]]) -> str:
     """Do the work of one call, and give what the model sees of it. Raises a Fault, which is left in the context.
 
-    `work` gives text or what json can write, and raises BadArguments, TimeoutError or anything else.
+    `work` gives text or what json can write, and raises BadArguments, ToolFailed, TimeoutError or anything else.
     """
     started = time.time()
     outcome, text = await _outcome(context, name, work)
@@ -114,6 +120,8 @@ async def _outcome(context: EpisodeContext, name: str, work: Callable[[], Awaita
     except BadArguments as exc:
         context.n_bad_tool_calls += 1
         return "bad_arguments", f"error: {exc}"[:ERROR_CHARS]
+    except ToolFailed as exc:
+        return "error", f"error: {exc}"
     except TimeoutError:
         return "timeout", f"error: {name} gave no answer within {context.timeout_s:g} s"
     except Exception as exc:  # the user's own tool may fail in any way, and the model may try another way

@@ -6,6 +6,8 @@ belongs to the process that uses it first, so a Toolset may be made before a for
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -13,11 +15,14 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from foundation.errors import UserError
+from sql_agent.agent.mcp_session import McpSession
+from sql_agent.agent.mcp_tools import load_mcp
 from sql_agent.agent.own_tools import Environment, EnvironmentClass, Worker, load, tools_of
 from sql_agent.agent.sql_tool import sql_tool
 from sql_agent.agent.tool import Tool
 from sql_agent.config import TrainConfig, database_path
 from sql_agent.environment.database import Database
+from sql_agent.errors import ToolFault
 from sql_agent.records import Question
 
 SQL = "sql"
@@ -44,6 +49,8 @@ class Toolset:
         self._config = config
         wants_database = SQL in config.agent.tools
         self.database = Database(config.database, database_path(config.database)) if wants_database else None
+        self._sessions: list[McpSession] = []
+        self._loading = threading.Lock()
 
     @cached_property
     def _worker(self) -> Worker:
@@ -64,13 +71,29 @@ class Toolset:
         return tools, kinds
 
     @cached_property
+    def _served(self) -> list[Tool]:
+        """The tools of MCP servers, which are started for it."""
+        servers = self._config.agent.mcp
+        if servers and not self._sessions:
+            self._sessions = [McpSession(name, server, self._worker.loop) for name, server in servers.items()]
+        return [tool for session in self._sessions for tool in load_mcp(session)]
+
+    @cached_property
+    def _offered(self) -> list[Tool]:
+        tools, kinds = self._loaded
+        every = [*tools, *self._served, *(tool for kind in kinds for tool in tools_of(kind, self._worker, None))]
+        if twice := [name for name, n in Counter(tool.name for tool in every).items() if n > 1]:
+            raise UserError(
+                f"agent.tools = {self._config.agent.tools} and agent.mcp = {list(self._config.agent.mcp)}: two tools "
+                f"are called {twice[0]!r}; rename one, or leave it out of the server's tools"
+            )
+        return every
+
+    @property
     def offered(self) -> list[Tool]:
         """What the model is told of all tools, in order. Raises UserError."""
-        tools, kinds = self._loaded
-        every = [*tools, *(tool for kind in kinds for tool in tools_of(kind, self._worker, None))]
-        if twice := [name for name, n in Counter(tool.name for tool in every).items() if n > 1]:
-            raise UserError(f"agent.tools = {self._config.agent.tools}: two tools are called {twice[0]!r}; rename one")
-        return every
+        with self._loading:
+            return self._offered
 
     @property
     def gives_rewards(self) -> bool:
@@ -85,8 +108,8 @@ class Toolset:
 
     @asynccontextmanager
     async def for_episode(self, question: Question) -> AsyncIterator[EpisodeTools]:
-        """The tools of one episode, its environments begun. Raises ToolFault where one breaks."""
-        _ = self.offered
+        """The tools of one episode, its environments begun. Raises ToolFault where one breaks, or a server is gone."""
+        await self._load()
         tools, kinds = self._loaded
         begun: list[Environment] = []
         try:
@@ -95,13 +118,25 @@ class Toolset:
                 begun.append(Environment(kind, self._worker, timeout_s=self._config.agent.tool_timeout_s))
                 told.append(await begun[-1].reset(question))
             own = [tool for one in begun for tool in one.tools()]
-            yield EpisodeTools([*tools, *own], [text for text in told if text], begun)
+            yield EpisodeTools([*tools, *self._served, *own], [text for text in told if text], begun)
         finally:
             for one in begun:
                 await one.close()
 
+    async def _load(self) -> None:
+        """Make the tools, in a thread where that means to wait for servers: other episodes go on."""
+        if not self._config.agent.mcp or "_offered" in self.__dict__:
+            _ = self.offered
+            return
+        try:
+            await asyncio.to_thread(lambda: self.offered)
+        except UserError as exc:  # check() found them before the run
+            raise ToolFault(str(exc)) from exc
+
     def close(self) -> None:
         """End what was opened."""
+        for session in self._sessions:
+            session.close()
         if self.database:
             self.database.close()
         if "_worker" in self.__dict__:

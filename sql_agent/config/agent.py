@@ -6,6 +6,7 @@ import re
 
 from pydantic import Field, model_validator
 
+from sql_agent.config.mcp import McpConfig
 from sql_agent.config.node import Node
 
 
@@ -26,6 +27,9 @@ class AgentConfig(Node):
     tools: list[str] = Field(
         default=["sql"],
         description="sql, and tools of your own: a module or .py file, or MODULE:NAME for one function or class of it",
+    )
+    mcp: dict[str, McpConfig] = Field(
+        default={}, description="[MCP servers](50-extending.md#mcp-servers) by a name of your own: their tools too"
     )
     tool_timeout_s: float = Field(default=30.0, gt=0, description="longest wait for one call of a tool other than sql")
     tool_max_chars: int = Field(
@@ -55,4 +59,10 @@ class AgentConfig(Node):
             re.compile(self.match)
         except re.error as exc:
             raise ValueError(f"agent.match = {self.match!r} is no regular expression ({exc})") from exc
+        return self
+
+    @model_validator(mode="after")
+    def _servers_fit(self) -> AgentConfig:
+        for name, server in self.mcp.items():
+            server.check(f"agent.mcp.{name}")
         return self

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tomllib
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 from foundation.errors import UserError, did_you_mean
 from sql_agent.config.database import DatabaseConfig
+from sql_agent.config.mcp import McpConfig
 from sql_agent.config.paths import RECIPES, prompt_file
 from sql_agent.config.reward import TermConfig
 from sql_agent.config.tree import TrainConfig
@@ -85,6 +87,7 @@ def load_recipe(name: str) -> dict[str, Any]:
 FILES = (
     *("agent.tools", "agent.episode", "agent.system_prompt", "data.train_file", "data.val_file", "database.path"),
     *("reward.scorer_modules", "reward.default_scorer", "reward.judge.prompt"),
+    *("agent.mcp.*.command", "agent.mcp.*.args"),
 )
 
 
@@ -99,7 +102,7 @@ def _anchored(tree: dict[str, Any], folder: Path) -> dict[str, Any]:
 
     def visit(node: Any, prefix: str) -> Any:
         if not isinstance(node, dict):
-            return absolute(node) if prefix in FILES else node
+            return absolute(node) if any(fnmatch(prefix, key) for key in FILES) else node
         return {key: visit(value, f"{prefix}.{key}" if prefix else key) for key, value in node.items()}
 
     return visit(tree, "")
@@ -116,13 +119,16 @@ def build_config(*trees: dict[str, Any]) -> TrainConfig:
         raise UserError("configuration:\n" + "\n".join(_explain(error) for error in exc.errors())) from exc
 
 
+INNER: dict[str, type[BaseModel]] = {"reward.terms.": TermConfig, "agent.mcp.": McpConfig}
+
+
 def _explain(error: Any) -> str:
     key = ".".join(str(part) for part in error["loc"])
     if not key or error["type"] == "value_error":
         return f"  {error['msg'].removeprefix('Value error, ')}"
     if error["type"] == "extra_forbidden":
-        in_term = key.startswith("reward.terms.")
-        hint = did_you_mean(error["loc"][-1], TermConfig.model_fields) if in_term else did_you_mean(key, known_keys())
+        inner = next((node for start, node in INNER.items() if key.startswith(start)), None)
+        hint = did_you_mean(error["loc"][-1], inner.model_fields) if inner else did_you_mean(key, known_keys())
         hint = hint or "; docs/10-configuration.md lists all keys"
         return f"  {key} = {error['input']!r}: unknown key{hint}"
     return f"  {key} = {error['input']!r}: {error['msg']}"

@@ -1,0 +1,142 @@
+"""The tools of an MCP server, as agent.mcp names it.
+
+Guarantees: the tools are those that the server lists, in its order, less what the allow-list leaves out; descriptions,
+schemas and results hold no marker of a chat template and have a largest size; no argument that a model can write ends
+the session. Not covered: a server that sends gigabytes, which this process would read.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import Any
+
+from mcp import McpError, types
+
+from foundation.errors import UserError, did_you_mean
+from sql_agent.agent.mcp_session import McpSession, environment_of, headers_of, program_of
+from sql_agent.agent.neutral import neutral, neutral_tree
+from sql_agent.agent.tool import NAME, BadArguments, EpisodeContext, Tool, ToolFailed, cut, parse_object, record
+from sql_agent.agent.transcript import writable
+
+logger = logging.getLogger(__name__)
+MAX_TOOLS = 128
+MAX_DESCRIPTION_CHARS = 2000  # of a tool; a text inside a schema has a quarter
+MAX_SCHEMA_CHARS = 10_000
+MAX_DEPTH = 32
+LIST_S = 45.0  # a server's start included
+
+
+def load_mcp(session: McpSession) -> list[Tool]:
+    """The tools of a server. Raises UserError, also when it does not answer."""
+    name, config = session.name, session.config
+    if config.command:
+        program_of(config, name)
+    environment_of(config, name)
+    headers_of(config, name)
+    listed = session.wait_for(_list(session), timeout_s=LIST_S)
+    wanted = config.tools or [tool.name for tool in listed]
+    names = [tool.name for tool in listed]
+    if missing := [tool for tool in wanted if tool not in names]:
+        raise UserError(
+            f"agent.mcp.{name}.tools: the server has no tool {missing[0]!r}{did_you_mean(missing[0], names)}. It lists "
+            f"{', '.join(names) or 'none'}"[:700]
+        )
+    return [tool for found in listed if found.name in wanted if (tool := _tool(session, found))]
+
+
+async def _list(session: McpSession) -> list[types.Tool]:
+    found: list[types.Tool] = []
+    cursor: str | None = None
+    while True:
+        page = types.PaginatedRequestParams(cursor=cursor)
+        answer = await session.ask(types.ListToolsRequest(params=page), types.ListToolsResult)
+        found += answer.tools
+        cursor = answer.nextCursor
+        if not cursor or not answer.tools or len(found) > MAX_TOOLS:
+            return found[:MAX_TOOLS]
+
+
+def _tool(session: McpSession, listed: types.Tool) -> Tool | None:
+    """The tool; None, with a warning, for one that cannot be shown to a model. Raises UserError where it was named."""
+    parameters = _bounded(neutral_tree({"properties": {}, **listed.inputSchema}))
+    reason = ""
+    if not NAME.fullmatch(listed.name):
+        reason = "a name holds letters, digits, '_' and '-', at most 64"
+    elif len(json.dumps(parameters, ensure_ascii=False)) > MAX_SCHEMA_CHARS:
+        reason = f"its schema has more than {MAX_SCHEMA_CHARS} characters"
+    if reason and session.config.tools:
+        raise UserError(f"agent.mcp.{session.name}.tools: {listed.name!r:.100} cannot be used: {reason}. Leave it out")
+    if reason:
+        logger.warning("agent.mcp.%s: the tool %.100r is left out: %s", session.name, listed.name, reason)
+        return None
+
+    async def invoke(context: EpisodeContext, raw: str) -> str:
+        return await record(context, listed.name, raw, lambda: _call(session, listed.name, context, raw))
+
+    description = neutral(cut_to(writable(listed.description or ""), MAX_DESCRIPTION_CHARS))
+    return Tool(listed.name, description, parameters, invoke)
+
+
+async def _call(session: McpSession, name: str, context: EpisodeContext, raw: str) -> str:
+    params = types.CallToolRequestParams(name=name, arguments=_sendable(parse_object(raw)))
+    try:
+        answer = await session.call(
+            types.CallToolRequest(params=params), types.CallToolResult, timeout_s=context.timeout_s
+        )
+    except McpError as exc:
+        if exc.error.code == types.INVALID_PARAMS:
+            raise BadArguments(exc.error.message) from exc
+        raise ToolFailed(exc.error.message) from exc
+    if answer.isError:
+        raise ToolFailed(text_of(answer))
+    return text_of(answer)
+
+
+def text_of(answer: types.CallToolResult) -> str:
+    """What the model sees of a result: its texts, a description of what is none, JSON where it has only that."""
+    if not answer.content and answer.structuredContent is not None:
+        return json.dumps(answer.structuredContent, ensure_ascii=False)
+    return "\n".join(_part(part) for part in answer.content)
+
+
+def _part(part: types.ContentBlock) -> str:
+    if isinstance(part, types.TextContent):
+        return part.text
+    if isinstance(part, types.ImageContent | types.AudioContent):
+        return f"({part.type}, {part.mimeType}, {len(part.data)} characters of base64)"
+    if isinstance(part, types.ResourceLink):
+        return f"(resource {part.name}: {part.uri})"
+    resource = part.resource
+    if isinstance(resource, types.TextResourceContents):
+        return resource.text
+    return f"(resource {resource.uri}, {resource.mimeType}, {len(resource.blob)} characters of base64)"
+
+
+def cut_to(text: str, max_chars: int) -> str:
+    """The text, cut where it is longer."""
+    return cut(text, max_chars) if len(text) > max_chars else text
+
+
+def _bounded(value: Any) -> Any:
+    """A schema with no long text in it."""
+    if isinstance(value, str):
+        return cut_to(writable(value), MAX_DESCRIPTION_CHARS // 4)
+    if isinstance(value, list):
+        return [_bounded(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _bounded(item) for key, item in value.items()}
+    return value
+
+
+def _sendable(value: Any, depth: int = 0) -> Any:
+    """The arguments as every server can read them: the client's writer ends the session at others."""
+    if depth > MAX_DEPTH:
+        raise BadArguments(f"the arguments are nested more than {MAX_DEPTH} deep")
+    if isinstance(value, str):
+        return writable(value)
+    if isinstance(value, list):
+        return [_sendable(item, depth + 1) for item in value]
+    if isinstance(value, dict):
+        return {writable(key): _sendable(item, depth + 1) for key, item in value.items()}
+    return value

@@ -1,0 +1,86 @@
+"""The SQL tool as an MCP server on stdin and stdout: the same tool as `agent.tools = ["sql"]` gives, for any client.
+
+    python -m sql_agent.mcp_server
+
+Guarantees: description, schema and JSON results are those of the agent's own tool, limits included. A database that
+fails is a JSON-RPC error (internal error) and not a result: it is nobody's mistake.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+try:
+    import typer
+except ModuleNotFoundError as missing:
+    raise SystemExit(f"error: {missing}; run `make setup`, then `source .venv/bin/activate`") from None
+from mcp import McpError, types
+from mcp.server.lowlevel import Server
+from mcp.server.stdio import stdio_server
+
+from foundation.command import shown_errors
+from sql_agent.agent.sql_tool import sql_tool
+from sql_agent.agent.tool import EpisodeContext, Tool
+from sql_agent.config import build_config, database_path, load_recipe, parse_assignment
+from sql_agent.environment.database import Database
+from sql_agent.errors import DatabaseFault
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+
+
+def server_of(tool: Tool) -> Server[Any]:
+    """A server with one tool."""
+    server: Server[Any] = Server("agentgrpo")
+
+    async def list_tools(_: types.ListToolsRequest) -> types.ServerResult:
+        listed = types.Tool(name=tool.name, description=tool.description, inputSchema=tool.parameters)
+        return types.ServerResult(types.ListToolsResult(tools=[listed]))
+
+    async def call_tool(request: types.CallToolRequest) -> types.ServerResult:
+        if request.params.name != tool.name:
+            text = f"unknown tool {request.params.name!r}; there is {tool.name}"
+            raise McpError(types.ErrorData(code=types.INVALID_PARAMS, message=text))
+        try:
+            text = await tool.invoke(EpisodeContext(), json.dumps(request.params.arguments or {}))
+        except DatabaseFault as fault:
+            raise McpError(types.ErrorData(code=types.INTERNAL_ERROR, message=str(fault))) from fault
+        content: list[types.ContentBlock] = [types.TextContent(type="text", text=text)]
+        return types.ServerResult(types.CallToolResult(content=content))
+
+    server.request_handlers[types.ListToolsRequest] = list_tools
+    server.request_handlers[types.CallToolRequest] = call_tool
+    return server
+
+
+async def serve(tool: Tool) -> None:
+    """Answer until stdin is closed."""
+    server = server_of(tool)
+    async with stdio_server() as (read, write):
+        await server.run(read, write, server.create_initialization_options())
+
+
+@app.command()
+def main(
+    database: Annotated[Path | None, typer.Option(help="SQLite file (default: the bundled one)")] = None,
+    recipe: Annotated[str, typer.Option(help="settings of a folder of recipes/ or a TOML file")] = "",
+    set_: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="set any key")] = None,
+) -> None:
+    """Serve query_database_by_sql to an MCP client, which starts this program.
+
+    It ends when its input does. Exit status: 0 done, 2 wrong input.
+    """
+    with shown_errors(DatabaseFault):
+        flags = {"database": {"path": str(database.expanduser().absolute())}} if database else {}
+        base = load_recipe(recipe) if recipe else {}
+        config = build_config(base, flags, *(parse_assignment(text) for text in set_ or []))
+        with Database(config.database, database_path(config.database)) as opened:
+            opened.check()
+            description, max_chars = config.agent.tool_description, config.database.max_chars
+            asyncio.run(serve(sql_tool(opened, description=description, max_chars=max_chars)))
+
+
+if __name__ == "__main__":
+    app()
