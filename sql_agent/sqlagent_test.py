@@ -48,6 +48,7 @@ from sql_agent.scoring.check import check_scorers
 from sql_agent.scoring.reward import score
 from sql_agent.scoring.scorers import ScoringContext
 from sql_agent.serving import models
+from sql_agent.serving.chat import chat
 from sql_agent.serving.endpoint import checked_endpoint, explain_fault, is_final
 from sql_agent.serving.server import Server, serve_model
 
@@ -207,6 +208,7 @@ def main(
     temperature: Annotated[float, typer.Option(min=0.0, max=2.0, help="0 is greedy")] = 0.0,
     max_tokens: Annotated[int | None, typer.Option(min=1, help="longest answer of one model call")] = None,
     json_: Annotated[bool, typer.Option("--json", help="one JSON object per question on stdout")] = False,
+    chat_: Annotated[bool, typer.Option("--chat", help="a conversation, with each call; /help there")] = False,
 ) -> None:
     """Ask the medical SQL agent, and see its SQL, its answer and its reward.
 
@@ -215,6 +217,7 @@ def main(
     python sqlagent_test.py --question "阿莫西林的适应症是什么？"
     python sqlagent_test.py --base-url http://localhost:8000/v1    a running server
     python sqlagent_test.py --file data/val.parquet --limit 20 --json > answers.jsonl
+    python sqlagent_test.py --chat                                 a conversation, in the terminal
 
     Without --question and --file three bundled questions are asked, chosen as such that the tiny policy can answer.
     Without address and --model the newest trained tiny policy of runs/ answers (make demo leaves one), else the
@@ -226,16 +229,25 @@ def main(
     logging.getLogger("openai.agents").setLevel(logging.CRITICAL)
     try:
         config = resolve_config(recipe, set_ or [], database=database, model=model, endpoint=bool(base_url))
-        questions = choose_questions(question or [], file, limit=limit)
+        if chat_ and (question or file or limit or json_):
+            raise UserError("--chat: a conversation takes no --question, --file, --limit and --json; leave them out")
+        questions = [] if chat_ else choose_questions(question or [], file, limit=limit)
+
+        def go(llm: LLMEndpoint) -> list[Outcome]:
+            if not chat_:
+                return try_out(questions, llm, config, as_lines=json_)
+            chat(config, llm)
+            return []
+
         if base_url:
             name = model or os.environ.get("OPENAI_MODEL", "")
             tokens = max_tokens or config.rollout.max_response_tokens
             llm = checked_endpoint(base_url, model=name, api_key=api_key, temperature=temperature, max_tokens=tokens)
-            outcomes = try_out(questions, llm, config, as_lines=json_)
+            outcomes = go(llm)
         else:
             with own_server(config) as server:
                 llm = LLMEndpoint(server.base_url, server.model, temperature=temperature, max_tokens=max_tokens)
-                outcomes = try_out(questions, llm, config, as_lines=json_)
+                outcomes = go(llm)
                 if why := server.why_it_died():
                     raise LLMFault(why)
     except UserError as exc:

@@ -5,7 +5,8 @@
 
 A handler gets the request's JSON and returns a chat completion (a dict), a `Reply` for everything else, or RESET or
 HANG. `in_turn(a, b)` answers a, then b, then b again. A handler runs in the server's threads. With `keep_alive` a
-connection stays open after an answer, as those of real servers do; `tls` makes it HTTPS. Not covered: streaming.
+connection stays open after an answer, as those of real servers do; `tls` makes it HTTPS. A stream
+is a Reply whose body is there from the start (`stream_reply`).
 """
 
 from __future__ import annotations
@@ -119,6 +120,14 @@ def tool_call_reply(*calls: tuple[str, dict[str, Any] | str], content: str | Non
         for i, (name, args) in enumerate(calls)
     ]
     return chat_reply(content, finish_reason="tool_calls", tool_calls=tool_calls)
+
+
+def stream_reply(*deltas: dict[str, Any], chunk_pause_s: float = 0.0) -> Reply:
+    """A chat completion as a stream of events, one for each delta of the message, and one for the tokens."""
+    lines = [f"data: {json.dumps({'choices': [{'index': 0, 'delta': delta}]})}\n\n" for delta in deltas]
+    usage = f"data: {json.dumps({'choices': [], 'usage': {'prompt_tokens': 3, 'completion_tokens': 4}})}\n\n"
+    body = "".join(lines) + usage + "data: [DONE]\n\n"
+    return Reply(body=body, content_type="text/event-stream", chunk_pause_s=chunk_pause_s)
 
 
 def error_reply(status: int, message: str, **headers: str) -> Reply:

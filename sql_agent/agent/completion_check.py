@@ -52,3 +52,12 @@ async def require_completion(response: httpx.Response) -> None:
     else:
         return
     raise LLMFault(f"{response.request.url}: status {response.status_code}, but not a chat completion ({why})")
+
+
+async def require_stream(response: httpx.Response) -> None:
+    """The same for a client that streams: only what the answer says it is can be known before its end."""
+    kind = response.headers.get("content-type", "nothing")
+    if response.is_success and not kind.startswith("text/event-stream"):
+        raise LLMFault(
+            f"{response.request.url}: status {response.status_code}, but no stream of events (Content-Type: {kind:.60})"
+        )

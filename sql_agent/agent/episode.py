@@ -32,7 +32,7 @@ from agents import (
 
 from foundation.errors import UserError
 from foundation.net import is_loopback
-from sql_agent.agent.completion_check import require_completion
+from sql_agent.agent.completion_check import require_completion, require_stream
 from sql_agent.agent.endpoint import LLMEndpoint, is_overflow
 from sql_agent.agent.own_episode import load_episode, play_own
 from sql_agent.agent.relay import Relay
@@ -49,7 +49,7 @@ set_tracing_disabled(True)
 SCHEMA_MARK = "{schema}"
 
 
-class _Stop(Exception):
+class EpisodeStopped(Exception):
     """Ends an episode early with a reason."""
 
     def __init__(self, reason: StopReason) -> None:
@@ -57,14 +57,14 @@ class _Stop(Exception):
         self.reason: StopReason = reason
 
 
-class _Hooks(RunHooks[EpisodeContext]):
+class EpisodeHooks(RunHooks[EpisodeContext]):
     """Counts answered LLM calls as turns, writes down what was said and used, and stops an endless same call."""
 
     _asked_s = 0.0
 
     async def on_llm_start(self, context: Any, agent: Any, system_prompt: Any, input_items: Any) -> None:
         if is_repeated_call(context.context):
-            raise _Stop("repeated_call")
+            raise EpisodeStopped("repeated_call")
         self._asked_s = time.time()
 
     async def on_llm_end(self, context: Any, agent: Any, response: Any) -> None:
@@ -115,14 +115,14 @@ def system_prompt_of(config: AgentConfig, database: Database | None) -> str:
     return text.replace(SCHEMA_MARK, "\n".join(lines))
 
 
-def build_client(llm: LLMEndpoint, *, timeout_s: float) -> openai.AsyncOpenAI:
+def build_client(llm: LLMEndpoint, *, timeout_s: float, streams: bool = False) -> openai.AsyncOpenAI:
     """An OpenAI client without retries. Plain http skips loading TLS certificates (20 ms per client)."""
     http = httpx.AsyncClient(
         timeout=timeout_s,
         trust_env=not is_loopback(llm.base_url),
         verify=not llm.base_url.startswith("http://"),
         follow_redirects=True,
-        event_hooks={"response": [require_completion]},
+        event_hooks={"response": [require_stream if streams else require_completion]},
     )
     return openai.AsyncOpenAI(
         base_url=llm.base_url, api_key=llm.api_key or "EMPTY", http_client=http, max_retries=0, timeout=timeout_s
@@ -263,12 +263,12 @@ async def _run(
             text,
             context=context,
             max_turns=max_turns,
-            hooks=_Hooks(),
+            hooks=EpisodeHooks(),
             run_config=RunConfig(tracing_disabled=True),
         )
     except MaxTurnsExceeded:
         return "", "max_turns"
-    except _Stop as stop:
+    except EpisodeStopped as stop:
         return "", stop.reason
     except ModelBehaviorError:
         return "", "invalid_tool_call"

@@ -21,7 +21,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sql_agent.agent.sql_tool import QUERY
-from sql_agent.records import Episode, QueryResult, Question, Reward, rollout_record
+from sql_agent.records import Episode, QueryResult, Question, Reward, SqlCall, rollout_record
 from sql_agent.scoring.scorers import NO_REFERENCE
 
 SHOWN_ROWS = 5
@@ -70,7 +70,7 @@ def show(console: Console, outcome: Outcome, *, number: int, of: int) -> None:
     if outcome.episode is None:
         console.print(Text(f"{outcome.fault_kind}: {clean(outcome.fault)}", style="red"))
         return
-    _show_calls(console, outcome.episode)
+    show_calls(console, outcome.episode.sql_calls)
     _show_other_tools(console, outcome.episode)
     _show_end(console, outcome.episode)
     if outcome.reward is not None:
@@ -79,8 +79,9 @@ def show(console: Console, outcome: Outcome, *, number: int, of: int) -> None:
         console.print(Text.assemble(("reference  ", "dim"), clean(question.answer)))
 
 
-def _show_calls(console: Console, episode: Episode) -> None:
-    for call in episode.sql_calls:
+def show_calls(console: Console, calls: list[SqlCall]) -> None:
+    """Print SQL calls with their rows."""
+    for call in calls:
         console.print(Text(f"\nturn {call.turn}", style="dim"))
         sql = Syntax(clean(call.sql), "sql", theme="ansi_dark", background_color="default", word_wrap=True)
         console.print(Padding(sql, (0, 0, 0, 2)))

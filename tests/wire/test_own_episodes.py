@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import re
 import sys
 import textwrap
@@ -24,6 +23,7 @@ from benchmarks.support.server import (
     error_reply,
     in_turn,
     openai_server,
+    stream_reply,
     tool_call_reply,
 )
 from foundation.errors import UserError
@@ -252,12 +252,6 @@ def test_of_two_agents_one_is_trained(play: Play) -> None:
     assert len(server.requests) == 2
 
 
-def events(*deltas: dict[str, Any]) -> Reply:
-    lines = [f"data: {json.dumps({'choices': [{'index': 0, 'delta': delta}]})}\n\n" for delta in deltas]
-    usage = f"data: {json.dumps({'choices': [], 'usage': {'prompt_tokens': 3, 'completion_tokens': 4}})}\n\n"
-    return Reply(body="".join(lines) + usage + "data: [DONE]\n\n", content_type="text/event-stream")
-
-
 def test_a_stream_passes_and_is_written_down(play: Play) -> None:
     text = """
         import openai
@@ -271,7 +265,7 @@ def test_a_stream_passes_and_is_written_down(play: Play) -> None:
     call = {"index": 0, "id": "c1", "function": {"name": "add", "arguments": '{"a":'}}
     more = {"index": 0, "function": {"arguments": " 1}"}}
     said = [{"role": "assistant", "content": "4"}, {"content": "2"}, {"tool_calls": [call]}, {"tool_calls": [more]}]
-    episode, server = play(in_turn(events(*said)), text)
+    episode, server = play(in_turn(stream_reply(*said)), text)
     assert episode.final_answer == "42" and server.requests[0].json["stream"] is True
     calls = [{"id": "c1", "name": "add", "arguments": '{"a": 1}'}]
     assert episode.messages == [{"role": "assistant", "content": "42", "tool_calls": calls}]

@@ -1,0 +1,139 @@
+"""A conversation with the agent: the loop of an episode, streamed, its history kept from one message to the next.
+
+Guarantees: model, prompt and tools are those of the configuration; an environment is begun with the first message and
+lives until `reset`. A message that fails or is interrupted leaves the history as it was. Not covered: rewards, and
+episodes of one's own (agent.episode, agent.command), which play one question.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from typing import Any
+
+import httpx
+import openai
+from agents import MaxTurnsExceeded, ModelBehaviorError, RunConfig, Runner
+from agents import UserError as AgentsUserError
+
+from foundation.errors import UserError
+from sql_agent.agent.endpoint import LLMEndpoint, is_overflow
+from sql_agent.agent.episode import EpisodeHooks, EpisodeRunner, EpisodeStopped, build_agent, build_client
+from sql_agent.agent.tool import EpisodeContext
+from sql_agent.agent.toolset import EpisodeTools
+from sql_agent.errors import LLMFault
+from sql_agent.records import Question
+
+# What happens, as it happens: "text" (a piece of the answer), "thought", "call" (name and arguments) or "result".
+Tell = Callable[[str, str], None]
+
+
+class Stopped(Exception):
+    """The answer ended before its end, by the model's own doing. The text says why, and what helps."""
+
+
+class Conversation:
+    """Messages to one agent, one after the other."""
+
+    def __init__(self, runner: EpisodeRunner, llm: LLMEndpoint) -> None:
+        agent = runner.config.agent
+        if own := agent.episode or agent.command:
+            key = "agent.episode" if agent.episode else "agent.command"
+            raise UserError(f"--chat: {key} = {own!r} plays one question an episode; ask it with --question instead")
+        self._runner, self.llm = runner, llm
+        self.llm_timeout_s = agent.llm_timeout_s
+        self._open = AsyncExitStack()
+        self._offered: EpisodeTools | None = None
+        self._history: list[Any] = []
+        self.last = EpisodeContext()
+
+    async def reset(self) -> None:
+        """Forget what was said, and end the tools' environments."""
+        self._history, self._offered = [], None
+        await self._open.aclose()
+
+    async def say(self, text: str, tell: Tell) -> None:
+        """Send a message, and tell of the answer as it comes.
+
+        Raises Stopped, LLMFault, DatabaseFault or ToolFault; then the message does not count as said.
+        """
+        agent = self._runner.config.agent
+        context = EpisodeContext(
+            max_chars=agent.tool_max_chars, timeout_s=agent.tool_timeout_s, repeat_limit=agent.repeat_limit
+        )
+        try:
+            content = await self._begun(text)
+            said = [*self._history, {"role": "user", "content": content}]
+            async with build_client(self.llm, timeout_s=self.llm_timeout_s, streams=True) as client:
+                self._history = await self._answer(said, context, client, tell)
+        finally:
+            if context.asked:
+                self.last = context
+            if not self._history:  # its environments were begun for this message alone
+                await self.reset()
+
+    async def _begun(self, text: str) -> str:
+        """The message, and what the environments say beside the first one."""
+        if self._offered:
+            return text
+        question = Question(id="chat", question=text)
+        self._offered = await self._open.enter_async_context(self._runner.toolset.for_episode(question))
+        return "\n".join([text, *self._offered.told])
+
+    async def _answer(
+        self, said: list[Any], context: EpisodeContext, client: openai.AsyncOpenAI, tell: Tell
+    ) -> list[Any]:
+        """The history with the answer. What fails is raised in this project's terms."""
+        try:
+            return await self._stream(said, context, client, tell)
+        except MaxTurnsExceeded as exc:
+            limit = self._runner.config.agent.max_turns
+            raise Stopped(
+                f"no answer after agent.max_turns = {limit} model calls; --set agent.max_turns={2 * limit}"
+            ) from exc
+        except EpisodeStopped as exc:
+            raise Stopped(f"the same call {context.repeat_limit} times (agent.repeat_limit); say it otherwise") from exc
+        except ModelBehaviorError as exc:
+            raise Stopped(f"the model's answer cannot be used ({exc}); say it otherwise") from exc
+        except AgentsUserError as exc:
+            # openai-agents wraps what a tool raises; the tool left the original in the context.
+            raise context.fault or exc from exc
+        except (openai.OpenAIError, httpx.HTTPError, ValueError) as exc:  # ValueError: an event that is no JSON
+            if isinstance(exc.__cause__, LLMFault):  # from require_stream
+                raise exc.__cause__ from None
+            if is_overflow(str(exc)):
+                raise Stopped("the conversation is longer than the model can read; /reset begins a new one") from exc
+            raise LLMFault(f"the model endpoint failed: {type(exc).__name__}: {exc}") from exc
+
+    async def _stream(
+        self, said: list[Any], context: EpisodeContext, client: openai.AsyncOpenAI, tell: Tell
+    ) -> list[Any]:
+        assert self._offered
+        result = Runner.run_streamed(
+            build_agent(self.llm, client, system_prompt=self._runner.system_prompt, tools=self._offered.tools),
+            said,
+            context=context,
+            max_turns=self._runner.config.agent.max_turns,
+            hooks=EpisodeHooks(),
+            run_config=RunConfig(tracing_disabled=True),
+        )
+        try:
+            async for event in result.stream_events():
+                _pass_on(event, tell)
+        finally:
+            result.cancel()
+        if not str(result.final_output or "").strip():
+            raise Stopped("the model said nothing; say it otherwise")
+        return result.to_input_list()
+
+
+def _pass_on(event: Any, tell: Tell) -> None:
+    kind = event.data.type if event.type == "raw_response_event" else getattr(event, "name", "")
+    if kind in ("response.output_text.delta", "response.refusal.delta"):
+        tell("text", event.data.delta)
+    elif kind in ("response.reasoning_summary_text.delta", "response.reasoning_text.delta"):
+        tell("thought", event.data.delta)
+    elif kind == "tool_called":
+        tell("call", f"{event.item.raw_item.name} {event.item.raw_item.arguments}")
+    elif kind == "tool_output":
+        tell("result", str(event.item.output))
