@@ -24,6 +24,7 @@ READ_ELSEWHERE = {
     "rollout.n_runners": "assembly.make_trainer",
     "rollout.runner_concurrency": "assembly.make_trainer",
     "rollout.poll_interval_s": "assembly.make_trainer",
+    "rollout.proxy": "assembly.daemon_options",
     "rollout.rollout_timeout_s": "the daemon",
     "rollout.sampler_logprobs": "assembly.daemon_options",
     "rollout.resample_flat_groups": "assembly.daemon_options",
