@@ -6,6 +6,7 @@ A value that the user set stays. Light to import: none of the stack is loaded he
 from __future__ import annotations
 
 import os
+import warnings
 from pathlib import Path
 
 # Environment variables that verl, vLLM and Ray read in their own processes; all are passed on to Ray's workers.
@@ -49,11 +50,13 @@ TRACKER_ENV = ("WANDB_MODE", "SWANLAB_MODE", *TRACKER_FOLDERS)
 def prepare_environment(*, cpu: bool, offline: bool, lora: bool = False) -> None:
     """Set what the stack reads from the environment; a value that the user set stays.
 
-    Call it before verl, vllm, litellm or ray is imported. `offline` forbids hub look-ups (a local model folder); `lora`
-    makes vLLM sample with the adapter. This project's changes of verl (VERL_HOOK) are always loaded.
+    Call it before agentlightning, verl, vllm, litellm or ray is imported. `offline` forbids hub look-ups (a local model
+    folder); `lora` makes vLLM sample with the adapter. This project's changes of verl (VERL_HOOK) are always loaded.
     """
     for name, value in {**COMMON_ENV, **(CPU_ENV if cpu else {})}.items():
         os.environ.setdefault(name, value)
+    # agentlightning imports its own deprecated module.
+    warnings.filterwarnings("ignore", "agentlightning.reward is deprecated", UserWarning)
     modules = [m for m in os.environ.get("VERL_USE_EXTERNAL_MODULES", "").split(",") if m]
     os.environ["VERL_USE_EXTERNAL_MODULES"] = ",".join(dict.fromkeys([*modules, VERL_HOOK]))
     os.environ["AGENTGRPO_LORA"] = str(int(lora))

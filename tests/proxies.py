@@ -27,6 +27,11 @@ NUMBERS = itertools.count()
 MESSAGES = [{"role": "user", "content": "?"}]
 
 
+def worded(log_probs: list[float]) -> dict[str, Any]:
+    """Log-probabilities as vLLM sends them."""
+    return {"content": [{"token": "x", "logprob": n, "bytes": [120], "top_logprobs": []} for n in log_probs]}
+
+
 def vllm_reply(request: dict[str, Any], **message: Any) -> dict[str, Any]:
     """As vLLM answers, with ids and log-probabilities for who asks."""
     reply = {**chat_reply("well", **message), "id": f"chatcmpl-{next(NUMBERS)}"}
@@ -35,7 +40,7 @@ def vllm_reply(request: dict[str, Any], **message: Any) -> dict[str, Any]:
         reply["prompt_token_ids"] = PROMPT_IDS
         reply["choices"][0]["token_ids"] = IDS
     if request.get("logprobs"):
-        reply["choices"][0]["logprobs"] = {"content": None, "token_log_probs": LOG_PROBS}
+        reply["choices"][0]["logprobs"] = worded(LOG_PROBS)
     return reply
 
 
@@ -45,7 +50,7 @@ def vllm_stream(request: dict[str, Any], *, lost: int = 0) -> bytes:
     first = {"index": 0, "delta": {"role": "assistant", "content": ""}, "logprobs": None, "finish_reason": None}
     events: list[dict[str, Any]] = [{**head, "choices": [first], "prompt_token_ids": PROMPT_IDS}]
     for word, token, log_prob in list(zip(("we", "ll"), IDS, LOG_PROBS, strict=True))[lost:]:
-        given = {"token_log_probs": [log_prob]} if request.get("logprobs") else None
+        given = worded([log_prob]) if request.get("logprobs") else None
         choice = {"index": 0, "delta": {"content": word}, "logprobs": given, "token_ids": [token]}
         events.append({**head, "choices": [{**choice, "finish_reason": "stop" if token == IDS[-1] else None}]})
     usage = {"prompt_tokens": len(PROMPT_IDS), "completion_tokens": len(IDS), "total_tokens": 5}

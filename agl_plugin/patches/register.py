@@ -379,22 +379,6 @@ IN_VLLM = (
         speed=True,
         without_gpu_only=True,
     ),
-    Patch(
-        name="plain_log_probs",
-        places=("vllm",),
-        package="vllm",
-        targets=(
-            Target(
-                "vllm.entrypoints.openai.serving_chat:OpenAIServingChat._create_chat_logprobs",
-                "agl_plugin.patches.plain_log_probs:answering_plainly",
-                "self token_ids top_logprobs tokenizer num_output_top_logprobs return_as_token_id",
-            ),
-        ),
-        how="wrapped",
-        why="an object per token costs the proxy 34 % more CPU for an answer of 160 tokens than a number per token",
-        until="vLLM returns log-probabilities of sampled tokens as a list of numbers",
-        speed=True,
-    ),
 )
 
 PATCHES: tuple[Patch, ...] = (*OURS_IN_THE_RUN, *IN_VERL, *WITHOUT_A_GPU, *IN_VLLM)

@@ -120,13 +120,13 @@ class Collected:
         for part in event.get("choices") or []:
             choice = self._choices.setdefault(
                 part["index"],
-                {"index": part["index"], "message": {}, "token_ids": [], "logprobs": {"token_log_probs": []}},
+                {"index": part["index"], "message": {}, "token_ids": [], "logprobs": {"content": []}},
             )
             for name, text in (part.get("delta") or {}).items():
                 before = choice["message"].get(name)
                 choice["message"][name] = before + text if before and isinstance(text, str) and name != "role" else text
             choice["token_ids"] += part.get("token_ids") or []
-            choice["logprobs"]["token_log_probs"] += plain_log_probs(part.get("logprobs"))
+            choice["logprobs"]["content"] += (part.get("logprobs") or {}).get("content") or []
             choice["finish_reason"] = part.get("finish_reason") or choice.get("finish_reason")
 
     @property

@@ -6,20 +6,17 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from agl_plugin.patches.plain_log_probs import DIGITS, TOKEN_LOG_PROBS
-
 CALL_SPAN = "raw_gen_ai_request"  # the span of the LLM proxy that holds a call
 FIELD = "llm.hosted_vllm."  # begins the names of what was asked and answered
 WEIGHTS = "agentgrpo.weights_version"  # how many updates the weights that answered have seen (the gateway alone)
 LOG_PROBS = "log_probs"  # of a choice in it: one number per sampled token
-# With the last one agl_plugin.patches.plain_log_probs answers in its short form.
-LOG_PROB_REQUEST = {"logprobs": True, "top_logprobs": 0, "return_tokens_as_token_ids": True}
+LOG_PROB_REQUEST = {"logprobs": True, "top_logprobs": 0}
+DIGITS = 7
 
 
 def plain_log_probs(given: Mapping[str, Any] | None) -> list[float]:
-    """A choice's `logprobs`, in either form, as numbers."""
-    given = given or {}
-    return given.get(TOKEN_LOG_PROBS) or [round(token["logprob"], DIGITS) for token in given.get("content") or []]
+    """A choice's `logprobs` as numbers."""
+    return [round(token["logprob"], DIGITS) for token in (given or {}).get("content") or []]
 
 
 def next_sequence_id() -> int:

@@ -31,7 +31,10 @@ def answer(number: int) -> dict[str, Any]:
     reply["prompt_token_ids"] = [151000 + n for n in range(N_PROMPT_IDS)]
     choice = reply["choices"][0]
     choice["token_ids"] = [100000 + n for n in range(N_IDS)]
-    choice["logprobs"] = {"content": None, "token_log_probs": [round(-0.0123456 * n, 7) for n in range(N_IDS)]}
+    numbers = [round(-0.0123456 * n, 7) for n in range(N_IDS)]
+    choice["logprobs"] = {
+        "content": [{"token": "x", "logprob": n, "bytes": [120], "top_logprobs": []} for n in numbers]
+    }
     return reply
 
 

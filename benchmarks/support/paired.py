@@ -76,13 +76,6 @@ class Notes:
         self.path.write_text(json.dumps({"calls": self.calls, "pairs": self.pairs[1:]}))
 
 
-def used(patch: str, result: Any) -> Any:
-    """The result, after what is done with it next where the patch makes that cheaper: the server's JSON."""
-    if patch == "plain_log_probs":
-        json.loads(result.model_dump_json())
-    return result
-
-
 def paired(patch: str, theirs: Callable[..., Any], ours: Callable[..., Any], folder: Path) -> Callable[..., Any]:
     """`ours`, and now and then both."""
     notes: dict[int, Notes] = {}
@@ -90,7 +83,7 @@ def paired(patch: str, theirs: Callable[..., Any], ours: Callable[..., Any], fol
 
     def timed(function: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[Any, float, float]:
         wall_s, cpu_s = time.perf_counter(), time.thread_time()
-        result = used(patch, function(*args, **kwargs))
+        result = function(*args, **kwargs)
         return result, time.perf_counter() - wall_s, time.thread_time() - cpu_s
 
     @functools.wraps(ours, assigned=("__name__", "__doc__"))

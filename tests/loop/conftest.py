@@ -49,7 +49,7 @@ def policy(request: dict[str, Any]) -> Answer:
     """A scripted policy: query the drug that the question names, then answer with what came back.
 
     The question's words steer it: 故障 gives a 500, 空话 an answer without a query, 半对 an incomplete answer at T > 0,
-    交替 one and two facts in turn, 慢 a late reply, 长 log-probabilities in their long form.
+    交替 one and two facts in turn, 慢 a late reply.
     """
     messages = request["messages"]
     question = next(m["content"] for m in messages if m["role"] == "user")
@@ -76,7 +76,7 @@ def policy(request: dict[str, Any]) -> Answer:
         choice = reply["choices"][0]
         choice["token_ids"] = token_ids(json.dumps(choice["message"], ensure_ascii=False))
         if request.get("logprobs"):
-            choice["logprobs"] = worded_log_probs(choice["token_ids"], plain="长" not in question)
+            choice["logprobs"] = worded_log_probs(choice["token_ids"])
     return reply
 
 
@@ -85,10 +85,8 @@ def log_prob(token: int) -> float:
     return -token / 4096
 
 
-def worded_log_probs(ids: list[int], *, plain: bool) -> dict[str, Any]:
-    """As vLLM answers with agl_plugin.patches.plain_log_probs, or without it."""
-    if plain:
-        return {"content": None, "token_log_probs": [log_prob(token) for token in ids]}
+def worded_log_probs(ids: list[int]) -> dict[str, Any]:
+    """As vLLM answers."""
     return {"content": [{"token": "x", "logprob": log_prob(i), "bytes": [120], "top_logprobs": []} for i in ids]}
 
 

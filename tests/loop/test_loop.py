@@ -50,7 +50,7 @@ def test_a_question_becomes_triplets_with_the_servers_token_ids(daemon: GrpoDaem
 
 
 def test_the_samplers_log_probabilities_reach_the_batch(daemon: GrpoDaemon, loop: Loop) -> None:
-    rollouts(daemon, loop, ["甲药的适应症是什么？", "长：乙药的适应症是什么？"], is_train=True)
+    rollouts(daemon, loop, ["甲药的适应症是什么？", "乙药的适应症是什么？"], is_train=True)
     batch, metrics = daemon.get_train_data_batch(4096, 512, torch.device("cpu"), 1)
 
     tokens, mask = batch.batch["responses"], batch.batch["response_mask"].bool()
@@ -66,7 +66,6 @@ def test_validation_asks_for_no_log_probabilities(daemon: GrpoDaemon, loop: Loop
     rollouts(daemon, loop, ["甲药的适应症是什么？"], is_train=True)
     asked = {r.json["temperature"]: r.json.get("logprobs") for r in loop.server.requests[start:]}
     assert asked == {0.0: None, 1.0: True}
-    assert all(r.json["return_tokens_as_token_ids"] for r in loop.server.requests[start:] if r.json["temperature"])
 
 
 def test_training_requests_alone_carry_top_p_and_top_k(daemon: GrpoDaemon, loop: Loop) -> None:

@@ -80,7 +80,7 @@ async def test_what_the_agent_itself_asks_for_it_gets(running: Running) -> None:
     own = {"return_token_ids": True, "logprobs": True, "stream_options": {"include_usage": True}}
     plain = (await running.call(url, **own)).json()
     assert plain["prompt_token_ids"] == PROMPT_IDS and plain["choices"][0]["token_ids"] == IDS
-    assert plain["choices"][0]["logprobs"]["token_log_probs"] == LOG_PROBS
+    assert [token["logprob"] for token in plain["choices"][0]["logprobs"]["content"]] == LOG_PROBS
     events = events_of((await running.call(url, stream=True, **own)).text)
     assert events[0]["prompt_token_ids"] == PROMPT_IDS and events[-1]["usage"]["completion_tokens"] == len(IDS)
     assert len([span for span in await running.spans(rollout, n=2) if call_of(span)]) == 2
