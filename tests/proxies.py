@@ -84,6 +84,13 @@ class Running:
         """A sampled chat completion."""
         return await self.http.post(url, json={"model": MODEL, "messages": MESSAGES, "temperature": 1.0, **body})
 
+    async def at_rest(self, *, within_s: float = 10.0) -> bool:
+        """Whether no call is left in flight: the proxy notes an answer's end after the client has it."""
+        deadline = time.monotonic() + within_s
+        while self.gate.in_flight and time.monotonic() < deadline:
+            await asyncio.sleep(0.01)
+        return self.gate.in_flight == 0
+
     async def spans(self, rollout_id: str, *, n: int = 1, within_s: float = 10.0) -> list[Span]:
         """The rollout's spans, once there are `n`."""
         deadline = time.monotonic() + within_s

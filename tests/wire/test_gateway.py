@@ -167,7 +167,7 @@ async def test_an_answer_that_breaks_off_is_no_answer(stream: bool) -> None:
             else:
                 assert (await running.call(url)).status_code == 502
             assert len(server.requests) == 1 and await running.spans(rollout, within_s=0.3) == []
-            assert running.gate.in_flight == 0
+            assert await running.at_rest()
 
 
 @pytest.mark.parametrize("body", ["<html>", "[1]", {"error": {"message": "overloaded"}}])

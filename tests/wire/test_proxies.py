@@ -114,10 +114,10 @@ async def test_the_gate_refuses_late_calls_and_no_look_at_life(running: Running,
     n_asked = len(server.requests)
     late = await running.call(url)
     assert late.status_code == GONE and late.json()["error"]["message"] == REFUSAL
-    assert (running.gate.refused, running.gate.in_flight, len(server.requests)) == (1, 0, n_asked)
+    assert await running.at_rest() and (running.gate.refused, len(server.requests)) == (1, n_asked)
     assert (await running.http.get(f"{running.proxy.as_resource().endpoint}{ALIVE_PATH}")).status_code == 200
     running.gate.open()
-    assert (await running.call(url)).status_code == 200 and running.gate.in_flight == 0
+    assert (await running.call(url)).status_code == 200 and await running.at_rest()
 
 
 async def test_an_unknown_model_is_named(running: Running) -> None:
