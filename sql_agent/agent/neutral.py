@@ -35,12 +35,12 @@ def neutral_tree(value: Any) -> Any:
 
 
 def special_tokens(model: Path) -> list[str]:
-    """The tokens of a model folder that its tokenizer takes out of plain text; [] without a tokenizer.json."""
+    """The control tokens of a model folder, which mark turns and calls and are no words; [] without a tokenizer.json."""
     file = model / "tokenizer.json"
     if not file.is_file():
         return []
     added = json.loads(file.read_text(encoding="utf-8")).get("added_tokens", [])
-    return [token["content"] for token in added if token["content"].strip()]
+    return [token["content"] for token in added if token.get("special") or MARK.search(token["content"])]
 
 
 def forgeable(tokens: list[str]) -> list[str]:

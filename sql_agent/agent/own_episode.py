@@ -16,6 +16,7 @@ import inspect
 import json
 import os
 import shlex
+import shutil
 import signal
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
@@ -77,6 +78,16 @@ def load_episode(path: str) -> EpisodeFunction:
         hint = did_you_mean(name, [n for n, value in vars(module).items() if inspect.iscoroutinefunction(value)])
         raise UserError(f"agent.episode = {path!r}: {where!r} has no async function {name!r}{hint}")
     return function
+
+
+def check_command(command: str) -> None:
+    """Raise UserError where the program of agent.command is not there."""
+    try:
+        program, *_ = shlex.split(command)
+    except ValueError as exc:
+        raise UserError(f"agent.command = {command!r}: cannot be read ({exc}); quote it as in a shell") from exc
+    if not shutil.which(program):
+        raise UserError(f"agent.command = {command!r}: no such program {program!r}; install it, or give its path")
 
 
 async def play_own(

@@ -18,9 +18,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from aiohttp import ClientError, ClientSession, ClientTimeout, web
+from aiohttp import ClientError, ClientSession, ClientTimeout, TCPConnector, web
 
 from foundation.background import LoopThread
+from foundation.net import is_loopback
 from sql_agent.agent.endpoint import LLMEndpoint, is_overflow
 from sql_agent.agent.tool import EpisodeContext
 from sql_agent.agent.transcript import writable
@@ -29,6 +30,7 @@ from sql_agent.records import LlmCall, StopReason
 
 MAX_BODY_BYTES = 32 << 20
 TOLD_BYTES = 500
+IDLE_S = 2.0  # servers close idle connections after 5 s, and a call on a closed one fails
 
 
 @dataclass
@@ -40,6 +42,7 @@ class Session:
     max_turns: int
     timeout_s: float
     match: str = ""
+    n_begun: int = 0
     stop: StopReason | None = None
     fault: LLMFault | None = None
     token: str = field(default_factory=lambda: secrets.token_urlsafe(12))
@@ -59,6 +62,15 @@ class Session:
         return {**asked, "max_tokens": min(limits)} if limits else {k: v for k, v in asked.items() if k != "max_tokens"}
 
 
+@dataclass(frozen=True)
+class _Call:
+    """What was asked, of an agent that is trained or not, and when (seconds since the epoch)."""
+
+    messages: list[Any]
+    trained: bool
+    started: float
+
+
 class Relay:
     """The relay of a process. Make it after a fork."""
 
@@ -73,7 +85,11 @@ class Relay:
         for prefix in ("/{token}", "/{token}/agent/{agent}"):
             app.router.add_post(prefix + "/v1/chat/completions", self._complete)
             app.router.add_get(prefix + "/v1/models", self._models)
-        self._client = ClientSession(trust_env=True, auto_decompress=True)
+        # A proxy variable must not capture addresses of this machine. No limit: all episodes call at once.
+        self._clients = {
+            loopback: ClientSession(trust_env=not loopback, connector=TCPConnector(limit=0, keepalive_timeout=IDLE_S))
+            for loopback in (True, False)
+        }
         self._runner = web.AppRunner(app, access_log=None, handler_cancellation=True)
         await self._runner.setup()
         await web.TCPSite(self._runner, "127.0.0.1", 0).start()
@@ -94,7 +110,8 @@ class Relay:
         self._worker.close()
 
     async def _stop(self) -> None:
-        await self._client.close()
+        for client in self._clients.values():
+            await client.close()
         if self._runner:
             await self._runner.cleanup()
 
@@ -108,7 +125,7 @@ class Relay:
         session = self._sessions.get(request.match_info["token"])
         if session is None:
             return _refusal(404, "this episode has ended")
-        if session.context.turn >= session.max_turns:
+        if session.n_begun >= session.max_turns:
             session.stop = "max_turns"
             return _refusal(400, f"agent.max_turns = {session.max_turns} LLM calls were made: give the answer now")
         try:
@@ -118,23 +135,22 @@ class Relay:
             return _refusal(400, "the body must be a JSON object with messages")
         if body.get("n", 1) != 1:
             return _refusal(400, f"n = {body['n']!r}: must be 1, one call is one sample")
+        session.n_begun += 1
         trained = session.is_trained(request.match_info.get("agent", ""))
         base = session.llm.base_url if trained else session.llm.untrained_url or session.llm.base_url
         try:
-            return await self._forward(request, session, f"{base}/chat/completions", session.request(body), messages)
+            call = _Call(messages, trained=trained, started=time.time())
+            return await self._forward(request, session, base, session.request(body), call)
         except (ClientError, TimeoutError) as exc:
             session.fault = LLMFault(f"the model endpoint failed: {type(exc).__name__}: {exc}")
             return _refusal(502, str(session.fault))
-        finally:
-            session.context.n_untrained_calls += not trained
 
     async def _forward(
-        self, request: web.Request, session: Session, url: str, body: dict[str, Any], messages: list[Any]
+        self, request: web.Request, session: Session, base: str, body: dict[str, Any], call: _Call
     ) -> web.StreamResponse:
-        started = time.time()
+        client, limit = self._clients[is_loopback(base)], ClientTimeout(total=session.timeout_s)
         headers = {"Authorization": f"Bearer {session.llm.api_key or 'EMPTY'}"}
-        limit = ClientTimeout(total=session.timeout_s)
-        async with self._client.post(url, json=body, headers=headers, timeout=limit) as upstream:
+        async with client.post(f"{base}/chat/completions", json=body, headers=headers, timeout=limit) as upstream:
             if upstream.status != 200:
                 told = (await upstream.read()).decode("utf-8", "replace")
                 if upstream.status == 400 and is_overflow(told):
@@ -145,20 +161,18 @@ class Relay:
             if not body.get("stream"):
                 raw = await upstream.read()
                 answer = _parsed(session, raw)
-                _note(session, messages, answer, started)
+                _note(session, call, answer)
                 return web.Response(body=raw, content_type="application/json")
-            return await self._stream(request, session, upstream, messages, started)
+            return await self._stream(request, session, upstream, call)
 
-    async def _stream(
-        self, request: web.Request, session: Session, upstream: Any, messages: list[Any], started: float
-    ) -> web.StreamResponse:
+    async def _stream(self, request: web.Request, session: Session, upstream: Any, call: _Call) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(request)
         raw = bytearray()
         async for chunk in upstream.content.iter_any():
             raw += chunk
             await response.write(chunk)
-        _note(session, messages, _merged(bytes(raw)), started)
+        _note(session, call, _merged(bytes(raw)))
         await response.write_eof()
         return response
 
@@ -203,21 +217,22 @@ def _add_part(calls: list[dict[str, Any]], part: dict[str, Any]) -> None:
         call["function"][key] += function.get(key) or ""
 
 
-def _note(session: Session, messages: list[Any], answer: dict[str, Any], started: float) -> None:
+def _note(session: Session, call: _Call, answer: dict[str, Any]) -> None:
     """Write an answered call down."""
     if not answer:
         return
     context, usage, ended = session.context, answer.get("usage") or {}, time.time()
     context.turn += 1
+    context.n_untrained_calls += not call.trained
     context.llm_calls.append(
         LlmCall(
-            elapsed_s=round(ended - started, 4),
+            elapsed_s=round(ended - call.started, 4),
             prompt_tokens=usage.get("prompt_tokens"),
             completion_tokens=usage.get("completion_tokens"),
         )
     )
-    context.timeline.append(("generation", started, ended))
-    context.messages = [*after_question(messages), plain(answer["choices"][0]["message"])]
+    context.timeline.append(("generation", call.started, ended))
+    context.messages = [*after_question(call.messages), plain(answer["choices"][0]["message"])]
 
 
 def after_question(messages: Iterable[Any]) -> list[dict[str, Any]]:

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from foundation.errors import UserError
 from sql_agent.agent.episode import EpisodeRunner
+from sql_agent.agent.neutral import forgeable, special_tokens
 from sql_agent.agent.sql_tool import QUERY
 from sql_agent.agent.tool import Tool
 from sql_agent.config import TrainConfig
@@ -62,6 +63,12 @@ def check_context(config: TrainConfig, model: Path, questions: Sequence[Question
     from tokenizers import Tokenizer
 
     encode = Tokenizer.from_file(str(tokenizer)).encode
+    if forged := forgeable(special_tokens(model)):
+        logger.warning(
+            "results of tools could forge %d of the model's special tokens (%s): they are no markers that this project "
+            "takes out. Let the tools leave them out, or choose another model",
+            *(len(forged), ", ".join(forged[:5])),
+        )
     with EpisodeRunner(config) as runner:
         prompt, offered = runner.system_prompt, runner.toolset.offered
 

@@ -15,9 +15,11 @@ from vllm.entrypoints.openai.protocol import ChatCompletionRequest
 from vllm.entrypoints.utils import get_max_tokens
 
 from foundation.errors import UserError
+from sql_agent.agent.neutral import forgeable, special_tokens
 from sql_agent.agent.toolset import Toolset
 from sql_agent.config import TrainConfig, build_config, load_recipe
 from sql_agent.records import Question
+from sql_agent.tiny_policy.build import ensure_tiny_policy
 from sql_agent.training.context import EpisodeTokens, compare, measure
 from sql_agent.training.verl_config import verl_overrides
 from sql_agent.training.verl_keys import composed_base
@@ -112,3 +114,11 @@ def test_a_context_beyond_a_training_row_is_refused() -> None:
     with pytest.raises(UserError, match="rollout.max_model_len = 6145 must not exceed the 6144 tokens"):
         build_config({"rollout": {"max_model_len": 6145}})
     assert build_config({"rollout": {"level": "transition"}}).rollout.context_tokens == 2048 + 768
+
+
+def test_a_model_whose_tokens_could_be_forged_is_told(tmp_path: Path) -> None:
+    tokens = [{"content": content, "special": True} for content in ("<|im_end|>", "<tool_call>", "§turn§")]
+    tokens.append({"content": " WHERE ", "special": False})
+    (tmp_path / "tokenizer.json").write_text(json.dumps({"added_tokens": tokens}), encoding="utf-8")
+    assert forgeable(special_tokens(tmp_path)) == ["§turn§"]
+    assert forgeable(special_tokens(ensure_tiny_policy(1))) == []

@@ -252,6 +252,43 @@ def test_of_two_agents_one_is_trained(play: Play) -> None:
     assert len(server.requests) == 2
 
 
+def test_an_agent_that_is_not_trained_and_overflows_leaves_the_count_as_it_is(play: Play) -> None:
+    refused = in_turn(error_reply(400, "maximum context length"))
+    with openai_server(refused) as beside:
+        answers, agent = in_turn(chat_reply("draft")), {"match": "writer"}
+        episode, _ = play(answers, TWO_AGENTS, agent=agent, untrained_url=beside.base_url)
+    assert (episode.stop_reason, episode.n_turns, episode.n_untrained_calls) == ("context_overflow", 1, 0)
+
+
+def test_calls_at_once_are_counted_as_they_begin(play: Play) -> None:
+    text = """
+        import asyncio, openai
+        async def play(question, endpoint, tools):
+            async with openai.AsyncOpenAI(base_url=endpoint.base_url, api_key="x", max_retries=0) as client:
+                messages = [{"role": "user", "content": "q"}]
+                asked = [client.chat.completions.create(model="m", messages=messages) for _ in range(5)]
+                await asyncio.gather(*asked, return_exceptions=True)
+            return "done"
+    """
+    episode, server = play(in_turn(Reply(body=chat_reply("x"), pause_s=0.3)), text, agent={"max_turns": 3})
+    assert len(server.requests) == 3 and episode.n_turns == 3 and episode.final_answer == "done"
+
+
+def test_a_proxy_variable_does_not_capture_this_machine(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    monkeypatch.delenv("no_proxy", raising=False)
+    text = """
+        import openai, httpx
+        async def play(question, endpoint, tools):
+            http = httpx.AsyncClient(trust_env=False)
+            async with openai.AsyncOpenAI(base_url=endpoint.base_url, api_key="x", http_client=http) as client:
+                messages = [{"role": "user", "content": "q"}]
+                reply = await client.chat.completions.create(model="m", messages=messages)
+                return reply.choices[0].message.content
+    """
+    assert play(in_turn(chat_reply("5")), text)[0].final_answer == "5"
+
+
 def test_a_stream_passes_and_is_written_down(play: Play) -> None:
     text = """
         import openai
@@ -278,6 +315,8 @@ def test_a_stream_passes_and_is_written_down(play: Play) -> None:
         ({"episode": "nowhere:play"}, "cannot be imported"),
         ({"episode": "no_colon"}, "write MODULE:FUNCTION"),
         ({"episode": "json:dumps"}, "has no async function 'dumps'"),
+        ({"command": "no-such-program --fast"}, "no such program 'no-such-program'; install it"),
+        ({"command": "python 'unclosed"}, "quote it as in a shell"),
     ],
 )
 def test_what_cannot_be_an_episode_is_said_before_the_run(agent: dict[str, Any], said: str) -> None:
