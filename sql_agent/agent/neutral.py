@@ -35,7 +35,7 @@ def neutral_tree(value: Any) -> Any:
 
 
 def special_tokens(model: Path) -> list[str]:
-    """The control tokens of a model folder, which mark turns and calls and are no words; [] without a tokenizer.json."""
+    """The control tokens of a model folder, which mark turns and calls; [] without a tokenizer.json."""
     file = model / "tokenizer.json"
     if not file.is_file():
         return []

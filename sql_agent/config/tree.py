@@ -39,6 +39,11 @@ class TrainConfig(Node):
         default={}, description="keys of verl itself, passed on to it: [see below](#verls-own-keys)"
     )
 
+    @property
+    def merges_adapter(self) -> bool:
+        """Whether the adapter to continue from goes into the start model, to which the KL term is measured."""
+        return bool(self.model.lora_adapter_path) and self.optim.kl_coef > 0
+
     @model_validator(mode="after")
     def _keys_fit(self) -> TrainConfig:
         """Keys that only make sense together."""
@@ -52,13 +57,6 @@ class TrainConfig(Node):
             raise ValueError(
                 "rollout.temperature = 0 must be above 0: a question's rollouts would be the same, and the trainer "
                 "divides by it. Validation is greedy anyway; set rollout.temperature = 1.0"
-            )
-        if self.optim.kl_coef and self.model.lora_adapter_path:
-            raise ValueError(
-                f"optim.kl_coef = {self.optim.kl_coef} must be 0 with model.lora_adapter_path = "
-                f"{self.model.lora_adapter_path}: verl measures the KL term to the model without its adapter, not "
-                "to the one that the run starts from. Set optim.kl_coef = 0, or merge the adapter into a model folder "
-                "(PEFT's merge_and_unload) and start from that with model.path"
             )
         if rollout.level == "trajectory" and rollout.trajectory_max_response_tokens < rollout.max_response_tokens:
             raise ValueError(

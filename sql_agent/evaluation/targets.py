@@ -25,10 +25,12 @@ from urllib.parse import urlsplit
 
 from foundation import run_folder
 from foundation.errors import UserError
+from foundation.files import stamps
 from sql_agent.agent.endpoint import LLMEndpoint
 from sql_agent.config import ROOT, TrainConfig, build_config, load_recipe, resolve_path, resolve_system_prompt
 from sql_agent.errors import LLMFault
 from sql_agent.serving import checkpoints, models
+from sql_agent.serving.checkpoints import MODEL_FILES
 from sql_agent.serving.endpoint import Words, check_reachable, checked_endpoint, explain_fault
 from sql_agent.serving.server import serve_model
 
@@ -62,7 +64,7 @@ class Target:
 
     def facts(self) -> dict[str, Any]:
         """What makes two evaluations of it the same."""
-        files = _files(Path(self.text)) if self.kind in ("checkpoint", "folder") else {}
+        files = stamps(Path(self.text), MODEL_FILES) if self.kind in ("checkpoint", "folder") else {}
         digest = hashlib.sha256(json.dumps(files).encode()).hexdigest()[:16] if files else ""
         prompt = self.config.agent.system_prompt
         return {"target": self.text, "kind": self.kind, "system_prompt": prompt, "files": digest}
@@ -76,15 +78,6 @@ def _words(option: str) -> Words:
         give_key="in OPENAI_API_KEY",
         give_model=f"with {option} NAME@ADDRESS",
     )
-
-
-def _files(folder: Path) -> dict[str, tuple[int, int]]:
-    """Size and time of what holds weights."""
-    return {
-        str(path.relative_to(folder)): (path.stat().st_size, path.stat().st_mtime_ns)
-        for path in sorted(folder.rglob("*"))
-        if path.is_file() and path.suffix in (".safetensors", ".pt", ".json")
-    }
 
 
 def settings_for(targets: Iterable[str]) -> dict[str, Any]:
@@ -208,7 +201,7 @@ def model_folder(target: Target, *, tell: Tell) -> Path | None:
 
 def exported(step: Path, *, tell: Tell) -> Path:
     """The model folder of a checkpoint, exported unless that was done before. Raises UserError when it cannot be."""
-    digest = hashlib.sha256(json.dumps([str(step), _files(step)]).encode()).hexdigest()[:10]
+    digest = hashlib.sha256(json.dumps([str(step), stamps(step, MODEL_FILES)]).encode()).hexdigest()[:10]
     folder = EXPORTS / f"{step.parents[1].name}-{step.name.rpartition('_')[2]}-{digest}"
     if folder.exists():
         return folder

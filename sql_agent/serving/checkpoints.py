@@ -7,6 +7,8 @@ from pathlib import Path
 from foundation.errors import UserError
 from sql_agent.config import TrainConfig, resolve_path
 
+MODEL_FILES = (".safetensors", ".pt", ".json")  # what makes another model when it changes
+
 
 def find_checkpoint(config: TrainConfig, runs_dir: Path) -> Path:
     """The complete global_step_N folder that `trainer.resume` means. Raises UserError.

@@ -69,7 +69,7 @@ def _data(config: TrainConfig) -> dict[str, Any]:
 
 def _model(config: TrainConfig, *, model_path: str, cpu: bool) -> dict[str, Any]:
     lora = {"lora_rank": config.model.lora_rank, "lora_alpha": config.model.lora_alpha, "target_modules": "all-linear"}
-    if config.model.lora_adapter_path:
+    if config.model.lora_adapter_path and not config.merges_adapter:
         lora["lora_adapter_path"] = str(Path(config.model.lora_adapter_path).expanduser().resolve())
     return {
         "path": model_path,

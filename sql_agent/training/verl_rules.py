@@ -66,7 +66,7 @@ LORA = Need("`model.lora_rank` above 0", ("model.lora_rank=8",), lambda config, 
 NEW_LORA = Need(
     "`model.lora_rank` above 0, and no adapter to continue from",
     ("model.lora_rank=8",),
-    lambda config, _: config.model.lora_rank > 0 and not config.model.lora_adapter_path,
+    lambda config, _: config.model.lora_rank > 0 and (config.merges_adapter or not config.model.lora_adapter_path),
 )
 FSDP2 = Need(
     'a GPU and `verl.actor_rollout_ref.actor.strategy = "fsdp2"`',

@@ -125,14 +125,6 @@ def test_greedy_training_is_refused_with_the_remedy() -> None:
         build_config(parse_assignment("rollout.temperature=0"))
 
 
-def test_a_kl_term_to_an_adapter_is_refused() -> None:
-    """verl would measure it to the model without one."""
-    lora = {"lora_rank": 8, "lora_adapter_path": "old"}
-    assert build_config({"model": lora}).model.lora_adapter_path == "old"
-    with pytest.raises(UserError, match=r"optim.kl_coef = 0.1 must be 0 with model.lora_adapter_path = old"):
-        build_config({"model": lora, "optim": {"kl_coef": 0.1}})
-
-
 def test_all_errors_are_listed_at_once() -> None:
     with pytest.raises(UserError) as caught:
         build_config({"optim": {"lr": -1, "lrr": 2}, "trainer": {"epochs": 0}})

@@ -178,6 +178,15 @@ def test_lora_keys_come_with_a_rank_only() -> None:
     assert "actor_rollout_ref.model.lora_adapter_path" not in keys
 
 
+def test_with_a_kl_term_the_adapter_is_in_the_model() -> None:
+    """verl measures the KL term to the model without an adapter."""
+    going_on = "model.lora_rank=16 model.lora_adapter_path=/adapter"
+    assert keys_of(going_on)["actor_rollout_ref.model.lora_adapter_path"] == "/adapter"
+    keys = keys_of(f"{going_on} optim.kl_coef=0.1")
+    assert keys["actor_rollout_ref.model.lora_rank"] == 16
+    assert "actor_rollout_ref.model.lora_adapter_path" not in keys
+
+
 @pytest.mark.parametrize(("resume", "mode"), [("", "disable"), ("/a/global_step_5", "resume_path")])
 def test_resume_is_a_path_or_off(resume: str, mode: str) -> None:
     keys = keys_of(trainer={"resume": resume})
