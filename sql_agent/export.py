@@ -3,7 +3,8 @@
     python sql_agent/export.py RUN_FOLDER OUT          the latest checkpoint of a run, or one global_step_N folder
 
 Guarantees: OUT appears complete or not at all, and only when it gives the checkpoint's logits. Full and LoRA
-checkpoints of FSDP, of any number of ranks; a LoRA adapter is merged into its base model.
+checkpoints of FSDP, of any number of ranks; a LoRA adapter is merged into its base model. The chat template renders as
+in training (agent.chat_template_kwargs) unless a request says otherwise.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from rich.console import Console
 
 from foundation.command import shown_errors
 from foundation.errors import UserError
+from sql_agent.serving.chat_template import write_defaults
 from sql_agent.serving.checkpoint_model import checkpoint_model
 from sql_agent.serving.checkpoints import own_checkpoint
 
@@ -49,6 +51,7 @@ Not for decisions about health.
 | training reward, last step | {reward} |
 | validation reward | {validation} |
 | precision | {precision} |
+| keys of the chat template | {template} |
 | largest change of a logit by the export, relative | {gap} |
 
 {evaluation}
@@ -96,6 +99,7 @@ def export_checkpoint(
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=".exporting-") as temp:
         folder = Path(temp) / "model"
         export = Export(out, chosen, _write(checkpoint / "actor", folder, chosen), _parser(config))
+        write_defaults(folder, _template_kwargs(config))
         (folder / "README.md").write_text(_card(run, checkpoint, export, evaluation), encoding="utf-8")
         os.replace(folder, out)
     return export
@@ -149,8 +153,13 @@ def _parser(config: dict[str, Any]) -> str:
     return config.get("rollout", {}).get("tool_parser", "hermes")
 
 
+def _template_kwargs(config: dict[str, Any]) -> dict[str, Any]:
+    return config.get("agent", {}).get("chat_template_kwargs", {})
+
+
 def _card(run: Path, checkpoint: Path, export: Export, evaluation: Path | None) -> str:
     config, summary = (_json(run / name) for name in ("config.json", "summary.json"))
+    kwargs = _template_kwargs(config)
     validation = [f"{v['reward_mean']:.3f} (step {v['step']})" for v in summary.get("validation", [])]
     return CARD.format(
         step=checkpoint.name.removeprefix("global_step_"),
@@ -162,6 +171,7 @@ def _card(run: Path, checkpoint: Path, export: Export, evaluation: Path | None) 
         validation=", ".join(validation) or "none",
         evaluation=evaluation.read_text(encoding="utf-8") if evaluation else NO_EVALUATION,
         precision=export.dtype,
+        template=f"{json.dumps(kwargs, ensure_ascii=False)}, unless a request says otherwise" if kwargs else "none",
         gap=f"{export.gap:.2g}",
         serve=SERVE.format(name=export.folder.name, parser=export.parser),
     )

@@ -311,6 +311,22 @@ IN_VLLM = (
         until="vLLM tells the caller, or drops the cache of running requests too (later versions do both)",
     ),
     Patch(
+        name="thoughts_of_the_history",
+        places=("vllm",),
+        package="vllm",
+        targets=(
+            Target(
+                "vllm.entrypoints.chat_utils:_parse_chat_message_content",
+                "agl_plugin.patches.vllm_engine:with_thoughts",
+                "message mm_tracker content_format interleave_strings",
+            ),
+        ),
+        how="wrapped",
+        why="vLLM leaves out the `reasoning_content` of earlier answers: with thinking off Qwen3's next prompt would "
+        "not begin with this prompt and answer, and each call would be a row of its own",
+        until="vLLM gives it to the chat template (later versions do)",
+    ),
+    Patch(
         name="decode_again",
         places=("vllm",),
         package="vllm",

@@ -22,6 +22,20 @@ def resolving_once(resolve: Callable[..., dict[str, Any]]) -> Callable[..., dict
     return resolve_once
 
 
+def with_thoughts(parse: Callable[..., list[Any]]) -> Callable[..., list[Any]]:
+    """`_parse_chat_message_content`, which hands the thought of an earlier answer on to the chat template."""
+
+    @functools.wraps(parse)
+    def parsed(message: Any, *args: Any, **kwargs: Any) -> list[Any]:
+        found, thought = parse(message, *args, **kwargs), message.get("reasoning_content")
+        if message["role"] == "assistant" and isinstance(thought, str):
+            for one in found:
+                one["reasoning_content"] = thought
+        return found
+
+    return parsed
+
+
 def leaving_a_core(execute: Callable[..., Any]) -> Callable[..., Any]:
     """`Worker.execute_model` with one thread less than there are; the update, which runs alone, has all."""
 

@@ -18,7 +18,7 @@ from agents import UserError as AgentsUserError
 
 from foundation.errors import UserError
 from sql_agent.agent.endpoint import LLMEndpoint, is_overflow
-from sql_agent.agent.episode import EpisodeHooks, EpisodeRunner, EpisodeStopped, build_agent, build_client
+from sql_agent.agent.episode import EpisodeHooks, EpisodeRunner, EpisodeStopped, PolicyClient, build_agent
 from sql_agent.agent.tool import EpisodeContext
 from sql_agent.agent.toolset import EpisodeTools
 from sql_agent.errors import LLMFault
@@ -40,7 +40,7 @@ class Conversation:
         if own := agent.episode or agent.command:
             key = "agent.episode" if agent.episode else "agent.command"
             raise UserError(f"--chat: {key} = {own!r} plays one question an episode; ask it with --question instead")
-        self._runner, self.llm = runner, llm
+        self._runner, self.llm = runner, runner.prompted(llm)
         self.llm_timeout_s = agent.llm_timeout_s
         self._open = AsyncExitStack()
         self._offered: EpisodeTools | None = None
@@ -64,7 +64,7 @@ class Conversation:
         try:
             content = await self._begun(text)
             said = [*self._history, {"role": "user", "content": content}]
-            async with build_client(self.llm, timeout_s=self.llm_timeout_s, streams=True) as client:
+            async with PolicyClient(self.llm, timeout_s=self.llm_timeout_s, streams=True) as client:
                 self._history = await self._answer(said, context, client, tell)
         finally:
             if context.asked:

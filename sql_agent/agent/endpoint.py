@@ -1,4 +1,4 @@
-"""Where and how an episode samples the policy."""
+"""Where and how an episode samples the policy, and the request that says so: the same from every kind of episode."""
 
 from __future__ import annotations
 
@@ -11,6 +11,10 @@ OVERFLOW_MARKS = (
     "max_tokens must be at least 1",
     "longer than the",
 )
+# What else decides the distribution of a token: never the choice of a foreign program.
+DECIDING = ("top_k", "min_p", "presence_penalty", "frequency_penalty", "repetition_penalty", "logit_bias", "min_tokens")
+# A thought of nothing. Qwen3's template leaves out an empty one, though the prompt of the call showed it.
+NO_THOUGHT = "\n"
 
 
 @dataclass(frozen=True)
@@ -18,7 +22,7 @@ class LLMEndpoint:
     """Where and how to sample the policy. `temperature` 0 is greedy, `top_k` 0 is off.
 
     `max_tokens` bounds one call, None: the server. At `untrained_url` the same model answers calls that are not
-    trained on; empty where nothing is trained.
+    trained on; empty where nothing is trained. `template_kwargs` go to the chat template with each call.
     """
 
     base_url: str
@@ -27,13 +31,51 @@ class LLMEndpoint:
     temperature: float = 0.0
     top_p: float = 1.0
     top_k: int = 0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    stop: tuple[str, ...] = ()
     max_tokens: int | None = None
     extra_body: dict[str, Any] | None = None
+    template_kwargs: dict[str, Any] = field(default_factory=dict)
     untrained_url: str = ""
 
     def for_agent(self, name: str) -> str:
         """The address for one agent of several, by whose name agent.match chooses. Only for episodes of one's own."""
         return f"{self.base_url.removesuffix('/v1')}/agent/{name}/v1"
+
+    def request(self, body: dict[str, Any]) -> dict[str, Any]:
+        """The body of a chat completion as it is sent: sampled as the run samples, whatever `body` asks for.
+
+        Of the body's own wishes a lower max_tokens and further stop texts count. What is off is not sent: other servers
+        than vLLM refuse keys that they do not know.
+        """
+        asked = {key: value for key, value in body.items() if key not in DECIDING} | (self.extra_body or {})
+        asked |= {"model": self.model, "temperature": self.temperature, "top_p": self.top_p}
+        for name in ("top_k", "presence_penalty", "frequency_penalty"):
+            asked |= {name: value} if (value := getattr(self, name)) else {}
+        if self.stop:
+            own = asked.get("stop") or []
+            asked["stop"] = [*dict.fromkeys([*self.stop, *([own] if isinstance(own, str) else own)])]
+        if self.template_kwargs:
+            asked["chat_template_kwargs"] = {**(asked.get("chat_template_kwargs") or {}), **self.template_kwargs}
+            asked["messages"] = self._as_prompted(asked["messages"])
+        given = asked.pop("max_completion_tokens", None) or asked.pop("max_tokens", None)
+        limits = [limit for limit in (given, self.max_tokens) if limit]
+        return asked | ({"max_tokens": min(limits)} if limits else {})
+
+    def _as_prompted(self, messages: list[Any]) -> list[Any]:
+        """The history as it was prompted: with thinking off each call began with an empty thought.
+
+        Without it the next prompt would not begin with this prompt and answer, and each call would be trained in a row
+        of its own.
+        """
+        if self.template_kwargs.get("enable_thinking") is not False:
+            return messages
+        answers = [isinstance(one, dict) and one.get("role") == "assistant" for one in messages]
+        return [
+            {"reasoning_content": NO_THOUGHT, **one} if answer else one
+            for one, answer in zip(messages, answers, strict=True)
+        ]
 
 
 def is_overflow(text: str) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -18,7 +19,6 @@ from agents import (
     FunctionTool,
     MaxTurnsExceeded,
     ModelBehaviorError,
-    ModelSettings,
     OpenAIChatCompletionsModel,
     RunConfig,
     RunContextWrapper,
@@ -115,33 +115,41 @@ def system_prompt_of(config: AgentConfig, database: Database | None) -> str:
     return text.replace(SCHEMA_MARK, "\n".join(lines))
 
 
-def build_client(llm: LLMEndpoint, *, timeout_s: float, streams: bool = False) -> openai.AsyncOpenAI:
-    """An OpenAI client without retries. Plain http skips loading TLS certificates (20 ms per client)."""
-    http = httpx.AsyncClient(
-        timeout=timeout_s,
-        trust_env=not is_loopback(llm.base_url),
-        verify=not llm.base_url.startswith("http://"),
-        follow_redirects=True,
-        event_hooks={"response": [require_stream if streams else require_completion]},
-    )
-    return openai.AsyncOpenAI(
-        base_url=llm.base_url, api_key=llm.api_key or "EMPTY", http_client=http, max_retries=0, timeout=timeout_s
-    )
+class PolicyClient(openai.AsyncOpenAI):
+    """An OpenAI client whose completions are sampled as the endpoint says, without retries.
+
+    Plain http skips loading TLS certificates (20 ms per client).
+    """
+
+    def __init__(self, llm: LLMEndpoint, *, timeout_s: float, streams: bool = False) -> None:
+        http = httpx.AsyncClient(
+            timeout=timeout_s,
+            trust_env=not is_loopback(llm.base_url),
+            verify=not llm.base_url.startswith("http://"),
+            follow_redirects=True,
+            event_hooks={"response": [require_stream if streams else require_completion]},
+        )
+        super().__init__(
+            base_url=llm.base_url, api_key=llm.api_key or "EMPTY", http_client=http, max_retries=0, timeout=timeout_s
+        )
+        self._llm = llm
+
+    async def _prepare_options(self, options: Any) -> Any:
+        """openai's hook for what subclasses change in a request."""
+        if isinstance(options.json_data, dict) and "messages" in options.json_data:
+            options.json_data = self._llm.request(options.json_data)
+        return options
 
 
 def build_agent(
     llm: LLMEndpoint, client: openai.AsyncOpenAI, *, system_prompt: str, tools: Sequence[Tool]
 ) -> Agent[EpisodeContext]:
-    """The agent over one endpoint."""
-    body = {**(llm.extra_body or {}), **({"top_k": llm.top_k} if llm.top_k else {})}
+    """The agent over one endpoint, whose client says how it is sampled."""
     return Agent(
         name="agent",
         instructions=system_prompt,
         tools=[function_tool_of(tool) for tool in tools],
         model=OpenAIChatCompletionsModel(model=llm.model, openai_client=client),
-        model_settings=ModelSettings(
-            temperature=llm.temperature, top_p=llm.top_p, max_tokens=llm.max_tokens, extra_body=body or None
-        ),
     )
 
 
@@ -197,8 +205,12 @@ class EpisodeRunner:
         if "_relay" in self.__dict__:
             self._relay.close()
 
+    def prompted(self, llm: LLMEndpoint) -> LLMEndpoint:
+        """The endpoint with the configured keys of the chat template."""
+        return replace(llm, template_kwargs=self.config.agent.chat_template_kwargs)
+
     async def run(self, question: Question, llm: LLMEndpoint) -> Episode:
-        """Let the agent answer one question.
+        """Let the agent answer one question, with the template's keys of the configuration.
 
         Raises LLMFault, DatabaseFault, ToolFault or EpisodeFault when endpoint, database, a tool or an episode of
         one's own failed: such an episode has no reward.
@@ -209,7 +221,7 @@ class EpisodeRunner:
         )
         started = time.monotonic()
         async with self.toolset.for_episode(question) as offered:
-            answer, reason = await self._play(question, llm, context, offered)
+            answer, reason = await self._play(question, self.prompted(llm), context, offered)
             reward = await offered.reward()
         return episode_of(
             question, context, answer=answer, reason=reason, reward=reward, elapsed_s=time.monotonic() - started
@@ -223,7 +235,7 @@ class EpisodeRunner:
         if agent.episode or agent.command:
             asked = question.model_copy(update={"question": text})
             return await play_own(self._relay, asked, llm, context, config=agent, tools=offered.tools)
-        async with build_client(llm, timeout_s=agent.llm_timeout_s) as client:
+        async with PolicyClient(llm, timeout_s=agent.llm_timeout_s) as client:
             built = build_agent(llm, client, system_prompt=self.system_prompt, tools=offered.tools)
             return await _run(built, text, context, max_turns=agent.max_turns)
 

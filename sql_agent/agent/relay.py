@@ -51,16 +51,6 @@ class Session:
         """Whether calls of this agent are trained on."""
         return not self.match or re.fullmatch(self.match, agent) is not None
 
-    def request(self, body: dict[str, Any]) -> dict[str, Any]:
-        """The body as it is sent on."""
-        llm = self.llm
-        asked = {**body, **(llm.extra_body or {}), "model": llm.model}
-        asked |= {"temperature": llm.temperature, "top_p": llm.top_p}
-        asked |= {"top_k": llm.top_k} if llm.top_k else {}
-        given = asked.pop("max_completion_tokens", None) or asked.get("max_tokens")
-        limits = [limit for limit in (given, llm.max_tokens) if limit]
-        return {**asked, "max_tokens": min(limits)} if limits else {k: v for k, v in asked.items() if k != "max_tokens"}
-
 
 @dataclass(frozen=True)
 class _Call:
@@ -125,9 +115,6 @@ class Relay:
         session = self._sessions.get(request.match_info["token"])
         if session is None:
             return _refusal(404, "this episode has ended")
-        if session.n_begun >= session.max_turns:
-            session.stop = "max_turns"
-            return _refusal(400, f"agent.max_turns = {session.max_turns} LLM calls were made: give the answer now")
         try:
             body = await request.json()
             messages = body["messages"]
@@ -135,12 +122,15 @@ class Relay:
             return _refusal(400, "the body must be a JSON object with messages")
         if body.get("n", 1) != 1:
             return _refusal(400, f"n = {body['n']!r}: must be 1, one call is one sample")
+        if session.n_begun >= session.max_turns:
+            session.stop = "max_turns"
+            return _refusal(400, f"agent.max_turns = {session.max_turns} LLM calls were made: give the answer now")
         session.n_begun += 1
         trained = session.is_trained(request.match_info.get("agent", ""))
         base = session.llm.base_url if trained else session.llm.untrained_url or session.llm.base_url
         try:
             call = _Call(messages, trained=trained, started=time.time())
-            return await self._forward(request, session, base, session.request(body), call)
+            return await self._forward(request, session, base, session.llm.request(body), call)
         except (ClientError, TimeoutError) as exc:
             session.fault = LLMFault(f"the model endpoint failed: {type(exc).__name__}: {exc}")
             return _refusal(502, str(session.fault))

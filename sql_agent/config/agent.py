@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from pydantic import Field, model_validator
 
 from sql_agent.config.mcp import McpConfig
 from sql_agent.config.node import Node
+
+# What the request itself gives a chat template.
+OF_THE_REQUEST = ("messages", "tools", "documents", "add_generation_prompt", "continue_final_message", "chat_template")
 
 
 class AgentConfig(Node):
@@ -19,6 +23,11 @@ class AgentConfig(Node):
     system_prompt: str = Field(
         default="auto",
         description="a file of sql_agent/prompts without .txt, or a path; auto: the one that fits policy and tables",
+    )
+    chat_template_kwargs: dict[str, Any] = Field(
+        default={},
+        description="keys of the model's chat template, sent with each call: `enable_thinking = false` lets Qwen3 "
+        "answer without a thought",
     )
     tool_description: str = Field(
         default="在数据库中执行一条只读 SQL 查询（SQLite 语法，仅限 SELECT），返回 JSON。可查询的表和列见系统提示。",
@@ -59,6 +68,16 @@ class AgentConfig(Node):
             re.compile(self.match)
         except re.error as exc:
             raise ValueError(f"agent.match = {self.match!r} is no regular expression ({exc})") from exc
+        return self
+
+    @model_validator(mode="after")
+    def _keys_of_the_template(self) -> AgentConfig:
+        for name in self.chat_template_kwargs:
+            if not name.isidentifier() or name in OF_THE_REQUEST:
+                raise ValueError(
+                    f"agent.chat_template_kwargs: {name!r} must be a name of the template's own, of letters, digits "
+                    f"and '_', and none of {', '.join(OF_THE_REQUEST)}"
+                )
         return self
 
     @model_validator(mode="after")

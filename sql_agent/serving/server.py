@@ -27,6 +27,7 @@ from foundation.environment import COMMON_ENV, CPU_ENV
 from foundation.net import free_port
 from sql_agent.config import RolloutConfig, TrainConfig
 from sql_agent.errors import LLMFault
+from sql_agent.serving.chat_template import read_template, with_defaults
 
 LOOK_EVERY_S = 0.2
 GRACE_S = 15.0  # vLLM's engine takes a few seconds to free a GPU
@@ -72,6 +73,8 @@ def server_command(folder: Path, config: TrainConfig, *, name: str, port: int, c
         "tool-call-parser": rollout.tool_parser,
         "seed": config.trainer.seed,
     }
+    if (kwargs := config.agent.chat_template_kwargs) and (template := read_template(folder)):
+        settings["chat-template"] = with_defaults(template, kwargs)  # for whoever asks without them
     settings |= {"dtype": "float32"} if cpu else {"gpu-memory-utilization": rollout.gpu_memory_utilization}
     flags = ["--enable-auto-tool-choice"] + ["--enforce-eager"] * cpu
     flags += ["--trust-remote-code"] * config.model.allow_remote_code

@@ -21,6 +21,7 @@ from sql_agent.agent.sql_tool import QUERY
 from sql_agent.agent.tool import Tool
 from sql_agent.config import TrainConfig
 from sql_agent.records import Question
+from sql_agent.serving.chat_template import read_template, rendered
 from sql_agent.serving.server import context_tokens
 
 logger = logging.getLogger(__name__)
@@ -41,12 +42,26 @@ class EpisodeTokens:
 
 
 def measure(
-    config: TrainConfig, questions: Sequence[Question], *, system_prompt: str, offered: Sequence[Tool], count: Count
+    config: TrainConfig,
+    questions: Sequence[Question],
+    *,
+    system_prompt: str,
+    offered: Sequence[Tool],
+    count: Count,
+    template: str = "",
 ) -> EpisodeTokens:
-    """Count what the set-up puts into an episode of agent.max_turns calls."""
+    """Count what the set-up puts into an episode of agent.max_turns calls.
+
+    With the chat `template` the first prompt is counted as it will be; without one, or where it refuses, estimated.
+    """
     tools = [[tool.name, tool.description, tool.parameters] for tool in offered]
     longest = max((question.question for question in questions), key=len)
-    first = sum(map(count, (system_prompt, json.dumps(tools, ensure_ascii=False), longest))) + MARK_TOKENS
+    said = [{"role": "system", "content": system_prompt}, {"role": "user", "content": longest}]
+    specs = [tool.spec for tool in offered]
+    if prompt := rendered(template, said, specs, config.agent.chat_template_kwargs):
+        first = count(prompt)
+    else:
+        first = sum(map(count, (system_prompt, json.dumps(tools, ensure_ascii=False), longest))) + MARK_TOKENS
     sample = "".join(str(question.answer) for question in questions[:SAMPLED_ANSWERS]) or longest
     names = {tool.name for tool in offered}
     max_chars = max(config.database.max_chars * (QUERY in names), config.agent.tool_max_chars * bool(names - {QUERY}))
@@ -75,7 +90,9 @@ def check_context(config: TrainConfig, model: Path, questions: Sequence[Question
     def count(text: str) -> int:
         return len(encode(text).ids)
 
-    tokens = measure(config, questions, system_prompt=prompt, offered=offered, count=count)
+    tokens = measure(
+        config, questions, system_prompt=prompt, offered=offered, count=count, template=read_template(model)
+    )
     compare(config, tokens, held=context_tokens(model, config.rollout))
 
 

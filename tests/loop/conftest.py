@@ -131,6 +131,7 @@ def running(logs: Path, database: Path, *settings: str, **environment: str) -> I
     runner_command = [
         *(sys.executable, str(ROOT / "sql_agent" / "train_sql_agent.py"), "--external-store-address", address),
         *("--set", f"database.path={database}", "--set", "trainer.device=cpu", "--n-runners", "1"),
+        *("--set", "agent.chat_template_kwargs.enable_thinking=false"),
         *("--set", "agent.system_prompt=system_zh", "--set", "rollout.top_p=0.9", "--set", "rollout.top_k=20"),
         *settings,
     ]

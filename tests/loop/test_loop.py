@@ -76,6 +76,16 @@ def test_training_requests_alone_carry_top_p_and_top_k(daemon: GrpoDaemon, loop:
     assert asked == {(0.0, 1.0, None), (1.0, 0.9, 20)}
 
 
+@pytest.mark.parametrize("is_train", [True, False], ids=["training", "validation"])
+def test_the_keys_of_the_template_come_with_each_call(daemon: GrpoDaemon, loop: Loop, is_train: bool) -> None:
+    start = len(loop.server.requests)
+    rollouts(daemon, loop, ["甲药的适应症是什么？"], is_train=is_train)
+    asked = [request.json for request in loop.server.requests[start:]]
+    assert [body["chat_template_kwargs"] for body in asked] == [{"enable_thinking": False}] * len(asked)
+    answers = [one for body in asked for one in body["messages"] if one["role"] == "assistant"]
+    assert answers and {one["reasoning_content"] for one in answers} == {"\n"}
+
+
 def test_the_store_keeps_one_span_per_llm_call_and_one_record(daemon: GrpoDaemon, loop: Loop) -> None:
     (line,) = rollouts(daemon, loop, ["甲药的适应症是什么？"], is_train=False)
     query = daemon.store.query_spans(line["rollout_id"], attempt_id="latest")

@@ -99,6 +99,18 @@ def test_the_sum_is_what_an_episode_holds() -> None:
     assert tokens == EpisodeTokens(first, 500, first + 2 * (128 + 500) + 768)
 
 
+def test_the_first_prompt_is_counted_with_the_keys_of_the_template() -> None:
+    template = "{% for m in messages %}{{ m.content }}{% endfor %}{{ tools | tojson }}{{ '思' * thoughts }}"
+    given: dict[str, Any] = {"system_prompt": "甲" * 100, "count": len, "template": template}
+    config = build_config({"agent": {"chat_template_kwargs": {"thoughts": 30}}})
+    offered = Toolset(config).offered
+    schema = json.dumps([tool.spec for tool in offered], ensure_ascii=False)
+    assert measure(config, QUESTIONS, offered=offered, **given).first == 100 + 40 + len(schema) + 30
+    # A template that refuses: the estimate.
+    given["template"] = "{{ raise_exception('no') }}"
+    assert measure(config, QUESTIONS, offered=offered, **given).first > 100 + 40 + 64
+
+
 def test_what_does_not_fit_is_said_before_the_run(caplog: pytest.LogCaptureFixture) -> None:
     config = build_config()
     with pytest.raises(UserError, match="take about 2100 tokens.*rollout.max_prompt_tokens = 2048"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import re
 import shutil
@@ -66,6 +67,21 @@ def test_the_folder_gives_the_checkpoints_logits_in_its_precision(run: Path, tmp
     assert AutoTokenizer.from_pretrained(tmp_path / "out").chat_template
     card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
     assert "| precision | float32 |" in card and re.search(r"export, relative \| 0 \|", card)
+
+
+def test_the_exported_template_renders_as_in_training(run: Path, tmp_path: Path) -> None:
+    """As transformers and vLLM read it: from the folder, with the request's keys before the run's."""
+    write_shards(actor_of(run), [policy(VOCABULARY).state_dict()])
+    agent = {"chat_template_kwargs": {"enable_thinking": False, "style": "it's 短"}}
+    (run / "config.json").write_text(json.dumps({"trainer": {"device": "cpu"}, "agent": agent}))
+    tokenizer = copy.deepcopy(TOKENIZER)
+    tokenizer.chat_template = "{{ messages[0].content }}|{{ enable_thinking }}|{{ style }}"
+    tokenizer.save_pretrained(actor_of(run) / "huggingface")
+    export = export_checkpoint(run, tmp_path / "out")
+    found, said = AutoTokenizer.from_pretrained(export.folder), [{"role": "user", "content": "q"}]
+    assert found.apply_chat_template(said, tokenize=False) == "q|False|it's 短"
+    assert found.apply_chat_template(said, tokenize=False, enable_thinking=True) == "q|True|it's 短"
+    assert '{"enable_thinking": false' in (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
 
 
 def test_another_precision_is_rounded_and_says_by_how_much(run: Path, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ import pytest
 from sql_agent.config import TrainConfig, build_config
 from sql_agent.errors import LLMFault
 from sql_agent.serving import server as serving
+from sql_agent.serving.chat_template import rendered
 
 STUBBORN = """
 import os, signal, subprocess, sys, time
@@ -39,6 +40,15 @@ def wait_until_ended(pid: int, limit_s: float = 15.0) -> None:
     while not ended(pid):
         assert time.monotonic() < deadline_s, f"process {pid} is still there"
         time.sleep(0.02)
+
+
+def test_the_server_renders_as_the_run_where_a_request_does_not_say(tmp_path: Path) -> None:
+    (tmp_path / "chat_template.jinja").write_text("{{ enable_thinking }}", encoding="utf-8")
+    config = build_config({"agent": {"chat_template_kwargs": {"enable_thinking": False}}})
+    line = serving.server_command(tmp_path, config, name="policy", port=1, cpu=True)
+    template = line[line.index("--chat-template") + 1]
+    assert [rendered(template, [], [], given) for given in ({}, {"enable_thinking": True})] == ["False", "True"]
+    assert "--chat-template" not in serving.server_command(tmp_path, TrainConfig(), name="p", port=1, cpu=True)
 
 
 def test_command_has_the_settings_of_training(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ import pytest
 import torch
 
 from agl_plugin.patches.install import WITHOUT
-from agl_plugin.patches.vllm_engine import leaving_a_core, resolving_once
+from agl_plugin.patches.vllm_engine import leaving_a_core, resolving_once, with_thoughts
 from sql_agent.config import ROOT
 
 pytest.importorskip("vllm")
@@ -88,6 +88,17 @@ def test_a_template_is_looked_through_once_and_the_answer_stays_the_same() -> No
     for template, kwargs in [(TEMPLATE, keywords), (TEMPLATE, keywords), (TEMPLATE, {"thinking": 5}), ("", keywords)]:
         assert ours(words, template, kwargs) == theirs(words, template, kwargs)
     assert asked == [TEMPLATE, TEMPLATE, ""]
+
+
+def test_the_thought_of_an_earlier_answer_reaches_the_template() -> None:
+    """vLLM's own parsing; the thought of another role than the assistant's does not count."""
+    from vllm.entrypoints.chat_utils import _parse_chat_message_content as theirs  # pyright: ignore
+
+    said = {"content": "a", "reasoning_content": "\n"}
+    parse = with_thoughts(inspect.unwrap(theirs))
+    tracker: Any = SimpleNamespace(create_parser=lambda: SimpleNamespace(mm_placeholder_storage=dict))
+    (answer,), (question,) = (parse({**said, "role": role}, tracker, "string", False) for role in ("assistant", "user"))
+    assert answer == {**said, "role": "assistant"} and "reasoning_content" not in question
 
 
 def test_the_engine_leaves_a_core_and_gives_it_back() -> None:

@@ -95,7 +95,9 @@ def _own_terminal(fd: int) -> None:
 @contextmanager
 def chatting(folder: Path, *answers: Any) -> Iterator[tuple[Terminal, FakeServer]]:
     (folder / "tools.py").write_text(TOOLS, encoding="utf-8")
-    (folder / "config.toml").write_text('[agent]\ntools = ["tools.py"]\nsystem_prompt = "tools"\nllm_timeout_s = 5.0\n')
+    lines = ["[agent]", 'tools = ["tools.py"]', 'system_prompt = "tools"', "llm_timeout_s = 5.0"]
+    lines += ["chat_template_kwargs = { enable_thinking = false }"]
+    (folder / "config.toml").write_text("\n".join(lines), encoding="utf-8")
     with openai_server(in_turn(*answers)) as server:
         flags = ["--chat", "--recipe", str(folder), "--base-url", server.base_url, "--model", "fake-model"]
         terminal = Terminal([sys.executable, "sqlagent_test.py", *flags])
@@ -120,6 +122,7 @@ def test_calls_and_answers_are_shown_and_the_history_is_kept(tmp_path: Path) -> 
         shown = terminal.ask("2 + 3?")
         assert re.search(r'→ add {"a": 2, "b": 3}\s+← 5.0\s+It is five.', plain(shown))
         assert server.requests[0].json["stream"] is True
+        assert all(r.json["chat_template_kwargs"] == {"enable_thinking": False} for r in server.requests)
         assert "Yes." in terminal.ask("sure?")
         assert messages(server)[0] == ("user", "2 + 3?") and messages(server)[2:] == [
             *(("tool", "5.0"), ("assistant", "It is five."), ("user", "sure?"))

@@ -106,8 +106,10 @@ def test_two_endpoints_are_compared_and_a_fault_is_counted(files: list[str], tmp
     out = tmp_path / "results"
     with openai_server(Policy()) as server:
         target = f"fake@{server.base_url}"
-        done = evaluate("--before", target, "--after", target, "--samples", "2", "--out", str(out), *files)
+        style = ("--set", 'agent.chat_template_kwargs={"style": "short"}')
+        done = evaluate("--before", target, "--after", target, "--samples", "2", "--out", str(out), *style, *files)
     assert done.exit_code == 1, done.output
+    assert {str(request.json["chat_template_kwargs"]) for request in server.requests} == {str({"style": "short"})}
     assert done.stdout.rstrip().splitlines()[-1] == f"evaluation: {out}"
     tree = results(out)
     sampled, greedy = (tree["models"]["after"][f"mine/{how}"] for how in ("sampled", "greedy"))

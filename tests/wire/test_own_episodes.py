@@ -98,6 +98,29 @@ def test_a_plain_loop_is_played_counted_and_written_down(play: Play) -> None:
         assert (request.json["temperature"], request.json["top_p"], request.json["top_k"]) == (1.0, 0.9, 7)
 
 
+def test_the_template_and_the_sampling_are_the_runs(play: Play) -> None:
+    """The program's own keys decide nothing that the trainer does not know of; its stop texts do count."""
+    text = """
+        import openai
+        async def play(question, endpoint, tools):
+            async with openai.AsyncOpenAI(base_url=endpoint.base_url, api_key="x", max_retries=0) as client:
+                said = [{"role": "assistant", "content": "a"}, {"role": "user", "content": question.question}]
+                keys = {"top_k": 3, "chat_template_kwargs": {"enable_thinking": True, "own": 1}}
+                reply = await client.chat.completions.create(
+                    model="m", messages=said, presence_penalty=1.5, stop="Observation:", logit_bias={"5": 9},
+                    extra_body=keys,
+                )
+                return reply.choices[0].message.content
+    """
+    agent = {"chat_template_kwargs": {"enable_thinking": False}}
+    _, server = play(in_turn(chat_reply("5")), text, agent=agent, frequency_penalty=0.5, stop=("END",))
+    sent = server.requests[0].json
+    assert sent["chat_template_kwargs"] == {"enable_thinking": False, "own": 1}
+    assert sent["frequency_penalty"] == 0.5 and sent["stop"] == ["END", "Observation:"]
+    assert not {"top_k", "presence_penalty", "logit_bias"} & sent.keys()
+    assert [one.get("reasoning_content") for one in sent["messages"]] == ["\n", None]
+
+
 def test_an_episode_may_be_returned_whole(play: Play) -> None:
     text = """
         from sql_agent.records import Episode

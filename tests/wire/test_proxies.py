@@ -67,6 +67,7 @@ async def test_the_model_server_is_asked_as_the_agent_asked(running: Running, se
     _, url = await running.attempt()
     tools = [{"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}]
     sampling = {"top_p": 0.9, "top_k": 20, "seed": 5, "max_tokens": 9, "tools": tools}
+    sampling |= {"presence_penalty": 0.5, "stop": ["END"], "chat_template_kwargs": {"enable_thinking": False}}
     called = (await running.call(url, **sampling)).json()["choices"][0]["message"]["tool_calls"][0]
     assert json.loads(called["function"]["arguments"]) == {"at": "甲"} and called["id"] == "call_0"
     sent = server.requests[-1].json

@@ -101,10 +101,12 @@ def test_every_step_is_shown(scripted: FakeServer, database: Path, questions: Pa
 def test_the_model_sees_the_tool_the_prompt_and_greedy_settings(scripted: FakeServer, database: Path) -> None:
     flags = ("--database", database, "--question", "q", "--max-tokens", 33, "--api-key", KEY)
     flags = (*flags, "--set", "agent.tool_description=Ask the pharmacy.")
+    flags = (*flags, "--set", "agent.chat_template_kwargs.enable_thinking=false")
     invoke("--base-url", scripted.base_url, *flags)
     first, second = scripted.requests
     assert first.headers["authorization"] == f"Bearer {KEY}"
     assert (first.json["model"], first.json["temperature"], first.json["max_tokens"]) == ("fake-model", 0.0, 33)
+    assert first.json["chat_template_kwargs"] == second.json["chat_template_kwargs"] == {"enable_thinking": False}
     assert first.json["tools"][0]["function"]["name"] == TOOL
     assert first.json["tools"][0]["function"]["description"] == "Ask the pharmacy."
     prompt = (ROOT / "sql_agent" / "prompts" / "system_zh.txt").read_text(encoding="utf-8").strip()

@@ -1,0 +1,69 @@
+"""A model folder's chat template: read, rendered, and given other defaults.
+
+Guarantees: a template is foreign code and runs in Jinja's sandbox; with `with_defaults` it renders as before where a
+request names the key itself. Rendering knows what transformers gives a template, but for dates and special tokens.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from jinja2 import TemplateError
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+JINJA, TOKENIZER = "chat_template.jinja", "tokenizer_config.json"
+
+
+def read_template(folder: Path) -> str:
+    """The folder's chat template, "" without one that can be read."""
+    try:
+        return (folder / JINJA).read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        found = _tokenizer(folder).get("chat_template")
+    if isinstance(found, list):  # several by name
+        found = next((one.get("template") for one in found if one.get("name") == "default"), "")
+    return found if isinstance(found, str) else ""
+
+
+def _tokenizer(folder: Path) -> dict[str, Any]:
+    try:
+        tree = json.loads((folder / TOKENIZER).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return tree if isinstance(tree, dict) else {}
+
+
+def with_defaults(template: str, kwargs: Mapping[str, Any]) -> str:
+    """The template with these keys set where a request leaves them out."""
+    lines = [f"{{%- if {k} is not defined %}}{{%- set {k} = {v!r} %}}{{%- endif %}}" for k, v in kwargs.items()]
+    return "".join(line for line in lines if not template.startswith(line)) + template
+
+
+def write_defaults(folder: Path, kwargs: Mapping[str, Any]) -> None:
+    """Give the folder's chat template these defaults."""
+    if not kwargs:
+        return
+    template = with_defaults(read_template(folder), kwargs)
+    (folder / JINJA).write_text(template, encoding="utf-8")
+    if "chat_template" in (tree := _tokenizer(folder)):
+        text = json.dumps(tree | {"chat_template": template}, ensure_ascii=False, indent=2)
+        (folder / TOKENIZER).write_text(text, encoding="utf-8")
+
+
+def rendered(
+    template: str, messages: Sequence[Mapping[str, Any]], tools: Sequence[Any], kwargs: Mapping[str, Any]
+) -> str | None:
+    """The prompt of a call, with what makes the model answer; None where the template does not take it."""
+    environment = ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
+    )
+    environment.filters["tojson"] = lambda value, **style: json.dumps(value, ensure_ascii=False, **style)
+    try:
+        return environment.from_string(template).render(
+            messages=messages, tools=tools or None, add_generation_prompt=True, **kwargs
+        )
+    except (TemplateError, TypeError, ValueError, LookupError, ArithmeticError, RecursionError):
+        return None
