@@ -83,7 +83,8 @@ def load(source: str, worker: Worker) -> tuple[list[Tool], list[EnvironmentClass
         module = import_module(where)
     except Exception as exc:  # the user's own module may fail in any way
         raise UserError(
-            f"agent.tools: {source!r} cannot be imported ({exc!r:.300}). Give sql, an installed module, or a .py file"
+            f"agent.tools: {source!r} cannot be imported ({exc!r:.300}). Give sql, python, an installed "
+            "module, or a .py file"
         ) from exc
     found = _members(module)
     if name:

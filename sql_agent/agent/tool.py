@@ -31,6 +31,10 @@ class BadArguments(Exception):
 class ToolFailed(Exception):
     """The tool did not do it, and says why. The text is for the model."""
 
+    def __init__(self, text: str, outcome: ToolOutcome = "error") -> None:
+        super().__init__(text)
+        self.outcome: ToolOutcome = outcome
+
 
 @dataclass
 class EpisodeContext:
@@ -121,9 +125,11 @@ async def _outcome(context: EpisodeContext, name: str, work: Callable[[], Awaita
         context.n_bad_tool_calls += 1
         return "bad_arguments", f"error: {exc}"[:ERROR_CHARS]
     except ToolFailed as exc:
-        return "error", f"error: {exc}"
-    except TimeoutError:
-        return "timeout", f"error: {name} gave no answer within {context.timeout_s:g} s"
+        return exc.outcome, f"error: {exc}"
+    except TimeoutError as exc:
+        return "timeout", f"error: {exc}" if str(
+            exc
+        ) else f"error: {name} gave no answer within {context.timeout_s:g} s"
     except Exception as exc:  # the user's own tool may fail in any way, and the model may try another way
         return "error", f"error: {type(exc).__name__}: {exc}"[:ERROR_CHARS]
 

@@ -18,10 +18,12 @@ from foundation.errors import UserError
 from sql_agent.agent.mcp_session import McpSession
 from sql_agent.agent.mcp_tools import load_mcp
 from sql_agent.agent.own_tools import Environment, EnvironmentClass, Worker, load, tools_of
+from sql_agent.agent.python_tool import PYTHON, python_tool
 from sql_agent.agent.sql_tool import sql_tool
 from sql_agent.agent.tool import Tool
 from sql_agent.config import TrainConfig, database_path
 from sql_agent.environment.database import Database
+from sql_agent.environment.sandbox.pool import Sandbox
 from sql_agent.errors import ToolFault
 from sql_agent.records import Question
 
@@ -49,6 +51,7 @@ class Toolset:
         self._config = config
         wants_database = SQL in config.agent.tools
         self.database = Database(config.database, database_path(config.database)) if wants_database else None
+        self._sandbox = Sandbox(config.python) if PYTHON in config.agent.tools else None
         self._sessions: list[McpSession] = []
         self._loading = threading.Lock()
 
@@ -65,6 +68,9 @@ class Toolset:
                 assert self.database
                 description, max_chars = self._config.agent.tool_description, self._config.database.max_chars
                 tools.append(sql_tool(self.database, description=description, max_chars=max_chars))
+            elif source == PYTHON:
+                assert self._sandbox
+                tools.append(python_tool(self._sandbox))
             else:
                 more_tools, more_kinds = load(source, self._worker)
                 tools, kinds = tools + more_tools, kinds + more_kinds
@@ -104,6 +110,8 @@ class Toolset:
         """Raise UserError for tools that cannot be used, DatabaseFault for a database that does not answer."""
         if self.database:
             self.database.check()
+        if self._sandbox:
+            self._sandbox.check()
         _ = self.offered
 
     @asynccontextmanager
@@ -137,7 +145,8 @@ class Toolset:
         """End what was opened."""
         for session in self._sessions:
             session.close()
-        if self.database:
-            self.database.close()
+        for opened in (self.database, self._sandbox):
+            if opened:
+                opened.close()
         if "_worker" in self.__dict__:
             self._worker.close()

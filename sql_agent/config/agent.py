@@ -35,7 +35,7 @@ class AgentConfig(Node):
     )
     tools: list[str] = Field(
         default=["sql"],
-        description="sql, and tools of your own: a module or .py file, or MODULE:NAME for one function or class of it",
+        description="sql, python, and tools of your own: a module or .py file, or MODULE:NAME for a part of it",
     )
     mcp: dict[str, McpConfig] = Field(
         default={}, description="[MCP servers](50-extending.md#mcp-servers) by a name of your own: their tools too"

@@ -14,6 +14,7 @@ from sql_agent.config.logging import LoggingConfig
 from sql_agent.config.model import ModelConfig
 from sql_agent.config.node import Node
 from sql_agent.config.optim import OptimConfig
+from sql_agent.config.python import PythonConfig
 from sql_agent.config.reward import RewardConfig
 from sql_agent.config.rollout import RolloutConfig
 from sql_agent.config.store import StoreConfig
@@ -26,6 +27,7 @@ class TrainConfig(Node):
     recipe: str = Field(default="", description="name of the recipe this configuration started from")
     agent: AgentConfig = AgentConfig()
     database: DatabaseConfig = DatabaseConfig()
+    python: PythonConfig = PythonConfig()
     data: DataConfig = DataConfig()
     reward: RewardConfig = RewardConfig()
     model: ModelConfig = ModelConfig()

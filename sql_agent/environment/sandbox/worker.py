@@ -1,0 +1,164 @@
+"""The process that runs a model's Python; `pool.py` starts it as `python -I -S -c ... SETTINGS`.
+
+Each run is a child of its own, forked from here, confined before it reads the code, and gone afterwards: nothing that
+code does can reach the next run, this process or the parent. This process itself never runs a model's code; it reads
+what its child writes, up to MOST_BYTES, and ends it at the wall limit. Speaks one JSON line per request ({"code"}) and
+per reply ({"kind", "text"}). Standard library only, to start in 0.1 s.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import select
+import signal
+import sys
+import time
+import traceback
+import warnings
+from collections.abc import Iterator
+from typing import Literal, TypedDict
+
+from sql_agent.environment.sandbox.kernel import Unconfined, confine
+from sql_agent.environment.sandbox.rules import CODE, MAX_OUTPUT_CHARS, Flood, Output, Refused, Rules, run
+
+MOST_BYTES = 4 * MAX_OUTPUT_CHARS + 4096
+ERROR_CHARS = 500
+ORPHAN_CHECK_S = 2.0
+# ok; error: the code raised; refused: it breaks a rule; flood: it printed too much; timeout, memory: a limit;
+# crash: its process died; busy: the machine gave it no time; fault: no run was possible
+Kind = Literal["ok", "error", "refused", "flood", "timeout", "memory", "crash", "busy", "fault"]
+SEPARATOR = b"\n"
+
+
+class Settings(TypedDict):
+    """What the parent hands over on the command line."""
+
+    modules: list[str]
+    cpu_s: float
+    wall_s: float
+    memory_bytes: int
+
+
+class Reply(TypedDict):
+    """One line back."""
+
+    kind: Kind
+    text: str
+
+
+def main() -> None:
+    """Serve requests until the parent goes away."""
+    parent, settings = os.getppid(), json.loads(sys.argv[1])
+    os.chdir("/")
+    warnings.simplefilter("ignore")
+    rules = Rules(settings["modules"])
+    _answer(run_apart("1", rules, settings))  # the parent begins with what a first run gives
+    for code in _requests(parent):
+        _answer(run_apart(code, rules, settings))
+
+
+def _requests(parent: int) -> Iterator[str]:
+    """Code to run, until the parent closes the line or is gone (a fork may hold its end open)."""
+    while os.getppid() == parent:
+        if select.select([sys.stdin], [], [], ORPHAN_CHECK_S)[0]:
+            line = sys.stdin.buffer.readline()
+            if not line:
+                return
+            yield json.loads(line)["code"]
+
+
+def _answer(reply: Reply) -> None:
+    sys.stdout.buffer.write(json.dumps(reply).encode() + b"\n")
+    sys.stdout.buffer.flush()
+
+
+def run_apart(code: str, rules: Rules, settings: Settings) -> Reply:
+    """Run the code in a confined child of this process, and say what became of it."""
+    ours, theirs = os.pipe()
+    try:
+        child = os.fork()
+    except OSError as exc:
+        os.close(ours)
+        os.close(theirs)
+        return {"kind": "fault", "text": f"no process can be started ({exc.strerror})"}
+    if child == 0:
+        _child(code, rules, settings, theirs)
+    os.close(theirs)
+    told, in_time = _read(ours, settings["wall_s"])
+    os.close(ours)
+    os.kill(child, signal.SIGKILL)  # it ended, or has said enough, or had its time
+    return _reply(told, os.waitpid(child, 0)[1], in_time=in_time)
+
+
+def _read(line: int, wall_s: float) -> tuple[bytes, bool]:
+    """What a child wrote, and False where it went on beyond the limit of time."""
+    deadline_s, told = time.monotonic() + wall_s, b""
+    while len(told) <= MOST_BYTES:
+        if not select.select([line], [], [], max(0.0, deadline_s - time.monotonic()))[0]:
+            return told, False
+        chunk = os.read(line, MOST_BYTES)
+        if not chunk:
+            break
+        told += chunk
+    return told, True
+
+
+def _reply(told: bytes, status: int, *, in_time: bool) -> Reply:
+    """The child's own words, unless it did not come to its end: hostile code may write what it likes here."""
+    ended_by = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
+    if ended_by in (signal.SIGPROF, signal.SIGXCPU):
+        return {"kind": "timeout", "text": ""}
+    if not in_time:
+        return {"kind": "busy", "text": ""}
+    kind, _, text = told[:MOST_BYTES].partition(SEPARATOR)
+    if kind in (b"ok", b"error", b"refused", b"flood", b"memory", b"fault"):
+        return {"kind": kind.decode(), "text": text.decode("utf-8", "replace")}  # type: ignore[typeddict-item]
+    return {"kind": "crash", "text": ""}
+
+
+def _child(code: str, rules: Rules, settings: Settings, line: int) -> None:
+    """In the child: confine it, run the code, write down what came of it, and end."""
+    kind, text = "fault", ""
+    try:
+        os.dup2(line, 1)
+        confine(cpu_s=settings["cpu_s"], memory_bytes=settings["memory_bytes"])
+        kind, text = _outcome(code, rules)
+    except Unconfined as exc:
+        text = str(exc)
+    finally:
+        _write(b"%b\n%b" % (kind.encode(), text.encode("utf-8", "replace")))
+        os._exit(0)
+
+
+def _outcome(code: str, rules: Rules) -> tuple[Kind, str]:
+    output = Output()
+    random.seed(1)  # a fork has another one
+    try:
+        run(code, rules, output)
+    except Refused as exc:
+        return "refused", str(exc)
+    except Flood:
+        return "flood", output.text
+    except MemoryError:
+        return "memory", ""
+    except BaseException as exc:  # the code may raise anything
+        return "error", output.text + _explain(exc)
+    return "ok", output.text
+
+
+def _explain(exc: BaseException) -> str:
+    """The error in a line, with the number of the code's line that raised it."""
+    lines = [frame.lineno for frame in traceback.extract_tb(exc.__traceback__) if frame.filename == CODE]
+    try:
+        text = str(exc)[:ERROR_CHARS]
+    except BaseException:  # its arguments may be anything too
+        text = "(no text)"
+    said = f"{type(exc).__name__}: {text}".rstrip(": ")
+    return said if isinstance(exc, SyntaxError) or not lines else f"{said} (line {lines[-1]})"
+
+
+def _write(content: bytes) -> None:
+    while content:
+        content = content[os.write(1, content) :]
