@@ -83,5 +83,10 @@ class AgentConfig(Node):
     @model_validator(mode="after")
     def _servers_fit(self) -> AgentConfig:
         for name, server in self.mcp.items():
+            if name in self.tools:
+                raise ValueError(
+                    f"agent.tools names {name!r}, an MCP server: the tools of agent.mcp are there by themselves. Leave "
+                    "it out of agent.tools"
+                )
             server.check(f"agent.mcp.{name}")
         return self

@@ -241,6 +241,12 @@ def test_what_does_not_go_together_is_a_configuration_error(server: Any, said: s
     assert "secret" not in str(raised.value).replace("what is secret", "")
 
 
+def test_a_server_named_among_the_tools_is_told_where_it_belongs() -> None:
+    """`time` would be Python's own module."""
+    with pytest.raises(UserError, match="agent.tools names 'time', an MCP server"):
+        build_config({"agent": {"tools": ["sql", "time"], "mcp": {"time": {"command": "mcp-server-time"}}}})
+
+
 def test_a_server_s_file_stands_beside_the_recipe(tmp_path: Path) -> None:
     (tmp_path / "server.py").write_text("")
     (tmp_path / "config.toml").write_text('[agent.mcp.x]\ncommand = "python"\nargs = ["server.py", "-v"]\n')
