@@ -309,6 +309,13 @@ def test_failed_calls_count_but_their_tokens_do_not() -> None:
         assert judge.spending.spent() == {"calls": 2, "tokens": 0, "cost": 0}
 
 
+def test_the_preflight_is_charged() -> None:
+    with openai_server(lambda _: GOOD) as server:
+        judge = make([server.base_url], budget=Budget(calls=100))
+        asyncio.run(judge.preflight())
+        assert judge.spending.spent()["calls"] == len(server.requests) == 1
+
+
 def test_the_budget_holds_over_processes(tmp_path: Path) -> None:
     with openai_server(lambda _: GOOD) as server:
         kinds = forked(4, grade_some, server.base_url, tmp_path, 5, {"budget": Budget(calls=7), "run": "r"})
