@@ -37,6 +37,8 @@ TYPER_MODULES = [
     *("reward_model.convert_dpo_format", "reward_model.mine_pairs", "reward_model.bundled_pairs"),
     "recipes.new",
     *("reward_model.merge_lora", "reward_model.inference", "reward_model.inference_api", "utils.reward_scale"),
+    *("utils.chat_session_filter", "utils.filter_with_llm", "utils.filter_again", "utils.filter_new_question"),
+    *("utils.check_leakage", "utils.filter_by_difficulty"),
 ]
 Row = tuple[str, ...]
 

@@ -95,7 +95,7 @@ class LLMJudge:
     ) -> None:
         self.endpoints = [endpoints] if isinstance(endpoints, JudgeEndpoint) else list(endpoints)
         budget = budget or Budget()
-        _check(self.endpoints, budget)
+        check_endpoints(self.endpoints, budget)
         self._prompt = prompt
         self._rubrics = {
             "point": read_prompt(prompt) if prompt else load_prompt(rubric),
@@ -267,7 +267,8 @@ class LLMJudge:
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
-def _check(endpoints: Sequence[JudgeEndpoint], budget: Budget) -> None:
+def check_endpoints(endpoints: Sequence[JudgeEndpoint], budget: Budget) -> None:
+    """Raise ValueError where nobody can be asked, or money cannot be counted."""
     if not endpoints:
         raise ValueError("a judge needs at least one endpoint")
     unpriced = [str(e) for e in endpoints if not (e.prompt_price and e.completion_price)]

@@ -44,6 +44,13 @@ class GroupReply(_Reply):
     reason: str = ""
 
 
+class KeepReply(_Reply):
+    """Whether a question is worth keeping."""
+
+    keep: bool
+    reason: str = ""
+
+
 CRITERIA_SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {**{name: {"type": "number"} for name in WEIGHTS}, "reason": {"type": "string"}},
@@ -67,6 +74,14 @@ GROUP_SCHEMA: dict[str, Any] = {
 }
 
 
+KEEP_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {"keep": {"type": "boolean"}, "reason": {"type": "string"}},
+    "required": ["keep", "reason"],
+    "additionalProperties": False,
+}
+
+
 def parse_criteria(text: str) -> Criteria:
     """The four scores of one answer. Raises JudgeUnparsable."""
     return _read(text, Criteria)
@@ -75,6 +90,11 @@ def parse_criteria(text: str) -> Criteria:
 def parse_pair(text: str) -> PairReply:
     """Which of two answers is better. Raises JudgeUnparsable."""
     return _read(text, PairReply)
+
+
+def parse_keep(text: str) -> KeepReply:
+    """Whether to keep a question. Raises JudgeUnparsable."""
+    return _read(text, KeepReply)
 
 
 def ranking_parser(n_answers: int) -> Callable[[str], GroupReply]:

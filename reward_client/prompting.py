@@ -16,6 +16,7 @@ from reward_client.schema import JudgeItem
 
 PROMPTS = Path(__file__).resolve().parent / "prompts"
 FORMAT = 2  # raise it when the layout of the user message changes: cached verdicts of another layout do not count
+GRADED = "QUESTION, REFERENCE, EVIDENCE and ANSWER"
 MAX_ANSWER_CHARS = 8000
 MAX_GROUP_CHARS = 48_000
 MAX_CONTEXT_CHARS = 16_000
@@ -40,8 +41,11 @@ def load_prompt(name: str) -> str:
     return path.read_text(encoding="utf-8").strip()
 
 
-def read_prompt(path: Path) -> str:
-    """A rubric of one's own: what `build_messages` needs must be in it. Raises ValueError with what to change."""
+def read_prompt(path: Path, *, asks_for: Sequence[str] = tuple(WEIGHTS), blocks: str = GRADED) -> str:
+    """A rubric of one's own: what `build_messages` needs must be in it. Raises ValueError with what to change.
+
+    `asks_for` are the keys of the JSON object that it must ask for, `blocks` the names of the texts in the message.
+    """
     try:
         text = path.read_text(encoding="utf-8").strip()
     except (OSError, ValueError) as exc:
@@ -58,12 +62,12 @@ def read_prompt(path: Path) -> str:
     if unknown := sorted(named - {"nonce"}):
         raise ValueError(
             f"{path}: unknown placeholder {{{unknown[0]}}}: {{nonce}} is the only one. The texts come in the user "
-            "message; call them QUESTION, REFERENCE, EVIDENCE and ANSWER"
+            f"message; call them {blocks}"
         )
-    if missing := [name for name in WEIGHTS if name not in text]:
+    if missing := [name for name in asks_for if name not in text]:
         raise ValueError(
             f"{path}: does not ask for {', '.join(missing)}: the judge must be told to answer with one JSON object of "
-            f"{', '.join(WEIGHTS)} (each from 0 to 1) and reason"
+            f"{', '.join(asks_for)}{' (each from 0 to 1)' if len(asks_for) > 1 else ''} and reason"
         )
     return text
 
@@ -71,6 +75,13 @@ def read_prompt(path: Path) -> str:
 def build_messages(rubric: str, item: JudgeItem) -> list[dict[str, str]]:
     """The prompt for one answer."""
     return _messages(rubric, {**_context(item), "ANSWER": _cut(item.answer, MAX_ANSWER_CHARS)})
+
+
+def build_keep_messages(rubric: str, *, question: str, reference: str) -> list[dict[str, str]]:
+    """The prompt that asks whether a question is worth keeping."""
+    return _messages(
+        rubric, {"QUESTION": _cut(question, MAX_ANSWER_CHARS), "REFERENCE": _cut(reference, MAX_ANSWER_CHARS)}
+    )
 
 
 def build_group_messages(rubric: str, item: JudgeItem, answers: Sequence[str]) -> list[dict[str, str]]:

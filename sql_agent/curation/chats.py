@@ -1,0 +1,170 @@
+"""Chat logs -> questions that stand alone, in the raw format of the question files.
+
+Read are JSON lists and JSON lines of sessions: `messages` (OpenAI), `conversations` (ShareGPT), or one message a line
+with `session_id`. Guarantees: a pure function of the file; the same log gives the same ids; each user turn that is
+left out is counted and written with its reason; what a message says is data. Left out are later turns (they lean on
+what came before), greetings, thanks, texts that are too short or too long, code, and what names a person's phone,
+identity number, mail or address on the web. Not covered: names of people, and whether a question is a good one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import unicodedata
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from foundation.errors import UserError
+from foundation.files import BadLine, decode_line, numbered_lines
+from sql_agent.curation.near import form
+
+USERS = {"user", "human", "customer", "patient", "用户", "患者"}
+PRIVATE = {
+    "an identity number": re.compile(r"(?<!\d)\d{17}[\dXx](?!\w)"),
+    "a phone number": re.compile(
+        r"(?<!\d)(?:\+?86[- ]?)?1[3-9]\d(?:[- ]?\d{4}){2}(?!\d)|(?<!\d)0\d{2,3}-\d{7,8}(?!\d)"
+    ),
+    "a mail address": re.compile(r"[\w.+-]+@[\w-]+\.[\w.]+"),
+    "a web address": re.compile(r"https?://|www\.", re.I),
+}
+SMALL_TALK = re.compile(
+    r"(?:hi|hello|hey|thanks?|thank you|ok(?:ay)?|yes|no|bye|good (?:morning|evening)|"
+    r"你好|您好|在吗|在不在|谢谢[你您]?|多谢|好的?|"
+    r"嗯+|哦+|是的?|不是|再见|早上好|晚上好|继续|测试|test|help|帮助)"
+)
+LEANS = re.compile(
+    r"^(?:那|它|他|她|这个|那个|这种|还有呢|然后|为什么$|上面|前面|刚才|再|and |it |that |this |then |why$|what about)"
+)
+SMALL = "small talk"
+CODE = re.compile(r"```|[{};]\s*$|^\s*(?:import|def|class|select|function)\b", re.I | re.M)
+
+
+@dataclass(frozen=True)
+class Turn:
+    """What a user said: in which session (its line or place from 1, and its id), and as which of their turns."""
+
+    number: int
+    session: str
+    turn: int
+    text: str
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a question may be. `later` takes what a session asks later too, unless it leans on what came before."""
+
+    min_chars: int = 5
+    max_chars: int = 300
+    later: bool = False
+
+
+def read_turns(path: Path) -> tuple[list[Turn], list[str]]:
+    """All user turns of a log, and what could not be read, with its place. Raises UserError for no log at all."""
+    if not path.is_file():
+        raise UserError(f"{path}: no such file; name a chat log of JSON lines, or a JSON list of sessions")
+    turns: list[Turn] = []
+    bad: list[str] = []
+    said: dict[str, int] = {}
+    for number, value in _sessions(path):
+        try:
+            session, texts = _user_texts(number, value)
+        except ValueError as exc:
+            bad.append(f"session {number}: {exc}")
+            continue
+        for text in texts:
+            said[session] = said.get(session, 0) + 1
+            turns.append(Turn(number, session, said[session], text))
+    if not turns:
+        raise UserError(f"{path}: no turn of a user in it. " + ("; ".join(bad[:5]) or "The file is empty"))
+    return turns, bad
+
+
+def _sessions(path: Path) -> Iterator[tuple[int, Any]]:
+    data = path.read_bytes().removeprefix(b"\xef\xbb\xbf").lstrip()
+    if not data.startswith(b"["):
+        for number, line in numbered_lines(path):
+            try:
+                yield number, decode_line(line)
+            except BadLine as exc:
+                yield number, exc
+        return
+    try:
+        yield from enumerate(json.loads(data), start=1)
+    except (ValueError, RecursionError) as exc:
+        raise UserError(f"{path}: begins as a JSON list and is none ({exc}); write it again") from exc
+
+
+def _user_texts(number: int, value: Any) -> tuple[str, list[str]]:
+    """The id of a session and what its user said. Raises ValueError with what is wrong."""
+    if isinstance(value, BadLine):
+        raise value
+    if isinstance(value, list):
+        value = {"messages": value}
+    if not isinstance(value, dict):
+        raise ValueError(f"is a {type(value).__name__}, not a session")
+    messages = next((value[key] for key in ("messages", "conversations", "conversation") if key in value), None)
+    if messages is None:
+        messages = [value]
+    if not isinstance(messages, list) or not all(isinstance(message, dict) for message in messages):
+        raise ValueError("messages must be a list of objects with role and content (or from and value)")
+    session = next(
+        (str(value[key]) for key in ("session_id", "conversation_id", "id") if value.get(key)), f"line {number}"
+    )
+    return session, [text for message in messages if (text := _user_text(message))]
+
+
+def _user_text(message: dict[str, Any]) -> str:
+    role = str(message.get("role") or message.get("from") or "").strip().lower()
+    content = message.get("content", message.get("value"))
+    if not role or content is None and "tool_calls" not in message:
+        raise ValueError(f"a message has {', '.join(map(str, message)) or 'nothing'}; it needs role and content")
+    if isinstance(content, list):
+        parts = [part.get("text") for part in content if isinstance(part, dict) and part.get("type") == "text"]
+        content = " ".join(text for text in parts if isinstance(text, str))
+    return (
+        " ".join(content.encode("utf-8", "replace").decode().split())
+        if role in USERS and isinstance(content, str)
+        else ""
+    )
+
+
+def why_unusable(turn: Turn, limits: Limits, *, first: bool) -> str:
+    """Why a turn is no question that stands alone, or "". `first`: nothing but small talk came before."""
+    text = unicodedata.normalize("NFKC", turn.text)
+    if SMALL_TALK.fullmatch(text.strip(" ,.!?，。！？~").lower()):
+        return SMALL
+    if not first and not limits.later:
+        return "a later turn"
+    if not first and LEANS.search(text.lower()):
+        return "leans on an earlier turn"
+    if not limits.min_chars <= len(text) <= limits.max_chars:
+        return f"has {'fewer' if len(text) < limits.min_chars else 'more'} characters than are allowed"
+    if private := next((what for what, pattern in PRIVATE.items() if pattern.search(text)), ""):
+        return f"holds {private}"
+    return "code" if CODE.search(text) else ""
+
+
+def questions(turns: list[Turn], limits: Limits) -> tuple[list[dict[str, Any]], list[tuple[Turn, str]]]:
+    """The rows of the usable turns, each question once, and the turns that were left out, with their reasons."""
+    rows: list[dict[str, Any]] = []
+    dropped: list[tuple[Turn, str]] = []
+    first: dict[tuple[str, ...], str] = {}
+    begun: set[str] = set()
+    for turn in turns:
+        why = why_unusable(turn, limits, first=turn.session not in begun)
+        begun |= {turn.session} if why != SMALL else set()
+        tokens = form(turn.text).tokens
+        if not why and tokens in first:
+            why = f"asked before ({first[tokens]})"
+        if why:
+            dropped.append((turn, why))
+            continue
+        digest = hashlib.sha256(f"{turn.session}\0{turn.turn}\0{turn.text}".encode()).hexdigest()[:12]
+        first[tokens] = f"chat-{digest}"
+        source = {"session": turn.session, "turn": turn.turn}
+        rows.append({"qid": f"chat-{digest}", "question": turn.text, "ground_truth": "", "meta": source})
+    return rows, dropped

@@ -1,0 +1,65 @@
+"""How hard questions are for a model, from the trials of an evaluation: what always or never succeeds teaches nothing.
+
+GRPO learns from differences within a group, so a question is kept whose sampled episodes earned different rewards.
+Guarantees: trials that a fault ended count neither way; a question with fewer than two scored samples is unmeasured.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from sql_agent.records import TrialRecord
+
+LEAST_DIFFERENCE = 1e-6
+
+
+@dataclass(frozen=True)
+class Difficulty:
+    """Sampled rewards of one question. `passed` counts those whose answer score reached the threshold."""
+
+    rewards: tuple[float, ...]
+    passed: int
+
+    @property
+    def varies(self) -> bool:
+        """Whether a group of such rollouts has something to learn from."""
+        return max(self.rewards) - min(self.rewards) > LEAST_DIFFERENCE
+
+    def pass_at(self, k: int) -> float:
+        """The chance that at least one of k samples passes: unbiased, for k up to the number of samples."""
+        n = len(self.rewards)
+        return 1 - math.comb(n - self.passed, k) / math.comb(n, k)
+
+
+def measure(records: Iterable[TrialRecord], *, threshold: float) -> dict[str, Difficulty]:
+    """Question id -> difficulty, for questions with two scored samples or more."""
+    samples: dict[str, list[TrialRecord]] = defaultdict(list)
+    for record in records:
+        if record.decoding == "sampled" and record.reward is not None:
+            samples[record.question_id].append(record)
+    return {
+        question: Difficulty(
+            tuple(record.reward for record in of if record.reward is not None),
+            sum((record.answer_score or 0.0) >= threshold for record in of),
+        )
+        for question, of in samples.items()
+        if len(of) > 1
+    }
+
+
+def why_dropped(found: Difficulty) -> str:
+    """Why a question is not worth training on, or ""."""
+    if found.varies:
+        return ""
+    return f"all {len(found.rewards)} samples earned {found.rewards[0]:.3g} ({found.passed} passed)"
+
+
+def histogram(found: Sequence[Difficulty]) -> dict[str, int]:
+    """Questions by how many of their samples passed."""
+    counts: dict[str, int] = defaultdict(int)
+    for one in sorted(found, key=lambda one: one.passed / len(one.rewards)):
+        counts[f"{one.passed} of {len(one.rewards)}"] += 1
+    return dict(counts)

@@ -1,0 +1,81 @@
+"""What of held-out questions stands in training questions: each leak is named with both rows.
+
+Found are: the same question, a near-duplicate (near.py), a held-out question inside a longer training question, the
+same reference query, and the same reference answer where it is long. Not covered: paraphrases with another answer, and
+entities (data/splits.py keeps those apart).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from sql_agent.curation.near import alike, form
+from sql_agent.curation.rows import Row
+from sql_agent.offline_judge.normal import normalise
+
+MIN_INSIDE_TOKENS = 8
+MIN_ANSWER_CHARS = 20
+SAME, NEAR, INSIDE = "the same question", "a near-duplicate", "stands inside the training question"
+QUERY, ANSWER = "the same reference query", "the same reference answer"
+
+
+@dataclass(frozen=True)
+class Leak:
+    """A held-out row, the training row that gives it away, and how."""
+
+    held: Row
+    train: Row
+    kinds: tuple[str, ...]
+
+
+def find_leaks(train: Sequence[Row], held: Sequence[Row]) -> list[Leak]:
+    """All leaks, by held-out row, then by training row."""
+    kinds: dict[tuple[int, int], list[str]] = defaultdict(list)
+    for finder in (_alike, _inside, _queries, _answers):
+        for h, t, kind in finder(train, held):
+            kinds[h, t].append(kind)
+    return [Leak(held[h], train[t], tuple(found)) for (h, t), found in sorted(kinds.items())]
+
+
+Found = Iterator[tuple[int, int, str]]
+
+
+def _alike(train: Sequence[Row], held: Sequence[Row]) -> Found:
+    texts = [row.text for row in (*train, *held)]
+    for matches in alike(texts, n_old=len(train)):
+        for match in matches:
+            if match.other < len(train):
+                yield match.index - len(train), match.other, SAME if match.score == 1 else NEAR
+
+
+def _inside(train: Sequence[Row], held: Sequence[Row]) -> Found:
+    longer = ["\0".join(("", *form(row.text).framed, "")) for row in train]
+    for h, row in enumerate(held):
+        tokens = form(row.text).framed
+        if len(tokens) < MIN_INSIDE_TOKENS:
+            continue
+        text = "\0".join(("", *tokens, ""))
+        yield from ((h, t, INSIDE) for t, other in enumerate(longer) if len(other) > len(text) and text in other)
+
+
+def _queries(train: Sequence[Row], held: Sequence[Row]) -> Found:
+    return _shared(train, held, QUERY, lambda row: {" ".join(sql.split()).rstrip("; ") for sql in row.question.sql})
+
+
+def _answers(train: Sequence[Row], held: Sequence[Row]) -> Found:
+    def answers(row: Row) -> set[str]:
+        answer = normalise(row.question.answer)
+        return {answer} if len(answer) >= MIN_ANSWER_CHARS else set()
+
+    return _shared(train, held, ANSWER, answers)
+
+
+def _shared(train: Sequence[Row], held: Sequence[Row], kind: str, keys: Callable[[Row], set[str]]) -> Found:
+    places: dict[str, list[int]] = defaultdict(list)
+    for t, row in enumerate(train):
+        for key in keys(row):
+            places[key].append(t)
+    for h, row in enumerate(held):
+        yield from ((h, t, kind) for t in sorted({t for key in keys(row) for t in places.get(key, ())}))

@@ -1,0 +1,93 @@
+"""The two commands of an LLM's pass, which differ in their rubric alone."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from foundation.command import shown_errors
+from foundation.console import Heartbeat
+from foundation.errors import UserError
+from reward_client import Budget, JudgeBudgetSpent, endpoints_from_env
+from reward_client.keeper import LLMKeeper
+from reward_client.prompting import load_prompt, read_prompt
+from sql_agent.curation.choosing import Choice, choose
+from sql_agent.curation.rows import check_out, read_rows, write_dropped, write_rows
+
+
+def pass_app(rubric_name: str, help_text: str) -> typer.Typer:
+    """The command line of a pass with the bundled rubric `rubric_name` (_zh or _en)."""
+    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+
+    @app.command(help=help_text)
+    def main(
+        questions: Annotated[Path, typer.Argument(help="question file, .jsonl or .parquet")],
+        out: Annotated[Path, typer.Argument(help="where the kept rows go")],
+        language: Annotated[str, typer.Option(help="of the bundled rubric: zh or en")] = "zh",
+        rubric: Annotated[Path | None, typer.Option(help="a rubric of your own, a text file")] = None,
+        concurrency: Annotated[int, typer.Option(min=1, help="calls in flight")] = 8,
+        rpm: Annotated[int, typer.Option(min=0, help="most calls a minute; 0: no limit")] = 0,
+        max_calls: Annotated[int, typer.Option(min=0, help="budget of calls, over all goes; 0: no limit")] = 0,
+        max_tokens: Annotated[int, typer.Option(min=0, help="budget of tokens, over all goes; 0: no limit")] = 0,
+        max_cost: Annotated[float, typer.Option(min=0, help="budget of money, by the prices in JUDGE_ENDPOINTS")] = 0.0,
+        timeout_s: Annotated[float, typer.Option(min=0.1, help="for one question with all its tries")] = 60.0,
+    ) -> None:
+        with shown_errors():
+            check_out(out, questions)
+            try:
+                endpoints = endpoints_from_env()
+                if not endpoints:
+                    raise UserError(
+                        "no LLM: set TEACHER_API_KEY, TEACHER_MODEL and TEACHER_BASE_URL, or JUDGE_ENDPOINTS"
+                    )
+                keeper = LLMKeeper(
+                    endpoints,
+                    rubric=_rubric(f"{rubric_name}_{language}", rubric),
+                    folder=progress_folder(out),
+                    concurrency=concurrency,
+                    rpm=rpm,
+                    timeout_s=timeout_s,
+                    budget=Budget(calls=max_calls, tokens=max_tokens, cost=max_cost),
+                )
+            except ValueError as exc:
+                raise UserError(str(exc)) from exc
+            status = run(questions, out, keeper)
+        raise typer.Exit(status)
+
+    return app
+
+
+def progress_folder(out: Path) -> Path:
+    """Where the answers so far are, beside the results."""
+    return out.with_name(f"{out.name}.progress")
+
+
+def _rubric(name: str, file: Path | None) -> str:
+    return read_prompt(file, asks_for=("keep",), blocks="QUESTION and REFERENCE") if file else load_prompt(name)
+
+
+def run(questions: Path, out: Path, keeper: LLMKeeper) -> int:
+    """Ask what is unasked, write what is decided; returns the exit status."""
+    rows, notes = read_rows(questions), Console(stderr=True, highlight=False, soft_wrap=True)
+    now = Choice(len(rows))
+
+    def on_done(choice: Choice) -> None:
+        nonlocal now
+        now = choice
+
+    with Heartbeat(notes, lambda: f"{now.n_decided} of {len(rows)} questions are decided"):
+        choice = asyncio.run(choose(rows, keeper, on_done=on_done))
+    write_rows(out, (row for place, row in enumerate(rows) if place in choice.kept))
+    file = write_dropped(out, ((rows[place], choice.dropped[place]) for place in sorted(choice.dropped)))
+    print(f"kept {len(choice.kept)} of {len(rows)}: {out}\ndropped {len(choice.dropped)}: {file}")
+    if not choice.n_unasked:
+        return 0
+    spent = any(isinstance(fault, JudgeBudgetSpent) for fault in choice.faults.values())
+    remedy = "raise --max-calls, --max-tokens or --max-cost" if spent else "see to the LLM"
+    notes.print(f"error: {choice.n_unasked} questions stay unasked, neither kept nor dropped ({choice.why_unasked()})")
+    notes.print(f"{remedy}, and give the same command again: what is decided is not asked again")
+    return 1

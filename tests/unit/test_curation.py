@@ -1,0 +1,165 @@
+"""Curation without a network: near-duplicates, leaks, chat logs, difficulty."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from foundation.errors import UserError
+from foundation.files import write_lines
+from sql_agent.config import data_path
+from sql_agent.curation.chats import Limits, questions, read_turns
+from sql_agent.curation.difficulty import measure, why_dropped
+from sql_agent.curation.leaks import ANSWER, INSIDE, QUERY, SAME, find_leaks
+from sql_agent.curation.near import repeats
+from sql_agent.curation.rows import Row, read_rows
+from sql_agent.data.dataset import load_questions
+from sql_agent.records import Question, TrialRecord
+from tests.planted import planted
+
+N_PLANTED = 500
+RULES_WERE_CHOSEN_ON, REPORTED_ON = 1, 20261123
+
+
+def bundled(name: str) -> list[str]:
+    return [row.question for row in load_questions(data_path(f"data/{name}.parquet"))]
+
+
+@pytest.mark.parametrize("seed", [RULES_WERE_CHOSEN_ON, REPORTED_ON])
+def test_planted_near_duplicates_are_found_and_others_are_not(seed: int) -> None:
+    """500 planted among 500 new questions of the same patterns about other drugs and diseases."""
+    old = bundled("train")
+    new = [(text, index) for index, text in planted(old, N_PLANTED, seed=seed)]
+    new += [(text, -1) for text in random.Random(seed).sample(bundled("test_entities") + bundled("test"), 500)]
+    random.Random(seed).shuffle(new)
+    found = {m.index - len(old): m.other for m in repeats([*old, *(text for text, _ in new)], n_old=len(old))}
+    right = sum(new[place][1] >= 0 for place in found)
+    precision, recall = right / len(found), right / N_PLANTED
+    print(f"seed {seed}: precision {precision:.3f}, recall {recall:.3f}")
+    assert precision >= 0.95 and recall >= 0.95
+    assert sum(new[place][1] == other for place, other in found.items()) >= 0.99 * right
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("What are the side effects of aspirin?", "please tell me the side effects of Aspirin", True),
+        ("What are the side effects of aspirin?", "What are the side effects of ibuprofen?", False),
+        ("2型糖尿病的治疗", "请问二型糖尿病的治疗有哪些？", True),
+        ("高血压患者能吃布洛芬吗？", "高血压患者不能吃布洛芬吗？", False),
+        ("阿司匹林每天100mg可以吗", "阿司匹林每天300mg可以吗", False),
+        ("3 * 4 = ?", "3 + 4 = ?", False),
+        ("孕妇可以吃芒果吗", "孕妇可以吃榴莲吗", False),
+    ],
+)
+def test_pairs(one: str, other: str, same: bool) -> None:
+    assert bool(list(repeats([one, other]))) is same
+
+
+def test_a_chain_of_repetitions_leaves_the_first() -> None:
+    assert [(m.index, m.other) for m in repeats(["头孢曲松怎么用", "请问头孢曲松怎么用？", "头孢曲松如何用!"])] == [
+        (1, 0),
+        (2, 0),
+    ]
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.lists(st.text(max_size=30), min_size=1, max_size=6))
+def test_any_text_repeats_itself_and_breaks_nothing(texts: list[str]) -> None:
+    found = {match.index for match in repeats([*texts, *texts], n_old=len(texts))}
+    assert all(len(texts) + n in found for n in range(len(texts)))
+
+
+def row(number: int, **fields: Any) -> Row:
+    question = Question(id=f"r{number}", **fields)
+    return Row(number, question, question.model_dump())
+
+
+def test_every_planted_leak_is_named_and_nothing_else() -> None:
+    train, held = read_rows(data_path("data/train.parquet")), read_rows(data_path("data/test.parquet"))
+    dice = random.Random(7)
+    chosen, planted_rows = dice.sample(range(len(held)), 60), []
+    for n, place in enumerate(chosen):
+        source = held[place].question
+        planted_rows.append(
+            row(10_000 + n, question=source.question)
+            if n % 4 == 0
+            else row(10_000 + n, question=f"下午好呀，我有件事想不明白：{source.question}说得越细越好")
+            if n % 4 == 1
+            else row(10_000 + n, question=f"出题{n}", sql=[f"{source.sql[0].replace(' ', '  ')};"])
+            if n % 4 == 2
+            else row(10_000 + n, question=f"出题{n}", answer=f" {source.answer}")
+        )
+    kinds = {0: SAME, 1: INSIDE, 2: QUERY, 3: ANSWER}
+    leaks = find_leaks([*train, *planted_rows], held)
+    named = {(leak.held.number, leak.train.number): leak.kinds for leak in leaks}
+    for n, place in enumerate(chosen):
+        if kinds[n % 4] is ANSWER and len(held[place].question.answer) < 24:
+            continue
+        assert kinds[n % 4] in named[held[place].number, 10_000 + n]
+    assert {leak.train.number for leak in leaks} <= {planted_row.number for planted_row in planted_rows}
+
+
+def user(content: Any) -> dict[str, Any]:
+    return {"role": "user", "content": content}
+
+
+CHATS = [
+    {"session_id": "a", "messages": [user("你好"), user("阿司匹林的禁忌是什么？")]},
+    {
+        "conversations": [
+            {"from": "human", "value": text} for text in ("Side effects of metformin?", "and for children")
+        ]
+    },
+    {"session_id": "c", **user("我的手机号是13812345678，高血压怎么办？")},
+    {"messages": [user([{"type": "text", "text": "请问：阿司匹林的禁忌是什么?"}])]},
+    {"messages": "nonsense"},
+    {"messages": [{"role": "assistant", "content": "阿司匹林的适应症是什么？"}]},
+]
+
+
+@pytest.mark.parametrize("as_list", [False, True])
+def test_chat_logs_become_questions(tmp_path: Path, as_list: bool) -> None:
+    log = tmp_path / "chats.json"
+    lines = [json.dumps(chat) for chat in CHATS]
+    log.write_text(f"[{','.join(lines)}]" if as_list else "\n".join([*lines, "{torn"]), encoding="utf-8")
+    turns, bad = read_turns(log)
+    rows, dropped = questions(turns, Limits(later=True))
+    assert [row["question"] for row in rows] == ["阿司匹林的禁忌是什么？", "Side effects of metformin?"]
+    assert len(bad) == (1 if as_list else 2)
+    assert [why.partition(" (")[0] for _, why in dropped] == [
+        *("small talk", "leans on an earlier turn", "holds a phone number", "asked before")
+    ]
+    write_lines(tmp_path / "questions.jsonl", rows)
+    assert [q.question for q in load_questions(tmp_path / "questions.jsonl")] == [row["question"] for row in rows]
+
+
+def test_a_log_without_users_is_an_error(tmp_path: Path) -> None:
+    log = tmp_path / "chats.jsonl"
+    log.write_text('{"messages": [{"role": "assistant", "content": "hi"}]}\n')
+    with pytest.raises(UserError, match="no turn of a user"):
+        read_turns(log)
+
+
+def trial(question: str, sample: int, reward: float | None, **more: Any) -> TrialRecord:
+    parts = {} if reward is None else {"answer": reward}
+    return TrialRecord(
+        question_id=question, question=question, reward=reward, reward_parts=parts, sample=sample, **more
+    )
+
+
+def test_difficulty_keeps_what_varies() -> None:
+    records = [trial("easy", n, 1.0) for n in range(4)] + [trial("hard", n, 0.0) for n in range(4)]
+    records += [trial("good", n, float(n == 0)) for n in range(4)] + [trial("good", 4, None, unscored="llm_fault")]
+    records += [trial("alone", 0, 1.0), trial("alone", 1, None, unscored="llm_fault")]
+    records += [trial("hard", 0, 1.0, decoding="greedy")]
+    found = measure(records, threshold=0.5)
+    assert found.keys() == {"easy", "hard", "good"}
+    assert [bool(why_dropped(found[name])) for name in ("easy", "hard", "good")] == [True, True, False]
+    assert found["good"].pass_at(1) == 0.25 and found["good"].pass_at(2) == 0.5 and found["hard"].pass_at(4) == 0

@@ -1,0 +1,210 @@
+"""The LLM's pass over questions against a real local server: killed, resumed, out of budget, without an LLM.
+
+A kill comes when all workers wait for an answer, so what was answered before is decided; the slow test also kills at
+any time.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from benchmarks.support.server import HANG, Answer, FakeServer, chat_reply, error_reply, openai_server
+from foundation.files import read_lines, write_lines
+from sql_agent.config import ROOT
+from sql_agent.curation.pass_command import pass_app
+
+CONCURRENCY = 4
+QUESTION = re.compile(r"BEGIN QUESTION [0-9a-f]+>>>\n(.*?)\n<<<END", re.DOTALL)
+LONGEST_S = 120.0
+
+
+class Reader:
+    """A server that drops questions with an odd number; with `allowed` answers given it lets all others wait."""
+
+    def __init__(self, *, allowed: int = 10**9) -> None:
+        self.allowed, self.answered, self.waiting = allowed, Counter[str](), 0
+        self.asked = Counter[str]()
+        self._lock = threading.Lock()
+
+    def __call__(self, request: dict[str, Any]) -> Answer:
+        found = QUESTION.search(request["messages"][-1]["content"])
+        assert found
+        with self._lock:
+            self.asked[found[1]] += 1
+            if sum(self.answered.values()) >= self.allowed:
+                self.waiting += 1
+                return HANG
+            self.answered[found[1]] += 1
+        number = int(re.findall(r"\d+", found[1])[-1])
+        return chat_reply(json.dumps({"keep": number % 2 == 0, "reason": f"number {number}"}))
+
+
+def questions(path: Path, n: int) -> Path:
+    write_lines(
+        path, ({"qid": f"q{k}", "question": f"第{k}个问题", "ground_truth": "", "kept_key": k} for k in range(n))
+    )
+    return path
+
+
+def environment(server: FakeServer | None) -> dict[str, str]:
+    address, key, model = (server.base_url, "key", "reader") if server else ("", "", "")
+    return {"TEACHER_API_KEY": key, "TEACHER_MODEL": model, "TEACHER_BASE_URL": address, "JUDGE_ENDPOINTS": ""}
+
+
+def start(server: FakeServer, *args: Any) -> subprocess.Popen[str]:
+    command = [sys.executable, str(ROOT / "utils" / "filter_with_llm.py"), *map(str, args)]
+    pipe, env = subprocess.PIPE, {**os.environ, **environment(server)}
+    return subprocess.Popen(command, env=env, stdout=pipe, stderr=pipe, text=True)
+
+
+def run(server: FakeServer | None, *args: Any, rubric: str = "keep") -> tuple[int, str]:
+    """The same command line in this process."""
+    done = CliRunner().invoke(pass_app(rubric, ""), list(map(str, args)), env=environment(server))
+    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+    return done.exit_code, done.output
+
+
+def wait_until(condition: Any) -> None:
+    ends_s = time.monotonic() + LONGEST_S
+    while not condition():
+        assert time.monotonic() < ends_s
+        time.sleep(0.01)
+
+
+def kill_when_all_wait(server: FakeServer, reader: Reader, process: subprocess.Popen[str], *, after: int) -> None:
+    reader.waiting, reader.allowed = 0, after
+    wait_until(lambda: reader.waiting >= CONCURRENCY or process.poll() is not None)
+    assert process.poll() is None
+    process.send_signal(signal.SIGKILL)
+    process.communicate(timeout=LONGEST_S)
+    reader.allowed = 10**9
+
+
+def check_kills(folder: Path, points: Sequence[int], *, n: int) -> None:
+    """Kill at each of `points` answers, on one file; then let it end, and compare with an undisturbed pass."""
+    source, args = questions(folder / "raw.jsonl", n), ("--concurrency", CONCURRENCY)
+    reader = Reader(allowed=0)
+    with openai_server(reader) as server:
+        for point in points:
+            reader.allowed = point
+            process = start(server, source, folder / "kept.jsonl", *args)
+            kill_when_all_wait(server, reader, process, after=point)
+            assert not (folder / "kept.jsonl").exists()
+        assert run(server, source, folder / "kept.jsonl", *args)[0] == 0
+        assert set(reader.answered.values()) == {1} and len(reader.answered) == n
+        assert max(reader.asked.values()) <= len(points) + 1
+        calls = len(server.requests)
+        assert run(server, source, folder / "kept.jsonl", *args)[0] == 0
+        assert len(server.requests) == calls
+        assert run(server, source, folder / "again.jsonl", *args)[0] == 0
+    for name in ("{}.jsonl", "{}.dropped.jsonl"):
+        one, other = (folder / name.format(stem) for stem in ("kept", "again"))
+        assert one.read_bytes() == other.read_bytes()
+    assert [row["kept_key"] for row in read_lines(folder / "kept.jsonl")] == list(range(0, n, 2))
+    assert read_lines(folder / "kept.dropped.jsonl")[0]["why"] == "number 1"
+
+
+def test_a_killed_pass_asks_nothing_twice_and_ends_with_the_same_file(tmp_path: Path) -> None:
+    check_kills(tmp_path, [5], n=20)
+
+
+@pytest.mark.slow
+def test_fifty_kills(tmp_path: Path) -> None:
+    check_kills(tmp_path, range(50), n=60)
+
+
+@pytest.mark.slow
+def test_kills_at_any_time(tmp_path: Path) -> None:
+    """Without waiting for the workers: an answer on its way at a kill may be asked for again, and no other."""
+    dice, n, kills = random.Random(5), 400, 0
+    source, reader = questions(tmp_path / "raw.jsonl", n), Reader()
+    with openai_server(reader) as server:
+        for _ in range(50):
+            before = len(server.requests)
+            process = start(server, source, tmp_path / "kept.jsonl", "--concurrency", CONCURRENCY)
+            wait_until(lambda: len(server.requests) > before or process.poll() is not None)  # noqa: B023
+            time.sleep(dice.uniform(0, 0.05))
+            kills += process.poll() is None
+            process.kill()
+            process.communicate(timeout=LONGEST_S)
+        assert run(server, source, tmp_path / "kept.jsonl", "--concurrency", CONCURRENCY)[0] == 0
+    assert kills > 5 and sum(reader.asked.values()) <= n + kills * CONCURRENCY
+    assert [row["kept_key"] for row in read_lines(tmp_path / "kept.jsonl")] == list(range(0, n, 2))
+
+
+def test_without_an_llm_nothing_is_kept_or_dropped(tmp_path: Path) -> None:
+    source, out = questions(tmp_path / "raw.jsonl", 6), tmp_path / "kept.jsonl"
+    with openai_server(lambda request: error_reply(401, "no such key")) as server:
+        status, said = run(server, source, out, "--concurrency", 1)
+        assert status == 1 and "6 questions stay unasked" in said and "judge_rejected" in said
+        assert len(server.requests) == 1  # a refused key is refused for all
+    assert out.read_bytes() == (tmp_path / "kept.dropped.jsonl").read_bytes() == b""
+    with openai_server(Reader()) as server:
+        assert run(server, source, out)[0] == 0 and len(read_lines(out)) == 3
+    assert run(None, source, out)[0] == 2
+
+
+def test_a_budget_holds_over_all_goes_and_unreadable_answers_decide_nothing(tmp_path: Path) -> None:
+    source, out = questions(tmp_path / "raw.jsonl", 8), tmp_path / "kept.jsonl"
+    reader = Reader()
+
+    def answer(request: dict[str, Any]) -> Answer:
+        if "第1个问题" in request["messages"][-1]["content"]:
+            return chat_reply("keep it, why not")
+        return reader(request)
+
+    with openai_server(answer) as server:
+        status, said = run(server, source, out, "--max-calls", 6, "--concurrency", 1, rubric="keep_again")
+        assert status == 1 and "judge_budget" in said and "--max-calls" in said and len(server.requests) == 6
+        assert run(server, source, out, "--max-calls", 6, rubric="keep_again")[0] == 1 and len(server.requests) == 6
+        status, said = run(server, source, out, rubric="keep_again")
+    assert status == 1 and "1 questions stay unasked" in said and "judge_unparsable" in said
+    assert [row["kept_key"] for row in read_lines(out)] == [0, 2, 4, 6]
+    assert {row["id"] for row in read_lines(tmp_path / "kept.dropped.jsonl")} == {"q3", "q5", "q7"}
+    assert set(reader.answered.values()) == {1}
+
+
+@pytest.mark.slow
+def test_questions_that_a_model_always_or_never_answers_go(tmp_path: Path) -> None:
+    """Three questions, four samples each; the scripted model fails once, and the same command plays what is missing."""
+    truths = {"第1题：1+1?": "2", "第2题：1+2?": "3", "第3题：1+3?": "4"}
+    source, tries, out = tmp_path / "raw.jsonl", Counter[str](), tmp_path / "kept.jsonl"
+    rows = [
+        {"qid": f"q{n}", "question": text, "ground_truth": truth, "scorer": "exact"}
+        for n, (text, truth) in enumerate(truths.items())
+    ]
+    write_lines(source, rows)
+
+    def model(request: dict[str, Any]) -> Answer:
+        text = next(text for text in truths if text in json.dumps(request["messages"], ensure_ascii=False))
+        tries[text] += request["temperature"] > 0
+        if sum(tries.values()) == 1 and request["temperature"] > 0:
+            return error_reply(500, "once")
+        right = {"第1题：1+1?": True, "第2题：1+2?": False}.get(text, tries[text] % 2 == 0)
+        return chat_reply(truths[text] if right else "别的")
+
+    with openai_server(model) as server:
+        command = [sys.executable, str(ROOT / "utils" / "filter_by_difficulty.py"), str(source), str(out)]
+        command += ["--model", f"scripted@{server.base_url}", "--samples", "4", "--concurrency", "1"]
+        first = subprocess.run(command, capture_output=True, text=True, timeout=LONGEST_S)
+        assert first.returncode == 1 and "1 questions are not measured" in first.stderr, first.stderr
+        done = subprocess.run(command, capture_output=True, text=True, timeout=LONGEST_S)
+    assert done.returncode == 0, done.stderr
+    assert [row["qid"] for row in read_lines(out)] == ["q2"]
+    passed = {row["id"]: row["pass@1"] for row in read_lines(tmp_path / "kept.pass.jsonl")}
+    assert passed["q0"] == 1 and passed["q1"] == 0 and 0 < passed["q2"] < 1
