@@ -13,6 +13,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -234,6 +235,7 @@ def main(
         questions = [] if chat_ else choose_questions(question or [], file, limit=limit)
 
         def go(llm: LLMEndpoint) -> list[Outcome]:
+            llm = replace(llm.sampled(config.rollout.evaluation), temperature=temperature)
             if not chat_:
                 return try_out(questions, llm, config, as_lines=json_)
             chat(config, llm)
@@ -246,7 +248,7 @@ def main(
             outcomes = go(llm)
         else:
             with own_server(config) as server:
-                llm = LLMEndpoint(server.base_url, server.model, temperature=temperature, max_tokens=max_tokens)
+                llm = LLMEndpoint(server.base_url, server.model, max_tokens=max_tokens)
                 outcomes = go(llm)
                 if why := server.why_it_died():
                     raise LLMFault(why)

@@ -7,20 +7,30 @@ them. Not covered: texts that a model would sample in other tokens than the toke
 
 from __future__ import annotations
 
+import copy
+import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 from agentlightning.types import Triplet
-from vllm.entrypoints.chat_utils import _postprocess_messages  # pyright: ignore[reportPrivateUsage]
+from vllm.entrypoints.chat_utils import (
+    _parse_chat_message_content,  # pyright: ignore[reportPrivateUsage]
+    _postprocess_messages,  # pyright: ignore[reportPrivateUsage]
+)
 from vllm.entrypoints.openai.tool_parsers.hermes_tool_parser import Hermes2ProToolParser
 
+from agl_plugin.patches.vllm_engine import with_thoughts
 from benchmarks.support.server import Answer, chat_reply
 
 
 @dataclass
 class TemplatePolicy:
-    """`texts` are what it says, call by call, without the end of the turn; `kwargs` go to the chat template."""
+    """`texts` are what it says, call by call, without the end of the turn.
+
+    `kwargs` go to the chat template, and what a request says of them wins.
+    """
 
     tokenizer: Any
     texts: Sequence[str]
@@ -30,7 +40,8 @@ class TemplatePolicy:
     def __call__(self, request: dict[str, Any]) -> Answer:
         text = self.texts[len(self.triplets)]
         sampled = [*self.tokenizer(text).input_ids, self.tokenizer.eos_token_id]
-        prompt = prompt_ids(self.tokenizer, request["messages"], request.get("tools"), **self.kwargs)
+        kwargs = self.kwargs | request.get("chat_template_kwargs", {})
+        prompt = prompt_ids(self.tokenizer, request["messages"], request.get("tools"), **kwargs)
         self.triplets.append(Triplet(prompt={"token_ids": prompt}, response={"token_ids": sampled}))
         parsed = Hermes2ProToolParser(self.tokenizer).extract_tool_calls(text, request=None)  # pyright: ignore
         if not parsed.tools_called:
@@ -40,7 +51,9 @@ class TemplatePolicy:
 
 
 def prompt_ids(tokenizer: Any, messages: Sequence[dict[str, Any]], tools: Any, **kwargs: Any) -> list[int]:
-    """The ids of a request's prompt, messages prepared as vLLM prepares them."""
-    plain: list[Any] = [{**message, "content": message.get("content") or ""} for message in messages]
+    """The ids of a request's prompt, messages prepared as vLLM with this project's patch prepares them."""
+    tracker: Any = SimpleNamespace(create_parser=lambda: SimpleNamespace(mm_placeholder_storage=dict))
+    parse = with_thoughts(inspect.unwrap(_parse_chat_message_content))
+    plain: list[Any] = [one for message in messages for one in parse(copy.deepcopy(message), tracker, "string", False)]
     _postprocess_messages(plain)
     return tokenizer.apply_chat_template(plain, tools=tools, add_generation_prompt=True, **kwargs)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
+
+from sql_agent.config.rollout import Sampling
 
 OVERFLOW_MARKS = (
     "maximum context length",
@@ -38,6 +40,11 @@ class LLMEndpoint:
     extra_body: dict[str, Any] | None = None
     template_kwargs: dict[str, Any] = field(default_factory=dict)
     untrained_url: str = ""
+
+    def sampled(self, how: Sampling) -> LLMEndpoint:
+        """The same endpoint, sampled as a split is."""
+        keys = how.model_dump(include=set(Sampling.model_fields) - {"stop"})
+        return replace(self, **keys, stop=tuple(how.stop))
 
     def for_agent(self, name: str) -> str:
         """The address for one agent of several, by whose name agent.match chooses. Only for episodes of one's own."""

@@ -9,17 +9,34 @@ from pydantic import Field
 from sql_agent.config.node import Node
 
 
-class RolloutConfig(Node):
-    """How the policy is sampled."""
+class Sampling(Node):
+    """How an answer is sampled."""
+
+    temperature: float = Field(default=1.0, ge=0, description="0: the likeliest token each time")
+    top_p: float = Field(default=1.0, gt=0, le=1, description="sample from the likeliest tokens of this share")
+    top_k: int = Field(default=0, ge=0, description="sample from so many likeliest tokens; 0: all")
+    presence_penalty: float = Field(default=0.0, ge=-2, le=2, description="taken off logits of tokens said before")
+    frequency_penalty: float = Field(
+        default=0.0, ge=-2, le=2, description="taken off logits, for each time said before"
+    )
+    stop: list[str] = Field(default=[], max_length=16, description="texts that end an answer, which leaves them out")
+
+
+class ValidationSampling(Sampling):
+    """Validation: as in training, with keys of its own."""
+
+    temperature: float = Field(default=0.0, ge=0, description="0: the likeliest token each time")
+
+
+class EvaluationSampling(Sampling):
+    """Evaluation, and the try-out: sampled trials; greedy ones, and the try-out, take all but the temperature."""
+
+
+class RolloutConfig(Sampling):
+    """How the policy is sampled; the keys of sampling are those of training."""
 
     group_size: int = Field(default=4, ge=1, description="rollouts per question (n of GRPO)")
-    temperature: float = Field(default=1.0, ge=0, description="training temperature; validation is always 0")
-    max_model_len: int = Field(
-        default=0,
-        ge=0,
-        description="tokens of one conversation in the model server; 0: as many as a training row holds, "
-        "max_prompt_tokens and what may follow it; never more than the model itself can",
-    )
+    temperature: float = Field(default=1.0, ge=0, description="training temperature, by which the trainer divides too")
     top_p: float = Field(
         default=1.0,
         gt=0,
@@ -27,6 +44,21 @@ class RolloutConfig(Node):
         description="sample from the likeliest tokens of this share; below 1 the sampler is off-policy",
     )
     top_k: int = Field(default=0, ge=0, description="sample from so many likeliest tokens; 0: all; else off-policy")
+    presence_penalty: float = Field(
+        default=0.0, ge=-2, le=2, description="taken off logits of tokens said before; off-policy, needs the correction"
+    )
+    frequency_penalty: float = Field(
+        default=0.0, ge=-2, le=2, description="taken off logits, for each time said before; needs the correction too"
+    )
+    stop: list[str] = Field(default=[], max_length=16, description="texts that end an answer, which leaves them out")
+    validation: ValidationSampling = ValidationSampling()
+    evaluation: EvaluationSampling = EvaluationSampling()
+    max_model_len: int = Field(
+        default=0,
+        ge=0,
+        description="tokens of one conversation in the model server; 0: as many as a training row holds, "
+        "max_prompt_tokens and what may follow it; never more than the model itself can",
+    )
     max_prompt_tokens: int = Field(
         default=2048, ge=16, description="longest prompt of a training row; longer ones are dropped and counted"
     )
@@ -68,6 +100,16 @@ class RolloutConfig(Node):
         le=8,
         description="times per step that groups without variance are replaced by other questions (dynamic sampling)",
     )
+
+    @property
+    def is_shifted(self) -> bool:
+        """Whether training samples otherwise than the trainer computes: cut, or moved by penalties."""
+        return self.top_p < 1 or self.top_k > 0 or self.has_penalties
+
+    @property
+    def has_penalties(self) -> bool:
+        """Whether training lowers what was said before."""
+        return bool(self.presence_penalty or self.frequency_penalty)
 
     @property
     def row_tokens(self) -> int:

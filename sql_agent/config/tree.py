@@ -55,10 +55,17 @@ class TrainConfig(Node):
                 f"optim.importance_correction = {self.optim.importance_correction} needs what vLLM says of its tokens: "
                 "set rollout.sampler_logprobs = true"
             )
+        if rollout.has_penalties and self.optim.importance_correction == "off":
+            raise ValueError(
+                f"rollout.presence_penalty = {rollout.presence_penalty:g} and rollout.frequency_penalty = "
+                f"{rollout.frequency_penalty:g} need optim.importance_correction = truncated: what they sample is by "
+                "intention not the policy that is trained, and nothing else weighs the difference. For better answers "
+                "alone set them in rollout.validation and rollout.evaluation"
+            )
         if rollout.temperature == 0:
             raise ValueError(
                 "rollout.temperature = 0 must be above 0: a question's rollouts would be the same, and the trainer "
-                "divides by it. Validation is greedy anyway; set rollout.temperature = 1.0"
+                "divides by it. rollout.validation has a temperature of its own; set rollout.temperature = 1.0"
             )
         if rollout.level == "trajectory" and rollout.trajectory_max_response_tokens < rollout.max_response_tokens:
             raise ValueError(

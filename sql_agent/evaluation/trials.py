@@ -20,8 +20,6 @@ from sql_agent.scoring.reward import score
 from sql_agent.scoring.scorers import ScoringContext, sql_result
 from sql_agent.serving.endpoint import is_final
 
-TEMPERATURES: dict[Decoding, float] = {"sampled": 1.0, "greedy": 0.0}
-
 
 @dataclass(frozen=True)
 class Trial:
@@ -99,7 +97,8 @@ async def play_one(trial: Trial, setting: Setting) -> TrialRecord:
     """
     question, episode = trial.question, None
     try:
-        llm = replace(setting.llm, temperature=TEMPERATURES[trial.decoding])
+        llm = setting.llm.sampled(setting.runner.config.rollout.evaluation)
+        llm = llm if trial.decoding == "sampled" else replace(llm, temperature=0.0)
         episode = await setting.runner.run(question, llm)
         reward = await score(episode, setting.scoring)
     except Fault as fault:

@@ -64,7 +64,7 @@ class SqlAgent(agl.LitAgent[dict[str, Any]]):
     async def rollout_async(
         self, task: dict[str, Any], resources: NamedResources, rollout: Rollout
     ) -> list[SpanCoreFields]:
-        """One episode on one row; the mode of the rollout decides the temperature (validation is greedy)."""
+        """One episode on one row; the mode of the rollout decides how it is sampled."""
         question = Question.model_validate(task)
         llm = self._endpoint(cast(agl.ProxyLLM, resources["main_llm"]), cast(AttemptedRollout, rollout))
         episode, reward = await self.run(question, llm, in_group=rollout.mode == "train")
@@ -78,11 +78,7 @@ class SqlAgent(agl.LitAgent[dict[str, Any]]):
             model=llm.model,
             untrained_url=f"{llm.get_base_url(None, None).rstrip('/').removesuffix('/v1')}/v1",
         )
-        if rollout.mode != "train":
-            return endpoint
-        return dataclasses.replace(
-            endpoint, temperature=sampling.temperature, top_p=sampling.top_p, top_k=sampling.top_k
-        )
+        return endpoint.sampled(sampling if rollout.mode == "train" else sampling.validation)
 
     async def run(
         self, question: Question, llm: LLMEndpoint, *, in_group: bool = False

@@ -32,6 +32,13 @@ def silent_faults(config: TrainConfig, train: list[Question], val: list[Question
     """What a run survives and nobody wants."""
     if config.rollout.group_size == 1:
         yield "rollout.group_size = 1: a rollout alone has no advantage, so nothing is learned. Take 4 or more"
+    rollout = config.rollout
+    if rollout.is_shifted and config.optim.importance_correction == "off":
+        yield (
+            f"rollout.top_p = {rollout.top_p:g} and rollout.top_k = {rollout.top_k} cut what training samples from, "
+            "and the update takes it for the whole distribution. optim.importance_correction = truncated weighs the "
+            "gap (sampler/...); rollout.validation and rollout.evaluation have keys of their own"
+        )
     shared = {q.question for q in train} & {q.question for q in val}
     if shared:
         yield (

@@ -110,9 +110,8 @@ def _rollout(config: TrainConfig, *, model_path: str, cpu: bool) -> dict[str, An
         "agent": {"num_workers": 0},
         "engine_kwargs": {"vllm": vllm},
     }
-    cut = rollout.top_p < 1 or rollout.top_k > 0
-    if rollout.sampler_logprobs and (rollout.temperature != 1.0 or cut):
-        # vLLM's default are the probabilities before temperature, by which the trainer divides, and before the cut.
+    if rollout.sampler_logprobs and (rollout.temperature != 1.0 or rollout.is_shifted):
+        # vLLM's default are the probabilities before temperature, by which the trainer divides, cut and penalties.
         vllm["logprobs_mode"] = "processed_logprobs"
     if cpu:
         # Sleep mode, the freed KV cache and CUDA graphs are of vLLM's GPU platform.

@@ -225,7 +225,10 @@ _SAMPLER = [
     _own(f"{ROLLOUT}temperature", "rollout.temperature"),
     _own(f"{ROLLOUT}top_p", "rollout.top_p"),
     _own(f"{ROLLOUT}top_k", "rollout.top_k"),
-    _refused(f"{ROLLOUT}val_kwargs.", "agent-lightning does not read it: validation asks with temperature 0"),
+    _refused(
+        f"{ROLLOUT}val_kwargs.",
+        "agent-lightning does not read it: each request says how it samples (rollout.validation)",
+    ),
     _refused(f"{ROLLOUT}do_sample", "each request says how it samples"),
     _refused(f"{ROLLOUT}ignore_eos", "vLLM's server does not read it, and an answer without an end is of no use"),
     _own(f"{ROLLOUT}n", "rollout.group_size"),

@@ -133,6 +133,7 @@ def running(logs: Path, database: Path, *settings: str, **environment: str) -> I
         *("--set", f"database.path={database}", "--set", "trainer.device=cpu", "--n-runners", "1"),
         *("--set", "agent.chat_template_kwargs.enable_thinking=false"),
         *("--set", "agent.system_prompt=system_zh", "--set", "rollout.top_p=0.9", "--set", "rollout.top_k=20"),
+        *("--set", 'rollout.stop=["END"]', "--set", "rollout.validation.frequency_penalty=0.5"),
         *settings,
     ]
     variables = {**QUIET, "AGL_MANAGED_STORE": "0", "AGL_CURRENT_ROLE": "runner", **environment}

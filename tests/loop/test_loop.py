@@ -68,12 +68,13 @@ def test_validation_asks_for_no_log_probabilities(daemon: GrpoDaemon, loop: Loop
     assert asked == {0.0: None, 1.0: True}
 
 
-def test_training_requests_alone_carry_top_p_and_top_k(daemon: GrpoDaemon, loop: Loop) -> None:
+def test_each_split_is_sampled_by_its_own_keys(daemon: GrpoDaemon, loop: Loop) -> None:
     start = len(loop.server.requests)
     rollouts(daemon, loop, ["甲药的适应症是什么？"], is_train=False)
     rollouts(daemon, loop, ["甲药的适应症是什么？"], is_train=True)
-    asked = {(r.json["temperature"], r.json["top_p"], r.json.get("top_k")) for r in loop.server.requests[start:]}
-    assert asked == {(0.0, 1.0, None), (1.0, 0.9, 20)}
+    keys = ("temperature", "top_p", "top_k", "frequency_penalty", "stop")
+    asked = {str([request.json.get(key) for key in keys]) for request in loop.server.requests[start:]}
+    assert asked == {str([0.0, 1.0, None, 0.5, None]), str([1.0, 0.9, 20, None, ["END"]])}
 
 
 @pytest.mark.parametrize("is_train", [True, False], ids=["training", "validation"])

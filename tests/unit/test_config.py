@@ -125,6 +125,14 @@ def test_greedy_training_is_refused_with_the_remedy() -> None:
         build_config(parse_assignment("rollout.temperature=0"))
 
 
+def test_what_shifts_the_sampler_in_training_needs_the_correction() -> None:
+    shifted = {"rollout": {"presence_penalty": 0.5}}
+    with pytest.raises(UserError, match=r"presence_penalty = 0\.5 and .* need optim.importance_correction = truncated"):
+        build_config(shifted)
+    assert build_config(shifted, {"optim": {"importance_correction": "truncated"}}).rollout.is_shifted
+    assert not build_config({"rollout": {"validation": {"presence_penalty": 0.5}, "stop": ["x"]}}).rollout.is_shifted
+
+
 def test_all_errors_are_listed_at_once() -> None:
     with pytest.raises(UserError) as caught:
         build_config({"optim": {"lr": -1, "lrr": 2}, "trainer": {"epochs": 0}})

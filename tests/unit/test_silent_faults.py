@@ -9,8 +9,14 @@ from sql_agent.training.questions import silent_faults
 ROWS = [Question(id=str(n), question=f"第{n}问") for n in range(6)]
 
 
-def told(group_size: int, val: list[Question]) -> list[str]:
-    return list(silent_faults(build_config({"rollout": {"group_size": group_size}}), ROWS[:4], val))
+def told(group_size: int, val: list[Question], **settings: object) -> list[str]:
+    return list(silent_faults(build_config({"rollout": {"group_size": group_size}}, settings), ROWS[:4], val))
+
+
+def test_a_cut_distribution_is_told_unless_it_is_weighed() -> None:
+    (cut,) = told(4, ROWS[4:], rollout={"top_p": 0.9})
+    assert "rollout.top_p = 0.9 and rollout.top_k = 0 cut what training samples from" in cut
+    assert told(4, ROWS[4:], rollout={"top_p": 0.9}, optim={"importance_correction": "truncated"}) == []
 
 
 def test_a_sound_run_is_told_nothing() -> None:

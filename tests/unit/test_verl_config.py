@@ -26,6 +26,11 @@ READ_ELSEWHERE = {
     "rollout.poll_interval_s": "assembly.make_trainer",
     "rollout.proxy": "assembly.daemon_options",
     "rollout.rollout_timeout_s": "the daemon",
+    "rollout.presence_penalty": "lit_agent",
+    "rollout.frequency_penalty": "lit_agent",
+    "rollout.stop": "lit_agent",
+    "rollout.validation.": "lit_agent",
+    "rollout.evaluation.": "evaluation.trials",
     "rollout.sampler_logprobs": "assembly.daemon_options",
     "rollout.resample_flat_groups": "assembly.daemon_options",
     "optim.importance_": "verl_config.update_rules",
@@ -198,6 +203,8 @@ def test_the_sampler_tells_the_probabilities_it_sampled_from() -> None:
     mode = "actor_rollout_ref.rollout.engine_kwargs.vllm.logprobs_mode"
     assert mode not in keys_of() and keys_of("rollout.temperature=0.7")[mode] == "processed_logprobs"
     assert mode not in keys_of("rollout.temperature=0.7 rollout.sampler_logprobs=false")
+    penalties = "rollout.frequency_penalty=0.5 optim.importance_correction=truncated"
+    assert keys_of(penalties)[mode] == "processed_logprobs"
     assert keys_of("rollout.top_p=0.9")[mode] == keys_of("rollout.top_k=20")[mode] == "processed_logprobs"
 
 

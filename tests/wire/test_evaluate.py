@@ -106,9 +106,18 @@ def test_two_endpoints_are_compared_and_a_fault_is_counted(files: list[str], tmp
     out = tmp_path / "results"
     with openai_server(Policy()) as server:
         target = f"fake@{server.base_url}"
-        style = ("--set", 'agent.chat_template_kwargs={"style": "short"}')
+        keys = {"temperature": 0.7, "top_p": 0.9, "presence_penalty": 0.5, "stop": ["END"]}
+        style = (
+            "--set",
+            f"rollout.evaluation={json.dumps(keys)}",
+            "--set",
+            'agent.chat_template_kwargs={"style": "short"}',
+        )
         done = evaluate("--before", target, "--after", target, "--samples", "2", "--out", str(out), *style, *files)
     assert done.exit_code == 1, done.output
+    asked = [{key: request.json[key] for key in keys} for request in server.requests]
+    assert [one | {"temperature": 0.7} for one in asked] == [keys] * len(asked)
+    assert {one["temperature"] for one in asked} == {0.7, 0.0}
     assert {str(request.json["chat_template_kwargs"]) for request in server.requests} == {str({"style": "short"})}
     assert done.stdout.rstrip().splitlines()[-1] == f"evaluation: {out}"
     tree = results(out)

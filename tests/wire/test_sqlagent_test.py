@@ -102,10 +102,12 @@ def test_the_model_sees_the_tool_the_prompt_and_greedy_settings(scripted: FakeSe
     flags = ("--database", database, "--question", "q", "--max-tokens", 33, "--api-key", KEY)
     flags = (*flags, "--set", "agent.tool_description=Ask the pharmacy.")
     flags = (*flags, "--set", "agent.chat_template_kwargs.enable_thinking=false")
+    flags = (*flags, "--set", "rollout.evaluation.frequency_penalty=0.25", "--set", "rollout.top_p=0.5")
     invoke("--base-url", scripted.base_url, *flags)
     first, second = scripted.requests
     assert first.headers["authorization"] == f"Bearer {KEY}"
     assert (first.json["model"], first.json["temperature"], first.json["max_tokens"]) == ("fake-model", 0.0, 33)
+    assert (first.json["frequency_penalty"], first.json["top_p"]) == (0.25, 1.0)
     assert first.json["chat_template_kwargs"] == second.json["chat_template_kwargs"] == {"enable_thinking": False}
     assert first.json["tools"][0]["function"]["name"] == TOOL
     assert first.json["tools"][0]["function"]["description"] == "Ask the pharmacy."
