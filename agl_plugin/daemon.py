@@ -49,7 +49,7 @@ NO_TRAINING_DATA = """{what}. The usual causes:
   1. the model server gave no token ids: it must be vLLM behind the LLM proxy (asked with return_token_ids)
   2. the runners cannot reach the store or the LLM proxy: check the addresses, proxy variables and firewalls
   3. every rollout failed: the judge, the model server or the database was down
-Seen in this step: {counts}. Each rollout with its reason: {rollouts}"""
+Seen in this step: {counts}{first}. Each rollout with its reason: {rollouts}"""
 
 
 async def _leave_unscored(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -288,7 +288,10 @@ class GrpoDaemon(AgentModeDaemon):
 
     def _no_data(self, what: str) -> RunError:
         counts = {"rollouts": self._total_tasks_queued, "scored": len(self._scored()), **self._unscored_counts()}
-        return RunError(NO_TRAINING_DATA.format(what=what, counts=counts, rollouts=self.run_dir / run_folder.ROLLOUTS))
+        reason = next((why for row in self._rows if row["unscored"] and (why := row.get("reason"))), "")
+        first = f"; the first reason: {reason[:300]}" if reason else ""
+        rollouts = self.run_dir / run_folder.ROLLOUTS
+        return RunError(NO_TRAINING_DATA.format(what=what, counts=counts, first=first, rollouts=rollouts))
 
     def _summarize(self, scored: dict[str, RolloutLegacy]) -> dict[str, float]:
         """Counts and means of the finished rollouts; means are over scored rollouts only."""

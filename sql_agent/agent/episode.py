@@ -34,7 +34,7 @@ from foundation.errors import UserError
 from foundation.net import is_loopback
 from sql_agent.agent.completion_check import require_completion, require_stream
 from sql_agent.agent.endpoint import LLMEndpoint, is_overflow
-from sql_agent.agent.own_episode import check_command, load_episode, play_own
+from sql_agent.agent.own_episode import checked_command, load_episode, play_own
 from sql_agent.agent.relay import Relay
 from sql_agent.agent.tool import EpisodeContext, Tool, is_repeated_call
 from sql_agent.agent.toolset import EpisodeTools, Toolset
@@ -197,7 +197,7 @@ class EpisodeRunner:
         if self.config.agent.episode:
             load_episode(self.config.agent.episode)
         if self.config.agent.command:
-            check_command(self.config.agent.command)
+            checked_command(self.config.agent.command)
 
     def close(self) -> None:
         """End what was opened."""

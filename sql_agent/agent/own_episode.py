@@ -18,6 +18,7 @@ import os
 import shlex
 import shutil
 import signal
+import sys
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -80,14 +81,16 @@ def load_episode(path: str) -> EpisodeFunction:
     return function
 
 
-def check_command(command: str) -> None:
-    """Raise UserError where the program of agent.command is not there."""
+def checked_command(command: str) -> list[str]:
+    """Program and arguments; `python` is the Python that runs the job. Raises UserError where it is not there."""
     try:
-        program, *_ = shlex.split(command)
+        program, *arguments = shlex.split(command)
     except ValueError as exc:
         raise UserError(f"agent.command = {command!r}: cannot be read ({exc}); quote it as in a shell") from exc
-    if not shutil.which(program):
+    found = sys.executable if program == "python" else shutil.which(program)
+    if not found:
         raise UserError(f"agent.command = {command!r}: no such program {program!r}; install it, or give its path")
+    return [found, *arguments]
 
 
 async def play_own(
@@ -165,9 +168,9 @@ async def _run_command(command: str, question: Question, llm: LLMEndpoint, conte
     pipe = asyncio.subprocess.PIPE
     try:
         process = await asyncio.create_subprocess_exec(
-            *shlex.split(command), stdin=pipe, stdout=pipe, stderr=pipe, env=environment, start_new_session=True
+            *checked_command(command), stdin=pipe, stdout=pipe, stderr=pipe, env=environment, start_new_session=True
         )
-    except (OSError, ValueError) as exc:
+    except (OSError, ValueError, UserError) as exc:
         raise EpisodeFault(f"agent.command = {command!r} cannot be started: {exc}") from exc
     assert process.stdin and process.stdout and process.stderr
     printed = _Kept(), _Kept()

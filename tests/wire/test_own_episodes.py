@@ -29,6 +29,7 @@ from benchmarks.support.server import (
 from foundation.errors import UserError
 from sql_agent.agent.endpoint import LLMEndpoint
 from sql_agent.agent.episode import EpisodeRunner
+from sql_agent.agent.own_episode import checked_command
 from sql_agent.config import ROOT, build_config
 from sql_agent.errors import EpisodeFault, Fault, LLMFault, ToolFault
 from sql_agent.records import Episode, Question
@@ -397,3 +398,9 @@ def test_the_files_of_the_docs_work_as_they_stand(tmp_path: Path) -> None:
     assert (by_graph.final_answer, [call.result for call in by_graph.tool_calls]) == ("5", ["5.0"])
     assert (environment.environment_reward, environment.final_answer) == (1.0, "done")
     assert server.requests[3].json["messages"][1]["content"] == "2 + 3?\nThe goal is 5."
+
+
+def test_python_is_the_one_that_runs_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run's packages are there for the program too, whatever PATH names first."""
+    monkeypatch.setenv("PATH", "")
+    assert checked_command("python agent.py --fast") == [sys.executable, "agent.py", "--fast"]
