@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
+from dataclasses import replace
 
 from sql_agent.agent.toolset import SQL, Toolset
 from sql_agent.config import TrainConfig
@@ -15,4 +16,5 @@ def scoring_of(config: TrainConfig, *, run: str = "") -> ScoringContext:
     with closing(Toolset(config)) as toolset:
         environment = toolset.gives_rewards
     database = config.database if SQL in config.agent.tools else None
-    return build_context(config.reward, database, run=run, environment=environment)
+    context = build_context(config.reward, database, run=run, environment=environment)
+    return replace(context, min_turns=config.agent.min_turns)

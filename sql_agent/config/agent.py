@@ -20,6 +20,12 @@ class AgentConfig(Node):
     max_turns: int = Field(
         default=6, ge=1, le=64, description="most LLM calls in one episode; verl gets the same number"
     )
+    min_turns: int = Field(
+        default=1,
+        ge=1,
+        le=64,
+        description="in training, an answer that earns something after fewer LLM calls is left out (too_few_turns)",
+    )
     system_prompt: str = Field(
         default="auto",
         description="a file of sql_agent/prompts without .txt, or a path; auto: the one that fits policy and tables",
@@ -54,6 +60,15 @@ class AgentConfig(Node):
     )
     llm_timeout_s: float = Field(default=120.0, gt=0, description="longest wait for one LLM call")
     repeat_limit: int = Field(default=3, ge=2, description="same call this often in a row ends the episode")
+
+    @model_validator(mode="after")
+    def _turns_fit(self) -> AgentConfig:
+        if self.min_turns > self.max_turns:
+            raise ValueError(
+                f"agent.min_turns = {self.min_turns} must not exceed agent.max_turns = {self.max_turns}: no answer "
+                "would be trained"
+            )
+        return self
 
     @model_validator(mode="after")
     def _one_way_to_play(self) -> AgentConfig:

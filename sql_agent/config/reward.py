@@ -70,6 +70,10 @@ class RewardModelConfig(Node):
     )
 
 
+# Terms that look at how an answer was found, and not at what it says.
+SHAPING = ("length_penalty", "step_bonus", "turn_rank")
+
+
 class TermConfig(Node):
     """One part of the reward: weight x the scorer's value."""
 
@@ -104,6 +108,16 @@ class RewardConfig(Node):
     reward_model: RewardModelConfig = RewardModelConfig()
     judge: JudgeConfig = JudgeConfig()
 
+    @property
+    def turn_parts(self) -> frozenset[str]:
+        """The parts that compare the turns of a group's answers."""
+        return frozenset(term.part for term in self.terms if term.scorer == "turn_rank")
+
+    @property
+    def answer_parts(self) -> frozenset[str]:
+        """The parts that say what an answer is worth."""
+        return frozenset(term.part for term in self.terms if term.scorer not in SHAPING) or frozenset({"answer"})
+
     def terms_for(self, scorer: str) -> list[TermConfig]:
         """What a row is graded by: the scorer that it names, else the terms, else the default scorer."""
         if self.terms and not scorer:
@@ -116,6 +130,11 @@ class RewardConfig(Node):
             raise ValueError(
                 f"reward.default_scorer = {self.default_scorer!r} grades nothing beside reward.terms: make it one of "
                 "the terms, and leave the key out (or set it to judge)"
+            )
+        if self.turn_parts and all(term.scorer in SHAPING for term in self.terms):
+            raise ValueError(
+                f"reward.terms: {', '.join(term.scorer for term in self.terms)} look at how an answer was found, not "
+                'at what it says: add a term that grades it, { scorer = "judge" } for example'
             )
         parts = [term.part for term in self.terms]
         for term, part in zip(self.terms, parts, strict=True):

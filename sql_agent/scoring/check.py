@@ -23,6 +23,7 @@ from sql_agent.scoring.scorers import (
     reference,
     reward_model,
     sql_result,
+    turn_rank,
 )
 
 SHOWN_ROWS = 10
@@ -68,6 +69,9 @@ REQUIREMENTS: dict[Any, Callable[[ScoringContext], str]] = {
     reward_model: lambda context: "" if context.reward_model else context.no_reward_model,
     sql_result: lambda context: "" if context.database else "needs a database",
     environment: lambda context: "" if context.environment else "needs an environment with a reward method",
+    turn_rank: lambda context: (
+        "" if context.config.turn_parts else "compares answers that another term grades; make it one of reward.terms"
+    ),
     length_penalty: lambda context: "" if context.target else "needs a target in characters, which a term can give",
 }
 

@@ -20,6 +20,7 @@ from sql_agent.scoring.scorers import OF_THE_EPISODE
 
 logger = logging.getLogger(__name__)
 SCORER_ERROR = "scorer_error"
+TOO_FEW_TURNS = "too_few_turns"
 
 
 async def score(episode: Episode, context: ScoringContext) -> Reward:
@@ -43,6 +44,9 @@ async def score(episode: Episode, context: ScoringContext) -> Reward:
     parts = {"sql": context.config.sql_bonus if episode.executed_sql else 0.0}
     # Adding 0 makes a penalty of -0.0 a plain 0.
     parts |= {term.part: term.factor * score.value + 0.0 for term, score in found if score.value is not None}
+    answers = [parts.get(name, 0.0) > 0 or name in awaits for name in context.config.answer_parts]
+    if context.in_group and max(episode.n_turns, 1) < context.min_turns and any(answers):
+        return Reward(unscored=TOO_FEW_TURNS, **about)
     if awaits:
         about["metadata"] |= {"awaits": awaits}
         return Reward(unscored=AWAITS_GROUP, parts=parts, **about)

@@ -209,8 +209,16 @@ async def step_bonus(question: Question, episode: Episode, context: ScoringConte
     return Score(value=value, explanation=f"{calls} tool calls")
 
 
+@scorer("turn_rank")
+async def turn_rank(question: Question, episode: Episode, context: ScoringContext) -> Score:
+    """In training, how the turns of an answer compare with those of its group (see groups.py); alone, nothing."""
+    if context.in_group:
+        return Score(unscored=AWAITS_GROUP, explanation="its turns are compared with its group's")
+    return Score(value=0.0)
+
+
 # These look at the whole episode, so an empty answer is no reason to skip them.
-OF_THE_EPISODE = (environment, length_penalty, step_bonus)
+OF_THE_EPISODE = (environment, length_penalty, step_bonus, turn_rank)
 
 
 def _plain(text: str) -> str:

@@ -80,7 +80,7 @@ def daemon_options(config: TrainConfig, scoring: ScoringContext) -> DaemonOption
         proxy=rollout.proxy,
         proxy_host=config.store.proxy_host,
         proxy_port=config.store.proxy_port,
-        grade_group=GroupGrader(scoring.llm, mode) if scoring.llm and mode != "pointwise" else None,
+        grade_group=GroupGrader(scoring.llm if mode != "pointwise" else None, mode, config.reward),
         resample=rollout.resample_flat_groups,
         log_probs=rollout.sampler_logprobs,
     )
