@@ -22,7 +22,7 @@ from rich.console import Console
 from foundation.command import shown_errors
 from foundation.errors import UserError
 from sql_agent.agent.episode import EpisodeRunner
-from sql_agent.config import ROOT
+from sql_agent.config import HOME
 from sql_agent.errors import LLMFault
 from sql_agent.evaluation import folder as eval_folder
 from sql_agent.evaluation import inspect_log as eval_log
@@ -38,7 +38,7 @@ from sql_agent.scoring.scorers import ScoringContext
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 notes = Console(stderr=True, highlight=False, soft_wrap=True)
-EVALUATIONS = ROOT / "runs" / "evaluations"
+EVALUATIONS = HOME / "runs" / "evaluations"
 # A resumed evaluation may be given these anew; all else stands in its plan.
 FREE = {"resume", "concurrency", "inspect_log"}
 
@@ -181,6 +181,6 @@ def main(
 
 
 if __name__ == "__main__":
-    load_dotenv(ROOT / ".env")
+    load_dotenv(HOME / ".env")
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: partial results, no process left behind
     app()

@@ -29,7 +29,7 @@ from foundation.command import shown_errors
 from foundation.errors import UserError
 from foundation.files import write_json, write_lines
 from reward_client.errors import JudgeFault
-from sql_agent.config import ROOT, RewardConfig, build_config, load_recipe, parse_assignment
+from sql_agent.config import HOME, RewardConfig, build_config, load_recipe, parse_assignment
 from sql_agent.data.build import build_bundled
 from sql_agent.data.dataset import fingerprint
 from sql_agent.judge_audit.figures import SECONDS, Measured, figures, value_of
@@ -174,7 +174,7 @@ def main(
             most = strategy_calls // max(1, len(tried)) if judge.scorer == "llm" else strategies
             answers = {name: found[:most] for name, found in tried.items()} if most else {}
             measure(judged, judge, context, rewritings=REWRITINGS if with_flips else (), strategies=answers)
-    folder = out or ROOT / "runs" / f"judge-report-{datetime.now():%Y%m%d-%H%M%S}"
+    folder = out or HOME / "runs" / f"judge-report-{datetime.now():%Y%m%d-%H%M%S}"
     report = {
         "items": str(file),
         "fingerprint": fingerprint(file),
@@ -192,5 +192,5 @@ def main(
 
 
 if __name__ == "__main__":
-    load_dotenv(ROOT / ".env")
+    load_dotenv(HOME / ".env")
     app()

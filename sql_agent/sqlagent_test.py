@@ -33,7 +33,7 @@ from sql_agent.agent.grading import scoring_of
 from sql_agent.agent.toolset import SQL
 from sql_agent.agent.view import Outcome, as_json, clean, show, summary_line
 from sql_agent.config import (
-    ROOT,
+    HOME,
     TrainConfig,
     build_config,
     data_path,
@@ -119,7 +119,7 @@ def own_server(config: TrainConfig) -> Iterator[Server]:
 
 def trained_tiny_policy(config: TrainConfig) -> Path | None:
     """The model of the newest run that exported a trained tiny policy, as `make demo` does; None without one."""
-    runs = ROOT / Path(config.trainer.runs_dir).expanduser()
+    runs = HOME / Path(config.trainer.runs_dir).expanduser()
     for summary in sorted(runs.glob(f"*/{run_folder.SUMMARY}"), key=lambda path: path.stat().st_mtime, reverse=True):
         exported = summary.parent / "model"
         is_tiny = json.loads(summary.read_text(encoding="utf-8")).get("model", {}).get("tiny_policy")
@@ -265,5 +265,5 @@ def main(
 
 
 if __name__ == "__main__":
-    load_dotenv(ROOT / ".env")
+    load_dotenv(HOME / ".env")
     app()

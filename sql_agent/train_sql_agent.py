@@ -27,7 +27,7 @@ from rich.console import Console
 
 from foundation import console
 from foundation.errors import UserError
-from sql_agent.config import ROOT
+from sql_agent.config import HOME
 from sql_agent.run_report.line import report_line
 from sql_agent.training import preflight
 from sql_agent.training.dry_run import dry_run
@@ -52,7 +52,7 @@ def main(argv: list[str] | None = None) -> int:
     # A shell starts background jobs with SIGINT ignored; then neither would do anything.
     signal.signal(signal.SIGINT, interrupt)
     signal.signal(signal.SIGTERM, interrupt)
-    load_dotenv(ROOT / ".env")
+    load_dotenv(HOME / ".env")
     logging.basicConfig(level=logging.DEBUG if args.debug else logging.WARNING)
     terminal = console.own_terminal()
     try:

@@ -35,7 +35,7 @@ LAYERS = [
         *("sql_agent.train_sql_agent", "sql_agent.evaluate", "sql_agent.sqlagent_test", "sql_agent.judge_report"),
         *("sql_agent.export", "sql_agent.report", "sql_agent.mcp_server"),
     ],
-    ["sql_agent.demo", "benchmarks", "docs", "utils"],
+    ["sql_agent.demo", "sql_agent.api", "benchmarks", "docs", "utils"],
     ["recipes"],  # a recipe's own test asks the fake server of benchmarks
 ]
 
@@ -60,7 +60,12 @@ ONLY_IN = {
     "verl": ["agl_plugin.*", "benchmarks.support.actor"],
     "ray": ["agl_plugin.*"],
     "mcp": ["sql_agent.agent.mcp_session", "sql_agent.agent.mcp_tools", "sql_agent.mcp_server"],
-    "agents": ["sql_agent.agent.conversation", "sql_agent.agent.episode", "sql_agent.agent.own_tools"],
+    "agents": [
+        "sql_agent.agent.conversation",
+        "sql_agent.agent.episode",
+        "sql_agent.agent.own_tools",
+        "sql_agent.api.*",
+    ],
     "trl": ["reward_model.reward_modeling"],
     "fastapi": ["reward_model.api"],
     "inspect_ai": ["sql_agent.evaluation.inspect_log"],
@@ -70,6 +75,7 @@ LIGHT = [
     *("sql_agent", "reward_client", "sql_agent.scorers", "sql_agent.data.dataset", "sql_agent.environment.database"),
     *("reward_model", "reward_model.convert_dpo_format", "reward_model.mine_pairs", "reward_model.bundled_pairs"),
     *("foundation.console", "foundation.run_folder", "foundation.environment", "sql_agent.train_sql_agent"),
+    "sql_agent.api",
 ]
 HEAVY = ["torch", "ray", "vllm", "verl", "agentlightning", "transformers"]
 

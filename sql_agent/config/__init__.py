@@ -21,7 +21,7 @@ from sql_agent.config.health import HealthConfig
 from sql_agent.config.logging import LoggingConfig
 from sql_agent.config.model import ModelConfig
 from sql_agent.config.optim import OptimConfig
-from sql_agent.config.paths import RECIPES, ROOT, data_path, database_path, prompt_file, resolve_path
+from sql_agent.config.paths import HOME, RECIPES, ROOT, data_path, database_path, prompt_file, resolve_path
 from sql_agent.config.python import PythonConfig
 from sql_agent.config.reward import JudgeConfig, RewardConfig, RewardModelConfig
 from sql_agent.config.rollout import RolloutConfig
@@ -33,6 +33,7 @@ __all__ = [
     "AgentConfig",
     "DataConfig",
     "DatabaseConfig",
+    "HOME",
     "HealthConfig",
     "JudgeConfig",
     "LoggingConfig",

@@ -1,4 +1,4 @@
-"""Where things are: the project root, and the first existing candidate of a user's path."""
+"""Where things are: the project root, where runs go, and the first existing candidate of a user's path."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from sql_agent.config.database import DatabaseConfig
 
 ROOT = Path(__file__).resolve().parents[2]
 RECIPES = ROOT / "recipes"
+# Where runs, caches and .env are: the checkout; of an installed package, the folder that a program runs in.
+HOME = ROOT if (ROOT / "pyproject.toml").is_file() else Path.cwd()
 
 
 def resolve_path(text: str, *bases: Path) -> Path:

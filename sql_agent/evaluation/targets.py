@@ -27,14 +27,14 @@ from foundation import run_folder
 from foundation.errors import UserError
 from foundation.files import stamps
 from sql_agent.agent.endpoint import LLMEndpoint
-from sql_agent.config import ROOT, TrainConfig, build_config, load_recipe, resolve_path, resolve_system_prompt
+from sql_agent.config import HOME, ROOT, TrainConfig, build_config, load_recipe, resolve_path, resolve_system_prompt
 from sql_agent.errors import LLMFault
 from sql_agent.serving import checkpoints, models
 from sql_agent.serving.checkpoints import MODEL_FILES
 from sql_agent.serving.endpoint import Words, check_reachable, checked_endpoint, explain_fault
 from sql_agent.serving.server import serve_model
 
-EXPORTS = ROOT / ".cache" / "exports"
+EXPORTS = HOME / ".cache" / "exports"
 FORMS = "a run folder, one of its checkpoints/global_step_N, a model folder, a hub name, or NAME@http://host:8000/v1"
 TINY_RECIPE = "smoke_cpu"
 BROUGHT = ("agent", "database", "rollout", "reward")

@@ -12,7 +12,7 @@ from reward_client.judge import LLMJudge
 from reward_client.prompting import read_prompt
 from reward_client.reward_model import RewardModelClient, reward_model_from_env
 from reward_client.schema import Budget, JudgeEndpoint
-from sql_agent.config import ROOT, DatabaseConfig, RewardConfig, database_path, resolve_path
+from sql_agent.config import HOME, ROOT, DatabaseConfig, RewardConfig, database_path, resolve_path
 from sql_agent.environment.database import Database
 from sql_agent.scoring.check import _unusable
 from sql_agent.scoring.functions import load_function
@@ -119,6 +119,6 @@ def _llm_judge(endpoints: Sequence[JudgeEndpoint], config: RewardConfig, *, run:
         rpm=options.rpm,
         tpm=options.tpm,
         budget=Budget(calls=options.budget_calls, tokens=options.budget_tokens, cost=options.budget_cost),
-        folder=(ROOT / Path(options.folder).expanduser()).resolve(),
+        folder=(HOME / Path(options.folder).expanduser()).resolve(),
         run=run,
     )

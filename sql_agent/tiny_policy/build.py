@@ -21,7 +21,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from foundation.console import Heartbeat
 from foundation.errors import UserError
-from sql_agent.config import ROOT
+from sql_agent.config import HOME
 from sql_agent.tiny_policy.shipped import is_shipped, load_shipped, round_weights, ship
 from sql_agent.tiny_policy.sources import fingerprint
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from sql_agent.tiny_policy.train import Settings
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
-CACHE = ROOT / ".cache" / "tiny_policy"
+CACHE = HOME / ".cache" / "tiny_policy"
 WAITING = "OMP_WAIT_POLICY"
 CARD = """---
 license: mit

@@ -20,7 +20,7 @@ from rich.console import Console
 
 from foundation.errors import UserError
 from sql_agent.agent.grading import scoring_of
-from sql_agent.config import ROOT, TrainConfig, resolve_path
+from sql_agent.config import HOME, ROOT, TrainConfig, resolve_path
 from sql_agent.scoring.check import check_judge
 from sql_agent.scoring.registry import ScoringContext
 from sql_agent.serving.checkpoints import find_checkpoint
@@ -61,7 +61,7 @@ def dry_run(config: TrainConfig, terminal: Console) -> int:
 
 def check(config: TrainConfig, scoring: ScoringContext, *, steps: int) -> None:
     """The checks of a run that need neither GPU nor store nor model."""
-    runs_dir = ROOT / Path(config.trainer.runs_dir).expanduser()
+    runs_dir = HOME / Path(config.trainer.runs_dir).expanduser()
     if config.trainer.resume:
         preflight.check_resume(config, find_checkpoint(config, runs_dir), steps=steps)
     preflight.check_adapter(config)
@@ -177,7 +177,7 @@ def disk(config: TrainConfig) -> str:
     lora = config.model.lora_rank > 0
     factor = preflight.BYTES_PER_LORA_CHECKPOINT_BYTE if lora else preflight.BYTES_PER_CHECKPOINT_BYTE
     need = 2 * n * factor * (trainer.keep_checkpoints + 1)
-    runs_dir = ROOT / Path(trainer.runs_dir).expanduser()
+    runs_dir = HOME / Path(trainer.runs_dir).expanduser()
     there = next(folder for folder in (runs_dir, *runs_dir.parents) if folder.exists())
     free = shutil.disk_usage(there).free
     return (

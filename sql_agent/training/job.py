@@ -30,7 +30,7 @@ from foundation.processes import ProcessTree
 from foundation.versions import versions
 from sql_agent.agent.grading import scoring_of
 from sql_agent.agent.toolset import SQL
-from sql_agent.config import ROOT, TrainConfig, build_config, data_path, database_path
+from sql_agent.config import HOME, TrainConfig, build_config, data_path, database_path
 from sql_agent.data.dataset import fingerprint, to_row
 from sql_agent.records import Question
 from sql_agent.scoring.check import check_judge
@@ -105,7 +105,7 @@ def run_training(config: TrainConfig, *, role: str, terminal: Console) -> tuple[
 def prepare(config: TrainConfig, *, role: str, run: str, scoring: ScoringContext) -> Job:
     """Look at verl's keys, data, checkpoint, packages, model, judge, trackers and disk, in order. Raises UserError."""
     check_verl(config)
-    runs_dir = ROOT / Path(config.trainer.runs_dir).expanduser()
+    runs_dir = HOME / Path(config.trainer.runs_dir).expanduser()
     questions, val = load_data(config, scoring)
     steps = total_steps(config, len(questions))
     if config.trainer.resume:

@@ -1,0 +1,82 @@
+"""Keyword arguments -> a command line, and the command in a process of its own.
+
+Guarantees: what a command prints is shown as it comes; its own end, and no other process's, is waited for; Ctrl-C is
+passed on, and the command ends in order. Exit status 2 is a UserError with the command's words.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from foundation.errors import UserError, did_you_mean
+from sql_agent.config import ROOT, TrainConfig, known_keys
+
+KEPT_LINES = 30
+WRONG_INPUT, INTERRUPTED = 2, 130
+
+
+@dataclass(frozen=True)
+class Done:
+    """How a command ended, and the end of what it said."""
+
+    status: int
+    lines: list[str]
+
+    def told(self, prefix: str) -> str:
+        """What the last line that begins with `prefix` says behind it, or ""."""
+        return next((line.removeprefix(prefix) for line in reversed(self.lines) if line.startswith(prefix)), "")
+
+
+def settings(overrides: Mapping[str, Any]) -> list[str]:
+    """--set flags of overrides: {"optim.lr": 1e-5}, optim__lr=1e-5 or optim={"lr": 1e-5}. Raises UserError."""
+    flags: list[str] = []
+    for key, value in _flat(overrides, ""):
+        if key not in known_keys() and key.partition(".")[0] not in ("verl", "agent"):
+            raise UserError(f"{key} = {value!r}: unknown key{did_you_mean(key, known_keys())}")
+        flags += ["--set", f"{key}={json.dumps(value, ensure_ascii=False)}"]
+    return flags
+
+
+def _flat(tree: Mapping[str, Any], prefix: str) -> list[tuple[str, Any]]:
+    pairs: list[tuple[str, Any]] = []
+    for name, value in tree.items():
+        key = f"{prefix}{name.replace('__', '.')}"
+        is_section = isinstance(value, Mapping) and (key in TrainConfig.model_fields)
+        pairs += _flat(value, f"{key}.") if is_section else [(key, value)]
+    return pairs
+
+
+def command_line(script: str, *flags: str) -> list[str]:
+    """The command line of one of this package's scripts."""
+    return [sys.executable, str(ROOT / "sql_agent" / script), *flags]
+
+
+def run_command(command: list[str], *, quiet: bool = False) -> Done:
+    """Run it, showing what it prints unless `quiet`. Raises UserError for wrong input, KeyboardInterrupt."""
+    lines: deque[str] = deque(maxlen=KEPT_LINES)
+    streams: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    with subprocess.Popen(command, text=True, errors="replace", **streams) as process:
+        assert process.stdout
+        try:
+            for line in process.stdout:
+                lines.append(line.rstrip("\n"))
+                if not quiet:
+                    print(line, end="", flush=True)
+            status = process.wait()
+        except KeyboardInterrupt:
+            process.send_signal(signal.SIGINT)
+            process.wait()
+            raise
+    if status == INTERRUPTED:
+        raise KeyboardInterrupt
+    if status == WRONG_INPUT:
+        begin = next((n for n, line in enumerate(lines) if line.startswith("error: ")), 0)
+        raise UserError("\n".join(list(lines)[begin:]).removeprefix("error: "))
+    return Done(status, list(lines))

@@ -1,0 +1,30 @@
+"""hello_agents.agents: an agent with tools, played by openai-agents."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from agents import Agent, ModelSettings, OpenAIChatCompletionsModel, Runner, set_tracing_disabled
+from openai import AsyncOpenAI
+
+from sql_agent.api.compat.hello_agents.core import LLMConfig
+
+
+class SimpleAgent:
+    """An agent that answers a text, calling its tools."""
+
+    def __init__(self, name: str, llm_config: LLMConfig, tools: Sequence[Any] = (), system_prompt: str = "") -> None:
+        self._config = llm_config
+        self._agent = Agent(
+            name=name,
+            instructions=system_prompt or None,
+            tools=[tool.as_agent_tool() for tool in tools],
+            model_settings=ModelSettings(temperature=llm_config.temperature),
+        )
+
+    def run(self, text: str) -> str:
+        """What the agent answers."""
+        set_tracing_disabled(True)
+        agent = self._agent.clone(model=OpenAIChatCompletionsModel(self._config.model, AsyncOpenAI()))
+        return str(Runner.run_sync(agent, text, max_turns=self._config.max_turns).final_output)

@@ -1,0 +1,137 @@
+"""hello_agents.rl: data sets, rewards and trainers."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from foundation.errors import UserError
+from sql_agent.api import create_reward, evaluate_rewards, export, load_dataset, register_dataset, train
+from sql_agent.api.jobs import sft
+from sql_agent.api.rewards import Accuracy, RewardFunction, accuracy_of, final_answer
+from sql_agent.api.runs import Run
+
+__all__ = ["evaluate_rewards"]
+TRL_AVAILABLE = importlib.util.find_spec("trl") is not None
+GSM8K = "gsm8k"
+Rows = list[dict[str, Any]]
+
+
+@dataclass
+class TrainingConfig:
+    """What the trainers below take."""
+
+    model_name: str
+    output_dir: str = "./output"
+    num_train_epochs: int = 3
+    per_device_train_batch_size: int = 4
+    learning_rate: float = 5e-5
+    use_lora: bool = True
+    lora_r: int = 16
+    lora_alpha: int = 32
+
+
+def create_sft_dataset(max_samples: int | None = None, split: str = "train") -> Rows:
+    """GSM8K, or what is registered under that name, as prompts and completions."""
+    return load_dataset(GSM8K, format="sft", split=split, max_samples=max_samples)
+
+
+def create_rl_dataset(max_samples: int | None = None, split: str = "train", model_name: str | None = None) -> Rows:
+    """GSM8K, or what is registered under that name, as prompts and truths."""
+    return load_dataset(GSM8K, format="rl", split=split, max_samples=max_samples, model=model_name)
+
+
+def create_accuracy_reward() -> RewardFunction:
+    """1 for the right final answer."""
+    return create_reward("accuracy")
+
+
+def create_length_penalty_reward(base: RewardFunction | None = None, **parameters: Any) -> RewardFunction:
+    """The base's reward, less for long texts."""
+    return create_reward("length_penalty", **({"base": base} if base else {}), **parameters)
+
+
+def create_step_reward(base: RewardFunction | None = None, **parameters: Any) -> RewardFunction:
+    """The base's reward, of which a part is paid for steps that are shown."""
+    return create_reward("step", **({"base": base} if base else {}), **parameters)
+
+
+class MathRewardFunction(Accuracy):
+    """A reward function to derive from."""
+
+    def extract_answer(self, text: str) -> str:
+        """The final answer of a text."""
+        return final_answer(text)
+
+    def compare_answers(self, answer: str, truth: str) -> bool:
+        """Whether both are the same."""
+        return accuracy_of(answer, truth) == 1.0
+
+
+class _Trainer:
+    def __init__(self, config: TrainingConfig, dataset: Sequence[dict[str, Any]], **_: Any) -> None:
+        self.config, self.run = config, None
+        self._name = f"{type(self).__name__}-{id(dataset)}"
+        register_dataset(self._name, dataset)
+
+    run: Run | None
+
+    def _model(self) -> str:
+        return (
+            str(Path(self.config.model_name).resolve())
+            if Path(self.config.model_name).exists()
+            else self.config.model_name
+        )
+
+    def save_model(self, path: str | Path = "") -> Path:
+        """Write the trained model as a folder. Raises UserError before `train`."""
+        if self.run is None:
+            raise UserError("save_model: train first")
+        out = Path(path or self.config.output_dir).absolute()
+        shutil.rmtree(out) if out.exists() and not any(out.iterdir()) else None
+        return export(self.run, out)
+
+
+class SFTTrainerWrapper(_Trainer):
+    """Supervised fine-tuning."""
+
+    def train(self) -> Run:
+        """Train, and return the run."""
+        c = self.config
+        self.run = sft(
+            **{"model": self._model(), "dataset": self._name, "use_lora": c.use_lora},
+            **{
+                "sft.epochs": c.num_train_epochs,
+                "sft.batch_size": c.per_device_train_batch_size,
+                "sft.lr": c.learning_rate,
+            },
+            **({"model.lora_rank": c.lora_r, "model.lora_alpha": c.lora_alpha} if c.use_lora else {}),
+        )
+        return self.run
+
+
+class GRPOTrainerWrapper(_Trainer):
+    """GRPO with a reward function."""
+
+    def __init__(
+        self, config: TrainingConfig, dataset: Sequence[dict[str, Any]], reward_fn: RewardFunction | None = None
+    ) -> None:
+        super().__init__(config, dataset)
+        self._reward = reward_fn or create_reward("accuracy")
+
+    def train(self) -> Run:
+        """Train, and return the run."""
+        c, n = self.config, self.config.per_device_train_batch_size
+        overrides: dict[str, Any] = {
+            "optim.questions_per_step": n,
+            "optim.mini_batch_questions": n,
+            "optim.lr": c.learning_rate,
+        }
+        overrides |= {"optim.micro_batch_rows": n, "trainer.epochs": c.num_train_epochs}
+        overrides |= {"model.lora_rank": c.lora_r, "model.lora_alpha": c.lora_alpha} if c.use_lora else {}
+        self.run = train(model=self._model(), dataset=self._name, reward=self._reward, **overrides)
+        return self.run

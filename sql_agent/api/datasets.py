@@ -1,0 +1,173 @@
+"""Data sets by name or path, in three forms: questions, rows for supervised tuning, rows for reinforcement learning.
+
+Names: the bundled splits (medical), those of `register_dataset`, a question file, and names of the Hugging Face hub,
+which need the package `datasets` and the network. Guarantees: rows come out as plain Python values, in the order of
+their source; a registered set is written as a question file when a command needs it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from foundation.errors import UserError, did_you_mean
+from foundation.files import write_lines
+from sql_agent.config import HOME, data_path
+from sql_agent.records import Question
+
+Format = Literal["sft", "rl", "questions"]
+Source = str | Path | Iterable[Mapping[str, Any]]
+BUNDLED = "medical"
+SPLITS = ("train", "val", "test", "test_entities")
+HUB = {"gsm8k": ("openai/gsm8k", "main")}
+QUESTION_KEYS = ("question", "prompt", "query", "problem", "instruction")
+ANSWER_KEYS = ("answer", "ground_truth", "completion", "solution", "output")
+SUFFIXES = (".parquet", ".jsonl", ".json", ".ndjson")
+_registered: dict[str, list[dict[str, Any]] | Path] = {}
+
+
+def register_dataset(name: str, source: Source) -> None:
+    """Call a set by a name: rows with a question and an answer, or a question file. Raises UserError."""
+    if name == BUNDLED or not name or "/" in name:
+        raise UserError(f"dataset name {name!r}: must be a plain word other than {BUNDLED}")
+    if isinstance(source, str | Path):
+        path = data_path(str(source))
+        if not path.is_file():
+            raise UserError(f"{path}: does not exist; a question file is needed")
+        _registered[name] = path
+        return
+    _registered[name] = [_row(name, n, row) for n, row in enumerate(source, start=1)]
+    if not _registered[name]:
+        raise UserError(f"dataset {name!r}: has no rows")
+
+
+def load_dataset(
+    name_or_path: str | Path = BUNDLED,
+    *,
+    format: Format = "questions",
+    split: str = "train",
+    max_samples: int | None = None,
+    model: str | Path | None = None,
+) -> list[dict[str, Any]]:
+    """The first `max_samples` rows of a data set.
+
+    questions: as they stand in a question file. sft: prompt, completion, text. rl: prompt, ground_truth and the rest of
+    the row. With `model` (a folder or hub name) prompts are written in its chat template. Raises UserError.
+    """
+    if format not in ("sft", "rl", "questions"):
+        raise UserError(f"format = {format!r}: must be sft, rl or questions")
+    if max_samples is not None and max_samples < 1:
+        raise UserError(f"max_samples = {max_samples}: must be at least 1, or None for all")
+    questions = read_questions(name_or_path, split=split)[:max_samples]
+    if format == "questions":
+        return [question.model_dump() for question in questions]
+    prompts = _templated(questions, str(model)) if model else [question.question for question in questions]
+    pairs = zip(questions, prompts, strict=True)
+    if format == "sft":
+        return [
+            {"prompt": p, "completion": q.answer, "text": f"{p}{'' if model else chr(10)}{q.answer}"} for q, p in pairs
+        ]
+    return [{"prompt": p, "ground_truth": q.answer, **q.model_dump(exclude={"answer"})} for q, p in pairs]
+
+
+def read_questions(name_or_path: str | Path, *, split: str = "train") -> list[Question]:
+    """The questions of a data set. Raises UserError."""
+    found = _registered.get(str(name_or_path))
+    if isinstance(found, list):
+        return [Question.model_validate(row) for row in found]
+    name = str(found or name_or_path)
+    if not found and name in HUB or (name.count("/") == 1 and not Path(name).suffix and not Path(name).exists()):
+        rows = _from_hub(name, split)
+        return [Question.model_validate(_row(name.rpartition("/")[2], n, row)) for n, row in enumerate(rows, start=1)]
+    from sql_agent.data.dataset import load_questions
+
+    return load_questions(question_file(name, split=split))
+
+
+def question_file(name_or_path: str | Path, *, split: str = "train", max_samples: int | None = None) -> Path:
+    """A file that commands read: the set's own, or a copy of its rows below .cache. Raises UserError."""
+    found = _registered.get(str(name_or_path), name_or_path)
+    if max_samples is None and not isinstance(found, list) and (file := _file(str(found), split)):
+        return file
+    rows = [question.model_dump() for question in read_questions(name_or_path, split=split)[:max_samples]]
+    digest = hashlib.sha256(repr(rows).encode()).hexdigest()[:12]
+    path = HOME / ".cache" / "api" / "datasets" / f"{Path(str(name_or_path)).stem}-{split}-{digest}.jsonl"
+    if not path.exists():
+        write_lines(path, rows)
+    return path
+
+
+def _file(name: str, split: str) -> Path | None:
+    """The file of a name that stands for one."""
+    if name == BUNDLED:
+        if split not in SPLITS:
+            raise UserError(f"split = {split!r}: {BUNDLED} has {', '.join(SPLITS)}{did_you_mean(split, SPLITS)}")
+        if not data_path(f"data/{split}.parquet").is_file():
+            _build_bundled()
+        return data_path(f"data/{split}.parquet")
+    if name in HUB or (name.count("/") == 1 and not Path(name).suffix and not Path(name).exists()):
+        return None
+    if not name.endswith(SUFFIXES):
+        names = [BUNDLED, *_registered, *HUB]
+        raise UserError(
+            f"dataset {name!r}: neither a name ({', '.join(names)}) nor a file ({', '.join(SUFFIXES)})"
+            f"{did_you_mean(name, names)}"
+        )
+    return data_path(name)
+
+
+def _build_bundled() -> None:
+    from sql_agent.api.commands import command_line, run_command
+
+    done = run_command([command_line("")[0], "-m", "sql_agent.data.build"], quiet=True)
+    if done.status:
+        raise UserError("the bundled data cannot be built: " + " ".join(done.lines[-3:]))
+
+
+def _from_hub(name: str, split: str) -> list[dict[str, Any]]:
+    path, part = HUB.get(name, (name, None))
+    try:
+        import datasets  # light enough, and loaded only where a hub is asked
+    except ModuleNotFoundError:
+        raise UserError(f"dataset {name!r}: the package datasets is not installed; name a question file") from None
+    try:
+        return [dict(row) for row in datasets.load_dataset(path, part, split=split)]
+    except Exception as exc:  # a library of others: network, cache, names
+        raise UserError(
+            f"dataset {name!r}: the hub's {path} cannot be read ({type(exc).__name__}: {str(exc)[:200]}). Without the "
+            f"network, register_dataset({name!r}, FILE_OR_ROWS) first"
+        ) from exc
+
+
+def _row(name: str, number: int, row: Any) -> dict[str, Any]:
+    """A row as a question: the usual names of its columns, and an id. Raises UserError."""
+    if not isinstance(row, Mapping):
+        raise UserError(f"dataset {name!r}, row {number}: is a {type(row).__name__}, and must be a mapping")
+    text = next((row[key] for key in QUESTION_KEYS if row.get(key)), None)
+    if not isinstance(text, str):
+        raise UserError(
+            f"dataset {name!r}, row {number}: has {', '.join(row)}; one of {', '.join(QUESTION_KEYS)} is needed"
+        )
+    answer = next((row[key] for key in ANSWER_KEYS if row.get(key) is not None), "")
+    kept = {key: row[key] for key in ("scorer", "answer_schema", "task_type", "sql", "evidence", "meta") if key in row}
+    return {
+        "id": str(row.get("id", row.get("qid", f"{name}-{number}"))),
+        "question": text,
+        "answer": str(answer),
+        **kept,
+    }
+
+
+def _templated(questions: list[Question], model: str) -> list[str]:
+    from transformers import AutoTokenizer
+
+    tokenizer: Any = AutoTokenizer.from_pretrained(model)
+    chats = [[{"role": "user", "content": question.question}] for question in questions]
+    return [tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True) for chat in chats]
+
+
+def is_named(name: str | Path) -> bool:
+    """Whether this is a registered set, or the bundled one."""
+    return str(name) in _registered or str(name) == BUNDLED

@@ -1,0 +1,187 @@
+"""Training, evaluation and export as calls: each is the command of that name, in a process of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from foundation.errors import RunError, UserError
+from sql_agent.api.commands import Done, command_line, run_command, settings
+from sql_agent.api.datasets import is_named, question_file
+from sql_agent.api.rewards import RewardFunction, term_of
+from sql_agent.api.runs import Evaluation, Run
+from sql_agent.config import HOME, ROOT, data_path
+
+Model = Run | str | Path
+
+
+class TrainingFailed(RunError):
+    """The run did not reach its end; `run` is what it left."""
+
+    def __init__(self, message: str, run: Run | None) -> None:
+        super().__init__(message)
+        self.run = run
+
+
+def train(
+    recipe: str = "",
+    *,
+    model: Model = "",
+    dataset: str | Path = "",
+    max_samples: int | None = None,
+    reward: RewardFunction | str = "",
+    ci: bool = False,
+    ci_fast: bool = False,
+    quiet: bool = False,
+    **overrides: Any,
+) -> Run:
+    """Train with GRPO: `train_sql_agent.py --recipe RECIPE`, with a store of its own.
+
+    `dataset` names training questions (see load_dataset), `reward` a reward function in place of the recipe's reward.
+    Overrides are configuration keys: optim__lr=1e-5, optim={"lr": 1e-5} or **{"optim.lr": 1e-5}. Raises UserError for
+    wrong input, and TrainingFailed, whose `run` is what there is.
+    """
+    command = train_command(
+        **{"recipe": recipe, "model": model, "dataset": dataset, "max_samples": max_samples, "reward": reward},
+        **{"ci": ci, "ci_fast": ci_fast, "overrides": overrides},
+    )
+    return _run_of(run_command(command, quiet=quiet))
+
+
+def train_command(
+    *,
+    recipe: str,
+    model: Model,
+    dataset: str | Path,
+    max_samples: int | None,
+    reward: RewardFunction | str,
+    ci: bool,
+    ci_fast: bool,
+    overrides: dict[str, Any],
+) -> list[str]:
+    """The command line of `train`. Raises UserError."""
+    flags = ["--recipe", recipe] if recipe else []
+    flags += ["--ci"] * ci + ["--ci-fast"] * ci_fast + ["--llm-proxy"]
+    if model:
+        flags += ["--model", _model_text(model)]
+    if dataset or max_samples:
+        file = question_file(dataset, max_samples=max_samples) if dataset else _own_file(recipe, overrides, max_samples)
+        flags += ["--train-file", str(file)]
+    if reward:
+        overrides = {**overrides, "reward.terms": [term_of(reward)]}
+    return command_line("train_sql_agent.py", *flags, *settings(overrides))
+
+
+def _own_file(recipe: str, overrides: dict[str, Any], max_samples: int | None) -> Path:
+    """The first questions of the recipe's training file."""
+    from sql_agent.config import TrainConfig, build_config, load_recipe
+
+    named = build_config(load_recipe(recipe)).data if recipe else TrainConfig().data
+    return question_file(overrides.get("data.train_file") or data_path(named.train_file), max_samples=max_samples)
+
+
+def _model_text(model: Model) -> str:
+    """What a command calls a model: a run's newest checkpoint is exported once."""
+    if not isinstance(model, Run):
+        return str(model)
+    from sql_agent.evaluation.targets import exported
+
+    if not model.checkpoints:
+        raise UserError(f"{model.folder}: has no checkpoint; set trainer.save_every")
+    return str(exported(model.checkpoints[-1], tell=lambda text, detail="": None))
+
+
+def _run_of(done: Done) -> Run:
+    """The run that a command names in its last lines. Raises TrainingFailed."""
+    folder = done.told("run: ")
+    run = Run(Path(folder)) if folder else None
+    if done.status or run is None:
+        error = run.summary.get("error", "") if run and run.status else ""
+        raise TrainingFailed(error or "\n".join(done.lines[-5:]) or f"exit status {done.status}", run)
+    return run
+
+
+def evaluate(
+    before: Model = "",
+    after: Model = "",
+    *,
+    splits: Sequence[str | Path] = (),
+    limit: int = 120,
+    samples: int = 4,
+    recipe: str = "",
+    concurrency: int = 32,
+    out: str | Path = "",
+    quiet: bool = False,
+    **overrides: Any,
+) -> Evaluation:
+    """Measure a model, or two against each other: `evaluate.py`. A model is a Run, a folder, a hub name, or
+    NAME@http://host/v1; "" the tiny policy. `splits` are bundled ones, question files, or registered sets.
+
+    Trials that a fault ended are in no mean; `Evaluation.rewards` counts them. Raises UserError, and RunError where
+    not all trials were played.
+    """
+    folder = Path(out) if out else HOME / "runs" / "evaluations" / datetime.now().strftime("%Y%m%d-%H%M%S-%f")
+    flags = [part for name in splits for part in ("--split", _split(name))]
+    flags += ["--limit", str(limit), "--samples", str(samples), "--concurrency", str(concurrency)]
+    flags += ["--recipe", recipe] if recipe else []
+    for option, model in (("--before", before), ("--after", after)):
+        flags += [option, str(model.folder if isinstance(model, Run) else model)] if model else []
+    command = command_line("evaluate.py", *flags, "--out", str(folder.expanduser().absolute()), *settings(overrides))
+    done = run_command([*command, "--no-inspect-log"], quiet=quiet)
+    evaluation = Evaluation(folder.expanduser().absolute())
+    if done.status and (not (evaluation.folder / "results.json").is_file() or evaluation.results.partial):
+        raise RunError("\n".join(done.lines[-5:]))
+    return evaluation
+
+
+def _split(name: str | Path) -> str:
+    from sql_agent.evaluation.plan import BUNDLED
+
+    return str(name) if name in BUNDLED else str(question_file(name))
+
+
+def export(source: Run | str | Path, out: str | Path, *, dtype: str = "auto", quiet: bool = False) -> Path:
+    """Turn a run's newest checkpoint, or a checkpoint, into a model folder: `export.py`. Raises UserError, RunError."""
+    text = str(source.folder if isinstance(source, Run) else source)
+    target = Path(out).expanduser().absolute()
+    done = run_command(command_line("export.py", text, str(target), "--dtype", dtype), quiet=quiet)
+    if done.status:
+        raise RunError("\n".join(done.lines[-5:]))
+    return target
+
+
+def tune(
+    method: Literal["sft", "dpo"],
+    *,
+    recipe: str = "",
+    model: Model = "",
+    dataset: str | Path = "",
+    max_samples: int | None = None,
+    output_dir: str | Path = "",
+    use_lora: bool = False,
+    quiet: bool = False,
+    **overrides: Any,
+) -> Run:
+    """Learn from conversations (sft) or preferences (dpo): `train_sft.py`, `train_dpo.py`. As `train` for the rest."""
+    script = f"train_{method}.py"
+    if not (ROOT / "sql_agent" / script).is_file():
+        raise UserError(f"{method}: this version has no {script}; train with grpo")
+    flags = ["--recipe", recipe] if recipe else []
+    flags += ["--model_path", _model_text(model)] if model else []
+    flags += ["--dataset", str(question_file(dataset) if is_named(dataset) else dataset)] if dataset else []
+    flags += ["--max_samples", str(max_samples)] if max_samples else []
+    flags += ["--output_dir", str(output_dir)] if output_dir else []
+    flags += ["--use_lora"] * use_lora
+    return _run_of(run_command(command_line(script, *flags, *settings(overrides)), quiet=quiet))
+
+
+def sft(**asked: Any) -> Run:
+    """Supervised fine-tuning; the parameters are those of `tune`."""
+    return tune("sft", **asked)
+
+
+def dpo(**asked: Any) -> Run:
+    """Direct preference optimisation; the parameters are those of `tune`."""
+    return tune("dpo", **asked)

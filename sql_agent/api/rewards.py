@@ -1,0 +1,268 @@
+"""Reward functions with TRL's signature, `f(completions, **columns) -> list[float]`: made, named, measured, trained.
+
+Guarantees: what `create_reward` makes lies in [0, 1], where training wants it; without a truth to compare with it is
+None (unscored), never 0. A function that is named here trains as well: cloudpickle keeps it, one of a notebook too.
+"""
+
+from __future__ import annotations
+
+import atexit
+import hashlib
+import math
+import re
+import textwrap
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from foundation.errors import UserError, did_you_mean
+from foundation.files import atomic_path, write_text
+from sql_agent.config import HOME
+from sql_agent.scoring.answer_text import strip_thinking
+from sql_agent.scoring.math_check import MathChecker, MathFault, candidate
+
+RewardFunction = Callable[..., Sequence[float | None]]
+TRUTH_KEYS = ("ground_truth", "ground_truths", "answer", "solution")
+NUMBER = re.compile(r"[-+]?\d[\d,]*(?:\.\d+)?")
+STEP = re.compile(r"^\s*(?:step\s*\d+|\d+[.)、]|第\s*[\d一二三四五六七八九十]+\s*步|[-*•])", re.I | re.M)
+PASS = 0.5
+_registered: dict[str, RewardFunction] = {}
+_mathematician = MathChecker()
+atexit.register(_mathematician.close)
+
+
+def register_reward_function(name: str, function: RewardFunction) -> None:
+    """Call a reward function by a name, in `create_reward` and `train(reward=...)`. Raises UserError."""
+    if not re.fullmatch(r"[A-Za-z_]\w*", name) or name in MAKERS:
+        raise UserError(f"reward {name!r}: must be a Python name other than {', '.join(MAKERS)}")
+    if not callable(function):
+        raise UserError(f"reward {name!r}: {function!r:.80} is no function")
+    _registered[name] = function
+
+
+def create_reward(kind: str = "accuracy", **parameters: Any) -> RewardFunction:
+    """A reward function: accuracy, length_penalty, step, or a registered one (which takes no parameters).
+
+    accuracy                                          1 where the answer is that of `ground_truth`
+    length_penalty(penalty_weight, max_length, base)  base, less up to penalty_weight, all of it from max_length on
+    step(step_bonus, max_steps, base)                 (1 - step_bonus) x base + step_bonus x steps shown / max_steps
+
+    Raises UserError for an unknown kind or parameter.
+    """
+    if kind in _registered and not parameters:
+        return _registered[kind]
+    if kind not in MAKERS:
+        names = [*MAKERS, *_registered]
+        raise UserError(f"reward {kind!r}: there are {', '.join(names)}{did_you_mean(kind, names)}")
+    try:
+        return MAKERS[kind](**parameters)
+    except (TypeError, ValueError) as exc:
+        raise UserError(f"reward {kind!r}: {exc}") from exc
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """1 where the final answer equals the truth: as text, as a number, or as mathematics."""
+
+    def __call__(self, completions: Sequence[Any], **columns: Any) -> list[float | None]:
+        truths = truths_of(columns, len(completions))
+        return [accuracy_of(text_of(one), truth) for one, truth in zip(completions, truths, strict=True)]
+
+
+@dataclass(frozen=True)
+class LengthPenalty:
+    """The base's reward, less for long texts; never below 0."""
+
+    base: RewardFunction = Accuracy()
+    penalty_weight: float = 0.001
+    max_length: int = 1024
+
+    def __post_init__(self) -> None:
+        _check(penalty_weight=self.penalty_weight)
+        if self.max_length < 1:
+            raise ValueError(f"max_length = {self.max_length} must be at least 1 (characters)")
+
+    def __call__(self, completions: Sequence[Any], **columns: Any) -> list[float | None]:
+        rewards = self.base(completions, **columns)
+        shares = [min(1.0, len(text_of(one)) / self.max_length) for one in completions]
+        return [
+            None if r is None else max(0.0, r - self.penalty_weight * s) for r, s in zip(rewards, shares, strict=True)
+        ]
+
+
+@dataclass(frozen=True)
+class StepBonus:
+    """The base's reward, of which a part is paid for steps that are shown, up to `max_steps` of them."""
+
+    base: RewardFunction = Accuracy()
+    step_bonus: float = 0.1
+    max_steps: int = 5
+
+    def __post_init__(self) -> None:
+        _check(step_bonus=self.step_bonus)
+        if self.max_steps < 1:
+            raise ValueError(f"max_steps = {self.max_steps} must be at least 1")
+
+    def __call__(self, completions: Sequence[Any], **columns: Any) -> list[float | None]:
+        rewards = self.base(completions, **columns)
+        shown = [min(1.0, len(STEP.findall(text_of(one))) / self.max_steps) for one in completions]
+        bonus = self.step_bonus
+        return [None if r is None else (1 - bonus) * r + bonus * s for r, s in zip(rewards, shown, strict=True)]
+
+
+MAKERS: dict[str, Callable[..., RewardFunction]] = {
+    "accuracy": Accuracy,
+    "length_penalty": LengthPenalty,
+    "step": StepBonus,
+}
+
+
+def _check(**share: float) -> None:
+    for name, value in share.items():
+        if not 0 <= value <= 1:
+            raise ValueError(f"{name} = {value} must lie in [0, 1]")
+
+
+def text_of(completion: Any) -> str:
+    """The text of a completion: a text, or TRL's list of messages, of which the last counts."""
+    if isinstance(completion, list):
+        completion = completion[-1]["content"] if completion else ""
+    return str(completion)
+
+
+def truths_of(columns: dict[str, Any], n: int) -> list[str]:
+    """The column of truths. Raises UserError where there is none, or of another length."""
+    found = next((columns[key] for key in TRUTH_KEYS if columns.get(key) is not None), None)
+    if found is None:
+        raise UserError(f"no truths: give {TRUTH_KEYS[0]}=[...], one for each completion")
+    truths = [found] * n if isinstance(found, str) else list(found)
+    if len(truths) != n:
+        raise UserError(f"{n} completions and {len(truths)} truths; there must be one for each")
+    return [str(truth) for truth in truths]
+
+
+def final_answer(text: str) -> str:
+    """What a text says in the end: behind ####, in its box, behind "answer is", else its last number, else all."""
+    text = strip_thinking(text).strip()
+    if "####" in text:
+        return text.rpartition("####")[2].strip()
+    if (found := candidate(text)) != text.rstrip("。.!！;；"):
+        return found
+    numbers = NUMBER.findall(text)
+    return numbers[-1] if numbers else found
+
+
+def accuracy_of(completion: str, truth: str) -> float | None:
+    """1 or 0; None where the truth cannot be compared."""
+    wanted, given = (_plain(final_answer(text)) for text in (truth, completion))
+    if not wanted:
+        return None
+    if wanted == given or not given:
+        return float(wanted == given)
+    try:
+        return float(_mathematician.compare(wanted, given).equal)
+    except MathFault:  # the truth is no mathematics: then it is a text, and the texts differ
+        return 0.0
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"(?<=\d),(?=\d{3})", "", " ".join(text.split())).strip(" $。.").casefold()
+
+
+@dataclass(frozen=True)
+class RewardStats:
+    """What rewards look like: [low, high] is the 95 % interval of the mean; `accuracy` the share of 0.5 and more."""
+
+    n: int
+    unscored: int
+    mean: float
+    std: float
+    min: float
+    max: float
+    accuracy: float
+    share_zero: float
+    share_one: float
+    low: float
+    high: float
+
+    def as_dict(self) -> dict[str, float]:
+        """The figures by name."""
+        return asdict(self)
+
+
+def evaluate_rewards(
+    function: RewardFunction | str, completions: Sequence[Any], truths: Sequence[str] | None = None, **columns: Any
+) -> RewardStats:
+    """Measure a reward function on completions. None counts as unscored and is in no figure. Raises UserError."""
+    from sql_agent.evaluation.stats import estimate
+
+    function = create_reward(function) if isinstance(function, str) else function
+    given = {} if truths is None else dict.fromkeys(TRUTH_KEYS, list(truths))
+    found = list(function(list(completions), **{**given, **columns}))
+    if len(found) != len(completions):
+        raise UserError(f"the function gave {len(found)} rewards for {len(completions)} completions")
+    values = [float(value) for value in found if value is not None]
+    if bad := [value for value in values if not math.isfinite(value)]:
+        raise UserError(f"the function gave {bad[0]}; a reward is a finite number, or None for unscored")
+    if not values:
+        raise UserError(f"none of {len(found)} completions was scored")
+    mean = math.fsum(values) / len(values)
+    interval = estimate(values)
+    shares = [sum(test(value) for value in values) / len(values) for test in (_passes, _is_zero, _is_one)]
+    std = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / len(values))
+    return RewardStats(
+        **{"n": len(values), "unscored": len(found) - len(values), "mean": mean, "std": std},
+        **{"min": min(values), "max": max(values), "low": interval.low, "high": interval.high},
+        **dict(zip(("accuracy", "share_zero", "share_one"), shares, strict=True)),
+    )
+
+
+def _passes(value: float) -> bool:
+    return value >= PASS
+
+
+def _is_zero(value: float) -> bool:
+    return value == 0
+
+
+def _is_one(value: float) -> bool:
+    return value == 1
+
+
+MODULE = '''\
+"""The reward function {name!r}, as `register_reward_function` or `train(reward=...)` was given it."""
+
+from pathlib import Path
+
+import cloudpickle
+
+_function = cloudpickle.loads(Path(__file__).with_suffix(".pkl").read_bytes())
+
+
+def {name}(completions, **columns):
+    truths = columns.get("answer")
+    return list(_function(completions, **{{"ground_truth": truths, "ground_truths": truths, **columns}}))
+'''
+
+
+def term_of(reward: RewardFunction | str) -> dict[str, Any]:
+    """The entry of `reward.terms` that trains with this function: a module below .cache. Raises UserError."""
+    name = reward if isinstance(reward, str) else getattr(reward, "__name__", type(reward).__name__)
+    name = name if name.isidentifier() else "reward"
+    function = create_reward(reward) if isinstance(reward, str) else reward
+    try:
+        import cloudpickle
+
+        data = cloudpickle.dumps(function)
+    except ModuleNotFoundError:
+        raise UserError(
+            "cloudpickle is not installed; it comes with the extras cpu and gpu, which training needs"
+        ) from None
+    except Exception as exc:  # pickling may raise anything
+        raise UserError(f"reward {name!r}: cannot be kept for the training process ({exc!r:.200})") from exc
+    folder = HOME / ".cache" / "api" / "rewards" / hashlib.sha256(data).hexdigest()[:12]
+    module = folder / f"{name}.py"
+    with atomic_path(module.with_suffix(".pkl")) as temp:
+        temp.write_bytes(data)
+    write_text(module, textwrap.dedent(MODULE.format(name=name)))
+    return {"scorer": f"{module}:{name}", "name": name}

@@ -1,0 +1,253 @@
+"""RLTrainingTool: training as one tool with four actions, for programs and for agents.
+
+    RLTrainingTool().run({"action": "train", "algorithm": "grpo", "max_samples": 8, "num_epochs": 1})
+    agents.Agent(..., tools=[RLTrainingTool().as_agent_tool()])
+
+Guarantees: `run` returns JSON text and never raises for what it was asked: "status" is success or error, and an error
+says what to change. What a model asks for is hostile input: files are written and models and questions read below
+`root` alone, or by names of the hub and of registered sets; addresses are refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from foundation.errors import RunError, UserError
+from sql_agent.api import jobs
+from sql_agent.api.datasets import BUNDLED, load_dataset, register_dataset
+from sql_agent.api.rewards import create_reward, register_reward_function
+from sql_agent.api.runs import Run
+
+if TYPE_CHECKING:
+    from agents import FunctionTool
+
+TINY = "tiny"
+LORA_RANK = 16
+OBJECTS = ("custom_dataset", "custom_reward")  # of a program; a model names them
+DESCRIPTION = (
+    "Train and measure language models. action train: algorithm grpo or sft, model_name (tiny: the small model of this "
+    "machine), dataset, max_samples, num_epochs, output_dir. action load_dataset: format sft or rl, split. "
+    "action create_reward: reward_type accuracy, length_penalty or step. action evaluate: model_path, max_samples."
+)
+
+
+class Asked(BaseModel):
+    """What `run` takes; which fields count depends on the action. Unknown ones are errors."""
+
+    model_config = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
+
+    action: Literal["train", "load_dataset", "create_reward", "evaluate"] = "train"
+    algorithm: Literal["grpo", "sft"] = "grpo"
+    model_name: str = TINY
+    model_path: str = ""
+    dataset: str = ""
+    format: Literal["sft", "rl"] = "sft"
+    split: str = ""
+    max_samples: int | None = Field(default=None, ge=1)
+    num_epochs: int = Field(default=3, ge=1)
+    max_steps: int = Field(default=0, ge=0)
+    output_dir: str = "./output"
+    use_lora: bool = True
+    batch_size: int = Field(default=4, ge=1)
+    learning_rate: float | None = Field(default=None, gt=0)
+    reward_type: str = "accuracy"
+    penalty_weight: float = 0.001
+    max_length: int = 1024
+    step_bonus: float = 0.1
+    custom_dataset: Any = None
+    custom_reward: Any = None
+    use_wandb: bool = False
+    use_tensorboard: bool = True
+    wandb_project: str = ""
+
+
+class RLTrainingTool:
+    """The tool. `root` is the folder below which it reads and writes; the one that the program runs in by default."""
+
+    name = "rl_training"
+    description = DESCRIPTION
+
+    def __init__(self, root: str | Path = ".", *, quiet: bool = False) -> None:
+        self._root, self._quiet = Path(root).resolve(), quiet
+
+    def run(self, parameters: dict[str, Any]) -> str:
+        """Do what is asked; JSON text with status, and what the action returns."""
+        try:
+            asked = Asked.model_validate(parameters)
+            found = getattr(self, f"_{asked.action}")(asked)
+        except ValidationError as exc:
+            text = "; ".join(f"{'.'.join(map(str, e['loc']))} = {e['input']!r:.80}: {e['msg']}" for e in exc.errors())
+            return _json(status="error", message=text)
+        except (UserError, RunError, OSError) as exc:
+            return _json(status="error", message=str(exc))
+        return _json(status="success", **found)
+
+    def register_dataset(self, name: str, rows: Any) -> None:
+        """Call a data set by a name (see api.register_dataset)."""
+        register_dataset(name, rows)
+
+    def register_reward_function(self, name: str, function: Any) -> None:
+        """Call a reward function by a name (see api.register_reward_function)."""
+        register_reward_function(name, function)
+
+    def as_agent_tool(self) -> FunctionTool:
+        """The tool for an agent of openai-agents. Named sets and rewards alone, no objects."""
+        from agents import FunctionTool
+
+        async def invoke(context: Any, arguments: str) -> str:
+            try:
+                asked = json.loads(arguments)
+            except ValueError as exc:
+                return _json(status="error", message=f"the arguments are no JSON ({exc})")
+            if not isinstance(asked, dict) or any(not isinstance(asked.get(key, ""), str) for key in OBJECTS):
+                return _json(status="error", message=f"an object is needed, in which {' and '.join(OBJECTS)} are names")
+            return await asyncio.to_thread(self.run, asked)
+
+        schema = Asked.model_json_schema()
+        for name in OBJECTS:
+            schema["properties"][name] = {"type": "string", "default": ""}
+        return FunctionTool(
+            name=self.name,
+            description=self.description,
+            params_json_schema=schema,
+            on_invoke_tool=invoke,
+            strict_json_schema=False,
+        )
+
+    def _train(self, asked: Asked) -> dict[str, Any]:
+        out = self._inside(asked.output_dir, what="output_dir")
+        if out.exists() and any(out.iterdir()):
+            raise UserError(f"output_dir = {asked.output_dir!r}: is there and not empty; name a new folder")
+        dataset, n = self._dataset(asked)
+        run = (self._grpo if asked.algorithm == "grpo" else self._sft)(asked, dataset, out)
+        told = ("algorithm", "model_name", "output_dir", "num_epochs", "use_lora")
+        return {
+            **{name: getattr(asked, name) for name in told},
+            **{"num_samples": n, "dataset": dataset, "run": str(run.folder)},
+            **{name: run.summary.get(name) for name in ("steps", "reward_mean", "validation") if name in run.summary},
+        }
+
+    def _grpo(self, asked: Asked, dataset: str, out: Path) -> Run:
+        trackers = ["console"] + ["wandb"] * asked.use_wandb + ["tensorboard"] * asked.use_tensorboard
+        tiny = asked.model_name == TINY
+        overrides: dict[str, Any] = {
+            "trainer.epochs": asked.num_epochs,
+            "trainer.max_steps": asked.max_steps,
+            "logging.trackers": trackers,
+            "optim.questions_per_step": asked.batch_size,
+            "optim.mini_batch_questions": asked.batch_size,
+            "optim.micro_batch_rows": math.gcd(asked.batch_size, 8),
+        }
+        overrides |= {"optim.lr": asked.learning_rate} if asked.learning_rate else {}
+        overrides |= {"logging.project": asked.wandb_project} if asked.wandb_project else {}
+        overrides |= {"model.lora_rank": LORA_RANK} if asked.use_lora else {}
+        run = jobs.train(
+            **{"recipe": "smoke_cpu" if tiny else "", "model": "" if tiny else self._model(asked.model_name)},
+            **{"dataset": dataset, "max_samples": asked.max_samples, "quiet": self._quiet},
+            reward=asked.custom_reward or (asked.reward_type if dataset != BUNDLED else ""),
+            **overrides,
+        )
+        jobs.export(run, out, quiet=self._quiet)
+        return run
+
+    def _sft(self, asked: Asked, dataset: str, out: Path) -> Run:
+        overrides: dict[str, Any] = {"sft.epochs": asked.num_epochs, "sft.batch_size": asked.batch_size}
+        overrides |= {"sft.lr": asked.learning_rate} if asked.learning_rate else {}
+        overrides |= {"sft.max_steps": asked.max_steps} if asked.max_steps else {}
+        return jobs.sft(
+            **{"model": "" if asked.model_name == TINY else self._model(asked.model_name), "dataset": dataset},
+            **{"max_samples": asked.max_samples, "output_dir": out, "use_lora": asked.use_lora, "quiet": self._quiet},
+            **overrides,
+        )
+
+    def _load_dataset(self, asked: Asked) -> dict[str, Any]:
+        dataset, _ = self._dataset(asked)
+        model = (
+            self._model(asked.model_name) if "model_name" in asked.model_fields_set and asked.format == "rl" else None
+        )
+        rows = load_dataset(
+            dataset,
+            format=asked.format,
+            split=asked.split or "train",
+            max_samples=asked.max_samples or 100,
+            model=model,
+        )
+        return {
+            **{"format": asked.format, "split": asked.split or "train", "dataset": dataset, "dataset_size": len(rows)},
+            "sample_keys": list(rows[0]) if rows else [],
+        }
+
+    def _create_reward(self, asked: Asked) -> dict[str, Any]:
+        names = {"length_penalty": ("penalty_weight", "max_length"), "step": ("step_bonus",)}.get(asked.reward_type, ())
+        parameters = {name: getattr(asked, name) for name in names}
+        create_reward(asked.reward_type, **parameters)
+        return {"reward_type": asked.reward_type, **parameters}
+
+    def _evaluate(self, asked: Asked) -> dict[str, Any]:
+        name = asked.model_path or asked.model_name
+        split = asked.dataset or asked.split or "test"
+        evaluation = jobs.evaluate(
+            "" if name == TINY else self._model(name),
+            splits=[self._source(split)],
+            limit=asked.max_samples or 100,
+            samples=1,
+            quiet=self._quiet,
+        )
+        (figures,) = evaluation.results.models.values()
+        (found,) = [one for key, one in figures.items() if key.endswith("/greedy")]
+        reward, passed = found.measures["reward"], [t for t in evaluation.trials().to_dict("records") if _passes(t)]
+        return {
+            **{"model_path": name, "split": split, "num_samples": reward.n, "unscored": sum(found.unscored.values())},
+            **{"accuracy": len(passed) / reward.n if reward.n else None, "average_reward": reward.mean},
+            **{"interval": [reward.low, reward.high], "device": _device(), "evaluation": str(evaluation.folder)},
+        }
+
+    def _dataset(self, asked: Asked) -> tuple[str, int]:
+        """The data set that is meant, and how many of its rows count."""
+        name = asked.custom_dataset or asked.dataset or BUNDLED
+        if not isinstance(name, str):
+            register_dataset("custom", name)
+            name = "custom"
+        source = self._source(name)
+        return source, len(load_dataset(source, split=asked.split or "train", max_samples=asked.max_samples))
+
+    def _source(self, name: str) -> str:
+        is_path = Path(name).suffix in (".jsonl", ".json", ".parquet", ".ndjson")
+        return str(self._inside(name, what="dataset")) if is_path else name
+
+    def _model(self, name: str) -> str:
+        """A folder below the root, or a name of the hub. Raises UserError."""
+        if "://" in name:
+            raise UserError(f"model {name!r}: an address; only folders and names of the hub are taken here")
+        is_folder = name.startswith((".", "/", "~")) or (self._root / name).exists()
+        return str(self._inside(name, what="model")) if is_folder else name
+
+    def _inside(self, text: str, *, what: str) -> Path:
+        path = (self._root / Path(text).expanduser()).resolve()
+        if not path.is_relative_to(self._root):
+            raise UserError(
+                f"{what} = {text!r}: must lie below {self._root}; RLTrainingTool(root=...) names another folder"
+            )
+        return path
+
+
+def _passes(trial: dict[str, Any]) -> bool:
+    parts = trial.get("reward_parts") or {}
+    scored = trial["decoding"] == "greedy" and trial.get("unscored") == ""
+    return scored and sum(value for name, value in parts.items() if name != "sql") >= 0.5
+
+
+def _device() -> str:
+    from sql_agent.serving.models import gpu_count
+
+    return "cuda" if gpu_count() else "cpu"
+
+
+def _json(**tree: Any) -> str:
+    return json.dumps(tree, ensure_ascii=False, default=str)

@@ -1,0 +1,120 @@
+"""The API with real training: as the command line, twice in one process, by an agent, in a notebook; and the wheel."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+from benchmarks.support.server import Answer, chat_reply, openai_server, tool_call_reply
+from foundation.files import read_lines
+from foundation.net import free_port
+from sql_agent import api
+from sql_agent.api.commands import command_line, run_command
+from sql_agent.config import ROOT
+
+pytestmark = pytest.mark.slow
+TIMES = ("time/", "seconds", "timing", "perf/", "memory", "throughput", "peak", "at")
+
+
+def figures(run: api.Run) -> list[dict[str, Any]]:
+    """What a run measured, without clocks and memory."""
+    rows = read_lines(run.folder / "metrics.jsonl")
+    return [{k: v for k, v in row.items() if not any(part in k for part in TIMES)} for row in rows]
+
+
+def test_a_call_and_a_command_and_a_second_call_measure_the_same(tmp_path: Path) -> None:
+    """One rollout after the other: vLLM's samples depend on which requests it has at once."""
+    same: dict[str, Any] = {"rollout.runner_concurrency": 1, "trainer.runs_dir": str(tmp_path)}
+    calls = [api.train("smoke_cpu", ci_fast=True, quiet=True, **{"store.port": free_port()}, **same) for _ in range(2)]
+    flags = ["--recipe", "smoke_cpu", "--ci-fast", "--set", f"store.port={free_port()}"]
+    typed = [part for key, value in same.items() for part in ("--set", f"{key}={value}")]
+    done = run_command(command_line("train_sql_agent.py", *flags, *typed), quiet=True)
+    runs = [*calls, api.Run(Path(done.told("run: ")))]
+    assert len({run.folder for run in runs}) == 3
+    played = [
+        sorted(zip(frame.question, frame.answer, frame.reward, strict=True))
+        for frame in (run.rollouts() for run in runs)
+    ]
+    assert played[0] == played[1] == played[2]
+    assert figures(runs[0]) == figures(runs[1]) == figures(runs[2])
+
+
+def test_an_agent_trains_a_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """HelloAgents' snippet, with a scripted model as the agent's LLM: it trains, measures and tells."""
+    monkeypatch.chdir(tmp_path)
+    train = {
+        "action": "train",
+        "algorithm": "grpo",
+        "max_samples": 2,
+        "num_epochs": 1,
+        "batch_size": 2,
+        "use_lora": False,
+    }
+    train |= {"output_dir": "model", "use_tensorboard": False}
+    told: list[dict[str, Any]] = []
+
+    def llm(request: dict[str, Any]) -> Answer:
+        results = [message["content"] for message in request["messages"] if message["role"] == "tool"]
+        told[:] = [json.loads(result) for result in results]
+        if not results:
+            assert request["tools"][0]["function"]["name"] == "rl_training"
+            return tool_call_reply(("rl_training", train))
+        if len(results) == 1:
+            return tool_call_reply(("rl_training", {"action": "evaluate", "model_path": "model", "max_samples": 2}))
+        return chat_reply(f"Trained; average reward {told[1].get('average_reward')}.")
+
+    code = (
+        "from hello_agents.agents import SimpleAgent\nfrom hello_agents.tools import RLTrainingTool\n"
+        "from hello_agents.core import LLMConfig\n"
+        'agent = SimpleAgent(name="TrainingAgent", llm_config=LLMConfig(model="gpt-4o-mini"), '
+        "tools=[RLTrainingTool()])\n"
+        'response = agent.run("train a model for me")\nprint(response)'
+    )
+    with openai_server(llm) as server:
+        path = f"{ROOT / 'sql_agent' / 'api' / 'compat'}{os.pathsep}{ROOT}"
+        env = {**os.environ, "PYTHONPATH": path, "OPENAI_BASE_URL": server.base_url, "OPENAI_API_KEY": "key"}
+        done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert [result["status"] for result in told] == ["success", "success"], told
+    assert told[0]["num_samples"] == 2 and (tmp_path / "model" / "config.json").is_file()
+    assert told[1]["num_samples"] == 2 and "average reward" in done.stdout.splitlines()[-1]
+
+
+def test_the_tour_runs() -> None:
+    notebook = nbformat.read(ROOT / "docs" / "tour.ipynb", as_version=4)
+    NotebookClient(notebook, timeout=1200, kernel_name="python3", resources={"metadata": {"path": str(ROOT)}}).execute()
+    shown = [output for cell in notebook.cells for output in cell.get("outputs", [])]
+    assert sum("image/png" in output.get("data", {}) for output in shown) == 2
+
+
+WHEEL = """
+from sql_agent import api
+from sql_agent.config import HOME, load_recipe
+from sql_agent.api.commands import command_line, run_command
+assert "/wheel/" in api.__file__, api.__file__
+print(HOME, load_recipe("smoke_cpu")["recipe"], len(api.load_dataset("medical", split="val", max_samples=5)))
+command = command_line("train_sql_agent.py", "--recipe", "smoke_cpu", "--ci-fast", "--dry-run")
+print(run_command(command, quiet=True).lines[-1])
+"""
+
+
+def test_the_wheel_stands_alone(tmp_path: Path) -> None:
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
+    subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    zipfile.ZipFile(wheel).extractall(tmp_path / "wheel")
+    home = tmp_path / "home"
+    home.mkdir()
+    env = {**os.environ, "PYTHONPATH": str(tmp_path / "wheel")}
+    done = subprocess.run([sys.executable, "-c", WHEEL], cwd=home, env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [f"{home} smoke_cpu 5", "dry run: the checks passed; nothing was trained"]
