@@ -1,0 +1,184 @@
+"""One SQLite file, one connection, and turns on it: what a turn wrote is in the file before the turn ends.
+
+Guarantees: a turn is all or nothing, and no other turn sees or commits a half of it; it ends when what it wrote, and
+what it may have read of turns before it, is committed, so that a process that is killed at any moment loses nothing
+that somebody was told. One thread commits for all turns that ended meanwhile (WAL, synchronous=NORMAL: enough for a
+process that dies; a machine that loses power may lose the last commits, never the file's integrity). A commit that
+fails (disk full) is told to each turn that waits for it. Usable from any thread and event loop; one process per file.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import sqlite3
+import threading
+import time
+from collections.abc import AsyncIterator, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import asynccontextmanager, contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+from typing import IO, Any
+
+import aiologic
+
+from foundation.errors import RunError
+
+LINGER_S = 0.001  # turns that end within it share a commit
+VERSION = 1  # of the tables: PRAGMA user_version
+PRAGMAS = ("journal_mode=WAL", "synchronous=NORMAL", "cache_size=-32768", "temp_store=MEMORY")
+TAKEN_BACK = "the transaction was taken back: is the disk full?"
+
+_turn: ContextVar[object] = ContextVar("turn", default=None)
+
+
+def locked(path: Path) -> IO[str]:
+    """The file beside the database that one process holds, whichever way it ends. Raises RunError."""
+    lock = path.with_name(f"{path.name}.lock").open("a")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as exc:
+        lock.close()
+        raise RunError(f"{path}: another store has this file open. Stop it, or give another --path") from exc
+    return lock
+
+
+def connected(path: Path) -> sqlite3.Connection:
+    """The database, made where there is none. Raises RunError for a file that is none of ours."""
+    connection = None
+    try:
+        connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=512)
+        for pragma in PRAGMAS:
+            connection.execute(f"PRAGMA {pragma}")
+        version = connection.execute("PRAGMA user_version").fetchone()[0]
+        if version != VERSION and connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+            raise sqlite3.DatabaseError(f"its tables are of version {version}, and this store reads {VERSION}")
+        connection.execute(f"PRAGMA user_version={VERSION}")
+    except sqlite3.Error as exc:
+        if connection:
+            connection.close()
+        raise RunError(f"{path}: no store can be kept there ({exc}). Give another --path") from exc
+    return connection
+
+
+class Database:
+    """The file at `path`, opened at once and held until `close`."""
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.path, self._lock = path, locked(path)
+        try:
+            self._connection = connected(path)
+        except RunError:
+            self._lock.close()
+            raise
+        self._pen = aiologic.Lock()
+        self._batch: Future[None] | None = None  # of what is written and not committed
+        self._in_savepoint = self._closed = False
+        self._written = threading.Event()
+        self._committer = threading.Thread(target=self._commit_batches, name="store-commit", daemon=True)
+        self._committer.start()
+
+    def make(self, statement: str) -> None:
+        """Make a table or an index, before the first turn."""
+        with self._pen:
+            self._connection.execute(statement)
+
+    @asynccontextmanager
+    async def turn(self) -> AsyncIterator[None]:
+        """The database for this block alone, and its writes committed after it. A turn within a turn is part of it."""
+        if _turn.get() is self:
+            yield
+            return
+        async with self._pen:
+            token = _turn.set(self)
+            try:
+                with self._all_or_nothing():
+                    yield
+            finally:
+                _turn.reset(token)
+                if not self._connection.in_transaction:
+                    self._commit()  # SQLite took the batch back: its disk is full
+                batch = self._batch
+                if batch:
+                    self._written.set()
+        if batch:
+            await asyncio.wrap_future(batch)
+
+    @contextmanager
+    def _all_or_nothing(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException:
+            if self._in_savepoint and self._connection.in_transaction:
+                self._connection.execute("ROLLBACK TO turn")
+            raise
+        finally:
+            if self._in_savepoint and self._connection.in_transaction:
+                self._connection.execute("RELEASE turn")
+            self._in_savepoint = False
+
+    @contextmanager
+    def part(self) -> Iterator[None]:
+        """Within a turn: writes that are taken back together when the block raises."""
+        self.write("SAVEPOINT part")
+        try:
+            yield
+        except BaseException:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK TO part")
+            raise
+        finally:
+            if self._connection.in_transaction:
+                self._connection.execute("RELEASE part")
+
+    def read(self, sql: str, values: Sequence[Any] = ()) -> sqlite3.Cursor:
+        """Within a turn: a query."""
+        return self._connection.execute(sql, values)
+
+    def write(self, sql: str, values: Sequence[Any] = ()) -> sqlite3.Cursor:
+        """Within a turn: a statement that changes something."""
+        if self._batch is None:
+            self._connection.execute("BEGIN IMMEDIATE")
+            self._batch = Future()
+            self._batch.set_running_or_notify_cancel()  # one who no longer waits cancels it for nobody else
+        elif not self._connection.in_transaction:
+            raise sqlite3.OperationalError(TAKEN_BACK)
+        if not self._in_savepoint:
+            self._connection.execute("SAVEPOINT turn")
+            self._in_savepoint = True
+        return self._connection.execute(sql, values)
+
+    def _commit_batches(self) -> None:
+        while self._written.wait() and not self._closed:
+            self._written.clear()
+            time.sleep(LINGER_S)
+            with self._pen:
+                self._commit()
+
+    def _commit(self) -> None:
+        batch, self._batch = self._batch, None
+        if batch is None:
+            return
+        try:
+            if not self._connection.in_transaction:
+                raise sqlite3.OperationalError(TAKEN_BACK)
+            self._connection.execute("COMMIT")
+        except sqlite3.Error as exc:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+            batch.set_exception(exc)
+        else:
+            batch.set_result(None)
+
+    def close(self) -> None:
+        """Commit, and let go of the file."""
+        with self._pen:
+            if not self._closed:
+                self._commit()
+                self._closed = True
+                self._written.set()
+                self._connection.close()
+                self._lock.close()
+        self._committer.join()

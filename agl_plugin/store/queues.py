@@ -1,0 +1,163 @@
+"""agent-lightning's queue and counters as SQLite tables.
+
+Each operation is a turn of its own unless a turn is under way (database.py). Errors are those of agent-lightning's
+memory collections.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+from agentlightning.store.collection.base import KeyValue, Queue, ensure_numeric, tracked
+from agentlightning.utils.metrics import MetricsBackend
+from pydantic import TypeAdapter
+
+from agl_plugin.store.database import Database
+
+Q = TypeVar("Q")
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class TableQueue(Queue[Q]):
+    """Items of `kind`, first in, first out."""
+
+    def __init__(self, database: Database, name: str, kind: type[Q], *, tracker: MetricsBackend | None = None) -> None:
+        super().__init__(tracker=tracker)
+        self._database, self._name, self._kind = database, name, kind
+        self._json = TypeAdapter(kind)
+        database.make(f'CREATE TABLE IF NOT EXISTS "{name}" (id INTEGER PRIMARY KEY, item NOT NULL)')
+        database.make(f'CREATE INDEX IF NOT EXISTS "{name}_item" ON "{name}" (item)')
+
+    @property
+    def collection_name(self) -> str:
+        return self._name
+
+    def item_type(self) -> type[Q]:
+        return self._kind
+
+    def _text(self, item: Q) -> str:
+        if not isinstance(item, self._kind):
+            raise TypeError(f"Expected item of type {self._kind.__name__}, got {type(item).__name__}")
+        return json.dumps(self._json.dump_python(item))
+
+    @tracked("has")
+    async def has(self, item: Q) -> bool:
+        text = self._text(item)
+        async with self._database.turn():
+            return self._database.read(f'SELECT 1 FROM "{self._name}" WHERE item = ?', (text,)).fetchone() is not None
+
+    @tracked("enqueue")
+    async def enqueue(self, items: Sequence[Q]) -> Sequence[Q]:
+        texts = [self._text(item) for item in items]
+        async with self._database.turn():
+            for text in texts:
+                self._database.write(f'INSERT INTO "{self._name}" (item) VALUES (?)', (text,))
+        return items
+
+    @tracked("dequeue")
+    async def dequeue(self, limit: int = 1) -> Sequence[Q]:
+        async with self._database.turn():
+            found = self._first(limit)
+            if found:
+                self._database.write(f'DELETE FROM "{self._name}" WHERE id <= ?', (found[-1][0],))
+        return [self._item(text) for _, text in found]
+
+    @tracked("peek")
+    async def peek(self, limit: int = 1) -> Sequence[Q]:
+        async with self._database.turn():
+            return [self._item(text) for _, text in self._first(limit)]
+
+    def _first(self, limit: int) -> list[tuple[int, str]]:
+        sql = f'SELECT id, item FROM "{self._name}" ORDER BY id LIMIT ?'
+        return self._database.read(sql, (max(limit, 0),)).fetchall()
+
+    def _item(self, text: str) -> Q:
+        return self._json.validate_python(json.loads(text))
+
+    @tracked("size")
+    async def size(self) -> int:
+        async with self._database.turn():
+            return self._database.read(f'SELECT count(*) FROM "{self._name}"').fetchone()[0]
+
+
+class TableKeyValue(KeyValue[K, V]):
+    """Values of JSON by keys of JSON."""
+
+    def __init__(self, database: Database, name: str, *, tracker: MetricsBackend | None = None) -> None:
+        super().__init__(tracker=tracker)
+        self._database, self._name = database, name
+        database.make(f'CREATE TABLE IF NOT EXISTS "{name}" (key PRIMARY KEY, value NOT NULL) WITHOUT ROWID')
+
+    @property
+    def collection_name(self) -> str:
+        return self._name
+
+    def _read(self, key: K) -> str | None:
+        """The JSON of a value."""
+        sql = f'SELECT value FROM "{self._name}" WHERE key = ?'
+        found = self._database.read(sql, (json.dumps(key),)).fetchone()
+        return found[0] if found else None
+
+    def _write(self, key: K, value: V) -> None:
+        sql = f'INSERT OR REPLACE INTO "{self._name}" (key, value) VALUES (?, ?)'
+        self._database.write(sql, (json.dumps(key), json.dumps(value)))
+
+    @tracked("has")
+    async def has(self, key: K) -> bool:
+        async with self._database.turn():
+            return self._read(key) is not None
+
+    @tracked("get")
+    async def get(self, key: K, default: V | None = None) -> V | None:
+        async with self._database.turn():
+            text = self._read(key)
+        return default if text is None else json.loads(text)
+
+    @tracked("set")
+    async def set(self, key: K, value: V) -> None:
+        async with self._database.turn():
+            self._write(key, value)
+
+    @tracked("inc")
+    async def inc(self, key: K, amount: V) -> V:
+        async with self._database.turn():
+            present = self._number(key, amount, "amount")
+            value: Any = amount if present is None else present + amount
+            self._write(key, value)
+            return value
+
+    @tracked("chmax")
+    async def chmax(self, key: K, value: V) -> V:
+        async with self._database.turn():
+            present = self._number(key, value, "value")
+            if present is not None and not value > present:  # pyright: ignore[reportOperatorIssue]
+                return present
+            self._write(key, value)
+            return value
+
+    def _number(self, key: K, given: V, what: str) -> Any:
+        """The number of a key, or None. Raises TypeError where it, or the one that is given, is none."""
+        ensure_numeric(given, description=what)
+        text = self._read(key)
+        if text is None:
+            return None
+        present = json.loads(text)
+        ensure_numeric(present, description=f"value for key {key!r}")
+        return present
+
+    @tracked("pop")
+    async def pop(self, key: K, default: V | None = None) -> V | None:
+        async with self._database.turn():
+            text = self._read(key)
+            if text is None:
+                return default
+            self._database.write(f'DELETE FROM "{self._name}" WHERE key = ?', (json.dumps(key),))
+            return json.loads(text)
+
+    @tracked("size")
+    async def size(self) -> int:
+        async with self._database.turn():
+            return self._database.read(f'SELECT count(*) FROM "{self._name}"').fetchone()[0]

@@ -1,0 +1,140 @@
+"""Pydantic models as rows: their JSON, a column for each plain field, and agent-lightning's filters as SQL.
+
+Guarantees: a filter or an order that becomes SQL means what it means to agent-lightning's memory collections (text is
+compared by code points, a missing time is the latest, other missing values are the least); what SQL cannot say exactly
+is left to the caller (`Unsaid`). JSON is Python's, which keeps NaN and lone surrogates. Names come from the models.
+"""
+
+from __future__ import annotations
+
+import json
+import types
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, Literal, TypeVar, Union, get_args, get_origin
+
+from agentlightning.store.collection.base import normalize_filter_options, resolve_sort_options
+from pydantic import BaseModel
+
+T = TypeVar("T", bound=BaseModel)
+
+SIMPLE = (str, int, float)
+
+
+class Unsaid(Exception):
+    """A filter or an order that SQL does not express as Python means it."""
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What follows FROM: a condition with its values, and an order."""
+
+    where: str
+    values: tuple[Any, ...]
+    order: str
+
+
+def plain_type(annotation: Any) -> type | None:
+    """str, int or float where a field holds nothing else, or None beside it."""
+    if get_origin(annotation) in (Union, types.UnionType):
+        kinds = {plain_type(arg) for arg in get_args(annotation) if arg is not type(None)}
+        return kinds.pop() if len(kinds) == 1 else None
+    if get_origin(annotation) is Literal:
+        return str if all(isinstance(value, str) for value in get_args(annotation)) else None
+    return annotation if annotation in SIMPLE else None
+
+
+def encodable(value: Any) -> Any:
+    """A value for a column; a lone surrogate, which SQLite's text lacks, as its escape."""
+    return value.encode(errors="backslashreplace").decode() if isinstance(value, str) else value
+
+
+class Rows(Generic[T]):
+    """How items of `model` with these keys stand in a table."""
+
+    def __init__(self, model: type[T], keys: Sequence[str]) -> None:
+        self.model, self.keys = model, tuple(keys)
+        plain = {name: plain_type(field.annotation) for name, field in model.model_fields.items()}
+        self.columns: dict[str, type] = {name: kind for name, kind in plain.items() if kind}
+
+    def text(self, item: T) -> str:
+        """An item as JSON."""
+        fields = item.model_dump()
+        text = json.dumps(fields, ensure_ascii=False, separators=(",", ":"))
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            return json.dumps(fields, separators=(",", ":"))
+        return text
+
+    def item(self, text: str) -> T:
+        """The item of a JSON text."""
+        return self.model.model_validate(json.loads(text))
+
+    def values(self, item: T, names: Sequence[str]) -> list[Any]:
+        """An item's values of these columns."""
+        return [encodable(getattr(item, name)) for name in names]
+
+    def key_of(self, item: T) -> list[Any]:
+        """An item's key."""
+        return self.values(item, self.keys)
+
+    def key_text(self, item: T) -> str:
+        """The key as error messages show it."""
+        return ", ".join(f"{name}={getattr(item, name)!r}" for name in self.keys)
+
+    def selection(self, filter: Any, sort: Any) -> Selection:
+        """A filter and an order as SQL. Raises Unsaid, and ValueError for what agent-lightning refuses."""
+        filters, must, logic = normalize_filter_options(filter)
+        terms = [self._joined(must, "and")] if must else []
+        if filters:
+            terms.append(self._joined(filters, logic))
+        where = " AND ".join(term for term, _ in terms) or "1"
+        return Selection(where, tuple(value for _, values in terms for value in values), self._order(sort))
+
+    def _joined(self, filters: Mapping[str, Any], logic: str) -> tuple[str, list[Any]]:
+        found = [
+            self._term(field, how, wanted)
+            for field, ways in filters.items()
+            for how, wanted in ways.items()
+            if wanted is not None
+        ]
+        nothing = "1" if logic == "and" else "0"  # all of none, any of none
+        terms = f" {logic.upper()} ".join(term for term, _ in found) or nothing
+        return f"({terms})", [value for _, value in found]
+
+    def _term(self, field: str, how: str, wanted: Any) -> tuple[str, Any]:
+        kind = self.columns.get(field)
+        if kind is None:
+            raise Unsaid
+        if how == "exact":
+            return f'"{field}" IS ?', self._value(wanted)
+        if how == "within" and isinstance(wanted, list | tuple | set | frozenset):
+            listed = json.dumps([self._value(value) for value in wanted])
+            return f'coalesce("{field}" IN (SELECT value FROM json_each(?)), 0)', listed
+        if how == "contains" and kind is str and isinstance(wanted, str):
+            return f'coalesce(instr("{field}", ?), 0)', self._value(wanted)
+        raise Unsaid
+
+    @staticmethod
+    def _value(wanted: Any) -> Any:
+        if isinstance(wanted, str):
+            try:
+                wanted.encode()
+            except UnicodeEncodeError as exc:
+                raise Unsaid from exc
+            if "\0" not in wanted and "\\" not in wanted:
+                return wanted
+        elif isinstance(wanted, int) and not isinstance(wanted, bool) and -(2**63) <= wanted < 2**63:
+            return wanted
+        raise Unsaid
+
+    def _order(self, sort: Any) -> str:
+        name, order = resolve_sort_options(sort)
+        if not name:
+            return "id"
+        kind = self.columns.get(name)
+        if kind is None:
+            raise Unsaid
+        missing = "9e999" if name.endswith("_time") else {str: "''", int: "0", float: "0.0"}[kind]
+        return f'coalesce("{name}", {missing}) {order}, id'

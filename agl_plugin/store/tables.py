@@ -1,0 +1,185 @@
+"""agent-lightning's collections as SQLite tables: items of a model, found by key, filter and order.
+
+Guarantees: each operation is a turn of its own unless a turn is under way (database.py), so it is all or nothing.
+Results, orders and errors are those of agent-lightning's memory collections; what SQL does not express as Python means
+it is answered by such a collection over all rows. Items are copies: a change needs `update`.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from typing import TypeVar
+
+from agentlightning.store.collection.base import Collection, DuplicatedPrimaryKeyError, tracked
+from agentlightning.store.collection.memory import ListBasedCollection
+from agentlightning.types import FilterOptions, PaginatedResult, SortOptions
+from agentlightning.utils.metrics import MetricsBackend
+from pydantic import BaseModel
+
+from agl_plugin.store.database import Database
+from agl_plugin.store.rows import Rows, Unsaid
+
+T = TypeVar("T", bound=BaseModel)
+
+
+class Table(Collection[T]):
+    """Items of `model`, in the order in which they were inserted. `indexes` are columns that queries look for."""
+
+    def __init__(
+        self,
+        database: Database,
+        name: str,
+        model: type[T],
+        keys: Sequence[str],
+        *,
+        indexes: Sequence[str] = (),
+        tracker: MetricsBackend | None = None,
+    ) -> None:
+        super().__init__(tracker=tracker)
+        if not keys:
+            raise ValueError(f"table {name}: primary_keys must be non-empty")
+        self._database, self._name, self._rows = database, name, Rows(model, keys)
+        columns = list(self._rows.columns)
+        self._insert = (
+            f'INSERT INTO "{name}" ({self._listed(columns)}, data) VALUES ({", ".join("?" * (len(columns) + 1))})'
+        )
+        self._at_key = " AND ".join(f'"{key}" IS ?' for key in keys)
+        make = [f'CREATE TABLE IF NOT EXISTS "{name}" (id INTEGER PRIMARY KEY, {self._listed(columns)}, data NOT NULL)']
+        make.append(f'CREATE UNIQUE INDEX IF NOT EXISTS "{name}_key" ON "{name}" ({self._listed(keys)})')
+        make += [f'CREATE INDEX IF NOT EXISTS "{name}_{one}" ON "{name}" ("{one}")' for one in indexes]
+        for statement in make:
+            database.make(statement)
+
+    @staticmethod
+    def _listed(names: Sequence[str]) -> str:
+        return ", ".join(f'"{name}"' for name in names)
+
+    @property
+    def collection_name(self) -> str:
+        return self._name
+
+    def primary_keys(self) -> Sequence[str]:
+        return self._rows.keys
+
+    def item_type(self) -> type[T]:
+        return self._rows.model
+
+    async def size(self) -> int:
+        async with self._database.turn():
+            return self._database.read(f'SELECT count(*) FROM "{self._name}"').fetchone()[0]
+
+    @tracked("query")
+    async def query(
+        self,
+        filter: FilterOptions | None = None,
+        sort: SortOptions | None = None,
+        limit: int = -1,
+        offset: int = 0,
+    ) -> PaginatedResult[T]:
+        async with self._database.turn():
+            try:
+                chosen = self._rows.selection(filter, sort)
+            except Unsaid:
+                return await self._in_memory().query(filter, sort, limit, offset)
+            rest = f'FROM "{self._name}" WHERE {chosen.where}'
+            found = self._database.read(
+                f"SELECT data {rest} ORDER BY {chosen.order} LIMIT ? OFFSET ?", (*chosen.values, limit, offset)
+            ).fetchall()
+            total = len(found)
+            if limit != -1 or offset:
+                total = self._database.read(f"SELECT count(*) {rest}", chosen.values).fetchone()[0]
+        items = [self._rows.item(text) for (text,) in found]
+        return PaginatedResult(items=items, limit=limit, offset=offset, total=total)
+
+    @tracked("get")
+    async def get(self, filter: FilterOptions | None = None, sort: SortOptions | None = None) -> T | None:
+        async with self._database.turn():
+            try:
+                chosen = self._rows.selection(filter, sort)
+            except Unsaid:
+                return await self._in_memory().get(filter, sort)
+            sql = f'SELECT data FROM "{self._name}" WHERE {chosen.where} ORDER BY {chosen.order} LIMIT 1'
+            found = self._database.read(sql, chosen.values).fetchone()
+        return self._rows.item(found[0]) if found else None
+
+    def _in_memory(self) -> ListBasedCollection[T]:
+        found = self._database.read(f'SELECT data FROM "{self._name}" ORDER BY id')
+        items = [self._rows.item(text) for (text,) in found]
+        return ListBasedCollection(items, self._rows.model, self._rows.keys)
+
+    @tracked("insert")
+    async def insert(self, items: Sequence[T]) -> None:
+        self._check(items)
+        async with self._database.turn():
+            with self._database.part():
+                for item in items:
+                    self._insert_one(item)
+
+    def _insert_one(self, item: T) -> None:
+        try:
+            self._database.write(
+                self._insert, (*self._rows.values(item, list(self._rows.columns)), self._rows.text(item))
+            )
+        except sqlite3.IntegrityError as exc:
+            raise DuplicatedPrimaryKeyError(
+                f"Item already exists with primary key(s): {self._rows.key_text(item)}"
+            ) from exc
+
+    @tracked("update")
+    async def update(self, items: Sequence[T], update_fields: Sequence[str] | None = None) -> Sequence[T]:
+        self._check(items)
+        async with self._database.turn():
+            with self._database.part():
+                return [self._update_one(item, update_fields) for item in items]
+
+    def _update_one(self, item: T, fields: Sequence[str] | None) -> T:
+        if fields is not None:
+            found = self._found(item)
+            if found is None:
+                raise self._missing(item)
+            item = found.model_copy(update={field: getattr(item, field) for field in fields})
+        names = [name for name in (self._rows.columns if fields is None else fields) if name in self._rows.columns]
+        names = [name for name in names if name not in self._rows.keys]
+        changes = ", ".join([*(f'"{name}" = ?' for name in names), "data = ?"])
+        values = (*self._rows.values(item, names), self._rows.text(item), *self._rows.key_of(item))
+        if not self._database.write(f'UPDATE "{self._name}" SET {changes} WHERE {self._at_key}', values).rowcount:
+            raise self._missing(item)
+        return item
+
+    @tracked("upsert")
+    async def upsert(self, items: Sequence[T], update_fields: Sequence[str] | None = None) -> Sequence[T]:
+        self._check(items)
+        async with self._database.turn():
+            with self._database.part():
+                return [self._upsert_one(item, update_fields) for item in items]
+
+    def _upsert_one(self, item: T, fields: Sequence[str] | None) -> T:
+        found = self._found(item)
+        if found is None:
+            self._insert_one(item)
+            return item
+        return found if fields is not None and not fields else self._update_one(item, fields)
+
+    @tracked("delete")
+    async def delete(self, items: Sequence[T]) -> None:
+        self._check(items)
+        async with self._database.turn():
+            with self._database.part():
+                for item in items:
+                    sql = f'DELETE FROM "{self._name}" WHERE {self._at_key}'
+                    if not self._database.write(sql, self._rows.key_of(item)).rowcount:
+                        raise self._missing(item)
+
+    def _check(self, items: Sequence[T]) -> None:
+        for item in items:
+            if not isinstance(item, self._rows.model):
+                raise TypeError(f"Expected item of type {self._rows.model.__name__}, got {type(item).__name__}")
+
+    def _found(self, item: T) -> T | None:
+        sql = f'SELECT data FROM "{self._name}" WHERE {self._at_key}'
+        found = self._database.read(sql, self._rows.key_of(item)).fetchone()
+        return self._rows.item(found[0]) if found else None
+
+    def _missing(self, item: T) -> ValueError:
+        return ValueError(f"Item does not exist with primary key(s): {self._rows.key_text(item)}")

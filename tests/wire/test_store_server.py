@@ -1,0 +1,32 @@
+"""`python -m agl_plugin.store` as a process: agent-lightning's client sees no difference, and a kill loses nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from agl_plugin.store.__main__ import main
+from foundation.net import free_port
+from tests.store_kills import Checker, Store
+
+
+@pytest.mark.parametrize("kills", [3, pytest.param(200, marks=pytest.mark.slow)])
+def test_a_store_that_is_killed_under_load_loses_nothing_and_counts_nothing_twice(tmp_path: Path, kills: int) -> None:
+    with Store(tmp_path / "store.db") as store:
+        checker = Checker(store)
+        for number in range(kills):
+            checker.load_until_killed(seed=number)
+        counts = checker.check()
+    print(f"{kills} kills: {counts}")
+    assert counts["acknowledged"] > 20 * kills
+
+
+def test_errors_of_the_command_line_say_what_helps(tmp_path: Path) -> None:
+    (tmp_path / "text.db").write_text("no database" * 99)
+    app = typer.Typer()
+    app.command()(main)
+    done = CliRunner().invoke(app, ["--path", str(tmp_path / "text.db"), "--port", str(free_port())])
+    assert done.exit_code == 2 and "not a database" in done.stderr and "--path" in done.stderr
