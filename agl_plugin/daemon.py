@@ -198,8 +198,8 @@ class GrpoDaemon(AgentModeDaemon):
     def _store_gone(self, exc: Exception) -> RunError:
         address = getattr(self.store, "server_address_root", None) or getattr(self.store, "server_address", "the store")
         return RunError(
-            f"the store at {address} stopped answering ({type(exc).__name__}). Its rollouts are lost unless it "
-            "keeps them in MongoDB. Start it again (`agl store --port ...`), then continue with "
+            f"the store at {address} stopped answering ({type(exc).__name__}) and did not come back within "
+            "store.patience_s. Start it again (`python -m agl_plugin.store --port ...`), then continue with "
             "--resume_checkpoint latest"
         )
 

@@ -35,7 +35,7 @@ TYPER_MODULES = [
     *(*SCRIPTS, "sql_agent.demo", "sql_agent.judge_report", "sql_agent.mcp_server"),
     *("sql_agent.data.build", "sql_agent.tiny_policy.build"),
     *("reward_model.convert_dpo_format", "reward_model.mine_pairs", "reward_model.bundled_pairs"),
-    "recipes.new",
+    *("recipes.new", "agl_plugin.store.__main__"),
     *("reward_model.merge_lora", "reward_model.inference", "reward_model.inference_api", "utils.reward_scale"),
     *("utils.chat_session_filter", "utils.filter_with_llm", "utils.filter_again", "utils.filter_new_question"),
     *("utils.check_leakage", "utils.filter_by_difficulty"),
@@ -157,7 +157,9 @@ def other_flags() -> str:
 def _command(module: str) -> str:
     if module in SCRIPTS:
         return f"python {module.partition('.')[2]}.py"
-    return f"python {module.replace('.', '/')}.py" if module.startswith("utils.") else f"python -m {module}"
+    if module.startswith("utils."):
+        return f"python {module.replace('.', '/')}.py"
+    return f"python -m {module.removesuffix('.__main__')}"
 
 
 def _typer_table(module: str) -> str:

@@ -12,6 +12,7 @@ CONFIG = "config.json"
 JUDGE_PROMPT = "judge_prompt.txt"
 LOG = "train.log"
 CHECKPOINTS = "checkpoints"
+STORE = "rollouts.db"
 
 
 def new_run_folder(runs_dir: Path, *, name: str) -> Path:

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # train_with_store.sh PORT [flags of train_sql_agent.py]
-# Builds the data, starts `agl store` on 127.0.0.1:PORT, trains against it, and stops the store again.
+# Builds the data, starts a store that lasts on 127.0.0.1:PORT (runs/store-PORT.db), trains against it, and stops it again.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 port=$1
@@ -13,7 +13,7 @@ if (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; then
   exit 2
 fi
 
-"$bin/agl" store --host 127.0.0.1 --port "$port" >.cache/store.log 2>&1 &
+"$bin/python" -m agl_plugin.store --port "$port" --path "runs/store-$port.db" >.cache/store.log 2>&1 &
 store=$!
 trap 'kill "$store" 2>/dev/null; wait "$store" 2>/dev/null || true' EXIT
 

@@ -19,6 +19,7 @@ from agentlightning.utils.server_launcher import PythonServerLauncher, PythonSer
 from agl_plugin.proxy.calls import Address, Calls
 from agl_plugin.proxy.gate import ALIVE_PATH, Gate
 from foundation.processes import collect_rarely, die_with_parent, open_many_files
+from foundation.store_token import Guarded, check_host, token
 
 START_LIMIT_S = 60.0
 # What the launch modes of agent-lightning's launcher need of a store.
@@ -39,7 +40,7 @@ class Gateway:
     ) -> None:
         self.store, self.server_launcher_args = store, launcher_args
         self._calls: Any = Calls(gate=gate or Gate(), log_probs=log_probs)
-        self.server_launcher = PythonServerLauncher(self._calls, launcher_args)
+        self.server_launcher = PythonServerLauncher(Guarded(self._calls), launcher_args)
         self.update_model_list(model_list)
 
     def get_store(self) -> LightningStore | None:
@@ -122,7 +123,9 @@ class Gateway:
 
 def make_gateway(store: LightningStore, *, gate: Gate, host: str, port: int, log_probs: bool = False) -> Gateway:
     """The gateway of a run. `log_probs` asks for the log-probability of each sampled token."""
+    check_host(host, "store.proxy_host")
+    look = None if token() else ALIVE_PATH  # it would come without the token
     place = PythonServerLauncherArgs(
-        host=host, port=port, launch_mode="mp", healthcheck_url=ALIVE_PATH, startup_timeout=START_LIMIT_S
+        host=host, port=port, launch_mode="mp", healthcheck_url=look, startup_timeout=START_LIMIT_S
     )
     return Gateway(store=store, launcher_args=place, gate=gate, log_probs=log_probs)

@@ -35,6 +35,7 @@ from agl_plugin.patches.install import install
 from agl_plugin.proxy.gate import ALIVE_PATH, Gate
 from agl_plugin.proxy.spans import CALL_SPAN, LOG_PROB_REQUEST, LOG_PROBS, next_sequence_id, plain_log_probs
 from foundation.processes import collect_rarely, die_with_parent
+from foundation.store_token import Guarded, check_host, token, token_headers
 
 # Where agent-lightning's exporter looks for the headers of a call.
 HEADERS = "metadata.requester_custom_headers"
@@ -89,7 +90,7 @@ class CallSpanExporter(OTLPSpanExporter):
     """Keeps the span of each call, and sends those that were kept. A span that the store refuses costs no other."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(headers=token_headers())
         self._kept: dict[str, list[ReadableSpan]] = defaultdict(list)
         self._refused = False
 
@@ -226,14 +227,16 @@ class RunProxy(LLMProxy):
 def make_proxy(store: LightningStore, *, gate: Gate, host: str, port: int, log_probs: bool = False) -> LLMProxy:
     """The LLM proxy of a run. `log_probs` asks for the log-probability of each sampled token."""
     more = [SamplerLogProbs] if log_probs else []
+    check_host(host, "store.proxy_host")
+    look = None if token() else ALIVE_PATH  # it would come without the token
     place = PythonServerLauncherArgs(
-        host=host, port=port, launch_mode="mp", healthcheck_url=ALIVE_PATH, startup_timeout=START_LIMIT_S
+        host=host, port=port, launch_mode="mp", healthcheck_url=look, startup_timeout=START_LIMIT_S
     )
     return RunProxy(
         launcher_args=place,
         model_list=[],
         store=store,
         # From the inside out: the gate gets requests that StreamsAside has read to their end.
-        middlewares=[gate.guarding, RolloutAddress, StreamsAside],  # pyright: ignore[reportArgumentType]
+        middlewares=[gate.guarding, RolloutAddress, StreamsAside, Guarded],  # pyright: ignore[reportArgumentType]
         callbacks=["return_token_ids", PlainCalls, *more, CallTelemetry],
     )

@@ -29,12 +29,13 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span as WireSpan
 from prometheus_client import Counter
 
 from agl_plugin.proxy.spans import CALL_SPAN
+from foundation.store_token import token_headers
 
 logger = logging.getLogger(__name__)
 
 SEND_EVERY_S = 0.02
 MOST_AT_ONCE, MOST_WAITING = 256, 4096
-GIVE_UP_S, PAUSE_S = 10.0, 0.2
+GIVE_UP_S, PAUSE_S = 60.0, 0.2  # a store that was killed may be started again
 PROTOBUF = {"Content-Type": "application/x-protobuf"}
 
 
@@ -61,6 +62,7 @@ class SpanWriter:
     def __init__(self, store: LightningStore, http: aiohttp.ClientSession, *, counts: Counter) -> None:
         self._store, self._http, self._counts = store, http, counts
         self._url = store.otlp_traces_endpoint() if store.capabilities.get("otlp_traces") else ""
+        self._headers = PROTOBUF | token_headers()
         self._waiting = asyncio.Queue[CallSpan](MOST_WAITING)
 
     async def add(self, span: CallSpan) -> None:
@@ -119,7 +121,7 @@ class SpanWriter:
 
     async def _post(self, spans: Sequence[CallSpan]) -> None:
         body = ExportTraceServiceRequest(resource_spans=[on_the_wire(span) for span in spans]).SerializeToString()
-        async with self._http.post(self._url, data=body, headers=PROTOBUF) as response:
+        async with self._http.post(self._url, data=body, headers=self._headers) as response:
             if response.status < 300:
                 return
             text = (await response.text())[:300]

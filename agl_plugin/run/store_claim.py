@@ -17,9 +17,9 @@ import threading
 import time
 from typing import Any
 
-import agentlightning as agl
 import psutil
 
+from agl_plugin.store.client import StoreClient
 from foundation.errors import RunError
 
 logger = logging.getLogger(__name__)
@@ -31,12 +31,16 @@ OPEN = ["queuing", "preparing", "running", "requeuing"]
 
 
 class StoreClaim:
-    """Holds the store at `address` for the run of this name, as long as the block lasts."""
+    """Holds the store at `address` for the run of this name, as long as the block lasts.
 
-    def __init__(self, address: str, *, run: str) -> None:
+    `keep_spans` is what it asks of a store that deletes spans.
+    """
+
+    def __init__(self, address: str, *, run: str, keep_spans: int) -> None:
         self.address = address
         self.worker_id = f"{PREFIX}{run}"
         self._me: dict[str, Any] = {"host": socket.gethostname(), "pid": os.getpid(), "since": time.time()}
+        self._me["keep_spans"] = keep_spans
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._beat, name="store-claim", daemon=True)
 
@@ -61,7 +65,7 @@ class StoreClaim:
                 logger.debug("heartbeat: %s", exc)
 
     async def _report(self, **more: Any) -> None:
-        client = agl.LightningStoreClient(self.address)
+        client = StoreClient(self.address)
         try:
             await client.update_worker(self.worker_id, heartbeat_stats={**self._me, **more})
         finally:
@@ -69,7 +73,7 @@ class StoreClaim:
 
     async def _take(self) -> None:
         await self._report()
-        client = agl.LightningStoreClient(self.address)
+        client = StoreClient(self.address)
         try:
             others = await client.query_workers(worker_id_contains=PREFIX)
             for other in others:
@@ -98,5 +102,5 @@ class StoreClaim:
         return (
             f"the store at {self.address} serves another run, {other.worker_id.removeprefix(PREFIX)} (process "
             f"{stats.get('pid')} on {stats.get('host')}, seen {seen_s:.0f} s ago). One store serves one run: wait for "
-            "its end, or start another store with `agl store --host 127.0.0.1 --port ...`"
+            "its end, or start another store with `python -m agl_plugin.store --port ... --path ...`"
         )

@@ -12,7 +12,8 @@ import asyncio
 import logging
 import multiprocessing
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from multiprocessing.context import BaseContext
 from typing import Any
 
@@ -20,6 +21,8 @@ from agentlightning.execution.client_server import ClientServerExecutionStrategy
 from agentlightning.execution.events import ExecutionEvent, MultiprocessingEvent
 from agentlightning.store.base import LightningStore
 
+from agl_plugin.store.client import StoreClient
+from agl_plugin.store.server import StoreServer
 from foundation.processes import die_with_parent
 
 logger = logging.getLogger(__name__)
@@ -45,6 +48,40 @@ class SupervisedExecution(ClientServerExecutionStrategy):
         finally:
             self._shutdown_processes(processes, stop_evt)
         self._check_process_exitcodes(processes)
+
+    async def _execute_algorithm(self, algorithm: Any, store: LightningStore, stop_evt: ExecutionEvent) -> None:
+        """As upstream; a managed store is served with the token."""
+        if not self.managed_store:
+            return await super()._execute_algorithm(algorithm, store, stop_evt)
+        server = StoreServer(store, host=self.server_host, port=self.server_port)
+        await server.start()
+        try:
+            with self._unmanaged():
+                await super()._execute_algorithm(algorithm, server, stop_evt)
+        finally:
+            await server.stop()
+
+    async def _execute_runner(
+        self, runner: Any, worker_id: int, store: LightningStore, stop_evt: ExecutionEvent
+    ) -> None:
+        """As upstream; a managed store is asked with the token."""
+        if not self.managed_store:
+            return await super()._execute_runner(runner, worker_id, store, stop_evt)
+        client = StoreClient(f"http://{self.server_host}:{self.server_port}")
+        try:
+            with self._unmanaged():
+                await super()._execute_runner(runner, worker_id, client, stop_evt)
+        finally:
+            await client.close()
+
+    @contextmanager
+    def _unmanaged(self) -> Iterator[None]:
+        """Upstream makes no server and no client of its own."""
+        self.managed_store = False
+        try:
+            yield
+        finally:
+            self.managed_store = True
 
     def _spawn_runners(
         self, runner: Any, store: LightningStore, stop_evt: ExecutionEvent, *, ctx: BaseContext

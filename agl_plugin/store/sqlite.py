@@ -10,18 +10,22 @@ import functools
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 from agentlightning.store.base import LightningStoreCapabilities, LightningStoreStatistics, is_finished
 from agentlightning.store.collection.base import AtomicLabels, AtomicMode, LightningCollections
 from agentlightning.store.collection_based import CollectionBasedLightningStore, healthcheck_before, tracked
-from agentlightning.types import Attempt, AttemptedRollout, ResourcesUpdate, Rollout, Span, Worker
+from agentlightning.types import Attempt, AttemptedRollout, NamedResources, ResourcesUpdate, Rollout, Span, Worker
 from agentlightning.utils.metrics import MetricsBackend
+from pydantic import TypeAdapter
 
+from agl_plugin.store.answers import Answers
 from agl_plugin.store.database import Database
 from agl_plugin.store.queues import TableKeyValue, TableQueue
+from agl_plugin.store.request_key import key_of_request
 from agl_plugin.store.tables import Table
 
+KEEP_SPANS = 4  # the step under way and its validation, and those before, for who looks at what went wrong
 # The operations that change something.
 WRITES = (
     *("start_rollout", "enqueue_rollout", "enqueue_many_rollouts", "dequeue_rollout", "dequeue_many_rollouts"),
@@ -29,6 +33,13 @@ WRITES = (
     *("add_span", "add_many_spans", "add_otel_span", "get_next_span_sequence_id", "get_many_span_sequence_ids"),
     "_scan_for_unhealthy_rollouts",
 )
+
+# Those among them that do more when they are done twice.
+DONE_ONCE = (
+    *("start_rollout", "enqueue_rollout", "enqueue_many_rollouts", "dequeue_rollout", "dequeue_many_rollouts"),
+    "start_attempt",
+)
+FINISHED = "('succeeded', 'failed', 'cancelled')"
 
 
 class SqliteCollections(LightningCollections):
@@ -94,12 +105,23 @@ class SqliteCollections(LightningCollections):
 
 
 class SqliteLightningStore(CollectionBasedLightningStore[SqliteCollections]):
-    """A store in the file at `path`, which it holds until `close`. Raises RunError when another process holds it."""
+    """A store in the file at `path`, which it holds until `close`. Raises RunError when another process holds it.
+
+    Spans are deleted once `keep_spans` newer resources were added since those of their rollout, which has ended; 0
+    keeps them all. A trainer adds resources once per step and once per validation, and may say another number as
+    `keep_spans` of its heartbeat.
+    """
 
     def __init__(
-        self, path: str | Path, *, tracker: MetricsBackend | None = None, scan_debounce_seconds: float = 10.0
+        self,
+        path: str | Path,
+        *,
+        keep_spans: int = KEEP_SPANS,
+        tracker: MetricsBackend | None = None,
+        scan_debounce_seconds: float = 10.0,
     ) -> None:
-        self.database = Database(Path(path))
+        self.database, self._keep_spans, self._pruned_to = Database(Path(path)), keep_spans, 0
+        self.answers = Answers(self.database)
         collections = SqliteCollections(self.database, tracker=tracker)
         super().__init__(collections, tracker=tracker, scan_debounce_seconds=scan_debounce_seconds)
 
@@ -114,6 +136,32 @@ class SqliteLightningStore(CollectionBasedLightningStore[SqliteCollections]):
     async def close(self) -> None:
         """Commit, and let go of the file."""
         self.database.close()
+
+    @tracked("add_resources_sqlite")
+    async def add_resources(self, resources: NamedResources) -> ResourcesUpdate:
+        """As agent-lightning's; then spans that nobody reads any more are deleted."""
+        added = await super().add_resources(resources)
+        keep = await self._spans_to_keep()
+        if keep > 0:
+            self._prune(keep)
+        return added
+
+    async def _spans_to_keep(self) -> int:
+        workers = await self.collections.workers.query(sort={"name": "last_heartbeat_time", "order": "desc"})
+        wishes = [(one.heartbeat_stats or {}).get("keep_spans") for one in workers if one.last_heartbeat_time]
+        return next((wish for wish in wishes if isinstance(wish, int)), self._keep_spans)
+
+    def _prune(self, keep: int) -> None:
+        oldest = "SELECT id FROM resources ORDER BY id DESC LIMIT 1 OFFSET ?"
+        found = self.database.read(oldest, (keep,)).fetchone()
+        if not found or found[0] <= self._pruned_to:
+            return
+        used = (
+            "SELECT rollout_id FROM resources JOIN rollouts USING (resources_id) "
+            f"WHERE resources.id > ? AND resources.id <= ? AND rollouts.status IN {FINISHED}"
+        )
+        self.database.write(f"DELETE FROM spans WHERE rollout_id IN ({used})", (self._pruned_to, found[0]))
+        self._pruned_to = found[0]
 
     @tracked("wait_for_rollouts")
     @healthcheck_before
@@ -143,14 +191,25 @@ class SqliteLightningStore(CollectionBasedLightningStore[SqliteCollections]):
         ]
 
 
-def _as_one_turn(method: Callable[..., Any]) -> Callable[..., Any]:
+def _as_one_turn(method: Callable[..., Any], *, keyed: bool) -> Callable[..., Any]:
+    """The method as one turn; of a request that came before, with the answer that it had."""
+    result = TypeAdapter[Any](get_type_hints(method)["return"]) if keyed else None
+
     @functools.wraps(method)
     async def whole(self: SqliteLightningStore, *args: Any, **kwargs: Any) -> Any:
+        key = key_of_request.get()
         async with self.database.turn():
-            return await method(self, *args, **kwargs)
+            if not key or result is None:
+                return await method(self, *args, **kwargs)
+            if (before := self.answers.found(key)) is not None:
+                return result.validate_python(before)
+            answer = await method(self, *args, **kwargs)
+            if answer:  # of a queue that is empty one may ask again
+                self.answers.keep(key, result.dump_python(answer))
+            return answer
 
     return whole
 
 
 for _name in WRITES:
-    setattr(SqliteLightningStore, _name, _as_one_turn(getattr(SqliteLightningStore, _name)))
+    setattr(SqliteLightningStore, _name, _as_one_turn(getattr(SqliteLightningStore, _name), keyed=_name in DONE_ONCE))

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from agl_plugin.options import DaemonOptions, TrainerOptions
+from foundation import run_folder
 from sql_agent.config import TrainConfig
 from sql_agent.scoring.groups import GroupGrader
 from sql_agent.scoring.registry import ScoringContext
@@ -17,20 +18,24 @@ from sql_agent.training.health_rules import health_of
 from sql_agent.training.verl_config import update_rules, verl_overrides
 
 
-def make_store(config: TrainConfig) -> Any:
-    """The agent-lightning store that the configuration means."""
-    import agentlightning as agl
+def make_store(config: TrainConfig, *, run_dir: Path | None) -> Any:
+    """The agent-lightning store that the configuration means; runners alone, without a run folder, are its clients."""
+    from agl_plugin.store.client import StoreClient
 
-    if config.store.external_address:
-        return agl.LightningStoreClient(config.store.external_address)
+    address = config.store.external_address
+    if address or not run_dir:
+        place = address or f"http://localhost:{config.store.port}"
+        return StoreClient(place, patience_s=config.store.patience_s)
     if config.store.mongo_uri:
         from agentlightning.store.mongo import MongoLightningStore
 
         return MongoLightningStore(mongo_uri=config.store.mongo_uri)
-    return agl.InMemoryLightningStore(thread_safe=True)
+    from agl_plugin.store.sqlite import SqliteLightningStore
+
+    return SqliteLightningStore(run_dir / run_folder.STORE, keep_spans=config.store.keep_spans)
 
 
-def make_trainer(config: TrainConfig, *, role: str, algorithm: Any) -> Any:
+def make_trainer(config: TrainConfig, *, role: str, algorithm: Any, run_dir: Path | None) -> Any:
     """agent-lightning's Trainer with this project's parts."""
     import agentlightning as agl
 
@@ -43,7 +48,7 @@ def make_trainer(config: TrainConfig, *, role: str, algorithm: Any) -> Any:
     return agl.Trainer(
         algorithm=algorithm,
         n_runners=rollout.n_runners,
-        store=make_store(config),
+        store=make_store(config, run_dir=run_dir),
         tracer=tracer,
         adapter=ScoredTriplets(),
         runner=ConcurrentRunner(

@@ -14,6 +14,7 @@ from collections.abc import Callable
 import httpx
 
 from foundation.errors import UserError
+from foundation.store_token import VARIABLE, token_headers
 from sql_agent.config import TrainConfig, build_config
 
 FALSY = {"0", "false", "no", "off"}
@@ -55,18 +56,25 @@ def wait_for_store(address: str, *, say: Callable[[str], None]) -> None:
         if not isinstance(why, httpx.ConnectError) or waited_s >= START_LIMIT_S:
             raise UserError(
                 f"--external-store-address {address}: no agent-lightning store answers there after {waited_s:.0f} s "
-                f"({type(why).__name__}). Start one with `agl store --host 127.0.0.1 --port 9999`, or correct the "
-                "address"
+                f"({_named(why)}). Start one with `python -m agl_plugin.store --port 9999` or "
+                "`agl store --host 127.0.0.1 --port 9999`, or correct the address"
             ) from why
         if not told:
-            say(f"waiting up to {START_LIMIT_S:.0f} s for the store at {address}: `agl store` takes ten to start")
+            say(f"waiting up to {START_LIMIT_S:.0f} s for the store at {address}: it takes ten to start")
             told = True
         time.sleep(LOOK_EVERY_S)
 
 
+def _named(why: Exception) -> str:
+    refused = isinstance(why, httpx.HTTPStatusError) and why.response.status_code == 401
+    return f"401: {VARIABLE} here is not the store's" if refused else type(why).__name__
+
+
 def _refusal(address: str) -> Exception | None:
     try:
-        httpx.get(f"{address.rstrip('/')}/v1/agl/health", timeout=5.0, trust_env=False).raise_for_status()
+        httpx.get(
+            f"{address.rstrip('/')}/v1/agl/health", headers=token_headers(), timeout=5.0, trust_env=False
+        ).raise_for_status()
     except (httpx.HTTPError, httpx.InvalidURL) as exc:
         return exc
     return None

@@ -147,7 +147,8 @@ def made_run_folder(job: Job) -> Iterator[Path]:
             from agl_plugin.run.store_claim import StoreClaim
 
             try:
-                held.enter_context(StoreClaim(config.store.external_address, run=run_dir.name))
+                claim = StoreClaim(config.store.external_address, run=run_dir.name, keep_spans=config.store.keep_spans)
+                held.enter_context(claim)
             except RunError as exc:
                 shutil.rmtree(run_dir)
                 raise UserError(str(exc)) from exc
@@ -180,7 +181,7 @@ def fit(job: Job, run_dir: Path) -> str:
     """Run the algorithm, and the runners unless they are elsewhere. Returns what went wrong, for people, or ""."""
     try:
         algorithm = make_algorithm(job.config, model=job.model, run_dir=run_dir, steps=job.steps, scoring=job.scoring)
-        trainer = make_trainer(job.config, role=job.role, algorithm=algorithm)
+        trainer = make_trainer(job.config, role=job.role, algorithm=algorithm, run_dir=run_dir)
         agent = make_agent(job.config, run=job.run)
         trainer.fit(agent, [to_row(q) for q in job.train], val_dataset=[to_row(q) for q in job.val])
     except RunError as exc:
@@ -197,6 +198,6 @@ def fit(job: Job, run_dir: Path) -> str:
 def run_runners(config: TrainConfig) -> int:
     """The runners' side alone (AGL_CURRENT_ROLE=runner): no model is loaded, no run folder is made."""
     _prepare(config, cpu=True, offline=False)
-    trainer = make_trainer(config, role="runner", algorithm=None)
+    trainer = make_trainer(config, role="runner", algorithm=None, run_dir=None)
     trainer.fit(make_agent(config, run=secrets.token_hex(8)), [], val_dataset=[])
     return 0

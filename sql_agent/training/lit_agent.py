@@ -16,6 +16,7 @@ import agentlightning as agl
 from agentlightning.types import AttemptedRollout, NamedResources, Rollout, SpanCoreFields
 
 from foundation.rollout_keys import AWAITS_GROUP, LLM_CALLS_KEY, RECORD_KEY, UNSCORED_KEY
+from foundation.store_token import token
 from sql_agent.agent.endpoint import LLMEndpoint
 from sql_agent.agent.episode import EpisodeRunner
 from sql_agent.agent.grading import scoring_of
@@ -76,6 +77,7 @@ class SqlAgent(agl.LitAgent[dict[str, Any]]):
         endpoint = LLMEndpoint(
             base_url=llm.get_base_url(rollout.rollout_id, rollout.attempt.attempt_id),
             model=llm.model,
+            api_key=token() or "EMPTY",
             untrained_url=f"{llm.get_base_url(None, None).rstrip('/').removesuffix('/v1')}/v1",
         )
         return endpoint.sampled(sampling if rollout.mode == "train" else sampling.validation)

@@ -80,7 +80,7 @@ def parser(description: str = "") -> argparse.ArgumentParser:
         "--external-store-address",
         help="http://host:port of `agl store` (default with AGL_MANAGED_STORE=0, which it needs: http://localhost:9999)",
     )
-    store.add_argument("--mongo-uri", help="keep the managed store in this MongoDB instead of in memory")
+    store.add_argument("--mongo-uri", help="keep the managed store in this MongoDB instead of the run folder")
     store.add_argument("--llm-proxy", action="store_true", help="accepted; the LLM proxy is always used")
     store.add_argument("--weave", action="store_true", help="not available: the proxy's spans are what trains")
     store.add_argument("--debug", action="store_true", help="DEBUG log, and everything on the console")

@@ -20,18 +20,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import agentlightning as agl
 import httpx
 import numpy as np
 import pytest
 
 from agl_plugin.daemon import GrpoDaemon
 from agl_plugin.options import DaemonOptions
+from agl_plugin.store.client import StoreClient
 from agl_plugin.update.adapter import ScoredTriplets
 from benchmarks.support.server import Answer, FakeServer, chat_reply, error_reply, openai_server, tool_call_reply
 from foundation import run_folder
 from foundation.files import read_lines
 from foundation.net import free_port
+from foundation.store_token import VARIABLE, token_headers
 from sql_agent.config import ROOT
 
 SLOW_S = 1.5
@@ -115,7 +116,7 @@ def wait_until_up(url: str, process: subprocess.Popen[bytes], *, timeout_s: floa
     while time.monotonic() < deadline:
         assert process.poll() is None, f"{process.args} ended with {process.returncode}"
         try:
-            if httpx.get(url, timeout=2.0, trust_env=False).is_success:
+            if httpx.get(url, headers=token_headers(), timeout=2.0, trust_env=False).is_success:
                 return
         except httpx.HTTPError:
             time.sleep(0.2)
@@ -123,11 +124,15 @@ def wait_until_up(url: str, process: subprocess.Popen[bytes], *, timeout_s: floa
 
 
 @contextmanager
-def running(logs: Path, database: Path, *settings: str, **environment: str) -> Iterator[Loop]:
-    """Store, runners and the scripted policy; the runners with further settings and environment variables."""
+def running(logs: Path, database: Path, *settings: str, lasting: bool = False, **environment: str) -> Iterator[Loop]:
+    """Store, runners and the scripted policy; the runners with further settings and environment variables.
+
+    `lasting` takes the store that lasts instead of `agl store`.
+    """
     address = f"http://127.0.0.1:{free_port()}"
-    agl = Path(sys.executable).parent / "agl"
-    store_command = [str(agl), "store", "--host", "127.0.0.1", "--port", address.rpartition(":")[2]]
+    memory = [str(Path(sys.executable).parent / "agl"), "store", "--host", "127.0.0.1"]
+    lasts = [sys.executable, "-m", "agl_plugin.store", "--path", str(logs / "store.db")]
+    store_command = [*(lasts if lasting else memory), "--port", address.rpartition(":")[2]]
     runner_command = [
         *(sys.executable, str(ROOT / "sql_agent" / "train_sql_agent.py"), "--external-store-address", address),
         *("--set", f"database.path={database}", "--set", "trainer.device=cpu", "--n-runners", "1"),
@@ -138,7 +143,8 @@ def running(logs: Path, database: Path, *settings: str, **environment: str) -> I
     ]
     variables = {**QUIET, "AGL_MANAGED_STORE": "0", "AGL_CURRENT_ROLE": "runner", **environment}
     with (logs / "store.log").open("wb") as store_log, (logs / "runner.log").open("wb") as runner_log:
-        store = subprocess.Popen(store_command, stdout=store_log, stderr=store_log, env=QUIET)
+        kept = {name: environment[name] for name in (VARIABLE,) if name in environment}
+        store = subprocess.Popen(store_command, stdout=store_log, stderr=store_log, env=QUIET | kept, cwd=ROOT)
         try:
             wait_until_up(f"{address}/v1/agl/health", store)
             runner = subprocess.Popen(runner_command, stdout=runner_log, stderr=runner_log, env=variables)
@@ -157,7 +163,7 @@ def running(logs: Path, database: Path, *settings: str, **environment: str) -> I
 @contextmanager
 def collecting(loop: Loop, run_dir: Path, *, rollout_timeout_s: float = 60.0, **options: Any) -> Iterator[GrpoDaemon]:
     """The training side's daemon, which enqueues two rollouts per question and collects them."""
-    store = agl.LightningStoreClient(loop.store_address)
+    store = StoreClient(loop.store_address)
     daemon = GrpoDaemon(
         None,
         2,

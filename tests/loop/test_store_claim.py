@@ -58,19 +58,20 @@ def status(address: str, rollout_id: str) -> str:
 
 
 def test_the_second_run_is_refused_until_the_first_has_ended(address: str) -> None:
-    with StoreClaim(address, run="first"):
-        with pytest.raises(RunError, match="serves another run, first"), StoreClaim(address, run="second"):
+    with StoreClaim(address, run="first", keep_spans=4):
+        second = StoreClaim(address, run="second", keep_spans=4)
+        with pytest.raises(RunError, match="serves another run, first"), second:
             pass
         left = enqueue(address)
-    with StoreClaim(address, run="third"):
+    with StoreClaim(address, run="third", keep_spans=4):
         assert status(address, left) == "cancelled"
 
 
 def test_a_process_that_is_gone_holds_nothing(address: str) -> None:
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
-    claim = StoreClaim(address, run="killed")
+    claim = StoreClaim(address, run="killed", keep_spans=4)
     claim._me["pid"] = gone.pid
     asyncio.run(claim._report())
-    with StoreClaim(address, run="next"):
+    with StoreClaim(address, run="next", keep_spans=4):
         pass

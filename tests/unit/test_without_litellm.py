@@ -19,7 +19,7 @@ from sql_agent.training import assembly, job
 config = build_config({{"rollout": {{"proxy": "{proxy}"}}, "trainer": {{"device": "cpu"}}}})
 job._prepare(config, cpu=True, offline=True)
 import agl_plugin.run.store_claim
-assembly.make_trainer(config, role="runner", algorithm=None)
+assembly.make_trainer(config, role="runner", algorithm=None, run_dir=None)
 assembly.make_agent(config, run="r")
 from agl_plugin import algorithm, daemon, trainer
 from agl_plugin.patches.install import install

@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from agl_plugin.store.__main__ import main
 from foundation.net import free_port
+from foundation.store_token import VARIABLE
 from tests.store_kills import Checker, Store
 
 
@@ -30,3 +31,5 @@ def test_errors_of_the_command_line_say_what_helps(tmp_path: Path) -> None:
     app.command()(main)
     done = CliRunner().invoke(app, ["--path", str(tmp_path / "text.db"), "--port", str(free_port())])
     assert done.exit_code == 2 and "not a database" in done.stderr and "--path" in done.stderr
+    done = CliRunner(env={VARIABLE: ""}).invoke(app, ["--path", str(tmp_path / "new.db"), "--host", "0.0.0.0"])
+    assert done.exit_code == 2 and VARIABLE in done.stderr and not (tmp_path / "new.db").exists()

@@ -1,0 +1,74 @@
+"""The token that store, gateway and runners of a run share: AGL_STORE_TOKEN of the environment, and nowhere else.
+
+With it set, a guarded server answers 401 to each request without it; without it all are let in, so that such a server
+listens on this machine alone (`check_host`). It is compared in constant time, and is in no text of this module.
+"""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+import json
+import os
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+from foundation.errors import UserError
+from foundation.net import is_loopback
+
+VARIABLE = "AGL_STORE_TOKEN"
+REFUSAL = f"this server asks for a token: set {VARIABLE} to the same value here and where it was started"
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Message, Receive, Send], Awaitable[None]]
+
+
+def token() -> str:
+    """The token of this process, or ""."""
+    return os.environ.get(VARIABLE, "").strip()
+
+
+def token_headers() -> dict[str, str]:
+    """What a request carries."""
+    return {"Authorization": f"Bearer {token()}"} if token() else {}
+
+
+def check_host(host: str, what: str) -> None:
+    """Raises UserError for an interface beyond this machine's own without a token."""
+    if not token() and not _only_this_machine(host.strip("[]")):
+        raise UserError(
+            f"{what} {host}: it would let in whoever reaches this machine. Set {VARIABLE} to a secret of your own "
+            "(python -c 'import secrets; print(secrets.token_urlsafe())'), here and where the runners start, or keep "
+            "127.0.0.1"
+        )
+
+
+def _only_this_machine(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return is_loopback(f"//{host}")
+
+
+class Guarded:
+    """An ASGI application behind the token that this process has when it is made."""
+
+    def __init__(self, app: App) -> None:
+        self._app, self._wanted = app, token_headers().get("Authorization", "").encode()
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        """ASGI."""
+        if scope["type"] == "lifespan" or not self._wanted or self._has_token(scope):
+            await self._app(scope, receive, send)
+        elif scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1008})
+        else:
+            headers = [(b"content-type", b"application/json"), (b"www-authenticate", b"Bearer")]
+            await send({"type": "http.response.start", "status": 401, "headers": headers})
+            await send({"type": "http.response.body", "body": json.dumps({"detail": REFUSAL}).encode()})
+
+    def _has_token(self, scope: Message) -> bool:
+        given = b"".join(value for name, value in scope.get("headers", []) if name == b"authorization")
+        return hmac.compare_digest(given, self._wanted)
