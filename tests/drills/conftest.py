@@ -38,6 +38,7 @@ class Training:
     process: subprocess.Popen[str]
     runs: Path
     store: subprocess.Popen[bytes] | None = None
+    start_store: Callable[[], subprocess.Popen[bytes]] | None = None
 
     @property
     def folder(self) -> Path:
@@ -49,6 +50,13 @@ class Training:
         folders = list(self.runs.iterdir()) if self.runs.exists() else []
         lines = read_lines(self.folder / run_folder.METRICS) if folders else []
         return [line for line in lines if line["kind"] == kind]
+
+    def restart_store(self) -> None:
+        """kill -9, and the same store again."""
+        assert self.store and self.start_store
+        self.store.kill()
+        self.store.wait()
+        self.store = self.start_store()
 
     def wait_for(self, kind: str, n: int) -> None:
         """Until `n` lines of this kind are there."""
@@ -76,27 +84,30 @@ class Training:
 def training(runs: Path, *settings: str) -> Iterator[Training]:
     """A store and a training run against it; afterwards both are gone, and so is every process of the run."""
     address = f"http://127.0.0.1:{free_port()}"
-    agl = Path(sys.executable).parent / "agl"
     command = [
         *(sys.executable, str(ROOT / "sql_agent" / "train_sql_agent.py"), "--external-store-address", address),
         *(*SMALL, "--set", f"trainer.runs_dir={runs}", *settings),
     ]
     runs.parent.mkdir(parents=True, exist_ok=True)
+    place = ["--port", address.rpartition(":")[2], "--path", str(runs.parent / "store.db")]
     with (runs.parent / "store.log").open("ab") as log:
-        store = subprocess.Popen(
-            [str(agl), "store", "--host", "127.0.0.1", "--port", address.rpartition(":")[2]],
-            stdout=log, stderr=log, env=QUIET,
-        )  # fmt: skip
+
+        def start_store() -> subprocess.Popen[bytes]:
+            command = [sys.executable, "-m", "agl_plugin.store", *place]
+            return subprocess.Popen(command, stdout=log, stderr=log, env=QUIET, cwd=ROOT)
+
+        store = start_store()
         wait_until_up(f"{address}/v1/agl/health", store)
         process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
             env={**os.environ, **QUIET, "AGL_MANAGED_STORE": "0"},
         )  # fmt: skip
+        run = Training(process=process, store=store, runs=runs, start_store=start_store)
         try:
-            yield Training(process=process, store=store, runs=runs)
+            yield run
         finally:
-            for left in (process, store):
-                if left.poll() is None:
+            for left in (process, run.store):
+                if left and left.poll() is None:
                     left.send_signal(signal.SIGTERM)
                     left.wait(END_S)
 

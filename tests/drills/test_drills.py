@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
+import sqlite3
 import subprocess
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ from foundation.files import read_lines
 from foundation.net import free_port
 from sql_agent.config import ROOT
 from sql_agent.tiny_policy.build import ensure_tiny_policy
-from tests.drills.conftest import SMALL, Training, gone, training
+from tests.drills.conftest import SMALL, START_S, Training, gone, training, until
 
 pytestmark = pytest.mark.slow
 
@@ -64,6 +66,27 @@ def test_a_store_that_dies_is_named(tmp_path: Path) -> None:
         assert run.process.returncode == 1 and run.summary()["status"] == "failed"
         assert "stopped answering" in text and "--resume_checkpoint" in text
         assert gone(tree) == []
+
+
+def test_a_run_goes_on_over_a_store_that_is_killed(tmp_path: Path) -> None:
+    """Twice, once while the first rollouts are played, within store.patience_s."""
+    limits = ["--set", "trainer.max_steps=4", "--set", "store.patience_s=120"]
+    with training(tmp_path / "runs", *limits) as run:
+        until(lambda: open_rollouts(tmp_path / "store.db") > 0, timeout_s=START_S)
+        run.restart_store()
+        run.wait_for("train", 2)
+        run.restart_store()
+        text = run.end()
+        rows, summary = read_lines(run.folder / run_folder.ROLLOUTS), run.summary()
+    assert run.process.returncode == 0 and summary["status"] == "finished", text
+    assert len({row["rollout_id"] for row in rows}) == len(rows) == summary["rollouts"] == 16
+    assert summary["scored"] == 16
+
+
+def open_rollouts(path: Path) -> int:
+    """How many rollouts are being played."""
+    with closing(sqlite3.connect(path)) as store:
+        return store.execute("SELECT count(*) FROM rollouts WHERE status = 'running'").fetchone()[0]
 
 
 def test_a_vllm_that_dies_is_named(tmp_path: Path) -> None:

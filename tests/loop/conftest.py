@@ -14,7 +14,7 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,6 +36,7 @@ from foundation.store_token import VARIABLE, token_headers
 from sql_agent.config import ROOT
 
 SLOW_S = 1.5
+STORE_PATIENCE_S = 120.0
 DRUGS = {"甲药": "高血压；心绞痛", "乙药": "发热；头痛"}
 TURNS = itertools.count()
 QUIET = {"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/tmp"), "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
@@ -99,6 +100,7 @@ class Loop:
     server: FakeServer
     database: Path
     runner: subprocess.Popen[bytes]
+    restart_store: Callable[[], None]  # kill -9, and start it again
 
 
 @pytest.fixture(scope="module")
@@ -143,27 +145,35 @@ def running(logs: Path, database: Path, *settings: str, lasting: bool = False, *
     ]
     variables = {**QUIET, "AGL_MANAGED_STORE": "0", "AGL_CURRENT_ROLE": "runner", **environment}
     with (logs / "store.log").open("wb") as store_log, (logs / "runner.log").open("wb") as runner_log:
-        kept = {name: environment[name] for name in (VARIABLE,) if name in environment}
-        store = subprocess.Popen(store_command, stdout=store_log, stderr=store_log, env=QUIET | kept, cwd=ROOT)
+        given = QUIET | {name: environment[name] for name in (VARIABLE,) if name in environment}
+        stores: list[subprocess.Popen[bytes]] = []
+
+        def start_store() -> None:
+            if stores:
+                stores[-1].kill()
+                stores[-1].wait(30)
+            stores.append(subprocess.Popen(store_command, stdout=store_log, stderr=store_log, env=given, cwd=ROOT))
+
+        start_store()
         try:
-            wait_until_up(f"{address}/v1/agl/health", store)
+            wait_until_up(f"{address}/v1/agl/health", stores[-1])
             runner = subprocess.Popen(runner_command, stdout=runner_log, stderr=runner_log, env=variables)
             try:
                 with openai_server(policy) as server:
-                    yield Loop(store_address=address, server=server, database=database, runner=runner)
+                    yield Loop(address, server, database, runner, start_store)
                 assert runner.poll() is None, (logs / "runner.log").read_text()
             finally:
                 runner.terminate()
                 runner.wait(30)
         finally:
-            store.terminate()
-            store.wait(30)
+            stores[-1].terminate()
+            stores[-1].wait(30)
 
 
 @contextmanager
 def collecting(loop: Loop, run_dir: Path, *, rollout_timeout_s: float = 60.0, **options: Any) -> Iterator[GrpoDaemon]:
     """The training side's daemon, which enqueues two rollouts per question and collects them."""
-    store = StoreClient(loop.store_address)
+    store = StoreClient(loop.store_address, patience_s=STORE_PATIENCE_S)
     daemon = GrpoDaemon(
         None,
         2,
