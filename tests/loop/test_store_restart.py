@@ -1,4 +1,4 @@
-"""A store that is killed in the middle of rollouts and started again, behind a token: nothing is lost, or there twice."""
+"""A store that is killed in the middle of rollouts and started again, behind a token: nothing is lost or doubled."""
 
 from __future__ import annotations
 
