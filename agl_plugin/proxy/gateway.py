@@ -40,7 +40,8 @@ class Gateway:
     ) -> None:
         self.store, self.server_launcher_args = store, launcher_args
         self._calls: Any = Calls(gate=gate or Gate(), log_probs=log_probs)
-        self.server_launcher = PythonServerLauncher(Guarded(self._calls), launcher_args)
+        guarded: Any = Guarded(self._calls)
+        self.server_launcher = PythonServerLauncher(guarded, launcher_args)
         self.update_model_list(model_list)
 
     def get_store(self) -> LightningStore | None:

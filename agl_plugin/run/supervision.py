@@ -53,7 +53,7 @@ class SupervisedExecution(ClientServerExecutionStrategy):
         """As upstream; a managed store is served with the token."""
         if not self.managed_store:
             return await super()._execute_algorithm(algorithm, store, stop_evt)
-        server = StoreServer(store, host=self.server_host, port=self.server_port)
+        server = StoreServer(store, host=self.server_host or "localhost", port=self.server_port or 4747)
         await server.start()
         try:
             with self._unmanaged():

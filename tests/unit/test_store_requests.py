@@ -87,7 +87,7 @@ async def step(store: SqliteLightningStore, *, ends: bool = True) -> str:
     """One step's rollout, with a span."""
     await store.add_resources({})
     rollout = await store.start_rollout(input="q")
-    ids = {"rollout_id": rollout.rollout_id, "attempt_id": rollout.attempt.attempt_id}
+    ids: dict[str, Any] = {"rollout_id": rollout.rollout_id, "attempt_id": rollout.attempt.attempt_id}
     await store.add_span(Span.from_attributes(attributes={"n": 1}, sequence_id=1, **ids))
     if ends:
         await store.update_attempt(rollout.rollout_id, "latest", status="succeeded")
@@ -140,7 +140,7 @@ APP = Starlette(routes=[Route("/", lambda _request: PlainTextResponse("in"))])
 )
 def test_the_token_is_asked_for(monkeypatch: pytest.MonkeyPatch, wanted: str, header: str, status: int) -> None:
     monkeypatch.setenv(VARIABLE, wanted)
-    headers = {"Authorization": header.encode()} if header else {}
+    headers: Any = {"Authorization": header.encode()} if header else {}
     answer = TestClient(Guarded(APP)).get("/", headers=headers)
     assert answer.status_code == status
     assert status == 200 or (VARIABLE in answer.text and "s3cret" not in answer.text)
