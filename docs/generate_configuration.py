@@ -30,7 +30,10 @@ from sql_agent.training.verl_rules import RULES, Rule  # noqa: E402
 
 DOCS = ROOT / "docs"
 SIGNS = {"ge": "&ge;", "gt": "&gt;", "le": "&le;", "lt": "&lt;"}
-SCRIPTS = ["sql_agent.sqlagent_test", "sql_agent.evaluate", "sql_agent.export", "sql_agent.report"]
+SCRIPTS = [
+    *("sql_agent.sqlagent_test", "sql_agent.evaluate", "sql_agent.export", "sql_agent.report"),
+    "sql_agent.optimize_prompt",
+]
 TYPER_MODULES = [
     *(*SCRIPTS, "sql_agent.demo", "sql_agent.judge_report", "sql_agent.mcp_server"),
     *("sql_agent.data.build", "sql_agent.tiny_policy.build"),

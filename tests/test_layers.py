@@ -30,10 +30,10 @@ LAYERS = [
     ["sql_agent.tiny_policy", "agl_plugin.run"],
     ["sql_agent.serving", "agl_plugin"],
     ["sql_agent.evaluation", "sql_agent.training"],
-    ["sql_agent.run_report"],
+    ["sql_agent.run_report", "sql_agent.prompt_trials"],
     [
         *("sql_agent.train_sql_agent", "sql_agent.evaluate", "sql_agent.sqlagent_test", "sql_agent.judge_report"),
-        *("sql_agent.export", "sql_agent.report", "sql_agent.mcp_server"),
+        *("sql_agent.export", "sql_agent.report", "sql_agent.mcp_server", "sql_agent.optimize_prompt"),
     ],
     ["sql_agent.demo", "sql_agent.api", "benchmarks", "docs", "utils"],
     ["recipes"],  # a recipe's own test asks the fake server of benchmarks

@@ -1,0 +1,138 @@
+"""Look for a better system prompt with agent-lightning's APO. `--help` says how."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import signal
+from contextlib import closing
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated
+
+try:
+    import typer
+except ModuleNotFoundError as missing:
+    raise SystemExit(f"error: {missing}; run `make setup`, then `source .venv/bin/activate`") from None
+from dotenv import load_dotenv
+from openai import AsyncOpenAI
+from rich.console import Console
+
+from foundation.command import shown_errors
+from foundation.errors import RunError, UserError
+from reward_client import endpoints_from_env
+from reward_client.schema import JudgeEndpoint
+from sql_agent.agent.grading import scoring_of
+from sql_agent.config import HOME, build_config, data_path, load_recipe, parse_assignment, prompt_file
+from sql_agent.data.dataset import load_questions
+from sql_agent.errors import LLMFault
+from sql_agent.evaluation.targets import Target, look_at, running, settings_for
+from sql_agent.evaluation.trials import draw
+from sql_agent.prompt_trials import BEST, PromptTrials
+from sql_agent.records import Question
+from sql_agent.scoring.check import check_judge
+from sql_agent.training.questions import check_gradable
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+notes = Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+def optimiser() -> tuple[AsyncOpenAI, str]:
+    """The model that criticises and edits: the first of JUDGE_ENDPOINTS, or that of TEACHER_*. Raises UserError."""
+    try:
+        endpoints: list[JudgeEndpoint] = endpoints_from_env()
+    except ValueError as exc:
+        raise UserError(str(exc)) from exc
+    if not endpoints:
+        raise UserError(
+            "no optimising model: set TEACHER_API_KEY, TEACHER_MODEL and TEACHER_BASE_URL, or JUDGE_ENDPOINTS"
+        )
+    first = endpoints[0]
+    return AsyncOpenAI(base_url=first.base_url, api_key=first.api_key.get_secret_value()), first.model
+
+
+async def search(trials: PromptTrials, rows: tuple[list[Question], list[Question]], options: dict[str, int]) -> str:
+    """Search, and write what was found; returns how it ended, "" for its regular end. Raises UserError."""
+    try:
+        from agl_plugin.prompt_search import PromptSearch
+    except ModuleNotFoundError as missing:
+        raise UserError(f"{missing}: install the extra apo (uv sync --extra apo)") from missing
+    client, model = optimiser()
+    found, ended = PromptSearch(client, model=model, play=trials.play, **options), ""
+    seed = prompt_file(trials.config.agent.system_prompt).read_text(encoding="utf-8").strip()
+    try:
+        async with client:
+            await found.search(seed, *rows)
+    except (RunError, LLMFault) as exc:
+        ended = str(exc)
+    if trials.val:
+        trials.report(found.best, n_val=len(rows[1]), n_calls=found.n_calls, ended=ended or "all rounds")
+    return ended
+
+
+def questions(target: Target, *, train: int, val: int) -> tuple[list[Question], list[Question]]:
+    """Some training and validation questions of the configuration, drawn with a fixed seed."""
+    data = target.config.data
+    train_file, val_file = data_path(data.train_file), data_path(data.val_file)
+    return draw(load_questions(train_file), train), draw(load_questions(val_file), val)
+
+
+@app.command()
+def main(
+    model: Annotated[str, typer.Option(help="whose prompt: as evaluate.py's --before; empty: the tiny policy")] = "",
+    recipe: Annotated[str, typer.Option(help="settings of a folder of recipes/ or a TOML file")] = "",
+    set_: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="set any key")] = None,
+    rounds: Annotated[int, typer.Option(min=1, help="rounds of the beam search")] = 3,
+    beam: Annotated[int, typer.Option(min=1, help="prompts that go on after a round")] = 2,
+    branch: Annotated[int, typer.Option(min=1, help="edits of each of them")] = 2,
+    batch: Annotated[int, typer.Option(min=1, help="episodes that one critique reads")] = 4,
+    train: Annotated[int, typer.Option(min=1, help="training questions, for critiques")] = 64,
+    val: Annotated[int, typer.Option(min=2, help="validation questions, for choosing")] = 32,
+    max_calls: Annotated[int, typer.Option(min=0, help="budget of calls to the optimising model; 0: no limit")] = 0,
+    max_episodes: Annotated[int, typer.Option(min=0, help="budget of episodes; 0: no limit")] = 0,
+    concurrency: Annotated[int, typer.Option(min=1, help="episodes in flight")] = 16,
+    seed: Annotated[int, typer.Option(help="seed of what the search draws")] = 1,
+    out: Annotated[Path | None, typer.Option(help="folder of the results (default: runs/prompts/TIME)")] = None,
+) -> None:
+    """Improve agent.system_prompt: a model reads episodes and rewards, criticises the prompt, edits it; the best stay.
+
+    \b
+    python optimize_prompt.py --model qwen@http://127.0.0.1:8000/v1 --recipe qwen3_0_6b --max-calls 60
+
+    TEACHER_* or JUDGE_ENDPOINTS name the model that criticises and edits. Writes best_prompt.txt, report.md,
+    results.json, trials.jsonl and prompts/; the last line is `prompt: FILE`. Exit status: 0 all rounds, 1 ended early
+    by a fault or the budget (the best so far is written), 2 wrong input.
+    """
+    logging.basicConfig(level=logging.WARNING)
+    logging.getLogger("openai.agents").setLevel(logging.CRITICAL)
+    folder = (out or HOME / "runs" / "prompts" / datetime.now().strftime("%Y%m%d-%H%M%S")).expanduser().absolute()
+    options = {"beam_rounds": rounds, "beam_width": beam, "branch_factor": branch, "gradient_batch_size": batch}
+    random.seed(seed)
+    with shown_errors(LLMFault):
+        if folder.exists() and any(folder.iterdir()):
+            raise UserError(f"--out {folder}: is not empty; name a new folder")
+        base = load_recipe(recipe) if recipe else settings_for([model])
+        config = build_config(base, *(parse_assignment(text) for text in set_ or []))
+        target = look_at(model, config, option="--model")
+        rows = questions(target, train=train, val=val)
+        with closing(scoring_of(target.config)) as scoring, running(target, tell=_tell) as server:
+            check_judge(scoring)
+            for part in rows:
+                check_gradable(part, scoring, source="questions")
+            trials = PromptTrials(target.config, server.llm, scoring, folder, concurrency, max_episodes)
+            ended = asyncio.run(search(trials, rows, {**options, "val_batch_size": val, "max_calls": max_calls}))
+    if ended:
+        notes.print(f"error: ended early: {ended}", markup=False)
+    print(f"prompt: {folder / BEST}" if (folder / BEST).exists() else "prompt: none")
+    raise typer.Exit(int(bool(ended)))
+
+
+def _tell(text: str, detail: str = "") -> None:
+    notes.print(f"{text}{detail}", markup=False)
+
+
+if __name__ == "__main__":
+    load_dotenv(HOME / ".env")
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    app()
