@@ -61,7 +61,8 @@ class GrpoTrainer(AgentLightningTrainer):
         self.watch = Stopwatch()
         self._n_aborted = self._n_updates = 0
         self._told = Counter[str]()
-        assert self.config.algorithm.adv_estimator == advantage.NAME, self.config.algorithm.adv_estimator
+        names = list(map(advantage.name_of, advantage.ESTIMATES))
+        assert self.config.algorithm.adv_estimator in names, self.config.algorithm.adv_estimator
 
     def init_workers(self) -> None:
         """Start the workers, prepare each update, and let the trainer keep all rows and their order.

@@ -74,7 +74,7 @@ def rules() -> Any:
     """Two optimizer steps with a reference model and an entropy term."""
     from agl_plugin.update.rules import UpdateRules
 
-    return UpdateRules(n_updates=2, correct=False, cap=2.0, has_reference=True, has_entropy=True, seed=1)
+    return UpdateRules(n_updates=2, cap=2.0, has_reference=True, has_entropy=True, seed=1)
 
 
 def actor_of(model: Any, *, dtype: str) -> Any:

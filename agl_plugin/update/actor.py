@@ -26,6 +26,7 @@ from verl import DataProto
 from verl.trainer.ppo import core_algos
 from verl.workers.actor.dp_actor import DataParallelPPOActor
 
+from agl_plugin.update.policy_loss import ensure_registered
 from agl_plugin.update.rules import PLAN, Plan
 from agl_plugin.update.token_scores import token_scores
 
@@ -60,8 +61,10 @@ def agg_loss(loss_mat: torch.Tensor, loss_mask: torch.Tensor, loss_agg_mode: str
     plan = _running[-1]
     if loss_agg_mode == "token-mean":
         share = loss_mask.sum() / max(plan.tokens, 1.0)
-    else:  # a mean over rows, or ("seq-mean-token-sum-norm") their sum
-        share = (1.0 if loss_agg_mode.endswith("-norm") else (loss_mask.sum(dim=1) > 0).sum()) / max(plan.rows, 1.0)
+    elif loss_agg_mode.endswith("-norm"):  # a sum over rows, divided by the width that this batch happens to have
+        share = loss_mask.shape[1] / plan.row_tokens / max(plan.rows, 1.0)
+    else:  # a mean over rows
+        share = (loss_mask.sum(dim=1) > 0).sum() / max(plan.rows, 1.0)
     return own * share * len(plan.sizes)
 
 
@@ -156,6 +159,7 @@ def optimizer_step(self: Any) -> Any:
 
 def update_policy(self: Any, data: DataProto) -> dict[str, Any]:
     """verl's update of this rank's rows. `actor/grad_norm` is the mean of the finite ones."""
+    ensure_registered(self.config.policy_loss.loss_mode)
     self.agentgrpo_moved, self.agentgrpo_norms = 0.0, []
     plan = None if self.config.use_dynamic_bsz else data.meta_info.get(PLAN)
     metrics = _planned_update(self, data, plan) if plan else _update_policy(self, data)

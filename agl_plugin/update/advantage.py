@@ -1,45 +1,87 @@
-"""GRPO's group-relative advantage over rollouts, not over rows.
+"""What a rollout's tokens are worth: advantages over rollouts, not over rows.
 
-verl's own estimator takes the mean and the standard deviation over the rows of a group, so that a rollout of three rows
-counts three times. Here each rollout counts once; its advantage goes to every token that the policy sampled in it.
-Formula: A = (r - mean(group)) / (std(group) + 1e-6), Shao et al. 2024 (DeepSeekMath, 4.1.2); without the division when
-`algorithm.norm_adv_by_std_in_grpo` is off (Liu et al. 2025, Dr. GRPO).
+verl's own estimators take each row for a rollout, so that one of three rows would count three times. Here they get one
+entry per rollout; what they give goes to every token that the policy sampled in it. Guarantees: computed in float64;
+rollouts that all earned the same have advantage 0 exactly (over their group, with reinforce++ over the step), and so
+has a rollout that is alone.
+  group           A = (r - mean) / (std + 1e-6) of the group: Shao et al. 2024 (DeepSeekMath, 4.1.2)
+  group_no_std    A = r - mean: Liu et al. 2025 (Dr. GRPO)
+  rloo            A = r - mean of the others in the group: Ahmadian et al. 2024 (REINFORCE leave-one-out)
+  opo             A = r - mean weighed by trained tokens: Hao et al. 2025 (OPO)
+  reinforce++     A = (r - mean) / (std + 1e-6) over all trained tokens of the step: Hu 2025 (REINFORCE++)
+The first four are verl's functions. Its REINFORCE++ gives nothing to what stands before a tool's result.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
+import functools
+from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
-from verl.trainer.ppo.core_algos import register_adv_est
+from verl.trainer.ppo import core_algos
 
 from agl_plugin.update.batch import UID_SEPARATOR
 
-NAME = "grpo_rollouts"
+# rewards, trained tokens and question of each rollout -> advantages
+Estimate = Callable[[torch.Tensor, torch.Tensor, np.ndarray], torch.Tensor]
 EPSILON = 1e-6
 
 
-@register_adv_est(NAME)
-def rollout_advantage(
-    token_level_rewards: torch.Tensor, response_mask: torch.Tensor, index: np.ndarray, config: Any = None, **_: Any
+def of_verl(estimator: Callable[..., Any], **settings: Any) -> Estimate:
+    """A group's estimator of verl, which gets one row per rollout."""
+
+    def estimate(rewards: torch.Tensor, n_tokens: torch.Tensor, questions: np.ndarray) -> torch.Tensor:
+        mask = (torch.arange(max(1, int(n_tokens.max()))) < n_tokens[:, None]).double()
+        values, _ = estimator(rewards[:, None], mask, questions, epsilon=EPSILON, **settings)
+        sizes = Counter(questions)
+        return values[:, 0] * torch.tensor([sizes[question] > 1 for question in questions])
+
+    return estimate
+
+
+def whitened(rewards: torch.Tensor, n_tokens: torch.Tensor, questions: np.ndarray) -> torch.Tensor:
+    """Distance to the mean of the step in deviations, with each rollout as often as it has trained tokens."""
+    total = n_tokens.sum()
+    distance = rewards - (rewards * n_tokens).sum() / total
+    variance = (distance.square() * n_tokens).sum() / (total - 1).clamp(min=1)
+    return distance / (variance.sqrt() + EPSILON)
+
+
+ESTIMATES: dict[str, Estimate] = {
+    "group": of_verl(core_algos.compute_grpo_outcome_advantage),
+    "group_no_std": of_verl(core_algos.compute_grpo_outcome_advantage, norm_adv_by_std_in_grpo=False),
+    "rloo": of_verl(core_algos.compute_rloo_outcome_advantage),
+    "opo": of_verl(core_algos.compute_opo_outcome_advantage),
+    "reinforce++": whitened,
+}
+
+
+def over_rollouts(
+    estimate: Estimate, token_level_rewards: torch.Tensor, response_mask: torch.Tensor, index: np.ndarray, **_: Any
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Advantages and returns, rows x tokens each (equal, as in verl's GRPO).
 
     `index` holds "question/rollout" per row; rows of one rollout carry the same reward.
     """
-    rewards = token_level_rewards.sum(dim=-1)
-    groups: dict[str, dict[str, float]] = defaultdict(dict)
-    for uid, reward in zip(index, rewards.tolist(), strict=True):
-        groups[uid.partition(UID_SEPARATOR)[0]][uid] = reward
-    by_std = config is None or config.get("norm_adv_by_std_in_grpo", True)
-    values: dict[str, float] = {}
-    for members in groups.values():
-        all_rewards = torch.tensor(list(members.values()), dtype=torch.float64)
-        std = all_rewards.std().item() if by_std and len(members) > 1 else 1.0
-        mean = all_rewards.mean().item()
-        values |= {uid: (reward - mean) / (std + EPSILON if by_std else 1.0) for uid, reward in members.items()}
-    advantages = torch.tensor([values[uid] for uid in index], dtype=torch.float32, device=rewards.device)
-    advantages = advantages[:, None] * response_mask
+    places: dict[str, int] = {}
+    rollout = torch.tensor([places.setdefault(uid, len(places)) for uid in index])
+    rewards, n_tokens = torch.zeros(2, len(places), dtype=torch.float64)
+    rewards[rollout] = token_level_rewards.sum(dim=-1).double().cpu()
+    n_tokens.index_add_(0, rollout, response_mask.sum(dim=-1).double().cpu())
+    questions = np.array([uid.partition(UID_SEPARATOR)[0] for uid in places], dtype=object)
+    values = estimate(rewards, n_tokens, questions)[rollout].float().to(response_mask.device)
+    advantages = values[:, None] * response_mask
     return advantages, advantages
+
+
+def name_of(advantage: str) -> str:
+    """What `optim.advantage` is called in verl's registry, which has names like it of its own."""
+    return f"{advantage}_rollouts"
+
+
+FUNCTIONS = {key: functools.partial(over_rollouts, estimate) for key, estimate in ESTIMATES.items()}
+for _key, _function in FUNCTIONS.items():
+    core_algos.register_adv_est(name_of(_key))(_function)

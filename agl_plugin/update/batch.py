@@ -26,6 +26,8 @@ from agl_plugin.update.rules import REWARD_STEPS, in_reward_steps
 
 # The column that numbers the rows in the order of their rollouts: agent-lightning shuffles them without a seed.
 ROW_NUMBER = "row_number"
+# The column that marks the rows of rollouts with an answer that was cut at its limit of tokens.
+TRUNCATED = "truncated"
 # Joins the question's and the rollout's id in `uid`, for agl_plugin.update.advantage.
 UID_SEPARATOR = "/"
 NAN = math.nan
@@ -85,6 +87,11 @@ def _turn(prompt: Sequence[int], response: Mapping[str, Any]) -> Turn:
     return Turn(list(prompt), sampled, list(response.get(LOG_PROBS) or [NAN] * len(sampled)))
 
 
+def is_truncated(triplets: Sequence[Triplet]) -> bool:
+    """Whether an LLM call of the rollout ended at its limit of tokens."""
+    return any(t.response.get("finish_reason") == "length" for t in triplets)
+
+
 def rows_of(triplets: Sequence[Triplet], *, merge: bool, limits: Limits) -> list[Row]:
     """One row per LLM call; with `merge`, calls whose prompt continues the row so far share it.
 
@@ -135,8 +142,8 @@ def build_batch(
     Tensors, n rows, P and R the longest prompt and response: prompts n x P (padded left), responses and response_mask
     n x R (padded right), input_ids, attention_mask and position_ids n x (P + R), token_level_scores n x R float32 with
     the rollout's reward on the last token of each of its rows, is_drop_mask n (prompt over the limit, cut, or nothing
-    left to train), row_number n, rollout_log_probs n x R float32 where the sampler gave any: 0 where the mask is 0, NaN
-    where it is 1 and the call came without them.
+    left to train), row_number n, truncated n (an answer of the rollout was cut), rollout_log_probs n x R float32 where
+    the sampler gave any: 0 where the mask is 0, NaN where it is 1 and the call came without them.
     """
     limits = Limits(max_prompt_tokens, max_response_tokens)
     rows = [(i, row) for i, (_, _, calls) in rollouts.items() for row in rows_of(calls, merge=merge, limits=limits)]
@@ -160,6 +167,7 @@ def build_batch(
         "is_drop_mask": too_long | (mask.sum(1) == 0),
         "token_level_scores": scores,
         ROW_NUMBER: torch.arange(len(rows)),
+        TRUNCATED: torch.tensor([is_truncated(rollouts[i][2]) for i, _ in rows]),
         **_sampler_log_probs([row.log_probs[:max_response_tokens] for _, row in rows], mask),
     }
     data = DataProto(batch=TensorDict({k: v.to(device) for k, v in tensors.items()}, batch_size=len(rows)))  # pyright: ignore[reportArgumentType]

@@ -29,7 +29,8 @@ def partition(n_rows: int, *, n_updates: int, seed: str) -> list[list[int]]:
 def moving(batch: DataProto, rules: UpdateRules) -> torch.Tensor:
     """Whether a row can change a weight, one bool per row."""
     tensors: Any = batch.batch
-    return (tensors["advantages"] != 0).any(dim=1) | (not rules.advantage_decides)
+    decides = (tensors["advantages"] != 0).any(dim=1) | (not rules.advantage_decides)
+    return decides & tensors["response_mask"].any(dim=1)
 
 
 def planned(batch: DataProto, rules: UpdateRules, *, n_ranks: int, step: int) -> DataProto:
@@ -58,6 +59,7 @@ def planned(batch: DataProto, rules: UpdateRules, *, n_ranks: int, step: int) ->
     for name in ("response_mask", "advantages"):
         filled_tensors[name] = filled_tensors[name] * ~fills[:, None]
     trained = tensors["response_mask"].sum(dim=1)
-    plan = Plan(tuple(sizes), tokens=int(trained.sum()) / n_ranks, rows=int((trained > 0).sum()) / n_ranks)
+    rows = int((trained > 0).sum()) / n_ranks
+    plan = Plan(tuple(sizes), tokens=int(trained.sum()) / n_ranks, rows=rows, row_tokens=rules.row_tokens)
     data.meta_info = {**batch.meta_info, PLAN: plan}
     return data

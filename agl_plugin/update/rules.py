@@ -6,6 +6,7 @@ Light to import: the starting process builds these, and only the process that tr
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 # Where a batch's meta_info holds its Plan.
 PLAN = "agentgrpo_plan"
@@ -21,23 +22,30 @@ def in_reward_steps(reward: float) -> int:
 
 @dataclass(frozen=True)
 class UpdateRules:
-    """`n_updates` optimizer steps per training step; token weights min(ratio, cap) where `correct`.
+    """`n_updates` optimizer steps per training step; `correction`, `level` and `cap` of the weights of tokens.
 
-    `has_reference`: the loss compares with a reference model; `has_entropy`: it has an entropy term. `seed` and the
-    training step decide which rows share an optimizer step.
+    `has_reference`: the loss compares with a reference model; `has_entropy`: it has an entropy term; `has_own_loss`: it
+    is the user's. `seed` and the training step decide which rows share an optimizer step. `overlong_filter` leaves out
+    rollouts with an answer that was cut, `positive_only` those whose advantage is not positive. `row_tokens`: the most
+    tokens of a row after its prompt, by which the aggregation "-norm" divides.
     """
 
     n_updates: int
-    correct: bool
     cap: float
+    correction: Literal["off", "truncated", "masked"] = "off"
+    level: Literal["token", "sequence"] = "token"
     has_reference: bool = False
     has_entropy: bool = False
+    has_own_loss: bool = False
     seed: int = 0
+    overlong_filter: bool = False
+    positive_only: bool = False
+    row_tokens: int = 1
 
     @property
     def advantage_decides(self) -> bool:
         """Whether a token without an advantage has no gradient."""
-        return not self.has_reference and not self.has_entropy
+        return not (self.has_reference or self.has_entropy or self.has_own_loss)
 
 
 @dataclass(frozen=True)
@@ -46,11 +54,13 @@ class Plan:
 
     A step of 0 rows has nothing to learn from and is not made. `tokens` and `rows` are what the whole training step has
     per rank, rows that are not computed included: each of them weighs the same, whichever optimizer step it is in.
+    `row_tokens` is that of the rules.
     """
 
     sizes: tuple[int, ...]
     tokens: float
     rows: float
+    row_tokens: int = 1
 
 
 @dataclass(frozen=True)

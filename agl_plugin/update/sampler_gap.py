@@ -8,8 +8,10 @@ log-probabilities, whether it is corrected or not:
   sampler/effective_sample_share     1 / mean((w / mean w)^2) with w = r clamped to [1/cap, cap]
   sampler/outside_share              tokens with r outside [1/cap, cap]
   sampler/weight_mean                mean of the weights min(r, cap)
-The correction multiplies each token's loss by min(r, cap): truncated importance sampling per token (Ionides 2008; for
-vLLM and FSDP, Yao et al. 2025). verl's own functions compute weights, KL and sample size, and its loss applies them.
+The correction multiplies each token's loss by a weight, with r of the token or the product of its row's:
+  truncated  min(r, cap) (Ionides 2008; for vLLM and FSDP, Yao et al. 2025)
+  masked     r inside [1/cap, cap], 0 outside (Liu et al. 2025, When speed kills stability); the divisor stays
+verl's own functions compute weights, mask, KL and sample size, and the loss applies the weights.
 """
 
 from __future__ import annotations
@@ -18,12 +20,14 @@ import torch
 from verl import DataProto
 from verl.trainer.ppo.rollout_corr_helper import compute_rollout_correction_and_rejection_mask
 
+from agl_plugin.update.rules import UpdateRules
+
 SAMPLER_LOG_PROBS = "rollout_log_probs"
 WEIGHTS = "rollout_is_weights"  # the name that verl's actor looks for
 
 
-def correct(batch: DataProto, *, cap: float, apply: bool) -> dict[str, float]:
-    """Compare the batch's `old_log_probs` with the sampler's; with `apply`, add the weights of the loss.
+def correct(batch: DataProto, rules: UpdateRules) -> dict[str, float]:
+    """Compare the batch's `old_log_probs` with the sampler's; where the rules correct, add the weights of the loss.
 
     The sampler's log-probabilities leave the batch: verl's actor would compare them again in each micro batch. A token
     without one counts as equal. Returns the metrics; {} for a batch without any.
@@ -33,15 +37,20 @@ def correct(batch: DataProto, *, cap: float, apply: bool) -> dict[str, float]:
         return {}
     trainer, mask = tensors["old_log_probs"], tensors["response_mask"]
     given = tensors.pop(SAMPLER_LOG_PROBS)
-    metrics = compare(trainer, given, mask, cap=cap)
-    if apply and metrics:
-        sampler = torch.where(given.isnan(), trainer, given)
-        weights, _, _ = compute_rollout_correction_and_rejection_mask(
-            trainer, sampler, mask, rollout_is="token", rollout_is_threshold=cap
-        )
-        assert weights is not None
-        tensors[WEIGHTS] = weights.batch[WEIGHTS]
+    metrics = compare(trainer, given, mask, cap=rules.cap)
+    if rules.correction != "off" and metrics:
+        tensors[WEIGHTS] = weights_of(trainer, torch.where(given.isnan(), trainer, given), mask, rules)
     return metrics
+
+
+def weights_of(trainer: torch.Tensor, sampler: torch.Tensor, mask: torch.Tensor, rules: UpdateRules) -> torch.Tensor:
+    """The correction's weights, rows x response."""
+    rejection = {"rollout_rs": rules.level, "rollout_rs_threshold": rules.cap} if rules.correction == "masked" else {}
+    weights, kept, _ = compute_rollout_correction_and_rejection_mask(
+        trainer, sampler, mask, rollout_is=rules.level, rollout_is_threshold=rules.cap, **rejection
+    )
+    assert weights is not None
+    return weights.batch[WEIGHTS] * kept
 
 
 def compare(trainer: torch.Tensor, given: torch.Tensor, mask: torch.Tensor, *, cap: float) -> dict[str, float]:

@@ -18,7 +18,7 @@ from verl.workers.actor.dp_actor import DataParallelPPOActor
 from verl.workers.config import FSDPActorConfig, FSDPEngineConfig
 
 from agl_plugin.patches.install import install
-from agl_plugin.update.advantage import rollout_advantage
+from agl_plugin.update.advantage import FUNCTIONS
 from agl_plugin.update.plan import planned
 from agl_plugin.update.rules import UpdateRules
 
@@ -50,16 +50,15 @@ def actor_of(model: Any, *, micro_rows: int, mini_rows: int = 64, lr: float = 1.
 
     `mini_rows` is verl's, which counts for batches without a plan alone; `more` are keys of verl's actor.
     """
+    clips = {"clip_ratio_low": 0.2, "clip_ratio_high": 0.3}
     config = FSDPActorConfig(
         rollout_n=1,
         ppo_mini_batch_size=mini_rows,
         ppo_micro_batch_size_per_gpu=micro_rows,
         grad_clip=1e9,
-        clip_ratio_low=0.2,
-        clip_ratio_high=0.3,
         use_torch_compile=False,
         fsdp_config=FSDPEngineConfig(dtype="float32"),
-        **more,
+        **{**clips, **more},
     )
     return DataParallelPPOActor(config, model, torch.optim.SGD(model.parameters(), lr=lr))
 
@@ -67,7 +66,7 @@ def actor_of(model: Any, *, micro_rows: int, mini_rows: int = 64, lr: float = 1.
 def with_advantages(data: DataProto) -> DataProto:
     """The batch as it reaches the trainer's `update_actor`: advantages, and what verl adds."""
     tensors: Any = data.batch
-    advantages, _ = rollout_advantage(
+    advantages, _ = FUNCTIONS["group"](
         tensors["token_level_scores"], tensors["response_mask"], data.non_tensor_batch["data_id_list"]
     )
     tensors["advantages"] = advantages
@@ -76,9 +75,9 @@ def with_advantages(data: DataProto) -> DataProto:
     return data
 
 
-def as_planned(data: DataProto, *, n_updates: int = 1, leave_out: bool = False) -> DataProto:
+def as_planned(data: DataProto, *, n_updates: int = 1, leave_out: bool = False, row_tokens: int = 1) -> DataProto:
     """The batch as it reaches the actor of a single rank; all rows are in it unless `leave_out`."""
-    rules = UpdateRules(n_updates=n_updates, correct=False, cap=2.0, has_entropy=not leave_out)
+    rules = UpdateRules(n_updates=n_updates, cap=2.0, has_entropy=not leave_out, row_tokens=row_tokens)
     return planned(data, rules, n_ranks=1, step=1)
 
 

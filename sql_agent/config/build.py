@@ -87,7 +87,7 @@ def load_recipe(name: str) -> dict[str, Any]:
 FILES = (
     *("agent.tools", "agent.episode", "agent.system_prompt", "data.train_file", "data.val_file", "database.path"),
     *("reward.scorer_modules", "reward.default_scorer", "reward.judge.prompt"),
-    *("agent.mcp.*.command", "agent.mcp.*.args"),
+    *("agent.mcp.*.command", "agent.mcp.*.args", "optim.loss"),
 )
 
 

@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
+from foundation.errors import did_you_mean
+from sql_agent.config.losses import FIXED, PRESETS, Advantage, Aggregation, is_own, with_preset
 from sql_agent.config.node import Node
 
 
 class OptimConfig(Node):
-    """The update."""
+    """The update. The loss sets other defaults for some keys: [table](15-training.md#losses)."""
 
+    loss: str = Field(
+        default="grpo",
+        description="`grpo`, `dapo`, `dr_grpo`, `gspo`, `cispo`, `minirl`, `gpg`, or "
+        "[one of your own](15-training.md#a-loss-of-your-own), `module:function`",
+    )
+    advantage: Advantage = Field(
+        default="group", description="what a rollout is [compared with](15-training.md#advantage)"
+    )
+    loss_aggregation: Aggregation = Field(
+        default="token-mean",
+        description="[what weighs the same](15-training.md#aggregation): a token, or a row with the mean or the sum of "
+        "its tokens; -norm divides the sum by the tokens that a row may have",
+    )
     lr: float = Field(default=1e-6, gt=0, description="AdamW learning rate")
     lr_schedule: Literal["constant", "cosine"] = Field(
         default="constant", description="constant, or falling over the run's steps as half a cosine"
@@ -19,12 +34,28 @@ class OptimConfig(Node):
     lr_final_share: float = Field(
         default=0.1, ge=0, le=1, description="share of the rate that is left at the end of the cosine"
     )
+    warmup: float = Field(
+        default=0.0,
+        ge=0,
+        description="training steps in which the rate rises to lr, the first with rate 0; below 1: share of the run",
+    )
     weight_decay: float = Field(
         default=0.0, ge=0, description="AdamW weight decay (a step whose groups are all without variance is not made)"
     )
-    clip_low: float = Field(default=0.2, gt=0, lt=1, description="lower PPO clip")
-    clip_high: float = Field(default=0.3, gt=0, description="upper PPO clip")
+    clip_low: float = Field(
+        default=0.2, gt=0, le=1, description="the ratio's lower bound is 1 - clip_low; 1: it has none"
+    )
+    clip_high: float = Field(default=0.3, gt=0, description="the ratio's upper bound is 1 + clip_high")
+    overlong_filter: bool = Field(
+        default=False,
+        description="leave rollouts with an answer that was cut at rollout.max_response_tokens out of the loss; they "
+        "stay in their group's mean",
+    )
+    positive_only: bool = Field(default=False, description="leave rollouts whose advantage is not positive out")
     kl_coef: float = Field(default=0.0, ge=0, description="KL loss to the start model; 0 loads no reference model")
+    kl_estimator: Literal["k1", "k2", "k3", "abs"] = Field(
+        default="k3", description="[estimator](15-training.md#kl-term) of the KL loss; health/kl_to_start stays k3"
+    )
     entropy_coef: float = Field(default=0.0, ge=0, description="entropy bonus")
     questions_per_step: int = Field(default=32, ge=1, description="questions sampled per step")
     mini_batch_questions: int = Field(
@@ -34,7 +65,53 @@ class OptimConfig(Node):
     )
     micro_batch_rows: int = Field(default=4, ge=1, description="rows per forward pass and GPU")
     grad_clip: float = Field(default=1.0, gt=0, description="gradient norm limit")
-    importance_correction: Literal["off", "truncated"] = Field(
-        default="off", description="weigh each token with min(p_trainer / p_sampler, importance_cap)"
+    importance_correction: Literal["off", "truncated", "masked"] = Field(
+        default="off",
+        description="weigh each token with r = p_trainer / p_sampler, truncated at importance_cap, or masked (0) "
+        "outside [1 / importance_cap, importance_cap]",
     )
-    importance_cap: float = Field(default=2.0, gt=1, description="largest weight of the truncated correction")
+    importance_level: Literal["token", "sequence"] = Field(
+        default="token", description="r of a token, or the product over its row"
+    )
+    importance_cap: float = Field(default=2.0, gt=1, description="largest weight of the correction")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _preset(cls, given: Any) -> Any:
+        return with_preset(given) if isinstance(given, dict) else given
+
+    @model_validator(mode="after")
+    def _loss_is_known(self) -> OptimConfig:
+        if self.loss not in PRESETS and not is_own(self.loss):
+            raise ValueError(
+                f"optim.loss = {self.loss!r} must be one of {', '.join(PRESETS)}, or module:function"
+                f"{did_you_mean(self.loss, PRESETS)}"
+            )
+        keys, why = FIXED.get(self.loss, ("", ""))
+        for key in keys.split():
+            value, fixed = getattr(self, key), PRESETS[self.loss].get(key, type(self).model_fields[key].default)
+            if value != fixed:
+                raise ValueError(
+                    f"optim.{key} = {value} must be {fixed} with optim.loss = {self.loss}: {why}. Leave it out, or "
+                    "take another loss"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _keys_are_read(self) -> OptimConfig:
+        if self.warmup >= 1 and self.warmup % 1:
+            raise ValueError(
+                f"optim.warmup = {self.warmup} must be a whole number of training steps, or below 1 a share of the "
+                f"run's: set {round(self.warmup)}"
+            )
+        if self.kl_estimator != "k3" and not self.kl_coef:
+            raise ValueError(
+                f"optim.kl_estimator = {self.kl_estimator} has nothing to estimate: set optim.kl_coef above 0, or "
+                "leave it out"
+            )
+        if self.importance_level != "token" and self.importance_correction == "off":
+            raise ValueError(
+                f"optim.importance_level = {self.importance_level} has nothing to weigh: set "
+                "optim.importance_correction to truncated or masked, or leave it out"
+            )
+        return self

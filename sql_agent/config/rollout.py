@@ -112,10 +112,14 @@ class RolloutConfig(Sampling):
         return bool(self.presence_penalty or self.frequency_penalty)
 
     @property
+    def row_response_tokens(self) -> int:
+        """The most tokens of a training row after its prompt."""
+        return self.trajectory_max_response_tokens if self.level == "trajectory" else self.max_response_tokens
+
+    @property
     def row_tokens(self) -> int:
         """The longest training row."""
-        after = self.trajectory_max_response_tokens if self.level == "trajectory" else self.max_response_tokens
-        return self.max_prompt_tokens + after
+        return self.max_prompt_tokens + self.row_response_tokens
 
     @property
     def context_tokens(self) -> int:

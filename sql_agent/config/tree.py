@@ -62,6 +62,12 @@ class TrainConfig(Node):
                 "intention not the policy that is trained, and nothing else weighs the difference. For better answers "
                 "alone set them in rollout.validation and rollout.evaluation"
             )
+        if self.optim.advantage == "reinforce++" and rollout.resample_flat_groups:
+            raise ValueError(
+                f"rollout.resample_flat_groups = {rollout.resample_flat_groups} must be 0 with optim.advantage = "
+                "reinforce++: it compares with the whole step, so a group whose rewards are equal teaches too. Set it "
+                "to 0, or take optim.advantage = group"
+            )
         if rollout.temperature == 0:
             raise ValueError(
                 "rollout.temperature = 0 must be above 0: a question's rollouts would be the same, and the trainer "

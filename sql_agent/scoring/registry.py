@@ -7,15 +7,13 @@ Not covered: what the scorers compute (scorers.py).
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import entry_points
-from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar, cast
 
+from foundation import modules
 from foundation.errors import UserError, did_you_mean
 from reward_client.judge import LLMJudge
 from reward_client.reward_model import RewardModelClient
@@ -65,7 +63,6 @@ Scorer = Callable[[Question, Episode, ScoringContext], Awaitable[Score | float] 
 F = TypeVar("F", bound=Scorer)
 
 SCORERS: dict[str, Scorer] = {}
-_loaded_files: dict[Path, ModuleType] = {}
 
 
 def scorer(*names: str) -> Callable[[F], F]:
@@ -119,17 +116,7 @@ def load_scorers(modules: Sequence[str]) -> None:
 
 def import_module(name: str) -> ModuleType:
     """The module of a dotted name or of a .py file, which is loaded once. Raises whatever the module raises."""
-    if not name.endswith(".py"):
-        return importlib.import_module(name)
-    path = resolve_path(name, ROOT)
-    if path in _loaded_files:
-        return _loaded_files[path]
-    spec = importlib.util.spec_from_file_location(f"scorers_{path.stem}", path)
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    _loaded_files[path] = module
-    return module
+    return modules.import_module(str(resolve_path(name, ROOT)) if name.endswith(".py") else name)
 
 
 def unknown_scorer(name: str) -> str:

@@ -65,6 +65,7 @@ def check(config: TrainConfig, scoring: ScoringContext, *, steps: int) -> None:
     if config.trainer.resume:
         preflight.check_resume(config, find_checkpoint(config, runs_dir), steps=steps)
     preflight.check_adapter(config)
+    preflight.check_loss(config)
     preflight.check_trackers(config.logging.trackers)
     if folder := local_model(config):
         check_model_folder(folder, allow_remote_code=config.model.allow_remote_code)

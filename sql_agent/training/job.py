@@ -114,6 +114,7 @@ def prepare(config: TrainConfig, *, role: str, run: str, scoring: ScoringContext
         config = build_config(config.model_dump(), {"trainer": {"resume": str(checkpoint)}})
     preflight.check_packages()
     preflight.check_adapter(config)
+    preflight.check_loss(config)
     preflight.check_trackers(config.logging.trackers)
     model = model_folder(config, tiny=is_tiny(config))
     if not is_tiny(config):  # it asks once or twice, whatever it may

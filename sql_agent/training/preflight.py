@@ -9,6 +9,8 @@ import importlib.util
 import json
 import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -16,10 +18,11 @@ from typing import Any
 from agl_plugin.patches.install import wrong_versions
 from foundation.errors import UserError
 from sql_agent.agent.episode import EpisodeRunner
-from sql_agent.config import TrainConfig
+from sql_agent.config import ROOT, TrainConfig
+from sql_agent.config.losses import is_own
 from sql_agent.serving.checkpoints import _step_number
 from sql_agent.serving.models import gpu_count
-from sql_agent.training.verl_config import flatten
+from sql_agent.training.verl_config import flatten, loss_name
 
 COMPARED_ON_RESUME = ("agent", "database", "data", "reward", "model", "rollout", "optim", "verl")
 
@@ -32,6 +35,9 @@ BYTES_PER_LORA_CHECKPOINT_BYTE = 2.2  # fp32 weights, frozen ones too; moments o
 
 
 BYTES_PER_CHECKPOINT_BYTE = 7  # bf16 weights on disk -> fp32 weights and two Adam moments, with some slack
+
+
+LOSS_LIMIT_S = 300.0  # importing torch takes seconds, minutes beside busy processes
 
 
 def check_role(role: str) -> None:
@@ -124,6 +130,20 @@ def check_resume(config: TrainConfig, checkpoint: Path, *, steps: int) -> None:
             + "\n".join(changed)
             + "\nGive the old settings, or add --set trainer.resume_changed=true"
         )
+
+
+def check_loss(config: TrainConfig) -> None:
+    """A loss of the user gives what a loss must, tried out in a process of its own (it needs torch). UserError."""
+    loss = config.optim.loss
+    if not is_own(loss):
+        return
+    command = [sys.executable, "-m", "agl_plugin.update.losses", loss_name(config)]
+    paths = {"PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), *sys.path]))}
+    done = subprocess.run(command, env={**os.environ, **paths}, capture_output=True, text=True, timeout=LOSS_LIMIT_S)
+    _, found, problem = done.stdout.rpartition("problem of the loss:")
+    problem = problem.strip() if found else f"ends the process that tries it: {done.stderr[-500:]}"
+    if problem:
+        raise UserError(f"optim.loss = {loss!r}: {problem}. docs/15-training.md has an example")
 
 
 def check_adapter(config: TrainConfig) -> None:

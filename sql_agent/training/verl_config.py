@@ -12,7 +12,8 @@ from typing import Any
 
 from agl_plugin.update.rules import UpdateRules
 from foundation.errors import UserError
-from sql_agent.config import TrainConfig, merge
+from sql_agent.config import ROOT, TrainConfig, merge, resolve_path
+from sql_agent.config.losses import CLIPPED, is_own
 from sql_agent.serving.server import context_tokens
 
 # Keys that verl reads but its base configuration leaves out (free-form sections).
@@ -32,12 +33,12 @@ def own_overrides(config: TrainConfig, *, model_path: str, run_dir: Path, total_
     """What this project's own keys mean to verl."""
     cpu = config.trainer.device == "cpu"
     return {
-        "algorithm": {"adv_estimator": "grpo_rollouts", "use_kl_in_reward": False},
+        "algorithm": {"adv_estimator": f"{config.optim.advantage}_rollouts", "use_kl_in_reward": False},
         "data": _data(config),
         "actor_rollout_ref": {
             "model": _model(config, model_path=model_path, cpu=cpu),
             "rollout": _rollout(config, model_path=model_path, cpu=cpu),
-            "actor": _actor(config, cpu=cpu),
+            "actor": _actor(config, cpu=cpu, total_steps=total_steps),
             "ref": _ref(config, cpu=cpu),
         },
         "critic": {"strategy": "fsdp"},
@@ -136,22 +137,35 @@ def _fsdp(config: TrainConfig) -> dict[str, Any]:
     return keys if in_bf16(config) else {**keys, "model_dtype": "fp32", "dtype": "float32"}
 
 
-def _actor(config: TrainConfig, *, cpu: bool) -> dict[str, Any]:
+def loss_name(config: TrainConfig) -> str:
+    """The loss's name in verl's registry. A file is named as the workers find it."""
+    loss = config.optim.loss
+    where, _, function = loss.rpartition(":")
+    if where.endswith(".py"):
+        return f"{resolve_path(where, ROOT)}:{function}"
+    return "vanilla" if loss in CLIPPED else loss
+
+
+def _actor(config: TrainConfig, *, cpu: bool, total_steps: int) -> dict[str, Any]:
     optim = config.optim
     return {
         "strategy": "fsdp",
         "ppo_mini_batch_size": optim.mini_batch_questions,
         "ppo_micro_batch_size_per_gpu": optim.micro_batch_rows,
+        "policy_loss": {"loss_mode": loss_name(config)},
+        "loss_agg_mode": optim.loss_aggregation,
         "clip_ratio_low": optim.clip_low,
         "clip_ratio_high": optim.clip_high,
         "use_kl_loss": optim.kl_coef > 0,
         "kl_loss_coef": optim.kl_coef,
+        "kl_loss_type": optim.kl_estimator,
         "entropy_coeff": optim.entropy_coef,
         "grad_clip": optim.grad_clip,
         "optim": {
             "lr": optim.lr,
             "lr_scheduler_type": optim.lr_schedule,
             "min_lr_ratio": optim.lr_final_share,
+            "lr_warmup_steps": int(optim.warmup if optim.warmup >= 1 else optim.warmup * total_steps),
             "weight_decay": optim.weight_decay,
         },
         # Compiling for the CPU needs a C++ compiler, and minutes; a small model does not earn them back.
@@ -197,11 +211,16 @@ def update_rules(config: TrainConfig) -> UpdateRules:
     optim = config.optim
     return UpdateRules(
         n_updates=math.ceil(optim.questions_per_step / optim.mini_batch_questions),
-        correct=optim.importance_correction == "truncated",
+        correction=optim.importance_correction,
+        level=optim.importance_level,
         cap=optim.importance_cap,
         has_reference=optim.kl_coef > 0,
         has_entropy=optim.entropy_coef > 0,
+        has_own_loss=is_own(optim.loss),
         seed=config.data.seed,
+        overlong_filter=optim.overlong_filter,
+        positive_only=optim.positive_only,
+        row_tokens=config.rollout.row_response_tokens,
     )
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from sql_agent.config import TrainConfig
+from sql_agent.config.losses import CLIPPED
 
 ACTOR, REF, ROLLOUT = "actor_rollout_ref.actor.", "actor_rollout_ref.ref.", "actor_rollout_ref.rollout."
 MODEL, VLLM = "actor_rollout_ref.model.", "actor_rollout_ref.rollout.engine_kwargs.vllm."
@@ -19,11 +20,15 @@ MODEL, VLLM = "actor_rollout_ref.model.", "actor_rollout_ref.rollout.engine_kwar
 
 @dataclass(frozen=True)
 class Need:
-    """What a key works with only. `settings` is one way to fulfil it; `holds` gets the run's and verl's keys."""
+    """What a key works with only. `holds` gets the run's and verl's keys.
+
+    `settings` is one way to fulfil it; `unmet` one not to, where the defaults do.
+    """
 
     text: str
     settings: tuple[str, ...]
     holds: Callable[[TrainConfig, Mapping[str, Any]], bool]
+    unmet: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -56,6 +61,12 @@ GPU_KL = Need(
     "a GPU and `optim.kl_coef` above 0",
     ("trainer.device=cuda", "optim.kl_coef=0.01"),
     lambda config, _: config.trainer.device != "cpu" and config.optim.kl_coef > 0,
+)
+PPO = Need(
+    "`optim.loss` grpo, dapo or dr_grpo",
+    ("optim.loss=grpo",),
+    lambda config, _: config.optim.loss in CLIPPED,
+    unmet=("optim.loss=gspo",),
 )
 COSINE = Need(
     '`optim.lr_schedule = "cosine"`',
@@ -92,11 +103,9 @@ def _refused(key: str, why: str) -> Rule:
 
 
 _ADVANTAGE = [
-    _passed(
-        "algorithm.norm_adv_by_std_in_grpo", False, "false: advantages are not divided by the deviation (Dr. GRPO)"
-    ),
-    _refused("algorithm.adv_estimator", "the advantage is this project's: GRPO with each rollout counted once"),
-    _refused("algorithm.", "GRPO's advantage reads neither discounts, nor critics, nor a KL term in the reward"),
+    _own("algorithm.adv_estimator", "optim.advantage", "where each rollout counts once, however many rows it has"),
+    _own("algorithm.norm_adv_by_std_in_grpo", "optim.advantage"),
+    _refused("algorithm.", "these advantages read neither discounts, nor critics, nor a KL term in the reward"),
     _own("algorithm.rollout_correction.rollout_is", "optim.importance_correction"),
     _own("algorithm.rollout_correction.rollout_is_threshold", "optim.importance_cap"),
     _refused(
@@ -111,30 +120,18 @@ _LOSS = [
     _own(f"{ACTOR}clip_ratio_high", "optim.clip_high"),
     _passed(
         f"{ACTOR}clip_ratio_c", 5.0, "bound of the loss where the advantage is negative (dual clip)",
-        must=("above 1", lambda value: value > 1),
+        need=PPO, must=("above 1", lambda value: value > 1),
     ),
     _own(f"{ACTOR}use_kl_loss", "optim.kl_coef"),
     _own(f"{ACTOR}kl_loss_coef", "optim.kl_coef"),
-    _passed(
-        f"{ACTOR}kl_loss_type", "k2", "estimator of the KL term; health/kl_to_start stays k3",
-        need=KL, values=("kl", "k1", "abs", "mse", "k2", "low_var_kl", "k3"),
-    ),
+    _own(f"{ACTOR}kl_loss_type", "optim.kl_estimator"),
     _own(f"{ACTOR}entropy_coeff", "optim.entropy_coef"),
-    _passed(
-        f"{ACTOR}policy_loss.loss_mode", "gspo",
-        "gspo: ratio and clip of a whole row, and always the mean over rows (its clips are smaller: optim.clip_low and "
-        "clip_high); gpg: no ratio and no clip. Of verl's others geo_mean averages micro batches "
-        "without the weights of the update, and clip_cov and kl_cov choose tokens within a micro batch",
-        values=("vanilla", "gpg", "gspo"),
+    _own(f"{ACTOR}policy_loss.loss_mode", "optim.loss"),
+    _refused(
+        f"{ACTOR}policy_loss.",
+        "it belongs to clip_cov and kl_cov, which choose tokens by micro batch: the update would depend on its size",
     ),
-    _refused(f"{ACTOR}policy_loss.", "it belongs to clip_cov and kl_cov, which choose tokens within a micro batch"),
-    _passed(
-        f"{ACTOR}loss_agg_mode", "seq-mean-token-sum-norm",
-        "what weighs the same: a token, or a row with the mean or the sum of its tokens. -norm (Dr. GRPO) divides the "
-        "sum by the longest response of the step, which differs from step to step. A row is a rollout where its calls "
-        "fit together",
-        values=("token-mean", "seq-mean-token-mean", "seq-mean-token-sum", "seq-mean-token-sum-norm"),
-    ),
+    _own(f"{ACTOR}loss_agg_mode", "optim.loss_aggregation"),
 ]  # fmt: skip
 
 _OPTIMIZER = [
@@ -150,14 +147,8 @@ _OPTIMIZER = [
         f"{ACTOR}optim.betas", [0.9, 0.95], "AdamW's two decay rates",
         must=("two numbers in [0, 1)", lambda value: len(value) == 2 and all(_is_share(beta) for beta in value)),
     ),
-    _passed(
-        f"{ACTOR}optim.lr_warmup_steps", 10, "training steps in which the rate rises to optim.lr; the first has rate 0",
-        must=("0 or more, or -1 for lr_warmup_steps_ratio", lambda value: value >= -1),
-    ),
-    _passed(
-        f"{ACTOR}optim.lr_warmup_steps_ratio", 0.1, "the same as a share of the run's steps",
-        must=("in [0, 1]", lambda value: 0 <= value <= 1),
-    ),
+    _own(f"{ACTOR}optim.lr_warmup_steps", "optim.warmup"),
+    _own(f"{ACTOR}optim.lr_warmup_steps_ratio", "optim.warmup"),
     _passed(f"{ACTOR}optim.num_cycles", 0.5, "waves of the cosine", need=COSINE),
     _passed(f"{ACTOR}optim.optimizer", "Adam", "class in optimizer_impl that takes lr, weight_decay and betas"),
     _passed(f"{ACTOR}optim.optimizer_impl", "torch.optim", "module of the optimizer; install its package yourself"),

@@ -133,7 +133,9 @@ def test_the_readme_names_only_settings_that_work(name: str) -> None:
 def test_the_documented_defaults_are_the_defaults() -> None:
     tree = flatten(overrides_of(TrainConfig()))
     expected = {
-        "algorithm.adv_estimator": "grpo_rollouts",
+        "algorithm.adv_estimator": "group_rollouts",
+        "actor_rollout_ref.actor.policy_loss.loss_mode": "vanilla",
+        "actor_rollout_ref.actor.loss_agg_mode": "token-mean",
         "algorithm.use_kl_in_reward": False,
         "actor_rollout_ref.actor.use_kl_loss": False,
         "actor_rollout_ref.rollout.n": 4,

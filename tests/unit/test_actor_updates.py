@@ -135,7 +135,7 @@ def updated(rollouts: Rollouts, **rules: Any) -> tuple[torch.Tensor, dict[str, A
         seen.append(int(batch.batch["response_mask"].any(dim=1).sum()))
         return SimpleNamespace(meta_info={"metrics": actor.update_policy(data=batch)})
 
-    found = prepared(update, UpdateRules(**{"n_updates": 1, "correct": False, "cap": 2.0, **rules}), step=lambda: 1)
+    found = prepared(update, UpdateRules(**{"n_updates": 1, "cap": 2.0, **rules}), step=lambda: 1)
     metrics = found(with_log_probs(data_of(rollouts))).meta_info["metrics"]
     return flat_weights(model) - weights, metrics, seen
 

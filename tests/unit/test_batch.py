@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from verl.trainer.ppo.core_algos import compute_grpo_outcome_advantage, get_adv_estimator_fn
 
-from agl_plugin.update.advantage import NAME, rollout_advantage
+from agl_plugin.update.advantage import FUNCTIONS, name_of
 from agl_plugin.update.batch import Batch, Limits, build_batch, rows_of
 
 WIDE = Limits(99, 99)
@@ -164,7 +164,7 @@ def test_each_rollout_counts_once_in_its_group_however_many_rows_it_has() -> Non
     talks = {"a": ("q", 1.0, [call([n], [n]) for n in range(1, 6)]), "b": ("q", 0.0, [call([1], [2])])}
     made = batch_of(talks, merge=False)
     batch, uid = made.data.batch, made.data.non_tensor_batch["data_id_list"]
-    advantages, _ = rollout_advantage(batch["token_level_scores"], batch["response_mask"], uid)
+    advantages, _ = FUNCTIONS["group"](batch["token_level_scores"], batch["response_mask"], uid)
     expected = 0.5 / (np.std([1.0, 0.0], ddof=1) + 1e-6)
     assert advantages[:, 0].tolist() == pytest.approx([expected] * 5 + [-expected])
 
@@ -176,7 +176,7 @@ def test_with_one_row_each_it_is_verls_grpo() -> None:
     mask = torch.ones(12, 3)
     groups = np.array([f"q{i % 3}" for i in range(12)], dtype=object)
     uids = np.array([f"q{i % 3}/r{i}" for i in range(12)], dtype=object)
-    ours, _ = get_adv_estimator_fn(NAME)(token_level_rewards=rewards, response_mask=mask, index=uids)  # pyright: ignore[reportCallIssue]
+    ours, _ = get_adv_estimator_fn(name_of("group"))(token_level_rewards=rewards, response_mask=mask, index=uids)  # pyright: ignore[reportCallIssue]
     theirs, _ = compute_grpo_outcome_advantage(rewards, mask, groups)
     assert torch.allclose(ours, theirs, atol=1e-5)
 
@@ -184,7 +184,7 @@ def test_with_one_row_each_it_is_verls_grpo() -> None:
 def test_without_scaling_the_advantage_is_the_distance_to_the_mean() -> None:
     rewards, mask = torch.tensor([[1.0], [0.0], [0.5], [0.25]]), torch.ones(4, 1)
     uids = np.array(["q/a", "q/b", "p/c", "p/d"], dtype=object)
-    plain, _ = rollout_advantage(rewards, mask, uids, {"norm_adv_by_std_in_grpo": False})
+    plain, _ = FUNCTIONS["group_no_std"](rewards, mask, uids)
     assert plain[:, 0].tolist() == [0.5, -0.5, 0.125, -0.125]
 
 
@@ -192,7 +192,7 @@ def test_a_group_without_variance_has_advantage_zero_exactly() -> None:
     rollouts = {str(i): ("q", 0.73, [call([1], [2])]) for i in range(7)}
     made = batch_of(rollouts)
     batch, uid = made.data.batch, made.data.non_tensor_batch["data_id_list"]
-    assert not rollout_advantage(batch["token_level_scores"], batch["response_mask"], uid)[0].any()
+    assert not FUNCTIONS["group"](batch["token_level_scores"], batch["response_mask"], uid)[0].any()
 
 
 def test_merged_and_unmerged_rows_give_the_same_gradient() -> None:
@@ -216,7 +216,7 @@ def test_merged_and_unmerged_rows_give_the_same_gradient() -> None:
 def policy_gradient(model: torch.nn.Module, made: Batch) -> torch.Tensor:
     """The gradient of -sum(A log pi) over trained tokens."""
     batch, uid = made.data.batch, made.data.non_tensor_batch["data_id_list"]
-    advantages, _ = rollout_advantage(batch["token_level_scores"], batch["response_mask"], uid)
+    advantages, _ = FUNCTIONS["group"](batch["token_level_scores"], batch["response_mask"], uid)
     model.zero_grad()
     logits = model(
         input_ids=batch["input_ids"], attention_mask=batch["attention_mask"], position_ids=batch["position_ids"]

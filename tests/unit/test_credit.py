@@ -22,7 +22,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agl_plugin.update.adapter import ScoredTriplets, reward_of
-from agl_plugin.update.advantage import rollout_advantage
+from agl_plugin.update.advantage import FUNCTIONS
 from agl_plugin.update.batch import build_batch
 from benchmarks.support.spans import fault_span, llm_call, noise, reward_span
 
@@ -102,7 +102,7 @@ def sampled_tokens(rollout: str, spans: list[Span]) -> Counter[Any]:
 def trained(data: Any) -> tuple[Counter[Any], dict[str, set[float]]]:
     """The same of a batch: every position with mask 1, after the tokens that stand before it."""
     batch, uids = data.batch, data.non_tensor_batch["data_id_list"]
-    advantages, _ = rollout_advantage(batch["token_level_scores"], batch["response_mask"], uids)
+    advantages, _ = FUNCTIONS["group"](batch["token_level_scores"], batch["response_mask"], uids)
     width = batch["prompts"].shape[1]
     tokens: Counter[Any] = Counter()
     values: dict[str, set[float]] = defaultdict(set)

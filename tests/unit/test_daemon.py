@@ -22,7 +22,7 @@ from agl_plugin.daemon import GrpoDaemon
 from agl_plugin.options import DaemonOptions
 from agl_plugin.run.resampling import SpareQuestions
 from agl_plugin.update.adapter import ScoredTriplets
-from agl_plugin.update.advantage import rollout_advantage
+from agl_plugin.update.advantage import FUNCTIONS
 from benchmarks.support.spans import call_without_ids, fault_span, llm_call, reward_span, waiting_span
 from foundation import run_folder
 from foundation.errors import RunError
@@ -174,7 +174,7 @@ def test_equal_rewards_give_exactly_no_advantage(daemon: GrpoDaemon, reward: flo
     finish(daemon, [[scored(reward, n_calls=n) for n in (3, 3, 3, 4)]])  # the mean of 13 equal floats is often off
     batch, _ = batch_of(daemon)
     index = batch.non_tensor_batch["data_id_list"]
-    advantages, _ = rollout_advantage(batch.batch["token_level_scores"], batch.batch["response_mask"], index)
+    advantages, _ = FUNCTIONS["group"](batch.batch["token_level_scores"], batch.batch["response_mask"], index)
     assert len(batch) == 13 and advantages.abs().max().item() == 0.0
 
 

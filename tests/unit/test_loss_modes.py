@@ -1,6 +1,6 @@
-"""The losses that [verl] lets through, in verl's real actor: what they weigh does not depend on micro batches.
+"""The losses of `optim.loss`, in verl's real actor: what they weigh does not depend on micro batches.
 
-The refused geo_mean does depend on them; that is why it is refused.
+verl's geo_mean does depend on them; that is why it has no name there.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ ROLLOUTS = [
     *[("p", 0.5, [1, 5, 9, 6]), ("p", 0.6, [1, 2])],
     *[("flat", 0.3, [2] * 9), ("flat", 0.3, [3])],
 ]
+ROW_TOKENS = 30
 MODES = ["token-mean", "seq-mean-token-mean", "seq-mean-token-sum", "seq-mean-token-sum-norm"]
 
 
@@ -46,7 +47,7 @@ def step_of(*, micro_rows: int, leave_out: bool = False, mode: str = "vanilla", 
     model = tiny_model()
     before = flat_weights(model)
     actor = actor_of(model, micro_rows=micro_rows, policy_loss=PolicyLossConfig(loss_mode=mode), lr=0.01, **more)
-    actor.update_policy(data=as_planned(data, leave_out=leave_out))
+    actor.update_policy(data=as_planned(data, leave_out=leave_out, row_tokens=ROW_TOKENS))
     return flat_weights(model) - before
 
 
@@ -57,7 +58,11 @@ def distance(a: torch.Tensor, b: torch.Tensor) -> float:
 
 @pytest.mark.parametrize(
     "more",
-    [*({"loss_agg_mode": mode} for mode in MODES), {"mode": "gspo"}, {"mode": "gpg"}, {"ppo_epochs": 2}],
+    [
+        *({"loss_agg_mode": mode} for mode in MODES),
+        *({"mode": mode} for mode in ("gspo", "gpg", "cispo", "minirl")),
+        {"ppo_epochs": 2},
+    ],
     ids=str,
 )
 @pytest.mark.parametrize("leave_out", [False, True])
@@ -75,11 +80,11 @@ def test_the_modes_weigh_differently() -> None:
 
 
 def test_the_mean_over_rows_is_that_of_the_rows() -> None:
-    """seq-mean-token-sum is token-mean times tokens per row; -norm divides it by the longest response."""
+    """seq-mean-token-sum is token-mean times tokens per row; -norm divides it by what a row may hold."""
     token_mean, row_sum, norm = (step_of(micro_rows=2, loss_agg_mode=MODES[i]) for i in (0, 2, 3))
     lengths = [len(ids) for _, _, ids in ROLLOUTS]
     assert distance(row_sum, token_mean * sum(lengths) / len(lengths)) < 1e-5
-    assert distance(norm, row_sum / max(lengths)) < 1e-5
+    assert distance(norm, row_sum / ROW_TOKENS) < 1e-5
 
 
 def test_geo_mean_depends_on_the_micro_batches() -> None:

@@ -21,7 +21,7 @@ N_ROWS, N_UPDATES, N_RANKS = st.integers(1, 200), st.integers(1, 8), st.integers
 
 
 def rules(*, n_updates: int, **more: Any) -> UpdateRules:
-    return UpdateRules(n_updates=n_updates, correct=False, cap=2.0, **more)
+    return UpdateRules(n_updates=n_updates, cap=2.0, **more)
 
 
 def batch_of(n_rows: int, *, seed: int = 0, teaching: float = 1.0) -> DataProto:

@@ -23,6 +23,10 @@ LOG_PROB = st.floats(-6, -1 / 128, width=32)
 PAIRS = st.lists(st.tuples(LOG_PROB, LOG_PROB, st.booleans()), min_size=2, max_size=12)
 
 
+def rules(correction: Any = "off", *, cap: float = 2.0, level: Any = "token") -> UpdateRules:
+    return UpdateRules(n_updates=1, cap=cap, correction=correction, level=level)
+
+
 def batch_of(trainer: list[list[float]], sampler: list[list[float]], mask: list[list[int]]) -> DataProto:
     tensors = {
         "old_log_probs": torch.tensor(trainer),
@@ -39,7 +43,7 @@ def batch_of(trainer: list[list[float]], sampler: list[list[float]], mask: list[
 @given(pairs=PAIRS.filter(lambda pairs: any(on for _, _, on in pairs)), cap=st.sampled_from([1.1, 2.0, 5.0]))
 def test_the_figures_are_their_formulas(pairs: list[tuple[float, float, bool]], cap: float) -> None:
     trainer, sampler, mask = ([list(column)] for column in zip(*pairs, strict=True))
-    metrics = correct(batch_of(trainer, sampler, [[int(on) for on in mask[0]]]), cap=cap, apply=False)
+    metrics = correct(batch_of(trainer, sampler, [[int(on) for on in mask[0]]]), rules(cap=cap))
     known = [(np.float64(p), np.float64(q)) for p, q, on in pairs if on]
     d = np.array([p - q for p, q in known])
     r = np.exp(d)
@@ -59,41 +63,41 @@ def test_the_figures_are_their_formulas(pairs: list[tuple[float, float, bool]], 
 
 
 def test_equal_log_probabilities_have_no_gap() -> None:
-    metrics = correct(batch_of([[-1.0, -2.0]], [[-1.0, -2.0]], [[1, 1]]), cap=2.0, apply=False)
+    metrics = correct(batch_of([[-1.0, -2.0]], [[-1.0, -2.0]], [[1, 1]]), rules(cap=2.0))
     assert metrics["sampler/log_prob_diff_max"] == 0 and metrics["sampler/effective_sample_share"] == pytest.approx(1)
     assert metrics["sampler/outside_share"] == 0 and metrics["sampler/kl_k3"] == 0
 
 
 def test_weights_are_capped_ratios_of_sampled_tokens() -> None:
     batch = batch_of([[-1.0, -1.0, -1.0, -1.0]], [[-1.5, -3.0, -0.5, NAN]], [[1, 1, 1, 1]])
-    correct(batch, cap=2.0, apply=True)
+    correct(batch, rules("truncated", cap=2.0))
     assert batch.batch["rollout_is_weights"].tolist() == [
         [pytest.approx(math.exp(0.5)), 2.0, pytest.approx(math.exp(-0.5)), 1.0]
     ]
     masked = batch_of([[-1.0, 0.0]], [[-1.5, 0.0]], [[1, 0]])
-    correct(masked, cap=2.0, apply=True)
+    correct(masked, rules("truncated", cap=2.0))
     assert masked.batch["rollout_is_weights"][0, 1] == 0
 
 
 def test_a_token_without_log_probability_counts_in_no_figure() -> None:
-    metrics = correct(batch_of([[-1.0, -9.0]], [[-1.25, NAN]], [[1, 1]]), cap=2.0, apply=False)
+    metrics = correct(batch_of([[-1.0, -9.0]], [[-1.25, NAN]], [[1, 1]]), rules(cap=2.0))
     assert metrics["sampler/log_prob_diff_mean"] == 0.25
 
 
 @pytest.mark.parametrize("apply", [True, False])
 def test_the_actor_never_sees_the_samplers_numbers(apply: bool) -> None:
     batch = batch_of([[-1.0]], [[-2.0]], [[1]])
-    correct(batch, cap=2.0, apply=apply)
+    correct(batch, rules("truncated" if apply else "off"))
     assert "rollout_log_probs" not in batch.batch and ("rollout_is_weights" in batch.batch) is apply
 
 
 def test_a_batch_without_the_samplers_numbers_is_left_alone() -> None:
     batch = batch_of([[-1.0]], [[NAN]], [[1]])
-    assert correct(batch, cap=2.0, apply=True) == {} and "rollout_is_weights" not in batch.batch
-    assert correct(batch, cap=2.0, apply=True) == {}
+    assert correct(batch, rules("truncated", cap=2.0)) == {} and "rollout_is_weights" not in batch.batch
+    assert correct(batch, rules("truncated", cap=2.0)) == {}
 
 
-def updated(batch: DataProto, **rules: Any) -> tuple[DataProto, dict[str, Any]]:
+def updated(batch: DataProto, **more: Any) -> tuple[DataProto, dict[str, Any]]:
     """What an update gets, and what it reports."""
     seen: list[DataProto] = []
 
@@ -101,8 +105,8 @@ def updated(batch: DataProto, **rules: Any) -> tuple[DataProto, dict[str, Any]]:
         seen.append(data)
         return SimpleNamespace(meta_info={"metrics": {"actor/grad_norm": [1.0], "actor/entropy_loss": [0.5]}})
 
-    rules = {"n_updates": 2, "correct": True, "cap": 2.0, **rules}
-    output = prepared(update, UpdateRules(**rules), step=lambda: 1)(batch)
+    given = UpdateRules(**{"n_updates": 2, "correction": "truncated", "cap": 2.0, **more})
+    output = prepared(update, given, step=lambda: 1)(batch)
     return seen[0], output.meta_info["metrics"]
 
 
@@ -111,7 +115,7 @@ def test_an_update_gets_weights_and_plan_and_reports_the_gap() -> None:
     assert data.batch["rollout_is_weights"].tolist() == [[2.0]] and len(data.meta_info[PLAN].sizes) == 2
     assert metrics["sampler/log_prob_diff_mean"] == 1.0 and metrics["actor/grad_norm"] == [1.0]
     assert "actor/kl_to_start" not in metrics
-    assert "rollout_is_weights" not in updated(batch_of([[-1.0]], [[-2.0]], [[1]]), correct=False)[0].batch
+    assert "rollout_is_weights" not in updated(batch_of([[-1.0]], [[-2.0]], [[1]]), correction="off")[0].batch
 
 
 def test_with_a_reference_model_its_distance_is_told() -> None:

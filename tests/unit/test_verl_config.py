@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 from foundation.errors import UserError
 from sql_agent.config import TrainConfig, build_config, known_keys, parse_assignment
+from sql_agent.config.losses import Advantage
 from sql_agent.training.verl_config import check_keys, flatten, update_rules, verl_overrides
 
 # Settings that verl need not know, and who reads them instead.
@@ -34,6 +35,9 @@ READ_ELSEWHERE = {
     "rollout.sampler_logprobs": "assembly.daemon_options",
     "rollout.resample_flat_groups": "assembly.daemon_options",
     "optim.importance_": "verl_config.update_rules",
+    "optim.overlong_filter": "verl_config.update_rules",
+    "optim.positive_only": "verl_config.update_rules",
+    "optim.advantage": "verl_config, see test_the_advantage_estimator_is_the_one_that_the_plugin_registers",
     "health.": "health_rules.health_of",
     "trainer.resume_changed": "preflight.check_resume",
     "trainer.device": "preflight",
@@ -68,6 +72,10 @@ CHANGED = [
     "rollout.max_num_seqs=8",
     "rollout.tool_parser=llama3_json",
     "optim.lr=1e-5",
+    "optim.loss=minirl",
+    "optim.loss_aggregation=seq-mean-token-sum",
+    "optim.warmup=3",
+    "optim.kl_coef=0.01 optim.kl_estimator=k2",
     "optim.weight_decay=0.01",
     "optim.clip_low=0.1",
     "optim.lr_schedule=cosine",
@@ -211,12 +219,13 @@ def test_the_sampler_tells_the_probabilities_it_sampled_from() -> None:
 @pytest.mark.parametrize(("questions", "mini", "n_updates"), [(32, 32, 1), (32, 16, 2), (30, 16, 2), (8, 2, 4)])
 def test_the_optimizer_steps_follow_from_the_questions(questions: int, mini: int, n_updates: int) -> None:
     rules = update_rules(config_of(f"optim.questions_per_step={questions} optim.mini_batch_questions={mini}"))
-    assert (rules.n_updates, rules.correct, rules.cap) == (n_updates, False, 2.0)
+    assert (rules.n_updates, rules.correction, rules.cap) == (n_updates, "off", 2.0)
 
 
 def test_the_correction_is_a_setting() -> None:
-    rules = update_rules(config_of("optim.importance_correction=truncated optim.importance_cap=3"))
-    assert rules.correct and rules.cap == 3
+    settings = "optim.importance_correction=masked optim.importance_cap=3 optim.importance_level=sequence"
+    rules = update_rules(config_of(settings))
+    assert (rules.correction, rules.cap, rules.level) == ("masked", 3, "sequence")
 
 
 BASE = {"trainer": {"save_freq": 1, "empty": {}}, "actor_rollout_ref": {"rollout": {"engine_kwargs": {"vllm": {}}}}}
@@ -233,7 +242,8 @@ def test_all_unknown_keys_are_named_at_once() -> None:
 
 
 def test_the_advantage_estimator_is_the_one_that_the_plugin_registers() -> None:
-    from agl_plugin.update.advantage import NAME
+    from agl_plugin.update.advantage import ESTIMATES, name_of
 
-    tree = verl_overrides(TrainConfig(), model_path="m", run_dir=Path("r"), total_steps=1)
-    assert tree["algorithm"]["adv_estimator"] == NAME
+    assert set(get_args(Advantage)) == ESTIMATES.keys()
+    for advantage in ESTIMATES:
+        assert keys_of(f"optim.advantage={advantage}")["algorithm.adv_estimator"] == name_of(advantage)

@@ -1,0 +1,24 @@
+"""Modules of the user: dotted names, and files that are in no package."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+_loaded: dict[Path, ModuleType] = {}
+
+
+def import_module(name: str) -> ModuleType:
+    """The module of a dotted name, or of the path of a .py file, loaded once. Raises what the module raises."""
+    if not name.endswith(".py"):
+        return importlib.import_module(name)
+    path = Path(name).resolve()
+    if path not in _loaded:
+        spec = importlib.util.spec_from_file_location(f"user_file_{path.stem}", path)
+        assert spec and spec.loader
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        _loaded[path] = module
+    return _loaded[path]
