@@ -136,6 +136,13 @@ def test_what_is_wrong_with_a_loss_of_ones_own_is_said(tmp_path: Path, source: s
     assert bool(re.search(expected, problem := losses.problem_of(f"{file}:f"))) and bool(problem) == bool(expected)
 
 
+def test_the_documented_loss_works(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "15-training.md").read_text(encoding="utf-8")
+    (source,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    (tmp_path / "my_loss.py").write_text(source)
+    assert losses.problem_of(f"{tmp_path / 'my_loss.py'}:sigmoid") == ""
+
+
 def test_a_bad_loss_ends_the_run_before_ray(tmp_path: Path) -> None:
     file = tmp_path / "my_loss.py"
     file.write_text("import os\nos._exit(3)\n")
