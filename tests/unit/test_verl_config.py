@@ -17,6 +17,7 @@ READ_ELSEWHERE = {
     "recipe": "name of the run folder",
     "agent.": "sql_agent.agent.episode",
     "database.": "sql_agent.environment.database",
+    "python.": "sql_agent.agent.toolset, the sandbox",
     "data.train_file": "questions.load_data",
     "data.val_file": "questions.load_data",
     "data.val_max_rows": "questions.load_data",
