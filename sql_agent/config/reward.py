@@ -71,7 +71,9 @@ class RewardModelConfig(Node):
 
 
 # Terms that look at how an answer was found, and not at what it says.
-SHAPING = ("length_penalty", "step_bonus", "turn_rank")
+SHAPING = ("length_penalty", "overlong_penalty", "step_bonus", "turn_rank")
+# Terms that are taken off.
+PENALTIES = ("length_penalty", "overlong_penalty")
 
 
 class TermConfig(Node):
@@ -80,6 +82,7 @@ class TermConfig(Node):
     scorer: str = Field(min_length=1)
     weight: float = Field(default=1.0, gt=0, le=100)
     target: int = Field(default=0, ge=0)
+    limit: int = Field(default=0, ge=0)
     name: str = ""
 
     @property
@@ -90,7 +93,7 @@ class TermConfig(Node):
     @property
     def factor(self) -> float:
         """What its value in [0, 1] is multiplied by: a penalty is taken off."""
-        return -self.weight if self.scorer == "length_penalty" else self.weight
+        return -self.weight if self.scorer in PENALTIES else self.weight
 
 
 class RewardConfig(Node):
@@ -143,9 +146,14 @@ class RewardConfig(Node):
                     f"reward.terms: the part {part!r} of {term.scorer!r} must have a name of its own, of letters, "
                     "digits, '_', '.' and '-', and not sql or total. Give the term one: name = ..."
                 )
-            if term.target and term.scorer not in ("length_penalty", "step_bonus"):
+            if term.target and term.scorer not in (*PENALTIES, "step_bonus"):
                 raise ValueError(
-                    f"reward.terms: target = {term.target} is for length_penalty and step_bonus only; leave it out of "
-                    f"{term.scorer!r}"
+                    f"reward.terms: target = {term.target} is for {', '.join(PENALTIES)} and step_bonus only; leave it "
+                    f"out of {term.scorer!r}"
+                )
+            if term.limit and (term.scorer not in PENALTIES or term.limit <= term.target):
+                raise ValueError(
+                    f"reward.terms: limit = {term.limit} is where {' or '.join(PENALTIES)} is whole, above target = "
+                    f"{term.target}; {'raise it' if term.scorer in PENALTIES else 'leave it out'} ({term.scorer!r})"
                 )
         return self

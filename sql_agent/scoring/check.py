@@ -20,6 +20,7 @@ from sql_agent.scoring.scorers import (
     length_penalty,
     llm,
     math,
+    overlong_penalty,
     reference,
     reward_model,
     sql_result,
@@ -73,6 +74,7 @@ REQUIREMENTS: dict[Any, Callable[[ScoringContext], str]] = {
         "" if context.config.turn_parts else "compares answers that another term grades; make it one of reward.terms"
     ),
     length_penalty: lambda context: "" if context.target else "needs a target in characters, which a term can give",
+    overlong_penalty: lambda context: "" if context.target else "needs a target in tokens, which a term can give",
 }
 
 

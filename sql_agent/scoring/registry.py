@@ -33,8 +33,8 @@ class ScoringContext:
     `llm` is None where the offline reference judge grades; `no_reward_model` says why there is no reward model.
     `database` is the agent's, with a higher limit of rows. `in_group`: the episode belongs to a group that will be
     graded together (see groups.py). `environment`: the agent's environment gives a reward, which then grades what
-    neither a row nor the configuration grades otherwise. `target` is that of the term under way, 0 without one. In a
-    group an answer that earns something with fewer than `min_turns` LLM calls stays unscored.
+    neither a row nor the configuration grades otherwise. `target` and `limit` are those of the term under way, 0
+    without one. In a group an answer that earns something with fewer than `min_turns` LLM calls stays unscored.
     """
 
     config: RewardConfig
@@ -47,6 +47,7 @@ class ScoringContext:
     in_group: bool = False
     target: int = 0
     min_turns: int = 1
+    limit: int = 0
 
     def terms_for(self, scorer: str) -> list[TermConfig]:
         """What a row is graded by that names `scorer` ("": none)."""

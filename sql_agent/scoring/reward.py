@@ -70,7 +70,7 @@ def _merge(scores: Sequence[Score]) -> dict[str, Any]:
 
 async def _score_term(term: TermConfig, episode: Episode, context: ScoringContext) -> Score:
     question, function = episode.question, SCORERS[term.scorer]
-    context = dataclasses.replace(context, target=term.target)
+    context = dataclasses.replace(context, target=term.target, limit=term.limit)
     if function in OF_THE_EPISODE:
         return await run_scorer(function, question, episode, context)
     answer = extract_answer(episode.final_answer, question.answer_schema)

@@ -30,6 +30,7 @@ NO_DATABASE = "no_database"
 NO_ENVIRONMENT = "no_environment"
 BAD_QUERY = "bad_reference_query"
 MATH_FAULT = "math_fault"
+NO_TOKEN_COUNT = "no_token_count"
 _mathematician = MathChecker()
 
 
@@ -194,10 +195,27 @@ async def environment(question: Question, episode: Episode, context: ScoringCont
 
 @scorer("length_penalty")
 async def length_penalty(question: Question, episode: Episode, context: ScoringContext) -> Score:
-    """How far the last reply, thoughts included, goes beyond the target: 0 up to it, 1 from twice its characters."""
+    """How many characters the last reply, thoughts included, goes beyond the target."""
     n = len(episode.final_answer)
-    over = min(1.0, max(0.0, n / context.target - 1))
+    over = _beyond(n, context)
     return Score(value=over, explanation=f"{n} characters" if over else "")
+
+
+@scorer("overlong_penalty")
+async def overlong_penalty(question: Question, episode: Episode, context: ScoringContext) -> Score:
+    """How many tokens the longest answer of an LLM call goes beyond the target."""
+    counts = [call.completion_tokens for call in episode.llm_calls]
+    known = [n for n in counts if n is not None]
+    if len(known) < len(counts):
+        return Score(unscored=NO_TOKEN_COUNT, explanation="the model's endpoint does not count tokens")
+    over = _beyond(max(known, default=0), context)
+    return Score(value=over, explanation=f"{max(known)} tokens" if over else "")
+
+
+def _beyond(n: int, context: ScoringContext) -> float:
+    """0 up to the target, 1 from the limit, without one from twice the target; a straight line between."""
+    end = context.limit or 2 * context.target
+    return min(1.0, max(0.0, (n - context.target) / (end - context.target)))
 
 
 @scorer("step_bonus")
@@ -218,7 +236,7 @@ async def turn_rank(question: Question, episode: Episode, context: ScoringContex
 
 
 # These look at the whole episode, so an empty answer is no reason to skip them.
-OF_THE_EPISODE = (environment, length_penalty, step_bonus, turn_rank)
+OF_THE_EPISODE = (environment, length_penalty, overlong_penalty, step_bonus, turn_rank)
 
 
 def _plain(text: str) -> str:

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from benchmarks.support.server import error_reply, openai_server
 from foundation.errors import UserError
 from sql_agent.config import ROOT, DatabaseConfig, RewardConfig, build_config, parse_assignment
-from sql_agent.records import Episode, QueryResult, Question, Reward, SqlCall
+from sql_agent.records import Episode, LlmCall, QueryResult, Question, Reward, SqlCall
 from sql_agent.scoring.build import build_context
 from sql_agent.scoring.check import check_scorers, needs_answer
 from sql_agent.scoring.registry import SCORERS, ScoringContext
@@ -109,6 +109,40 @@ def test_length_is_taken_off_beyond_the_target(chars: int, value: float) -> None
     context = context_of({"scorer": "length_penalty", "weight": 0.2, "target": 100})
     found = reward("x" * chars, context).parts["length_penalty"]
     assert found == pytest.approx(value) and math.copysign(1, found) == (-1 if value else 1)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "value"), [((), 0), ((64, 80), 0), ((81,), -1 / 20), ((90, 3), -0.5), ((100,), -1), ((500, 1), -1)]
+)
+def test_the_soft_punishment_is_that_of_dapo(tokens: tuple[int, ...], value: float) -> None:
+    """(L_max - cache - n) / cache between L_max - cache = 80 and L_max = 100 tokens."""
+    context = context_of({"scorer": "overlong_penalty", "target": 80, "limit": 100})
+    calls = [LlmCall(elapsed_s=0.1, completion_tokens=n) for n in tokens]
+    episode = Episode(question=question(), final_answer="1", llm_calls=calls)
+    assert asyncio.run(score(episode, context)).parts["overlong_penalty"] == pytest.approx(value)
+
+
+def test_an_unknown_number_of_tokens_is_no_reward() -> None:
+    context = context_of({"scorer": "overlong_penalty", "target": 80})
+    calls = [LlmCall(elapsed_s=0.1, completion_tokens=500), LlmCall(elapsed_s=0.1)]
+    found = asyncio.run(score(Episode(question=question(), final_answer="1", llm_calls=calls), context))
+    assert found.unscored == "no_token_count"
+
+
+@pytest.mark.parametrize(
+    ("term", "expected"),
+    [
+        (
+            {"scorer": "overlong_penalty", "target": 80, "limit": 80},
+            r"limit = 80 is where .* above target = 80; raise it",
+        ),
+        ({"scorer": "exact", "limit": 5}, r"limit = 5 .* leave it out \('exact'\)"),
+        ({"scorer": "overlong_penalty"}, "needs a target in tokens"),
+    ],
+)
+def test_a_limit_that_cannot_be_is_refused(term: dict[str, Any], expected: str) -> None:
+    with pytest.raises(UserError, match=expected):
+        build_context(build_config({"reward": {"terms": [term]}}).reward)
 
 
 def test_thoughts_and_what_stands_outside_the_mark_count_as_length() -> None:
@@ -273,7 +307,10 @@ def test_a_term_that_cannot_run_is_named(
         ('[{"scorer": "exact", "name": "total"}]', "not sql or total"),
         ('[{"scorer": "exact", "name": "sql"}]', "not sql or total"),
         ('[{"scorer": "exact", "name": "a/b"}]', "letters"),
-        ('[{"scorer": "exact", "target": 5}]', "target = 5 is for length_penalty and step_bonus only"),
+        (
+            '[{"scorer": "exact", "target": 5}]',
+            "target = 5 is for length_penalty, overlong_penalty and step_bonus only",
+        ),
         ('[{"scorer": "step_bonus", "target": -1}]', "reward.terms.0.target = -1"),
     ],
 )
