@@ -38,7 +38,7 @@ TYPER_MODULES = [
     *(*SCRIPTS, "sql_agent.demo", "sql_agent.judge_report", "sql_agent.mcp_server"),
     *("sql_agent.data.build", "sql_agent.tiny_policy.build"),
     *("reward_model.convert_dpo_format", "reward_model.mine_pairs", "reward_model.bundled_pairs"),
-    *("recipes.new", "agl_plugin.store.__main__"),
+    *("recipes.new", "recipes.losses.compare", "agl_plugin.store.__main__"),
     *("reward_model.merge_lora", "reward_model.inference", "reward_model.inference_api", "utils.reward_scale"),
     *("utils.chat_session_filter", "utils.filter_with_llm", "utils.filter_again", "utils.filter_new_question"),
     *("utils.check_leakage", "utils.filter_by_difficulty"),
