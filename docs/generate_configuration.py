@@ -141,6 +141,24 @@ def training_flags() -> str:
     return table(("flag", "value", "sets", "meaning"), rows)
 
 
+def tuning_flags() -> str:
+    """The flags of train_sft.py and train_dpo.py, and the key that each one sets."""
+    from sql_agent.tuning.options import FLAGS, parser
+
+    parts = []
+    for method in ("sft", "dpo"):
+        rows = []
+        for action in parser(method)._actions:
+            if action.dest == "help":
+                continue
+            flags = ", ".join(f"`{flag}`" for flag in action.option_strings)
+            key = FLAGS.get(action.dest, "")
+            key = f"`{key if '.' in key else f'{method}.{key}'}`" if key else ""
+            rows.append((flags, key, str(action.help)))
+        parts.append(f"### `python train_{method}.py`\n\n{table(('flag', 'sets', 'meaning'), rows)}")
+    return "\n\n".join(parts)
+
+
 def typer_flags(module: str) -> Iterator[Any]:
     """The parameters of a typer command line, without --help."""
     loaded = importlib.import_module(module)
@@ -203,6 +221,7 @@ BLOCKS: dict[str, dict[str, Callable[[], str]]] = {
         "configuration": configuration,
         "verl": verl_keys,
         "train_sql_agent.py": training_flags,
+        "train_sft.py and train_dpo.py": tuning_flags,
         "other command lines": other_flags,
     },
     "60-patches.md": {"places and versions": patch_places, "patches": patches},

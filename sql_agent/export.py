@@ -28,7 +28,7 @@ from rich.console import Console
 from foundation.command import shown_errors
 from foundation.errors import UserError
 from sql_agent.serving.chat_template import write_defaults
-from sql_agent.serving.checkpoint_model import checkpoint_model
+from sql_agent.serving.checkpoint_model import NOT_THE_MODELS, checkpoint_model, text_folder
 from sql_agent.serving.checkpoints import own_checkpoint
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ pipeline_tag: text-generation
 ---
 # Medical SQL agent, step {step} of {run}
 
-Trained with GRPO (agent-lightning, verl) from `{base}`; it calls one tool, `query_database_by_sql`.
+Trained with {method} from `{base}`; it calls one tool, `query_database_by_sql`.
 Not for decisions about health.
 
 | | value |
@@ -57,6 +57,7 @@ Not for decisions about health.
 {evaluation}
 Serve it: `{serve}`
 """
+METHODS = {"grpo": "GRPO (agent-lightning, verl)", "sft": "supervised fine-tuning (TRL)", "dpo": "preferences (TRL)"}
 SERVE = "vllm serve {name} --enable-auto-tool-choice --tool-call-parser {parser}"
 NO_EVALUATION = "No held-out evaluation was given (`export.py --evaluation results.md`).\n"
 PROBE_TOKENS = 64
@@ -121,8 +122,8 @@ def _write(actor: Path, folder: Path, dtype: str) -> float:
         model = model.merge_and_unload()
     model = model.to(getattr(torch, dtype))
     model.save_pretrained(folder)
-    for file in (actor / "huggingface").iterdir():
-        if file.suffix in TEXT_FILES and file.name != "config.json":
+    for file in text_folder(actor).iterdir():
+        if file.suffix in TEXT_FILES and file.name not in ("config.json", *NOT_THE_MODELS):
             shutil.copy2(file, folder / file.name)
     loaded = AutoModelForCausalLM.from_pretrained(folder, dtype="auto")
     return compare(before, probe(loaded), limit=LARGEST_GAP[dtype], checkpoint=actor.parent)
@@ -164,6 +165,7 @@ def _card(run: Path, checkpoint: Path, export: Export, evaluation: Path | None) 
     return CARD.format(
         step=checkpoint.name.removeprefix("global_step_"),
         run=run.name,
+        method=METHODS.get(config.get("method", "grpo"), "?"),
         base=Path(str(summary.get("model", {}).get("path", "?"))).name,
         recipe=config.get("recipe", "?"),
         judge=summary.get("judge", "?"),

@@ -235,6 +235,7 @@ class RolloutRecord(BaseModel):
     completion_tokens: int | None = None
     timeline: list[Moment] = Field(default_factory=list)
     output: str = ""
+    messages: list[dict[str, Any]] = Field(default_factory=list)  # what was said after the question
 
     @property
     def executed_sql(self) -> bool:
@@ -275,7 +276,6 @@ class TrialRecord(RolloutRecord):
     sample: int = 0
     execution_match: float | None = None
     no_match: str = ""
-    messages: list[dict[str, Any]] = Field(default_factory=list)
 
     @property
     def key(self) -> TrialKey:
@@ -314,6 +314,7 @@ def rollout_record(question: Question, episode: Episode | None, reward: Reward) 
         "prompt_tokens": episode.prompt_tokens,
         "completion_tokens": episode.completion_tokens,
         "output": episode.output,
+        "messages": episode.messages,
         "timeline": [(kind, round(a, 3), round(b, 3)) for kind, a, b in episode.timeline],
     }
     return about.model_copy(update=played)

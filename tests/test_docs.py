@@ -23,6 +23,7 @@ from foundation.errors import UserError
 from sql_agent.config import ROOT, build_config, known_keys, parse_assignment
 from sql_agent.offline_judge.judge import grade
 from sql_agent.training.options import FLAGS, parser
+from sql_agent.tuning.options import parser as tuning_parser
 
 SKIPPED = {".venv", ".tools", ".cache", "runs", "outputs", "node_modules", ".git", ".pytest_cache"}
 PAGES = sorted(p for p in ROOT.rglob("*.md") if not SKIPPED & set(p.relative_to(ROOT).parts))
@@ -133,7 +134,8 @@ def test_defaults_in_the_help_are_those_of_the_configuration() -> None:
 
 
 def own_flags() -> set[str]:
-    flags = {flag for action in parser()._actions for flag in action.option_strings}
+    parsers = [parser(), tuning_parser("sft"), tuning_parser("dpo")]
+    flags = {flag for one in parsers for action in one._actions for flag in action.option_strings}
     for module in generator().TYPER_MODULES:
         flags |= {flag for p in generator().typer_flags(module) for flag in [*p.opts, *p.secondary_opts]}
     for path in [*(ROOT / "utils").glob("*.py"), *DOCS.glob("*.py")]:

@@ -34,8 +34,12 @@ LAYERS = [
     [
         *("sql_agent.train_sql_agent", "sql_agent.evaluate", "sql_agent.sqlagent_test", "sql_agent.judge_report"),
         *("sql_agent.export", "sql_agent.report", "sql_agent.mcp_server", "sql_agent.optimize_prompt"),
+        "sql_agent.tuning",
     ],
-    ["sql_agent.demo", "sql_agent.api", "benchmarks", "docs", "utils"],
+    [
+        *("sql_agent.demo", "sql_agent.api", "sql_agent.train_sft", "sql_agent.train_dpo"),
+        *("benchmarks", "docs", "utils"),
+    ],
     ["recipes"],  # a recipe's own test asks the fake server of benchmarks
 ]
 
@@ -66,7 +70,7 @@ ONLY_IN = {
         "sql_agent.agent.own_tools",
         "sql_agent.api.*",
     ],
-    "trl": ["reward_model.reward_modeling"],
+    "trl": ["reward_model.reward_modeling", "sql_agent.tuning.trainers"],
     "fastapi": ["reward_model.api"],
     "inspect_ai": ["sql_agent.evaluation.inspect_log"],
 }
@@ -76,6 +80,7 @@ LIGHT = [
     *("reward_model", "reward_model.convert_dpo_format", "reward_model.mine_pairs", "reward_model.bundled_pairs"),
     *("foundation.console", "foundation.run_folder", "foundation.environment", "sql_agent.train_sql_agent"),
     "sql_agent.api",
+    *("sql_agent.train_sft", "sql_agent.train_dpo", "sql_agent.tuning.job", "sql_agent.tuning.arguments"),
 ]
 HEAVY = ["torch", "ray", "vllm", "verl", "agentlightning", "transformers"]
 

@@ -102,6 +102,11 @@ class Toolset:
             return self._offered
 
     @property
+    def has_environments(self) -> bool:
+        """True when environments are begun with each question, which may tell more than it. Raises UserError."""
+        return bool(self._loaded[1])
+
+    @property
     def gives_rewards(self) -> bool:
         """True when an environment grades its episodes. Raises UserError."""
         return any(hasattr(kind.make, "reward") for kind in self._loaded[1])

@@ -28,11 +28,13 @@ from sql_agent.config.rollout import RolloutConfig
 from sql_agent.config.store import StoreConfig
 from sql_agent.config.trainer import TrainerConfig
 from sql_agent.config.tree import TrainConfig
+from sql_agent.config.tune import DpoConfig, SftConfig, TuneConfig
 
 __all__ = [
     "AgentConfig",
     "DataConfig",
     "DatabaseConfig",
+    "DpoConfig",
     "HOME",
     "HealthConfig",
     "JudgeConfig",
@@ -45,9 +47,11 @@ __all__ = [
     "RewardConfig",
     "RewardModelConfig",
     "RolloutConfig",
+    "SftConfig",
     "StoreConfig",
     "TrainConfig",
     "TrainerConfig",
+    "TuneConfig",
     "build_config",
     "data_path",
     "database_path",

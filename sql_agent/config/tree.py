@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -19,12 +19,16 @@ from sql_agent.config.reward import RewardConfig
 from sql_agent.config.rollout import RolloutConfig
 from sql_agent.config.store import StoreConfig
 from sql_agent.config.trainer import TrainerConfig
+from sql_agent.config.tune import DpoConfig, SftConfig
 
 
 class TrainConfig(Node):
     """The whole run."""
 
     recipe: str = Field(default="", description="name of the recipe this configuration started from")
+    method: Literal["grpo", "sft", "dpo"] = Field(
+        default="grpo", description="whose configuration this is: train_sql_agent.py, train_sft.py or train_dpo.py"
+    )
     agent: AgentConfig = AgentConfig()
     database: DatabaseConfig = DatabaseConfig()
     python: PythonConfig = PythonConfig()
@@ -33,6 +37,8 @@ class TrainConfig(Node):
     model: ModelConfig = ModelConfig()
     rollout: RolloutConfig = RolloutConfig()
     optim: OptimConfig = OptimConfig()
+    sft: SftConfig = SftConfig()
+    dpo: DpoConfig = DpoConfig()
     health: HealthConfig = HealthConfig()
     trainer: TrainerConfig = TrainerConfig()
     store: StoreConfig = StoreConfig()

@@ -114,7 +114,6 @@ async def play_one(trial: Trial, setting: Setting) -> TrialRecord:
         sample=trial.sample,
         execution_match=match.value,
         no_match=match.unscored,
-        messages=episode.messages if episode else [],
     )
 
 

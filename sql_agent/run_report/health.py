@@ -33,6 +33,18 @@ HEALTH = [
     Measure("clip_share", "Clip share", "Tokens whose update was clipped.", "percent"),
     Measure("kl_to_start", "KL to the start", "How far the policy has moved from the model that it started as."),
     Measure(
+        *("token_accuracy", "Token accuracy", "Supervised tokens that the policy finds likeliest.", "percent"),
+        metric="train/token_accuracy",
+    ),
+    Measure(
+        *("pair_accuracy", "Pair accuracy", "Pairs whose better side gained more likelihood.", "percent"),
+        metric="train/pair_accuracy",
+    ),
+    Measure(
+        *("pair_margin", "Pair margin", "How much more likelihood the better side gained, times beta."),
+        metric="train/pair_margin",
+    ),
+    Measure(
         *("update_kl", "KL of one update", "Between the policy that sampled and the one being updated."),
         metric="actor/ppo_kl",
     ),

@@ -28,7 +28,7 @@ from sql_agent.run_report.measures import Estimate, Series
 from sql_agent.run_report.plain import cut
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
-PNGS = ("reward.png", "parts.png", "time.png", "health.png")
+PNGS = ("reward.png", "parts.png", "loss.png", "time.png", "health.png")
 BONUS_TOP = 1.1  # the reward's usual maximum: the scale of the bars
 
 
@@ -69,7 +69,7 @@ class Page:
 
 def build(run: RunData) -> Page:
     """The charts of a run."""
-    charts = [chart for chart in (_reward(run), _parts(run), _time(run)) if chart]
+    charts = [chart for chart in (_reward(run), _parts(run), _loss(run), _time(run)) if chart]
     panels = [
         Panel(series, plots.small(plots.line(series), name=f"health{n}")) for n, series in enumerate(health.health(run))
     ]
@@ -120,6 +120,16 @@ def _parts(run: RunData) -> Chart | None:
     about = "; ".join(f"{s.title}: {s.values[0]:.3f} at first, {s.values[-1]:.3f} at last" for s in series) + "."
     legend = [(f"--c{n % len(plots.LIGHT_SERIES) + 1}", s.title) for n, s in enumerate(series)]
     return Chart("parts", "Parts of the reward", about, legend, plots.parts(series), *by_step(series))
+
+
+def _loss(run: RunData) -> Chart | None:
+    """The loss of a run that learns from files; GRPO's says nothing of progress."""
+    steps, values = measures.over_steps(run.rows("train"), "train/loss")
+    if not steps:
+        return None
+    series = Series("loss", "loss", "", "number", steps, values)
+    about = f"The loss goes from {values[0]:.4f} at step {steps[0]} to {values[-1]:.4f} at step {steps[-1]}."
+    return Chart("loss", "Loss", about, [("--c1", "loss per step")], plots.parts([series]), *by_step([series]))
 
 
 def _time(run: RunData) -> Chart | None:

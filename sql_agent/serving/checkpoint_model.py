@@ -1,4 +1,4 @@
-"""The model that a checkpoint of verl's FSDP actor holds, put together from the shards of its ranks.
+"""The model that a checkpoint holds: of verl's FSDP actor, put together from the shards of its ranks, or of TRL.
 
 Guarantees: weights keep the precision of the checkpoint (verl's own merger rounds them to bfloat16); a LoRA adapter
 keeps the scale of its training (verl's merger writes 0, which leaves the base model); shards are read without running
@@ -20,9 +20,21 @@ if TYPE_CHECKING:
 
 BROKEN = "{path}: {why}; the checkpoint is damaged or was not written whole. Use another global_step_N folder"
 
+# What TRL's trainer writes last into a checkpoint, and verl does not.
+TRL_STATE = "trainer_state.json"
+# JSON files of TRL's that are not the model's.
+NOT_THE_MODELS = (TRL_STATE, "adapter_config.json")
+
+
+def text_folder(actor: Path) -> Path:
+    """Where a checkpoint has tokenizer, chat template and generation settings."""
+    return actor if (actor / TRL_STATE).is_file() else actor / "huggingface"
+
 
 def checkpoint_model(actor: Path) -> torch.nn.Module:
     """The model of a checkpoint's `actor` folder, on the CPU; with a LoRA adapter a PeftModel, not merged."""
+    if (actor / TRL_STATE).is_file():
+        return _trl_model(actor)
     from accelerate import init_empty_weights
     from transformers import AutoConfig, AutoModelForCausalLM
 
@@ -39,6 +51,26 @@ def checkpoint_model(actor: Path) -> torch.nn.Module:
         raise UserError(BROKEN.format(path=actor, why=str(exc).splitlines()[-1].strip())) from exc
     model.tie_weights()  # embeddings that the output shares are one tensor again
     return model.eval()
+
+
+def _trl_model(actor: Path) -> Any:
+    """A model folder as transformers wrote it, or a LoRA adapter on the model that it was trained from."""
+    from peft import PeftConfig, PeftModel
+    from safetensors import SafetensorError
+    from transformers import AutoModelForCausalLM
+
+    try:
+        if not (actor / "adapter_config.json").is_file():
+            return AutoModelForCausalLM.from_pretrained(
+                actor, dtype="auto", use_safetensors=True, local_files_only=True
+            ).eval()
+        base = Path(PeftConfig.from_pretrained(str(actor)).base_model_name_or_path or "")
+        if not (base / "config.json").is_file():
+            raise UserError(f"{actor}: a LoRA adapter of {base}, which is gone; put that model back there")
+        model = AutoModelForCausalLM.from_pretrained(base, dtype="auto", use_safetensors=True, local_files_only=True)
+        return PeftModel.from_pretrained(model, str(actor)).eval()
+    except (OSError, ValueError, RuntimeError, SafetensorError) as exc:
+        raise UserError(BROKEN.format(path=actor, why=str(exc).splitlines()[0])) from exc
 
 
 def whole_weights(actor: Path) -> dict[str, torch.Tensor]:

@@ -2,35 +2,67 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
+from foundation import run_folder
 from foundation.errors import UserError
 from sql_agent.config import TrainConfig, resolve_path
 
 MODEL_FILES = (".safetensors", ".pt", ".json")  # what makes another model when it changes
+# Beside the checkpoints of a run: the number of the last one that was written whole.
+NOTE = "latest_checkpointed_iteration.txt"
+STEP = "global_step_"
 
 
 def find_checkpoint(config: TrainConfig, runs_dir: Path) -> Path:
     """The complete global_step_N folder that `trainer.resume` means. Raises UserError.
 
     Checkpoints are loaded with pickle, so only folders of this project's runs count; and a checkpoint that was cut off
-    while being saved does not (verl notes the last complete one in latest_checkpointed_iteration.txt).
+    while being saved does not (NOTE names the last complete one). `latest` is of the configuration's method.
     """
     resume = config.trainer.resume
-    path = runs_dir if resume == "latest" else resolve_path(resume, runs_dir)
-    return own_checkpoint(path, asked=f"--resume_checkpoint {resume}")
+    asked = f"--resume_checkpoint {resume}"
+    if resume == "latest":
+        return own_checkpoint(runs_dir, asked=asked, method=config.method)
+    checkpoint = own_checkpoint(resolve_path(resume, runs_dir), asked=asked)
+    if (method := method_of(checkpoint)) != config.method:
+        raise UserError(f"{asked}: {checkpoint} is of a run with method = {method}, and this one's is {config.method}")
+    return checkpoint
 
 
-def own_checkpoint(path: Path, *, asked: str) -> Path:
-    """The newest complete checkpoint at or below `path`, of a run of this project. Raises UserError naming `asked`."""
-    steps = [path] if path.name.startswith("global_step_") else list(path.glob("**/global_step_*"))
+def method_of(step: Path) -> str:
+    """What made a checkpoint of this project: grpo, sft or dpo."""
+    tree = json.loads((step.parent.parent / run_folder.CONFIG).read_text(encoding="utf-8"))
+    return str(tree.get("method", "grpo"))
+
+
+def step_folder(checkpoints: Path, step: int) -> Path:
+    """The folder of the checkpoint of one step."""
+    return checkpoints / f"{STEP}{step}"
+
+
+def steps_of(checkpoints: Path) -> list[Path]:
+    """The numbered folders of a run's checkpoints, in order."""
+    found = [path for path in checkpoints.glob(f"{STEP}*") if _step_number(path) >= 0]
+    return sorted(found, key=_step_number)
+
+
+def own_checkpoint(path: Path, *, asked: str, method: str = "") -> Path:
+    """The newest complete checkpoint at or below `path`, of a run of this project. Raises UserError naming `asked`.
+
+    `method` leaves out those of other methods.
+    """
+    steps = [path] if path.name.startswith(STEP) else list(path.glob(f"**/{STEP}*"))
     complete = [step for step in steps if (step / "actor").is_dir() and _is_complete(step)]
     if not complete:
         where = f"{path}{'' if path.exists() else ', which does not exist'}"
         raise UserError(
             f"{asked}: no complete global_step_N folder below {where}. Name a run that saved one (trainer.save_every)"
         )
-    own = [step for step in complete if (step.parent.parent / "config.json").is_file()]
+    own = [step for step in complete if (step.parent.parent / run_folder.CONFIG).is_file()]
+    if own and method and not (own := [step for step in own if method_of(step) == method]):
+        raise UserError(f"{asked}: no run below {path} with method = {method} has a checkpoint")
     if not own:
         raise UserError(
             f"{asked}: {complete[-1].parent.parent} is no run folder of this project (config.json "
@@ -40,7 +72,7 @@ def own_checkpoint(path: Path, *, asked: str) -> Path:
 
 
 def _note(step: Path) -> Path:
-    return step.parent / "latest_checkpointed_iteration.txt"
+    return step.parent / NOTE
 
 
 def _step_number(step: Path) -> int:
@@ -49,6 +81,6 @@ def _step_number(step: Path) -> int:
 
 
 def _is_complete(step: Path) -> bool:
-    """True for a numbered step that is not newer than the last one that verl finished."""
+    """True for a numbered step that is not newer than the last one that was finished."""
     last = _note(step).read_text(encoding="utf-8").strip() if _note(step).is_file() else ""
     return 0 <= _step_number(step) <= (int(last) if last.isdigit() else -1)

@@ -118,6 +118,10 @@ def resolve_config(args: argparse.Namespace) -> TrainConfig:
         device = "cuda" if models.gpu_count() else "cpu"
     recipe = named or load_recipe("smoke_cpu" if device == "cpu" else "qwen3_0_6b")
     config = build_config(recipe, flags)
+    if config.method != "grpo":
+        raise UserError(
+            f"method = {config.method}: this is the configuration of train_{config.method}.py; call that one"
+        )
     extra: dict[str, Any] = {"trainer": {"device": device}} if config.trainer.device == "auto" else {}
     if (args.lora or args.lora_adapter_path) and not config.model.lora_rank:
         extra["model"] = {"lora_rank": DEFAULT_LORA_RANK}

@@ -105,22 +105,32 @@ def check_devices(config: TrainConfig) -> None:
         raise UserError(f"rollout.tensor_parallel = {rollout.tensor_parallel} must divide --n-gpus {trainer.n_gpus}")
 
 
-def _compared(tree: dict[str, Any]) -> dict[str, Any]:
+def _compared(tree: dict[str, Any], sections: Iterable[str], free: Iterable[str]) -> dict[str, Any]:
     """The dotted keys that a resumed run must share."""
-    flat = flatten({section: tree.get(section, {}) for section in COMPARED_ON_RESUME})
-    return {key: value for key, value in flat.items() if value != {}}
+    flat = flatten({section: tree.get(section, {}) for section in sections})
+    return {key: value for key, value in flat.items() if value != {} and key not in free}
 
 
-def check_resume(config: TrainConfig, checkpoint: Path, *, steps: int) -> None:
-    """The old run must fit the new one: same settings where they matter, and steps left to do. Raises UserError."""
+def check_resume(
+    config: TrainConfig,
+    checkpoint: Path,
+    *,
+    steps: int,
+    compared: Iterable[str] = COMPARED_ON_RESUME,
+    free: Iterable[str] = (),
+) -> None:
+    """The old run must fit the new one: same settings where they matter, and steps left to do. Raises UserError.
+
+    `compared` are the sections that matter, and `free` the keys in them that do not.
+    """
     done = _step_number(checkpoint)
     if done >= steps:
         raise UserError(
             f"--resume_checkpoint {checkpoint}: step {done} is done, and the run has {steps}. Raise "
             "trainer.max_steps or trainer.epochs"
         )
-    old = _compared(json.loads((checkpoint.parent.parent / "config.json").read_text(encoding="utf-8")))
-    new = _compared(config.model_dump(mode="json"))
+    tree = json.loads((checkpoint.parent.parent / "config.json").read_text(encoding="utf-8"))
+    old, new = (_compared(one, compared, free) for one in (tree, config.model_dump(mode="json")))
     # A key of verl may also have been taken back; the others are always there.
     keys = [*new, *(key for key in old if key.startswith("verl.") and key not in new)]
     changed = [f"  {key}: {old.get(key)!r} -> {new.get(key)!r}" for key in keys if old.get(key) != new.get(key)]

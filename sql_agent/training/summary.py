@@ -32,6 +32,11 @@ def _validation(row: dict[str, Any]) -> dict[str, Any]:
     return {"step": row["step"], "reward_mean": row.get("val/reward_mean"), "scored": row.get("val/scored")}
 
 
+def _loss(row: dict[str, Any]) -> float | None:
+    """The loss of a step, of GRPO or of TRL."""
+    return row.get("actor/pg_loss", row.get("train/loss"))
+
+
 def build_summary(run_dir: Path, *, total_s: float, peak_memory_gib: float, facts: dict[str, Any]) -> dict[str, Any]:
     """The tree of summary.json. `facts` (model, data, status ...) is taken over as it is; times are seconds."""
     metrics = read_lines(run_dir / run_folder.METRICS)
@@ -61,7 +66,8 @@ def build_summary(run_dir: Path, *, total_s: float, peak_memory_gib: float, fact
         "zero_variance_groups": _total(train, "rollout/zero_variance_groups"),
         "groups": _total(train, "rollout/groups"),
         "grad_norm": train[-1].get("actor/grad_norm") if train else None,
-        "loss": train[-1].get("actor/pg_loss") if train else None,
+        "loss": _loss(train[-1]) if train else None,
+        "loss_first_step": _loss(train[0]) if train else None,
         "weights_changed": any(m for m in moved if m),
         "updates_skipped": _total(train, "actor/updates_skipped"),
         "warnings": [text for row in train for text in row.get("warnings", [])],

@@ -1,4 +1,5 @@
-"""Every folder of recipes/: it parses, its README is true to the command line, and verl accepts what it composes to.
+"""Every folder of recipes/: it parses, its README is true to the command line, and verl accepts what it composes to
+(TRL's arguments are stored; tests/unit/test_tuning_run.py makes its configurations of them).
 
 A changed default shows here as a difference to <recipe>.json; UPDATE_GOLDEN=1 writes the files anew. Needs no GPU, no
 model: what verl only checks with the model at hand (attention heads against tensor parallelism) is not covered.
@@ -18,15 +19,23 @@ import pytest
 
 from foundation.errors import UserError
 from sql_agent.config import RECIPES, TrainConfig, build_config, known_keys, load_recipe, parse_assignment
-from sql_agent.training.options import parser
+from sql_agent.training import options
 from sql_agent.training.verl_config import check_keys, flatten, verl_overrides
 from sql_agent.training.verl_keys import composed_base
+from sql_agent.tuning import options as tuning_options
+from sql_agent.tuning.arguments import trl_arguments
 
 GOLDEN = Path(__file__).parent
 FOLDERS = [path for path in RECIPES.iterdir() if path.is_dir() and not path.name.startswith((".", "_"))]
 # A recipe of `python -m recipes.new` has a test of its own, and no stored file: its settings are the user's.
 NAMES = sorted(path.name for path in FOLDERS)
 STORED = sorted(path.name for path in FOLDERS if not (path / "test_recipe.py").exists())
+# Method of a recipe -> its command and that one's parser.
+COMMANDS = {
+    "grpo": ("train_sql_agent.py", options.parser()),
+    "sft": ("train_sft.py", tuning_options.parser("sft")),
+    "dpo": ("train_dpo.py", tuning_options.parser("dpo")),
+}
 COMMAND_BLOCK = re.compile(r"```bash\n(.*?)```", re.DOTALL)
 ASSIGNMENT = re.compile(r"--set ('[^']+'|[^\s`]+)")
 
@@ -36,7 +45,10 @@ def config_of(name: str, *trees: dict[str, Any]) -> TrainConfig:
 
 
 def overrides_of(config: TrainConfig) -> dict[str, Any]:
-    return verl_overrides(config, model_path="/models/policy", run_dir=Path("/runs/run"), total_steps=100)
+    run_dir = Path("/runs/run")
+    if config.method != "grpo":
+        return trl_arguments(config, run_dir=run_dir, checkpoints=run_dir / "checkpoints", steps=100)
+    return verl_overrides(config, model_path="/models/policy", run_dir=run_dir, total_steps=100)
 
 
 @pytest.fixture(scope="module")
@@ -47,6 +59,11 @@ def base() -> dict[str, Any]:
 
 @pytest.fixture(params=NAMES)
 def name(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture(params=[name for name in NAMES if load_recipe(name).get("method", "grpo") == "grpo"])
+def verl_name(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
@@ -66,8 +83,8 @@ def test_the_composed_overrides_are_the_golden_ones(name: str) -> None:
     assert stored == text, f"{diff}\nIf this is meant: UPDATE_GOLDEN=1 python -m pytest {Path(__file__).name}"
 
 
-def test_verl_knows_every_key(name: str, base: dict[str, Any]) -> None:
-    check_keys(overrides_of(config_of(name)), base)
+def test_verl_knows_every_key(verl_name: str, base: dict[str, Any]) -> None:
+    check_keys(overrides_of(config_of(verl_name)), base)
 
 
 @pytest.mark.parametrize(
@@ -80,13 +97,13 @@ def test_a_misspelt_key_is_named(key: str, base: dict[str, Any]) -> None:
         check_keys(tree, base)
 
 
-def test_verl_accepts_the_configuration(name: str, base: dict[str, Any]) -> None:
+def test_verl_accepts_the_configuration(verl_name: str, base: dict[str, Any]) -> None:
     """verl's own checks and dataclasses, on what agent-lightning would hand to it."""
     from omegaconf import OmegaConf
     from verl.trainer.ppo.utils import need_critic
     from verl.utils.config import omega_conf_to_dataclass, validate_config
 
-    config = config_of(name)
+    config = config_of(verl_name)
     merged: Any = OmegaConf.merge(OmegaConf.create(base), OmegaConf.create(overrides_of(config)))
     OmegaConf.resolve(merged)
     assert not need_critic(merged)
@@ -107,18 +124,20 @@ def test_kl_brings_the_reference_model(base: dict[str, Any]) -> None:
     check_keys(overrides_of(config_of("qwen3_0_6b", {"model": {"lora_rank": 8, "lora_adapter_path": "/a"}})), base)
 
 
-def readme_commands(name: str) -> list[list[str]]:
-    """Arguments of each call of train_sql_agent.py in the README's command blocks."""
+def readme_commands(name: str, command: str) -> list[list[str]]:
+    """Arguments of each call of the training command in the README's command blocks."""
     text = (RECIPES / name / "README.md").read_text(encoding="utf-8")
     lines = "\n".join(COMMAND_BLOCK.findall(text)).replace("\\\n", " ").splitlines()
-    words = [shlex.split(line, comments=True) for line in lines if "train_sql_agent.py" in line]
-    return [line[line.index("train_sql_agent.py") + 1 :] for line in words]
+    words = [shlex.split(line, comments=True) for line in lines if command in line]
+    calls = [(line, next(n for n, word in enumerate(line) if word.endswith(command))) for line in words]
+    return [line[n + 1 :] for line, n in calls]
 
 
 def test_the_readme_holds_the_command(name: str) -> None:
-    commands = readme_commands(name)
-    assert commands, f"recipes/{name}/README.md has no ```bash block that calls train_sql_agent.py"
-    assert [parser().parse_args(arguments).recipe for arguments in commands] == [name] * len(commands)
+    command, parser = COMMANDS[config_of(name).method]
+    commands = readme_commands(name, command)
+    assert commands, f"recipes/{name}/README.md has no ```bash block that calls {command}"
+    assert [parser.parse_args(arguments).recipe for arguments in commands] == [name] * len(commands)
 
 
 def test_the_readme_names_only_settings_that_work(name: str) -> None:

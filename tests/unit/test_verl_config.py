@@ -15,6 +15,9 @@ from sql_agent.training.verl_config import check_keys, flatten, update_rules, ve
 # Settings that verl need not know, and who reads them instead.
 READ_ELSEWHERE = {
     "recipe": "name of the run folder",
+    "method": "the command line",
+    "sft.": "sql_agent.tuning, see test_tuning_run.py",
+    "dpo.": "sql_agent.tuning, see test_tuning_run.py",
     "agent.": "sql_agent.agent.episode",
     "database.": "sql_agent.environment.database",
     "python.": "sql_agent.agent.toolset, the sandbox",

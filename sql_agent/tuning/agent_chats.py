@@ -1,0 +1,104 @@
+"""Conversations of the configured agent: rollouts as they were played, and questions with their reference answer.
+
+Guarantees: system prompt, tools and the form of results are those of the agent in training; reference SQL runs on the
+configured database, through the agent's own tool, read-only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from functools import cached_property
+from typing import Any
+
+from pydantic import ValidationError
+
+from foundation.errors import UserError
+from foundation.rollout_keys import RunKeys
+from sql_agent.agent.episode import EpisodeRunner
+from sql_agent.agent.sql_tool import QUERY
+from sql_agent.agent.tool import EpisodeContext
+from sql_agent.config import TrainConfig
+from sql_agent.records import Question, RolloutRecord
+from sql_agent.tuning.chats import Chat, Message, Unusable, chat_of
+
+
+class AgentChats:
+    """Opens the agent's tools on first use. A context manager."""
+
+    def __init__(self, config: TrainConfig) -> None:
+        self._config = config
+        self._runner = EpisodeRunner(config)
+
+    def __enter__(self) -> AgentChats:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self._runner.close()
+
+    @cached_property
+    def specs(self) -> list[Message]:
+        """The schemas of the agent's tools. Raises UserError."""
+        return [tool.spec for tool in self._runner.toolset.offered]
+
+    @cached_property
+    def _system(self) -> list[Message]:
+        agent = self._config.agent
+        if own := agent.episode or agent.command:
+            raise UserError(
+                f"agent.episode or agent.command = {own!r}: what such an agent is told stands nowhere in its rollouts. "
+                "Write its conversations as rows with messages, and give that file"
+            )
+        if self._runner.toolset.has_environments:
+            raise UserError(
+                f"agent.tools = {agent.tools} has environments, which tell the model more than the question; rollouts "
+                "do not hold it. Write the conversations as rows with messages, and give that file"
+            )
+        return [{"role": "system", "content": self._runner.system_prompt}]
+
+    def of_rollout(self, row: dict[str, Any]) -> Chat:
+        """A line of rollouts.jsonl or trials.jsonl. Raises Unusable."""
+        try:
+            record, keys = RolloutRecord.model_validate(row), RunKeys.model_validate(row)
+        except ValidationError:
+            raise Unusable("no rollout of this project") from None
+        if keys.mode == "val":
+            raise Unusable("a rollout of validation")
+        if record.unscored or record.reward is None:
+            raise Unusable("unscored")
+        if not record.messages:
+            raise Unusable("recorded without messages (by an older version)")
+        if record.n_untrained_calls or record.stop_reason in ("fault", "invalid_tool_call", "context_overflow"):
+            raise Unusable("calls that are not all of the policy, or not all there")
+        asked = {"role": "user", "content": record.question}
+        group = keys.group or record.question_id
+        return chat_of([*self._system, asked, *record.messages], self.specs, group=group, reward=record.reward)
+
+    def of_questions(self, questions: list[Question]) -> tuple[list[Chat], Counter[str]]:
+        """A conversation for each question that has an answer, and what was left out."""
+
+        async def all_of_them() -> list[Chat | str]:
+            return [await self._shown(question) for question in questions]
+
+        found = asyncio.run(all_of_them())
+        return [one for one in found if isinstance(one, Chat)], Counter(one for one in found if isinstance(one, str))
+
+    async def _shown(self, question: Question) -> Chat | str:
+        """How the agent should have answered, or why that is not known."""
+        if not question.answer.strip():
+            return "no reference answer"
+        tool = next((tool for tool in self._runner.toolset.offered if tool.name == QUERY), None)
+        messages: list[Message] = [*self._system, {"role": "user", "content": question.question}]
+        for n, sql in enumerate(question.sql if tool else []):
+            assert tool
+            context = EpisodeContext()
+            result = await tool.invoke(context, json.dumps({"sql": sql}, ensure_ascii=False))
+            if not context.calls or not context.calls[-1].result.ok:
+                return "reference SQL that does not run"
+            call = {"id": f"call_{n}", "name": QUERY, "arguments": {"sql": sql}}
+            messages += [
+                {"role": "assistant", "content": "", "tool_calls": [call]},
+                {"role": "tool", "tool_call_id": call["id"], "content": result},
+            ]
+        return chat_of([*messages, {"role": "assistant", "content": question.answer}], self.specs, group=question.id)

@@ -1,0 +1,52 @@
+"""The configuration -> the arguments of TRL's SFTConfig and DPOConfig. Nothing is imported for it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from sql_agent.config import TrainConfig, TuneConfig
+
+TRL_LOSS = {"dpo": "sigmoid", "ipo": "ipo"}
+
+
+def trl_arguments(config: TrainConfig, *, run_dir: Path, checkpoints: Path, steps: int) -> dict[str, Any]:
+    """What TRL's configuration of the method is made of."""
+    told = {"run_dir": run_dir, "checkpoints": checkpoints, "steps": steps}
+    if config.method == "sft":
+        own = {"completion_only_loss": False, "dataset_kwargs": {"skip_prepare_dataset": True}}
+        return _shared(config, config.sft, **told) | own
+    return _shared(config, config.dpo, **told) | {"loss_type": TRL_LOSS[config.dpo.loss], "beta": config.dpo.beta}
+
+
+def _shared(config: TrainConfig, tune: TuneConfig, *, run_dir: Path, checkpoints: Path, steps: int) -> dict[str, Any]:
+    gpu, trainer = config.trainer.device == "cuda", config.trainer
+    bf16 = trainer.precision == "bfloat16" or (trainer.precision == "auto" and gpu)
+    schedule = "constant_with_warmup" if tune.lr_schedule == "constant" and tune.warmup_share else tune.lr_schedule
+    return {
+        "output_dir": str(checkpoints),
+        "max_steps": steps,
+        "per_device_train_batch_size": tune.batch_size,
+        "gradient_accumulation_steps": tune.gradient_accumulation_steps,
+        "learning_rate": tune.lr,
+        "lr_scheduler_type": schedule,
+        "warmup_ratio": tune.warmup_share,
+        "weight_decay": tune.weight_decay,
+        "max_grad_norm": tune.grad_clip,
+        "optim": "adamw_torch",
+        "bf16": bf16,
+        "fp16": False,
+        "use_cpu": not gpu,
+        "gradient_checkpointing": gpu,
+        "seed": trainer.seed,
+        "logging_steps": 1,
+        "logging_dir": str(run_dir / "tensorboard"),
+        "save_strategy": "no" if trainer.save_every < 1 else "steps",
+        "save_steps": max(1, trainer.save_every),
+        "report_to": [name for name in config.logging.trackers if name != "console"] or "none",
+        "run_name": config.logging.experiment,
+        "remove_unused_columns": False,
+        "dataloader_pin_memory": gpu,
+        "disable_tqdm": True,
+        "max_length": None,
+    }

@@ -1,0 +1,197 @@
+"""What `sft.dataset` and `dpo.dataset` name -> conversations, or pairs of them.
+
+    rows with messages [, tools]            conversations as they stand, tool calls included
+    rows with prompt and completion         texts, or lists of messages
+    questions (parquet, or the raw format)  the agent's prompt, the reference SQL with its real results, the answer
+    a run or an evaluation folder           its rollouts, as they were played: rollouts.jsonl, trials.jsonl
+    rows with chosen and rejected           pairs, as convert_dpo_format.py writes them or reads them
+    a hub name                              rows of its split `train`, in one of these forms; gsm8k is openai/gsm8k
+
+Guarantees: what is left out is counted by reason; an unscored rollout is never a reward, and rollouts of validation are
+not learned from. Raises UserError where nothing is left.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from foundation import run_folder
+from foundation.errors import UserError
+from foundation.files import BadLine, decode_line, numbered_lines
+from sql_agent.config import ROOT, TrainConfig, TuneConfig, data_path, resolve_path
+from sql_agent.data.dataset import parse_file
+from sql_agent.evaluation.folder import TRIALS
+from sql_agent.tuning.agent_chats import AgentChats
+from sql_agent.tuning.chats import Chat, Unusable, chat_of
+
+T = TypeVar("T")
+Row = dict[str, Any]
+HUB = {"gsm8k": ("openai/gsm8k", "main")}
+SUFFIXES = (".jsonl", ".ndjson", ".json", ".parquet")
+FORMS = (
+    "a row is {messages}, {prompt, completion}, a question {id, question, answer}, a rollout of rollouts.jsonl or "
+    "trials.jsonl, or for train_dpo.py {prompt, chosen, rejected}, {chosen, rejected} or {messages, rejected_messages}"
+)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two conversations of one prompt; the first is the better one."""
+
+    chosen: Chat
+    rejected: Chat
+
+
+@dataclass
+class Source:
+    """What was read: conversations, or pairs of a file of pairs; `left_out` counts rows by reason."""
+
+    name: str
+    file: Path | None
+    chats: list[Chat] = field(default_factory=list)
+    pairs: list[Pair] = field(default_factory=list)
+    left_out: Counter[str] = field(default_factory=Counter)
+    are_rollouts: bool = False
+
+
+def find_file(text: str, config: TrainConfig) -> Path | None:
+    """The file that a data set's name means; None for a hub name. Raises UserError for a path that is not there."""
+    if not text:
+        return data_path(config.data.train_file)
+    path = resolve_path(text, ROOT / "sql_agent", ROOT)
+    for name in (run_folder.ROLLOUTS, TRIALS):
+        if (path / name).is_file():
+            return path / name
+    if path.is_file():
+        return path
+    if path.exists() or path.suffix in SUFFIXES or text.startswith((".", "/", "~")) or text.count("/") > 1:
+        what = "holds neither rollouts.jsonl nor trials.jsonl" if path.is_dir() else "does not exist"
+        raise UserError(f"--dataset {text}: {path} {what}. Give a file, a run or evaluation folder, or a hub name")
+    return None
+
+
+def read_source(tune: TuneConfig, config: TrainConfig) -> Source:
+    """All of a data set, in its order. Raises UserError."""
+    file = find_file(tune.dataset, config)
+    source = Source(tune.dataset or config.data.train_file, file)
+    if file is None:
+        _take(source, _hub_rows(tune.dataset), config)
+    elif file.suffix == ".parquet":
+        _take_questions(source, file, config)
+    else:
+        rows = _jsonl_rows(file, source.left_out)
+        first = next(rows, {})
+        if not first or {"messages", "prompt", "chosen", "reward_parts"} & first.keys():
+            _take(source, _chain(first, rows), config)
+        else:
+            _take_questions(source, file, config)
+    if not source.chats and not source.pairs:
+        reasons = "\n".join(f"  {n} x {reason}" for reason, n in source.left_out.most_common())
+        raise UserError(f"--dataset {source.name}: nothing to learn from; {FORMS}. Left out:\n{reasons or '  no rows'}")
+    return source
+
+
+def _chain(first: Row, rows: Iterator[Row]) -> Iterator[Row]:
+    if first:
+        yield first
+    yield from rows
+
+
+def _jsonl_rows(file: Path, left_out: Counter[str]) -> Iterator[Row]:
+    try:
+        for _, line in numbered_lines(file):
+            try:
+                row = decode_line(line)
+            except BadLine as exc:
+                left_out[exc.kind] += 1
+                continue
+            if isinstance(row, dict):
+                yield row
+            else:
+                left_out["not a JSON object"] += 1
+    except OSError as exc:
+        raise UserError(f"--dataset {file}: cannot be read ({exc.strerror})") from exc
+
+
+def _hub_rows(name: str) -> Iterator[Row]:
+    from datasets import load_dataset
+    from huggingface_hub.errors import HfHubHTTPError
+
+    repository, part = HUB.get(name, (name, None))
+    try:
+        rows: Iterable[Any] = load_dataset(repository, part, split="train")  # pyright: ignore[reportAssignmentType]
+    except (HfHubHTTPError, ConnectionError, ValueError, OSError) as exc:
+        why = f"{type(exc).__name__}: {' '.join(str(exc).split())[:200]}"
+        raise UserError(
+            f"--dataset {name}: neither a file or folder here, nor to be had from the hub ({why}). Check the spelling "
+            "and the network, or download it elsewhere and give a file"
+        ) from exc
+    return (dict(row) for row in rows)
+
+
+def _take(source: Source, rows: Iterable[Row], config: TrainConfig) -> None:
+    """Sort rows into conversations, rollouts and pairs."""
+    with AgentChats(config) as agent:
+        for row in rows:
+            try:
+                if "reward_parts" in row:
+                    source.are_rollouts = True
+                    source.chats.append(agent.of_rollout(row))
+                elif "chosen" in row or "rejected_messages" in row:
+                    source.pairs.append(_pair(row, agent))
+                else:
+                    source.chats.append(_chat(row, agent))
+            except Unusable as exc:
+                source.left_out[str(exc)] += 1
+
+
+def _take_questions(source: Source, file: Path, config: TrainConfig) -> None:
+    parsed = parse_file(file)
+    source.left_out += Counter("no question: " + bad.reason[:80] for bad in parsed.bad)
+    with AgentChats(config) as agent:
+        kept, left = agent.of_questions([question for _, question in parsed.rows])
+    source.chats += kept
+    source.left_out += left
+
+
+def _chat(row: Row, agent: AgentChats) -> Chat:
+    if "messages" in row:
+        return _with_tools(row["messages"], row, agent)
+    prompt, completion = (row.get(a, row.get(b)) for a, b in (("prompt", "question"), ("completion", "answer")))
+    return _with_tools(_said("user", prompt) + _said("assistant", completion), row, agent)
+
+
+def _with_tools(messages: Any, row: Row, agent: AgentChats) -> Chat:
+    """A conversation with the tools of its row; one with calls and no tools gets the agent's."""
+    chat = chat_of(messages, group=str(row.get("id", "")))
+    tools = row.get("tools")
+    if tools is None:
+        tools = agent.specs if any("tool_calls" in message for message in chat.messages) else []
+    if not isinstance(tools, list) or not all(isinstance(tool, dict) for tool in tools):
+        raise Unusable("tools is no list of schemas")
+    return Chat(chat.messages, tools, chat.group)
+
+
+def _said(role: str, value: Any) -> list[Any]:
+    """A text as one message of `role`, messages as they are. Raises Unusable."""
+    if isinstance(value, str) and value.strip():
+        return [{"role": role, "content": value}]
+    if isinstance(value, list) and value:
+        return value
+    raise Unusable("no text of the user" if role == "user" else "no text of the assistant")
+
+
+def _pair(row: Row, agent: AgentChats) -> Pair:
+    if "rejected_messages" in row:
+        chosen, rejected = row.get("messages"), row["rejected_messages"]
+    else:
+        before = _said("user", row["prompt"]) if row.get("prompt") else []
+        chosen, rejected = ([*before, *_said("assistant", row.get(side))] for side in ("chosen", "rejected"))
+    pair = Pair(*(_with_tools(messages, row, agent) for messages in (chosen, rejected)))
+    if pair.chosen.messages == pair.rejected.messages:
+        raise Unusable("chosen equals rejected")
+    return pair

@@ -1,0 +1,170 @@
+"""TRL's trainers on rows of token ids, with this project's checkpoints: folders global_step_N, complete or not there.
+
+Guarantees: rows go to TRL as they are encoded, so the supervised tokens are those of GRPO's mask; the losses are TRL's.
+A checkpoint has weights (safetensors), optimizer, schedule, random numbers and the place in the data, and counts from
+the moment when latest_checkpointed_iteration.txt names it. TRL is imported here alone: it takes seconds.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from datasets import Dataset
+from torch.utils.data import SequentialSampler
+from transformers import AutoModelForCausalLM
+from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
+from trl.trainer.dpo_config import DPOConfig
+from trl.trainer.dpo_trainer import DPOTrainer
+from trl.trainer.sft_config import SFTConfig
+from trl.trainer.sft_trainer import SFTTrainer
+from trl.trainer.utils import pad, selective_log_softmax
+
+from foundation.files import write_text
+from sql_agent.config import TrainConfig
+from sql_agent.serving.checkpoints import NOTE, step_folder, steps_of
+from sql_agent.tuning.arguments import trl_arguments
+from sql_agent.tuning.encoding import Encoded
+
+
+class _Resumable:
+    """Mixed into a trainer: rows in the order of the data set, and checkpoint-N as global_step_N/actor, `kept` of them.
+
+    The order of all epochs is in the data set (`in_order`): with transformers' shuffling a run that is resumed within
+    an epoch other than its first gets the first epoch's order (transformers 4.57.5 with accelerate 1.12).
+    """
+
+    kept: int
+    args: Any
+    state: Any
+    train_dataset: Any
+
+    def _get_train_sampler(self, train_dataset: Any = None) -> Any:
+        return SequentialSampler(train_dataset or self.train_dataset)
+
+    def create_model_card(self, *_args: Any, **_kwargs: Any) -> None:
+        """TRL would write one beside each checkpoint; export.py writes this project's."""
+
+    def _save_checkpoint(self, model: Any, trial: Any) -> None:
+        super()._save_checkpoint(model, trial)  # pyright: ignore[reportAttributeAccessIssue]
+        root, step = Path(self.args.output_dir), self.state.global_step
+        actor = step_folder(root, step) / "actor"
+        shutil.rmtree(actor.parent, ignore_errors=True)
+        actor.parent.mkdir()
+        os.replace(root / f"{PREFIX_CHECKPOINT_DIR}-{step}", actor)
+        (actor / "training_args.bin").unlink(missing_ok=True)  # a pickle that nothing reads
+        write_text(root / NOTE, str(step))
+        for old in steps_of(root)[: -self.kept]:
+            shutil.rmtree(old)
+
+
+class ChatTrainer(_Resumable, SFTTrainer):
+    """TRL's SFTTrainer."""
+
+
+class PairTrainer(_Resumable, DPOTrainer):
+    """TRL's DPOTrainer on encoded pairs: of a completion the policy's own tokens count, tool results do not."""
+
+    def _prepare_dataset(self, dataset: Any, *_args: Any, **_kwargs: Any) -> Any:
+        return dataset
+
+    def concatenated_forward(self, model: Any, batch: dict[str, Any], is_ref_model: bool = False) -> dict[str, Any]:
+        """TRL's contract: the log-probability of each side's policy tokens, for ipo their mean. Chosen come first."""
+        logits = model(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"], use_cache=False).logits
+        logits, mask = logits[:, :-1], batch["loss_mask"][:, 1:]
+        log_probs = (selective_log_softmax(logits, batch["input_ids"][:, 1:]) * mask).sum(-1)
+        if "ipo" in self.loss_type:
+            log_probs = log_probs / mask.sum(-1)
+        mean = (logits.detach().mean(-1) * mask).sum(-1) / mask.sum(-1)
+        half = len(log_probs) // 2
+        return {
+            "chosen_logps": log_probs[:half],
+            "rejected_logps": log_probs[half:],
+            "mean_chosen_logits": mean[:half].mean(),
+            "mean_rejected_logits": mean[half:].mean(),
+        }
+
+
+@dataclass
+class PairCollator:
+    """Pairs -> tensors of 2 n rows, padded on the right: the chosen ones, then the rejected ones."""
+
+    pad_id: int
+
+    def __call__(self, pairs: Sequence[dict[str, Any]]) -> dict[str, torch.Tensor]:
+        rows = [(pair[f"{side}_ids"], pair[f"{side}_mask"]) for side in ("chosen", "rejected") for pair in pairs]
+        ids, mask = ([torch.tensor(row[k]) for row in rows] for k in (0, 1))
+        return {
+            "input_ids": pad(ids, padding_value=self.pad_id),
+            "attention_mask": pad([torch.ones_like(row) for row in ids], padding_value=0),
+            "loss_mask": pad(mask, padding_value=0),
+        }
+
+
+def in_order(rows: list[dict[str, Any]], *, epochs: int, seed: int) -> Dataset:
+    """The rows of all epochs, each epoch's in an order of its own."""
+    rng = random.Random(seed)
+    return Dataset.from_list(rows).select([n for _ in range(epochs) for n in rng.sample(range(len(rows)), len(rows))])
+
+
+def sft_trainer(config: TrainConfig, model: Any, tokenizer: Any, rows: Sequence[Encoded], **told: Any) -> ChatTrainer:
+    """TRL's SFTTrainer over encoded rows."""
+    found = [{"input_ids": row.ids, "assistant_masks": row.mask} for row in rows]
+    data = in_order(found, epochs=config.sft.epochs, seed=config.data.seed)
+    args = SFTConfig(**trl_arguments(config, **told))
+    trainer = ChatTrainer(model, args=args, train_dataset=data, processing_class=tokenizer, peft_config=_lora(config))
+    trainer.kept = config.trainer.keep_checkpoints
+    return trainer
+
+
+def dpo_trainer(
+    config: TrainConfig, model: Any, tokenizer: Any, pairs: Sequence[tuple[Encoded, Encoded]], **told: Any
+) -> PairTrainer:
+    """TRL's DPOTrainer over encoded pairs."""
+    sides = [
+        {"chosen_ids": a.ids, "chosen_mask": a.mask, "rejected_ids": b.ids, "rejected_mask": b.mask} for a, b in pairs
+    ]
+    pad_id = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
+    trainer = PairTrainer(
+        model,
+        args=DPOConfig(**trl_arguments(config, **told)),
+        data_collator=PairCollator(pad_id),  # pyright: ignore[reportArgumentType]
+        train_dataset=in_order(sides, epochs=config.dpo.epochs, seed=config.data.seed),
+        processing_class=tokenizer,
+        peft_config=_lora(config),
+    )
+    trainer.kept = config.trainer.keep_checkpoints
+    return trainer
+
+
+def load_model(config: TrainConfig, folder: Path) -> Any:
+    """The policy in float32; with `model.lora_adapter_path` with that adapter, to be trained on."""
+    model: Any = AutoModelForCausalLM.from_pretrained(
+        folder,
+        dtype=torch.float32,
+        attn_implementation=config.model.attention,
+        trust_remote_code=config.model.allow_remote_code,
+        use_safetensors=None if config.model.allow_remote_code else True,
+    )
+    if config.model.lora_adapter_path:
+        from peft import PeftModel
+
+        adapter = Path(config.model.lora_adapter_path).expanduser()
+        return PeftModel.from_pretrained(model, adapter, is_trainable=True, use_safetensors=True)
+    return model
+
+
+def _lora(config: TrainConfig) -> Any:
+    """A new adapter's settings; None for all weights, and for an adapter that is there already."""
+    if not config.model.lora_rank or config.model.lora_adapter_path:
+        return None
+    from peft import LoraConfig
+
+    settings = {"r": config.model.lora_rank, "lora_alpha": config.model.lora_alpha, "target_modules": "all-linear"}
+    return LoraConfig(**settings, task_type="CAUSAL_LM")

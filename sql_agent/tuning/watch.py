@@ -1,0 +1,122 @@
+"""What a run with TRL leaves while it goes on: lines of metrics.jsonl, lines on the console; and how it is stopped.
+
+Guarantees: one line per optimizer step and per checkpoint, under the names that the report knows; SIGTERM or Ctrl-C
+lets the step end, and saves it where checkpoints are wanted; a second one ends the run at once.
+"""
+
+from __future__ import annotations
+
+import math
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+from transformers import TrainerCallback
+
+from foundation import run_folder
+from foundation.console import LINE_EVERY_S, duration
+from foundation.errors import RunError
+from foundation.files import append_lines
+
+# TRL's names -> those of metrics.jsonl.
+NAMES = {
+    "loss": "train/loss",
+    "grad_norm": "actor/grad_norm",
+    "learning_rate": "actor/lr",
+    "mean_token_accuracy": "train/token_accuracy",
+    "entropy": "health/entropy",
+    "rewards/accuracies": "train/pair_accuracy",
+    "rewards/margins": "train/pair_margin",
+    "logps/chosen": "train/log_prob_chosen",
+    "logps/rejected": "train/log_prob_rejected",
+}
+PROBED = 1000  # weights of each tensor that are looked at for changes
+
+
+class Stop:
+    """The handler of SIGINT and SIGTERM while steps are made."""
+
+    def __init__(self) -> None:
+        self.asked = False
+
+    def __enter__(self) -> Stop:
+        self._before = {number: signal.signal(number, self._on) for number in (signal.SIGINT, signal.SIGTERM)}
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _on(self, *_: Any) -> None:
+        if self.asked:
+            raise KeyboardInterrupt
+        self.asked = True
+
+
+class Watch(TrainerCallback):
+    """Writes what happens down, and ends the run when it is asked to."""
+
+    def __init__(self, run_dir: Path, terminal: Console, stop: Stop, *, saves: bool) -> None:
+        self._file, self._terminal, self._stop, self._saves = run_dir / run_folder.METRICS, terminal, stop, saves
+        self._began = self._step_began = time.monotonic()
+        self._said = -math.inf
+        self._first_step: int | None = None
+        self._probe = torch.empty(0)
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
+        self._began = self._step_began = time.monotonic()
+        self._probe = _probe(model)
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        if self._stop.asked or state.global_step >= state.max_steps:
+            control.should_save, control.should_training_stop = self._saves, True
+
+    def on_log(
+        self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, model: Any = None, **_: Any
+    ) -> None:
+        if not logs or "loss" not in logs:
+            return
+        now, probe = time.monotonic(), _probe(model)
+        found = {name: float(logs[key]) for key, name in NAMES.items() if key in logs}
+        changed = float((probe != self._probe).float().mean())
+        self._write("train", state, now - self._step_began, {**found, "actor/weights_changed_share": changed})
+        self._probe, self._step_began = probe, now
+        self._tell(state, found, now)
+        if not math.isfinite(found["train/loss"]) or not math.isfinite(found.get("actor/grad_norm", 0.0)):
+            raise RunError(
+                f"step {state.global_step}: the loss is {found['train/loss']:g} and the gradient's norm "
+                f"{found.get('actor/grad_norm', math.nan):g}; lower the learning rate, or look for broken weights"
+            )
+
+    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        now = time.monotonic()
+        self._write("checkpoint", state, now - self._step_began, {})
+        self._step_began = now
+
+    def _write(self, kind: str, state: Any, seconds: float, more: dict[str, Any]) -> None:
+        row = {"kind": kind, "step": state.global_step, "of_steps": state.max_steps, "seconds": round(seconds, 4)}
+        append_lines(self._file, [row | more])
+
+    def _tell(self, state: Any, found: dict[str, float], now: float) -> None:
+        """A line for the first and the last step, and one whenever LINE_EVERY_S passed."""
+        step, last = state.global_step, state.max_steps
+        self._first_step = self._first_step or step
+        if now - self._said < LINE_EVERY_S and step != last:
+            return
+        self._said = now
+        left_s = (last - step) * (now - self._began) / (step - self._first_step + 1)
+        shown = {"accuracy": found.get("train/token_accuracy", found.get("train/pair_accuracy"))}
+        text = "".join(f"  {name} {value:.3f}" for name, value in shown.items() if value is not None)
+        norm = found.get("actor/grad_norm", 0.0)
+        self._terminal.print(
+            f"step {step}/{last}  loss {found['train/loss']:.4f}{text}  grad {norm:.3g}  ETA {duration(left_s)}"
+        )
+
+
+def _probe(model: Any) -> torch.Tensor:
+    """The first PROBED weights of each tensor that is trained."""
+    parts = [p.detach().flatten()[:PROBED].float().cpu() for p in model.parameters() if p.requires_grad]
+    return torch.cat(parts)

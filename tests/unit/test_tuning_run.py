@@ -1,0 +1,274 @@
+"""train_sft.py and train_dpo.py on a small policy: the run folder, resumption, export, and TRL's losses recomputed."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM
+from trl.trainer.dpo_config import DPOConfig
+from trl.trainer.sft_config import SFTConfig
+
+from foundation import run_folder
+from foundation.files import read_lines, write_lines
+from sql_agent.config import ROOT, DpoConfig, SftConfig, build_config, parse_assignment
+from sql_agent.evaluation.targets import look_at
+from sql_agent.export import export_checkpoint
+from sql_agent.run_report.folder import read_run
+from sql_agent.run_report.page import build
+from sql_agent.serving.checkpoint_model import checkpoint_model
+from sql_agent.serving.checkpoints import own_checkpoint
+from sql_agent.training.verl_config import flatten
+from sql_agent.tuning.arguments import trl_arguments
+from sql_agent.tuning.command import run_command
+from sql_agent.tuning.encoding import Encoded
+from sql_agent.tuning.trainers import PairCollator, dpo_trainer, load_model
+from tests.fsdp_shards import policy
+
+WAIT_S = 240.0
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory, tokenizer: Any) -> Path:
+    """A model folder with random weights and the tiny policy's tokenizer."""
+    folder = tmp_path_factory.mktemp("policy")
+    policy(len(tokenizer)).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Conversations and pairs, 24 of each."""
+    folder = tmp_path_factory.mktemp("data")
+    rows = [{"prompt": f"{n}的适应症", "chosen": f"用于{n}痛。", "rejected": f"不知道{n * n}。"} for n in range(24)]
+    write_lines(folder / "pairs.jsonl", rows)
+    write_lines(folder / "chats.jsonl", [{"prompt": row["prompt"], "completion": row["chosen"]} for row in rows])
+    return folder
+
+
+def flags(method: str, model: Path, data: Path, runs: Path, *more: str) -> list[str]:
+    file = {"sft": "chats.jsonl", "dpo": "pairs.jsonl"}[method]
+    given = ["--model_path", str(model), "--dataset", str(data / file), "--batch_size", "4", "--learning-rate", "1e-2"]
+    sets = ['logging.trackers=["console"]', "trainer.device=cpu", f"trainer.runs_dir={runs}", "trainer.save_every=3"]
+    return [*given, "--gradient_accumulation_steps", "2", *(part for text in sets for part in ("--set", text)), *more]
+
+
+Run = Callable[..., Path]
+
+
+@pytest.fixture
+def run(tmp_path: Path, model: Path, data: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Calls a command in this process; gives the new run folder."""
+    monkeypatch.setattr("sql_agent.tuning.command.report_line", lambda folder: f"report: {folder}")
+
+    def call(method: Any, *more: str, status: int = 0) -> Path:
+        runs, handlers = tmp_path / "runs", [signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM)]
+        before = set(runs.glob("*"))
+        try:
+            assert run_command(method, "", flags(method, model, data, runs, *more)) == status
+        finally:
+            for number, handler in zip((signal.SIGINT, signal.SIGTERM), handlers, strict=True):
+                signal.signal(number, handler)
+        (folder,) = set(runs.glob("*")) - before
+        return folder
+
+    return call
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    return checkpoint_model(own_checkpoint(folder, asked="test") / "actor").state_dict()
+
+
+@pytest.mark.parametrize("method", ["sft", "dpo"])
+def test_a_run_leaves_what_a_run_of_grpo_leaves(method: str, run: Run, model: Path, tmp_path: Path) -> None:
+    folder = run(method, "--num_epochs", "2")
+    summary = json.loads((folder / run_folder.SUMMARY).read_text())
+    assert (summary["status"], summary["steps"], summary["method"]) == ("finished", 6, method)
+    assert summary["weights_changed"] and summary["loss"] < summary["loss_first_step"]
+    assert 0 < summary["tokens"]["supervised"] < summary["tokens"]["all"]
+    metrics = read_lines(folder / run_folder.METRICS)
+    assert [(row["kind"], row["step"]) for row in metrics if row["kind"] == "checkpoint"] == [
+        ("checkpoint", 3),
+        ("checkpoint", 6),
+    ]
+    assert not list(folder.glob("**/training_args.bin"))
+    page = build(read_run(folder))
+    assert "loss" in page.charts and "Gradient norm" in {panel.series.title for panel in page.panels}
+    export_checkpoint(folder, tmp_path / "out")
+    assert "(TRL)" in (tmp_path / "out" / "README.md").read_text()
+    exported = AutoModelForCausalLM.from_pretrained(tmp_path / "out").state_dict()
+    assert all(torch.equal(exported[name], value) for name, value in weights(folder).items())
+    assert (tmp_path / "out" / "chat_template.jinja").is_file() and not list((tmp_path / "out").glob("trainer*"))
+    target = look_at(str(folder), build_config(), option="--before")
+    assert target.kind == "checkpoint" and target.text.endswith("global_step_6")
+
+
+@pytest.mark.parametrize("method", ["sft", "dpo"])
+def test_a_stopped_run_goes_on_to_the_same_weights(
+    method: str, run: Run, model: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SIGTERM comes from the run itself, within its fourth step: after it the checkpoint of that step is there."""
+    whole = run(method, "--num_epochs", "2")
+    from sql_agent.tuning import watch
+
+    told = watch.Watch.on_step_begin
+
+    def on_step_begin(self: Any, args: Any, state: Any, control: Any, **more: Any) -> None:
+        if state.global_step == 3:
+            os.kill(os.getpid(), signal.SIGTERM)
+        told(self, args, state, control, **more)
+
+    monkeypatch.setattr(watch.Watch, "on_step_begin", on_step_begin)
+    stopped = run(method, "--num_epochs", "2", status=130)
+    monkeypatch.undo()
+    monkeypatch.setattr("sql_agent.tuning.command.report_line", lambda folder: "report: none")
+    assert json.loads((stopped / run_folder.SUMMARY).read_text())["status"] == "interrupted"
+    assert own_checkpoint(stopped, asked="test").name == "global_step_4"
+    resumed = run(method, "--num_epochs", "2", "--resume_checkpoint", str(stopped))
+    assert [row["step"] for row in read_lines(resumed / run_folder.METRICS) if row["kind"] == "train"] == [5, 6]
+    expected, found = weights(whole), weights(resumed)
+    assert max(float((found[name] - value).abs().max()) for name, value in expected.items()) < 1e-6
+
+
+def test_an_adapter_is_trained_resumed_and_merged(run: Run, model: Path, tmp_path: Path) -> None:
+    first = run("sft", "--lora_r", "4", "--max_steps", "3")
+    second = run("sft", "--lora_r", "4", "--max_steps", "4", "--resume-checkpoint", str(first))
+    export = export_checkpoint(second, tmp_path / "merged")
+    assert export.gap < 1e-4
+    start, merged = (AutoModelForCausalLM.from_pretrained(path).state_dict() for path in (model, tmp_path / "merged"))
+    assert set(start) == set(merged) and any(not torch.equal(start[name], merged[name]) for name in start)
+
+
+def test_what_cannot_be_resumed_is_refused(run: Run, model: Path, data: Path, tmp_path: Path, capfd: Any) -> None:
+    folder = run("sft", "--max_steps", "3")
+    runs = tmp_path / "runs"
+    for more, rule in {
+        ("--max_steps", "3"): "step 3 is done, and the run has 3",
+        ("--max_steps", "6", "--best_of", "2"): "sft.best_of: 1 -> 2",
+    }.items():
+        assert run_command("sft", "", flags("sft", model, data, runs, "--resume_checkpoint", str(folder), *more)) == 2
+        assert rule in capfd.readouterr().err.replace("\n", " ")
+    given = flags("dpo", model, data, runs, "--resume_checkpoint", "latest")
+    assert run_command("dpo", "", given) == 2 and "method = dpo" in capfd.readouterr().err
+    out = flags("sft", model, data, runs, "--output_dir", str(tmp_path))
+    assert run_command("sft", "", out) == 2 and "name a new folder" in capfd.readouterr().err
+
+
+# The losses
+
+
+PAIRS = [
+    (Encoded([1, 2, 3, 4, 5], [0, 0, 1, 0, 1]), Encoded([1, 2, 6], [0, 0, 1])),
+    (Encoded([2, 2, 7, 8], [0, 0, 1, 1]), Encoded([2, 2, 9, 4, 4, 1], [0, 0, 1, 1, 0, 1])),
+]
+
+
+@torch.no_grad()
+def log_prob(model: Any, row: Encoded) -> tuple[float, int]:
+    """The sum of the policy tokens' log-probabilities, in float64, token by token and without padding."""
+    logits = model.double()(input_ids=torch.tensor([row.ids])).logits[0]
+    said = [n for n, on in enumerate(row.mask) if on]
+    return sum(float(torch.log_softmax(logits[n - 1], -1)[row.ids[n]]) for n in said), len(said)
+
+
+@pytest.mark.parametrize("loss", ["dpo", "ipo"])
+def test_the_loss_is_the_papers(loss: str, model: Path, tokenizer: Any, tmp_path: Path) -> None:
+    tree = {"method": "dpo", "dpo": {"loss": loss, "beta": 0.3}, "trainer": {"device": "cpu"}}
+    config = build_config(tree, {"logging": {"trackers": ["console"]}})
+    told = {"run_dir": tmp_path, "checkpoints": tmp_path / "checkpoints", "steps": 1}
+    trainer = dpo_trainer(config, load_model(config, model), tokenizer, PAIRS, **told)
+    with torch.no_grad():
+        for n, weight in enumerate(trainer.model.parameters()):  # pyright: ignore[reportOptionalMemberAccess]
+            weight += 0.05 * torch.randn(weight.shape, generator=torch.Generator().manual_seed(n))
+        batch = PairCollator(tokenizer.pad_token_id)([trainer.train_dataset[n] for n in range(2)])  # pyright: ignore
+        found, metrics = trainer.get_batch_loss_metrics(trainer.model, batch)  # pyright: ignore[reportArgumentType]
+        expected = []
+        for chosen, rejected in PAIRS:
+            ratios = []
+            for row in (chosen, rejected):
+                (new, n), (old, _) = (log_prob(one, row) for one in (trainer.model, trainer.ref_model))
+                ratios.append((new - old) / (n if loss == "ipo" else 1))
+            gap = ratios[0] - ratios[1]
+            expected.append((gap - 1 / (2 * 0.3)) ** 2 if loss == "ipo" else math.log1p(math.exp(-0.3 * gap)))
+    assert float(found) == pytest.approx(sum(expected) / 2, abs=1e-5)
+    assert metrics["rewards/margins"] != 0  # the policy has moved away from the reference
+
+
+def test_the_supervised_loss_is_over_the_masked_tokens_alone(run: Run, model: Path, data: Path, tokenizer: Any) -> None:
+    """The loss of the first step, before any update, recomputed in float64."""
+    from sql_agent.tuning.encoding import Encoder
+    from sql_agent.tuning.sources import read_source
+
+    folder = run("sft", "--max_steps", "1", "--max_samples", "8")
+    (row,) = [row for row in read_lines(folder / run_folder.METRICS) if row["kind"] == "train"]
+    config = build_config({"sft": {"dataset": str(data / "chats.jsonl")}})
+    rows = [Encoded.of(Encoder(tokenizer).rows(chat)[0]) for chat in read_source(config.sft, config).chats[:8]]
+    start = AutoModelForCausalLM.from_pretrained(model)
+    found = [log_prob(start, row) for row in rows]
+    mean = -sum(total for total, _ in found) / sum(n for _, n in found)
+    assert row["train/loss"] == pytest.approx(mean, abs=1e-4)  # the log has four digits
+
+
+# Settings
+
+CHANGED = [
+    *("epochs=9", "max_steps=7", "batch_size=2", "gradient_accumulation_steps=3", "lr=0.1", "lr_schedule=cosine"),
+    *("warmup_share=0.5", "weight_decay=0.1", "grad_clip=0.5"),
+]
+READ_ELSEWHERE = {"dataset", "output_dir", "max_samples", "max_tokens", "min_reward", "best_of", "margin"}
+READ_ELSEWHERE |= {"pairs_per_question", "epochs", "max_steps"}  # sources, choice and job
+
+
+@pytest.mark.parametrize("method", ["sft", "dpo"])
+def test_every_setting_has_a_reader(method: str) -> None:
+    def arguments(*texts: str) -> dict[str, Any]:
+        config = build_config({"method": method}, *(parse_assignment(f"{method}.{text}") for text in texts))
+        return flatten(trl_arguments(config, run_dir=Path("/r"), checkpoints=Path("/r/c"), steps=5))
+
+    changed = [*CHANGED, *(["loss=ipo", "beta=0.5"] if method == "dpo" else [])]
+    names = {text.partition("=")[0] for text in changed}
+    fields = {"sft": SftConfig, "dpo": DpoConfig}[method].model_fields
+    assert names | READ_ELSEWHERE >= set(fields)
+    silent = [text for text in changed if arguments(text) == arguments()]
+    assert {text.partition("=")[0] for text in silent} <= READ_ELSEWHERE
+
+
+def test_trl_takes_the_arguments(tmp_path: Path) -> None:
+    for method, kind in (("sft", SFTConfig), ("dpo", DPOConfig)):
+        config = build_config({"method": method, "trainer": {"device": "cpu"}, "logging": {"trackers": ["console"]}})
+        assert kind(**trl_arguments(config, run_dir=tmp_path, checkpoints=tmp_path, steps=3)).max_steps == 3
+
+
+@pytest.mark.slow
+def test_the_command_can_be_killed_and_is_resumed_by_name(model: Path, data: Path, tmp_path: Path) -> None:
+    """A real process and kill -9: what it saved is gone on with."""
+    command = [sys.executable, str(ROOT / "sql_agent" / "train_sft.py")]
+    given = flags("sft", model, data, tmp_path / "runs", "--num_epochs", "2000")
+    process = subprocess.Popen([*command, *given], cwd=ROOT / "sql_agent", stdout=subprocess.DEVNULL)
+    began = time.monotonic()
+    try:
+        while not list(tmp_path.glob("runs/*/checkpoints/latest_checkpointed_iteration.txt")):
+            assert process.poll() is None and time.monotonic() - began < WAIT_S
+            time.sleep(0.1)
+    finally:
+        process.kill()
+        process.wait()
+    done = int(own_checkpoint(tmp_path / "runs", asked="test").name.rpartition("_")[2])
+    more = ["--resume_checkpoint", "--max_steps", str(done + 2), "--output_dir", str(tmp_path / "new" / "model")]
+    again = subprocess.run([*command, *given, *more], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert again.returncode == 0, again.stderr
+    last = max(tmp_path.glob("runs/*"), key=lambda path: path.stat().st_mtime)
+    metrics = [row["step"] for row in read_lines(last / run_folder.METRICS) if row["kind"] == "train"]
+    assert metrics == [done + 1, done + 2]
+    assert (last / "report.html").is_file() and (tmp_path / "new" / "model" / "model.safetensors").is_file()
