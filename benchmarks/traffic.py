@@ -2,11 +2,14 @@
 
   .venv/bin/python -m benchmarks.traffic [--seconds 5] [--path gateway ...] [--out traffic.json]
   .venv/bin/python -m benchmarks.traffic --path gateway --soak 100000
+  .venv/bin/python -m benchmarks.traffic --path store --rollouts 100000
 
 For each path, number of calls in flight and model (one that answers at once, one that takes 500 ms): calls per second,
 CPU of the proxy and of the store in ms per call, calls that failed, and calls whose span the store has not got. `stock`
 is agentlightning.LLMProxy as it comes, `litellm` and `gateway` are rollout.proxy, `direct` calls the model server. The
 store is `agl store`, the model server support/model_server.py. `--soak` makes so many calls at 64 in flight instead.
+`store` is no path: a training's work of so many rollouts on the memory store and on the one that lasts, without a
+network (support/store_load.py); operations per second, CPU per operation, memory and file after each tenth.
 Everything is on this machine, the client too: calls per second say what is possible beside it, CPU per call is what a
 path costs. Run it on an idle machine; the load before it stands in the file.
 """
@@ -15,6 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 import os
 import subprocess
 import sys
@@ -38,9 +42,11 @@ from foundation.files import write_json
 from foundation.net import free_port
 
 PATHS = ("stock", "litellm", "gateway", "direct")
+STORE, BACKENDS = "store", ("memory", "sqlite")
 IN_FLIGHT, DELAYS_MS = (1, 16, 64, 256), (0, 500)
 N_ATTEMPTS = 64
 HEADER = "path     model ms in flight    calls   calls/s  proxy ms  store ms  failed  no span"
+STORE_HEADER = "store    rollouts   ops/s   ms per op   RSS MiB  file MiB"
 PROMPT = {"system": "你是一位医学数据库助手。" * 20, "user": "甲药的适应症是什么？"}
 MESSAGES = [{"role": role, "content": text} for role, text in PROMPT.items()]
 BODY = {"model": MODEL, "messages": MESSAGES, "temperature": 1.0, "top_p": 1.0}
@@ -216,6 +222,28 @@ async def measured(paths: list[str], *, model: str, seconds: float, soak: int) -
     return cells
 
 
+def store_looks(n_rollouts: int) -> list[dict[str, Any]]:
+    """What support/store_load.py sees of each backend, in a process of its own."""
+    looks: list[dict[str, Any]] = []
+    for backend in BACKENDS:
+        with tempfile.TemporaryDirectory() as folder:
+            command = [sys.executable, "-m", "benchmarks.support.store_load", backend, str(n_rollouts), folder]
+            with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+                assert process.stdout
+                for text in process.stdout:
+                    looks.append(json.loads(text))
+                    typer.echo(store_line(looks[-1]), err=True)
+            if process.returncode:
+                raise RuntimeError(f"the load on the {backend} store ended with {process.returncode}")
+    return looks
+
+
+def store_line(look: dict[str, Any]) -> str:
+    """A look as a row of the table."""
+    sizes = f"{look['rss_mib']:10.0f}{look['file_mib']:10.0f}"
+    return f"{look['backend']:9}{look['rollouts']:8}{look['ops_per_s']:8.0f}{look['cpu_ms_per_op']:12.2f}{sizes}"
+
+
 def line(cell: Cell) -> str:
     """A cell as a row of the table."""
     speed = f"{cell.calls_per_s:10.1f}{cell.proxy_ms:10.2f}{cell.store_ms:10.2f}"
@@ -223,23 +251,29 @@ def line(cell: Cell) -> str:
 
 
 def main(
-    path: Annotated[list[str] | None, typer.Option(help=f"of {', '.join(PATHS)} (default: all)")] = None,
+    path: Annotated[list[str] | None, typer.Option(help=f"of {', '.join(PATHS)}, {STORE} (default: all)")] = None,
     seconds: Annotated[float, typer.Option(min=1, help="time of each measurement")] = 5.0,
     soak: Annotated[int, typer.Option(min=0, help="so many calls at 64 in flight instead")] = 0,
+    rollouts: Annotated[int, typer.Option(min=10, help="so many on each store")] = 5000,
     out: Annotated[Path | None, typer.Option(help="write the figures there as JSON")] = None,
 ) -> None:
     """Measure what an LLM call costs on each path; about six minutes for all."""
-    paths = path or list(PATHS)
-    if strangers := set(paths) - set(PATHS):
-        typer.echo(f"error: --path {', '.join(sorted(strangers))}: must be of {', '.join(PATHS)}", err=True)
+    paths = path or [*PATHS, STORE]
+    if strangers := set(paths) - {*PATHS, STORE}:
+        typer.echo(f"error: --path {', '.join(sorted(strangers))}: must be of {', '.join(PATHS)}, {STORE}", err=True)
         raise typer.Exit(2)
     os.environ |= {name: os.environ.get(name, value) for name, value in COMMON_ENV.items()}
     facts = {"seconds": seconds, "cores": os.cpu_count(), "load_before": [round(one, 2) for one in os.getloadavg()]}
-    with model_server() as model:
-        cells = asyncio.run(measured(paths, model=model, seconds=seconds, soak=soak))
-    typer.echo("\n".join([HEADER, *map(line, cells)]))
+    cells: list[Cell] = []
+    if calls := [one for one in paths if one != STORE]:
+        with model_server() as model:
+            cells = asyncio.run(measured(calls, model=model, seconds=seconds, soak=soak))
+        typer.echo("\n".join([HEADER, *map(line, cells)]))
+    looks = store_looks(rollouts) if STORE in paths else []
+    if looks:
+        typer.echo("\n".join([STORE_HEADER, *map(store_line, looks)]))
     if out:
-        write_json(out, {**facts, "cells": [asdict(cell) for cell in cells]})
+        write_json(out, {**facts, "cells": [asdict(cell) for cell in cells], "store": looks})
 
 
 if __name__ == "__main__":

@@ -60,6 +60,7 @@ ONLY_IN = {
         "benchmarks.stock",
         "benchmarks.traffic",
         "benchmarks.support.spans",
+        "benchmarks.support.store_load",
     ],
     "verl": ["agl_plugin.*", "benchmarks.support.actor"],
     "ray": ["agl_plugin.*"],

@@ -23,6 +23,7 @@ from agentlightning.store.base import LightningStore
 
 from agl_plugin.store.client import StoreClient
 from agl_plugin.store.server import StoreServer
+from agl_plugin.store.sqlite import SqliteLightningStore
 from foundation.processes import die_with_parent
 
 logger = logging.getLogger(__name__)
@@ -60,6 +61,8 @@ class SupervisedExecution(ClientServerExecutionStrategy):
                 await super()._execute_algorithm(algorithm, server, stop_evt)
         finally:
             await server.stop()
+            if isinstance(store, SqliteLightningStore):
+                await store.close()
 
     async def _execute_runner(
         self, runner: Any, worker_id: int, store: LightningStore, stop_evt: ExecutionEvent

@@ -11,6 +11,7 @@ from agl_plugin.proxy.gate import ALIVE_PATH, GONE, REFUSAL
 from agl_plugin.proxy.spans import CALL_SPAN
 from agl_plugin.update.adapter import call_of
 from benchmarks.support.server import Answer, FakeServer, error_reply, openai_server
+from foundation.store_token import VARIABLE, token_headers
 from tests.proxies import IDS, LOG_PROBS, MESSAGES, MODEL, PROMPT_IDS, Running, serving, vllm_reply
 
 # The proxies are forked from this process: an error for a warning there would be a failed request.
@@ -125,3 +126,16 @@ async def test_an_unknown_model_is_named(running: Running) -> None:
     _, url = await running.attempt()
     reply = await running.call(url, model="other")
     assert reply.status_code == 400 and "other" in reply.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("kind", ["gateway", pytest.param("litellm", marks=pytest.mark.slow)])
+async def test_with_a_token_calls_without_it_are_refused(
+    server: FakeServer, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.setenv(VARIABLE, "s3cret")
+    async with serving(server.base_url, kind=kind) as running:
+        rollout, url = await running.attempt()
+        assert (await running.call(url)).status_code == 401
+        running.http.headers.update(token_headers())
+        assert (await running.call(url)).status_code == 200
+        assert len(await running.spans(rollout)) == 1
