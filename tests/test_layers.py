@@ -36,10 +36,8 @@ LAYERS = [
         *("sql_agent.export", "sql_agent.report", "sql_agent.mcp_server", "sql_agent.optimize_prompt"),
         "sql_agent.tuning",
     ],
-    [
-        *("sql_agent.demo", "sql_agent.api", "sql_agent.train_sft", "sql_agent.train_dpo"),
-        *("benchmarks", "docs", "utils"),
-    ],
+    ["sql_agent.local", "sql_agent.train_sft", "sql_agent.train_dpo"],
+    ["sql_agent.demo", "sql_agent.api", "sql_agent.train_local", "benchmarks", "docs", "utils"],
     ["recipes"],  # a recipe's own test asks the fake server of benchmarks
 ]
 
@@ -71,7 +69,7 @@ ONLY_IN = {
         "sql_agent.agent.own_tools",
         "sql_agent.api.*",
     ],
-    "trl": ["reward_model.reward_modeling", "sql_agent.tuning.trainers"],
+    "trl": ["reward_model.reward_modeling", "sql_agent.tuning.trainers", "sql_agent.local.trainer"],
     "fastapi": ["reward_model.api"],
     "inspect_ai": ["sql_agent.evaluation.inspect_log"],
 }

@@ -15,6 +15,7 @@ from foundation.console import Heartbeat, duration
 from foundation.files import read_lines
 
 LOOK_EVERY_S = 0.5
+STARTING = "starting Ray, the trainer and vLLM (1 to 3 minutes; log: train.log in the run folder)"
 
 
 def describe(row: dict[str, Any], *, eta_s: float | None) -> str:
@@ -45,7 +46,7 @@ class Progress:
     What is being waited for is told by a spinner, and where the output is no terminal by a line now and then.
     """
 
-    def __init__(self, console: Console, run_dir: Path) -> None:
+    def __init__(self, console: Console, run_dir: Path, *, what: str = STARTING) -> None:
         self.console = console
         self.path = run_dir / run_folder.METRICS
         self.started = time.monotonic()
@@ -53,12 +54,12 @@ class Progress:
         self._train_s: list[float] = []
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._loop, name="progress", daemon=True)
-        self._waiting_for = "starting Ray, the trainer and vLLM"
+        self._waiting_for, self._began = what.partition(" (")[0], what
         self._status = Status(self._waiting_for, console=console)
         self._heartbeat = Heartbeat(console, lambda: self._waiting_for)
 
     def __enter__(self) -> Progress:
-        self.console.print("starting Ray, the trainer and vLLM (1 to 3 minutes; log: train.log in the run folder)")
+        self.console.print(self._began)
         self._status.start()
         self._thread.start()
         self._heartbeat.__enter__()

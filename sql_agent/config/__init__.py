@@ -18,6 +18,7 @@ from sql_agent.config.build import (
 from sql_agent.config.data import DataConfig
 from sql_agent.config.database import DatabaseConfig
 from sql_agent.config.health import HealthConfig
+from sql_agent.config.local import LocalConfig
 from sql_agent.config.logging import LoggingConfig
 from sql_agent.config.model import ModelConfig
 from sql_agent.config.optim import OptimConfig
@@ -38,6 +39,7 @@ __all__ = [
     "HOME",
     "HealthConfig",
     "JudgeConfig",
+    "LocalConfig",
     "LoggingConfig",
     "ModelConfig",
     "OptimConfig",

@@ -10,6 +10,7 @@ from sql_agent.config.agent import AgentConfig
 from sql_agent.config.data import DataConfig
 from sql_agent.config.database import DatabaseConfig
 from sql_agent.config.health import HealthConfig
+from sql_agent.config.local import LocalConfig
 from sql_agent.config.logging import LoggingConfig
 from sql_agent.config.model import ModelConfig
 from sql_agent.config.node import Node
@@ -39,6 +40,7 @@ class TrainConfig(Node):
     optim: OptimConfig = OptimConfig()
     sft: SftConfig = SftConfig()
     dpo: DpoConfig = DpoConfig()
+    local: LocalConfig = LocalConfig()
     health: HealthConfig = HealthConfig()
     trainer: TrainerConfig = TrainerConfig()
     store: StoreConfig = StoreConfig()

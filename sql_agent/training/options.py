@@ -39,10 +39,10 @@ DEFAULT_LORA_RANK = 32
 CI_STEPS = 20
 
 
-def parser(description: str = "") -> argparse.ArgumentParser:
+def parser(description: str = "", *, prog: str = "train_sql_agent.py") -> argparse.ArgumentParser:
     """The command line. argparse, because --resume_checkpoint takes an optional value."""
     p = argparse.ArgumentParser(
-        prog="train_sql_agent.py",
+        prog=prog,
         description=description,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,

@@ -15,11 +15,15 @@ def trl_arguments(config: TrainConfig, *, run_dir: Path, checkpoints: Path, step
     told = {"run_dir": run_dir, "checkpoints": checkpoints, "steps": steps}
     if config.method == "sft":
         own = {"completion_only_loss": False, "dataset_kwargs": {"skip_prepare_dataset": True}}
-        return _shared(config, config.sft, **told) | own
-    return _shared(config, config.dpo, **told) | {"loss_type": TRL_LOSS[config.dpo.loss], "beta": config.dpo.beta}
+        return shared_arguments(config, config.sft, **told) | own
+    own = {"loss_type": TRL_LOSS[config.dpo.loss], "beta": config.dpo.beta}
+    return shared_arguments(config, config.dpo, **told) | own
 
 
-def _shared(config: TrainConfig, tune: TuneConfig, *, run_dir: Path, checkpoints: Path, steps: int) -> dict[str, Any]:
+def shared_arguments(
+    config: TrainConfig, tune: TuneConfig, *, run_dir: Path, checkpoints: Path, steps: int
+) -> dict[str, Any]:
+    """What all of TRL's trainers take."""
     gpu, trainer = config.trainer.device == "cuda", config.trainer
     bf16 = trainer.precision == "bfloat16" or (trainer.precision == "auto" and gpu)
     schedule = "constant_with_warmup" if tune.lr_schedule == "constant" and tune.warmup_share else tune.lr_schedule

@@ -33,7 +33,7 @@ from sql_agent.tuning.arguments import trl_arguments
 from sql_agent.tuning.encoding import Encoded
 
 
-class _Resumable:
+class Resumable:
     """Mixed into a trainer: rows in the order of the data set, and checkpoint-N as global_step_N/actor, `kept` of them.
 
     The order of all epochs is in the data set (`in_order`): with transformers' shuffling a run that is resumed within
@@ -64,11 +64,11 @@ class _Resumable:
             shutil.rmtree(old)
 
 
-class ChatTrainer(_Resumable, SFTTrainer):
+class ChatTrainer(Resumable, SFTTrainer):
     """TRL's SFTTrainer."""
 
 
-class PairTrainer(_Resumable, DPOTrainer):
+class PairTrainer(Resumable, DPOTrainer):
     """TRL's DPOTrainer on encoded pairs: of a completion the policy's own tokens count, tool results do not."""
 
     def _prepare_dataset(self, dataset: Any, *_args: Any, **_kwargs: Any) -> Any:
@@ -118,7 +118,7 @@ def sft_trainer(config: TrainConfig, model: Any, tokenizer: Any, rows: Sequence[
     found = [{"input_ids": row.ids, "assistant_masks": row.mask} for row in rows]
     data = in_order(found, epochs=config.sft.epochs, seed=config.data.seed)
     args = SFTConfig(**trl_arguments(config, **told))
-    trainer = ChatTrainer(model, args=args, train_dataset=data, processing_class=tokenizer, peft_config=_lora(config))
+    trainer = ChatTrainer(model, args=args, train_dataset=data, processing_class=tokenizer, peft_config=lora_of(config))
     trainer.kept = config.trainer.keep_checkpoints
     return trainer
 
@@ -137,16 +137,17 @@ def dpo_trainer(
         data_collator=PairCollator(pad_id),  # pyright: ignore[reportArgumentType]
         train_dataset=in_order(sides, epochs=config.dpo.epochs, seed=config.data.seed),
         processing_class=tokenizer,
-        peft_config=_lora(config),
+        peft_config=lora_of(config),
     )
     trainer.kept = config.trainer.keep_checkpoints
     return trainer
 
 
-def load_model(config: TrainConfig, folder: Path) -> Any:
+def load_model(config: TrainConfig, folder: Path, **more: Any) -> Any:
     """The policy in float32; with `model.lora_adapter_path` with that adapter, to be trained on."""
     model: Any = AutoModelForCausalLM.from_pretrained(
         folder,
+        **more,
         dtype=torch.float32,
         attn_implementation=config.model.attention,
         trust_remote_code=config.model.allow_remote_code,
@@ -160,7 +161,7 @@ def load_model(config: TrainConfig, folder: Path) -> Any:
     return model
 
 
-def _lora(config: TrainConfig) -> Any:
+def lora_of(config: TrainConfig) -> Any:
     """A new adapter's settings; None for all weights, and for an adapter that is there already."""
     if not config.model.lora_rank or config.model.lora_adapter_path:
         return None

@@ -68,7 +68,7 @@ class Watch(TrainerCallback):
 
     def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
         self._began = self._step_began = time.monotonic()
-        self._probe = _probe(model)
+        self._probe = probe(model)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         if self._stop.asked or state.global_step >= state.max_steps:
@@ -79,11 +79,11 @@ class Watch(TrainerCallback):
     ) -> None:
         if not logs or "loss" not in logs:
             return
-        now, probe = time.monotonic(), _probe(model)
+        now, probed = time.monotonic(), probe(model)
         found = {name: float(logs[key]) for key, name in NAMES.items() if key in logs}
-        changed = float((probe != self._probe).float().mean())
+        changed = float((probed != self._probe).float().mean())
         self._write("train", state, now - self._step_began, {**found, "actor/weights_changed_share": changed})
-        self._probe, self._step_began = probe, now
+        self._probe, self._step_began = probed, now
         self._tell(state, found, now)
         if not math.isfinite(found["train/loss"]) or not math.isfinite(found.get("actor/grad_norm", 0.0)):
             raise RunError(
@@ -116,7 +116,7 @@ class Watch(TrainerCallback):
         )
 
 
-def _probe(model: Any) -> torch.Tensor:
+def probe(model: Any) -> torch.Tensor:
     """The first PROBED weights of each tensor that is trained."""
     parts = [p.detach().flatten()[:PROBED].float().cpu() for p in model.parameters() if p.requires_grad]
     return torch.cat(parts)

@@ -18,6 +18,7 @@ READ_ELSEWHERE = {
     "method": "the command line",
     "sft.": "sql_agent.tuning, see test_tuning_run.py",
     "dpo.": "sql_agent.tuning, see test_tuning_run.py",
+    "local.": "sql_agent.local, see test_local_training.py",
     "agent.": "sql_agent.agent.episode",
     "database.": "sql_agent.environment.database",
     "python.": "sql_agent.agent.toolset, the sandbox",

@@ -1,0 +1,113 @@
+"""What of a recipe train_local.py can do, and the arguments of TRL's GRPOConfig. Nothing is imported for it."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from foundation.errors import UserError
+from sql_agent.config import TrainConfig, TuneConfig
+from sql_agent.tuning.arguments import shared_arguments
+
+
+def check_keys(config: TrainConfig) -> None:
+    """Raise UserError naming the keys that have no meaning in one process, with what to set instead."""
+    if wrong := list(_refused(config)):
+        raise UserError("train_local.py cannot do what is configured:\n  " + "\n  ".join(wrong))
+
+
+def _refused(config: TrainConfig) -> Iterator[str]:
+    optim, rollout = config.optim, config.rollout
+    if optim.mini_batch_questions != optim.questions_per_step:
+        yield (
+            f"optim.mini_batch_questions = {optim.mini_batch_questions} must be {optim.questions_per_step}, as "
+            "optim.questions_per_step: one optimizer step is made per step"
+        )
+    for key, value, wanted in (
+        ("optim.loss", optim.loss, "grpo"),
+        ("optim.advantage", optim.advantage, "group"),
+        ("optim.loss_aggregation", optim.loss_aggregation, "token-mean"),
+        ("optim.overlong_filter", optim.overlong_filter, False),
+        ("optim.positive_only", optim.positive_only, False),
+        ("optim.kl_estimator", optim.kl_estimator, "k3"),
+        ("optim.warmup", optim.warmup, 0.0),
+        ("optim.entropy_coef", optim.entropy_coef, 0.0),
+        ("optim.importance_correction", optim.importance_correction, "off"),
+        ("rollout.resample_flat_groups", rollout.resample_flat_groups, 0),
+        ("rollout.tool_parser", rollout.tool_parser, "hermes"),
+        ("rollout.presence_penalty", rollout.presence_penalty, 0.0),
+        ("rollout.frequency_penalty", rollout.frequency_penalty, 0.0),
+        ("rollout.stop", rollout.stop, []),
+        ("rollout.validation.presence_penalty", rollout.validation.presence_penalty, 0.0),
+        ("rollout.validation.frequency_penalty", rollout.validation.frequency_penalty, 0.0),
+        ("rollout.validation.stop", rollout.validation.stop, []),
+        ("trainer.n_gpus", config.trainer.n_gpus, 1),
+    ):
+        if value != wanted:
+            yield f"{key} = {value!r} must be {wanted!r} here; train_sql_agent.py does it"
+    if config.verl:
+        yield f"verl.* ({', '.join(list(config.verl)[:3])}): there is no verl here; leave these keys out"
+    needs = [
+        name
+        for name, value in (("quantization", config.local.quantization), ("optimizer", config.local.optimizer))
+        if value not in ("none", "adamw")
+    ]
+    for name in needs:
+        if config.trainer.device != "cuda" or importlib.util.find_spec("bitsandbytes") is None:
+            value = getattr(config.local, name)
+            yield f"local.{name} = {value!r} needs a GPU and bitsandbytes (pip install bitsandbytes)"
+    if config.local.quantization == "nf4" and not config.model.lora_rank:
+        yield "local.quantization = 'nf4' trains adapters on frozen weights: add --lora"
+
+
+def grpo_arguments(config: TrainConfig, *, run_dir: Path, checkpoints: Path, steps: int) -> dict[str, Any]:
+    """What TRL's GRPOConfig is made of: a mean over all sampled tokens of a step, clipped as configured."""
+    optim, rollout = config.optim, config.rollout
+    n_rows = optim.questions_per_step * rollout.group_size
+    n_passes = math.ceil(n_rows / optim.micro_batch_rows)
+    while n_rows % n_passes:
+        n_passes += 1
+    tune = TuneConfig(
+        batch_size=n_rows // n_passes,
+        gradient_accumulation_steps=n_passes,
+        lr=optim.lr,
+        weight_decay=optim.weight_decay,
+        grad_clip=optim.grad_clip,
+    )
+    shared = shared_arguments(config, tune, run_dir=run_dir, checkpoints=checkpoints, steps=steps)
+    del shared["max_length"]
+    cosine = {"lr_scheduler_type": "cosine_with_min_lr", "lr_scheduler_kwargs": {"min_lr_rate": optim.lr_final_share}}
+    return {
+        **shared,
+        **(cosine if optim.lr_schedule == "cosine" else {"lr_scheduler_type": "constant"}),
+        "optim": "adamw_torch" if config.local.optimizer == "adamw" else "adamw_bnb_8bit",
+        "steps_per_generation": n_passes,
+        "num_generations": rollout.group_size,
+        "max_completion_length": rollout.max_response_tokens,
+        "temperature": rollout.temperature,
+        "loss_type": "dapo",
+        "epsilon": optim.clip_low,
+        "epsilon_high": optim.clip_high,
+        "beta": optim.kl_coef,
+        "num_iterations": 1,
+        "shuffle_dataset": False,
+    }
+
+
+def memory_gb(n_parameters: float, config: TrainConfig) -> float:
+    """GB of weights, gradients and Adam's moments: arithmetic, not measured on a GPU.
+
+    A frozen parameter takes 4 bytes, in NF4 0.52 (4 bits, and per 64 weights a scale of about 8 bits more); a
+    trained one 4 for itself, 4 for its gradient, and 8 for the moments, 2 with adamw_8bit.
+    """
+    frozen = 0.52 if config.local.quantization == "nf4" else 4.0
+    trained = 8.0 + (2.0 if config.local.optimizer == "adamw_8bit" else 8.0)
+    if not config.model.lora_rank:
+        return n_parameters * trained / 1e9
+    return n_parameters * (frozen + LORA_SHARE * config.model.lora_rank / 32 * trained) / 1e9
+
+
+LORA_SHARE = 0.011  # of the parameters at rank 32, all linear layers: 81 of 7,616 million

@@ -1,0 +1,163 @@
+"""The policy of this process behind an OpenAI-compatible address, so that the same episodes play here as everywhere.
+
+Calls wait until the thread that owns the model answers them, many at once. Each is kept, with its token ids, under the
+rollout that its address names: `/rollout/NAME/v1/chat/completions`; those at `/untrained/v1/...` are not.
+Guarantees: listens on 127.0.0.1 alone; what is kept is exactly what the model saw and sampled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+import threading
+import time
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import Any
+
+from aiohttp import web
+
+from agl_plugin.update.rows import NAN, Turn
+from foundation.background import LoopThread
+from sql_agent.agent.endpoint import LLMEndpoint
+from sql_agent.local.hermes import message_of
+from sql_agent.tuning.chats import Unusable, plain_message
+
+MODEL = "policy"
+QUIET_S = 0.02  # calls that come within this time of each other are answered together
+MAX_BODY_BYTES = 32 << 20
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """How tokens are drawn; `temperature` 0 is greedy."""
+
+    temperature: float = 0.0
+    top_p: float = 1.0
+    top_k: int = 0
+
+
+@dataclass
+class Call:
+    """A call that waits. `answer` gets the sampled ids and whether an end of turn ended them."""
+
+    rollout: str
+    prompt: list[int]
+    max_tokens: int
+    sampling: Drawn
+    answer: asyncio.Future[tuple[list[int], bool]]
+
+
+@dataclass
+class Sampled:
+    """The calls of a rollout so far."""
+
+    turns: list[Turn] = field(default_factory=list)
+    finish_reasons: list[str | None] = field(default_factory=list)
+
+
+class PolicyEndpoint:
+    """A context manager: it listens from enter to exit."""
+
+    def __init__(self, tokenizer: Any, *, context_tokens: int, max_tokens: int) -> None:
+        self._tokenizer, self._context, self._max_tokens = tokenizer, context_tokens, max_tokens
+        self._waiting: list[Call] = []
+        self._lock = threading.Lock()
+        self._last_s = 0.0
+        self.sampled: defaultdict[str, Sampled] = defaultdict(Sampled)
+
+    def __enter__(self) -> PolicyEndpoint:
+        self.worker = LoopThread("policy")
+        self._address = self.worker.submit(self._start()).result(30)
+        return self
+
+    async def _start(self) -> str:
+        app = web.Application(client_max_size=MAX_BODY_BYTES)
+        app.router.add_post("/rollout/{rollout}/v1/chat/completions", self._complete)
+        app.router.add_post("/untrained/v1/chat/completions", self._complete)
+        self._runner = web.AppRunner(app, access_log=None)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
+        return f"http://127.0.0.1:{self._runner.addresses[0][1]}"
+
+    def __exit__(self, *_exc: object) -> None:
+        self.worker.submit(self._runner.cleanup()).result(30)
+        self.worker.close()
+
+    def of_rollout(self, rollout: str) -> LLMEndpoint:
+        """Where the episode of a rollout asks."""
+        untrained = f"{self._address}/untrained/v1"
+        return LLMEndpoint(base_url=f"{self._address}/rollout/{rollout}/v1", model=MODEL, untrained_url=untrained)
+
+    def take(self, *, playing: int) -> list[Call]:
+        """The calls to answer now, sampled alike: all that wait, as soon as nobody else of those `playing` asks."""
+        with self._lock:
+            still = len(self._waiting) < playing and time.monotonic() - self._last_s < QUIET_S
+            if not self._waiting or still:
+                return []
+            sampling = self._waiting[0].sampling
+            taken = [call for call in self._waiting if call.sampling == sampling]
+            self._waiting = [call for call in self._waiting if call.sampling != sampling]
+            return taken
+
+    def answer(self, call: Call, ids: list[int], *, ended: bool) -> None:
+        """Give a call its tokens; from any thread."""
+
+        def give() -> None:
+            if not call.answer.done():
+                call.answer.set_result((ids, ended))
+
+        self.worker.loop.call_soon_threadsafe(give)
+
+    async def _complete(self, request: web.Request) -> web.Response:
+        try:
+            body = json.loads(await request.read())
+            prompt = self._prompt(body)
+        except (ValueError, KeyError, TypeError, Unusable) as exc:
+            return _refusal(f"not a chat completion that can be answered: {type(exc).__name__}: {exc}")
+        room = self._context - len(prompt)
+        if room < 1:
+            return _refusal(f"maximum context length is {self._context} tokens, and the messages have {len(prompt)}")
+        limit = min(room, body.get("max_tokens") or self._max_tokens, self._max_tokens)
+        sampling = Drawn(body.get("temperature", 1.0), body.get("top_p", 1.0), body.get("top_k", 0))
+        call = Call(
+            request.match_info.get("rollout", ""), prompt, limit, sampling, asyncio.get_running_loop().create_future()
+        )
+        with self._lock:
+            self._waiting.append(call)
+            self._last_s = time.monotonic()
+        ids, ended = await call.answer
+        return web.json_response(self._completion(call, ids, reason="stop" if ended else "length"))
+
+    def _prompt(self, body: dict[str, Any]) -> list[int]:
+        text = self._tokenizer.apply_chat_template(
+            [plain_message(message) for message in body["messages"]],
+            tools=body.get("tools") or None,
+            tokenize=False,
+            add_generation_prompt=True,
+            **(body.get("chat_template_kwargs") or {}),
+        )
+        return self._tokenizer(text, add_special_tokens=False)["input_ids"]
+
+    def _completion(self, call: Call, ids: list[int], *, reason: str) -> dict[str, Any]:
+        message = message_of(self._tokenizer.decode(ids, skip_special_tokens=True))
+        if message.get("tool_calls") and reason == "stop":
+            reason = "tool_calls"
+        if call.rollout:
+            kept = self.sampled[call.rollout]
+            kept.turns.append(Turn(call.prompt, ids, [NAN] * len(ids)))
+            kept.finish_reasons.append(reason)
+        n_in, n_out = len(call.prompt), len(ids)
+        return {
+            "id": f"call-{secrets.token_hex(8)}",
+            "object": "chat.completion",
+            "created": int(time.time()),
+            "model": MODEL,
+            "choices": [{"index": 0, "message": message, "finish_reason": reason}],
+            "usage": {"prompt_tokens": n_in, "completion_tokens": n_out, "total_tokens": n_in + n_out},
+        }
+
+
+def _refusal(text: str) -> web.Response:
+    return web.json_response({"error": {"message": text, "type": "invalid_request_error"}}, status=400)

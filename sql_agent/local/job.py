@@ -1,0 +1,161 @@
+"""The story of a run in one process: look at everything, train with TRL on rollouts played here, sum up.
+
+What can be known before the first step is a UserError of `prepare`; what breaks later ends the run with a summary that
+says so. Run folder, names and checkpoints are those of train_sql_agent.py.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import secrets
+import time
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from agl_plugin.run.progress import Progress
+from foundation import console, run_folder
+from foundation.environment import prepare_environment, prepare_trackers
+from foundation.errors import RunError, UserError
+from foundation.files import write_json
+from foundation.processes import ProcessTree, keep_freed_memory
+from sql_agent.agent.grading import scoring_of
+from sql_agent.config import ROOT, TrainConfig, build_config
+from sql_agent.local.arguments import check_keys, grpo_arguments
+from sql_agent.scoring.check import check_judge
+from sql_agent.scoring.registry import ScoringContext
+from sql_agent.serving.checkpoints import find_checkpoint
+from sql_agent.serving.models import model_folder
+from sql_agent.training import preflight
+from sql_agent.training.health_rules import health_of
+from sql_agent.training.job import DISK_FULL, EXIT, Job
+from sql_agent.training.options import is_tiny
+from sql_agent.training.questions import load_data, total_steps
+from sql_agent.training.summary import build_summary, summary_table
+
+logger = logging.getLogger(__name__)
+
+
+def run_local(config: TrainConfig, terminal: Console) -> tuple[int, Path]:
+    """Everything. Returns the exit status and the run folder. Raises UserError."""
+    prepare_environment(cpu=config.trainer.device == "cpu", offline=False)
+    run = secrets.token_hex(8)
+    with closing(scoring_of(config, run=run)) as scoring:
+        job = prepare(config, run=run, scoring=scoring)
+        terminal.print(
+            f"recipe {job.config.recipe} on {job.config.trainer.device}, in one process: {job.steps} steps, judge: "
+            f"{scoring.judge_name}\nmodel {job.model}"
+        )
+        run_dir = run_folder.new_run_folder(job.runs_dir, name=f"{config.recipe}-{config.logging.experiment}")
+        prepare_trackers(run_dir)
+        write_json(run_dir / run_folder.CONFIG, job.config.model_dump())
+        summary = train(job, run_dir)
+    terminal.print(summary_table(summary))
+    return EXIT[summary["status"]], run_dir
+
+
+def prepare(config: TrainConfig, *, run: str, scoring: ScoringContext) -> Job:
+    """Look at keys, data, checkpoint, model, judge, trackers and disk, in order. Raises UserError."""
+    check_keys(config)
+    preflight.check_devices(config)
+    preflight.check_agent(config)
+    runs_dir = ROOT / Path(config.trainer.runs_dir).expanduser()
+    questions, val = load_data(config, scoring)
+    steps = total_steps(config, len(questions))
+    if config.trainer.resume:
+        checkpoint = find_checkpoint(config, runs_dir)
+        preflight.check_resume(config, checkpoint, steps=steps)
+        config = build_config(config.model_dump(), {"trainer": {"resume": str(checkpoint)}})
+    preflight.check_adapter(config)
+    preflight.check_trackers(config.logging.trackers)
+    model = model_folder(config, tiny=is_tiny(config))
+    check_judge(scoring)
+    preflight.check_disk(config, runs_dir, model)
+    return Job(config, "local", run, runs_dir, model, questions, val, steps, scoring)
+
+
+def train(job: Job, run_dir: Path) -> dict[str, Any]:
+    """Train with a quiet console; write and return the summary."""
+    started = time.monotonic()
+    with (
+        console.quiet(run_dir / run_folder.LOG, enabled=not job.config.logging.debug) as terminal,
+        ProcessTree() as tree,
+        Progress(terminal, run_dir, what="loading the model"),
+    ):
+        error = fit(job, run_dir)
+    total_s = time.monotonic() - started
+    facts = {"status": "", "error": error, **job.facts(), "method": "local"}
+    summary = build_summary(run_dir, total_s=total_s, peak_memory_gib=tree.peak_gib, facts=facts)
+    done = summary["last_step"] == job.steps
+    summary["status"] = "failed" if error else ("finished" if done else "interrupted")
+    try:
+        write_json(run_dir / run_folder.SUMMARY, summary)
+    except OSError as exc:
+        why = f"summary.json could not be written: {exc}"
+        summary |= {"status": "failed", "error": "\n".join(filter(None, [error, why]))}
+    return summary
+
+
+def fit(job: Job, run_dir: Path) -> str:
+    """Play and update to the end. Returns what went wrong, for people, or ""."""
+    try:
+        _fit(job, run_dir)
+    except (RunError, UserError) as exc:
+        return str(exc)
+    except KeyboardInterrupt:
+        return ""
+    except Exception as exc:
+        # The one boundary between the whole stack and a person: the traceback goes to the log.
+        logger.exception("training failed")
+        text = f"{type(exc).__name__}: {str(exc)[:2000]}\nThe log has the details: {run_dir / run_folder.LOG}"
+        full = os.strerror(errno.ENOSPC) in str(exc)
+        return f"{text}\n{DISK_FULL.format(run_dir=run_dir)}" if full else text
+    return ""
+
+
+def _fit(job: Job, run_dir: Path) -> None:
+    from transformers import AutoTokenizer
+
+    from sql_agent.local.endpoint import PolicyEndpoint
+    from sql_agent.local.rollouts import Player
+    from sql_agent.local.step import Step
+    from sql_agent.local.trainer import make_trainer
+    from sql_agent.local.watch import Watch
+    from sql_agent.tuning.trainers import load_model
+    from sql_agent.tuning.watch import Stop
+
+    config, rollout = job.config, job.config.rollout
+    keep_freed_memory()
+    tokenizer = AutoTokenizer.from_pretrained(job.model, trust_remote_code=config.model.allow_remote_code)
+    endpoint = PolicyEndpoint(tokenizer, context_tokens=rollout.context_tokens, max_tokens=rollout.max_response_tokens)
+    with endpoint, closing(Player(config, endpoint, job.scoring)) as player, Stop() as stop:
+        step = Step(
+            run_dir,
+            player,
+            tokenizer,
+            health=health_of(config),
+            seed=config.trainer.seed,
+            max_batch=config.local.max_batch,
+            of_steps=job.steps,
+        )
+        args = grpo_arguments(config, run_dir=run_dir, checkpoints=run_dir / run_folder.CHECKPOINTS, steps=job.steps)
+        model = load_model(config, job.model, **_quantized(config))
+        trainer = make_trainer(config, model, tokenizer, job.train, step=step, args=args)
+        trainer.add_callback(Watch(step, stop, config, job.val))
+        resume = config.trainer.resume
+        trainer.train(resume_from_checkpoint=str(Path(resume) / "actor") if resume else None)
+
+
+def _quantized(config: TrainConfig) -> dict[str, Any]:
+    """How the weights are loaded: as they are, or in 4 bits."""
+    if config.local.quantization == "none":
+        return {}
+    import torch
+    from transformers import BitsAndBytesConfig
+
+    settings: dict[str, Any] = {"load_in_4bit": True, "bnb_4bit_quant_type": "nf4", "bnb_4bit_use_double_quant": True}
+    return {"quantization_config": BitsAndBytesConfig(**settings, bnb_4bit_compute_dtype=torch.bfloat16)}

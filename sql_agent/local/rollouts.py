@@ -1,0 +1,126 @@
+"""Rollouts of a step in this process: episodes against the endpoint, graded as runners grade them.
+
+Guarantees: the records are those of rollouts.jsonl under the same keys; a fault leaves a rollout unscored, and so does
+its time limit; groups that are judged together are, in training.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from agl_plugin.update.rows import Turn
+from foundation.rollout_keys import AWAITS_GROUP, TIMED_OUT, RunKeys
+from sql_agent.agent.episode import EpisodeRunner
+from sql_agent.config import TrainConfig
+from sql_agent.errors import Fault
+from sql_agent.local.endpoint import PolicyEndpoint, Sampled
+from sql_agent.local.sampling import Sampler
+from sql_agent.records import Question, Reward, rollout_record
+from sql_agent.scoring.groups import GroupGrader
+from sql_agent.scoring.registry import ScoringContext
+from sql_agent.scoring.reward import score
+
+Mode = Literal["train", "val"]
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Played:
+    """A rollout: its line of rollouts.jsonl, and its LLM calls. `group` is the question's place in the step."""
+
+    group: int
+    row: dict[str, Any]
+    turns: list[Turn]
+
+    @property
+    def reward(self) -> float | None:
+        """None where it is unscored."""
+        return None if self.row["unscored"] else self.row["reward"]
+
+
+class Player:
+    """Plays the rollouts of a step at once."""
+
+    def __init__(self, config: TrainConfig, endpoint: PolicyEndpoint, scoring: ScoringContext) -> None:
+        self._config, self._endpoint, self._scoring = config, endpoint, scoring
+        self._runner = EpisodeRunner(config)
+        judge, mode = scoring.llm, config.reward.judge.mode
+        self._grader = GroupGrader(judge, mode) if judge and mode != "pointwise" else None
+
+    def close(self) -> None:
+        """End the agent's tools."""
+        self._runner.close()
+
+    def play(
+        self, questions: Sequence[tuple[int, Question]], sampler: Sampler, *, step: int, mode: Mode
+    ) -> list[Played]:
+        """A rollout for each (group, question), in the same order; the calling thread samples."""
+        self._endpoint.sampled.clear()
+        names = [f"{mode}-{step}-{n}" for n in range(len(questions))]
+        tasks = [
+            self._endpoint.worker.submit(self._rollout(name, question, mode))
+            for name, (_, question) in zip(names, questions, strict=True)
+        ]
+        while playing := sum(not task.done() for task in tasks):
+            calls = self._endpoint.take(playing=playing)
+            if not calls:
+                time.sleep(0.002)
+                continue
+            for call, (ids, ended) in zip(calls, sampler.answers(calls), strict=True):
+                self._endpoint.answer(call, ids, ended=ended)
+        records = [task.result() for task in tasks]
+        played: list[Played] = []
+        for name, (group, _), record in zip(names, questions, records, strict=True):
+            sampled = self._endpoint.sampled.get(name, Sampled())
+            played.append(Played(group, record | _keys(name, group, sampled, record, step, mode), sampled.turns))
+        return self._graded(played) if self._grader and mode == "train" else played
+
+    async def _rollout(self, name: str, question: Question, mode: Mode) -> dict[str, Any]:
+        rollout = self._config.rollout
+        llm = self._endpoint.of_rollout(name).sampled(rollout if mode == "train" else rollout.validation)
+        try:
+            async with asyncio.timeout(self._config.rollout.rollout_timeout_s):
+                episode = await self._runner.run(question, llm)
+                reward = await score(episode, dataclasses.replace(self._scoring, in_group=mode == "train"))
+        except Fault as fault:
+            logger.warning("rollout of question %s is unscored: %s", question.id, fault)
+            episode, reward = None, Reward(unscored=fault.kind, explanation=str(fault)[:500])
+        except TimeoutError:
+            episode, reward = None, Reward(unscored=TIMED_OUT, explanation="rollout.rollout_timeout_s is over")
+        except Exception as exc:
+            logger.exception("rollout of question %s broke", question.id)
+            episode, reward = None, Reward(unscored="agent_error", explanation=f"{type(exc).__name__}: {exc}"[:500])
+        return rollout_record(question, episode, reward).model_dump()
+
+    def _graded(self, played: list[Played]) -> list[Played]:
+        assert self._grader
+        for group in {one.group for one in played if one.row["unscored"] == AWAITS_GROUP}:
+            members = [one for one in played if one.group == group]
+            changes = self._endpoint.worker.submit(self._grader([one.row for one in members])).result()
+            for one, change in zip(members, changes, strict=True):
+                one.row.update(change)
+        return played
+
+
+def _keys(name: str, group: int, sampled: Sampled, record: dict[str, Any], step: int, mode: Mode) -> dict[str, Any]:
+    unscored = record["unscored"]
+    if not sampled.turns and unscored in ("", AWAITS_GROUP):
+        unscored = "no_token_ids"
+    keys = RunKeys(
+        step=step,
+        mode=mode,
+        rollout_id=name,
+        group=f"{mode}-{step}-group-{group}",
+        status="succeeded" if not unscored else "failed",
+        unscored=unscored,
+        prompt_tokens_by_call=[len(turn.prompt) for turn in sampled.turns],
+        response_tokens=[len(turn.sampled) for turn in sampled.turns],
+        finish_reasons=sampled.finish_reasons,
+    )
+    return keys.model_dump()

@@ -1,0 +1,126 @@
+"""What is played and noted around an optimizer step: rollouts, their files, metrics, validation."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from agl_plugin.run.health import Health
+from foundation import run_folder
+from foundation.errors import RunError
+from foundation.files import append_lines
+from sql_agent.local.rollouts import Played, Player
+from sql_agent.local.sampling import Sampler
+from sql_agent.records import Question
+
+
+class Step:
+    """The steps of one run, one after the other."""
+
+    def __init__(
+        self, run_dir: Path, player: Player, tokenizer: Any, *, health: Health, seed: int, max_batch: int, of_steps: int
+    ) -> None:
+        self._run_dir, self._player, self._tokenizer = run_dir, player, tokenizer
+        self._health, self._seed, self._max_batch, self._of_steps = health, seed, max_batch, of_steps
+        self.has_signal = True
+        self._rows: list[dict[str, Any]] = []
+        self._stats: dict[str, float] = {}
+        self._generation_s = 0.0
+        self._began_s = time.monotonic()
+
+    def play(self, model: Any, questions: Sequence[tuple[int, Question]], *, step: int) -> list[Played]:
+        """The rollouts of a training step, written down. Raises RunError when none can be learned from."""
+        started = time.monotonic()
+        torch.manual_seed(self._seed * 1_000_003 + step)
+        played = self._player.play(questions, self._sampler(model), step=step, mode="train")
+        self._generation_s = time.monotonic() - started
+        self._rows = [one.row for one in played]
+        append_lines(self._run_dir / run_folder.ROLLOUTS, self._rows)
+        self._stats = {f"rollout/{name}": value for name, value in statistics_of(played).items()}
+        if self._stats["rollout/groups"] - self._stats["rollout/groups_too_small"] < 1:
+            raise RunError(_nothing(step, played))
+        return played
+
+    def trained(self, step: int, metrics: dict[str, float]) -> None:
+        """Write the line of a training step. Raises RunError where health ends the run."""
+        now = time.monotonic()
+        times = {"time/generation": self._generation_s, "time/update": now - self._began_s - self._generation_s}
+        found = {**self._stats, **metrics}
+        self._write(
+            "train", step, now - self._began_s, {**found, **times, **self._health.after_step(step, found, self._rows)}
+        )
+        self._began_s = now
+        if self._health.stop:
+            raise RunError(self._health.stop)
+
+    def saved(self, step: int) -> None:
+        """Write the line of a checkpoint."""
+        now = time.monotonic()
+        self._write("checkpoint", step, now - self._began_s, {})
+        self._began_s = now
+
+    def validate(self, model: Any, questions: Sequence[Question], *, step: int) -> None:
+        """Play the validation questions greedily, once each, and write their line."""
+        played = self._player.play(list(enumerate(questions)), self._sampler(model), step=step, mode="val")
+        append_lines(self._run_dir / run_folder.ROLLOUTS, [one.row for one in played])
+        now = time.monotonic()
+        stats = {f"val/{name}": value for name, value in statistics_of(played).items()}
+        self._write("val", step, now - self._began_s, stats)
+        self._began_s = now
+
+    def _sampler(self, model: Any) -> Sampler:
+        return Sampler(model, self._tokenizer, max_batch=self._max_batch)
+
+    def _write(self, kind: str, step: int, seconds: float, more: dict[str, Any]) -> None:
+        row = {"kind": kind, "step": step, "of_steps": self._of_steps, "seconds": round(seconds, 4)}
+        append_lines(self._run_dir / run_folder.METRICS, [row | more])
+
+
+def statistics_of(played: Sequence[Played]) -> dict[str, float]:
+    """Counts and means, under the names of a step's metrics; means are over scored rollouts only."""
+    scored = [one for one in played if one.reward is not None]
+    counts = Counter(one.row["unscored"] for one in played if one.row["unscored"])
+    stats: dict[str, float] = {
+        "rollouts": len(played),
+        "scored": len(scored),
+        "triplets": sum(len(one.turns) for one in scored),
+        **{f"unscored/{reason}": n for reason, n in counts.items()},
+        **_of_groups(scored),
+    }
+    if not scored:
+        return stats
+    rewards = [one.reward or 0.0 for one in scored]
+    stats |= {"reward_mean": statistics.fmean(rewards), "reward_min": min(rewards), "reward_max": max(rewards)}
+    stats["zero_reward_share"] = rewards.count(0.0) / len(rewards)
+    parts: defaultdict[str, list[float]] = defaultdict(list)
+    for one in scored:
+        for name, value in one.row["reward_parts"].items():
+            parts[name].append(value)
+    stats |= {f"reward_parts/{name}": statistics.fmean(values) for name, values in parts.items()}
+    stats["turns_mean"] = statistics.fmean(len(one.turns) for one in scored)
+    stats["response_tokens_mean"] = statistics.fmean(sum(one.row["response_tokens"]) for one in scored)
+    return stats | {f"stop/{why}": n for why, n in Counter(one.row["stop_reason"] for one in scored).items()}
+
+
+def _of_groups(scored: Sequence[Played]) -> dict[str, float]:
+    groups: defaultdict[int, list[float]] = defaultdict(list)
+    for one in scored:
+        groups[one.group].append(one.reward or 0.0)
+    flat = [len(rewards) > 1 and len(set(rewards)) == 1 for rewards in groups.values()]
+    small = [len(rewards) < 2 for rewards in groups.values()]
+    return {"groups": len(groups), "zero_variance_groups": sum(flat), "groups_too_small": sum(small)}
+
+
+def _nothing(step: int, played: Sequence[Played]) -> str:
+    counts = Counter(one.row["unscored"] or "scored" for one in played)
+    reason = next((one.row["reason"] for one in played if one.row["unscored"]), "")
+    return (
+        f"step {step}: no question has two scored rollouts to compare; rollouts by fate: {dict(counts)}. "
+        f"The first reason: {reason or 'none given'}. rollouts.jsonl has them all"
+    )

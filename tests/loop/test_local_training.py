@@ -1,0 +1,156 @@
+"""Training in one process: real episodes of the tiny policy, TRL's trainer, the run's files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from rich.console import Console
+
+from agl_plugin.run.question_order import SeededOrder
+from foundation.errors import UserError
+from sql_agent.config import TrainConfig, build_config, load_recipe
+from sql_agent.export import export_checkpoint
+from sql_agent.local.arguments import check_keys, grpo_arguments, memory_gb
+from sql_agent.local.job import run_local
+from sql_agent.local.rollouts import Played
+from sql_agent.local.trainer import EpisodeTrainer, advantages, order_of, training_rows
+
+SMALL: dict[str, Any] = {
+    "rollout": {"group_size": 4, "max_response_tokens": 80, "rollout_timeout_s": 900.0},
+    "optim": {"questions_per_step": 4, "mini_batch_questions": 4, "micro_batch_rows": 4},
+    "trainer": {"device": "cpu", "max_steps": 1, "validate_first": False, "validate_every": -1, "save_every": 1},
+    "data": {"val_max_rows": 4},
+    "agent": {"system_prompt": "system_short"},
+}
+
+
+def config_of(folder: Path, *more: dict[str, Any]) -> TrainConfig:
+    return build_config(load_recipe("smoke_cpu"), SMALL, {"trainer": {"runs_dir": str(folder)}}, *more)
+
+
+def lines(file: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+
+
+@pytest.fixture(scope="module")
+def seen() -> Iterator[dict[str, Any]]:
+    """What a trainer made and did in a step: its rollouts, tensors, and the gradient's norm by another computation."""
+    found: dict[str, Any] = {}
+    patch = pytest.MonkeyPatch()
+    make, tensors_of = EpisodeTrainer._with_reference, EpisodeTrainer._tensors
+
+    def with_reference(trainer: EpisodeTrainer, tensors: dict[str, Any]) -> dict[str, Any]:
+        model = trainer.accelerator.unwrap_model(trainer.model)
+        ids = torch.cat([tensors["prompt_ids"], tensors["completion_ids"]], dim=1)
+        mask = torch.cat([tensors["prompt_mask"], tensors["completion_mask"]], dim=1)
+        logits = model(input_ids=ids, attention_mask=mask).logits[:, tensors["prompt_ids"].shape[1] - 1 : -1]
+        chosen = torch.log_softmax(logits, -1).gather(-1, tensors["completion_ids"][..., None])[..., 0]
+        # At a ratio of 1 the clipped loss has the gradient of -A log p.
+        loss = -(chosen * tensors["advantages"][:, None] * tensors["tool_mask"]).sum() / tensors["tool_mask"].sum()
+        grads = torch.autograd.grad(loss, [p for p in model.parameters() if p.requires_grad])
+        found["grad_norm"] = float(torch.cat([grad.flatten() for grad in grads]).norm())
+        return make(trainer, tensors)
+
+    def tensors(trainer: EpisodeTrainer, rows: Any) -> dict[str, Any]:
+        found["rows"] = list(rows)
+        return tensors_of(trainer, rows)
+
+    patch.setattr(EpisodeTrainer, "_with_reference", with_reference)
+    patch.setattr(EpisodeTrainer, "_tensors", tensors)
+    yield found
+    patch.undo()
+
+
+@pytest.fixture(scope="module")
+def run(seen: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One step."""
+    status, run_dir = run_local(config_of(tmp_path_factory.mktemp("runs")), Console(quiet=True))
+    assert status == 0
+    return run_dir
+
+
+def test_a_step_leaves_what_a_run_leaves(run: Path) -> None:
+    summary = json.loads((run / "summary.json").read_text(encoding="utf-8"))
+    rollouts, (train, *_) = lines(run / "rollouts.jsonl"), lines(run / "metrics.jsonl")
+    assert (summary["status"], summary["scored"], summary["weights_changed"]) == ("finished", 16, True)
+    assert len(rollouts) == 16 and {row["mode"] for row in rollouts} == {"train"}
+    assert all(row["reward"] is not None and row["response_tokens"] for row in rollouts)
+    assert train["rollout/scored"] == 16 and train["actor/grad_norm"] > 0 and train["health/reward_mean"] >= 0
+
+
+def test_each_sampled_token_is_trained_once(run: Path, seen: dict[str, Any]) -> None:
+    rollouts = lines(run / "rollouts.jsonl")
+    assert sum(sum(row.mask) for row, _ in seen["rows"]) == sum(sum(row["response_tokens"]) for row in rollouts)
+    assert len(seen["rows"]) < sum(len(row["response_tokens"]) for row in rollouts)  # calls share rows
+
+
+def test_the_gradient_is_that_of_the_formula(run: Path, seen: dict[str, Any]) -> None:
+    (train, *_) = lines(run / "metrics.jsonl")
+    assert train["actor/grad_norm"] == pytest.approx(seen["grad_norm"], rel=1e-3)  # padding turns rotary positions
+
+
+def test_the_checkpoint_is_exported(run: Path, tmp_path: Path) -> None:
+    assert export_checkpoint(run, tmp_path / "model").gap < 1e-4
+
+
+def test_a_fault_is_no_reward(tmp_path: Path) -> None:
+    """A scorer that breaks leaves all rollouts unscored, and the run says why."""
+    scorer = tmp_path / "broken.py"
+    scorer.write_text(
+        "from sql_agent.scorers import scorer\n\n\n@scorer('broken')\ndef broken(question, episode, context):\n"
+        "    raise RuntimeError('no disk')\n"
+    )
+    few = {"questions_per_step": 1, "mini_batch_questions": 1, "micro_batch_rows": 2}
+    reward = {"default_scorer": "broken", "scorer_modules": [str(scorer)]}
+    config = config_of(tmp_path, {"reward": reward, "optim": few, "rollout": {"group_size": 2}})
+    status, run_dir = run_local(config, Console(quiet=True))
+    summary = json.loads((run_dir / "summary.json").read_text(encoding="utf-8"))
+    assert status == 1 and summary["unscored"] == {"scorer_error": 2} and not summary["weights_changed"]
+    assert "no question has two scored rollouts" in summary["error"] and "no disk" in summary["error"]
+
+
+def test_advantages_are_grpos() -> None:
+    assert advantages([0.3, 0.3, 0.3]) == [0.0] * 3
+    assert advantages([1.0, 0.0]) == pytest.approx([0.70710, -0.70710], abs=1e-4)
+
+
+def test_the_questions_come_as_in_training_with_verl() -> None:
+    few = {"questions_per_step": 4, "mini_batch_questions": 4}
+    config = build_config({"optim": few, "trainer": {"epochs": 3}, "data": {"seed": 7}})
+    verl = SeededOrder(range(10), {"seed": 7})
+    assert order_of(10, config) == [n for _ in range(3) for n in list(verl)[:8]]
+
+
+def test_unscored_rollouts_leave_their_group() -> None:
+    played = [Played(0, {"unscored": reason, "reward": None if reason else 1.0}, []) for reason in ("", "llm_fault")]
+    assert training_rows(played, build_config({})) == []
+
+
+@pytest.mark.parametrize(
+    ("tree", "said"),
+    [
+        ({"optim": {"mini_batch_questions": 2}}, "must be 4, as optim.questions_per_step"),
+        ({"optim": {"entropy_coef": 0.1}}, "optim.entropy_coef = 0.1 must be 0.0 here"),
+        ({"rollout": {"tool_parser": "llama3_json"}}, "rollout.tool_parser = 'llama3_json' must be 'hermes'"),
+        ({"local": {"optimizer": "adamw_8bit"}}, "local.optimizer = 'adamw_8bit' needs a GPU and bitsandbytes"),
+        ({"local": {"quantization": "nf4"}}, "add --lora"),
+    ],
+)
+def test_what_has_no_meaning_here_is_refused(tmp_path: Path, tree: dict[str, Any], said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        check_keys(config_of(tmp_path, tree))
+
+
+def test_the_arguments_of_a_gpu_are_made_as_far_as_a_cpu_goes(tmp_path: Path) -> None:
+    config = config_of(tmp_path, {"local": {"optimizer": "adamw_8bit"}, "optim": {"lr_schedule": "cosine"}})
+    args = grpo_arguments(config, run_dir=tmp_path, checkpoints=tmp_path, steps=3)
+    assert (args["optim"], args["lr_scheduler_type"]) == ("adamw_bnb_8bit", "cosine_with_min_lr")
+    assert args["per_device_train_batch_size"] * args["gradient_accumulation_steps"] == 16
+    nf4 = build_config({"model": {"lora_rank": 32}, "local": {"quantization": "nf4", "optimizer": "adamw_8bit"}})
+    assert memory_gb(7.6e9, nf4) == pytest.approx(4.8, abs=0.1)  # 4.0 frozen, 0.8 of adapters
+    assert memory_gb(7.6e9, build_config({})) == pytest.approx(121.6)
