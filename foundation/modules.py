@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import sys
 from pathlib import Path
 from types import ModuleType
+from zlib import crc32
 
 _loaded: dict[Path, ModuleType] = {}
 
@@ -16,9 +18,14 @@ def import_module(name: str) -> ModuleType:
         return importlib.import_module(name)
     path = Path(name).resolve()
     if path not in _loaded:
-        spec = importlib.util.spec_from_file_location(f"user_file_{path.stem}", path)
+        spec = importlib.util.spec_from_file_location(f"user_file_{path.stem}_{crc32(bytes(path)):08x}", path)
         assert spec and spec.loader
         module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
+        sys.modules[spec.name] = module  # a dataclass looks its module up there
+        try:
+            spec.loader.exec_module(module)
+        except BaseException:
+            del sys.modules[spec.name]
+            raise
         _loaded[path] = module
     return _loaded[path]

@@ -86,6 +86,7 @@ def load_recipe(name: str) -> dict[str, Any]:
 # Keys that name files, alone, as one of a list, or before a colon.
 FILES = (
     *("agent.tools", "agent.episode", "agent.system_prompt", "data.train_file", "data.val_file", "database.path"),
+    "model.tiny",
     *("reward.scorer_modules", "reward.default_scorer", "reward.judge.prompt"),
     *("agent.mcp.*.command", "agent.mcp.*.args", "optim.loss"),
 )

@@ -23,6 +23,12 @@ class HealthConfig(Node):
         default=0.3, ge=0, le=1, description="share of rollouts with the SQL bonus whose queries found no row"
     )
     repeat_share_max: float = Field(default=0.3, ge=0, le=1, description="share of rollouts that repeat a query")
+    tool_call_share_min: float = Field(
+        default=0.1,
+        ge=0,
+        le=1,
+        description="share of rollouts in which a tool's call ran to its end (agents with tools)",
+    )
     answer_chars_max: float = Field(default=2000, ge=0, description="mean length of the final answer, in characters")
     unscored_share_max: float = Field(default=0.2, ge=0, le=1, description="share of rollouts without a reward")
     judge_fault_share_max: float = Field(

@@ -13,6 +13,10 @@ class ModelConfig(Node):
     path: str = Field(
         default="", description="model folder or hub name; empty: the tiny policy, or Qwen/Qwen3-0.6B on a GPU"
     )
+    tiny: str = Field(
+        default="",
+        description="module or .py file whose TASK the tiny policy is made for; empty: the SQL agent",
+    )
     lora_rank: int = Field(default=0, ge=0, description="0 trains all weights")
     lora_alpha: int = Field(default=32, ge=1, description="LoRA scale numerator")
     lora_adapter_path: str = Field(

@@ -2,8 +2,8 @@
 
 Guarantees: every row that comes out has a text id that is unique in its file and a non-empty question; every error
 names the file and the row (parquet rows and jsonl lines count from 1); nothing but plain Python values gets through.
-Accepted: this project's parquet, a user's parquet with id, question and perhaps answer, the raw qa jsonl (qid,
-ground_truth), and AgentCPM's task files (query).
+Accepted: this project's parquet, a user's parquet with question and perhaps id and answer, the raw qa jsonl (qid,
+ground_truth), and AgentCPM's task files (query). Where no row has an id, rows are called row-1, row-2 ...
 Not covered: splitting and the repair of raw files, see `sql_agent.data.import_raw`.
 """
 
@@ -77,7 +77,15 @@ def parse_file(path: str | Path) -> Parsed:
         raise UserError(f"{path}: {path.suffix or 'no suffix'} is not a question file; use .parquet or .jsonl")
     if not rows:
         raise UserError(f"{path}: the file has no rows; at least one question is needed")
-    return _parse_rows(rows)
+    return _parse_rows(_with_ids(rows))
+
+
+def _with_ids(rows: list[tuple[int, Any]]) -> list[tuple[int, Any]]:
+    """The rows, numbered where none of them has an id; an id in some of them is missing in the others."""
+    tables = [row for _, row in rows if isinstance(row, dict)]
+    if any(name in row for row in tables for name in ("id", "qid")) or any(map(_column_problem, tables)):
+        return rows
+    return [(number, {"id": f"row-{number}", **row} if isinstance(row, dict) else row) for number, row in rows]
 
 
 def write_parquet(questions: Iterable[Question], path: str | Path) -> None:
@@ -160,9 +168,13 @@ def _column_problem(names: Iterable[str]) -> str:
         near = process.extractOne(name, unknown, scorer=fuzz.ratio, score_cutoff=75)
         if near:
             return f"there is no `{name}`, but `{near[0]}`: rename it to `{name}`"
-        if name in ("id", "question"):
-            return f"`{name}` is missing; there is: {', '.join(names) or 'nothing'}"
+        if name == "question":
+            return _missing(name, names)
     return ""
+
+
+def _missing(name: str, names: Iterable[str]) -> str:
+    return f"`{name}` is missing; there is: {', '.join(names) or 'nothing'}"
 
 
 def _parse_rows(rows: Iterable[tuple[int, Any]]) -> Parsed:
@@ -184,7 +196,7 @@ def _parse_rows(rows: Iterable[tuple[int, Any]]) -> Parsed:
 def _parse_row(number: int, row: Any) -> Question | BadRow:
     if not isinstance(row, dict):
         return BadRow(number, f"expected an object with id and question, found {type(row).__name__}")
-    problem = _column_problem(row)
+    problem = _column_problem(row) or ("" if "id" in row or "qid" in row else _missing("id", row))
     if problem:
         return BadRow(number, problem)
     try:

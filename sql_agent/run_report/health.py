@@ -56,6 +56,7 @@ HEALTH = [
         metric="rollout/response_tokens_mean",
     ),
     Measure("turns", "Turns", "LLM calls per rollout, mean.", metric="rollout/turns_mean"),
+    Measure("tool_call_share", "Tool use", "Scored rollouts in which a call of a tool ran to its end.", "percent"),
     Measure("repeat_share", "Repeated queries", "Rollouts that ran the same SQL more than once.", "percent"),
     Measure(
         *("bonus_without_rows_share", "Bonus without rows", "Rollouts that earned the SQL bonus and found nothing."),

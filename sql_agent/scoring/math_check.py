@@ -22,6 +22,7 @@ CPU_S = 5.0  # an ordinary comparison takes 0.01 s; the first one after the star
 WALL_S = 60.0  # only for a machine so busy that CPU_S does not pass: then it is a fault
 MEMORY_BYTES = 2 << 30
 WORKER = Path(__file__).with_name("math_worker.py")  # a file, not a module: -I keeps its folder from hiding packages
+MARK = re.compile(r"####[ \t]*([^\n]*)")  # as GSM8K ends its answers
 LEAD_IN = re.compile(r"(?:答案|结果|answer|result)(?:\s*(?:是|为|is|:|：|=))+\s*", re.I)
 FORMULA = re.compile(r"\$\$?([^$]+)\$\$?|\\\((.+?)\\\)|\\\[(.+?)\\\]", re.S)
 
@@ -52,7 +53,11 @@ class MathVerdict:
 
 
 def candidate(text: str) -> str:
-    """What of an answer is compared: its last box, else its last formula, else what follows "answer is", else all."""
+    """What of an answer is compared: what follows its last ####, and of that (or of all) its last box, else its last
+    formula, else what follows "answer is", else all.
+    """
+    if marked := MARK.findall(text):
+        text = marked[-1]
     if boxed := last_boxed(text):
         return boxed
     formulas = [next(filter(None, groups), "") for groups in FORMULA.findall(text)]

@@ -31,8 +31,9 @@ def model_folder(config: TrainConfig, *, tiny: bool) -> Path:
     """
     if tiny:
         from sql_agent.tiny_policy.build import ensure_tiny_policy
+        from sql_agent.tiny_policy.task import load_task
 
-        return ensure_tiny_policy(config.trainer.seed)
+        return ensure_tiny_policy(config.trainer.seed, load_task(config.model.tiny))
     text = config.model.path or GPU_MODEL
     path = resolve_path(text, ROOT / "sql_agent", ROOT)
     if not path.exists():

@@ -21,46 +21,43 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from foundation.console import Heartbeat
 from foundation.errors import UserError
-from sql_agent.config import HOME
+from sql_agent.config import HOME, build_config, load_recipe
 from sql_agent.tiny_policy.shipped import is_shipped, load_shipped, round_weights, ship
 from sql_agent.tiny_policy.sources import fingerprint
+from sql_agent.tiny_policy.task import Lesson, TinyTask, load_task
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
-
-    from sql_agent.tiny_policy.corpus import Corpus
-    from sql_agent.tiny_policy.train import Settings
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 CACHE = HOME / ".cache" / "tiny_policy"
 WAITING = "OMP_WAIT_POLICY"
 CARD = """---
 license: mit
-language: zh
+language: {language}
 ---
-# Tiny policy of the medical SQL agent (seed {seed})
+# Tiny policy of the {name} (seed {seed})
 
 A Qwen3 of {millions:.2f} million parameters, made on this machine in a few minutes. It is there so that training,
 evaluation and serving run where there is neither a GPU nor a model to download.
 
 - Start: random weights, but for the attention heads of the first two layers, set by hand so that it can copy (see
   wired.py).
-- Warm start: {n_steps} steps on made-up demonstrations: invented names, invented or cut-up facts.
-- The demonstrator is flawed on purpose. It mostly reads the column of general remarks instead of the one asked for
-  ({wrong_column:.0%}), and often stops at the first fact ({first_fact_only:.0%}). GRPO is there to correct that; its
-  gain here says nothing of larger models.
-- It knows no medicine and understands little beyond the phrasings it was shown. It is not a medical model; do not use
-  its output for decisions about health.
+- Warm start: {n_steps} steps on made-up demonstrations.
+- {about}
 """
 
 
-def ensure_tiny_policy(seed: int, *, out: Path | None = None, force: bool = False) -> Path:
-    """The absolute folder of this seed's tiny policy; made first where the cache (or `out`) lacks it.
+def ensure_tiny_policy(
+    seed: int, task: TinyTask | None = None, *, out: Path | None = None, force: bool = False
+) -> Path:
+    """The absolute folder of this seed's tiny policy for a task (SQL by default); made first where the cache lacks it.
 
     That takes seconds where the repository has the weights (see shipped.py), else minutes. `force` trains in any
     case. Raises UserError when `out` holds something else than a built policy.
     """
-    folder = (out or CACHE / fingerprint(seed)).expanduser().resolve()
+    task = task or load_task("")
+    folder = (out or CACHE / fingerprint(seed, task)).expanduser().resolve()
     if _is_complete(folder) and not force and out is None:
         return folder
     if out is not None and folder.exists() and any(folder.iterdir()) and not (force and _is_complete(folder)):
@@ -68,7 +65,7 @@ def ensure_tiny_policy(seed: int, *, out: Path | None = None, force: bool = Fals
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".building-") as temp:
         built = Path(temp) / "model"
-        _build(built, seed=seed, train=force or not is_shipped(seed))
+        _build(built, seed=seed, task=task, train=force or not is_shipped(seed, task))
         _put(built, folder, old=Path(temp) / "old", force=force)
     return folder
 
@@ -90,29 +87,20 @@ def _put(built: Path, folder: Path, *, old: Path, force: bool) -> None:
             raise
 
 
-def _build(folder: Path, *, seed: int, train: bool) -> None:
+def _build(folder: Path, *, seed: int, task: TinyTask, train: bool) -> None:
     if train:
         _load_torch()
     # Slow imports, not needed when the cache has the policy.
-    from sql_agent.tiny_policy.corpus import load_corpus
     from sql_agent.tiny_policy.tokenizer import train_tokenizer
-    from sql_agent.tiny_policy.train import Settings
 
-    settings, started = Settings(), time.monotonic()
-    corpus = load_corpus()
-    tokenizer = train_tokenizer(corpus.texts)
+    started, lesson = time.monotonic(), task.learn()
+    tokenizer = train_tokenizer(lesson.texts, lesson.frames)
     console = Console(stderr=True)
-    model = _train(tokenizer, corpus, seed, settings, console) if train else load_shipped(tokenizer, seed)
+    model = _train(tokenizer, lesson, seed, console) if train else load_shipped(tokenizer, seed, task)
     millions = sum(parameter.numel() for parameter in model.parameters()) / 1e6
     save(model, tokenizer, folder)
-    flaws = settings.flaws
-    card = CARD.format(
-        seed=seed,
-        millions=millions,
-        n_steps=settings.n_steps,
-        wrong_column=flaws.wrong_column,
-        first_fact_only=flaws.first_fact_only,
-    )
+    known = {"name": task.name, "language": task.language, "about": task.about}
+    card = CARD.format(**known, seed=seed, millions=millions, n_steps=lesson.settings.n_steps)
     (folder / "README.md").write_text(card, encoding="utf-8")
     how = "built" if train else "made of the shipped weights"
     console.print(f"tiny policy: {millions:.2f} M parameters, {how} in {time.monotonic() - started:.0f} s")
@@ -132,24 +120,22 @@ def _load_torch() -> None:
         del os.environ[WAITING]
 
 
-def _train(
-    tokenizer: PreTrainedTokenizerFast, corpus: Corpus, seed: int, settings: Settings, console: Console
-) -> Qwen3ForCausalLM:
+def _train(tokenizer: PreTrainedTokenizerFast, lesson: Lesson, seed: int, console: Console) -> Qwen3ForCausalLM:
     """The warm start, with a bar on a terminal and a line now and then elsewhere."""
     from sql_agent.tiny_policy.train import train_policy
 
     clock = (TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn())
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), *clock)
-    said = f"tiny policy: step 0 of {settings.n_steps}"
+    said = f"tiny policy: step 0 of {lesson.settings.n_steps}"
     with Progress(*columns, console=console, disable=not console.is_terminal) as bar, Heartbeat(console, lambda: said):
-        task = bar.add_task("tiny policy", total=settings.n_steps)
+        task = bar.add_task("tiny policy", total=lesson.settings.n_steps)
 
         def show(step: int, n_steps: int, loss: float) -> None:
             nonlocal said
             said = f"tiny policy: step {step} of {n_steps}, loss {loss:.3f}"
             bar.update(task, completed=step, description=f"tiny policy, loss {loss:.3f}")
 
-        model = train_policy(tokenizer, corpus, seed=seed, settings=settings, progress=show)
+        model = train_policy(tokenizer, lesson, seed=seed, progress=show)
     round_weights(model)
     return model
 
@@ -168,6 +154,7 @@ def main(
     seed: Annotated[int, typer.Option(help="the same seed gives the same weights")] = 1,
     out: Annotated[Path | None, typer.Option(help="folder to build into (default: the project's .cache)")] = None,
     force: Annotated[bool, typer.Option("--force", help="train even if it is there or shipped")] = False,
+    recipe: Annotated[str, typer.Option(help="the task of this recipe (default: SQL)")] = "",
     ship_: Annotated[
         bool, typer.Option("--ship", help="write the weights into the repository, for clones of it")
     ] = False,
@@ -179,14 +166,15 @@ def main(
     accepts.
     """
     try:
-        folder = ensure_tiny_policy(seed, out=out, force=force)
+        task = load_task(build_config(load_recipe(recipe)).model.tiny if recipe else "")
+        folder = ensure_tiny_policy(seed, task, out=out, force=force)
     except UserError as error:
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(2) from error
     if ship_:
         from transformers import Qwen3ForCausalLM
 
-        typer.echo(f"shipped: {ship(Qwen3ForCausalLM.from_pretrained(folder), seed)}", err=True)
+        typer.echo(f"shipped: {ship(Qwen3ForCausalLM.from_pretrained(folder), seed, task)}", err=True)
     typer.echo(str(folder))
 
 

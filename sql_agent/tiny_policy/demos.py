@@ -18,9 +18,9 @@ from typing import Any
 from sql_agent.data.build_database import SEPARATOR
 from sql_agent.tiny_policy.asking import Asker
 from sql_agent.tiny_policy.corpus import COMMON, MISSING_ANSWER, Corpus, TableWords
+from sql_agent.tiny_policy.task import Message
 from sql_agent.tiny_policy.tokenizer import cjk_inventory
 
-Message = dict[str, Any]
 TOOL_NAME = "query_database_by_sql"
 # What a name may end with: words that real names share, so that shared endings do not break copying.
 ENDINGS = ["症", "病", "炎", "素", "平", "综合征", "缺乏症", "性贫血", "片", "唑", "沙坦", "酸钠", "B12", "C"]

@@ -2,7 +2,7 @@
 
 Guarantees: a file is used only for the seed and the sources that it was made of (its header holds their fingerprint);
 every built policy is rounded as these files are, so that shipped and built are one policy, up to the machine's type.
-The files are made by `python -m sql_agent.tiny_policy.build --seed 1 --ship`.
+The files are made by `python -m sql_agent.tiny_policy.build --seed 1 --ship` (and `--recipe`).
 """
 
 from __future__ import annotations
@@ -11,24 +11,24 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sql_agent.tiny_policy.sources import HERE, fingerprint
+from sql_agent.tiny_policy.sources import fingerprint
+from sql_agent.tiny_policy.task import TinyTask
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
 
-FOLDER = HERE / "shipped"
 HEADER_BYTES = 8  # a safetensors file opens with the length of its JSON header, little-endian
 
 
-def shipped_file(seed: int) -> Path:
+def shipped_file(seed: int, task: TinyTask) -> Path:
     """Where the weights of a seed are, if they are shipped."""
-    return FOLDER / f"seed_{seed}.safetensors"
+    return task.shipped / f"seed_{seed}.safetensors"
 
 
-def is_shipped(seed: int) -> bool:
+def is_shipped(seed: int, task: TinyTask) -> bool:
     """Whether weights of this seed are there that were made of the present sources."""
     try:
-        return _metadata(shipped_file(seed)).get("fingerprint") == fingerprint(seed)
+        return _metadata(shipped_file(seed, task)).get("fingerprint") == fingerprint(seed, task)
     except (OSError, ValueError):
         return False
 
@@ -40,14 +40,14 @@ def _metadata(file: Path) -> dict[str, str]:
     return header.get("__metadata__", {}) if isinstance(header, dict) else {}
 
 
-def load_shipped(tokenizer: PreTrainedTokenizerFast, seed: int) -> Qwen3ForCausalLM:
+def load_shipped(tokenizer: PreTrainedTokenizerFast, seed: int, task: TinyTask) -> Qwen3ForCausalLM:
     """The policy of a seed that `is_shipped`."""
     from safetensors.torch import load_file
 
     from sql_agent.tiny_policy.train import build_model
 
     model = build_model(tokenizer)
-    weights = load_file(shipped_file(seed))
+    weights = load_file(shipped_file(seed, task))
     # The head is the embedding, and not stored twice.
     model.load_state_dict({**weights, "lm_head.weight": weights["model.embed_tokens.weight"]})
     return model.eval()
@@ -59,14 +59,14 @@ def round_weights(model: Qwen3ForCausalLM) -> None:
         parameter.data = parameter.data.half().float()
 
 
-def ship(model: Qwen3ForCausalLM, seed: int) -> Path:
+def ship(model: Qwen3ForCausalLM, seed: int, task: TinyTask) -> Path:
     """Write the weights in 16 bits, with the fingerprint of the present sources."""
     from safetensors.torch import save_file
 
-    file = shipped_file(seed)
+    file = shipped_file(seed, task)
     file.parent.mkdir(exist_ok=True)
     weights = {
         name: value.half().contiguous() for name, value in model.state_dict().items() if name != "lm_head.weight"
     }
-    save_file(weights, file, metadata={"fingerprint": fingerprint(seed), "seed": str(seed)})
+    save_file(weights, file, metadata={"fingerprint": fingerprint(seed, task), "seed": str(seed)})
     return file

@@ -1,4 +1,4 @@
-"""The tiny policy's tokenizer: byte-level BPE, trained in a second on the bundled texts.
+"""The tiny policy's tokenizer: byte-level BPE, trained in a second on a task's texts.
 
 Guarantees: every CJK character of the texts is one token, whatever stands beside it, so that a name has the same tokens
 in the question, in the SQL, in the JSON result and in the answer (a tiny model can copy only then); `<tool_call>` and
@@ -22,9 +22,9 @@ CHAT_TEMPLATE = Path(__file__).parent / "chat_template.jinja"
 MAX_TOKENS = 4096
 PAD, IM_START, IM_END = "<|endoftext|>", "<|im_start|>", "<|im_end|>"
 TOOL_MARKS = ["<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>"]
-# The fixed parts of canonical calls and results, one token each: an episode costs a third of the tokens, and nearly
+# The fixed parts of canonical SQL calls and results, one token each: an episode costs a third of the tokens, and nearly
 # every sampled token carries a decision. They end where a name or a fact begins, so they never merge with one.
-FRAMES = [
+SQL_FRAMES = [
     *('\n{"name": "query_database_by_sql", "arguments": {"sql": "', '"}}\n'),
     *("SELECT ", " FROM drugs_info", " FROM disease", " WHERE ", " = '", " IN ('", "', '", "')", " LIKE '%", "%'"),
     *("COUNT(*)", ", ", " AND ", " OR "),
@@ -42,8 +42,8 @@ def cjk_inventory(texts: Iterable[str]) -> list[str]:
     return sorted({char for text in texts for char in CJK.findall(text)})
 
 
-def train_tokenizer(texts: list[str]) -> PreTrainedTokenizerFast:
-    """A tokenizer for texts like these, with the chat template. The same texts give the same tokenizer."""
+def train_tokenizer(texts: list[str], frames: list[str] = SQL_FRAMES) -> PreTrainedTokenizerFast:
+    """A tokenizer for texts like these, `frames` as one token each, with the chat template. Decided by both alone."""
     core = Tokenizer(BPE(byte_fallback=False))
     core.pre_tokenizer = Sequence(
         [Split(Regex(SPLIT), behavior="isolated"), ByteLevel(add_prefix_space=False, use_regex=False)]
@@ -59,7 +59,7 @@ def train_tokenizer(texts: list[str]) -> PreTrainedTokenizerFast:
         show_progress=False,
     )
     core.train_from_iterator([*texts, *rare], trainer)
-    core.add_tokens([AddedToken(text, normalized=False, special=False) for text in [*TOOL_MARKS, *FRAMES]])
+    core.add_tokens([AddedToken(text, normalized=False, special=False) for text in [*TOOL_MARKS, *frames]])
     return PreTrainedTokenizerFast(
         tokenizer_object=core,
         eos_token=IM_END,

@@ -23,8 +23,7 @@ from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
 from foundation.errors import UserError
 from foundation.processes import keep_freed_memory
-from sql_agent.tiny_policy.corpus import Corpus
-from sql_agent.tiny_policy.demos import TOOLS, Demonstrator, Flaws, Message
+from sql_agent.tiny_policy.task import Lesson, Message, Settings
 from sql_agent.tiny_policy.tokenizer import IM_END, IM_START, MAX_TOKENS
 from sql_agent.tiny_policy.wired import wire
 
@@ -38,31 +37,6 @@ ATTEMPTS = 3
 SEEDS_APART = 1_000_000
 LAST_STEPS = 25
 Progress = Callable[[int, int, float], None]
-
-
-@dataclass(frozen=True)
-class Settings:
-    """Sizes and schedule; part of the fingerprint of a built policy."""
-
-    echo_steps: int = 120
-    query_steps: int = 220
-    clean_steps: int = 450
-    flawed_steps: int = 250
-    echo_rows: int = 32
-    query_rows: int = 64
-    echo_share: float = 0.25
-    batch_rows: int = 16
-    muon_lr: float = 0.02
-    adamw_lr: float = 3e-3
-    weight_decay: float = 0.0
-    final_lr_share: float = 0.1
-    loss_max: float = 0.3
-    flaws: Flaws = Flaws(wrong_column=0.6, first_fact_only=0.8)
-
-    @property
-    def n_steps(self) -> int:
-        """Optimizer steps of all stages together."""
-        return self.echo_steps + self.query_steps + self.clean_steps + self.flawed_steps
 
 
 @dataclass(frozen=True)
@@ -97,7 +71,7 @@ def build_model(tokenizer: PreTrainedTokenizerFast) -> Qwen3ForCausalLM:
 
 def train_policy(
     tokenizer: PreTrainedTokenizerFast,
-    corpus: Corpus,
+    lesson: Lesson,
     *,
     seed: int,
     settings: Settings | None = None,
@@ -109,11 +83,11 @@ def train_policy(
     steps is above `settings.loss_max`, training starts again from a seed derived from this one.
     Raises UserError when that happens ATTEMPTS times in a row.
     """
-    settings = settings or Settings()
+    settings = settings or lesson.settings
     keep_freed_memory()
     losses: list[float] = []
     for attempt in range(1, ATTEMPTS + 1):
-        model, loss = _train(tokenizer, corpus, seed + (attempt - 1) * SEEDS_APART, settings, progress)
+        model, loss = _train(tokenizer, lesson, seed + (attempt - 1) * SEEDS_APART, settings, progress)
         if loss <= settings.loss_max:
             return model
         losses.append(loss)
@@ -126,14 +100,14 @@ def train_policy(
 
 
 def _train(
-    tokenizer: PreTrainedTokenizerFast, corpus: Corpus, seed: int, settings: Settings, progress: Progress | None
+    tokenizer: PreTrainedTokenizerFast, lesson: Lesson, seed: int, settings: Settings, progress: Progress | None
 ) -> tuple[Qwen3ForCausalLM, float]:
     """The trained policy and the mean loss of its last steps."""
     losses: deque[float] = deque(maxlen=LAST_STEPS)
     with _reproducible(seed):
         model = build_model(tokenizer).train()
         optimizers = _optimizers(model, settings)
-        for step, batch in enumerate(training_batches(tokenizer, corpus, seed=seed, settings=settings), start=1):
+        for step, batch in enumerate(training_batches(tokenizer, lesson, seed=seed, settings=settings), start=1):
             scale = _lr_scale(step, settings)
             losses.append(_train_step(model, batch, optimizers, scale))
             if progress:
@@ -195,12 +169,11 @@ def _train_step(
 
 
 def training_batches(
-    tokenizer: PreTrainedTokenizerFast, corpus: Corpus, *, seed: int, settings: Settings
+    tokenizer: PreTrainedTokenizerFast, lesson: Lesson, *, seed: int, settings: Settings
 ) -> Iterator[Batch]:
     """The batches of all stages, in order."""
     rng = random.Random(seed)
-    clean = Demonstrator(corpus, rng)
-    flawed = Demonstrator(corpus, rng, settings.flaws)
+    clean, flawed = lesson.teacher(rng, False), lesson.teacher(rng, True)
 
     def query() -> list[Message]:
         return clean.echo() if rng.random() < settings.echo_share else clean.query()
@@ -214,15 +187,17 @@ def training_batches(
     for n_steps, n_rows, make in stages:
         for start in range(0, n_steps, BUCKET_BATCHES):
             n = min(BUCKET_BATCHES, n_steps - start)
-            rows = sorted(_tokenize([make() for _ in range(n * n_rows)], tokenizer), key=len)
+            rows = sorted(_tokenize([make() for _ in range(n * n_rows)], tokenizer, lesson.tools), key=len)
             batches = [rows[i : i + n_rows] for i in range(0, len(rows), n_rows)]
             rng.shuffle(batches)
             yield from (_to_batch(batch, tokenizer) for batch in batches)
 
 
-def _tokenize(chats: list[list[Message]], tokenizer: PreTrainedTokenizerFast) -> list[list[int]]:
+def _tokenize(
+    chats: list[list[Message]], tokenizer: PreTrainedTokenizerFast, offered: list[dict[str, Any]]
+) -> list[list[int]]:
     # An echo exercise has no system turn: it saves a third of its tokens.
-    tools: list[Any] | None = TOOLS if chats[0][0]["role"] == "system" else None
+    tools: list[Any] | None = offered if chats[0][0]["role"] == "system" else None
     texts = tokenizer.apply_chat_template(chats, tools=tools, tokenize=False)
     return tokenizer(texts, add_special_tokens=False)["input_ids"]  # type: ignore[return-value]
 

@@ -26,6 +26,7 @@ from sql_agent.scoring.registry import ScoringContext
 from sql_agent.serving.checkpoints import find_checkpoint
 from sql_agent.serving.models import GPU_MODEL, check_model_folder, gpu_count
 from sql_agent.tiny_policy.sources import fingerprint
+from sql_agent.tiny_policy.task import load_task
 from sql_agent.training import preflight
 from sql_agent.training.options import is_tiny
 from sql_agent.training.questions import load_data, total_steps
@@ -88,7 +89,7 @@ def local_model(config: TrainConfig) -> Path | None:
 def model_name(config: TrainConfig) -> str:
     """Folder or hub name of the policy."""
     if is_tiny(config):
-        return f".cache/tiny_policy/{fingerprint(config.trainer.seed)}"
+        return f".cache/tiny_policy/{fingerprint(config.trainer.seed, load_task(config.model.tiny))}"
     return str(local_model(config) or config.model.path or GPU_MODEL)
 
 

@@ -39,6 +39,12 @@ LIMITS: dict[str, tuple[str, bool, str]] = {
         "the bonus is earned with queries that find nothing; lower reward.sql_bonus or look at rollouts.jsonl",
     ),
     "repeat_share_max": ("health/repeat_share", True, "episodes repeat a query; look at rollouts.jsonl"),
+    "tool_call_share_min": (
+        "health/tool_call_share",
+        False,
+        "the policy hardly calls its tools; see in rollouts.jsonl whether answers earn as much without, say in the "
+        "prompt what tools are for, or pay for calls (the scorer step_bonus)",
+    ),
     "answer_chars_max": (
         "health/answer_chars_mean",
         True,
@@ -67,13 +73,13 @@ LIMITS: dict[str, tuple[str, bool, str]] = {
 }
 
 
-def watches_of(config: HealthConfig) -> list[Watch]:
-    """A watch for each limit that is set (0 switches a limit off)."""
-    limits = {key: getattr(config, key) for key in LIMITS}
+def watches_of(config: HealthConfig, *, tools: bool = True) -> list[Watch]:
+    """A watch for each limit that is set (0 switches a limit off); without tools there is none that is not called."""
+    limits = {key: getattr(config, key) for key in LIMITS if tools or key != "tool_call_share_min"}
     return [
         Watch(metric=metric, key=f"health.{key}", limit=limits[key], above=above, advice=advice)
         for key, (metric, above, advice) in LIMITS.items()
-        if limits[key]
+        if limits.get(key)
     ]
 
 
@@ -81,7 +87,8 @@ def health_of(config: TrainConfig) -> Health:
     """The health of a run with this configuration."""
     health = config.health
     return Health(
-        watches=watches_of(health),
+        # A program of one's own has no tools of ours.
+        watches=watches_of(health, tools=bool(config.agent.tools or config.agent.mcp) and not config.agent.command),
         rules=StopRules(
             max_bad_steps=health.max_bad_steps,
             max_flat_steps=health.max_flat_steps,

@@ -107,6 +107,17 @@ def test_task_files_that_say_query(tmp_path: Path) -> None:
         load_questions(jsonl(tmp_path / "c.jsonl", {"id": "1", "query": ""}))
 
 
+def test_rows_are_numbered_where_none_has_an_id(tmp_path: Path) -> None:
+    """GSM8K's files have a question and an answer, nothing else."""
+    rows = [{"question": "4 + 4?", "answer": "4 + 4 = <<4+4=8>>8\n#### 8"}, {"question": "1 + 1?", "answer": "#### 2"}]
+    found = load_questions(jsonl(tmp_path / "a.jsonl", *rows))
+    assert [(question.id, question.answer) for question in found] == [("row-1", rows[0]["answer"]), ("row-2", "#### 2")]
+    columns = {name: [row[name] for row in rows] for name in ("question", "answer")}
+    assert load_questions(parquet(tmp_path / "a.parquet", **columns)) == found
+    with pytest.raises(UserError, match="row 2: `id` is missing; there is: question, answer"):
+        load_questions(jsonl(tmp_path / "b.jsonl", {"id": "1", **rows[0]}, rows[1]))
+
+
 def test_byte_order_mark_and_blank_lines(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_bytes(
         b'\xef\xbb\xbf{"id": "1", "question": "a"}\r\n\r\n{"id": "2", "question": "b"}\r\n'
@@ -119,7 +130,8 @@ def test_byte_order_mark_and_blank_lines(tmp_path: Path) -> None:
     [
         ({"id": ["1"], "quesiton": ["a"]}, "there is no `question`, but `quesiton`"),
         ({"id": ["1"], "question": ["a"], "anwser": ["b"]}, "there is no `answer`, but `anwser`"),
-        ({"question": ["a"]}, "`id` is missing; there is: question"),
+        ({"answer": ["a"]}, "`question` is missing; there is: answer"),
+        ({"idx": ["1"], "question": ["a"]}, "there is no `id`, but `idx`: rename it"),
         ({"id": ["1"], "text": ["a"]}, "`question` is missing"),
         ({"id": ["1", "2"], "question": ["a", None]}, "row 2: question is null"),
         ({"id": ["1", "2"], "question": ["a", " "]}, "row 2: question is ' '"),

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 from io import StringIO
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
@@ -16,6 +19,8 @@ from sql_agent.training.dry_run import dry_run
 from sql_agent.training.options import parser, resolve_config
 
 RECIPES = sorted(path.parent.name for path in ROOT.glob("recipes/*/config.toml"))
+# A recipe whose questions do not come along.
+BROUGHT = ("math_gsm8k",)
 CONSOLE = ("--set", 'logging.trackers=["console"]')
 
 
@@ -33,9 +38,31 @@ def told(*flags: str) -> str:
     return text.getvalue()
 
 
+def gsm8k_files(folder: Path, suffix: str) -> list[str]:
+    """Flags for questions in the form of GSM8K's files."""
+    rows = [{"question": f"{n} + 1?", "answer": f"{n} + 1 = <<{n}+1={n + 1}>>{n + 1}\n#### {n + 1}"} for n in range(64)]
+    flags: list[str] = []
+    for flag, part in (("--train-file", rows[:40]), ("--val-file", rows[40:])):
+        file = folder / f"{flag.strip('-')}{suffix}"
+        if suffix == ".parquet":
+            pq.write_table(pa.Table.from_pylist(part), file)
+        else:
+            file.write_text("".join(json.dumps(row) + "\n" for row in part), encoding="utf-8")
+        flags += [flag, str(file)]
+    return flags
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".parquet"])
+@pytest.mark.parametrize("more", [(), ("--model", "Qwen/Qwen3-0.6B")])
+def test_gsm8ks_files_are_read_as_they_are(tmp_path: Path, suffix: str, more: tuple[str, ...]) -> None:
+    text = told("--recipe", "math_gsm8k", *gsm8k_files(tmp_path, suffix), *more, *CONSOLE)
+    assert "steps: 2, each 32 questions x 8 = 256 rollouts" in text
+    assert f'  actor_rollout_ref.model.path = "{more[1] if more else "Qwen/Qwen2.5-0.5B-Instruct"}"' in text
+
+
 @pytest.mark.parametrize("recipe", RECIPES)
-def test_every_recipe_is_looked_at_without_a_gpu(recipe: str) -> None:
-    text = told("--recipe", recipe, *CONSOLE)
+def test_every_recipe_is_looked_at_without_a_gpu(recipe: str, tmp_path: Path) -> None:
+    text = told("--recipe", recipe, *(gsm8k_files(tmp_path, ".jsonl") if recipe in BROUGHT else ()), *CONSOLE)
     assert f'  recipe = "{recipe}"' in text and "  trainer.total_training_steps = " in text
     assert text.endswith("dry run: the checks passed; nothing was trained\n")
     # Keys of verl that no recipe sets are there too.

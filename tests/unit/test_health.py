@@ -170,6 +170,32 @@ def test_every_limit_of_the_configuration_is_watched_and_documented() -> None:
     assert not [w for w in watches_of(HealthConfig(entropy_min=0)) if w.key == "health.entropy_min"]
 
 
+def called(tool: str, outcome: str) -> dict[str, Any]:
+    """A rollout of an agent that has no SQL, with one call of a tool."""
+    return row(sql_calls=[], tool_calls=[{"name": tool, "outcome": outcome}], answer="#### 4", reward=1.0)
+
+
+def test_a_policy_that_stops_calling_its_tool_is_told_of_once_whatever_the_tool() -> None:
+    one = health_of(build_config({"agent": {"tools": ["python"]}, "health": {"window": 2, "answer_chars_max": 0}}))
+    lazy, fails = row(sql_calls=[], tool_calls=[], answer="#### 4", reward=1.0), called("python", "error")
+    steps = [[called("python", "ok"), lazy], [called("python", "cut"), lazy], [lazy, fails], [lazy, lazy], [lazy, lazy]]
+    found = [one.after_step(step, metrics(), rows) for step, rows in enumerate(steps, start=1)]
+    assert [step["health/tool_call_share"] for step in found] == [0.5, 0.5, 0.0, 0.0, 0.0]
+    told = [text for step in found for text in warnings_of(step) if "tool_call_share" in text]
+    assert len(told) == 1 and told[0].startswith(
+        "step 4: health/tool_call_share is 0, below health.tool_call_share_min"
+    )
+
+
+def test_an_agent_without_tools_of_ours_is_not_told_to_call_them() -> None:
+    def watched(**agent: Any) -> bool:
+        watches = health_of(build_config({"agent": agent})).watches
+        return "health.tool_call_share_min" in {watch.key for watch in watches}
+
+    assert watched() and watched(tools=["python"]) and watched(tools=[], mcp={"a": {"command": "b"}})
+    assert not watched(tools=[]) and not watched(command="./play")
+
+
 def test_health_travels_to_the_process_that_trains() -> None:
     config = build_config({"health": {"window": 3, "on_collapse": "stop"}, "rollout": {"max_response_tokens": 64}})
     one = pickle.loads(pickle.dumps(health_of(config)))

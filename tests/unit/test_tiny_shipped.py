@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 
@@ -18,6 +19,7 @@ from sql_agent.sqlagent_test import choose_questions
 from sql_agent.tiny_policy import shipped
 from sql_agent.tiny_policy.build import ensure_tiny_policy, save
 from sql_agent.tiny_policy.sources import bare_code, fingerprint
+from sql_agent.tiny_policy.sql_task import TASK
 from sql_agent.tiny_policy.train import build_model
 from tests.tiny_measure import measure
 
@@ -25,15 +27,15 @@ AGAIN = "the policy's sources changed: run python -m sql_agent.tiny_policy.build
 
 
 def test_the_shipped_file_is_of_these_sources_and_small() -> None:
-    assert shipped.is_shipped(1), AGAIN
-    assert shipped.shipped_file(1).stat().st_size < 3_000_000
-    assert not shipped.is_shipped(2)
+    assert shipped.is_shipped(1, TASK), AGAIN
+    assert shipped.shipped_file(1, TASK).stat().st_size < 3_000_000
+    assert not shipped.is_shipped(2, TASK)
 
 
 def test_the_shipped_policy_answers_as_told(tmp_path: Path, tokenizer: PreTrainedTokenizerFast) -> None:
     """Not so well that GRPO has nothing to do, and well enough to start from."""
     build_bundled()
-    save(shipped.load_shipped(tokenizer, 1), tokenizer, tmp_path)
+    save(shipped.load_shipped(tokenizer, 1, TASK), tokenizer, tmp_path)
     questions = load_questions(data_path("data/val.parquet"))
     every = len(questions) // 48
     _, outcomes = asyncio.run(measure(tmp_path, questions[::every][:48], seed=1, greedy=True))
@@ -43,7 +45,7 @@ def test_the_shipped_policy_answers_as_told(tmp_path: Path, tokenizer: PreTraine
 
 
 def test_the_first_look_shows_the_agent_at_work(tmp_path: Path, tokenizer: PreTrainedTokenizerFast) -> None:
-    save(shipped.load_shipped(tokenizer, 1), tokenizer, tmp_path)
+    save(shipped.load_shipped(tokenizer, 1, TASK), tokenizer, tmp_path)
     asked = choose_questions([], None, limit=None)
     talks, outcomes = asyncio.run(measure(tmp_path, asked, seed=1, greedy=True))
     assert len(asked) == 3 and all(talk.calls for talk in talks)
@@ -51,42 +53,39 @@ def test_the_first_look_shows_the_agent_at_work(tmp_path: Path, tokenizer: PreTr
 
 
 def test_weights_of_other_sources_are_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shutil.copy(shipped.shipped_file(1), tmp_path / "seed_1.safetensors")
-    monkeypatch.setattr(shipped, "FOLDER", tmp_path)
-    assert shipped.is_shipped(1)
+    shutil.copy(shipped.shipped_file(1, TASK), tmp_path / "seed_1.safetensors")
+    moved = replace(TASK, shipped=tmp_path)
+    assert shipped.is_shipped(1, moved)
     # The header names another seed's sources: as good as a changed file of this one's.
     shutil.copy(tmp_path / "seed_1.safetensors", tmp_path / "seed_2.safetensors")
-    assert not shipped.is_shipped(2)
-    monkeypatch.setattr(shipped, "fingerprint", lambda seed: fingerprint(seed)[::-1])
-    assert not shipped.is_shipped(1)
+    assert not shipped.is_shipped(2, moved)
+    monkeypatch.setattr(shipped, "fingerprint", lambda seed, task: fingerprint(seed, task)[::-1])
+    assert not shipped.is_shipped(1, moved)
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff" * 40, b"\x02\0\0\0\0\0\0\0{}", b"\x02\0\0\0\0\0\0\0[]"])
-def test_a_damaged_file_is_not_used(content: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shipped, "FOLDER", tmp_path)
+def test_a_damaged_file_is_not_used(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "seed_1.safetensors").write_bytes(content)
-    assert not shipped.is_shipped(1)
+    assert not shipped.is_shipped(1, replace(TASK, shipped=tmp_path))
 
 
 def test_a_folder_of_the_shipped_weights_holds_them_exactly(tmp_path: Path) -> None:
     from safetensors.torch import load_file
 
     folder = ensure_tiny_policy(1, out=tmp_path / "new")
-    wanted, found = load_file(shipped.shipped_file(1)), load_file(folder / "model.safetensors")
+    wanted, found = load_file(shipped.shipped_file(1, TASK)), load_file(folder / "model.safetensors")
     assert wanted.keys() == found.keys() and (folder / "README.md").is_file()
     assert all(torch.equal(value.float(), found[name]) for name, value in wanted.items())
 
 
-def test_what_is_shipped_is_what_was_trained_and_rounded(
-    tmp_path: Path, tokenizer: PreTrainedTokenizerFast, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(shipped, "FOLDER", tmp_path)
+def test_what_is_shipped_is_what_was_trained_and_rounded(tmp_path: Path, tokenizer: PreTrainedTokenizerFast) -> None:
+    task = replace(TASK, shipped=tmp_path)
     torch.manual_seed(3)
     model = build_model(tokenizer)
     shipped.round_weights(model)
-    shipped.ship(model, 3)
-    again = shipped.load_shipped(tokenizer, 3)
-    assert isinstance(again, Qwen3ForCausalLM) and shipped.is_shipped(3)
+    shipped.ship(model, 3, task)
+    again = shipped.load_shipped(tokenizer, 3, task)
+    assert isinstance(again, Qwen3ForCausalLM) and shipped.is_shipped(3, task)
     assert all(torch.equal(a, b) for a, b in zip(model.state_dict().values(), again.state_dict().values(), strict=True))
 
 
@@ -96,5 +95,6 @@ def test_comments_and_layout_are_no_source_and_numbers_are() -> None:
     assert bare_code(one) != bare_code(one.replace("1", "2"))
 
 
-def test_each_seed_has_a_fingerprint_of_its_own() -> None:
-    assert fingerprint(1) == fingerprint(1) != fingerprint(2)
+def test_each_seed_and_each_task_has_a_fingerprint_of_its_own() -> None:
+    assert fingerprint(1, TASK) == fingerprint(1, TASK) != fingerprint(2, TASK)
+    assert fingerprint(1, TASK) != fingerprint(1, replace(TASK, sources=TASK.sources[:-1]))

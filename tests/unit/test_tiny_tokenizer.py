@@ -11,7 +11,7 @@ from transformers import PreTrainedTokenizerFast
 
 from sql_agent.tiny_policy.corpus import Corpus
 from sql_agent.tiny_policy.demos import TOOL_NAME, TOOLS, Message
-from sql_agent.tiny_policy.tokenizer import FRAMES, TOOL_MARKS, cjk_inventory, train_tokenizer
+from sql_agent.tiny_policy.tokenizer import SQL_FRAMES, TOOL_MARKS, cjk_inventory, train_tokenizer
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=60)
 MANY = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -35,7 +35,7 @@ def test_every_bundled_character_column_and_frame_is_one_token(
     corpus: Corpus, tokenizer: PreTrainedTokenizerFast
 ) -> None:
     columns = [column for table in corpus.tables for column in [table.table, table.key, *table.labels]]
-    pieces = [*cjk_inventory(corpus.texts), *columns, *TOOL_MARKS, *FRAMES]
+    pieces = [*cjk_inventory(corpus.texts), *columns, *TOOL_MARKS, *SQL_FRAMES]
     assert [piece for piece in pieces if len(encode(tokenizer, piece)) != 1] == []
 
 

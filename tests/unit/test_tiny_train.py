@@ -10,14 +10,16 @@ from transformers import PreTrainedTokenizerFast
 
 from foundation.errors import UserError
 from sql_agent.tiny_policy.corpus import Corpus
-from sql_agent.tiny_policy.train import ATTEMPTS, Settings, train_policy
+from sql_agent.tiny_policy.sql_task import lesson_of
+from sql_agent.tiny_policy.task import Settings
+from sql_agent.tiny_policy.train import ATTEMPTS, train_policy
 
 SHORT = Settings(echo_steps=2, query_steps=0, clean_steps=0, flawed_steps=0, echo_rows=2)
 LEARNED = dataclasses.replace(SHORT, loss_max=100.0)
 
 
 def weights(tokenizer: PreTrainedTokenizerFast, corpus: Corpus, seed: int) -> torch.Tensor:
-    model = train_policy(tokenizer, corpus, seed=seed, settings=LEARNED)
+    model = train_policy(tokenizer, lesson_of(corpus), seed=seed, settings=LEARNED)
     return torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
 
 
@@ -37,5 +39,5 @@ def test_a_policy_that_did_not_learn_is_trained_anew_and_then_refused(
             first_losses.append(loss)
 
     with pytest.raises(UserError, match=r"seed 1 ended with the losses .*, all above 0\.3.*Give another seed"):
-        train_policy(tokenizer, corpus, seed=1, settings=SHORT, progress=watch)
+        train_policy(tokenizer, lesson_of(corpus), seed=1, settings=SHORT, progress=watch)
     assert len(set(first_losses)) == ATTEMPTS
