@@ -16,7 +16,7 @@ TWO_AT_A_TIME := -n 2 --dist loadfile --no-loadscope-reorder
 # Most tests talk over real sockets, some watch a clock: what failed is run once more, alone. What is broken fails twice.
 AGAIN := echo "once more, alone, what failed:" && $(PY) -m pytest --last-failed --last-failed-no-failures none
 
-.PHONY: help setup data tiny reward-model train demo test test-all full-shape gpu-test judge-report lint format check clean
+.PHONY: help setup data tiny reward-model train demo math-demo test test-all full-shape gpu-test judge-report lint format check clean
 
 help:  ## show the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | column -t -s "$$(printf '\t')"
@@ -38,6 +38,9 @@ train: setup  ## train one step: store, data, model, GRPO, summary (ARGS="--ci",
 
 demo: setup  ## train the tiny policy and measure it before and after (SEED=n, PORT=9999)
 	@$(PY) -m sql_agent.demo --seed $(or $(SEED),1) --port $(PORT)
+
+math-demo: setup  ## the same with the math agent, its tools and its own tiny policy
+	@$(PY) -m sql_agent.demo --recipe math_cpu --seed $(or $(SEED),1) --port $(PORT)
 
 test: setup  ## all tests but the expensive extras
 	@$(PY) -m pytest $(TWO_AT_A_TIME) -m "not slow and not gpu" || { [ $$? = 1 ] && $(AGAIN); }

@@ -1,6 +1,7 @@
-"""Train the tiny policy, and show by how much it got better: train, evaluate before and after, export, report.
+"""Train a recipe's tiny policy, and show by how much it got better: train, evaluate before and after, export, report.
 
-    make demo SEED=1
+    make demo SEED=1            the SQL agent
+    make math-demo SEED=1       the math agent
 
 Guarantees: every part is the command that a person would use, in a process of its own; the last line is `run: FOLDER`;
 summary.json there gets before, after, delta and delta_ci95 (rewards) per split and decoding.
@@ -18,12 +19,15 @@ from typing import Annotated, Any
 import typer
 
 from foundation import run_folder
+from foundation.command import shown_errors
 from foundation.files import write_json
-from sql_agent.config import ROOT
+from sql_agent.config import ROOT, build_config, load_recipe, recipe_path, resolve_system_prompt
 from sql_agent.evaluation.folder import RESULTS, TABLES
+from sql_agent.evaluation.plan import SPLITS
 from sql_agent.evaluation.results import EvalReport
 from sql_agent.run_report.line import report_line
 from sql_agent.tiny_policy.build import ensure_tiny_policy
+from sql_agent.tiny_policy.task import load_task
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 HERE = Path(__file__).resolve().parent
@@ -61,19 +65,29 @@ def rewards(results: EvalReport) -> dict[str, Any]:
     }
 
 
+def held_out(recipe: str) -> list[Path]:
+    """The recipe's own questions to measure with; none where it trains on the bundled ones, whose splits are known."""
+    files = [recipe_path(recipe).parent / f"{name}.jsonl" for name in SPLITS]
+    return [file for file in files if file.is_file()]
+
+
 @app.command()
 def main(
     seed: Annotated[int, typer.Option(help="seed of the tiny policy and of training")] = 1,
     port: Annotated[int, typer.Option(help="port of the store")] = 9999,
+    recipe: Annotated[str, typer.Option(help="recipe with a tiny policy")] = "demo_cpu",
     steps: Annotated[int, typer.Option(help="training steps; 0: the recipe's")] = 0,
     questions: Annotated[int, typer.Option(help="held-out questions per split")] = 80,
 ) -> None:
     """Train the tiny policy on this machine and measure it before and after, on held-out questions."""
+    with shown_errors():
+        config = resolve_system_prompt(build_config(load_recipe(recipe)), tiny=True)
     settings = ["--set", f"trainer.seed={seed}", *(["--set", f"trainer.max_steps={steps}"] if steps else [])]
-    last = run("bash", str(ROOT / "utils" / "train_with_store.sh"), str(port), "--recipe", "demo_cpu", *settings)
+    last = run("bash", str(ROOT / "utils" / "train_with_store.sh"), str(port), "--recipe", recipe, *settings)
     folder = Path(last.removeprefix(RUN_LINE))
-    targets = ["--before", str(ensure_tiny_policy(seed)), "--after", str(folder)]
-    plan = ["--limit", str(questions), "--recipe", "demo_cpu", "--set", "agent.system_prompt=system_short"]
+    targets = ["--before", str(ensure_tiny_policy(seed, load_task(config.model.tiny))), "--after", str(folder)]
+    plan = ["--limit", str(questions), "--recipe", recipe, "--set", f"agent.system_prompt={config.agent.system_prompt}"]
+    plan += [flag for file in held_out(recipe) for flag in ("--split", str(file))]
     evaluation = folder / EVALUATION
     run(sys.executable, str(HERE / "evaluate.py"), *targets, *plan, "--out", str(evaluation))
     card = ["--evaluation", str(evaluation / TABLES)]

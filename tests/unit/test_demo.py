@@ -6,6 +6,8 @@ import signal
 import subprocess
 import sys
 
+from sql_agent.demo import held_out
+
 PART = """
 import signal, sys, time
 
@@ -28,3 +30,8 @@ def test_a_sigterm_reaches_the_running_part_and_its_last_words_are_shown() -> No
         demo.send_signal(signal.SIGTERM)
         assert demo.communicate(timeout=30)[0] == "ends in order\n"
         assert demo.returncode != 0
+
+
+def test_a_recipe_with_questions_of_its_own_is_measured_with_them() -> None:
+    assert [file.name for file in held_out("math_cpu")] == ["test_entities.jsonl", "test.jsonl"]
+    assert held_out("demo_cpu") == []
