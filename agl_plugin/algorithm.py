@@ -7,10 +7,12 @@ start Ray there first (restart_ray.sh), and it is found by RAY_ADDRESS.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import os
 import signal
 import threading
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +21,10 @@ import ray
 from ray.exceptions import RayTaskError
 
 from agl_plugin.options import DaemonOptions, TrainerOptions
+from agl_plugin.update.composed import verl_config
 from foundation.environment import COMMON_ENV, CPU_ENV, PATCH_ENV, TRACKER_ENV
 from foundation.errors import RunError
+from foundation.versions import versions
 
 PASSED_ON = (*COMMON_ENV, *CPU_ENV, *PATCH_ENV, *TRACKER_ENV, "HF_HUB_OFFLINE", "NO_PROXY")
 
@@ -66,36 +70,35 @@ def train(
     run_dir: Path,
     daemon: DaemonOptions,
     trainer: TrainerOptions,
+    audit: bool,
     parts: dict[str, Any],
 ) -> None:
     """Compose verl's configuration with the overrides, and train. `parts`: store, adapter, datasets."""
     from agentlightning.verl.entrypoint import TaskRunner
-    from hydra import compose, initialize
-    from omegaconf import OmegaConf
 
+    from agl_plugin.audit.log import AuditLog
     from agl_plugin.daemon import GrpoDaemon
     from agl_plugin.patches.install import install
     from agl_plugin.trainer import GrpoTrainer
 
     install("trainer")
-    with initialize(version_base=None, config_path="pkg://agentlightning/verl"):
-        base = compose(config_name="config")
-    OmegaConf.set_struct(base, False)
     task_runner: Any = TaskRunner
-    task_runner.__ray_metadata__.modified_class().run(
-        config=OmegaConf.merge(base, OmegaConf.create(overrides)),
-        llm_proxy=None,
-        trainer_cls=functools.partial(GrpoTrainer, run_dir=run_dir, options=trainer),
-        daemon_cls=functools.partial(GrpoDaemon, run_dir=run_dir, options=daemon),
-        **parts,
-    )
+    settings = {"verl": overrides, "rules": dataclasses.asdict(trainer.update), "versions": versions()}
+    with AuditLog(run_dir, settings=settings) if audit else nullcontext() as log:
+        task_runner.__ray_metadata__.modified_class().run(
+            config=verl_config(overrides),
+            llm_proxy=None,
+            trainer_cls=functools.partial(GrpoTrainer, run_dir=run_dir, options=trainer, audit=log),
+            daemon_cls=functools.partial(GrpoDaemon, run_dir=run_dir, options=daemon, audit=log),
+            **parts,
+        )
 
 
 class Grpo(agl.Algorithm):
     """GRPO through verl.
 
-    `verl` are the overrides of verl's configuration; no key is checked here. `run` raises RunError where the text alone
-    tells the user what to do.
+    `verl` are the overrides of verl's configuration; no key is checked here. With `audit` the run keeps
+    an audit.db. `run` raises RunError where the text alone tells the user what to do.
     """
 
     def __init__(
@@ -106,8 +109,10 @@ class Grpo(agl.Algorithm):
         cpu: bool,
         daemon: DaemonOptions,
         trainer: TrainerOptions,
+        audit: bool = True,
     ) -> None:
         super().__init__()
+        self.audit = audit
         self.verl = verl
         self.run_dir = run_dir
         self.cpu = cpu
@@ -135,6 +140,7 @@ class Grpo(agl.Algorithm):
                     run_dir=self.run_dir,
                     daemon=self.daemon,
                     trainer=self.trainer_options,
+                    audit=self.audit,
                     parts=parts,
                 )
             )

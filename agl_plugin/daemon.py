@@ -24,6 +24,8 @@ from agentlightning.store.base import LightningStore
 from agentlightning.types import Rollout, RolloutLegacy, Span, Task, Triplet
 from agentlightning.verl.daemon import AgentModeDaemon
 
+from agl_plugin.audit.facts import REPLACED, SMALL, UNSCORED, Batched, Seen, rollout_rows, seen_rollout
+from agl_plugin.audit.log import AuditLog
 from agl_plugin.options import DaemonOptions
 from agl_plugin.patches.install import install
 from agl_plugin.proxy.gate import Gate
@@ -32,7 +34,7 @@ from agl_plugin.run.group_rewards import GroupRewards
 from agl_plugin.run.resampling import Places, SpareQuestions, is_flat, key_of, requests_for
 from agl_plugin.run.time_split import Stopwatch
 from agl_plugin.update.adapter import annotation_of, reward_of
-from agl_plugin.update.batch import build_batch
+from agl_plugin.update.batch import Limits, build_batch
 from foundation import run_folder
 from foundation.errors import RunError
 from foundation.files import append_lines
@@ -69,7 +71,8 @@ def _make_proxy(options: DaemonOptions, store: LightningStore, gate: Gate) -> An
 class GrpoDaemon(AgentModeDaemon):
     """Enqueues rollouts, waits for them, and turns the scored ones into a batch.
 
-    `run_dir` receives rollouts.jsonl. Groups without variance are sampled anew with questions of `spare_questions`.
+    `run_dir` receives rollouts.jsonl, and `audit` what stands behind it. Groups without variance are sampled anew with
+    questions of `spare_questions`.
     """
 
     def __init__(
@@ -78,9 +81,13 @@ class GrpoDaemon(AgentModeDaemon):
         run_dir: Path,
         options: DaemonOptions,
         store: LightningStore,
+        audit: AuditLog | None = None,
         **kwargs: Any,
     ) -> None:
         install("daemon")
+        self.audit = audit
+        self.batched: Batched | None = None
+        self._seen: list[Seen] = []
         self.gate = Gate()
         proxy = _make_proxy(options, store, self.gate)
         kwargs |= {"llm_proxy": proxy, "llm_timeout_seconds": options.rollout_timeout_s}
@@ -118,7 +125,7 @@ class GrpoDaemon(AgentModeDaemon):
         self.watch.add("rollouts", self._queued_at_s, time.time())
 
     async def _async_run_until_finished(self, verbose: bool = True) -> None:
-        self._rows = []
+        self._rows, self._seen, self.batched = [], [], None
         try:
             await self._collect(list(self._task_id_to_original_sample))
             self._places = Places(sorted({self._question_of(i) for i in self._task_id_to_original_sample}))
@@ -129,6 +136,12 @@ class GrpoDaemon(AgentModeDaemon):
             raise self._store_gone(exc) from exc
         finally:
             append_lines(self.run_dir / run_folder.ROLLOUTS, self._rows)
+            self._audit_rollouts()
+
+    def _audit_rollouts(self) -> None:
+        if self.audit:
+            found, run_id, records = self._seen, self.audit.run_id, {row["rollout_id"]: row for row in self._rows}
+            self.audit.add(lambda: rollout_rows(found, records, run_id=run_id), step=self.step)
 
     async def _replace_flat_groups(self) -> bool:
         """Roll out other questions in the place of flat groups; False when there is nothing to replace."""
@@ -242,6 +255,9 @@ class GrpoDaemon(AgentModeDaemon):
         elif (reward is not None or unscored == AWAITS_GROUP) and not triplets:
             unscored = "no_token_ids"
         self._rows.append(self._row(rollout, spans, triplets, unscored=unscored))
+        if self.audit:
+            attempts = await self.store.query_attempts(rollout.rollout_id)
+            self._seen.append(seen_rollout(rollout, attempts, spans, triplets))
         return RolloutLegacy(
             rollout_id=rollout.rollout_id,
             task=Task(
@@ -364,9 +380,17 @@ class GrpoDaemon(AgentModeDaemon):
             pad_id=self.pad_token_id,
             device=device,
         )
+        limits = Limits(max_prompt_length, max_response_length)
+        self.batched = Batched(batch.rows, limits, {i: self._why_left_out(i) for i in queued if i not in kept})
         self.stats = stats
         self._note_times()
         return batch.data, {**batch.metrics, "training/reward": stats["reward_mean"]}
+
+    def _why_left_out(self, rollout_id: str) -> str:
+        """Why a rollout is not in the batch."""
+        if rollout_id not in self._scored():
+            return UNSCORED
+        return SMALL if self._question_of(rollout_id) in self._places.in_batch else REPLACED
 
     def _question_of(self, rollout_id: str) -> str:
         return self._task_id_to_original_sample[rollout_id]["data_id"]

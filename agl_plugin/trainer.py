@@ -22,13 +22,15 @@ from agentlightning.verl.trainer import AgentLightningTrainer
 from ray.exceptions import RayTaskError
 from verl.trainer.ppo.core_algos import agg_loss
 
+from agl_plugin.audit.facts import checkpoint_rows, update_rows
+from agl_plugin.audit.log import AuditLog
 from agl_plugin.daemon import GrpoDaemon
 from agl_plugin.options import TrainerOptions
 from agl_plugin.run.between_steps import abort_all, drain, seed_samplers
 from agl_plugin.run.resampling import SpareQuestions
 from agl_plugin.run.time_split import Stopwatch
 from agl_plugin.update import advantage
-from agl_plugin.update.prepare import prepared
+from agl_plugin.update.prepare import Updated, prepared
 from foundation import run_folder
 from foundation.errors import RunError
 from foundation.files import append_lines
@@ -45,15 +47,17 @@ upstream.agg_loss = entropy_per_token
 
 
 class GrpoTrainer(AgentLightningTrainer):
-    """The trainer of one run. `run_dir` receives metrics.jsonl."""
+    """The trainer of one run. `run_dir` receives metrics.jsonl, and `audit` what became of each row."""
 
     agent_mode_daemon: GrpoDaemon
     global_steps: int
     total_training_steps: int
     train_dataset: Any
 
-    def __init__(self, *, run_dir: Path, options: TrainerOptions, **kwargs: Any) -> None:
+    def __init__(self, *, run_dir: Path, options: TrainerOptions, audit: AuditLog | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
+        self.audit = audit
+        self._updated: Updated | None = None
         self.run_dir = run_dir
         self.health = options.health
         self.update = options.update
@@ -78,10 +82,26 @@ class GrpoTrainer(AgentLightningTrainer):
             setattr(manager, name, self.watch.measured("weight_sync", work))
         workers = self.actor_rollout_wg
         workers.update_actor = prepared(
-            workers.update_actor, self.update, step=lambda: self.global_steps, n_ranks=workers.world_size
+            workers.update_actor,
+            self.update,
+            step=lambda: self.global_steps,
+            n_ranks=workers.world_size,
+            note=self._note_update,
         )
         self.config.actor_rollout_ref.actor.ppo_mini_batch_size = 1
         self.config.trainer.balance_batch = False
+
+    def _note_update(self, updated: Updated) -> None:
+        self._updated = updated
+
+    def _audit_step(self, metrics: dict[str, Any]) -> dict[str, float]:
+        """Keep what became of the step's rows; the seconds that the audit takes."""
+        step, batched, updated = self.global_steps, self.agent_mode_daemon.batched, self._updated
+        if self.audit is None or batched is None:
+            return {}
+        run_id = self.audit.run_id
+        self.audit.add(lambda: update_rows(batched, updated, metrics, step=step, run_id=run_id), step=step)
+        return self.audit.metrics()
 
     def _wake_up(self, wake_up: Callable[[], None]) -> None:
         """The engines get weights and seeds, then calls."""
@@ -121,6 +141,7 @@ class GrpoTrainer(AgentLightningTrainer):
         daemon = self.agent_mode_daemon
         daemon.step, daemon.watch, self._n_updates = self.global_steps, self.watch, self.global_steps - 1
         self.watch.clear()
+        self._updated = None
         dataset: Any = self.train_dataset
         daemon.spare_questions = SpareQuestions(dataset, seed=self.config.data.seed or 0, step=self.global_steps)
         train_step = super()._train_step
@@ -132,7 +153,8 @@ class GrpoTrainer(AgentLightningTrainer):
             phases = self.watch.phases(timers, seconds=time.monotonic() - started)
             metrics |= {f"time/{phase}": seconds for phase, seconds in phases.items()}
             metrics |= {f"rollout/{k}": v for k, v in daemon.stats.items()}
-            return {**metrics, **self.health.after_step(self.global_steps, metrics, daemon.step_rows)}
+            metrics |= self.health.after_step(self.global_steps, metrics, daemon.step_rows)
+            return {**metrics, **self._audit_step(metrics)}
 
         metrics = self._timed("train", work)
         for text in metrics.pop("warnings", []):
@@ -154,6 +176,9 @@ class GrpoTrainer(AgentLightningTrainer):
 
         def work() -> dict[str, Any]:
             save()
+            if self.audit:
+                step, place = self.global_steps, f"{run_folder.CHECKPOINTS}/global_step_{self.global_steps}"
+                self.audit.add(lambda: checkpoint_rows(step, place), step=step)
             return {}
 
         self._timed("checkpoint", work)

@@ -35,7 +35,7 @@ SCRIPTS = [
     "sql_agent.optimize_prompt",
 ]
 TYPER_MODULES = [
-    *(*SCRIPTS, "sql_agent.demo", "sql_agent.judge_report", "sql_agent.mcp_server"),
+    *(*SCRIPTS, "sql_agent.audit", "sql_agent.demo", "sql_agent.judge_report", "sql_agent.mcp_server"),
     *("sql_agent.data.build", "sql_agent.tiny_policy.build"),
     *("reward_model.convert_dpo_format", "reward_model.mine_pairs", "reward_model.bundled_pairs"),
     *("recipes.new", "recipes.losses.compare", "agl_plugin.store.__main__"),
@@ -159,20 +159,30 @@ def tuning_flags() -> str:
     return "\n\n".join(parts)
 
 
-def typer_flags(module: str) -> Iterator[Any]:
-    """The parameters of a typer command line, without --help."""
+def typer_commands(module: str) -> dict[str, Any]:
+    """The commands of a typer command line by name; "" for one that is a single command."""
     loaded = importlib.import_module(module)
     app = getattr(loaded, "app", None)
     if app is None:  # the module ends with typer.run(main)
         app = typer.Typer(add_completion=False)
         app.command()(loaded.main)
     command: Any = typer.main.get_command(app)
-    yield from (parameter for parameter in command.params if parameter.name != "help")
+    return getattr(command, "commands", {"": command})
+
+
+def typer_flags(module: str) -> Iterator[Any]:
+    """The parameters of a typer command line, without --help."""
+    for command in typer_commands(module).values():
+        yield from (parameter for parameter in command.params if parameter.name != "help")
 
 
 def other_flags() -> str:
     """A table for each of the other command lines."""
-    return "\n\n".join(f"### `{_command(m)}`\n\n{_typer_table(m)}" for m in TYPER_MODULES)
+    return "\n\n".join(
+        f"### `{_command(module)}{f' {name}' if name else ''}`\n\n{_typer_table(command)}"
+        for module in TYPER_MODULES
+        for name, command in typer_commands(module).items()
+    )
 
 
 def _command(module: str) -> str:
@@ -183,9 +193,11 @@ def _command(module: str) -> str:
     return f"python -m {module.removesuffix('.__main__')}"
 
 
-def _typer_table(module: str) -> str:
+def _typer_table(command: Any) -> str:
     rows = []
-    for parameter in typer_flags(module):
+    for parameter in command.params:
+        if parameter.name == "help":
+            continue
         names = [*parameter.opts, *parameter.secondary_opts] if parameter.param_type_name == "option" else []
         name = ", ".join(f"`{flag}`" for flag in names) or f"`{(parameter.name or '').upper()}` (argument)"
         default = parameter.default

@@ -11,6 +11,8 @@ SUMMARY = "summary.json"
 CONFIG = "config.json"
 JUDGE_PROMPT = "judge_prompt.txt"
 LOG = "train.log"
+AUDIT = "audit.db"
+AUDIT_SEAL = "audit.sha256"
 CHECKPOINTS = "checkpoints"
 STORE = "rollouts.db"
 

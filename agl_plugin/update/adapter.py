@@ -18,7 +18,7 @@ from agentlightning.adapter.triplet import LlmProxyTraceToTriplet
 from agentlightning.emitter.reward import get_rewards_from_span
 from agentlightning.types import Span, Triplet
 
-from agl_plugin.proxy.spans import CALL_SPAN, LOG_PROBS
+from agl_plugin.proxy.spans import CALL_SPAN, LOG_PROBS, WEIGHTS
 from foundation.rollout_keys import AWAITS_GROUP, LLM_CALLS_KEY, UNSCORED_KEY
 
 logger = logging.getLogger(__name__)
@@ -55,8 +55,19 @@ def call_of(span: Span) -> Triplet | None:
     response = {"token_ids": token_ids, "finish_reason": choice.get("finish_reason") or ""}
     if len(choice.get(LOG_PROBS) or []) == len(token_ids):
         response[LOG_PROBS] = choice[LOG_PROBS]
-    call_id = notes.get("llm.hosted_vllm.id") or span.span_id
-    return Triplet(prompt={"token_ids": prompt_ids}, response=response, metadata={"response_id": call_id})
+    return Triplet(prompt={"token_ids": prompt_ids}, response=response, metadata=facts_of(span))
+
+
+def facts_of(span: Span) -> dict[str, Any]:
+    """What a call's span says of it besides tokens; None where it does not say. Times are seconds since 1970."""
+    notes = span.attributes or {}
+    return {
+        "response_id": notes.get("llm.hosted_vllm.id") or span.span_id,
+        "attempt_id": span.attempt_id,
+        "weights_version": notes.get(WEIGHTS),
+        "started_s": span.start_time,
+        "ended_s": span.end_time,
+    }
 
 
 def calls_of(spans: Sequence[Span]) -> list[Triplet]:

@@ -56,10 +56,11 @@ def rows_of(triplets: Sequence[Triplet], *, merge: bool, limits: Limits) -> list
 
 @dataclass(frozen=True)
 class Batch:
-    """verl's batch and what went into it."""
+    """verl's batch and what went into it; `rows` by rollout id, in the order of their numbers and not cut."""
 
     data: DataProto
     metrics: dict[str, float]
+    rows: list[tuple[str, Row]]
 
 
 def build_batch(
@@ -108,7 +109,7 @@ def build_batch(
     uids = [f"{rollouts[i][0]}{UID_SEPARATOR}{i}" for i, _ in rows]
     data.non_tensor_batch["data_id_list"] = np.array(uids, dtype=object)
     data.non_tensor_batch["rollout_id_list"] = np.array([i for i, _ in rows], dtype=object)
-    return Batch(data, _metrics(rollouts, rows, tensors))
+    return Batch(data, _metrics(rollouts, rows, tensors), rows)
 
 
 def _pad(rows: list[list[Any]], value: float) -> torch.Tensor:

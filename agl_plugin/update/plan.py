@@ -26,6 +26,13 @@ def partition(n_rows: int, *, n_updates: int, seed: str) -> list[list[int]]:
     return [order[update::n_updates] for update in range(n_updates)]
 
 
+def optimizer_steps(row_numbers: list[int], rules: UpdateRules, *, step: int) -> dict[int, int]:
+    """The optimizer step, from 1, that the row of each number belongs to."""
+    numbers = sorted(row_numbers)
+    parts = partition(len(numbers), n_updates=rules.n_updates, seed=f"{rules.seed}/{step}")
+    return {numbers[place]: n for n, part in enumerate(parts, start=1) for place in part}
+
+
 def moving(batch: DataProto, rules: UpdateRules) -> torch.Tensor:
     """Whether a row can change a weight, one bool per row."""
     tensors: Any = batch.batch

@@ -3,11 +3,13 @@
 Guarantees: the sampler is compared with the trainer, and corrected where the recipe says so; rows that the recipe
 leaves out of the loss have no trained token, and count in no divisor; the rows are spread over optimizer steps and
 ranks (agl_plugin.update.plan), and those that cannot change a weight are not computed.
+`note` is told what became of each row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -15,27 +17,63 @@ from verl import DataProto
 from verl.trainer.ppo.core_algos import kl_penalty
 
 from agl_plugin.update import sampler_gap
-from agl_plugin.update.batch import TRUNCATED
-from agl_plugin.update.plan import moving, planned
-from agl_plugin.update.rules import PLAN, UpdateRules
+from agl_plugin.update.batch import ROW_NUMBER, TRUNCATED
+from agl_plugin.update.plan import moving, optimizer_steps, planned
+from agl_plugin.update.rules import GRAD_NORMS, PLAN, WEIGHTS_AFTER, WEIGHTS_BEFORE, UpdateRules
 
 UpdateActor = Callable[[DataProto], Any]
 
 
-def prepared(update: UpdateActor, rules: UpdateRules, *, step: Callable[[], int], n_ranks: int = 1) -> UpdateActor:
+@dataclass(frozen=True)
+class UpdatedRow:
+    """A row of the update: `computed` where it can change a weight, in the `optimizer_step` (from 1)."""
+
+    advantage: float
+    n_trained: int
+    computed: bool
+    optimizer_step: int
+
+
+@dataclass(frozen=True)
+class Updated:
+    """An update: its rows by number, the gradient norm of each optimizer step, and fingerprints of the weights."""
+
+    rows: Mapping[int, UpdatedRow]
+    grad_norms: list[float]
+    weights_before: str
+    weights_after: str
+
+
+def _ignored(_updated: Updated) -> None:
+    pass
+
+
+def prepared(
+    update: UpdateActor,
+    rules: UpdateRules,
+    *,
+    step: Callable[[], int],
+    n_ranks: int = 1,
+    note: Callable[[Updated], None] = _ignored,
+) -> UpdateActor:
     """verl's `update_actor`, on a prepared batch and with the metrics of the preparation. `step` tells the number of
     the training step."""
 
     def update_actor(batch: DataProto) -> Any:
         metrics = sampler_gap.correct(batch, rules) | kl_to_start(batch)
-        batch, left_out = filtered(batch, rules)
+        whole = batch
+        batch, left_out = filtered(whole, rules)
         data = planned(batch, rules, n_ranks=n_ranks, step=step())
         metrics |= left_out | {
             "batch/rows_left_out": int((~moving(batch, rules)).sum()),
             "actor/updates_without_signal": data.meta_info[PLAN].sizes.count(0),
         }
         output = update(data)
-        output.meta_info["metrics"].update(metrics)
+        found = output.meta_info["metrics"]
+        norms, before, after = (_flat(found.pop(name, [])) for name in (GRAD_NORMS, WEIGHTS_BEFORE, WEIGHTS_AFTER))
+        rows = updated_rows(whole, batch, rules, step=step())
+        note(Updated(rows, norms[: len(norms) // n_ranks], "-".join(before), "-".join(after)))
+        found.update(metrics)
         return output
 
     return update_actor
@@ -56,6 +94,24 @@ def filtered(batch: DataProto, rules: UpdateRules) -> tuple[DataProto, dict[str,
     for name in ("response_mask", "advantages"):
         rest[name] = tensors[name] * keep
     return DataProto(rest, batch.non_tensor_batch, batch.meta_info), {k: int(rows.sum()) for k, rows in why.items()}
+
+
+def _flat(value: Any) -> list[Any]:
+    """What the ranks told, one after the other: verl nests their lists."""
+    return [inner for one in value for inner in _flat(one)] if isinstance(value, list) else [value]
+
+
+def updated_rows(whole: DataProto, kept: DataProto, rules: UpdateRules, *, step: int) -> dict[int, UpdatedRow]:
+    """What becomes of each row of a batch in the update, by row number; `kept` is the batch after `filtered`."""
+    tensors: Any = whole.batch
+    rest: Any = kept.batch
+    numbers, advantages = tensors[ROW_NUMBER].tolist(), tensors["advantages"]
+    places = optimizer_steps(numbers, rules, step=step)
+    first = tensors["response_mask"].argmax(dim=1, keepdim=True)  # the advantage is that of all trained tokens
+    values, trained = advantages.gather(1, first)[:, 0].tolist(), rest["response_mask"].sum(dim=1).tolist()
+    computed = moving(kept, rules).tolist()
+    told = zip(numbers, values, trained, computed, strict=True)
+    return {n: UpdatedRow(value, int(n_trained), moves, places[n]) for n, value, n_trained, moves in told}
 
 
 def kl_to_start(batch: DataProto) -> dict[str, float]:

@@ -10,6 +10,8 @@ from typing import Literal
 
 # Where a batch's meta_info holds its Plan.
 PLAN = "agentgrpo_plan"
+# What an actor tells of its update beside verl's metrics: one value per optimizer step, and one per rank.
+GRAD_NORMS, WEIGHTS_BEFORE, WEIGHTS_AFTER = "audit/grad_norms", "audit/weights_before", "audit/weights_after"
 # Rewards are kept in steps of 2^-16, so that the mean of equal rewards is exactly that reward in float32 (groups of up
 # to 119 rows): otherwise rounding gives a group without variance advantages of up to 0.2.
 REWARD_STEPS = 65536

@@ -19,4 +19,7 @@ class LoggingConfig(Node):
     experiment: str = Field(
         default="sql_agent", description="experiment name in the trackers; part of the run folder's name"
     )
+    audit: bool = Field(
+        default=True, description="keep [audit.db](36-audit.md): what stands behind each reward and row"
+    )
     debug: bool = Field(default=False, description="DEBUG log level")

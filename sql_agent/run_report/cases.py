@@ -24,11 +24,13 @@ LOW = 0.6  # half a good answer and the bonus: what stays below is still low
 
 @dataclass(frozen=True)
 class Transcript:
-    """One rollout or trial. The entry's reward counts: it is None where the rollout was not learned from."""
+    """One rollout or trial. The entry's reward counts: it is None where the rollout was not learned from. `trail` are
+    its ids in the audit, from its rows to the update."""
 
     label: str
     reward: float | None
     record: RolloutRecord
+    trail: str = ""
 
 
 @dataclass(frozen=True)
@@ -147,7 +149,7 @@ def _pair(kind: Kind, question: Compared) -> Case:
 
 
 def _transcript(label: str, entry: Entry) -> Transcript:
-    return Transcript(label, entry.reward, entry.record())
+    return Transcript(label, entry.reward, entry.record(), entry.trail())
 
 
 def _trials(question: Compared) -> str:

@@ -17,6 +17,7 @@ from foundation.errors import UserError
 from sql_agent.evaluation.folder import RESULTS, TRIALS
 from sql_agent.evaluation.results import EvalReport
 from sql_agent.records import RolloutRecord, RunRecord, TrialRecord
+from sql_agent.run_audit.search import trails
 from sql_agent.run_report.plain import Tree, number
 
 T = TypeVar("T")
@@ -43,12 +44,17 @@ class Entry:
     task_type: str
     reward: float | None
     unscored: str
+    rollout_id: str = ""
 
     def record(self) -> RolloutRecord:
         """The whole record, read again."""
         with self.file.open("rb") as file:
             file.seek(self.offset)
             return RolloutRecord.model_validate_json(file.readline())
+
+    def trail(self) -> str:
+        """What became of a rollout in the update, with ids; "" for a trial, and without an audit."""
+        return trails(self.file.parent, [self.rollout_id]).get(self.rollout_id, "") if self.rollout_id else ""
 
 
 @dataclass
@@ -163,4 +169,5 @@ def _entry(file: Path, offset: int, record: RunRecord | TrialRecord, *, side: st
         # A rollout without token ids has a reward, but was not learned from.
         reward=None if record.unscored else record.reward,
         unscored=record.unscored[:KEPT_CHARS],
+        rollout_id="" if trial else record.rollout_id[:KEPT_CHARS],
     )

@@ -72,6 +72,7 @@ def make_algorithm(config: TrainConfig, *, model: Path, run_dir: Path, steps: in
         cpu=config.trainer.device == "cpu",
         daemon=daemon_options(config, scoring),
         trainer=TrainerOptions(update=update_rules(config), health=health_of(config), seed=config.trainer.seed),
+        audit=config.logging.audit,
     )
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 import time
 from collections import defaultdict
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
@@ -15,7 +16,10 @@ from pathlib import Path
 import psutil
 import pytest
 
+from agl_plugin.audit.schema import opened
+from agl_plugin.audit.verify import verify
 from sql_agent.config import ROOT
+from sql_agent.run_audit.chain import Chain
 
 LOOK_EVERY_S = 2.0
 TRAIN_S = 2700.0  # where sources of the tiny policy changed, it is built first: minutes
@@ -100,6 +104,27 @@ def test_the_folder_holds_the_run(run: Run) -> None:
     assert len(train) == 16 and any(line["sql_calls"] for line in train)
     called = next(line for line in train if line["sql_calls"])
     assert called["sql_calls"][0]["sql"] and called["judge"] and called["reward_parts"].keys() == {"sql", "answer"}
+
+
+def test_the_audit_of_the_run_holds(run: Run) -> None:
+    """All rows, masks and advantages once more, from what vLLM saw and sampled."""
+    found = verify(run.folder)
+    assert found.problems == [] and found.notes == []
+    assert found.counts["rows"] >= 8 and found.counts["calls"] > 16 and found.counts["updates"] == 1
+    with closing(opened(run.folder)) as connection:
+        (rollout,) = connection.execute("SELECT rollout_id FROM train_row WHERE used LIMIT 1").fetchone()
+        told = "\n".join(Chain(connection, rollout, folder=run.folder).lines())
+    assert "weights after 0 updates" in told and "checkpoints/global_step_1\n" in told and "no longer there" not in told
+
+
+def test_the_update_is_repeated_without_vllm(run: Run) -> None:
+    """From the start model, in a process of its own."""
+    command = [sys.executable, "-m", "sql_agent.audit", "replay", str(run.folder), "1"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=TRAIN_S)
+    assert done.returncode == 0, done.stdout + done.stderr
+    before = next(line for line in done.stdout.splitlines() if line.startswith("weights_before: "))
+    stored, _, now = before.removeprefix("weights_before: ").partition(" in the run, ")
+    assert now == f"{stored} now" and "ok: gradient norms differ by" in done.stdout
 
 
 def test_nothing_is_left_running(run: Run) -> None:

@@ -1,0 +1,211 @@
+"""From what the trainer's side holds of a step to rows of the audit.
+
+Ids are stable: rollouts and attempts have the store's; a call is ATTEMPT/c1, a tool call ROLLOUT/t1, a training row
+ROLLOUT/r1, an update step-N, a question a hash of its texts.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from agentlightning.types import Attempt, Rollout, Span, Triplet
+
+from agl_plugin.audit.schema import Row, Rows, pack, text
+from agl_plugin.proxy.spans import CALL_SPAN, LOG_PROBS
+from agl_plugin.update import batch as batches
+from agl_plugin.update.adapter import calls_of, facts_of
+from agl_plugin.update.prepare import Updated
+from foundation.files import jsonable
+
+# Why a row, or a whole rollout, was not learned from.
+UNSCORED, SMALL, REPLACED = "unscored", "group_too_small", "group_replaced"
+PROMPT_TOO_LONG, NOTHING_SAMPLED = "prompt_too_long", "nothing_sampled"
+FILTERED, NO_ADVANTAGE = "left_out_by_recipe", "no_advantage"
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A finished rollout. `calls` in order; those whose server gave no token ids have none."""
+
+    rollout: Rollout
+    attempts: Sequence[Attempt]
+    calls: Sequence[Triplet]
+
+
+@dataclass(frozen=True)
+class Batched:
+    """What became of a step's rollouts: the rows of those in the batch, and why the others are not."""
+
+    rows: Sequence[tuple[str, batches.Row]]
+    limits: batches.Limits
+    left_out: Mapping[str, str] = field(default_factory=dict)
+
+
+def seen_rollout(
+    rollout: Rollout, attempts: Sequence[Attempt], spans: Sequence[Span], triplets: Sequence[Triplet]
+) -> Seen:
+    """A rollout with all calls of its latest attempt; `triplets` are those with token ids, where they are known."""
+    calls = {call.metadata["response_id"]: call for call in triplets or calls_of(spans)}
+    for span in sorted(spans, key=lambda span: span.sequence_id):
+        facts = facts_of(span)
+        if span.name == CALL_SPAN and facts["response_id"] not in calls:
+            calls[facts["response_id"]] = Triplet(prompt={}, response={}, metadata=facts)
+    return Seen(rollout, attempts, sorted(calls.values(), key=lambda call: call.metadata["started_s"] or 0.0))
+
+
+def rollout_rows(found: Sequence[Seen], records: Mapping[str, Mapping[str, Any]], *, run_id: str) -> Rows:
+    """Questions, rollouts, attempts, calls, tool calls and verdicts; `records` are the lines of rollouts.jsonl."""
+    rows: Rows = {name: [] for name in ("question", "rollout", "attempt", "llm_call", "tool_call", "verdict")}
+    for one in found:
+        record = records[one.rollout.rollout_id]
+        question = _question(one.rollout, record, run_id=run_id)
+        rows["question"].append(question)
+        rows["rollout"].append(_rollout(one, record, question_id=question["id"]))
+        rows["attempt"] += [_attempt(attempt) for attempt in one.attempts]
+        rows["llm_call"] += [_call(call, n) for n, call in enumerate(one.calls, start=1)]
+        rows["tool_call"] += _tool_calls(one.rollout.rollout_id, record)
+        rows["verdict"].append(_verdict(one.rollout.rollout_id, record))
+    return rows
+
+
+def _question(rollout: Rollout, record: Mapping[str, Any], *, run_id: str) -> Row:
+    asked: Mapping[str, Any] = rollout.input if isinstance(rollout.input, dict) else {}
+    told = [text(record.get(key) or asked.get(other)) for key, other in QUESTION_KEYS.items()]
+    key = hashlib.sha256(json.dumps(told[:3]).encode()).hexdigest()[:16]
+    return {"id": f"q-{key}", "run_id": run_id, **dict(zip(("name", *list(QUESTION_KEYS)[1:]), told, strict=True))}
+
+
+QUESTION_KEYS = {"question_id": "id", "question": "question", "reference": "answer", "task_type": "task_type"}
+
+
+def _rollout(one: Seen, record: Mapping[str, Any], *, question_id: str) -> Row:
+    latest = one.attempts[-1].attempt_id if one.attempts else None
+    return {
+        **{key: record.get(key) for key in ("step", "mode", "resampled", "status", "stop_reason")},
+        "id": one.rollout.rollout_id,
+        "question_id": question_id,
+        "group_id": record.get("group"),
+        "attempt_id": latest,
+        "answer": text(record.get("answer")),
+        "n_calls": len(one.calls),
+    }
+
+
+def _attempt(attempt: Attempt) -> Row:
+    return {
+        **{"id": attempt.attempt_id, "rollout_id": attempt.rollout_id, "n": attempt.sequence_id},
+        **{"status": str(attempt.status), "worker": attempt.worker_id},
+        **{"started_s": attempt.start_time, "ended_s": attempt.end_time},
+    }
+
+
+def _call(call: Triplet, n: int) -> Row:
+    facts, prompt, sampled = call.metadata, call.prompt.get("token_ids") or [], call.response.get("token_ids") or []
+    log_probs = call.response.get(LOG_PROBS)
+    return {
+        **{key: facts[key] for key in ("attempt_id", "response_id", "weights_version", "started_s", "ended_s")},
+        **{"id": f"{facts['attempt_id']}/c{n}", "n": n, "finish_reason": call.response.get("finish_reason")},
+        **{"n_prompt": len(prompt), "n_sampled": len(sampled)},
+        **{"prompt_ids": pack(prompt), "sampled_ids": pack(sampled)},
+        "log_probs": pack(log_probs, "f") if log_probs else None,
+    }
+
+
+def _tool_calls(rollout_id: str, record: Mapping[str, Any]) -> list[Row]:
+    queries = [_query(call) for call in record.get("sql_calls") or []]
+    others = [_other_tool(call) for call in record.get("tool_calls") or []]
+    in_order = sorted([*queries, *others], key=lambda row: row["turn"])
+    return [{**row, "id": f"{rollout_id}/t{n}", "rollout_id": rollout_id, "n": n} for n, row in enumerate(in_order, 1)]
+
+
+def _query(call: Mapping[str, Any]) -> Row:
+    result = call["result"]
+    shown = {key: result.get(key) for key in ("columns", "rows", "truncated")}
+    return {
+        **{"turn": call.get("turn", 1), "name": "sql", "arguments": text(call["sql"]), "result": text(shown)},
+        **{"n_rows": len(result.get("rows") or []), "outcome": "error" if result.get("error") else "ok"},
+        **{"error": text(result.get("error")), "seconds": result.get("elapsed_s")},
+    }
+
+
+def _other_tool(call: Mapping[str, Any]) -> Row:
+    outcome, result = call.get("outcome", "ok"), text(call.get("result"))
+    good = outcome in ("ok", "cut")
+    return {
+        **{"turn": call.get("turn", 1), "name": call["name"], "arguments": text(call.get("arguments"))},
+        **{"result": result if good else "", "error": "" if good else result},
+        **{"outcome": outcome, "seconds": call.get("elapsed_s")},
+    }
+
+
+def _verdict(rollout_id: str, record: Mapping[str, Any]) -> Row:
+    return {
+        **{"rollout_id": rollout_id, "reward": record.get("reward"), "unscored": record.get("unscored")},
+        **{"judge": text(record.get("judge")), "parts": text(record.get("reward_parts") or {})},
+        **{"reason": text(record.get("reason")), "usage": text(record.get("judge_usage") or {})},
+    }
+
+
+def update_rows(
+    batched: Batched, updated: Updated | None, metrics: Mapping[str, Any], *, step: int, run_id: str
+) -> Rows:
+    """Training rows, rollouts without any, and the update of a step."""
+    update_id = f"step-{step}"
+    rows: list[Row] = []
+    per_rollout: dict[str, int] = {}
+    for number, (rollout_id, row) in enumerate(batched.rows):
+        per_rollout[rollout_id] = n = per_rollout.get(rollout_id, 0) + 1
+        place = {"id": f"{rollout_id}/r{n}", "rollout_id": rollout_id, "step": step, "row_number": number}
+        rows.append(place | _tokens(row, batched.limits) | _fate(number, row, batched, updated, update_id=update_id))
+    left_out = [{"rollout_id": i, "step": step, "why": why} for i, why in batched.left_out.items()]
+    found: Rows = {"train_row": rows, "left_out": left_out}
+    if updated:
+        found["policy_update"] = [_update(updated, rows, metrics, step=step) | {"id": update_id, "run_id": run_id}]
+    return found
+
+
+def _tokens(row: batches.Row, limits: batches.Limits) -> Row:
+    """As wide as the batch holds it."""
+    prompt, response = row.prompt[: limits.prompt_tokens], row.response[: limits.response_tokens]
+    mask = row.mask[: limits.response_tokens]
+    return {
+        **{"apart": row.why, "n_prompt": len(prompt), "n_response": len(response), "n_trained": sum(mask)},
+        **{"prompt_ids": pack(prompt), "response_ids": pack(response), "mask": pack(mask, "B")},
+    }
+
+
+def _fate(number: int, row: batches.Row, batched: Batched, updated: Updated | None, *, update_id: str) -> Row:
+    """Whether the row was learned from, as the update tells."""
+    if updated is None:
+        return {"used": 0, "why_not": "no_update"}
+    if number not in updated.rows:
+        long = len(row.prompt) > batched.limits.prompt_tokens
+        return {"used": 0, "why_not": PROMPT_TOO_LONG if long else NOTHING_SAMPLED}
+    one = updated.rows[number]
+    if not one.computed:
+        return {"advantage": one.advantage, "used": 0, "why_not": NO_ADVANTAGE if one.n_trained else FILTERED}
+    place = {"optimizer_step": one.optimizer_step, "update_id": update_id}
+    return {"advantage": one.advantage, "used": 1, "why_not": "", **place}
+
+
+def _update(updated: Updated, rows: Sequence[Row], metrics: Mapping[str, Any], *, step: int) -> Row:
+    numbers = {key: value for key, value in jsonable(dict(metrics)).items() if isinstance(value, int | float)}
+    used = [row for row in rows if row["used"]]
+    return {
+        **{"step": step, "loss": numbers.get("actor/pg_loss"), "grad_norm": numbers.get("actor/grad_norm")},
+        **{"grad_norms": json.dumps([n if math.isfinite(n) else None for n in updated.grad_norms])},
+        **{"lr": numbers.get("actor/lr"), "metrics": json.dumps(numbers)},
+        **{"weights_before": updated.weights_before, "weights_after": updated.weights_after},
+        **{"n_rollouts": len({row["rollout_id"] for row in rows}), "n_rows": len(rows), "n_used": len(used)},
+        "n_tokens": sum(row["n_trained"] for row in used),
+    }
+
+
+def checkpoint_rows(step: int, path: str) -> Rows:
+    """A checkpoint of the weights after a step."""
+    return {"checkpoint": [{"id": f"checkpoint-{step}", "update_id": f"step-{step}", "path": path}]}

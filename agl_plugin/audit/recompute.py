@@ -1,0 +1,172 @@
+"""Rows, masks and advantages once more, from calls and rewards: other code than training's, to check it by.
+
+Plain Python on lists, without torch, and without anything of agl_plugin.update. The rules are those of
+docs/15-training.md; what they are in a run stands in its settings.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import struct
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Call = tuple[list[int], list[int]]  # what the policy saw, what it sampled
+Estimate = Callable[[list[float], list[int]], list[float]]  # of a group's rewards, and its numbers of trained tokens
+REWARD_STEPS = 2**16
+EPSILON = 1e-6
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a run's settings mean for its rows."""
+
+    merge: bool
+    prompt_tokens: int
+    response_tokens: int
+    estimator: str
+    n_updates: int
+    seed: int
+    advantage_decides: bool
+    rules: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, settings: Mapping[str, Any]) -> Settings:
+        """From the column `settings` of the table `run`."""
+        verl, rules = settings["verl"], settings["rules"]
+        aggregator, algorithm = verl["agentlightning"]["trace_aggregator"], verl["algorithm"]
+        merge = aggregator["level"] == "trajectory"
+        data = verl["data"]
+        limits = (data["max_prompt_length"], data["max_response_length"])
+        if merge:
+            limits = (aggregator["trajectory_max_prompt_length"], aggregator["trajectory_max_response_length"])
+        others = ("has_reference", "has_entropy", "has_own_loss")
+        return cls(
+            merge=merge,
+            prompt_tokens=limits[0],
+            response_tokens=limits[1],
+            estimator=algorithm["adv_estimator"],
+            n_updates=rules["n_updates"],
+            seed=rules["seed"],
+            advantage_decides=not any(rules.get(name) for name in others),
+            rules=rules,
+        )
+
+
+@dataclass(frozen=True)
+class Expected:
+    """A training row as it must be, as wide as the limits allow; `too_long`: its prompt is above the limit."""
+
+    prompt: list[int]
+    response: list[int]
+    mask: list[int]
+    too_long: bool
+
+
+def rows_of(calls: Sequence[Call], settings: Settings) -> Iterator[Expected]:
+    """The rows of one rollout."""
+    pieces: list[list[Call]] = []
+    for call in calls:
+        if settings.merge and pieces and _continues(pieces[-1], call, settings, first=len(pieces) == 1):
+            pieces[-1].append(call)
+        else:
+            pieces.append([call])
+    for n, piece in enumerate(pieces):
+        yield _row(piece, settings, later=settings.merge and n > 0)
+
+
+def _head(piece: Sequence[Call], settings: Settings, *, first: bool) -> int:
+    """How many tokens of a piece stand on the prompt's side of its row."""
+    n_prompt = len(piece[0][0])
+    return n_prompt if first else min(n_prompt, settings.prompt_tokens)
+
+
+def _continues(piece: Sequence[Call], call: Call, settings: Settings, *, first: bool) -> bool:
+    """Whether a call's prompt goes on where the piece ended, and the row still holds it."""
+    so_far = piece[-1][0] + piece[-1][1]
+    n_after = len(call[0]) + len(call[1]) - _head(piece, settings, first=first)
+    return call[0][: len(so_far)] == so_far and n_after <= settings.response_tokens
+
+
+def _row(piece: Sequence[Call], settings: Settings, *, later: bool) -> Expected:
+    whole = piece[-1][0] + piece[-1][1]
+    sampled = [0] * len(whole)
+    for prompt, answer in piece:
+        sampled[len(prompt) : len(prompt) + len(answer)] = [1] * len(answer)
+    head = _head(piece, settings, first=not later)
+    cut = slice(head, head + settings.response_tokens)
+    prompt = whole[:head]
+    return Expected(
+        prompt[: settings.prompt_tokens], whole[cut], sampled[cut], too_long=len(prompt) > settings.prompt_tokens
+    )
+
+
+@dataclass(frozen=True)
+class Earned:
+    """A rollout of the batch: its group, its reward, and how many trained tokens its rows have."""
+
+    group: str
+    reward: float
+    n_tokens: int
+
+
+def advantages(earned: Mapping[str, Earned], settings: Settings) -> dict[str, float]:
+    """The advantage of each rollout. Raises ValueError for an estimator that is not known here."""
+    if settings.estimator not in ESTIMATES:
+        raise ValueError(f"the advantage {settings.estimator} cannot be recomputed here")
+    groups: dict[str, list[str]] = defaultdict(list)
+    for rollout, one in earned.items():
+        groups["" if settings.estimator == OVER_THE_STEP else one.group].append(rollout)
+    found: dict[str, float] = {}
+    for members in groups.values():
+        rewards = [round(earned[member].reward * REWARD_STEPS) / REWARD_STEPS for member in members]
+        values = ESTIMATES[settings.estimator](rewards, [earned[member].n_tokens for member in members])
+        found |= dict(zip(members, map(float32, values), strict=True))
+    return found
+
+
+def _distance(rewards: list[float], weights: list[int]) -> list[float]:
+    """To the mean, in which each reward counts by its weight."""
+    mean = math.fsum(r * n for r, n in zip(rewards, weights, strict=True)) / max(1, sum(weights))
+    return [reward - mean for reward in rewards]
+
+
+def _deviations(rewards: list[float], weights: list[int]) -> list[float]:
+    distances = _distance(rewards, weights)
+    squares = math.fsum(n * distance**2 for n, distance in zip(weights, distances, strict=True))
+    deviation = math.sqrt(squares / max(1, sum(weights) - 1))
+    return [distance / (deviation + EPSILON) for distance in distances]
+
+
+def _even(estimate: Callable[[list[float], list[int]], list[float]]) -> Estimate:
+    return lambda rewards, _n_tokens: estimate(rewards, [1] * len(rewards))
+
+
+def _without_itself(rewards: list[float], _n_tokens: list[int]) -> list[float]:
+    n = len(rewards)
+    return [(r - math.fsum(rewards) / n) * n / (n - 1) if n > 1 else 0.0 for r in rewards]
+
+
+OVER_THE_STEP = "reinforce++_rollouts"
+ESTIMATES: dict[str, Estimate] = {
+    "group_rollouts": _even(_deviations),
+    "group_no_std_rollouts": _even(_distance),
+    "rloo_rollouts": _without_itself,
+    "opo_rollouts": lambda rewards, n: _distance(rewards, n) if len(rewards) > 1 else [0.0],
+    OVER_THE_STEP: _deviations,
+}
+
+
+def float32(value: float) -> float:
+    """The nearest number that the update can hold."""
+    return struct.unpack("<f", struct.pack("<f", value))[0]
+
+
+def optimizer_steps(row_numbers: Sequence[int], settings: Settings, *, step: int) -> dict[int, int]:
+    """The optimizer step, from 1, of the row of each number."""
+    order = sorted(row_numbers)
+    random.Random(f"{settings.seed}/{step}").shuffle(order)
+    return {number: place % settings.n_updates + 1 for place, number in enumerate(order)}

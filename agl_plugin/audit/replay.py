@@ -1,0 +1,186 @@
+"""An update once more: the stored rows of a step, and the weights before it, through the actor of training; no vLLM.
+
+Guarantees: model, optimizer, passes before the update, plan and update are verl's worker and this project's code, in
+this process and as one rank; the rows are those of the audit, and nothing is sampled. Needs the weights before the
+step: the checkpoint of the step before, or, for the first step of a run, what the run began with.
+Not covered: runs on several GPUs, whose checkpoints are in as many parts. Another device than the run's, or another
+number of threads, computes the same in other roundings; so do, in the last digits, matrix products of a CPU whose
+numbers lie elsewhere in memory.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sqlite3
+import tempfile
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from agl_plugin.audit import schema
+from agl_plugin.audit.recompute import Settings
+from agl_plugin.audit.schema import unpack
+from foundation import run_folder
+from foundation.errors import UserError
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """Gradient norms of the optimizer steps, and fingerprints of the weights before and after: stored and repeated."""
+
+    stored: Mapping[str, Any]
+    repeated: Mapping[str, Any]
+
+    @property
+    def gap(self) -> float:
+        """The largest difference between two gradient norms, relative above 1; infinite where their numbers differ."""
+        stored, repeated = self.stored["grad_norms"], self.repeated["grad_norms"]
+        if len(stored) != len(repeated):
+            return math.inf
+        pairs = [(a, b) for a, b in zip(stored, repeated, strict=True) if a is not None]
+        return max((abs(a - b) / max(abs(a), 1.0) for a, b in pairs), default=0.0)
+
+
+def replay(run: Path, step: int) -> Replayed:
+    """Repeat the update of a step. `prepare_environment` must have been called. Raises UserError."""
+    with closing(schema.opened(run)) as connection:
+        (about,) = connection.execute("SELECT settings FROM run").fetchall()
+        settings = json.loads(about["settings"])
+        update = connection.execute("SELECT * FROM policy_update WHERE step = ?", (step,)).fetchone()
+        if update is None:
+            raise UserError(f"step {step} has no update in this run: `show` lists the steps")
+        start = weights_before(schema.audit_file(run).parent, connection, settings["verl"], step)
+        stored = {"grad_norms": json.loads(update["grad_norms"])}
+        stored |= {name: update[name] for name in ("weights_before", "weights_after")}
+        repeated = _repeat(connection, settings, step=step, start=start)
+    return Replayed(stored, repeated)
+
+
+def weights_before(folder: Path, connection: sqlite3.Connection, verl: Mapping[str, Any], step: int) -> Path | None:
+    """The checkpoint that a step began with; None where it began with the start model. Raises UserError."""
+    n_ranks = verl["trainer"]["n_gpus_per_node"]
+    if n_ranks != 1:
+        raise UserError(f"the run had {n_ranks} GPUs, and its checkpoints as many parts: only runs on one are repeated")
+    own = folder / run_folder.CHECKPOINTS / f"global_step_{step - 1}"
+    if any(own.glob("actor/*.pt")) and (folder / run_folder.CONFIG).is_file():  # pickled: of this project's runs alone
+        return own
+    (first,) = connection.execute("SELECT min(step) FROM policy_update").fetchone()
+    if step != first:
+        raise UserError(
+            f"step {step} began with the weights of {own}, which is not there. Repeat a step after a checkpoint, or "
+            "train with trainer.save_every = 1 (and a higher trainer.keep_checkpoints)"
+        )
+    resumed = verl["trainer"].get("resume_from_path")
+    if resumed and not Path(resumed).is_dir():
+        raise UserError(f"the run went on from {resumed}, which is not there any more")
+    return Path(resumed) if resumed else None
+
+
+def _repeat(
+    connection: sqlite3.Connection, settings: Mapping[str, Any], *, step: int, start: Path | None
+) -> dict[str, Any]:
+    from agl_plugin.update.prepare import Updated, prepared
+    from agl_plugin.update.rules import UpdateRules
+
+    rules, told = UpdateRules(**settings["rules"]), list[Updated]()
+    batch = stored_batch(connection, Settings.of(settings), step=step)
+    with tempfile.TemporaryDirectory() as place:
+        os.environ |= {
+            **{"WORLD_SIZE": "1", "RANK": "0", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"},
+            "DIST_INIT_METHOD": f"file://{place}/rendezvous",
+        }
+        worker = actor_worker(settings["verl"], start=start)
+        batch = batch.union(worker.compute_log_prob(batch))
+        batch.pop(batch_keys=["entropys"])
+        if rules.has_reference:
+            reference = worker if settings["verl"]["actor_rollout_ref"]["model"].get("lora_rank") else _worker(
+                settings["verl"], role="ref"
+            )  # fmt: skip
+            batch = batch.union(reference.compute_ref_log_prob(batch))
+        batch = batch[(~batch.batch["is_drop_mask"]).nonzero(as_tuple=True)[0]]
+        batch.meta_info["global_token_num"] = batch.batch["attention_mask"].sum(dim=-1).tolist()
+        prepared(worker.update_actor, rules, step=lambda: step, note=told.append)(batch)
+        _leave_group()
+    (found,) = told
+    names = ("grad_norms", "weights_before", "weights_after")
+    return {name: getattr(found, name) for name in names}
+
+
+def _leave_group() -> None:
+    import torch
+
+    torch.distributed.destroy_process_group()
+
+
+def stored_batch(connection: sqlite3.Connection, settings: Settings, *, step: int) -> Any:
+    """A step's batch as it came to the passes before the update, from its stored calls, rewards and advantages.
+
+    Raises UserError where the calls give other rows than are stored.
+    """
+    import torch
+    from agentlightning.types import Triplet
+
+    from agl_plugin.proxy.spans import LOG_PROBS
+    from agl_plugin.update.batch import build_batch
+
+    query = """SELECT rollout_id, group_id, reward, attempt_id, max(train_row.advantage) AS advantage FROM train_row
+        JOIN rollout ON rollout.id = train_row.rollout_id JOIN verdict USING (rollout_id)
+        WHERE train_row.step = ? GROUP BY rollout_id ORDER BY min(row_number)"""
+    rollouts: dict[str, tuple[str, float, list[Triplet]]] = {}
+    for row in connection.execute(query, (step,)).fetchall():
+        calls = connection.execute("SELECT * FROM llm_call WHERE attempt_id = ? ORDER BY n", (row["attempt_id"],))
+        rollouts[row["rollout_id"]] = (row["group_id"], row["reward"], [
+            Triplet(
+                prompt={"token_ids": unpack(call["prompt_ids"])},
+                response={"token_ids": unpack(call["sampled_ids"]), LOG_PROBS: unpack(call["log_probs"], "f"),
+                          "finish_reason": call["finish_reason"]},
+            )
+            for call in calls
+        ])  # fmt: skip
+    made = build_batch(
+        rollouts,
+        merge=settings.merge,
+        max_prompt_tokens=settings.prompt_tokens,
+        max_response_tokens=settings.response_tokens,
+        pad_id=0,
+        device=torch.device("cpu"),
+    )
+    stored = connection.execute("SELECT * FROM train_row WHERE step = ? ORDER BY row_number", (step,)).fetchall()
+    for (rollout, row), kept in zip(made.rows, stored, strict=True):
+        cut = settings.response_tokens
+        same = rollout == kept["rollout_id"] and row.prompt[: settings.prompt_tokens] == unpack(kept["prompt_ids"])
+        same = (
+            same and row.response[:cut] == unpack(kept["response_ids"]) and row.mask[:cut] == unpack(kept["mask"], "B")
+        )
+        if not same:
+            raise UserError(f"{kept['id']} is not what its calls give: `verify` tells more")
+    advantages = torch.tensor([[row["advantage"] or 0.0] for row in stored], dtype=torch.float32)
+    made.data.batch["advantages"] = advantages * made.data.batch["response_mask"]
+    return made.data
+
+
+def actor_worker(overrides: Mapping[str, Any], *, start: Path | None) -> Any:
+    """verl's worker with the actor alone, with the weights, moments and learning rate of a checkpoint."""
+    worker = _worker(overrides, role="actor")
+    if start:
+        worker.load_checkpoint(str(start / "actor"))
+    return worker
+
+
+def _worker(overrides: Mapping[str, Any], *, role: str) -> Any:
+    from omegaconf import OmegaConf
+    from verl.workers.fsdp_workers import ActorRolloutRefWorker
+
+    from agl_plugin.update.composed import verl_config
+
+    whole = verl_config(dict(overrides))
+    config = whole.actor_rollout_ref
+    OmegaConf.set_struct(config, False)
+    config.actor.optim.total_training_steps = whole.trainer.total_training_steps
+    worker: Any = ActorRolloutRefWorker(config, role)
+    worker.init_model()
+    return worker

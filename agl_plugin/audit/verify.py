@@ -1,0 +1,266 @@
+"""Is an audit file whole, and do its rows follow from its calls? Every step, every row, no samples.
+
+Guarantees: a changed bit of any value shows (ledger), and of any byte once the run has ended (seal); each row, mask and
+advantage is computed again by recompute.py, each rollout accounted for, and both compared with rollouts.jsonl and
+metrics.jsonl where these lie beside the file. Memory holds one step at a time.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from agl_plugin.audit import schema
+from agl_plugin.audit.log import seal_of
+from agl_plugin.audit.recompute import Call, Earned, Expected, Settings, advantages, optimizer_steps, rows_of
+from agl_plugin.audit.schema import unpack
+from foundation import run_folder
+from foundation.files import read_lines
+
+TOLERANCE = 1e-6
+MOST_PROBLEMS = 200
+
+
+@dataclass
+class Checked:
+    """What was checked, and what is wrong with it."""
+
+    problems: list[str] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
+    notes: list[str] = field(default_factory=list)
+
+    def expect(self, holds: bool, problem: str) -> None:
+        """Keep a problem; all are counted, the first MOST_PROBLEMS are told."""
+        if holds:
+            return
+        self.counts["problems"] += 1
+        if len(self.problems) < MOST_PROBLEMS:
+            self.problems.append(problem)
+
+
+def verify(run: Path) -> Checked:
+    """Everything of a run's audit. Raises UserError where there is none."""
+    path, found = schema.audit_file(run), Checked()
+    connection = schema.opened(run)
+    try:
+        _seal(path, found)
+        for row in connection.execute("PRAGMA integrity_check"):
+            found.expect(row[0] == "ok", f"SQLite: {row[0]}")
+        _ledger(connection, found)
+        if not found.problems:  # on what is damaged, whatever follows would be one story more
+            _content(connection, found, folder=path.parent)
+    except (sqlite3.DatabaseError, ValueError, KeyError, TypeError) as exc:
+        found.expect(False, f"the file cannot be read: {type(exc).__name__}: {exc}")
+    finally:
+        connection.close()
+    return found
+
+
+def _seal(path: Path, found: Checked) -> None:
+    seal = path.with_name(run_folder.AUDIT_SEAL)
+    if not seal.is_file():
+        found.notes.append(f"no {seal.name}: the run goes on or was killed, and only the values are checked")
+        return
+    expected, is_ = seal.read_text(encoding="utf-8", errors="replace").strip(), seal_of(path)
+    found.expect(is_ == expected, f"{path.name} has the SHA-256 {is_}, and {seal.name} says {expected}")
+
+
+def _ledger(connection: sqlite3.Connection, found: Checked) -> None:
+    """The hash of each entry, and that no row stands outside of them."""
+    previous, ends = "", Counter[str]()
+    for entry in connection.execute("SELECT * FROM ledger ORDER BY n"):
+        table, first, last = entry["table"], entry["first"], entry["last"]
+        place = f"{table}, rows {first} to {last} (step {entry['step']})"
+        if table not in schema.TABLES or first != ends[table] + 1:
+            found.expect(False, f"ledger: {place} do not follow row {ends[table]}")
+            return
+        rows = schema.rows_between(connection, table, first, last)
+        previous = schema.digest(previous, table, rows)
+        found.expect(previous == entry["sha256"], f"{place}: what they hold is not what was written")
+        previous, ends[table] = entry["sha256"], last
+        found.counts["ledger entries"] += 1
+    for table in schema.TABLES:
+        (n,) = connection.execute(f"SELECT count(*) FROM {table}").fetchone()
+        found.expect(n == ends[table], f"{table} has {n} rows, and the ledger knows {ends[table]}")
+
+
+def _content(connection: sqlite3.Connection, found: Checked, *, folder: Path) -> None:
+    (run,) = connection.execute("SELECT * FROM run").fetchall()
+    settings = Settings.of(json.loads(run["settings"]))
+    steps = [row[0] for row in connection.execute("SELECT DISTINCT step FROM rollout WHERE mode = 'train' ORDER BY 1")]
+    for step in steps:
+        Step(connection, settings, found, step).check()
+    _verdicts(connection, found)
+    _weights(connection, found)
+    _files(connection, found, folder=folder)
+
+
+def _verdicts(connection: sqlite3.Connection, found: Checked) -> None:
+    """A reward is the sum of its parts, and there is one or a reason."""
+    for row in connection.execute("SELECT * FROM verdict"):
+        found.counts["verdicts"] += 1
+        rollout, reward, parts = row["rollout_id"], row["reward"], json.loads(row["parts"])
+        found.expect(reward is not None or bool(row["unscored"]), f"{rollout}: neither reward nor reason")
+        if reward is not None and parts:
+            total = sum(parts.values())
+            found.expect(abs(total - reward) <= TOLERANCE, f"{rollout}: reward {reward}, and its parts sum to {total}")
+
+
+def _weights(connection: sqlite3.Connection, found: Checked) -> None:
+    """Each update begins with the weights that the last one left; calls were answered by the weights of their step."""
+    last: sqlite3.Row | None = None
+    for row in connection.execute("SELECT * FROM policy_update ORDER BY step"):
+        found.counts["updates"] += 1
+        if last and row["step"] == last["step"] + 1:
+            same = row["weights_before"] == last["weights_after"]
+            found.expect(same, f"{row['id']} begins with weights that {last['id']} did not leave")
+        last = row
+    stale = """SELECT llm_call.id, weights_version, rollout.step, mode FROM llm_call
+        JOIN attempt ON attempt.id = llm_call.attempt_id JOIN rollout ON rollout.id = attempt.rollout_id
+        WHERE weights_version IS NOT NULL AND weights_version != rollout.step - (mode = 'train')"""
+    for call, version, step, mode in connection.execute(stale):
+        found.expect(False, f"{call} ({mode}, step {step}) was answered by weights after {version} updates")
+
+
+def _files(connection: sqlite3.Connection, found: Checked, *, folder: Path) -> None:
+    """The same rollouts and updates as in the files of the run."""
+    lines = folder / run_folder.ROLLOUTS
+    if lines.exists():
+        query = "SELECT rollout.id, step, mode, reward, unscored FROM rollout JOIN verdict ON rollout_id = rollout.id"
+        kept = {row[0]: tuple(row)[1:] for row in connection.execute(query)}
+        told = {r["rollout_id"]: (r["step"], r["mode"], r.get("reward"), r["unscored"]) for r in read_lines(lines)}
+        for rollout in sorted(kept.keys() | told.keys()):
+            same = kept.get(rollout) == told.get(rollout)
+            found.expect(same, f"{rollout}: {told.get(rollout)} in {lines.name}, {kept.get(rollout)} here")
+    steps = folder / run_folder.METRICS
+    if steps.exists():
+        updates = {row[0]: row[1] for row in connection.execute("SELECT step, grad_norm FROM policy_update")}
+        for row in read_lines(steps):
+            if row["kind"] == "train":
+                norm, own = row.get("actor/grad_norm"), updates.get(row["step"])
+                found.expect(norm == own, f"step {row['step']}: gradient norm {norm} in {steps.name}, {own} here")
+
+
+class Step:
+    """The check of one training step."""
+
+    def __init__(self, connection: sqlite3.Connection, settings: Settings, found: Checked, step: int) -> None:
+        self.connection, self.settings, self.found, self.step = connection, settings, found, step
+        self.rows: dict[str, list[sqlite3.Row]] = defaultdict(list)
+        for row in self._all("SELECT * FROM train_row WHERE step = ? ORDER BY row_number"):
+            self.rows[row["rollout_id"]].append(row)
+
+    def _all(self, query: str) -> Iterator[sqlite3.Row]:
+        return self.connection.execute(query, (self.step,))
+
+    def check(self) -> None:
+        """Who is in the batch, rows, advantages, and the place of each row in the update."""
+        left_out = {row["rollout_id"]: row["why"] for row in self._all("SELECT * FROM left_out WHERE step = ?")}
+        if not self.rows and not left_out:
+            self.found.notes.append(f"step {self.step} has rollouts and no update: the run ended in it")
+            return
+        query = """SELECT rollout.*, reward, unscored FROM rollout JOIN verdict ON verdict.rollout_id = rollout.id
+            WHERE step = ? AND mode = 'train'"""
+        rollouts = {row["id"]: row for row in self._all(query)}
+        self._membership(rollouts, left_out)
+        earned: dict[str, Earned] = {}
+        for rollout, rows in self.rows.items():
+            if (one := rollouts.get(rollout)) is None or one["reward"] is None:
+                self.found.expect(False, f"{rollout} has training rows, and no reward in step {self.step}")
+                return
+            earned[rollout] = self._rows(one, rows)
+        self._numbers()
+        values = advantages(earned, self.settings)
+        for rollout, rows in self.rows.items():
+            for row in rows:
+                self._fate(row, values[rollout])
+        self._optimizer_steps()
+
+    def _membership(self, rollouts: dict[str, sqlite3.Row], left_out: dict[str, str]) -> None:
+        """Each rollout is in the batch, or is left out for the reason that holds."""
+        both = self.rows.keys() & left_out.keys()
+        missing = rollouts.keys() ^ (self.rows.keys() | left_out.keys())
+        self.found.expect(
+            not both and not missing, f"step {self.step}: unclear what became of {sorted(both | missing)}"
+        )
+        scored = Counter(row["group_id"] for row in rollouts.values() if not row["unscored"])
+        for rollout, why in left_out.items():
+            row = rollouts.get(rollout)
+            if row is None:
+                continue
+            scored_alone = ["group_too_small"] if scored[row["group_id"]] < 2 else []
+            allowed = ["unscored"] if row["unscored"] else [*scored_alone, "group_replaced"]
+            self.found.expect(why in allowed, f"{rollout} was left out as {why}, and it should be {allowed[0]}")
+        for rollout in self.rows:
+            alone = rollout in rollouts and scored[rollouts[rollout]["group_id"]] < 2
+            self.found.expect(not alone, f"{rollout} is in the batch, and has no other scored rollout in its group")
+
+    def _rows(self, rollout: sqlite3.Row, rows: list[sqlite3.Row]) -> Earned:
+        """Tokens and masks of one rollout; the stored rows must equal those that its calls give."""
+        expected = list(rows_of(self._calls(rollout["attempt_id"]), self.settings))
+        same = len(expected) == len(rows)
+        self.found.expect(same, f"{rollout['id']} has {len(rows)} rows, and its calls give {len(expected)}")
+        for row, one in zip(rows, expected, strict=False):
+            self._row(row, one)
+        return Earned(rollout["group_id"], rollout["reward"], sum(sum(one.mask) for one in expected))
+
+    def _calls(self, attempt: str) -> list[Call]:
+        query = "SELECT prompt_ids, sampled_ids, log_probs FROM llm_call WHERE attempt_id = ? ORDER BY n"
+        calls: list[Call] = []
+        for prompt, sampled, log_probs in self.connection.execute(query, (attempt,)):
+            calls.append((unpack(prompt), unpack(sampled)))
+            n_given = len(unpack(log_probs, "f"))
+            self.found.expect(n_given in (0, len(calls[-1][1])), f"{attempt}: {n_given} log-probabilities")
+            self.found.counts["calls"] += 1
+        return calls
+
+    def _row(self, row: sqlite3.Row, expected: Expected) -> None:
+        prompt, response, mask = unpack(row["prompt_ids"]), unpack(row["response_ids"]), unpack(row["mask"], "B")
+        name = row["id"]
+        self.found.counts["rows"] += 1
+        self.found.counts["tokens"] += len(prompt) + len(response)
+        self.found.expect(prompt == expected.prompt, f"{name}: its prompt is not what its calls give")
+        self.found.expect(response == expected.response, f"{name}: its response is not what its calls give")
+        self.found.expect(mask == expected.mask, f"{name}: its mask is not 1 on exactly what was sampled")
+        numbers = (row["n_prompt"], row["n_response"], row["n_trained"])
+        self.found.expect(numbers == (len(prompt), len(response), sum(mask)), f"{name}: its counts are not its tokens'")
+        dropped = "prompt_too_long" if expected.too_long else "" if any(expected.mask) else "nothing_sampled"
+        is_ = row["why_not"] if row["why_not"] in ("prompt_too_long", "nothing_sampled") else ""
+        self.found.expect(
+            is_ == dropped, f"{name}: dropped as {is_ or 'nothing'}, and it should be {dropped or 'kept'}"
+        )
+
+    def _numbers(self) -> None:
+        numbers = sorted(row["row_number"] for rows in self.rows.values() for row in rows)
+        self.found.expect(numbers == list(range(len(numbers))), f"step {self.step}: rows are missing, or there twice")
+
+    def _fate(self, row: sqlite3.Row, advantage: float) -> None:
+        """The advantage of a row, and whether it was learned from for the reason that holds."""
+        name, given, why = row["id"], row["advantage"], row["why_not"]
+        if given is None:
+            self.found.expect(not row["used"], f"{name} was learned from without an advantage")
+            return
+        close = abs(given - advantage) <= TOLERANCE * max(1.0, abs(advantage))
+        self.found.expect(close, f"{name}: advantage {given}, and its group gives {advantage}")
+        rules = self.settings.rules
+        filters = any(rules.get(name) for name in ("overlong_filter", "positive_only"))
+        self.found.expect(why != "left_out_by_recipe" or filters, f"{name}: the recipe leaves nothing out")
+        negative = bool(rules.get("positive_only")) and advantage <= 0
+        self.found.expect(not (row["used"] and negative), f"{name} was learned from with advantage {advantage}")
+        idle = self.settings.advantage_decides and advantage == 0
+        self.found.expect(not (row["used"] and idle), f"{name} was learned from with advantage 0")
+        self.found.expect(bool(row["used"]) == (not why), f"{name}: used = {row['used']}, and the reason is {why!r}")
+        self.found.expect(why != "no_advantage" or idle, f"{name} was left out, and its advantage is {advantage}")
+
+    def _optimizer_steps(self) -> None:
+        """The seed decides which optimizer step a row belongs to."""
+        there = [row for rows in self.rows.values() for row in rows if row["advantage"] is not None]
+        places = optimizer_steps([row["row_number"] for row in there], self.settings, step=self.step)
+        for row in there:
+            expected = places[row["row_number"]] if row["used"] else None
+            is_ = row["optimizer_step"]
+            self.found.expect(is_ == expected, f"{row['id']}: optimizer step {is_}, and the seed gives {expected}")

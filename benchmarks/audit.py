@@ -1,0 +1,146 @@
+"""What the audit chain costs: seconds and bytes per rollout, and how long its queries take over many rollouts.
+
+    python -m benchmarks.audit                       100,000 rollouts of two LLM calls, 391 steps of 256
+    python -m benchmarks.audit --rollouts 1000       a quick look
+
+Rows are made by the code of training (agl_plugin/audit/facts.py) from made-up calls of realistic length, and written
+by its thread; a query's time is the longest of three.
+"""
+
+from __future__ import annotations
+
+import random
+import tempfile
+import time
+from contextlib import closing
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from agentlightning.types import Attempt, Rollout, Triplet
+
+from agl_plugin.audit.facts import Batched, rollout_rows, seen_rollout, update_rows
+from agl_plugin.audit.log import AuditLog
+from agl_plugin.audit.schema import opened
+from agl_plugin.update.batch import Limits, rows_of
+from agl_plugin.update.prepare import Updated, UpdatedRow
+from foundation import run_folder
+from foundation.files import write_json
+from sql_agent.run_audit.chain import Chain
+from sql_agent.run_audit.search import Wanted, find, reasons, steps, trail
+
+PER_STEP, GROUP = 256, 8
+PROMPT_TOKENS, SAMPLED_TOKENS, TOOL_TOKENS = 600, 60, 120
+LIMITS = Limits(2048, 4096)
+ASKED = {
+    "rewards below 0.05": Wanted(max_reward=0.05),
+    "rewards between 0.3 and 0.4 of a late step": Wanted(min_reward=0.3, max_reward=0.4, step=300),
+    "unscored": Wanted(unscored="any"),
+    "judge faults": Wanted(unscored="judge_fault"),
+    "a question's text": Wanted(question="number 77 "),
+    "failed tools": Wanted(tool_error=True),
+    "nothing that there is": Wanted(min_reward=9.0, tool_error=True),
+}
+
+
+def calls_of(rng: random.Random, attempt: str) -> list[Triplet]:
+    """Two calls, the second of which goes on where the first ended."""
+
+    def tokens(n: int) -> list[int]:
+        return [rng.randrange(150_000) for _ in range(n)]
+
+    first, answer = tokens(PROMPT_TOKENS), tokens(SAMPLED_TOKENS)
+    second, last = [*first, *answer, *tokens(TOOL_TOKENS)], tokens(SAMPLED_TOKENS)
+    found = []
+    for n, (prompt, sampled) in enumerate([(first, answer), (second, last)]):
+        facts = {"response_id": f"{attempt}-{n}", "attempt_id": attempt, "weights_version": 0}
+        facts |= {"started_s": float(n), "ended_s": n + 0.5}
+        response = {"token_ids": sampled, "log_probs": [-rng.random() for _ in sampled], "finish_reason": "stop"}
+        found.append(Triplet(prompt={"token_ids": prompt}, response=response, metadata=facts))
+    return found
+
+
+def record_of(rng: random.Random, name: str, *, step: int, question: int) -> dict[str, Any]:
+    """A line of rollouts.jsonl."""
+    lost, failed = rng.random() < 0.02, rng.random() < 0.1
+    result = {"columns": ["a"], "rows": [["x" * 80]] * 3, "error": "no such column" if failed else None}
+    about = {"rollout_id": name, "step": step, "mode": "train", "group": f"g{step}-{question}", "status": "succeeded"}
+    about |= {"question_id": f"q{question}", "question": f"question number {question} of many", "reference": "r" * 80}
+    scored = {"reward": rng.random(), "unscored": "", "judge": "reference", "reason": "coverage 0.5"}
+    verdict = {"reward": None, "unscored": "judge_fault"} if lost else scored
+    return {**about, **verdict, "answer": "a" * 200, "sql_calls": [{"sql": "SELECT a FROM b", "result": result}]}
+
+
+def write_step(audit: AuditLog, rng: random.Random, step: int, n: int) -> None:
+    """A step's rollouts and its update."""
+    found, records, rows = [], {}, []
+    for place in range(n):
+        name, attempt = f"ro-{step:04d}{place:04d}", f"at-{step:04d}{place:04d}"
+        record = record_of(rng, name, step=step, question=(step * 31 + place // GROUP) % 2000)
+        rollout = Rollout(rollout_id=name, input={}, start_time=0.0, status="succeeded")
+        attempts = [Attempt(rollout_id=name, attempt_id=attempt, sequence_id=1, start_time=0.0, status="succeeded")]
+        calls = calls_of(rng, attempt)
+        found.append(seen_rollout(rollout, attempts, [], calls))
+        records[name] = record
+        rows += [(name, row) for row in rows_of(calls, merge=True, limits=LIMITS)] if not record["unscored"] else []
+    left = {name: "unscored" for name, record in records.items() if record["unscored"]}
+    updated = Updated({k: UpdatedRow(0.5, 120, True, 1) for k in range(len(rows))}, [0.1], "b" * 16, "a" * 16)
+    audit.add(lambda: rollout_rows(found, records, run_id=audit.run_id), step=step)
+    audit.add(
+        lambda: update_rows(Batched(rows, LIMITS, left), updated, {}, step=step, run_id=audit.run_id), step=step
+    )  # fmt: skip
+
+
+def query_seconds(folder: Path) -> dict[str, float]:
+    """The longest of three, of each query."""
+    with closing(opened(folder)) as connection:
+        (some,) = connection.execute("SELECT id FROM rollout ORDER BY rowid DESC LIMIT 1").fetchone()
+        asked: dict[str, Any] = {
+            f"find: {name}": lambda wanted=wanted: find(connection, wanted, limit=50) for name, wanted in ASKED.items()
+        }
+        asked["show"] = lambda: (steps(connection), reasons(connection))
+        asked["why"] = lambda: list(Chain(connection, some, folder=folder).lines())
+        asked["a transcript's line in the report"] = lambda: trail(connection, some)
+        return {name: max(_timed(ask) for _ in range(3)) for name, ask in asked.items()}
+
+
+def _timed(ask: Any) -> float:
+    started = time.perf_counter()
+    ask()
+    return time.perf_counter() - started
+
+
+def measure(folder: Path, *, n_rollouts: int, seed: int = 1) -> dict[str, Any]:
+    """Write and ask."""
+    rng, n_steps = random.Random(seed), -(-n_rollouts // PER_STEP)
+    spent = 0.0
+    with AuditLog(folder, settings={}) as audit:
+        for step in range(1, n_steps + 1):
+            write_step(audit, rng, step, min(PER_STEP, n_rollouts - (step - 1) * PER_STEP))
+            audit.wait()
+            spent += audit.metrics()["audit/seconds"]
+    size = (folder / run_folder.AUDIT).stat().st_size
+    tokens = 2 * PROMPT_TOKENS + 3 * SAMPLED_TOKENS + TOOL_TOKENS
+    return {
+        **{"rollouts": n_rollouts, "tokens_per_rollout_in_calls": tokens, "bytes_per_rollout": size / n_rollouts},
+        **{"ms_per_rollout": 1000 * spent / n_rollouts, "seconds_per_step": spent / n_steps},
+        "query_seconds": query_seconds(folder),
+    }
+
+
+def main(
+    rollouts: Annotated[int, typer.Option(min=1, help="how many")] = 100_000,
+    out: Annotated[Path | None, typer.Option(help="a JSON file for the figures")] = None,
+) -> None:
+    """Print the figures, and write them where asked."""
+    with tempfile.TemporaryDirectory() as place:
+        found = measure(Path(place), n_rollouts=rollouts)
+    figures = {k: v for k, v in found.items() if k != "query_seconds"} | found["query_seconds"]
+    for name, value in figures.items():
+        print(f"{name:45} {value:.4g}" if isinstance(value, float) else f"{name:45} {value}")
+    if out:
+        write_json(out, found)
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,173 @@
+"""Ask a run why: from a reward to the question, the tokens, the tools, the verdict, the rows and the update.
+
+    python -m sql_agent.audit why RUN_FOLDER ROLLOUT
+
+Guarantees: the file is only read; what a model, a judge or a database wrote is printed as text, control characters
+written out. The parts stand in sql_agent/run_audit/ and agl_plugin/audit/.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, redirect_stdout
+from pathlib import Path
+from typing import Annotated, Any
+
+try:
+    import typer
+except ModuleNotFoundError as missing:
+    raise SystemExit(f"error: {missing}; run `make setup`, then `source .venv/bin/activate`") from None
+
+import sqlite3
+
+from agl_plugin.audit.schema import audit_file, opened
+from foundation import run_folder
+from foundation.command import shown_errors
+from foundation.environment import prepare_environment
+from sql_agent.agent.view import clean
+from sql_agent.run_audit import canned, search
+from sql_agent.run_audit.chain import Chain, short
+
+app = typer.Typer(
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    help="Ask a run why: from a reward to its question, tokens, tools, verdict, rows and update.",
+)
+SAME_NORM = 1e-6
+Run = Annotated[Path, typer.Argument(metavar="RUN", help="a run folder, or an audit.db")]
+
+
+@contextmanager
+def reading(run: Path) -> Iterator[sqlite3.Connection]:
+    """The audit of a run; ends the command on errors."""
+    with shown_errors(sqlite3.Error), closing(opened(run)) as connection:
+        yield connection
+
+
+def say(line: str) -> None:
+    """Print a line that may hold anything."""
+    typer.echo(clean(line))
+
+
+def cells(row: dict[str, Any], widths: dict[str, int]) -> str:
+    """A line of a table."""
+    return "  ".join(short(_cell(row[name])).ljust(width) for name, width in widths.items()).rstrip()
+
+
+def _cell(value: Any) -> str:
+    return "" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def table(rows: list[dict[str, Any]]) -> None:
+    """Print rows below their names."""
+    if not rows:
+        return
+    names = {name: name for name in rows[0]}
+    widths = {name: max(len(clean(short(_cell(row[name])))) for row in [names, *rows]) for name in names}
+    for row in [names, *rows]:
+        say(cells(row, widths))
+
+
+@app.command()
+def show(run: Run) -> None:
+    """What a run's audit holds: steps, rewards, updates, and why rollouts are unscored."""
+    with reading(run) as connection:
+        (about,) = connection.execute("SELECT * FROM run").fetchall()
+        settings = json.loads(about["settings"])
+        say(f"run {about['id']}, model {settings['verl']['actor_rollout_ref']['model']['path']}")
+        table(search.steps(connection))
+        for reason, n in search.reasons(connection).items():
+            say(f"unscored: {n} {reason}")
+
+
+@app.command()
+def find(
+    run: Run,
+    min_reward: Annotated[float | None, typer.Option(help="rewards from here")] = None,
+    max_reward: Annotated[float | None, typer.Option(help="rewards up to here")] = None,
+    unscored: Annotated[str, typer.Option(metavar="REASON", help="unscored for this reason, or `any`")] = "",
+    question: Annotated[str, typer.Option(metavar="TEXT", help="a question's id, or a part of its text")] = "",
+    tool_error: Annotated[bool, typer.Option("--tool-error", help="a tool call failed")] = False,
+    step: Annotated[int | None, typer.Option(help="of this training step")] = None,
+    mode: Annotated[str, typer.Option(metavar="train|val", help="training or validation")] = "",
+    limit: Annotated[int, typer.Option(min=1, help="at most so many")] = 50,
+    as_json: Annotated[bool, typer.Option("--json", help="one JSON object per line")] = False,
+) -> None:
+    """Find rollouts; conditions add up. Example: find RUN --max-reward 0.2 --tool-error"""
+    wanted = search.Wanted(
+        min_reward=min_reward, max_reward=max_reward, unscored=unscored, question=question, tool_error=tool_error,
+        step=step, mode=mode,
+    )  # fmt: skip
+    with reading(run) as connection:
+        rows = search.find(connection, wanted, limit=limit)
+    if as_json:
+        for row in rows:
+            typer.echo(json.dumps(row))  # ASCII: no control character is left as it is
+        return
+    table(rows)
+    more = f", the first {limit}: --limit shows more" if len(rows) == limit else ""
+    say(f"{len(rows)} rollout(s){more}")
+
+
+@app.command()
+def why(run: Run, rollout: Annotated[str, typer.Argument(help="its id, or the beginning of it")]) -> None:
+    """Why a rollout got its reward, and what that did to the weights: its whole chain, in words, with all ids."""
+    with reading(run) as connection:
+        found = search.rollout_id(connection, rollout)
+        for line in Chain(connection, found, folder=run if run.is_dir() else run.parent).lines():
+            say(line)
+
+
+@app.command()
+def verify(run: Run) -> None:
+    """Check everything: no changed bit, and all rows, masks and advantages computed again from the stored calls.
+
+    Exit status: 0 all holds, 1 something does not, 2 wrong input.
+    """
+    from agl_plugin.audit.verify import verify as check
+
+    with shown_errors():
+        found = check(run)
+    for line in (*found.notes, *(f"PROBLEM {problem}" for problem in found.problems)):
+        say(line)
+    counts = ", ".join(f"{n} {what}" for what, n in sorted(found.counts.items()) if what != "problems")
+    say(f"{'FAILED' if found.problems else 'ok'}: {found.counts['problems']} problems; checked {counts or 'nothing'}")
+    raise typer.Exit(1 if found.problems else 0)
+
+
+@app.command()
+def replay(run: Run, step: Annotated[int, typer.Argument(min=1, help="the training step")]) -> None:
+    """Repeat the update of a step, without vLLM, and compare gradient norms.
+
+    Needs the checkpoint of the step before (trainer.save_every = 1), or, for a run's first step, its start model; and
+    the device that the run had. Exit status: 0 the same to 1e-6, 1 another, 2 wrong input.
+    """
+    with shown_errors(), redirect_stdout(sys.stderr):  # verl prints what it does
+        config = json.loads((audit_file(run).parent / run_folder.CONFIG).read_text(encoding="utf-8"))
+        on_cpu, lora = config["trainer"]["device"] == "cpu", config["model"]["lora_rank"] > 0
+        prepare_environment(cpu=on_cpu, offline=True, lora=lora)
+        from agl_plugin.audit.replay import replay as repeat
+
+        found = repeat(run, step)
+    for name, stored in found.stored.items():
+        say(f"{name}: {stored} in the run, {found.repeated[name]} now")
+    same = found.gap <= SAME_NORM
+    say(f"{'ok' if same else 'DIFFERENT'}: gradient norms differ by {found.gap:.2g} at most")
+    raise typer.Exit(0 if same else 1)
+
+
+@app.command()
+def datasette(run: Run) -> None:
+    """Write canned queries for datasette beside the file; the last line is the command that opens both.
+
+    datasette is no part of this project: `pip install datasette`.
+    """
+    with shown_errors():
+        say(canned.write_metadata(run))
+
+
+if __name__ == "__main__":
+    app()

@@ -1,0 +1,138 @@
+"""Rollouts of an audit file by what is odd about them, an overview, and where a rollout's rows and update are.
+
+Every query goes through an index: below 1 s over 100,000 rollouts.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from agl_plugin.audit.schema import opened
+from foundation import run_folder
+from foundation.errors import UserError
+
+Row = dict[str, Any]
+ANY = "any"
+FOUND = """SELECT rollout.id AS rollout, rollout.step, mode, question.name AS question, reward, unscored,
+  (SELECT max(outcome != 'ok') FROM tool_call WHERE tool_call.rollout_id = rollout.id) AS tool_error,
+  (SELECT count(*) FROM train_row WHERE train_row.rollout_id = rollout.id AND used) AS rows_used,
+  (SELECT advantage FROM train_row WHERE train_row.rollout_id = rollout.id LIMIT 1) AS advantage,
+  coalesce((SELECT why FROM left_out WHERE left_out.rollout_id = rollout.id),
+    (SELECT why_not FROM train_row WHERE train_row.rollout_id = rollout.id AND NOT used LIMIT 1), '') AS why_not
+  FROM rollout JOIN verdict ON verdict.rollout_id = rollout.id JOIN question ON question.id = rollout.question_id"""
+STEPS = """SELECT rollout.step, mode, count(*) AS rollouts, count(*) - sum(unscored != '') AS scored,
+  avg(CASE WHEN unscored = '' THEN reward END) AS reward_mean, loss, grad_norm, n_rows, n_used, weights_after, path
+  FROM rollout JOIN verdict ON verdict.rollout_id = rollout.id
+  LEFT JOIN policy_update ON policy_update.step = rollout.step AND mode = 'train'
+  LEFT JOIN checkpoint ON checkpoint.update_id = policy_update.id
+  GROUP BY rollout.step, mode ORDER BY rollout.step, mode"""
+REASONS = "SELECT unscored, count(*) AS n FROM verdict WHERE unscored > '' GROUP BY unscored ORDER BY n DESC"
+BAD_TOOL = "tool_call.outcome IN ('error', 'timeout', 'bad_arguments')"
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What rollouts are looked for. `unscored` is a reason, or `any`; `question` an id, or a part of its text."""
+
+    min_reward: float | None = None
+    max_reward: float | None = None
+    unscored: str = ""
+    question: str = ""
+    tool_error: bool = False
+    step: int | None = None
+    mode: str = ""
+
+    @property
+    def conditions(self) -> list[tuple[str, dict[str, Any]]]:
+        """SQL with its named values."""
+        exact, part = {"question": self.question}, {"part": f"%{_literal(self.question)}%"}
+        given: list[tuple[object, str, dict[str, Any]]] = [
+            (self.min_reward is not None, "reward >= :low AND unscored = ''", {"low": self.min_reward}),
+            (self.max_reward is not None, "reward <= :high AND unscored = ''", {"high": self.max_reward}),
+            (self.unscored == ANY, "unscored > ''", {}),
+            (self.unscored and self.unscored != ANY, "unscored = :unscored", {"unscored": self.unscored}),
+            (self.question, "rollout.question_id IN (SELECT id FROM question WHERE name = :question "
+             "OR id = :question OR question.question LIKE :part ESCAPE '!')", exact | part),
+            (self.tool_error, f"rollout.id IN (SELECT rollout_id FROM tool_call WHERE {BAD_TOOL})", {}),
+            (self.step is not None, "rollout.step = :step", {"step": self.step}),
+            (self.mode, "mode = :mode", {"mode": self.mode}),
+        ]  # fmt: skip
+        return [(sql, values) for wanted, sql, values in given if wanted]
+
+
+def _literal(text: str) -> str:
+    for sign in "!%_":
+        text = text.replace(sign, f"!{sign}")
+    return text
+
+
+def find(connection: sqlite3.Connection, wanted: Wanted, *, limit: int) -> list[Row]:
+    """The first rollouts that are wanted, in the order of the steps."""
+    conditions = wanted.conditions
+    where = " AND ".join(sql for sql, _ in conditions) or "1"
+    values: Row = {"limit": limit}
+    for _, more in conditions:
+        values |= more
+    query = f"{FOUND} WHERE {where} ORDER BY rollout.step, rollout.rowid LIMIT :limit"
+    return [dict(row) for row in connection.execute(query, values)]
+
+
+def steps(connection: sqlite3.Connection) -> list[Row]:
+    """Each step and validation with its counts and its update."""
+    return [dict(row) for row in connection.execute(STEPS)]
+
+
+def reasons(connection: sqlite3.Connection) -> dict[str, int]:
+    """Reasons of unscored rollouts, with how many there are."""
+    return {row["unscored"]: row["n"] for row in connection.execute(REASONS)}
+
+
+def rollout_id(connection: sqlite3.Connection, asked: str) -> str:
+    """The id that begins with what was asked for. Raises UserError."""
+    query = "SELECT id FROM rollout WHERE substr(id, 1, length(:id)) = :id ORDER BY id != :id LIMIT 2"
+    found = [row["id"] for row in connection.execute(query, {"id": asked})]
+    if not found or (len(found) > 1 and found[0] != asked):
+        what = "begins no rollout's id" if not found else "begins the ids of several rollouts"
+        raise UserError(f"{asked[:80]!r} {what} in this run: `find` prints ids, and rollouts.jsonl holds them")
+    return found[0]
+
+
+def trail(connection: sqlite3.Connection, rollout: str) -> str:
+    """A rollout's rows and update in one line."""
+    rows = connection.execute("SELECT * FROM train_row WHERE rollout_id = ? ORDER BY row_number", (rollout,)).fetchall()
+    if not rows:
+        why = connection.execute("SELECT why FROM left_out WHERE rollout_id = ?", (rollout,)).fetchone()
+        return f"rollout {rollout}: not learned from ({why[0] if why else 'no training rollout'})"
+    told = ", ".join(_row_in_words(row) for row in rows)
+    return f"rollout {rollout}: {told}"
+
+
+def _row_in_words(row: sqlite3.Row) -> str:
+    name = row["id"].rpartition("/")[2]
+    if not row["used"]:
+        return f"row {name} not used ({row['why_not']})"
+    return f"row {name} with advantage {row['advantage']:+.3f} in update {row['update_id']}"
+
+
+def trails(folder: Path, rollouts: Iterable[str]) -> dict[str, str]:
+    """The trails of rollouts; {} for a run without an audit, or with a damaged one."""
+    if not (folder / run_folder.AUDIT).is_file():
+        return {}
+    try:
+        connection = opened(folder)
+    except (UserError, sqlite3.Error):
+        return {}
+    try:
+        found = {}
+        for rollout in rollouts:
+            known = connection.execute("SELECT 1 FROM rollout WHERE id = ?", (rollout,)).fetchone()
+            found |= {rollout: trail(connection, rollout)} if known else {}
+        return found
+    except (sqlite3.Error, ValueError, TypeError):
+        return {}
+    finally:
+        connection.close()

@@ -1,0 +1,97 @@
+"""A run folder with an audit, made by the daemon, the update and the audit of training; only rollouts are played."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import agentlightning as agl
+import pytest
+import torch
+
+from agl_plugin.audit.facts import checkpoint_rows, update_rows
+from agl_plugin.audit.log import AuditLog
+from agl_plugin.daemon import GrpoDaemon
+from agl_plugin.options import DaemonOptions
+from agl_plugin.update.adapter import ScoredTriplets
+from agl_plugin.update.prepare import Updated, prepared
+from agl_plugin.update.rules import UpdateRules
+from benchmarks.support.actor import actor_of, one_rank, tiny_model, with_advantages
+from foundation import run_folder
+from foundation.files import append_lines
+
+RULES = UpdateRules(n_updates=2, cap=2.0, seed=5)
+MAX_PROMPT, MAX_RESPONSE, MAX_TOGETHER = 14, 8, 10
+STEPS = 3
+
+
+def settings(level: str) -> dict[str, Any]:
+    """As agl_plugin.algorithm keeps them, as far as this run has any."""
+    together = {"trajectory_max_prompt_length": MAX_PROMPT, "trajectory_max_response_length": MAX_TOGETHER}
+    verl = {
+        "agentlightning": {"trace_aggregator": {"level": level, **together}},
+        "algorithm": {"adv_estimator": "group_rollouts"},
+        "data": {"max_prompt_length": MAX_PROMPT, "max_response_length": MAX_RESPONSE},
+        "actor_rollout_ref": {"model": {"path": "models/none"}},
+    }
+    return {"verl": verl, "rules": dataclasses.asdict(RULES)}
+
+
+@contextmanager
+def collecting(folder: Path, audit: AuditLog, *, level: str) -> Iterator[GrpoDaemon]:
+    """A daemon on a store in memory."""
+    daemon = GrpoDaemon(
+        None, 2, train_information={"model": "m", "temperature": 1.0}, tokenizer=None, mini_batch_size=1,
+        pad_token_id=0, store=agl.InMemoryLightningStore(thread_safe=True), adapter=ScoredTriplets(),
+        trace_aggregator={"level": level}, run_dir=folder, audit=audit,
+        options=DaemonOptions(poll_interval_s=0.01, rollout_timeout_s=60.0, stall_s=30.0),
+    )  # fmt: skip
+    yield daemon
+    assert daemon._internal_loop is not None
+    daemon._internal_loop.call_soon_threadsafe(daemon._internal_loop.stop)
+    daemon._internal_loop_thread.join(30)
+
+
+def make_run(folder: Path, groups: list[list[Any]], *, level: str = "trajectory") -> Path:
+    """A run of STEPS steps on these groups of rollouts, with a validation before and a checkpoint after the second."""
+    from tests.unit.test_daemon import finish, scored
+
+    folder.mkdir(parents=True)
+    with (
+        pytest.MonkeyPatch.context() as patched,
+        one_rank(folder.parent),
+        AuditLog(folder, settings=settings(level)) as audit,
+        collecting(folder, audit, level=level) as daemon,
+    ):
+        patched.setattr("agl_plugin.daemon.LATE_SPANS_S", 0.2)
+        actor = actor_of(tiny_model(vocabulary=16), micro_rows=2, lr=0.1)
+        daemon.step = 0
+        finish(daemon, [[scored(0.5)]], is_train=False)
+        for daemon.step in range(1, STEPS + 1):
+            finish(daemon, groups)
+            _update(daemon, audit, actor)
+            if daemon.step == 2:
+                audit.add(lambda: checkpoint_rows(2, f"{run_folder.CHECKPOINTS}/global_step_2"), step=2)
+    return folder
+
+
+def _update(daemon: GrpoDaemon, audit: AuditLog, actor: Any) -> None:
+    """What the trainer does with a step's batch, without its passes before the update."""
+    widths = (MAX_PROMPT, MAX_TOGETHER if daemon.trace_aggregator["level"] == "trajectory" else MAX_RESPONSE)
+    batch, _ = daemon.get_train_data_batch(*widths, torch.device("cpu"), daemon.step)
+    batch: Any = with_advantages(batch)[(~batch.batch["is_drop_mask"]).nonzero(as_tuple=True)[0]]
+    told: list[Updated] = []
+
+    def update(data: Any) -> Any:
+        return SimpleNamespace(meta_info={"metrics": actor.update_policy(data=data)})
+
+    step, batched = daemon.step, daemon.batched
+    found = prepared(update, RULES, step=lambda: step, note=told.append)(batch).meta_info["metrics"]
+    numbers = {key: sum(value) / len(value) if isinstance(value, list) else value for key, value in found.items()}
+    append_lines(daemon.run_dir / run_folder.METRICS, [{"kind": "train", "step": step, **numbers}])
+    assert batched
+    audit.add(lambda: update_rows(batched, told[0], numbers, step=step, run_id=audit.run_id), step=step)
