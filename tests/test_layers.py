@@ -67,6 +67,7 @@ ONLY_IN = {
     "agents": [
         "sql_agent.agent.conversation",
         "sql_agent.agent.episode",
+        "sql_agent.agent.long_context",
         "sql_agent.agent.own_tools",
         "sql_agent.api.*",
     ],

@@ -1,8 +1,9 @@
 """A conversation with the agent: the loop of an episode, streamed, its history kept from one message to the next.
 
 Guarantees: model, prompt and tools are those of the configuration; an environment is begun with the first message and
-lives until `reset`. A message that fails or is interrupted leaves the history as it was. Not covered: rewards, and
-episodes of one's own (agent.episode, agent.command), which play one question.
+lives until `reset`. A message that fails or is interrupted leaves the history as it was. Not covered: rewards,
+agent.context (a conversation keeps its history, and /reset ends it), and episodes of one's own (agent.episode,
+agent.command), which play one question.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 
 import httpx
 import openai
-from agents import MaxTurnsExceeded, ModelBehaviorError, RunConfig, Runner
+from agents import MaxTurnsExceeded, ModelBehaviorError, OpenAIChatCompletionsModel, RunConfig, Runner
 from agents import UserError as AgentsUserError
 
 from foundation.errors import UserError
@@ -110,7 +111,11 @@ class Conversation:
     ) -> list[Any]:
         assert self._offered
         result = Runner.run_streamed(
-            build_agent(self.llm, client, system_prompt=self._runner.system_prompt, tools=self._offered.tools),
+            build_agent(
+                OpenAIChatCompletionsModel(model=self.llm.model, openai_client=client),
+                system_prompt=self._runner.system_prompt,
+                tools=self._offered.tools,
+            ),
             said,
             context=context,
             max_turns=self._runner.config.agent.max_turns,

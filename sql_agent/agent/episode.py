@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -18,6 +19,7 @@ from agents import (
     Agent,
     FunctionTool,
     MaxTurnsExceeded,
+    Model,
     ModelBehaviorError,
     OpenAIChatCompletionsModel,
     RunConfig,
@@ -34,6 +36,7 @@ from foundation.errors import UserError
 from foundation.net import is_loopback
 from sql_agent.agent.completion_check import require_completion, require_stream
 from sql_agent.agent.endpoint import LLMEndpoint, is_overflow
+from sql_agent.agent.long_context import Limits, ShortenedModel
 from sql_agent.agent.own_episode import checked_command, load_episode, play_own
 from sql_agent.agent.relay import Relay
 from sql_agent.agent.tool import EpisodeContext, Tool, is_repeated_call
@@ -60,20 +63,18 @@ class EpisodeStopped(Exception):
 class EpisodeHooks(RunHooks[EpisodeContext]):
     """Counts answered LLM calls as turns, writes down what was said and used, and stops an endless same call."""
 
-    _asked_s = 0.0
-
     async def on_llm_start(self, context: Any, agent: Any, system_prompt: Any, input_items: Any) -> None:
         if is_repeated_call(context.context):
             raise EpisodeStopped("repeated_call")
-        self._asked_s = time.time()
+        context.context.asked_s = time.time()
 
     async def on_llm_end(self, context: Any, agent: Any, response: Any) -> None:
         episode: EpisodeContext = context.context
         episode.turn += 1
         _trim_before_calls(response.output)
         answered_s = time.time()
-        episode.llm_calls.append(_llm_call(response.usage, answered_s - self._asked_s))
-        episode.timeline.append(("generation", self._asked_s, answered_s))
+        episode.llm_calls.append(_llm_call(response.usage, answered_s - episode.asked_s))
+        episode.timeline.append(("generation", episode.asked_s, answered_s))
         episode.messages.append(assistant_message(response.output))
 
     async def on_tool_end(self, context: Any, agent: Any, tool: Any, result: Any) -> None:
@@ -141,15 +142,13 @@ class PolicyClient(openai.AsyncOpenAI):
         return options
 
 
-def build_agent(
-    llm: LLMEndpoint, client: openai.AsyncOpenAI, *, system_prompt: str, tools: Sequence[Tool]
-) -> Agent[EpisodeContext]:
-    """The agent over one endpoint, whose client says how it is sampled."""
+def build_agent(model: Model, *, system_prompt: str, tools: Sequence[Tool]) -> Agent[EpisodeContext]:
+    """The agent over one model."""
     return Agent(
         name="agent",
         instructions=system_prompt,
         tools=[function_tool_of(tool) for tool in tools],
-        model=OpenAIChatCompletionsModel(model=llm.model, openai_client=client),
+        model=model,
     )
 
 
@@ -235,9 +234,31 @@ class EpisodeRunner:
         if agent.episode or agent.command:
             asked = question.model_copy(update={"question": text})
             return await play_own(self._relay, asked, llm, context, config=agent, tools=offered.tools)
-        async with PolicyClient(llm, timeout_s=agent.llm_timeout_s) as client:
-            built = build_agent(llm, client, system_prompt=self.system_prompt, tools=offered.tools)
+        async with AsyncExitStack() as stack:
+            model = await self._model(llm, context, stack)
+            built = build_agent(model, system_prompt=self.system_prompt, tools=offered.tools)
             return await _run(built, text, context, max_turns=agent.max_turns)
+
+    async def _model(self, llm: LLMEndpoint, context: EpisodeContext, stack: AsyncExitStack) -> Model:
+        """The policy, with its history kept or shortened; its clients are closed with the stack."""
+        agent, rollout = self.config.agent, self.config.rollout
+
+        async def at(url: str) -> Model:
+            client = PolicyClient(replace(llm, base_url=url), timeout_s=agent.llm_timeout_s)
+            return OpenAIChatCompletionsModel(model=llm.model, openai_client=await stack.enter_async_context(client))
+
+        model = await at(llm.base_url)
+        if agent.context == "keep":
+            return model
+        beside = agent.context == "summarise" and not agent.train_summaries and llm.untrained_url
+        limits = Limits(
+            agent.context,
+            tokens=agent.context_tokens or rollout.context_tokens,
+            answer_tokens=llm.max_tokens or rollout.max_response_tokens,
+            keep_results=agent.keep_results,
+            train_summaries=agent.train_summaries,
+        )
+        return ShortenedModel(model, await at(beside) if beside else model, limits=limits, context=context)
 
 
 def episode_of(

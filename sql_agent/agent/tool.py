@@ -40,7 +40,7 @@ class ToolFailed(Exception):
 class EpisodeContext:
     """What one episode shares with its tools. `turn` counts LLM calls from 1; `max_chars` bounds a tool's answer.
 
-    `asked` holds what was called, in order: equal entries are the same call.
+    `asked` holds what was called, in order: equal entries are the same call. `asked_s` is when the LLM was last asked.
     """
 
     max_chars: int = 1000
@@ -54,6 +54,7 @@ class EpisodeContext:
     llm_calls: list[LlmCall] = field(default_factory=list)
     messages: list[dict[str, Any]] = field(default_factory=list)
     timeline: list[Moment] = field(default_factory=list)
+    asked_s: float = 0.0
     n_untrained_calls: int = 0
     output: str = ""
     fault: Fault | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -26,6 +26,16 @@ class AgentConfig(Node):
         le=64,
         description="in training, an answer that earns something after fewer LLM calls is left out (too_few_turns)",
     )
+    context: Literal["keep", "drop_results", "summarise"] = Field(
+        default="keep",
+        description="when a conversation gets [too long](15-training.md#long-episodes): it overflows, old tool results "
+        "are left out, or the policy writes notes from which it begins again",
+    )
+    context_tokens: int = Field(
+        default=0, ge=0, description="tokens of a conversation, its answer included; 0: what the model server holds"
+    )
+    keep_results: int = Field(default=1, ge=0, description="latest tool results that drop_results leaves")
+    train_summaries: bool = Field(default=True, description="whether the notes of summarise are trained on")
     system_prompt: str = Field(
         default="auto",
         description="a file of sql_agent/prompts without .txt, or a path; auto: the one that fits policy and tables",
@@ -74,6 +84,11 @@ class AgentConfig(Node):
     def _one_way_to_play(self) -> AgentConfig:
         if self.episode and self.command:
             raise ValueError("agent.episode and agent.command are two ways to play an episode; leave one of them out")
+        if self.context != "keep" and (self.episode or self.command):
+            raise ValueError(
+                f"agent.context = {self.context} shortens the history of this project's own loop, and agent.episode or "
+                "agent.command keeps its own: leave one of them out"
+            )
         if self.match and not (self.episode or self.command):
             raise ValueError(
                 f"agent.match = {self.match!r} chooses among the agents of agent.episode or agent.command, and there "

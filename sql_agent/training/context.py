@@ -106,7 +106,7 @@ def compare(config: TrainConfig, tokens: EpisodeTokens, *, held: int) -> None:
             f"= {rollout.max_response_tokens} of the {held} tokens of a conversation. Raise rollout.max_prompt_tokens "
             "and rollout.max_model_len, or shorten agent.system_prompt"
         )
-    if tokens.episode > held:
+    if tokens.episode > held and config.agent.context == "keep":
         logger.warning(
             "an episode of agent.max_turns = %d needs about %d tokens (%d before the first answer, %d for a full "
             "result), but a conversation holds %d: it would end as context_overflow, through no fault of the policy. "

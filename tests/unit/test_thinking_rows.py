@@ -8,50 +8,25 @@ from __future__ import annotations
 import asyncio
 import json
 import textwrap
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from agentlightning.types import Triplet
 
 from agl_plugin.update.adapter import ScoredTriplets
-from agl_plugin.update.batch import Batch, build_batch
-from benchmarks.support.actor import actor_of, as_planned, flat_weights, one_rank, tiny_model, with_advantages
+from benchmarks.support.actor import one_rank
 from benchmarks.support.server import openai_server
 from benchmarks.support.spans import llm_call, reward_span
 from sql_agent.agent.endpoint import LLMEndpoint
 from sql_agent.agent.episode import EpisodeRunner
 from sql_agent.config import build_config
 from sql_agent.records import Question
+from tests.exact_rows import assert_exact, batch_of, qwen_tokenizer, small_tokenizer
 from tests.template_policy import TemplatePolicy
 
 pytestmark = pytest.mark.filterwarnings("ignore:In CPU autocast")
-SMALL = """
-{%- set ns = namespace(asked=0) %}
-{%- for m in messages if m.role == 'user' %}{% set ns.asked = ns.asked + 1 %}{% endfor %}
-{%- for m in messages %}
-    {%- set ns.asked = ns.asked - (m.role == 'user') %}
-    {{- '<|im_start|>' + m.role + '\\n' }}
-    {%- if m.role == 'assistant' %}
-        {%- set thought = m.reasoning_content or m.content.split('</think>')[0].split('<think>')[-1] %}
-        {%- set said = m.content.split('</think>')[-1].lstrip('\\n') %}
-        {%- if ns.asked == 0 and thought and (m.reasoning_content or '</think>' in m.content) %}
-            {{- '<think>\\n' + thought.strip('\\n') + '\\n</think>\\n\\n' }}
-        {%- endif %}
-        {{- said }}
-        {%- for call in m.tool_calls or [] %}
-            {{- '<tool_call>\\n{"name": "' + call.function.name + '", "arguments": ' }}
-            {{- call.function.arguments | tojson }}{{ '}\\n</tool_call>' }}
-        {%- endfor %}
-    {%- else %}{{ m.content }}{% endif %}
-    {{- '<|im_end|>\\n' }}
-{%- endfor %}
-{{- '<|im_start|>assistant\\n' }}
-{%- if enable_thinking is defined and enable_thinking is false %}{{ '<think>\\n\\n</think>\\n\\n' }}{% endif %}
-"""
 TOOL = '''
 def look(n: int) -> str:
     """Look a number up."""
@@ -73,24 +48,9 @@ THOUGHT = "<think>\nI look it up.\n</think>\n\n"
 ANSWER = "That is all."
 
 
-def small_tokenizer() -> Any:
-    from sql_agent.tiny_policy.tokenizer import train_tokenizer
-
-    tokenizer = train_tokenizer([SMALL, TOOL, THOUGHT, ANSWER, "look up 1 2 3 4 5 6 7 8 9"])
-    tokenizer.chat_template = SMALL
-    return tokenizer
-
-
-def qwen_tokenizer() -> Any:
-    from recipes.full_shape.vocabulary import fetch_wheels
-    from recipes.full_shape.vocabulary import qwen_tokenizer as made
-
-    return made(fetch_wheels())
-
-
 @pytest.fixture(scope="module", params=["small", pytest.param("qwen3", marks=pytest.mark.slow)])
 def tokenizer(request: pytest.FixtureRequest) -> Any:
-    return small_tokenizer() if request.param == "small" else qwen_tokenizer()
+    return small_tokenizer(TOOL, THOUGHT, ANSWER) if request.param == "small" else qwen_tokenizer()
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -122,69 +82,6 @@ def played(
     calls = [(call.prompt["token_ids"], call.response["token_ids"]) for call in policy.triplets]
     spans = [llm_call(prompt, sampled, seq=n) for n, (prompt, sampled) in enumerate(calls, start=1)]
     return ScoredTriplets().adapt([*spans, reward_span(reward, seq=99, n_calls=len(calls))])
-
-
-def batch_of(rollouts: Sequence[list[Triplet]], *, merge: bool = True) -> Batch:
-    """One group, whose rewards differ."""
-    group = {f"r{n}": ("q", n / 4, calls) for n, calls in enumerate(rollouts)}
-    limits = {"max_prompt_tokens": 4096, "max_response_tokens": 8192, "pad_id": 0}
-    return build_batch(group, merge=merge, device=torch.device("cpu"), **limits)
-
-
-def trained(batch: Batch) -> Counter[Any]:
-    """(rollout, tokens before it, token) of each position with mask 1, read from the tensors."""
-    tensors: Any = batch.data.batch
-    names, width = batch.data.non_tensor_batch["rollout_id_list"], tensors["prompts"].shape[1]
-    tokens: Counter[Any] = Counter()
-    for name, ids, seen, mask in zip(
-        names, *(tensors[key].tolist() for key in ("input_ids", "attention_mask", "response_mask")), strict=True
-    ):
-        for at in (width + k for k, on in enumerate(mask) if on):
-            tokens[name, tuple(i for i, on in zip(ids[:at], seen[:at], strict=True) if on), ids[at]] += 1
-    return tokens
-
-
-def sampled(rollouts: Sequence[list[Triplet]]) -> Counter[Any]:
-    """The same, of the calls."""
-    tokens: Counter[Any] = Counter()
-    for n, calls in enumerate(rollouts):
-        for call in calls:
-            prompt, said = call.prompt["token_ids"], call.response["token_ids"]
-            tokens.update((f"r{n}", (*prompt, *said[:k]), said[k]) for k in range(len(said)))
-    return tokens
-
-
-def narrowed(rollouts: Sequence[list[Triplet]]) -> tuple[list[list[Triplet]], int]:
-    """The same rollouts in as few words as they use, for a tiny model; and how many those are."""
-    every = [ids for calls in rollouts for c in calls for ids in (c.prompt["token_ids"], c.response["token_ids"])]
-    number = {token: n for n, token in enumerate(sorted({token for ids in every for token in ids}), start=1)}
-
-    def renamed(ids: Any) -> dict[str, Any]:
-        return {"token_ids": [number[token] for token in ids["token_ids"]]}
-
-    made = [
-        [c.model_copy(update={"prompt": renamed(c.prompt), "response": renamed(c.response)}) for c in calls]
-        for calls in rollouts
-    ]
-    return made, len(number) + 1
-
-
-def moved(rollouts: Sequence[list[Triplet]], *, merge: bool) -> torch.Tensor:
-    """How verl's actor moves a tiny model in one update."""
-    few, vocabulary = narrowed(rollouts)
-    model = tiny_model(vocabulary=vocabulary)
-    before = flat_weights(model)
-    data = as_planned(with_advantages(batch_of(few, merge=merge).data))
-    actor_of(model, micro_rows=2).update_policy(data=data)
-    return flat_weights(model) - before
-
-
-def assert_exact(rollouts: Sequence[list[Triplet]]) -> None:
-    """Every sampled token once, after what the model saw; and the update of one row per call."""
-    batch = batch_of(rollouts)
-    assert trained(batch) == sampled(rollouts) and batch.metrics["batch/trained_over_sampled"] == 1
-    together, apart = moved(rollouts, merge=True), moved(rollouts, merge=False)
-    assert apart.norm() > 1e-3 and ((together - apart).norm() / apart.norm()).item() < 1e-5
 
 
 def test_with_thinking_off_each_rollout_is_one_row(tokenizer: Any, tmp_path: Path) -> None:

@@ -1,0 +1,209 @@
+"""Episodes that are longer than a conversation may be: a model whose history is shortened before it overflows.
+
+agent.context = "drop_results" replaces old tool results by a line, and where that is not enough leaves out old calls;
+"summarise" lets the policy write notes, from which the history begins again. The history is rewritten at once and then
+grows as before, so an episode is a few segments, each of which can be one training row.
+Guarantees: the question and the last round of calls stay; a call that is refused for its length is asked again, of
+a shorter history, and sampled nothing before. Tokens are those that the endpoint counted; what came since is counted
+by its characters, as earlier results were. An endpoint that fails is a fault of the episode, in a summary too.
+Not covered: streams, for which the history is kept.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import openai
+from agents import Model, ModelResponse
+
+from sql_agent.agent.endpoint import is_overflow
+from sql_agent.agent.neutral import neutral
+from sql_agent.agent.tool import EpisodeContext
+from sql_agent.agent.transcript import assistant_message
+from sql_agent.records import LlmCall
+from sql_agent.scoring.answer_text import strip_thinking
+
+Item = dict[str, Any]
+DROPPED = "[已省略 / left out]"
+LEFT_OUT = "（前面 {n} 次工具调用已省略 / {n} earlier tool calls are left out）"
+NOTES = "目前的笔记 / notes so far:\n{notes}"
+ASK = (
+    "对话太长，将从你的笔记重新开始。请写下已经查到的事实和还要查什么，不要调用工具。\n"
+    "The conversation gets too long and begins again from your notes. Write down what was found and what is still to "
+    "be found; call no tool."
+)
+ASK_TOKENS = 128  # more than ASK takes, with the marks of its turn
+# Tokens per character: of results before any were counted, and of what is left out at least.
+MOST_RATE, LEAST_RATE = 1.0, 0.2
+MARGIN = 1.25  # the next result may have more tokens per character than those before
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How long a conversation may get, in tokens, what is left for an answer, and how the history is shortened."""
+
+    kind: Literal["drop_results", "summarise"]
+    tokens: int
+    answer_tokens: int
+    keep_results: int = 1
+    train_summaries: bool = True
+
+    @property
+    def prompt_tokens(self) -> int:
+        """The longest prompt."""
+        return self.tokens - self.answer_tokens - (ASK_TOKENS if self.kind == "summarise" else 0)
+
+
+@dataclass
+class History:
+    """What is shown of an episode's items: the question with notes, and the items from `shown_from` on."""
+
+    items: list[Item] = field(default_factory=list)
+    shown_from: int = 1
+    notes: str = ""
+    n_left_out: int = 0
+    dropped: set[str] = field(default_factory=set)
+
+    def view(self, end: int | None = None) -> list[Item]:
+        """The items as they are sent, up to `end`."""
+        left_out = LEFT_OUT.format(n=self.n_left_out) if self.n_left_out else ""
+        told = "\n\n".join(text for text in (str(self.items[0]["content"]), self.notes, left_out) if text)
+        shown = self.items[self.shown_from : end]
+        return [
+            {**self.items[0], "content": told},
+            *(
+                {**one, "output": DROPPED} if is_result(one) and one["call_id"] in self.dropped else one
+                for one in shown
+            ),
+        ]
+
+    def results(self) -> list[str]:
+        """The calls whose results are shown, in order."""
+        shown = filter(is_result, self.items[self.shown_from :])
+        return [one["call_id"] for one in shown if one["call_id"] not in self.dropped]
+
+    def last_rounds(self, n: int) -> int:
+        """Where the last `n` rounds of an answer, its calls and their results begin."""
+        after = [at for at in range(self.shown_from, len(self.items)) if at == 1 or is_result(self.items[at - 1])]
+        starts = [at for at in after if not is_result(self.items[at])]
+        return starts[-n] if len(starts) >= n else self.shown_from
+
+    def begin_at(self, at: int) -> None:
+        """Leave out what stands between the question and this item."""
+        self.n_left_out += sum(map(is_result, self.items[self.shown_from : at]))
+        self.shown_from = at
+
+
+def is_result(item: Item) -> bool:
+    """True for what a tool gave."""
+    return item.get("type") == "function_call_output"
+
+
+class ShortenedModel(Model):
+    """A model whose history stays below the limit, for one episode. `writer` is the model that writes notes."""
+
+    def __init__(self, model: Model, writer: Model, *, limits: Limits, context: EpisodeContext) -> None:
+        self._model, self._writer, self._limits, self._context = model, writer, limits, context
+        self._history = History()
+        self._n_counted = 0  # items that the tokens hold
+        self._tokens = 0
+        self._rate = 0.0
+
+    async def get_response(self, *args: Any, **asked: Any) -> ModelResponse:
+        """One answer, after the history was shortened where it had to be. Raises what the model raises."""
+        assert not args, "openai-agents names its arguments"
+        given = asked["input"]
+        self._history.items = [{"role": "user", "content": given}] if isinstance(given, str) else list(given)
+        await self._fit(asked)
+        while True:
+            try:
+                return await self._answer(asked)
+            except openai.BadRequestError as exc:
+                if not is_overflow(str(exc)) or not await self._shorten(asked):
+                    raise
+
+    async def _fit(self, asked: dict[str, Any]) -> None:
+        """Shorten until the prompt should fit, or nothing is left to shorten."""
+        expected = self._tokens + chars_of(self._new_results()) * (self._rate * MARGIN or MOST_RATE)
+        while self._n_counted and expected > self._limits.prompt_tokens:
+            before = chars_of(self._history.view())
+            if not await self._shorten(asked):
+                return
+            expected -= (before - chars_of(self._history.view())) * (self._rate or LEAST_RATE)
+
+    def _new_results(self) -> list[Item]:
+        return list(filter(is_result, self._history.items[self._n_counted :]))
+
+    async def _answer(self, asked: dict[str, Any]) -> ModelResponse:
+        self._context.asked_s = time.time()
+        response = await self._model.get_response(**{**asked, "input": self._history.view()})
+        usage, n_new = response.usage, chars_of(self._new_results())
+        if not usage.requests:  # not told
+            self._tokens = chars_of(self._history.view())
+        else:
+            if self._tokens and n_new:
+                self._rate = min(MOST_RATE, max(LEAST_RATE, self._rate, (usage.input_tokens - self._tokens) / n_new))
+            self._tokens = usage.input_tokens + usage.output_tokens
+        self._n_counted = len(self._history.items)
+        return response
+
+    async def _shorten(self, asked: dict[str, Any]) -> bool:
+        """Shorten the history; False where nothing is left to shorten."""
+        before = self._history.view()
+        if self._limits.kind == "summarise":
+            await self._summarise(asked)
+        else:
+            self._drop()
+        self._tokens = 0
+        return self._history.view() != before
+
+    def _drop(self) -> None:
+        """Old results first; where none is left, old calls."""
+        history, keep = self._history, self._limits.keep_results
+        if old := history.results()[: -keep or None]:
+            history.dropped |= set(old)
+        else:
+            history.begin_at(history.last_rounds(max(1, keep)))
+
+    async def _summarise(self, asked: dict[str, Any]) -> None:
+        """Begin again from notes over all but the last round, which stays behind them.
+
+        Where that is all there is, its results are dropped.
+        """
+        history = self._history
+        at = history.last_rounds(1)
+        if at <= history.shown_from:
+            history.dropped |= set(history.results())
+            return
+        notes = await self._written(asked, history.view(at))
+        history.begin_at(at)
+        history.n_left_out, history.notes = 0, NOTES.format(notes=neutral(notes) or "-")
+
+    async def _written(self, asked: dict[str, Any], shown: list[Item]) -> str:
+        """The notes of the policy: an LLM call like all others, trained or not as agent.train_summaries says."""
+        context, started = self._context, time.time()
+        settings = replace(asked["model_settings"], tool_choice="none" if asked["tools"] else None)
+        said = [*shown, {"role": "user", "content": ASK}]
+        response = await self._writer.get_response(**{**asked, "input": said, "model_settings": settings})
+        ended, usage = time.time(), response.usage
+        told = {"prompt_tokens": usage.input_tokens, "completion_tokens": usage.output_tokens}
+        context.turn += 1
+        context.n_untrained_calls += not self._limits.train_summaries
+        context.llm_calls.append(LlmCall(elapsed_s=round(ended - started, 4), **(told if usage.requests else {})))
+        context.timeline.append(("generation", started, ended))
+        message = assistant_message(response.output)
+        context.messages += [{"role": "user", "content": ASK}, message]
+        return strip_thinking(message["content"])
+
+    def stream_response(self, *args: Any, **asked: Any) -> AsyncIterator[Any]:
+        """The model's own stream, of the whole history."""
+        return self._model.stream_response(*args, **asked)
+
+
+def chars_of(items: list[Item]) -> int:
+    """Characters of items, as JSON."""
+    return sum(len(json.dumps(one, ensure_ascii=False, default=str)) for one in items)
