@@ -45,9 +45,9 @@ def endpoints_from_env() -> list[JudgeEndpoint]:
         raise ValueError("; ".join(_explain(error, values) for error in exc.errors())) from None
 
 
-def read_endpoints(path: Path) -> list[JudgeEndpoint]:
+def read_endpoints(path: Path, *, variable: str = "JUDGE_ENDPOINTS") -> list[JudgeEndpoint]:
     """The endpoints of a file, at least one. Raises ValueError naming file, entry and key."""
-    place = f"JUDGE_ENDPOINTS = {str(path)!r}"
+    place = f"{variable} = {str(path)!r}"
     try:
         text = path.read_text(encoding="utf-8")
         tree: Any = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)

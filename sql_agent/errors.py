@@ -3,6 +3,7 @@
 Fault                 the episode has no meaning: the rollout stays unscored and is counted by `kind`
  |-- LLMFault         the model's endpoint failed (429, 5xx, timeout, connection reset, proxy death)
  |-- DatabaseFault    the database is missing, locked, corrupt or was replaced while running
+ |-- ReaderFault      the model that reads long results (agent.reader) failed at all its addresses
  |-- ToolFault        a tool is broken: its environment, its MCP server (a tool of one's own may raise it too)
  +-- EpisodeFault     an episode of one's own raised, or its program ended with an error or at its limit
 
@@ -28,6 +29,12 @@ class DatabaseFault(Fault):
     """The database itself failed, as opposed to the query."""
 
     kind = "database_fault"
+
+
+class ReaderFault(Fault):
+    """No address of the reader answered."""
+
+    kind = "reader_fault"
 
 
 class ToolFault(Fault):

@@ -38,7 +38,9 @@ from sql_agent.agent.completion_check import require_completion, require_stream
 from sql_agent.agent.endpoint import LLMEndpoint, is_overflow
 from sql_agent.agent.long_context import Limits, ShortenedModel
 from sql_agent.agent.own_episode import checked_command, load_episode, play_own
+from sql_agent.agent.reader import ResultsReader, reader_of, reading
 from sql_agent.agent.relay import Relay
+from sql_agent.agent.sql_tool import QUERY
 from sql_agent.agent.tool import EpisodeContext, Tool, is_repeated_call
 from sql_agent.agent.toolset import EpisodeTools, Toolset
 from sql_agent.agent.transcript import assistant_message, tool_message, writable
@@ -185,6 +187,11 @@ class EpisodeRunner:
         self.close()
 
     @cached_property
+    def reader(self) -> ResultsReader | None:
+        """The second model that reads long results. Raises UserError."""
+        return reader_of(self.config.agent.reader)
+
+    @cached_property
     def system_prompt(self) -> str:
         """What the model is told first. Raises UserError."""
         return system_prompt_of(self.config.agent, self.toolset.database)
@@ -192,7 +199,7 @@ class EpisodeRunner:
     def check(self) -> None:
         """Find what cannot work before the first episode. Raises UserError."""
         self.toolset.check()
-        _ = self.system_prompt
+        _ = self.system_prompt, self.reader
         if self.config.agent.episode:
             load_episode(self.config.agent.episode)
         if self.config.agent.command:
@@ -216,7 +223,9 @@ class EpisodeRunner:
         """
         agent = self.config.agent
         context = EpisodeContext(
-            max_chars=agent.tool_max_chars, timeout_s=agent.tool_timeout_s, repeat_limit=agent.repeat_limit
+            max_chars=self.toolset.max_chars(agent.tool_max_chars),
+            timeout_s=agent.tool_timeout_s,
+            repeat_limit=agent.repeat_limit,
         )
         started = time.monotonic()
         async with self.toolset.for_episode(question) as offered:
@@ -231,13 +240,22 @@ class EpisodeRunner:
     ) -> tuple[str, StopReason]:
         agent = self.config.agent
         text = "\n".join([question.question, *offered.told])
+        tools = [self._read(tool, question.question) for tool in offered.tools]
         if agent.episode or agent.command:
             asked = question.model_copy(update={"question": text})
-            return await play_own(self._relay, asked, llm, context, config=agent, tools=offered.tools)
+            return await play_own(self._relay, asked, llm, context, config=agent, tools=tools)
         async with AsyncExitStack() as stack:
             model = await self._model(llm, context, stack)
-            built = build_agent(model, system_prompt=self.system_prompt, tools=offered.tools)
+            built = build_agent(model, system_prompt=self.system_prompt, tools=tools)
             return await _run(built, text, context, max_turns=agent.max_turns)
+
+    def _read(self, tool: Tool, question: str) -> Tool:
+        """The tool with its long results read by the second model, where there is one."""
+        config = self.config
+        if self.reader is None:
+            return tool
+        limit = config.database.max_chars if tool.name == QUERY else config.agent.tool_max_chars
+        return reading(tool, self.reader, question, min_chars=config.agent.reader.min_chars, max_chars=limit)
 
     async def _model(self, llm: LLMEndpoint, context: EpisodeContext, stack: AsyncExitStack) -> Model:
         """The policy, with its history kept or shortened; its clients are closed with the stack."""

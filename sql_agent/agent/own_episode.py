@@ -36,7 +36,7 @@ from sql_agent.scoring.registry import import_module
 KEPT_BYTES = 20_000
 POLL_S = 0.02
 # What a foreign program has no business with: keys of judges and trackers.
-SECRETS = ("TEACHER_", "JUDGE_", "REWARD_MODEL_", "WANDB_", "SWANLAB_", "AGL_")
+SECRETS = ("TEACHER_", "JUDGE_", "READER_", "REWARD_MODEL_", "WANDB_", "SWANLAB_", "AGL_")
 EpisodeFunction = Callable[..., Awaitable[Any]]
 
 

@@ -66,7 +66,10 @@ class Toolset:
         for source in self._config.agent.tools:
             if source == SQL:
                 assert self.database
-                description, max_chars = self._config.agent.tool_description, self._config.database.max_chars
+                description, max_chars = (
+                    self._config.agent.tool_description,
+                    self.max_chars(self._config.database.max_chars),
+                )
                 tools.append(sql_tool(self.database, description=description, max_chars=max_chars))
             elif source == PYTHON:
                 assert self._sandbox
@@ -145,6 +148,11 @@ class Toolset:
             await asyncio.to_thread(lambda: self.offered)
         except UserError as exc:  # check() found them before the run
             raise ToolFault(str(exc)) from exc
+
+    def max_chars(self, limit: int) -> int:
+        """Most characters of a result as a tool gives it: what a reader takes, where there is one."""
+        reader = self._config.agent.reader
+        return max(limit, reader.max_chars) if reader.min_chars else limit
 
     def close(self) -> None:
         """End what was opened."""

@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 
 from sql_agent.config.mcp import McpConfig
 from sql_agent.config.node import Node
+from sql_agent.config.reader import ReaderConfig
 
 # What the request itself gives a chat template.
 OF_THE_REQUEST = ("messages", "tools", "documents", "add_generation_prompt", "continue_final_message", "chat_template")
@@ -36,6 +37,7 @@ class AgentConfig(Node):
     )
     keep_results: int = Field(default=1, ge=0, description="latest tool results that drop_results leaves")
     train_summaries: bool = Field(default=True, description="whether the notes of summarise are trained on")
+    reader: ReaderConfig = ReaderConfig()
     system_prompt: str = Field(
         default="auto",
         description="a file of sql_agent/prompts without .txt, or a path; auto: the one that fits policy and tables",
