@@ -1,7 +1,8 @@
 """Keyword arguments -> a command line, and the command in a process of its own.
 
-Guarantees: what a command prints is shown as it comes; its own end, and no other process's, is waited for; Ctrl-C is
-passed on, and the command ends in order. Exit status 2 is a UserError with the command's words.
+Guarantees: what a command prints is shown as it comes; its own end, and no other process's, is waited for. Ctrl-C and a
+notebook's stop reach it by themselves, once, so that it ends in order; who interrupts again interrupts it again. Exit
+status 2 is a UserError with the command's words.
 """
 
 from __future__ import annotations
@@ -62,21 +63,28 @@ def run_command(command: list[str], *, quiet: bool = False) -> Done:
     """Run it, showing what it prints unless `quiet`. Raises UserError for wrong input, KeyboardInterrupt."""
     lines: deque[str] = deque(maxlen=KEPT_LINES)
     streams: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    status, interrupted = None, False
     with subprocess.Popen(command, text=True, errors="replace", **streams) as process:
-        assert process.stdout
-        try:
-            for line in process.stdout:
-                lines.append(line.rstrip("\n"))
-                if not quiet:
-                    print(line, end="", flush=True)
-            status = process.wait()
-        except KeyboardInterrupt:
-            process.send_signal(signal.SIGINT)
-            process.wait()
-            raise
-    if status == INTERRUPTED:
+        while status is None:
+            try:
+                _follow(process, lines, quiet=quiet)
+                status = process.wait()
+            except KeyboardInterrupt:
+                if interrupted:
+                    process.send_signal(signal.SIGINT)
+                interrupted = True
+    if interrupted or status == INTERRUPTED:
         raise KeyboardInterrupt
     if status == WRONG_INPUT:
         begin = next((n for n, line in enumerate(lines) if line.startswith("error: ")), 0)
         raise UserError("\n".join(list(lines)[begin:]).removeprefix("error: "))
     return Done(status, list(lines))
+
+
+def _follow(process: subprocess.Popen[str], lines: deque[str], *, quiet: bool) -> None:
+    """Show what it prints, to the end of its output. An interrupt may cost the line that just came."""
+    assert process.stdout
+    for line in process.stdout:
+        lines.append(line.rstrip("\n"))
+        if not quiet:
+            print(line, end="", flush=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -78,6 +79,21 @@ def test_what_a_command_refuses_is_a_user_error() -> None:
 def test_a_command_tells_its_last_lines(capsys: pytest.CaptureFixture[str]) -> None:
     done = run_command([sys.executable, "-c", "print('run: a'); print('run: b'); raise SystemExit(1)"])
     assert (done.status, done.told("run: "), capsys.readouterr().out) == (1, "b", "run: a\nrun: b\n")
+
+
+def test_a_command_ends_in_order_after_one_interrupt_of_the_group() -> None:
+    """As a terminal and a notebook do it: the signal goes to caller and command alike. Background jobs ignore it."""
+    heed = "import signal, sys, time\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    child = f"{heed}try:\n print('up', flush=True)\n time.sleep(600)\n"
+    child += "except KeyboardInterrupt: print('stopping\\nin order')"
+    code = f"{heed}from sql_agent.api.commands import run_command\nrun_command([sys.executable, '-c', {child!r}])"
+    pipe: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "start_new_session": True}
+    with subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, **pipe) as one:
+        assert one.stdout and one.stdout.readline() == b"up\n"
+        os.killpg(one.pid, signal.SIGINT)
+        out, err = (part.decode() for part in one.communicate(timeout=300))
+    assert one.returncode != 0 and "KeyboardInterrupt" in err
+    assert out.splitlines()[-1:] == ["in order"], (out, err)
 
 
 def test_data_sets_in_three_forms(tmp_path: Path) -> None:
