@@ -37,7 +37,11 @@ def test_a_group_is_judged_as_a_whole_and_validation_is_graded_alone(
     database: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with openai_server(judge) as server:
-        teacher = {"TEACHER_BASE_URL": server.base_url, "TEACHER_API_KEY": "k", "TEACHER_MODEL": "judge"}
+        teacher: dict[str, Any] = {
+            "TEACHER_BASE_URL": server.base_url,
+            "TEACHER_API_KEY": "k",
+            "TEACHER_MODEL": "judge",
+        }
         for name, value in teacher.items():
             monkeypatch.setenv(name, value)
         # The runner only sees that answers await their group, so one serves both modes.

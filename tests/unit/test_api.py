@@ -94,7 +94,7 @@ def test_a_command_ends_in_order_after_one_interrupt_of_the_group(tmp_path: Path
     with subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, **pipe) as one:
         assert one.stdout and one.stdout.readline() == b"up\n"
         os.killpg(one.pid, signal.SIGINT)
-        _, err = one.communicate(timeout=300)
+        err: Any = one.communicate(timeout=300)[1]
     assert one.returncode != 0 and b"KeyboardInterrupt" in err and told.read_text() == "in order"
 
 

@@ -22,6 +22,7 @@ READ_ELSEWHERE = {
     "agent.": "sql_agent.agent.episode",
     "database.": "sql_agent.environment.database",
     "python.": "sql_agent.agent.toolset, the sandbox",
+    "reader.": "sql_agent.agent.reader",
     "data.train_file": "questions.load_data",
     "data.val_file": "questions.load_data",
     "data.val_max_rows": "questions.load_data",
