@@ -13,12 +13,13 @@ import pytest
 from rich.console import Console
 
 from foundation.errors import UserError
-from sql_agent.config import ROOT
+from sql_agent.config import ROOT, load_recipe
 from sql_agent.data.build import build_bundled
 from sql_agent.training.dry_run import dry_run
 from sql_agent.training.options import parser, resolve_config
 
-RECIPES = sorted(path.parent.name for path in ROOT.glob("recipes/*/config.toml"))
+NAMES = sorted(path.parent.name for path in ROOT.glob("recipes/*/config.toml"))
+RECIPES = [name for name in NAMES if load_recipe(name).get("method", "grpo") == "grpo"]
 # A recipe whose questions do not come along.
 BROUGHT = ("math_gsm8k",)
 CONSOLE = ("--set", 'logging.trackers=["console"]')
