@@ -56,6 +56,7 @@ ONLY_IN = {
         "agl_plugin.*",
         "sql_agent.training.lit_agent",
         "sql_agent.training.assembly",
+        "benchmarks.audit",
         "benchmarks.stock",
         "benchmarks.traffic",
         "benchmarks.support.spans",

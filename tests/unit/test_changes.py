@@ -55,6 +55,7 @@ def changes(source: str) -> list[str]:
     """Statements that set or delete an attribute of another package's module or class."""
     tree = ast.parse(source)
     foreign, given = imported(tree), parameters(tree)
+    own = {node.name for node in tree.body if isinstance(node, ast.ClassDef)}
     found: list[ast.AST] = []
     for node in ast.walk(tree):
         targets: list[ast.expr] = []
@@ -63,7 +64,8 @@ def changes(source: str) -> list[str]:
         elif isinstance(node, ast.AugAssign | ast.AnnAssign):
             targets = [node.target]
         elif isinstance(node, ast.Call) and ast.unparse(node.func) in ("setattr", "delattr", "object.__setattr__"):
-            found += [node] if root_of(node.args[0]) != "self" or isinstance(node.args[0], ast.Attribute) else []
+            is_own = root_of(node.args[0]) in {"self", *own} and isinstance(node.args[0], ast.Name)
+            found += [] if is_own else [node]
         found += [node for target in targets if _is_foreign(target, foreign, given)]
     return [ast.unparse(node) for node in found]
 

@@ -52,6 +52,8 @@ READ_ELSEWHERE = {
     "trainer.seed": "agl_plugin.run.between_steps, the tiny policy",
     "store.": "assembly.make_store",
     "logging.debug": "the console",
+    "logging.audit": "assembly, agl_plugin.audit",
+    "model.tiny": "models.model_folder",
     "verl": "verl_keys, see test_verl_keys.py",
 }
 

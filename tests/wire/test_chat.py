@@ -7,6 +7,7 @@ import os
 import pty
 import re
 import select
+import signal
 import subprocess
 import sys
 import time
@@ -90,6 +91,7 @@ def _own_terminal(fd: int) -> None:
     import termios
 
     fcntl.ioctl(fd, termios.TIOCSCTTY, 0)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # what a shell starts in the background ignores it
 
 
 @contextmanager

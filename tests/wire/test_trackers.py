@@ -41,8 +41,8 @@ verl, counts = json.loads(sys.argv[2])
 AgentLightningTrainer._train_step = lambda self, batch: dict(verl)
 trainer = GrpoTrainer.__new__(GrpoTrainer)
 trainer.run_dir, trainer.total_training_steps = folder, 2
-trainer.agent_mode_daemon = types.SimpleNamespace(stats=counts, step=0, step_rows=[], gate=Gate())
-trainer._n_aborted, trainer._told = 0, Counter()
+trainer.agent_mode_daemon = types.SimpleNamespace(stats=counts, step=0, step_rows=[], gate=Gate(), batched=None)
+trainer._n_aborted, trainer._told, trainer.audit, trainer._updated = 0, Counter(), None, None
 trainer.watch, trainer.train_dataset = Stopwatch(), [{}]
 trainer.config = types.SimpleNamespace(data=types.SimpleNamespace(seed=1))
 trainer.health = types.SimpleNamespace(after_step=lambda *_: {"health/entropy": 0.5}, stop="")
