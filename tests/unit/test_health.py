@@ -135,6 +135,14 @@ def test_a_step_with_different_rewards_starts_the_count_of_equal_ones_anew() -> 
     assert one.stop.startswith("all rewards of 2 steps in a row")
 
 
+def test_steps_whose_rewards_are_unknown_are_not_equal_ones() -> None:
+    one, bounds = health(), ("rollout/reward_min", "rollout/reward_max")
+    for step in range(1, 4):
+        unknown = {name: value for name, value in metrics().items() if name not in bounds}
+        assert not any("all rewards" in text for text in warnings_of(one.after_step(step, unknown, [])))
+    assert not one.stop
+
+
 def test_stop_rules_of_zero_never_stop() -> None:
     one, same = health(max_bad_steps=0, max_flat_steps=0), {"rollout/reward_min": 0.1, "rollout/reward_max": 0.1}
     for step in range(1, 9):
