@@ -6,9 +6,7 @@ says so. Run folder, names and checkpoints are those of train_sql_agent.py.
 
 from __future__ import annotations
 
-import errno
 import logging
-import os
 import secrets
 import time
 from contextlib import closing
@@ -31,11 +29,12 @@ from sql_agent.scoring.registry import ScoringContext
 from sql_agent.serving.checkpoints import find_checkpoint
 from sql_agent.serving.models import model_folder
 from sql_agent.training import preflight
+from sql_agent.training.ending import what_broke, write_summary
 from sql_agent.training.health_rules import health_of
-from sql_agent.training.job import DISK_FULL, EXIT, Job
+from sql_agent.training.job import EXIT, Job
 from sql_agent.training.options import is_tiny
 from sql_agent.training.questions import load_data, total_steps
-from sql_agent.training.summary import build_summary, summary_table
+from sql_agent.training.summary import summary_table
 
 logger = logging.getLogger(__name__)
 
@@ -88,16 +87,9 @@ def train(job: Job, run_dir: Path) -> dict[str, Any]:
     ):
         error = fit(job, run_dir)
     total_s = time.monotonic() - started
-    facts = {"status": "", "error": error, **job.facts(), "method": "local"}
-    summary = build_summary(run_dir, total_s=total_s, peak_memory_gib=tree.peak_gib, facts=facts)
-    done = summary["last_step"] == job.steps
-    summary["status"] = "failed" if error else ("finished" if done else "interrupted")
-    try:
-        write_json(run_dir / run_folder.SUMMARY, summary)
-    except OSError as exc:
-        why = f"summary.json could not be written: {exc}"
-        summary |= {"status": "failed", "error": "\n".join(filter(None, [error, why]))}
-    return summary
+    return write_summary(
+        run_dir, error=error, total_s=total_s, peak_memory_gib=tree.peak_gib, facts={**job.facts(), "method": "local"}
+    )
 
 
 def fit(job: Job, run_dir: Path) -> str:
@@ -109,11 +101,7 @@ def fit(job: Job, run_dir: Path) -> str:
     except KeyboardInterrupt:
         return ""
     except Exception as exc:
-        # The one boundary between the whole stack and a person: the traceback goes to the log.
-        logger.exception("training failed")
-        text = f"{type(exc).__name__}: {str(exc)[:2000]}\nThe log has the details: {run_dir / run_folder.LOG}"
-        full = os.strerror(errno.ENOSPC) in str(exc)
-        return f"{text}\n{DISK_FULL.format(run_dir=run_dir)}" if full else text
+        return what_broke(exc, run_dir)
     return ""
 
 

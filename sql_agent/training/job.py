@@ -6,9 +6,7 @@ says so. Whatever happens, the run folder keeps what the run had.
 
 from __future__ import annotations
 
-import errno
 import logging
-import os
 import secrets
 import shutil
 import time
@@ -41,15 +39,15 @@ from sql_agent.serving.models import model_folder
 from sql_agent.training import preflight
 from sql_agent.training.assembly import make_agent, make_algorithm, make_trainer
 from sql_agent.training.context import check_context
+from sql_agent.training.ending import what_broke, write_summary
 from sql_agent.training.options import is_tiny
 from sql_agent.training.questions import load_data, total_steps
-from sql_agent.training.summary import build_summary, summary_table
+from sql_agent.training.summary import summary_table
 from sql_agent.training.verl_keys import check_verl
 
 logger = logging.getLogger(__name__)
 
 EXIT = {"finished": 0, "failed": 1, "interrupted": 130}
-DISK_FULL = "the disk of {run_dir} is full. Free space there, then go on with --resume_checkpoint latest"
 
 
 @dataclass(frozen=True)
@@ -166,16 +164,7 @@ def train(job: Job, run_dir: Path) -> dict[str, Any]:
     ):
         error = fit(job, run_dir)
     total_s = time.monotonic() - started
-    facts = {"status": "", "error": error, **job.facts()}
-    summary = build_summary(run_dir, total_s=total_s, peak_memory_gib=tree.peak_gib, facts=facts)
-    done = summary["last_step"] == job.steps
-    summary["status"] = "failed" if error else ("finished" if done else "interrupted")
-    try:
-        write_json(run_dir / run_folder.SUMMARY, summary)
-    except OSError as exc:
-        why = f"summary.json could not be written: {exc}"
-        summary |= {"status": "failed", "error": "\n".join(filter(None, [error, why]))}
-    return summary
+    return write_summary(run_dir, error=error, total_s=total_s, peak_memory_gib=tree.peak_gib, facts=job.facts())
 
 
 def fit(job: Job, run_dir: Path) -> str:
@@ -188,11 +177,7 @@ def fit(job: Job, run_dir: Path) -> str:
     except RunError as exc:
         return str(exc)
     except Exception as exc:
-        # The one boundary between the whole stack and a person: the traceback goes to the log.
-        logger.exception("training failed")
-        text = f"{type(exc).__name__}: {str(exc)[:2000]}\nThe log has the details: {run_dir / run_folder.LOG}"
-        full = os.strerror(errno.ENOSPC) in str(exc)
-        return f"{text}\n{DISK_FULL.format(run_dir=run_dir)}" if full else text
+        return what_broke(exc, run_dir)
     return ""
 
 

@@ -1,4 +1,4 @@
-"""What train_sft.py and train_dpo.py do with a command line."""
+"""What the commands on TRL do with a command line."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import logging
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,18 +22,28 @@ from sql_agent.tuning.options import Method, parser, resolve_config
 
 
 def run_command(method: Method, description: str, argv: list[str] | None = None) -> int:
-    """Exit status: 0 done, 1 the run failed, 2 wrong input, 130 interrupted."""
+    """train_sft.py and train_dpo.py, with the exit status of `run_to_end`."""
     args = parser(method, description).parse_args(argv)
-    # SIGTERM ends a run in order, as Ctrl-C does. A shell starts background jobs with SIGINT ignored.
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _interrupt)
-    logging.basicConfig(level=logging.DEBUG if args.debug else logging.WARNING)
-    terminal = console.own_terminal()
-    try:
+
+    def work(terminal: Console) -> tuple[int, Path]:
         config = resolve_config(method, args)
         status, run_dir = run_tuning(config, terminal)
         if status == 0 and (out := section_of(config).output_dir):
             status = _export(run_dir, Path(out).expanduser().absolute())
+        return status, run_dir
+
+    return run_to_end(work, debug=args.debug)
+
+
+def run_to_end(work: Callable[[Console], tuple[int, Path]], *, debug: bool) -> int:
+    """Exit status of a run in this process: 0 done, 1 the run failed, 2 wrong input, 130 interrupted."""
+    # SIGTERM ends a run in order, as Ctrl-C does. A shell starts background jobs with SIGINT ignored.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _interrupt)
+    logging.basicConfig(level=logging.DEBUG if debug else logging.WARNING)
+    terminal = console.own_terminal()
+    try:
+        status, run_dir = work(terminal)
     except UserError as exc:
         Console(stderr=True, highlight=False, soft_wrap=True).print(f"error: {exc}", markup=False)
         return 2

@@ -6,7 +6,6 @@ says so. Run folder, names and checkpoints are those of GRPO.
 
 from __future__ import annotations
 
-import errno
 import logging
 import os
 import time
@@ -29,9 +28,9 @@ from sql_agent.data.dataset import fingerprint
 from sql_agent.serving.checkpoints import find_checkpoint
 from sql_agent.serving.models import model_folder
 from sql_agent.training import preflight
-from sql_agent.training.job import DISK_FULL, EXIT
+from sql_agent.training.ending import what_broke, write_summary
+from sql_agent.training.job import EXIT
 from sql_agent.training.options import is_tiny
-from sql_agent.training.summary import build_summary
 from sql_agent.tuning.choice import best, mined
 from sql_agent.tuning.encoding import Encoded, Encoder
 from sql_agent.tuning.sources import Pair, Source, read_source
@@ -193,16 +192,7 @@ def train(job: Job, run_dir: Path) -> dict[str, Any]:
     ):
         error = fit(job, run_dir, terminal)
     total_s = time.monotonic() - started
-    facts = {"status": "", "error": error, **job.facts()}
-    summary = build_summary(run_dir, total_s=total_s, peak_memory_gib=tree.peak_gib, facts=facts)
-    done = summary["last_step"] == job.steps
-    summary["status"] = "failed" if error else ("finished" if done else "interrupted")
-    try:
-        write_json(run_dir / run_folder.SUMMARY, summary)
-    except OSError as exc:
-        why = f"summary.json could not be written: {exc}"
-        summary |= {"status": "failed", "error": "\n".join(filter(None, [error, why]))}
-    return summary
+    return write_summary(run_dir, error=error, total_s=total_s, peak_memory_gib=tree.peak_gib, facts=job.facts())
 
 
 def fit(job: Job, run_dir: Path, terminal: Console) -> str:
@@ -225,9 +215,5 @@ def fit(job: Job, run_dir: Path, terminal: Console) -> str:
     except KeyboardInterrupt:
         return ""
     except Exception as exc:
-        # The one boundary between the whole stack and a person: the traceback goes to the log.
-        logger.exception("training failed")
-        text = f"{type(exc).__name__}: {str(exc)[:2000]}\nThe log has the details: {run_dir / run_folder.LOG}"
-        full = os.strerror(errno.ENOSPC) in str(exc)
-        return f"{text}\n{DISK_FULL.format(run_dir=run_dir)}" if full else text
+        return what_broke(exc, run_dir)
     return ""
