@@ -149,7 +149,14 @@ def check_loss(config: TrainConfig) -> None:
         return
     command = [sys.executable, "-m", "agl_plugin.update.losses", loss_name(config)]
     paths = {"PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), *sys.path]))}
-    done = subprocess.run(command, env={**os.environ, **paths}, capture_output=True, text=True, timeout=LOSS_LIMIT_S)
+    env = {**os.environ, **paths}
+    try:
+        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=LOSS_LIMIT_S)
+    except subprocess.TimeoutExpired as exc:
+        raise UserError(
+            f"optim.loss = {loss!r}: did not end within {LOSS_LIMIT_S:g} s on two rows of numbers. Its module must not "
+            "wait for anything when it is imported, nor the function when it is called"
+        ) from exc
     _, found, problem = done.stdout.rpartition("problem of the loss:")
     problem = problem.strip() if found else f"ends the process that tries it: {done.stderr[-500:]}"
     if problem:

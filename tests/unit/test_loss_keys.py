@@ -13,6 +13,7 @@ from agl_plugin.update import losses
 from foundation.errors import UserError
 from sql_agent.config import ROOT, TrainConfig, build_config, load_recipe, parse_assignment
 from sql_agent.config.losses import CLIPPED, FIXED, PRESETS
+from sql_agent.training import preflight
 from sql_agent.training.preflight import check_loss
 from sql_agent.training.verl_config import flatten, update_rules, verl_overrides
 
@@ -153,3 +154,11 @@ def test_a_bad_loss_ends_the_run_before_ray(tmp_path: Path) -> None:
 def test_a_named_loss_starts_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subprocess, "run", lambda *_args, **_more: pytest.fail("started"))
     check_loss(config_of("optim.loss=minirl"))
+
+
+def test_a_loss_that_hangs_is_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(preflight, "LOSS_LIMIT_S", 1.0)
+    file = tmp_path / "hangs.py"
+    file.write_text("import time\ntime.sleep(600)\n")
+    with pytest.raises(UserError, match="did not end within 1 s .* must not wait for anything when it is imported"):
+        check_loss(config_of(f"optim.loss={file}:f"))
