@@ -7,6 +7,7 @@ that it works in any place. Not covered: settings for a GPU (recipes/qwen3_0_6b 
 from __future__ import annotations
 
 import re
+import shlex
 import shutil
 import tempfile
 from pathlib import Path
@@ -47,7 +48,7 @@ def make_recipe(name: str, folder: Path = RECIPES) -> Path:
 
 def _fill(draft: Path, *, called: str, at: Path) -> None:
     shutil.copytree(TEMPLATE, draft, ignore=shutil.ignore_patterns("__pycache__", ".*"))
-    names = {"my_recipe": at.name, "MY_RECIPE": called, "MY_FOLDER": _place(at)}
+    names = {"my_recipe": at.name, "MY_RECIPE": shlex.quote(called), "MY_FOLDER": _place(at)}
     for file in (draft / "README.md", draft / "config.toml"):
         text = re.sub("|".join(names), lambda m: names[m[0]], file.read_text(encoding="utf-8"))
         file.write_text(text, encoding="utf-8")
@@ -55,7 +56,7 @@ def _fill(draft: Path, *, called: str, at: Path) -> None:
 
 def _place(path: Path) -> str:
     """The path as one types it in the project's folder."""
-    return str(path.relative_to(ROOT) if path.is_relative_to(ROOT) else path)
+    return shlex.quote(str(path.relative_to(ROOT) if path.is_relative_to(ROOT) else path))
 
 
 @app.command()

@@ -24,6 +24,7 @@ from sql_agent.config import ROOT, build_config, known_keys, parse_assignment
 from sql_agent.offline_judge.judge import grade
 from sql_agent.training.options import FLAGS, parser
 from sql_agent.tuning.options import parser as tuning_parser
+from tests.pages import FENCE, Block, blocks_of
 
 SKIPPED = {".venv", ".tools", ".cache", "runs", "outputs", "node_modules", ".git", ".pytest_cache"}
 PAGES = sorted(p for p in ROOT.rglob("*.md") if not SKIPPED & set(p.relative_to(ROOT).parts))
@@ -46,17 +47,11 @@ FOREIGN_FLAGS = {
     *("--center_rewards_coefficient", "--num_train_epochs", "--per_device_train_batch_size"),
     *("--gradient_checkpointing", "--deepspeed"),
 }
-FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SPAN = re.compile(r"`([^`\n]+)`")
-Block = tuple[str, str]
 
 
 def text_of(name: str | Path) -> str:
     return (ROOT / name).read_text(encoding="utf-8")
-
-
-def blocks_of(text: str) -> list[Block]:
-    return [(m[1], m[2]) for m in FENCE.finditer(text)]
 
 
 def code_of(page: Path) -> str:

@@ -61,6 +61,14 @@ def test_every_file_is_there_and_names_the_recipe(tmp_path: Path) -> None:
     assert not [path.name for path in made.iterdir() if "my_recipe" in path.read_text(encoding="utf-8").lower()]
 
 
+def test_a_folder_with_blanks_is_one_word_of_each_command(tmp_path: Path) -> None:
+    made = make_recipe("shop", tmp_path / "my agents")
+    readme = (made / "README.md").read_text(encoding="utf-8")
+    assert f"--recipe '{made}' --ci-fast" in readme and f"pytest '{made}'/test_recipe.py" in readme
+    done = invoke("other", "--folder", tmp_path / "my agents")
+    assert f"edit '{made.parent}/other'/tools.py" in done.stdout
+
+
 @pytest.mark.parametrize(
     "name", ["", "Shop", "my-shop", "../shop", "shop/a", "1shop", "_shop", ".", "new", "店", "a b", "a" * 65, "shop\n"]
 )

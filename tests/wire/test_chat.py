@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -94,11 +94,28 @@ def _own_terminal(fd: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # what a shell starts in the background ignores it
 
 
+COUNTER = '''
+class Counter:
+    def reset(self, question):
+        self.n = 0
+        return "The number is 0."
+
+    def count(self, by: int) -> int:
+        """Add to the number."""
+        self.n += by
+        return self.n
+'''
+MCP_SERVER = Path(__file__).with_name("mcp_server.py")
+PLAIN = ['tools = ["tools.py"]']
+
+
 @contextmanager
-def chatting(folder: Path, *answers: Any) -> Iterator[tuple[Terminal, FakeServer]]:
-    (folder / "tools.py").write_text(TOOLS, encoding="utf-8")
-    lines = ["[agent]", 'tools = ["tools.py"]', 'system_prompt = "tools"', "llm_timeout_s = 5.0"]
-    lines += ["chat_template_kwargs = { enable_thinking = false }"]
+def chatting(
+    folder: Path, *answers: Any, tools: str = TOOLS, agent: Sequence[str] = PLAIN
+) -> Iterator[tuple[Terminal, FakeServer]]:
+    (folder / "tools.py").write_text(tools, encoding="utf-8")
+    lines = ["[agent]", 'system_prompt = "tools"', "llm_timeout_s = 5.0"]
+    lines += ["chat_template_kwargs = { enable_thinking = false }", *agent]
     (folder / "config.toml").write_text("\n".join(lines), encoding="utf-8")
     with openai_server(in_turn(*answers)) as server:
         flags = ["--chat", "--recipe", str(folder), "--base-url", server.base_url, "--model", "fake-model"]
@@ -135,6 +152,32 @@ def test_calls_and_answers_are_shown_and_the_history_is_kept(tmp_path: Path) -> 
         assert "/reset" in terminal.ask("/help") and "'/what' is no command" in terminal.ask("/what now")
         terminal.type("/quit\r")
         assert terminal.ended() == 0
+
+
+def test_an_environment_lives_until_the_reset(tmp_path: Path) -> None:
+    answers = [turn for by in (2, 3, 5) for turn in (calling("count", by=by), saying("Done."))]
+    with chatting(tmp_path, *answers, tools=COUNTER) as (terminal, server):
+        assert re.search(r"← 2\s+Done", plain(terminal.ask("two")))
+        assert messages(server, 0) == [("user", "two\nThe number is 0.")]
+        assert re.search(r"← 5\s+Done", plain(terminal.ask("three more"))) and messages(server)[-1][0] == "tool"
+        terminal.ask("/reset")
+        assert re.search(r"← 5\s+Done", plain(terminal.ask("five"))) and len(messages(server)) == 3
+
+
+def test_the_tools_of_an_mcp_server_are_called(tmp_path: Path) -> None:
+    server = [
+        "tools = []",
+        "tool_timeout_s = 20.0",
+        "[agent.mcp.test]",
+        'command = "python"',
+        f'args = ["{MCP_SERVER}"]',
+    ]
+    answers = (calling("add", a=2, b=3), saying("Five."), calling("dies"), calling("add", a=1, b=1), saying("Two."))
+    with chatting(tmp_path, *answers, agent=server) as (terminal, model):
+        assert re.search(r'→ add {"a": 2, "b": 3}\s+← 5.0\s+Five.', plain(terminal.ask("2 + 3?")))
+        assert "MCP server 'test' is gone" in plain(terminal.ask("end it"))
+        time.sleep(1.0)  # the server is started again
+        assert "← 2.0" in plain(terminal.ask("1 + 1?")) and messages(model, 0) == [("user", "2 + 3?")]
 
 
 def test_what_is_said_cannot_write_to_the_terminal(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -172,8 +172,15 @@ def test_a_server_that_dies_is_a_fault_and_comes_back(make: MakeTools, monkeypat
     assert second != first and not psutil.pid_exists(int(first))
 
 
-def test_calls_in_flight_fall_with_the_server(make: MakeTools) -> None:
-    toolset = make(timeout_s=30.0)
+@pytest.mark.parametrize("kind", ["stdio", "http"])
+def test_calls_in_flight_fall_with_the_server(kind: str, make: MakeTools) -> None:
+    port = free_port()
+    with nullcontext() if kind == "stdio" else http_server(port):
+        server = STDIO if kind == "stdio" else {"url": f"http://127.0.0.1:{port}/mcp"}
+        calls_fall_with_it(make(server, timeout_s=30.0))
+
+
+def calls_fall_with_it(toolset: Toolset) -> None:
     _, (pid,) = call(toolset, ("pid", {}))
     contexts = [EpisodeContext(timeout_s=30.0) for _ in range(8)]
 
