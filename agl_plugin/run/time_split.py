@@ -18,7 +18,7 @@ from typing import Any
 # In the order of pictures and tables; the first three come from rollouts, in this order of precedence.
 PHASES = {
     "generation": "LLM calls in flight",
-    "tool": "SQL running, no LLM call",
+    "tool": "a tool running, no LLM call",
     "judge": "only judging",
     "old_log_prob": "log-probabilities of the sampled tokens",
     "reference": "log-probabilities of the start model",

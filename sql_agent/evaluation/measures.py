@@ -41,7 +41,7 @@ MEASURES: dict[str, Measure] = {
     "reward": lambda r: r.reward,
     "answer score": lambda r: r.answer_score,
     "execution match": lambda r: r.execution_match,
-    "called the tool": lambda r: float(bool(r.sql_calls)),
+    "called the tool": lambda r: float(bool(r.sql_calls or r.tool_calls)),
     "executed SQL": lambda r: float(r.executed_sql),
     "SQL found rows": lambda r: float(r.found_rows),
     "SQL validity": sql_validity,
@@ -56,6 +56,8 @@ MEASURES: dict[str, Measure] = {
 # These get a p-value in a comparison; the more tests, the more of them are small by chance.
 TESTED = ("reward", "answer score", "execution match", "executed SQL")
 PART = "reward part "
+# Without meaning where the agent has no SQL tool: tables leave them out.
+OF_SQL = ("execution match", "executed SQL", "SQL found rows", "SQL validity")
 BY_TASK = ("reward", "execution match")
 OF_K = ("reward", "execution match")
 

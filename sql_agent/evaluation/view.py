@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from rich.console import Console
 from rich.table import Table
 
-from sql_agent.evaluation.measures import PART
+from sql_agent.evaluation.measures import OF_SQL, PART
 from sql_agent.evaluation.results import EvalReport, Figures
 from sql_agent.evaluation.stats import Difference, Estimate
 
@@ -60,10 +60,15 @@ def _cells(report: EvalReport) -> Iterator[tuple[str, str, str, str, Figures]]:
                 yield key, split, decoding, name, found[key]
 
 
+def _kept(report: EvalReport, measures: tuple[str, ...]) -> list[str]:
+    """Those of the measures that have a meaning for the agent: it had a database, or they are not about SQL."""
+    return [measure for measure in measures if report.database or measure not in OF_SQL]
+
+
 def _rewards(report: EvalReport) -> Section:
     rows: list[Row] = []
     parts = dict.fromkeys(m for *_, found in _cells(report) for m in found.measures if m.startswith(PART))
-    columns = [*MAIN, *parts]
+    columns = [*_kept(report, MAIN), *parts]
     for key, split, decoding, name, found in _cells(report):
         values = [str(found.measures.get(m, "-")) for m in columns]
         rows.append((split, decoding, name, *values))
@@ -73,7 +78,8 @@ def _rewards(report: EvalReport) -> Section:
         "Mean over questions [95 % bootstrap interval]. A difference is paired by question; p is from a two-sided "
         "sign-flip permutation test, one test per number."
     )
-    return Section("Reward and execution match", note, ("split", "decoding", "model", *columns), rows)
+    title = "Reward and execution match" if report.database else "Reward"
+    return Section(title, note, ("split", "decoding", "model", *columns), rows)
 
 
 def _tested(found: Difference | None) -> str:
@@ -82,7 +88,7 @@ def _tested(found: Difference | None) -> str:
 
 def _tasks(report: EvalReport) -> Section:
     """One row per task type; without intervals on a terminal."""
-    models = list(report.models)
+    models, measures = list(report.models), _kept(report, TASK)
     columns = [*models, DIFFERENCE] if report.delta_by_task else models
     rows: list[Row] = []
     for key in report.keys:
@@ -93,34 +99,35 @@ def _tasks(report: EvalReport) -> Section:
         sources += [report.delta_by_task.get(key, {})] if report.delta_by_task else []
         for task in sorted(set().union(*figures)):
             questions = max(found[task].questions for found in figures if task in found)
-            cells = [source[task][m] if task in source else "-" for m in TASK for source in sources]
+            cells = [source[task][m] if task in source else "-" for m in measures for source in sources]
             rows.append((split, decoding, task or NO_TASK, str(questions), *cells))
-    header = ("split", "decoding", "task type", "questions", *(f"{m}, {name}" for m in TASK for name in columns))
+    header = ("split", "decoding", "task type", "questions", *(f"{m}, {name}" for m in measures for name in columns))
     return Section("By task type", "Few questions each: mind the intervals in results.md.", header, rows)
 
 
 def _of_k(report: EvalReport) -> Section:
     rows: list[Row] = []
+    measures = _kept(report, TASK)
     for _, split, decoding, name, found in _cells(report):
-        rewards, matches = (found.of_k.get(measure, {}) for measure in TASK)
-        for k in rewards or matches:
-            cells = [vars(of[k])[which] if k in of else "-" for of in (rewards, matches) for which in WHICH]
+        figures = [found.of_k.get(measure, {}) for measure in measures]
+        for k in next(filter(None, figures), {}):
+            cells = [vars(of[k])[which] if k in of else "-" for of in figures for which in WHICH]
             rows.append((split, decoding, name, str(k), *cells))
-    note = (
-        "Unbiased, over questions with k samples or more. With one reference query, the best of k in execution "
-        "match is pass@k."
-    )
-    names = tuple(f"{which} {measure}" for measure in TASK for which in WHICH)
+    note = "Unbiased, over questions with k samples or more."
+    if report.database:
+        note += " With one reference query, the best of k in execution match is pass@k."
+    names = tuple(f"{which} {measure}" for measure in measures for which in WHICH)
     return Section("Best, mean and worst of k samples", note, ("split", "decoding", "model", "k", *names), rows)
 
 
 def _tool(report: EvalReport) -> Section:
-    measures = ("called the tool", "SQL validity", "SQL found rows", "malformed tool calls", "turns")
+    all_measures = ("called the tool", "SQL validity", "SQL found rows", "malformed tool calls", "turns")
+    measures = _kept(report, all_measures)
     rows: list[Row] = [
         (split, decoding, name, *(_plain(found.measures[measure].mean) for measure in measures))
         for _, split, decoding, name, found in _cells(report)
     ]
-    note = "SQL validity: the share of an episode's SQL calls that ran."
+    note = "SQL validity: the share of an episode's SQL calls that ran." if report.database else ""
     return Section("The tool", note, ("split", "decoding", "model", *measures), rows)
 
 
@@ -150,13 +157,14 @@ def _endings(report: EvalReport) -> Section:
 
 
 def _left_out(report: EvalReport) -> Section:
-    rows: list[Row] = [
-        (split, decoding, name, _counts(found.unscored), _counts(found.no_execution_match))
-        for _, split, decoding, name, found in _cells(report)
-        if found.unscored or found.no_execution_match
-    ]
+    columns = ["without reward", "without execution match"][: len(_kept(report, TASK))]
+    rows: list[Row] = []
+    for _, split, decoding, name, found in _cells(report):
+        counts = [found.unscored, found.no_execution_match][: len(columns)]
+        if any(counts):
+            rows.append((split, decoding, name, *map(_counts, counts)))
     note = "Trials that are in no mean of these columns, by reason; they are not counted as 0."
-    return Section("Left out", note, ("split", "decoding", "model", "without reward", "without execution match"), rows)
+    return Section("Left out", note, ("split", "decoding", "model", *columns), rows)
 
 
 def _counts(counts: dict[str, int]) -> str:

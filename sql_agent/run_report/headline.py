@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
+from sql_agent.evaluation.measures import OF_SQL
 from sql_agent.evaluation.results import EvalReport, Figures, TaskFigures
 from sql_agent.evaluation.stats import Estimate, estimate
 from sql_agent.run_report.cases import compared, sides
@@ -104,7 +105,7 @@ def _validated(run: RunData) -> list[Headline]:
 
 
 def measure_rows(results: EvalReport | None) -> list[MeasureRow]:
-    """Every measure of the evaluation, by split and decoding."""
+    """Every measure of the evaluation that has a meaning for its agent, by split and decoding."""
     if results is None:
         return []
     old, new = results.sides
@@ -118,5 +119,5 @@ def measure_rows(results: EvalReport | None) -> list[MeasureRow]:
         )
         for key, figures in new.items()
         for name, after in figures.measures.items()
-        if after.n
+        if after.n and (results.database or name not in OF_SQL)
     ]

@@ -38,7 +38,7 @@ class Phase:
 
 PHASES = [
     Phase("generation", "generation", 0),
-    Phase("tool", "SQL tool", 1),
+    Phase("tool", "tools", 1),
     Phase("judge", "judge", 2),
     Phase("old_log_prob", "old log-probs", 3),
     Phase("reference", "reference model", 4),

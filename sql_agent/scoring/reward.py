@@ -26,10 +26,10 @@ TOO_FEW_TURNS = "too_few_turns"
 async def score(episode: Episode, context: ScoringContext) -> Reward:
     """The reward of an episode: its parts, and their sum.
 
-    Part "sql" is the bonus or 0; a row that one scorer grades has "answer" in [0, 1], others a part for each of
-    `reward.terms`. Unscored, with the reason and no total, where any term has no value; an episode that awaits its
-    group keeps the parts that it has. Raises UserError for a scorer that SCORERS does not know (`check_scorers` finds
-    it earlier).
+    Part "sql" is the bonus or 0, where there is one; a row that one scorer grades has "answer" in [0, 1], others a part
+    for each of `reward.terms`. Unscored, with the reason and no total, where any term has no value; an episode that
+    awaits its group keeps the parts that it has. Raises UserError for a scorer that SCORERS does not know
+    (`check_scorers` finds it earlier).
     """
     terms = context.terms_for(episode.question.scorer)
     for term in terms:
@@ -41,7 +41,8 @@ async def score(episode: Episode, context: ScoringContext) -> Reward:
     awaits = {term.part: term.factor for term, score in found if score.unscored == AWAITS_GROUP}
     if fault := next((score.unscored for score in scores if score.unscored not in ("", AWAITS_GROUP)), ""):
         return Reward(unscored=fault, **about)
-    parts = {"sql": context.config.sql_bonus if episode.executed_sql else 0.0}
+    bonus = context.config.sql_bonus
+    parts = {"sql": bonus if episode.executed_sql else 0.0} if bonus else {}
     # Adding 0 makes a penalty of -0.0 a plain 0.
     parts |= {term.part: term.factor * score.value + 0.0 for term, score in found if score.value is not None}
     answers = [parts.get(name, 0.0) > 0 or name in awaits for name in context.config.answer_parts]

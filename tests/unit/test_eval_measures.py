@@ -11,6 +11,7 @@ import pytest
 
 from sql_agent.evaluation.measures import (
     MEASURES,
+    OF_SQL,
     by_question,
     compare,
     compare_tasks,
@@ -22,9 +23,12 @@ from sql_agent.evaluation.measures import (
 from sql_agent.evaluation.results import EvalReport
 from sql_agent.evaluation.stats import Difference, Quantiles
 from sql_agent.evaluation.trials import draw
-from sql_agent.evaluation.view import _rewards
-from sql_agent.records import QueryResult, Question, SqlCall, TrialRecord
+from sql_agent.evaluation.view import _rewards, markdown
+from sql_agent.records import QueryResult, Question, SqlCall, ToolCall, TrialRecord
+from sql_agent.run_report.headline import measure_rows
 from tests.run_folders import results_of
+
+DECODINGS = ("sampled", "greedy")
 
 
 def record(question: str, reward: float | None, *, task: str = "t", match: float | None = 1.0) -> TrialRecord:
@@ -75,7 +79,8 @@ def test_each_term_of_the_reward_is_a_measure_with_its_difference() -> None:
     assert differences["reward part length_penalty"].mean == pytest.approx(0.1)
     assert list(summarize([record("a", 1.0)]).measures) == list(MEASURES)
     models = {"m": {"test/greedy": summarize([record("a", 1.0)])}, "n": {"test/greedy": found}}
-    report = EvalReport.model_construct(keys=["test/greedy"], models=models, delta={"test/greedy": differences})
+    shown = {"keys": ["test/greedy"], "database": "0123abcd", "delta": {"test/greedy": differences}}
+    report = EvalReport.model_construct(models=models, **shown)
     table = _rewards(report)
     assert table.header[-2:] == ("reward part sql_result", "reward part length_penalty")
     assert [[str(cell).split()[0] for cell in row[-2:]] for row in table.rows] == [
@@ -83,6 +88,24 @@ def test_each_term_of_the_reward_is_a_measure_with_its_difference() -> None:
         ["0.500", "-0.100"],
         ["+0.000", "+0.100"],
     ]
+
+
+def test_an_agent_without_sql_calls_its_own_tools_and_is_shown_no_columns_of_sql() -> None:
+    played = record("a", 1.0).model_copy(update={"sql_calls": [], "tool_calls": [ToolCall(name="calculate")]})
+    idle = played.model_copy(update={"question_id": "b", "tool_calls": []})
+    trials = [
+        t.model_copy(update={"model": "m", "split": "s", "decoding": d}) for d in DECODINGS for t in (played, idle)
+    ]
+    assert summarize(trials).measures["called the tool"].mean == 0.5
+    plain = [trial.model_dump(mode="json") for trial in trials]
+    with_sql = results_of(plain).model_copy(update={"keys": [f"s/{d}" for d in DECODINGS]})
+    without = with_sql.model_copy(update={"database": ""})
+    assert "executed SQL" in markdown(with_sql) and "execution match" in markdown(with_sql)
+    assert "SQL" not in markdown(without) and "execution match" not in markdown(without)
+    assert "executed SQL" in {row.measure for row in measure_rows(with_sql)}
+    assert {"reward", "called the tool"} <= (rows := {row.measure for row in measure_rows(without)}) and not rows & {
+        *OF_SQL
+    }
 
 
 def test_a_fault_is_in_no_mean_and_counted() -> None:

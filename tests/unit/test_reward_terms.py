@@ -178,7 +178,7 @@ def test_a_row_keeps_its_own_scorer(tmp_path: Path) -> None:
 
 def test_terms_can_have_names_and_the_default_scorer_is_the_term_answer() -> None:
     named = context_of({"scorer": "exact", "weight": 0.25, "name": "same"}, {"scorer": "exact"}, sql_bonus=0)
-    assert reward("1", named, "SELECT 1").parts == {"sql": 0.0, "same": 0.25, "exact": 1.0}
+    assert reward("1", named, "SELECT 1").parts == {"same": 0.25, "exact": 1.0}
     short, long = context_of(default_scorer="exact"), context_of({"scorer": "exact", "name": "answer"})
     assert reward("1", short) == reward("1", long)
 

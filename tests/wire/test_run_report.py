@@ -152,7 +152,7 @@ def test_pictures_follow_the_theme_and_have_tooltips(browser: Browser, page: Pat
     run = read_run(page.parent)
     first = run.rows("train")[0]
     assert f"step 1: {first['rollout/reward_mean']:.3f}" in tips
-    assert any(tip.startswith("held out at step 30: ") for tip in tips) and "step 7, SQL tool: 0.3 s" in tips
+    assert any(tip.startswith("held out at step 30: ") for tip in tips) and "step 7, tools: 0.3 s" in tips
 
 
 @needs_browser
