@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
@@ -10,6 +11,15 @@ from hypothesis import settings
 # A busy machine is no mistake in the code.
 settings.register_profile("project", deadline=None)
 settings.load_profile("project")
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[str]:
+    """The address of a PostgreSQL server; the test is skipped where none is installed."""
+    from tests.postgres import server
+
+    with server() as address:
+        yield address
 
 
 def pytest_configure() -> None:

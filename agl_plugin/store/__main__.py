@@ -1,6 +1,7 @@
-"""A store that lasts, as a server: `agl store` with its rollouts in an SQLite file.
+"""A store that lasts, as a server: `agl store` with its rollouts in an SQLite file, or in PostgreSQL.
 
   python -m agl_plugin.store --port 9999 --path runs/store.db
+  python -m agl_plugin.store --port 9999 --postgres STORE_DATABASE    the variable that holds postgresql://...
 
 The protocol, the routes and the dashboard are those of `agl store`. A store that was killed goes on with the same
 --path where it was.
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -17,8 +19,10 @@ import typer
 from dotenv import load_dotenv
 
 from agl_plugin.patches.install import install_at_start
+from agl_plugin.store.database import Database
+from agl_plugin.store.turns import Turns
 from foundation.command import shown_errors
-from foundation.errors import RunError
+from foundation.errors import RunError, UserError
 from foundation.store_token import check_host
 
 DEFAULT_PATH = Path("runs/store.db")
@@ -28,6 +32,9 @@ def main(
     port: Annotated[int, typer.Option(min=1, max=65535, help="port to listen on")] = 9999,
     host: Annotated[str, typer.Option(help="interface to listen on")] = "127.0.0.1",
     path: Annotated[Path, typer.Option(help="SQLite file of the rollouts and spans")] = DEFAULT_PATH,
+    postgres: Annotated[
+        str, typer.Option(help="in place of the file: the environment variable with PostgreSQL's address")
+    ] = "",
     keep_spans: Annotated[int, typer.Option(min=0, help="delete spans this many steps after theirs; 0: never")] = 4,
     log_level: Annotated[str, typer.Option(help="DEBUG, INFO, WARNING or ERROR")] = "INFO",
 ) -> None:
@@ -35,19 +42,41 @@ def main(
     load_dotenv(Path(__file__).resolve().parents[2] / ".env")
     with shown_errors(RunError):
         check_host(host, "--host")
-        asyncio.run(serve(path, host=host, port=port, keep_spans=keep_spans, log_level=log_level))
+        where = address_in(postgres) if postgres else path
+        asyncio.run(serve(where, host=host, port=port, keep_spans=keep_spans, log_level=log_level))
 
 
-async def serve(path: Path, *, host: str, port: int, keep_spans: int = 4, log_level: str = "INFO") -> None:
-    """Serve the store at `path`. Raises RunError when it cannot be opened."""
+def address_in(variable: str) -> str:
+    """The address that the variable holds; it may hold a password, so it is no argument. Raises UserError."""
+    if address := os.environ.get(variable):
+        return address
+    raise UserError(
+        f"--postgres {variable}: no such environment variable, or it is empty. Set it to the database's address, "
+        f"export {variable}=postgresql://USER:PASSWORD@HOST:5432/DATABASE for example, or write it into .env"
+    )
+
+
+def open_database(where: Path | str) -> Turns:
+    """An SQLite file, or the PostgreSQL database at an address. Raises RunError."""
+    if isinstance(where, Path):
+        return Database(where)
+    try:
+        from agl_plugin.store.postgres import PostgresDatabase
+    except ImportError as exc:
+        raise RunError(f"--postgres needs the extra `postgres` ({exc}): pip install 'agentgrpo[postgres]'") from exc
+    return PostgresDatabase(where)
+
+
+async def serve(where: Path | str, *, host: str, port: int, keep_spans: int = 4, log_level: str = "INFO") -> None:
+    """Serve the store at `where`. Raises RunError when it cannot be opened."""
     install_at_start()
     from agentlightning import setup_logging
 
     from agl_plugin.store.server import StoreServer
-    from agl_plugin.store.sqlite import SqliteLightningStore
+    from agl_plugin.store.sqlite import LastingStore
 
     setup_logging(log_level)
-    store = SqliteLightningStore(path, keep_spans=keep_spans)
+    store = LastingStore(open_database(where), keep_spans=keep_spans)
     try:
         await StoreServer(store, host=host, port=port, launch_mode="asyncio").run_forever()
     except RuntimeError as exc:  # of the launcher: the port is taken, say

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from agl_plugin.store.database import Database
+from agl_plugin.store.turns import Turns
 
 KEPT = 1000
 
@@ -13,9 +13,10 @@ KEPT = 1000
 class Answers:
     """Answers by key."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Turns) -> None:
         self._database = database
-        database.make("CREATE TABLE IF NOT EXISTS answers (id INTEGER PRIMARY KEY, key UNIQUE, answer NOT NULL)")
+        columns = f"id {database.ROW_ID}, key TEXT UNIQUE, answer TEXT NOT NULL"
+        database.make(f"CREATE TABLE IF NOT EXISTS answers ({columns})")
 
     def found(self, key: str) -> Any | None:
         """The answer that the request had, or None. Within a turn."""
@@ -24,5 +25,5 @@ class Answers:
 
     def keep(self, key: str, answer: Any) -> None:
         """Within a turn."""
-        row = self._database.write("INSERT INTO answers (key, answer) VALUES (?, ?)", (key, json.dumps(answer)))
-        self._database.write("DELETE FROM answers WHERE id <= ?", ((row.lastrowid or 0) - KEPT,))
+        self._database.write("INSERT INTO answers (key, answer) VALUES (?, ?)", (key, json.dumps(answer)))
+        self._database.write("DELETE FROM answers WHERE id <= (SELECT max(id) FROM answers) - ?", (KEPT,))

@@ -17,20 +17,18 @@ import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import asynccontextmanager, contextmanager
-from contextvars import ContextVar
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, ClassVar
 
 import aiologic
 
+from agl_plugin.store.turns import CURRENT_TURN
 from foundation.errors import RunError
 
 LINGER_S = 0.001  # turns that end within it share a commit
 VERSION = 1  # of the tables: PRAGMA user_version
 PRAGMAS = ("journal_mode=WAL", "synchronous=NORMAL", "cache_size=-32768", "temp_store=MEMORY")
 TAKEN_BACK = "the transaction was taken back: is the disk full?"
-
-_turn: ContextVar[object] = ContextVar("turn", default=None)
 
 
 def locked(path: Path) -> IO[str]:
@@ -65,6 +63,10 @@ def connected(path: Path) -> sqlite3.Connection:
 class Database:
     """The file at `path`, opened at once and held until `close`."""
 
+    ROW_ID: ClassVar[str] = "INTEGER PRIMARY KEY"
+    TYPES: ClassVar[dict[type, str]] = {str: "", int: "", float: ""}  # of columns; SQLite keeps what it is given
+    DUPLICATE: ClassVar[type[Exception]] = sqlite3.IntegrityError
+
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         self.path, self._lock = path, locked(path)
@@ -88,16 +90,16 @@ class Database:
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:
         """The database for this block alone, and its writes committed after it. A turn within a turn is part of it."""
-        if _turn.get() is self:
+        if CURRENT_TURN.get() is self:
             yield
             return
         async with self._pen:
-            token = _turn.set(self)
+            token = CURRENT_TURN.set(self)
             try:
                 with self._all_or_nothing():
                     yield
             finally:
-                _turn.reset(token)
+                CURRENT_TURN.reset(token)
                 if not self._connection.in_transaction:
                     self._commit()  # SQLite took the batch back: its disk is full
                 batch = self._batch

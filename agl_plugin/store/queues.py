@@ -1,4 +1,4 @@
-"""agent-lightning's queue and counters as SQLite tables.
+"""agent-lightning's queue and counters as tables of a database.
 
 Each operation is a turn of its own unless a turn is under way (database.py). Errors are those of agent-lightning's
 memory collections.
@@ -14,7 +14,7 @@ from agentlightning.store.collection.base import KeyValue, Queue, ensure_numeric
 from agentlightning.utils.metrics import MetricsBackend
 from pydantic import TypeAdapter
 
-from agl_plugin.store.database import Database
+from agl_plugin.store.turns import Turns
 
 Q = TypeVar("Q")
 K = TypeVar("K")
@@ -24,11 +24,11 @@ V = TypeVar("V")
 class TableQueue(Queue[Q]):
     """Items of `kind`, first in, first out."""
 
-    def __init__(self, database: Database, name: str, kind: type[Q], *, tracker: MetricsBackend | None = None) -> None:
+    def __init__(self, database: Turns, name: str, kind: type[Q], *, tracker: MetricsBackend | None = None) -> None:
         super().__init__(tracker=tracker)
         self._database, self._name, self._kind = database, name, kind
         self._json = TypeAdapter(kind)
-        database.make(f'CREATE TABLE IF NOT EXISTS "{name}" (id INTEGER PRIMARY KEY, item NOT NULL)')
+        database.make(f'CREATE TABLE IF NOT EXISTS "{name}" (id {database.ROW_ID}, item TEXT NOT NULL)')
         database.make(f'CREATE INDEX IF NOT EXISTS "{name}_item" ON "{name}" (item)')
 
     @property
@@ -86,10 +86,10 @@ class TableQueue(Queue[Q]):
 class TableKeyValue(KeyValue[K, V]):
     """Values of JSON by keys of JSON."""
 
-    def __init__(self, database: Database, name: str, *, tracker: MetricsBackend | None = None) -> None:
+    def __init__(self, database: Turns, name: str, *, tracker: MetricsBackend | None = None) -> None:
         super().__init__(tracker=tracker)
         self._database, self._name = database, name
-        database.make(f'CREATE TABLE IF NOT EXISTS "{name}" (key PRIMARY KEY, value NOT NULL) WITHOUT ROWID')
+        database.make(f'CREATE TABLE IF NOT EXISTS "{name}" (key TEXT PRIMARY KEY, value TEXT NOT NULL)')
 
     @property
     def collection_name(self) -> str:
@@ -102,8 +102,9 @@ class TableKeyValue(KeyValue[K, V]):
         return found[0] if found else None
 
     def _write(self, key: K, value: V) -> None:
-        sql = f'INSERT OR REPLACE INTO "{self._name}" (key, value) VALUES (?, ?)'
-        self._database.write(sql, (json.dumps(key), json.dumps(value)))
+        sql = f'INSERT INTO "{self._name}" (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = ?'
+        text = json.dumps(value)
+        self._database.write(sql, (json.dumps(key), text, text))
 
     @tracked("has")
     async def has(self, key: K) -> bool:

@@ -19,6 +19,7 @@ from pydantic import BaseModel
 T = TypeVar("T", bound=BaseModel)
 
 SIMPLE = (str, int, float)
+MAX_LISTED = 10_000  # values of one `within`; a statement of SQLite has at most 32,766
 
 
 class Unsaid(Exception):
@@ -27,11 +28,12 @@ class Unsaid(Exception):
 
 @dataclass(frozen=True)
 class Selection:
-    """What follows FROM: a condition with its values, and an order."""
+    """What follows FROM: a condition and an order, each with its values."""
 
     where: str
     values: tuple[Any, ...]
     order: str
+    order_values: tuple[Any, ...]
 
 
 def plain_type(annotation: Any) -> type | None:
@@ -45,7 +47,7 @@ def plain_type(annotation: Any) -> type | None:
 
 
 def encodable(value: Any) -> Any:
-    """A value for a column; a lone surrogate, which SQLite's text lacks, as its escape."""
+    """A value for a column; a lone surrogate, which a database's text lacks, as its escape."""
     return value.encode(errors="backslashreplace").decode() if isinstance(value, str) else value
 
 
@@ -89,8 +91,8 @@ class Rows(Generic[T]):
         terms = [self._joined(must, "and")] if must else []
         if filters:
             terms.append(self._joined(filters, logic))
-        where = " AND ".join(term for term, _ in terms) or "1"
-        return Selection(where, tuple(value for _, values in terms for value in values), self._order(sort))
+        where = " AND ".join(term for term, _ in terms) or "TRUE"
+        return Selection(where, tuple(value for _, values in terms for value in values), *self._order(sort))
 
     def _joined(self, filters: Mapping[str, Any], logic: str) -> tuple[str, list[Any]]:
         found = [
@@ -99,25 +101,27 @@ class Rows(Generic[T]):
             for how, wanted in ways.items()
             if wanted is not None
         ]
-        nothing = "1" if logic == "and" else "0"  # all of none, any of none
+        nothing = "TRUE" if logic == "and" else "FALSE"  # all of none, any of none
         terms = f" {logic.upper()} ".join(term for term, _ in found) or nothing
-        return f"({terms})", [value for _, value in found]
+        return f"({terms})", [value for _, values in found for value in values]
 
-    def _term(self, field: str, how: str, wanted: Any) -> tuple[str, Any]:
+    def _term(self, field: str, how: str, wanted: Any) -> tuple[str, list[Any]]:
         kind = self.columns.get(field)
         if kind is None:
             raise Unsaid
         if how == "exact":
-            return f'"{field}" IS ?', self._value(wanted)
-        if how == "within" and isinstance(wanted, list | tuple | set | frozenset):
-            listed = json.dumps([self._value(value) for value in wanted])
-            return f'coalesce("{field}" IN (SELECT value FROM json_each(?)), 0)', listed
+            return f'"{field}" = ?', [self._value(wanted, kind)]
+        if how == "within" and isinstance(wanted, list | tuple | set | frozenset) and len(wanted) <= MAX_LISTED:
+            listed = [self._value(value, kind) for value in wanted]
+            return f'"{field}" IN ({", ".join("?" * len(listed))})' if listed else "FALSE", listed
         if how == "contains" and kind is str and isinstance(wanted, str):
-            return f'coalesce(instr("{field}", ?), 0)', self._value(wanted)
+            return f'instr("{field}", ?) > 0', [self._value(wanted, kind)]
         raise Unsaid
 
     @staticmethod
-    def _value(wanted: Any) -> Any:
+    def _value(wanted: Any, kind: type) -> Any:
+        if isinstance(wanted, str) != (kind is str):
+            raise Unsaid
         if isinstance(wanted, str):
             try:
                 wanted.encode()
@@ -129,12 +133,12 @@ class Rows(Generic[T]):
             return wanted
         raise Unsaid
 
-    def _order(self, sort: Any) -> str:
+    def _order(self, sort: Any) -> tuple[str, tuple[Any, ...]]:
         name, order = resolve_sort_options(sort)
         if not name:
-            return "id"
+            return "id", ()
         kind = self.columns.get(name)
         if kind is None:
             raise Unsaid
-        missing = "9e999" if name.endswith("_time") else {str: "''", int: "0", float: "0.0"}[kind]
-        return f'coalesce("{name}", {missing}) {order}, id'
+        missing = float("inf") if name.endswith("_time") else kind()
+        return f'coalesce("{name}", ?) {order}, id', (missing,)

@@ -1,4 +1,4 @@
-"""agent-lightning's store over an SQLite file.
+"""agent-lightning's store over a database: an SQLite file, or PostgreSQL (postgres.py).
 
 Guarantees: a public operation that changes something is one turn (database.py): after a kill it is there as a whole or
 not at all, and it is there when it was answered. Semantics are agent-lightning's (CollectionBasedLightningStore).
@@ -24,6 +24,7 @@ from agl_plugin.store.database import Database
 from agl_plugin.store.queues import TableKeyValue, TableQueue
 from agl_plugin.store.request_key import key_of_request
 from agl_plugin.store.tables import Table
+from agl_plugin.store.turns import Turns
 
 KEEP_SPANS = 4  # the step under way and its validation, and those before, for who looks at what went wrong
 # The operations that change something.
@@ -42,10 +43,10 @@ DONE_ONCE = (
 FINISHED = "('succeeded', 'failed', 'cancelled')"
 
 
-class SqliteCollections(LightningCollections):
+class TableCollections(LightningCollections):
     """The tables of a store. A turn of the database stands for the locks of all labels."""
 
-    def __init__(self, database: Database, *, tracker: MetricsBackend | None = None) -> None:
+    def __init__(self, database: Turns, *, tracker: MetricsBackend | None = None) -> None:
         super().__init__(tracker=tracker)
         self.database = database
         table = functools.partial(Table, database, tracker=tracker)
@@ -98,14 +99,14 @@ class SqliteCollections(LightningCollections):
         commit: bool = False,
         labels: Sequence[AtomicLabels] | None = None,
         **kwargs: Any,
-    ) -> AsyncIterator[SqliteCollections]:
+    ) -> AsyncIterator[TableCollections]:
         """The tables for this block alone, whatever mode and labels say; what it wrote is taken back when it raises."""
         async with self.tracking_context("atomic", self.collection_name), self.database.turn():
             yield self
 
 
-class SqliteLightningStore(CollectionBasedLightningStore[SqliteCollections]):
-    """A store in the file at `path`, which it holds until `close`. Raises RunError when another process holds it.
+class LastingStore(CollectionBasedLightningStore[TableCollections]):
+    """A store in a database.
 
     Spans are deleted once `keep_spans` newer resources were added since those of their rollout, which has ended; 0
     keeps them all. A trainer adds resources once per step and once per validation, and may say another number as
@@ -114,15 +115,15 @@ class SqliteLightningStore(CollectionBasedLightningStore[SqliteCollections]):
 
     def __init__(
         self,
-        path: str | Path,
+        database: Turns,
         *,
         keep_spans: int = KEEP_SPANS,
         tracker: MetricsBackend | None = None,
         scan_debounce_seconds: float = 10.0,
     ) -> None:
-        self.database, self._keep_spans, self._pruned_to = Database(Path(path)), keep_spans, 0
+        self.database, self._keep_spans, self._pruned_to = database, keep_spans, 0
         self.answers = Answers(self.database)
-        collections = SqliteCollections(self.database, tracker=tracker)
+        collections = TableCollections(self.database, tracker=tracker)
         super().__init__(collections, tracker=tracker, scan_debounce_seconds=scan_debounce_seconds)
 
     @property
@@ -134,7 +135,7 @@ class SqliteLightningStore(CollectionBasedLightningStore[SqliteCollections]):
             return await super().statistics()
 
     async def close(self) -> None:
-        """Commit, and let go of the file."""
+        """Commit, and let go of the database."""
         self.database.close()
 
     @tracked("add_resources_sqlite")
@@ -175,7 +176,7 @@ class SqliteLightningStore(CollectionBasedLightningStore[SqliteCollections]):
 
     @tracked("_unlocked_many_rollouts_to_attempted_rollouts")
     async def _unlocked_many_rollouts_to_attempted_rollouts(
-        self, collections: SqliteCollections, rollouts: Sequence[Rollout]
+        self, collections: TableCollections, rollouts: Sequence[Rollout]
     ) -> list[Rollout | AttemptedRollout]:
         """With their latest attempts, in one query."""
         attempts = await collections.attempts.query(
@@ -196,7 +197,7 @@ def _as_one_turn(method: Callable[..., Any], *, keyed: bool) -> Callable[..., An
     result = TypeAdapter[Any](get_type_hints(method)["return"]) if keyed else None
 
     @functools.wraps(method)
-    async def whole(self: SqliteLightningStore, *args: Any, **kwargs: Any) -> Any:
+    async def whole(self: LastingStore, *args: Any, **kwargs: Any) -> Any:
         key = key_of_request.get()
         async with self.database.turn():
             if not key or result is None:
@@ -212,4 +213,11 @@ def _as_one_turn(method: Callable[..., Any], *, keyed: bool) -> Callable[..., An
 
 
 for _name in WRITES:
-    setattr(SqliteLightningStore, _name, _as_one_turn(getattr(SqliteLightningStore, _name), keyed=_name in DONE_ONCE))
+    setattr(LastingStore, _name, _as_one_turn(getattr(LastingStore, _name), keyed=_name in DONE_ONCE))
+
+
+class SqliteLightningStore(LastingStore):
+    """A store in the file at `path`, which it holds until `close`. Raises RunError when another process holds it."""
+
+    def __init__(self, path: str | Path, **how: Any) -> None:
+        super().__init__(Database(Path(path)), **how)

@@ -1,4 +1,4 @@
-"""agent-lightning's collections as SQLite tables: items of a model, found by key, filter and order.
+"""agent-lightning's collections as tables of a database: items of a model, found by key, filter and order.
 
 Guarantees: each operation is a turn of its own unless a turn is under way (database.py), so it is all or nothing.
 Results, orders and errors are those of agent-lightning's memory collections; what SQL does not express as Python means
@@ -7,7 +7,6 @@ it is answered by such a collection over all rows. Items are copies: a change ne
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Sequence
 from typing import TypeVar
 
@@ -17,10 +16,11 @@ from agentlightning.types import FilterOptions, PaginatedResult, SortOptions
 from agentlightning.utils.metrics import MetricsBackend
 from pydantic import BaseModel
 
-from agl_plugin.store.database import Database
 from agl_plugin.store.rows import Rows, Unsaid
+from agl_plugin.store.turns import Turns
 
 T = TypeVar("T", bound=BaseModel)
+ALL = 2**62
 
 
 class Table(Collection[T]):
@@ -28,7 +28,7 @@ class Table(Collection[T]):
 
     def __init__(
         self,
-        database: Database,
+        database: Turns,
         name: str,
         model: type[T],
         keys: Sequence[str],
@@ -44,8 +44,9 @@ class Table(Collection[T]):
         self._insert = (
             f'INSERT INTO "{name}" ({self._listed(columns)}, data) VALUES ({", ".join("?" * (len(columns) + 1))})'
         )
-        self._at_key = " AND ".join(f'"{key}" IS ?' for key in keys)
-        make = [f'CREATE TABLE IF NOT EXISTS "{name}" (id INTEGER PRIMARY KEY, {self._listed(columns)}, data NOT NULL)']
+        self._at_key = " AND ".join(f'"{key}" = ?' for key in keys)
+        typed = ", ".join(f'"{column}" {database.TYPES[kind]}' for column, kind in self._rows.columns.items())
+        make = [f'CREATE TABLE IF NOT EXISTS "{name}" (id {database.ROW_ID}, {typed}, data TEXT NOT NULL)']
         make.append(f'CREATE UNIQUE INDEX IF NOT EXISTS "{name}_key" ON "{name}" ({self._listed(keys)})')
         make += [f'CREATE INDEX IF NOT EXISTS "{name}_{one}" ON "{name}" ("{one}")' for one in indexes]
         for statement in make:
@@ -83,8 +84,10 @@ class Table(Collection[T]):
             except Unsaid:
                 return await self._in_memory().query(filter, sort, limit, offset)
             rest = f'FROM "{self._name}" WHERE {chosen.where}'
+            part = (limit if limit >= 0 else ALL, max(offset, 0))
             found = self._database.read(
-                f"SELECT data {rest} ORDER BY {chosen.order} LIMIT ? OFFSET ?", (*chosen.values, limit, offset)
+                f"SELECT data {rest} ORDER BY {chosen.order} LIMIT ? OFFSET ?",
+                (*chosen.values, *chosen.order_values, *part),
             ).fetchall()
             total = len(found)
             if limit != -1 or offset:
@@ -100,11 +103,11 @@ class Table(Collection[T]):
             except Unsaid:
                 return await self._in_memory().get(filter, sort)
             sql = f'SELECT data FROM "{self._name}" WHERE {chosen.where} ORDER BY {chosen.order} LIMIT 1'
-            found = self._database.read(sql, chosen.values).fetchone()
+            found = self._database.read(sql, (*chosen.values, *chosen.order_values)).fetchone()
         return self._rows.item(found[0]) if found else None
 
     def _in_memory(self) -> ListBasedCollection[T]:
-        found = self._database.read(f'SELECT data FROM "{self._name}" ORDER BY id')
+        found = self._database.read(f'SELECT data FROM "{self._name}" ORDER BY id').fetchall()
         items = [self._rows.item(text) for (text,) in found]
         return ListBasedCollection(items, self._rows.model, self._rows.keys)
 
@@ -121,7 +124,7 @@ class Table(Collection[T]):
             self._database.write(
                 self._insert, (*self._rows.values(item, list(self._rows.columns)), self._rows.text(item))
             )
-        except sqlite3.IntegrityError as exc:
+        except self._database.DUPLICATE as exc:
             raise DuplicatedPrimaryKeyError(
                 f"Item already exists with primary key(s): {self._rows.key_text(item)}"
             ) from exc

@@ -13,17 +13,23 @@ from agentlightning.store.collection_based import CollectionBasedLightningStore
 from agentlightning.store.memory import InMemoryLightningStore
 from agentlightning.types import LLM, AttemptedRollout, EnqueueRolloutRequest, Rollout, RolloutConfig, Span
 
-from agl_plugin.store.sqlite import SqliteLightningStore
+from agl_plugin.store.postgres import PostgresDatabase
+from agl_plugin.store.sqlite import LastingStore, SqliteLightningStore
+from tests.postgres import new_database
 
 Store = CollectionBasedLightningStore[Any]
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
     if request.param == "memory":
         yield InMemoryLightningStore(thread_safe=True, scan_debounce_seconds=0)
         return
-    store = SqliteLightningStore(tmp_path / "store.db", scan_debounce_seconds=0)
+    if request.param == "sqlite":
+        store = SqliteLightningStore(tmp_path / "store.db", scan_debounce_seconds=0)
+    else:
+        address = new_database(request.getfixturevalue("postgres"))
+        store = LastingStore(PostgresDatabase(address), scan_debounce_seconds=0)
     yield store
     await store.close()
 

@@ -17,10 +17,13 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
 from agl_plugin.store.database import Database
+from agl_plugin.store.postgres import PostgresDatabase
 from agl_plugin.store.queues import TableKeyValue, TableQueue
 from agl_plugin.store.sqlite import SqliteLightningStore
 from agl_plugin.store.tables import Table
+from agl_plugin.store.turns import Turns
 from foundation.errors import RunError
+from tests.postgres import new_database
 
 NUMBERS = itertools.count()
 
@@ -46,17 +49,24 @@ async def database(tmp_path: Path) -> AsyncIterator[Database]:
     database.close()
 
 
-@pytest.fixture
-def kept(tmp_path: Path) -> Iterator[Database]:
-    database = Database(tmp_path / "kept.db")
+@pytest.fixture(params=["sqlite", "postgres"])
+def kept(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Turns]:
+    if request.param == "sqlite":
+        database: Turns = Database(tmp_path / "kept.db")
+    else:
+        database = PostgresDatabase(new_database(request.getfixturevalue("postgres")))
     yield database
     database.close()
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-def table(request: pytest.FixtureRequest, database: Database) -> Collection[Item]:
-    memory = request.param == "memory"
-    return ListBasedCollection([], Item, ["key"]) if memory else Table(database, "items", Item, ["key"])
+@pytest.fixture(params=[False, True], ids=["memory", "kept"])
+def is_kept(request: pytest.FixtureRequest) -> bool:
+    return request.param
+
+
+@pytest.fixture
+def table(is_kept: bool, kept: Turns) -> Collection[Item]:
+    return Table(kept, "items", Item, ["key"]) if is_kept else ListBasedCollection([], Item, ["key"])
 
 
 texts = st.text(st.sampled_from("ab甲\\%_'\"\0 \ud800"), max_size=3)
@@ -98,7 +108,7 @@ async def outcome(collection: Collection[Item], *query: Any) -> Any:
     st.lists(items, max_size=6, unique_by=lambda item: item.key), wholes, sorts, st.integers(-1, 4), st.integers(0, 3)
 )
 def test_any_query_is_answered_as_by_the_memory_collection(
-    kept: Database, some: list[Item], filter: Any, sort: Any, limit: int, offset: int
+    kept: Turns, some: list[Item], filter: Any, sort: Any, limit: int, offset: int
 ) -> None:
     async def work() -> None:
         table = Table(kept, f"items{next(NUMBERS)}", Item, ["key"])
@@ -141,9 +151,9 @@ async def test_unknown_operators_are_refused(table: Collection[Item]) -> None:
             await table.query(filter)
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-def queue(request: pytest.FixtureRequest, database: Database) -> Queue[Any]:
-    return DequeBasedQueue(Other) if request.param == "memory" else TableQueue(database, "queue", Other)
+@pytest.fixture
+def queue(is_kept: bool, kept: Turns) -> Queue[Any]:
+    return TableQueue(kept, "queue", Other) if is_kept else DequeBasedQueue(Other)
 
 
 async def test_a_queue_is_first_in_first_out(queue: Queue[Any]) -> None:
@@ -160,9 +170,9 @@ async def test_a_queue_is_first_in_first_out(queue: Queue[Any]) -> None:
             await refused
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-def counters(request: pytest.FixtureRequest, database: Database) -> KeyValue[str, Any]:
-    return DictBasedKeyValue() if request.param == "memory" else TableKeyValue(database, "counters")
+@pytest.fixture
+def counters(is_kept: bool, kept: Turns) -> KeyValue[str, Any]:
+    return TableKeyValue(kept, "counters") if is_kept else DictBasedKeyValue()
 
 
 async def test_counters_count(counters: KeyValue[str, Any]) -> None:
@@ -180,11 +190,11 @@ async def test_counters_count(counters: KeyValue[str, Any]) -> None:
 # What the database promises
 
 
-async def test_a_turn_that_fails_leaves_nothing_and_takes_no_other_with_it(database: Database) -> None:
-    table = Table(database, "items", Item, ["key"])
+async def test_a_turn_that_fails_leaves_nothing_and_takes_no_other_with_it(kept: Turns) -> None:
+    table = Table(kept, "items", Item, ["key"])
 
     async def fails() -> None:
-        async with database.turn():
+        async with kept.turn():
             await table.insert([Item(key="bad")])
             raise KeyError
 

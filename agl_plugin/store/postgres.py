@@ -1,0 +1,110 @@
+"""A PostgreSQL database with the interface of database.py: turns on it, for stores on several machines.
+
+Guarantees: a turn is one transaction, all or nothing, committed before it ends; of all stores that serve this database
+one at a time has a turn (an advisory lock that ends with the transaction, and so with a store that dies), so a rollout
+is handed out once, whoever asks where. A lost connection fails the turn under way and is opened anew by the next one.
+Not covered: turns at the same time; a zero byte in an id or a name is kept, and sorted, as its escape.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any, ClassVar, LiteralString, cast
+
+import aiologic
+import psycopg
+
+from agl_plugin.store.turns import CURRENT_TURN
+from foundation.errors import RunError
+
+LOCK = 0x61676C  # "agl", of the advisory lock
+CONNECT_S = 10
+OPTIONS: dict[str, Any] = {
+    "application_name": "agentgrpo-store",
+    "keepalives_idle": "10",
+    "keepalives_interval": "5",
+    "keepalives_count": "3",
+    "options": "-c lock_timeout=30s -c statement_timeout=60s",
+}
+# By the name that it has in SQLite.
+INSTR = "CREATE OR REPLACE FUNCTION instr(text, text) RETURNS integer LANGUAGE sql IMMUTABLE AS 'SELECT strpos($1, $2)'"
+
+
+@functools.cache
+def dialect(sql: str) -> LiteralString:
+    """A statement of this folder, with PostgreSQL's marks for values."""
+    return cast(LiteralString, sql.replace("%", "%%").replace("?", "%s"))
+
+
+def storable(value: Any) -> Any:
+    """A value as PostgreSQL's text holds it."""
+    return value.replace("\0", "\\0") if isinstance(value, str) else value
+
+
+class PostgresDatabase:
+    """The database at `address` (a URL or libpq's keywords). Raises RunError where it does not answer."""
+
+    ROW_ID: ClassVar[str] = "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY"
+    TYPES: ClassVar[dict[type, str]] = {str: 'TEXT COLLATE "C"', int: "BIGINT", float: "DOUBLE PRECISION"}
+    DUPLICATE: ClassVar[type[Exception]] = psycopg.errors.UniqueViolation
+
+    def __init__(self, address: str) -> None:
+        self._address, self._pen = address, aiologic.Lock()
+        try:
+            self._connection = self._connected()
+        except psycopg.Error as exc:
+            said = str(exc).strip().splitlines()[0] if str(exc).strip() else type(exc).__name__
+            raise RunError(
+                f"the PostgreSQL server does not let the store in: {said}. Is it up, and are address, database, user "
+                "and password right? (postgresql://USER:PASSWORD@HOST:5432/DATABASE)"
+            ) from exc
+        self.make(INSTR)
+
+    def _connected(self) -> psycopg.Connection[tuple[Any, ...]]:
+        return psycopg.connect(self._address, autocommit=True, connect_timeout=CONNECT_S, **OPTIONS)
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        with self._connection.transaction():
+            self._connection.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
+            yield
+
+    def make(self, statement: str) -> None:
+        """Make a table or an index, before the first turn."""
+        with self._pen, self._alone():
+            self._connection.execute(dialect(statement))
+
+    @asynccontextmanager
+    async def turn(self) -> AsyncIterator[None]:
+        """The database for this block alone, of all stores. A turn within a turn is part of it."""
+        if CURRENT_TURN.get() is self:
+            yield
+            return
+        async with self._pen:
+            if self._connection.closed:
+                self._connection = self._connected()
+            token = CURRENT_TURN.set(self)
+            try:
+                with self._alone():
+                    yield
+            finally:
+                CURRENT_TURN.reset(token)
+
+    @contextmanager
+    def part(self) -> Iterator[None]:
+        """Within a turn: writes that are taken back together when the block raises."""
+        with self._connection.transaction():
+            yield
+
+    def read(self, sql: str, values: Sequence[Any] = ()) -> psycopg.Cursor[tuple[Any, ...]]:
+        """Within a turn: a query."""
+        return self._connection.execute(dialect(sql), [storable(value) for value in values])
+
+    write = read
+
+    def close(self) -> None:
+        """Let go of the server."""
+        with self._pen:
+            self._connection.close()

@@ -1,0 +1,74 @@
+"""A PostgreSQL server of one's own for tests: where its programs are installed (Debian: the package postgresql)."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+NUMBERS = count()
+# Nothing survives these tests, and a commit need not reach the disk.
+SETTINGS = ("fsync=off", "full_page_writes=off", "listen_addresses=", "shared_buffers=16MB", "max_connections=30")
+
+
+def programs() -> Path | None:
+    """The folder of initdb and postgres."""
+    places = sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
+    found = shutil.which("initdb")
+    return Path(found).parent if found else next((place for place in places if (place / "initdb").exists()), None)
+
+
+@contextmanager
+def server() -> Iterator[str]:
+    """The libpq keywords of a running server. Skips the test where none can be had."""
+    bin, user = programs(), "postgres" if os.geteuid() == 0 else None
+    if not bin:
+        pytest.skip("no PostgreSQL server is installed (apt-get install postgresql)")
+    with tempfile.TemporaryDirectory(prefix="pg-", dir="/tmp") as name:
+        folder = Path(name)
+        if user:  # PostgreSQL refuses to be run by root
+            os.chown(folder, pwd.getpwnam(user).pw_uid, -1)
+        run: dict[str, Any] = {"user": user, "cwd": folder, "env": {"PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8"}}
+        made = [bin / "initdb", "-D", folder / "data", "-U", "postgres", "-A", "trust", "--no-sync", "-E", "UTF8"]
+        subprocess.run(made, check=True, capture_output=True, timeout=120, **run)
+        flags = [flag for setting in SETTINGS for flag in ("-c", setting)]
+        with (folder / "log").open("w") as log:
+            command = [bin / "postgres", "-D", folder / "data", "-k", folder, *flags]
+            process = subprocess.Popen(command, stdout=log, stderr=log, **run)
+            address = f"host={folder} user=postgres dbname=postgres"
+            try:
+                _wait_for(address, process)
+                yield address
+            finally:
+                process.terminate()
+                process.wait(60)
+
+
+def _wait_for(address: str, process: subprocess.Popen[Any]) -> None:
+    for _ in range(600):
+        assert process.poll() is None, "the server ended"
+        try:
+            psycopg.connect(address).close()
+            return
+        except psycopg.OperationalError:
+            time.sleep(0.1)
+    raise AssertionError("the server did not start within 60 s")
+
+
+def new_database(address: str) -> str:
+    """The address of a new empty database."""
+    name = f"store{next(NUMBERS)}"
+    with psycopg.connect(address, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}")  # pyright: ignore[reportCallIssue, reportArgumentType]
+    return address.replace("dbname=postgres", f"dbname={name}")
