@@ -29,7 +29,7 @@ MAX_PROMPT, MAX_RESPONSE, MAX_TOGETHER = 14, 8, 10
 STEPS = 3
 
 
-def settings(level: str) -> dict[str, Any]:
+def settings(level: str, rules: UpdateRules = RULES) -> dict[str, Any]:
     """As agl_plugin.algorithm keeps them, as far as this run has any."""
     together = {"trajectory_max_prompt_length": MAX_PROMPT, "trajectory_max_response_length": MAX_TOGETHER}
     verl = {
@@ -38,7 +38,7 @@ def settings(level: str) -> dict[str, Any]:
         "data": {"max_prompt_length": MAX_PROMPT, "max_response_length": MAX_RESPONSE},
         "actor_rollout_ref": {"model": {"path": "models/none"}},
     }
-    return {"verl": verl, "rules": dataclasses.asdict(RULES)}
+    return {"verl": verl, "rules": dataclasses.asdict(rules)}
 
 
 @contextmanager
@@ -56,7 +56,7 @@ def collecting(folder: Path, audit: AuditLog, *, level: str) -> Iterator[GrpoDae
     daemon._internal_loop_thread.join(30)
 
 
-def make_run(folder: Path, groups: list[list[Any]], *, level: str = "trajectory") -> Path:
+def make_run(folder: Path, groups: list[list[Any]], *, level: str = "trajectory", rules: UpdateRules = RULES) -> Path:
     """A run of STEPS steps on these groups of rollouts, with a validation before and a checkpoint after the second."""
     from tests.unit.test_daemon import finish, scored
 
@@ -64,7 +64,7 @@ def make_run(folder: Path, groups: list[list[Any]], *, level: str = "trajectory"
     with (
         pytest.MonkeyPatch.context() as patched,
         one_rank(folder.parent),
-        AuditLog(folder, settings=settings(level)) as audit,
+        AuditLog(folder, settings=settings(level, rules)) as audit,
         collecting(folder, audit, level=level) as daemon,
     ):
         patched.setattr("agl_plugin.daemon.LATE_SPANS_S", 0.2)
@@ -73,13 +73,13 @@ def make_run(folder: Path, groups: list[list[Any]], *, level: str = "trajectory"
         finish(daemon, [[scored(0.5)]], is_train=False)
         for daemon.step in range(1, STEPS + 1):
             finish(daemon, groups)
-            _update(daemon, audit, actor)
+            _update(daemon, audit, actor, rules)
             if daemon.step == 2:
                 audit.add(lambda: checkpoint_rows(2, f"{run_folder.CHECKPOINTS}/global_step_2"), step=2)
     return folder
 
 
-def _update(daemon: GrpoDaemon, audit: AuditLog, actor: Any) -> None:
+def _update(daemon: GrpoDaemon, audit: AuditLog, actor: Any, rules: UpdateRules) -> None:
     """What the trainer does with a step's batch, without its passes before the update."""
     widths = (MAX_PROMPT, MAX_TOGETHER if daemon.trace_aggregator["level"] == "trajectory" else MAX_RESPONSE)
     batch, _ = daemon.get_train_data_batch(*widths, torch.device("cpu"), daemon.step)
@@ -90,7 +90,7 @@ def _update(daemon: GrpoDaemon, audit: AuditLog, actor: Any) -> None:
         return SimpleNamespace(meta_info={"metrics": actor.update_policy(data=data)})
 
     step, batched = daemon.step, daemon.batched
-    found = prepared(update, RULES, step=lambda: step, note=told.append)(batch).meta_info["metrics"]
+    found = prepared(update, rules, step=lambda: step, note=told.append)(batch).meta_info["metrics"]
     numbers = {key: sum(value) / len(value) if isinstance(value, list) else value for key, value in found.items()}
     append_lines(daemon.run_dir / run_folder.METRICS, [{"kind": "train", "step": step, **numbers}])
     assert batched

@@ -4,8 +4,8 @@ Guarantees: model, optimizer, passes before the update, plan and update are verl
 this process and as one rank; the rows are those of the audit, and nothing is sampled. Needs the weights before the
 step: the checkpoint of the step before, or, for the first step of a run, what the run began with.
 Not covered: runs on several GPUs, whose checkpoints are in as many parts. Another device than the run's, or another
-number of threads, computes the same in other roundings; so do, in the last digits, matrix products of a CPU whose
-numbers lie elsewhere in memory.
+number of threads, computes the same in other roundings. What is left of the difference on one CPU with as many threads
+is not explained.
 """
 
 from __future__ import annotations

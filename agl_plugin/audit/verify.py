@@ -145,12 +145,18 @@ def _files(connection: sqlite3.Connection, found: Checked, *, folder: Path) -> N
                 found.expect(norm == own, f"step {row['step']}: gradient norm {norm} in {steps.name}, {own} here")
 
 
+# Rollouts with a call that ended at its limit of tokens.
+CUT_SHORT = """SELECT DISTINCT rollout.id FROM rollout JOIN llm_call USING (attempt_id)
+    WHERE rollout.step = ? AND finish_reason = 'length'"""
+
+
 class Step:
     """The check of one training step."""
 
     def __init__(self, connection: sqlite3.Connection, settings: Settings, found: Checked, step: int) -> None:
         self.connection, self.settings, self.found, self.step = connection, settings, found, step
         self.rows: dict[str, list[sqlite3.Row]] = defaultdict(list)
+        self.cut_short = {row[0] for row in self._all(CUT_SHORT)}
         for row in self._all("SELECT * FROM train_row WHERE step = ? ORDER BY row_number"):
             self.rows[row["rollout_id"]].append(row)
 
@@ -247,10 +253,10 @@ class Step:
         close = abs(given - advantage) <= TOLERANCE * max(1.0, abs(advantage))
         self.found.expect(close, f"{name}: advantage {given}, and its group gives {advantage}")
         rules = self.settings.rules
-        filters = any(rules.get(name) for name in ("overlong_filter", "positive_only"))
-        self.found.expect(why != "left_out_by_recipe" or filters, f"{name}: the recipe leaves nothing out")
-        negative = bool(rules.get("positive_only")) and advantage <= 0
-        self.found.expect(not (row["used"] and negative), f"{name} was learned from with advantage {advantage}")
+        overlong = bool(rules.get("overlong_filter")) and row["rollout_id"] in self.cut_short
+        left_out = overlong or (bool(rules.get("positive_only")) and given <= 0)
+        kept = f"{why or 'learned from'}, and the recipe {'leaves it out' if left_out else 'keeps it'}"
+        self.found.expect((why == "left_out_by_recipe") == left_out, f"{name}: {kept} (advantage {given})")
         idle = self.settings.advantage_decides and advantage == 0
         self.found.expect(not (row["used"] and idle), f"{name} was learned from with advantage 0")
         self.found.expect(bool(row["used"]) == (not why), f"{name}: used = {row['used']}, and the reason is {why!r}")

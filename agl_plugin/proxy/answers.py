@@ -75,9 +75,12 @@ class Request:
         return answer
 
     def event(self, line: bytes, whole: Collected) -> bytes:
-        """What the agent gets of a line of a stream, which `whole` notes. Raises ValueError for what is no JSON."""
+        """What the agent gets now of a line of a stream, which `whole` notes. Raises ValueError for what is no JSON."""
         line = line.strip()
-        if not line.startswith(b"data:") or line.endswith(b"[DONE]"):
+        if line.endswith(b"[DONE]"):
+            whole.end = line + b"\n\n"
+            return b""
+        if not line.startswith(b"data:"):
             return line and line + b"\n\n"
         event = json.loads(line.removeprefix(b"data:"))
         if not isinstance(event, dict):
@@ -108,9 +111,10 @@ def as_event(event: Json) -> bytes:
 
 
 class Collected:
-    """A streamed answer, put together again."""
+    """A streamed answer, put together again; `end` is what closes it, for which the agent waits."""
 
     def __init__(self) -> None:
+        self.end = b""
         self._whole: Json = {}
         self._choices: dict[int, Json] = {}
 

@@ -30,7 +30,7 @@ from starlette.types import Receive, Scope, Send
 from agl_plugin.proxy.answers import Collected, Json, Request
 from agl_plugin.proxy.gate import ALIVE_PATH, GONE, REFUSED, Gate, error_body
 from agl_plugin.proxy.span_writer import CallSpan, SpanWriter
-from agl_plugin.proxy.spans import WEIGHTS, next_sequence_id
+from agl_plugin.proxy.spans import WEIGHTS
 
 logger = logging.getLogger(__name__)
 
@@ -153,22 +153,24 @@ class Calls:
             with self.gate.call() as passes:
                 if not passes:
                     return JSONResponse(REFUSED, GONE)
-                sequence_id, start_ns = next_sequence_id(), time.time_ns()
+                start_ns = time.time_ns()
                 reply, notes = await self._answered(request, send)
                 weights = self.gate.weights
             if notes and rollout and attempt:
                 notes[WEIGHTS] = weights
-                await self._spans.add(CallSpan(rollout, attempt, sequence_id, start_ns, time.time_ns(), notes))
+                await self._spans.add(CallSpan(rollout, attempt, start_ns, time.time_ns(), notes))
+            if isinstance(reply, bytes):
+                return await send({"type": "http.response.body", "body": reply})
             return reply
 
-    async def _answered(self, request: Request, send: Send) -> tuple[Response | None, Json | None]:
-        """What the agent gets, unless it was streamed to it, and the attributes of the span, where there are any."""
+    async def _answered(self, request: Request, send: Send) -> tuple[Response | bytes | None, Json | None]:
+        """What the agent still gets (of a stream its end), and the attributes of the span, where there are any."""
         try:
             async with self._asked(request) as response:
                 if response.status != 200:
                     return Response(await response.read(), response.status, media_type=response.content_type), None
                 if response.content_type == "text/event-stream":
-                    return None, await self._pass_on(request, response, send)
+                    return await self._pass_on(request, response, send)
                 answer = parsed(await response.read(), "the model server's answer", status=502)
         except (aiohttp.ClientError, OSError, TimeoutError) as exc:
             why = f"{type(exc).__name__}: {exc}"
@@ -218,7 +220,9 @@ class Calls:
                 left = list(addresses)
                 await asyncio.sleep(PAUSE_S)
 
-    async def _pass_on(self, request: Request, response: aiohttp.ClientResponse, send: Send) -> Json | None:
+    async def _pass_on(
+        self, request: Request, response: aiohttp.ClientResponse, send: Send
+    ) -> tuple[bytes | None, Json | None]:
         """A stream, event by event, to the agent. One that breaks off has no span, and its connection is closed."""
         headers = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-cache")]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
@@ -229,11 +233,10 @@ class Calls:
                     await send({"type": "http.response.body", "body": event, "more_body": True})
         except (aiohttp.ClientError, OSError, ValueError) as exc:
             logger.warning("a model server broke off a stream: %s: %s", type(exc).__name__, exc)
-            return None
-        await send({"type": "http.response.body"})
+            return None, None
         if not whole.complete:
             self.metrics.cut.inc()
-        return request.notes(whole.answer)
+        return whole.end, request.notes(whole.answer)
 
 
 async def body_of(receive: Receive) -> bytes:

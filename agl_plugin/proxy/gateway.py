@@ -14,7 +14,7 @@ from typing import Any
 
 from agentlightning.store.base import LightningStore
 from agentlightning.types import LLM, ProxyLLM
-from agentlightning.utils.server_launcher import PythonServerLauncher, PythonServerLauncherArgs
+from agentlightning.utils.server_launcher import LaunchMode, PythonServerLauncher, PythonServerLauncherArgs
 
 from agl_plugin.proxy.calls import Address, Calls
 from agl_plugin.proxy.gate import ALIVE_PATH, Gate
@@ -27,22 +27,37 @@ NEEDS = {"mp": "zero_copy", "thread": "thread_safe", "asyncio": "async_safe"}
 
 
 class Gateway:
-    """`model_list` is agent-lightning's: names, and in `litellm_params` the `model` and `api_base` of each server."""
+    """`model_list` is agent-lightning's: names, and in `litellm_params` the `model` and `api_base` of each server.
+
+    Where it serves say port, host and launch_mode, or launcher_args, as for agent-lightning's; both are a ValueError.
+    """
 
     def __init__(
         self,
+        port: int | None = None,
+        model_list: Sequence[Any] | None = None,
+        store: LightningStore | None = None,
+        host: str = "127.0.0.1",
         *,
-        store: LightningStore | None,
-        launcher_args: PythonServerLauncherArgs,
-        model_list: Sequence[Any] = (),
+        launch_mode: LaunchMode = "mp",
+        launcher_args: PythonServerLauncherArgs | None = None,
         gate: Gate | None = None,
         log_probs: bool = False,
     ) -> None:
+        if launcher_args and (port, host, launch_mode) != (None, "127.0.0.1", "mp"):
+            raise ValueError("the gateway got launcher_args beside port, host or launch_mode: give one or the other")
+        launcher_args = launcher_args or PythonServerLauncherArgs(
+            port=port,
+            host=host,
+            launch_mode=launch_mode,
+            healthcheck_url=None if token() else ALIVE_PATH,  # the look would come without the token
+            startup_timeout=START_LIMIT_S,
+        )
         self.store, self.server_launcher_args = store, launcher_args
         self._calls: Any = Calls(gate=gate or Gate(), log_probs=log_probs)
         guarded: Any = Guarded(self._calls)
         self.server_launcher = PythonServerLauncher(guarded, launcher_args)
-        self.update_model_list(model_list)
+        self.update_model_list(model_list or ())
 
     def get_store(self) -> LightningStore | None:
         """Where the spans go."""
@@ -125,8 +140,4 @@ class Gateway:
 def make_gateway(store: LightningStore, *, gate: Gate, host: str, port: int, log_probs: bool = False) -> Gateway:
     """The gateway of a run. `log_probs` asks for the log-probability of each sampled token."""
     check_host(host, "store.proxy_host")
-    look = None if token() else ALIVE_PATH  # it would come without the token
-    place = PythonServerLauncherArgs(
-        host=host, port=port, launch_mode="mp", healthcheck_url=look, startup_timeout=START_LIMIT_S
-    )
-    return Gateway(store=store, launcher_args=place, gate=gate, log_probs=log_probs)
+    return Gateway(port, store=store, host=host, gate=gate, log_probs=log_probs)

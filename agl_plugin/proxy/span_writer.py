@@ -1,8 +1,10 @@
 """Sends the spans of LLM calls to the store, many in one request.
 
-Guarantees: a span that the store refuses (of an attempt it does not know) takes no other with it; while the store does
-not answer, spans are kept and sent again, and calls wait once MOST_WAITING are kept; at the end what is kept is sent.
-A span that could not be sent within GIVE_UP_S is lost, counted and logged: its rollout is left out for missing ids.
+Guarantees: a call is answered once the store has its span, so that who ends a rollout after it finds all of them, and
+the store's numbers follow the calls; a store that does not answer holds a call for HOLD_S, then its span is kept and
+sent again, and calls wait once MOST_WAITING are kept; at the end what is kept is sent. A span that the store refuses
+(of an attempt it does not know) takes no other with it. One that could not be sent within GIVE_UP_S is lost, counted
+and logged: its rollout is left out for missing ids.
 """
 
 from __future__ import annotations
@@ -33,7 +35,8 @@ from foundation.store_token import token_headers
 
 logger = logging.getLogger(__name__)
 
-SEND_EVERY_S = 0.02
+SEND_EVERY_S = 0.004
+HOLD_S = 1.0
 MOST_AT_ONCE, MOST_WAITING = 256, 4096
 GIVE_UP_S, PAUSE_S = 60.0, 0.2  # a store that was killed may be started again
 PROTOBUF = {"Content-Type": "application/x-protobuf"}
@@ -45,11 +48,11 @@ class CallSpan:
 
     rollout_id: str
     attempt_id: str
-    sequence_id: int
     start_ns: int
     end_ns: int
     attributes: dict[str, Any]
     ids: bytes = field(default_factory=lambda: os.urandom(24))  # of trace and span: the same when it is sent again
+    settled: asyncio.Event = field(default_factory=asyncio.Event)  # stored, refused or lost
 
 
 class Refused(Exception):
@@ -66,8 +69,11 @@ class SpanWriter:
         self._waiting = asyncio.Queue[CallSpan](MOST_WAITING)
 
     async def add(self, span: CallSpan) -> None:
-        """Take a span to send it soon; waits where too many wait."""
+        """Send a span; returns when the store has it or refuses it, at the latest after HOLD_S."""
         await self._waiting.put(span)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(HOLD_S):
+                await span.settled.wait()
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[SpanWriter]:
@@ -86,12 +92,14 @@ class SpanWriter:
             await asyncio.sleep(SEND_EVERY_S)
             while len(spans) < MOST_AT_ONCE and not self._waiting.empty():
                 spans.append(self._waiting.get_nowait())
+            spans.sort(key=lambda span: span.start_ns)  # the store numbers them as they come
             try:
                 await self._send(spans)
             except Exception:
                 self._count(spans, "lost", "they could not be sent")
             finally:
-                for _ in spans:
+                for span in spans:
+                    span.settled.set()
                     self._waiting.task_done()
 
     async def _send(self, spans: Sequence[CallSpan]) -> None:
@@ -131,8 +139,9 @@ class SpanWriter:
 
     async def _add(self, spans: Sequence[CallSpan]) -> None:
         """For a store without an address of its own."""
+        numbers = await self._store.get_many_span_sequence_ids([(one.rollout_id, one.attempt_id) for one in spans])
         try:
-            await self._store.add_many_spans([plain(span) for span in spans])
+            await self._store.add_many_spans([plain(*one) for one in zip(spans, numbers, strict=True)])
         except ValueError as exc:
             raise Refused(str(exc)) from exc
 
@@ -144,26 +153,22 @@ class SpanWriter:
         )
 
 
-def plain(span: CallSpan) -> Span:
+def plain(span: CallSpan, number: int) -> Span:
     """As agent-lightning keeps it."""
     return Span.from_attributes(
         name=CALL_SPAN,
         attributes=span.attributes,
         rollout_id=span.rollout_id,
         attempt_id=span.attempt_id,
-        sequence_id=span.sequence_id,
+        sequence_id=number,
         start_time=span.start_ns / 1e9,
         end_time=span.end_ns / 1e9,
     )
 
 
 def on_the_wire(span: CallSpan) -> ResourceSpans:
-    """In OpenTelemetry's form."""
-    ids = {
-        Names.ROLLOUT_ID: span.rollout_id,
-        Names.ATTEMPT_ID: span.attempt_id,
-        Names.SPAN_SEQUENCE_ID: span.sequence_id,
-    }
+    """In OpenTelemetry's form, without a number: the store gives it the next of its rollout."""
+    ids = {Names.ROLLOUT_ID: span.rollout_id, Names.ATTEMPT_ID: span.attempt_id}
     wire = WireSpan(
         trace_id=span.ids[:16],
         span_id=span.ids[16:],

@@ -34,7 +34,7 @@ from sql_agent.run_audit.search import FOUND, trails
 from sql_agent.run_report import cases
 from sql_agent.run_report.folder import read_run
 from sql_agent.run_report.page import environment
-from tests.audited import make_run, settings
+from tests.audited import RULES, make_run, settings
 from tests.unit.test_daemon import Play, crashed, faulty, record, scored, without_ids
 
 HOSTILE = "\x1b[31mred\x1b[0m <script>alert(1)</script> [bold]x[/bold] \u202e\ud800"
@@ -42,12 +42,12 @@ QUERY = {"sql": "SELECT 名 FROM drugs", "turn": 1, "result": {"columns": ["名"
 FAILED = {"sql": "SELECT x", "turn": 2, "result": {"columns": [], "rows": [], "error": "no such column: x"}}
 
 
-def talk(reward: float, *calls: tuple[list[int], list[int]], **more: Any) -> Play:
-    """A rollout of these calls, with a record of its own."""
+def talk(reward: float, *calls: tuple[list[int], list[int]], ended: str = "stop", **more: Any) -> Play:
+    """A rollout of these calls, with a record of its own; `ended` is how its calls did."""
 
     def play(ids: dict[str, Any]) -> list[Span]:
         spans = [
-            llm_call(prompt, sampled, seq=n, log_probs=[-0.5] * len(sampled), **ids)
+            llm_call(prompt, sampled, seq=n, log_probs=[-0.5] * len(sampled), finish_reason=ended, **ids)
             for n, (prompt, sampled) in enumerate(calls, start=1)
         ]
         return [*spans, reward_span(reward, seq=99, n_calls=len(calls), record=record(reward, **more), **ids)]
@@ -103,6 +103,27 @@ def test_a_run_verifies_at_both_levels(made: Path, tmp_path: Path) -> None:
         found = verify(folder)
         assert found.problems == [] and found.notes == []
         assert found.counts["updates"] == 3 and found.counts["rows"] >= 3 * 10
+
+
+SPOILED = [
+    ("UPDATE train_row SET used = 1, why_not = '' WHERE why_not = 'left_out_by_recipe'", "the recipe leaves it out"),
+    ("UPDATE train_row SET used = 0, why_not = 'left_out_by_recipe' WHERE used", "the recipe keeps it"),
+]
+
+
+@pytest.mark.parametrize("names", [("overlong_filter",), ("positive_only",), ("overlong_filter", "positive_only")])
+def test_rows_that_the_recipe_leaves_out_are_those_and_no_others(tmp_path: Path, names: tuple[str, ...]) -> None:
+    whole, cut = ([1, 2], [3, 4]), ([1, 2], [5, 6])
+    group = [talk(1.0, whole), talk(0.75, cut, ended="length"), talk(0.0, whole), talk(0.25, cut, ended="length")]
+    folder = make_run(tmp_path / "run", [group], rules=replace(RULES, **dict.fromkeys(names, True)))
+    assert verify(folder).problems == []
+    query = "SELECT reward FROM train_row JOIN verdict USING (rollout_id) WHERE why_not = 'left_out_by_recipe'"
+    expected = {"overlong_filter": {0.75, 0.25}, "positive_only": {0.0, 0.25}}
+    assert {row["reward"] for row in rows(folder, query)} == set().union(*(expected[name] for name in names))
+    for statement, text in SPOILED:
+        spoiled = Path(shutil.copytree(folder, tmp_path / f"spoiled{len(list(tmp_path.iterdir()))}"))
+        change(spoiled, statement)
+        assert any(text in problem for problem in verify(spoiled).problems)
 
 
 def test_every_rollout_of_the_run_is_there_with_what_became_of_it(made: Path) -> None:
