@@ -98,7 +98,7 @@ found_spans = some(
 
 
 def call(name: str, *args: Any, kwargs: Any = None) -> Any:
-    return st.tuples(st.just(name), st.tuples(*args), kwargs or st.just({}))
+    return st.tuples(st.just(name), st.tuples(*args), st.just({}) if kwargs is None else kwargs)
 
 
 operations: Any = st.one_of(
