@@ -159,6 +159,22 @@ def tuning_flags() -> str:
     return "\n\n".join(parts)
 
 
+def gsm8k_flags() -> str:
+    """The flags of train_gsm8k_agent.py, with the key that each one sets, and of test_interactive.py."""
+    from sql_agent.test_interactive import parser as chat_parser
+    from sql_agent.train_gsm8k_agent import FLAGS, parser
+
+    parts = []
+    for made in (parser(), chat_parser()):
+        rows = []
+        for action in made._actions:
+            if action.dest != "help":
+                flags, key = ", ".join(f"`{flag}`" for flag in action.option_strings), FLAGS.get(action.dest, "")
+                rows.append((flags, f"`{key}`" if key else "", str(action.help) % {"default": action.default}))
+        parts.append(f"### `python {made.prog}`\n\n{table(('flag', 'sets', 'meaning'), rows)}")
+    return "\n\n".join(parts)
+
+
 def typer_commands(module: str) -> dict[str, Any]:
     """The commands of a typer command line by name; "" for one that is a single command."""
     loaded = importlib.import_module(module)
@@ -234,6 +250,7 @@ BLOCKS: dict[str, dict[str, Callable[[], str]]] = {
         "verl": verl_keys,
         "train_sql_agent.py": training_flags,
         "train_sft.py and train_dpo.py": tuning_flags,
+        "train_gsm8k_agent.py and test_interactive.py": gsm8k_flags,
         "other command lines": other_flags,
     },
     "60-patches.md": {"places and versions": patch_places, "patches": patches},

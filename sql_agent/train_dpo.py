@@ -19,9 +19,9 @@ try:
 except ModuleNotFoundError as missing:
     raise SystemExit(f"error: {missing}; run `make setup`, then `source .venv/bin/activate`") from None
 
-from sql_agent.config import ROOT
+from sql_agent.config import HOME
 from sql_agent.tuning.command import run_command
 
 if __name__ == "__main__":
-    load_dotenv(ROOT / ".env")
+    load_dotenv(HOME / ".env")
     sys.exit(run_command("dpo", __doc__ or ""))

@@ -18,7 +18,7 @@ try:
 except ModuleNotFoundError as missing:
     raise SystemExit(f"error: {missing}; run `make setup`, then `source .venv/bin/activate`") from None
 
-from sql_agent.config import ROOT
+from sql_agent.config import HOME
 from sql_agent.local.job import run_local
 from sql_agent.training.options import parser, resolve_config
 from sql_agent.tuning.command import run_to_end
@@ -31,5 +31,5 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    load_dotenv(ROOT / ".env")
+    load_dotenv(HOME / ".env")
     sys.exit(main())

@@ -28,6 +28,7 @@ from rich.console import Console
 from foundation import console
 from foundation.errors import UserError
 from sql_agent.config import HOME
+from sql_agent.data.bundled import ensure_data
 from sql_agent.run_report.line import report_line
 from sql_agent.training import preflight
 from sql_agent.training.dry_run import dry_run
@@ -57,10 +58,13 @@ def main(argv: list[str] | None = None) -> int:
     terminal = console.own_terminal()
     try:
         config = with_store_address(resolve_config(args))
-        if args.dry_run:
-            return dry_run(config, terminal)
         role = os.environ.get("AGL_CURRENT_ROLE", "both")
         preflight.check_role(role)
+        if role != "runner":
+            preflight.check_installed(("torch", "verl", "vllm"), extra="gpu] or agentgrpo[cpu")
+        ensure_data(config)
+        if args.dry_run:
+            return dry_run(config, terminal)
         if role != "runner":
             preflight.check_devices(config)
         preflight.check_agent(config)

@@ -22,6 +22,8 @@ import pytest
 from foundation.errors import UserError
 from sql_agent.config import ROOT, build_config, known_keys, parse_assignment
 from sql_agent.offline_judge.judge import grade
+from sql_agent.test_interactive import parser as chat_parser
+from sql_agent.train_gsm8k_agent import parser as gsm8k_parser
 from sql_agent.training.options import FLAGS, parser
 from sql_agent.tuning.options import parser as tuning_parser
 from tests.pages import FENCE, Block, blocks_of
@@ -41,6 +43,7 @@ FOREIGN_FLAGS = {
     *("--local_dir", "--target_dir"),
     *("--gpus", "--shm-size", "--logdir"),
     "--log-dir",  # inspect-ai
+    "--overrides",  # uv
     # accelerate, and reward_modeling.py, whose parser is TRL's
     *("--num_processes", "--dataset_name", "--dataset_split", "--eval_dataset", "--eval_share", "--model_name_or_path"),
     *("--output_dir", "--resume_from_checkpoint", "--max_length", "--use_peft", "--lora_r", "--learning_rate"),
@@ -130,7 +133,7 @@ def test_defaults_in_the_help_are_those_of_the_configuration() -> None:
 
 
 def own_flags() -> set[str]:
-    parsers = [parser(), tuning_parser("sft"), tuning_parser("dpo")]
+    parsers = [parser(), tuning_parser("sft"), tuning_parser("dpo"), gsm8k_parser(), chat_parser()]
     flags = {flag for one in parsers for action in one._actions for flag in action.option_strings}
     for module in generator().TYPER_MODULES:
         flags |= {flag for p in generator().typer_flags(module) for flag in [*p.opts, *p.secondary_opts]}

@@ -15,13 +15,13 @@ from typing import Any, Literal
 from foundation.errors import UserError, did_you_mean
 from foundation.files import write_lines
 from sql_agent.config import HOME, data_path
+from sql_agent.data.bundled import SPLITS, ensure_bundled
+from sql_agent.data.hub import HUB, hub_rows, is_hub_name, local_copy
 from sql_agent.records import Question
 
 Format = Literal["sft", "rl", "questions"]
 Source = str | Path | Iterable[Mapping[str, Any]]
 BUNDLED = "medical"
-SPLITS = ("train", "val", "test", "test_entities")
-HUB = {"gsm8k": ("openai/gsm8k", "main")}
 QUESTION_KEYS = ("question", "prompt", "query", "problem", "instruction")
 ANSWER_KEYS = ("answer", "ground_truth", "completion", "solution", "output")
 SUFFIXES = (".parquet", ".jsonl", ".json", ".ndjson")
@@ -78,8 +78,8 @@ def read_questions(name_or_path: str | Path, *, split: str = "train") -> list[Qu
     if isinstance(found, list):
         return [Question.model_validate(row) for row in found]
     name = str(found or name_or_path)
-    if not found and name in HUB or (name.count("/") == 1 and not Path(name).suffix and not Path(name).exists()):
-        rows = _from_hub(name, split)
+    if not found and (is_hub_name(name) or local_copy(name, split)):
+        rows = hub_rows(name, split)
         return [Question.model_validate(_row(name.rpartition("/")[2], n, row)) for n, row in enumerate(rows, start=1)]
     from sql_agent.data.dataset import load_questions
 
@@ -104,10 +104,9 @@ def _file(name: str, split: str) -> Path | None:
     if name == BUNDLED:
         if split not in SPLITS:
             raise UserError(f"split = {split!r}: {BUNDLED} has {', '.join(SPLITS)}{did_you_mean(split, SPLITS)}")
-        if not data_path(f"data/{split}.parquet").is_file():
-            _build_bundled()
+        ensure_bundled(f"data/{split}.parquet")
         return data_path(f"data/{split}.parquet")
-    if name in HUB or (name.count("/") == 1 and not Path(name).suffix and not Path(name).exists()):
+    if is_hub_name(name) or local_copy(name, split):
         return None
     if not name.endswith(SUFFIXES):
         names = [BUNDLED, *_registered, *HUB]
@@ -116,29 +115,6 @@ def _file(name: str, split: str) -> Path | None:
             f"{did_you_mean(name, names)}"
         )
     return data_path(name)
-
-
-def _build_bundled() -> None:
-    from sql_agent.api.commands import command_line, run_command
-
-    done = run_command([command_line("")[0], "-m", "sql_agent.data.build"], quiet=True)
-    if done.status:
-        raise UserError("the bundled data cannot be built: " + " ".join(done.lines[-3:]))
-
-
-def _from_hub(name: str, split: str) -> list[dict[str, Any]]:
-    path, part = HUB.get(name, (name, None))
-    try:
-        import datasets  # light enough, and loaded only where a hub is asked
-    except ModuleNotFoundError:
-        raise UserError(f"dataset {name!r}: the package datasets is not installed; name a question file") from None
-    try:
-        return [dict(row) for row in datasets.load_dataset(path, part, split=split)]
-    except Exception as exc:  # a library of others: network, cache, names
-        raise UserError(
-            f"dataset {name!r}: the hub's {path} cannot be read ({type(exc).__name__}: {str(exc)[:200]}). Without the "
-            f"network, register_dataset({name!r}, FILE_OR_ROWS) first"
-        ) from exc
 
 
 def _row(name: str, number: int, row: Any) -> dict[str, Any]:

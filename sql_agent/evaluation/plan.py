@@ -15,6 +15,8 @@ from sql_agent.agent.episode import EpisodeRunner
 from sql_agent.agent.grading import scoring_of
 from sql_agent.agent.toolset import SQL
 from sql_agent.config import TrainConfig, build_config, data_path, database_path, load_recipe, parse_assignment
+from sql_agent.data.bundled import SPLITS as BUNDLED
+from sql_agent.data.bundled import ensure_bundled
 from sql_agent.data.dataset import fingerprint, load_questions
 from sql_agent.evaluation.measures import compare, compare_tasks, summarize
 from sql_agent.evaluation.results import Counts, EvalReport
@@ -24,7 +26,6 @@ from sql_agent.records import Question, TrialRecord
 from sql_agent.scoring.check import check_judge
 from sql_agent.scoring.registry import ScoringContext
 
-BUNDLED = ("train", "val", "test", "test_entities")
 SPLITS = ("test_entities", "test")
 FILES = (".parquet", ".jsonl", ".json", ".ndjson")
 
@@ -88,7 +89,9 @@ def question_files(names: list[str]) -> dict[str, Path]:
         stem = Path(name).stem
         if stem in files:
             raise UserError(f"--split {name}: there is a split {stem} already; give the file another name")
-        files[stem] = data_path(name if is_file else f"data/{name}.parquet")
+        text = name if is_file else f"data/{name}.parquet"
+        ensure_bundled(text)
+        files[stem] = data_path(text)
     return files
 
 

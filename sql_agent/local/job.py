@@ -22,7 +22,8 @@ from foundation.errors import RunError, UserError
 from foundation.files import write_json
 from foundation.processes import ProcessTree, keep_freed_memory
 from sql_agent.agent.grading import scoring_of
-from sql_agent.config import ROOT, TrainConfig, build_config
+from sql_agent.config import HOME, TrainConfig, build_config
+from sql_agent.data.bundled import ensure_data
 from sql_agent.local.arguments import check_keys, grpo_arguments
 from sql_agent.scoring.check import check_judge
 from sql_agent.scoring.registry import ScoringContext
@@ -35,6 +36,7 @@ from sql_agent.training.job import EXIT, Job
 from sql_agent.training.options import is_tiny
 from sql_agent.training.questions import load_data, total_steps
 from sql_agent.training.summary import summary_table
+from sql_agent.tuning.job import TRL
 
 logger = logging.getLogger(__name__)
 
@@ -60,9 +62,11 @@ def run_local(config: TrainConfig, terminal: Console) -> tuple[int, Path]:
 def prepare(config: TrainConfig, *, run: str, scoring: ScoringContext) -> Job:
     """Look at keys, data, checkpoint, model, judge, trackers and disk, in order. Raises UserError."""
     check_keys(config)
+    preflight.check_installed(TRL, extra="reward-model")
+    ensure_data(config)
     preflight.check_devices(config)
     preflight.check_agent(config)
-    runs_dir = ROOT / Path(config.trainer.runs_dir).expanduser()
+    runs_dir = HOME / Path(config.trainer.runs_dir).expanduser()
     questions, val = load_data(config, scoring)
     steps = total_steps(config, len(questions))
     if config.trainer.resume:

@@ -17,7 +17,7 @@ from typing import Any, Literal
 from agl_plugin.update.rows import Turn
 from foundation.rollout_keys import AWAITS_GROUP, TIMED_OUT, RunKeys
 from sql_agent.agent.episode import EpisodeRunner
-from sql_agent.config import TrainConfig
+from sql_agent.config import TrainConfig, build_config
 from sql_agent.errors import Fault
 from sql_agent.local.endpoint import PolicyEndpoint, Sampled
 from sql_agent.local.sampling import Sampler
@@ -49,7 +49,9 @@ class Player:
 
     def __init__(self, config: TrainConfig, endpoint: PolicyEndpoint, scoring: ScoringContext) -> None:
         self._config, self._endpoint, self._scoring = config, endpoint, scoring
-        self._runner = EpisodeRunner(config)
+        # A call waits here while those of all other rollouts are sampled, so it has the time that its rollout has.
+        limit = {"agent": {"llm_timeout_s": config.rollout.rollout_timeout_s}}
+        self._runner = EpisodeRunner(build_config(config.model_dump(), limit))
         judge, mode = scoring.llm, config.reward.judge.mode
         self._grader = GroupGrader(judge, mode) if judge and mode != "pointwise" else None
 

@@ -46,6 +46,15 @@ def check_role(role: str) -> None:
         raise UserError(f"AGL_CURRENT_ROLE={role}: must be algorithm, runner or both")
 
 
+def check_installed(packages: Iterable[str], *, extra: str) -> None:
+    """The packages that a command trains with are there."""
+    if missing := [name for name in packages if importlib.util.find_spec(name) is None]:
+        raise UserError(
+            f"{', '.join(missing)}: not installed, and this command trains with them. In a checkout run `make setup`; "
+            f"an installed package needs agentgrpo[{extra}], as docs/55-python-api.md says"
+        )
+
+
 def check_disk(config: TrainConfig, runs_dir: Path, model: Path) -> None:
     """The run folder can be written, and the checkpoints to keep fit on its disk."""
     try:

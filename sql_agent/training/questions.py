@@ -40,7 +40,7 @@ def silent_faults(config: TrainConfig, train: list[Question], val: list[Question
             "gap (sampler/...); rollout.validation and rollout.evaluation have keys of their own"
         )
     shared = {q.question for q in train} & {q.question for q in val}
-    if shared:
+    if shared and (config.trainer.validate_first or config.trainer.validate_every > 0):
         yield (
             f"{len(shared)} of {len(val)} questions of data.val_file are in data.train_file too: validation "
             "will look better than it is. Split the data with `python -m sql_agent.data.build --raw`"

@@ -24,6 +24,7 @@ from foundation.files import write_json
 from foundation.processes import ProcessTree, keep_freed_memory
 from foundation.versions import versions
 from sql_agent.config import HOME, TrainConfig, TuneConfig, build_config
+from sql_agent.data.bundled import ensure_data
 from sql_agent.data.dataset import fingerprint
 from sql_agent.serving.checkpoints import find_checkpoint
 from sql_agent.serving.models import model_folder
@@ -38,6 +39,7 @@ from sql_agent.tuning.summary import tuning_table
 
 logger = logging.getLogger(__name__)
 
+TRL = ("torch", "transformers", "trl", "peft", "datasets")  # what a run in this process imports
 COMPARED_ON_RESUME = ("agent", "database", "model")
 # A longer run of the same kind goes on from a shorter one.
 FREE_ON_RESUME = ("epochs", "max_steps", "output_dir")
@@ -112,6 +114,8 @@ def run_tuning(config: TrainConfig, terminal: Console) -> tuple[int, Path]:
 def prepare(config: TrainConfig) -> Job:
     """Look at checkpoint, trackers, output folder, model, data and disk, in order. Raises UserError."""
     runs_dir, tune = HOME / Path(config.trainer.runs_dir).expanduser(), section_of(config)
+    preflight.check_installed(TRL, extra="reward-model")
+    ensure_data(config)
     preflight.check_devices(config)
     preflight.check_trackers(config.logging.trackers)
     preflight.check_adapter(config)

@@ -24,13 +24,13 @@ from foundation.errors import UserError
 from foundation.files import BadLine, decode_line, numbered_lines
 from sql_agent.config import ROOT, TrainConfig, TuneConfig, data_path, resolve_path
 from sql_agent.data.dataset import parse_file
+from sql_agent.data.hub import hub_rows, local_copy
 from sql_agent.evaluation.folder import TRIALS
 from sql_agent.tuning.agent_chats import AgentChats
 from sql_agent.tuning.chats import Chat, Unusable, chat_of
 
 T = TypeVar("T")
 Row = dict[str, Any]
-HUB = {"gsm8k": ("openai/gsm8k", "main")}
 SUFFIXES = (".jsonl", ".ndjson", ".json", ".parquet")
 FORMS = (
     "a row is {messages}, {prompt, completion}, a question {id, question, answer}, a rollout of rollouts.jsonl or "
@@ -59,7 +59,7 @@ class Source:
 
 
 def find_file(text: str, config: TrainConfig) -> Path | None:
-    """The file that a data set's name means; None for a hub name. Raises UserError for a path that is not there."""
+    """The file that a data set's name means; None for a hub name or a copy of it. Raises UserError for a wrong path."""
     if not text:
         return data_path(config.data.train_file)
     path = resolve_path(text, ROOT / "sql_agent", ROOT)
@@ -68,6 +68,8 @@ def find_file(text: str, config: TrainConfig) -> Path | None:
             return path / name
     if path.is_file():
         return path
+    if local_copy(text, "train"):
+        return None
     if path.exists() or path.suffix in SUFFIXES or text.startswith((".", "/", "~")) or text.count("/") > 1:
         what = "holds neither rollouts.jsonl nor trials.jsonl" if path.is_dir() else "does not exist"
         raise UserError(f"--dataset {text}: {path} {what}. Give a file, a run or evaluation folder, or a hub name")
@@ -79,7 +81,7 @@ def read_source(tune: TuneConfig, config: TrainConfig) -> Source:
     file = find_file(tune.dataset, config)
     source = Source(tune.dataset or config.data.train_file, file)
     if file is None:
-        _take(source, _hub_rows(tune.dataset), config)
+        _take(source, hub_rows(tune.dataset, "train"), config)
     elif file.suffix == ".parquet":
         _take_questions(source, file, config)
     else:
@@ -115,22 +117,6 @@ def _jsonl_rows(file: Path, left_out: Counter[str]) -> Iterator[Row]:
                 left_out["not a JSON object"] += 1
     except OSError as exc:
         raise UserError(f"--dataset {file}: cannot be read ({exc.strerror})") from exc
-
-
-def _hub_rows(name: str) -> Iterator[Row]:
-    from datasets import load_dataset
-    from huggingface_hub.errors import HfHubHTTPError
-
-    repository, part = HUB.get(name, (name, None))
-    try:
-        rows: Iterable[Any] = load_dataset(repository, part, split="train")  # pyright: ignore[reportAssignmentType]
-    except (HfHubHTTPError, ConnectionError, ValueError, OSError) as exc:
-        why = f"{type(exc).__name__}: {' '.join(str(exc).split())[:200]}"
-        raise UserError(
-            f"--dataset {name}: neither a file or folder here, nor to be had from the hub ({why}). Check the spelling "
-            "and the network, or download it elsewhere and give a file"
-        ) from exc
-    return (dict(row) for row in rows)
 
 
 def _take(source: Source, rows: Iterable[Row], config: TrainConfig) -> None:

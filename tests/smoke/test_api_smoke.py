@@ -8,13 +8,14 @@ import subprocess
 import sys
 import zipfile
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import nbformat
 import pytest
 from nbclient import NotebookClient
 
 from benchmarks.support.server import Answer, chat_reply, openai_server, tool_call_reply
+from foundation.files import write_lines
 from foundation.net import free_port
 from sql_agent import api
 from sql_agent.api.commands import command_line, run_command
@@ -44,6 +45,28 @@ def test_a_call_and_a_command_and_a_second_call_measure_the_same(tmp_path: Path)
     ]
     assert played[0] == played[1] == played[2]
     assert figures(runs[0]) == figures(runs[1]) == figures(runs[2])
+
+
+@pytest.mark.parametrize("method", ["sft", "dpo"])
+def test_tuning_by_a_call_and_by_a_command_measures_the_same(method: Literal["sft", "dpo"], tmp_path: Path) -> None:
+    """Two calls in this process, and the command: the same losses, gradients and weights at each step."""
+    rows = [{"prompt": f"{n}的适应症", "chosen": f"用于{n}痛。", "rejected": f"不知道{n * n}。"} for n in range(12)]
+    told = rows if method == "dpo" else [{"prompt": row["prompt"], "completion": row["chosen"]} for row in rows]
+    write_lines(tmp_path / "rows.jsonl", told)
+    keys = {f"{method}.max_steps": 3, f"{method}.batch_size": 4, "trainer.runs_dir": str(tmp_path / "runs")}
+    call = {"sft": api.sft, "dpo": api.dpo}[method]
+    runs = [call(dataset=tmp_path / "rows.jsonl", quiet=True, **keys) for _ in range(2)]
+    typed = [part for key, value in keys.items() for part in ("--set", f"{key}={value}")]
+    done = run_command(
+        command_line(f"train_{method}.py", "--dataset", str(tmp_path / "rows.jsonl"), *typed), quiet=True
+    )
+    runs.append(api.Run(Path(done.told("run: "))))
+    names = ["step", "train/loss", "actor/grad_norm", "actor/lr", "actor/weights_changed_share"]
+    steps = [run.metrics("train")[names].to_numpy().tolist() for run in runs]
+    assert len(steps[0]) == 3 and steps[0] == steps[1] == steps[2]
+    assert len({run.folder for run in runs}) == 3 and all(run.status == "finished" for run in runs)
+    weights = [file.read_bytes() for run in runs for file in run.checkpoints[-1].glob("actor/model.safetensors")]
+    assert len(weights) == 3 and len(set(weights)) == 1
 
 
 def test_an_agent_trains_a_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,9 +122,12 @@ from sql_agent import api
 from sql_agent.config import HOME, load_recipe
 from sql_agent.api.commands import command_line, run_command
 assert "/wheel/" in api.__file__, api.__file__
-print(HOME, load_recipe("smoke_cpu")["recipe"], len(api.load_dataset("medical", split="val", max_samples=5)))
 command = command_line("train_sql_agent.py", "--recipe", "smoke_cpu", "--ci-fast", "--dry-run")
-print(run_command(command, quiet=True).lines[-1])
+told = run_command(command, quiet=True).lines[-1]  # the first that asks for the bundled data
+print(HOME, load_recipe("smoke_cpu")["recipe"], len(api.load_dataset("medical", split="val", max_samples=5)))
+print(told)
+run = run_command(command_line("train_local.py", "--ci-fast", "--set", "data.val_max_rows=2"), quiet=True).told("run: ")
+print(api.Run(run).status, len(api.Run(run).rollouts("train")), api.Run(run).folder.parent)
 """
 
 
@@ -115,4 +141,8 @@ def test_the_wheel_stands_alone(tmp_path: Path) -> None:
     env = {**os.environ, "PYTHONPATH": str(tmp_path / "wheel")}
     done = subprocess.run([sys.executable, "-c", WHEEL], cwd=home, env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == [f"{home} smoke_cpu 5", "dry run: the checks passed; nothing was trained"]
+    assert done.stdout.splitlines() == [
+        *(f"{home} smoke_cpu 5", "dry run: the checks passed; nothing was trained"),
+        f"finished 16 {home / 'runs'}",
+    ]
+    assert (home / ".cache").is_dir() and not (tmp_path / "wheel" / "runs").exists()

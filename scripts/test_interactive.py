@@ -1,0 +1,1 @@
+../sql_agent/test_interactive.py

@@ -1,0 +1,1 @@
+../sql_agent/train_gsm8k_agent.py

@@ -1,0 +1,26 @@
+"""The bundled database and questions, built where they are asked for and are not there, as in an installed package."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sql_agent.config import DatabaseConfig, TrainConfig
+
+DATA = Path(__file__).resolve().parent
+SPLITS = ("train", "val", "test", "test_entities")
+NAMES = {DatabaseConfig().path, *(f"data/{split}.parquet" for split in SPLITS)}
+
+
+def ensure_bundled(*texts: str) -> None:
+    """Build them if one of these, paths as a configuration has them, is theirs and is not there. Raises UserError."""
+    if all((DATA / Path(text).name).is_file() for text in texts if text in NAMES):
+        return
+    from sql_agent.data.build import build_bundled
+
+    build_bundled()
+
+
+def ensure_data(config: TrainConfig) -> None:
+    """The same for what a run reads. Raises UserError."""
+    database = [config.database.path] if "sql" in config.agent.tools else []
+    ensure_bundled(config.data.train_file, config.data.val_file, *database)
