@@ -55,9 +55,9 @@ def parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
 
-    def add(name: str, kind: type = str, default: object = None, **told: str) -> None:
+    def add(name: str, kind: type = str, default: object = None, *, help: str) -> None:
         flags = dict.fromkeys([f"--{name}", f"--{name.replace('_', '-')}"])
-        p.add_argument(*flags, dest=name, type=kind, default=default, **told)
+        p.add_argument(*flags, dest=name, type=kind, default=default, help=help)
 
     add("model_path", help="model folder or hub name (default: the recipe's; the tiny policy without a GPU)")
     add("dataset", help=f"{DATASET}, a question file, or a hub name (default: {DATASET}; the tiny policy's problems)")

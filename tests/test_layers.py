@@ -38,9 +38,10 @@ LAYERS = [
         "sql_agent.tuning",
     ],
     ["sql_agent.local", "sql_agent.train_sft", "sql_agent.train_dpo"],
-    ["sql_agent.demo", "sql_agent.api", "sql_agent.train_local", "benchmarks", "docs", "utils"],
+    ["sql_agent.demo", "sql_agent.api", "sql_agent.train_local", "benchmarks", "utils"],
     ["recipes", "sql_agent.train_gsm8k_agent"],  # a recipe's own test asks the fake server of benchmarks
     ["sql_agent.test_interactive"],
+    ["docs"],
 ]
 
 # Project package -> packages that it must not import, whatever the layers say.
