@@ -6,10 +6,12 @@
 
 For each path, number of calls in flight and model (one that answers at once, one that takes 500 ms): calls per second,
 CPU of the proxy and of the store in ms per call, calls that failed, and calls whose span the store has not got. `stock`
-is agentlightning.LLMProxy as it comes, `litellm` and `gateway` are rollout.proxy, `direct` calls the model server. The
-store is `agl store`, the model server support/model_server.py. `--soak` makes so many calls at 64 in flight instead.
-`store` is no path: a training's work of so many rollouts on the memory store and on the one that lasts, without a
-network (support/store_load.py); operations per second, CPU per operation, memory and file after each tenth.
+is agentlightning.LLMProxy as it comes, with `agl store`; `litellm` and `gateway` are rollout.proxy with the store that
+lasts; `direct` calls the model server (support/model_server.py). MiB are those of proxy and store after the cell.
+`--soak` makes so many calls at 64 in flight instead; `--stream` asks for streams.
+`store` and `audit` are no paths. `store` is a training's work of so many rollouts on the memory store and on the one
+that lasts, without a network (support/store_load.py); operations per second, CPU per operation, memory and file after
+each tenth. `audit` is what the audit chain of so many rollouts costs (audit.py).
 Everything is on this machine, the client too: calls per second say what is possible beside it, CPU per call is what a
 path costs. Run it on an idle machine; the load before it stands in the file.
 """
@@ -36,17 +38,19 @@ import typer
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from benchmarks.audit import measure as measure_audit
 from benchmarks.support.model_server import MODEL, model_server
 from foundation.environment import COMMON_ENV
 from foundation.files import write_json
 from foundation.net import free_port
 
 PATHS = ("stock", "litellm", "gateway", "direct")
-STORE, BACKENDS = "store", ("memory", "sqlite")
+STORE, AUDIT, BACKENDS = "store", "audit", ("memory", "sqlite")
 IN_FLIGHT, DELAYS_MS = (1, 16, 64, 256), (0, 500)
 N_ATTEMPTS = 64
-HEADER = "path     model ms in flight    calls   calls/s  proxy ms  store ms  failed  no span"
-STORE_HEADER = "store    rollouts   ops/s   ms per op   RSS MiB  file MiB"
+NAMES = (*PATHS, STORE, AUDIT)
+HEADER = "path     model ms in flight    calls   calls/s  proxy ms  store ms  failed  no span proxy MiB store MiB"
+STORE_HEADER = "store    rollouts   ops/s   ms per op   RSS MiB  file MiB    lost"
 PROMPT = {"system": "你是一位医学数据库助手。" * 20, "user": "甲药的适应症是什么？"}
 MESSAGES = [{"role": role, "content": text} for role, text in PROMPT.items()]
 BODY = {"model": MODEL, "messages": MESSAGES, "temperature": 1.0, "top_p": 1.0}
@@ -65,6 +69,8 @@ class Cell:
     proxy_ms: float
     store_ms: float
     span_gap: int
+    proxy_mib: float
+    store_mib: float
 
 
 def cpu_s(pid: int) -> float:
@@ -75,16 +81,24 @@ def cpu_s(pid: int) -> float:
     return sum(sum(process.cpu_times()[:2]) for process in processes)
 
 
+def memory_mib(pid: int) -> float:
+    """Memory of a process; 0 for none."""
+    return round(psutil.Process(pid).memory_info().rss / 2**20, 1) if pid else 0.0
+
+
 @contextmanager
-def store_process() -> Iterator[tuple[str, int]]:
-    """`agl store`: its address and process id."""
+def store_process(path: str) -> Iterator[tuple[str, int]]:
+    """The store of a path: its address and process id."""
     port = free_port()
-    command = [str(Path(sys.executable).parent / "agl"), "store", "--host", "127.0.0.1", "--port", str(port)]
-    with tempfile.TemporaryFile() as log, subprocess.Popen(command, stdout=log, stderr=log) as process:
-        try:
-            yield f"http://127.0.0.1:{port}", process.pid
-        finally:
-            process.terminate()
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as log:
+        agl = [str(Path(sys.executable).parent / "agl"), "store", "--host", "127.0.0.1"]
+        own = [sys.executable, "-m", "agl_plugin.store", "--path", f"{folder}/store.db", "--log-level", "WARNING"]
+        command = [*(agl if path == "stock" else own), "--port", str(port)]
+        with subprocess.Popen(command, stdout=log, stderr=log) as process:
+            try:
+                yield f"http://127.0.0.1:{port}", process.pid
+            finally:
+                process.terminate()
 
 
 async def until_up(address: str, *, within_s: float = 90.0) -> None:
@@ -135,7 +149,9 @@ async def proxy(path: str, store: Any, model_url: str) -> AsyncIterator[tuple[li
         await made.stop()
 
 
-async def load(urls: list[str], *, in_flight: int, go_on: Callable[[int], bool]) -> tuple[int, int, float]:
+async def load(
+    urls: list[str], *, in_flight: int, stream: bool, go_on: Callable[[int], bool]
+) -> tuple[int, int, float]:
     """Calls with so many in flight while `go_on` says so of their number: answered, failed, and seconds."""
     begun = answered = failed = 0
 
@@ -144,9 +160,9 @@ async def load(urls: list[str], *, in_flight: int, go_on: Callable[[int], bool])
         while go_on(begun):
             begun += 1
             try:
-                async with http.post(urls[number % len(urls)], json=BODY) as reply:
+                async with http.post(urls[number % len(urls)], json=BODY | {"stream": stream}) as reply:
                     text = await reply.text()
-                    good = reply.status == 200 and '"choices"' in text
+                    good = reply.status == 200 and '"choices"' in text and (not stream or "[DONE]" in text)
             except aiohttp.ClientError:
                 good = False
             answered, failed = answered + good, failed + (not good)
@@ -182,18 +198,19 @@ class Place:
     model: str
     store: Any
     store_pid: int
+    stream: bool
 
 
 async def measure(path: str, delay_ms: int, in_flight: int, *, place: Place, seconds: float, soak: int) -> Cell:
     """One cell, after a call on each connection."""
     async with proxy(path, place.store, f"{place.model}/{delay_ms}/v1") as (urls, pid):
-        await load(urls, in_flight=in_flight, go_on=lambda n: n < in_flight)
+        await load(urls, in_flight=in_flight, stream=place.stream, go_on=lambda n: n < in_flight)
         await at_rest(place.store_pid)
         spans = await n_spans(place.store, urls)
         before = cpu_s(pid), cpu_s(place.store_pid)
         until = time.monotonic() + seconds * (1 + bool(delay_ms))
         go_on: Callable[[int], bool] = (lambda n: n < soak) if soak else (lambda _: time.monotonic() < until)
-        answered, failed, took_s = await load(urls, in_flight=in_flight, go_on=go_on)
+        answered, failed, took_s = await load(urls, in_flight=in_flight, stream=place.stream, go_on=go_on)
         await at_rest(place.store_pid)
         calls = max(1, answered + failed)
         proxy_ms, store_ms = (
@@ -202,20 +219,21 @@ async def measure(path: str, delay_ms: int, in_flight: int, *, place: Place, sec
         )
         gap = answered - (await n_spans(place.store, urls) - spans) if pid else 0
         rate = round(answered / took_s, 1)
-        return Cell(path, delay_ms, in_flight, calls, failed, rate, proxy_ms, store_ms, gap)
+        memory = memory_mib(pid), memory_mib(place.store_pid if pid else 0)
+        return Cell(path, delay_ms, in_flight, calls, failed, rate, proxy_ms, store_ms, gap, *memory)
 
 
-async def measured(paths: list[str], *, model: str, seconds: float, soak: int) -> list[Cell]:
+async def measured(paths: list[str], *, model: str, seconds: float, soak: int, stream: bool) -> list[Cell]:
     """All cells, with a fresh store for each path."""
     from agentlightning import LightningStoreClient
 
     cells: list[Cell] = []
     for path in paths:
-        with store_process() as (address, pid):
+        with store_process(path) as (address, pid):
             await until_up(address)
             store = LightningStoreClient(address)
             for delay_ms, in_flight in [(0, 64)] if soak else itertools.product(DELAYS_MS, IN_FLIGHT):
-                place = Place(model, store, pid)
+                place = Place(model, store, pid, stream)
                 cells.append(await measure(path, delay_ms, in_flight, place=place, seconds=seconds, soak=soak))
                 typer.echo(line(cells[-1]), err=True)
             await store.close()
@@ -238,42 +256,57 @@ def store_looks(n_rollouts: int) -> list[dict[str, Any]]:
     return looks
 
 
+def audit_cost(n_rollouts: int) -> dict[str, Any]:
+    """What the audit chain of so many rollouts costs."""
+    with tempfile.TemporaryDirectory() as folder:
+        cost = measure_audit(Path(folder), n_rollouts=n_rollouts)
+    slowest_s, kib = max(cost["query_seconds"].values()), cost["bytes_per_rollout"] / 1024
+    typer.echo(
+        f"audit of {n_rollouts} rollouts: {cost['ms_per_rollout']:.2f} ms and {kib:.1f} KiB each, slowest query "
+        f"{slowest_s:.2f} s, {memory_mib(os.getpid()):.0f} MiB"
+    )
+    return cost
+
+
 def store_line(look: dict[str, Any]) -> str:
     """A look as a row of the table."""
-    sizes = f"{look['rss_mib']:10.0f}{look['file_mib']:10.0f}"
+    sizes = f"{look['rss_mib']:10.0f}{look['file_mib']:10.0f}{look['lost']:8}"
     return f"{look['backend']:9}{look['rollouts']:8}{look['ops_per_s']:8.0f}{look['cpu_ms_per_op']:12.2f}{sizes}"
 
 
 def line(cell: Cell) -> str:
     """A cell as a row of the table."""
     speed = f"{cell.calls_per_s:10.1f}{cell.proxy_ms:10.2f}{cell.store_ms:10.2f}"
-    return f"{cell.path:9}{cell.delay_ms:8}{cell.in_flight:10}{cell.calls:9}{speed}{cell.failed:8}{cell.span_gap:9}"
+    rest = f"{cell.failed:8}{cell.span_gap:9}{cell.proxy_mib:10.0f}{cell.store_mib:10.0f}"
+    return f"{cell.path:9}{cell.delay_ms:8}{cell.in_flight:10}{cell.calls:9}{speed}{rest}"
 
 
 def main(
-    path: Annotated[list[str] | None, typer.Option(help=f"of {', '.join(PATHS)}, {STORE} (default: all)")] = None,
+    path: Annotated[list[str] | None, typer.Option(help=f"of {', '.join(NAMES)} (default: all)")] = None,
     seconds: Annotated[float, typer.Option(min=1, help="time of each measurement")] = 5.0,
     soak: Annotated[int, typer.Option(min=0, help="so many calls at 64 in flight instead")] = 0,
-    rollouts: Annotated[int, typer.Option(min=10, help="so many on each store")] = 5000,
+    stream: Annotated[bool, typer.Option("--stream", help="ask for streams")] = False,
+    rollouts: Annotated[int, typer.Option(min=10, help="so many on each store, and in the audit")] = 5000,
     out: Annotated[Path | None, typer.Option(help="write the figures there as JSON")] = None,
 ) -> None:
     """Measure what an LLM call costs on each path; about six minutes for all."""
-    paths = path or [*PATHS, STORE]
-    if strangers := set(paths) - {*PATHS, STORE}:
-        typer.echo(f"error: --path {', '.join(sorted(strangers))}: must be of {', '.join(PATHS)}, {STORE}", err=True)
+    paths = path or [*NAMES]
+    if strangers := set(paths) - {*NAMES}:
+        typer.echo(f"error: --path {', '.join(sorted(strangers))}: must be of {', '.join(NAMES)}", err=True)
         raise typer.Exit(2)
     os.environ |= {name: os.environ.get(name, value) for name, value in COMMON_ENV.items()}
     facts = {"seconds": seconds, "cores": os.cpu_count(), "load_before": [round(one, 2) for one in os.getloadavg()]}
     cells: list[Cell] = []
-    if calls := [one for one in paths if one != STORE]:
+    if calls := [one for one in paths if one in PATHS]:
         with model_server() as model:
-            cells = asyncio.run(measured(calls, model=model, seconds=seconds, soak=soak))
+            cells = asyncio.run(measured(calls, model=model, seconds=seconds, soak=soak, stream=stream))
         typer.echo("\n".join([HEADER, *map(line, cells)]))
     looks = store_looks(rollouts) if STORE in paths else []
     if looks:
         typer.echo("\n".join([STORE_HEADER, *map(store_line, looks)]))
+    audit = audit_cost(rollouts) if AUDIT in paths else {}
     if out:
-        write_json(out, {**facts, "cells": [asdict(cell) for cell in cells], "store": looks})
+        write_json(out, {**facts, "cells": [asdict(cell) for cell in cells], "store": looks, "audit": audit})
 
 
 if __name__ == "__main__":

@@ -35,7 +35,7 @@ from foundation.store_token import token_headers
 
 logger = logging.getLogger(__name__)
 
-SEND_EVERY_S = 0.004
+SEND_EVERY_S = 0.008
 HOLD_S = 1.0
 MOST_AT_ONCE, MOST_WAITING = 256, 4096
 GIVE_UP_S, PAUSE_S = 60.0, 0.2  # a store that was killed may be started again

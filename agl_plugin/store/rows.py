@@ -19,6 +19,7 @@ from pydantic import BaseModel
 T = TypeVar("T", bound=BaseModel)
 
 SIMPLE = (str, int, float)
+SHORT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 MAX_LISTED = 10_000  # values of one `within`; a statement of SQLite has at most 32,766
 
 
@@ -62,7 +63,7 @@ class Rows(Generic[T]):
     def text(self, item: T) -> str:
         """An item as JSON."""
         fields = item.model_dump()
-        text = json.dumps(fields, ensure_ascii=False, separators=(",", ":"))
+        text = SHORT.encode(fields)
         try:
             text.encode()
         except UnicodeEncodeError:

@@ -7,15 +7,25 @@ not at all, and it is there when it was answered. Semantics are agent-lightning'
 from __future__ import annotations
 
 import functools
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, cast, get_type_hints
 
 from agentlightning.store.base import LightningStoreCapabilities, LightningStoreStatistics, is_finished
 from agentlightning.store.collection.base import AtomicLabels, AtomicMode, LightningCollections
 from agentlightning.store.collection_based import CollectionBasedLightningStore, healthcheck_before, tracked
-from agentlightning.types import Attempt, AttemptedRollout, NamedResources, ResourcesUpdate, Rollout, Span, Worker
+from agentlightning.types import (
+    Attempt,
+    AttemptedRollout,
+    FilterOptions,
+    NamedResources,
+    ResourcesUpdate,
+    Rollout,
+    Span,
+    Worker,
+)
 from agentlightning.utils.metrics import MetricsBackend
 from pydantic import TypeAdapter
 
@@ -23,6 +33,7 @@ from agl_plugin.store.answers import Answers
 from agl_plugin.store.database import Database
 from agl_plugin.store.queues import TableKeyValue, TableQueue
 from agl_plugin.store.request_key import key_of_request
+from agl_plugin.store.rows import encodable
 from agl_plugin.store.tables import Table
 from agl_plugin.store.turns import Turns
 
@@ -40,6 +51,8 @@ DONE_ONCE = (
     *("start_rollout", "enqueue_rollout", "enqueue_many_rollouts", "dequeue_rollout", "dequeue_many_rollouts"),
     "start_attempt",
 )
+# Those before which agent-lightning looks for rollouts that take too long.
+WATCHED = (*DONE_ONCE, "update_resources", "update_rollout", "update_attempt")
 FINISHED = "('succeeded', 'failed', 'cancelled')"
 
 
@@ -164,6 +177,38 @@ class LastingStore(CollectionBasedLightningStore[TableCollections]):
         self.database.write(f"DELETE FROM spans WHERE rollout_id IN ({used})", (self._pruned_to, found[0]))
         self._pruned_to = found[0]
 
+    @healthcheck_before
+    async def _watch(self) -> None:
+        """The look for rollouts that take too long, in a turn of its own: who is refused afterwards takes none back."""
+
+    def _statuses(self, rollout_id: str, attempt_id: str) -> tuple[str, str] | None:
+        """Of an attempt and its rollout, where both are there."""
+        query = (
+            "SELECT attempts.status, rollouts.status FROM attempts JOIN rollouts USING (rollout_id) "
+            "WHERE rollout_id = ? AND attempt_id = ?"
+        )
+        return self.database.read(query, (encodable(rollout_id), encodable(attempt_id))).fetchone()
+
+    async def _add_many_spans_helper(self, rollout_id: str, attempt_id: str, spans: Sequence[Span]) -> Sequence[Span]:
+        """As agent-lightning's, which reads the whole rollout and attempt to see that they are there."""
+        if self._statuses(rollout_id, attempt_id) is None:
+            return await super()._add_many_spans_helper(rollout_id, attempt_id, spans)
+        added = await self._insert_spans_with_fallback(spans)
+        if added:
+            await self._post_add_spans(added, rollout_id, attempt_id)
+        return added
+
+    async def _on_attempt_heartbeat(self, rollout_id: str, attempt_id: str) -> tuple[Rollout, Sequence[str]] | None:
+        """As agent-lightning's; where both run already nothing but the time changes."""
+        if self._statuses(rollout_id, attempt_id) != ("running", "running"):
+            return await super()._on_attempt_heartbeat(rollout_id, attempt_id)  # pyright: ignore[reportCallIssue]
+        this = {"rollout_id": {"exact": rollout_id}, "attempt_id": {"exact": attempt_id}}
+        attempt = await self.collections.attempts.get(cast(FilterOptions, this))
+        if attempt:
+            attempt.last_heartbeat_time = time.time()
+            await self.collections.attempts.update([attempt])
+        return None
+
     @tracked("wait_for_rollouts")
     @healthcheck_before
     async def wait_for_rollouts(self, *, rollout_ids: list[str], timeout: float | None = None) -> list[Rollout]:
@@ -192,13 +237,15 @@ class LastingStore(CollectionBasedLightningStore[TableCollections]):
         ]
 
 
-def _as_one_turn(method: Callable[..., Any], *, keyed: bool) -> Callable[..., Any]:
+def _as_one_turn(method: Callable[..., Any], *, keyed: bool, watched: bool) -> Callable[..., Any]:
     """The method as one turn; of a request that came before, with the answer that it had."""
     result = TypeAdapter[Any](get_type_hints(method)["return"]) if keyed else None
 
     @functools.wraps(method)
     async def whole(self: LastingStore, *args: Any, **kwargs: Any) -> Any:
         key = key_of_request.get()
+        if watched:
+            await self._watch()
         async with self.database.turn():
             if not key or result is None:
                 return await method(self, *args, **kwargs)
@@ -213,7 +260,8 @@ def _as_one_turn(method: Callable[..., Any], *, keyed: bool) -> Callable[..., An
 
 
 for _name in WRITES:
-    setattr(LastingStore, _name, _as_one_turn(getattr(LastingStore, _name), keyed=_name in DONE_ONCE))
+    _whole = _as_one_turn(getattr(LastingStore, _name), keyed=_name in DONE_ONCE, watched=_name in WATCHED)
+    setattr(LastingStore, _name, _whole)
 
 
 class SqliteLightningStore(LastingStore):

@@ -1,7 +1,8 @@
 """A model server that costs next to nothing, in a process of its own: benchmarks/traffic.py measures what is before it.
 
 It answers POST /DELAY_MS/v1/chat/completions after so many milliseconds with the same answer, of as many token ids as
-vLLM gives for a short question. Not covered: streams, faults (support/server.py has those), any sampling.
+vLLM gives for a short question; as a stream, an event per token over that time, where it is asked for one. Not covered:
+faults (support/server.py has those), any sampling.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any
 
 from aiohttp import web
 
+from agl_plugin.proxy.answers import IDS, as_event
 from benchmarks.support.server import chat_reply
 from foundation.net import free_port
 
@@ -28,7 +30,7 @@ def answer(number: int) -> dict[str, Any]:
     """A chat completion with token ids and log-probabilities as this project's vLLM words them."""
     reply = chat_reply("十二个字的一个回答，说到适应症。", logprobs=None)
     reply["id"] = f"chatcmpl-{number:012}"
-    reply["prompt_token_ids"] = [151000 + n for n in range(N_PROMPT_IDS)]
+    reply[IDS] = [151000 + n for n in range(N_PROMPT_IDS)]
     choice = reply["choices"][0]
     choice["token_ids"] = [100000 + n for n in range(N_IDS)]
     numbers = [round(-0.0123456 * n, 7) for n in range(N_IDS)]
@@ -38,13 +40,41 @@ def answer(number: int) -> dict[str, Any]:
     return reply
 
 
+def events(number: int) -> Iterator[bytes]:
+    """The answer as vLLM streams it."""
+    whole = answer(number)
+    choice, head = whole["choices"][0], {"id": whole["id"], "object": "chat.completion.chunk", "model": MODEL}
+    first = {"index": 0, "delta": {"role": "assistant", "content": ""}, "logprobs": None, "finish_reason": None}
+    yield as_event({**head, "choices": [first], IDS: whole[IDS]})
+    for token, log_prob in zip(choice["token_ids"], choice["logprobs"]["content"], strict=True):
+        part = {"index": 0, "delta": {"content": "x"}, "logprobs": {"content": [log_prob]}, "token_ids": [token]}
+        ended = "stop" if token == choice["token_ids"][-1] else None
+        yield as_event({**head, "choices": [part | {"finish_reason": ended}]})
+    yield as_event({**head, "choices": [], "usage": {**whole["usage"], "completion_tokens": N_IDS}})
+    yield b"data: [DONE]\n\n"
+
+
 def _serve(port: int) -> None:
     head, tail = (part.encode() for part in json.dumps(answer(0), ensure_ascii=False).split("0" * 12))
     numbers = itertools.count()
 
-    async def complete(request: web.Request) -> web.Response:
-        await request.read()
-        if delay_ms := int(request.match_info["delay_ms"]):
+    streamed = list(events(0))
+
+    async def stream(request: web.Request, pause_s: float) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        for event in streamed:
+            await response.write(event)
+            if pause_s:
+                await asyncio.sleep(pause_s)
+        await response.write_eof()
+        return response
+
+    async def complete(request: web.Request) -> web.StreamResponse:
+        body, delay_ms = await request.read(), int(request.match_info["delay_ms"])
+        if b'"stream": true' in body:
+            return await stream(request, delay_ms / 1000 / len(streamed))
+        if delay_ms:
             await asyncio.sleep(delay_ms / 1000)
         body = b"%s%012d%s" % (head, next(numbers), tail)
         return web.Response(body=body, content_type="application/json")

@@ -3,7 +3,7 @@
   python -m benchmarks.support.store_load memory|sqlite ROLLOUTS FOLDER
 
 One JSON line per tenth of the rollouts: operations per second and CPU in ms per operation since the last line, memory
-of the process, and size of the file.
+of the process, size of the file, and how many of the rollouts that were ended the store does not have as such.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ class Look:
     cpu_ms_per_op: float
     rss_mib: float
     file_mib: float
+    lost: int
 
 
 def make_store(backend: str, folder: Path) -> Any:
@@ -73,14 +74,16 @@ async def looks(backend: str, n_rollouts: int, folder: Path) -> None:
         started, cpu = time.monotonic(), time.process_time()
         part = itertools.islice(numbers, tenth)
         await asyncio.gather(*(play(store, part) for _ in range(AT_ONCE)))
-        took_s, ops = time.monotonic() - started, tenth * OPS
+        took_s, cpu_s, ops = time.monotonic() - started, time.process_time() - cpu, tenth * OPS
+        kept = await store.query_rollouts(status_in=["succeeded"], limit=0)
         look = Look(
             backend=backend,
             rollouts=done,
             ops_per_s=round(ops / took_s, 1),
-            cpu_ms_per_op=round(1000 * (time.process_time() - cpu) / ops, 3),
+            cpu_ms_per_op=round(1000 * cpu_s / ops, 3),
             rss_mib=round(me.memory_info().rss / 2**20, 1),
             file_mib=round(file.stat().st_size / 2**20, 1) if file.exists() else 0.0,
+            lost=done - kept.total,
         )
         print(json.dumps(asdict(look)), flush=True)
 

@@ -259,6 +259,19 @@ async def test_the_watchdog_gives_up_attempts_that_take_too_long(
     assert (await store.dequeue_rollout() is not None) == (then == "requeuing")
 
 
+async def test_what_the_watchdog_found_stays_when_the_request_is_refused(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rollout = await taken(store, timeout_seconds=50.0)
+    now = rollout.attempt.start_time
+    monkeypatch.setattr("agentlightning.store.utils.time.time", lambda: now + 100.0)
+    with pytest.raises(ValueError, match="none"):
+        await store.update_rollout("none", status="failed")
+    monkeypatch.setattr(store, "_scan_debounce_seconds", 1000.0)
+    monkeypatch.setattr(store, "_last_scan_entrance_time", now + 100.0)
+    assert await status(store, rollout) == "failed"
+
+
 async def test_a_span_is_a_heartbeat(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     rollout = await taken(store, unresponsive_seconds=50.0, max_attempts=2, retry_condition=["unresponsive"])
     start = rollout.attempt.start_time
