@@ -30,6 +30,7 @@ from agl_plugin.options import DaemonOptions
 from agl_plugin.patches.install import install
 from agl_plugin.proxy.gate import Gate
 from agl_plugin.proxy.gateway import make_gateway
+from agl_plugin.run.agents import reward_by_agent
 from agl_plugin.run.group_rewards import GroupRewards
 from agl_plugin.run.resampling import Places, SpareQuestions, is_flat, key_of, requests_for
 from agl_plugin.run.time_split import Stopwatch
@@ -293,7 +294,8 @@ class GrpoDaemon(AgentModeDaemon):
             response_tokens=[len(t.response.get("token_ids", [])) for t in triplets],
             finish_reasons=[t.response.get("finish_reason", "") for t in triplets],
         )
-        return {**(json.loads(record) if record else {}), **keys.model_dump()}
+        asked = rollout.input if isinstance(rollout.input, dict) else {}
+        return {"agent": asked.get("agent") or "", **(json.loads(record) if record else {}), **keys.model_dump()}
 
     def _scored(self) -> dict[str, RolloutLegacy]:
         return {k: r for k, r in self._completed_rollouts_v0.items() if r.final_reward is not None and r.triplets}
@@ -317,6 +319,7 @@ class GrpoDaemon(AgentModeDaemon):
             "scored": len(scored),
             "triplets": sum(len(r.triplets or []) for r in scored.values()),
             **{f"unscored/{reason}": n for reason, n in self._unscored_counts().items()},
+            **reward_by_agent((row, self._reward_of(row["rollout_id"], scored)) for row in self._rows),
         }
         if not scored:
             return stats
@@ -333,6 +336,9 @@ class GrpoDaemon(AgentModeDaemon):
         for reason, n in Counter(row.get("stop_reason", "unknown") for row in rows).items():
             stats[f"stop/{reason}"] = n
         return stats
+
+    def _reward_of(self, rollout_id: str, scored: dict[str, RolloutLegacy]) -> float | None:
+        return scored[rollout_id].final_reward if rollout_id in scored else None
 
     def _groups(self, scored: dict[str, RolloutLegacy]) -> dict[str, list[str]]:
         groups: dict[str, list[str]] = defaultdict(list)

@@ -27,6 +27,7 @@ from agl_plugin.audit.log import AuditLog
 from agl_plugin.daemon import GrpoDaemon
 from agl_plugin.options import TrainerOptions
 from agl_plugin.run.between_steps import abort_all, drain, seed_samplers
+from agl_plugin.run.question_order import files_of
 from agl_plugin.run.resampling import SpareQuestions
 from agl_plugin.run.time_split import Stopwatch
 from agl_plugin.update import advantage
@@ -121,6 +122,10 @@ class GrpoTrainer(AgentLightningTrainer):
                 "continue with --resume_checkpoint latest"
             ) from exc
 
+    @functools.cached_property
+    def _files(self) -> tuple[list[float], list[int]]:
+        return files_of(self.train_dataset, self.config.data)
+
     def _late_calls(self) -> dict[str, int]:
         """Calls after a step's end that were aborted or refused since the last look, where there were any."""
         so_far = Counter(aborted=self._n_aborted, refused=self.agent_mode_daemon.gate.refused)
@@ -142,8 +147,14 @@ class GrpoTrainer(AgentLightningTrainer):
         daemon.step, daemon.watch, self._n_updates = self.global_steps, self.watch, self.global_steps - 1
         self.watch.clear()
         self._updated = None
-        dataset: Any = self.train_dataset
-        daemon.spare_questions = SpareQuestions(dataset, seed=self.config.data.seed or 0, step=self.global_steps)
+        weights, files = self._files
+        daemon.spare_questions = SpareQuestions(
+            self.train_dataset,
+            seed=self.config.data.seed or 0,
+            step=self.global_steps,
+            weights=weights,
+            files=files,
+        )
         train_step = super()._train_step
 
         def work() -> dict[str, Any]:

@@ -114,6 +114,11 @@ def main(
             raise UserError(f"--out {folder}: is not empty; name a new folder")
         base = load_recipe(recipe) if recipe else settings_for([model])
         config = build_config(base, *(parse_assignment(text) for text in set_ or []))
+        if config.agents:
+            raise UserError(
+                f"agents = {', '.join(config.agents)}: the search is for one prompt, and these have several; give a "
+                "recipe of one agent alone"
+            )
         target = look_at(model, config, option="--model")
         rows = questions(target, train=train, val=val)
         with closing(scoring_of(target.config)) as scoring, running(target, tell=_tell) as server:

@@ -37,7 +37,8 @@ class Question(Record):
     """One row of a dataset.
 
     `answer` is the reference answer; empty means that none is known. `scorer` names an entry of
-    `sql_agent.scoring.scorers.SCORERS`, empty means the configured default. `sql` holds reference queries.
+    `sql_agent.scoring.scorers.SCORERS`, empty means the configured default. `sql` holds reference queries. `agent`
+    names one of the configuration's [agents], empty means [agent] itself. `file` is the number of its file in a run.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -46,13 +47,15 @@ class Question(Record):
     question: str = Field(min_length=1)
     answer: str = ""
     scorer: str = ""
+    agent: str = ""
     answer_schema: Literal["", "answer", "boxed"] = ""
     task_type: str = ""
     sql: list[str] = Field(default_factory=list)
     evidence: list[Evidence] = Field(default_factory=list)
     meta: dict[str, Any] = Field(default_factory=dict)
+    file: int = 0
 
-    @field_validator("answer", "scorer", "answer_schema", "task_type", mode="before")
+    @field_validator("answer", "scorer", "agent", "answer_schema", "task_type", mode="before")
     @classmethod
     def _null_is_empty(cls, value: Any) -> Any:
         return "" if value is None else value
@@ -213,6 +216,7 @@ class RolloutRecord(BaseModel):
     question_id: str = ""
     question: str = ""
     reference: str = ""
+    agent: str = ""
     task_type: str = ""
     sql_calls: list[SqlCall] = Field(default_factory=list)
     tool_calls: list[ToolCall] = Field(default_factory=list)
@@ -289,6 +293,7 @@ def rollout_record(question: Question, episode: Episode | None, reward: Reward) 
         question_id=question.id,
         question=question.question,
         reference=question.answer,
+        agent=question.agent,
         task_type=question.task_type,
         reward=reward.total,
         reward_parts=reward.parts,

@@ -30,14 +30,14 @@ from foundation.errors import UserError
 from sql_agent.agent.endpoint import LLMEndpoint
 from sql_agent.agent.episode import EpisodeRunner
 from sql_agent.agent.grading import scoring_of
-from sql_agent.agent.toolset import SQL
+from sql_agent.agent.toolset import databases_of
 from sql_agent.agent.view import Outcome, as_json, clean, show, summary_line
 from sql_agent.config import (
     HOME,
     TrainConfig,
+    agent_config,
     build_config,
     data_path,
-    database_path,
     load_recipe,
     parse_assignment,
     resolve_system_prompt,
@@ -176,7 +176,7 @@ def try_out(questions: list[Question], llm: LLMEndpoint, config: TrainConfig, *,
     scoring = scoring_of(config)
     check_scorers(questions, scoring)
     about = f"model {llm.model} at {llm.base_url}; judge: {scoring.judge_name}; prompt: {config.agent.system_prompt}"
-    data = f"database: {database_path(config.database)}" if SQL in config.agent.tools else "no database"
+    data = "; ".join(f"{name}: {path}" for name, path in databases_of(config).items()) or "no database"
     notes.print(clean(f"{about}; {data}"), markup=False, style="dim")
 
     def tell(outcome: Outcome, number: int) -> None:
@@ -204,6 +204,7 @@ def main(
     model: Annotated[str, typer.Option(help="model name there (or OPENAI_MODEL); without address: model folder")] = "",
     api_key: Annotated[str, typer.Option(envvar="OPENAI_API_KEY", help="key of the address", show_default=False)] = "",
     recipe: Annotated[str, typer.Option(help="settings of a folder of recipes/ or a TOML file")] = "",
+    agent: Annotated[str, typer.Option(help="one of [agents], for questions that name none")] = "",
     set_: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="set any key")] = None,
     database: Annotated[Path | None, typer.Option(help="SQLite file (default: the bundled one)")] = None,
     temperature: Annotated[float, typer.Option(min=0.0, max=2.0, help="0 is greedy")] = 0.0,
@@ -233,12 +234,13 @@ def main(
         if chat_ and (question or file or limit or json_):
             raise UserError("--chat: a conversation takes no --question, --file, --limit and --json; leave them out")
         questions = [] if chat_ else choose_questions(question or [], file, limit=limit)
+        questions = [one.model_copy(update={"agent": one.agent or agent}) for one in questions]
 
         def go(llm: LLMEndpoint) -> list[Outcome]:
             llm = replace(llm.sampled(config.rollout.evaluation), temperature=temperature)
             if not chat_:
                 return try_out(questions, llm, config, as_lines=json_)
-            chat(config, llm)
+            chat(agent_config(config, agent), llm)
             return []
 
         if base_url:

@@ -1,18 +1,27 @@
-"""The order of the training questions: a permutation per epoch, made of (data.seed, epoch) and of nothing else.
+"""The order of the training questions: made of (data.seed, epoch) and the files' weights, and of nothing else.
 
-Guarantees: a run that stops after any step and goes on sees the questions that it would have seen; every question comes
-once per epoch. verl's default does not: the random state of torch's RandomSampler is in no checkpoint, so a resumed
-run would take the order of its first epoch again. verl loads the class by its name (data.sampler) and torchdata's
-StatefulDataLoader keeps its state in data.pt; checkpoints that were made without it start at the first epoch.
+Guarantees: a run that stops after any step and goes on sees the questions that it would have seen (mixture.py says
+which). Rows of several files tell theirs in the column `file`, and data.sampler.weights has the weights.
+verl's default does not: the random state of torch's RandomSampler is in no checkpoint, so a resumed run would take the
+order of its first epoch again. verl loads the class by its name (data.sampler) and torchdata's StatefulDataLoader keeps
+its state in data.pt; checkpoints that were made without it start at the first epoch.
 """
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator, Sized
 from typing import Any
 
 from verl.experimental.dataset.sampler import AbstractSampler
+
+from agl_plugin.run.mixture import order
+
+
+def files_of(data_source: Any, data_config: Any) -> tuple[list[float], list[int]]:
+    """The weights of the files ([]: there is one), and the file of each row."""
+    weights = list((data_config.get("sampler") or {}).get("weights") or [])
+    n = len(data_source)
+    return weights, [int(data_source[i].get("file") or 0) for i in range(n)] if weights else [0] * n
 
 
 class SeededOrder(AbstractSampler):
@@ -20,6 +29,7 @@ class SeededOrder(AbstractSampler):
 
     def __init__(self, data_source: Sized, data_config: Any) -> None:
         self._n_rows = len(data_source)
+        self._weights, self._files = files_of(data_source, data_config)
         self._seed = data_config.get("seed") or 0
         self._epoch = 0
         self._taken = 0
@@ -32,11 +42,10 @@ class SeededOrder(AbstractSampler):
         """What is left of the epoch; after its last question, the next epoch."""
         if self._taken >= self._n_rows:
             self._epoch, self._taken = self._epoch + 1, 0
-        order = list(range(self._n_rows))
-        random.Random(f"{self._seed}/{self._epoch}").shuffle(order)
+        places = order(self._files, self._weights, seed=self._seed, epoch=self._epoch)
         while self._taken < self._n_rows:
             self._taken += 1
-            yield order[self._taken - 1]
+            yield places[self._taken - 1]
 
     def state_dict(self) -> dict[str, int]:
         """Where the run is, for a checkpoint."""

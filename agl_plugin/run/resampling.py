@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import functools
 import itertools
-import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from agentlightning.types import EnqueueRolloutRequest, RolloutConfig, RolloutLegacy
 
+from agl_plugin.run.mixture import order
 from agl_plugin.update.rules import in_reward_steps
 
 # A rollout whose runner was killed runs once more; one that fails or takes too long does not.
@@ -44,12 +44,22 @@ def key_of(question: Mapping[str, Any]) -> str:
 
 
 class SpareQuestions:
-    """Further questions of the training set for one step, in random order. Drawn once, each is used up."""
+    """Further questions of the training set for one step, in random order. Drawn once, each is used up.
 
-    def __init__(self, dataset: Sequence[Mapping[str, Any]], *, seed: int, step: int) -> None:
+    `weights` and `files` are those of a mixture (question_order.files_of): shares are as in the step's own questions.
+    """
+
+    def __init__(
+        self,
+        dataset: Sequence[Mapping[str, Any]],
+        *,
+        seed: int,
+        step: int,
+        weights: Sequence[float] = (),
+        files: Sequence[int] = (),
+    ) -> None:
         self._dataset = dataset
-        self._order = list(range(len(dataset)))
-        random.Random(f"{seed}/{step}").shuffle(self._order)
+        self._order = order(files or [0] * len(dataset), weights, seed=f"{seed}/{step}", epoch=0)
 
     def draw(self, n: int, *, used: set[str]) -> list[dict[str, Any]]:
         """Up to `n` questions whose keys are not in `used`."""

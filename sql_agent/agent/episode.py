@@ -44,7 +44,7 @@ from sql_agent.agent.sql_tool import QUERY
 from sql_agent.agent.tool import EpisodeContext, Tool, is_repeated_call
 from sql_agent.agent.toolset import EpisodeTools, Toolset
 from sql_agent.agent.transcript import assistant_message, tool_message, writable
-from sql_agent.config import AgentConfig, TrainConfig, prompt_file
+from sql_agent.config import AgentConfig, TrainConfig, agent_config, prompt_file
 from sql_agent.environment.database import Database
 from sql_agent.errors import LLMFault
 from sql_agent.records import Episode, LlmCall, Question, StopReason
@@ -170,11 +170,21 @@ def function_tool_of(tool: Tool) -> FunctionTool:
 
 
 class EpisodeRunner:
-    """Plays episodes as the configuration says. What they share is opened on first use, in the process that uses it."""
+    """Plays episodes as the configuration says. What they share is opened on first use, in the process that uses it.
+
+    A question that names an agent is played by that agent, whose runner is `of(name)`.
+    """
 
     def __init__(self, config: TrainConfig) -> None:
         self.config = config
         self.toolset = Toolset(config)
+        self._others: dict[str, EpisodeRunner] = {}
+
+    def of(self, agent: str) -> EpisodeRunner:
+        """The runner of one agent, "" being [agent] itself; closed with this. Raises UserError for an unknown name."""
+        if agent and agent not in self._others:
+            self._others[agent] = EpisodeRunner(agent_config(self.config, agent))
+        return self._others[agent] if agent else self
 
     @cached_property
     def _relay(self) -> Relay:
@@ -204,9 +214,13 @@ class EpisodeRunner:
             load_episode(self.config.agent.episode)
         if self.config.agent.command:
             checked_command(self.config.agent.command)
+        for name in self.config.agents:
+            self.of(name).check()
 
     def close(self) -> None:
         """End what was opened."""
+        for other in self._others.values():
+            other.close()
         self.toolset.close()
         if "_relay" in self.__dict__:
             self._relay.close()
@@ -216,11 +230,14 @@ class EpisodeRunner:
         return replace(llm, template_kwargs=self.config.agent.chat_template_kwargs)
 
     async def run(self, question: Question, llm: LLMEndpoint) -> Episode:
-        """Let the agent answer one question, with the template's keys of the configuration.
+        """Let the question's agent answer it, with the template's keys of the configuration.
 
         Raises LLMFault, DatabaseFault, ToolFault or EpisodeFault when endpoint, database, a tool or an episode of
         one's own failed: such an episode has no reward.
         """
+        return await self.of(question.agent)._run(question, llm)
+
+    async def _run(self, question: Question, llm: LLMEndpoint) -> Episode:
         agent = self.config.agent
         context = EpisodeContext(
             max_chars=self.toolset.max_chars(agent.tool_max_chars),

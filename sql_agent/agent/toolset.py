@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 from foundation.errors import UserError
 from sql_agent.agent.mcp_session import McpSession
@@ -21,13 +22,23 @@ from sql_agent.agent.own_tools import Environment, EnvironmentClass, Worker, loa
 from sql_agent.agent.python_tool import PYTHON, python_tool
 from sql_agent.agent.sql_tool import sql_tool
 from sql_agent.agent.tool import Tool
-from sql_agent.config import TrainConfig, database_path
+from sql_agent.config import TrainConfig, agents_of, database_path
 from sql_agent.environment.database import Database
 from sql_agent.environment.sandbox.pool import Sandbox
 from sql_agent.errors import ToolFault
 from sql_agent.records import Question
 
 SQL = "sql"
+
+
+def databases_of(config: TrainConfig) -> dict[str, Path]:
+    """The files that the agents of a run query: "database", and "database of NAME" where an agent has another one."""
+    found: dict[str, Path] = {}
+    for name, one in agents_of(config).items():
+        path = database_path(one.database)
+        if SQL in one.agent.tools and path not in found.values():
+            found[f"database of {name}" if found else "database"] = path
+    return found
 
 
 @dataclass

@@ -63,7 +63,7 @@ def as_json(outcome: Outcome) -> dict[str, Any]:
 def show(console: Console, outcome: Outcome, *, number: int, of: int) -> None:
     """Print one outcome."""
     question = outcome.question
-    title = " · ".join(part for part in (f"{number}/{of}", question.id, question.task_type) if part)
+    title = " · ".join(part for part in (f"{number}/{of}", question.id, question.agent, question.task_type) if part)
     console.print()
     console.print(Rule(Text(clean(title)), align="left"))
     console.print(Text(clean(question.question), style="bold"))

@@ -7,6 +7,8 @@ environment (see env_template).
 
 from sql_agent.config.agent import AgentConfig
 from sql_agent.config.build import (
+    agent_config,
+    agents_of,
     build_config,
     known_keys,
     load_recipe,
@@ -15,7 +17,7 @@ from sql_agent.config.build import (
     recipe_path,
     resolve_system_prompt,
 )
-from sql_agent.config.data import DataConfig
+from sql_agent.config.data import DataConfig, FileConfig
 from sql_agent.config.database import DatabaseConfig
 from sql_agent.config.health import HealthConfig
 from sql_agent.config.local import LocalConfig
@@ -36,6 +38,7 @@ __all__ = [
     "DataConfig",
     "DatabaseConfig",
     "DpoConfig",
+    "FileConfig",
     "HOME",
     "HealthConfig",
     "JudgeConfig",
@@ -54,6 +57,8 @@ __all__ = [
     "TrainConfig",
     "TrainerConfig",
     "TuneConfig",
+    "agent_config",
+    "agents_of",
     "build_config",
     "data_path",
     "database_path",

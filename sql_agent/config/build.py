@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from fnmatch import fnmatch
 from pathlib import Path
@@ -11,6 +12,8 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from foundation.errors import UserError, did_you_mean
+from sql_agent.config.agents import unknown_agent
+from sql_agent.config.data import FileConfig
 from sql_agent.config.database import DatabaseConfig
 from sql_agent.config.mcp import McpConfig
 from sql_agent.config.paths import RECIPES, prompt_file
@@ -83,12 +86,13 @@ def load_recipe(name: str) -> dict[str, Any]:
     return {**_anchored(tree, path.parent), "recipe": path.parent.name if path.name == "config.toml" else path.stem}
 
 
+OF_AN_AGENT = re.compile(r"agents\.[^.]*\.")
 # Keys that name files, alone, as one of a list, or before a colon.
 FILES = (
     *("agent.tools", "agent.episode", "agent.system_prompt", "data.train_file", "data.val_file", "database.path"),
     "model.tiny",
     *("reward.scorer_modules", "reward.default_scorer", "reward.judge.prompt"),
-    *("agent.mcp.*.command", "agent.mcp.*.args", "optim.loss"),
+    *("agent.mcp.*.command", "agent.mcp.*.args", "optim.loss", "data.train_files.file", "data.val_files.file"),
 )
 
 
@@ -102,50 +106,89 @@ def _anchored(tree: dict[str, Any], folder: Path) -> dict[str, Any]:
         return f"{(folder / name).resolve()}{colon}{rest}" if name and (folder / name).is_file() else value
 
     def visit(node: Any, prefix: str) -> Any:
+        if isinstance(node, list) and any(isinstance(item, dict) for item in node):
+            return [visit(item, prefix) for item in node]
         if not isinstance(node, dict):
-            return absolute(node) if any(fnmatch(prefix, key) for key in FILES) else node
+            key = OF_AN_AGENT.sub("", prefix)
+            return absolute(node) if any(fnmatch(key, name) for name in FILES) else node
         return {key: visit(value, f"{prefix}.{key}" if prefix else key) for key, value in node.items()}
 
     return visit(tree, "")
 
 
 def build_config(*trees: dict[str, Any]) -> TrainConfig:
-    """Validate the merged trees, the last one winning. Raises UserError listing each bad key, value and rule."""
+    """Validate the merged trees, the last one winning, and each agent of them. Raises UserError listing each bad key,
+    value and rule.
+    """
     merged: dict[str, Any] = {}
     for tree in trees:
         merged = merge(merged, tree)
+    config = _validated(merged)
+    for name in config.agents:
+        agent_config(config, name)
+    return config
+
+
+def _validated(tree: dict[str, Any], *, prefix: str = "") -> TrainConfig:
     try:
-        return TrainConfig.model_validate(merged)
+        return TrainConfig.model_validate(tree)
     except ValidationError as exc:
-        raise UserError("configuration:\n" + "\n".join(_explain(error) for error in exc.errors())) from exc
+        raise UserError("configuration:\n" + "\n".join(_explain(error, prefix) for error in exc.errors())) from exc
 
 
-INNER: dict[str, type[BaseModel]] = {"reward.terms.": TermConfig, "agent.mcp.": McpConfig}
+def agent_config(config: TrainConfig, name: str) -> TrainConfig:
+    """The configuration of one agent alone; that of [agent] for "". Raises UserError for a name that there is not."""
+    if name and name not in config.agents:
+        raise UserError(f"agent {name!r}: {unknown_agent(name, config.agents)}")
+    # The run's files name agents, and one configuration alone has none.
+    data = config.data.model_copy(update={"train_files": [], "val_files": []})
+    alone = config.model_copy(update={"agents": {}, "data": data})
+    tree = config.agents.get(name)
+    return _validated(merge(alone.model_dump(), tree), prefix=f"agents.{name}.") if tree else alone
 
 
-def _explain(error: Any) -> str:
+def agents_of(config: TrainConfig) -> dict[str, TrainConfig]:
+    """All agents of a run by name, "" being [agent] itself."""
+    return {name: agent_config(config, name) for name in ("", *config.agents)}
+
+
+INNER: dict[str, type[BaseModel]] = {
+    "reward.terms.": TermConfig,
+    "agent.mcp.": McpConfig,
+    "data.train_files.": FileConfig,
+    "data.val_files.": FileConfig,
+}
+
+
+def _explain(error: Any, prefix: str = "") -> str:
     key = ".".join(str(part) for part in error["loc"])
     if not key or error["type"] == "value_error":
-        return f"  {error['msg'].removeprefix('Value error, ')}"
+        where = f"{prefix.rstrip('.')}: " if prefix else ""
+        return f"  {where}{error['msg'].removeprefix('Value error, ')}"
     if error["type"] == "extra_forbidden":
         inner = next((node for start, node in INNER.items() if key.startswith(start)), None)
         hint = did_you_mean(error["loc"][-1], inner.model_fields) if inner else did_you_mean(key, known_keys())
         hint = hint or "; docs/10-configuration.md lists all keys"
-        return f"  {key} = {error['input']!r}: unknown key{hint}"
-    return f"  {key} = {error['input']!r}: {error['msg']}"
+        return f"  {prefix}{key} = {error['input']!r}: unknown key{hint}"
+    return f"  {prefix}{key} = {error['input']!r}: {error['msg']}"
 
 
 def resolve_system_prompt(config: TrainConfig, *, tiny: bool) -> TrainConfig:
-    """The same configuration with agent.system_prompt "auto" replaced by the prompt that fits policy and database.
+    """The same configuration with agent.system_prompt "auto" replaced by the prompt that fits policy and database,
+    for each agent.
 
-    Raises UserError when the prompt does not exist.
+    Raises UserError when a prompt does not exist.
     """
+    found = {name: _prompt_for(one, tiny=tiny) for name, one in agents_of(config).items()}
+    prompts = {name: {"agent": {"system_prompt": prompt}} for name, prompt in found.items()}
+    return build_config(config.model_dump(), prompts.pop(""), {"agents": prompts})
+
+
+def _prompt_for(config: TrainConfig, *, tiny: bool) -> str:
     if config.agent.system_prompt != "auto":
         prompt_file(config.agent.system_prompt)
-        return config
-    bundled = config.database.tables == DatabaseConfig().tables
+        return config.agent.system_prompt
     if "sql" not in config.agent.tools:
-        name = "tools"
-    else:
-        name = "system_short" if tiny else "system_zh" if bundled else "generic_zh"
-    return build_config(config.model_dump(), {"agent": {"system_prompt": name}})
+        return "tools"
+    bundled = config.database.tables == DatabaseConfig().tables
+    return "system_short" if tiny else "system_zh" if bundled else "generic_zh"

@@ -7,6 +7,7 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from sql_agent.config.agent import AgentConfig
+from sql_agent.config.agents import check_agent_tree, unknown_agent
 from sql_agent.config.data import DataConfig
 from sql_agent.config.database import DatabaseConfig
 from sql_agent.config.health import HealthConfig
@@ -31,6 +32,11 @@ class TrainConfig(Node):
         default="grpo", description="whose configuration this is: train_sql_agent.py, train_sft.py or train_dpo.py"
     )
     agent: AgentConfig = AgentConfig()
+    agents: dict[str, dict[str, Any]] = Field(
+        default={},
+        description="[further agents](15-training.md#several-tasks-in-one-run) by a name of your own, which rows of "
+        "data say in the column `agent`: what each changes of `agent`, `reward`, `database` and `python`",
+    )
     database: DatabaseConfig = DatabaseConfig()
     python: PythonConfig = PythonConfig()
     data: DataConfig = DataConfig()
@@ -53,6 +59,19 @@ class TrainConfig(Node):
     def merges_adapter(self) -> bool:
         """Whether the adapter to continue from goes into the start model, to which the KL term is measured."""
         return bool(self.model.lora_adapter_path) and self.optim.kl_coef > 0
+
+    @model_validator(mode="after")
+    def _agents_fit(self) -> TrainConfig:
+        """Names and sections of agents, and the names that files of questions give."""
+        for name, tree in self.agents.items():
+            check_agent_tree(name, tree)
+        for key in ("train_files", "val_files"):
+            for one in getattr(self.data, key):
+                if one.agent and one.agent not in self.agents:
+                    raise ValueError(
+                        f"data.{key}: {one.file!r} has agent = {one.agent!r}: {unknown_agent(one.agent, self.agents)}"
+                    )
+        return self
 
     @model_validator(mode="after")
     def _keys_fit(self) -> TrainConfig:

@@ -25,7 +25,19 @@ from foundation.errors import UserError
 from foundation.files import BadLine, atomic_path, decode_line, numbered_lines
 from sql_agent.records import Question
 
-COLUMNS = ["id", "qid", "question", "answer", "scorer", "answer_schema", "task_type", "sql", "evidence", "meta"]
+COLUMNS = [
+    "id",
+    "qid",
+    "question",
+    "answer",
+    "scorer",
+    "agent",
+    "answer_schema",
+    "task_type",
+    "sql",
+    "evidence",
+    "meta",
+]
 NESTED = ("sql", "evidence", "meta")
 SYNONYMS = {"qid": "id", "query": "question", "ground_truth": "answer"}
 EVIDENCE_KEYS = ("source_table", "row_id", "field", "quote")
@@ -99,7 +111,7 @@ def write_parquet(questions: Iterable[Question], path: str | Path) -> None:
 
 def to_row(question: Question) -> dict[str, str]:
     """A flat row for agent-lightning: every value is text, nested fields are JSON text (`Question` reads them back)."""
-    row = question.model_dump()
+    row = {**question.model_dump(), "file": str(question.file)}
     for name in NESTED:
         row[name] = json.dumps(row[name], ensure_ascii=False, default=str)
     return row

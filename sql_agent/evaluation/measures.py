@@ -7,13 +7,15 @@ and counted, it is never a 0. The samples of one question are averaged first, so
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import fmean
 
+from sql_agent.config.agents import DEFAULT
 from sql_agent.evaluation.results import Figures, OfK, TaskFigures
 from sql_agent.evaluation.stats import Difference, Estimate, best_of, difference, estimate, quantiles, worst_of
 from sql_agent.records import TrialRecord
 
+Grouped = Mapping[str, Sequence[TrialRecord]]
 Measure = Callable[[TrialRecord], float | None]
 REPEAT_CHARS = 8
 FAULT = "fault"
@@ -94,6 +96,7 @@ def summarize(records: Sequence[TrialRecord]) -> Figures:
         stop_reasons=Counter(record.stop_reason for record in records),
         measures=estimates(records, measures_of(records)),
         by_task={task: _task(found) for task, found in by_task(records).items()},
+        by_agent={agent: _task(found) for agent, found in by_agent(records).items()},
         of_k=of_k(records),
         latency_s={
             "llm call": quantiles([seconds for record in played for seconds in record.llm_seconds]),
@@ -109,9 +112,18 @@ def estimates(records: Sequence[TrialRecord], measures: Iterable[str]) -> dict[s
 
 def by_task(records: Sequence[TrialRecord]) -> dict[str, list[TrialRecord]]:
     """The records of each task type, in alphabetical order."""
-    found: dict[str, list[TrialRecord]] = {task: [] for task in sorted({record.task_type for record in records})}
+    return _grouped(records, lambda record: record.task_type)
+
+
+def by_agent(records: Sequence[TrialRecord]) -> dict[str, list[TrialRecord]]:
+    """The records of each agent; {} where no row names one."""
+    return _grouped(records, lambda record: record.agent or DEFAULT) if any(one.agent for one in records) else {}
+
+
+def _grouped(records: Sequence[TrialRecord], name: Callable[[TrialRecord], str]) -> dict[str, list[TrialRecord]]:
+    found: dict[str, list[TrialRecord]] = {one: [] for one in sorted({name(record) for record in records})}
     for record in records:
-        found[record.task_type].append(record)
+        found[name(record)].append(record)
     return found
 
 
@@ -155,5 +167,13 @@ def compare(
 
 def compare_tasks(before: Sequence[TrialRecord], after: Sequence[TrialRecord]) -> dict[str, dict[str, Difference]]:
     """task type -> measure -> difference, without p-values: there are many task types."""
-    old, new = by_task(before), by_task(after)
-    return {task: compare(old[task], new[task], measures=BY_TASK, tested=()) for task in old if task in new}
+    return _compared(by_task(before), by_task(after))
+
+
+def compare_agents(before: Sequence[TrialRecord], after: Sequence[TrialRecord]) -> dict[str, dict[str, Difference]]:
+    """agent -> measure -> difference."""
+    return _compared(by_agent(before), by_agent(after))
+
+
+def _compared(old: Grouped, new: Grouped) -> dict[str, dict[str, Difference]]:
+    return {name: compare(old[name], new[name], measures=BY_TASK, tested=()) for name in old if name in new}

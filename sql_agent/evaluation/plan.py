@@ -13,12 +13,13 @@ from typing import Any
 from foundation.errors import UserError
 from sql_agent.agent.episode import EpisodeRunner
 from sql_agent.agent.grading import scoring_of
-from sql_agent.agent.toolset import SQL
-from sql_agent.config import TrainConfig, build_config, data_path, database_path, load_recipe, parse_assignment
+from sql_agent.agent.toolset import databases_of
+from sql_agent.config import FileConfig, TrainConfig, build_config, data_path, load_recipe, parse_assignment
 from sql_agent.data.bundled import SPLITS as BUNDLED
 from sql_agent.data.bundled import ensure_bundled
-from sql_agent.data.dataset import fingerprint, load_questions
-from sql_agent.evaluation.measures import compare, compare_tasks, summarize
+from sql_agent.data.dataset import fingerprint
+from sql_agent.data.files import load_files
+from sql_agent.evaluation.measures import compare, compare_agents, compare_tasks, summarize
 from sql_agent.evaluation.results import Counts, EvalReport
 from sql_agent.evaluation.targets import Target, label, look_at, settings_for
 from sql_agent.evaluation.trials import Trial, draw, plan_trials
@@ -50,7 +51,7 @@ class Evaluation:
 def prepare(asked: dict[str, Any]) -> Evaluation:
     """Look at questions, models, judge and database. Raises UserError."""
     files = question_files(asked["split"])
-    splits = {name: draw(load_questions(file), asked["limit"]) for name, file in files.items()}
+    splits = {name: draw(_questions(one), asked["limit"]) for name, one in files.items()}
     texts = {"before": asked["before"], "after": asked["after"]} if asked["after"] else {"model": asked["before"]}
     base = load_recipe(asked["recipe"]) if asked["recipe"] else settings_for(texts.values())
     config = build_config(base, *(parse_assignment(text) for text in asked["set"]))
@@ -65,12 +66,12 @@ def prepare(asked: dict[str, Any]) -> Evaluation:
     check_judge(scoring)
     facts = {
         "targets": {name: target.facts() for name, target in targets.items()},
-        "questions": {name: [len(splits[name]), fingerprint(file)] for name, file in files.items()},
-        "database": fingerprint(database_path(config.database)) if SQL in config.agent.tools else "",
+        "questions": {name: [len(splits[name]), fingerprint(one.file)] for name, one in files.items()},
+        "database": " ".join(map(fingerprint, databases_of(config).values())),
         "judge": scoring.judge_name,
     }
     # A resumed evaluation must find the same things, from wherever it is started.
-    found = {"split": [str(file) for file in files.values()]}
+    found = {"split": [f"{one.agent}={one.file}" if one.agent else one.file for one in files.values()]}
     found |= {option: targets[name].text for name, option in _options(targets).items()}
     return Evaluation({**asked, **found}, config, splits, targets, facts, scoring)
 
@@ -79,20 +80,29 @@ def _options(targets: dict[str, Target]) -> dict[str, str]:
     return {name: "after" if name == "after" else "before" for name in targets}
 
 
-def question_files(names: list[str]) -> dict[str, Path]:
-    """Split name -> file; a name is a bundled split or a question file. Raises UserError."""
-    files: dict[str, Path] = {}
-    for name in names or SPLITS:
+def question_files(names: list[str]) -> dict[str, FileConfig]:
+    """Split name -> file; a name is a bundled split or a question file, after AGENT= that of its rows' agent.
+
+    Raises UserError.
+    """
+    files: dict[str, FileConfig] = {}
+    for text in names or SPLITS:
+        agent, _, name = text.rpartition("=")
         is_file = name.endswith(FILES)
         if not is_file and name not in BUNDLED:
-            raise UserError(f"--split {name}: neither a bundled split ({', '.join(BUNDLED)}) nor a file {FILES}")
-        stem = Path(name).stem
+            raise UserError(f"--split {text}: neither a bundled split ({', '.join(BUNDLED)}) nor a file {FILES}")
+        stem = f"{agent}-{Path(name).stem}" if agent else Path(name).stem
         if stem in files:
-            raise UserError(f"--split {name}: there is a split {stem} already; give the file another name")
-        text = name if is_file else f"data/{name}.parquet"
-        ensure_bundled(text)
-        files[stem] = data_path(text)
+            raise UserError(f"--split {text}: there is a split {stem} already; give the file another name")
+        path = name if is_file else f"data/{name}.parquet"
+        ensure_bundled(path)
+        files[stem] = FileConfig(file=str(data_path(path)), agent=agent)
     return files
+
+
+def _questions(file: FileConfig) -> list[Question]:
+    (questions,) = load_files([file])
+    return questions
 
 
 def report(evaluation: Evaluation, records: list[TrialRecord], *, started: str, seconds: float) -> EvalReport:
@@ -119,4 +129,5 @@ def report(evaluation: Evaluation, records: list[TrialRecord], *, started: str, 
         models={name: {key: summarize(found[key]) for key in keys if key in found} for name, found in groups.items()},
         delta={key: compare(before[key], after[key]) for key in both},
         delta_by_task={key: compare_tasks(before[key], after[key]) for key in both},
+        delta_by_agent={key: found for key in both if (found := compare_agents(before[key], after[key]))},
     )

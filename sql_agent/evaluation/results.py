@@ -22,7 +22,7 @@ class Counts(Record):
 
 
 class TaskFigures(Record):
-    """Figures of one task type; `measures` has those of measures.BY_TASK."""
+    """Figures of one task type, or of one agent; `measures` has those of measures.BY_TASK."""
 
     questions: int
     measures: dict[str, Estimate]
@@ -38,7 +38,10 @@ class OfK:
 
 
 class Figures(Record):
-    """All figures of one model on one split with one decoding. `of_k`: measure -> k -> figures."""
+    """All figures of one model on one split with one decoding. `of_k`: measure -> k -> figures.
+
+    `by_agent` is empty where [agent] played all of it.
+    """
 
     trials: int
     unscored: dict[str, int]
@@ -46,6 +49,7 @@ class Figures(Record):
     stop_reasons: dict[str, int]
     measures: dict[str, Estimate]
     by_task: dict[str, TaskFigures]
+    by_agent: dict[str, TaskFigures] = {}
     of_k: dict[str, dict[int, OfK]]
     latency_s: dict[str, Quantiles]
 
@@ -67,6 +71,7 @@ class EvalReport(Record):
     models: dict[str, dict[str, Figures]]
     delta: dict[str, dict[str, Difference]]
     delta_by_task: dict[str, dict[str, dict[str, Difference]]]
+    delta_by_agent: dict[str, dict[str, dict[str, Difference]]] = {}
 
     @property
     def sides(self) -> tuple[dict[str, Figures], dict[str, Figures]]:

@@ -27,7 +27,16 @@ from foundation import run_folder
 from foundation.errors import UserError
 from foundation.files import stamps
 from sql_agent.agent.endpoint import LLMEndpoint
-from sql_agent.config import HOME, ROOT, TrainConfig, build_config, load_recipe, resolve_path, resolve_system_prompt
+from sql_agent.config import (
+    HOME,
+    ROOT,
+    TrainConfig,
+    agents_of,
+    build_config,
+    load_recipe,
+    resolve_path,
+    resolve_system_prompt,
+)
 from sql_agent.errors import LLMFault
 from sql_agent.serving import checkpoints, models
 from sql_agent.serving.checkpoints import MODEL_FILES
@@ -37,7 +46,7 @@ from sql_agent.serving.server import serve_model
 EXPORTS = HOME / ".cache" / "exports"
 FORMS = "a run folder, one of its checkpoints/global_step_N, a model folder, a hub name, or NAME@http://host:8000/v1"
 TINY_RECIPE = "smoke_cpu"
-BROUGHT = ("agent", "database", "rollout", "reward")
+BROUGHT = ("agent", "agents", "database", "rollout", "reward")
 Kind = Literal["endpoint", "checkpoint", "folder", "tiny"]
 
 
@@ -67,7 +76,8 @@ class Target:
         files = stamps(Path(self.text), MODEL_FILES) if self.kind in ("checkpoint", "folder") else {}
         digest = hashlib.sha256(json.dumps(files).encode()).hexdigest()[:16] if files else ""
         prompt = self.config.agent.system_prompt
-        return {"target": self.text, "kind": self.kind, "system_prompt": prompt, "files": digest}
+        found = {"target": self.text, "kind": self.kind, "system_prompt": prompt, "files": digest}
+        return {**found, "agents": self.config.agents} if self.config.agents else found
 
 
 def _words(option: str) -> Words:
@@ -145,11 +155,18 @@ def _is_run(path: Path) -> bool:
 
 
 def _as_trained(step: Path, config: TrainConfig) -> TrainConfig:
-    """The configuration with the system prompt of the run, where `config` leaves it open."""
-    if config.agent.system_prompt != "auto":
-        return resolve_system_prompt(config, tiny=False)
-    prompt = _run_config(step).get("agent", {}).get("system_prompt", "auto")
-    return resolve_system_prompt(build_config(config.model_dump(), {"agent": {"system_prompt": prompt}}), tiny=False)
+    """The configuration with the system prompts of the run, where `config` leaves them open."""
+    run = _run_config(step)
+    tree = {**_prompt_of(run, config), "agents": {}}
+    for name, one in agents_of(config).items():
+        if name:
+            tree["agents"][name] = _prompt_of(run.get("agents", {}).get(name, {}), one)
+    return resolve_system_prompt(build_config(config.model_dump(), tree), tiny=False)
+
+
+def _prompt_of(run: dict[str, Any], config: TrainConfig) -> dict[str, Any]:
+    prompt = run.get("agent", {}).get("system_prompt")
+    return {"agent": {"system_prompt": prompt}} if prompt and config.agent.system_prompt == "auto" else {}
 
 
 def label(target: Target) -> str:

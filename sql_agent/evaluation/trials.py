@@ -119,4 +119,4 @@ async def play_one(trial: Trial, setting: Setting) -> TrialRecord:
 
 async def _execution_match(question: Question, episode: Episode | None, scoring: ScoringContext) -> Score:
     """The value of the scorer sql_result, whatever scorer the question names."""
-    return await sql_result(question, episode, scoring) if episode else Score(unscored="fault")
+    return await sql_result(question, episode, scoring.of(question.agent)) if episode else Score(unscored="fault")

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from rich.console import Console
 from rich.table import Table
 
 from sql_agent.evaluation.measures import OF_SQL, PART
-from sql_agent.evaluation.results import EvalReport, Figures
+from sql_agent.evaluation.results import EvalReport, Figures, TaskFigures
 from sql_agent.evaluation.stats import Difference, Estimate
 
 Cell = str | Estimate
@@ -34,7 +34,7 @@ class Section:
 
 def sections(report: EvalReport) -> list[Section]:
     """All tables that have rows."""
-    parts = (_rewards, _tasks, _of_k, _tool, _cost, _endings, _left_out)
+    parts = (_rewards, _agents, _tasks, _of_k, _tool, _cost, _endings, _left_out)
     return [section for part in parts if (section := part(report)).rows]
 
 
@@ -88,21 +88,36 @@ def _tested(found: Difference | None) -> str:
 
 def _tasks(report: EvalReport) -> Section:
     """One row per task type; without intervals on a terminal."""
+    note = "Few questions each: mind the intervals in results.md."
+    return Section("By task type", note, *_by(report, "task type", lambda found: found.by_task, report.delta_by_task))
+
+
+def _agents(report: EvalReport) -> Section:
+    """One row per agent of a mixed evaluation."""
+    return Section("By agent", "", *_by(report, "agent", lambda found: found.by_agent, report.delta_by_agent))
+
+
+def _by(
+    report: EvalReport,
+    what: str,
+    figures_of: Callable[[Figures], Mapping[str, TaskFigures]],
+    delta: Mapping[str, Mapping[str, Mapping[str, Difference]]],
+) -> tuple[tuple[str, ...], list[Row]]:
+    """Header and rows of a table with a row for each kind of question."""
     models, measures = list(report.models), _kept(report, TASK)
-    columns = [*models, DIFFERENCE] if report.delta_by_task else models
+    columns = [*models, DIFFERENCE] if delta else models
     rows: list[Row] = []
     for key in report.keys:
         split, _, decoding = key.rpartition("/")
-        figures = [found[key].by_task if key in found else {} for found in report.models.values()]
+        figures = [figures_of(found[key]) if key in found else {} for found in report.models.values()]
         sources: list[Mapping[str, Mapping[str, Estimate]]] = []
         sources += [{task: one.measures for task, one in found.items()} for found in figures]
-        sources += [report.delta_by_task.get(key, {})] if report.delta_by_task else []
+        sources += [delta.get(key, {})] if delta else []
         for task in sorted(set().union(*figures)):
             questions = max(found[task].questions for found in figures if task in found)
             cells = [source[task][m] if task in source else "-" for m in measures for source in sources]
             rows.append((split, decoding, task or NO_TASK, str(questions), *cells))
-    header = ("split", "decoding", "task type", "questions", *(f"{m}, {name}" for m in measures for name in columns))
-    return Section("By task type", "Few questions each: mind the intervals in results.md.", header, rows)
+    return ("split", "decoding", what, "questions", *(f"{m}, {name}" for m in measures for name in columns)), rows
 
 
 def _of_k(report: EvalReport) -> Section:

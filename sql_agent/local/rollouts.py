@@ -22,7 +22,7 @@ from sql_agent.errors import Fault
 from sql_agent.local.endpoint import PolicyEndpoint, Sampled
 from sql_agent.local.sampling import Sampler
 from sql_agent.records import Question, Reward, rollout_record
-from sql_agent.scoring.groups import GroupGrader
+from sql_agent.scoring.groups import grader_of
 from sql_agent.scoring.registry import ScoringContext
 from sql_agent.scoring.reward import score
 
@@ -52,8 +52,7 @@ class Player:
         # A call waits here while those of all other rollouts are sampled, so it has the time that its rollout has.
         limit = {"agent": {"llm_timeout_s": config.rollout.rollout_timeout_s}}
         self._runner = EpisodeRunner(build_config(config.model_dump(), limit))
-        judge, mode = scoring.llm, config.reward.judge.mode
-        self._grader = GroupGrader(judge, mode) if judge and mode != "pointwise" else None
+        self._grader = grader_of(scoring)
 
     def close(self) -> None:
         """End the agent's tools."""
@@ -81,7 +80,7 @@ class Player:
         for name, (group, _), record in zip(names, questions, records, strict=True):
             sampled = self._endpoint.sampled.get(name, Sampled())
             played.append(Played(group, record | _keys(name, group, sampled, record, step, mode), sampled.turns))
-        return self._graded(played) if self._grader and mode == "train" else played
+        return self._graded(played) if mode == "train" else played
 
     async def _rollout(self, name: str, question: Question, mode: Mode) -> dict[str, Any]:
         rollout = self._config.rollout
@@ -101,7 +100,6 @@ class Player:
         return rollout_record(question, episode, reward).model_dump()
 
     def _graded(self, played: list[Played]) -> list[Played]:
-        assert self._grader
         for group in {one.group for one in played if one.row["unscored"] == AWAITS_GROUP}:
             members = [one for one in played if one.group == group]
             changes = self._endpoint.worker.submit(self._grader([one.row for one in members])).result()

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from agl_plugin.run.agents import reward_by_agent
 from agl_plugin.run.health import Health
 from foundation import run_folder
 from foundation.errors import RunError
@@ -92,6 +93,7 @@ def statistics_of(played: Sequence[Played]) -> dict[str, float]:
         "triplets": sum(len(one.turns) for one in scored),
         **{f"unscored/{reason}": n for reason, n in counts.items()},
         **_of_groups(scored),
+        **reward_by_agent((one.row, one.reward) for one in played),
     }
     if not scored:
         return stats

@@ -10,7 +10,6 @@ Formula of the advantage: (r - mean) / (std + 1e-6) of a question's scored rollo
 
 from __future__ import annotations
 
-import random
 import statistics
 from collections import defaultdict
 from collections.abc import Sequence
@@ -23,6 +22,7 @@ from trl.trainer.grpo_config import GRPOConfig
 from trl.trainer.grpo_trainer import GRPOTrainer
 from trl.trainer.utils import pad
 
+from agl_plugin.run.mixture import order
 from agl_plugin.update.rows import Limits, Row, rows_of_turns
 from agl_plugin.update.rules import in_reward_steps
 from sql_agent.config import TrainConfig
@@ -137,7 +137,7 @@ def make_trainer(
 ) -> EpisodeTrainer:
     """The trainer over the questions."""
     rows = [{"prompt": "", "question": question.model_dump_json()} for question in questions]
-    data = Dataset.from_list(rows).select(order_of(len(rows), config))
+    data = Dataset.from_list(rows).select(order_of(questions, config))
     trainer = EpisodeTrainer(
         model,
         reward_funcs=_unused,  # pyright: ignore[reportArgumentType]
@@ -152,13 +152,12 @@ def make_trainer(
     return trainer
 
 
-def order_of(n_questions: int, config: TrainConfig) -> list[int]:
+def order_of(questions: Sequence[Question], config: TrainConfig) -> list[int]:
     """The questions of all epochs, ordered as in train_sql_agent.py; what does not fill a step is left out."""
-    per_epoch = n_questions - n_questions % config.optim.questions_per_step
-    orders = [list(range(n_questions)) for _ in range(config.trainer.epochs)]
-    for epoch, order in enumerate(orders):
-        random.Random(f"{config.data.seed}/{epoch}").shuffle(order)
-    return [n for order in orders for n in order[:per_epoch]]
+    per_epoch = len(questions) - len(questions) % config.optim.questions_per_step
+    files, weights = [question.file for question in questions], [one.weight for one in config.data.train_files]
+    orders = [order(files, weights, seed=config.data.seed, epoch=epoch) for epoch in range(config.trainer.epochs)]
+    return [n for places in orders for n in places[:per_epoch]]
 
 
 def _unused(**_: Any) -> list[float]:

@@ -45,6 +45,7 @@ class Entry:
     reward: float | None
     unscored: str
     rollout_id: str = ""
+    agent: str = ""
 
     def record(self) -> RolloutRecord:
         """The whole record, read again."""
@@ -170,4 +171,5 @@ def _entry(file: Path, offset: int, record: RunRecord | TrialRecord, *, side: st
         reward=None if record.unscored else record.reward,
         unscored=record.unscored[:KEPT_CHARS],
         rollout_id="" if trial else record.rollout_id[:KEPT_CHARS],
+        agent=record.agent[:KEPT_CHARS],
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
+from sql_agent.config.agents import DEFAULT
 from sql_agent.evaluation.measures import OF_SQL
 from sql_agent.evaluation.results import EvalReport, Figures, TaskFigures
 from sql_agent.evaluation.stats import Estimate, estimate
@@ -62,7 +63,10 @@ def _evaluated(results: EvalReport) -> list[Headline]:
             figures.measures["reward"],
             _known(old[key].measures["reward"] if key in old else None),
             _known(results.delta[key]["reward"] if key in results.delta else None),
-            _tasks(old[key].by_task if key in old else {}, figures.by_task),
+            [
+                *_tasks(old[key].by_agent if key in old else {}, figures.by_agent),
+                *_tasks(old[key].by_task if key in old else {}, figures.by_task),
+            ],
         )
         for key, figures in new.items()
         if figures.measures["reward"].n
@@ -82,7 +86,7 @@ def _note(key: str, after: Figures, before: Figures | None) -> str:
 
 
 def _tasks(old: dict[str, TaskFigures], new: dict[str, TaskFigures]) -> list[Headline]:
-    """The reward by task type."""
+    """The reward by task type, or by agent."""
     rewards = {task: figures.measures["reward"] for task, figures in list(new.items())[:MOST_TASKS]}
     return [
         Headline(task, f"{after.n} questions", after, _known(old[task].measures["reward"] if task in old else None))
@@ -92,16 +96,24 @@ def _tasks(old: dict[str, TaskFigures], new: dict[str, TaskFigures]) -> list[Hea
 
 
 def _validated(run: RunData) -> list[Headline]:
-    found = validations(run)
+    """The validation, and in a mixed run that of each agent."""
+    agents = sorted({entry.agent for entry in run.rollouts if entry.side == "val"})
+    parts = [None, *agents] if any(agents) else [None]
+    return [headline for agent in parts if (headline := _validation(run, agent))]
+
+
+def _validation(run: RunData, agent: str | None) -> Headline | None:
+    found, title = validations(run, agent), "validation" if agent is None else f"validation: {agent or DEFAULT}"
     if not found:
-        return []
+        return None
     step, after = found[-1]
     n = f"{after.n} questions" if after.n else ""
     if len(found) == 1:
-        return [Headline("validation", ", ".join(part for part in (f"greedy, step {step}", n) if part), after)]
-    changes = [question.change for question in compared(run)] if sides(run)[0].startswith("validation") else []
+        return Headline(title, ", ".join(part for part in (f"greedy, step {step}", n) if part), after)
+    both = compared(run) if sides(run)[0].startswith("validation") else []
+    changes = [question.change for question in both if agent in (None, question.after[0].agent)]
     note = ", ".join(part for part in (f"greedy, step {found[0][0]} and step {step}", n) if part)
-    return [Headline("validation", note, after, found[0][1], estimate(changes) if changes else None)]
+    return Headline(title, note, after, found[0][1], estimate(changes) if changes else None)
 
 
 def measure_rows(results: EvalReport | None) -> list[MeasureRow]:

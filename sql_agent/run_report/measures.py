@@ -136,15 +136,18 @@ def phase_seconds(run: RunData) -> tuple[list[int], dict[str, list[float]]]:
     return [step_of(group) for group in groups], used
 
 
-def validations(run: RunData) -> list[tuple[int, Estimate]]:
-    """The held-out reward at each validated step, with its interval over questions; nan without the rollouts."""
+def validations(run: RunData, agent: str | None = None) -> list[tuple[int, Estimate]]:
+    """The held-out reward at each validated step, with its interval over questions; nan without the rollouts.
+
+    `agent`: of that agent's questions alone, "" being those that name none.
+    """
     by_step: dict[int, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for entry in run.rollouts:
-        if entry.side == "val" and entry.reward is not None:
+        if entry.side == "val" and entry.reward is not None and agent in (None, entry.agent):
             by_step[entry.step][entry.question_id].append(entry.reward)
     found = {step: estimate(fmean(values) for values in rewards.values()) for step, rewards in by_step.items()}
     for row in run.rows("val"):
-        if "val/reward_mean" in row and row["step"] not in found:
+        if agent is None and "val/reward_mean" in row and row["step"] not in found:
             found[int(row["step"])] = Estimate(row["val/reward_mean"], float("nan"), float("nan"), 0)
     return sorted(found.items())
 

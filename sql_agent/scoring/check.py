@@ -10,6 +10,7 @@ from typing import Any
 from foundation.errors import UserError
 from reward_client.errors import JudgeFault
 from sql_agent.config import RewardConfig
+from sql_agent.config.agents import unknown_agent
 from sql_agent.records import Question
 from sql_agent.scoring.functions import RewardFunction
 from sql_agent.scoring.registry import SCORERS, ScoringContext, unknown_scorer
@@ -31,7 +32,8 @@ SHOWN_ROWS = 10
 
 
 def check_scorers(questions: Sequence[Question], context: ScoringContext | None = None, *, source: str = "") -> None:
-    """Raise UserError naming the rows (from 1) whose scorer is unknown, or, given a context, cannot run in it.
+    """Raise UserError naming the rows (from 1) whose scorer is unknown, or, given a context, cannot run in it; or whose
+    agent it does not know.
 
     `source` is the file that the rows are from.
     """
@@ -41,11 +43,15 @@ def check_scorers(questions: Sequence[Question], context: ScoringContext | None 
             problems.append(f"row {row} ({question.id}): {problem}")
     if problems:
         more = [f"... and {len(problems) - SHOWN_ROWS} more"] if len(problems) > SHOWN_ROWS else []
-        title = f"{source}: unknown or unusable scorers:" if source else "unknown or unusable scorers:"
+        title = f"{source + ': ' * bool(source)}unknown or unusable scorers or agents:"
         raise UserError("\n".join([title, *problems[:SHOWN_ROWS], *more]))
 
 
 def _row_problem(question: Question, context: ScoringContext | None) -> str:
+    if context and question.agent:
+        if question.agent not in context.agents:
+            return f"agent {question.agent!r}: {unknown_agent(question.agent, context.agents)}"
+        context = context.of(question.agent)
     if question.scorer and (problem := _unusable(question.scorer, context)):
         return f"scorer {question.scorer!r}{'' if question.scorer in SCORERS else ':'} {problem}"
     terms = (context or RewardConfig()).terms_for(question.scorer)
@@ -60,6 +66,7 @@ def _row_problem(question: Question, context: ScoringContext | None) -> str:
 
 def needs_answer(question: Question, context: ScoringContext) -> bool:
     """True when a scorer of the row compares with the reference answer and nothing else."""
+    context = context.of(question.agent)
     functions = [SCORERS.get(term.scorer) for term in context.terms_for(question.scorer)]
     return any(f in (reference, exact, math) or (f is judge and context.llm is None) for f in functions)
 

@@ -9,7 +9,7 @@ always pointwise, and its turns are not compared.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from foundation.rollout_keys import AWAITS_GROUP
@@ -18,31 +18,42 @@ from reward_client.judge import LLMJudge
 from reward_client.schema import GroupScore, JudgeItem, Mode
 from sql_agent.config import RewardConfig
 from sql_agent.records import RolloutRecord
+from sql_agent.scoring.registry import ScoringContext
 
 Change = dict[str, Any]
 
 
 class GroupGrader:
-    """Grades the records of one question's rollouts. Picklable: it travels to the process that trains."""
+    """Grades the records of one question's rollouts. Picklable: it travels to the process that trains.
 
-    def __init__(self, judge: LLMJudge | None, mode: Mode, reward: RewardConfig | None = None) -> None:
+    `agents` has the reward of the run's further agents.
+    """
+
+    def __init__(
+        self,
+        judge: LLMJudge | None,
+        mode: Mode,
+        reward: RewardConfig | None = None,
+        agents: Mapping[str, RewardConfig] | None = None,
+    ) -> None:
         self.judge = judge
         self.mode: Mode = mode
-        self.reward = reward or RewardConfig()
+        self._rewards = {"": reward or RewardConfig(), **(agents or {})}
 
     async def __call__(self, records: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """The changed keys of each record; {} for those that do not wait."""
         found = [RolloutRecord.model_validate(record) for record in records]
-        judged = await self._judged(found)
+        reward = self._rewards[next((record.agent for record in found if record.agent), "")]  # one question, one agent
+        judged = await self._judged(found, reward)
         now = [record.model_copy(update=change) for record, change in zip(found, judged, strict=True)]
-        return [a | b for a, b in zip(judged, by_turns(now, self.reward), strict=True)]
+        return [a | b for a, b in zip(judged, by_turns(now, reward), strict=True)]
 
-    async def _judged(self, found: Sequence[RolloutRecord]) -> list[Change]:
+    async def _judged(self, found: Sequence[RolloutRecord], reward: RewardConfig) -> list[Change]:
         waiting = [record for record in found if record.unscored == AWAITS_GROUP and record.judge_item]
         if not waiting or self.judge is None:
             return [{} for _ in found]
         items = [JudgeItem.model_validate(record.judge_item) for record in waiting]
-        judged = waiting[0].awaits.keys() - self.reward.turn_parts
+        judged = waiting[0].awaits.keys() - reward.turn_parts
         others = [r for r in found if r.unscored in ("", AWAITS_GROUP) and r not in waiting]
         worthless = [r for r in others if not any(r.reward_parts.get(part) for part in judged)]
         verdict = await grade_group(
@@ -50,10 +61,17 @@ class GroupGrader:
         )
         usages = [verdict.usage.model_dump(), *({} for _ in waiting[1:])]
         changes = {
-            id(record): {**_rewarded(record, score, self.reward.turn_parts), "judge_usage": usage, "judge_item": None}
+            id(record): {**_rewarded(record, score, reward.turn_parts), "judge_usage": usage, "judge_item": None}
             for record, score, usage in zip(waiting, verdict.scores, usages, strict=True)
         }
         return [changes.get(id(record), {}) for record in found]
+
+
+def grader_of(scoring: ScoringContext) -> GroupGrader:
+    """The grader of a run's groups."""
+    mode = scoring.config.judge.mode
+    rewards = {name: one.config for name, one in scoring.agents.items()}
+    return GroupGrader(scoring.llm if mode != "pointwise" else None, mode, scoring.config, rewards)
 
 
 def _rewarded(record: RolloutRecord, score: GroupScore, later: Collection[str]) -> Change:

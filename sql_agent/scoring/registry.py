@@ -8,7 +8,7 @@ Not covered: what the scorers compute (scorers.py).
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from importlib.metadata import entry_points
 from types import ModuleType
 from typing import Any, TypeVar, cast
@@ -18,6 +18,7 @@ from foundation.errors import UserError, did_you_mean
 from reward_client.judge import LLMJudge
 from reward_client.reward_model import RewardModelClient
 from sql_agent.config import ROOT, RewardConfig, resolve_path
+from sql_agent.config.agents import unknown_agent
 from sql_agent.config.reward import TermConfig
 from sql_agent.environment.database import Database
 from sql_agent.records import Episode, Question, Score
@@ -35,6 +36,7 @@ class ScoringContext:
     graded together (see groups.py). `environment`: the agent's environment gives a reward, which then grades what
     neither a row nor the configuration grades otherwise. `target` and `limit` are those of the term under way, 0
     without one. In a group an answer that earns something with fewer than `min_turns` LLM calls stays unscored.
+    `agents` are the contexts of the run's further agents.
     """
 
     config: RewardConfig
@@ -48,6 +50,15 @@ class ScoringContext:
     target: int = 0
     min_turns: int = 1
     limit: int = 0
+    agents: dict[str, ScoringContext] = field(default_factory=dict)
+
+    def of(self, agent: str) -> ScoringContext:
+        """The context that grades this agent's rows, "" being [agent] itself. Raises UserError for an unknown one."""
+        if not agent:
+            return self
+        if agent not in self.agents:
+            raise UserError(f"agent {agent!r}: {unknown_agent(agent, self.agents)}")
+        return replace(self.agents[agent], in_group=self.in_group)
 
     def terms_for(self, scorer: str) -> list[TermConfig]:
         """What a row is graded by that names `scorer` ("": none)."""
@@ -56,8 +67,9 @@ class ScoringContext:
 
     def close(self) -> None:
         """End the processes that scorers started."""
-        if self.database:
-            self.database.close()
+        for context in (self, *self.agents.values()):
+            if context.database:
+                context.database.close()
 
 
 Scorer = Callable[[Question, Episode, ScoringContext], Awaitable[Score | float] | Score | float]

@@ -31,6 +31,7 @@ async def score(episode: Episode, context: ScoringContext) -> Reward:
     awaits its group keeps the parts that it has. Raises UserError for a scorer that SCORERS does not know
     (`check_scorers` finds it earlier).
     """
+    context = context.of(episode.question.agent)
     terms = context.terms_for(episode.question.scorer)
     for term in terms:
         if term.scorer not in SCORERS:

@@ -12,7 +12,7 @@ from typing import Any
 from agl_plugin.options import DaemonOptions, TrainerOptions
 from foundation import run_folder
 from sql_agent.config import TrainConfig
-from sql_agent.scoring.groups import GroupGrader
+from sql_agent.scoring.groups import grader_of
 from sql_agent.scoring.registry import ScoringContext
 from sql_agent.training.health_rules import health_of
 from sql_agent.training.verl_config import update_rules, verl_overrides
@@ -78,7 +78,7 @@ def make_algorithm(config: TrainConfig, *, model: Path, run_dir: Path, steps: in
 
 def daemon_options(config: TrainConfig, scoring: ScoringContext) -> DaemonOptions:
     """How the trainer's side treats rollouts."""
-    rollout, mode = config.rollout, config.reward.judge.mode
+    rollout = config.rollout
     return DaemonOptions(
         poll_interval_s=rollout.poll_interval_s,
         rollout_timeout_s=rollout.rollout_timeout_s,
@@ -86,7 +86,7 @@ def daemon_options(config: TrainConfig, scoring: ScoringContext) -> DaemonOption
         proxy=rollout.proxy,
         proxy_host=config.store.proxy_host,
         proxy_port=config.store.proxy_port,
-        grade_group=GroupGrader(scoring.llm if mode != "pointwise" else None, mode, config.reward),
+        grade_group=grader_of(scoring),
         resample=rollout.resample_flat_groups,
         log_probs=rollout.sampler_logprobs,
     )

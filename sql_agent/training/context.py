@@ -19,7 +19,7 @@ from sql_agent.agent.episode import EpisodeRunner
 from sql_agent.agent.neutral import forgeable, special_tokens
 from sql_agent.agent.sql_tool import QUERY
 from sql_agent.agent.tool import Tool
-from sql_agent.config import TrainConfig
+from sql_agent.config import TrainConfig, agents_of
 from sql_agent.records import Question
 from sql_agent.serving.chat_template import read_template, rendered
 from sql_agent.serving.server import context_tokens
@@ -84,33 +84,34 @@ def check_context(config: TrainConfig, model: Path, questions: Sequence[Question
             "takes out. Let the tools leave them out, or choose another model",
             *(len(forged), ", ".join(forged[:5])),
         )
-    with EpisodeRunner(config) as runner:
-        prompt, offered = runner.system_prompt, runner.toolset.offered
 
     def count(text: str) -> int:
         return len(encode(text).ids)
 
-    tokens = measure(
-        config, questions, system_prompt=prompt, offered=offered, count=count, template=read_template(model)
-    )
-    compare(config, tokens, held=context_tokens(model, config.rollout))
+    with EpisodeRunner(config) as runners:
+        for name, one in agents_of(config).items():
+            if asked := [question for question in questions if question.agent == name]:
+                runner = runners.of(name)
+                said = {"system_prompt": runner.system_prompt, "offered": runner.toolset.offered}
+                tokens = measure(one, asked, **said, count=count, template=read_template(model))
+                compare(one, tokens, held=context_tokens(model, config.rollout), agent=name)
 
 
-def compare(config: TrainConfig, tokens: EpisodeTokens, *, held: int) -> None:
-    """`held`: tokens that the model server holds of one conversation."""
-    rollout = config.rollout
+def compare(config: TrainConfig, tokens: EpisodeTokens, *, held: int, agent: str = "") -> None:
+    """`held`: tokens that the model server holds of one conversation; `agent` is told where it is one of several."""
+    rollout, who = config.rollout, f"agent {agent}: " * bool(agent)
     if tokens.first > rollout.max_prompt_tokens or tokens.first + rollout.max_response_tokens > held:
         raise UserError(
-            f"system prompt, tools and the longest question take about {tokens.first} tokens, which must not exceed "
-            f"rollout.max_prompt_tokens = {rollout.max_prompt_tokens}, nor leave less than rollout.max_response_tokens "
-            f"= {rollout.max_response_tokens} of the {held} tokens of a conversation. Raise rollout.max_prompt_tokens "
-            "and rollout.max_model_len, or shorten agent.system_prompt"
+            f"{who}system prompt, tools and the longest question take about {tokens.first} tokens, which must not "
+            f"exceed rollout.max_prompt_tokens = {rollout.max_prompt_tokens}, nor leave less than "
+            f"rollout.max_response_tokens = {rollout.max_response_tokens} of the {held} tokens of a conversation. "
+            "Raise rollout.max_prompt_tokens and rollout.max_model_len, or shorten agent.system_prompt"
         )
     if tokens.episode > held and config.agent.context == "keep":
         logger.warning(
-            "an episode of agent.max_turns = %d needs about %d tokens (%d before the first answer, %d for a full "
+            "%san episode of agent.max_turns = %d needs about %d tokens (%d before the first answer, %d for a full "
             "result), but a conversation holds %d: it would end as context_overflow, through no fault of the policy. "
             "Raise rollout.trajectory_max_response_tokens and rollout.max_model_len, or lower database.max_chars or "
             "agent.max_turns",
-            *(config.agent.max_turns, tokens.episode, tokens.first, tokens.result, held),
+            *(who, config.agent.max_turns, tokens.episode, tokens.first, tokens.result, held),
         )

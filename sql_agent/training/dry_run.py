@@ -20,7 +20,7 @@ from rich.console import Console
 
 from foundation.errors import UserError
 from sql_agent.agent.grading import scoring_of
-from sql_agent.config import HOME, ROOT, TrainConfig, resolve_path
+from sql_agent.config import HOME, ROOT, TrainConfig, agents_of, resolve_path
 from sql_agent.scoring.check import check_judge
 from sql_agent.scoring.registry import ScoringContext
 from sql_agent.serving.checkpoints import find_checkpoint
@@ -125,7 +125,7 @@ def arithmetic(config: TrainConfig, scoring: ScoringContext, *, n_train: int, n_
     yield f"  {updates} optimizer step(s) of {rollouts // updates} rollouts"
     yield f"  {optim.micro_batch_rows} rows per forward pass and GPU"
     yield f"rollouts: {steps * rollouts} in training, {validations * n_val} in {validations} validation(s)"
-    turns = config.agent.max_turns
+    turns = max(one.agent.max_turns for one in agents_of(config).values())
     yield f"model calls: at most {(steps * rollouts + validations * n_val) * turns} ({turns} turns each)"
     yield f"judge: {scoring.judge_name}; calls: {judge_calls(config, scoring, steps=steps, n_val=validations * n_val)}"
     yield from memory(config)

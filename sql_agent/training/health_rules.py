@@ -7,14 +7,15 @@ Shares of behaviour are over scored rollouts, so that an outage does not look li
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from agl_plugin.run.health import Health, share
 from agl_plugin.update.rules import StopRules, Watch
-from sql_agent.config import HealthConfig, TrainConfig
+from sql_agent.config import AgentConfig, HealthConfig, TrainConfig, agents_of
 from sql_agent.records import RunRecord
 
+TOOL_CALLS = "tool_call_share_min"
 # Configuration key: metric, True where above is bad, what may help.
 LIMITS: dict[str, tuple[str, bool, str]] = {
     "entropy_min": (
@@ -73,22 +74,32 @@ LIMITS: dict[str, tuple[str, bool, str]] = {
 }
 
 
-def watches_of(config: HealthConfig, *, tools: bool = True) -> list[Watch]:
-    """A watch for each limit that is set (0 switches a limit off); without tools there is none that is not called."""
-    limits = {key: getattr(config, key) for key in LIMITS if tools or key != "tool_call_share_min"}
-    return [
-        Watch(metric=metric, key=f"health.{key}", limit=limits[key], above=above, advice=advice)
-        for key, (metric, above, advice) in LIMITS.items()
-        if limits.get(key)
-    ]
+def watches_of(config: HealthConfig, *, with_tools: Iterable[str] = ("",)) -> list[Watch]:
+    """A watch for each limit that is set (0 switches a limit off).
+
+    `with_tools` are the agents that have tools: for each of them a tool that is not called any more is told of.
+    """
+    found = []
+    for key, (metric, above, advice) in LIMITS.items():
+        limit = getattr(config, key)
+        agents = with_tools if key == TOOL_CALLS else [""]
+        metrics = [f"{metric}/{agent}" if agent else metric for agent in agents if limit]
+        found += [Watch(metric=m, key=f"health.{key}", limit=limit, above=above, advice=advice) for m in metrics]
+    return found
+
+
+def _has_tools(agent: AgentConfig) -> bool:
+    """A program of one's own has no tools of ours."""
+    return bool(agent.tools or agent.mcp) and not agent.command
 
 
 def health_of(config: TrainConfig) -> Health:
     """The health of a run with this configuration."""
     health = config.health
     return Health(
-        # A program of one's own has no tools of ours.
-        watches=watches_of(health, tools=bool(config.agent.tools or config.agent.mcp) and not config.agent.command),
+        watches=watches_of(
+            health, with_tools=[name for name, one in agents_of(config).items() if _has_tools(one.agent)]
+        ),
         rules=StopRules(
             max_bad_steps=health.max_bad_steps,
             max_flat_steps=health.max_flat_steps,
@@ -116,9 +127,18 @@ def behaviour(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
         "health/bonus_without_rows_share": share(sum(map(is_empty_bonus, scored)), len(scored)),
         "health/repeat_share": share(sum(map(repeats_a_query, scored)), len(scored)),
         "health/answer_chars_mean": statistics.fmean(len(record.answer) for record in scored),
-        "health/tool_call_share": share(sum(record.used_a_tool for record in scored), len(scored)),
+        **calls_by_agent(scored),
         **tool_counts(records),
     }
+
+
+def calls_by_agent(scored: Sequence[RunRecord]) -> dict[str, float]:
+    """The share of rollouts that called a tool, of each agent that rows name; over all where none is named."""
+    found = {"health/tool_call_share": share(sum(record.used_a_tool for record in scored), len(scored))}
+    for agent in sorted({record.agent for record in scored if record.agent}):
+        own = [record.used_a_tool for record in scored if record.agent == agent]
+        found[f"health/tool_call_share/{agent}"] = share(sum(own), len(own))
+    return found
 
 
 def tool_counts(records: Sequence[RunRecord]) -> dict[str, float]:

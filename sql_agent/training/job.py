@@ -27,9 +27,10 @@ from foundation.files import write_json
 from foundation.processes import ProcessTree
 from foundation.versions import versions
 from sql_agent.agent.grading import scoring_of
-from sql_agent.agent.toolset import SQL
-from sql_agent.config import HOME, TrainConfig, build_config, data_path, database_path
+from sql_agent.agent.toolset import databases_of
+from sql_agent.config import HOME, TrainConfig, build_config
 from sql_agent.data.dataset import fingerprint, to_row
+from sql_agent.data.files import facts_of
 from sql_agent.records import Question
 from sql_agent.scoring.check import check_judge
 from sql_agent.scoring.registry import ScoringContext
@@ -66,7 +67,7 @@ class Job:
 
     def facts(self) -> dict[str, Any]:
         """What the summary says of it, whatever happens."""
-        config, data, uses_sql = self.config, self.config.data, SQL in self.config.agent.tools
+        config, data = self.config, self.config.data
         return {
             "recipe": config.recipe,
             "total_steps": self.steps,
@@ -75,9 +76,9 @@ class Job:
             "versions": versions(),
             "model": {"path": str(self.model), "tiny_policy": is_tiny(config), "lora_rank": config.model.lora_rank},
             "data": {
-                "train": {"fingerprint": fingerprint(data_path(data.train_file)), "questions": len(self.train)},
-                "val": {"fingerprint": fingerprint(data_path(data.val_file)), "questions": len(self.val)},
-                **({"database": {"fingerprint": fingerprint(database_path(config.database))}} if uses_sql else {}),
+                "train": facts_of(data.training, self.train),
+                "val": facts_of(data.validation, self.val),
+                **{name: {"fingerprint": fingerprint(path)} for name, path in databases_of(config).items()},
             },
         }
 

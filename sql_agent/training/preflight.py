@@ -24,7 +24,7 @@ from sql_agent.serving.checkpoints import _step_number
 from sql_agent.serving.models import gpu_count
 from sql_agent.training.verl_config import flatten, loss_name
 
-COMPARED_ON_RESUME = ("agent", "database", "data", "reward", "model", "rollout", "optim", "verl")
+COMPARED_ON_RESUME = ("agent", "agents", "database", "data", "reward", "model", "rollout", "optim", "verl")
 
 
 # Packages that verl's trackers import; swanlab needs the second one where it writes to this machine only.

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from itertools import chain
 
 from foundation.errors import UserError
-from sql_agent.config import TrainConfig, data_path
-from sql_agent.data.dataset import load_questions
+from sql_agent.config import TrainConfig
+from sql_agent.config.agents import DEFAULT
+from sql_agent.data.files import load_files
 from sql_agent.records import Question
 from sql_agent.scoring.check import check_scorers, needs_answer
 from sql_agent.scoring.registry import ScoringContext
@@ -18,14 +20,21 @@ SHOWN_ROWS = 10
 
 def load_data(config: TrainConfig, scoring: ScoringContext) -> tuple[list[Question], list[Question]]:
     """Training and validation questions that `scoring` can grade. Raises UserError naming the others."""
-    train = load_questions(data_path(config.data.train_file))
-    every_val = load_questions(data_path(config.data.val_file))
-    check_gradable(train, scoring, source=config.data.train_file)
-    check_gradable(every_val, scoring, source=config.data.val_file)
-    for what in silent_faults(config, train, every_val):
+    data = config.data
+    train, val = load_files(data.training), load_files(data.validation)
+    for files, parts in ((data.training, train), (data.validation, val)):
+        for one, questions in zip(files, parts, strict=True):
+            check_gradable(questions, scoring, source=one.file)
+    for what in silent_faults(config, [*chain(*train)], [*chain(*val)]):
         logger.warning("%s", what)
-    # Evenly over the file, whose rows are ordered by kind.
-    return train, every_val[:: max(1, len(every_val) // config.data.val_max_rows)][: config.data.val_max_rows]
+    whole = sum(one.weight for one in data.validation)
+    shares = [max(1, round(data.val_max_rows * one.weight / whole)) for one in data.validation]
+    return [*chain(*train)], [*chain(*(evenly(part, n) for part, n in zip(val, shares, strict=True)))]
+
+
+def evenly(questions: list[Question], n: int) -> list[Question]:
+    """At most n of a file, from all over it: its rows are ordered by kind."""
+    return questions[:: max(1, len(questions) // n)][:n]
 
 
 def silent_faults(config: TrainConfig, train: list[Question], val: list[Question]) -> Iterator[str]:
@@ -45,6 +54,11 @@ def silent_faults(config: TrainConfig, train: list[Question], val: list[Question
             f"{len(shared)} of {len(val)} questions of data.val_file are in data.train_file too: validation "
             "will look better than it is. Split the data with `python -m sql_agent.data.build --raw`"
         )
+    if unseen := sorted({q.agent for q in train} - {q.agent for q in val}):
+        yield (
+            f"agent {unseen[0] or DEFAULT}: no validation question is its own, so nothing shows how it does. Name a "
+            "file with such questions in data.val_files"
+        )
 
 
 def check_gradable(questions: list[Question], scoring: ScoringContext, *, source: str) -> None:
@@ -63,8 +77,9 @@ def total_steps(config: TrainConfig, n_questions: int) -> int:
     """Training steps of the run. Raises UserError when the questions do not fill one."""
     per_epoch = n_questions // config.optim.questions_per_step
     if per_epoch == 0:
+        files = ", ".join(one.file for one in config.data.training)
         raise UserError(
-            f"{config.data.train_file}: {n_questions} questions, but a step takes optim.questions_per_step = "
+            f"{files}: {n_questions} questions, but a step takes optim.questions_per_step = "
             f"{config.optim.questions_per_step}. Add questions, or --set optim.questions_per_step={n_questions} "
             f"--set optim.mini_batch_questions={n_questions} --set optim.micro_batch_rows=1"
         )

@@ -5,6 +5,7 @@ A mean is over scored rollouts; what was not scored is counted by reason.
 
 from __future__ import annotations
 
+import re
 import statistics
 from collections import Counter, defaultdict
 from pathlib import Path
@@ -17,6 +18,7 @@ from agl_plugin.run.time_split import PHASES
 from foundation import run_folder
 from foundation.console import duration
 from foundation.files import read_lines, whole_lines
+from sql_agent.config.agents import DEFAULT
 from sql_agent.records import RunRecord
 
 
@@ -29,7 +31,19 @@ def _total(rows: list[dict[str, Any]], name: str) -> int:
 
 
 def _validation(row: dict[str, Any]) -> dict[str, Any]:
-    return {"step": row["step"], "reward_mean": row.get("val/reward_mean"), "scored": row.get("val/scored")}
+    found = {"step": row["step"], "reward_mean": row.get("val/reward_mean"), "scored": row.get("val/scored")}
+    agents = {key.split("/")[2]: value for key, value in row.items() if re.fullmatch(r"val/reward/[^/]+/mean", key)}
+    return {**found, "by_agent": agents} if agents else found
+
+
+def reward_by_agent(rollouts: list[RunRecord]) -> dict[str, dict[str, float | None]]:
+    """Training rollouts and their mean reward by agent; {} where no row names one."""
+    found: dict[str, dict[str, float | None]] = {}
+    for name in sorted({row.agent for row in rollouts}) if any(row.agent for row in rollouts) else []:
+        own = [row for row in rollouts if row.agent == name]
+        scored = [row.reward for row in own if row.reward is not None and not row.unscored]
+        found[name or DEFAULT] = {"rollouts": len(own), "scored": len(scored), "reward_mean": _mean(scored)}
+    return found
 
 
 def _loss(row: dict[str, Any]) -> float | None:
@@ -61,6 +75,7 @@ def build_summary(run_dir: Path, *, total_s: float, peak_memory_gib: float, fact
         "triplets": sum(len(r.response_tokens) for r in scored),
         "reward_mean": _mean([r.reward for r in scored if r.reward is not None]),
         "reward_parts": {name: statistics.fmean(values) for name, values in parts.items()},
+        "reward_by_agent": reward_by_agent(rollouts),
         "reward_first_step": train[0].get("rollout/reward_mean") if train else None,
         "reward_last_step": train[-1].get("rollout/reward_mean") if train else None,
         "zero_variance_groups": _total(train, "rollout/zero_variance_groups"),
@@ -112,6 +127,15 @@ def _counted(counts: dict[str, int]) -> str:
     return ", ".join(f"{n} {what}" for what, n in counts.items() if n)
 
 
+def _by_agent(validation: list[dict[str, Any]]) -> dict[str, str]:
+    """The reward at each validated step, by agent."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for one in validation:
+        for name, mean in one.get("by_agent", {}).items():
+            found[name].append(f"step {one['step']}: {_number(mean)}")
+    return {name: ", ".join(texts) for name, texts in found.items()}
+
+
 def summary_table(summary: dict[str, Any]) -> Table:
     """The summary as people read it."""
     table = Table(title=f"run {summary['status']}", show_header=False, title_justify="left")
@@ -125,6 +149,7 @@ def summary_table(summary: dict[str, Any]) -> Table:
         + (f"; calls after a step's end: {late}" if late else ""),
         "reward": f"{_number(summary['reward_mean'])} = {parts}" if parts else "-",
         "validation": ", ".join(f"step {v['step']}: {_number(v['reward_mean'])}" for v in summary["validation"]) or "-",
+        **{f"validation: {name}": text for name, text in _by_agent(summary["validation"]).items()},
         "triplets": str(summary["triplets"]),
         "groups": f"{summary['groups']}, without variance {summary['zero_variance_groups']} (no update from these)",
         "update": f"loss {_number(summary['loss'])}, gradient norm {_number(summary['grad_norm'])}, "

@@ -12,12 +12,15 @@ from typing import Any
 
 from agl_plugin.update.rules import UpdateRules
 from foundation.errors import UserError
-from sql_agent.config import ROOT, TrainConfig, merge, resolve_path
+from sql_agent.config import ROOT, TrainConfig, agents_of, merge, resolve_path
 from sql_agent.config.losses import CLIPPED, is_own
 from sql_agent.serving.server import context_tokens
 
 # Keys that verl reads but its base configuration leaves out (free-form sections).
-OPEN_SECTIONS = ("actor_rollout_ref.rollout.engine_kwargs.", "actor_rollout_ref.model.override_config.")
+OPEN_SECTIONS = (
+    *("actor_rollout_ref.rollout.engine_kwargs.", "actor_rollout_ref.model.override_config."),
+    "data.sampler.",
+)
 
 
 def verl_overrides(config: TrainConfig, *, model_path: str, run_dir: Path, total_steps: int) -> dict[str, Any]:
@@ -61,11 +64,18 @@ def _data(config: TrainConfig) -> dict[str, Any]:
         "max_response_length": config.rollout.max_response_tokens,
         "seed": config.data.seed,
         # verl's own shuffling (torch's RandomSampler) takes a resumed run through the first epoch's order again.
-        "sampler": {"class_path": "pkg://agl_plugin.run.question_order", "class_name": "SeededOrder"},
+        "sampler": {
+            **{"class_path": "pkg://agl_plugin.run.question_order", "class_name": "SeededOrder"},
+            **({"weights": [one.weight for one in config.data.train_files]} if config.data.train_files else {}),
+        },
         # Worker processes of the data loader cost a fork of the whole trainer each; rows are tiny.
         "dataloader_num_workers": 0,
         "trust_remote_code": config.model.allow_remote_code,
     }
+
+
+def _most_turns(config: TrainConfig) -> int:
+    return max(one.agent.max_turns for one in agents_of(config).values())
 
 
 def _model(config: TrainConfig, *, model_path: str, cpu: bool) -> dict[str, Any]:
@@ -106,7 +116,7 @@ def _rollout(config: TrainConfig, *, model_path: str, cpu: bool) -> dict[str, An
         "max_num_seqs": rollout.max_num_seqs,
         "max_num_batched_tokens": max(8192, n_context),
         "log_prob_micro_batch_size_per_gpu": config.optim.micro_batch_rows,
-        "multi_turn": {"format": rollout.tool_parser, "max_assistant_turns": config.agent.max_turns},
+        "multi_turn": {"format": rollout.tool_parser, "max_assistant_turns": _most_turns(config)},
         # verl's own agent loop stays unused: agent-lightning's runners are the agent loop.
         "agent": {"num_workers": 0},
         "engine_kwargs": {"vllm": vllm},

@@ -19,7 +19,7 @@ from foundation.rollout_keys import RunKeys
 from sql_agent.agent.episode import EpisodeRunner
 from sql_agent.agent.sql_tool import QUERY
 from sql_agent.agent.tool import EpisodeContext
-from sql_agent.config import TrainConfig
+from sql_agent.config import TrainConfig, agent_config
 from sql_agent.records import Question, RolloutRecord
 from sql_agent.tuning.chats import Chat, Message, Unusable, chat_of
 
@@ -30,11 +30,22 @@ class AgentChats:
     def __init__(self, config: TrainConfig) -> None:
         self._config = config
         self._runner = EpisodeRunner(config)
+        self._others: dict[str, AgentChats] = {}
+
+    def of(self, agent: str) -> AgentChats:
+        """The conversations of one of [agents]; closed with this. Raises Unusable for one that there is not."""
+        if agent and agent not in self._config.agents:
+            raise Unusable(f"agent {agent!r}, which [agents] does not name")
+        if agent and agent not in self._others:
+            self._others[agent] = AgentChats(agent_config(self._config, agent))
+        return self._others[agent] if agent else self
 
     def __enter__(self) -> AgentChats:
         return self
 
     def __exit__(self, *_exc: object) -> None:
+        for other in self._others.values():
+            other._runner.close()
         self._runner.close()
 
     @cached_property
@@ -72,17 +83,23 @@ class AgentChats:
         if record.n_untrained_calls or record.stop_reason in ("fault", "invalid_tool_call", "context_overflow"):
             raise Unusable("calls that are not all of the policy, or not all there")
         asked = {"role": "user", "content": record.question}
-        group = keys.group or record.question_id
-        return chat_of([*self._system, asked, *record.messages], self.specs, group=group, reward=record.reward)
+        group, agent = keys.group or record.question_id, self.of(record.agent)
+        return chat_of([*agent._system, asked, *record.messages], agent.specs, group=group, reward=record.reward)
 
     def of_questions(self, questions: list[Question]) -> tuple[list[Chat], Counter[str]]:
         """A conversation for each question that has an answer, and what was left out."""
 
         async def all_of_them() -> list[Chat | str]:
-            return [await self._shown(question) for question in questions]
+            return [await self._shown_by_its_agent(question) for question in questions]
 
         found = asyncio.run(all_of_them())
         return [one for one in found if isinstance(one, Chat)], Counter(one for one in found if isinstance(one, str))
+
+    async def _shown_by_its_agent(self, question: Question) -> Chat | str:
+        try:
+            return await self.of(question.agent)._shown(question)
+        except Unusable as exc:
+            return str(exc)
 
     async def _shown(self, question: Question) -> Chat | str:
         """How the agent should have answered, or why that is not known."""

@@ -45,7 +45,7 @@ FLAGS = {
     "margin": "margin",
 }
 # What rollouts were played with, and are therefore learned with.
-BROUGHT = ("agent", "database", "python")
+BROUGHT = ("agent", "agents", "database", "python")
 
 
 def parser(method: Method, description: str = "") -> argparse.ArgumentParser:

@@ -61,7 +61,13 @@ class Source:
 def find_file(text: str, config: TrainConfig) -> Path | None:
     """The file that a data set's name means; None for a hub name or a copy of it. Raises UserError for a wrong path."""
     if not text:
-        return data_path(config.data.train_file)
+        first, *others = config.data.training
+        if others:
+            raise UserError(
+                f"data.train_files names {1 + len(others)} files, and one is learned from: name it with --dataset; "
+                "rows of several agents may stand in it, by their column `agent`"
+            )
+        return data_path(first.file)
     path = resolve_path(text, ROOT / "sql_agent", ROOT)
     for name in (run_folder.ROLLOUTS, TRIALS):
         if (path / name).is_file():
@@ -79,7 +85,7 @@ def find_file(text: str, config: TrainConfig) -> Path | None:
 def read_source(tune: TuneConfig, config: TrainConfig) -> Source:
     """All of a data set, in its order. Raises UserError."""
     file = find_file(tune.dataset, config)
-    source = Source(tune.dataset or config.data.train_file, file)
+    source = Source(tune.dataset or config.data.training[0].file, file)
     if file is None:
         _take(source, hub_rows(tune.dataset, "train"), config)
     elif file.suffix == ".parquet":

@@ -1,0 +1,37 @@
+"""Several question files of one run: each row's agent, its file's number, and ids that are unique over all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sql_agent.config import FileConfig, data_path
+from sql_agent.data.dataset import fingerprint, load_questions
+from sql_agent.records import Question
+
+
+def load_files(files: Sequence[FileConfig]) -> list[list[Question]]:
+    """The questions of each file. An id that an earlier file has gets its file's number: `q7@2`. Raises UserError."""
+    known: set[str] = set()
+    found: list[list[Question]] = []
+    for number, one in enumerate(files):
+        rows = [_of_file(question, one, number, known) for question in load_questions(data_path(one.file))]
+        known |= {question.id for question in rows}
+        found.append(rows)
+    return found
+
+
+def _of_file(question: Question, file: FileConfig, number: int, known: set[str]) -> Question:
+    name = f"{question.id}@{number + 1}" if question.id in known else question.id
+    return question.model_copy(update={"id": name, "agent": question.agent or file.agent, "file": number})
+
+
+def facts_of(files: Sequence[FileConfig], questions: Sequence[Question]) -> dict[str, Any]:
+    """What a summary says of the data: number and fingerprint; of several files, those of each."""
+    each = [
+        {**one.model_dump(), "fingerprint": fingerprint(data_path(one.file)), "questions": n}
+        for number, one in enumerate(files)
+        for n in [sum(question.file == number for question in questions)]
+    ]
+    whole = {"fingerprint": " ".join(one["fingerprint"] for one in each), "questions": len(questions)}
+    return {**whole, "files": each} if len(each) > 1 else whole
