@@ -51,7 +51,7 @@ def policy(request: dict[str, Any]) -> Answer:
     """A scripted policy: query the drug that the question names, then answer with what came back.
 
     The question's words steer it: 故障 gives a 500, 空话 an answer without a query, 半对 an incomplete answer at T > 0,
-    交替 one and two facts in turn, 慢 a late reply.
+    交替 one and two facts in turn, 慢 a late reply, 相加 a call of the tool `add`.
     """
     messages = request["messages"]
     question = next(m["content"] for m in messages if m["role"] == "user")
@@ -62,6 +62,8 @@ def policy(request: dict[str, Any]) -> Answer:
         return error_reply(500, "the model server broke")
     if "空话" in question:
         reply = chat_reply("您好。")
+    elif "相加" in question:
+        reply = chat_reply(f"#### {results[-1]}") if results else tool_call_reply(("add", {"a": 2, "b": 3}))
     elif not results:
         name = next((drug for drug in DRUGS if drug in question), "甲药")
         sql = f"SELECT indication FROM drugs_info WHERE med_name = '{name}'"
@@ -198,8 +200,10 @@ def collecting(loop: Loop, run_dir: Path, *, rollout_timeout_s: float = 60.0, **
     daemon._internal_loop_thread.join(30)
 
 
-def rollouts(daemon: GrpoDaemon, loop: Loop, questions: list[str], *, is_train: bool) -> list[dict[str, Any]]:
-    """Roll out the questions and return the new lines of rollouts.jsonl."""
+def rollouts(
+    daemon: GrpoDaemon, loop: Loop, questions: list[str], *, is_train: bool, **columns: list[str]
+) -> list[dict[str, Any]]:
+    """Roll out the questions, with further columns of theirs, and return the new lines of rollouts.jsonl."""
     path = daemon.run_dir / run_folder.ROLLOUTS
     before = len(read_lines(path))
     answers = [next((facts for drug, facts in DRUGS.items() if drug in q), "甲") for q in questions]
@@ -207,6 +211,7 @@ def rollouts(daemon: GrpoDaemon, loop: Loop, questions: list[str], *, is_train: 
         "id": np.array([f"q{i}" for i in range(len(questions))], dtype=object),
         "question": np.array(questions, dtype=object),
         "answer": np.array(answers, dtype=object),
+        **{name: np.array(values, dtype=object) for name, values in columns.items()},
     }
     address = loop.server.base_url.removeprefix("http://").removesuffix("/v1")
     daemon.set_up_data_and_server(rows, [address], is_train=is_train)
