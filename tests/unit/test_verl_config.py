@@ -20,6 +20,7 @@ READ_ELSEWHERE = {
     "dpo.": "sql_agent.tuning, see test_tuning_run.py",
     "local.": "sql_agent.local, see test_local_training.py",
     "agent.": "sql_agent.agent.episode",
+    "agents": "config.build.agent_config",
     "database.": "sql_agent.environment.database",
     "python.": "sql_agent.agent.toolset, the sandbox",
     "reader.": "sql_agent.agent.reader",
