@@ -317,7 +317,8 @@ _DATA = [
     _own("data.trust_remote_code", "model.allow_remote_code"),
     _refused(
         "data.",
-        "agent-lightning gets the questions as read from data.train_file or data.train_files, in an order that follows from data.seed",
+        "agent-lightning gets the questions as read from data.train_file or data.train_files, in an order that follows "
+        "from data.seed",
     ),
 ]
 
