@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sql_agent.config import DatabaseConfig, TrainConfig
+from sql_agent.config import DatabaseConfig, TrainConfig, agents_of
 
 DATA = Path(__file__).resolve().parent
 SPLITS = ("train", "val", "test", "test_entities")
@@ -22,5 +22,6 @@ def ensure_bundled(*texts: str) -> None:
 
 def ensure_data(config: TrainConfig) -> None:
     """The same for what a run reads. Raises UserError."""
-    database = [config.database.path] if "sql" in config.agent.tools else []
-    ensure_bundled(config.data.train_file, config.data.val_file, *database)
+    databases = [one.database.path for one in agents_of(config).values() if "sql" in one.agent.tools]
+    files = [one.file for one in (*config.data.training, *config.data.validation)]
+    ensure_bundled(*files, *databases)
