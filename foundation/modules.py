@@ -1,10 +1,12 @@
-"""Modules of the user: dotted names, and files that are in no package."""
+"""Modules of the user: dotted names, and files that are in no package. Modules of others that must not be loaded."""
 
 from __future__ import annotations
 
 import importlib
 import importlib.util
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from zlib import crc32
@@ -29,3 +31,16 @@ def import_module(name: str) -> ModuleType:
             raise
         _loaded[path] = module
     return _loaded[path]
+
+
+@contextmanager
+def hidden(*names: str) -> Iterator[None]:
+    """What is imported within takes these packages for not installed, unless they are loaded already."""
+    absent = [name for name in names if name not in sys.modules]
+    for name in absent:
+        sys.modules[name] = None  # pyright: ignore[reportArgumentType]  find_spec and import both heed it
+    try:
+        yield
+    finally:
+        for name in absent:
+            sys.modules.pop(name, None)

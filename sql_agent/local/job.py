@@ -17,7 +17,7 @@ from rich.console import Console
 
 from agl_plugin.run.progress import Progress
 from foundation import console, run_folder
-from foundation.environment import prepare_environment, prepare_trackers
+from foundation.environment import prepare_trackers
 from foundation.errors import RunError, UserError
 from foundation.files import write_json
 from foundation.processes import ProcessTree, keep_freed_memory
@@ -36,14 +36,14 @@ from sql_agent.training.job import EXIT, Job
 from sql_agent.training.options import is_tiny
 from sql_agent.training.questions import load_data, total_steps
 from sql_agent.training.summary import summary_table
-from sql_agent.tuning.job import TRL
+from sql_agent.tuning.job import TRL, light_trl, prepare_process
 
 logger = logging.getLogger(__name__)
 
 
 def run_local(config: TrainConfig, terminal: Console) -> tuple[int, Path]:
     """Everything. Returns the exit status and the run folder. Raises UserError."""
-    prepare_environment(cpu=config.trainer.device == "cpu", offline=False)
+    prepare_process(config)
     run = secrets.token_hex(8)
     with closing(scoring_of(config, run=run)) as scoring:
         job = prepare(config, run=run, scoring=scoring)
@@ -115,12 +115,14 @@ def _fit(job: Job, run_dir: Path) -> None:
     from sql_agent.local.endpoint import PolicyEndpoint
     from sql_agent.local.rollouts import Player
     from sql_agent.local.step import Step
-    from sql_agent.local.trainer import make_trainer
-    from sql_agent.local.watch import Watch
-    from sql_agent.tuning.trainers import load_model
-    from sql_agent.tuning.watch import Stop
 
     config, rollout = job.config, job.config.rollout
+    with light_trl(config):
+        from sql_agent.local.trainer import make_trainer
+        from sql_agent.local.watch import Watch
+        from sql_agent.tuning.trainers import load_model
+        from sql_agent.tuning.watch import Stop
+
     keep_freed_memory()
     tokenizer = AutoTokenizer.from_pretrained(job.model, trust_remote_code=config.model.allow_remote_code)
     endpoint = PolicyEndpoint(tokenizer, context_tokens=rollout.context_tokens, max_tokens=rollout.max_response_tokens)

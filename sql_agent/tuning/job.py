@@ -11,6 +11,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from foundation import console, run_folder
 from foundation.environment import prepare_environment, prepare_trackers
 from foundation.errors import RunError, UserError
 from foundation.files import write_json
+from foundation.modules import hidden
 from foundation.processes import ProcessTree, keep_freed_memory
 from foundation.versions import versions
 from sql_agent.config import HOME, TrainConfig, TuneConfig, build_config
@@ -88,9 +90,7 @@ def section_of(config: TrainConfig) -> TuneConfig:
 
 def run_tuning(config: TrainConfig, terminal: Console) -> tuple[int, Path]:
     """Everything. Returns the exit status and the run folder. Raises UserError."""
-    prepare_environment(cpu=config.trainer.device == "cpu", offline=False)
-    # Read when torch is loaded: its threads would spin while they wait, which beside other work costs many times more.
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    prepare_process(config)
     job = prepare(config)
     tokens, left = job.facts()["tokens"], sum(job.source.left_out.values())
     what = "rows" if config.method == "sft" else "pairs"
@@ -109,6 +109,18 @@ def run_tuning(config: TrainConfig, terminal: Console) -> tuple[int, Path]:
     summary = train(job, run_dir)
     terminal.print(tuning_table(summary))
     return EXIT[summary["status"]], run_dir
+
+
+def prepare_process(config: TrainConfig) -> None:
+    """The environment of a run in this process; before torch is imported."""
+    prepare_environment(cpu=config.trainer.device == "cpu", offline=False)
+    # Read when torch is loaded: its threads would spin while they wait, which beside other work costs many times more.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+
+def light_trl(config: TrainConfig) -> AbstractContextManager[None]:
+    """Within it TRL is imported without vLLM, and without wandb where no tracker needs it: half of its time."""
+    return hidden("vllm", *(() if "wandb" in config.logging.trackers else ("wandb",)))
 
 
 def prepare(config: TrainConfig) -> Job:
@@ -201,10 +213,11 @@ def train(job: Job, run_dir: Path) -> dict[str, Any]:
 
 def fit(job: Job, run_dir: Path, terminal: Console) -> str:
     """Run TRL's trainer. Returns what went wrong, for people, or ""."""
-    from sql_agent.tuning.trainers import dpo_trainer, load_model, sft_trainer
-    from sql_agent.tuning.watch import Stop, Watch
-
     config = job.config
+    with light_trl(config):
+        from sql_agent.tuning.trainers import dpo_trainer, load_model, sft_trainer
+        from sql_agent.tuning.watch import Stop, Watch
+
     keep_freed_memory()
     told = {"run_dir": run_dir, "checkpoints": run_dir / run_folder.CHECKPOINTS, "steps": job.steps}
     make: Any = sft_trainer if config.method == "sft" else dpo_trainer

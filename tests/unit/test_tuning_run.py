@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import math
 import os
@@ -21,6 +22,7 @@ from trl.trainer.sft_config import SFTConfig
 
 from foundation import run_folder
 from foundation.files import read_lines, write_lines
+from foundation.modules import hidden
 from sql_agent.config import ROOT, DpoConfig, SftConfig, build_config, parse_assignment
 from sql_agent.evaluation.targets import look_at
 from sql_agent.export import export_checkpoint
@@ -272,3 +274,23 @@ def test_the_command_can_be_killed_and_is_resumed_by_name(model: Path, data: Pat
     metrics = [row["step"] for row in read_lines(last / run_folder.METRICS) if row["kind"] == "train"]
     assert metrics == [done + 1, done + 2]
     assert (last / "report.html").is_file() and (tmp_path / "new" / "model" / "model.safetensors").is_file()
+
+
+def test_a_hidden_package_is_not_installed_for_others() -> None:
+    with hidden("tabnanny", "sys"):
+        assert importlib.util.find_spec("tabnanny") is None
+        with pytest.raises(ModuleNotFoundError):
+            importlib.import_module("tabnanny")
+        assert importlib.import_module("sys") is sys  # loaded already
+    assert importlib.util.find_spec("tabnanny") is not None
+
+
+@pytest.mark.slow
+def test_trl_comes_without_vllm_and_wandb() -> None:
+    code = (
+        "import sys\nfrom sql_agent.config import build_config\nfrom sql_agent.tuning.job import light_trl\n"
+        "with light_trl(build_config()):\n    import sql_agent.local.trainer, sql_agent.tuning.trainers\n"
+        "assert 'trl' in sys.modules and not {'vllm', 'wandb'} & sys.modules.keys()\nimport wandb"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
