@@ -20,6 +20,7 @@ from sql_agent.local.arguments import check_keys, grpo_arguments, memory_gb
 from sql_agent.local.job import run_local
 from sql_agent.local.rollouts import Played
 from sql_agent.local.trainer import EpisodeTrainer, advantages, order_of, training_rows
+from sql_agent.records import Question
 
 SMALL: dict[str, Any] = {
     "rollout": {"group_size": 4, "max_response_tokens": 80, "rollout_timeout_s": 900.0},
@@ -133,7 +134,20 @@ def test_the_questions_come_as_in_training_with_verl() -> None:
     few = {"questions_per_step": 4, "mini_batch_questions": 4}
     config = build_config({"optim": few, "trainer": {"epochs": 3}, "data": {"seed": 7}})
     verl = SeededOrder(range(10), {"seed": 7})
-    assert order_of(10, config) == [n for _ in range(3) for n in list(verl)[:8]]
+    assert order_of(questions_of([0] * 10), config) == [n for _ in range(3) for n in list(verl)[:8]]
+
+
+def questions_of(files: list[int]) -> list[Question]:
+    return [Question(id=str(n), question="?", file=file) for n, file in enumerate(files)]
+
+
+def test_the_questions_of_several_files_too() -> None:
+    few = {"questions_per_step": 4, "mini_batch_questions": 4}
+    files = [{"file": "a.jsonl", "weight": 3.0}, {"file": "b.jsonl"}]
+    config = build_config({"optim": few, "trainer": {"epochs": 3}, "data": {"seed": 7, "train_files": files}})
+    rows = questions_of([0] * 6 + [1] * 4)
+    verl = SeededOrder([{"file": str(row.file)} for row in rows], {"seed": 7, "sampler": {"weights": [3.0, 1.0]}})
+    assert order_of(rows, config) == [n for _ in range(3) for n in list(verl)[:8]]
 
 
 def test_unscored_rollouts_leave_their_group() -> None:

@@ -23,15 +23,19 @@ BATCH, EPOCHS = 4, 3
 base = functools.cache(composed_base)
 
 
-def loader(*, n_questions: int = 20, seed: int = 1) -> Any:
-    """The loader of a fresh process, made as agent-lightning's TaskRunner and verl's trainer make it."""
+def loader(*, n_questions: int = 20, seed: int = 1, weights: tuple[float, ...] = ()) -> Any:
+    """The loader of a fresh process, made as agent-lightning's TaskRunner and verl's trainer make it.
+
+    With `weights` the first five of each twenty questions are of a second file.
+    """
+    files = [{"file": f"{n}.jsonl", "weight": weight} for n, weight in enumerate(weights)]
     settings = {
         "optim": {"questions_per_step": BATCH, "mini_batch_questions": BATCH, "micro_batch_rows": 1},
-        "data": {"seed": seed},
+        "data": {"seed": seed, "train_files": files},
     }
     overrides = verl_overrides(build_config(settings), model_path="/m", run_dir=Path("/r"), total_steps=15)
     config: Any = OmegaConf.merge(OmegaConf.create(base()), OmegaConf.create(overrides))
-    rows: Any = [{"id": f"q{i}", "question": f"?{i}"} for i in range(n_questions)]
+    rows: Any = [{"id": f"q{i}", "question": f"?{i}", "file": str(int(i % 20 < 5))} for i in range(n_questions)]
     data = LoadedDataset(rows)
     trainer = SimpleNamespace(config=config)
     RayPPOTrainer._create_dataloader(trainer, data, data, collate_fn, create_rl_sampler(config.data, data))  # pyright: ignore
@@ -79,6 +83,16 @@ def test_each_epoch_has_every_question_once_in_an_order_of_its_own() -> None:
     epochs = [[i for batch in whole_run(20)[at : at + 5] for i in batch] for at in (0, 5, 10)]
     assert all(sorted(epoch) == sorted(f"q{i}" for i in range(20)) for epoch in epochs)
     assert len({tuple(epoch) for epoch in epochs}) == 3
+
+
+@pytest.mark.parametrize("stop", [1, 4, 7, 12])
+def test_a_run_of_several_files_goes_on_with_the_same_batches_and_shares(stop: int) -> None:
+    whole = batches(loader(weights=(1.0, 1.0)), n=15)
+    assert all(sum(int(name[1:]) < 5 for name in batch) == BATCH // 2 for batch in whole)
+    stopped, resumed = loader(weights=(1.0, 1.0)), loader(weights=(1.0, 1.0))
+    assert batches(stopped, n=stop) == whole[:stop]
+    resumed.load_state_dict(stopped.state_dict())
+    assert batches(resumed, n=15 - stop) == whole[stop:]
 
 
 def test_the_seed_decides() -> None:

@@ -15,7 +15,7 @@ import pytest
 from agl_plugin.run.time_split import PHASES
 from foundation import run_folder
 from foundation.errors import UserError
-from foundation.files import append_lines, write_json
+from foundation.files import append_lines, write_json, write_lines
 from foundation.versions import versions
 from sql_agent.config import build_config, known_keys, load_recipe
 from sql_agent.records import RolloutRecord
@@ -88,6 +88,24 @@ def test_without_an_evaluation_the_first_and_last_validation_are_compared(tmp_pa
     assert found.before.mean == pytest.approx(statistics.fmean(old.values()))
     assert found.delta.mean == pytest.approx(statistics.fmean(new[q] - old[q] for q in old))
     assert found.delta.low < found.delta.mean < found.delta.high
+
+
+def test_a_mixed_run_has_the_validation_of_each_agent(tmp_path: Path) -> None:
+    make_run(tmp_path, steps=20)
+    file = tmp_path / run_folder.ROLLOUTS
+    rows = [{**row, "agent": "a" if row["task_type"].startswith("drug") else "b"} for row in lines(file)]
+    assert {row["agent"] for row in rows} == {"a", "b"}
+    write_lines(file, rows)
+    whole, *parts = headlines(read_run(tmp_path))
+    assert [one.title for one in (whole, *parts)] == ["validation", "validation: a", "validation: b"]
+    for part, agent in zip(parts, "ab", strict=True):
+        of = {row["step"]: [] for row in rows}
+        for row in rows:
+            if row["mode"] == "val" and row["agent"] == agent:
+                of[row["step"]].append(row["reward"])
+        assert part.after.mean == pytest.approx(statistics.fmean(of[20])) and part.delta
+        assert part.delta.mean == pytest.approx(statistics.fmean(of[20]) - statistics.fmean(of[0]))
+        assert part.delta.low < part.delta.mean < part.delta.high
 
 
 def test_validations_have_the_interval_of_their_rollouts(run: RunData) -> None:

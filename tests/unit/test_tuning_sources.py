@@ -44,6 +44,16 @@ def rollout(reward: float | None, **changes: Any) -> dict[str, Any]:
     return {**row, "mode": "train", "stop_reason": "answered", "messages": messages, **changes}
 
 
+def test_rollouts_of_several_agents_are_learned_from_as_each_was_told(tmp_path: Path) -> None:
+    math = {"agent": {"tools": ["python"], "system_prompt": "tools"}}
+    rows = [rollout(1.0), rollout(0.5, agent="math"), rollout(0.5, agent="gone")]
+    source = read(tmp_path / run_folder.ROLLOUTS, *rows, agents={"math": math})
+    default, other = source.chats
+    assert [tool["function"]["name"] for chat in (default, other) for tool in chat.tools] == [QUERY, "python"]
+    assert default.messages[0]["content"] != other.messages[0]["content"]
+    assert source.left_out == {"agent 'gone', which [agents] does not name": 1}
+
+
 def test_messages_are_taken_as_they_stand(tmp_path: Path) -> None:
     tool = {"type": "function", "function": {"name": "f", "parameters": {}}}
     source = read(

@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.support.server import chat_reply, openai_server
 from foundation.errors import UserError
-from sql_agent.config import build_config
+from sql_agent.config import agents_of, build_config
 from sql_agent.evaluation import targets as eval_targets
 from sql_agent.evaluation.targets import Target, exported, label, look_at, settings_for
 
@@ -123,3 +123,17 @@ def test_a_real_checkpoint_is_exported_once(tmp_path: Path, monkeypatch: pytest.
     broken: Target = look_at(str(run), CONFIG, option="--before")
     with pytest.raises(UserError, match="global_step_4: cannot be exported"):
         exported(Path(broken.text), tell=lambda text, detail="": None)
+
+
+def test_each_agent_of_a_run_has_its_own_prompt_again(tmp_path: Path) -> None:
+    run = make_run(tmp_path)
+    agents = {"sql": {"agent": {"system_prompt": "system_en"}}, "math": {"agent": {"system_prompt": "tools"}}}
+    tree = build_config({"agent": {"system_prompt": "system_short"}, "agents": agents}).model_dump(mode="json")
+    (run / "config.json").write_text(json.dumps(tree))
+    open_ones = {"sql": {}, "math": {"agent": {"tools": [], "system_prompt": "generic_zh"}}}
+    for config, wanted in (
+        (build_config(settings_for([str(run)])), {"": "system_short", "sql": "system_en", "math": "tools"}),
+        (build_config({"agents": open_ones}), {"": "system_short", "sql": "system_en", "math": "generic_zh"}),
+    ):
+        found = look_at(str(run), config, option="--before").config
+        assert {name: one.agent.system_prompt for name, one in agents_of(found).items()} == wanted
