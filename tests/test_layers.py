@@ -23,7 +23,10 @@ from sql_agent.config import ROOT
 # From the ground up: a room imports from itself and from the lines above its own, nothing else.
 LAYERS = [
     ["foundation"],
-    ["sql_agent.config", "sql_agent.errors", "sql_agent.records", "reward_client", "agl_plugin.cpu"],
+    [
+        *("sql_agent.config", "sql_agent.errors", "sql_agent.records", "reward_client", "agl_plugin.cpu"),
+        "sql_agent.evaluation.stats",
+    ],
     ["sql_agent.environment", "sql_agent.data", "sql_agent.offline_judge", "reward_model", "agl_plugin.patches"],
     ["sql_agent.scoring", "sql_agent.judge_audit", "sql_agent.curation", "agl_plugin.proxy", "agl_plugin.store"],
     ["sql_agent.agent", "sql_agent.scorers", "agl_plugin.update"],

@@ -5,7 +5,6 @@ A mean is over scored rollouts; what was not scored is counted by reason.
 
 from __future__ import annotations
 
-import re
 import statistics
 from collections import Counter, defaultdict
 from pathlib import Path
@@ -19,6 +18,7 @@ from foundation import run_folder
 from foundation.console import duration
 from foundation.files import read_lines, whole_lines
 from sql_agent.config.agents import DEFAULT
+from sql_agent.evaluation.stats import estimate
 from sql_agent.records import RunRecord
 
 
@@ -30,19 +30,37 @@ def _total(rows: list[dict[str, Any]], name: str) -> int:
     return int(sum(row.get(name) or 0 for row in rows))
 
 
-def _validation(row: dict[str, Any]) -> dict[str, Any]:
+def _validation(row: dict[str, Any], everything: list[RunRecord]) -> dict[str, Any]:
     found = {"step": row["step"], "reward_mean": row.get("val/reward_mean"), "scored": row.get("val/scored")}
-    agents = {key.split("/")[2]: value for key, value in row.items() if re.fullmatch(r"val/reward/[^/]+/mean", key)}
+    own = [one for one in everything if one.mode == "val" and one.step == row["step"]]
+    agents = {name: reward_of(rows) for name, rows in by_agent(own).items()}
     return {**found, "by_agent": agents} if agents else found
+
+
+def by_agent(rollouts: list[RunRecord]) -> dict[str, list[RunRecord]]:
+    """The rollouts of each agent; {} where no row names one."""
+    if not any(row.agent for row in rollouts):
+        return {}
+    names = sorted({row.agent for row in rollouts})
+    return {name or DEFAULT: [row for row in rollouts if row.agent == name] for name in names}
+
+
+def reward_of(rollouts: list[RunRecord]) -> dict[str, Any]:
+    """The mean over questions, with its 95 % interval."""
+    values: dict[str, list[float]] = defaultdict(list)
+    for row in rollouts:
+        if row.reward is not None and not row.unscored:
+            values[row.question_id].append(row.reward)
+    found = estimate([statistics.fmean(of) for of in values.values()])
+    return {"questions": found.n, "reward_mean": found.mean, "reward_ci95": [found.low, found.high]} if found.n else {}
 
 
 def reward_by_agent(rollouts: list[RunRecord]) -> dict[str, dict[str, float | None]]:
     """Training rollouts and their mean reward by agent; {} where no row names one."""
     found: dict[str, dict[str, float | None]] = {}
-    for name in sorted({row.agent for row in rollouts}) if any(row.agent for row in rollouts) else []:
-        own = [row for row in rollouts if row.agent == name]
+    for name, own in by_agent(rollouts).items():
         scored = [row.reward for row in own if row.reward is not None and not row.unscored]
-        found[name or DEFAULT] = {"rollouts": len(own), "scored": len(scored), "reward_mean": _mean(scored)}
+        found[name] = {"rollouts": len(own), "scored": len(scored), "reward_mean": _mean(scored)}
     return found
 
 
@@ -88,7 +106,7 @@ def build_summary(run_dir: Path, *, total_s: float, peak_memory_gib: float, fact
         "warnings": [text for row in train for text in row.get("warnings", [])],
         "judge_usage": judge_usage(everything),
         "stop_reasons": dict(Counter(r.stop_reason for r in rollouts)),
-        "validation": [_validation(row) for row in vals],
+        "validation": [_validation(row, everything) for row in vals],
         "seconds": _seconds(metrics, total_s=total_s),
         "peak_memory_gib": round(peak_memory_gib, 2),
     }
@@ -127,13 +145,15 @@ def _counted(counts: dict[str, int]) -> str:
     return ", ".join(f"{n} {what}" for what, n in counts.items() if n)
 
 
-def _by_agent(validation: list[dict[str, Any]]) -> dict[str, str]:
-    """The reward at each validated step, by agent."""
-    found: dict[str, list[str]] = defaultdict(list)
+def _validations_by_agent(validation: list[dict[str, Any]]) -> dict[str, str]:
+    """The reward at each validated step with its interval, by agent."""
+    texts: dict[str, list[str]] = defaultdict(list)
     for one in validation:
-        for name, mean in one.get("by_agent", {}).items():
-            found[name].append(f"step {one['step']}: {_number(mean)}")
-    return {name: ", ".join(texts) for name, texts in found.items()}
+        for name, found in one.get("by_agent", {}).items():
+            low, high = found.get("reward_ci95", (None, None))
+            mean = _number(found.get("reward_mean"))
+            texts[name].append(f"step {one['step']}: {mean} [{_number(low)}, {_number(high)}]")
+    return {f"validation: {name}": ", ".join(parts) for name, parts in texts.items()}
 
 
 def summary_table(summary: dict[str, Any]) -> Table:
@@ -149,7 +169,7 @@ def summary_table(summary: dict[str, Any]) -> Table:
         + (f"; calls after a step's end: {late}" if late else ""),
         "reward": f"{_number(summary['reward_mean'])} = {parts}" if parts else "-",
         "validation": ", ".join(f"step {v['step']}: {_number(v['reward_mean'])}" for v in summary["validation"]) or "-",
-        **{f"validation: {name}": text for name, text in _by_agent(summary["validation"]).items()},
+        **_validations_by_agent(summary["validation"]),
         "triplets": str(summary["triplets"]),
         "groups": f"{summary['groups']}, without variance {summary['zero_variance_groups']} (no update from these)",
         "update": f"loss {_number(summary['loss'])}, gradient norm {_number(summary['grad_norm'])}, "

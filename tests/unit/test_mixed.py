@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections import Counter
 from collections.abc import Iterator
@@ -10,11 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from agl_plugin.run.agents import reward_by_agent
 from agl_plugin.run.mixture import order
 from agl_plugin.run.resampling import SpareQuestions
+from foundation import run_folder
 from foundation.errors import UserError
+from foundation.files import write_lines
 from sql_agent.agent.grading import scoring_of
 from sql_agent.agent.toolset import databases_of
 from sql_agent.config import agent_config, agents_of, build_config, load_recipe, resolve_system_prompt
@@ -23,6 +27,7 @@ from sql_agent.records import Question, RunRecord
 from sql_agent.scoring.check import check_scorers
 from sql_agent.training.health_rules import behaviour, health_of
 from sql_agent.training.questions import load_data
+from sql_agent.training.summary import build_summary, summary_table
 from sql_agent.training.summary import reward_by_agent as of_the_summary
 from sql_agent.training.verl_config import verl_overrides
 
@@ -197,6 +202,26 @@ def test_figures_by_agent_leave_out_what_is_unscored() -> None:
         "default": {"rollouts": 1, "scored": 1, "reward_mean": 1.0},
         "sql": {"rollouts": 2, "scored": 1, "reward_mean": 0.5},
     }
+
+
+def test_the_summary_has_the_validation_of_each_agent_with_its_interval(tmp_path: Path) -> None:
+    rows = [
+        {**record(agent, reward), "question_id": f"{agent}{n}", "mode": "val", "step": step}
+        for step in (0, 4)
+        for agent, rewards in (("math", (0.0, 1.0, 1.0, None)), ("sql", (0.5, 0.25)))
+        for n, reward in enumerate(rewards)
+    ]
+    write_lines(tmp_path / run_folder.ROLLOUTS, rows)
+    write_lines(tmp_path / run_folder.METRICS, [{"kind": "val", "step": step, "seconds": 1.0} for step in (0, 4)])
+    facts = {"status": "finished", "judge": "", "model": {"path": ""}, "total_steps": 4}
+    summary = build_summary(tmp_path, total_s=1.0, peak_memory_gib=1.0, facts=facts)
+    first, last = (one["by_agent"] for one in summary["validation"])
+    assert first == last and first["math"]["questions"] == 3 and first["sql"]["reward_mean"] == 0.375
+    low, high = first["math"]["reward_ci95"]
+    assert low < 2 / 3 < high and first["math"]["reward_mean"] == pytest.approx(2 / 3)
+    console = Console(record=True, width=160, quiet=False, file=io.StringIO())
+    console.print(summary_table(summary))
+    assert "validation: sql" in console.export_text()
 
 
 def test_an_agent_that_stops_calling_its_tools_is_told_of_by_name() -> None:
