@@ -1,7 +1,7 @@
 """Sends the spans of LLM calls to the store, many in one request.
 
-Guarantees: a call is answered once the store has its span, so that who ends a rollout after it finds all of them, and
-the store's numbers follow the calls; a store that does not answer holds a call for HOLD_S, then its span is kept and
+Guarantees: a call is answered once the store has its span, and the store numbers them in the order of the answers.
+Where FEW spans wait already, or the store does not answer for HOLD_S, the call is answered before: spans are kept and
 sent again, and calls wait once MOST_WAITING are kept; at the end what is kept is sent. A span that the store refuses
 (of an attempt it does not know) takes no other with it. One that could not be sent within GIVE_UP_S is lost, counted
 and logged: its rollout is left out for missing ids.
@@ -35,8 +35,8 @@ from foundation.store_token import token_headers
 
 logger = logging.getLogger(__name__)
 
-SEND_EVERY_S = 0.008
-HOLD_S = 1.0
+SEND_EVERY_S = 0.004
+HOLD_S, FEW = 1.0, 16  # answers that wait for one write come together, and so do the next calls: not for many
 MOST_AT_ONCE, MOST_WAITING = 256, 4096
 GIVE_UP_S, PAUSE_S = 60.0, 0.2  # a store that was killed may be started again
 PROTOBUF = {"Content-Type": "application/x-protobuf"}
@@ -69,8 +69,10 @@ class SpanWriter:
         self._waiting = asyncio.Queue[CallSpan](MOST_WAITING)
 
     async def add(self, span: CallSpan) -> None:
-        """Send a span; returns when the store has it or refuses it, at the latest after HOLD_S."""
+        """Send a span; returns when the store has it or refuses it, before that where FEW wait, or after HOLD_S."""
         await self._waiting.put(span)
+        if self._waiting.qsize() > FEW:
+            return
         with suppress(TimeoutError):
             async with asyncio.timeout(HOLD_S):
                 await span.settled.wait()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack
@@ -114,15 +115,18 @@ async def test_a_stream_that_lost_tokens_gives_no_ids() -> None:
 
 
 async def test_256_calls_are_in_flight_at_once() -> None:
-    with openai_server(slow) as server:
+    all_there = threading.Barrier(256)
+
+    def together(request: dict[str, Any]) -> Answer:
+        all_there.wait(60.0)  # breaks, and answers none of them, where fewer come
+        return vllm_reply(request)
+
+    with openai_server(together) as server:
         async with serving(server.base_url) as running:
             rollout, url = await running.attempt()
-            started = time.monotonic()
             replies = await asyncio.gather(*(running.call(url) for _ in range(256)))
-            took_s = time.monotonic() - started
             assert {reply.status_code for reply in replies} == {200} and server.most_open == 256
             assert len({call_of(span).metadata["response_id"] for span in await running.spans(rollout, n=256)}) == 256  # pyright: ignore
-    assert took_s < 64 * SLOW_S  # of one after the other: 128 s
 
 
 async def test_calls_go_where_the_fewest_are() -> None:
@@ -282,10 +286,10 @@ async def test_who_has_an_answer_finds_its_span_and_the_store_numbers_them(runni
     for n, stream in enumerate((False, True, False), start=1):
         await running.call(url, stream=stream)
         assert [span.sequence_id for span in await running.store.query_spans(rollout)] == list(range(1, n + 1))
-    await asyncio.gather(*(running.call(url) for _ in range(20)))
+    await asyncio.gather(*(running.call(url) for _ in range(10)))
     spans = await running.store.query_spans(rollout)
-    assert [span.sequence_id for span in spans] == list(range(1, 24))
-    assert await running.store.get_next_span_sequence_id(rollout, "any") == 24
+    assert [span.sequence_id for span in spans] == list(range(1, 14))
+    assert await running.store.get_next_span_sequence_id(rollout, "any") == 14
 
 
 async def test_what_an_agent_writes_cannot_stand_for_an_answer(server: FakeServer) -> None:
