@@ -1,7 +1,7 @@
 """Train the agent with GRPO in one process: transformers samples, TRL updates. No Ray, no store, no vLLM.
 
   python train_local.py                              the tiny policy, on any machine
-  python train_local.py --recipe demo_cpu --set trainer.max_steps=20
+  python train_local.py --recipe local_cpu           a policy that gets better, in minutes
   python train_local.py --model Qwen/Qwen2.5-0.5B-Instruct --lora --set local.quantization=nf4
 
 For one small GPU or a notebook. Recipes, questions, tools, scorers, run folder, report, export and evaluation are those

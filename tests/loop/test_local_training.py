@@ -109,6 +109,20 @@ def test_the_checkpoint_is_exported(run: Path, tmp_path: Path) -> None:
     assert export_checkpoint(run, tmp_path / "model").gap < 1e-4
 
 
+@pytest.mark.slow
+def test_the_recipe_trains_and_validates(tmp_path: Path) -> None:
+    """Two small steps of local_cpu, with validation before and after."""
+    few = {"questions_per_step": 2, "mini_batch_questions": 2, "micro_batch_rows": 8}
+    small = {"max_steps": 2, "validate_every": 2, "save_every": 2, "runs_dir": str(tmp_path)}
+    trees: list[dict[str, Any]] = [{"optim": few, "trainer": small, "data": {"val_max_rows": 3}}]
+    trees.append({"agent": {"system_prompt": "system_short"}})
+    status, run_dir = run_local(build_config(load_recipe("local_cpu"), *trees), Console(quiet=True))
+    summary = json.loads((run_dir / "summary.json").read_text(encoding="utf-8"))
+    assert status == 0 and (summary["scored"], summary["weights_changed"]) == (32, True)
+    assert [one["step"] for one in summary["validation"]] == [0, 2]
+    assert (run_dir / "checkpoints" / "global_step_2" / "actor").is_dir()
+
+
 def test_a_fault_is_no_reward(tmp_path: Path) -> None:
     """A scorer that breaks leaves all rollouts unscored, and the run says why."""
     scorer = tmp_path / "broken.py"
