@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import statistics
 import time
 import uuid
 from collections import Counter, defaultdict
@@ -33,6 +32,7 @@ from agl_plugin.proxy.gateway import make_gateway
 from agl_plugin.run.agents import reward_by_agent
 from agl_plugin.run.group_rewards import GroupRewards
 from agl_plugin.run.resampling import Places, SpareQuestions, is_flat, key_of, requests_for
+from agl_plugin.run.statistics import of_rollouts
 from agl_plugin.run.time_split import Stopwatch
 from agl_plugin.update.adapter import annotation_of, reward_of
 from agl_plugin.update.batch import Limits, build_batch
@@ -313,29 +313,10 @@ class GrpoDaemon(AgentModeDaemon):
 
     def _summarize(self, scored: dict[str, RolloutLegacy]) -> dict[str, float]:
         """Counts and means of the finished rollouts; means are over scored rollouts only."""
-        rows = [row for row in self._rows if row["rollout_id"] in scored]
-        stats: dict[str, float] = {
-            "rollouts": self._total_tasks_queued,
-            "scored": len(scored),
-            "triplets": sum(len(r.triplets or []) for r in scored.values()),
-            **{f"unscored/{reason}": n for reason, n in self._unscored_counts().items()},
-            **reward_by_agent((row, self._reward_of(row["rollout_id"], scored)) for row in self._rows),
-        }
-        if not scored:
-            return stats
-        rewards = [r.final_reward or 0.0 for r in scored.values()]
-        stats |= {"reward_mean": statistics.fmean(rewards), "reward_min": min(rewards), "reward_max": max(rewards)}
-        stats["zero_reward_share"] = rewards.count(0.0) / len(rewards)
-        parts: dict[str, list[float]] = defaultdict(list)
-        for row in rows:
-            for name, value in row.get("reward_parts", {}).items():
-                parts[name].append(value)
-        stats |= {f"reward_parts/{name}": statistics.fmean(values) for name, values in parts.items()}
-        stats["turns_mean"] = statistics.fmean(len(r.triplets or []) for r in scored.values())
-        stats["response_tokens_mean"] = statistics.fmean(sum(row["response_tokens"]) for row in rows)
-        for reason, n in Counter(row.get("stop_reason", "unknown") for row in rows).items():
-            stats[f"stop/{reason}"] = n
-        return stats
+        rows = {row["rollout_id"]: row for row in self._rows}
+        of = [(r.final_reward or 0.0, rows[name]) for name, r in scored.items()]
+        by_agent = reward_by_agent((row, self._reward_of(name, scored)) for name, row in rows.items())
+        return {**of_rollouts(of, n_rollouts=self._total_tasks_queued, unscored=self._unscored_counts()), **by_agent}
 
     def _reward_of(self, rollout_id: str, scored: dict[str, RolloutLegacy]) -> float | None:
         return scored[rollout_id].final_reward if rollout_id in scored else None

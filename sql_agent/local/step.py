@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 import time
 from collections import Counter, defaultdict
 from collections.abc import Sequence
@@ -13,6 +12,8 @@ import torch
 
 from agl_plugin.run.agents import reward_by_agent
 from agl_plugin.run.health import Health
+from agl_plugin.run.statistics import of_rollouts
+from agl_plugin.update.rules import in_reward_steps
 from foundation import run_folder
 from foundation.errors import RunError
 from foundation.files import append_lines
@@ -87,34 +88,18 @@ def statistics_of(played: Sequence[Played]) -> dict[str, float]:
     """Counts and means, under the names of a step's metrics; means are over scored rollouts only."""
     scored = [one for one in played if one.reward is not None]
     counts = Counter(one.row["unscored"] for one in played if one.row["unscored"])
-    stats: dict[str, float] = {
-        "rollouts": len(played),
-        "scored": len(scored),
-        "triplets": sum(len(one.turns) for one in scored),
-        **{f"unscored/{reason}": n for reason, n in counts.items()},
-        **_of_groups(scored),
-        **reward_by_agent((one.row, one.reward) for one in played),
-    }
-    if not scored:
-        return stats
-    rewards = [one.reward or 0.0 for one in scored]
-    stats |= {"reward_mean": statistics.fmean(rewards), "reward_min": min(rewards), "reward_max": max(rewards)}
-    stats["zero_reward_share"] = rewards.count(0.0) / len(rewards)
-    parts: defaultdict[str, list[float]] = defaultdict(list)
-    for one in scored:
-        for name, value in one.row["reward_parts"].items():
-            parts[name].append(value)
-    stats |= {f"reward_parts/{name}": statistics.fmean(values) for name, values in parts.items()}
-    stats["turns_mean"] = statistics.fmean(len(one.turns) for one in scored)
-    stats["response_tokens_mean"] = statistics.fmean(sum(one.row["response_tokens"]) for one in scored)
-    return stats | {f"stop/{why}": n for why, n in Counter(one.row["stop_reason"] for one in scored).items()}
+    by_agent = reward_by_agent((one.row, one.reward) for one in played)
+    of = [(one.reward or 0.0, one.row) for one in scored]
+    return {**of_rollouts(of, n_rollouts=len(played), unscored=counts), **_of_groups(scored), **by_agent}
 
 
 def _of_groups(scored: Sequence[Played]) -> dict[str, float]:
     groups: defaultdict[int, list[float]] = defaultdict(list)
     for one in scored:
         groups[one.group].append(one.reward or 0.0)
-    flat = [len(rewards) > 1 and len(set(rewards)) == 1 for rewards in groups.values()]
+    flat = [
+        len(rewards) > 1 and len({in_reward_steps(reward) for reward in rewards}) == 1 for rewards in groups.values()
+    ]
     small = [len(rewards) < 2 for rewards in groups.values()]
     return {"groups": len(groups), "zero_variance_groups": sum(flat), "groups_too_small": sum(small)}
 
