@@ -48,7 +48,8 @@ def main(
 
 def address_in(variable: str) -> str:
     """The address that the variable holds; it may hold a password, so it is no argument. Raises UserError."""
-    if address := os.environ.get(variable):
+    variables = dict(os.environ)  # the name is the user's own
+    if address := variables.get(variable):
         return address
     raise UserError(
         f"--postgres {variable}: no such environment variable, or it is empty. Set it to the database's address, "

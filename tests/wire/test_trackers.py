@@ -33,6 +33,7 @@ folder = Path(sys.argv[1])
 prepare_environment(cpu=False, offline=True)
 prepare_trackers(folder)
 from agentlightning.verl.trainer import AgentLightningTrainer
+from omegaconf import OmegaConf
 from verl.utils.tracking import Tracking
 from agl_plugin.proxy.gate import Gate
 from agl_plugin.run.time_split import Stopwatch
@@ -44,7 +45,7 @@ trainer.run_dir, trainer.total_training_steps = folder, 2
 trainer.agent_mode_daemon = types.SimpleNamespace(stats=counts, step=0, step_rows=[], gate=Gate(), batched=None)
 trainer._n_aborted, trainer._told, trainer.audit, trainer._updated = 0, Counter(), None, None
 trainer.watch, trainer.train_dataset = Stopwatch(), [{}]
-trainer.config = types.SimpleNamespace(data=types.SimpleNamespace(seed=1))
+trainer.config = OmegaConf.create({"data": {"seed": 1}})
 trainer.health = types.SimpleNamespace(after_step=lambda *_: {"health/entropy": 0.5}, stop="")
 tracking = Tracking("AgentGRPO", "test", json.loads(sys.argv[3]), config={"trainer": {}})
 for step in (1, 2):
