@@ -39,14 +39,14 @@ CARD = """---
 library_name: transformers
 pipeline_tag: text-generation
 ---
-# Medical SQL agent, step {step} of {run}
+# A tool agent, step {step} of {run}
 
-Trained with {method} from `{base}`; it calls one tool, `query_database_by_sql`.
-Not for decisions about health.
+Trained with {method} from `{base}`. Not for decisions about health.
 
 | | value |
 |---|---|
 | recipe | {recipe} |
+| tools, as `agent.tools` names them | {tools} |
 | judge in training | {judge} |
 | training reward, last step | {reward} |
 | validation reward | {validation} |
@@ -57,7 +57,12 @@ Not for decisions about health.
 {evaluation}
 Serve it: `{serve}`
 """
-METHODS = {"grpo": "GRPO (agent-lightning, verl)", "sft": "supervised fine-tuning (TRL)", "dpo": "preferences (TRL)"}
+METHODS = {
+    "grpo": "GRPO (agent-lightning, verl)",
+    "local": "GRPO in one process (TRL)",
+    "sft": "supervised fine-tuning (TRL)",
+    "dpo": "preferences (TRL)",
+}
 SERVE = "vllm serve {name} --enable-auto-tool-choice --tool-call-parser {parser}"
 NO_EVALUATION = "No held-out evaluation was given (`export.py --evaluation results.md`).\n"
 PROBE_TOKENS = 64
@@ -165,9 +170,10 @@ def _card(run: Path, checkpoint: Path, export: Export, evaluation: Path | None) 
     return CARD.format(
         step=checkpoint.name.removeprefix("global_step_"),
         run=run.name,
-        method=METHODS.get(config.get("method", "grpo"), "?"),
+        method=METHODS.get(summary.get("method") or config.get("method", "grpo"), "?"),
         base=Path(str(summary.get("model", {}).get("path", "?"))).name,
         recipe=config.get("recipe", "?"),
+        tools=_tools(config),
         judge=summary.get("judge", "?"),
         reward=summary.get("reward_last_step", "?"),
         validation=", ".join(validation) or "none",
@@ -177,6 +183,13 @@ def _card(run: Path, checkpoint: Path, export: Export, evaluation: Path | None) 
         gap=f"{export.gap:.2g}",
         serve=SERVE.format(name=export.folder.name, parser=export.parser),
     )
+
+
+def _tools(config: dict[str, Any]) -> str:
+    """Of all agents of the run: entries of agent.tools, files by their last name, and MCP servers."""
+    agents = [config.get("agent", {}), *(tree.get("agent", {}) for tree in config.get("agents", {}).values())]
+    names = [Path(name).name for agent in agents for name in (*agent.get("tools", []), *agent.get("mcp", {}))]
+    return ", ".join(f"`{name}`" for name in dict.fromkeys(names)) or "none"
 
 
 def _json(path: Path) -> dict[str, Any]:

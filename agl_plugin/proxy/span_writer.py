@@ -1,6 +1,7 @@
 """Sends the spans of LLM calls to the store, many in one request.
 
-Guarantees: a call is answered once the store has its span, and the store numbers them in the order of the answers.
+Guarantees: a call is answered once the store has its span, and the store numbers them as they come, those sent
+together in the order of their starts.
 Where FEW spans wait already, or the store does not answer for HOLD_S, the call is answered before: spans are kept and
 sent again, and calls wait once MOST_WAITING are kept; at the end what is kept is sent. A span that the store refuses
 (of an attempt it does not know) takes no other with it. One that could not be sent within GIVE_UP_S is lost, counted
