@@ -14,6 +14,7 @@ import resource
 import signal
 import sys
 import threading
+from multiprocessing import resource_tracker
 from typing import Any
 
 import psutil
@@ -72,15 +73,23 @@ def open_many_files() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
+def tracker_pid() -> int | None:
+    """multiprocessing's helper, one per process, which cleans up after its end; None where there is none yet."""
+    return getattr(resource_tracker, "_resource_tracker")._pid  # noqa: B009
+
+
 class ProcessTree:
     """Samples the descendants of this process in a thread, between `__enter__` and `__exit__`.
 
-    `peak_gib` is the largest sum of proportional set sizes (shared pages counted once) plus this process, in GiB.
+    Those that were there before it was made are the caller's (a notebook's workers, say), and Python's resource tracker
+    serves the process to its end: they are measured, and never ended. `peak_gib` is the largest sum of proportional set
+    sizes (shared pages counted once) plus this process, in GiB.
     """
 
     def __init__(self) -> None:
         self.peak_gib = 0.0
-        self._seen: dict[tuple[int, float], psutil.Process] = {}
+        self._seen: set[psutil.Process] = set()
+        self._callers = set(psutil.Process().children(recursive=True))
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._loop, name="process-tree", daemon=True)
 
@@ -104,8 +113,8 @@ class ProcessTree:
         total = 0
         for process in [me, *me.children(recursive=True)]:
             try:
-                if process != me:
-                    self._seen.setdefault((process.pid, process.create_time()), process)
+                if process != me and process not in self._callers:
+                    self._seen.add(process)
                 total += process.memory_full_info().pss
             except (psutil.NoSuchProcess, psutil.AccessDenied):
                 continue
@@ -113,7 +122,7 @@ class ProcessTree:
 
     def end_orphans(self, *, grace_s: float = 5.0) -> int:
         """End what is left of the processes seen so far, first politely; returns how many were left."""
-        left = [p for p in self._seen.values() if self._lives(p)]
+        left = [p for p in self._seen if p.pid != tracker_pid() and self._lives(p)]
         for process in left:
             self._signal(process, kill=False)
         _, alive = psutil.wait_procs(left, timeout=grace_s)

@@ -11,11 +11,9 @@ import multiprocessing
 import os
 import sys
 import time
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from multiprocessing import resource_tracker
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
@@ -76,9 +74,6 @@ def serve(model: Path, *flags: str, token: str = "", port: int = 0) -> Iterator[
     environment = {"REWARD_API_TOKEN": token, "OMP_NUM_THREADS": "1"}
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["reward_model.inference_api"])
-    with warnings.catch_warnings():  # in a long session some test before ends this helper of Python's; it starts again
-        warnings.simplefilter("ignore", UserWarning)
-        resource_tracker.ensure_running()
     arguments = ["--model_path", str(model), "--port", str(port), *flags]
     process = context.Process(target=run_command, args=(arguments, environment, str(log)), daemon=True)
     process.start()

@@ -7,11 +7,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from multiprocessing import resource_tracker
 
 import psutil
 import pytest
 
-from foundation.processes import ProcessTree
+from foundation.processes import ProcessTree, tracker_pid
 from sql_agent.config import ROOT
 
 SLEEP = "import time; time.sleep(60)"
@@ -26,7 +27,7 @@ sys.stdin.read()
 
 
 def alone(scenario: Callable[[], None]) -> Callable[[], None]:
-    """Run a test in a Python process of its own, because ProcessTree ends every child of the process it is in."""
+    """Run a test in a Python process of its own, because ProcessTree ends the children of the process it is in."""
 
     @functools.wraps(scenario)
     def test() -> None:
@@ -101,9 +102,9 @@ def test_the_tree_looks_by_itself() -> None:
 
 @alone
 def test_a_process_that_ignores_the_request_is_killed() -> None:
+    tree = ProcessTree()
     process = start(STUBBORN)
     assert first_line(process) == "ready"
-    tree = ProcessTree()
     tree.sample()
     begin = time.monotonic()
     assert tree.end_orphans(grace_s=0.3) == 1
@@ -129,6 +130,26 @@ def test_strangers_are_left_alone() -> None:
         assert runs(pid)
     finally:
         psutil.Process(pid).kill()
+
+
+@alone
+def test_what_the_caller_had_before_is_left_alone() -> None:
+    helper = start(SLEEP)
+    try:
+        with ProcessTree() as tree:
+            tree.sample()
+        assert runs(helper.pid)
+    finally:
+        helper.kill()
+
+
+@alone
+def test_pythons_resource_tracker_is_left_alone() -> None:
+    with ProcessTree() as tree:
+        resource_tracker.ensure_running()
+        tree.sample()
+    pid = tracker_pid()
+    assert pid is not None and runs(pid)
 
 
 @alone
