@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import resource
 import select
 import signal
@@ -28,29 +29,32 @@ from typing import Any, Literal, Required, TypedDict
 MAX_SQL_CHARS = 20_000
 MAX_NAME_CHARS = 100
 MAX_CONCAT_CHARS = 100_000
+PRINTF_DIGITS = 3  # of a width or precision
 SQLITE_SHARE = 0.75  # of the memory limit; the rest is for the result in Python and as JSON
 STEPS_PER_CHECK = 500  # VDBE steps between two looks at the clock: under 2 % of a full scan (benchmarks/guard.py)
 ORPHAN_CHECK_S = 2.0
 
-# Left out on purpose: what makes big values (zeroblob, randomblob), what loops or grows outside SQLite's limits
-# (printf('%.2000000000c', 'x') takes 8 s at a length limit of 1 MB; json_group_array stops at the heap limit only), and
-# what tells of the process or the schema.
+# Left out on purpose: what makes big values (zeroblob, randomblob), what grows outside SQLite's limits
+# (json_group_array stops at the heap limit only), what tells of
+# the process or the schema. `_define_functions` makes ours.
 FUNCTION_NAMES = """
-abs avg bm25 ceil ceiling char coalesce count cume_dist current_date current_time current_timestamp date datetime
-dense_rank exp first_value floor glob group_concat hex highlight ifnull iif instr json json_array json_array_length
-json_extract json_object json_type json_valid julianday lag last_value lead length like ln log log10 log2 lower ltrim
-match max min mod nth_value ntile nullif percent_rank pow power quote random rank replace round row_number rtrim sign
-snippet sqrt strftime substr substring sum time total trim trunc typeof unicode unixepoch upper -> ->>
+abs acos acosh asin asinh atan atan2 atanh avg bm25 ceil ceiling char coalesce cos cosh count cume_dist current_date
+current_time current_timestamp date datetime degrees dense_rank exp first_value floor format glob group_concat hex
+highlight ifnull iif instr json json_array json_array_length json_extract json_insert json_object json_patch json_quote
+json_remove json_replace json_set json_type json_valid julianday lag last_value lead length like likelihood likely ln
+log log10 log2 lower ltrim match max min mod nth_value ntile nullif percent_rank pi pow power printf quote
+radians random rank replace round row_number rtrim sign sin sinh snippet soundex sqrt strftime string_agg substr
+substring sum tan tanh time timediff total trim trunc typeof unhex unicode unixepoch unlikely upper -> ->>
 """
 FUNCTIONS = frozenset(FUNCTION_NAMES.split())
 LIMITS = {
     sqlite3.SQLITE_LIMIT_LENGTH: 1_000_000,
     sqlite3.SQLITE_LIMIT_SQL_LENGTH: 4 * MAX_SQL_CHARS + 100,  # bytes, where the rule for the model is in characters
-    sqlite3.SQLITE_LIMIT_COLUMN: 200,
+    sqlite3.SQLITE_LIMIT_COLUMN: 1000,
     sqlite3.SQLITE_LIMIT_EXPR_DEPTH: 1000,  # terms of an AND/OR chain; brackets end at SQLite's parser, 100 deep
-    sqlite3.SQLITE_LIMIT_COMPOUND_SELECT: 20,
+    sqlite3.SQLITE_LIMIT_COMPOUND_SELECT: 100,
     sqlite3.SQLITE_LIMIT_VDBE_OP: 25_000,
-    sqlite3.SQLITE_LIMIT_FUNCTION_ARG: 16,
+    sqlite3.SQLITE_LIMIT_FUNCTION_ARG: 100,
     sqlite3.SQLITE_LIMIT_ATTACHED: 0,
     sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH: 600,  # bytes: 200 Chinese characters
     sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER: 16,  # FTS5 itself binds some
@@ -70,6 +74,7 @@ DATABASE_FAULTS = frozenset(
         sqlite3.SQLITE_READONLY,
     }
 )
+FIELD = re.compile(r"%(?:%|[-+ #0!,]*(\*|\d*)(?:\.(\*|\d*))?)")  # of printf: its width and precision
 LOCKS = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 LOCKED = "locked by another process; let that finish or stop it, then start again"
 REMEDY = "run `make data`, or name another file with --set database.path=FILE"
@@ -163,9 +168,17 @@ def _text(value: Any) -> str:
     return "" if value is None else str(value)
 
 
+def printf(template: Any = None, *values: Any) -> str | None:
+    """SQLite's own, but for wide fields: printf('%.2000000000c', 'x') takes 8 s at a length limit of 1 MB."""
+    if any(size == "*" or len(size) > PRINTF_DIGITS for field in FIELD.findall(_text(template)) for size in field):
+        raise OverflowError  # to SQLite: a text that is too big
+    places = ", ".join("?" * (1 + len(values)))
+    return _converter().execute(f"SELECT printf({places})", (template, *values)).fetchone()[0]
+
+
 @cache
 def _converter() -> sqlite3.Connection:
-    """A connection for what only SQLite knows: how it writes a float."""
+    """A connection for what only SQLite knows: how it writes a number."""
     return sqlite3.connect(":memory:")
 
 
@@ -223,6 +236,14 @@ def _connect(uri: str, busy_s: float) -> sqlite3.Connection:
     return connection
 
 
+def _define_functions(connection: sqlite3.Connection) -> None:
+    """Ours in place of SQLite's; a SQLite before 3.44 has no string_agg."""
+    for name, n_arguments in (("group_concat", 1), ("group_concat", 2), ("string_agg", 2)):
+        connection.create_window_function(name, n_arguments, GroupConcat)  # pyright: ignore
+    for name in ("printf", "format"):
+        connection.create_function(name, -1, printf, deterministic=True)
+
+
 def _names(connection: sqlite3.Connection, sql: str) -> list[str]:
     return [str(row[0]) for row in connection.execute(sql)]
 
@@ -264,8 +285,8 @@ class Guard:
         self._real.text_factory = self._text
         self.schema = self._build_mirror()
         self._lock_down()
-        for n_arguments in (1, 2):
-            self._real.create_window_function("group_concat", n_arguments, GroupConcat)  # pyright: ignore
+        for connection in (self._real, self._mirror):
+            _define_functions(connection)
 
     def _build_mirror(self) -> dict[str, list[str]]:
         """Create the allowed tables, empty, in the mirror. Returns their columns. Also warms up virtual tables."""
@@ -349,7 +370,9 @@ def explain(exc: sqlite3.Error | sqlite3.Warning) -> Reply:
     if code & 0xFF in DATABASE_FAULTS:
         return {"kind": "fault", "message": LOCKED if code & 0xFF in LOCKS else f"{message}; {REMEDY}"}
     if code == sqlite3.SQLITE_TOOBIG:
-        message += f"; group_concat makes at most {MAX_CONCAT_CHARS:,} characters"
+        message += (
+            f"; group_concat makes at most {MAX_CONCAT_CHARS:,} characters, printf fields of {10**PRINTF_DIGITS - 1}"
+        )
     if code == sqlite3.SQLITE_AUTH or any(mark in message for mark in REFUSALS):
         return {"kind": "refused", "message": message}
     return {"kind": "error", "message": message}
