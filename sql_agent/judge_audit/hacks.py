@@ -92,10 +92,10 @@ def constants(train: Sequence[Question]) -> Strategy:
     """The best constant answer for each kind of question and field, as the greedy search finds it on `train`."""
     groups: dict[tuple[str, ...], list[Question]] = defaultdict(list)
     for question in train:
-        for key in _groups(question):
+        for key in groups_of(question):
             groups[key].append(question)
     best = {key: _best_constant(members) for key, members in groups.items()}
-    return lambda q: "。".join(best[key] for key in _groups(q) if best.get(key))
+    return lambda q: "。".join(best[key] for key in groups_of(q) if best.get(key))
 
 
 def _best_constant(questions: Sequence[Question]) -> str:
@@ -114,7 +114,7 @@ def _best_constant(questions: Sequence[Question]) -> str:
     return best
 
 
-def _groups(question: Question) -> Iterator[tuple[str, ...]]:
+def groups_of(question: Question) -> Iterator[tuple[str, ...]]:
     """(task type, intent, field) for each field asked for; several fields of one thing are asked for one by one."""
     intent = str(question.meta.get("intent", "")).replace("multi", "single")
     for field in question.meta.get("fields") or [""]:
