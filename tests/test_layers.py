@@ -77,7 +77,10 @@ ONLY_IN = {
         "sql_agent.agent.own_tools",
         "sql_agent.api.*",
     ],
-    "trl": ["reward_model.reward_modeling", "sql_agent.tuning.trainers", "sql_agent.local.trainer"],
+    "trl": [
+        *("reward_model.reward_modeling", "sql_agent.local.trainer"),
+        *("sql_agent.tuning.trainers", "sql_agent.tuning.unpaired"),
+    ],
     "fastapi": ["reward_model.api"],
     "inspect_ai": ["sql_agent.evaluation.inspect_log"],
 }

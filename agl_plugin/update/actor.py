@@ -17,8 +17,6 @@ from __future__ import annotations
 import hashlib
 import itertools
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -29,7 +27,7 @@ from verl.workers.actor.dp_actor import DataParallelPPOActor
 
 from agl_plugin.update.policy_loss import ensure_registered
 from agl_plugin.update.rules import GRAD_NORMS, PLAN, WEIGHTS_AFTER, WEIGHTS_BEFORE, Plan
-from agl_plugin.update.token_scores import token_scores
+from agl_plugin.update.token_scores import logits_at, output_head, token_scores
 
 SAMPLED_ELEMENTS = 1024
 FINGERPRINT_ELEMENTS = 4096
@@ -82,24 +80,6 @@ def cut_columns(micro_batch: dict[str, Any]) -> tuple[dict[str, Any], int]:
     columns = slice(prompt_width - n_prompt, prompt_width + n_response)
     cut = {name: micro_batch[name][:, columns] for name in ("input_ids", "attention_mask", "position_ids")}
     return {**micro_batch, **cut, "responses": micro_batch["responses"][:, :n_response]}, n_response
-
-
-@contextmanager
-def logits_at(model: torch.nn.Module, places: torch.Tensor) -> Iterator[None]:
-    """Inside the block, calls of the model give the logits at `places` (rows x positions) alone: 1 x places x words."""
-    head = output_head(model)
-    assert head is not None
-    hook = head.register_forward_pre_hook(lambda _head, args: (args[0][places][None], *args[1:]))
-    try:
-        yield
-    finally:
-        hook.remove()
-
-
-def output_head(model: torch.nn.Module) -> torch.nn.Module | None:
-    """The layer of a transformers model (maybe in FSDP, with an adapter) that makes logits of hidden states."""
-    found = getattr(model, "get_output_embeddings", lambda: None)()
-    return found if isinstance(found, torch.nn.Module) else None
 
 
 def forward_trained(

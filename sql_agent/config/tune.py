@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from sql_agent.config.node import Node
 
@@ -43,9 +43,20 @@ class DpoConfig(TuneConfig):
     """Learning from preferences with `train_dpo.py`."""
 
     lr: float = Field(default=5e-6, gt=0, description="AdamW learning rate")
-    loss: Literal["dpo", "ipo"] = Field(default="dpo", description="TRL's loss: dpo is its `sigmoid`, ipo its `ipo`")
+    loss: Literal["dpo", "ipo", "kto"] = Field(
+        default="dpo", description="TRL's loss: dpo is its `sigmoid`; kto needs a `batch_size` of 2 or more"
+    )
     beta: float = Field(default=0.1, gt=0, description="how strongly the policy is held to the start model")
     margin: float = Field(
         default=0.2, gt=0, description="of rollouts, those of one question make a pair from this difference of rewards"
     )
     pairs_per_question: int = Field(default=4, ge=1, description="pairs of one question, or group, at most")
+
+    @model_validator(mode="after")
+    def _kto_compares_rows(self) -> DpoConfig:
+        if self.loss == "kto" and self.batch_size < 2:
+            raise ValueError(
+                f"dpo.batch_size = {self.batch_size}: kto estimates how far the policy has moved from prompts with "
+                "what other rows of the batch say; give 2 or more pairs"
+            )
+        return self

@@ -1,4 +1,4 @@
-"""The configuration -> the arguments of TRL's SFTConfig and DPOConfig. Nothing is imported for it."""
+"""The configuration -> the arguments of TRL's SFTConfig, DPOConfig and KTOConfig. Nothing is imported for it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from sql_agent.config import TrainConfig, TuneConfig
 
-TRL_LOSS = {"dpo": "sigmoid", "ipo": "ipo"}
+TRL_LOSS = {"dpo": "sigmoid", "ipo": "ipo", "kto": "kto"}
 
 
 def trl_arguments(config: TrainConfig, *, run_dir: Path, checkpoints: Path, steps: int) -> dict[str, Any]:
@@ -16,7 +16,9 @@ def trl_arguments(config: TrainConfig, *, run_dir: Path, checkpoints: Path, step
     if config.method == "sft":
         own = {"completion_only_loss": False, "dataset_kwargs": {"skip_prepare_dataset": True}}
         return shared_arguments(config, config.sft, **told) | own
-    own = {"loss_type": TRL_LOSS[config.dpo.loss], "beta": config.dpo.beta}
+    own: dict[str, Any] = {"loss_type": TRL_LOSS[config.dpo.loss], "beta": config.dpo.beta}
+    if config.dpo.loss == "kto":  # which asks for bounds of a data set that it does not encode
+        own |= {"max_length": config.dpo.max_tokens, "max_prompt_length": config.dpo.max_tokens}
     return shared_arguments(config, config.dpo, **told) | own
 
 

@@ -221,6 +221,8 @@ def fit(job: Job, run_dir: Path, terminal: Console) -> str:
     keep_freed_memory()
     told = {"run_dir": run_dir, "checkpoints": run_dir / run_folder.CHECKPOINTS, "steps": job.steps}
     make: Any = sft_trainer if config.method == "sft" else dpo_trainer
+    if config.method == "dpo" and config.dpo.loss == "kto":
+        from sql_agent.tuning.unpaired import kto_trainer as make
     try:
         with Stop() as stop:
             trainer = make(config, load_model(config, job.model), job.tokenizer, job.rows, **told)

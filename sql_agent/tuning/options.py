@@ -70,7 +70,7 @@ def parser(method: Method, description: str = "") -> argparse.ArgumentParser:
         add(data, "best_of", type=int, help="of each question's rollouts, learn from the best so many; 0: all")
     else:
         add(data, "margin", type=float, help="of rollouts, pair those whose rewards differ by at least this")
-        add(data, "loss", help="dpo or ipo")
+        add(data, "loss", help="dpo, ipo or kto")
         add(data, "beta", type=float, help="how strongly the policy is held to the start model")
     add(data, "use_lora", action="store_true", help=f"train LoRA adapters (rank {DEFAULT_LORA_RANK} unless given)")
     add(data, "lora_r", type=int, help="rank of the adapters; implies --use_lora")

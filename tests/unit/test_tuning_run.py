@@ -6,6 +6,7 @@ import importlib.util
 import json
 import math
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from trl.trainer.dpo_config import DPOConfig
 from trl.trainer.sft_config import SFTConfig
 
 from foundation import run_folder
+from foundation.errors import UserError
 from foundation.files import read_lines, write_lines
 from foundation.modules import hidden
 from sql_agent.config import ROOT, DpoConfig, SftConfig, build_config, parse_assignment
@@ -34,7 +36,8 @@ from sql_agent.training.verl_config import flatten
 from sql_agent.tuning.arguments import trl_arguments
 from sql_agent.tuning.command import run_command
 from sql_agent.tuning.encoding import Encoded
-from sql_agent.tuning.trainers import PairCollator, dpo_trainer, load_model
+from sql_agent.tuning.trainers import alike, dpo_trainer, load_model
+from sql_agent.tuning.unpaired import KTOConfig, kto_trainer
 from tests.fsdp_shards import policy
 
 WAIT_S = 240.0
@@ -116,12 +119,14 @@ def test_a_run_leaves_what_a_run_of_grpo_leaves(method: str, run: Run, model: Pa
     assert target.kind == "checkpoint" and target.text.endswith("global_step_6")
 
 
-@pytest.mark.parametrize("method", ["sft", "dpo"])
+@pytest.mark.parametrize(
+    ("method", "more"), [("sft", []), ("dpo", []), pytest.param("dpo", ["--loss", "kto"], marks=pytest.mark.slow)]
+)
 def test_a_stopped_run_goes_on_to_the_same_weights(
-    method: str, run: Run, model: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    method: str, more: list[str], run: Run, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """SIGTERM comes from the run itself, within its fourth step: after it the checkpoint of that step is there."""
-    whole = run(method, "--num_epochs", "2")
+    whole = run(method, "--num_epochs", "2", *more)
     from sql_agent.tuning import watch
 
     told = watch.Watch.on_step_begin
@@ -132,12 +137,12 @@ def test_a_stopped_run_goes_on_to_the_same_weights(
         told(self, args, state, control, **more)
 
     monkeypatch.setattr(watch.Watch, "on_step_begin", on_step_begin)
-    stopped = run(method, "--num_epochs", "2", status=130)
+    stopped = run(method, "--num_epochs", "2", *more, status=130)
     monkeypatch.undo()
     monkeypatch.setattr("sql_agent.tuning.command.report_line", lambda folder: "report: none")
     assert json.loads((stopped / run_folder.SUMMARY).read_text())["status"] == "interrupted"
     assert own_checkpoint(stopped, asked="test").name == "global_step_4"
-    resumed = run(method, "--num_epochs", "2", "--resume_checkpoint", str(stopped))
+    resumed = run(method, "--num_epochs", "2", *more, "--resume_checkpoint", str(stopped))
     assert [row["step"] for row in read_lines(resumed / run_folder.METRICS) if row["kind"] == "train"] == [5, 6]
     expected, found = weights(whole), weights(resumed)
     assert max(float((found[name] - value).abs().max()) for name, value in expected.items()) < 1e-6
@@ -184,27 +189,60 @@ def log_prob(model: Any, row: Encoded) -> tuple[float, int]:
     return sum(float(torch.log_softmax(logits[n - 1], -1)[row.ids[n]]) for n in said), len(said)
 
 
-@pytest.mark.parametrize("loss", ["dpo", "ipo"])
-def test_the_loss_is_the_papers(loss: str, model: Path, tokenizer: Any, tmp_path: Path) -> None:
-    tree = {"method": "dpo", "dpo": {"loss": loss, "beta": 0.3}, "trainer": {"device": "cpu"}}
+def trainer_of(loss: str, model: Path, tokenizer: Any, tmp_path: Path) -> Any:
+    """A trainer of PAIRS whose policy has moved away from the reference."""
+    tree = {"method": "dpo", "dpo": {"loss": loss, "beta": 0.3, "batch_size": 2}, "trainer": {"device": "cpu"}}
     config = build_config(tree, {"logging": {"trackers": ["console"]}})
     told = {"run_dir": tmp_path, "checkpoints": tmp_path / "checkpoints", "steps": 1}
-    trainer = dpo_trainer(config, load_model(config, model), tokenizer, PAIRS, **told)
+    make = kto_trainer if loss == "kto" else dpo_trainer
+    trainer: Any = make(config, load_model(config, model), tokenizer, PAIRS, **told)
     with torch.no_grad():
-        for n, weight in enumerate(trainer.model.parameters()):  # pyright: ignore[reportOptionalMemberAccess]
+        for n, weight in enumerate(trainer.model.parameters()):
             weight += 0.05 * torch.randn(weight.shape, generator=torch.Generator().manual_seed(n))
-        batch = PairCollator(tokenizer.pad_token_id)([trainer.train_dataset[n] for n in range(2)])  # pyright: ignore
-        found, metrics = trainer.get_batch_loss_metrics(trainer.model, batch)  # pyright: ignore[reportArgumentType]
-        expected = []
-        for chosen, rejected in PAIRS:
-            ratios = []
-            for row in (chosen, rejected):
-                (new, n), (old, _) = (log_prob(one, row) for one in (trainer.model, trainer.ref_model))
-                ratios.append((new - old) / (n if loss == "ipo" else 1))
-            gap = ratios[0] - ratios[1]
-            expected.append((gap - 1 / (2 * 0.3)) ** 2 if loss == "ipo" else math.log1p(math.exp(-0.3 * gap)))
+    return trainer
+
+
+def ratio(trainer: Any, row: Encoded) -> tuple[float, int]:
+    """log p - log p_start of the policy's tokens, and their number."""
+    (new, n), (old, _) = (log_prob(one, row) for one in (trainer.model, trainer.ref_model))
+    return new - old, n
+
+
+@pytest.mark.parametrize("loss", ["dpo", "ipo"])
+def test_the_loss_is_the_papers(loss: str, model: Path, tokenizer: Any, tmp_path: Path) -> None:
+    trainer = trainer_of(loss, model, tokenizer, tmp_path)
+    batch = trainer.data_collator([trainer.train_dataset[n] for n in range(2)])
+    with torch.no_grad():
+        found, metrics = trainer.get_batch_loss_metrics(trainer.model, batch)
+    expected = []
+    for pair in PAIRS:
+        sides = [total / (n if loss == "ipo" else 1) for total, n in (ratio(trainer, row) for row in pair)]
+        gap = sides[0] - sides[1]
+        expected.append((gap - 1 / (2 * 0.3)) ** 2 if loss == "ipo" else math.log1p(math.exp(-0.3 * gap)))
     assert float(found) == pytest.approx(sum(expected) / 2, abs=1e-5)
-    assert metrics["rewards/margins"] != 0  # the policy has moved away from the reference
+    assert metrics["rewards/margins"] != 0
+
+
+@pytest.mark.parametrize("far", [False, True])
+def test_kto_is_the_papers(far: bool, model: Path, tokenizer: Any, tmp_path: Path) -> None:
+    """Each prompt with what the row before it says tells how far the policy has moved; that counts where it is > 0."""
+    trainer = trainer_of("kto", model, tokenizer, tmp_path)
+    if far:  # the other direction, in which what other rows say has become likelier
+        trainer.model, trainer.ref_model = trainer.ref_model, trainer.model
+    batch = trainer.data_collator([trainer.train_dataset[n] for n in range(2)])
+    with torch.no_grad():
+        found, _ = trainer.get_batch_loss_metrics(trainer.model, batch)
+    order = [PAIRS[n] for n in ((0, 1) if trainer.train_dataset[0]["chosen_ids"] == PAIRS[0][0].ids else (1, 0))]
+    rows = [pair[0] for pair in order] + [pair[1] for pair in order]
+    swapped = []
+    for row, other in zip(rows, [rows[-1], *rows], strict=False):
+        at, start = row.mask.index(1), other.mask.index(1)
+        swapped.append(Encoded(row.ids[:at] + other.ids[start:], row.mask[:at] + other.mask[start:]))
+    distance = max(0.0, sum(ratio(trainer, row)[0] for row in swapped) / 4)
+    signs = [1, 1, -1, -1]
+    gaps = [sign * (ratio(trainer, row)[0] - distance) for sign, row in zip(signs, rows, strict=True)]
+    assert float(found) == pytest.approx(sum(1 - 1 / (1 + math.exp(-0.3 * gap)) for gap in gaps) / 4, abs=1e-5)
+    assert (distance > 0) is far
 
 
 def test_the_supervised_loss_is_over_the_masked_tokens_alone(run: Run, model: Path, data: Path, tokenizer: Any) -> None:
@@ -220,6 +258,20 @@ def test_the_supervised_loss_is_over_the_masked_tokens_alone(run: Run, model: Pa
     found = [log_prob(start, row) for row in rows]
     mean = -sum(total for total, _ in found) / sum(n for _, n in found)
     assert row["train/loss"] == pytest.approx(mean, abs=1e-4)  # the log has four digits
+
+
+def test_rows_of_like_length_share_a_batch() -> None:
+    lengths = [17 * n % 101 for n in range(100)]
+    order = random.Random(1).sample(range(100), 100) + random.Random(2).sample(range(100), 100)
+    found = alike(order, lengths, batch_rows=4, rng=random.Random(3))
+    assert sorted(found) == sorted(order) and found == alike(order, lengths, batch_rows=4, rng=random.Random(3))
+    assert sorted(found[:32]) == sorted(order[:32]) and found[:32] != sorted(found[:32], key=lambda n: lengths[n])
+
+    def padded(rows: list[int]) -> int:
+        return sum(4 * max(lengths[n] for n in rows[at : at + 4]) for at in range(0, len(rows), 4))
+
+    assert padded(found) < 0.8 * padded(order)
+    assert sorted(alike([2, 0, 1], lengths, batch_rows=2, rng=random.Random(3))) == [0, 1, 2]
 
 
 # Settings
@@ -247,9 +299,13 @@ def test_every_setting_has_a_reader(method: str) -> None:
 
 
 def test_trl_takes_the_arguments(tmp_path: Path) -> None:
-    for method, kind in (("sft", SFTConfig), ("dpo", DPOConfig)):
-        config = build_config({"method": method, "trainer": {"device": "cpu"}, "logging": {"trackers": ["console"]}})
-        assert kind(**trl_arguments(config, run_dir=tmp_path, checkpoints=tmp_path, steps=3)).max_steps == 3
+    kto = {"dpo": {"loss": "kto", "batch_size": 2}}
+    for method, more, kind in (("sft", {}, SFTConfig), ("dpo", {}, DPOConfig), ("dpo", kto, KTOConfig)):
+        tree = {"method": method, "trainer": {"device": "cpu"}, "logging": {"trackers": ["console"]}}
+        args = trl_arguments(build_config(tree, more), run_dir=tmp_path, checkpoints=tmp_path, steps=3)
+        assert kind(**args).max_steps == 3
+    with pytest.raises(UserError, match="give 2 or more pairs"):
+        build_config({"dpo": {"loss": "kto"}})
 
 
 @pytest.mark.slow
