@@ -50,17 +50,17 @@ def _refused(config: TrainConfig) -> Iterator[str]:
             yield f"{key} = {value!r} must be {wanted!r} here; train_sql_agent.py does it"
     if config.verl:
         yield f"verl.* ({', '.join(list(config.verl)[:3])}): there is no verl here; leave these keys out"
-    needs = [
-        name
-        for name, value in (("quantization", config.local.quantization), ("optimizer", config.local.optimizer))
-        if value not in ("none", "adamw")
-    ]
-    for name in needs:
-        if config.trainer.device != "cuda" or importlib.util.find_spec("bitsandbytes") is None:
-            value = getattr(config.local, name)
-            yield f"local.{name} = {value!r} needs a GPU and bitsandbytes (pip install bitsandbytes)"
+    yield from _missing_for_8_bits_and_less(config)
     if config.local.quantization == "nf4" and not config.model.lora_rank:
         yield "local.quantization = 'nf4' trains adapters on frozen weights: add --lora"
+
+
+def _missing_for_8_bits_and_less(config: TrainConfig) -> Iterator[str]:
+    local, installed = config.local, importlib.util.find_spec("bitsandbytes") is not None
+    if local.quantization == "nf4" and not installed:
+        yield "local.quantization = 'nf4' needs bitsandbytes: install the extra quantized (uv sync --extra quantized)"
+    if local.optimizer == "adamw_8bit" and not (installed and config.trainer.device == "cuda"):
+        yield "local.optimizer = 'adamw_8bit' needs a GPU and bitsandbytes (uv sync --extra quantized)"
 
 
 def grpo_arguments(config: TrainConfig, *, run_dir: Path, checkpoints: Path, steps: int) -> dict[str, Any]:

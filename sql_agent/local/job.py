@@ -137,11 +137,19 @@ def _fit(job: Job, run_dir: Path) -> None:
             of_steps=job.steps,
         )
         args = grpo_arguments(config, run_dir=run_dir, checkpoints=run_dir / run_folder.CHECKPOINTS, steps=job.steps)
-        model = load_model(config, job.model, **_quantized(config))
+        model = _for_training(load_model(config, job.model, **_quantized(config)))
         trainer = make_trainer(config, model, tokenizer, job.train, step=step, args=args)
         trainer.add_callback(Watch(step, stop, config, job.val))
         resume = config.trainer.resume
         trainer.train(resume_from_checkpoint=str(Path(resume) / "actor") if resume else None)
+
+
+def _for_training(model: Any) -> Any:
+    """bitsandbytes 0.49 repacks 4-bit weights when a CPU with AVX-512 samples; no gradient passes through those then."""
+    for module in model.modules():
+        if hasattr(module, "support_avx512bf16_for_cpu"):
+            module.support_avx512bf16_for_cpu = False
+    return model
 
 
 def _quantized(config: TrainConfig) -> dict[str, Any]:

@@ -56,7 +56,7 @@ def seen() -> Iterator[dict[str, Any]]:
     make, tensors_of = EpisodeTrainer._with_reference, EpisodeTrainer._tensors
 
     def with_reference(trainer: EpisodeTrainer, tensors: dict[str, Any]) -> dict[str, Any]:
-        model = trainer.accelerator.unwrap_model(trainer.model)
+        found["model"] = model = trainer.accelerator.unwrap_model(trainer.model)
         ids = torch.cat([tensors["prompt_ids"], tensors["completion_ids"]], dim=1)
         mask = torch.cat([tensors["prompt_mask"], tensors["completion_mask"]], dim=1)
         logits = model(input_ids=ids, attention_mask=mask).logits[:, tensors["prompt_ids"].shape[1] - 1 : -1]
@@ -121,6 +121,23 @@ def test_the_recipe_trains_and_validates(tmp_path: Path) -> None:
     assert status == 0 and (summary["scored"], summary["weights_changed"]) == (32, True)
     assert [one["step"] for one in summary["validation"]] == [0, 2]
     assert (run_dir / "checkpoints" / "global_step_2" / "actor").is_dir()
+
+
+@pytest.mark.slow
+def test_a_step_on_weights_in_four_bits(tmp_path: Path, seen: dict[str, Any]) -> None:
+    """NF4, quantised twice, with LoRA, by bitsandbytes' code for CPUs: the gradient is that of the weights unpacked."""
+    bnb: Any = pytest.importorskip("bitsandbytes", reason="the extra quantized is not installed")
+    config = config_of(tmp_path, {"model": {"lora_rank": 8}, "local": {"quantization": "nf4"}})
+    status, run_dir = run_local(config, Console(quiet=True))
+    (train, *_) = lines(run_dir / "metrics.jsonl")
+    assert status == 0 and train["rollout/scored"] == 16 and train["actor/weights_changed_share"] > 0
+    layers = [module for module in seen["model"].modules() if isinstance(module, bnb.nn.Linear4bit)]
+    assert len(layers) == 7 * seen["model"].config.num_hidden_layers
+    assert all((one.weight.quant_type, one.weight.quant_state.nested) == ("nf4", True) for one in layers)
+    trained = [name for name, weight in seen["model"].named_parameters() if weight.requires_grad]
+    assert len(trained) == 2 * len(layers) and all("lora_" in name for name in trained)
+    assert train["actor/grad_norm"] == pytest.approx(seen["grad_norm"], rel=0.02)  # computed in bfloat16
+    assert export_checkpoint(run_dir, tmp_path / "model").gap < 1e-3
 
 
 def test_a_fault_is_no_reward(tmp_path: Path) -> None:
