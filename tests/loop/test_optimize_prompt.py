@@ -14,6 +14,10 @@ from typer.testing import CliRunner
 
 from benchmarks.support.server import Answer, Handler, chat_reply, error_reply, openai_server
 from foundation.files import read_lines, write_lines
+from recipes.prompt_cpu import search
+from sql_agent.config import prompt_file
+from sql_agent.data.bundled import DATA
+from sql_agent.data.dataset import load_questions
 from sql_agent.optimize_prompt import app
 
 MAGIC = "Answer with the sum alone."
@@ -105,3 +109,25 @@ def test_an_edit_that_is_none_is_no_candidate(tmp_path: Path, edited: str) -> No
 def test_without_an_optimising_model_nothing_is_played(tmp_path: Path) -> None:
     status, said = run(tmp_path, env=False)
     assert status == 2 and "no optimising model" in said and not (tmp_path / "out").exists()
+
+
+def test_the_recipe_finds_the_prompt_that_the_policy_knows(tmp_path: Path) -> None:
+    """recipes/prompt_cpu, a few questions of it: the policy here knows the answers under one of the listed prompts."""
+    known = {
+        one.question: one.answer for split in ("train", "val") for one in load_questions(DATA / f"{split}.parquet")
+    }
+    wanted = prompt_file("system_short").read_text(encoding="utf-8").strip()
+
+    def policy(request: dict[str, Any]) -> Answer:
+        system, question = (str(message["content"]) for message in request["messages"][:2])
+        return chat_reply(known[question] if system.strip() == wanted else "不知道。")
+
+    few = ["--batch", "2", "--train", "4", "--val", "4", "--out", str(tmp_path / "out")]
+    with openai_server(search.editor()) as optimiser, openai_server(policy) as model:
+        named = {"TEACHER_API_KEY": "key", "TEACHER_MODEL": "list", "TEACHER_BASE_URL": optimiser.base_url}
+        asked = [*search.FLAGS, *few, "--model", f"fake-model@{model.base_url}"]
+        done = CliRunner().invoke(app, asked, env={**named, "JUDGE_ENDPOINTS": ""})
+    assert done.exit_code == 0, done.output
+    found = json.loads((tmp_path / "out" / "results.json").read_text())
+    assert (tmp_path / "out" / "best_prompt.txt").read_text().strip() == wanted
+    assert found["prompts"]["v0"]["mean"] < found["prompts"][found["best"]]["mean"] and found["optimiser_calls"] == 6

@@ -25,8 +25,12 @@ from typer.testing import CliRunner
 
 from benchmarks.support.server import HANG, Answer, FakeServer, chat_reply, error_reply, openai_server
 from foundation.files import read_lines, write_lines
+from recipes.curate_cpu.run import STEPS, names_known, reader, with_references, write_log
 from sql_agent.config import ROOT
+from sql_agent.curation import chats
 from sql_agent.curation.pass_command import pass_app
+from sql_agent.data.bundled import DATA
+from sql_agent.data.dataset import load_questions
 
 CONCURRENCY = 4
 QUESTION = re.compile(r"BEGIN QUESTION [0-9a-f]+>>>\n(.*?)\n<<<END", re.DOTALL)
@@ -208,3 +212,48 @@ def test_questions_that_a_model_always_or_never_answers_go(tmp_path: Path) -> No
     assert [row["qid"] for row in read_lines(out)] == ["q2"]
     passed = {row["id"]: row["pass@1"] for row in read_lines(tmp_path / "kept.pass.jsonl")}
     assert passed["q0"] == 1 and passed["q1"] == 0 and 0 < passed["q2"] < 1
+
+
+def test_the_recipes_log_loses_what_is_planted(tmp_path: Path) -> None:
+    """recipes/curate_cpu up to its first model call: its log, its old set, its rule."""
+    train = write_log(tmp_path, n=16, seed=3)
+    planted = {row["session_id"]: row["planted"] for row in read_lines(tmp_path / "chats.jsonl")}
+    rows, dropped = chats.questions(chats.read_turns(tmp_path / "chats.jsonl")[0], chats.Limits())
+    kinds = Counter(planted[row["meta"]["session"]] for row in rows)
+    assert (
+        kinds["new"] == 16 and "private" not in kinds and {"small talk", "a later turn"} <= {why for _, why in dropped}
+    )
+    rule = reader(names_known())
+    of_medicine = [
+        row for row in rows if '"keep": true' in json.dumps(rule(asked_for(row["question"]))).replace("\\", "")
+    ]
+    assert {planted[row["meta"]["session"]] for row in rows if row not in of_medicine} == {"off topic"}
+    assert len(with_references(of_medicine, train)) >= 16
+
+
+def asked_for(question: str) -> dict[str, Any]:
+    return {"messages": [{"content": f"<<<BEGIN QUESTION 1>>>\n{question}\n<<<END"}]}
+
+
+@pytest.mark.slow
+def test_the_recipe_curates(tmp_path: Path) -> None:
+    """All six commands on a log of 8 questions, a scripted model as the policy: one question is answered sometimes."""
+    known = {one.question: one.answer for one in load_questions(DATA / "train.parquet")}
+    tries, lock = Counter[str](), threading.Lock()
+
+    def policy(request: dict[str, Any]) -> Answer:
+        question = str(request["messages"][1]["content"])
+        with lock:
+            tries[question] += request["temperature"] > 0
+            knows = question == min(tries) and tries[question] % 2
+        return chat_reply(known[question] if knows else "?")
+
+    with openai_server(policy) as model:
+        command = [sys.executable, "-m", "recipes.curate_cpu.run", str(tmp_path), "--questions", "8", "--samples", "2"]
+        env = {**os.environ, **environment(None)}
+        done = subprocess.run(
+            [*command, "--model", f"scripted@{model.base_url}"], cwd=ROOT, env=env, capture_output=True, text=True
+        )
+    assert done.returncode == 0, done.stderr
+    left = [len(read_lines(tmp_path / f"{name}.jsonl")) for name in ("chats", *STEPS)]
+    assert left == sorted(left, reverse=True) and left[-2] == 8 and left[-1] >= 1, left

@@ -1,0 +1,149 @@
+"""The commands of docs/45-curate.md one after the other, from a chat log that is made of the bundled questions.
+
+    python -m recipes.curate_cpu.run runs/curated
+
+Guarantees: every step is the command that a person types; the log follows from the seed, and each session says what was
+planted. The same command goes on where it was stopped. Limits: without TEACHER_* or JUDGE_ENDPOINTS a rule stands in
+for the language model; the references, which people would write, are those of the bundled questions.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import sqlite3
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import closing, nullcontext
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from benchmarks.support.server import Answer, Handler, chat_reply, openai_server
+from foundation.files import read_lines, write_lines
+from sql_agent.config import ROOT, DatabaseConfig, TrainConfig, data_path, database_path
+from sql_agent.data.bundled import ensure_data
+from sql_agent.data.dataset import load_questions
+from sql_agent.demo import run as run_command
+from sql_agent.records import Question
+
+QUESTION = re.compile(r"BEGIN QUESTION [0-9a-f]+>>>\n(.*?)\n<<<END", re.DOTALL)
+NAMES = "SELECT med_name FROM drugs_info UNION SELECT disease_name FROM disease"
+SMALL_QUESTIONS = (
+    "今天天气怎么样，适合出门跑步吗？", "帮我写一首关于春天的短诗。", "附近有什么好吃的餐馆推荐？",
+    "明天去北京的高铁几点发车？", "怎样重置我的登录密码？", "这个月的房租应该怎么分摊？",
+)  # fmt: skip
+AGAIN: tuple[Callable[[str], str], ...] = (
+    lambda text: f"医生您好，{text}",
+    lambda text: f"{text.rstrip('？。')}？谢谢！",
+    lambda text: f"麻烦问一下，{text}",
+)
+STEPS = ("asked", "kept", "kept_twice", "novel", "clean", "answered", "train")
+
+
+def sessions(
+    train: Sequence[Question], held: Sequence[Question], *, n: int, seed: int
+) -> tuple[list[dict[str, Any]], list[Question]]:
+    """A chat log with `n` questions worth keeping, and what is asked in vain; and an older set that knows some."""
+    dice = random.Random(seed)
+    drawn, part = dice.sample(list(train), 3 * n), max(1, n // 8)
+    new, old = [one.question for one in drawn[:n]], drawn[n:]
+    said = [("new", text) for text in new]
+    said += [("repeated", dice.choice(AGAIN)(text)) for text in dice.sample(new, 2 * part)]
+    said += [("old", dice.choice(AGAIN)(one.question)) for one in dice.sample(old, part)]
+    said += [("held out", one.question) for one in dice.sample(list(held), part)]
+    said += [("off topic", text) for text in SMALL_QUESTIONS]
+    said += [("private", f"{one.question}我的电话是1381234{n:04}。") for n, one in enumerate(dice.sample(old, part))]
+    log = [{"session_id": f"s{n}", "planted": kind, "messages": _talk(text)} for n, (kind, text) in enumerate(said)]
+    return log, old
+
+
+def _talk(text: str) -> list[dict[str, str]]:
+    users = ["你好", text, "那儿童呢？", "谢谢"]
+    return [
+        {"role": role, "content": said} for user in users for role, said in (("user", user), ("assistant", "好的。"))
+    ]
+
+
+def reader(names: Sequence[str]) -> Handler:
+    """A rule in the place of a language model: keep what names a drug or a disease, or asks for them."""
+
+    def answer(request: dict[str, Any]) -> Answer:
+        found = QUESTION.search(request["messages"][-1]["content"])
+        keep = bool(found and any(name in found[1] for name in (*names, "药", "病")))
+        return chat_reply(json.dumps({"keep": keep, "reason": "of medicine" if keep else "of something else"}))
+
+    return answer
+
+
+def names_known() -> list[str]:
+    """Drugs and diseases of the bundled database."""
+    with closing(sqlite3.connect(f"{database_path(DatabaseConfig()).as_uri()}?mode=ro", uri=True)) as connection:
+        return [name for (name,) in connection.execute(NAMES)]
+
+
+def with_references(rows: Sequence[dict[str, Any]], known: Sequence[Question]) -> list[dict[str, Any]]:
+    """The rows whose question is known word for word, with its reference answer and query."""
+    of = {one.question: one for one in known}
+    return [
+        {**row, "ground_truth": of[text].answer, "sql": of[text].sql, "task_type": of[text].task_type}
+        for row in rows
+        if (text := row["question"]) in of
+    ]
+
+
+def write_log(out: Path, *, n: int, seed: int) -> list[Question]:
+    """chats.jsonl and old.jsonl; returns the bundled training questions."""
+    config = TrainConfig()
+    ensure_data(config)
+    train, held = load_questions(data_path(config.data.train_file)), load_questions(data_path("data/val.parquet"))
+    log, old = sessions(train, held, n=n, seed=seed)
+    write_lines(out / "chats.jsonl", log)
+    write_lines(out / "old.jsonl", ({"qid": one.id, "question": one.question, "ground_truth": ""} for one in old))
+    return train
+
+
+def curate(out: Path, train: Sequence[Question], *, samples: int, model: str) -> None:
+    """All steps; each ends the whole with its status when it fails."""
+
+    def step(name: str, *flags: str) -> None:
+        print(f"$ python utils/{name}.py {' '.join(flags)}", flush=True)
+        run_command(sys.executable, str(ROOT / "utils" / f"{name}.py"), *flags)
+
+    file = {name: str(out / f"{name}.jsonl") for name in ("chats", "old", *STEPS)}
+    step("chat_session_filter", file["chats"], file["asked"])
+    step("filter_with_llm", file["asked"], file["kept"])
+    step("filter_again", file["kept"], file["kept_twice"])
+    step("filter_new_question", file["kept_twice"], file["novel"], "--old", file["old"])
+    held = [str(data_path(f"data/{split}.parquet")) for split in ("val", "test")]
+    step("check_leakage", file["novel"], *held, "--out", file["clean"])
+    write_lines(out / "answered.jsonl", with_references(read_lines(out / "clean.jsonl"), train))
+    flags = ["--samples", str(samples), "--recipe", "curate_cpu", *(["--model", model] if model else [])]
+    step("filter_by_difficulty", file["answered"], file["train"], *flags)
+
+
+def main(
+    out: Annotated[Path, typer.Argument(help="folder of all files")],
+    n: Annotated[int, typer.Option("--questions", min=8, max=600, help="questions worth keeping in the log")] = 40,
+    samples: Annotated[int, typer.Option(min=2, help="episodes per question")] = 8,
+    model: Annotated[str, typer.Option(help="whose pass@k: as evaluate.py's --before; empty: the tiny policy")] = "",
+    seed: Annotated[int, typer.Option(help="of the log")] = 1,
+) -> None:
+    """Make a chat log, curate it, and tell how many questions each step left."""
+    out = out.expanduser().absolute()
+    train = write_log(out, n=n, seed=seed)
+    given = any(os.environ.get(name) for name in ("TEACHER_API_KEY", "JUDGE_ENDPOINTS"))
+    with nullcontext() if given else openai_server(reader(names_known())) as server:
+        if server:
+            names = {"TEACHER_API_KEY": "none", "TEACHER_MODEL": "a-rule", "TEACHER_BASE_URL": server.base_url}
+            os.environ.update(names)
+        curate(out, train, samples=samples, model=model)
+    for name in ("chats", *STEPS):
+        print(f"{name + '.jsonl':17} {len(read_lines(out / f'{name}.jsonl'))}")
+
+
+if __name__ == "__main__":
+    typer.run(main)
