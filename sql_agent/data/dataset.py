@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -173,11 +174,15 @@ def _python_values(column: pa.ChunkedArray) -> list[Any]:
 
 
 def _column_problem(names: Iterable[str]) -> str:
-    """Why these columns cannot be questions, or an empty text. Finds renamed optional columns too."""
+    """Why these columns cannot be questions, or an empty text. Finds renamed optional columns too.
+
+    A name with a word more, `agent_id` for `agent`, is no slip of the pen: such a column is the user's own.
+    """
     have = {SYNONYMS.get(name, name) for name in names}
     unknown = sorted(have - set(COLUMNS))
     for name in (name for name in COLUMNS if name not in SYNONYMS and name not in have):
-        near = process.extractOne(name, unknown, scorer=fuzz.ratio, score_cutoff=75)
+        slips = [one for one in unknown if name == "question" or not re.match(rf"{name}[_\-. ]", one)]
+        near = process.extractOne(name, slips, scorer=fuzz.ratio, score_cutoff=75)
         if near:
             return f"there is no `{name}`, but `{near[0]}`: rename it to `{name}`"
         if name == "question":

@@ -145,7 +145,7 @@ def _fit(job: Job, run_dir: Path) -> None:
 
 
 def _for_training(model: Any) -> Any:
-    """bitsandbytes 0.49 repacks 4-bit weights when a CPU with AVX-512 samples; no gradient passes through those then."""
+    """bitsandbytes 0.49 repacks 4-bit weights when an AVX-512 CPU samples; no gradient passes through those then."""
     for module in model.modules():
         if hasattr(module, "support_avx512bf16_for_cpu"):
             module.support_avx512bf16_for_cpu = False

@@ -125,11 +125,18 @@ def test_byte_order_mark_and_blank_lines(tmp_path: Path) -> None:
     assert [question.id for question in load_questions(tmp_path / "a.jsonl")] == ["1", "2"]
 
 
+def test_a_column_of_a_longer_name_is_the_users_own(tmp_path: Path) -> None:
+    columns = {"id": ["1"], "question": ["a"], "agent_id": ["nurse-7"], "answer_key": ["k"], "sql-id": ["s"]}
+    (question,) = load_questions(parquet(tmp_path / "a.parquet", **columns))
+    assert (question.agent, question.answer, question.sql) == ("", "", [])
+
+
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
         ({"id": ["1"], "quesiton": ["a"]}, "there is no `question`, but `quesiton`"),
         ({"id": ["1"], "question": ["a"], "anwser": ["b"]}, "there is no `answer`, but `anwser`"),
+        ({"id": ["1"], "question": ["a"], "agnet": ["b"]}, "there is no `agent`, but `agnet`"),
         ({"answer": ["a"]}, "`question` is missing; there is: answer"),
         ({"idx": ["1"], "question": ["a"]}, "there is no `id`, but `idx`: rename it"),
         ({"id": ["1"], "text": ["a"]}, "`question` is missing"),
