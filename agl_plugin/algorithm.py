@@ -21,6 +21,7 @@ import ray
 from ray.exceptions import RayTaskError
 
 from agl_plugin.options import DaemonOptions, TrainerOptions
+from agl_plugin.run.early_servers import start_servers, use_servers
 from agl_plugin.update.composed import verl_config
 from foundation.environment import COMMON_ENV, CPU_ENV, PATCH_ENV, TRACKER_ENV
 from foundation.errors import RunError
@@ -71,9 +72,12 @@ def train(
     daemon: DaemonOptions,
     trainer: TrainerOptions,
     audit: bool,
+    servers: list[Any],
     parts: dict[str, Any],
 ) -> None:
-    """Compose verl's configuration with the overrides, and train. `parts`: store, adapter, datasets."""
+    """Compose verl's configuration with the overrides, and train. `servers`: actors that load, for vLLM; `parts`:
+    store, adapter, datasets.
+    """
     from agentlightning.verl.entrypoint import TaskRunner
 
     from agl_plugin.audit.log import AuditLog
@@ -82,6 +86,7 @@ def train(
     from agl_plugin.trainer import GrpoTrainer
 
     install("trainer")
+    use_servers(servers)
     task_runner: Any = TaskRunner
     settings = {"verl": overrides, "rules": dataclasses.asdict(trainer.update), "versions": versions()}
     with AuditLog(run_dir, settings=settings) if audit else nullcontext() as log:
@@ -141,6 +146,7 @@ class Grpo(agl.Algorithm):
                     daemon=self.daemon,
                     trainer=self.trainer_options,
                     audit=self.audit,
+                    servers=start_servers(self.verl),
                     parts=parts,
                 )
             )

@@ -26,7 +26,8 @@ PLACES: dict[Place, str] = {
     "trainer": "the trainer's process, as verl is started (`agl_plugin/algorithm.py`)",
     "proxy": "the process of LiteLLM's proxy (`agl_plugin/proxy/llm_proxy.py`); the gateway needs none",
     "worker": "each process that loads verl (`agl_plugin/patches/verl_hook.py`)",
-    "cpu": "the same, where there is no GPU",
+    "server": "the process of each vLLM server in training (`agl_plugin/run/early_servers.py`)",
+    "cpu": "the processes of `worker`, where there is no GPU",
     "lora": "the same, in a run with LoRA",
     "vllm": "each process of vLLM, in training and in serving (`agl_plugin/patches/vllm_plugin.py`)",
 }
@@ -279,6 +280,37 @@ WITHOUT_A_GPU = (
 )
 
 IN_VLLM = (
+    Patch(
+        name="early_servers",
+        places=("server",),
+        package="verl",
+        targets=(
+            Target(
+                "verl.workers.rollout.vllm_rollout.vllm_async_server:vLLMHttpServerBase",
+                "agl_plugin.run.early_servers:EarlyServer",
+                "config model_config rollout_mode workers replica_rank node_rank gpus_per_node nnodes",
+            ),
+            Target(
+                "verl.workers.rollout.vllm_rollout.vllm_async_server:vLLMReplica",
+                "agl_plugin.run.early_servers:use_servers",
+                "replica_rank config model_config gpus_per_node is_reward_model",
+            ),
+        ),
+        how="read",
+        why="verl starts a server when trainer and worker are ready, and only then it begins to import vLLM; here it "
+        "is an actor that has loaded (verl's own registry of replicas names it)",
+        until="verl starts its servers beside its workers",
+    ),
+    Patch(
+        name="forked_engines",
+        places=("server",),
+        package="vllm",
+        targets=(Target("vllm.v1.engine.utils:get_mp_context", "agl_plugin.run.early_servers:engine_context", ""),),
+        how="replaced",
+        why="within Ray vLLM spawns its engine, which imports all again: 7 s of CPU between server and first call",
+        until="vLLM takes multiprocessing's forkserver",
+        speed=True,
+    ),
     Patch(
         name="policy_adapter",
         places=("lora",),

@@ -10,13 +10,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tokenizers import AddedToken, Regex, Tokenizer
 from tokenizers.decoders import ByteLevel as ByteLevelDecoder
 from tokenizers.models import BPE
 from tokenizers.pre_tokenizers import ByteLevel, Sequence, Split
 from tokenizers.trainers import BpeTrainer
-from transformers import PreTrainedTokenizerFast
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
 
 CHAT_TEMPLATE = Path(__file__).parent / "chat_template.jinja"
 MAX_TOKENS = 4096
@@ -44,6 +47,8 @@ def cjk_inventory(texts: Iterable[str]) -> list[str]:
 
 def train_tokenizer(texts: list[str], frames: list[str] = SQL_FRAMES) -> PreTrainedTokenizerFast:
     """A tokenizer for texts like these, `frames` as one token each, with the chat template. Decided by both alone."""
+    from transformers import PreTrainedTokenizerFast
+
     core = Tokenizer(BPE(byte_fallback=False))
     core.pre_tokenizer = Sequence(
         [Split(Regex(SPLIT), behavior="isolated"), ByteLevel(add_prefix_space=False, use_regex=False)]

@@ -31,13 +31,16 @@ SUMMARY_KEYS = {
 
 @dataclass(frozen=True)
 class Run:
-    """What `make train` said and left; `listeners`: program -> addresses at which one of its processes listened."""
+    """What `make train` said and left; `listeners`: program -> addresses at which one of its processes listened;
+    `engines_of`: the commands of the processes that made vLLM's engines.
+    """
 
     status: int
     stdout: str
     stderr: str
     runs: Path
     listeners: dict[str, set[str]]
+    engines_of: set[str]
 
     @property
     def folder(self) -> Path:
@@ -55,6 +58,15 @@ def note_listeners(process: psutil.Process, listeners: dict[str, set[str]]) -> N
             listeners[child.name()] |= found
 
 
+def note_engines(process: psutil.Process, engines_of: set[str]) -> None:
+    """Add the commands of the parents of vLLM's engines among the descendants of a process."""
+    for child in process.children(recursive=True):
+        with suppress(psutil.Error):
+            parent = child.parent()
+            if child.name().startswith("VLLM::EngineCor") and parent:
+                engines_of.add(" ".join(parent.cmdline()))
+
+
 def is_local(text: str) -> bool:
     """Whether an address, maybe an IPv4 one in the words of IPv6, is this machine's loopback."""
     address = ip_address(text)
@@ -70,14 +82,17 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     command = ["make", "train", f"PORT={free_port()}", f"ARGS=--ci-fast --set trainer.runs_dir={runs}"]
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     listeners: dict[str, set[str]] = defaultdict(set)
+    engines_of: set[str] = set()
     deadline_s = time.monotonic() + TRAIN_S
     with (logs / "stdout").open("w") as stdout, (logs / "stderr").open("w") as stderr:
         process = psutil.Popen(command, cwd=ROOT, stdout=stdout, stderr=stderr, env=environment)
         while process.poll() is None:
             assert time.monotonic() < deadline_s, (logs / "stderr").read_text()
             note_listeners(process, listeners)
+            note_engines(process, engines_of)
             time.sleep(LOOK_EVERY_S)
-    return Run(process.returncode, (logs / "stdout").read_text(), (logs / "stderr").read_text(), runs, listeners)
+    said = (logs / "stdout").read_text(), (logs / "stderr").read_text()
+    return Run(process.returncode, *said, runs, listeners, engines_of)
 
 
 def test_the_step_really_trained(run: Run) -> None:
@@ -115,6 +130,12 @@ def test_the_audit_of_the_run_holds(run: Run) -> None:
         (rollout,) = connection.execute("SELECT rollout_id FROM train_row WHERE used LIMIT 1").fetchone()
         told = "\n".join(Chain(connection, rollout, folder=run.folder).lines())
     assert "weights after 0 updates" in told and "checkpoints/global_step_1\n" in told and "no longer there" not in told
+
+
+def test_the_engine_is_forked_from_what_has_loaded(run: Run) -> None:
+    (maker,) = run.engines_of
+    assert "multiprocessing.forkserver" in maker and "vllm_async_server" in maker
+    assert "ray::EarlyServer" in run.listeners
 
 
 def test_the_update_is_repeated_without_vllm(run: Run) -> None:

@@ -1,0 +1,137 @@
+"""vLLM's servers and their engines load what they need while the trainer and its workers do.
+
+verl starts trainer, worker, server and engine one after the other, and each imports torch with verl or vLLM for itself.
+Here the servers' processes start with the run: they import, and so does a process of each (multiprocessing's
+forkserver) from which its engine is forked later, before it has threads or a GPU. verl then fills the servers in as
+its own. On one node alone: with several, verl says where each server belongs, and starts it there as it always does.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import math
+import os
+from dataclasses import dataclass
+from multiprocessing import forkserver
+from multiprocessing.context import ForkServerContext, ForkServerProcess
+from typing import Any
+
+import ray
+
+SERVER = "verl.workers.rollout.vllm_rollout.vllm_async_server"
+ENGINE = "vllm.v1.engine.core"
+PASSED_ON = (
+    *("get_master_address", "get_server_address", "launch_server", "generate"),
+    *("wake_up", "sleep", "wait_for_requests_to_drain"),
+)
+
+
+class EngineProcess(ForkServerProcess):
+    """A process with the environment of its start: what forks it has the one of its own start."""
+
+    _environment: dict[str, str]
+
+    def start(self) -> None:
+        """Start the process. `os.environ` is taken here."""
+        self._environment = dict(os.environ)
+        super().start()
+
+    def run(self) -> None:
+        """In the new process."""
+        os.environ.clear()
+        os.environ.update(self._environment)
+        super().run()
+
+
+class EngineContext(ForkServerContext):
+    """What vLLM asks for its engine's process."""
+
+    Process = EngineProcess  # pyright: ignore[reportAssignmentType]
+
+
+def engine_context() -> EngineContext:
+    """`vllm.v1.engine.utils.get_mp_context`, which would spawn within Ray: engines are forked from what has loaded."""
+    return EngineContext()
+
+
+class EarlyServer:
+    """An actor's instance: verl's server of vLLM, which gets its settings (`begin`) after it has loaded."""
+
+    server: Any = None
+
+    def __init__(self) -> None:
+        from agl_plugin.patches.install import install
+
+        install("server")
+        engine_context().set_forkserver_preload([SERVER, ENGINE])
+        forkserver.ensure_running()
+        self._class = importlib.import_module(SERVER).vLLMHttpServerBase
+
+    async def begin(self, **settings: Any) -> None:
+        """Be a server with verl's settings."""
+        self.server = self._class(**settings)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.server, name)
+
+
+def _passed_on(name: str) -> Any:
+    async def method(self: EarlyServer, *args: Any, **kwargs: Any) -> Any:
+        answer = getattr(self.server, name)(*args, **kwargs)
+        return await answer if inspect.isawaitable(answer) else answer
+
+    method.__name__ = name
+    return method
+
+
+for _name in PASSED_ON:
+    setattr(EarlyServer, _name, _passed_on(_name))
+
+
+def n_servers(verl: dict[str, Any]) -> int:
+    """How many servers verl asks for on one node with these overrides."""
+    rollout = verl["actor_rollout_ref"]["rollout"]
+    sizes = ("tensor_model_parallel_size", "data_parallel_size", "pipeline_model_parallel_size")
+    return int(verl["trainer"]["n_gpus_per_node"]) // math.prod(int(rollout.get(size, 1)) for size in sizes)
+
+
+def start_servers(verl: dict[str, Any]) -> list[Any]:
+    """Actors that load, as many as verl will ask for; none on several nodes. Ray must run."""
+    n = n_servers(verl) if len(ray.nodes()) == 1 else 0
+    return [ray.remote(num_cpus=1)(EarlyServer).remote() for _ in range(n)]
+
+
+@dataclass(frozen=True)
+class _Class:
+    """In place of verl's actor class: gives the servers that wait, and then `otherwise`'s."""
+
+    waiting: list[Any]
+    otherwise: Any
+
+    def options(self, **options: Any) -> Any:
+        return self if self.waiting else self.otherwise.options(**options)
+
+    def remote(self, **settings: Any) -> Any:
+        server = self.waiting.pop(0)
+        ray.get(server.begin.remote(**settings))
+        return server
+
+
+def use_servers(servers: list[Any]) -> None:
+    """Let verl take these servers before it starts some. In the trainer's process; loads nothing of verl's yet."""
+    from verl.workers.rollout.replica import RolloutReplicaRegistry
+
+    def load() -> type:
+        from verl.workers.rollout.vllm_rollout.vllm_async_server import vLLMReplica
+
+        class EarlyReplica(vLLMReplica):
+            """verl's replica, with a server that has loaded."""
+
+            def __init__(self, *args: Any, **kwargs: Any) -> None:
+                super().__init__(*args, **kwargs)
+                self.server_class = _Class(servers, otherwise=self.server_class)
+
+        return EarlyReplica
+
+    RolloutReplicaRegistry.register("vllm", load)
