@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from pypinyin import Style, lazy_pinyin
 
 from foundation.errors import UserError
 from foundation.files import atomic_path
@@ -196,6 +195,8 @@ def _cell(column: str, number: int, entry: Entry) -> Any:
         case "created_at" | "create_at" | "update_at":
             return FIXED_TIME
         case "med_name_initial":
+            from pypinyin import Style, lazy_pinyin  # a fifth of a second, which who only reads the records need not wait
+
             return "".join(lazy_pinyin(entry.name, style=Style.FIRST_LETTER)).upper()
     value = entry.values.get(column)
     return SEPARATOR.join(value) if isinstance(value, list) else value
