@@ -23,8 +23,9 @@ from agentlightning.store.base import LightningStore
 from agentlightning.types import Rollout, RolloutLegacy, Span, Task, Triplet
 from agentlightning.verl.daemon import AgentModeDaemon
 
-from agl_plugin.audit.facts import REPLACED, SMALL, UNSCORED, Batched, Seen, rollout_rows, seen_rollout
+from agl_plugin.audit.facts import REPLACED, SMALL, UNSCORED, Batched, Seen, rollout_rows
 from agl_plugin.audit.log import AuditLog
+from agl_plugin.audit.spans import seen_rollout
 from agl_plugin.options import DaemonOptions
 from agl_plugin.patches.install import install
 from agl_plugin.proxy.gate import Gate

@@ -31,7 +31,8 @@ from agl_plugin.run.question_order import files_of
 from agl_plugin.run.resampling import SpareQuestions
 from agl_plugin.run.time_split import Stopwatch
 from agl_plugin.update import advantage
-from agl_plugin.update.prepare import Updated, prepared
+from agl_plugin.update.prepare import prepared
+from agl_plugin.update.rules import Updated
 from foundation import run_folder
 from foundation.errors import RunError
 from foundation.files import append_lines

@@ -19,11 +19,12 @@ from typing import Annotated, Any
 import typer
 from agentlightning.types import Attempt, Rollout, Triplet
 
-from agl_plugin.audit.facts import Batched, rollout_rows, seen_rollout, update_rows
+from agl_plugin.audit.facts import Batched, rollout_rows, update_rows
 from agl_plugin.audit.log import AuditLog
 from agl_plugin.audit.schema import opened
+from agl_plugin.audit.spans import seen_rollout
 from agl_plugin.update.batch import Limits, rows_of
-from agl_plugin.update.prepare import Updated, UpdatedRow
+from agl_plugin.update.rules import Updated, UpdatedRow
 from foundation import run_folder
 from foundation.files import write_json
 from sql_agent.run_audit.chain import Chain

@@ -18,8 +18,8 @@ from agl_plugin.audit.log import AuditLog
 from agl_plugin.daemon import GrpoDaemon
 from agl_plugin.options import DaemonOptions
 from agl_plugin.update.adapter import ScoredTriplets
-from agl_plugin.update.prepare import Updated, prepared
-from agl_plugin.update.rules import UpdateRules
+from agl_plugin.update.prepare import prepared
+from agl_plugin.update.rules import Updated, UpdateRules
 from benchmarks.support.actor import actor_of, one_rank, tiny_model, with_advantages
 from foundation import run_folder
 from foundation.files import append_lines

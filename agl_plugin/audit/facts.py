@@ -13,13 +13,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from agentlightning.types import Attempt, Rollout, Span, Triplet
-
 from agl_plugin.audit.schema import Row, Rows, pack, text
-from agl_plugin.proxy.spans import CALL_SPAN, LOG_PROBS
-from agl_plugin.update import batch as batches
-from agl_plugin.update.adapter import calls_of, facts_of
-from agl_plugin.update.prepare import Updated
+from agl_plugin.update.rows import Limits
+from agl_plugin.update.rows import Row as TrainRow
+from agl_plugin.update.rules import Updated
 from foundation.files import jsonable
 
 # Why a row, or a whole rollout, was not learned from.
@@ -29,52 +26,52 @@ FILTERED, NO_ADVANTAGE = "left_out_by_recipe", "no_advantage"
 
 
 @dataclass(frozen=True)
-class Seen:
-    """A finished rollout. `calls` in order; those whose server gave no token ids have none."""
+class Call:
+    """An LLM call. `facts`: attempt_id, response_id, weights_version, started_s, ended_s; None where unknown."""
 
-    rollout: Rollout
-    attempts: Sequence[Attempt]
-    calls: Sequence[Triplet]
+    facts: Mapping[str, Any]
+    prompt: Sequence[int] = ()
+    sampled: Sequence[int] = ()
+    log_probs: Sequence[float] = ()
+    finish_reason: str | None = None
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A finished rollout. `asked`: the row of data; `attempts`: rows of the table; `calls` in order, those whose server
+    gave no token ids without any."""
+
+    rollout_id: str
+    asked: Mapping[str, Any]
+    attempts: Sequence[Row]
+    calls: Sequence[Call]
 
 
 @dataclass(frozen=True)
 class Batched:
     """What became of a step's rollouts: the rows of those in the batch, and why the others are not."""
 
-    rows: Sequence[tuple[str, batches.Row]]
-    limits: batches.Limits
+    rows: Sequence[tuple[str, TrainRow]]
+    limits: Limits
     left_out: Mapping[str, str] = field(default_factory=dict)
-
-
-def seen_rollout(
-    rollout: Rollout, attempts: Sequence[Attempt], spans: Sequence[Span], triplets: Sequence[Triplet]
-) -> Seen:
-    """A rollout with all calls of its latest attempt; `triplets` are those with token ids, where they are known."""
-    calls = {call.metadata["response_id"]: call for call in triplets or calls_of(spans)}
-    for span in sorted(spans, key=lambda span: span.sequence_id):
-        facts = facts_of(span)
-        if span.name == CALL_SPAN and facts["response_id"] not in calls:
-            calls[facts["response_id"]] = Triplet(prompt={}, response={}, metadata=facts)
-    return Seen(rollout, attempts, sorted(calls.values(), key=lambda call: call.metadata["started_s"] or 0.0))
 
 
 def rollout_rows(found: Sequence[Seen], records: Mapping[str, Mapping[str, Any]], *, run_id: str) -> Rows:
     """Questions, rollouts, attempts, calls, tool calls and verdicts; `records` are the lines of rollouts.jsonl."""
     rows: Rows = {name: [] for name in ("question", "rollout", "attempt", "llm_call", "tool_call", "verdict")}
     for one in found:
-        record = records[one.rollout.rollout_id]
-        question = _question(one.rollout, record, run_id=run_id)
+        record = records[one.rollout_id]
+        question = _question(one.asked, record, run_id=run_id)
         rows["question"].append(question)
         rows["rollout"].append(_rollout(one, record, question_id=question["id"]))
-        rows["attempt"] += [_attempt(attempt) for attempt in one.attempts]
+        rows["attempt"] += one.attempts
         rows["llm_call"] += [_call(call, n) for n, call in enumerate(one.calls, start=1)]
-        rows["tool_call"] += _tool_calls(one.rollout.rollout_id, record)
-        rows["verdict"].append(_verdict(one.rollout.rollout_id, record))
+        rows["tool_call"] += _tool_calls(one.rollout_id, record)
+        rows["verdict"].append(_verdict(one.rollout_id, record))
     return rows
 
 
-def _question(rollout: Rollout, record: Mapping[str, Any], *, run_id: str) -> Row:
-    asked: Mapping[str, Any] = rollout.input if isinstance(rollout.input, dict) else {}
+def _question(asked: Mapping[str, Any], record: Mapping[str, Any], *, run_id: str) -> Row:
     told = [text(record.get(key) or asked.get(other)) for key, other in QUESTION_KEYS.items()]
     key = hashlib.sha256(json.dumps(told[:3]).encode()).hexdigest()[:16]
     return {"id": f"q-{key}", "run_id": run_id, **dict(zip(("name", *list(QUESTION_KEYS)[1:]), told, strict=True))}
@@ -84,10 +81,10 @@ QUESTION_KEYS = {"question_id": "id", "question": "question", "reference": "answ
 
 
 def _rollout(one: Seen, record: Mapping[str, Any], *, question_id: str) -> Row:
-    latest = one.attempts[-1].attempt_id if one.attempts else None
+    latest = one.attempts[-1]["id"] if one.attempts else None
     return {
         **{key: record.get(key) for key in ("step", "mode", "resampled", "status", "stop_reason")},
-        "id": one.rollout.rollout_id,
+        "id": one.rollout_id,
         "question_id": question_id,
         "group_id": record.get("group"),
         "attempt_id": latest,
@@ -96,23 +93,13 @@ def _rollout(one: Seen, record: Mapping[str, Any], *, question_id: str) -> Row:
     }
 
 
-def _attempt(attempt: Attempt) -> Row:
+def _call(call: Call, n: int) -> Row:
     return {
-        **{"id": attempt.attempt_id, "rollout_id": attempt.rollout_id, "n": attempt.sequence_id},
-        **{"status": str(attempt.status), "worker": attempt.worker_id},
-        **{"started_s": attempt.start_time, "ended_s": attempt.end_time},
-    }
-
-
-def _call(call: Triplet, n: int) -> Row:
-    facts, prompt, sampled = call.metadata, call.prompt.get("token_ids") or [], call.response.get("token_ids") or []
-    log_probs = call.response.get(LOG_PROBS)
-    return {
-        **{key: facts[key] for key in ("attempt_id", "response_id", "weights_version", "started_s", "ended_s")},
-        **{"id": f"{facts['attempt_id']}/c{n}", "n": n, "finish_reason": call.response.get("finish_reason")},
-        **{"n_prompt": len(prompt), "n_sampled": len(sampled)},
-        **{"prompt_ids": pack(prompt), "sampled_ids": pack(sampled)},
-        "log_probs": pack(log_probs, "f") if log_probs else None,
+        **{key: call.facts[key] for key in ("attempt_id", "response_id", "weights_version", "started_s", "ended_s")},
+        **{"id": f"{call.facts['attempt_id']}/c{n}", "n": n, "finish_reason": call.finish_reason},
+        **{"n_prompt": len(call.prompt), "n_sampled": len(call.sampled)},
+        **{"prompt_ids": pack(call.prompt), "sampled_ids": pack(call.sampled)},
+        "log_probs": pack(call.log_probs, "f") if call.log_probs else None,
     }
 
 
@@ -169,7 +156,7 @@ def update_rows(
     return found
 
 
-def _tokens(row: batches.Row, limits: batches.Limits) -> Row:
+def _tokens(row: TrainRow, limits: Limits) -> Row:
     """As wide as the batch holds it."""
     prompt, response = row.prompt[: limits.prompt_tokens], row.response[: limits.response_tokens]
     mask = row.mask[: limits.response_tokens]
@@ -179,7 +166,7 @@ def _tokens(row: batches.Row, limits: batches.Limits) -> Row:
     }
 
 
-def _fate(number: int, row: batches.Row, batched: Batched, updated: Updated | None, *, update_id: str) -> Row:
+def _fate(number: int, row: TrainRow, batched: Batched, updated: Updated | None, *, update_id: str) -> Row:
     """Whether the row was learned from, as the update tells."""
     if updated is None:
         return {"used": 0, "why_not": "no_update"}

@@ -53,6 +53,8 @@ def replay(run: Path, step: int) -> Replayed:
         update = connection.execute("SELECT * FROM policy_update WHERE step = ?", (step,)).fetchone()
         if update is None:
             raise UserError(f"step {step} has no update in this run: `show` lists the steps")
+        if settings.get("trainer"):
+            raise UserError(f"{run}: its updates are TRL's, and only verl's are repeated; `verify` computes the rest")
         start = weights_before(schema.audit_file(run).parent, connection, settings["verl"], step)
         stored = {"grad_norms": json.loads(update["grad_norms"])}
         stored |= {name: update[name] for name in ("weights_before", "weights_after")}
@@ -83,8 +85,8 @@ def weights_before(folder: Path, connection: sqlite3.Connection, verl: Mapping[s
 def _repeat(
     connection: sqlite3.Connection, settings: Mapping[str, Any], *, step: int, start: Path | None
 ) -> dict[str, Any]:
-    from agl_plugin.update.prepare import Updated, prepared
-    from agl_plugin.update.rules import UpdateRules
+    from agl_plugin.update.prepare import prepared
+    from agl_plugin.update.rules import Updated, UpdateRules
 
     rules, told = UpdateRules(**settings["rules"]), list[Updated]()
     batch = stored_batch(connection, Settings.of(settings), step=step)

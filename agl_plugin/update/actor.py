@@ -14,7 +14,6 @@ float32, where padding is removed already or kernels are fused: verl's own pass 
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import math
 from typing import Any
@@ -25,12 +24,12 @@ from verl import DataProto
 from verl.trainer.ppo import core_algos
 from verl.workers.actor.dp_actor import DataParallelPPOActor
 
+from agl_plugin.update.fingerprint import fingerprint
 from agl_plugin.update.policy_loss import ensure_registered
 from agl_plugin.update.rules import GRAD_NORMS, PLAN, WEIGHTS_AFTER, WEIGHTS_BEFORE, Plan
 from agl_plugin.update.token_scores import logits_at, output_head, token_scores
 
 SAMPLED_ELEMENTS = 1024
-FINGERPRINT_ELEMENTS = 4096
 SUMMED_METRICS = ("actor/pg_loss", "actor/kl_loss")
 
 _optimizer_step = DataParallelPPOActor._optimizer_step  # pyright: ignore[reportPrivateUsage]
@@ -126,16 +125,6 @@ def sample(actor: Any) -> list[torch.Tensor]:
     return [s.flatten()[:SAMPLED_ELEMENTS].clone() for s in shards if s.numel()]
 
 
-def fingerprint(actor: Any) -> str:
-    """A hash of some 4,096 elements of this rank's shard of each parameter, evenly spread: equal for equal weights."""
-    found = hashlib.sha256()
-    for parameter in actor.actor_module.parameters():
-        shard = getattr(parameter, "_local_tensor", parameter).detach().flatten()
-        some = shard[:: max(1, shard.numel() // FINGERPRINT_ELEMENTS)]
-        found.update(some.cpu().contiguous().view(torch.uint8).numpy().tobytes())
-    return found.hexdigest()[:16]
-
-
 def optimizer_step(self: Any) -> Any:
     """verl's step, with its gradient norm and the share of moved tensors kept.
 
@@ -153,7 +142,7 @@ def update_policy(self: Any, data: DataProto) -> dict[str, Any]:
     """verl's update of this rank's rows. `actor/grad_norm` is the mean of the finite ones."""
     ensure_registered(self.config.policy_loss.loss_mode)
     self.agentgrpo_moved, self.agentgrpo_norms = 0.0, []
-    before = fingerprint(self)
+    before = fingerprint(self.actor_module)
     plan = None if self.config.use_dynamic_bsz else data.meta_info.get(PLAN)
     metrics = _planned_update(self, data, plan) if plan else _update_policy(self, data)
     finite = [norm for norm in self.agentgrpo_norms if math.isfinite(norm)]
@@ -162,7 +151,7 @@ def update_policy(self: Any, data: DataProto) -> dict[str, Any]:
     metrics["actor/updates"] = [len(self.agentgrpo_norms)]
     metrics["actor/updates_skipped"] = [len(self.agentgrpo_norms) - len(finite)]
     metrics[GRAD_NORMS] = self.agentgrpo_norms
-    metrics[WEIGHTS_BEFORE], metrics[WEIGHTS_AFTER] = [before], [fingerprint(self)]
+    metrics[WEIGHTS_BEFORE], metrics[WEIGHTS_AFTER] = [before], [fingerprint(self.actor_module)]
     return metrics
 
 

@@ -8,8 +8,7 @@ ranks (agl_plugin.update.plan), and those that cannot change a weight are not co
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -19,29 +18,9 @@ from verl.trainer.ppo.core_algos import kl_penalty
 from agl_plugin.update import sampler_gap
 from agl_plugin.update.batch import ROW_NUMBER, TRUNCATED
 from agl_plugin.update.plan import moving, optimizer_steps, planned
-from agl_plugin.update.rules import GRAD_NORMS, PLAN, WEIGHTS_AFTER, WEIGHTS_BEFORE, UpdateRules
+from agl_plugin.update.rules import GRAD_NORMS, PLAN, WEIGHTS_AFTER, WEIGHTS_BEFORE, Updated, UpdatedRow, UpdateRules
 
 UpdateActor = Callable[[DataProto], Any]
-
-
-@dataclass(frozen=True)
-class UpdatedRow:
-    """A row of the update: `computed` where it can change a weight, in the `optimizer_step` (from 1)."""
-
-    advantage: float
-    n_trained: int
-    computed: bool
-    optimizer_step: int
-
-
-@dataclass(frozen=True)
-class Updated:
-    """An update: its rows by number, the gradient norm of each optimizer step, and fingerprints of the weights."""
-
-    rows: Mapping[int, UpdatedRow]
-    grad_norms: list[float]
-    weights_before: str
-    weights_after: str
 
 
 def _ignored(_updated: Updated) -> None:

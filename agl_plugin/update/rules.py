@@ -5,6 +5,7 @@ Light to import: the starting process builds these, and only the process that tr
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -63,6 +64,26 @@ class Plan:
     tokens: float
     rows: float
     row_tokens: int = 1
+
+
+@dataclass(frozen=True)
+class UpdatedRow:
+    """A row of the update: `computed` where it can change a weight, in the `optimizer_step` (from 1)."""
+
+    advantage: float
+    n_trained: int
+    computed: bool
+    optimizer_step: int
+
+
+@dataclass(frozen=True)
+class Updated:
+    """An update: its rows by number, the gradient norm of each optimizer step, and fingerprints of the weights."""
+
+    rows: Mapping[int, UpdatedRow]
+    grad_norms: list[float]
+    weights_before: str
+    weights_after: str
 
 
 @dataclass(frozen=True)

@@ -47,6 +47,7 @@ class Call:
     max_tokens: int
     sampling: Drawn
     answer: asyncio.Future[tuple[list[int], bool]]
+    asked_s: float = field(default_factory=time.time)
 
 
 @dataclass
@@ -55,6 +56,7 @@ class Sampled:
 
     turns: list[Turn] = field(default_factory=list)
     finish_reasons: list[str | None] = field(default_factory=list)
+    times: list[tuple[float, float]] = field(default_factory=list)  # asked and answered, seconds since 1970
 
 
 class PolicyEndpoint:
@@ -148,6 +150,7 @@ class PolicyEndpoint:
             kept = self.sampled[call.rollout]
             kept.turns.append(Turn(call.prompt, ids, [NAN] * len(ids)))
             kept.finish_reasons.append(reason)
+            kept.times.append((call.asked_s, time.time()))
         n_in, n_out = len(call.prompt), len(ids)
         return {
             "id": f"call-{secrets.token_hex(8)}",

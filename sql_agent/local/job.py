@@ -9,12 +9,13 @@ from __future__ import annotations
 import logging
 import secrets
 import time
-from contextlib import closing
+from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
+from agl_plugin.audit.log import AuditLog
 from agl_plugin.run.progress import Progress
 from foundation import console, run_folder
 from foundation.environment import prepare_trackers
@@ -112,13 +113,14 @@ def fit(job: Job, run_dir: Path) -> str:
 def _fit(job: Job, run_dir: Path) -> None:
     from transformers import AutoTokenizer
 
+    from sql_agent.local.audit import LocalAudit, settings_of
     from sql_agent.local.endpoint import PolicyEndpoint
     from sql_agent.local.rollouts import Player
     from sql_agent.local.step import Step
 
     config, rollout = job.config, job.config.rollout
     with light_trl(config):
-        from sql_agent.local.trainer import make_trainer
+        from sql_agent.local.trainer import limits_of, make_trainer
         from sql_agent.local.watch import Watch
         from sql_agent.tuning.trainers import load_model
         from sql_agent.tuning.watch import Stop
@@ -126,12 +128,19 @@ def _fit(job: Job, run_dir: Path) -> None:
     keep_freed_memory()
     tokenizer = AutoTokenizer.from_pretrained(job.model, trust_remote_code=config.model.allow_remote_code)
     endpoint = PolicyEndpoint(tokenizer, context_tokens=rollout.context_tokens, max_tokens=rollout.max_response_tokens)
-    with endpoint, closing(Player(config, endpoint, job.scoring)) as player, Stop() as stop:
+    settings = settings_of(config, model=job.model, run_dir=run_dir, steps=job.steps)
+    with (
+        AuditLog(run_dir, settings=settings) if config.logging.audit else nullcontext() as log,
+        endpoint,
+        closing(Player(config, endpoint, job.scoring)) as player,
+        Stop() as stop,
+    ):
         step = Step(
             run_dir,
             player,
             tokenizer,
             health=health_of(config),
+            audit=LocalAudit(log, limits=limits_of(config), every_row_moves=config.optim.kl_coef > 0) if log else None,
             seed=config.trainer.seed,
             max_batch=config.local.max_batch,
             of_steps=job.steps,

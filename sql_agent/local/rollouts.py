@@ -37,6 +37,7 @@ class Played:
     group: int
     row: dict[str, Any]
     turns: list[Turn]
+    times: Sequence[tuple[float, float]] = ()  # of each call: asked and answered, seconds since 1970
 
     @property
     def reward(self) -> float | None:
@@ -79,7 +80,8 @@ class Player:
         played: list[Played] = []
         for name, (group, _), record in zip(names, questions, records, strict=True):
             sampled = self._endpoint.sampled.get(name, Sampled())
-            played.append(Played(group, record | _keys(name, group, sampled, record, step, mode), sampled.turns))
+            row = record | _keys(name, group, sampled, record, step, mode)
+            played.append(Played(group, row, sampled.turns, sampled.times))
         return self._graded(played) if mode == "train" else played
 
     async def _rollout(self, name: str, question: Question, mode: Mode) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from agl_plugin.update.rules import in_reward_steps
 from foundation import run_folder
 from foundation.errors import RunError
 from foundation.files import append_lines
+from sql_agent.local.audit import LocalAudit, Trained
 from sql_agent.local.rollouts import Played, Player
 from sql_agent.local.sampling import Sampler
 from sql_agent.records import Question
@@ -26,11 +27,20 @@ class Step:
     """The steps of one run, one after the other."""
 
     def __init__(
-        self, run_dir: Path, player: Player, tokenizer: Any, *, health: Health, seed: int, max_batch: int, of_steps: int
+        self,
+        run_dir: Path,
+        player: Player,
+        tokenizer: Any,
+        *,
+        health: Health,
+        audit: LocalAudit | None,
+        seed: int,
+        max_batch: int,
+        of_steps: int,
     ) -> None:
         self._run_dir, self._player, self._tokenizer = run_dir, player, tokenizer
         self._health, self._seed, self._max_batch, self._of_steps = health, seed, max_batch, of_steps
-        self.has_signal = True
+        self._audit, self.has_signal = audit, True
         self._rows: list[dict[str, Any]] = []
         self._stats: dict[str, float] = {}
         self._generation_s = 0.0
@@ -44,13 +54,22 @@ class Step:
         self._generation_s = time.monotonic() - started
         self._rows = [one.row for one in played]
         append_lines(self._run_dir / run_folder.ROLLOUTS, self._rows)
+        if self._audit:
+            self._audit.played(played, step=step, n_updates=step - 1)
         self._stats = {f"rollout/{name}": value for name, value in statistics_of(played).items()}
         if self._stats["rollout/groups"] - self._stats["rollout/groups_too_small"] < 1:
             raise RunError(_nothing(step, played))
         return played
 
-    def trained(self, step: int, metrics: dict[str, float]) -> None:
+    def batched(self, model: Any, played: Sequence[Played], rows: Trained) -> None:
+        """Note which rows the update of a step begins with."""
+        if self._audit:
+            self._audit.batched(model, played, rows)
+
+    def trained(self, model: Any, step: int, metrics: dict[str, float]) -> None:
         """Write the line of a training step. Raises RunError where health ends the run."""
+        if self._audit:
+            self._audit.updated(model, metrics, step=step)
         now = time.monotonic()
         times = {"time/generation": self._generation_s, "time/update": now - self._began_s - self._generation_s}
         found = {**self._stats, **metrics}
@@ -63,6 +82,8 @@ class Step:
 
     def saved(self, step: int) -> None:
         """Write the line of a checkpoint."""
+        if self._audit:
+            self._audit.saved(step)
         now = time.monotonic()
         self._write("checkpoint", step, now - self._began_s, {})
         self._began_s = now
@@ -71,6 +92,8 @@ class Step:
         """Play the validation questions greedily, once each, and write their line."""
         played = self._player.play(list(enumerate(questions)), self._sampler(model), step=step, mode="val")
         append_lines(self._run_dir / run_folder.ROLLOUTS, [one.row for one in played])
+        if self._audit:
+            self._audit.played(played, step=step, n_updates=step)
         now = time.monotonic()
         stats = {f"val/{name}": value for name, value in statistics_of(played).items()}
         self._write("val", step, now - self._began_s, stats)

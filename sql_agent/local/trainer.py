@@ -10,6 +10,7 @@ Formula of the advantage: (r - mean) / (std + 1e-6) of a question's scored rollo
 
 from __future__ import annotations
 
+import dataclasses
 import statistics
 from collections import defaultdict
 from collections.abc import Sequence
@@ -24,8 +25,9 @@ from trl.trainer.utils import pad
 
 from agl_plugin.run.mixture import order
 from agl_plugin.update.rows import Limits, Row, rows_of_turns
-from agl_plugin.update.rules import in_reward_steps
+from agl_plugin.update.rules import REWARD_STEPS, in_reward_steps
 from sql_agent.config import TrainConfig
+from sql_agent.local.audit import usable
 from sql_agent.local.rollouts import Played
 from sql_agent.local.step import Step
 from sql_agent.records import Question
@@ -51,12 +53,14 @@ class EpisodeTrainer(Resumable, GRPOTrainer):
         numbered = [(n // size, question) for n, question in enumerate(questions)]
         model = self.accelerator.unwrap_model(self.model)
         played = self.step.play(model, numbered, step=self.state.global_step + 1)
-        rows = training_rows(played, self.config)
-        self.step.has_signal = any(advantage for _, advantage in rows)
-        rows += [(Row([row.prompt[0]], response=[row.prompt[0]], mask=[0]), 0.0) for row, _ in rows[:1]] * (
-            -len(rows) % self.args.steps_per_generation
-        )
-        return self._with_reference(self._tensors(rows))
+        found = training_rows(played, self.config)
+        self.step.batched(model, played, found)
+        rows = [(row, advantage) for _, row, advantage in found if usable(row, limits_of(self.config))]
+        self.step.has_signal = bool(rows and self.beta) or any(advantage for _, advantage in rows)
+        token = found[0][1].prompt[0]
+        nothing = (Row([token], response=[token], mask=[0]), 0.0)
+        n_fills = -len(rows) % self.args.steps_per_generation if rows else self.args.steps_per_generation
+        return self._with_reference(self._tensors([*rows, *[nothing] * n_fills]))
 
     def _tensors(self, rows: Sequence[tuple[Row, float]]) -> dict[str, Any]:
         device = self.accelerator.device
@@ -71,7 +75,7 @@ class EpisodeTrainer(Resumable, GRPOTrainer):
             "completion_mask": pad([torch.ones_like(ids) for ids in after], padding_value=0),
             "tool_mask": pad(masks, padding_value=0),
             "advantages": torch.tensor([advantage for _, advantage in rows], dtype=torch.float32),
-            "num_items_in_batch": torch.tensor(float(sum(sum(row.mask) for row, _ in rows))),
+            "num_items_in_batch": torch.tensor(float(max(1, sum(sum(row.mask) for row, _ in rows)))),
         }
         return {name: tensor.to(device) for name, tensor in tensors.items()}
 
@@ -103,33 +107,37 @@ class NoSignal(TrainerCallback):
                 weight.grad = None
 
 
-def training_rows(played: Sequence[Played], config: TrainConfig) -> list[tuple[Row, float]]:
-    """The rows of a step and their advantages; of scored rollouts whose question has at least two."""
-    rollout = config.rollout
-    merge = rollout.level == "trajectory"
-    limits = Limits(
-        rollout.max_prompt_tokens,
-        rollout.trajectory_max_response_tokens if merge else rollout.max_response_tokens,
-    )
+def limits_of(config: TrainConfig) -> Limits:
+    """The widest row."""
+    return Limits(config.rollout.max_prompt_tokens, config.rollout.row_response_tokens)
+
+
+def training_rows(played: Sequence[Played], config: TrainConfig) -> list[tuple[str, Row, float]]:
+    """The rows of a step: whose they are, and their advantages; of scored rollouts whose question has at least two."""
+    merge, limits = config.rollout.level == "trajectory", limits_of(config)
     groups: defaultdict[int, list[Played]] = defaultdict(list)
     for one in played:
         if one.reward is not None:
             groups[one.group].append(one)
     return [
-        (row, advantage)
+        (one.row["rollout_id"], row, advantage)
         for members in groups.values()
         if len(members) > 1
         for one, advantage in zip(members, advantages([one.reward or 0.0 for one in members]), strict=True)
-        for row in rows_of_turns(one.turns, merge=merge, limits=limits)
+        for row in (_cut(row, limits) for row in rows_of_turns(one.turns, merge=merge, limits=limits))
     ]
+
+
+def _cut(row: Row, limits: Limits) -> Row:
+    end = slice(limits.response_tokens)
+    return dataclasses.replace(row, response=row.response[end], mask=row.mask[end], log_probs=row.log_probs[end])
 
 
 def advantages(rewards: Sequence[float]) -> list[float]:
     """Of one question's rollouts; exactly 0 where the rewards do not differ."""
-    if len({in_reward_steps(reward) for reward in rewards}) == 1:
-        return [0.0] * len(rewards)
-    mean, std = statistics.fmean(rewards), statistics.stdev(rewards)
-    return [(reward - mean) / (std + EPSILON) for reward in rewards]
+    counted = [in_reward_steps(reward) / REWARD_STEPS for reward in rewards]
+    mean, std = statistics.fmean(counted), statistics.stdev(counted)
+    return [(reward - mean) / (std + EPSILON) for reward in counted]
 
 
 def make_trainer(

@@ -53,7 +53,7 @@ class Watch(TrainerCallback):
         found = {name: float(logs[key]) for key, name in NAMES.items() if key in logs}
         found["actor/weights_changed_share"] = float((now != self._probe).float().mean())
         self._probe = now
-        self._step.trained(state.global_step, found)
+        self._step.trained(model, state.global_step, found)
         every, last = self._trainer.validate_every, state.global_step >= state.max_steps
         if every > 0 and (state.global_step % every == 0 or last):
             self._step.validate(model, self._val, step=state.global_step)

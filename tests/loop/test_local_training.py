@@ -11,9 +11,12 @@ from typing import Any
 import pytest
 import torch
 from rich.console import Console
+from typer.testing import CliRunner
 
+from agl_plugin.audit.verify import verify
 from agl_plugin.run.question_order import SeededOrder
 from foundation.errors import UserError
+from sql_agent.audit import app
 from sql_agent.config import TrainConfig, build_config, load_recipe
 from sql_agent.export import export_checkpoint
 from sql_agent.local.arguments import check_keys, grpo_arguments, memory_gb
@@ -94,6 +97,17 @@ def test_a_step_leaves_what_a_run_leaves(run: Path) -> None:
     assert train["rollout/scored"] == 16 and train["actor/grad_norm"] > 0 and train["health/reward_mean"] >= 0
 
 
+def test_the_audit_computes_the_step_again(run: Path) -> None:
+    """Rows, masks and advantages from the calls, by other code than training's."""
+    found = verify(run)
+    assert not found.problems and not found.notes
+    assert (found.counts["updates"], found.counts["verdicts"], found.counts["calls"]) == (1, 16, 32)
+    done = CliRunner().invoke(app, ["why", str(run), "train-1-0"])
+    assert done.exit_code == 0 and "in update step-1, optimizer step 1" in done.output, done.output
+    assert "checkpoints/global_step_1" in done.output and "weights after 0 updates" in done.output
+    assert CliRunner().invoke(app, ["replay", str(run), "1"]).exit_code == 2
+
+
 def test_each_sampled_token_is_trained_once(run: Path, seen: dict[str, Any]) -> None:
     rollouts = lines(run / "rollouts.jsonl")
     assert sum(sum(row.mask) for row, _ in seen["rows"]) == sum(sum(row["response_tokens"]) for row in rollouts)
@@ -121,6 +135,8 @@ def test_the_recipe_trains_and_validates(tmp_path: Path) -> None:
     assert status == 0 and (summary["scored"], summary["weights_changed"]) == (32, True)
     assert [one["step"] for one in summary["validation"]] == [0, 2]
     assert (run_dir / "checkpoints" / "global_step_2" / "actor").is_dir()
+    found = verify(run_dir)
+    assert not found.problems and (found.counts["updates"], found.counts["verdicts"]) == (2, 32 + 2 * 3)
 
 
 @pytest.mark.slow
