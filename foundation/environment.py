@@ -6,6 +6,7 @@ A value that the user set stays. Light to import: none of the stack is loaded he
 from __future__ import annotations
 
 import os
+import sys
 import warnings
 from pathlib import Path
 
@@ -80,3 +81,9 @@ def prepare_trackers(run_dir: Path) -> None:
     """Let wandb, swanlab and TensorBoard write below the run folder; a place that the user set stays."""
     for name, folder in TRACKER_FOLDERS.items():
         os.environ.setdefault(name, str((run_dir / folder).resolve()))
+
+
+def end_trackers() -> None:
+    """Let wandb write its end while its service lives; left to the exit of the process it finds that ended."""
+    if wandb := sys.modules.get("wandb"):
+        wandb.teardown()

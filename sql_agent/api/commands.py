@@ -19,7 +19,7 @@ from typing import Any
 from foundation.errors import UserError, did_you_mean
 from sql_agent.config import ROOT, TrainConfig, known_keys
 
-KEPT_LINES = 30
+KEPT_LINES = 400
 WRONG_INPUT, INTERRUPTED = 2, 130
 
 

@@ -18,7 +18,7 @@ from rich.console import Console
 from agl_plugin.audit.log import AuditLog
 from agl_plugin.run.progress import Progress
 from foundation import console, run_folder
-from foundation.environment import prepare_trackers
+from foundation.environment import end_trackers, prepare_trackers
 from foundation.errors import RunError, UserError
 from foundation.files import write_json
 from foundation.processes import ProcessTree, keep_freed_memory
@@ -91,6 +91,7 @@ def train(job: Job, run_dir: Path) -> dict[str, Any]:
         Progress(terminal, run_dir, what="loading the model"),
     ):
         error = fit(job, run_dir)
+        end_trackers()
     total_s = time.monotonic() - started
     return write_summary(
         run_dir, error=error, total_s=total_s, peak_memory_gib=tree.peak_gib, facts={**job.facts(), "method": "local"}

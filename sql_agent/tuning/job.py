@@ -19,7 +19,7 @@ from typing import Any
 from rich.console import Console
 
 from foundation import console, run_folder
-from foundation.environment import prepare_environment, prepare_trackers
+from foundation.environment import end_trackers, prepare_environment, prepare_trackers
 from foundation.errors import RunError, UserError
 from foundation.files import write_json
 from foundation.modules import hidden
@@ -207,6 +207,7 @@ def train(job: Job, run_dir: Path) -> dict[str, Any]:
         ProcessTree() as tree,
     ):
         error = fit(job, run_dir, terminal)
+        end_trackers()
     total_s = time.monotonic() - started
     return write_summary(run_dir, error=error, total_s=total_s, peak_memory_gib=tree.peak_gib, facts=job.facts())
 

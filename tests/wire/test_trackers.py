@@ -133,3 +133,18 @@ def test_a_missing_package_is_named_before_the_run(monkeypatch: pytest.MonkeyPat
     check_trackers(["console", "wandb", "tensorboard"])
     with pytest.raises(UserError, match=r"'swanlab', but its package no_such_board is not installed.*make setup"):
         check_trackers(["console", "swanlab"])
+
+
+@pytest.mark.slow
+def test_a_run_in_one_process_ends_wandb_before_its_service(tmp_path: Path) -> None:
+    """The command's last line is the run's, with nothing of a service that died after it."""
+    sets = [
+        "sft.max_steps=1",
+        "sft.max_samples=2",
+        'logging.trackers=["console","wandb"]',
+        f"trainer.runs_dir={tmp_path}",
+    ]
+    command = [sys.executable, str(ROOT / "sql_agent" / "train_sft.py"), *(w for one in sets for w in ("--set", one))]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    assert done.returncode == 0 and done.stdout.splitlines()[-1].startswith("run: "), done.stdout
+    assert list(tmp_path.glob("*/wandb/*/run-*.wandb"))
