@@ -1,9 +1,9 @@
 """What an answer is held against: the asked facts and the words that may stand around them.
 
-Facts are the items of the evidence that the reference states, whoever wrote the reference; the reference's own words
-say the same fact. Where it states none of them (a count, a reference without evidence), the items of the reference are
-the facts. Items are what stands between separators. Free are the closed list, evidence and reference where they are no
-facts, and words of the question, but none that judges and none that a judging word (不, 能) was cut from.
+Facts are the items of the evidence (what stands between separators) that the reference states, in whatever words; these
+words say the same fact. Where it states none (a count, no evidence), its own items are the facts. Free are the closed
+list, evidence and reference where they are no facts, and words of the question, but none that judges and none that a
+judging word (不, 能) was cut from.
 Guarantees: pure functions on text, cached, because a group of rollouts asks for the same exam.
 """
 
@@ -11,11 +11,14 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import permutations, product
+from itertools import permutations
 
-from sql_agent.offline_judge.lexicon import DENYING, Lexicon, longest_run, pairs_of, stands_in
+from rapidfuzz import fuzz
+
+from sql_agent.offline_judge.lexicon import DENYING, Lexicon, longest_run, stands_in
 from sql_agent.offline_judge.normal import normalise
 from sql_agent.offline_judge.words import PHRASES, RELATIONS
 
@@ -28,10 +31,10 @@ YES_OR_NO = re.compile(r"[吗否]|(.)[不没]\1")  # the words of such a questio
 MODAL = re.compile(r"(?<![功性机可])能|可以")
 JUDGING = re.compile(rf"{DENYING.pattern}|[禁忌慎停]|避免|{MODAL.pattern}")
 MIN_RUN_CHARS, MIN_DENYING_RUN_CHARS, MAX_RUN_CHARS = 2, 4, 24
-ALIKE, MIN_ALIKE_PAIRS = 0.5, 4  # the reference states an item in its own words where so many of its pairs stand
-MIN_BARE_CHARS = 4
+MIN_OWN_CHARS, ALIKE = 4, 60  # the reference states an item in its own words that are so long and so like it
 JOINING = "和与跟同及、/"  # what stands between two things that a question compares
 COUNTERS = "种个款项条类点"
+Item = tuple[str, str]  # its label, and what it says
 
 
 @dataclass(frozen=True)
@@ -60,37 +63,36 @@ def make_exam(question: str, reference: str, evidence: tuple[str, ...]) -> Exam 
     question = normalise(question).rstrip("?。 ")
     cells = [pair for quote in evidence for pair in _items(normalise(quote))]
     record = list(dict.fromkeys(item for _, item in cells))
-    told = _sections(normalise(reference), question) or [("", item) for item in record]
+    told = list(dict.fromkeys(_sections(normalise(reference), question))) or [("", item) for item in record]
     labels, said = list(dict.fromkeys(label for label, _ in told)), [item for _, item in told]
-    around = {*_phrases(), *_relations(question)}
-    around |= {run for label in labels for run in _runs(label, question)}
+    closed = {question, f"{question}?", *map(normalise, PHRASES.split())}
+    free = {*closed, *_relations(question), *(run for label in labels for run in _runs(label, question))}
     shared = {run for item in (*record, *said) for run in _runs(item, question)}
-    free, echoes = Lexicon(around), Lexicon({*_echoes(question), *(run for run in shared if not JUDGING.search(run))})
+    echoes = {*_echoes(question), *(run for run in shared if not JUDGING.search(run))}
     usable = [item for item in record if item in said or item not in question]
-    facts = _supported(told, usable, lambda text: free.core(text, echoes)) or _own(told, free, Lexicon(shared))
+    core, asked = Lexicon(free).core, Lexicon(shared)
+    facts = _supported(told, usable, functools.partial(core, also=Lexicon(echoes)))
+    facts = facts or [(label, (own, item)) for label, item in told if (own := core(item, asked))]
     if facts:
-        around |= {*record, *said, *labels, *(f"{above}:{i}" for above, i in cells if above)}
+        free |= {*record, *said, *labels, *(f"{above}:{item}" for above, item in cells if above)}
     else:  # "A or B, which one?": the answer stands in the question, so its words are not free
-        around, echoes, facts = {*_phrases()}, Lexicon(()), [(label, (item,)) for label, item in told]
+        free, echoes, facts = closed, set[str](), [(label, (item,)) for label, item in told]
     led = [(label, (*forms, *(f"{above}:{i}" for above, i in cells if above and i in forms))) for label, forms in facts]
-    return _exam(question, [Fact(forms, labels.index(label)) for label, forms in led], labels, around, echoes)
+    return _exam(question, [Fact(forms, labels.index(label)) for label, forms in led], labels, free, echoes)
 
 
-def _exam(question: str, facts: list[Fact], labels: list[str], free: set[str], echoes: Lexicon) -> Exam | None:
-    of_form: dict[str, list[int]] = {}
-    for i, fact in enumerate(facts):
-        for form in fact.forms:
-            of_form.setdefault(form, []).append(i)
+def _exam(question: str, facts: list[Fact], labels: list[str], free: set[str], echoes: set[str]) -> Exam | None:
+    of_form = {form: [i for i, f in enumerate(facts) if form in f.forms] for fact in facts for form in fact.forms}
     if not any(form.isdecimal() for form in of_form):  # "4种：" before four facts says nothing else
-        n_in = [sum(fact.section == section for fact in facts) for section in range(len(labels))]
-        free = free | {f"{n}{counter}" for n in (len(facts), *n_in) for counter in COUNTERS}
+        sizes = {len(facts), *Counter(fact.section for fact in facts).values()}
+        free = free | {f"{n}{counter}" for n in sizes for counter in COUNTERS}
     runs = [list(_runs(label, question)) for label in labels]
     names = {run: frozenset(i for i, found in enumerate(runs) if run in found) for of_one in runs for run in of_one}
     names = {run: sections for run, sections in names.items() if len(sections) < len(labels)}
-    return Exam(question, facts, names, of_form, Lexicon({*free, *of_form}), echoes) if facts else None
+    return Exam(question, facts, names, of_form, Lexicon({*free, *of_form}), Lexicon(echoes)) if facts else None
 
 
-def _items(text: str) -> Iterator[tuple[str, str]]:
+def _items(text: str) -> Iterator[Item]:
     """(label, item): the label is what stood before the last colon of the sentence."""
     for sentence in SENTENCE_END.split(text):
         label = ""
@@ -101,7 +103,7 @@ def _items(text: str) -> Iterator[tuple[str, str]]:
                 yield label, item
 
 
-def _sections(reference: str, question: str) -> list[tuple[str, str]]:
+def _sections(reference: str, question: str) -> list[Item]:
     """(label, item) of a reference. Where it has no colon, the question's name that begins an item is its label."""
     told = list(_items(reference))
     label, named = "", []
@@ -110,48 +112,32 @@ def _sections(reference: str, question: str) -> list[tuple[str, str]]:
         if MIN_RUN_CHARS <= start < len(item):
             label, item = item[:start].removesuffix("的"), item[start:].removeprefix("的")
         named.append((label, item))
-    labels = list(dict.fromkeys(label for label, _ in named))
+    labels = {label for label, _ in named}
     several = all(labels) and any(f"{a}{sign}{b}" in question for a, b in permutations(labels, 2) for sign in JOINING)
     return named if several and not any(label for label, _ in told) else told
 
 
-def _supported(
-    told: Sequence[tuple[str, str]], record: Sequence[str], bare: Callable[[str], str]
-) -> list[tuple[str, tuple[str, ...]]]:
+def _supported(told: list[Item], record: list[str], bare: Callable[[str], str]) -> list[tuple[str, tuple[str, ...]]]:
     """(label, forms) of the evidence's items that the reference states; its own words for an item are a form of it."""
-    forms: dict[tuple[str, str], dict[str, None]] = {}
+    forms: dict[Item, dict[str, None]] = {}
     for label, said in told:
+        own = bare(said) if len(bare(said)) >= MIN_OWN_CHARS else said
         stated = [said] if said in record else [item for item in record if stands_in(said, item)]
-        stated = stated or [i for i in record if stands_in(i, said)] or [i for i in record if _alike(i, bare(said))]
-        own = [said, bare(said)] if len(bare(said)) >= MIN_BARE_CHARS else [said]
-        for item in stated:
-            key = said if stands_in(item, said) else item
-            forms.setdefault((label, key), {key: None}).update(dict.fromkeys([item, *own]))
+        stated = stated or [item for item in record if stands_in(item, said)]
+        alike = [i for i in record if min(len(i), len(own)) > MIN_OWN_CHARS and fuzz.partial_ratio(i, own) >= ALIKE]
+        for item in stated or alike:
+            forms.setdefault((label, item), {item: None}).update({said: None, own: None})
     return [(label, tuple(words)) for (label, _), words in forms.items()]
 
 
-def _own(told: Sequence[tuple[str, str]], free: Lexicon, shared: Lexicon) -> list[tuple[str, tuple[str, ...]]]:
-    """(label, forms) of the reference's items: each without free and the question's words at its ends, and as it is."""
-    cores = dict.fromkeys((label, free.core(item, shared), item) for label, item in told)
-    return [(label, tuple(dict.fromkeys([core, item]))) for label, core, item in cores if core]
-
-
-def _alike(one: str, other: str) -> bool:
-    a, b = pairs_of(one), pairs_of(other)
-    fewer = min(len(a), len(b))
-    return fewer >= MIN_ALIKE_PAIRS and len(a & b) >= ALIKE * fewer
-
-
 def _runs(text: str, question: str) -> Iterator[str]:
-    """The longest parts of the text that the question has too, but for those that stand behind a denial in either."""
+    """The longest parts of the text that the question has too."""
     for part in PART_END.split(text):
         start = 0
         while start < len(part):
             n = longest_run(part, start, question)
-            run = part[start : start + n]
-            before = part[start - 1 : start] + question[: question.find(run)][-1:]
-            if n >= MIN_RUN_CHARS and not DENYING.search(before):
-                yield run
+            if n >= MIN_RUN_CHARS:
+                yield part[start : start + n]
             start += max(n, 1)
 
 
@@ -160,20 +146,13 @@ def _echoes(question: str) -> Iterator[str]:
     for clause in CLAUSE_END.split(question):
         sign = JUDGING.search(clause)
         starts = 0 if YES_OR_NO.search(clause) else sign.start() + 1 if sign else len(clause)
-        for start, n in product(range(starts), range(MIN_RUN_CHARS, MAX_RUN_CHARS + 1)):
-            run = clause[start : start + n]
+        for run in (clause[start : start + n] for start in range(starts) for n in range(1, MAX_RUN_CHARS + 1)):
             if not MODAL.search(run) and len(run) >= (MIN_DENYING_RUN_CHARS if DENYING.search(run) else MIN_RUN_CHARS):
                 yield run
 
 
-@functools.cache
-def _phrases() -> frozenset[str]:
-    return frozenset(normalise(phrase) for phrase in PHRASES.split())
-
-
-def _relations(question: str) -> Collection[str]:
+def _relations(question: str) -> list[str]:
     """How a sentence says the one kind of thing that the question asks for; nothing where it asks for several."""
-    at = [(min((question.find(w) for w in wanted.split() if w in question), default=-1), s) for wanted, s in RELATIONS]
-    asked = [(start, says) for start, says in at if start >= 0]
+    asked = [(found.start(), says) for wanted, says in RELATIONS if (found := re.search(wanted, question))]
     judged = len(asked) != 1 or JUDGING.search(question[: asked[0][0]].replace("除了", ""))  # 不适用于 asks for no use
     return [] if judged else [normalise(word) for word in asked[0][1].split()]

@@ -6,27 +6,23 @@
 
 A fact is quoted where it stands in the answer word for word (in the normal form). What is neither fact nor free
 (exam.py) is foreign: it may deny all the rest ("千万别当真："), so nothing beside it is trusted.
-
 Guarantees: deterministic, value in [0, 1], linear in the answer's length, nothing is cut off. Text that states nothing
-asked, quoted or in part, never raises the value; only an answer of asked facts and free words exceeds CAP. Not covered:
-rewording (at most SAME_WORDS); whether the reference is right.
+asked, quoted or in part, never raises the value. Not covered: rewording; whether the reference is right.
 """
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import groupby, zip_longest
 
-from sql_agent.offline_judge.exam import Exam, make_exam
+from sql_agent.offline_judge.exam import CLAUSE_END, Exam, Fact, make_exam
 from sql_agent.offline_judge.lexicon import DENYING, pairs_of
 from sql_agent.offline_judge.normal import normalise
 
-CAP = 0.25  # of an answer that says anything else
-SAME_WORDS = 0.1  # the part of it that facts in other words can earn; no text that quotes nothing earns more
-DENIED = 0.05  # and what is left of it where a sign of denial stands among the foreign text
+CAP, SAME_WORDS = 0.25, 0.1  # an answer that says anything else earns less than CAP; without a quote at most the other
+DENIED = 0.05  # what is left of that where it quotes facts and a sign of denial stands among the foreign text
 FREE_MENTIONS = 2  # a summary may repeat what was said
 IN_ORDER, OUT_OF_ORDER = 0.9, 0.5  # credit of facts of several things where none is named
 
@@ -43,10 +39,8 @@ class ReferenceVerdict:
     @property
     def explanation(self) -> str:
         """One line for people."""
-        found = {"missing": self.missing, "neither fact nor free": self.foreign}
-        return ", ".join(
-            [f"coverage {self.coverage:.2f}", *(f"{k}: {'；'.join(v[:5])}" for k, v in found.items() if v)]
-        )
+        missing, foreign = "；".join(self.missing[:5]), "；".join(self.foreign[:5])
+        return f"coverage {self.coverage:.2f}, missing: {missing or '-'}, neither fact nor free: {foreign or '-'}"
 
 
 def grade(*, question: str, reference: str, answer: str, evidence: Sequence[str] = ()) -> ReferenceVerdict | None:
@@ -60,63 +54,64 @@ class _Reading:
 
     def __init__(self, exam: Exam, answer: str) -> None:
         self._exam = exam
-        self._credit = [0.0] * len(exam.facts)
+        self._credit: dict[int, float] = {}  # of facts quoted
         self._foreign: list[str] = []
         self._mentions: Counter[tuple[str, frozenset[int] | None]] = Counter()
         self._named: frozenset[int] | None = None  # the sections whose name came last
-        self._section = 0  # as far as facts without a name came
-        asked = re.compile(f"{re.escape(exam.question)}\\??")
-        self._text = by_column(asked.sub("\n", answer) if exam.question else answer, exam.names)
-        for _, end, word in exam.lexicon.find(self._text):
+        self._text = by_column(answer, exam.names)
+        words, unknown = exam.lexicon.read(self._text, exam.echoes)
+        for end, word in words:
             self._read(word, self._text[end : end + 1])
-        self._foreign += [self._text[start:end] for start, end in exam.lexicon.unknown(self._text, exam.echoes)]
+        self._foreign += [self._text[start:end] for start, end in unknown]
 
     def _read(self, word: str, following: str) -> None:
         exam = self._exam
-        facts = exam.of_form.get(word, [])
-        is_owner = following == "的" and word in exam.question or following == ":" and word in exam.names
-        if facts and not is_owner:
-            return self._quote(word, facts)
-        for name in [word] if word in exam.names else exam.names:  # a label names what a name in it names
-            if name in word:
-                self._named = exam.names[name]
+        is_owner = following in ("的", ":") and word in exam.question
+        if not is_owner and word in exam.of_form:
+            return self._quote(word, exam.of_form[word])
+        name = max((name for name in exam.names if name in word), key=len, default="")
+        if name and exam.question not in word:  # a label names what a name in it names; the question again names nobody
+            self._named = exam.names[name]
 
     def _quote(self, word: str, facts: Sequence[int]) -> None:
         self._mentions[word, self._named] += 1
         mine = [i for i in facts if self._named is None or self._exam.facts[i].section in self._named]
-        if not mine or self._mentions[word, self._named] > FREE_MENTIONS * max(1, len(facts)):
+        if not mine or self._mentions[word, self._named] > FREE_MENTIONS * len(facts):
             self._foreign.append(word)
         elif self._named is None and self._exam.names:
             self._quote_unnamed(mine)
         else:
-            for i in mine:
-                self._credit[i] = 1.0
+            self._credit |= dict.fromkeys(mine, 1.0)
 
     def _quote_unnamed(self, facts: Sequence[int]) -> None:
         """Facts of several things without a name: as they are asked for, one after the other, or anyhow."""
-        untold = [i for i in facts if not self._credit[i]]
-        ahead = [i for i in untold if self._exam.facts[i].section >= self._section]
+        untold = [i for i in facts if i not in self._credit]
+        reached = max((self._exam.facts[i].section for i in self._credit), default=0)
+        ahead = [i for i in untold if self._exam.facts[i].section >= reached]
         for i in (ahead or untold)[:1]:
-            self._section = max(self._section, self._exam.facts[i].section)
             self._credit[i] = IN_ORDER if ahead else OUT_OF_ORDER
 
     def verdict(self) -> ReferenceVerdict:
         facts = self._exam.facts
-        coverage = sum(self._credit) / len(facts)
+        coverage = sum(self._credit.values()) / len(facts)
         value = _f1(coverage) if not self._foreign else self._distrusted(coverage)
-        missing = [fact.forms[0] for fact, credit in zip(facts, self._credit, strict=True) if not credit]
+        missing = [fact.forms[0] for i, fact in enumerate(facts) if i not in self._credit]
         return ReferenceVerdict(value, coverage, missing, list(dict.fromkeys(self._foreign)))
 
     def _distrusted(self, coverage: float) -> float:
-        """The value of an answer that also says what nothing explains: in what order of trust, below CAP."""
-        first = [fact.forms[0] for fact in self._exam.facts]
-        n_quoted = sum(len(form) for form, credit in zip(first, self._credit, strict=True) if credit)
-        trust = _f1(coverage) * n_quoted / (n_quoted + sum(map(len, self._foreign)))
-        said, asked = pairs_of(self._text), set().union(*map(pairs_of, first))
-        alike = 2 * len(said & asked) / (len(said) + len(asked))
-        value = (CAP - SAME_WORDS) * trust + SAME_WORDS * alike
-        value *= DENIED if DENYING.search("".join(self._foreign)) else 1.0
+        """The value of an answer that also says what nothing explains."""
+        quoted = sum(len(self._exam.facts[i].forms[0]) for i in self._credit)
+        trust = _f1(coverage) * quoted / (quoted + sum(map(len, self._foreign)))
+        value = (CAP - SAME_WORDS) * trust + SAME_WORDS * likeness(self._text, self._exam.facts)
+        value *= DENIED if coverage and DENYING.search("".join(self._foreign)) else 1.0
         return min(value, _f1(coverage) or SAME_WORDS)
+
+
+def likeness(text: str, facts: Sequence[Fact]) -> float:
+    """The share of neighbouring characters in common; a clause that denies has none."""
+    asked = pairs_of(*(fact.forms[0] for fact in facts))
+    said = pairs_of(*(clause for clause in CLAUSE_END.split(text) if not DENYING.search(clause)))
+    return 2 * (said & asked).total() / (pairs_of(text) + asked).total()
 
 
 def _f1(coverage: float) -> float:
@@ -127,10 +122,9 @@ def _f1(coverage: float) -> float:
 def by_column(text: str, names: Collection[str]) -> str:
     """`text` with each Markdown table that has names in two columns of its header told column by column."""
     lines: list[str] = []
-    for is_table, block in groupby(text.split("\n"), lambda line: "|" in line):
-        rows = [line.split("|") for line in block]
-        if is_table and sum(any(name in cell for name in names) for cell in rows[0]) > 1:
-            lines += [cell for column in zip_longest(*rows, fillvalue="") for cell in column]
-        else:
-            lines += ["|".join(row) for row in rows]
+    for _, block in groupby(text.split("\n"), lambda line: "|" in line):
+        rows, joint = [tuple(line.split("|")) for line in block], "|"
+        if sum(any(name in cell for name in names) for cell in rows[0]) > 1:
+            rows, joint = list(zip_longest(*rows, fillvalue="")), "\n"
+        lines += [joint.join(row) for row in rows]
     return "\n".join(lines)

@@ -7,19 +7,18 @@ Guarantees: linear in the text's length for a given lexicon. No word may cut a n
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
 INSIDE = frozenset(";、|")
-CUT_BEFORE = re.compile(r"[\d.\-a-z]\d|[a-z0-9][a-z]")  # between these two characters
-CUTS_AFTER = re.compile(r"[a-z0-9%]|[.\-]\d")
-END = ""
+CUT = re.compile(r"(?<=[\d.\-a-z])(?=\d)|(?<=[a-z0-9])(?=[a-z%]|[.\-]\d)")  # what begins or ends here cuts a word
 DENYING = re.compile(r"[不无非未没勿莫否除]")
 LAYOUT = frozenset(";,、。:\n|.-–—…·•/! ")
 
 
 class Lexicon:
-    """A set of words as a tree of characters."""
+    """A set of words as a tree of characters; a word stands under "" where it ends."""
 
     def __init__(self, words: Iterable[str]) -> None:
         self._root: dict[str, Any] = {}
@@ -28,28 +27,23 @@ class Lexicon:
             for char in word:
                 node = node.setdefault(char, {})
             if word:
-                node[END] = word
+                node[""] = word
 
-    def find(self, text: str) -> Iterator[tuple[int, int, str]]:
-        """(start, end, word) of each word that is found."""
-        start = 0
-        while start < len(text):
-            end, word = self._longest(text, start)
-            if word:
-                yield start, end, word
-            start = max(end, start + 1)
-
-    def unknown(self, text: str, also: Lexicon) -> list[tuple[int, int]]:
-        """The runs (start, end) of the text that are neither words, nor parts of `also` at any place, nor layout."""
+    def read(self, text: str, also: Lexicon) -> tuple[list[tuple[int, str]], list[tuple[int, int]]]:
+        """(end, word) of each word found; (start, end) of what is no word, no layout and no part of `also`."""
         known = bytearray(char in LAYOUT for char in text)
-        echoes = ((start, *also._longest(text, start)) for start in range(len(text)))
-        for start, end, _ in (*self.find(text), *echoes):
-            known[start:end] = b"\1" * (end - start)
-        return [match.span() for match in re.finditer(rb"\0+", known)]
+        words: list[tuple[int, str]] = []
+        for at in range(len(text)):
+            end, word = self._longest(text, at) if not words or at >= words[-1][0] else (at, "")
+            if word:
+                words.append((end, word))
+            end = max(end, also._longest(text, at)[0])
+            known[at:end] = b"\1" * (end - at)
+        return words, [match.span() for match in re.finditer(rb"\0+", known)]
 
     def core(self, text: str, also: Lexicon) -> str:
         """The text without the words at its ends."""
-        left = self.unknown(text, also)
+        _, left = self.read(text, also)
         return text[left[0][0] : left[-1][1]] if left else ""
 
     def _longest(self, text: str, start: int) -> tuple[int, str]:
@@ -62,26 +56,19 @@ class Lexicon:
             if node is None:
                 break
             i += 1
-            if END in node and _is_whole(text, start, i):
-                best = (i, node[END])
+            if "" in node and not (CUT.match(text, start) or CUT.match(text, i)):
+                best = (i, node[""])
         return best
 
 
-def _is_whole(text: str, start: int, end: int) -> bool:
-    """False when text[start:end] cuts a number or a Latin word in two."""
-    cut_after = text[end - 1].isascii() and text[end - 1].isalnum() and CUTS_AFTER.match(text, end)
-    return not (cut_after or CUT_BEFORE.fullmatch(text, max(0, start - 1), start + 1))
-
-
-def pairs_of(text: str) -> set[str]:
-    """Its neighbouring characters, two by two; a single character stands for itself."""
-    return {text[i : i + 2] for i in range(max(1, len(text) - 1))}
+def pairs_of(*texts: str) -> Counter[str]:
+    """Their neighbouring characters, two by two; a single character stands for itself."""
+    return Counter(text[i : i + 2] for text in texts for i in range(max(1, len(text) - 1)) if text)
 
 
 def stands_in(text: str, part: str) -> bool:
     """True when the text has the part, and no number or Latin word is cut by it."""
-    starts = (match.start() for match in re.finditer(f"(?={re.escape(part)})", text))
-    return any(_is_whole(text, start, start + len(part)) for start in starts)
+    return re.search(f"(?!{CUT.pattern}){re.escape(part)}(?!{CUT.pattern})", text) is not None
 
 
 def longest_run(text: str, start: int, question: str) -> int:

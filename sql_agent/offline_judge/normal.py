@@ -1,8 +1,8 @@
 """The one normal form in which the offline judge reads questions, references, evidence and answers.
 
 Guarantees: a pure function, linear in the text's length. What a reader does not see is gone; traditional characters
-are simplified (OpenCC), Chinese numerals are digits (cn2an), Chinese units are symbols; brackets,
-quotation marks and the marks of Markdown are blanks. Not covered: synonyms, and one amount in two units (0.5g, 500mg).
+are simplified (OpenCC), Chinese numerals are digits (cn2an), Chinese units symbols; brackets, quotation marks and marks
+of Markdown are blanks. Not covered: synonyms, and one amount in two units (0.5g, 500mg).
 """
 
 from __future__ import annotations
@@ -14,11 +14,9 @@ import unicodedata
 import cn2an
 import opencc
 
-SYMBOLS = {
-    **{"千克": "kg", "公斤": "kg", "克": "g", "毫克": "mg", "微克": "μg", "升": "l", "毫升": "ml", "厘米": "cm"},
-    **{"毫米": "mm", "摄氏度": "°c", "毫米汞柱": "mmhg", "小时": "h"},
-}
-UNITS = "|".join(sorted({*SYMBOLS, *SYMBOLS.values()}, key=len, reverse=True))
+SYMBOLS = "千克=kg 公斤=kg 克=g 毫克=mg 微克=μg 升=l 毫升=ml 厘米=cm 毫米=mm 摄氏度=°c 毫米汞柱=mmhg 小时=h"
+SYMBOL_OF: dict[str, str] = dict(re.findall(r"(\S+)=(\S+)", SYMBOLS))
+UNITS = "|".join(sorted({*SYMBOL_OF, *SYMBOL_OF.values()}, key=len, reverse=True))
 UNIT = re.compile(rf"(?<=[\d/])[ \t]*({UNITS})(?![a-z])")
 # The mark of an item is layout: ①, (1) and 1. before something that is no digit; at a line's start before anything.
 ITEM_MARK = re.compile(
@@ -45,7 +43,7 @@ def normalise(text: str) -> str:
     text = "".join(char for char in text if unicodedata.category(char) != "Cf").lower()
     text = NUMERAL.sub(_in_digits, _simplify.convert(text))
     text = RANGE.sub("-", MARKS.sub(" ", THOUSANDS.sub("", text.translate(PARENTHESES))))
-    text = UNIT.sub(lambda match: SYMBOLS.get(match[1], match[1]), text)
+    text = UNIT.sub(lambda match: SYMBOL_OF.get(match[1], match[1]), text)
     text = "\n".join(" ".join(line.split()) for line in text.splitlines() if line.strip())
     return BLANK.sub("", text)
 

@@ -1,8 +1,7 @@
 """The closed list of words that an answer may put around the facts at no cost: whole phrases that carry nothing else.
 
-Guarantees: no entry denies, doubts, permits or forbids, and none names a drug, a disease or a number; so no arrangement
-of them around true facts is worth more than the facts. Whatever stands neither here nor in question, reference and
-evidence is foreign to the judge (judge.py). `RELATIONS` count only where the question asks for that one kind of thing.
+Guarantees: no entry denies, doubts, permits or forbids, and none names a drug, a disease or a number. `RELATIONS` count
+only where the question asks for that one kind of thing. What else is free says exam.py.
 """
 
 from __future__ import annotations
@@ -21,10 +20,10 @@ PHRASES = """
 to database in it 有关 因为 所以 因此
 """
 RELATIONS = [  # what questions call a kind of thing, and how a sentence says it
-    ("适应 适用 用途 主治 用于", "用于 用于治疗 可用于 可用于治疗 主要用于 适用于 治疗 适应症 适应证"),
-    ("不良反应 副作用 副反应 不适反应", "可引起 会引起 引起 可出现 会出现 出现 不良反应 副作用"),
+    ("适应|适用|用途|主治|用于", "用于 用于治疗 可用于 可用于治疗 主要用于 适用于 治疗 适应症 适应证"),
+    ("不良反应|副作用|副反应|不适反应", "可引起 会引起 引起 可出现 会出现 出现 不良反应 副作用"),
     ("禁", "禁用 禁用于 忌用 禁忌 禁忌症"),
-    ("表现 症状", "表现 表现为 症状 症状有"),
-    ("治疗 救治 处理", "可采用 治疗"),
-    ("鉴别 区分 混淆", "需与 需要与 相鉴别 鉴别"),
+    ("表现|症状", "表现 表现为 症状 症状有"),
+    ("治疗|救治|处理", "可采用 治疗"),
+    ("鉴别|区分|混淆", "需与 需要与 相鉴别 鉴别"),
 ]

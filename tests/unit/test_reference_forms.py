@@ -63,7 +63,7 @@ def test_the_longest_word_counts_and_none_cuts_a_number_or_a_latin_word() -> Non
     words = Lexicon(["头痛", "偏头痛", "3", "15mg每日", "angina", ""])
 
     def found(text: str) -> list[str]:
-        return [word for _, _, word in words.find(text)]
+        return [word for _, word in words.read(text, Lexicon(()))[0]]
 
     assert found("偏头痛和头痛") == ["偏头痛", "头痛"]
     assert found("13 0.3 3.5 3-4 3mg 3% x3") == [] and found("共3种") == ["3"]
@@ -73,8 +73,8 @@ def test_the_longest_word_counts_and_none_cuts_a_number_or_a_latin_word() -> Non
 
 def test_what_is_left_over_is_foreign() -> None:
     text, echoes = "适应症有高血压,不良", Lexicon(["适应", "应症", "不良反应"])
-    assert [text[a:b] for a, b in Lexicon(["高血压", "有"]).unknown(text, echoes)] == ["不良"]
-    assert not Lexicon(()).unknown("不良反应", echoes)
+    assert [text[a:b] for a, b in Lexicon(["高血压", "有"]).read(text, echoes)[1]] == ["不良"]
+    assert not Lexicon(()).read("不良反应", echoes)[1]
 
 
 DENIAL = set("不无非未没勿莫否除假误错反")

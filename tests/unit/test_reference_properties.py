@@ -15,7 +15,7 @@ from benchmarks.reward_hacks import mean_reward
 from sql_agent.config import ROOT
 from sql_agent.data.build import build_bundled
 from sql_agent.data.dataset import load_questions
-from sql_agent.judge_audit.hacks import asked_cells, constants, hacks, honest, of_intent, value
+from sql_agent.judge_audit.hacks import MEANT_FOR, asked_cells, constants, hacks, honest, of_intent, value
 from sql_agent.judge_audit.items import load_items
 from sql_agent.offline_judge.exam import Exam, make_exam
 from sql_agent.offline_judge.judge import CAP, SAME_WORDS, ReferenceVerdict, grade
@@ -157,7 +157,11 @@ def test_facts_of_one_thing_told_of_the_other_do_not_pay() -> None:
 @pytest.fixture(scope="module")
 def cheats() -> dict[str, float]:
     sample = random.Random(0).sample(TEST, 80)
-    return {name: mean_reward(strategy, sample) for name, strategy in hacks(DATA / "medical.db", TEST).items()}
+    tried = hacks(DATA / "medical.db", TEST)
+    return {
+        name: mean_reward(strategy, of_intent(TEST, MEANT_FOR[name]) if name in MEANT_FOR else sample)
+        for name, strategy in tried.items()
+    }
 
 
 def test_no_paste_of_the_database_pays(cheats: dict[str, float]) -> None:
