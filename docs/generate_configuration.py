@@ -36,7 +36,7 @@ SCRIPTS = [
 ]
 TYPER_MODULES = [
     *(*SCRIPTS, "sql_agent.audit", "sql_agent.demo", "sql_agent.judge_report", "sql_agent.mcp_server"),
-    *("sql_agent.data.build", "sql_agent.tiny_policy.build"),
+    *("sql_agent.data.build", "sql_agent.tiny_policy.build", "sql_agent.tiny_policy.demonstrations"),
     *("reward_model.convert_dpo_format", "reward_model.mine_pairs", "reward_model.bundled_pairs"),
     *("recipes.new", "recipes.losses.compare", "agl_plugin.store.__main__"),
     *("reward_model.merge_lora", "reward_model.inference", "reward_model.inference_api", "utils.reward_scale"),

@@ -1,6 +1,7 @@
 """Build the tiny policy: tokenizer, wired initialisation, supervised warm start; cached by content.
 
     python -m sql_agent.tiny_policy.build --seed 1
+    python -m sql_agent.tiny_policy.build --seed 1 --untrained --out FOLDER     without the warm start
 
 Guarantees: the same seed, sources and machine type give the same weights; a folder appears complete or not at all. It
 is an ordinary Hugging Face model folder (Qwen3ForCausalLM, safetensors, chat template) without code of its own.
@@ -68,6 +69,23 @@ def ensure_tiny_policy(
         _build(built, seed=seed, task=task, train=force or not is_shipped(seed, task))
         _put(built, folder, old=Path(temp) / "old", force=force)
     return folder
+
+
+def save_untrained(seed: int, task: TinyTask, out: Path) -> Path:
+    """What the warm start of this seed begins with, as a model folder: random weights, wired to copy."""
+    if out.exists():
+        raise UserError(f"--out {out}: exists; name a new folder")
+    import torch
+
+    from sql_agent.tiny_policy.tokenizer import train_tokenizer
+    from sql_agent.tiny_policy.train import build_model
+
+    lesson = task.learn()
+    tokenizer = train_tokenizer(lesson.texts, lesson.frames)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        save(build_model(tokenizer), tokenizer, out)
+    return out.absolute()
 
 
 def _is_complete(folder: Path) -> bool:
@@ -155,6 +173,7 @@ def main(
     out: Annotated[Path | None, typer.Option(help="folder to build into (default: the project's .cache)")] = None,
     force: Annotated[bool, typer.Option("--force", help="train even if it is there or shipped")] = False,
     recipe: Annotated[str, typer.Option(help="the task of this recipe (default: SQL)")] = "",
+    untrained: Annotated[bool, typer.Option("--untrained", help="leave the warm start out; needs --out")] = False,
     ship_: Annotated[
         bool, typer.Option("--ship", help="write the weights into the repository, for clones of it")
     ] = False,
@@ -167,7 +186,10 @@ def main(
     """
     try:
         task = load_task(build_config(load_recipe(recipe)).model.tiny if recipe else "")
-        folder = ensure_tiny_policy(seed, task, out=out, force=force)
+        if untrained and (out is None or force or ship_):
+            raise UserError("--untrained: needs --out, and goes with neither --force nor --ship")
+        made = save_untrained(seed, task, out) if untrained and out else None
+        folder = made or ensure_tiny_policy(seed, task, out=out, force=force)
     except UserError as error:
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(2) from error

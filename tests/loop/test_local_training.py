@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,14 +20,17 @@ from agl_plugin.audit.verify import verify
 from agl_plugin.run.question_order import SeededOrder
 from foundation.errors import UserError
 from sql_agent.audit import app
-from sql_agent.config import TrainConfig, build_config, load_recipe
+from sql_agent.config import ROOT, TrainConfig, build_config, data_path, load_recipe, parse_assignment
+from sql_agent.data.dataset import load_questions
 from sql_agent.export import export_checkpoint
 from sql_agent.local.arguments import check_keys, grpo_arguments, memory_gb
 from sql_agent.local.job import run_local
 from sql_agent.local.rollouts import Played
 from sql_agent.local.trainer import EpisodeTrainer, advantages, order_of, training_rows
 from sql_agent.records import Question
+from sql_agent.serving.checkpoints import own_checkpoint
 
+WAIT_S = 300.0
 SMALL: dict[str, Any] = {
     "rollout": {"group_size": 4, "max_response_tokens": 80, "rollout_timeout_s": 900.0},
     "optim": {"questions_per_step": 4, "mini_batch_questions": 4, "micro_batch_rows": 4},
@@ -154,6 +160,35 @@ def test_a_step_on_weights_in_four_bits(tmp_path: Path, seen: dict[str, Any]) ->
     assert len(trained) == 2 * len(layers) and all("lora_" in name for name in trained)
     assert train["actor/grad_norm"] == pytest.approx(seen["grad_norm"], rel=0.02)  # computed in bfloat16
     assert export_checkpoint(run_dir, tmp_path / "model").gap < 1e-3
+
+
+@pytest.mark.slow
+def test_a_killed_run_goes_on_with_the_same_questions(tmp_path: Path) -> None:
+    """A real process, kill -9 after its second checkpoint, and another one that goes on to the fourth step."""
+    sets = ["trainer.max_steps=4", "trainer.save_every=1", "trainer.validate_first=false", "trainer.validate_every=-1"]
+    sets += ["optim.questions_per_step=2", "optim.mini_batch_questions=2", "optim.micro_batch_rows=4"]
+    sets += ["rollout.group_size=2", f"trainer.runs_dir={tmp_path}"]
+    command = [sys.executable, str(ROOT / "sql_agent" / "train_local.py"), "--recipe", "smoke_cpu"]
+    command += [part for text in sets for part in ("--set", text)]
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL)
+    began = time.monotonic()
+    try:
+        while not list(tmp_path.glob("*/checkpoints/global_step_2")):
+            assert process.poll() is None and time.monotonic() - began < WAIT_S
+            time.sleep(0.05)
+    finally:
+        process.kill()
+        process.wait()
+    done = int(own_checkpoint(tmp_path, asked="test").name.rpartition("_")[2])
+    again = subprocess.run([*command, "--resume_checkpoint"], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert again.returncode == 0, again.stderr
+    last = max(tmp_path.glob("*"), key=lambda path: path.name)
+    assert json.loads((last / "summary.json").read_text(encoding="utf-8"))["last_step"] == 4
+    config = build_config(load_recipe("smoke_cpu"), *map(parse_assignment, sets))
+    questions = load_questions(data_path(config.data.training[0].file))
+    order = [questions[n].id for n in order_of(questions, config)]
+    played = {(row["step"], row["question_id"]) for row in lines(last / "rollouts.jsonl")}
+    assert done < 4 and played == {(n, id) for n in range(done + 1, 5) for id in order[2 * n - 2 : 2 * n]}
 
 
 def test_a_fault_is_no_reward(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ import torch
 from transformers import AutoModelForCausalLM
 from trl.trainer.dpo_config import DPOConfig
 from trl.trainer.sft_config import SFTConfig
+from typer.testing import CliRunner
 
 from foundation import run_folder
 from foundation.errors import UserError
@@ -32,6 +33,8 @@ from sql_agent.run_report.folder import read_run
 from sql_agent.run_report.page import build
 from sql_agent.serving.checkpoint_model import checkpoint_model
 from sql_agent.serving.checkpoints import own_checkpoint
+from sql_agent.tiny_policy.build import app as build_app
+from sql_agent.tiny_policy.demonstrations import app as demonstrations_app
 from sql_agent.training.verl_config import flatten
 from sql_agent.tuning.arguments import trl_arguments
 from sql_agent.tuning.command import run_command
@@ -155,6 +158,18 @@ def test_an_adapter_is_trained_resumed_and_merged(run: Run, model: Path, tmp_pat
     assert export.gap < 1e-4
     start, merged = (AutoModelForCausalLM.from_pretrained(path).state_dict() for path in (model, tmp_path / "merged"))
     assert set(start) == set(merged) and any(not torch.equal(start[name], merged[name]) for name in start)
+
+
+def test_an_untrained_tiny_policy_learns_from_its_demonstrations(run: Run, tmp_path: Path) -> None:
+    start, shown = tmp_path / "untrained", tmp_path / "shown.jsonl"
+    assert CliRunner().invoke(build_app, ["--seed", "3", "--untrained", "--out", str(start)]).exit_code == 0
+    assert CliRunner().invoke(demonstrations_app, ["--rows", "40", "--out", str(shown)]).exit_code == 0
+    given = ["--recipe", "warm_start_cpu", "--model_path", str(start), "--dataset", str(shown)]
+    folder = run("sft", *given, "--learning-rate", "3e-3", "--set", "sft.warmup_share=0", "--max_steps", "4")
+    losses = [row["train/loss"] for row in read_lines(folder / run_folder.METRICS) if row["kind"] == "train"]
+    assert len(losses) == 4 and losses[-1] < losses[0] - 0.5
+    again = CliRunner().invoke(build_app, ["--untrained", "--out", str(start)])
+    assert again.exit_code == 2 and "name a new folder" in again.output
 
 
 def test_what_cannot_be_resumed_is_refused(run: Run, model: Path, data: Path, tmp_path: Path, capfd: Any) -> None:
@@ -309,10 +324,11 @@ def test_trl_takes_the_arguments(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_command_can_be_killed_and_is_resumed_by_name(model: Path, data: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("method", ["sft", "dpo"])
+def test_the_command_can_be_killed_and_is_resumed_by_name(method: str, model: Path, data: Path, tmp_path: Path) -> None:
     """A real process and kill -9: what it saved is gone on with."""
-    command = [sys.executable, str(ROOT / "sql_agent" / "train_sft.py")]
-    given = flags("sft", model, data, tmp_path / "runs", "--num_epochs", "2000")
+    command = [sys.executable, str(ROOT / "sql_agent" / f"train_{method}.py")]
+    given = flags(method, model, data, tmp_path / "runs", "--num_epochs", "2000")
     process = subprocess.Popen([*command, *given], cwd=ROOT / "sql_agent", stdout=subprocess.DEVNULL)
     began = time.monotonic()
     try:
