@@ -17,11 +17,12 @@ import json
 import logging
 import re
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import aiohttp
+import orjson
 from agentlightning.store.base import LightningStore
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from starlette.responses import JSONResponse, Response
@@ -171,7 +172,8 @@ class Calls:
                     return Response(await response.read(), response.status, media_type=response.content_type), None
                 if response.content_type == "text/event-stream":
                     return await self._pass_on(request, response, send)
-                answer = parsed(await response.read(), "the model server's answer", status=502)
+                content = await response.read()
+                answer = parsed(content, "the model server's answer", status=502, read=read_answer)
         except (aiohttp.ClientError, OSError, TimeoutError) as exc:
             why = f"{type(exc).__name__}: {exc}"
             raise CallError(502, f"the model server broke the call off ({why})", kind="server_error") from exc
@@ -256,10 +258,24 @@ async def body_of(receive: Receive) -> bytes:
     return bytes(body)
 
 
-def parsed(text: bytes, what: str = "the request's body", *, status: int = 400) -> Json:
+def read_answer(text: bytes) -> object:
+    """JSON in a third of the time of Python's reader, which reads what is left: half characters, numbers like NaN."""
+    try:
+        return orjson.loads(text)
+    except ValueError:
+        return json.loads(text)
+
+
+def parsed(
+    text: bytes,
+    what: str = "the request's body",
+    *,
+    status: int = 400,
+    read: Callable[[bytes], object] = json.loads,
+) -> Json:
     """A JSON object. Raises CallError."""
     try:
-        found = json.loads(text)
+        found = read(text)
     except (ValueError, RecursionError) as exc:
         raise CallError(status, f"{what} is not JSON ({type(exc).__name__}: {str(exc)[:100]})") from exc
     if not isinstance(found, dict):

@@ -15,7 +15,7 @@ import logging
 import os
 import time
 from collections import defaultdict
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -171,6 +171,13 @@ def plain(span: CallSpan, number: int) -> Span:
 
 def on_the_wire(span: CallSpan) -> ResourceSpans:
     """In OpenTelemetry's form, without a number: the store gives it the next of its rollout."""
+    try:
+        return _wired(span, str)
+    except UnicodeEncodeError:
+        return _wired(span, _escaped)
+
+
+def _wired(span: CallSpan, text: Callable[[Any], str]) -> ResourceSpans:
     ids = {Names.ROLLOUT_ID: span.rollout_id, Names.ATTEMPT_ID: span.attempt_id}
     wire = WireSpan(
         trace_id=span.ids[:16],
@@ -179,13 +186,13 @@ def on_the_wire(span: CallSpan) -> ResourceSpans:
         start_time_unix_nano=span.start_ns,
         end_time_unix_nano=span.end_ns,
         status=Status(code=Status.STATUS_CODE_OK),
-        attributes=[_pair(*item) for item in span.attributes.items()],
+        attributes=[_pair(*item, text) for item in span.attributes.items()],
     )
-    resource = Resource(attributes=[_pair(name.value, value) for name, value in ids.items()])
+    resource = Resource(attributes=[_pair(name.value, value, text) for name, value in ids.items()])
     return ResourceSpans(resource=resource, scope_spans=[ScopeSpans(spans=[wire])])
 
 
-def _pair(key: str, value: Any) -> KeyValue:
+def _pair(key: str, value: Any, text: Callable[[Any], str]) -> KeyValue:
     if isinstance(value, bool):
         given = AnyValue(bool_value=value)
     elif isinstance(value, int) and -(2**63) <= value < 2**63:
@@ -193,10 +200,10 @@ def _pair(key: str, value: Any) -> KeyValue:
     elif isinstance(value, float):
         given = AnyValue(double_value=value)
     else:
-        given = AnyValue(string_value=_text(value))
-    return KeyValue(key=_text(key), value=given)
+        given = AnyValue(string_value=text(value))
+    return KeyValue(key=text(key), value=given)
 
 
-def _text(value: Any) -> str:
+def _escaped(value: Any) -> str:
     """Half characters, which JSON can hold, as their escapes: protobuf refuses them."""
     return str(value).encode(errors="backslashreplace").decode()
