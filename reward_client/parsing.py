@@ -1,8 +1,9 @@
 """Reading a judge's reply: one strict JSON object, or a JudgeUnparsable. Nothing is guessed.
 
-Plain words or a code fence around the object are fine, text before </think> is ignored, and reasoning that does not end
-is refused. No object, several different ones, duplicate keys, NaN, infinity, and values of another type or range are
-refused; so is a remark behind the object that holds a digit or a brace, because it may take the verdict back.
+Plain words or a code fence around the object are fine, text before </think> (or another model's mark) is ignored, and
+reasoning that does not end is refused. No object, several different ones, duplicate keys, NaN, infinity, and values of
+another type or range are refused; so is a remark behind the object that holds a digit or a brace, because it may take
+the verdict back.
 """
 
 from __future__ import annotations
@@ -18,8 +19,11 @@ from reward_client.errors import JudgeUnparsable
 from reward_client.schema import Criteria
 
 WEIGHTS = {"accuracy": 0.5, "completeness": 0.3, "clarity": 0.1, "professionalism": 0.1}
-_REASONING = re.compile(r".*</(?:think|thinking|reasoning)>", re.DOTALL | re.IGNORECASE)
-_REASONING_BEGINS = re.compile(r"<(?:think|thinking|reasoning)\b", re.IGNORECASE)
+_THOUGHT = (
+    r"(?:\w+:)?(?:think|thinking|thought|reasoning)"  # <think>, <seed:think>; ◁think▷ of Kimi, [THINK] of Mistral
+)
+_REASONING = re.compile(rf".*(?:[<◁\[]/{_THOUGHT}[>▷\]]|<\|channel\|>final)", re.DOTALL | re.IGNORECASE)
+_REASONING_BEGINS = re.compile(rf"[<◁\[]{_THOUGHT}\b|<\|channel\|>analysis", re.IGNORECASE)
 _NUMBER = re.compile(r"\d")
 M = TypeVar("M", bound=BaseModel)
 

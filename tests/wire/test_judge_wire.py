@@ -97,6 +97,9 @@ PARTS = [{"type": "thinking", "thinking": json.dumps({**SCORES, "accuracy": 0})}
         {**GOOD, "usage": {"prompt_tokens": 7.5, "completion_tokens": [5]}},
         {**GOOD, "usage": [7, 5]},
         chat_reply([*PARTS, {"type": "text", "text": json.dumps(SCORES)}]),  # pyright: ignore[reportArgumentType]
+        chat_reply(f"◁think▷{{1}}◁/think▷{json.dumps(SCORES)}"),
+        chat_reply(f"[THINK]{{1}}[/THINK]{json.dumps(SCORES)}"),
+        chat_reply(f"<|channel|>analysis<|message|>{{1}}<|end|><|channel|>final<|message|>{json.dumps(SCORES)}"),
         chat_reply("<think>{1}</think>" + json.dumps({**SCORES, "reason": "<think>"})),
     ],
     ids=lambda answer: str(answer)[:60],
@@ -123,6 +126,10 @@ BOMB = gzip.compress(b" " * (1 << 24), mtime=0)
         chat_reply(f"<think>maybe {json.dumps(SCORES)}"),
         chat_reply(f"<think>no</think><think>maybe {json.dumps(SCORES)}"),
         chat_reply(f"<THINKING>\nmaybe {json.dumps(SCORES)}"),
+        chat_reply(f"<seed:think>maybe {json.dumps(SCORES)}"),
+        chat_reply(f"◁think▷maybe {json.dumps(SCORES)}"),
+        chat_reply(f"[THINK]maybe {json.dumps(SCORES)}"),
+        chat_reply(f"<|channel|>analysis<|message|>maybe {json.dumps(SCORES)}"),
         chat_reply(f"maybe {json.dumps(SCORES)}", finish_reason="length"),
         chat_reply([{"type": "thinking", "thinking": json.dumps(SCORES)}]),  # pyright: ignore[reportArgumentType]
         chat_reply([json.dumps(SCORES)]),  # pyright: ignore[reportArgumentType]
