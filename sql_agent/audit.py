@@ -79,6 +79,7 @@ def show(run: Run) -> None:
         settings = json.loads(about["settings"])
         say(f"run {about['id']}, model {settings['verl']['actor_rollout_ref']['model']['path']}")
         table(search.steps(connection))
+        table(search.agents(connection))
         for reason, n in search.reasons(connection).items():
             say(f"unscored: {n} {reason}")
 
@@ -93,13 +94,14 @@ def find(
     tool_error: Annotated[bool, typer.Option("--tool-error", help="a tool call failed")] = False,
     step: Annotated[int | None, typer.Option(help="of this training step")] = None,
     mode: Annotated[str, typer.Option(metavar="train|val", help="training or validation")] = "",
+    agent: Annotated[str, typer.Option(metavar="NAME", help="of this agent of a mixed run, or `default`")] = "",
     limit: Annotated[int, typer.Option(min=1, help="at most so many")] = 50,
     as_json: Annotated[bool, typer.Option("--json", help="one JSON object per line")] = False,
 ) -> None:
     """Find rollouts; conditions add up. Example: find RUN --max-reward 0.2 --tool-error"""
     wanted = search.Wanted(
         min_reward=min_reward, max_reward=max_reward, unscored=unscored, question=question, tool_error=tool_error,
-        step=step, mode=mode,
+        step=step, mode=mode, agent=agent,
     )  # fmt: skip
     with reading(run) as connection:
         rows = search.find(connection, wanted, limit=limit)

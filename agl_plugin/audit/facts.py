@@ -88,6 +88,7 @@ def _rollout(one: Seen, record: Mapping[str, Any], *, question_id: str) -> Row:
         "question_id": question_id,
         "group_id": record.get("group"),
         "attempt_id": latest,
+        "agent": record.get("agent") or "",
         "answer": text(record.get("answer")),
         "n_calls": len(one.calls),
     }

@@ -22,7 +22,7 @@ from typing import Any
 from foundation import run_folder
 from foundation.errors import UserError
 
-VERSION = 1  # PRAGMA user_version
+VERSION = 2  # PRAGMA user_version
 MAX_TEXT_CHARS = 16_384
 Row = dict[str, Any]
 Rows = dict[str, list[Row]]  # table -> rows
@@ -30,8 +30,8 @@ Rows = dict[str, list[Row]]  # table -> rows
 TABLES: dict[str, str] = {
     "run": "id TEXT PRIMARY KEY, started_s REAL, settings TEXT",
     "question": "id TEXT PRIMARY KEY, run_id TEXT, name TEXT, question TEXT, reference TEXT, task_type TEXT",
-    "rollout": "id TEXT PRIMARY KEY, question_id TEXT, step INTEGER, mode TEXT, group_id TEXT, resampled INTEGER, "
-    "status TEXT, attempt_id TEXT, answer TEXT, stop_reason TEXT, n_calls INTEGER",
+    "rollout": "id TEXT PRIMARY KEY, question_id TEXT, agent TEXT, step INTEGER, mode TEXT, group_id TEXT, "
+    "resampled INTEGER, status TEXT, attempt_id TEXT, answer TEXT, stop_reason TEXT, n_calls INTEGER",
     "attempt": "id TEXT PRIMARY KEY, rollout_id TEXT, n INTEGER, status TEXT, worker TEXT, started_s REAL, "
     "ended_s REAL",
     "llm_call": "id TEXT PRIMARY KEY, attempt_id TEXT, n INTEGER, response_id TEXT, weights_version INTEGER, "
@@ -52,7 +52,8 @@ TABLES: dict[str, str] = {
 }  # fmt: skip
 LEDGER = 'n INTEGER PRIMARY KEY, "table" TEXT, step INTEGER, first INTEGER, last INTEGER, sha256 TEXT'
 INDICES = (
-    "rollout (step, mode)", "rollout (question_id)", "rollout (group_id)", "question (name)", "attempt (rollout_id)",
+    "rollout (step, mode)", "rollout (question_id)", "rollout (group_id)", "rollout (agent)",
+    "question (name)", "attempt (rollout_id)",
     "llm_call (attempt_id)", "tool_call (rollout_id)", "tool_call (outcome)", "verdict (reward)", "verdict (unscored)",
     "train_row (rollout_id)", "train_row (step, row_number)", "left_out (step)", "policy_update (step)",
     "checkpoint (update_id)",

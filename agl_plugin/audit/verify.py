@@ -130,9 +130,13 @@ def _files(connection: sqlite3.Connection, found: Checked, *, folder: Path) -> N
     """The same rollouts and updates as in the files of the run."""
     lines = folder / run_folder.ROLLOUTS
     if lines.exists():
-        query = "SELECT rollout.id, step, mode, reward, unscored FROM rollout JOIN verdict ON rollout_id = rollout.id"
+        query = """SELECT rollout.id, step, mode, agent, reward, unscored
+            FROM rollout JOIN verdict ON rollout_id = rollout.id"""
         kept = {row[0]: tuple(row)[1:] for row in connection.execute(query)}
-        told = {r["rollout_id"]: (r["step"], r["mode"], r.get("reward"), r["unscored"]) for r in read_lines(lines)}
+        told = {
+            r["rollout_id"]: (r["step"], r["mode"], r.get("agent") or "", r.get("reward"), r["unscored"])
+            for r in read_lines(lines)
+        }
         for rollout in sorted(kept.keys() | told.keys()):
             same = kept.get(rollout) == told.get(rollout)
             found.expect(same, f"{rollout}: {told.get(rollout)} in {lines.name}, {kept.get(rollout)} here")

@@ -195,10 +195,8 @@ def _cell(column: str, number: int, entry: Entry) -> Any:
         case "created_at" | "create_at" | "update_at":
             return FIXED_TIME
         case "med_name_initial":
-            from pypinyin import (
-                Style,
-                lazy_pinyin,
-            )  # a fifth of a second, which who only reads the records need not wait
+            # A fifth of a second, which who only reads the records need not wait.
+            from pypinyin import Style, lazy_pinyin
 
             return "".join(lazy_pinyin(entry.name, style=Style.FIRST_LETTER)).upper()
     value = entry.values.get(column)

@@ -7,6 +7,7 @@ compute them again. Not covered: `replay`, which repeats updates of verl.
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -91,6 +92,7 @@ def _seen(one: Played, n_updates: int) -> Seen:
             zip(one.turns, one.row["finish_reasons"], one.times, strict=True)
         )
     ]
-    times = {"started_s": one.times[0][0], "ended_s": one.times[-1][1]} if one.times else {}
-    told = {"id": attempt, "rollout_id": rollout, "n": 1, "status": one.row["status"], **times}
+    times = one.times or [(time.time(),) * 2]
+    told = {"id": attempt, "rollout_id": rollout, "n": 1, "status": one.row["status"]}
+    told |= {"started_s": times[0][0], "ended_s": times[-1][1]}
     return Seen(rollout, {}, [told], calls)

@@ -57,6 +57,8 @@ class Chain:
         yield f"question   {question['id']} ({question['name']}): {short(question['question'])}"
         if question["reference"]:
             yield f"           reference: {short(question['reference'])}"
+        if one["agent"]:
+            yield f"           played by the agent {short(one['agent'])}"
         yield f"rollout    {one['id']}: {what}, step {one['step']}, group {one['group_id']}, {one['status']}" + (
             ", of a question that took another's place" if one["resampled"] else ""
         )

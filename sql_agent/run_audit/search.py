@@ -14,10 +14,11 @@ from typing import Any
 from agl_plugin.audit.schema import opened
 from foundation import run_folder
 from foundation.errors import UserError
+from sql_agent.config.agents import DEFAULT
 
 Row = dict[str, Any]
 ANY = "any"
-FOUND = """SELECT rollout.id AS rollout, rollout.step, mode, question.name AS question, reward, unscored,
+FOUND = """SELECT rollout.id AS rollout, rollout.step, mode, rollout.agent, question.name AS question, reward, unscored,
   (SELECT max(outcome != 'ok') FROM tool_call WHERE tool_call.rollout_id = rollout.id) AS tool_error,
   (SELECT count(*) FROM train_row WHERE train_row.rollout_id = rollout.id AND used) AS rows_used,
   (SELECT advantage FROM train_row WHERE train_row.rollout_id = rollout.id LIMIT 1) AS advantage,
@@ -30,13 +31,17 @@ STEPS = """SELECT rollout.step, mode, count(*) AS rollouts, count(*) - sum(unsco
   LEFT JOIN policy_update ON policy_update.step = rollout.step AND mode = 'train'
   LEFT JOIN checkpoint ON checkpoint.update_id = policy_update.id
   GROUP BY rollout.step, mode ORDER BY rollout.step, mode"""
+AGENTS = """SELECT CASE agent WHEN '' THEN :default ELSE agent END AS agent, mode, count(*) AS rollouts,
+  count(*) - sum(unscored != '') AS scored, avg(CASE WHEN unscored = '' THEN reward END) AS reward_mean
+  FROM rollout JOIN verdict ON verdict.rollout_id = rollout.id GROUP BY agent, mode ORDER BY agent, mode"""
 REASONS = "SELECT unscored, count(*) AS n FROM verdict WHERE unscored > '' GROUP BY unscored ORDER BY n DESC"
 BAD_TOOL = "tool_call.outcome IN ('error', 'timeout', 'bad_arguments')"
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """What rollouts are looked for. `unscored` is a reason, or `any`; `question` an id, or a part of its text."""
+    """What rollouts are looked for. `unscored` is a reason, or `any`; `question` an id, or a part of its text;
+    `agent` a name of [agents], or `default`."""
 
     min_reward: float | None = None
     max_reward: float | None = None
@@ -45,6 +50,7 @@ class Wanted:
     tool_error: bool = False
     step: int | None = None
     mode: str = ""
+    agent: str = ""
 
     @property
     def conditions(self) -> list[tuple[str, dict[str, Any]]]:
@@ -60,6 +66,7 @@ class Wanted:
             (self.tool_error, f"rollout.id IN (SELECT rollout_id FROM tool_call WHERE {BAD_TOOL})", {}),
             (self.step is not None, "rollout.step = :step", {"step": self.step}),
             (self.mode, "mode = :mode", {"mode": self.mode}),
+            (self.agent, "agent = :agent", {"agent": "" if self.agent == DEFAULT else self.agent}),
         ]  # fmt: skip
         return [(sql, values) for wanted, sql, values in given if wanted]
 
@@ -84,6 +91,12 @@ def find(connection: sqlite3.Connection, wanted: Wanted, *, limit: int) -> list[
 def steps(connection: sqlite3.Connection) -> list[Row]:
     """Each step and validation with its counts and its update."""
     return [dict(row) for row in connection.execute(STEPS)]
+
+
+def agents(connection: sqlite3.Connection) -> list[Row]:
+    """Each agent of a mixed run with its counts; [] where one agent plays alone."""
+    found = [dict(row) for row in connection.execute(AGENTS, {"default": DEFAULT})]
+    return found if {row["agent"] for row in found} - {DEFAULT} else []
 
 
 def reasons(connection: sqlite3.Connection) -> dict[str, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 import shutil
 import sqlite3
@@ -58,7 +59,7 @@ def talk(reward: float, *calls: tuple[list[int], list[int]], ended: str = "stop"
 # Rows that continue each other, one that does not, one too long to share, a prompt above the limit.
 TALKS = [
     talk(1.0, ([1, 2], [3, 4]), ([1, 2, 3, 4, 5], [6]), sql_calls=[QUERY, FAILED], question_id="q7", judge="offline"),
-    talk(0.25, ([1, 2], [3]), ([1, 9, 3], [7, 8]), answer=HOSTILE, reason=HOSTILE, tool_calls=[]),
+    talk(0.25, ([1, 2], [3]), ([1, 9, 3], [7, 8]), agent="math", answer=HOSTILE, reason=HOSTILE, tool_calls=[]),
     talk(0.5, ([1, 2], [3] * 6), ([1, 2, *[3] * 6, 4], [5] * 6)),
     talk(0.75, ([4] * 16, [5, 6])),
 ]
@@ -162,7 +163,7 @@ def flipped(value: Any, rng: random.Random) -> Any:
         return bytes(byte ^ (1 << place % 8) if n == place // 8 else byte for n, byte in enumerate(value))
     if isinstance(value, str):
         return f"{value[:-1]}{chr(ord(value[-1]) ^ 1)}" if value else "\x01"
-    return value + 2**-40 if isinstance(value, float) else value ^ (1 << rng.randrange(16))
+    return math.nextafter(value, math.inf) if isinstance(value, float) else value ^ (1 << rng.randrange(16))
 
 
 def test_a_changed_value_shows(run: Path) -> None:
@@ -226,6 +227,7 @@ def test_a_changed_token_shows_where_ledger_and_seal_were_made_to_fit(
         ("UPDATE train_row SET optimizer_step = 3 - optimizer_step WHERE step = 1 AND used", "the seed gives"),
         ("UPDATE verdict SET reward = reward + 0.01 WHERE reward = 0.75", "sum to"),
         ("UPDATE verdict SET reward = 0.0, unscored = '' WHERE reward IS NULL", "rollouts.jsonl"),
+        ("UPDATE rollout SET agent = 'other'", "rollouts.jsonl"),
         ("UPDATE left_out SET why = 'group_too_small'", "it should be unscored"),
         ("UPDATE policy_update SET weights_before = 'x' WHERE step = 2", "did not leave"),
         ("UPDATE policy_update SET grad_norm = grad_norm * 1.000001 WHERE step = 3", "gradient norm"),
@@ -309,6 +311,7 @@ def test_what_a_model_wrote_is_text(made: Path) -> None:
         (["--min-reward", "0.95"], 3), (["--max-reward", "0.25", "--step", "2"], 2), (["--unscored", "any"], 9),
         (["--unscored", "judge_fault", "--step", "1"], 1), (["--question", "q7"], 3), (["--question", "高血"], 40),
         (["--question", "%"], 0), (["--tool-error"], 3), (["--mode", "val"], 1), (["--step", "9"], 0),
+        (["--agent", "math"], 3), (["--agent", "default", "--mode", "val"], 1), (["--agent", "maths"], 0),
     ],
 )  # fmt: skip
 def test_find(made: Path, words: list[str], expected: int) -> None:
@@ -320,6 +323,7 @@ def test_find(made: Path, words: list[str], expected: int) -> None:
 def test_show_and_verify_tell_people(run: Path) -> None:
     status, told = ask("show", run)
     assert status == 0 and "checkpoints/global_step_2" in told and "unscored: 3 judge_fault" in told
+    assert "math" in told and "default" in told
     assert ask("verify", run)[0] == 0
     change(run, "UPDATE train_row SET advantage = 9 WHERE step = 2 AND used")
     status, told = ask("verify", run)
