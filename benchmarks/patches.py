@@ -8,8 +8,9 @@ calls    a step, counted
 wall_ms  saved a call, the median over the pairs; cpu_ms the same by the CPU clock of the thread that calls
 share    of a step: calls x cpu_ms / the median time of the run's steps after the warm-up
 Runs of the same code differ by a tenth, so whole runs cannot tell a share of 3 %; pairs can. A share supposes that the
-step waits for every call, so it is the most that a patch can bring. Not covered: patches that are there for
-correctness, and a_core_for_others, whose effect is not in its call.
+step waits for every call, so it is the most that a patch can bring. a_core_for_others, whose effect is on other
+threads, takes turns by training step, and needs some 40 of them (--steps 40). Not covered: patches that are there for
+correctness; forked_engines, which works at the start (benchmarks/training.py).
 """
 
 from __future__ import annotations

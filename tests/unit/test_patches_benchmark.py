@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from benchmarks.patches import FOR_SPEED, figures_of
-from benchmarks.support.paired import OFTEN, at_start, paired
+from benchmarks.support import paired as paired_calls
+from benchmarks.support.paired import OFTEN, at_start, by_spell, paired
 from sql_agent.config import ROOT
 
 
@@ -28,6 +31,26 @@ def test_results_are_the_patched_functions_and_pairs_are_noted(tmp_path: Path) -
     noted = json.loads(notes.read_text())
     assert noted["calls"] == 3 * OFTEN and len(noted["pairs"]) == 2  # the first warms up
     assert all(wall_s > 0 and cpu_s > 0 for wall_s, cpu_s in noted["pairs"])
+
+
+def test_whole_spells_of_calls_take_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s = 0.0
+
+    def takes(seconds: float, result: str = "") -> str:
+        nonlocal now_s
+        now_s += seconds
+        return result
+
+    clock = SimpleNamespace(perf_counter=lambda: now_s, monotonic=time.monotonic)
+    monkeypatch.setattr(paired_calls, "time", clock)
+    one = by_spell("a_core_for_others", lambda: takes(0.5, "theirs"), lambda: takes(0.2, "ours"), tmp_path)
+    said: list[set[str]] = []
+    for _ in range(5):
+        said.append({one() for _ in range(3)})
+        takes(paired_calls.PAUSE_S + 0.1)
+    assert said == [{"ours"}, {"theirs"}, {"ours"}, {"theirs"}, {"ours"}]
+    (notes,) = tmp_path.glob("a_core_for_others-*.json")
+    assert json.loads(notes.read_text())["pairs"] == [pytest.approx([0.3, 0.3])]  # of two pairs the first warms up
 
 
 def test_shares_are_calls_times_savings_over_the_step(tmp_path: Path) -> None:
