@@ -36,6 +36,7 @@ _HINTS = {
     r"\b(?:charindex|locate|position)\s*\(": "SQLite finds y in x with instr(x, y)",
     r"\b(?:left|right)\s*\(": "SQLite has no LEFT() and RIGHT(): use substr(x, 1, n) or substr(x, -n)",
     r"\bregexp\b|\brlike\b|\bsimilar\s+to\b": "SQLite has no regular expressions here: use LIKE or GLOB",
+    r"\bjson_group_(?:array|object)\s*\(": "use group_concat(x, ',')",
     r"::": "SQLite casts with CAST(x AS TEXT)",
     r"[“”‘’]": "write straight quotes, 'text' and \"name\", instead of curly ones",
     r"expression tree is too large": "write x IN (a, b, ...) instead of a chain of OR",

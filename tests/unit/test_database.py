@@ -122,6 +122,7 @@ def test_unusable_input_is_a_clear_error(database: Database, sql: object, says: 
         ("SELECT id FROM drugs_info, disease", "ambiguous column name: id"),
         ("SELECT zeroblob(1)", "the function zeroblob is not available"),
         ("SELECT printf('%1000d', 1)", "printf fields of 999"),
+        ("SELECT json_group_array(id) FROM disease", "is not available; use group_concat(x, ',')"),
         ("SELECT sql FROM sqlite_master", "columns of disease: id, disease_name, overview"),
         (SLOW, "stopped after 1 s"),
         ("SELECT " + "x" * 9_000, "…"),
