@@ -246,6 +246,9 @@ def goes_on(database: Database) -> bool:
 WIDE = [
     f"{LONG}, m AS (SELECT substr(max(x), 1, 200000) || '😀' AS y FROM s) SELECT y{', y' * 199} FROM m",
     f"{LONG}, m AS (SELECT CAST(substr(max(x), 1, 200000) AS BLOB) AS y FROM s) SELECT y{', y' * 199} FROM m",
+    f"{LONG}, m AS (SELECT substr(max(x), 1, 200000) AS y FROM s) SELECT y{', y' * 990} FROM m",
+    f"{LONG}, m AS (SELECT substr(max(x), 1, 200000) AS y FROM s) SELECT printf('{'%s' * 90}'{', y' * 90}) FROM m",
+    f"{LONG}, m AS (SELECT substr(max(x), 1, 200000) AS y FROM s) SELECT 1{', json_quote(y)' * 600} FROM m",
     f"{ENDLESS} SELECT 1{', group_concat(i)' * 190} FROM n",
     f"{ENDLESS} SELECT 1{', group_concat(i) OVER ()' * 100} FROM n",
 ]
