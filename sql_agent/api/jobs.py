@@ -70,8 +70,16 @@ def train_command(
         file = question_file(dataset, max_samples=max_samples) if dataset else _own_file(recipe, overrides, max_samples)
         flags += ["--train-file", str(file)]
     if reward:
-        overrides = {**overrides, "reward.terms": [term_of(reward)]}
+        overrides = {"reward.default_scorer": "judge", **overrides, "reward.terms": [term_of(reward)]}
     return command_line("train_sql_agent.py", *flags, *settings(overrides))
+
+
+def for_word_problems(dataset: str | Path, max_samples: int | None = None, *, tiny: bool = False) -> dict[str, Any]:
+    """Arguments of `train` for a set of word problems: calculator, Python and their prompt, on any device, with nothing
+    held out. Raises UserError."""
+    file = str(question_file(dataset, split="train", max_samples=max_samples))
+    quiet = {"trainer.validate_first": False, "trainer.validate_every": -1, "data.val_file": file}
+    return {"recipe": "math_cpu" if tiny else "math_gsm8k", "trainer.device": "auto", **quiet}
 
 
 def _own_file(recipe: str, overrides: dict[str, Any], max_samples: int | None) -> Path:

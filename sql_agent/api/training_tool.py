@@ -27,7 +27,7 @@ from sql_agent.api.runs import Run
 if TYPE_CHECKING:
     from agents import FunctionTool
 
-TINY = "tiny"
+TINY, GSM8K = "tiny", "gsm8k"
 LORA_RANK = 16
 OBJECTS = ("custom_dataset", "custom_reward")  # of a program; a model names them
 DESCRIPTION = (
@@ -147,8 +147,12 @@ class RLTrainingTool:
         overrides |= {"optim.lr": asked.learning_rate} if asked.learning_rate else {}
         overrides |= {"logging.project": asked.wandb_project} if asked.wandb_project else {}
         overrides |= {"model.lora_rank": LORA_RANK} if asked.use_lora else {}
+        of_task: dict[str, Any] = {"recipe": "smoke_cpu" if tiny else ""}
+        if dataset == GSM8K:
+            of_task = jobs.for_word_problems(dataset, asked.max_samples, tiny=tiny)
         run = jobs.train(
-            **{"recipe": "smoke_cpu" if tiny else "", "model": "" if tiny else self._model(asked.model_name)},
+            **of_task,
+            model="" if tiny else self._model(asked.model_name),
             **{"dataset": dataset, "max_samples": asked.max_samples, "quiet": self._quiet},
             reward=asked.custom_reward or (asked.reward_type if dataset != BUNDLED else ""),
             **overrides,

@@ -45,6 +45,17 @@ def config_of(flags: list[str]) -> dict[str, Any]:
     return resolve_config(parser().parse_args(flags)).model_dump()
 
 
+def test_word_problems_are_played_with_their_own_tools_and_the_reward_that_was_given() -> None:
+    api.register_dataset("sums", [{"question": "1 + 1?", "answer": "2"}, {"question": "1 + 2?", "answer": "3"}])
+    of_task = jobs.for_word_problems("sums")
+    steps = {"optim.questions_per_step": 2, "optim.mini_batch_questions": 2, "optim.micro_batch_rows": 2}
+    asked = {"recipe": of_task.pop("recipe"), "dataset": "sums", "reward": api.create_reward("accuracy")}
+    config = config_of(composed(**asked, overrides={**of_task, **steps})[2:])
+    assert [Path(name).name for name in config["agent"]["tools"]] == ["python", "tools.py"]
+    assert Path(config["agent"]["system_prompt"]).name == "prompt.txt" and len(config["reward"]["terms"]) == 1
+    assert config["data"]["train_file"] == config["data"]["val_file"] and not config["trainer"]["validate_first"]
+
+
 @pytest.mark.parametrize(
     "overrides",
     [

@@ -11,7 +11,7 @@ from typing import Any
 
 from foundation.errors import UserError
 from sql_agent.api import create_reward, evaluate_rewards, export, load_dataset, register_dataset, train
-from sql_agent.api.jobs import sft
+from sql_agent.api.jobs import for_word_problems, sft
 from sql_agent.api.rewards import Accuracy, RewardFunction, accuracy_of, final_answer
 from sql_agent.api.runs import Run
 
@@ -133,5 +133,6 @@ class GRPOTrainerWrapper(_Trainer):
         }
         overrides |= {"optim.micro_batch_rows": n, "trainer.epochs": c.num_train_epochs}
         overrides |= {"model.lora_rank": c.lora_r, "model.lora_alpha": c.lora_alpha} if c.use_lora else {}
-        self.run = train(model=self._model(), dataset=self._name, reward=self._reward, **overrides)
+        of_task = for_word_problems(self._name)
+        self.run = train(**of_task, model=self._model(), dataset=self._name, reward=self._reward, **overrides)
         return self.run
