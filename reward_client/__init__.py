@@ -4,7 +4,7 @@ judge = LLMJudge(JudgeEndpoint(api_key="...", base_url="https://api.example.com/
 verdict = await judge.grade(JudgeItem(question="...", reference="...", answer="..."))
 """
 
-from reward_client.endpoints import endpoints_from_env, read_endpoints
+from reward_client.endpoints import endpoints_from_env, needed_endpoints, read_endpoints
 from reward_client.errors import (
     JudgeBudgetSpent,
     JudgeFault,
@@ -47,6 +47,7 @@ __all__ = [
     "Usage",
     "Verdict",
     "endpoints_from_env",
+    "needed_endpoints",
     "grade_group",
     "read_endpoints",
 ]

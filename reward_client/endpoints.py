@@ -16,6 +16,7 @@ from typing import Any
 from pydantic import SecretStr, ValidationError
 from pydantic_core import ErrorDetails
 
+from foundation.errors import UserError
 from reward_client.schema import JudgeEndpoint
 
 ENV_NAMES = {"api_key": "TEACHER_API_KEY", "model": "TEACHER_MODEL", "base_url": "TEACHER_BASE_URL"}
@@ -43,6 +44,17 @@ def endpoints_from_env() -> list[JudgeEndpoint]:
         return [JudgeEndpoint(api_key=SecretStr(values["api_key"]), base_url=values["base_url"], model=values["model"])]
     except ValidationError as exc:
         raise ValueError("; ".join(_explain(error, values) for error in exc.errors())) from None
+
+
+def needed_endpoints(what: str) -> list[JudgeEndpoint]:
+    """The same where there must be one, for `what`. Raises UserError."""
+    try:
+        endpoints = endpoints_from_env()
+    except ValueError as exc:
+        raise UserError(str(exc)) from exc
+    if not endpoints:
+        raise UserError(f"no {what}: set TEACHER_API_KEY, TEACHER_MODEL and TEACHER_BASE_URL, or JUDGE_ENDPOINTS")
+    return endpoints
 
 
 def read_endpoints(path: Path, *, variable: str = "JUDGE_ENDPOINTS") -> list[JudgeEndpoint]:

@@ -21,8 +21,7 @@ from rich.console import Console
 
 from foundation.command import shown_errors
 from foundation.errors import RunError, UserError
-from reward_client import endpoints_from_env
-from reward_client.schema import JudgeEndpoint
+from reward_client import needed_endpoints
 from sql_agent.agent.grading import scoring_of
 from sql_agent.config import HOME, build_config, data_path, load_recipe, parse_assignment, prompt_file
 from sql_agent.data.dataset import load_questions
@@ -40,15 +39,7 @@ notes = Console(stderr=True, highlight=False, soft_wrap=True)
 
 def optimiser() -> tuple[AsyncOpenAI, str]:
     """The model that criticises and edits: the first of JUDGE_ENDPOINTS, or that of TEACHER_*. Raises UserError."""
-    try:
-        endpoints: list[JudgeEndpoint] = endpoints_from_env()
-    except ValueError as exc:
-        raise UserError(str(exc)) from exc
-    if not endpoints:
-        raise UserError(
-            "no optimising model: set TEACHER_API_KEY, TEACHER_MODEL and TEACHER_BASE_URL, or JUDGE_ENDPOINTS"
-        )
-    first = endpoints[0]
+    first = needed_endpoints("optimising model")[0]
     return AsyncOpenAI(base_url=first.base_url, api_key=first.api_key.get_secret_value()), first.model
 
 

@@ -12,7 +12,7 @@ from rich.console import Console
 from foundation.command import shown_errors
 from foundation.console import Heartbeat
 from foundation.errors import UserError
-from reward_client import Budget, JudgeBudgetSpent, endpoints_from_env
+from reward_client import Budget, JudgeBudgetSpent, needed_endpoints
 from reward_client.keeper import LLMKeeper
 from reward_client.prompting import load_prompt, read_prompt
 from sql_agent.curation.choosing import Choice, choose
@@ -39,13 +39,8 @@ def pass_app(rubric_name: str, help_text: str) -> typer.Typer:
         with shown_errors():
             check_out(out, questions)
             try:
-                endpoints = endpoints_from_env()
-                if not endpoints:
-                    raise UserError(
-                        "no LLM: set TEACHER_API_KEY, TEACHER_MODEL and TEACHER_BASE_URL, or JUDGE_ENDPOINTS"
-                    )
                 keeper = LLMKeeper(
-                    endpoints,
+                    needed_endpoints("LLM"),
                     rubric=_rubric(f"{rubric_name}_{language}", rubric),
                     folder=progress_folder(out),
                     concurrency=concurrency,

@@ -23,12 +23,11 @@ from foundation.errors import RunError, UserError
 from foundation.files import write_json
 from foundation.processes import ProcessTree, keep_freed_memory
 from sql_agent.agent.grading import scoring_of
-from sql_agent.config import HOME, TrainConfig, build_config
+from sql_agent.config import HOME, TrainConfig
 from sql_agent.data.bundled import ensure_data
 from sql_agent.local.arguments import check_keys, grpo_arguments
 from sql_agent.scoring.check import check_judge
 from sql_agent.scoring.registry import ScoringContext
-from sql_agent.serving.checkpoints import find_checkpoint
 from sql_agent.serving.models import model_folder
 from sql_agent.training import preflight
 from sql_agent.training.ending import what_broke, write_summary
@@ -70,10 +69,7 @@ def prepare(config: TrainConfig, *, run: str, scoring: ScoringContext) -> Job:
     runs_dir = HOME / Path(config.trainer.runs_dir).expanduser()
     questions, val = load_data(config, scoring)
     steps = total_steps(config, len(questions))
-    if config.trainer.resume:
-        checkpoint = find_checkpoint(config, runs_dir)
-        preflight.check_resume(config, checkpoint, steps=steps)
-        config = build_config(config.model_dump(), {"trainer": {"resume": str(checkpoint)}})
+    config = preflight.resumed(config, runs_dir, steps=steps)
     preflight.check_adapter(config)
     preflight.check_trackers(config.logging.trackers)
     model = model_folder(config, tiny=is_tiny(config))

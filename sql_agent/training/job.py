@@ -28,13 +28,12 @@ from foundation.processes import ProcessTree
 from foundation.versions import versions
 from sql_agent.agent.grading import scoring_of
 from sql_agent.agent.toolset import databases_of
-from sql_agent.config import HOME, TrainConfig, build_config
+from sql_agent.config import HOME, TrainConfig
 from sql_agent.data.dataset import fingerprint, to_row
 from sql_agent.data.files import facts_of
 from sql_agent.records import Question
 from sql_agent.scoring.check import check_judge
 from sql_agent.scoring.registry import ScoringContext
-from sql_agent.serving.checkpoints import find_checkpoint
 from sql_agent.serving.merged_start import merged_start
 from sql_agent.serving.models import model_folder
 from sql_agent.training import preflight
@@ -107,10 +106,7 @@ def prepare(config: TrainConfig, *, role: str, run: str, scoring: ScoringContext
     runs_dir = HOME / Path(config.trainer.runs_dir).expanduser()
     questions, val = load_data(config, scoring)
     steps = total_steps(config, len(questions))
-    if config.trainer.resume:
-        checkpoint = find_checkpoint(config, runs_dir)
-        preflight.check_resume(config, checkpoint, steps=steps)
-        config = build_config(config.model_dump(), {"trainer": {"resume": str(checkpoint)}})
+    config = preflight.resumed(config, runs_dir, steps=steps)
     preflight.check_packages()
     preflight.check_adapter(config)
     preflight.check_loss(config)

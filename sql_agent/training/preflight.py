@@ -18,9 +18,9 @@ from typing import Any
 from agl_plugin.patches.install import wrong_versions
 from foundation.errors import UserError
 from sql_agent.agent.episode import EpisodeRunner
-from sql_agent.config import ROOT, TrainConfig
+from sql_agent.config import ROOT, TrainConfig, build_config
 from sql_agent.config.losses import is_own
-from sql_agent.serving.checkpoints import _step_number
+from sql_agent.serving.checkpoints import _step_number, find_checkpoint
 from sql_agent.serving.models import gpu_count
 from sql_agent.training.verl_config import flatten, loss_name
 
@@ -118,6 +118,15 @@ def _compared(tree: dict[str, Any], sections: Iterable[str], free: Iterable[str]
     """The dotted keys that a resumed run must share."""
     flat = flatten({section: tree.get(section, {}) for section in sections})
     return {key: value for key, value in flat.items() if value != {} and key not in free}
+
+
+def resumed(config: TrainConfig, runs_dir: Path, *, steps: int) -> TrainConfig:
+    """The configuration with the checkpoint that a run goes on from; as it is for a new run. Raises UserError."""
+    if not config.trainer.resume:
+        return config
+    checkpoint = find_checkpoint(config, runs_dir)
+    check_resume(config, checkpoint, steps=steps)
+    return build_config(config.model_dump(), {"trainer": {"resume": str(checkpoint)}})
 
 
 def check_resume(
