@@ -19,6 +19,7 @@ __all__ = ["evaluate_rewards"]
 TRL_AVAILABLE = importlib.util.find_spec("trl") is not None
 GSM8K = "gsm8k"
 Rows = list[dict[str, Any]]
+_saved: set[Path] = set()  # model folders that this process wrote
 
 
 @dataclass
@@ -92,8 +93,11 @@ class _Trainer:
         if self.run is None:
             raise UserError("save_model: train first")
         out = Path(path or self.config.output_dir).absolute()
-        shutil.rmtree(out) if out.exists() and not any(out.iterdir()) else None
-        return export(self.run, out)
+        if out in _saved or (out.exists() and not any(out.iterdir())):  # two trainers of one config save to one folder
+            shutil.rmtree(out, ignore_errors=True)
+        model = export(self.run, out)
+        _saved.add(out)
+        return model
 
 
 class SFTTrainerWrapper(_Trainer):
