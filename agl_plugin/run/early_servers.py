@@ -12,6 +12,7 @@ import importlib
 import inspect
 import math
 import os
+import threading
 from dataclasses import dataclass
 from multiprocessing import forkserver
 from multiprocessing.context import ForkServerContext, ForkServerProcess
@@ -64,9 +65,10 @@ class EarlyServer:
         from agl_plugin.patches.install import install
 
         install("server")
+        self._class = importlib.import_module(SERVER).vLLMHttpServerBase
+        # Not before: a third process that imports would hold up the trainer, for which the worker waits.
         engine_context().set_forkserver_preload([SERVER, ENGINE])
         forkserver.ensure_running()
-        self._class = importlib.import_module(SERVER).vLLMHttpServerBase
 
     async def begin(self, **settings: Any) -> None:
         """Be a server with verl's settings."""
@@ -100,6 +102,11 @@ def start_servers(verl: dict[str, Any]) -> list[Any]:
     """Actors that load, as many as verl will ask for; none on several nodes. Ray must run."""
     n = n_servers(verl) if len(ray.nodes()) == 1 else 0
     return [ray.remote(num_cpus=1)(EarlyServer).remote() for _ in range(n)]
+
+
+def load_meanwhile() -> None:
+    """Import what verl's side of a server needs, while the trainer waits for its workers."""
+    threading.Thread(target=importlib.import_module, args=(SERVER,), name="load-servers", daemon=True).start()
 
 
 @dataclass(frozen=True)
