@@ -39,9 +39,11 @@ class EngineProcess(ForkServerProcess):
         super().start()
 
     def run(self) -> None:
-        """In the new process."""
-        os.environ.clear()
-        os.environ.update(self._environment)
+        """In the new process. What is the same stays where it is: setproctitle finds its place behind it."""
+        before = dict(os.environ)
+        for name in before.keys() - self._environment.keys():
+            del os.environ[name]
+        os.environ.update({k: v for k, v in self._environment.items() if before.get(k) != v})
         super().run()
 
 

@@ -135,7 +135,7 @@ def main(
     """Make a chat log, curate it, and tell how many questions each step left."""
     out = out.expanduser().absolute()
     train = write_log(out, n=n, seed=seed)
-    given = any(os.environ.get(name) for name in ("TEACHER_API_KEY", "JUDGE_ENDPOINTS"))
+    given = any(os.environ.get(variable) for variable in ("TEACHER_API_KEY", "JUDGE_ENDPOINTS"))
     with nullcontext() if given else openai_server(reader(names_known())) as server:
         if server:
             names = {"TEACHER_API_KEY": "none", "TEACHER_MODEL": "a-rule", "TEACHER_BASE_URL": server.base_url}
