@@ -30,6 +30,7 @@ from agl_plugin.options import DaemonOptions
 from agl_plugin.patches.install import install
 from agl_plugin.proxy.gate import Gate
 from agl_plugin.proxy.gateway import make_gateway
+from agl_plugin.proxy.spans import CALL_SPAN
 from agl_plugin.run.agents import reward_by_agent
 from agl_plugin.run.group_rewards import GroupRewards
 from agl_plugin.run.resampling import Places, SpareQuestions, is_flat, key_of, requests_for
@@ -45,7 +46,7 @@ from foundation.rollout_keys import AWAITS_GROUP, LLM_CALLS_KEY, RECORD_KEY, TIM
 
 logger = logging.getLogger(__name__)
 
-LATE_SPANS_S = 5.0
+LATE_SPANS_S, LOOK_EVERY_S = 5.0, 0.05
 WATCH_EVERY_S = 10.0
 STORE_ERRORS = (aiohttp.ClientError, ConnectionError, TimeoutError)
 
@@ -242,11 +243,10 @@ class GrpoDaemon(AgentModeDaemon):
         deadline = time.monotonic() + LATE_SPANS_S
         while True:
             spans = list(await self.store.query_spans(rollout.rollout_id, attempt_id="latest"))
-            triplets = self.adapter.adapt(spans) if spans else []
-            complete = triplets or not annotation_of(spans, LLM_CALLS_KEY)
-            if complete or time.monotonic() > deadline:
-                return spans, triplets
-            await asyncio.sleep(0.1)
+            n_calls = int(annotation_of(spans, LLM_CALLS_KEY) or 0)
+            if sum(span.name == CALL_SPAN for span in spans) >= n_calls or time.monotonic() > deadline:
+                return spans, self.adapter.adapt(spans) if spans else []
+            await asyncio.sleep(LOOK_EVERY_S)
 
     async def _validate_data_v1(self, rollout: Rollout) -> RolloutLegacy:
         spans, triplets = await self._spans(rollout)

@@ -3,7 +3,8 @@
 Guarantees: a call goes to the address with the fewest calls in flight; above MOST_CALLS they wait with their bodies
 unread, and none is refused for being too many; a connection that cannot be made is tried again, there or elsewhere, for
 CONNECT_S, and nothing is tried twice once a byte was sent; a stream that breaks off breaks off for the agent too; what
-an agent no longer waits for is waited for all the same, so that the gate counts what the model server works on.
+an agent no longer waits for is waited for all the same, so that the gate counts what the model server works on. Where
+FEW calls are open, each is answered once the store has its span; where more are, before that (span_writer.py).
 Bodies above MAX_BODY_BYTES, what is no JSON object and models that are not known are refused. No limit of its own on
 how long a model server takes: agents have theirs, and the end of a step aborts the rest.
 """
@@ -30,6 +31,7 @@ from starlette.types import Receive, Scope, Send
 
 from agl_plugin.proxy.answers import Collected, Json, Request
 from agl_plugin.proxy.gate import ALIVE_PATH, GONE, REFUSED, Gate, error_body
+from agl_plugin.proxy.pace import Pace
 from agl_plugin.proxy.span_writer import CallSpan, SpanWriter
 from agl_plugin.proxy.spans import WEIGHTS
 
@@ -41,6 +43,7 @@ CALL_PATH = re.compile(
 ALIVE_PATHS = (ALIVE_PATH, "/health", "/health/readiness")
 MAX_BODY_BYTES = 32 * 2**20
 MOST_CALLS = 1024
+FEW = 4  # calls that wait for one write of spans would go on together, and so would the next ones: not for many
 CONNECT_S, PAUSE_S = 10.0, 0.1
 # vLLM's server closes a connection that was idle for 5 s, and a call on one that is being closed fails.
 IDLE_S = 2.0
@@ -88,7 +91,7 @@ class Calls:
         self.gate, self.log_probs, self.metrics = gate, log_probs, Metrics()
         self.addresses: dict[str, list[Address]] = {}
         self.metrics.weights.set_function(lambda: gate.weights)
-        self._n_used = 0
+        self._n_used = self._n_open = 0
 
     def route(self, addresses: dict[str, list[Address]]) -> None:
         """Serve these."""
@@ -107,7 +110,7 @@ class Calls:
             aiohttp.ClientSession(connector=connector, timeout=timeout, read_bufsize=LONGEST_EVENT_BYTES) as http,
             SpanWriter(store, http, counts=self.metrics.spans).running() as spans,
         ):
-            self._http, self._spans = http, spans
+            self._http, self._spans, self._pace = http, spans, Pace()
             yield
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -137,6 +140,7 @@ class Calls:
             )  # fmt: skip
         started = time.perf_counter()
         reply, status = None, 200
+        self._n_open += 1
         try:
             reply = await self._call(found["rollout"], found["attempt"], receive, send)
             status = reply.status_code if reply else 200
@@ -145,12 +149,15 @@ class Calls:
             status = exc.reply.status_code
             raise
         finally:
+            self._n_open -= 1
             self.metrics.calls.labels(str(status)).inc()
             self.metrics.seconds.observe(time.perf_counter() - started)
 
     async def _call(self, rollout: str | None, attempt: str | None, receive: Receive, send: Send) -> Response | None:
         async with self._room:
-            request = Request(parsed(await body_of(receive)), self.log_probs)
+            body = await body_of(receive)
+            await self._pace.turn()
+            request = Request(parsed(body), self.log_probs)
             with self.gate.call() as passes:
                 if not passes:
                     return JSONResponse(REFUSED, GONE)
@@ -159,7 +166,8 @@ class Calls:
                 weights = self.gate.weights
             if notes and rollout and attempt:
                 notes[WEIGHTS] = weights
-                await self._spans.add(CallSpan(rollout, attempt, start_ns, time.time_ns(), notes))
+                few = self._n_open <= FEW
+                await self._spans.add(CallSpan(rollout, attempt, start_ns, time.time_ns(), notes, awaited=few))
             if isinstance(reply, bytes):
                 return await send({"type": "http.response.body", "body": reply})
             return reply
@@ -173,6 +181,7 @@ class Calls:
                 if response.content_type == "text/event-stream":
                     return await self._pass_on(request, response, send)
                 content = await response.read()
+                await self._pace.turn()
                 answer = parsed(content, "the model server's answer", status=502, read=read_answer)
         except (aiohttp.ClientError, OSError, TimeoutError) as exc:
             why = f"{type(exc).__name__}: {exc}"

@@ -1,11 +1,10 @@
 """Sends the spans of LLM calls to the store, many in one request.
 
-Guarantees: a call is answered once the store has its span, and the store numbers them as they come, those sent
-together in the order of their starts.
-Where FEW spans wait already, or the store does not answer for HOLD_S, the call is answered before: spans are kept and
-sent again, and calls wait once MOST_WAITING are kept; at the end what is kept is sent. A span that the store refuses
-(of an attempt it does not know) takes no other with it. One that could not be sent within GIVE_UP_S is lost, counted
-and logged: its rollout is left out for missing ids.
+Guarantees: who awaits a span goes on once the store has it or has not answered for HOLD_S; the store numbers spans as
+they come, those sent together in the order of their starts. Spans are kept and sent again, and calls wait once
+MOST_WAITING are kept; at the end what is kept is sent. A span that the store refuses (of an attempt it does not know)
+takes no other with it. One that could not be sent within GIVE_UP_S is lost, counted and logged: its rollout is left out
+for missing ids.
 """
 
 from __future__ import annotations
@@ -36,8 +35,8 @@ from foundation.store_token import token_headers
 
 logger = logging.getLogger(__name__)
 
-SEND_EVERY_S = 0.004
-HOLD_S, FEW = 1.0, 16  # answers that wait for one write come together, and so do the next calls: not for many
+SOON_S, LATER_S = 0.004, 0.02  # where somebody waits, and where nobody does
+HOLD_S = 1.0
 MOST_AT_ONCE, MOST_WAITING = 256, 4096
 GIVE_UP_S, PAUSE_S = 60.0, 0.2  # a store that was killed may be started again
 PROTOBUF = {"Content-Type": "application/x-protobuf"}
@@ -52,6 +51,7 @@ class CallSpan:
     start_ns: int
     end_ns: int
     attributes: dict[str, Any]
+    awaited: bool  # whether the call is answered after it is stored
     ids: bytes = field(default_factory=lambda: os.urandom(24))  # of trace and span: the same when it is sent again
     settled: asyncio.Event = field(default_factory=asyncio.Event)  # stored, refused or lost
 
@@ -70,9 +70,9 @@ class SpanWriter:
         self._waiting = asyncio.Queue[CallSpan](MOST_WAITING)
 
     async def add(self, span: CallSpan) -> None:
-        """Send a span; returns when the store has it or refuses it, before that where FEW wait, or after HOLD_S."""
+        """Send a span; where it is awaited, return when the store has it or refuses it, at the latest after HOLD_S."""
         await self._waiting.put(span)
-        if self._waiting.qsize() > FEW:
+        if not span.awaited:
             return
         with suppress(TimeoutError):
             async with asyncio.timeout(HOLD_S):
@@ -92,7 +92,7 @@ class SpanWriter:
     async def _run(self) -> None:
         while True:
             spans = [await self._waiting.get()]
-            await asyncio.sleep(SEND_EVERY_S)
+            await asyncio.sleep(SOON_S if spans[0].awaited else LATER_S)
             while len(spans) < MOST_AT_ONCE and not self._waiting.empty():
                 spans.append(self._waiting.get_nowait())
             spans.sort(key=lambda span: span.start_ns)  # the store numbers them as they come

@@ -16,7 +16,7 @@ import pytest
 from agentlightning.store.client_server import LightningStoreServer
 from agentlightning.utils.server_launcher import PythonServerLauncherArgs
 
-from agl_plugin.proxy.calls import MAX_BODY_BYTES
+from agl_plugin.proxy.calls import FEW, MAX_BODY_BYTES
 from agl_plugin.proxy.gateway import Gateway
 from agl_plugin.proxy.spans import WEIGHTS
 from agl_plugin.update.adapter import call_of
@@ -290,6 +290,26 @@ async def test_who_has_an_answer_finds_its_span_and_the_store_numbers_them(runni
     spans = await running.store.query_spans(rollout)
     assert [span.sequence_id for span in spans] == list(range(1, 14))
     assert await running.store.get_next_span_sequence_id(rollout, "any") == 14
+
+
+async def test_among_many_calls_none_waits_for_the_store(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agl_plugin.proxy.span_writer.HOLD_S", 600.0)
+    kept = agl.InMemoryLightningStore(thread_safe=True)
+    away = LightningStoreServer(kept, "127.0.0.1", free_port())
+    await running.proxy.stop()
+    running.proxy.set_store(away)
+    await running.proxy.start()
+    rollout = await kept.start_rollout(None)
+    place = running.proxy.as_resource(rollout.rollout_id, rollout.attempt.attempt_id).endpoint
+    calls = {asyncio.create_task(running.call(f"{place}/v1/chat/completions")) for _ in range(4 * FEW)}
+    while len(calls) > FEW:
+        done, calls = await asyncio.wait(calls, timeout=60.0, return_when=asyncio.FIRST_COMPLETED)
+        assert done and all(call.result().status_code == 200 for call in done)
+    assert len(calls) == FEW  # those that were alone in the end
+    await away.start()
+    await asyncio.gather(*calls)
+    assert len(await kept.query_spans(rollout.rollout_id)) == 4 * FEW
+    await away.stop()
 
 
 async def test_what_an_agent_writes_cannot_stand_for_an_answer(server: FakeServer) -> None:
