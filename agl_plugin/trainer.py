@@ -27,7 +27,6 @@ from agl_plugin.audit.log import AuditLog
 from agl_plugin.daemon import GrpoDaemon
 from agl_plugin.options import TrainerOptions
 from agl_plugin.run.between_steps import abort_all, drain, seed_samplers
-from agl_plugin.run.early_servers import load_meanwhile
 from agl_plugin.run.question_order import files_of
 from agl_plugin.run.resampling import SpareQuestions
 from agl_plugin.run.time_split import Stopwatch
@@ -78,7 +77,6 @@ class GrpoTrainer(AgentLightningTrainer):
         the rows by length; here the plan of an update does what these are for. The workers already hold their own copy
         of the configuration.
         """
-        load_meanwhile()
         super().init_workers()
         manager = self.async_rollout_manager
         for name, around in {"wake_up": self._wake_up, "sleep": self._sleep}.items():

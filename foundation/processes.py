@@ -58,9 +58,9 @@ def keep_freed_memory() -> None:
 def collect_rarely() -> None:
     """Leave what exists out of garbage collection, and look at new objects less often.
 
-    For a server that has loaded all it needs: most of what the collector walks through is modules.
+    For a server that has loaded all it needs: most of what the collector walks through is modules. Without a last
+    collection, which would copy the memory that a forked process shares: 0.4 s after a trainer's imports.
     """
-    gc.collect()
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)
 

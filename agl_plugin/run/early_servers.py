@@ -2,7 +2,7 @@
 
 verl starts trainer, worker, server and engine one after the other, and each imports torch with verl or vLLM for itself.
 Here the servers' processes start with the run: they import, and so does a process of each (multiprocessing's
-forkserver) from which its engine is forked later, before it has threads or a GPU. verl then fills the servers in as
+forkserver) from which its engine is forked later, before it has threads or a GPU. verl then takes the servers for
 its own. On one node alone: with several, verl says where each server belongs, and starts it there as it always does.
 """
 
@@ -12,8 +12,6 @@ import importlib
 import inspect
 import math
 import os
-import threading
-from dataclasses import dataclass
 from multiprocessing import forkserver
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from typing import Any
@@ -106,41 +104,41 @@ def start_servers(verl: dict[str, Any]) -> list[Any]:
     return [ray.remote(num_cpus=1)(EarlyServer).remote() for _ in range(n)]
 
 
-def load_meanwhile() -> None:
-    """Import what verl's side of a server needs, while the trainer waits for its workers."""
-    threading.Thread(target=importlib.import_module, args=(SERVER,), name="load-servers", daemon=True).start()
-
-
-@dataclass(frozen=True)
-class _Class:
-    """In place of verl's actor class: gives the servers that wait, and then `otherwise`'s."""
-
-    waiting: list[Any]
-    otherwise: Any
-
-    def options(self, **options: Any) -> Any:
-        return self if self.waiting else self.otherwise.options(**options)
-
-    def remote(self, **settings: Any) -> Any:
-        server = self.waiting.pop(0)
-        ray.get(server.begin.remote(**settings))
-        return server
-
-
 def use_servers(servers: list[Any]) -> None:
-    """Let verl take these servers before it starts some. In the trainer's process; loads nothing of verl's yet."""
-    from verl.workers.rollout.replica import RolloutReplicaRegistry
+    """Let verl take these servers; where there are none it starts its own. In the trainer's process."""
+    from verl.workers.rollout.replica import RolloutReplica, RolloutReplicaRegistry
 
-    def load() -> type:
-        from verl.workers.rollout.vllm_rollout.vllm_async_server import vLLMReplica
+    class EarlyReplica(RolloutReplica):
+        """verl's replica of vLLM on one node, with a server that has loaded. Of verl's own the trainer would need vLLM
+        as well: 2 s of CPU.
+        """
 
-        class EarlyReplica(vLLMReplica):
-            """verl's replica, with a server that has loaded."""
+        def get_ray_class_with_init_args(self) -> Any:
+            raise NotImplementedError("these servers share their workers with the trainer")
 
-            def __init__(self, *args: Any, **kwargs: Any) -> None:
-                super().__init__(*args, **kwargs)
-                self.server_class = _Class(servers, otherwise=self.server_class)
+        async def launch_servers(self) -> None:
+            """Begin, with the weights of the workers; verl has set these before."""
+            server = servers.pop(0)
+            await server.begin.remote(
+                config=self.config,
+                model_config=self.model_config,
+                rollout_mode=self.rollout_mode,
+                workers=self.workers,
+                replica_rank=self.replica_rank,
+                node_rank=0,
+                gpus_per_node=self.world_size,
+                nnodes=1,
+            )
+            address, port = await server.get_master_address.remote()
+            await server.launch_server.remote(master_address=address, master_port=port)
+            address, port = await server.get_server_address.remote()
+            self._server_address = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+            self._server_handle, self.servers = server, [server]
 
-        return EarlyReplica
+        async def sleep(self) -> None:
+            """Once no request runs."""
+            await self.servers[0].wait_for_requests_to_drain.remote()
+            await super().sleep()
 
-    RolloutReplicaRegistry.register("vllm", load)
+    if servers:
+        RolloutReplicaRegistry.register("vllm", lambda: EarlyReplica)
