@@ -22,6 +22,7 @@ from rich.console import Console
 from foundation.command import shown_errors
 from foundation.errors import RunError, UserError
 from reward_client import needed_endpoints
+from reward_client.schema import JudgeEndpoint
 from sql_agent.agent.grading import scoring_of
 from sql_agent.config import HOME, build_config, data_path, load_recipe, parse_assignment, prompt_file
 from sql_agent.data.dataset import load_questions
@@ -37,20 +38,16 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_mar
 notes = Console(stderr=True, highlight=False, soft_wrap=True)
 
 
-def optimiser() -> tuple[AsyncOpenAI, str]:
-    """The model that criticises and edits: the first of JUDGE_ENDPOINTS, or that of TEACHER_*. Raises UserError."""
-    first = needed_endpoints("optimising model")[0]
-    return AsyncOpenAI(base_url=first.base_url, api_key=first.api_key.get_secret_value()), first.model
-
-
-async def search(trials: PromptTrials, rows: tuple[list[Question], list[Question]], options: dict[str, int]) -> str:
+async def search(
+    trials: PromptTrials, rows: tuple[list[Question], list[Question]], editor: JudgeEndpoint, options: dict[str, int]
+) -> str:
     """Search, and write what was found; returns how it ended, "" for its regular end. Raises UserError."""
     try:
         from agl_plugin.prompt_search import PromptSearch
     except ModuleNotFoundError as missing:
         raise UserError(f"{missing}: install the extra apo (uv sync --extra apo)") from missing
-    client, model = optimiser()
-    found, ended = PromptSearch(client, model=model, play=trials.play, **options), ""
+    client = AsyncOpenAI(base_url=editor.base_url, api_key=editor.api_key.get_secret_value())
+    found, ended = PromptSearch(client, model=editor.model, play=trials.play, **options), ""
     seed = prompt_file(trials.config.agent.system_prompt).read_text(encoding="utf-8").strip()
     try:
         async with client:
@@ -110,6 +107,7 @@ def main(
                 f"agents = {', '.join(config.agents)}: the search is for one prompt, and these have several; give a "
                 "recipe of one agent alone"
             )
+        editor = needed_endpoints("optimising model")[0]
         target = look_at(model, config, option="--model")
         rows = questions(target, train=train, val=val)
         with closing(scoring_of(target.config)) as scoring, running(target, tell=_tell) as server:
@@ -117,7 +115,8 @@ def main(
             for part in rows:
                 check_gradable(part, scoring, source="questions")
             trials = PromptTrials(target.config, server.llm, scoring, folder, concurrency, max_episodes)
-            ended = asyncio.run(search(trials, rows, {**options, "val_batch_size": val, "max_calls": max_calls}))
+            options |= {"val_batch_size": val, "max_calls": max_calls}
+            ended = asyncio.run(search(trials, rows, editor, options))
     if ended:
         notes.print(f"error: ended early: {ended}", markup=False)
     print(f"prompt: {folder / BEST}" if (folder / BEST).exists() else "prompt: none")

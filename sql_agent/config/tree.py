@@ -57,8 +57,9 @@ class TrainConfig(Node):
 
     @property
     def merges_adapter(self) -> bool:
-        """Whether the adapter to continue from goes into the start model, to which the KL term is measured."""
-        return bool(self.model.lora_adapter_path) and self.optim.kl_coef > 0
+        """Whether the adapter to continue from goes into the start model, with which KL and preferences compare."""
+        compares = self.method == "dpo" or (self.method == "grpo" and self.optim.kl_coef > 0)
+        return bool(self.model.lora_adapter_path) and compares
 
     @model_validator(mode="after")
     def _agents_fit(self) -> TrainConfig:

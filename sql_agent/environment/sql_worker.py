@@ -295,7 +295,8 @@ class Guard:
         schema: dict[str, list[str]] = {}
         for wanted in self.settings["tables"]:
             if _fold(wanted) not in made:
-                raise Unusable(f"no table {wanted}; there are: {', '.join(self._table_names()) or 'none'}")
+                there = ", ".join(self._table_names()) or "none"
+                raise Unusable(f"no table {wanted}; there are: {there}. database.tables names those to read")
             name, sql = made[_fold(wanted)]
             self._mirror.execute(sql)
             quoted = name.replace('"', '""')

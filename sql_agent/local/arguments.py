@@ -95,19 +95,3 @@ def grpo_arguments(config: TrainConfig, *, run_dir: Path, checkpoints: Path, ste
         "num_iterations": 1,
         "shuffle_dataset": False,
     }
-
-
-def memory_gb(n_parameters: float, config: TrainConfig) -> float:
-    """GB of weights, gradients and Adam's moments: arithmetic, not measured on a GPU.
-
-    A frozen parameter takes 4 bytes, in NF4 0.52 (4 bits, and per 64 weights a scale of about 8 bits more); a
-    trained one 4 for itself, 4 for its gradient, and 8 for the moments, 2 with adamw_8bit.
-    """
-    frozen = 0.52 if config.local.quantization == "nf4" else 4.0
-    trained = 8.0 + (2.0 if config.local.optimizer == "adamw_8bit" else 8.0)
-    if not config.model.lora_rank:
-        return n_parameters * trained / 1e9
-    return n_parameters * (frozen + LORA_SHARE * config.model.lora_rank / 32 * trained) / 1e9
-
-
-LORA_SHARE = 0.011  # of the parameters at rank 32, all linear layers: 81 of 7,616 million

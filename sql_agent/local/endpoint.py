@@ -78,7 +78,8 @@ class PolicyEndpoint:
         app = web.Application(client_max_size=MAX_BODY_BYTES)
         app.router.add_post("/rollout/{rollout}/v1/chat/completions", self._complete)
         app.router.add_post("/untrained/v1/chat/completions", self._complete)
-        self._runner = web.AppRunner(app, access_log=None)
+        # Who still waits at the end gets no answer any more: the thread that samples has left.
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
         await self._runner.setup()
         await web.TCPSite(self._runner, "127.0.0.1", 0).start()
         return f"http://127.0.0.1:{self._runner.addresses[0][1]}"

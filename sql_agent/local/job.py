@@ -28,6 +28,7 @@ from sql_agent.data.bundled import ensure_data
 from sql_agent.local.arguments import check_keys, grpo_arguments
 from sql_agent.scoring.check import check_judge
 from sql_agent.scoring.registry import ScoringContext
+from sql_agent.serving.merged_start import start_of
 from sql_agent.serving.models import model_folder
 from sql_agent.training import preflight
 from sql_agent.training.ending import what_broke, write_summary
@@ -75,7 +76,7 @@ def prepare(config: TrainConfig, *, run: str, scoring: ScoringContext) -> Job:
     model = model_folder(config, tiny=is_tiny(config))
     check_judge(scoring)
     preflight.check_disk(config, runs_dir, model)
-    return Job(config, "local", run, runs_dir, model, questions, val, steps, scoring)
+    return Job(config, "local", run, runs_dir, start_of(config, model), questions, val, steps, scoring)
 
 
 def train(job: Job, run_dir: Path) -> dict[str, Any]:

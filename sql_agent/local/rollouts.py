@@ -119,7 +119,7 @@ def _keys(name: str, group: int, sampled: Sampled, record: dict[str, Any], step:
         mode=mode,
         rollout_id=name,
         group=f"{mode}-{step}-group-{group}",
-        status="succeeded" if not unscored else "failed",
+        status="succeeded" if unscored in ("", AWAITS_GROUP) else "failed",
         unscored=unscored,
         prompt_tokens_by_call=[len(turn.prompt) for turn in sampled.turns],
         response_tokens=[len(turn.sampled) for turn in sampled.turns],

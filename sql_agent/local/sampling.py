@@ -1,4 +1,8 @@
-"""What transformers samples for calls that wait: one `generate` for many of them, prompts padded on the left."""
+"""What transformers samples for calls that wait: one `generate` for many of them, prompts padded on the left.
+
+Guarantees: drawn from the policy itself, as each call asks. The folder's generation_config.json, whose
+repetition_penalty would make tokens that the policy did not draw, says only what else ends a turn.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from transformers import GenerationConfig
 
 from sql_agent.local.endpoint import Call
 
@@ -34,18 +39,16 @@ class Sampler:
         mask = torch.tensor([[0] * (width - len(call.prompt)) + [1] * len(call.prompt) for call in calls])
         drawn = sampling.temperature > 0
         keys = {"temperature": sampling.temperature, "top_p": sampling.top_p, "top_k": sampling.top_k} if drawn else {}
+        told = {"max_new_tokens": max(call.max_tokens for call in calls), "do_sample": drawn, "use_cache": True}
+        told |= {"pad_token_id": self._pad, "eos_token_id": self._ends}
         was_training = self.model.training
         self.model.eval()
         with torch.no_grad():
             whole = self.model.generate(
                 input_ids=ids.to(self.model.device),
                 attention_mask=mask.to(self.model.device),
-                max_new_tokens=max(call.max_tokens for call in calls),
-                do_sample=drawn,
-                pad_token_id=self._pad,
-                eos_token_id=self._ends,
-                use_cache=True,
-                **keys,
+                generation_config=GenerationConfig(**told, **keys),
+                use_model_defaults=False,
             )
         self.model.train(was_training)
         return [self._cut(row[width:], call.max_tokens) for row, call in zip(whole.tolist(), calls, strict=True)]

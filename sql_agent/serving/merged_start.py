@@ -1,6 +1,7 @@
-"""The model that a run with a KL term starts from when it goes on with a LoRA adapter: the base with the adapter in it.
+"""The model that a run with a KL term, or on preferences, starts from when it goes on with a LoRA adapter: the base
+with the adapter in it.
 
-verl measures the KL term to the model without its adapter. With the old adapter merged into the weights, and a new one
+verl and TRL compare with the model without its adapter. With the old adapter merged into the weights, and a new one
 of zeros trained on top, the model without its adapter is the one that the run starts from.
 Guarantees: merged in float32, kept in float32; a folder appears complete or not at all, and is made once per pair.
 """
@@ -19,12 +20,19 @@ from typing import Any
 
 from foundation.errors import UserError
 from foundation.files import stamps
-from sql_agent.config import HOME, ROOT
+from sql_agent.config import HOME, ROOT, TrainConfig
 from sql_agent.serving.checkpoints import MODEL_FILES
 
 MERGED = HOME / ".cache" / "merged"
 # What goes along with the weights: tokenizer, chat template, generation settings.
 TEXT_FILES = (".json", ".jinja", ".txt", ".model")
+
+
+def start_of(config: TrainConfig, model: Path) -> Path:
+    """The folder of the weights that a run starts from, which has the old adapter where it must. Raises UserError."""
+    if not config.merges_adapter:
+        return model
+    return merged_start(model, Path(config.model.lora_adapter_path).expanduser().resolve())
 
 
 def merged_start(base: Path, adapter: Path) -> Path:
@@ -43,8 +51,8 @@ def merged_start(base: Path, adapter: Path) -> Path:
     if done.returncode and not folder.exists():  # another run may have been faster
         *_, why = done.stderr.strip().splitlines() or ["it printed nothing"]
         raise UserError(
-            f"model.lora_adapter_path = {adapter}: cannot be merged into {base}, which optim.kl_coef above 0 needs: "
-            f"{why[:300]}. Take the adapter's own base, or set optim.kl_coef = 0"
+            f"model.lora_adapter_path = {adapter}: cannot be merged into {base}, which a KL term and preferences "
+            f"need: {why[:300]}. Take the adapter's own base; GRPO goes on without it at optim.kl_coef = 0"
         )
     return folder
 

@@ -34,7 +34,7 @@ from sql_agent.data.files import facts_of
 from sql_agent.records import Question
 from sql_agent.scoring.check import check_judge
 from sql_agent.scoring.registry import ScoringContext
-from sql_agent.serving.merged_start import merged_start
+from sql_agent.serving.merged_start import start_of
 from sql_agent.serving.models import model_folder
 from sql_agent.training import preflight
 from sql_agent.training.assembly import make_agent, make_algorithm, make_trainer
@@ -116,9 +116,7 @@ def prepare(config: TrainConfig, *, role: str, run: str, scoring: ScoringContext
         check_context(config, model, questions)
     check_judge(scoring)
     preflight.check_disk(config, runs_dir, model)
-    if config.merges_adapter:
-        model = merged_start(model, Path(config.model.lora_adapter_path).expanduser().resolve())
-    return Job(config, role, run, runs_dir, model, questions, val, steps, scoring)
+    return Job(config, role, run, runs_dir, start_of(config, model), questions, val, steps, scoring)
 
 
 def _prepare(config: TrainConfig, *, cpu: bool, offline: bool) -> None:

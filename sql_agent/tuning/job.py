@@ -29,6 +29,7 @@ from sql_agent.config import HOME, TrainConfig, TuneConfig, build_config
 from sql_agent.data.bundled import ensure_data
 from sql_agent.data.dataset import fingerprint
 from sql_agent.serving.checkpoints import find_checkpoint
+from sql_agent.serving.merged_start import start_of
 from sql_agent.serving.models import model_folder
 from sql_agent.training import preflight
 from sql_agent.training.ending import what_broke, write_summary
@@ -42,7 +43,7 @@ from sql_agent.tuning.summary import tuning_table
 logger = logging.getLogger(__name__)
 
 TRL = ("torch", "transformers", "trl", "peft", "datasets")  # what a run in this process imports
-COMPARED_ON_RESUME = ("agent", "database", "model")
+COMPARED_ON_RESUME = ("agent", "agents", "database", "data", "model")
 # A longer run of the same kind goes on from a shorter one.
 FREE_ON_RESUME = ("epochs", "max_steps", "output_dir")
 Rows = Sequence[Encoded] | Sequence[tuple[Encoded, Encoded]]
@@ -145,7 +146,7 @@ def prepare(config: TrainConfig) -> Job:
         preflight.check_resume(config, checkpoint, steps=steps, compared=compared, free=free)
         config = build_config(config.model_dump(), {"trainer": {"resume": str(checkpoint)}})
     preflight.check_disk(config, runs_dir, model)
-    return Job(config, runs_dir, model, tokenizer, source, rows, steps)
+    return Job(config, runs_dir, start_of(config, model), tokenizer, source, rows, steps)
 
 
 def _model_folder(config: TrainConfig) -> Path:

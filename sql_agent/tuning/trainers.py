@@ -192,7 +192,7 @@ def dpo_trainer(
 
 
 def load_model(config: TrainConfig, folder: Path, **more: Any) -> Any:
-    """The policy in float32; with `model.lora_adapter_path` with that adapter, to be trained on."""
+    """The policy in float32; with `model.lora_adapter_path`, to be trained on, unless `folder` has it merged in."""
     model: Any = AutoModelForCausalLM.from_pretrained(
         folder,
         **more,
@@ -201,7 +201,7 @@ def load_model(config: TrainConfig, folder: Path, **more: Any) -> Any:
         trust_remote_code=config.model.allow_remote_code,
         use_safetensors=None if config.model.allow_remote_code else True,
     )
-    if config.model.lora_adapter_path:
+    if config.model.lora_adapter_path and not config.merges_adapter:
         from peft import PeftModel
 
         adapter = Path(config.model.lora_adapter_path).expanduser()
@@ -211,7 +211,7 @@ def load_model(config: TrainConfig, folder: Path, **more: Any) -> Any:
 
 def lora_of(config: TrainConfig) -> Any:
     """A new adapter's settings; None for all weights, and for an adapter that is there already."""
-    if not config.model.lora_rank or config.model.lora_adapter_path:
+    if not config.model.lora_rank or (config.model.lora_adapter_path and not config.merges_adapter):
         return None
     from peft import LoraConfig
 

@@ -38,7 +38,7 @@ def test_an_adapter_of_another_model_is_refused(tmp_path: Path, monkeypatch: pyt
     base = ensure_tiny_policy(1)
     adapter = adapter_of(tmp_path, model_of(base))
     (adapter / "adapter_config.json").write_text("{}")
-    with pytest.raises(UserError, match="cannot be merged into .* which optim.kl_coef above 0 needs"):
+    with pytest.raises(UserError, match="cannot be merged into .* which a KL term and preferences need"):
         merging.merged_start(base, adapter)
     (adapter / "adapter_model.safetensors").unlink()
     with pytest.raises(UserError, match="no adapter_model.safetensors there"):
