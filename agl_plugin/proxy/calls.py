@@ -2,7 +2,8 @@
 
 Guarantees: a call goes to the address with the fewest calls in flight; above MOST_CALLS they wait with their bodies
 unread, and none is refused for being too many; a connection that cannot be made is tried again, there or elsewhere, for
-CONNECT_S, and nothing is tried twice once a byte was sent; a stream that breaks off breaks off for the agent too; what
+CONNECT_S, and nothing is tried twice once a byte was sent; an address without connections rests while others have
+them, and one call in REST_S looks whether it is back; a stream that breaks off breaks off for the agent too; what
 an agent no longer waits for is waited for all the same, so that the gate counts what the model server works on. Where
 FEW calls are open, each is answered once the store has its span; where more are, before that (span_writer.py).
 Bodies above MAX_BODY_BYTES, what is no JSON object and models that are not known are refused. No limit of its own on
@@ -44,7 +45,9 @@ ALIVE_PATHS = (ALIVE_PATH, "/health", "/health/readiness")
 MAX_BODY_BYTES = 32 * 2**20
 MOST_CALLS = 1024
 FEW = 4  # calls that wait for one write of spans would go on together, and so would the next ones: not for many
-CONNECT_S, PAUSE_S = 10.0, 0.1
+CONNECT_S, TRY_S, PAUSE_S, REST_S = 10.0, 2.5, 0.1, 1.0
+NOT_CONNECTED = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
+ODD = (ValueError, LookupError, TypeError, AttributeError)  # what reading a completion of another form raises
 # vLLM's server closes a connection that was idle for 5 s, and a call on one that is being closed fails.
 IDLE_S = 2.0
 LONGEST_EVENT_BYTES = 4 * 2**20  # the first of a stream holds the prompt's token ids
@@ -68,6 +71,7 @@ class Address:
     headers: dict[str, str]
     in_flight: int = 0
     last_used: int = 0
+    rests_until_s: float = 0.0  # in time.monotonic(); above 0: no connection could be made the last time
 
 
 class Metrics:
@@ -105,7 +109,7 @@ class Calls:
         """What is there while the server runs: connections, and the way to the store."""
         self._room = asyncio.Semaphore(MOST_CALLS)
         connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=IDLE_S)
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S)
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=TRY_S)
         async with (
             aiohttp.ClientSession(connector=connector, timeout=timeout, read_bufsize=LONGEST_EVENT_BYTES) as http,
             SpanWriter(store, http, counts=self.metrics.spans).running() as spans,
@@ -139,7 +143,7 @@ class Calls:
                 'below /rollout/ID/attempt/ID. rollout.proxy = "litellm" serves more',
             )  # fmt: skip
         started = time.perf_counter()
-        reply, status = None, 200
+        status = 500
         self._n_open += 1
         try:
             reply = await self._call(found["rollout"], found["attempt"], receive, send)
@@ -186,13 +190,11 @@ class Calls:
         except (aiohttp.ClientError, OSError, TimeoutError) as exc:
             why = f"{type(exc).__name__}: {exc}"
             raise CallError(502, f"the model server broke the call off ({why})", kind="server_error") from exc
-        choices = answer.get("choices")
-        if not isinstance(choices, list) or not all(isinstance(choice, dict) for choice in choices):
-            raise CallError(502, f"the model server answered without choices: {str(answer)[:300]}", kind="server_error")
-        notes = request.notes(answer)
-        if request.body.get("stream"):
-            return Response(request.as_stream(request.strip(answer)), media_type="text/event-stream"), notes
-        return Response(json.dumps(request.strip(answer)), media_type="application/json"), notes
+        try:
+            return whole_reply(request, answer)
+        except ODD as exc:
+            why = f"the model server answered no completion ({exc!r}): {str(answer)[:300]}"
+            raise CallError(502, why, kind="server_error") from exc
 
     @asynccontextmanager
     async def _asked(self, request: Request) -> AsyncIterator[aiohttp.ClientResponse]:
@@ -212,24 +214,35 @@ class Calls:
         """Send to the address with the fewest calls; where no connection can be made, to the next, for CONNECT_S."""
         deadline, left = time.monotonic() + CONNECT_S, list(addresses)
         while True:
-            address = min(left, key=lambda one: (one.in_flight, one.last_used))
-            self._n_used += 1
-            address.last_used = self._n_used
+            address = self._next_of(left)
             address.in_flight += 1
             body = json.dumps(request.asking(address.model)).encode()
             data = body if len(body) < LARGE_BODY_BYTES else io.BytesIO(body)
             try:
                 sent = self._http.post(address.url, data=data, headers=address.headers, allow_redirects=False)
-                return address, await sent
+                response = await sent
+                address.rests_until_s = 0.0
+                return address, response
             except BaseException as exc:
                 address.in_flight -= 1
-                if not isinstance(exc, aiohttp.ClientConnectorError) or time.monotonic() > deadline:
+                if not isinstance(exc, NOT_CONNECTED) or time.monotonic() > deadline:
                     raise
+            address.rests_until_s = time.monotonic() + REST_S
             self.metrics.retries.inc()
             left.remove(address)
             if not left:
                 left = list(addresses)
                 await asyncio.sleep(PAUSE_S)
+
+    def _next_of(self, addresses: Sequence[Address]) -> Address:
+        """The one with the fewest calls, and of those the one that was asked longest ago; one that rests at last."""
+        now = time.monotonic()
+        address = min(addresses, key=lambda one: (one.rests_until_s > now, one.in_flight, one.last_used))
+        self._n_used += 1
+        address.last_used = self._n_used
+        if address.rests_until_s:
+            address.rests_until_s = now + REST_S
+        return address
 
     async def _pass_on(
         self, request: Request, response: aiohttp.ClientResponse, send: Send
@@ -242,12 +255,24 @@ class Calls:
             async for line in response.content:
                 if event := request.event(line, whole):
                     await send({"type": "http.response.body", "body": event, "more_body": True})
-        except (aiohttp.ClientError, OSError, ValueError) as exc:
+        except (aiohttp.ClientError, OSError, *ODD) as exc:
             logger.warning("a model server broke off a stream: %s: %s", type(exc).__name__, exc)
+            self.metrics.cut.inc()
             return None, None
         if not whole.complete:
             self.metrics.cut.inc()
         return whole.end, request.notes(whole.answer)
+
+
+def whole_reply(request: Request, answer: Json) -> tuple[Response, Json]:
+    """What the agent gets of an answer that was no stream, and the attributes of the span. Raises one of ODD."""
+    choices = answer["choices"]
+    if not isinstance(choices, list) or not all(isinstance(choice, dict) for choice in choices):
+        raise ValueError("choices is no list of objects")
+    notes = request.notes(answer)
+    if request.body.get("stream"):
+        return Response(request.as_stream(request.strip(answer)), media_type="text/event-stream"), notes
+    return Response(json.dumps(request.strip(answer)), media_type="application/json"), notes
 
 
 async def body_of(receive: Receive) -> bytes:

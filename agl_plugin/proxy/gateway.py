@@ -26,12 +26,15 @@ from foundation.store_token import Guarded, check_host, token
 START_LIMIT_S = 60.0
 # What the launch modes of agent-lightning's launcher need of a store.
 NEEDS = {"mp": "zero_copy", "thread": "thread_safe", "asyncio": "async_safe"}
+# What agent-lightning's proxy takes for LiteLLM, and the values that say nothing.
+OF_LITELLM = {"litellm_config": {}, "num_retries": 0, "num_workers": 1, "middlewares": None, "callbacks": None}
 
 
 class Gateway:
     """`model_list` is agent-lightning's: names, and in `litellm_params` the `model` and `api_base` of each server.
 
-    Where it serves say port, host and launch_mode, or launcher_args, as for agent-lightning's; both are a ValueError.
+    Where it serves say port, host and launch_mode, or launcher_args, as for agent-lightning's; both are a ValueError,
+    and so is what `of_litellm` cannot mean here: retries, workers, callbacks.
     """
 
     def __init__(
@@ -39,18 +42,20 @@ class Gateway:
         port: int | None = None,
         model_list: Sequence[Any] | None = None,
         store: LightningStore | None = None,
-        host: str = "127.0.0.1",
+        host: str | None = None,
         *,
         launch_mode: LaunchMode = "mp",
         launcher_args: PythonServerLauncherArgs | None = None,
         gate: Gate | None = None,
         log_probs: bool = False,
+        **of_litellm: Any,
     ) -> None:
-        if launcher_args and (port, host, launch_mode) != (None, "127.0.0.1", "mp"):
+        refuse_litellm(of_litellm)
+        if launcher_args and (port, host, launch_mode) != (None, None, "mp"):
             raise ValueError("the gateway got launcher_args beside port, host or launch_mode: give one or the other")
         launcher_args = launcher_args or PythonServerLauncherArgs(
             port=port,
-            host=host,
+            host=host or "127.0.0.1",
             launch_mode=launch_mode,
             healthcheck_url=None if token() else ALIVE_PATH,  # the look would come without the token
             startup_timeout=START_LIMIT_S,
@@ -138,6 +143,18 @@ class Gateway:
             return ProxyLLM(endpoint=place, model=model, sampling_parameters=sampling)
         place = f"{place}/rollout/{rollout_id}/attempt/{attempt_id}"
         return LLM(endpoint=place, model=model, sampling_parameters=sampling)
+
+
+def refuse_litellm(given: dict[str, Any]) -> None:
+    """Raise TypeError for a keyword that agent-lightning's proxy has not, ValueError for one that asks for LiteLLM."""
+    for name, value in given.items():
+        if name not in OF_LITELLM:
+            raise TypeError(f"the gateway has no {name!r}, nor has agent-lightning's proxy")
+        if value not in (None, OF_LITELLM[name]):
+            raise ValueError(
+                f"{name}={value!r}: the gateway is one process, sends no call twice and calls nobody back: leave it "
+                "out, or take agent-lightning's LLMProxy"
+            )
 
 
 @contextmanager

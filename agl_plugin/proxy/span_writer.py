@@ -39,6 +39,7 @@ SOON_S, LATER_S = 0.004, 0.02  # where somebody waits, and where nobody does
 HOLD_S = 1.0
 MOST_AT_ONCE, MOST_WAITING = 256, 4096
 GIVE_UP_S, PAUSE_S = 60.0, 0.2  # a store that was killed may be started again
+ONE_REQUEST = aiohttp.ClientTimeout(total=GIVE_UP_S / 2)  # a store that hangs, or whose machine is gone
 PROTOBUF = {"Content-Type": "application/x-protobuf"}
 
 
@@ -132,7 +133,7 @@ class SpanWriter:
 
     async def _post(self, spans: Sequence[CallSpan]) -> None:
         body = ExportTraceServiceRequest(resource_spans=[on_the_wire(span) for span in spans]).SerializeToString()
-        async with self._http.post(self._url, data=body, headers=self._headers) as response:
+        async with self._http.post(self._url, data=body, headers=self._headers, timeout=ONE_REQUEST) as response:
             if response.status < 300:
                 return
             text = (await response.text())[:300]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import threading
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -20,7 +21,7 @@ from agl_plugin.proxy.calls import FEW, MAX_BODY_BYTES
 from agl_plugin.proxy.gateway import Gateway
 from agl_plugin.proxy.spans import WEIGHTS
 from agl_plugin.update.adapter import call_of
-from benchmarks.support.server import RESET, Answer, FakeServer, Reply, openai_server
+from benchmarks.support.server import RESET, Answer, FakeServer, Reply, in_turn, openai_server
 from foundation.net import free_port
 from tests.proxies import (
     IDS,
@@ -174,12 +175,15 @@ async def test_an_answer_that_breaks_off_is_no_answer(stream: bool) -> None:
             assert await running.at_rest()
 
 
-@pytest.mark.parametrize("body", ["<html>", "[1]", {"error": {"message": "overloaded"}}])
-async def test_what_is_no_completion_is_a_fault(body: Any) -> None:
-    with openai_server(lambda _: Reply(body=body)) as server:
+ODD: list[Any] = [{"message": "?", "logprobs": "?"}, 1]
+
+
+async def test_what_is_no_completion_is_a_fault() -> None:
+    bodies = ["<html>", "[1]", {"error": {"message": "overloaded"}}, {"choices": {}}, *({"choices": [o]} for o in ODD)]
+    with openai_server(in_turn(*(Reply(body=body) for body in bodies))) as server:
         async with serving(server.base_url) as running:
             _, url = await running.attempt()
-            assert (await running.call(url)).status_code == 502
+            assert [(await running.call(url)).status_code for _ in bodies] == [502] * len(bodies)
 
 
 async def test_an_address_without_a_server_is_passed_over_and_one_that_comes_late_is_waited_for() -> None:
@@ -189,12 +193,36 @@ async def test_an_address_without_a_server_is_passed_over_and_one_that_comes_lat
         async with serving(f"http://127.0.0.1:{port}/v1", there.base_url) as running:
             _, url = await running.attempt()
             assert {(await running.call(url)).status_code for _ in range(4)} == {200} and len(there.requests) == 4
+            with openai_server(vllm, port=port) as back:
+                deadline = time.monotonic() + 30
+                while not back.requests and time.monotonic() < deadline:
+                    assert (await running.call(url)).status_code == 200
+                assert back.requests
         async with serving(f"http://127.0.0.1:{port}/v1") as running:
             _, url = await running.attempt()
             waiting = asyncio.create_task(running.call(url))
             await asyncio.sleep(0.5)
             servers.enter_context(openai_server(vllm, port=port))
             assert (await waiting).status_code == 200
+
+
+async def test_an_address_that_takes_no_connections_is_tried_once_and_rests(
+    server: FakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agl_plugin.proxy.calls.TRY_S", 0.2)
+    monkeypatch.setattr("agl_plugin.proxy.calls.REST_S", 600.0)
+    with ExitStack() as sockets:
+        full, *waiting = [sockets.enter_context(socket.socket()) for _ in range(4)]
+        full.bind(("127.0.0.1", 0))
+        full.listen(0)
+        for one in waiting:  # as many as fit; to more the kernel says nothing
+            one.setblocking(False)
+            one.connect_ex(full.getsockname())
+        nobody = [f"http://127.0.0.1:{port}/v1" for port in (full.getsockname()[1], free_port())]
+        async with serving(*nobody, server.base_url) as running:
+            _, url = await running.attempt()
+            assert {(await running.call(url)).status_code for _ in range(4)} == {200}
+            assert "gateway_connection_retries_total 2.0" in await running.metrics()
 
 
 async def test_a_stop_lets_calls_end_and_sends_their_spans() -> None:
@@ -362,7 +390,11 @@ async def test_the_interface_of_agent_lightnings_proxy(server: FakeServer) -> No
         args = PythonServerLauncherArgs(host="127.0.0.1", port=free_port(), launch_mode=mode, healthcheck_url="/health")
         with pytest.raises(ValueError, match="one or the other"):
             Gateway(port=free_port(), launcher_args=args)
-        given: dict[str, Any] = {"port": free_port(), "launch_mode": mode}
+        with pytest.raises(ValueError, match="num_retries=2: .* sends no call twice"):
+            Gateway(num_retries=2)
+        with pytest.raises(TypeError, match="num_tries"):
+            Gateway(num_tries=0)
+        given: dict[str, Any] = {"port": free_port(), "launch_mode": mode, "num_retries": 0, "callbacks": None}
         if mode == "thread":
             given = {"launcher_args": args}
         proxy = Gateway(store=None, model_list=[], **given)
