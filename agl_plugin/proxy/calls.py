@@ -4,7 +4,8 @@ Guarantees: a call goes to the address with the fewest calls in flight; above MO
 unread, and none is refused for being too many; a connection that cannot be made is tried again, there or elsewhere, for
 CONNECT_S, and nothing is tried twice once a byte was sent; an address without connections rests while others have
 them, and one call in REST_S looks whether it is back; a stream that breaks off breaks off for the agent too; what
-an agent no longer waits for is waited for all the same, so that the gate counts what the model server works on. Where
+an agent no longer waits for is waited for all the same, so that the gate counts what the model server works on; a
+stream of which an agent reads nothing for UNREAD_S is broken off, since it would hold the gate for ever. Where
 FEW calls are open, each is answered once the store has its span; where more are, before that (span_writer.py).
 Bodies above MAX_BODY_BYTES, what is no JSON object and models that are not known are refused. No limit of its own on
 how long a model server takes: agents have theirs, and the end of a step aborts the rest.
@@ -46,6 +47,7 @@ MAX_BODY_BYTES = 32 * 2**20
 MOST_CALLS = 1024
 FEW = 4  # calls that wait for one write of spans would go on together, and so would the next ones: not for many
 CONNECT_S, TRY_S, PAUSE_S, REST_S = 10.0, 2.5, 0.1, 1.0
+UNREAD_S = 15.0  # less than the trainer waits for the gate
 NOT_CONNECTED = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
 ODD = (ValueError, LookupError, TypeError, AttributeError)  # what reading a completion of another form raises
 # vLLM's server closes a connection that was idle for 5 s, and a call on one that is being closed fails.
@@ -254,7 +256,12 @@ class Calls:
         try:
             async for line in response.content:
                 if event := request.event(line, whole):
-                    await send({"type": "http.response.body", "body": event, "more_body": True})
+                    async with asyncio.timeout(UNREAD_S):
+                        await send({"type": "http.response.body", "body": event, "more_body": True})
+        except TimeoutError:
+            logger.warning("an agent read nothing of a stream for %.0f s: broken off", UNREAD_S)
+            self.metrics.cut.inc()
+            return None, None
         except (aiohttp.ClientError, OSError, *ODD) as exc:
             logger.warning("a model server broke off a stream: %s: %s", type(exc).__name__, exc)
             self.metrics.cut.inc()

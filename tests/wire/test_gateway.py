@@ -102,6 +102,18 @@ async def test_a_stream_arrives_while_it_is_made() -> None:
     assert arrived_s[-1] - arrived_s[0] > 0.2
 
 
+async def test_an_agent_that_reads_nothing_of_a_stream_holds_no_gate(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agl_plugin.proxy.calls.UNREAD_S", 0.3)
+    long = b"".join(b"data: %s\n\n" % json.dumps({"choices": [], "id": "x" * 2**16}).encode() for _ in range(256))
+    with openai_server(lambda _: Reply(body=long, content_type="text/event-stream")) as server:
+        async with serving(server.base_url) as running:
+            _, url = await running.attempt()
+            body = {"model": MODEL, "messages": MESSAGES, "stream": True}
+            async with running.http.stream("POST", url, json=body) as reply:
+                assert reply.status_code == 200 and running.gate.in_flight == 1
+                assert await running.at_rest(within_s=30)
+
+
 async def test_a_stream_that_lost_tokens_gives_no_ids() -> None:
     def losing(request: dict[str, Any]) -> Answer:
         return Reply(body=vllm_stream(request, lost=1), content_type="text/event-stream")
