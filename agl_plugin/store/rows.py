@@ -1,8 +1,10 @@
 """Pydantic models as rows: their JSON, a column for each plain field, and agent-lightning's filters as SQL.
 
 Guarantees: a filter or an order that becomes SQL means what it means to agent-lightning's memory collections (text is
-compared by code points, a missing time is the latest, other missing values are the least); what SQL cannot say exactly
-is left to the caller (`Unsaid`). JSON is Python's, which keeps NaN and lone surrogates. Names come from the models.
+compared by code points, a missing time is the latest, other missing values are the least; of equal ones the
+first inserted comes first, or the last where the filter does not name all keys but the last); what SQL cannot say
+exactly is left to the caller (`Unsaid`). JSON is Python's, which keeps NaN and lone surrogates. Names come from the
+models.
 """
 
 from __future__ import annotations
@@ -93,7 +95,10 @@ class Rows(Generic[T]):
         if filters:
             terms.append(self._joined(filters, logic))
         where = " AND ".join(term for term, _ in terms) or "TRUE"
-        return Selection(where, tuple(value for _, values in terms for value in values), *self._order(sort))
+        exact = {**(filters or {} if logic == "and" else {}), **(must or {})}
+        together = all(exact.get(key, {}).get("exact") is not None for key in self.keys[:-1])
+        order = self._order(sort, equals="id" if together else "id DESC")
+        return Selection(where, tuple(value for _, values in terms for value in values), *order)
 
     def _joined(self, filters: Mapping[str, Any], logic: str) -> tuple[str, list[Any]]:
         found = [
@@ -134,7 +139,7 @@ class Rows(Generic[T]):
             return wanted
         raise Unsaid
 
-    def _order(self, sort: Any) -> tuple[str, tuple[Any, ...]]:
+    def _order(self, sort: Any, *, equals: str) -> tuple[str, tuple[Any, ...]]:
         name, order = resolve_sort_options(sort)
         if not name:
             return "id", ()
@@ -142,4 +147,4 @@ class Rows(Generic[T]):
         if kind is None:
             raise Unsaid
         missing = float("inf") if name.endswith("_time") else kind()
-        return f'coalesce("{name}", ?) {order}, id', (missing,)
+        return f'coalesce("{name}", ?) {order}, {equals}', (missing,)

@@ -122,9 +122,11 @@ def test_any_query_is_answered_as_by_the_memory_collection(
 async def test_items_are_inserted_changed_and_deleted_by_their_key(table: Collection[Item]) -> None:
     await table.insert((Item(key="a", number=1), Item(key="b", number=2)))
     assert (tuple(table.primary_keys()), table.item_type(), await table.size()) == (("key",), Item, 2)
-    for more in ([Item(key="a")], [Item(key="c"), Item(key="c")]):
-        with pytest.raises(DuplicatedPrimaryKeyError):
-            await table.insert(more)
+    more = [Item(key="c"), Item(key="c")]
+    for items, told in (([Item(key="a")], "Item already exists"), (more, "(?i)duplicated primary key")):
+        with pytest.raises(DuplicatedPrimaryKeyError, match=told):
+            await table.insert(items)
+    assert await table.get({"key": {"exact": "c"}}) is None
     whole, part = Item(key="a", number=7, note="x"), Item(key="b", number=9, note="y")
     assert await table.update([whole]) == [whole]
     assert await table.update([part], update_fields=["note"]) == [Item(key="b", number=2, note="y")]
@@ -141,6 +143,22 @@ async def test_items_are_inserted_changed_and_deleted_by_their_key(table: Collec
             await change([Item(key="a")])
     with pytest.raises(TypeError):
         await table.insert([Other(key="z")])  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize("order", ["asc", "desc"])
+async def test_items_that_compare_equal_come_in_the_order_of_the_memory_collection(
+    is_kept: bool, kept: Turns, order: Literal["asc", "desc"]
+) -> None:
+    keys = ["kind", "key"]
+    pairs: Collection[Item] = Table(kept, "pairs", Item, keys) if is_kept else ListBasedCollection([], Item, keys)
+    await pairs.insert([Item(kind="a", key="1"), Item(kind="b", key="2"), Item(kind="a", key="3")])
+    for field in ("score", "end_time", "number"):
+        of_all = await pairs.query({"key": {"within": ["1", "2"]}}, {"name": field, "order": order})
+        assert [item.key for item in of_all] == ["2", "1"]
+    filters: list[Any] = [{"kind": {"exact": "a"}}, {"_must": {"kind": {"exact": "a"}}}]
+    for filter in filters:
+        of_one = await pairs.query(filter, {"name": "score", "order": order})
+        assert [item.key for item in of_one] == ["1", "3"]
 
 
 async def test_unknown_operators_are_refused(table: Collection[Item]) -> None:
