@@ -82,10 +82,24 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
 
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """The lines of a file that people wrote, from 1, without blank ones and without a byte order mark."""
-    for number, line in enumerate(path.read_bytes().removeprefix(b"\xef\xbb\xbf").split(b"\n"), start=1):
+    """The lines of a file that people wrote, from 1, without blank ones and without a byte order mark.
+
+    Of a file that is one JSON list they are its entries.
+    """
+    text = path.read_bytes().removeprefix(b"\xef\xbb\xbf")
+    for number, line in enumerate(_entries(text) or text.split(b"\n"), start=1):
         if line.strip():
             yield number, line
+
+
+def _entries(text: bytes) -> list[bytes]:
+    """A line for each entry of a JSON list; none for what is no list."""
+    if not text.lstrip().startswith(b"["):
+        return []
+    try:
+        return [json.dumps(entry).encode() for entry in json.loads(text)]
+    except (ValueError, RecursionError):
+        return []
 
 
 class BadLine(ValueError):

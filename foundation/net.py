@@ -1,4 +1,4 @@
-"""The loopback interface: which port is free, and which addresses are of this machine."""
+"""Ports and addresses of this machine: which are free, and which are its own."""
 
 from __future__ import annotations
 
@@ -6,11 +6,32 @@ import ipaddress
 import socket
 from urllib.parse import urlsplit
 
+from foundation.errors import UserError
+
 
 def free_port() -> int:
     """A TCP port of 127.0.0.1 that nobody listens on right now."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         return int(listener.getsockname()[1])
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A bound socket that does not listen yet. Raises UserError when the address cannot be had."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listener = socket.socket(family, kind, protocol)
+    except OSError as exc:
+        raise UserError(f"--host {host}: no address of this machine ({exc.strerror}); 127.0.0.1 always is") from None
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+    except OSError as exc:
+        listener.close()
+        raise UserError(
+            f"--host {host} --port {port}: cannot be taken ({exc.strerror}); stop what uses the port, or choose "
+            "another one with --port"
+        ) from None
+    return listener
 
 
 def is_loopback(url: str) -> bool:

@@ -2,7 +2,7 @@
 
 Plain words or a code fence around the object are fine, text before </think> (or another model's mark) is ignored, and
 reasoning that does not end is refused. No object, several different ones, duplicate keys, NaN, infinity, and values of
-another type or range are refused; so is a remark behind the object that holds a digit or a brace, because it may take
+another type or range are refused; so is a remark behind the object that holds a number or a brace, because it may take
 the verdict back.
 """
 
@@ -24,7 +24,8 @@ _THOUGHT = (
 )
 _REASONING = re.compile(rf".*(?:[<◁\[]/{_THOUGHT}[>▷\]]|<\|channel\|>final)", re.DOTALL | re.IGNORECASE)
 _REASONING_BEGINS = re.compile(rf"[<◁\[]{_THOUGHT}\b|<\|channel\|>analysis", re.IGNORECASE)
-_NUMBER = re.compile(r"\d")
+# 零点二, 五分, 百分之三十; 十分 says "very".
+_NUMBER = re.compile(r"\d|[零〇]|[一二两三四五六七八九十]点[一二三四五六七八九]|[一二两三四五六七八九]分|百分之")
 M = TypeVar("M", bound=BaseModel)
 
 

@@ -17,32 +17,12 @@ from typing import Any
 
 import uvicorn
 
-from foundation.errors import UserError
 from reward_model.api_gate import Traffic
 
 logger = logging.getLogger(__name__)
 
 GOODBYE_S = 1.0  # kept connections may bring one more request in this time
 POLL_S = 0.02
-
-
-def bind(host: str, port: int) -> socket.socket:
-    """A bound socket that does not listen yet. Raises UserError when the address cannot be had."""
-    try:
-        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        listener = socket.socket(family, kind, protocol)
-    except OSError as exc:
-        raise UserError(f"--host {host}: no address of this machine ({exc.strerror}); 127.0.0.1 always is") from None
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(address)
-    except OSError as exc:
-        listener.close()
-        raise UserError(
-            f"--host {host} --port {port}: cannot be taken ({exc.strerror}); stop what uses the port, or choose "
-            "another one with --port"
-        ) from None
-    return listener
 
 
 def run(app: Any, traffic: Traffic, listener: socket.socket, *, drain_s: int) -> None:

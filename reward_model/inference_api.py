@@ -19,9 +19,10 @@ from dotenv import load_dotenv
 
 from foundation.command import shown_errors
 from foundation.errors import UserError
+from foundation.net import bind
 from reward_model.api import Limits, Served, make_app
 from reward_model.api_gate import Traffic
-from reward_model.api_server import bind, run
+from reward_model.api_server import run
 from reward_model.folder import weights_fingerprint
 from reward_model.scale import SCALE_FILE, load_scale
 from reward_model.scoring import load_scorer

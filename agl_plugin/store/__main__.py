@@ -23,6 +23,7 @@ from agl_plugin.store.database import Database
 from agl_plugin.store.turns import Turns
 from foundation.command import shown_errors
 from foundation.errors import RunError, UserError
+from foundation.net import bind
 from foundation.store_token import check_host
 
 DEFAULT_PATH = Path("runs/store.db")
@@ -43,6 +44,7 @@ def main(
     with shown_errors(RunError):
         check_host(host, "--host")
         where = address_in(postgres) if postgres else path
+        bind(host, port).close()  # the server would tell of a taken port in a hundred lines
         asyncio.run(serve(where, host=host, port=port, keep_spans=keep_spans, log_level=log_level))
 
 
@@ -80,7 +82,7 @@ async def serve(where: Path | str, *, host: str, port: int, keep_spans: int = 4,
     store = LastingStore(open_database(where), keep_spans=keep_spans)
     try:
         await StoreServer(store, host=host, port=port, launch_mode="asyncio").run_forever()
-    except RuntimeError as exc:  # of the launcher: the port is taken, say
+    except RuntimeError as exc:  # of the launcher
         logging.getLogger(__name__).debug("the server did not start", exc_info=True)
         raise RunError(f"the store could not listen on {host}:{port} ({exc}). Give another --port") from exc
     finally:

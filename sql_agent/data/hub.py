@@ -40,7 +40,7 @@ def local_copy(name: str, split: str) -> list[Path]:
 def hub_rows(name: str, split: str) -> list[Row]:
     """The rows of a split, from a copy or from the hub. Raises UserError."""
     if copy := local_copy(name, split):
-        return [row for file in copy for row in _rows_of(file)]
+        return [row for file in copy for row in rows_of(file)]
     path, part = HUB.get(name, (name, None))
     try:
         import datasets
@@ -64,7 +64,8 @@ def _remedy(name: str, split: str) -> str:
     )
 
 
-def _rows_of(file: Path) -> list[Row]:
+def rows_of(file: Path) -> list[Row]:
+    """The rows of a file, whatever they are of. Raises UserError."""
     try:
         if file.suffix == ".parquet":
             import pyarrow.parquet

@@ -37,7 +37,7 @@ from sql_agent.training.job import EXIT
 from sql_agent.training.options import is_tiny
 from sql_agent.tuning.choice import best, mined
 from sql_agent.tuning.encoding import Encoded, Encoder
-from sql_agent.tuning.sources import Pair, Source, read_source
+from sql_agent.tuning.sources import FORMS, Pair, Source, read_source
 from sql_agent.tuning.summary import tuning_table
 
 logger = logging.getLogger(__name__)
@@ -173,7 +173,7 @@ def encoded(config: TrainConfig, source: Source, encoder: Encoder) -> Rows:
         rows: Any = [row for row in made if len(row) <= tune.max_tokens]
     else:
         if source.chats and not source.are_rollouts:
-            raise UserError(f"--dataset {source.name}: holds no pairs and no rollouts to make pairs of")
+            raise UserError(f"--dataset {source.name}: holds no pairs and no rollouts to make pairs of; {FORMS}")
         found, dropped = mined(source.chats, config.dpo)
         pairs = [*source.pairs, *found][: tune.max_samples or None]
         made = [pair for one in pairs if (pair := _encoded_pair(one, encoder, left))]

@@ -2,9 +2,10 @@
 
     rows with messages [, tools]            conversations as they stand, tool calls included
     rows with prompt and completion         texts, or lists of messages
-    questions (parquet, or the raw format)  the agent's prompt, the reference SQL with its real results, the answer
+    questions (or in the raw format)        the agent's prompt, the reference SQL with its real results, the answer
     a run or an evaluation folder           its rollouts, as they were played: rollouts.jsonl, trials.jsonl
     rows with chosen and rejected           pairs, as convert_dpo_format.py writes them or reads them
+    all of them as .jsonl, a JSON list or .parquet
     a hub name                              rows of its split `train`, in one of these forms; gsm8k is openai/gsm8k
 
 Guarantees: what is left out is counted by reason; an unscored rollout is never a reward, and rollouts of validation are
@@ -19,12 +20,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from foundation import run_folder
 from foundation.errors import UserError
 from foundation.files import BadLine, decode_line, numbered_lines
 from sql_agent.config import ROOT, TrainConfig, TuneConfig, data_path, resolve_path
 from sql_agent.data.dataset import parse_file
-from sql_agent.data.hub import hub_rows, local_copy
+from sql_agent.data.hub import hub_rows, local_copy, rows_of
 from sql_agent.evaluation.folder import TRIALS
 from sql_agent.tuning.agent_chats import AgentChats
 from sql_agent.tuning.chats import Chat, Unusable, chat_of
@@ -32,6 +36,7 @@ from sql_agent.tuning.chats import Chat, Unusable, chat_of
 T = TypeVar("T")
 Row = dict[str, Any]
 SUFFIXES = (".jsonl", ".ndjson", ".json", ".parquet")
+TOLD = frozenset({"messages", "prompt", "chosen", "reward_parts"})  # one of them is in each row that is no question
 FORMS = (
     "a row is {messages}, {prompt, completion}, a question {id, question, answer}, a rollout of rollouts.jsonl or "
     "trials.jsonl, or for train_dpo.py {prompt, chosen, rejected}, {chosen, rejected} or {messages, rejected_messages}"
@@ -89,11 +94,14 @@ def read_source(tune: TuneConfig, config: TrainConfig) -> Source:
     if file is None:
         _take(source, hub_rows(tune.dataset, "train"), config)
     elif file.suffix == ".parquet":
-        _take_questions(source, file, config)
+        if _columns(file) & TOLD:
+            _take(source, rows_of(file), config)
+        else:
+            _take_questions(source, file, config)
     else:
         rows = _jsonl_rows(file, source.left_out)
         first = next(rows, {})
-        if not first or {"messages", "prompt", "chosen", "reward_parts"} & first.keys():
+        if not first or TOLD & first.keys():
             _take(source, _chain(first, rows), config)
         else:
             _take_questions(source, file, config)
@@ -101,6 +109,13 @@ def read_source(tune: TuneConfig, config: TrainConfig) -> Source:
         reasons = "\n".join(f"  {n} x {reason}" for reason, n in source.left_out.most_common())
         raise UserError(f"--dataset {source.name}: nothing to learn from; {FORMS}. Left out:\n{reasons or '  no rows'}")
     return source
+
+
+def _columns(file: Path) -> set[str]:
+    try:
+        return set(pq.read_schema(file).names)
+    except (pa.ArrowException, OSError):
+        return set()  # who reads the rows tells why
 
 
 def _chain(first: Row, rows: Iterator[Row]) -> Iterator[Row]:

@@ -7,10 +7,13 @@ import threading
 import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 
+from agl_plugin.store.__main__ import main
 from foundation.errors import UserError
 from sql_agent.config import build_config
 from sql_agent.training import external_store
@@ -106,3 +109,11 @@ def test_a_store_of_ones_own_is_on_this_machine_unless_named(value: str, monkeyp
 def test_a_managed_store_has_no_address(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AGL_MANAGED_STORE", raising=False)
     assert with_store_address(build_config()).store.external_address == ""
+
+
+def test_a_port_in_use_is_one_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(typer.Exit) as ended:
+        main(port=taken.getsockname()[1], path=tmp_path / "store.db")
+    assert ended.value.exit_code == 2 and not list(tmp_path.iterdir())
+    (line,) = capfd.readouterr().err.splitlines()
+    assert "cannot be taken (Address already in use)" in line and "another one with --port" in line

@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from foundation import run_folder
@@ -135,6 +137,19 @@ def test_given_pairs_are_read_raw_and_converted(tmp_path: Path) -> None:
     assert [(p.chosen.messages, p.rejected.messages) for p in again.pairs] == [
         (p.chosen.messages, p.rejected.messages) for p in source.pairs
     ]
+
+
+@pytest.mark.parametrize(
+    "rows", [[{"messages": [ASKED, CALLED, RESULT, ANSWERED]}], [{"prompt": "问？", "completion": "答。"}]]
+)
+def test_a_parquet_file_and_a_json_list_are_read_as_lines_are(tmp_path: Path, rows: list[Any]) -> None:
+    lines = read(tmp_path / "rows.jsonl", *rows, *rows)
+    (tmp_path / "rows.json").write_text(json.dumps([*rows, *rows], indent=1, ensure_ascii=False), encoding="utf-8")
+    pq.write_table(pa.Table.from_pylist([*rows, *rows]), tmp_path / "rows.parquet")
+    for name in ("rows.json", "rows.parquet"):
+        tree = build_config(TINY, {"sft": {"dataset": str(tmp_path / name)}})
+        found = read_source(tree.sft, tree)
+        assert found.chats == lines.chats and len(found.chats) == 2 and not found.left_out
 
 
 def test_rollouts_bring_the_prompt_that_they_were_played_with(tmp_path: Path) -> None:
