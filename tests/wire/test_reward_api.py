@@ -19,11 +19,10 @@ import typer
 from prometheus_client.parser import text_string_to_metric_families
 
 from foundation.errors import UserError
-from foundation.net import free_port
+from foundation.net import bind, free_port
 from reward_client.errors import JudgeRejected
 from reward_client.reward_model import RewardModelClient
 from reward_client.scale_map import load_scale
-from reward_model.api_server import bind
 from reward_model.inference_api import main, read_token
 from sql_agent.config import ROOT
 from tests.reward_api import Api, serve
