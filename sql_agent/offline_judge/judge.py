@@ -40,7 +40,17 @@ class ReferenceVerdict:
     def explanation(self) -> str:
         """One line for people."""
         missing, foreign = "；".join(self.missing[:5]), "；".join(self.foreign[:5])
-        return f"coverage {self.coverage:.2f}, missing: {missing or '-'}, neither fact nor free: {foreign or '-'}"
+        told = f"coverage {self.coverage:.2f}, missing: {missing or '-'}, neither fact nor free: {foreign or '-'}"
+        return f"{told}; value {self.value:.2f}{self._why}"
+
+    @property
+    def _why(self) -> str:
+        """Where a value comes from that the coverage alone does not give."""
+        if not self.foreign:
+            return ""
+        if not self.coverage:
+            return f" for words that the facts have too (at most {SAME_WORDS})"
+        return f" because of what else was said (below {CAP})"
 
 
 def grade(*, question: str, reference: str, answer: str, evidence: Sequence[str] = ()) -> ReferenceVerdict | None:

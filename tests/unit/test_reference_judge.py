@@ -174,3 +174,6 @@ def test_a_reference_without_facts_is_no_reference() -> None:
 def test_the_explanation_names_what_is_missing_and_what_is_foreign() -> None:
     text = verdict("高血压；糖尿病").explanation
     assert "稳定型心绞痛" in text and "糖尿病" in text and "coverage 0.33" in text
+    assert "because of what else was said (below 0.25)" in text
+    assert "value 0.01 for words that the facts have too (at most 0.1)" in verdict("高血糖").explanation
+    assert verdict("高血压").explanation.endswith("; value 0.50")
