@@ -2,15 +2,19 @@
 
 Guarantees: a turn is one transaction, all or nothing, committed before it ends; of all stores that serve this database
 one at a time has a turn (an advisory lock that ends with the transaction, and so with a store that dies), so a rollout
-is handed out once, whoever asks where. A lost connection fails the turn under way and is opened anew by the next one.
+is handed out once, whoever asks where. A connection that is lost in a turn fails it; a turn that has not begun waits
+until the server, which may be starting again, lets the store in, up to `patience_s` since it did not.
 Not covered: turns at the same time; a zero byte in an id or a name is kept, and sorted, as its escape.
 """
 
 from __future__ import annotations
 
+import asyncio
 import functools
+import logging
+import time
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from typing import Any, ClassVar, LiteralString, cast
 
 import aiologic
@@ -19,8 +23,12 @@ import psycopg
 from agl_plugin.store.turns import CURRENT_TURN
 from foundation.errors import RunError
 
+logger = logging.getLogger(__name__)
+
 LOCK = 0x61676C  # "agl", of the advisory lock
 CONNECT_S = 10
+PATIENCE_S = 60.0  # a server that is started again, with what it has to recover
+PAUSE_S = 0.5
 OPTIONS: dict[str, Any] = {
     "application_name": "agentgrpo-store",
     "keepalives_idle": "10",
@@ -50,8 +58,9 @@ class PostgresDatabase:
     TYPES: ClassVar[dict[type, str]] = {str: 'TEXT COLLATE "C"', int: "BIGINT", float: "DOUBLE PRECISION"}
     DUPLICATE: ClassVar[type[Exception]] = psycopg.errors.UniqueViolation
 
-    def __init__(self, address: str) -> None:
-        self._address, self._pen = address, aiologic.Lock()
+    def __init__(self, address: str, *, patience_s: float = PATIENCE_S) -> None:
+        self._address, self._pen, self._patience_s = address, aiologic.Lock(), patience_s
+        self._lost_at: float | None = None  # by time.monotonic, while the server is away
         try:
             self._connection = self._connected()
         except psycopg.Error as exc:
@@ -83,14 +92,35 @@ class PostgresDatabase:
             yield
             return
         async with self._pen:
-            if self._connection.closed:
-                self._connection = self._connected()
+            begun = await self._begun()
             token = CURRENT_TURN.set(self)
             try:
-                with self._alone():
+                with begun:
                     yield
             finally:
                 CURRENT_TURN.reset(token)
+
+    async def _begun(self) -> ExitStack:
+        """A transaction that nobody else has beside it. Nothing was done in it, so it can be begun again."""
+        while True:
+            begun = ExitStack()
+            try:
+                if self._connection.closed:
+                    self._connection = await asyncio.to_thread(self._connected)
+                begun.enter_context(self._alone())
+            except psycopg.OperationalError as exc:
+                if not self._connection.closed or not self._patient(exc):
+                    raise
+                await asyncio.sleep(PAUSE_S)
+            else:
+                self._lost_at = None
+                return begun
+
+    def _patient(self, exc: psycopg.OperationalError) -> bool:
+        if self._lost_at is None:
+            self._lost_at = time.monotonic()
+            logger.warning("PostgreSQL is away (%s); waiting %.0f s", exc, self._patience_s)
+        return time.monotonic() < self._lost_at + self._patience_s
 
     @contextmanager
     def part(self) -> Iterator[None]:
@@ -105,6 +135,8 @@ class PostgresDatabase:
     write = read
 
     def close(self) -> None:
-        """Let go of the server."""
-        with self._pen:
-            self._connection.close()
+        """Let go of the server; of one that is away without waiting for the turn that does."""
+        self._patience_s = 0.0
+        if not self._connection.closed:
+            with self._pen:
+                self._connection.close()

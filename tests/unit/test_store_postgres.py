@@ -11,6 +11,7 @@ from collections import Counter
 import psycopg
 import pytest
 from agentlightning.types import EnqueueRolloutRequest, Span
+from psycopg.sql import SQL, Identifier
 
 from agl_plugin.store.__main__ import address_in, open_database
 from agl_plugin.store.postgres import PostgresDatabase
@@ -92,19 +93,52 @@ def test_a_store_that_is_killed_in_its_turn_holds_nothing(address: str) -> None:
     asyncio.run(work())
 
 
-def test_a_lost_connection_fails_one_turn_and_is_opened_anew(address: str, postgres: str) -> None:
+def closed_by_the_server(address: str, name: str) -> None:
+    with psycopg.connect(address, autocommit=True) as other:
+        other.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", (name,))
+
+
+def test_a_lost_connection_fails_the_turn_that_it_is_lost_in_and_no_other(address: str, postgres: str) -> None:
+    name = address.rpartition("=")[2]
+
     async def work() -> None:
         store = LastingStore(PostgresDatabase(address))
         await store.enqueue_rollout(input="q")
-        with psycopg.connect(postgres, autocommit=True) as other:
-            other.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", (name,))
         with pytest.raises(psycopg.OperationalError):
-            await store.enqueue_rollout(input="lost")
+            async with store.database.turn():
+                await store.enqueue_rollout(input="lost")
+                closed_by_the_server(postgres, name)
+                await store.enqueue_rollout(input="lost too")
+        closed_by_the_server(postgres, name)
         await store.enqueue_rollout(input="kept")
         assert [one.input for one in await store.query_rollouts()] == ["q", "kept"]
         await store.close()
 
+    asyncio.run(work())
+
+
+def test_a_turn_waits_for_a_server_that_comes_back_and_not_for_ever(address: str, postgres: str) -> None:
     name = address.rpartition("=")[2]
+
+    def let_in(anyone: bool) -> None:
+        with psycopg.connect(postgres, autocommit=True) as other:
+            other.execute(SQL("ALTER DATABASE {} ALLOW_CONNECTIONS {}").format(Identifier(name), anyone))
+
+    async def work() -> None:
+        store, hasty = (LastingStore(PostgresDatabase(address, patience_s=wait_s)) for wait_s in (60, 0))
+        let_in(False)
+        closed_by_the_server(postgres, name)
+        waiting = [asyncio.create_task(store.enqueue_rollout(input=n)) for n in range(2)]
+        with pytest.raises(psycopg.OperationalError):
+            await hasty.enqueue_rollout(input="lost")
+        assert not any(task.done() for task in waiting)
+        let_in(True)
+        await asyncio.wait_for(asyncio.gather(*waiting), 60)
+        await hasty.enqueue_rollout(input="kept")
+        assert {one.input for one in await store.query_rollouts()} == {0, 1, "kept"}
+        await store.close()
+        await hasty.close()
+
     asyncio.run(work())
 
 
