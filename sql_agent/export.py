@@ -63,7 +63,7 @@ METHODS = {
     "sft": "supervised fine-tuning (TRL)",
     "dpo": "preferences (TRL)",
 }
-SERVE = "vllm serve {name} --enable-auto-tool-choice --tool-call-parser {parser}"
+SERVE = "vllm serve {name} --enable-auto-tool-choice --tool-call-parser {parser} --generation-config vllm"
 NO_EVALUATION = "No held-out evaluation was given (`export.py --evaluation results.md`).\n"
 PROBE_TOKENS = 64
 # Largest share of the largest logit that the precision may change: float32 leaves room for merging an adapter.

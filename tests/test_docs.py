@@ -38,7 +38,7 @@ FOREIGN_FLAGS = {
     "--logdir",  # tensorboard
     "--metadata",  # datasette
     *("--host", "--port", "--backend", "--mongo-uri"),
-    *("--served-model-name", "--enable-auto-tool-choice", "--tool-call-parser"),
+    *("--served-model-name", "--enable-auto-tool-choice", "--tool-call-parser", "--generation-config"),
     *("--dtype", "--enforce-eager", "--max-model-len"),
     *("--local_dir", "--target_dir"),
     *("--gpus", "--shm-size", "--logdir"),

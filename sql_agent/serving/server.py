@@ -67,7 +67,9 @@ def server_command(folder: Path, config: TrainConfig, *, name: str, port: int, c
         "host": "127.0.0.1",
         "port": port,
         "max-model-len": context_tokens(folder, rollout),
-        # As verl's server in training: a call without max_tokens gets so many, or what is left of the context.
+        # As verl's server in training: what a request leaves open is off, whatever generation_config.json recommends (a
+        # repetition_penalty, say), and a call without max_tokens gets so many, or what is left of the context.
+        "generation-config": "vllm",
         "override-generation-config": json.dumps({"max_new_tokens": rollout.max_response_tokens}),
         "max-num-seqs": rollout.max_num_seqs,
         "tool-call-parser": rollout.tool_parser,

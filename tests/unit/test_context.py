@@ -11,14 +11,18 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from vllm.engine.arg_utils import AsyncEngineArgs
+from vllm.entrypoints.openai.cli_args import make_arg_parser
 from vllm.entrypoints.openai.protocol import ChatCompletionRequest
 from vllm.entrypoints.utils import get_max_tokens
+from vllm.utils import FlexibleArgumentParser
 
 from foundation.errors import UserError
 from sql_agent.agent.neutral import forgeable, special_tokens
 from sql_agent.agent.toolset import Toolset
 from sql_agent.config import TrainConfig, build_config, load_recipe
 from sql_agent.records import Question
+from sql_agent.serving.server import server_command
 from sql_agent.tiny_policy.build import ensure_tiny_policy
 from sql_agent.training.context import EpisodeTokens, compare, measure
 from sql_agent.training.verl_config import verl_overrides
@@ -60,6 +64,22 @@ def test_verls_server_gets_the_configured_length(monkeypatch: pytest.MonkeyPatch
     (args,) = seen
     assert args.max_model_len == 5000
     assert args.override_generation_config["max_new_tokens"] == config.rollout.max_response_tokens
+
+
+def test_a_server_samples_as_the_request_says_and_not_as_the_model_is_recommended(tmp_path: Path) -> None:
+    """vLLM's own reading of the command: Qwen2.5's file would bend greedy answers too, which training does not."""
+    for file in ensure_tiny_policy(1).iterdir():
+        (tmp_path / file.name).symlink_to(file)
+    (tmp_path / "generation_config.json").unlink()
+    recommended = {"repetition_penalty": 1.1, "top_k": 20, "min_p": 0.1, "temperature": 0.7, "eos_token_id": [1, 2]}
+    (tmp_path / "generation_config.json").write_text(json.dumps(recommended))
+    command = server_command(tmp_path, TrainConfig(), name="policy", port=1, cpu=True)
+    flags = command[command.index("--model") :]
+    model = AsyncEngineArgs.from_cli_args(
+        make_arg_parser(FlexibleArgumentParser()).parse_args(flags)
+    ).create_model_config()
+    assert model.get_diff_sampling_param() == {"max_tokens": TrainConfig().rollout.max_response_tokens}
+    assert model.try_get_generation_config()["eos_token_id"] == [1, 2]  # what ends a turn is read still
 
 
 @pytest.mark.filterwarnings("ignore:max_tokens is deprecated")
