@@ -75,9 +75,8 @@ def test_a_server_samples_as_the_request_says_and_not_as_the_model_is_recommende
     (tmp_path / "generation_config.json").write_text(json.dumps(recommended))
     command = server_command(tmp_path, TrainConfig(), name="policy", port=1, cpu=True)
     flags = command[command.index("--model") :]
-    model = AsyncEngineArgs.from_cli_args(
-        make_arg_parser(FlexibleArgumentParser()).parse_args(flags)
-    ).create_model_config()
+    args: Any = make_arg_parser(FlexibleArgumentParser()).parse_args(flags)
+    model = AsyncEngineArgs.from_cli_args(args).create_model_config()
     assert model.get_diff_sampling_param() == {"max_tokens": TrainConfig().rollout.max_response_tokens}
     assert model.try_get_generation_config()["eos_token_id"] == [1, 2]  # what ends a turn is read still
 
