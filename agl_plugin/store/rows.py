@@ -2,7 +2,7 @@
 
 Guarantees: a filter or an order that becomes SQL means what it means to agent-lightning's memory collections (text is
 compared by code points, a missing time is the latest, other missing values are the least; of equal ones the
-first inserted comes first, or the last where the filter does not name all keys but the last); what SQL cannot say
+first inserted comes first, or the last where keys of several fields begin differently); what SQL cannot say
 exactly is left to the caller (`Unsaid`). JSON is Python's, which keeps NaN and lone surrogates. Names come from the
 models.
 """
@@ -96,7 +96,7 @@ class Rows(Generic[T]):
             terms.append(self._joined(filters, logic))
         where = " AND ".join(term for term, _ in terms) or "TRUE"
         exact = {**(filters or {} if logic == "and" else {}), **(must or {})}
-        together = all(exact.get(key, {}).get("exact") is not None for key in self.keys[:-1])
+        together = len(self.keys) == 1 or exact.get(self.keys[0], {}).get("exact") is not None
         order = self._order(sort, equals="id" if together else "id DESC")
         return Selection(where, tuple(value for _, values in terms for value in values), *order)
 

@@ -84,7 +84,7 @@ class Table(Collection[T]):
             except Unsaid:
                 return await self._in_memory().query(filter, sort, limit, offset)
             rest = f'FROM "{self._name}" WHERE {chosen.where}'
-            part = (limit if limit >= 0 else ALL, max(offset, 0))
+            part = (ALL if limit == -1 else min(max(limit, 0), ALL), min(max(offset, 0), ALL))
             found = self._database.read(
                 f"SELECT data {rest} ORDER BY {chosen.order} LIMIT ? OFFSET ?",
                 (*chosen.values, *chosen.order_values, *part),

@@ -6,7 +6,7 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from agentlightning.store.collection_based import CollectionBasedLightningStore
@@ -133,6 +133,15 @@ async def test_rollouts_are_sorted_and_come_in_pages(store: Store) -> None:
         await store.query_rollouts(sort_by="no_such_field")
     with pytest.raises(ValueError):
         await store.query_rollouts(sort_by="status", sort_order="up")  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize(
+    ("limit", "offset", "expected"), [(2**70, 1, [1, 2]), (1, 2**70, []), (-2, 0, []), (0, 0, []), (-1, 2, [2])]
+)
+async def test_pages_may_begin_and_end_anywhere(store: Store, limit: int, offset: int, expected: list[int]) -> None:
+    await store.enqueue_many_rollouts([EnqueueRolloutRequest(input=number) for number in range(3)])
+    found = await store.query_rollouts(limit=limit, offset=offset)
+    assert ([one.input for one in found], found.total) == (expected, 3)
 
 
 async def test_a_rollout_comes_with_its_latest_attempt(store: Store) -> None:
@@ -311,6 +320,15 @@ async def test_spans_are_found_by_attempt_and_field(store: Store) -> None:
     assert list(await store.query_spans("none")) == [] and list(await store.query_spans("none", "latest")) == []
     kept = (await store.query_spans(rollout.rollout_id, name="call 2"))[0]
     assert kept == spans[1]
+
+
+@pytest.mark.parametrize("order", ["asc", "desc"])
+async def test_spans_that_compare_equal_come_as_they_were_added(store: Store, order: Literal["asc", "desc"]) -> None:
+    rollout = await store.start_rollout(input="q")
+    for number in range(3):
+        await store.add_span(span_of(rollout, number, name="call"))
+    found = await store.query_spans(rollout.rollout_id, sort_by="name", sort_order=order)
+    assert [span.sequence_id for span in found] == [0, 1, 2]
 
 
 async def test_a_span_is_kept_once_and_one_of_no_attempt_not_at_all(store: Store) -> None:
