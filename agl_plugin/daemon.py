@@ -113,10 +113,12 @@ class GrpoDaemon(AgentModeDaemon):
         """The records of the last rollouts, as they stand in rollouts.jsonl."""
         return self._rows
 
-    async def _async_set_up(self, *args: Any, **kwargs: Any) -> None:
+    async def _async_set_up(self, data: Any, server_addresses: list[str], is_train: bool = True) -> None:
         self._queued_at_s = time.time()
+        if server_addresses == self.backend_llm_server_addresses and not self.llm_proxy.is_running():
+            await self.llm_proxy.restart()  # its process was killed; for other addresses agent-lightning does it
         try:
-            await super()._async_set_up(*args, **kwargs)
+            await super()._async_set_up(data, server_addresses, is_train)
         except STORE_ERRORS as exc:
             raise self._store_gone(exc) from exc
 

@@ -114,6 +114,8 @@ class GrpoTrainer(AgentLightningTrainer):
     def _sleep(self, sleep: Callable[[], None]) -> None:
         """The engines are left by all calls, forget what they cached, and sleep. Raises RunError where one does not."""
         servers = self.async_rollout_manager.server_handles
+        if not self.agent_mode_daemon.llm_proxy.is_running():
+            self.agent_mode_daemon.gate.forget()  # a killed proxy counts no more; the next step starts another
         self._n_aborted += drain(self.agent_mode_daemon.gate, lambda: abort_all(servers))
         try:
             sleep()

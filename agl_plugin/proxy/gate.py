@@ -62,6 +62,10 @@ class Gate:
         """Refuse calls from now on."""
         self._closed.value = 1
 
+    def forget(self) -> None:
+        """The process that counted has ended: nothing is in flight."""
+        self._in_flight.value = 0
+
     @contextmanager
     def call(self) -> Iterator[bool]:
         """Count a call; False when it must be refused. It must be whole: one that is still being sent would count."""

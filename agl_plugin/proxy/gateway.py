@@ -111,8 +111,10 @@ class Gateway:
 
     async def stop(self) -> None:
         """Let calls in flight end, send the spans that wait, and end."""
-        if self.is_running():
+        if self.server_launcher.is_running():  # of a process that died too
             await self.server_launcher.stop()
+            if self.server_launcher_args.launch_mode == "mp":
+                self._calls.gate.forget()
 
     async def restart(self) -> None:
         """Stop, if it runs, and start."""
@@ -120,8 +122,9 @@ class Gateway:
         await self.start()
 
     def is_running(self) -> bool:
-        """Whether it was started and not stopped."""
-        return self.server_launcher.is_running()
+        """Whether it was started and not stopped, and its process lives, where it has one."""
+        process = self.server_launcher._proc
+        return self.server_launcher.is_running() and (process is None or process.is_alive())
 
     def as_resource(
         self,

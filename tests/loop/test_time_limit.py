@@ -1,9 +1,10 @@
-"""A rollout over its time limit: its runner ends it, it makes no further call, and it is a fault, not a 0."""
+"""A rollout over its time limit ends, makes no further call, and is a fault, not a 0; a killed gateway is replaced."""
 
 from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -50,3 +51,15 @@ def test_the_step_is_over_when_the_proxy_waits_for_nothing_and_late_calls_are_re
     while daemon.gate.in_flight and time.monotonic() < deadline:
         time.sleep(0.01)
     assert daemon.gate.in_flight == 0
+
+
+def test_a_gateway_that_was_killed_is_there_again_in_the_next_step(loop: Loop, tmp_path: Path) -> None:
+    with collecting(loop, tmp_path) as daemon:
+        launcher: Any = daemon.llm_proxy.server_launcher
+        first = rollouts(daemon, loop, ["甲药治什么？"], is_train=True)
+        process = launcher._proc
+        process.kill()
+        process.join()
+        assert not daemon.llm_proxy.is_running()
+        again = rollouts(daemon, loop, ["甲药治什么？"], is_train=True)
+        assert launcher._proc is not process and {row["unscored"] for row in first + again} == {""}

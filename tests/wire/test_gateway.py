@@ -237,6 +237,24 @@ async def test_an_address_that_takes_no_connections_is_tried_once_and_rests(
             assert "gateway_connection_retries_total 2.0" in await running.metrics()
 
 
+async def test_a_process_that_was_killed_is_noticed_and_started_again() -> None:
+    with openai_server(slow) as server:
+        async with serving(server.base_url) as running:
+            _, url = await running.attempt()
+            call = asyncio.create_task(running.call(url))
+            while not running.gate.in_flight:
+                await asyncio.sleep(0.01)
+            process = running.proxy.server_launcher._proc
+            process.kill()
+            process.join()
+            with pytest.raises(httpx.TransportError):
+                await call
+            assert not running.proxy.is_running() and running.gate.in_flight == 1
+            await running.proxy.restart()
+            assert running.proxy.is_running() and running.gate.in_flight == 0
+            assert (await running.call(url)).status_code == 200
+
+
 async def test_a_stop_lets_calls_end_and_sends_their_spans() -> None:
     with openai_server(slow) as server:
         async with serving(server.base_url) as running:
