@@ -101,6 +101,19 @@ def test_a_vllm_that_dies_is_named(tmp_path: Path) -> None:
         assert gone(tree) == []
 
 
+def test_a_run_goes_on_without_the_gateway_that_was_killed(tmp_path: Path) -> None:
+    """Killed once a step has ended: the next one starts another."""
+    with training(tmp_path / "runs", "--set", "trainer.max_steps=3") as run:
+        run.wait_for("train", 1)
+        trainer = {p.pid: p for p in run.children("ray::train")}
+        (gateway,) = [p for p in trainer.values() if p.ppid() in trainer]
+        gateway.kill()
+        text = run.end()
+        summary = run.summary()
+    assert run.process.returncode == 0 and summary["status"] == "finished", text
+    assert summary["last_step"] == 3 and summary["scored"] > 8
+
+
 def test_a_runner_that_dies_costs_nothing(tmp_path: Path) -> None:
     with training(tmp_path / "runs", "--set", "trainer.max_steps=3") as run:
         run.wait_for("train", 1)
