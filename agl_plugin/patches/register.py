@@ -291,7 +291,7 @@ IN_VLLM = (
                 "config model_config rollout_mode workers replica_rank node_rank gpus_per_node nnodes",
             ),
             Target(
-                "verl.workers.rollout.vllm_rollout.vllm_async_server:vLLMReplica",
+                "verl.workers.rollout.replica:RolloutReplica",
                 "agl_plugin.run.early_servers:use_servers",
                 "replica_rank config model_config gpus_per_node is_reward_model",
             ),

@@ -118,6 +118,7 @@ def use_servers(servers: list[Any]) -> None:
 
         async def launch_servers(self) -> None:
             """Begin, with the weights of the workers; verl has set these before."""
+            assert servers, "verl asks for more servers than n_servers counts"
             server = servers.pop(0)
             await server.begin.remote(
                 config=self.config,

@@ -321,7 +321,8 @@ async def test_spans_of_an_unknown_rollout_take_no_others_with_them(running: Run
     assert 'gateway_spans_total{outcome="stored"} 2.0' in said and "lost" not in said
 
 
-async def test_spans_wait_for_a_store_that_does_not_answer(running: Running) -> None:
+async def with_a_store_that_is_away(running: Running) -> tuple[Any, LightningStoreServer, str, str]:
+    """What the store keeps, the server that is to be started, a rollout, and the address of its calls."""
     kept = agl.InMemoryLightningStore(thread_safe=True)
     away = LightningStoreServer(kept, "127.0.0.1", free_port())
     await running.proxy.stop()
@@ -329,11 +330,16 @@ async def test_spans_wait_for_a_store_that_does_not_answer(running: Running) -> 
     await running.proxy.start()
     rollout = await kept.start_rollout(None)
     place = running.proxy.as_resource(rollout.rollout_id, rollout.attempt.attempt_id).endpoint
-    assert (await running.call(f"{place}/v1/chat/completions")).status_code == 200
+    return kept, away, rollout.rollout_id, f"{place}/v1/chat/completions"
+
+
+async def test_spans_wait_for_a_store_that_does_not_answer(running: Running) -> None:
+    kept, away, rollout, url = await with_a_store_that_is_away(running)
+    assert (await running.call(url)).status_code == 200
     await asyncio.sleep(0.5)
     await away.start()
     deadline = time.monotonic() + 10
-    while not (spans := await kept.query_spans(rollout.rollout_id)) and time.monotonic() < deadline:
+    while not (spans := await kept.query_spans(rollout)) and time.monotonic() < deadline:
         await asyncio.sleep(0.05)
     await away.stop()
     assert len(spans) == 1
@@ -352,21 +358,15 @@ async def test_who_has_an_answer_finds_its_span_and_the_store_numbers_them(runni
 
 async def test_among_many_calls_none_waits_for_the_store(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agl_plugin.proxy.span_writer.HOLD_S", 600.0)
-    kept = agl.InMemoryLightningStore(thread_safe=True)
-    away = LightningStoreServer(kept, "127.0.0.1", free_port())
-    await running.proxy.stop()
-    running.proxy.set_store(away)
-    await running.proxy.start()
-    rollout = await kept.start_rollout(None)
-    place = running.proxy.as_resource(rollout.rollout_id, rollout.attempt.attempt_id).endpoint
-    calls = {asyncio.create_task(running.call(f"{place}/v1/chat/completions")) for _ in range(4 * FEW)}
+    kept, away, rollout, url = await with_a_store_that_is_away(running)
+    calls = {asyncio.create_task(running.call(url)) for _ in range(4 * FEW)}
     while len(calls) > FEW:
         done, calls = await asyncio.wait(calls, timeout=60.0, return_when=asyncio.FIRST_COMPLETED)
         assert done and all(call.result().status_code == 200 for call in done)
     assert len(calls) == FEW  # those that were alone in the end
     await away.start()
     await asyncio.gather(*calls)
-    assert len(await kept.query_spans(rollout.rollout_id)) == 4 * FEW
+    assert len(await kept.query_spans(rollout)) == 4 * FEW
     await away.stop()
 
 
