@@ -3,8 +3,9 @@
 Guarantees: at most `attempts` failed tries per endpoint, all within `timeout_s`, not counting the wait for a place. A
 429 is no failed try: it stays with its endpoint (a growing pause, or the server's Retry-After) as long as that fits,
 and where there is another endpoint, for one more try without Retry-After. After a hang, a server error, a web page or
-an unusable answer the next endpoint is asked at once. A refused key or model takes the endpoint out. Every try is paid
-from the run's budget.
+an unusable answer the next endpoint is asked at once; who is asked after an unusable one is told the form again, since
+at temperature 0 the same prompt would get the same answer. A refused key or model takes the endpoint out. Every try is
+paid from the run's budget.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Generic, TypeVar
 
 import tenacity
@@ -32,6 +33,7 @@ T = TypeVar("T")
 BACKOFF = tenacity.wait_random_exponential(multiplier=0.5, max=8.0)  # seconds
 BUSY_TRIES = 2  # at an endpoint that names no time, before the next endpoint is asked
 MOST_TOKENS_PER_CHAR = 4  # of byte-level tokenizers
+REMINDER = "\n\nYour reply must be the JSON object alone: no word before it and none behind it."
 MOST_HIDDEN_TOKENS = 65_536  # of the server's template and of reasoning that it does not show
 
 
@@ -43,6 +45,12 @@ class Request:
     max_tokens: int
     name: str
     schema: dict[str, Any]
+
+    @property
+    def again(self) -> Request:
+        """The same question, with the form of its answer said once more at the end."""
+        *first, last = self.messages
+        return replace(self, messages=[*first, {**last, "content": last["content"] + REMINDER}])
 
     @property
     def most_prompt_tokens(self) -> int:
@@ -110,17 +118,17 @@ class Chain:
 
     async def _try(self, way: _Way, request: Request, parse: Callable[[str], T]) -> Answer[T]:
         endpoint, before_s = way.left[0], time.monotonic()
+        request = request.again if way.misread else request
         tokens = request.most_prompt_tokens + request.max_tokens
         async with self.limiter.place(endpoint, tokens=tokens, longest_s=way.left_s) as place:
             way.ends_s += time.monotonic() - before_s
             reply = await self._post(way, endpoint, request)
             place.tokens = reply.usage.tokens or tokens
         try:
-            if reply.finish_reason == "length":
-                raise JudgeUnparsable(f"the answer was cut: {reply.text[:120]!r}")
             return Answer(parse(reply.text), reply, endpoint, way.usage)
         except JudgeUnparsable as exc:
-            raise JudgeUnparsable(f"judge {endpoint}: {exc} (finish_reason {reply.finish_reason})") from None
+            way.misread = True
+            raise JudgeUnparsable(f"judge {endpoint}: {exc}") from None
 
     async def _post(self, way: _Way, endpoint: JudgeEndpoint, request: Request) -> ChatReply:
         """One answered request; refused parameters are left out and remembered, a rung of the ladder at a time."""
@@ -178,6 +186,7 @@ class _Way:
         self.share_s = timeout_s / (1 if self._tries_left == 1 else max(2, len(endpoints)))
         self._busy: Counter[str] = Counter()
         self._pauses = False
+        self.misread = False
 
     @property
     def left_s(self) -> float:

@@ -1,12 +1,12 @@
 """One chat completion from an OpenAI-compatible server. The retry loop around it is in chain.py.
 
 Guarantees: every failure is a JudgeFault; of a reply at most MAX_BODY_BYTES are read, also unpacked; what a server says
-of tokens never costs a verdict. Time, key and redirects: see transport.py. Not covered: streaming, tool calls.
+of tokens never costs a verdict; a reply that the server calls an error, a refusal, a call of a tool, or ended by
+anything but the model is none. Time, key and redirects: see transport.py. Not covered: streaming.
 """
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
@@ -19,8 +19,12 @@ from reward_client.transport import BadBody, NoAnswer, Response, post_json
 
 MAX_BODY_BYTES = 1 << 20
 EXCERPT_CHARS = 200
-MIN_SECRET_CHARS = 5
 RETRYABLE_STATUS = {408, 409, 425}
+# How a server says that the model ended by itself: OpenAI's word, and Anthropic's, which some gateways pass on. Some
+# servers say nothing; a JSON object that is whole was not cut.
+ENDED = {"stop", "end_turn", ""}
+OTHER_REPLIES = ("refusal", "tool_calls", "function_call")
+THOUGHTS = {"thinking", "reasoning", "redacted_thinking"}
 REMEDIES = {
     401: "the key must be valid for this address. Set TEACHER_API_KEY (in .env), or mend the file JUDGE_ENDPOINTS",
     403: "the key must be allowed to use this model. Set TEACHER_API_KEY or TEACHER_MODEL, or mend JUDGE_ENDPOINTS",
@@ -50,10 +54,9 @@ class JudgeNoCompletion(JudgeUnparsable):
 
 
 class ChatReply(BaseModel):
-    """The text of a completion, why it ended, and what the server says about it."""
+    """The text of a completion, and what the server says about it."""
 
     text: str
-    finish_reason: str = ""
     usage: Usage = Usage()
     model: str = ""
 
@@ -73,9 +76,8 @@ async def post_chat(endpoint: JudgeEndpoint, payload: dict[str, Any], *, timeout
     except TimeoutError:
         raise JudgeUnreachable(f"judge {endpoint}: no complete answer within {timeout_s:.3g} s") from None
     except NoAnswer as exc:
-        problem = _redact(endpoint, str(exc))
         raise JudgeUnreachable(
-            f"judge {endpoint}: no connection ({problem}). Check TEACHER_BASE_URL and that the server runs"
+            f"judge {endpoint}: no connection ({exc}). Check TEACHER_BASE_URL and that the server runs"
         ) from None
     if response.status // 100 != 2:
         raise _fault(endpoint, response)
@@ -83,11 +85,10 @@ async def post_chat(endpoint: JudgeEndpoint, payload: dict[str, Any], *, timeout
 
 
 def _fault(endpoint: JudgeEndpoint, response: Response) -> JudgeFault:
-    status, headers, body = response
-    detail = _redact(endpoint, body.decode("utf-8", errors="replace"))
-    excerpt = " ".join(detail[:EXCERPT_CHARS].split())
+    status, detail = response.status, response.text
+    excerpt = _excerpt(response)
     text = f"judge {endpoint}: HTTP {status}"
-    wait_s = retry_after_s(headers.get("Retry-After", ""))
+    wait_s = retry_after_s(response.header("Retry-After"))
     if status == 429 or (wait_s and status >= 500):
         message = f"{text}, asks to wait {wait_s:g} s" if wait_s else text
         return JudgeBusy(f"{message}. Server: {excerpt}", wait_s)
@@ -96,15 +97,13 @@ def _fault(endpoint: JudgeEndpoint, response: Response) -> JudgeFault:
     if status in REMEDIES:
         return JudgeRejected(f"{text}: {REMEDIES[status]}. Server: {excerpt}")
     if 300 <= status < 400:
-        target = _redact(endpoint, headers.get("Location", "?"))
+        target = response.header("Location").partition("?")[0] or "an address that it does not name"
         return JudgeRejected(f"{text}: redirected to {target}; set TEACHER_BASE_URL to the final address")
     return JudgeBadRequest(f"{text}: the server refuses this request. Server: {excerpt}", detail)
 
 
-def _redact(endpoint: JudgeEndpoint, text: str) -> str:
-    """Some servers repeat the key in their error text. A very short key is no secret and may be part of a word."""
-    key = endpoint.api_key.get_secret_value()
-    return text.replace(key, "***") if len(key) >= MIN_SECRET_CHARS else text
+def _excerpt(response: Response) -> str:
+    return " ".join(response.text.split())[:EXCERPT_CHARS]
 
 
 def retry_after_s(value: str) -> float:
@@ -120,32 +119,43 @@ def retry_after_s(value: str) -> float:
 
 def _read_reply(endpoint: JudgeEndpoint, response: Response) -> ChatReply:
     try:
-        data = json.loads(response.body)
+        data = response.tree()
+        if data.get("error"):
+            raise JudgeNoCompletion(f"judge {endpoint}: an error with HTTP {response.status}: {_excerpt(response)}")
         choice = data["choices"][0]
-        finish_reason = str(choice.get("finish_reason") or "")
-        reply = ChatReply(
-            text=_text(choice["message"].get("content")),
-            finish_reason=finish_reason,
-            usage=_usage(data.get("usage")),
-            model=str(data.get("model") or ""),
-        )
+        why_none = _why_none(choice)
+        text = "" if why_none else _text(choice["message"].get("content"))
+        reply = ChatReply(text=text, usage=_usage(data.get("usage")), model=str(data.get("model") or ""))
     except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError):
-        excerpt = " ".join(_redact(endpoint, response.body.decode("utf-8", errors="replace")).split())
         raise JudgeNoCompletion(
-            f"judge {endpoint}: HTTP {response.status}, but the body is no chat completion: {excerpt[:EXCERPT_CHARS]!r}"
+            f"judge {endpoint}: HTTP {response.status}, but the body is no chat completion: {_excerpt(response)!r}"
             ". Check that TEACHER_BASE_URL is an OpenAI-compatible API and not a web page"
         ) from None
     if not reply.text.strip():
-        fault = JudgeUnparsable(f"judge {endpoint}: empty answer (finish_reason {finish_reason or 'not given'})")
+        fault = JudgeUnparsable(f"judge {endpoint}: {why_none or 'empty answer'}")
         fault.usage = reply.usage
         raise fault
     return reply
 
 
+def _why_none(choice: Any) -> str:
+    """Why what the model said is not its answer, or ""."""
+    message, ended = choice["message"], str(choice.get("finish_reason") or "")
+    if error := choice.get("error"):
+        return f"an error in place of an answer: {error!r:.200}"
+    if other := next((name for name in OTHER_REPLIES if message.get(name)), ""):
+        return f"a {other} in place of an answer: {message[other]!r:.200}"
+    if ended.lower() == "length":
+        return f"the answer was cut (finish_reason length): {str(message.get('content'))[:120]!r}"
+    return "" if ended.lower() in ENDED else f"the answer did not end by itself (finish_reason {ended[:80]!r})"
+
+
 def _text(content: Any) -> str:
-    """What the model said: a text, or a list of parts of which those of type text count."""
+    """What the model said: a text, or a list of parts, which are text or thoughts. Raises ValueError for others."""
     if not isinstance(content, list):
         return content or ""
+    if unknown := {part["type"] for part in content} - {"text", *THOUGHTS}:
+        raise ValueError(unknown)
     return "".join(part["text"] for part in content if part["type"] == "text")
 
 

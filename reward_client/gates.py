@@ -13,7 +13,8 @@ import unicodedata
 MAX_READ_CHARS = 8000
 # A reply of these alone has fooled LLM judges (Zhao et al. 2025, "One Token to Fool LLM-as-a-Judge").
 MASTER_KEYS = {"solution", "thoughtprocess", "letssolvethisproblemstepbystep", "解", "解答", "答案", "思路", "解决方案"}
-AROUND_A_QUESTION = re.compile(r"question|您的|你的|问题|请问|题目|问|是")
+# What leads in to a question; behind one, the same words would be an answer ("...吗？是。").
+LEADS_IN = re.compile(r"(?:(?:您的|你的|the|your)?(?:question|问题|题目)(?:是|is)?|请问|问|q)?")
 SHINGLE_CHARS = 8
 RUBRIC_SHARE = 0.6
 
@@ -33,9 +34,10 @@ def why_zero(*, question: str, answer: str, rubric: str = "") -> str:
 
 
 def is_copied_question(question: str, answer: str) -> bool:
-    """True when the answer is the question, however often, with at most a word like "Question" around it."""
+    """True when the answer is the question, however often, with at most a word like "Question" before it."""
     asked, said = _plain(question), _plain(answer[:MAX_READ_CHARS])
-    return bool(asked) and asked in said and not AROUND_A_QUESTION.sub("", said.replace(asked, ""))
+    *before, behind = said.split(asked) if asked else [said]
+    return bool(before) and not behind and all(LEADS_IN.fullmatch(lead) for lead in before)
 
 
 def _plain(text: str) -> str:

@@ -1,9 +1,9 @@
-"""Reading a judge's reply: one strict JSON object, or a JudgeUnparsable. Nothing is guessed.
+"""Reading a judge's reply: one strict JSON object and nothing else, or a JudgeUnparsable. Nothing is guessed.
 
-Plain words or a code fence around the object are fine, text before </think> (or another model's mark) is ignored, and
-reasoning that does not end is refused. No object, several different ones, duplicate keys, NaN, infinity, and values of
-another type or range are refused; so is a remark behind the object that holds a number or a brace, because it may take
-the verdict back.
+Taken off are a code fence around the object and, before it, reasoning that its mark closes (</think> and its kin, also
+where the model's template opened it). Whatever else stands beside the object, words, a second object, a mark that
+nobody knows, may take the verdict back, so there is none. Duplicate keys, NaN, infinity, numbers as text and values out
+of range are refused; further keys do no harm. `inert` takes the meaning that it has here from a text that is judged.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from reward_client.errors import JudgeUnparsable
 from reward_client.schema import Criteria
 
 WEIGHTS = {"accuracy": 0.5, "completeness": 0.3, "clarity": 0.1, "professionalism": 0.1}
-_THOUGHT = (
-    r"(?:\w+:)?(?:think|thinking|thought|reasoning)"  # <think>, <seed:think>; ◁think▷ of Kimi, [THINK] of Mistral
-)
-_REASONING = re.compile(rf".*(?:[<◁\[]/{_THOUGHT}[>▷\]]|<\|channel\|>final)", re.DOTALL | re.IGNORECASE)
-_REASONING_BEGINS = re.compile(rf"[<◁\[]{_THOUGHT}\b|<\|channel\|>analysis", re.IGNORECASE)
-# 零点二, 五分, 百分之三十; 十分 says "very".
-_NUMBER = re.compile(r"\d|[零〇]|[一二两三四五六七八九十]点[一二三四五六七八九]|[一二两三四五六七八九]分|百分之")
+# <think>, <seed:think>; ◁think▷ of Kimi, [THINK] of Mistral, channels of gpt-oss.
+_THOUGHT = r"(?:\w{1,20}:)?(?:think|thinking|thought|reasoning)"
+_OPENS = rf"[<◁\[]{_THOUGHT}[>▷\]]"
+_CLOSES = rf"(?:[<◁\[]/{_THOUGHT}[>▷\]]|<\|channel\|>final(?:\s*<\|constrain\|>\s*\w+)?<\|message\|>)"
+_REASONING = re.compile(rf".*?{_CLOSES}(?:\s*{_OPENS}.*?{_CLOSES})*", re.DOTALL | re.IGNORECASE)
+_FENCE = re.compile(r"```(?:json\w{0,2})?\s*", re.IGNORECASE)
+_READ = re.compile(rf'(?P<object>\{{(?=\s*"))|{_OPENS}|{_CLOSES}', re.IGNORECASE)
 M = TypeVar("M", bound=BaseModel)
 
 
@@ -124,40 +124,27 @@ def overall(criteria: Criteria) -> float:
     return min(criteria.accuracy, mean)
 
 
+def inert(text: str, taken_out: str) -> str:
+    """`text` with nothing in it that could be read here: a judge that repeats it has given no verdict by that."""
+    return _READ.sub(lambda found: "｛" if found["object"] else taken_out, text)
+
+
 def _read(text: str, model: type[M]) -> M:
-    reasoned = _REASONING.match(text)  # not a search, which would take the square of a long text's length
-    said = text[reasoned.end() :] if reasoned else text
-    found, remark = _json_objects(said)
-    if _REASONING_BEGINS.search(said[: said.find("{")]) or _REASONING_BEGINS.search(remark):
-        raise JudgeUnparsable("reasoning that does not end")
-    if not found:
-        raise JudgeUnparsable(f"no JSON object in {text[:120]!r}")
-    if any(other != found[0] for other in found[1:]):
-        raise JudgeUnparsable(f"{len(found)} JSON objects that differ")
-    if _NUMBER.search(remark):
-        raise JudgeUnparsable(
-            f"a remark with a number behind the JSON object, which may take it back: {remark[:120]!r}"
-        )
+    said = text.strip()
+    if not said.startswith(("{", "```")) and (reasoned := _REASONING.match(said)):
+        said = said[reasoned.end() :].strip()
+    if len(said) > 6 and said.endswith("```") and (fence := _FENCE.match(said)):
+        said = said[fence.end() : -3].strip()
     try:
-        return model.model_validate(found[0])
+        found = _DECODER.decode(said)
+    except (ValueError, RecursionError) as exc:
+        why = str(exc)[:80] or type(exc).__name__
+        raise JudgeUnparsable(f"the reply is not one JSON object and nothing else ({why}): {text[:120]!r}") from None
+    try:
+        return model.model_validate(found)
     except ValidationError as exc:
         problems = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in exc.errors())
         raise JudgeUnparsable(f"the verdict breaks the rules: {problems}") from None
-
-
-def _json_objects(text: str) -> tuple[list[dict[str, Any]], str]:
-    """All top-level objects, and the text behind the last. A brace that opens no valid object makes the whole text
-    invalid: no guessing."""
-    decoder = json.JSONDecoder(parse_constant=_refuse_constant, object_pairs_hook=_unique_keys)
-    objects, position, end = [], text.find("{"), 0
-    while position >= 0:
-        try:
-            value, end = decoder.raw_decode(text, position)
-        except (ValueError, RecursionError) as exc:
-            raise JudgeUnparsable(f"invalid JSON at character {position}: {type(exc).__name__}") from None
-        objects.append(value)
-        position = text.find("{", end)
-    return objects, text[end:]
 
 
 def _refuse_constant(name: str) -> NoReturn:
@@ -168,3 +155,6 @@ def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(pairs) != len(dict(pairs)):
         raise ValueError("duplicate keys")
     return dict(pairs)
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refuse_constant, object_pairs_hook=_unique_keys)

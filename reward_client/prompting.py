@@ -1,7 +1,8 @@
 """The judge's prompts: a rubric as system message, then the texts to judge between markers that they cannot forge.
 
 Guarantees: each call has a random number of its own in its markers; whatever looks like a marker or like the control
-token of a chat template is replaced in the texts by TAKEN_OUT; long texts are cut, and the cut is marked.
+token of a chat template is replaced in the texts by TAKEN_OUT, and no part of them can be read as a verdict, however
+the judge repeats it; long texts are cut, and the cut is marked.
 """
 
 from __future__ import annotations
@@ -11,11 +12,11 @@ import secrets
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from reward_client.parsing import WEIGHTS
+from reward_client.parsing import WEIGHTS, inert
 from reward_client.schema import JudgeItem
 
 PROMPTS = Path(__file__).resolve().parent / "prompts"
-FORMAT = 2  # raise it when the layout of the user message changes: cached verdicts of another layout do not count
+FORMAT = 3  # raise it when the layout of the user message changes: cached verdicts of another layout do not count
 GRADED = "QUESTION, REFERENCE, EVIDENCE and ANSWER"
 MAX_ANSWER_CHARS = 8000
 MAX_GROUP_CHARS = 48_000
@@ -96,9 +97,9 @@ def group_answer_chars(n_answers: int) -> int:
 
 
 def strip_markers(text: str, nonce: str) -> str:
-    """`text` without anything that looks like a marker or a chat template's control token."""
+    """`text` without anything that looks like a marker, a chat template's control token or a judge's reply."""
     text = text.encode("utf-8", errors="replace").decode()  # a lone surrogate cannot be sent
-    return MARKER.sub(TAKEN_OUT, text).replace(nonce, TAKEN_OUT)
+    return inert(MARKER.sub(TAKEN_OUT, text), TAKEN_OUT).replace(nonce, TAKEN_OUT)
 
 
 def _context(item: JudgeItem) -> dict[str, str]:

@@ -10,11 +10,9 @@ which a server that is not there yet (it starts again) or asks to wait (Retry-Af
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -24,7 +22,7 @@ import tenacity
 from reward_client.client import retry_after_s
 from reward_client.errors import JudgeRejected, JudgeUnparsable, JudgeUnreachable
 from reward_client.scale_map import ScaleMap, load_scale
-from reward_client.transport import BadBody, NoAnswer, NoConnection, post_json
+from reward_client.transport import BadBody, NoAnswer, NoConnection, Response, post_json
 
 ENV_URL = "REWARD_MODEL_URL"
 ENV_TOKEN = "REWARD_API_TOKEN"
@@ -91,7 +89,7 @@ class RewardModelClient:
 
     async def _ask(self, body: dict[str, str], seconds: float) -> ModelScore:
         try:
-            status, headers, text = await post_json(
+            response = await post_json(
                 self.address, _encodable(body), token=self.token, timeout_s=seconds, max_bytes=MAX_BODY_BYTES
             )
         except BadBody as exc:
@@ -102,27 +100,28 @@ class RewardModelClient:
             fault = RewardModelBusy if isinstance(exc, NoConnection) else JudgeUnreachable
             problem = f"{str(exc).partition(':')[0]}; check {ENV_URL} and that the server runs"
             raise fault(f"reward model {self.address}: no connection ({problem})") from None
+        status = response.status
         if status in RETRYABLE_STATUS or status >= 500:
-            raise self._unreachable(status, headers)
+            raise self._unreachable(response)
         if status != 200:
             hint = f"; check {ENV_TOKEN}" if status in (401, 403) else f"; check {ENV_URL}" if status == 404 else ""
             raise JudgeRejected(f"reward model {self.address}: HTTP {status}{hint}")
-        return self._read(text)
+        return self._read(response)
 
-    def _unreachable(self, status: int, headers: Mapping[str, str]) -> JudgeUnreachable:
-        wait_s = retry_after_s(headers.get("Retry-After", ""))
+    def _unreachable(self, response: Response) -> JudgeUnreachable:
+        wait_s = retry_after_s(response.header("Retry-After"))
         if not wait_s:
-            return JudgeUnreachable(f"reward model {self.address}: HTTP {status}")
-        busy = RewardModelBusy(f"reward model {self.address}: HTTP {status}, asks to wait {wait_s:g} s")
+            return JudgeUnreachable(f"reward model {self.address}: HTTP {response.status}")
+        busy = RewardModelBusy(f"reward model {self.address}: HTTP {response.status}, asks to wait {wait_s:g} s")
         busy.retry_after_s = wait_s
         return busy
 
-    def _read(self, text: bytes) -> ModelScore:
+    def _read(self, response: Response) -> ModelScore:
         try:
-            data = json.loads(text)
+            data = response.tree()
             logit, reward = data["score"], data.get("reward")
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            raise JudgeUnparsable(f"reward model {self.address}: no {{score}} in {text[:120]!r}") from None
+            raise JudgeUnparsable(f"reward model {self.address}: no {{score}} in {response.text[:120]!r}") from None
         if not _is_number(logit) or not (reward is None or (_is_number(reward) and 0 <= reward <= 1)):
             raise JudgeUnparsable(
                 f"reward model {self.address}: score {logit!r:.80} must be a finite number, and reward "

@@ -14,6 +14,8 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
 
+from foundation.redaction import keep_secret, redacted
+
 Mode = Literal["pointwise", "pairwise", "groupwise"]
 
 
@@ -42,6 +44,7 @@ class JudgeEndpoint(Wire):
     @classmethod
     def _fits_a_header(cls, key: SecretStr) -> SecretStr:
         """A key with a line break or a non-ASCII character would make the HTTP layer fail with the key in its text."""
+        keep_secret(key.get_secret_value())
         if not re.fullmatch(r"[!-~]+", key.get_secret_value()):
             raise ValueError("the key must be printable ASCII without spaces or line breaks (its value is not shown)")
         return key
@@ -60,7 +63,7 @@ class JudgeEndpoint(Wire):
         return url if versioned else f"{url}/v1"
 
     def __str__(self) -> str:
-        return f"{self.model} at {self.base_url}"
+        return redacted(f"{self.model} at {self.base_url}")
 
     @property
     def id(self) -> str:

@@ -2,8 +2,10 @@
 
 Guarantees: nothing waits longer than its time limit, slow bodies included; at most `max_bytes` of an answer are read,
 and at most so many unpacked; coded twice or in another way than gzip or deflate, it is refused. The token is in the
-request header and nowhere else; loopback addresses ignore proxy variables; redirects are not followed, so the token
-goes to no other host. Calls under way in one event loop share their connections, which are closed with the last call.
+request header and nowhere else: text comes in here alone, and nothing that is handed on, of an answer or of an error,
+shows the token or a proxy's password. Loopback addresses ignore proxy variables; redirects are not followed, so the
+token goes to no other host. Calls under way in one event loop share their connections, which are closed with the last
+call.
 Not covered: streaming, SOCKS proxies.
 """
 
@@ -18,9 +20,9 @@ import re
 import ssl
 import zlib
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
-from typing import Any, NamedTuple
-from urllib.parse import urlsplit
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import unquote, urlsplit
 from urllib.request import getproxies, proxy_bypass
 from weakref import WeakKeyDictionary
 
@@ -28,6 +30,7 @@ import aiohttp
 import certifi
 
 from foundation.net import is_loopback
+from foundation.redaction import keep_secret, redacted, redacted_tree
 
 ANY_HEADER = 32 + zlib.MAX_WBITS  # zlib's name for: of gzip or of deflate
 IDLE_S = 1.0  # servers close idle connections after a few seconds, and a request on a closing one is lost
@@ -45,12 +48,26 @@ class NoConnection(NoAnswer):
     """Nobody answers at the address."""
 
 
-class Response(NamedTuple):
-    """An answer. `body` is unpacked; names of headers are read in any case."""
+@dataclass(frozen=True)
+class Response:
+    """An answer, without secrets. Names of headers are read in any case."""
 
     status: int
-    headers: Mapping[str, str]
-    body: bytes
+    _headers: Mapping[str, str] = field(repr=False)
+    _body: bytes = field(repr=False)  # unpacked
+
+    def header(self, name: str) -> str:
+        """The header of this name, or ""."""
+        return redacted(self._headers.get(name, ""))
+
+    @functools.cached_property
+    def text(self) -> str:
+        """The body as it came, for people."""
+        return redacted(self._body.decode(json.detect_encoding(self._body), errors="replace"))
+
+    def tree(self) -> Any:
+        """The body as JSON. Raises ValueError and RecursionError."""
+        return redacted_tree(json.loads(self._body))
 
 
 @dataclass
@@ -64,6 +81,7 @@ _pools: WeakKeyDictionary[asyncio.AbstractEventLoop, _Pool] = WeakKeyDictionary(
 
 async def post_json(url: str, body: Any, *, token: str, timeout_s: float, max_bytes: int) -> Response:
     """Raises TimeoutError, NoAnswer and BadBody."""
+    keep_secret(token)
     headers = {"Accept-Encoding": "identity", "Content-Type": "application/json"}
     headers |= {"Authorization": f"Bearer {token}"} if token else {}
     data = json.dumps(body, ensure_ascii=False).encode()
@@ -74,7 +92,7 @@ async def post_json(url: str, body: Any, *, token: str, timeout_s: float, max_by
                 return Response(response.status, response.headers, await _body(response, max_bytes))
         except (aiohttp.ClientError, OSError, ValueError) as exc:
             # The text alone is kept: the exception carries the request, and with it the token.
-            text = re.sub(r"//[^/@\s]*@", "//***@", " ".join(f"{type(exc).__name__}: {exc}".split()))
+            text = re.sub(r"//[^/@\s]*@", "//***@", redacted(" ".join(f"{type(exc).__name__}: {exc}".split())))
             raise (NoConnection if isinstance(exc, aiohttp.ClientConnectorError) else NoAnswer)(text) from None
 
 
@@ -114,6 +132,7 @@ def _proxy(url: str) -> str | None:
     proxy = proxy if "://" in proxy else f"http://{proxy}"
     if urlsplit(proxy).scheme not in ("http", "https") or not urlsplit(proxy).hostname:
         raise ValueError("the proxy variable of this address must name an http:// or https:// proxy")
+    keep_secret(unquote(urlsplit(proxy).password or ""))
     return proxy
 
 
@@ -135,7 +154,7 @@ def _unpacked(data: bytes, coding: str, max_bytes: int) -> bytes:
     if coding in ("", "identity"):
         return data
     if coding not in ("gzip", "deflate"):
-        raise BadBody(f"the answer is coded as {coding[:50]!r}, where gzip and deflate, once, can be read")
+        raise BadBody(f"the answer is coded as {redacted(coding)[:50]!r}, where gzip and deflate, once, can be read")
     try:
         whole = zlib.decompressobj(ANY_HEADER).decompress(data, max_bytes + 1)
     except zlib.error as exc:

@@ -74,7 +74,10 @@ DATABASE_FAULTS = frozenset(
         sqlite3.SQLITE_READONLY,
     }
 )
-FIELD = re.compile(r"%(?:%|[-+ #0!,]*(\*|\d*)(?:\.(\*|\d*))?)")  # of printf: its width and precision
+# Of printf: what stands between % and the character that ends a field, and that character, which may be % itself
+# (%5% is a percent sign, and the next field begins behind it).
+FIELD = re.compile(r"%([-+ #0!,.l\d*]*).?", re.DOTALL)
+WIDE = re.compile(rf"\*|[1-9]\d{{{PRINTF_DIGITS},}}")
 LOCKS = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 LOCKED = "locked by another process; let that finish or stop it, then start again"
 REMEDY = "run `make data`, or name another file with --set database.path=FILE"
@@ -170,7 +173,7 @@ def _text(value: Any) -> str:
 
 def printf(template: Any = None, *values: Any) -> str | None:
     """SQLite's own, but for wide fields: printf('%.2000000000c', 'x') takes 8 s at a length limit of 1 MB."""
-    if any(size == "*" or len(size) > PRINTF_DIGITS for field in FIELD.findall(_text(template)) for size in field):
+    if any(map(WIDE.search, FIELD.findall(_text(template)))):
         raise OverflowError  # to SQLite: a text that is too big
     places = ", ".join("?" * (1 + len(values)))
     return _converter().execute(f"SELECT printf({places})", (template, *values)).fetchone()[0]

@@ -14,6 +14,7 @@ from pydantic import SecretStr, ValidationError
 
 from foundation.errors import UserError
 from foundation.net import is_loopback
+from foundation.redaction import keep_secret, redacted
 from reward_client.schema import JudgeEndpoint
 from sql_agent.agent.endpoint import LLMEndpoint
 from sql_agent.errors import LLMFault
@@ -130,7 +131,8 @@ def explain_fault(fault: LLMFault, llm: LLMEndpoint, *, timeout_s: float, words:
     said = _said(cause) or str(fault)
     text = _rule(cause, llm, timeout_s=timeout_s, words=words) or NO_ANSWER.format(words.base_url, llm.base_url)
     text += f"\nit said: {said[:500]}" if said else ""
-    return text.replace(llm.api_key, "***") if len(llm.api_key) > len("EMPTY") else text
+    keep_secret(llm.api_key)
+    return redacted(text)
 
 
 def _rule(cause: BaseException | None, llm: LLMEndpoint, *, timeout_s: float, words: Words) -> str:

@@ -31,7 +31,18 @@ def test_the_rubric_is_zero_whole_and_in_part(name: str) -> None:
 
 @pytest.mark.parametrize(
     "answer",
-    ["是", "3", "no", "氨氯地平用于高血压。", "解答：用于高血压", "可以。氨氯地平用于高血压吗？可以。", "准确：高血压"],
+    [
+        "是",
+        "3",
+        "no",
+        f"{QUESTION}是。",
+        f"{QUESTION}{QUESTION}是",
+        f"问题：{QUESTION}问",
+        "氨氯地平用于高血压。",
+        "解答：用于高血压",
+        "可以。氨氯地平用于高血压吗？可以。",
+        "准确：高血压",
+    ],
 )
 def test_an_answer_with_content_goes_to_the_judge(answer: str) -> None:
     assert not why_zero(question=QUESTION, answer=answer, rubric=load_prompt("rubric_zh"))
