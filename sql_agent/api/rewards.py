@@ -18,12 +18,12 @@ from typing import Any
 from foundation.errors import UserError, did_you_mean
 from foundation.files import atomic_path, write_text
 from sql_agent.config import HOME
-from sql_agent.scoring.answer_text import strip_thinking
-from sql_agent.scoring.math_check import MathChecker, MathFault, candidate
+from sql_agent.scoring.final_answer import read_answer, read_truth, same_number, shown
+from sql_agent.scoring.math_check import MathChecker, MathFault
+from sql_agent.scoring.values import number_of, rows_of
 
 RewardFunction = Callable[..., Sequence[float | None]]
 TRUTH_KEYS = ("ground_truth", "ground_truths", "answer", "solution")
-NUMBER = re.compile(r"[-+]?\d[\d,]*(?:\.\d+)?")
 STEP = re.compile(r"^\s*(?:step\s*\d+|\d+[.)、]|第\s*[\d一二三四五六七八九十]+\s*步|[-*•])", re.I | re.M)
 PASS = 0.5
 _registered: dict[str, RewardFunction] = {}
@@ -142,31 +142,31 @@ def truths_of(columns: dict[str, Any], n: int) -> list[str]:
 
 
 def final_answer(text: str) -> str:
-    """What a text says in the end: behind ####, in its box, behind "answer is", else its last number, else all."""
-    text = strip_thinking(text).strip()
-    if "####" in text:
-        return text.rpartition("####")[2].strip()
-    if (found := candidate(text)) != text.rstrip("。.!！;；"):
-        return found
-    numbers = NUMBER.findall(text)
-    return numbers[-1] if numbers else found
+    """What a text says in the end (see scoring/final_answer.py); "" where it says several things, or doubts."""
+    return shown(read_answer(text))
 
 
 def accuracy_of(completion: str, truth: str) -> float | None:
-    """1 or 0; None where the truth cannot be compared."""
-    wanted, given = (_plain(final_answer(text)) for text in (truth, completion))
-    if not wanted:
+    """1 or 0; None where there is no truth."""
+    wanted, given = read_truth(truth), read_answer(completion)
+    if not wanted.text:
         return None
-    if wanted == given or not given:
-        return float(wanted == given)
+    if _plain(completion) == _plain(truth):
+        return 1.0
+    if given.unclear and not wanted.unclear:
+        return 0.0
+    if wanted.number and given.number:
+        return float(same_number(wanted.number, given.number))
+    if not given.text or _plain(wanted.text) == _plain(given.text):
+        return float(bool(given.text))
     try:
-        return float(_mathematician.compare(wanted, given).equal)
+        return float(_mathematician.compare(wanted.text, given.text).equal)
     except MathFault:  # the truth is no mathematics: then it is a text, and the texts differ
         return 0.0
 
 
 def _plain(text: str) -> str:
-    return re.sub(r"(?<=\d),(?=\d{3})", "", " ".join(text.split())).strip(" $。.").casefold()
+    return " ".join(text.split()).strip(" $。.").casefold()
 
 
 @dataclass(frozen=True)
@@ -198,12 +198,14 @@ def evaluate_rewards(
 
     function = create_reward(function) if isinstance(function, str) else function
     given = {} if truths is None else dict.fromkeys(TRUTH_KEYS, list(truths))
-    found = list(function(list(completions), **{**given, **columns}))
-    if len(found) != len(completions):
-        raise UserError(f"the function gave {len(found)} rewards for {len(completions)} completions")
-    values = [float(value) for value in found if value is not None]
-    if bad := [value for value in values if not math.isfinite(value)]:
-        raise UserError(f"the function gave {bad[0]}; a reward is a finite number, or None for unscored")
+    found = rows_of(function(list(completions), **{**given, **columns}))
+    if found is None or len(found) != len(completions):
+        size = "no list" if found is None else f"{len(found)} rewards"
+        raise UserError(f"the function gave {size} for {len(completions)} completions; it must give a number for each")
+    numbers = [(value, number_of(value)) for value in found if value is not None]
+    values = [number for _, number in numbers if number is not None and math.isfinite(number)]
+    if bad := [value for value, number in numbers if number is None or not math.isfinite(number)]:
+        raise UserError(f"the function gave {bad[0]!r:.80}; a reward is a finite number, or None for unscored")
     if not values:
         raise UserError(f"none of {len(found)} completions was scored")
     mean = math.fsum(values) / len(values)
@@ -241,7 +243,7 @@ _function = cloudpickle.loads(Path(__file__).with_suffix(".pkl").read_bytes())
 
 def {name}(completions, **columns):
     truths = columns.get("answer")
-    return list(_function(completions, **{{"ground_truth": truths, "ground_truths": truths, **columns}}))
+    return _function(completions, **{{"ground_truth": truths, "ground_truths": truths, **columns}})
 '''
 
 

@@ -17,6 +17,7 @@ from typing import Any
 from foundation.errors import UserError, did_you_mean
 from sql_agent.records import Episode, Question, Score
 from sql_agent.scoring.registry import BAD_SCORE, SCORERS, ScoringContext, import_module
+from sql_agent.scoring.values import rows_of
 
 
 async def call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -36,9 +37,10 @@ class RewardFunction:
 
     async def __call__(self, question: Question, episode: Episode, context: ScoringContext) -> Any:
         found = await call(self.function, **_columns(question, episode.final_answer))
-        if isinstance(found, list | tuple) and len(found) == 1:
-            return found[0]
-        size = f" of {len(found)}" if isinstance(found, list | tuple) else ""
+        rows = rows_of(found)
+        if rows is not None and len(rows) == 1:
+            return rows[0]
+        size = "" if rows is None else f" of {len(rows)}"
         text = f"{self.path} gave a {type(found).__name__}{size} for one completion; it must give a list of one number"
         return Score(unscored=BAD_SCORE, explanation=text)
 

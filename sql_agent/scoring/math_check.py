@@ -24,7 +24,12 @@ MEMORY_BYTES = 2 << 30
 WORKER = Path(__file__).with_name("math_worker.py")  # a file, not a module: -I keeps its folder from hiding packages
 MARK = re.compile(r"####[ \t]*([^\n]*)")  # as GSM8K ends its answers
 LEAD_IN = re.compile(r"(?:答案|结果|answer|result)(?:\s*(?:是|为|is|:|：|=))+\s*", re.I)
-FORMULA = re.compile(r"\$\$?([^$]+)\$\$?|\\\((.+?)\\\)|\\\[(.+?)\\\]", re.S)
+# A $ before a digit does not end a formula: "$9 * 2 = $18" is money.
+FORMULA = re.compile(
+    r"\$\$([^$]+)\$\$|(?<![\\$])\$(?=\S)([^$]+?)(?<=[^\s\\])\$(?![\d$])|\$[ \n]([^$]+)[ \n]\$(?!\d)"
+    r"|\\\((.+?)\\\)|\\\[(.+?)\\\]",
+    re.S,
+)
 
 UNIT_TEXT = re.compile(r"\\(?:text|textrm|mathrm|mbox|rm)\s*\{([^{}]*)\}")
 # Each unit in the ways it is written; the first is its name.
@@ -34,6 +39,8 @@ UNITS = {
         **{"kg": "千克 公斤", "g": "克 gram grams", "mg": "毫克", "μg": "微克 ug mcg", "iu": "国际单位"},
         **{"l": "升", "ml": "毫升", "mmol": "毫摩尔", "mol": "摩尔"},
         **{"km": "千米 公里", "m": "米", "cm": "厘米", "mm": "毫米"},
+        **{"usd": "dollar dollars 美元 美金", "eur": "euro euros 欧元", "cny": "元 块 人民币 yuan rmb"},
+        **{"cent": "cents 美分"},
         **{"s": "秒", "min": "分钟 minute minutes", "h": "小时 hour hours", "d": "天 日 day days"},
     }.items()
     for spelling in [unit, *spellings.split()]

@@ -6,8 +6,7 @@ import asyncio
 import dataclasses
 import logging
 from collections.abc import Sequence
-from numbers import Real
-from typing import Any, cast
+from typing import Any
 
 from foundation.errors import UserError
 from foundation.rollout_keys import AWAITS_GROUP
@@ -17,6 +16,7 @@ from sql_agent.scoring.answer_text import extract_answer, strip_thinking
 from sql_agent.scoring.functions import call
 from sql_agent.scoring.registry import BAD_SCORE, SCORERS, Scorer, ScoringContext, unknown_scorer
 from sql_agent.scoring.scorers import OF_THE_EPISODE
+from sql_agent.scoring.values import number_of
 
 logger = logging.getLogger(__name__)
 SCORER_ERROR = "scorer_error"
@@ -96,7 +96,8 @@ async def run_scorer(function: Scorer, question: Question, episode: Episode, con
         return Score(unscored=SCORER_ERROR, explanation=f"the scorer raised {exc!r:.300}")
     if isinstance(found, Score):
         return found
-    if not (isinstance(found, Real) and 0 <= cast(Any, found) <= 1):
+    value = number_of(found)
+    if value is None or not 0 <= value <= 1:
         text = f"the scorer gave {found!r:.80}; it must give a Score or a number in [0, 1]"
         return Score(unscored=BAD_SCORE, explanation=text)
-    return Score(value=float(found))
+    return Score(value=value)

@@ -218,7 +218,9 @@ def test_what_awaits_its_group_keeps_the_other_parts(monkeypatch: pytest.MonkeyP
     [
         *("return [math.nan]", "return [math.inf]", "return [-0.01]", "return [1.01]", "return [10 ** 400]"),
         *("return [None]", "return ['1']", "return [[1.0]]", "return []", "return [1.0, 1.0]", "return [0.5] * 99999"),
-        *("return 1.0", "return None", "return '1'", "return {0: 1.0}", "yield 1.0", "return np.array([1.0])"),
+        *("return 1.0", "return None", "return '1'", "return {0: 1.0}", "yield 1.0"),
+        *("return np.array([1.0, 1.0])", "return np.array([math.nan])", "return np.array(['1'])"),
+        *("return np.array([[1.0, 1.0]])", "return [np.array([0.5, 0.5])]", "return np.float32(2)"),
     ],
 )
 def test_a_function_that_gives_nonsense_leaves_the_rollout_unscored(tmp_path: Path, body: str) -> None:
@@ -238,6 +240,20 @@ def test_a_function_that_raises_leaves_the_rollout_unscored(tmp_path: Path, head
     [
         ("def f(completions, **columns)", "return [float(completions == ['1'])]"),
         ("def f(prompts, completions, answer, **columns)", "return [np.float32(answer[0] == completions[0])]"),
+        *(
+            ("def f(completions, **columns)", f"return {value}")
+            for value in (
+                "np.array([1.0])",
+                "np.array([[1.0]])",
+                "np.float32(1)",
+                "[np.array([1.0])]",
+                "[np.bool_(True)]",
+            )
+        ),
+        *(
+            ("def f(completions, **columns)", f"import decimal, fractions, torch\n    return {value}")
+            for value in ("[decimal.Decimal(1)]", "[fractions.Fraction(1)]", "torch.ones(1)", "[torch.tensor(1.0)]")
+        ),
         ("def f(completions, hint, meta, **columns)", "return (1 if hint == ['x'] and meta[0]['hint'] == 'x' else 0,)"),
         ("async def f(completions, **columns)", "await asyncio.sleep(0); return [True]"),
     ],

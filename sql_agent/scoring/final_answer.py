@@ -1,0 +1,250 @@
+"""What a text gives as its final answer, and the number that this is: for answers in free words.
+
+The answer is what follows the last ####, else what is in the box, else what follows "final answer", "answer" or
+"result" (答案, 结果), else the last formula, else the last sentence with a number.
+Guarantees: pure functions; a number is read with its sign, thousands, currency, unit, percent, 万 and 亿, as a fraction
+and in Chinese numerals; where a text offers several (3 or 4), doubts (maybe 3), denies or takes back, it has none, and
+"about 3" is 3 only for a truth that is no whole number. Not covered: numbers in English words, one amount in two units.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+import cn2an
+
+from sql_agent.scoring.answer_text import last_boxed, strip_thinking
+from sql_agent.scoring.math_check import FORMULA, MARK, UNITS
+
+MAX_CHARS = 20_000  # the end of a text; its final answer stands there
+MAX_STATEMENTS = 8
+IS = (
+    r"(?:\s*(?:\b(?:is|was|equals?|(?:should|would|will|must) be|comes? (?:out )?to)\b"
+    r"|应该是|应是|应为|就是|等于|是|为|:|=|→|->))+"
+)
+LEADS = [
+    re.compile(rf"(?:{words}){IS}\s*", re.I)
+    for words in (r"\bfinal\s+answer|(?:最终|最后)的?答案", r"\banswer|答案|\bans\b|答(?=\s*:)", r"\bresult|结果")
+]
+FLAT_BOX = re.compile(r"\\f?box(?:ed)?\s*\{([^{}]*)\}")
+SENTENCE = re.compile(r"[^。！!？?\n;；]*?(?:(?<!i\.e)(?<!e\.g)\.(?=\s|$)|[。！!？?\n;；]|$)")
+REASON = re.compile(r"\b(?:because|since)\b|因为|由于", re.I)
+ASIDE = re.compile(
+    rf"\([^()]*\)|(?:{REASON.pattern}|\b(?:as|which|where|when|for|if|in|per|each|every|after)\b).*", re.S | re.I
+)
+ALTERNATIVES = r"\b(?:if not|or|either|one of|between|versus|vs)\b|或|还是|要么|之间"
+HEDGES = (
+    r"\b(?:maybe|perhaps|possibl[ey]|probabl[ey]|might|(?-i:may)|could|guess\w*|seems?)\b"
+    r"|可能|也许|大概|恐怕|猜|[十百千万][多余来几]|几"
+)
+UNKNOWING = r"\b(?:not (?:quite )?sure|unsure|uncertain|do(?:n't| not) know|no idea)\b|不确定|不知道|无法确定"
+UNSURE = rf"{UNKNOWING}|\b(?:unclear|guess\w*|wrong|incorrect|mistaken?)\b|不对|错了|有误|猜"
+DENIALS = r"\b(?:not|never|neither|nor|wrong|incorrect)\b|n't\b|不是|并非|不对|错误"
+TAKES_BACK = r"\b(?:wait|actually|correction|sorry|instead|rather|i mean)\b|更正|其实|应该|等等|不,"
+ABOUT = re.compile(r"\b(?:about|approximately|approx|around|roughly|nearly|almost)\b|[≈~]|约|左右|将近|接近", re.I)
+BOUND = re.compile(
+    r"(?:\b(?:more|less|fewer|greater) than|\bover|超过|大于|小于|不少于|不超过|[<>≥≤])\s*-?\d|\d\s*\+\s*$", re.I
+)
+DOUBT = re.compile(rf"{ALTERNATIVES}|{HEDGES}|{UNSURE}|[?？]|吗", re.I)
+LATER_DOUBT = re.compile(rf"{DOUBT.pattern}|{DENIALS}|{TAKES_BACK}", re.I)
+
+PARTS = re.compile(r"[,、;；\n]|\b(?:and|or|to)\b|或者?|和|与|至|到|[~–—]", re.I)
+EQUALS = re.compile(r"=|≈|等于|是|为|\b(?:is|are|was|equals?|makes?|gives?|gets?|leaves?)\b", re.I)
+SCALE = {"十": 10, "百": 10**2, "千": 10**3, "万": 10**4, "亿": 10**8}
+SCALE |= {"thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
+NUMBER = re.compile(
+    r"(?<![A-Za-z0-9.^_/])(?<![A-Za-z]-)((?:(?<![\w)\]])[-+])?\d{1,300}(?:\.\d{1,300})?)(?:/(0*[1-9]\d{0,99}))?"
+    r"(?![\d^]|\.\d|st\b|nd\b|rd\b|th\b)"
+    r"\s?((?:[十百万亿]|千(?![克米瓦卡焦帕赫])|thousand|million|billion|trillion)*)\s?(%?)[ \t]?([^\W\d_]*)",
+    re.I,
+)
+# A number and its unit.
+BARE = re.compile(rf"(?:\W*[a-z]\s*[:.)])?\W*{NUMBER.pattern}(?<![\u4e00-\u9fff]{{5}})(?:\s+[a-z]+){{0,3}}\W*", re.I)
+TELLS = re.compile(r"[^\W\d_]{2,}\W+-?\d|[\u4e00-\u9fff]{2,}\s*-?\d|\d[^=]*=")  # words, or a calculation
+# Bounded: the time that cn2an takes grows with the square of the length.
+NUMERAL = re.compile(r"第?[零〇一二两三四五六七八九十百千万亿]{1,20}(?:点[零〇一二三四五六七八九]{1,9})?")
+NO_NUMERAL = re.compile(r"一[共样起定些般直下致半]|[统唯万同每另]一|(?<!分)之一|十分|千万不?|万分")
+LAYOUT = re.compile(  # of Markdown and LaTeX, and GSM8K's <<48/2=24>>
+    r"<<[^<>\n]*>>|\*\*|__|`+|^\s*(?:#{1,3}\s|\d{1,2}[.)、]\s|[-*•]\s)|\bstep\s*\d+|\\(?:text|mathrm|textbf|[,;! $])",
+    re.I | re.M,
+)
+# What is no number with words around it, but mathematics.
+EXPRESSION = re.compile(
+    r"\\|\^|[√π∞!]|[\d)]\s*(?:[*×·÷]|[+/]\s*[\d(])|[\d)]\s*-\s*[\d(]|\b[a-z]\s*[<>]|\d(?![dghklmsv])[a-z](?![a-z])",
+    re.I,
+)
+SQUARED = re.compile(r"(?<=[\d\s])([ckdm]?m|ft|in|[^\W\d_]{0,2}米)\s?(?:\^\{?[23]\}?|[²³])")
+MIXED = re.compile(r"(?<![\d.])(\d{1,9}) (\d{1,9})/([1-9]\d{0,8})(?!\d)")
+THOUSANDS = re.compile(r"(?<=\d)[,\u00a0\u202f\u2009](?=\d{3}(?!\d))")
+CURRENCY = re.compile(r"(-?)(?:US|HK|R)?\\?[$€£¥](?=\s?-?\d)")
+
+
+@dataclass(frozen=True)
+class Number:
+    """A number as it was given; `unit` is "" where none is known by math_check.UNITS."""
+
+    value: Fraction
+    percent: bool = False
+    unit: str = ""
+    about: bool = False
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A final answer: its text, and its number. `unclear`: it offers several, or doubts, denies or takes back."""
+
+    text: str
+    number: Number | None = None
+    unclear: bool = False
+
+
+def read_answer(text: str) -> Answer:
+    """The final answer of a text."""
+    text = _plain(strip_thinking(text)[-MAX_CHARS:])
+    found, behind, is_marked = _stated(text)
+    read = [_number_of(one, is_marked=is_marked) for one in found]
+    last = read[-1]
+    is_one = len({one.number.value if one.number else one.text for one in read}) == 1
+    is_unknown = not is_marked and re.search(UNKNOWING, text, re.I)
+    if not is_one or is_unknown or (last.number and _takes_back(_unwrapped(behind), last.number)):
+        return Answer(last.text, unclear=True)
+    return last
+
+
+def read_truth(text: str) -> Answer:
+    """The same of a truth: without a mark it is a number only where it says little else."""
+    plain = _plain(text)
+    is_number = _stated(plain)[2] or BARE.fullmatch(_in_digits(_unwrapped(plain)))
+    return read_answer(text) if is_number else Answer(plain)
+
+
+def shown(answer: Answer) -> str:
+    """An answer for people and programs; "" where it is unclear."""
+    if answer.unclear or not answer.number:
+        return "" if answer.unclear else answer.text
+    value, decimal = answer.number.value, f"{float(answer.number.value):.15g}"
+    text = str(value.numerator) if value.denominator == 1 else decimal if Fraction(decimal) == value else str(value)
+    return text + "%" * answer.number.percent
+
+
+def same_number(wanted: Number, given: Number) -> bool:
+    """Whether both are one amount: 50% is 50 as well as 0.5 where one side alone says percent."""
+    if (wanted.unit and given.unit and wanted.unit != given.unit) or (given.about and wanted.value.denominator == 1):
+        return False
+    share = Fraction(1, 100) if wanted.percent != given.percent else 1
+    one, other = (wanted, given) if wanted.percent else (given, wanted)
+    return wanted.value == given.value or one.value * share == other.value
+
+
+def _plain(text: str) -> str:
+    """One form for all ways to write a text; formulas keep their marks."""
+    text = SQUARED.sub(r"\1", text).translate({ord("²"): "^2", ord("³"): "^3", ord("，"): ", ", ord("−"): "-"})
+    text = LAYOUT.sub(" ", unicodedata.normalize("NFKC", text).replace("⁄", "/").replace("...", ", "))
+    return re.sub(r"(?<![\w*)])\*([^\s*][^*\n]*)\*(?![\w*(])", r"\1", text).strip()
+
+
+def _unwrapped(text: str) -> str:
+    """The same without the marks of formulas, money and thousands."""
+    text = FORMULA.sub(lambda found: f" {_inside(found.groups())} ", text)
+    text = THOUSANDS.sub("", CURRENCY.sub(r" \1", text)).strip()
+    return MIXED.sub(lambda found: f"{int(found[1]) * int(found[3]) + int(found[2])}/{found[3]}", text)
+
+
+def _inside(groups: Sequence[str | None]) -> str:
+    return next(filter(None, groups), "").strip()
+
+
+def _stated(text: str) -> tuple[list[str], str, bool]:
+    """The statements of the final answer by its strongest mark, the text behind, and whether there is a mark."""
+    marks = list(MARK.finditer(text))
+    if marks and not _stated(text[marks[-1].end() :])[2]:
+        said = [_unwrapped(mark[1]) for mark in marks[-MAX_STATEMENTS:]]
+        return [*filter(BARE.fullmatch, said[:-1]), said[-1]], text[marks[-1].end() :], True
+    if box := last_boxed(text):
+        said = [_unwrapped(one) for one in [*FLAT_BOX.findall(text)[-MAX_STATEMENTS:], box]]
+        return said, text[text.rindex(box) + len(box) + 1 :], True
+    formulas = [_inside(groups) for groups in FORMULA.findall(text)]
+    text = _unwrapped(text)
+    for lead in LEADS:
+        leads = list(lead.finditer(text))[-MAX_STATEMENTS:]
+        if ends := [end for one in leads if (end := SENTENCE.match(text, one.end()))]:
+            return [end[0].strip() for end in ends], text[ends[-1].end() :], True
+    if formulas:
+        return formulas[-1:], "", True
+    numbered = [one for one in SENTENCE.finditer(text) if NUMBER.search(_in_digits(one[0]))]
+    if not numbered:
+        return [text], "", False
+    said = [one[0].strip() for one in numbered]
+    is_list = all(map(BARE.fullmatch, said[-2:]))
+    return said[-2:] if is_list else said[-1:], text[numbered[-1].end() :], False
+
+
+def _number_of(said: str, *, is_marked: bool) -> Answer:
+    """What one statement says. Unmarked it is a sentence, whose last part counts where it tells of its number."""
+    said = said.rstrip("。.；; " + "!！" * bool(re.search(r"[^\W\d]", said)))
+    kept = ASIDE.sub(" ", said) if is_marked else said
+    kept = _in_digits(kept if NUMBER.search(_in_digits(kept)) else said)
+    parts = [part for part in PARTS.split(kept) if NUMBER.search(part)]
+    if not parts:
+        return Answer(said)
+    if re.search(r"[(\[{][^()]*\d,[^()]*[)\]}]", said):  # a pair, a set
+        return Answer(said)
+    if DOUBT.search(REASON.split(said)[0]) or re.search(DENIALS, said if is_marked else parts[-1], re.I):
+        return Answer(said, unclear=True)
+    sides = [_last_side(part) for part in parts]
+    if any(EXPRESSION.search(re.sub(r"\d+/0*[1-9]\d*", "1", side)) for side in sides):
+        return Answer(said)
+    values, last = [_numbers(side) for side in sides], _numbers(sides[-1])
+    is_told = not is_marked and len(last) == 1 and TELLS.search(parts[-1])
+    if len({number.value for found in values for number in found}) > 1 and not is_told:
+        return Answer(said, unclear=True)
+    return Answer(said, replace(last[-1], about=bool(ABOUT.search(said) or BOUND.search(sides[-1]))))
+
+
+def _last_side(part: str) -> str:
+    """What stands behind the last "=" that has a number behind it."""
+    sides = [side for side in EQUALS.split(part) if NUMBER.search(side)]
+    return sides[-1] if sides else part
+
+
+def _numbers(text: str) -> list[Number]:
+    found = []
+    for digits, below, scale, percent, word in NUMBER.findall(text):
+        value = Fraction(digits) / int(below or 1)
+        for name in re.findall(r"[十百千万亿]|[a-z]+", scale.lower()):
+            value *= SCALE[name]
+        found.append(Number(value, bool(percent), _unit(word.lower())))
+    return found
+
+
+def _unit(word: str) -> str:
+    """The known unit of a word; of Chinese, in which words are not parted, of its beginning."""
+    beginnings = [word] if word.isascii() else [word[:n] for n in range(len(word), 0, -1)]
+    return next((UNITS[one] for one in beginnings if one in UNITS), "")
+
+
+def _in_digits(text: str) -> str:
+    """Chinese numerals as digits, where there are no digits yet."""
+    if re.search(r"\d", text):
+        return text
+    text = re.sub(rf"百分之({NUMERAL.pattern})", r"\1%", NO_NUMERAL.sub(" ", text))
+    text = re.sub(rf"({NUMERAL.pattern})分之({NUMERAL.pattern})", r"\2/\1", text)
+    return NUMERAL.sub(lambda found: _digits(found[0]), text)
+
+
+def _digits(numeral: str) -> str:
+    try:
+        return str(cn2an.cn2an(numeral.replace("两", "二").replace("〇", "零"), "smart"))
+    except ValueError:  # 第三, or characters in an order that makes no numeral
+        return numeral
+
+
+def _takes_back(behind: str, number: Number) -> bool:
+    """Whether what follows an answer is unsure of it, or offers another number."""
+    if re.search(UNSURE, behind, re.I):
+        return True
+    return bool(LATER_DOUBT.search(behind)) and any(one.value != number.value for one in _numbers(_in_digits(behind)))

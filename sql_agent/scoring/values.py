@@ -1,0 +1,27 @@
+"""Numbers as reward functions give them: Python's, and what numpy, torch and pandas have for one or for several.
+
+Guarantees: neither library is imported; what is no number is None and never guessed at (text, None, a list in a list).
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from numbers import Real
+from typing import Any
+
+
+def number_of(value: Any) -> float | None:
+    """One number: also a scalar, array or tensor that holds one. NaN and infinity are numbers here."""
+    try:
+        value = value.item() if hasattr(value, "item") else value
+        return float(value) if isinstance(value, Real | Decimal) else None
+    except (ValueError, RuntimeError, OverflowError):  # an array of several; a whole number beyond any float
+        return None
+
+
+def rows_of(found: Any) -> list[Any] | None:
+    """A value for each row, from a list, an array, a tensor or a column; None where it is neither."""
+    if hasattr(found, "tolist"):
+        one, found = number_of(found), found.tolist()
+        return found if one is None and isinstance(found, list) else [one]
+    return list(found) if isinstance(found, list | tuple) else None
