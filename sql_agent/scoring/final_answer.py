@@ -215,7 +215,7 @@ def _numbers(text: str) -> list[Number]:
     found = []
     for digits, below, scale, percent, word in NUMBER.findall(text):
         value = Fraction(digits) / int(below or 1)
-        for name in re.findall(r"[十百千万亿]|[a-z]+", scale.lower()):
+        for name in re.findall("|".join(SCALE), scale.lower()):
             value *= SCALE[name]
         found.append(Number(value, bool(percent), _unit(word.lower())))
     return found
