@@ -4,6 +4,7 @@
     run = api.train("smoke_cpu", ci_fast=True)
     run.rollouts()                                  # a data frame
     api.evaluate(run, limit=20).rewards
+    job = api.start(api.train, "smoke_cpu")         # goes on by itself: job.status, job.wait(), job.stop()
 
 Guarantees: training, evaluation and export are the command lines of the same names, each in a process of its own, so a
 call and a command do the same, several runs in one program do not disturb each other, and importing this package loads
@@ -11,6 +12,8 @@ neither torch nor agentlightning. Errors are UserError (wrong input) and RunErro
 """
 
 from foundation.errors import RunError, UserError
+from sql_agent.api.background import Job, start
+from sql_agent.api.commands import keys
 from sql_agent.api.datasets import load_dataset, register_dataset
 from sql_agent.api.jobs import TrainingFailed, dpo, evaluate, export, sft, train
 from sql_agent.api.rewards import RewardStats, create_reward, evaluate_rewards, register_reward_function
@@ -19,6 +22,7 @@ from sql_agent.api.training_tool import RLTrainingTool
 
 __all__ = [
     "Evaluation",
+    "Job",
     "RLTrainingTool",
     "RewardStats",
     "Run",
@@ -30,9 +34,11 @@ __all__ = [
     "evaluate",
     "evaluate_rewards",
     "export",
+    "keys",
     "load_dataset",
     "register_dataset",
     "register_reward_function",
     "sft",
+    "start",
     "train",
 ]

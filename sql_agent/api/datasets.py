@@ -8,22 +8,25 @@ their source; a registered set is written as a question file when a command need
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
 from foundation.errors import UserError, did_you_mean
 from foundation.files import write_lines
+from sql_agent.api.given import rows_of
 from sql_agent.config import HOME, data_path
 from sql_agent.data.bundled import SPLITS, ensure_bundled
 from sql_agent.data.hub import HUB, hub_rows, is_hub_name, local_copy
 from sql_agent.records import Question
 
 Format = Literal["sft", "rl", "questions"]
-Source = str | Path | Iterable[Mapping[str, Any]]
+# A name, a file, rows, a frame of pandas, polars or arrow, a datasets.Dataset, or columns by name.
+Source = Any
 BUNDLED = "medical"
 QUESTION_KEYS = ("question", "prompt", "query", "problem", "instruction")
 ANSWER_KEYS = ("answer", "ground_truth", "completion", "solution", "output")
+TALKS = {"messages", "conversations", "conversation", "chosen", "rejected"}
 SUFFIXES = (".parquet", ".jsonl", ".json", ".ndjson")
 _registered: dict[str, list[dict[str, Any]] | Path] = {}
 
@@ -33,25 +36,63 @@ def register_dataset(name: str, source: Source) -> None:
     if name == BUNDLED or not name or "/" in name:
         raise UserError(f"dataset name {name!r}: must be a plain word other than {BUNDLED}")
     if isinstance(source, str | Path):
-        path = data_path(str(source))
-        if not path.is_file():
-            raise UserError(f"{path}: does not exist; a question file is needed")
-        _registered[name] = path
+        _registered[name] = _existing(source)
         return
-    _registered[name] = [_row(name, n, row) for n, row in enumerate(source, start=1)]
+    _registered[name] = [_row(name, n, row) for n, row in enumerate(rows_of(source), start=1)]
     if not _registered[name]:
         raise UserError(f"dataset {name!r}: has no rows")
 
 
+def name_of(source: Source) -> str:
+    """A name for any source: a text as it is, the path of a file that is there, the name of rows. Raises UserError."""
+    if isinstance(source, str):
+        return source
+    if isinstance(source, Path):
+        return str(_existing(source))
+    rows = rows_of(source)
+    name = f"given-{_digest(rows)}"
+    if name not in _registered:
+        register_dataset(name, rows)
+    return name
+
+
+def rows_file(source: Source) -> Path:
+    """Rows as they are, in a file below .cache. Raises UserError."""
+    if not (rows := rows_of(source)):
+        raise UserError("dataset: has no rows")
+    return _written(f"given-{_digest(rows)}", rows)
+
+
+def _existing(path: str | Path) -> Path:
+    """The question file of this path. Raises UserError, which names it as it was given."""
+    ensure_bundled(str(path))
+    found = data_path(str(path))
+    if not found.is_file():
+        what = "is a folder" if found.is_dir() else "does not exist"
+        raise UserError(f"{path}: {what}, seen from {Path.cwd()}; a question file is needed ({', '.join(SUFFIXES)})")
+    return found
+
+
+def _digest(rows: Any) -> str:
+    return hashlib.sha256(repr(rows).encode()).hexdigest()[:12]
+
+
+def _written(name: str, rows: list[Any]) -> Path:
+    path = HOME / ".cache" / "api" / "datasets" / f"{name}.jsonl"
+    if not path.exists():
+        write_lines(path, rows)
+    return path
+
+
 def load_dataset(
-    name_or_path: str | Path = BUNDLED,
+    source: Source = BUNDLED,
     *,
     format: Format = "questions",
     split: str = "train",
     max_samples: int | None = None,
     model: str | Path | None = None,
 ) -> list[dict[str, Any]]:
-    """The first `max_samples` rows of a data set.
+    """The first `max_samples` rows of a data set: a name, a file, rows or a frame.
 
     questions: as they stand in a question file. sft: prompt, completion, text. rl: prompt, ground_truth and the rest of
     the row. With `model` (a folder or hub name) prompts are written in its chat template. Raises UserError.
@@ -60,7 +101,7 @@ def load_dataset(
         raise UserError(f"format = {format!r}: must be sft, rl or questions")
     if max_samples is not None and max_samples < 1:
         raise UserError(f"max_samples = {max_samples}: must be at least 1, or None for all")
-    questions = read_questions(name_or_path, split=split)[:max_samples]
+    questions = read_questions(source, split=split)[:max_samples]
     if format == "questions":
         return [question.model_dump() for question in questions]
     prompts = _templated(questions, str(model)) if model else [question.question for question in questions]
@@ -72,12 +113,13 @@ def load_dataset(
     return [{"prompt": p, "ground_truth": q.answer, **q.model_dump(exclude={"answer"})} for q, p in pairs]
 
 
-def read_questions(name_or_path: str | Path, *, split: str = "train") -> list[Question]:
+def read_questions(source: Source, *, split: str = "train") -> list[Question]:
     """The questions of a data set. Raises UserError."""
-    found = _registered.get(str(name_or_path))
+    name = name_of(source)
+    found = _registered.get(name)
     if isinstance(found, list):
         return [Question.model_validate(row) for row in found]
-    name = str(found or name_or_path)
+    name = str(found or name)
     if not found and (is_hub_name(name) or local_copy(name, split)):
         rows = hub_rows(name, split)
         return [Question.model_validate(_row(name.rpartition("/")[2], n, row)) for n, row in enumerate(rows, start=1)]
@@ -86,17 +128,14 @@ def read_questions(name_or_path: str | Path, *, split: str = "train") -> list[Qu
     return load_questions(question_file(name, split=split))
 
 
-def question_file(name_or_path: str | Path, *, split: str = "train", max_samples: int | None = None) -> Path:
+def question_file(source: Source, *, split: str = "train", max_samples: int | None = None) -> Path:
     """A file that commands read: the set's own, or a copy of its rows below .cache. Raises UserError."""
-    found = _registered.get(str(name_or_path), name_or_path)
+    name = name_of(source)
+    found = _registered.get(name, name)
     if max_samples is None and not isinstance(found, list) and (file := _file(str(found), split)):
         return file
-    rows = [question.model_dump() for question in read_questions(name_or_path, split=split)[:max_samples]]
-    digest = hashlib.sha256(repr(rows).encode()).hexdigest()[:12]
-    path = HOME / ".cache" / "api" / "datasets" / f"{Path(str(name_or_path)).stem}-{split}-{digest}.jsonl"
-    if not path.exists():
-        write_lines(path, rows)
-    return path
+    rows = [question.model_dump() for question in read_questions(name, split=split)[:max_samples]]
+    return _written(f"{Path(name).stem}-{split}-{_digest(rows)}", rows)
 
 
 def _file(name: str, split: str) -> Path | None:
@@ -114,7 +153,7 @@ def _file(name: str, split: str) -> Path | None:
             f"dataset {name!r}: neither a name ({', '.join(names)}) nor a file ({', '.join(SUFFIXES)})"
             f"{did_you_mean(name, names)}"
         )
-    return data_path(name)
+    return _existing(name)
 
 
 def _row(name: str, number: int, row: Any) -> dict[str, Any]:
@@ -144,6 +183,11 @@ def _templated(questions: list[Question], model: str) -> list[str]:
     return [tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True) for chat in chats]
 
 
-def is_named(name: str | Path) -> bool:
-    """Whether this is a registered set, or the bundled one."""
-    return str(name) in _registered or str(name) == BUNDLED
+def tuning_source(source: Source) -> str:
+    """What train_sft.py and train_dpo.py call a set: questions, or conversations and pairs as they are."""
+    if not isinstance(source, str | Path):
+        rows = rows_of(source)
+        is_questions = bool(rows) and isinstance(rows[0], Mapping) and not TALKS & rows[0].keys()
+        return str(question_file(rows) if is_questions else rows_file(rows))
+    is_named = str(source) in _registered or str(source) == BUNDLED
+    return str(question_file(source)) if is_named or isinstance(source, Path) else source

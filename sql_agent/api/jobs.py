@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
 
 from foundation.errors import RunError, UserError
-from sql_agent.api.commands import Done, command_line, run_command, settings
-from sql_agent.api.datasets import is_named, question_file
+from sql_agent.api.commands import Done, command_line, run_command, settings, with_keys
+from sql_agent.api.datasets import Source, question_file, tuning_source
+from sql_agent.api.given import tool_source
 from sql_agent.api.rewards import RewardFunction, term_of
 from sql_agent.api.runs import Evaluation, Run
 from sql_agent.config import HOME, ROOT, data_path
@@ -25,13 +26,15 @@ class TrainingFailed(RunError):
         self.run = run
 
 
+@with_keys
 def train(
-    recipe: str = "",
+    recipe: str | Path = "",
     *,
     model: Model = "",
-    dataset: str | Path = "",
+    dataset: Source = "",
     max_samples: int | None = None,
     reward: RewardFunction | str = "",
+    tools: Sequence[Any] = (),
     ci: bool = False,
     ci_fast: bool = False,
     quiet: bool = False,
@@ -39,42 +42,49 @@ def train(
 ) -> Run:
     """Train with GRPO: `train_sql_agent.py --recipe RECIPE`, with a store of its own.
 
-    `dataset` names training questions (see load_dataset), `reward` a reward function in place of the recipe's reward.
-    Overrides are configuration keys: optim__lr=1e-5, optim={"lr": 1e-5} or **{"optim.lr": 1e-5}. Raises UserError for
-    wrong input, and TrainingFailed, whose `run` is what there is.
+    `dataset` are training questions (a name, a file, rows or a frame: see load_dataset), `reward` is a reward function
+    in place of the recipe's reward, `tools` are the agent's (functions, environment classes, names and paths).
+    Overrides are configuration keys (see `keys`): optim__lr=1e-5, optim={"lr": 1e-5} or **{"optim.lr": 1e-5}. Raises
+    UserError for wrong input, and TrainingFailed, whose `run` is what there is.
     """
     command = train_command(
         **{"recipe": recipe, "model": model, "dataset": dataset, "max_samples": max_samples, "reward": reward},
-        **{"ci": ci, "ci_fast": ci_fast, "overrides": overrides},
+        **{"ci": ci, "ci_fast": ci_fast, "overrides": overrides, "tools": tools},
     )
     return _run_of(run_command(command, quiet=quiet))
 
 
 def train_command(
     *,
-    recipe: str,
+    recipe: str | Path,
     model: Model,
-    dataset: str | Path,
+    dataset: Source,
     max_samples: int | None,
     reward: RewardFunction | str,
     ci: bool,
     ci_fast: bool,
     overrides: dict[str, Any],
+    tools: Sequence[Any] = (),
 ) -> list[str]:
     """The command line of `train`. Raises UserError."""
-    flags = ["--recipe", recipe] if recipe else []
+    flags = ["--recipe", str(recipe)] if recipe else []
     flags += ["--ci"] * ci + ["--ci-fast"] * ci_fast + ["--llm-proxy"]
     if model:
         flags += ["--model", _model_text(model)]
-    if dataset or max_samples:
-        file = question_file(dataset, max_samples=max_samples) if dataset else _own_file(recipe, overrides, max_samples)
+    is_given = not isinstance(dataset, str) or bool(dataset)
+    if is_given or max_samples:
+        own = "" if is_given else _own_file(str(recipe), overrides, max_samples)
+        file = own or question_file(dataset, max_samples=max_samples)
         flags += ["--train-file", str(file)]
     if reward:
         overrides = {"reward.default_scorer": "judge", **overrides, "reward.terms": [term_of(reward)]}
-    return command_line("train_sql_agent.py", *flags, *settings(overrides))
+    if tools:
+        overrides = {**overrides, "agent.tools": [tool_source(tool) for tool in tools]}
+    arguments = ("model", "dataset", "max_samples", "reward", "tools", "ci", "ci_fast", "quiet")
+    return command_line("train_sql_agent.py", *flags, *settings(overrides, arguments=arguments))
 
 
-def for_word_problems(dataset: str | Path, max_samples: int | None = None, *, tiny: bool = False) -> dict[str, Any]:
+def for_word_problems(dataset: Source, max_samples: int | None = None, *, tiny: bool = False) -> dict[str, Any]:
     """Arguments of `train` for a set of word problems: calculator, Python and their prompt, on any device, with nothing
     held out. Raises UserError."""
     file = str(question_file(dataset, split="train", max_samples=max_samples))
@@ -111,11 +121,12 @@ def _run_of(done: Done) -> Run:
     return run
 
 
+@with_keys
 def evaluate(
     before: Model = "",
     after: Model = "",
     *,
-    splits: Sequence[str | Path] = (),
+    splits: Sequence[Source] | Source = (),
     limit: int = 120,
     samples: int = 4,
     recipe: str = "",
@@ -125,18 +136,24 @@ def evaluate(
     **overrides: Any,
 ) -> Evaluation:
     """Measure a model, or two against each other: `evaluate.py`. A model is a Run, a folder, a hub name, or
-    NAME@http://host/v1; "" the tiny policy. `splits` are bundled ones, question files, or registered sets.
+    NAME@http://host/v1; "" the tiny policy. `splits`: one or several of the bundled ones, question files, registered
+    sets, rows and frames.
 
     Trials that a fault ended are in no mean; `Evaluation.rewards` counts them. Raises UserError, and RunError where
     not all trials were played.
     """
+    arguments = ("before", "after", "splits", "limit", "samples", "recipe", "concurrency", "out", "quiet")
+    keys = settings(overrides, arguments=arguments)
     folder = Path(out) if out else HOME / "runs" / "evaluations" / datetime.now().strftime("%Y%m%d-%H%M%S-%f")
-    flags = [part for name in splits for part in ("--split", _split(name))]
+    several = (
+        splits if isinstance(splits, list | tuple) and not (splits and isinstance(splits[0], Mapping)) else [splits]
+    )
+    flags = [part for one in several for part in ("--split", _split(one))]
     flags += ["--limit", str(limit), "--samples", str(samples), "--concurrency", str(concurrency)]
     flags += ["--recipe", recipe] if recipe else []
     for option, model in (("--before", before), ("--after", after)):
         flags += [option, str(model.folder if isinstance(model, Run) else model)] if model else []
-    command = command_line("evaluate.py", *flags, "--out", str(folder.expanduser().absolute()), *settings(overrides))
+    command = command_line("evaluate.py", *flags, "--out", str(folder.expanduser().absolute()), *keys)
     done = run_command([*command, "--no-inspect-log"], quiet=quiet)
     evaluation = Evaluation(folder.expanduser().absolute())
     if done.status and (not (evaluation.folder / "results.json").is_file() or evaluation.results.partial):
@@ -144,10 +161,10 @@ def evaluate(
     return evaluation
 
 
-def _split(name: str | Path) -> str:
+def _split(source: Source) -> str:
     from sql_agent.evaluation.plan import BUNDLED
 
-    return str(name) if name in BUNDLED else str(question_file(name))
+    return source if isinstance(source, str) and source in BUNDLED else str(question_file(source))
 
 
 def export(source: Run | str | Path, out: str | Path, *, dtype: str = "auto", quiet: bool = False) -> Path:
@@ -163,9 +180,9 @@ def export(source: Run | str | Path, out: str | Path, *, dtype: str = "auto", qu
 def tune(
     method: Literal["sft", "dpo"],
     *,
-    recipe: str = "",
+    recipe: str | Path = "",
     model: Model = "",
-    dataset: str | Path = "",
+    dataset: Source = "",
     max_samples: int | None = None,
     output_dir: str | Path = "",
     use_lora: bool = False,
@@ -176,20 +193,45 @@ def tune(
     script = f"train_{method}.py"
     if not (ROOT / "sql_agent" / script).is_file():
         raise UserError(f"{method}: this version has no {script}; train with grpo")
-    flags = ["--recipe", recipe] if recipe else []
+    flags = ["--recipe", str(recipe)] if recipe else []
     flags += ["--model_path", _model_text(model)] if model else []
-    flags += ["--dataset", str(question_file(dataset) if is_named(dataset) else dataset)] if dataset else []
+    flags += ["--dataset", tuning_source(dataset)] if not isinstance(dataset, str) or dataset else []
     flags += ["--max_samples", str(max_samples)] if max_samples else []
     flags += ["--output_dir", str(output_dir)] if output_dir else []
     flags += ["--use_lora"] * use_lora
-    return _run_of(run_command(command_line(script, *flags, *settings(overrides)), quiet=quiet))
+    arguments = ("recipe", "model", "dataset", "max_samples", "output_dir", "use_lora", "quiet")
+    return _run_of(run_command(command_line(script, *flags, *settings(overrides, arguments=arguments)), quiet=quiet))
 
 
-def sft(**asked: Any) -> Run:
-    """Supervised fine-tuning; the parameters are those of `tune`."""
-    return tune("sft", **asked)
+@with_keys
+def sft(
+    *,
+    recipe: str | Path = "",
+    model: Model = "",
+    dataset: Source = "",
+    max_samples: int | None = None,
+    output_dir: str | Path = "",
+    use_lora: bool = False,
+    quiet: bool = False,
+    **overrides: Any,
+) -> Run:
+    """Supervised fine-tuning: `train_sft.py`. `dataset`: conversations or questions, as a file, rows or a frame."""
+    asked: dict[str, Any] = {"recipe": recipe, "model": model, "dataset": dataset, "max_samples": max_samples}
+    return tune("sft", **asked, output_dir=output_dir, use_lora=use_lora, quiet=quiet, **overrides)
 
 
-def dpo(**asked: Any) -> Run:
-    """Direct preference optimisation; the parameters are those of `tune`."""
-    return tune("dpo", **asked)
+@with_keys
+def dpo(
+    *,
+    recipe: str | Path = "",
+    model: Model = "",
+    dataset: Source = "",
+    max_samples: int | None = None,
+    output_dir: str | Path = "",
+    use_lora: bool = False,
+    quiet: bool = False,
+    **overrides: Any,
+) -> Run:
+    """Direct preference optimisation: `train_dpo.py`. `dataset`: pairs, as a file, rows or a frame."""
+    asked: dict[str, Any] = {"recipe": recipe, "model": model, "dataset": dataset, "max_samples": max_samples}
+    return tune("dpo", **asked, output_dir=output_dir, use_lora=use_lora, quiet=quiet, **overrides)

@@ -7,17 +7,14 @@ None (unscored), never 0. A function that is named here trains as well: cloudpic
 from __future__ import annotations
 
 import atexit
-import hashlib
 import math
 import re
-import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from foundation.errors import UserError, did_you_mean
-from foundation.files import atomic_path, write_text
-from sql_agent.config import HOME
+from sql_agent.api.given import keep
 from sql_agent.scoring.final_answer import read_answer, read_truth, same_number, shown
 from sql_agent.scoring.math_check import MathChecker, MathFault
 from sql_agent.scoring.values import number_of, rows_of
@@ -232,7 +229,7 @@ def _is_one(value: float) -> bool:
 
 
 MODULE = '''\
-"""The reward function {name!r}, as `register_reward_function` or `train(reward=...)` was given it."""
+"""The reward function {names!r}, as `register_reward_function` or `train(reward=...)` was given it."""
 
 from pathlib import Path
 
@@ -241,7 +238,7 @@ import cloudpickle
 _function = cloudpickle.loads(Path(__file__).with_suffix(".pkl").read_bytes())
 
 
-def {name}(completions, **columns):
+def {names}(completions, **columns):
     truths = columns.get("answer")
     return _function(completions, **{{"ground_truth": truths, "ground_truths": truths, **columns}})
 '''
@@ -252,19 +249,4 @@ def term_of(reward: RewardFunction | str) -> dict[str, Any]:
     name = reward if isinstance(reward, str) else getattr(reward, "__name__", type(reward).__name__)
     name = name if name.isidentifier() else "reward"
     function = create_reward(reward) if isinstance(reward, str) else reward
-    try:
-        import cloudpickle
-
-        data = cloudpickle.dumps(function)
-    except ModuleNotFoundError:
-        raise UserError(
-            "cloudpickle is not installed; it comes with the extras cpu and gpu, which training needs"
-        ) from None
-    except Exception as exc:  # pickling may raise anything
-        raise UserError(f"reward {name!r}: cannot be kept for the training process ({exc!r:.200})") from exc
-    folder = HOME / ".cache" / "api" / "rewards" / hashlib.sha256(data).hexdigest()[:12]
-    module = folder / f"{name}.py"
-    with atomic_path(module.with_suffix(".pkl")) as temp:
-        temp.write_bytes(data)
-    write_text(module, textwrap.dedent(MODULE.format(name=name)))
-    return {"scorer": f"{module}:{name}", "name": name}
+    return {"scorer": f"{keep(function, name=name, folder='rewards', module=MODULE)}:{name}", "name": name}

@@ -106,15 +106,13 @@ class SFTTrainerWrapper(_Trainer):
     def train(self) -> Run:
         """Train, and return the run."""
         c = self.config
-        self.run = sft(
-            **{"model": self._model(), "dataset": self._name, "use_lora": c.use_lora},
-            **{
-                "sft.epochs": c.num_train_epochs,
-                "sft.batch_size": c.per_device_train_batch_size,
-                "sft.lr": c.learning_rate,
-            },
-            **({"model.lora_rank": c.lora_r, "model.lora_alpha": c.lora_alpha} if c.use_lora else {}),
-        )
+        overrides: dict[str, Any] = {
+            "sft.epochs": c.num_train_epochs,
+            "sft.batch_size": c.per_device_train_batch_size,
+            "sft.lr": c.learning_rate,
+        }
+        overrides |= {"model.lora_rank": c.lora_r, "model.lora_alpha": c.lora_alpha} if c.use_lora else {}
+        self.run = sft(model=self._model(), dataset=self._name, use_lora=c.use_lora, **overrides)
         return self.run
 
 

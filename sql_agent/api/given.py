@@ -1,0 +1,152 @@
+"""What programs have in hand, as commands can read it: rows and frames, values of numpy, functions.
+
+Guarantees: pandas, numpy, datasets and polars are recognised by what they offer, and none of them is imported; what
+cannot be passed on is a UserError that names it, before anything starts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import sys
+import sysconfig
+import types
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import date, time
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, get_type_hints
+
+from foundation.errors import UserError
+from foundation.files import atomic_path, write_text
+from sql_agent.config import HOME, ROOT
+
+MISSING = ("NAType", "NaTType")  # of pandas
+MODULE = '''\
+"""{names}, as a program gave it to sql_agent.api."""
+
+from pathlib import Path
+
+import cloudpickle
+
+{names} = cloudpickle.loads(Path(__file__).with_suffix(".pkl").read_bytes())
+'''
+
+
+def plain(value: Any, *, what: str) -> Any:
+    """A value as JSON has it. Raises UserError, which calls it `what`."""
+    if value is None or isinstance(value, bool | str | int | float):
+        return None if value != value else value  # NaN is how a frame says that nothing is there
+    if isinstance(value, Mapping):
+        return {str(key): plain(one, what=f"{what}.{key}") for key, one in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [plain(one, what=what) for one in value]
+    if isinstance(value, date | time):  # a datetime and a Timestamp are dates too
+        return None if type(value).__name__ in MISSING else value.isoformat()
+    if isinstance(value, Path | Decimal):
+        return str(value) if isinstance(value, Path) else float(value)
+    if hasattr(value, "tolist"):
+        return plain(value.tolist(), what=what)
+    if hasattr(value, "model_dump"):
+        return plain(value.model_dump(), what=what)
+    if type(value).__name__ in MISSING:
+        return None
+    raise UserError(
+        f"{what} = {value!r:.80}: a {type(value).__name__} cannot be passed on; give text, numbers or lists"
+    )
+
+
+def rows_of(source: Any, *, what: str = "dataset") -> list[Any]:
+    """The rows of a list, a frame (pandas, polars, arrow), a datasets.Dataset, or columns by name. Raises UserError."""
+    if isinstance(source, Mapping):
+        columns = dict(source)
+        if any(hasattr(column, "column_names") for column in columns.values()):
+            raise UserError(f"{what}: holds the splits {', '.join(columns)}; give one of them")
+        if not all(hasattr(column, "__len__") and not isinstance(column, str | Mapping) for column in columns.values()):
+            raise UserError(f"{what}: one mapping is no data set; give a list of them")
+        rows: Any = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    elif hasattr(source, "to_dicts"):
+        rows = source.to_dicts()
+    elif hasattr(source, "to_pylist"):
+        rows = source.to_pylist()
+    elif hasattr(source, "columns") and hasattr(source, "to_dict"):
+        rows = source.to_dict("records")
+    elif isinstance(source, Iterable):
+        rows = source
+    else:
+        raise UserError(
+            f"{what} = {source!r:.80}: a {type(source).__name__} is no data set; give rows, a frame or a file"
+        )
+    return [plain(row, what=f"{what}, row {number}") for number, row in enumerate(rows, start=1)]
+
+
+def tool_source(tool: Any) -> str:
+    """The entry of `agent.tools` for a tool: a name or path as it is, or a function, FunctionTool or class."""
+    if isinstance(tool, str | Path):
+        return str(tool)
+    name = str(getattr(tool, "__name__", "") or getattr(tool, "name", "") or type(tool).__name__)
+    if not name.isidentifier() or not (callable(tool) or hasattr(tool, "params_json_schema")):
+        raise UserError(f"tools: {tool!r:.80}: give a typed function with a name, a FunctionTool or a class with reset")
+    module = sys.modules.get(getattr(tool, "__module__", ""))
+    file = getattr(module, "__file__", None)
+    if (
+        file
+        and module
+        and not module.__package__
+        and getattr(module, name, None) is tool
+        and module.__name__ != "__main__"
+    ):
+        return f"{Path(file).resolve()}:{name}"
+    kept = _with_types(tool) if isinstance(tool, types.FunctionType) else tool
+    return f"{keep(kept, name=name, folder='tools')}:{name}"
+
+
+def keep(thing: Any, *, name: str, folder: str, module: str = MODULE) -> Path:
+    """A module below .cache from which another process can import `thing` by its name. Raises UserError."""
+    try:
+        import cloudpickle
+
+        with _by_value(thing, cloudpickle):
+            data = cloudpickle.dumps(thing)
+    except ModuleNotFoundError:
+        raise UserError(
+            "cloudpickle is not installed; it comes with the extras cpu and gpu, which training needs"
+        ) from None
+    except Exception as exc:  # pickling may raise anything
+        raise UserError(f"{name!r}: cannot be kept for the training process ({exc!r:.200})") from exc
+    path = HOME / ".cache" / "api" / folder / hashlib.sha256(data).hexdigest()[:12] / f"{name}.py"
+    with atomic_path(path.with_suffix(".pkl")) as temp:
+        temp.write_bytes(data)
+    write_text(path, module.format(names=name))
+    return path
+
+
+@contextlib.contextmanager
+def _by_value(thing: Any, cloudpickle: Any) -> Iterator[None]:
+    """Take along the code of a module that the training process could not import: one that is not installed."""
+    module = sys.modules.get(getattr(thing, "__module__", ""))
+    file = getattr(module, "__file__", None)
+    homes = [Path(path) for path in (*sysconfig.get_paths().values(), ROOT)]
+    is_ours = file and any(Path(file).resolve().is_relative_to(home.resolve()) for home in homes)
+    if not file or is_ours or getattr(module, "__name__", "") == "__main__":
+        yield
+        return
+    cloudpickle.register_pickle_by_value(module)
+    try:
+        yield
+    finally:
+        cloudpickle.unregister_pickle_by_value(module)
+
+
+def _with_types(function: types.FunctionType) -> types.FunctionType:
+    """A copy whose types stand in it as types: as text they would be looked for in a module that is not there."""
+    made = types.FunctionType(
+        function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__
+    )
+    made.__dict__ |= vars(function)
+    made.__doc__, made.__kwdefaults__, made.__module__ = function.__doc__, function.__kwdefaults__, function.__module__
+    try:
+        made.__annotations__ = get_type_hints(function, include_extras=True)
+    except NameError as exc:
+        raise UserError(f"tools: {function.__name__}: a type cannot be found ({exc})") from exc
+    return made

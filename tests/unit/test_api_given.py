@@ -1,0 +1,222 @@
+"""What programs hand to sql_agent.api: rows, frames, values, functions as tools; and calls that go on by themselves."""
+
+from __future__ import annotations
+
+import datetime
+import inspect
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from foundation.errors import RunError
+from foundation.files import read_lines
+from sql_agent import api
+from sql_agent.agent.own_tools import Worker, load
+from sql_agent.api import jobs
+from sql_agent.api.commands import run_command, settings
+from sql_agent.api.datasets import question_file, tuning_source
+from sql_agent.api.given import plain, tool_source
+from sql_agent.config import ROOT
+
+ROWS = [{"question": "1 + 1?", "answer": "2"}, {"question": "1 + 2?", "answer": "3"}]
+
+
+@pytest.fixture(autouse=True)
+def caches_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sql_agent.api.datasets.HOME", tmp_path)
+    monkeypatch.setattr("sql_agent.api.given.HOME", tmp_path)
+    monkeypatch.setattr("sql_agent.api.datasets._registered", {})
+
+
+class Rows:
+    """As datasets.Dataset: its rows one after the other, with more methods around."""
+
+    column_names = ("question", "answer")
+
+    def __iter__(self) -> Any:
+        return iter(ROWS)
+
+
+SOURCES = [
+    ROWS,
+    tuple(ROWS),
+    (row for row in ROWS),
+    {"question": [row["question"] for row in ROWS], "answer": np.array([2, 3])},
+    pd.DataFrame(ROWS),
+    pd.DataFrame({"problem": ["1 + 1?", "1 + 2?"], "solution": [2, 3], "evidence": [None, float("nan")]}),
+    pa.Table.from_pylist(ROWS),
+    Rows(),
+]
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda source: type(source).__name__)
+def test_rows_in_any_form_are_a_data_set(source: Any) -> None:
+    source = list(source) if inspect.isgenerator(source) else source
+    rows = api.load_dataset(source)
+    assert [(row["question"], row["answer"]) for row in rows] == [("1 + 1?", "2"), ("1 + 2?", "3")]
+    assert len(read_lines(question_file(source, max_samples=1))) == 1
+    flags = jobs.train_command(
+        **{"recipe": "", "model": "", "dataset": source, "max_samples": np.int64(2), "reward": "", "ci": False},
+        **{"ci_fast": False, "overrides": {}},
+    )
+    assert flags[flags.index("--train-file") + 1] == str(question_file(source, max_samples=2))
+
+
+def test_conversations_and_pairs_are_passed_on_as_they_are() -> None:
+    talk = [{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}]
+    assert read_lines(Path(tuning_source(pd.DataFrame(talk)))) == talk
+    assert read_lines(Path(tuning_source(ROWS)))[0]["question"] == "1 + 1?"
+    assert tuning_source("owner/name") == "owner/name"
+
+
+def test_values_of_numpy_paths_and_dates_reach_the_command() -> None:
+    given = {"optim.lr": np.float32(0.5), "optim.questions_per_step": np.int64(4), "database.path": Path("a/b.db")}
+    assert settings(given)[1::2] == ["optim.lr=0.5", "optim.questions_per_step=4", 'database.path="a/b.db"']
+    assert settings({"database.tables": np.array(["a", "b"])})[1] == 'database.tables=["a", "b"]'
+    assert plain({"a": (1, {2})}, what="x") == {"a": [1, [2]]} and plain(pd.NaT, what="x") is None
+    assert plain([pd.NA, pd.Timestamp(0), datetime.date(2020, 1, 2)], what="x")[0::2] == [None, "2020-01-02"]
+    with pytest.raises(api.UserError, match=r"optim\.lr = .*object.* cannot be passed on"):
+        settings({"optim.lr": object()})
+
+
+@pytest.mark.parametrize(
+    ("call", "rule"),
+    [
+        (lambda: api.load_dataset(Path("own/rows.jsonl")), "^own/rows.jsonl: does not exist, seen from"),
+        (lambda: api.load_dataset("own/rows.parquet"), "^own/rows.parquet: does not exist"),
+        (lambda: api.load_dataset(Path("tests")), "^tests: is a folder"),
+        (lambda: api.train(dataset=Path("own/rows")), "^own/rows: does not exist"),
+        (lambda: api.register_dataset("mine", "own.jsonl"), "^own.jsonl: does not exist"),
+        (lambda: api.load_dataset({"train": Rows(), "test": [Rows()]}), "train, test; give one of them"),
+        (lambda: api.load_dataset({"question": "1?"}), "a list of them"),
+        (lambda: api.load_dataset(7), "is no data set"),
+        (lambda: api.load_dataset([1]), "row 1: is a int"),
+        (lambda: api.load_dataset([{"question": "?", "meta": {"x": object()}}]), "row 1.meta.x"),
+        (lambda: api.train(datset=ROWS), "did you mean dataset"),
+        (lambda: api.sft(outputdir="x"), "did you mean output_dir"),
+        (lambda: api.evaluate(limits=3), "did you mean limit"),
+        (lambda: api.train(tools=[lambda x: x]), "with a name"),
+        (lambda: api.train(tools=[3]), "typed function"),
+    ],
+)
+def test_what_cannot_be_taken_is_named_as_it_was_given(call: Any, rule: str) -> None:
+    with pytest.raises(api.UserError, match=rule):
+        call()
+
+
+def test_a_call_names_its_keys() -> None:
+    signature = inspect.signature(api.train).parameters
+    assert signature["optim__lr"].default and signature["optim__lr"].kind is inspect.Parameter.KEYWORD_ONLY
+    assert "recipe" in signature and inspect.signature(api.sft).parameters["dataset"].kind.name == "KEYWORD_ONLY"
+    assert list(api.keys("optim.lr")) and all("optim" in key + text for key, text in api.keys("optim").items())
+
+
+def add(a: int, b: int) -> int:
+    """Add two numbers.
+
+    Args:
+        a: The first.
+        b: The second.
+    """
+    return a + b
+
+
+NOTEBOOK = """
+from __future__ import annotations
+from typing import Literal
+import pathlib, sys
+from sql_agent.api import given
+from sql_agent.api.given import tool_source
+
+given.HOME = pathlib.Path(sys.argv[1])
+STEP = 2
+
+def raised(a: int, how: Literal["up", "down"]) -> int:
+    '''Go a step.'''
+    return a + STEP if how == "up" else a - STEP
+
+class Counter:
+    '''Counts.'''
+    def reset(self, question: str) -> None:
+        self.n = 0
+    def more(self) -> int:
+        '''One more.'''
+        self.n += STEP
+        return self.n
+
+print(tool_source(raised), tool_source(Counter))
+"""
+
+
+def test_functions_are_tools(tmp_path: Path) -> None:
+    worker = Worker()
+    (tmp_path / "mine.py").write_text("def double(a: int) -> int:\n    'Twice.'\n    return 2 * a\n")
+    found = subprocess.run(
+        [sys.executable, "-c", "import mine; from sql_agent.api.given import tool_source as t; print(t(mine.double))"],
+        **{"env": {"PYTHONPATH": f"{tmp_path}:{ROOT}"}, "capture_output": True, "text": True, "check": True},
+    )
+    assert found.stdout.strip() == f"{tmp_path.resolve()}/mine.py:double"
+    program = subprocess.run(
+        [sys.executable, "-c", NOTEBOOK, str(tmp_path)],
+        **{"env": {"PYTHONPATH": str(ROOT)}, "capture_output": True, "text": True, "check": True},
+    )
+    for source in [found.stdout.strip(), tool_source(add), *program.stdout.split()]:
+        tools, environments = load(source, worker)
+        assert len(tools) + len(environments) == 1, source
+    assert tool_source("sql") == "sql" and tool_source(Path("x.py")) == "x.py"
+    worker.close()
+
+
+WAITS = """
+import signal, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)
+try:
+    print("up", flush=True)
+    time.sleep(600)
+except KeyboardInterrupt:
+    print("in order", flush=True)
+    sys.exit(130)
+"""
+
+
+def command(code: str) -> list[str]:
+    done = run_command([sys.executable, "-c", code], quiet=True)
+    if done.status:
+        raise RunError(f"{done.status}: {done.lines}")
+    return done.lines
+
+
+def test_a_call_goes_on_by_itself_and_ends_as_it_would() -> None:
+    good, bad = api.start(command, "print('done')"), api.start(command, "raise SystemExit(3)")
+    assert good.wait(60) == ["done"] and good.status == "finished" and good.lines == ["done"]
+    with pytest.raises(RunError, match="^3"):
+        bad.wait(60)
+    assert bad.status == "failed"
+
+
+def test_a_call_is_stopped_in_order() -> None:
+    job = api.start(command, WAITS)
+    with pytest.raises(TimeoutError):
+        job.wait(0.05)
+    while not job.lines and job.status == "running":
+        time.sleep(0.02)
+    job.stop()
+    with pytest.raises(RunError, match="130.*in order"):
+        job.wait(60)
+    assert job.status == "stopped"
+
+
+def test_the_end_of_a_program_ends_what_it_started() -> None:
+    code = "import time\nfrom tests.unit.test_api_given import WAITS, command\nfrom sql_agent import api\n"
+    code += "job = api.start(command, WAITS)\nwhile not job.lines: time.sleep(0.02)\nprint(job)"
+    started_s = time.monotonic()
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0 and done.stdout.strip() == "<Job running>", done.stderr
+    assert time.monotonic() - started_s < 100
