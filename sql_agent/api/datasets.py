@@ -85,7 +85,7 @@ def _written(name: str, rows: list[Any]) -> Path:
 
 
 def load_dataset(
-    source: Source = BUNDLED,
+    name_or_path: Source = BUNDLED,
     *,
     format: Format = "questions",
     split: str = "train",
@@ -101,7 +101,7 @@ def load_dataset(
         raise UserError(f"format = {format!r}: must be sft, rl or questions")
     if max_samples is not None and max_samples < 1:
         raise UserError(f"max_samples = {max_samples}: must be at least 1, or None for all")
-    questions = read_questions(source, split=split)[:max_samples]
+    questions = read_questions(name_or_path, split=split)[:max_samples]
     if format == "questions":
         return [question.model_dump() for question in questions]
     prompts = _templated(questions, str(model)) if model else [question.question for question in questions]

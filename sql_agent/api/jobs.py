@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from foundation.errors import RunError, UserError
-from sql_agent.api.commands import Done, command_line, run_command, settings, with_keys
+from sql_agent.api.commands import INTERRUPTED, Done, command_line, run_command, settings, with_keys
 from sql_agent.api.datasets import Source, question_file, tuning_source
 from sql_agent.api.given import tool_source
 from sql_agent.api.rewards import RewardFunction, term_of
@@ -117,6 +117,7 @@ def _run_of(done: Done) -> Run:
     run = Run(Path(folder)) if folder else None
     if done.status or run is None:
         error = run.summary.get("error", "") if run and run.status else ""
+        error = "stopped before its end" if done.status == INTERRUPTED else error
         raise TrainingFailed(error or "\n".join(done.lines[-5:]) or f"exit status {done.status}", run)
     return run
 

@@ -173,14 +173,13 @@ def _stated(text: str) -> tuple[list[str], str, bool]:
         leads = list(lead.finditer(text))[-MAX_STATEMENTS:]
         if ends := [end for one in leads if (end := SENTENCE.match(text, one.end()))]:
             return [end[0].strip() for end in ends], text[ends[-1].end() :], True
-    if formulas:
-        return formulas[-1:], "", True
     numbered = [one for one in SENTENCE.finditer(text) if NUMBER.search(_in_digits(one[0]))]
-    if not numbered:
+    said, behind = [one[0].strip() for one in numbered[-2:]], text[numbered[-1].end() :] if numbered else ""
+    if formulas and not (said and DOUBT.search(said[-1])):
+        return formulas[-1:], behind, True
+    if not said:
         return [text], "", False
-    said = [one[0].strip() for one in numbered]
-    is_list = all(map(BARE.fullmatch, said[-2:]))
-    return said[-2:] if is_list else said[-1:], text[numbered[-1].end() :], False
+    return said if all(map(BARE.fullmatch, said)) else said[-1:], behind, False
 
 
 def _number_of(said: str, *, is_marked: bool) -> Answer:

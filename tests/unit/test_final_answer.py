@@ -161,6 +161,10 @@ RIGHT = [
 ]
 # Alternatives, hedges, denials, several answers, other amounts.
 WRONG = [
+    ("47", "$x = 47$ or 3"),
+    ("4", "It is $3$ or $4$."),
+    ("4", "It is $4$ or $3$."),
+    ("4", "It is $4$. Or maybe $5$."),
     ("4", "3 or 4"),
     ("3", "3 or 4"),
     ("4", "The answer is 3 or 4"),
