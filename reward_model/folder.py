@@ -1,7 +1,7 @@
 """Is a model folder safe to load, and is it a reward model? Checked before a byte of weights is read.
 
-Guarantees: no code of the folder runs (`auto_map` is refused, trust_remote_code is never set); weights are safetensors,
-pickled files are never opened; shards lie inside the folder.
+Guarantees: no code of the folder runs (what names some is refused, trust_remote_code is never set); weights are
+safetensors, pickled files are never opened; shards lie inside the folder.
 Not covered: what the weights do, and bugs in the libraries that read them.
 """
 
@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from foundation.errors import UserError
+from foundation.model_code import LOADED, code_key
 
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 ADAPTER = "adapter_config.json"
-JSON_FILES = ("config.json", "tokenizer_config.json", ADAPTER, "processor_config.json")
 MAX_JSON_BYTES = 64 << 20
 
 
@@ -83,19 +83,12 @@ def weights_fingerprint(folder: Path) -> str:
 
 def check_no_code(folder: Path) -> None:
     """Raise UserError when a configuration of the folder asks for code of its own."""
-    for name in JSON_FILES:
-        if (folder / name).is_file() and _holds(read_json(folder / name), "auto_map"):
+    for name in LOADED:
+        if (folder / name).is_file() and (key := code_key(read_json(folder / name))):
             raise UserError(
-                f"{folder / name}: has auto_map, that is code of its own, which is not run here. Use a model whose "
+                f"{folder / name}: has {key}, which names code to import, and that is not run here. Use a model whose "
                 "architecture is part of transformers"
             )
-
-
-def _holds(tree: Any, key: str) -> bool:
-    """True when an object of the tree has this key; configurations nest (text_config, vision_config)."""
-    if isinstance(tree, dict):
-        return key in tree or any(_holds(value, key) for value in tree.values())
-    return isinstance(tree, list) and any(_holds(value, key) for value in tree)
 
 
 def read_json(path: Path) -> dict[str, Any]:

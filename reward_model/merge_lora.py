@@ -25,7 +25,6 @@ from reward_model.folder import ADAPTER, check_no_code, check_weights_folder, re
 BASE_NOTE = "base.json"
 ADAPTER_WEIGHTS = "adapter_model.safetensors"
 HEAD = "score"
-NAMES_MODULES = ("auto_mapping", "megatron_config")
 
 
 def base_note(base: Path) -> dict[str, str]:
@@ -40,9 +39,6 @@ def merge(adapter: Path, out: Path, *, base: Path | None = None) -> None:
     if out.exists() and any(out.iterdir()):
         raise UserError(f"--out {out}: is not empty; name a new folder")
     check_no_code(adapter)
-    named = sorted(key for key in NAMES_MODULES if read_json(adapter / ADAPTER).get(key))
-    if named:
-        raise UserError(f"{adapter / ADAPTER}: names modules to import ({', '.join(named)}), which is not done here")
     config = PeftConfig.from_pretrained(str(adapter))
     if (config.peft_type, config.task_type) != ("LORA", "SEQ_CLS"):
         raise UserError(

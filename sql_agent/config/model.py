@@ -27,4 +27,6 @@ class ModelConfig(Node):
     attention: str = Field(
         default="sdpa", description="transformers attention; flash_attention_2 where it is installed"
     )
-    allow_remote_code: bool = Field(default=False, description="accept a model folder whose config.json has auto_map")
+    allow_remote_code: bool = Field(
+        default=False, description="accept a model folder whose JSON names code to import, such as auto_map"
+    )

@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 
 from foundation.errors import UserError
+from foundation.model_code import LOADED, code_key
 from sql_agent.config import ROOT, TrainConfig, resolve_path
 
 GPU_MODEL = "Qwen/Qwen3-0.6B"
@@ -62,12 +63,13 @@ def _download(name: str) -> Path:
 
 def check_model_folder(path: Path, *, allow_remote_code: bool) -> None:
     """A folder with config.json, weights, a tokenizer and a chat template; no code of its own unless allowed."""
-    config = _read_json(path / "config.json", path)
-    if "auto_map" in config and not allow_remote_code:
-        raise UserError(
-            f"--model {path}: config.json has auto_map, so loading it would run code from that folder. If you trust "
-            "it: --set model.allow_remote_code=true"
-        )
+    _read_json(path / "config.json", path)
+    for file in sorted(path.glob("*.json")) if not allow_remote_code else ():
+        if file.name in LOADED and (key := code_key(_read_json(file, path))):
+            raise UserError(
+                f"--model {path}: {file.name} has {key}, so loading it may run code from that folder or the hub. If "
+                "you trust it: --set model.allow_remote_code=true"
+            )
     if not any(path.glob("*.safetensors")) and not allow_remote_code:
         raise UserError(
             f"--model {path}: no *.safetensors there (pickled weights can run code). Convert the model first"

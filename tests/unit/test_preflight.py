@@ -43,10 +43,45 @@ def test_a_whole_model_folder_passes(tmp_path: Path) -> None:
     assert models.model_folder(config, tiny=False) == tmp_path / "a"
 
 
+CODE_KEYS = [
+    {"auto_map": {"AutoModel": "x.y"}},
+    {"vision_config": {"auto_map": {"AutoModel": "owner/name--x.y"}}},
+    {"_attn_implementation_internal": "owner/kernel"},
+    {"text_config": {"_attn_implementation": {"": "sdpa", "vision_config": "owner/kernel@main:attention"}}},
+    {"attn_implementation": "paged|owner/kernel"},
+    {"trust_remote_code": True},
+    {"parts": [{"custom_generate": "owner/name"}]},
+    {"quantization_config": {"loader": "owner/name--quantize.Quantizer"}},
+]
+
+
+@pytest.mark.parametrize("tree", CODE_KEYS)
+def test_a_model_folder_that_names_code_is_refused_whichever_file_has_it(tmp_path: Path, tree: dict[str, Any]) -> None:
+    with pytest.raises(UserError, match="has .*, so loading it may run code.*model.allow_remote_code=true"):
+        check(model(tmp_path / "config", config=tree))
+    with pytest.raises(UserError, match="tokenizer_config.json has"):
+        check(model(tmp_path / "tokenizer", tokenizer={**TEMPLATE, **tree}))
+    folder = model(tmp_path / "generation")
+    (folder / "generation_config.json").write_text(json.dumps(tree))
+    with pytest.raises(UserError, match="generation_config.json has"):
+        check(folder)
+    check(folder, trusted=True)
+
+
+def test_what_usual_model_folders_say_is_no_code(tmp_path: Path) -> None:
+    usual = {
+        "architectures": ["Qwen3ForCausalLM"],
+        "_attn_implementation": "sdpa",
+        "text_config": {"_attn_implementation": {"": "eager"}, "auto_map": None},
+        "quantization_config": {"quant_method": "awq", "modules_to_not_convert": ["lm_head"]},
+        "_name_or_path": "/models/Qwen--Qwen3-0.6B",
+    }
+    check(model(tmp_path, config=usual))
+
+
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
-        ({"config": {"auto_map": {"AutoModel": "x.y"}}}, "config.json has auto_map.*model.allow_remote_code=true"),
         ({"weights": "pytorch_model.bin"}, r"no \*.safetensors there \(pickled weights can run code\)"),
         ({"tokenizer": {}}, "no chat template; use an instruct model"),
         ({"config": ["x"]}, "config.json must hold a JSON object"),

@@ -86,8 +86,8 @@ def test_a_head_that_nobody_brings_is_not_made_up(base: Path, adapter: Path) -> 
     ("changes", "message"),
     [
         ({"auto_map": {"a": "b"}}, "auto_map"),
-        ({"megatron_config": {"a": 1}, "megatron_core": "os"}, "names modules to import .megatron_config."),
-        ({"auto_mapping": {"parent_library": "os"}}, "names modules to import .auto_mapping."),
+        ({"megatron_config": {"a": 1}, "megatron_core": "os"}, "has megatron_config, which names code"),
+        ({"auto_mapping": {"parent_library": "os"}}, "has auto_mapping, which names code"),
         ({"task_type": "CAUSAL_LM"}, "LORA for SEQ_CLS"),
     ],
 )
