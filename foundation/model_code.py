@@ -1,7 +1,7 @@
 """What in the JSON of a model folder makes a loader import code, of the folder or from the hub.
 
-Guarantees: keys are found at any depth of each file that transformers, PEFT and vLLM read; `auto_map` and its kin, trust
-in remote code, and implementations that are not the libraries' own are refused by kind.
+Guarantees: keys are found at any depth of each file that transformers, PEFT and vLLM read; `auto_map` and its kin,
+trust in remote code, and implementations that are not the libraries' own are refused by kind.
 Not covered: pickled weights, and faults of the loaders themselves.
 """
 
