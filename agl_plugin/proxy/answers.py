@@ -1,8 +1,8 @@
 """What vLLM is asked for beyond the agent's request, what of its answer the agent gets, and what stands in the span.
 
-Guarantees: token ids and log-probabilities go to the span, and to an agent only where it asked for them itself; what an
-agent writes into its request cannot stand for what the model server answered; a streamed answer whose token ids are not
-as many as its tokens has none in the span, so that its rollout is left out.
+Guarantees: token ids and log-probabilities go to the span, and never to an agent; a streamed answer whose token ids are
+not as many as its tokens has none in the span, so that its rollout is left out. The request is one that is `allowed`
+(foundation/chat_request.py), so nothing in it can stand for what the model server answered.
 """
 
 from __future__ import annotations
@@ -15,33 +15,30 @@ from typing import Any
 from agl_plugin.proxy.spans import FIELD, LOG_PROB_REQUEST, LOG_PROBS, plain_log_probs
 
 IDS = "prompt_token_ids"
-ANSWERED = ("id", "choices", "usage", IDS)
 Json = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Request:
-    """A chat completion as the agent asked for it."""
+    """A chat completion as the agent asked for it, by keys that it may ask for."""
 
     body: Json
     log_probs: bool  # whether the sampler's are wanted where it samples
+
+    @property
+    def wants_usage(self) -> bool:
+        """Whether the agent asked for the usage of a stream."""
+        return "stream_options" in self.body
 
     @property
     def streams(self) -> bool:
         """Whether the model server is asked for a stream too: with tools, vLLM leaves tokens out of it."""
         return bool(self.body.get("stream")) and not self.body.get("tools")
 
-    @property
-    def keeps(self) -> tuple[bool, bool, bool]:
-        """Whether the agent itself asked for token ids, log-probabilities and the usage of a stream."""
-        options = self.body.get("stream_options")
-        usage = isinstance(options, dict) and bool(options.get("include_usage"))
-        return bool(self.body.get("return_token_ids")), bool(self.body.get("logprobs")), usage
-
     def asking(self, model: str) -> Json:
         """What the model server gets. A greedy request (validation) is not trained on: without log-probabilities."""
         asked = {**self.body, "model": model, "return_token_ids": True}
-        if self.log_probs and self.body.get("temperature") and not self.keeps[1]:
+        if self.log_probs and self.body.get("temperature"):
             asked |= LOG_PROB_REQUEST
         if self.streams:
             return asked | {"stream_options": {"include_usage": True}}
@@ -54,23 +51,19 @@ class Request:
             {**{k: v for k, v in choice.items() if k != "logprobs"}, LOG_PROBS: plain_log_probs(choice.get("logprobs"))}
             for choice in answer.get("choices") or []
         ]
-        asked = {k: v for k, v in self.body.items() if k not in ANSWERED}
-        found = {**asked, **answer, "choices": choices}
+        found = {**self.body, **answer, "choices": choices}
         return {
             f"{FIELD}{k}": v if isinstance(v, str | int | float) else str(v) for k, v in found.items() if v is not None
         }
 
     def strip(self, answer: Json) -> Json:
-        """The answer, or an event of a stream, without what the agent did not ask for."""
-        ids, log_probs, usage = self.keeps
-        if not ids:
-            answer.pop(IDS, None)
+        """The answer, or an event of a stream, as the agent gets it: without ids and log-probabilities."""
+        answer.pop(IDS, None)
         for choice in answer.get("choices") or []:
-            if not ids:
-                choice.pop("token_ids", None)
-            if not log_probs and choice.get("logprobs"):
+            choice.pop("token_ids", None)
+            if choice.get("logprobs"):
                 choice["logprobs"] = None
-        if self.streams and not usage:
+        if self.streams and not self.wants_usage:
             answer.pop("usage", None)
         return answer
 
@@ -86,23 +79,24 @@ class Request:
         if not isinstance(event, dict):
             raise ValueError(f"an event is {type(event).__name__}, and must be an object")
         whole.add(event)
-        unasked = not event.get("choices") and event.get("usage") and not self.keeps[2]
+        unasked = not event.get("choices") and event.get("usage") and not self.wants_usage
         return b"" if unasked else as_event(self.strip(event))
 
-    def as_stream(self, answer: Json) -> bytes:
-        """A whole answer in the form of a stream."""
-        head = {**{k: answer.get(k) for k in ("id", "created", "model")}, "object": "chat.completion.chunk"}
-        events: list[Json] = []
-        for choice in answer["choices"]:
-            delta = {k: v for k, v in (choice.pop("message", None) or {}).items() if v is not None}
-            if calls := delta.get("tool_calls"):
-                delta["tool_calls"] = [{**call, "index": n} for n, call in enumerate(calls)]
-            reason = choice.pop("finish_reason", None)
-            events.append({**head, "choices": [{**choice, "delta": delta, "finish_reason": None}]})
-            events.append({**head, "choices": [{"index": choice["index"], "delta": {}, "finish_reason": reason}]})
-        if self.keeps[2]:
-            events.append({**head, "choices": [], "usage": answer.get("usage")})
-        return b"".join(map(as_event, events)) + b"data: [DONE]\n\n"
+
+def as_stream(answer: Json, *, usage: bool) -> bytes:
+    """A whole answer in the form of a stream; its usage too where it was asked for."""
+    head = {**{k: answer.get(k) for k in ("id", "created", "model")}, "object": "chat.completion.chunk"}
+    events: list[Json] = []
+    for choice in answer["choices"]:
+        delta = {k: v for k, v in (choice.pop("message", None) or {}).items() if v is not None}
+        if calls := delta.get("tool_calls"):
+            delta["tool_calls"] = [{**call, "index": n} for n, call in enumerate(calls)]
+        reason = choice.pop("finish_reason", None)
+        events.append({**head, "choices": [{**choice, "delta": delta, "finish_reason": None}]})
+        events.append({**head, "choices": [{"index": choice["index"], "delta": {}, "finish_reason": reason}]})
+    if usage:
+        events.append({**head, "choices": [], "usage": answer.get("usage")})
+    return b"".join(map(as_event, events)) + b"data: [DONE]\n\n"
 
 
 def as_event(event: Json) -> bytes:

@@ -7,8 +7,9 @@ them, and one call in REST_S looks whether it is back; a stream that breaks off 
 an agent no longer waits for is waited for all the same, so that the gate counts what the model server works on; a
 stream of which an agent reads nothing for UNREAD_S is broken off, since it would hold the gate for ever. Where
 FEW calls are open, each is answered once the store has its span; where more are, before that (span_writer.py).
-Bodies above MAX_BODY_BYTES, what is no JSON object and models that are not known are refused. No limit of its own on
-how long a model server takes: agents have theirs, and the end of a step aborts the rest.
+Bodies above MAX_BODY_BYTES, what is no JSON object, models that are not known and keys that no agent may ask for
+(foundation/chat_request.py) are refused. No limit of its own on how long a model server takes: agents have theirs, and
+the end of a step aborts the rest.
 """
 
 from __future__ import annotations
@@ -31,11 +32,12 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, G
 from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
-from agl_plugin.proxy.answers import Collected, Json, Request
+from agl_plugin.proxy.answers import Collected, Json, Request, as_stream
 from agl_plugin.proxy.gate import ALIVE_PATH, GONE, REFUSED, Gate, error_body
 from agl_plugin.proxy.pace import Pace
 from agl_plugin.proxy.span_writer import CallSpan, SpanWriter
 from agl_plugin.proxy.spans import WEIGHTS
+from foundation.chat_request import NotAllowed, allowed
 
 logger = logging.getLogger(__name__)
 
@@ -59,9 +61,11 @@ LARGE_BODY_BYTES = 2**20  # aiohttp sends such bytes in one piece, and warns
 class CallError(Exception):
     """An answer that the gateway gives itself."""
 
-    def __init__(self, status: int, message: str, *, kind: str = "invalid_request_error") -> None:
+    def __init__(
+        self, status: int, message: str, *, kind: str = "invalid_request_error", body: Json | None = None
+    ) -> None:
         super().__init__(message)
-        self.reply = JSONResponse(error_body(message, kind=kind, status=status), status)
+        self.reply = JSONResponse(body or error_body(message, kind=kind, status=status), status)
 
 
 @dataclass
@@ -163,7 +167,7 @@ class Calls:
         async with self._room:
             body = await body_of(receive)
             await self._pace.turn()
-            request = Request(parsed(body), self.log_probs)
+            request = Request(asked_of(body), self.log_probs)
             with self.gate.call() as passes:
                 if not passes:
                     return JSONResponse(REFUSED, GONE)
@@ -278,7 +282,8 @@ def whole_reply(request: Request, answer: Json) -> tuple[Response, Json]:
         raise ValueError("choices is no list of objects")
     notes = request.notes(answer)
     if request.body.get("stream"):
-        return Response(request.as_stream(request.strip(answer)), media_type="text/event-stream"), notes
+        events = as_stream(request.strip(answer), usage=request.wants_usage)
+        return Response(events, media_type="text/event-stream"), notes
     return Response(json.dumps(request.strip(answer)), media_type="application/json"), notes
 
 
@@ -297,6 +302,14 @@ async def body_of(receive: Receive) -> bytes:
     if size > MAX_BODY_BYTES:
         raise CallError(413, f"the request's body has {size} bytes, more than {MAX_BODY_BYTES}: send shorter messages")
     return bytes(body)
+
+
+def asked_of(body: bytes) -> Json:
+    """What a request's body asks for. Raises CallError for what it may not ask for."""
+    try:
+        return allowed(parsed(body))
+    except NotAllowed as exc:
+        raise CallError(400, str(exc), body=exc.body) from exc
 
 
 def read_answer(text: bytes) -> object:

@@ -46,8 +46,8 @@ def call_of(span: Span) -> Triplet | None:
     if span.name != CALL_SPAN or not isinstance(prompt, str) or not isinstance(choices, str):
         return None
     try:
-        prompt_ids, (choice, *_) = json.loads(prompt), ast.literal_eval(choices)
-    except (ValueError, SyntaxError):  # "None": the server gave no ids
+        prompt_ids, (choice,) = json.loads(prompt), ast.literal_eval(choices)
+    except (ValueError, SyntaxError):  # "None": the server gave no ids; several choices: one would go untrained
         return None
     token_ids = choice.get("token_ids")
     if not prompt_ids or not token_ids:

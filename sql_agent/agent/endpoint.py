@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from foundation.chat_request import wishes
 from sql_agent.config.rollout import Sampling
 
 OVERFLOW_MARKS = (
@@ -13,8 +15,6 @@ OVERFLOW_MARKS = (
     "max_tokens must be at least 1",
     "longer than the",
 )
-# What else decides the distribution of a token: never the choice of a foreign program.
-DECIDING = ("top_k", "min_p", "presence_penalty", "frequency_penalty", "repetition_penalty", "logit_bias", "min_tokens")
 # A thought of nothing. Qwen3's template leaves out an empty one, though the prompt of the call showed it.
 NO_THOUGHT = "\n"
 
@@ -37,7 +37,6 @@ class LLMEndpoint:
     frequency_penalty: float = 0.0
     stop: tuple[str, ...] = ()
     max_tokens: int | None = None
-    extra_body: dict[str, Any] | None = None
     template_kwargs: dict[str, Any] = field(default_factory=dict)
     untrained_url: str = ""
 
@@ -50,24 +49,23 @@ class LLMEndpoint:
         """The address for one agent of several, by whose name agent.match chooses. Only for episodes of one's own."""
         return f"{self.base_url.removesuffix('/v1')}/agent/{name}/v1"
 
-    def request(self, body: dict[str, Any]) -> dict[str, Any]:
+    def request(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """The body of a chat completion as it is sent: sampled as the run samples, whatever `body` asks for.
 
-        Of the body's own wishes a lower max_tokens and further stop texts count. What is off is not sent: other servers
-        than vLLM refuse keys that they do not know.
+        Of the body's own wishes (foundation/chat_request.py) a lower max_tokens, further stop texts and further keys of
+        the template count. What is off is not sent: other servers than vLLM refuse keys that they do not know. All that
+        the run says of a call is put in here, on every path. Raises NotAllowed.
         """
-        asked = {key: value for key, value in body.items() if key not in DECIDING} | (self.extra_body or {})
-        asked |= {"model": self.model, "temperature": self.temperature, "top_p": self.top_p}
+        asked = wishes(body) | {"model": self.model, "temperature": self.temperature, "top_p": self.top_p}
         for name in ("top_k", "presence_penalty", "frequency_penalty"):
             asked |= {name: value} if (value := getattr(self, name)) else {}
         if self.stop:
             own = asked.get("stop") or []
             asked["stop"] = [*dict.fromkeys([*self.stop, *([own] if isinstance(own, str) else own)])]
         if self.template_kwargs:
-            asked["chat_template_kwargs"] = {**(asked.get("chat_template_kwargs") or {}), **self.template_kwargs}
+            asked["chat_template_kwargs"] = {**asked.get("chat_template_kwargs", {}), **self.template_kwargs}
             asked["messages"] = self._as_prompted(asked["messages"])
-        given = asked.pop("max_completion_tokens", None) or asked.pop("max_tokens", None)
-        limits = [limit for limit in (given, self.max_tokens) if limit]
+        limits = [limit for limit in (asked.pop("max_tokens", None), self.max_tokens) if limit]
         return asked | ({"max_tokens": min(limits)} if limits else {})
 
     def _as_prompted(self, messages: list[Any]) -> list[Any]:
@@ -78,11 +76,7 @@ class LLMEndpoint:
         """
         if self.template_kwargs.get("enable_thinking") is not False:
             return messages
-        answers = [isinstance(one, dict) and one.get("role") == "assistant" for one in messages]
-        return [
-            {"reasoning_content": NO_THOUGHT, **one} if answer else one
-            for one, answer in zip(messages, answers, strict=True)
-        ]
+        return [{"reasoning_content": NO_THOUGHT, **one} if one["role"] == "assistant" else one for one in messages]
 
 
 def is_overflow(text: str) -> bool:

@@ -3,7 +3,8 @@
 It is in between so that a foreign program cannot get a rollout wrong: calls are sampled as the run samples, whatever
 the program asks for; they are counted, timed and written down; more than agent.max_turns are refused; a failure of the
 model's endpoint is remembered, so that it is a fault even where the program swallows it; and calls of agents that
-agent.match does not name go past the training. Agents are told apart by address: AGENT in BASE/agent/AGENT/v1.
+agent.match does not name go past the training. What a program may not ask for is refused by name
+(foundation/chat_request.py). Agents are told apart by address: AGENT in BASE/agent/AGENT/v1.
 Guarantees: it listens on 127.0.0.1 only, at an address that is not guessed; answers pass unchanged, streams as they
 come. Covered are /v1/chat/completions and /v1/models; what the model said stands in the context's messages.
 """
@@ -21,6 +22,7 @@ from typing import Any
 from aiohttp import ClientError, ClientSession, ClientTimeout, TCPConnector, web
 
 from foundation.background import LoopThread
+from foundation.chat_request import NotAllowed
 from foundation.net import is_loopback
 from sql_agent.agent.endpoint import LLMEndpoint, is_overflow
 from sql_agent.agent.tool import EpisodeContext
@@ -117,11 +119,11 @@ class Relay:
             return _refusal(404, "this episode has ended")
         try:
             body = await request.json()
-            messages = body["messages"]
-        except (ValueError, RecursionError, KeyError, TypeError):
-            return _refusal(400, "the body must be a JSON object with messages")
-        if body.get("n", 1) != 1:
-            return _refusal(400, f"n = {body['n']!r}: must be 1, one call is one sample")
+            asked = session.llm.request(body if isinstance(body, dict) else {})
+        except (ValueError, RecursionError):
+            return _refusal(400, "the body must be a JSON object")
+        except NotAllowed as exc:
+            return web.json_response(exc.body, status=400)
         if session.n_begun >= session.max_turns:
             session.stop = "max_turns"
             return _refusal(400, f"agent.max_turns = {session.max_turns} LLM calls were made: give the answer now")
@@ -129,8 +131,8 @@ class Relay:
         trained = session.is_trained(request.match_info.get("agent", ""))
         base = session.llm.base_url if trained else session.llm.untrained_url or session.llm.base_url
         try:
-            call = _Call(messages, trained=trained, started=time.time())
-            return await self._forward(request, session, base, session.llm.request(body), call)
+            call = _Call(asked["messages"], trained=trained, started=time.time())
+            return await self._forward(request, session, base, asked, call)
         except (ClientError, TimeoutError) as exc:
             session.fault = LLMFault(f"the model endpoint failed: {type(exc).__name__}: {exc}")
             return _refusal(502, str(session.fault))
@@ -159,11 +161,16 @@ class Relay:
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(request)
         raw = bytearray()
-        async for chunk in upstream.content.iter_any():
-            raw += chunk
-            await response.write(chunk)
-        _note(session, call, _merged(bytes(raw)))
-        await response.write_eof()
+        try:
+            async for chunk in upstream.content.iter_any():
+                raw += chunk
+                await response.write(chunk)
+            _note(session, call, _merged(session, bytes(raw)))
+            await response.write_eof()
+        except (ClientError, TimeoutError) as exc:
+            session.fault = LLMFault(f"the model endpoint broke a stream off: {type(exc).__name__}: {exc}")
+            if request.transport:
+                request.transport.abort()  # so that the agent does not take it for whole
         return response
 
 
@@ -181,20 +188,25 @@ def _parsed(session: Session, raw: bytes) -> dict[str, Any]:
     return answer
 
 
-def _merged(raw: bytes) -> dict[str, Any]:
-    """The completion that the events of a stream make up."""
+def _merged(session: Session, raw: bytes) -> dict[str, Any]:
+    """The completion that the events of a stream make up; of a stream that is none, or not whole, {} and a fault."""
     message: dict[str, Any] = {"role": "assistant", "content": "", "tool_calls": []}
     usage: Any = None
-    for line in raw.decode("utf-8", "replace").splitlines():
-        if not line.startswith("data: {"):
-            continue
-        event = json.loads(line[6:])
-        usage = event.get("usage") or usage
-        for choice in event.get("choices") or []:
-            delta = choice.get("delta") or {}
-            message["content"] += delta.get("content") or ""
-            for part in delta.get("tool_calls") or []:
-                _add_part(message["tool_calls"], part)
+    lines = [line[5:].strip() for line in raw.decode("utf-8", "replace").splitlines() if line.startswith("data:")]
+    try:
+        for event in map(json.loads, lines[:-1]):
+            usage = event.get("usage") or usage
+            if "error" in event:
+                raise ValueError(event["error"])
+            for delta in (choice.get("delta") or {} for choice in event.get("choices") or []):
+                message["content"] += delta.get("content") or ""
+                for part in delta.get("tool_calls") or []:
+                    _add_part(message["tool_calls"], part)
+        if lines[-1:] != ["[DONE]"]:
+            raise ValueError("it has no end")
+    except (ValueError, RecursionError, LookupError, TypeError, AttributeError) as exc:
+        session.fault = LLMFault(f"the model endpoint sent no whole stream: {exc}"[:TOLD_BYTES])
+        return {}
     return {"choices": [{"message": message}], "usage": usage}
 
 

@@ -7,12 +7,10 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
+from foundation.chat_request import NOT_OF_A_TEMPLATE, RULES
 from sql_agent.config.mcp import McpConfig
 from sql_agent.config.node import Node
 from sql_agent.config.reader import ReaderConfig
-
-# What the request itself gives a chat template.
-OF_THE_REQUEST = ("messages", "tools", "documents", "add_generation_prompt", "continue_final_message", "chat_template")
 
 
 class AgentConfig(Node):
@@ -104,12 +102,12 @@ class AgentConfig(Node):
 
     @model_validator(mode="after")
     def _keys_of_the_template(self) -> AgentConfig:
-        for name in self.chat_template_kwargs:
-            if not name.isidentifier() or name in OF_THE_REQUEST:
-                raise ValueError(
-                    f"agent.chat_template_kwargs: {name!r} must be a name of the template's own, of letters, digits "
-                    f"and '_', and none of {', '.join(OF_THE_REQUEST)}"
-                )
+        rule = RULES["chat_template_kwargs"]
+        if not rule.fits(self.chat_template_kwargs):
+            raise ValueError(
+                f"agent.chat_template_kwargs = {self.chat_template_kwargs!r:.200} {rule.must}, and none of "
+                f"{', '.join(sorted(NOT_OF_A_TEMPLATE))}"
+            )
         return self
 
     @model_validator(mode="after")

@@ -40,10 +40,8 @@ def _refused(config: TrainConfig) -> Iterator[str]:
         ("rollout.tool_parser", rollout.tool_parser, "hermes"),
         ("rollout.presence_penalty", rollout.presence_penalty, 0.0),
         ("rollout.frequency_penalty", rollout.frequency_penalty, 0.0),
-        ("rollout.stop", rollout.stop, []),
         ("rollout.validation.presence_penalty", rollout.validation.presence_penalty, 0.0),
         ("rollout.validation.frequency_penalty", rollout.validation.frequency_penalty, 0.0),
-        ("rollout.validation.stop", rollout.validation.stop, []),
         ("trainer.n_gpus", config.trainer.n_gpus, 1),
     ):
         if value != wanted:

@@ -2,12 +2,14 @@
 
 Calls wait until the thread that owns the model answers them, many at once. Each is kept, with its token ids, under the
 rollout that its address names: `/rollout/NAME/v1/chat/completions`; those at `/untrained/v1/...` are not.
-Guarantees: listens on 127.0.0.1 alone; what is kept is exactly what the model saw and sampled.
+Guarantees: listens on 127.0.0.1 alone; what is kept is exactly what the model saw and sampled; what may be asked for,
+and the answers to it, are those of the gateway before vLLM, streams included (which come whole, at the end).
 """
 
 from __future__ import annotations
 
 import asyncio
+import bisect
 import json
 import secrets
 import threading
@@ -17,9 +19,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from aiohttp import web
+from jinja2 import TemplateError
 
+from agl_plugin.proxy.answers import as_stream
 from agl_plugin.update.rows import NAN, Turn
 from foundation.background import LoopThread
+from foundation.chat_request import NotAllowed, allowed
 from sql_agent.agent.endpoint import LLMEndpoint
 from sql_agent.local.hermes import message_of
 from sql_agent.tuning.chats import Unusable, plain_message
@@ -116,14 +121,19 @@ class PolicyEndpoint:
     async def _complete(self, request: web.Request) -> web.Response:
         try:
             body = json.loads(await request.read())
-            prompt = self._prompt(body)
-        except (ValueError, KeyError, TypeError, Unusable) as exc:
+            asked = allowed(body if isinstance(body, dict) else {})
+            prompt = self._prompt(asked)
+        except NotAllowed as exc:
+            return web.json_response(exc.body, status=400)
+        except (ValueError, RecursionError, KeyError, TypeError, Unusable, TemplateError) as exc:
             return _refusal(f"not a chat completion that can be answered: {type(exc).__name__}: {exc}")
+        if asked.get("model", MODEL) != MODEL:
+            return _refusal(f"model {asked['model']!r}: there is {MODEL} here")
         room = self._context - len(prompt)
         if room < 1:
             return _refusal(f"maximum context length is {self._context} tokens, and the messages have {len(prompt)}")
-        limit = min(room, body.get("max_tokens") or self._max_tokens, self._max_tokens)
-        sampling = Drawn(body.get("temperature", 1.0), body.get("top_p", 1.0), body.get("top_k", 0))
+        limit = min(room, asked.get("max_tokens", self._max_tokens), self._max_tokens)
+        sampling = Drawn(asked.get("temperature", 1.0), asked.get("top_p", 1.0), asked.get("top_k", 0))
         call = Call(
             request.match_info.get("rollout", ""), prompt, limit, sampling, asyncio.get_running_loop().create_future()
         )
@@ -131,20 +141,31 @@ class PolicyEndpoint:
             self._waiting.append(call)
             self._last_s = time.monotonic()
         ids, ended = await call.answer
-        return web.json_response(self._completion(call, ids, reason="stop" if ended else "length"))
+        completion = self._completion(call, asked, ids, ended=ended)
+        if not asked.get("stream"):
+            return web.json_response(completion)
+        events = as_stream(completion, usage="stream_options" in asked)
+        return web.Response(body=events, content_type="text/event-stream")
 
-    def _prompt(self, body: dict[str, Any]) -> list[int]:
+    def _prompt(self, asked: dict[str, Any]) -> list[int]:
         text = self._tokenizer.apply_chat_template(
-            [plain_message(message) for message in body["messages"]],
-            tools=body.get("tools") or None,
+            [plain_message(message) for message in asked["messages"]],
+            tools=asked.get("tools"),
             tokenize=False,
             add_generation_prompt=True,
-            **(body.get("chat_template_kwargs") or {}),
+            **asked.get("chat_template_kwargs", {}),
         )
         return self._tokenizer(text, add_special_tokens=False)["input_ids"]
 
-    def _completion(self, call: Call, ids: list[int], *, reason: str) -> dict[str, Any]:
-        message = message_of(self._tokenizer.decode(ids, skip_special_tokens=True))
+    def _text(self, ids: list[int]) -> str:
+        return self._tokenizer.decode(ids, skip_special_tokens=True)
+
+    def _completion(self, call: Call, asked: dict[str, Any], ids: list[int], *, ended: bool) -> dict[str, Any]:
+        ids, text, stopped = self._until_stop(ids, asked.get("stop", []))
+        reason = "stop" if ended or stopped else "length"
+        message: dict[str, Any] = {"role": "assistant", "content": text}
+        if "tools" in asked and "tool_choice" not in asked:
+            message = message_of(text)
         if message.get("tool_calls") and reason == "stop":
             reason = "tool_calls"
         if call.rollout:
@@ -161,6 +182,19 @@ class PolicyEndpoint:
             "choices": [{"index": 0, "message": message, "finish_reason": reason}],
             "usage": {"prompt_tokens": n_in, "completion_tokens": n_out, "total_tokens": n_in + n_out},
         }
+
+    def _until_stop(self, ids: list[int], stop: str | list[str]) -> tuple[list[int], str, bool]:
+        """The tokens up to the one that completes a stop text, the words before that text, and whether there was one.
+
+        What was sampled after it is dropped, as if it had not been: it changed nothing before it.
+        """
+        text = self._text(ids)
+        stops = [stop] if isinstance(stop, str) else stop
+        if not any(one in text for one in stops):
+            return ids, text, False
+        n = bisect.bisect_left(range(len(ids)), True, key=lambda n: any(one in self._text(ids[:n]) for one in stops))
+        text = self._text(ids[:n])
+        return ids[:n], text[: min(text.find(one) for one in stops if one in text)], True
 
 
 def _refusal(text: str) -> web.Response:

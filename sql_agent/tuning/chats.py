@@ -81,7 +81,7 @@ def _text(content: Any) -> str:
     if isinstance(content, str):
         return content
     if isinstance(content, list) and all(isinstance(p, dict) and isinstance(p.get("text"), str) for p in content):
-        return "".join(part["text"] for part in content)
+        return "\n".join(part["text"] for part in content)
     raise Unusable("a message whose content is not text")
 
 

@@ -333,6 +333,36 @@ def test_a_stream_passes_and_is_written_down(play: Play) -> None:
     assert (episode.prompt_tokens, episode.completion_tokens) == (3, 4)
 
 
+STREAMS = """
+    import openai
+    async def play(question, endpoint, tools):
+        said = [{"role": "user", "content": "q"}]
+        async with openai.AsyncOpenAI(base_url=endpoint.base_url, api_key="x", max_retries=0) as client:
+            try:
+                async for _ in await client.chat.completions.create(model="m", messages=said, stream=True):
+                    pass
+            except Exception:
+                pass
+        return "5"
+"""
+EVENT = b'data: {"choices": [{"index": 0, "delta": {"content": "5"}}]}\n\n'
+
+
+@pytest.mark.parametrize(
+    ("body", "missing_bytes", "said"),
+    [
+        (EVENT, 20, "broke a stream off"),
+        (EVENT, 0, "no whole stream: it has no end"),
+        (EVENT + b'data: {"error": {"message": "the engine died"}}\n\ndata: [DONE]\n\n', 0, "the engine died"),
+        (b"data: <html>\n\ndata: [DONE]\n\n", 0, "no whole stream"),
+    ],
+)
+def test_a_stream_that_is_not_whole_is_a_fault(play: Play, body: bytes, missing_bytes: int, said: str) -> None:
+    reply = Reply(body=body, content_type="text/event-stream", missing_bytes=missing_bytes)
+    with pytest.raises(LLMFault, match=said):
+        play(in_turn(reply), STREAMS)
+
+
 @pytest.mark.parametrize(
     ("agent", "said"),
     [

@@ -1,0 +1,215 @@
+"""What an agent may ask of the policy: one allow list of a chat completion's keys, for every address that answers.
+
+The relay before episodes of one's own takes an agent's `wishes`, and puts the run's own values beside them; the gateway
+and the endpoint of a run in one process take what is `allowed`, which has those values. Guarantees: a key is passed, is
+the run's, says nothing here and is left out, or is refused by its name; a key that RULES lacks is refused; null says
+nothing. So no request reaches a model server with a key that nobody decided on. Not covered: what messages and tools
+say, and whether the model's template can show them.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from foundation.errors import did_you_mean
+
+MOST_STOPS = 16
+MOST_TEMPLATE_CHARS = 2000
+SHOWN_CHARS = 60
+PAGE = "docs/50-extending.md#what-an-agent-may-ask"
+# What the functions that fill a template take besides the template's own names: never from a request.
+NOT_OF_A_TEMPLATE = {
+    *("self", "kwargs", "conversation", "conversations", "messages", "tools", "documents", "chat_template"),
+    *("add_generation_prompt", "continue_final_message", "tokenize", "padding", "truncation", "max_length"),
+    *("return_tensors", "return_dict", "return_assistant_tokens_mask", "tokenizer_kwargs", "processor_kwargs"),
+    *("tokenizer", "model_config", "trust_remote_code"),
+}
+
+
+class NotAllowed(Exception):
+    """A request asks for what it may not, by `key`. The text says which value broke which rule, and what helps."""
+
+    def __init__(self, key: str, text: str) -> None:
+        super().__init__(text)
+        self.key = key
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """The answer, as OpenAI words an error; its status is 400."""
+        error = {"message": str(self), "type": "invalid_request_error", "param": self.key, "code": "not_allowed"}
+        return {"error": error}
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What becomes of a key. passed: it goes to the model server. run: the run's own value, at the relay in place of
+    the agent's. silent: it says nothing of an answer here, and is left out. What does not fit is refused."""
+
+    what: Literal["passed", "run", "silent"]
+    must: str = ""
+    fits: Callable[[Any], bool] = lambda _: True
+    remedy: str = "leave it out"
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and bool(value)
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) is int or (type(value) is float and math.isfinite(value))
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and value > 0
+
+
+def _are_messages(value: Any) -> bool:
+    is_list = isinstance(value, list) and bool(value)
+    return is_list and all(isinstance(one, dict) and _is_text(one.get("role")) for one in value)
+
+
+def _are_functions(value: Any) -> bool:
+    return isinstance(value, list) and all(
+        isinstance(one, dict)
+        and one.get("type") == "function"
+        and isinstance(one.get("function"), dict)
+        and _is_text(one["function"].get("name"))
+        for one in value
+    )
+
+
+def _are_stops(value: Any) -> bool:
+    several = value if isinstance(value, list) else [value]
+    return len(several) <= MOST_STOPS and all(map(_is_text, several))
+
+
+def _is_of_template(value: Any) -> bool:
+    try:
+        short = len(json.dumps(value)) <= MOST_TEMPLATE_CHARS
+    except (RecursionError, TypeError):  # too deep, or a recipe's value that JSON has not
+        return False
+    return short and isinstance(value, dict) and all(map(is_template_key, value))
+
+
+def is_template_key(name: str) -> bool:
+    """Whether a name can be one of a chat template's own."""
+    return name.isidentifier() and not name.startswith("_") and name not in NOT_OF_A_TEMPLATE
+
+
+def _only(*neutral: Any) -> Callable[[Any], bool]:
+    """Fits what says the same as nothing. True is not 1 here."""
+    return lambda value: any(value == one and type(value) is type(one) for one in neutral)
+
+
+def _one_sample(value: Any) -> bool:
+    return type(value) is int and value == 1
+
+
+SHAPE = "leave it out, and ask for the form in words or offer a tool: the trainer does not know a grammar"
+ANSWER = Rule("silent")
+NUMBER = Rule("run", "must be a number", _is_number, "leave it out: rollout.* says how the run samples")
+LIMIT = Rule("passed", "must be a whole number above 0", _is_count, "leave it out for the run's own limit")
+NOT_SENT = Rule("run", "is no key of a run's sampling", lambda _: False, "leave it out: rollout.* says how it samples")
+SAMPLES = Rule("silent", "must be 1: one call is one sample", _one_sample, "call as often as you want samples")
+LOG_PROBS = Rule("silent", "is the trainer's own", _only(False, 0), "leave it out")
+TEMPLATE = Rule(
+    "silent", "is the run's", _only(False), "leave it out: agent.chat_template_kwargs has the template's keys"
+)
+
+RULES: dict[str, Rule] = {
+    "messages": Rule("passed", "must be a list of objects with a role", _are_messages, "write [{role, content}, ...]"),
+    "model": Rule("run", "must be a model's name", _is_text, "name one of GET /v1/models"),
+    "tools": Rule("passed", "must be a list of {type: function, function: {name, ...}}", _are_functions),
+    "tool_choice": Rule(
+        "passed",
+        "must be auto, required or none: a call that is forced is sampled from a grammar, which the trainer does not "
+        "know",
+        _only("auto", "required", "none"),
+        "offer that tool alone, and ask for it in words",
+    ),
+    "stream": Rule("passed", "must be true or false", _only(True, False)),
+    "stream_options": Rule("passed", "must be an object", lambda value: isinstance(value, dict)),
+    "stop": Rule("passed", f"must be a text or at most {MOST_STOPS} texts, none of them empty", _are_stops),
+    "max_tokens": LIMIT,
+    "max_completion_tokens": LIMIT,
+    "chat_template_kwargs": Rule(
+        "passed",
+        f"must be an object of at most {MOST_TEMPLATE_CHARS} characters with keys of the chat template's own",
+        _is_of_template,
+        "leave them out; agent.chat_template_kwargs sets them for a run",
+    ),
+    **dict.fromkeys(("temperature", "top_p", "top_k", "presence_penalty", "frequency_penalty", "seed"), NUMBER),
+    **dict.fromkeys(("logit_bias", "min_p", "repetition_penalty", "min_tokens"), NOT_SENT),
+    **dict.fromkeys(("reasoning_effort", "verbosity", "parallel_tool_calls", "prediction"), ANSWER),
+    **dict.fromkeys(("user", "metadata", "store", "service_tier", "safety_identifier"), ANSWER),
+    **dict.fromkeys(("prompt_cache_key", "prompt_cache_retention"), ANSWER),
+    **dict.fromkeys(("n", "best_of"), SAMPLES),
+    **dict.fromkeys(("logprobs", "top_logprobs", "return_token_ids"), LOG_PROBS),
+    **dict.fromkeys(("echo", "continue_final_message"), TEMPLATE),
+    "add_generation_prompt": Rule("silent", "is the run's", _only(True)),
+    "modalities": Rule("silent", 'must be ["text"]', _only(["text"])),
+    "response_format": Rule("silent", 'must be {"type": "text"}', _only({"type": "text"}), SHAPE),
+    **dict.fromkeys(
+        ("guided_json", "guided_regex", "guided_choice", "guided_grammar", "structured_outputs"),
+        Rule("silent", "cannot be had", lambda _: False, SHAPE),
+    ),
+    **dict.fromkeys(
+        ("functions", "function_call"), Rule("silent", "is no key any more", lambda _: False, "use tools")
+    ),
+}  # fmt: skip
+
+
+def allowed(body: Mapping[str, Any]) -> dict[str, Any]:
+    """A request as a model server may get it; the run's values are in it. Raises NotAllowed."""
+    return _whole({key: value for key, value in body.items() if _counts(key, value)})
+
+
+def wishes(body: Mapping[str, Any]) -> dict[str, Any]:
+    """What of an agent's request counts: `allowed` without what is the run's, whatever stands there."""
+    return _whole({key: value for key, value in body.items() if not _is_runs(key) and _counts(key, value)})
+
+
+def _is_runs(key: str) -> bool:
+    return key in RULES and RULES[key].what == "run"
+
+
+def _counts(key: str, value: Any) -> bool:
+    """Whether it goes to a model server. Raises NotAllowed."""
+    if value is None:
+        return False
+    rule, shown = RULES.get(key), ascii(key)[1:-1][:SHOWN_CHARS]
+    if rule is None:
+        near = did_you_mean(shown, RULES)
+        raise NotAllowed(
+            shown, f"{shown} is none of the keys that an agent may ask for{near or '.'} Leave it out; {PAGE} lists them"
+        )
+    if not rule.fits(value):
+        raise NotAllowed(key, f"{key} = {_shown(value)}: {key} {rule.must}; {rule.remedy}")
+    return rule.what != "silent"
+
+
+def _whole(asked: dict[str, Any]) -> dict[str, Any]:
+    """`asked` in the one form of those that say the same."""
+    if "messages" not in asked:
+        raise NotAllowed("messages", f"messages is missing: {RULES['messages'].remedy}")
+    if not asked.get("tools"):
+        asked.pop("tools", None)
+    if "tools" not in asked or asked.get("tool_choice") != "none":
+        asked.pop("tool_choice", None)  # the policy decides, which is what model servers do unasked
+    options = asked.pop("stream_options", {})
+    if asked.get("stream") and options.get("include_usage"):
+        asked["stream_options"] = {"include_usage": True}
+    limits = [asked.pop(name) for name in ("max_tokens", "max_completion_tokens") if name in asked]
+    return asked | ({"max_tokens": min(limits)} if limits else {})
+
+
+def _shown(value: Any) -> str:
+    try:
+        text = ascii(value)
+    except RecursionError:
+        text = type(value).__name__
+    return text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]}..."
