@@ -21,13 +21,12 @@ import aiohttp
 import torch
 from agentlightning.store.base import LightningStore
 from agentlightning.types import Rollout, RolloutLegacy, Span, Task, Triplet
-from agentlightning.verl.daemon import AgentModeDaemon
+from agentlightning.verl.daemon import AgentModeDaemon, _to_native
 
 from agl_plugin.audit.facts import REPLACED, SMALL, UNSCORED, Batched, Seen, rollout_rows
 from agl_plugin.audit.log import AuditLog
 from agl_plugin.audit.spans import seen_rollout
 from agl_plugin.options import DaemonOptions
-from agl_plugin.patches.install import install
 from agl_plugin.proxy.gate import Gate
 from agl_plugin.proxy.gateway import make_gateway
 from agl_plugin.proxy.spans import CALL_SPAN
@@ -43,6 +42,7 @@ from foundation.errors import RunError
 from foundation.files import append_lines
 from foundation.net import free_port
 from foundation.rollout_keys import AWAITS_GROUP, LLM_CALLS_KEY, RECORD_KEY, TIMED_OUT, UNSCORED_KEY, RunKeys
+from foundation.seeds import rollout_seed
 
 logger = logging.getLogger(__name__)
 
@@ -87,7 +87,6 @@ class GrpoDaemon(AgentModeDaemon):
         audit: AuditLog | None = None,
         **kwargs: Any,
     ) -> None:
-        install("daemon")
         self.audit = audit
         self.batched: Batched | None = None
         self._seen: list[Seen] = []
@@ -107,6 +106,8 @@ class GrpoDaemon(AgentModeDaemon):
         self._queued_at_s = 0.0
         self._rows: list[dict[str, Any]] = []
         self._places = Places([])
+        self._copies = Counter[str]()  # question -> its rollouts in this step so far
+        self._resources_id = ""
 
     @property
     def step_rows(self) -> list[dict[str, Any]]:
@@ -114,13 +115,23 @@ class GrpoDaemon(AgentModeDaemon):
         return self._rows
 
     async def _async_set_up(self, data: Any, server_addresses: list[str], is_train: bool = True) -> None:
+        """Serve the model at these addresses, and queue the step's rollouts: columns `data`, a question a row."""
         self._queued_at_s = time.time()
-        if server_addresses == self.backend_llm_server_addresses and not self.llm_proxy.is_running():
-            await self.llm_proxy.restart()  # its process was killed; for other addresses agent-lightning does it
+        self.clear_data_and_server()
+        self._copies.clear()
+        self.is_train = is_train
+        if server_addresses != self.backend_llm_server_addresses:
+            self.backend_llm_server_addresses = server_addresses
+            await self._update_proxy_server_v1()
+        elif not self.llm_proxy.is_running():
+            await self.llm_proxy.restart()  # its process was killed
+        temperature = self.train_information.get("temperature", 0.7 if is_train else 0.0)
+        policy = self.llm_proxy.as_resource(sampling_parameters={"temperature": temperature})
         try:
-            await super()._async_set_up(data, server_addresses, is_train)
+            self._resources_id = (await self.store.add_resources({"main_llm": policy})).resources_id
         except STORE_ERRORS as exc:
             raise self._store_gone(exc) from exc
+        await self._enqueue([dict(zip(data, row, strict=True)) for row in zip(*data.values(), strict=True)])
 
     def _note_times(self) -> None:
         """Tell the stopwatch what this step's rollouts did when, and that their time ends now."""
@@ -156,20 +167,22 @@ class GrpoDaemon(AgentModeDaemon):
         questions = self.spare_questions.draw(len(flat), used=used) if self.spare_questions else []
         if not questions:
             return False
-        fresh = await self._enqueue(questions)
+        fresh = await self._enqueue(questions, resampled=True)
         await self._collect([rollout_id for rollout_ids in fresh.values() for rollout_id in rollout_ids])
         self._places.fill(dict(zip(flat, fresh, strict=False)), self._members())
         return True
 
-    async def _enqueue(self, questions: list[dict[str, Any]]) -> dict[str, list[str]]:
-        """Queue a group for each question, with the resources of this step. Returns data id -> rollout ids."""
-        task = next(iter(self._completed_rollouts_v0.values())).task
-        samples = {str(uuid.uuid4()): question for question in questions}
+    async def _enqueue(self, questions: list[dict[str, Any]], *, resampled: bool = False) -> dict[str, list[str]]:
+        """Queue the rollouts of each question, with the resources of this step. Returns data id -> rollout ids."""
+        samples = {str(uuid.uuid4()): _to_native(question) for question in questions}
         requests = requests_for(
             samples,
-            group_size=self.train_rollout_n,
-            resources_id=task.resources_id if task else None,
+            group_size=self.train_rollout_n if self.is_train else 1,
+            mode="train" if self.is_train else "val",
+            resources_id=self._resources_id,
             timeout_s=self.llm_timeout_seconds,
+            seed_of=self._seed_of,
+            resampled=resampled,
         )
         try:
             rollouts = await self.store.enqueue_many_rollouts(requests)
@@ -182,6 +195,12 @@ class GrpoDaemon(AgentModeDaemon):
             self._task_id_to_original_sample[rollout.rollout_id] = {**samples[data_id], "data_id": data_id}
         self._total_tasks_queued += len(rollouts)
         return groups
+
+    def _seed_of(self, question: dict[str, Any]) -> int:
+        """The seed of the next rollout of a question."""
+        key, mode = key_of(question), "train" if self.is_train else "val"
+        self._copies[key] += 1
+        return rollout_seed(self.options.seed, mode=mode, step=self.step, question=key, copy=self._copies[key] - 1)
 
     async def _collect(self, rollout_ids: list[str]) -> None:
         """Wait until all these rollouts have finished and have their rewards."""

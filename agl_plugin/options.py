@@ -20,7 +20,7 @@ class DaemonOptions:
     `poll_interval_s` is the wait between two looks at the store; `rollout_timeout_s` is how long one may take; after
     `stall_s` without any finishing the run is given up. `grade_group` rewards rollouts that await their group. Groups
     without variance are sampled anew up to `resample` times a step. `proxy` is the LLM proxy; `log_probs` asks the
-    sampler for the log-probability of each token.
+    sampler for the log-probability of each token; `seed` is that of the rollouts' draws.
     """
 
     poll_interval_s: float
@@ -32,12 +32,12 @@ class DaemonOptions:
     grade_group: GradeGroup | None = None
     resample: int = 0
     log_probs: bool = False
+    seed: int = 0
 
 
 @dataclass(frozen=True)
 class TrainerOptions:
-    """What is done to a batch before verl's update, what is watched, and the seed of sampling."""
+    """What is done to a batch before verl's update, and what is watched."""
 
     update: UpdateRules
     health: Health
-    seed: int

@@ -26,7 +26,7 @@ from agl_plugin.audit.facts import checkpoint_rows, update_rows
 from agl_plugin.audit.log import AuditLog
 from agl_plugin.daemon import GrpoDaemon
 from agl_plugin.options import TrainerOptions
-from agl_plugin.run.between_steps import abort_all, drain, seed_samplers
+from agl_plugin.run.between_steps import abort_all, drain
 from agl_plugin.run.question_order import files_of
 from agl_plugin.run.resampling import SpareQuestions
 from agl_plugin.run.time_split import Stopwatch
@@ -63,7 +63,6 @@ class GrpoTrainer(AgentLightningTrainer):
         self.run_dir = run_dir
         self.health = options.health
         self.update = options.update
-        self.seed = options.seed
         self.watch = Stopwatch()
         self._n_aborted = self._n_updates = 0
         self._told = Counter[str]()
@@ -106,9 +105,8 @@ class GrpoTrainer(AgentLightningTrainer):
         return self.audit.metrics()
 
     def _wake_up(self, wake_up: Callable[[], None]) -> None:
-        """The engines get weights and seeds, then calls."""
+        """The engines get weights, then calls."""
         wake_up()
-        seed_samplers(self.async_rollout_manager.rollout_replicas, seed=self.seed, step=self.global_steps)
         self.agent_mode_daemon.gate.open(weights=self._n_updates)
 
     def _sleep(self, sleep: Callable[[], None]) -> None:

@@ -11,6 +11,7 @@ TIMED_OUT = "timed_out"  # the reason of a rollout that its runner or the store 
 AWAITS_GROUP = "awaits_group"  # the reason of a rollout that gets its reward together with its group
 RECORD_KEY = "agentgrpo.record"
 UNSCORED_KEY = "agentgrpo.unscored"
+SEED_KEY = "agentgrpo.seed"  # in a rollout's metadata: what its calls are drawn with
 LLM_CALLS_KEY = "agentgrpo.llm_calls"
 
 

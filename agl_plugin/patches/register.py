@@ -22,7 +22,6 @@ VERSIONS: dict[str, dict[str, str]] = {
 PLACES: dict[Place, str] = {
     "start": "each process of a run with the gateway, before agentlightning is imported (`sql_agent/training/job.py`, "
     "and Ray's workers)",
-    "daemon": "the trainer's process, as the daemon is made (`agl_plugin/daemon.py`)",
     "trainer": "the trainer's process, as verl is started (`agl_plugin/algorithm.py`)",
     "proxy": "the process of LiteLLM's proxy (`agl_plugin/proxy/llm_proxy.py`); the gateway needs none",
     "worker": "each process that loads verl (`agl_plugin/patches/verl_hook.py`)",
@@ -55,19 +54,13 @@ OURS_IN_THE_RUN = (
         speed=True,
     ),
     Patch(
-        name="retries",
-        places=("daemon",),
+        name="rows_of_plain_values",
+        places=("trainer",),
         package="agentlightning",
-        targets=(
-            Target(
-                "agentlightning.verl.daemon:RolloutConfig",
-                "agl_plugin.run.resampling:retried",
-                "timeout_seconds unresponsive_seconds max_attempts retry_condition",
-            ),
-        ),
-        how="wrapped",
-        why="a rollout whose runner was killed runs once more; the daemon builds its configurations without a retry",
-        until="the daemon takes a RolloutConfig, or its retry fields",
+        targets=(Target("agentlightning.verl.daemon:_to_native", "agl_plugin.daemon:GrpoDaemon._enqueue", "obj"),),
+        how="read",
+        why="verl's batches hold values of numpy, and a question goes to the store as plain ones",
+        until="agent-lightning names the function without an underscore",
     ),
     Patch(
         name="between_steps",
@@ -82,9 +75,8 @@ OURS_IN_THE_RUN = (
             for name in ("wake_up", "sleep")
         ),
         how="on the instance",
-        why="weights change between them: no call may be under way, each engine gets a seed of its own, and the time "
-        "counts in the step",
-        until="agent-lightning drains its proxy and measures the weight sync, and verl seeds its engines",
+        why="weights change between them: no call may be under way, and the time counts in the step",
+        until="agent-lightning drains its proxy and measures the weight sync",
     ),
     Patch(
         name="aborted_calls",
@@ -391,6 +383,23 @@ IN_VLLM = (
         "ignores the seeds of requests unless all have one",
         until="vLLM samples on CPUs without torch.compile, with each request's generator",
         speed=True,
+        without_gpu_only=True,
+    ),
+    Patch(
+        name="seeds_that_turn_back",
+        places=("vllm",),
+        package="vllm",
+        targets=(
+            Target(
+                "vllm.v1.worker.gpu_input_batch:CachedRequestState.__post_init__",
+                "agl_plugin.cpu.sampling:with_own_draws",
+                "self",
+            ),
+        ),
+        how="wrapped",
+        why="where a prompt with a seed is read in parts, vLLM turns its generator back; torch's of a CPU cannot be, "
+        "and the engine ends. Here a call's numbers follow from its seed and the token's place",
+        until="vLLM's worker for CPUs takes back draws that do not count",
         without_gpu_only=True,
     ),
     Patch(

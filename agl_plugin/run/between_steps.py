@@ -1,4 +1,4 @@
-"""The change of weights between two steps: no call is under way, and each engine samples with a seed of its own.
+"""The change of weights between two steps: no call is under way.
 
 What still plays after the step's end (a call whose runner gave up waiting, an episode that ignores its limit) would
 run on a sleeping engine, or leave keys and values of the old weights in its prefix cache. `drain` closes the proxy's
@@ -10,13 +10,11 @@ Not covered: requests that reach an engine past the proxy; those are aborted, bu
 from __future__ import annotations
 
 import asyncio
-import random
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import ray
-import torch
 
 from agl_plugin.proxy.gate import Gate
 from foundation.errors import RunError
@@ -55,23 +53,3 @@ async def _aborted(engine: Any) -> int:
     left = list(engine.output_processor.request_states)
     await engine.abort(left)
     return len(left)
-
-
-def seed_of(seed: int, *, step: int, rank: int) -> int:
-    """The sampler's seed in a step, for the engine `rank`."""
-    return random.Random(f"{seed}/{step}/{rank}").getrandbits(63)
-
-
-def seed_samplers(replicas: Sequence[Any], *, seed: int, step: int) -> None:
-    """Seed the engines of verl's `replicas`, awake: verl's own seed is the same in each run, and in a resumed one.
-
-    A request has none: on a GPU vLLM would draw for each by itself. All ranks of an engine must draw alike.
-    """
-    seeds = [seed_of(seed, step=step, rank=rank) for rank in range(len(replicas))]
-    workers = [(worker, seed) for replica, seed in zip(replicas, seeds, strict=True) for worker in replica.workers]
-    ray.get([worker.__ray_call__.remote(_seed, seed) for worker, seed in workers])
-
-
-def _seed(_worker: Any, seed: int) -> None:
-    """In the process of a worker, where vLLM samples; verl gives the update its own random state back."""
-    torch.manual_seed(seed)

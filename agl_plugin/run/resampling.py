@@ -8,24 +8,19 @@ is; a group with fewer than two scored rollouts is not replaced, since more load
 
 from __future__ import annotations
 
-import functools
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from agentlightning.types import EnqueueRolloutRequest, RolloutConfig, RolloutLegacy
 
 from agl_plugin.run.mixture import order
 from agl_plugin.update.rules import in_reward_steps
+from foundation.rollout_keys import SEED_KEY
 
 # A rollout whose runner was killed runs once more; one that fails or takes too long does not.
 RETRY: dict[str, Any] = {"max_attempts": 2, "retry_condition": ["unresponsive"]}
 Groups = Mapping[str, Sequence[RolloutLegacy]]  # question (data id) -> its scored rollouts
-
-
-def retried(config: Callable[..., RolloutConfig]) -> Callable[..., RolloutConfig]:
-    """The store's configuration of a rollout with RETRY."""
-    return functools.partial(config, **RETRY)
 
 
 def is_flat(members: Sequence[RolloutLegacy]) -> bool:
@@ -73,17 +68,27 @@ class SpareQuestions:
 
 
 def requests_for(
-    questions: Mapping[str, Mapping[str, Any]], *, group_size: int, resources_id: str | None, timeout_s: float
+    questions: Mapping[str, dict[str, Any]],
+    *,
+    group_size: int,
+    mode: Literal["train", "val"],
+    resources_id: str,
+    timeout_s: float,
+    seed_of: Callable[[dict[str, Any]], int],
+    resampled: bool,
 ) -> list[EnqueueRolloutRequest]:
-    """A group of rollouts for each question (data id -> row), as agent-lightning's daemon queues a step's own."""
+    """`group_size` rollouts of each question (data id -> row); `seed_of` is asked for each of them in turn."""
     limits = RolloutConfig(unresponsive_seconds=timeout_s, timeout_seconds=timeout_s, **RETRY)
     return [
         EnqueueRolloutRequest(
             input={**question, "data_id": data_id},
-            mode="train",
+            mode=mode,
             resources_id=resources_id,
             config=limits,
-            metadata={"data_id": data_id, "is_train": True, "resampled": True},
+            metadata={
+                **{"data_id": data_id, "is_train": mode == "train"},
+                **{"resampled": resampled, SEED_KEY: seed_of(question)},
+            },
         )
         for data_id, question in questions.items()
         for _ in range(group_size)

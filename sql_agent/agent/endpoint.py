@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -24,7 +24,8 @@ class LLMEndpoint:
     """Where and how to sample the policy. `temperature` 0 is greedy, `top_k` 0 is off.
 
     `max_tokens` bounds one call, None: the server. At `untrained_url` the same model answers calls that are not
-    trained on; empty where nothing is trained. `template_kwargs` go to the chat template with each call.
+    trained on; empty where nothing is trained. `template_kwargs` go to the chat template with each call. `seeds` are
+    those of the calls, one after the other, where their draws must not depend on what else is sampled.
     """
 
     base_url: str
@@ -39,6 +40,7 @@ class LLMEndpoint:
     max_tokens: int | None = None
     template_kwargs: dict[str, Any] = field(default_factory=dict)
     untrained_url: str = ""
+    seeds: Iterator[int] | None = field(default=None, repr=False, compare=False)
 
     def sampled(self, how: Sampling) -> LLMEndpoint:
         """The same endpoint, sampled as a split is."""
@@ -59,6 +61,8 @@ class LLMEndpoint:
         asked = wishes(body) | {"model": self.model, "temperature": self.temperature, "top_p": self.top_p}
         for name in ("top_k", "presence_penalty", "frequency_penalty"):
             asked |= {name: value} if (value := getattr(self, name)) else {}
+        if self.seeds and self.temperature:
+            asked["seed"] = next(self.seeds)
         if self.stop:
             own = asked.get("stop") or []
             asked["stop"] = [*dict.fromkeys([*self.stop, *([own] if isinstance(own, str) else own)])]

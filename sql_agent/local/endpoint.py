@@ -1,9 +1,11 @@
 """The policy of this process behind an OpenAI-compatible address, so that the same episodes play here as everywhere.
 
 Calls wait until the thread that owns the model answers them, many at once. Each is kept, with its token ids, under the
-rollout that its address names: `/rollout/NAME/v1/chat/completions`; those at `/untrained/v1/...` are not.
+rollout that its address names: `/rollout/NAME/v1/chat/completions`; those at `/rollout/NAME/untrained/v1/...` are not.
 Guarantees: listens on 127.0.0.1 alone; what is kept is exactly what the model saw and sampled; what may be asked for,
-and the answers to it, are those of the gateway before vLLM, streams included (which come whole, at the end).
+and the answers to it, are those of the gateway before vLLM, streams included (which come whole, at the end); which
+calls are answered together depends on what the rollouts ask, not on when, as long as each makes one call at a time and
+`take` is asked for `all_of_them`. A rollout that is over is answered no more.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import secrets
 import threading
 import time
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,7 +33,7 @@ from sql_agent.local.hermes import message_of
 from sql_agent.tuning.chats import Unusable, plain_message
 
 MODEL = "policy"
-QUIET_S = 0.02  # calls that come within this time of each other are answered together
+QUIET_S = 0.02  # without those that stay away, calls that come within this time of each other are answered together
 MAX_BODY_BYTES = 32 << 20
 
 
@@ -51,7 +54,9 @@ class Call:
     prompt: list[int]
     max_tokens: int
     sampling: Drawn
+    seed: int
     answer: asyncio.Future[tuple[list[int], bool]]
+    trained: bool = True
     asked_s: float = field(default_factory=time.time)
 
 
@@ -72,6 +77,7 @@ class PolicyEndpoint:
         self._waiting: list[Call] = []
         self._lock = threading.Lock()
         self._last_s = 0.0
+        self._playing: dict[str, int] = {}  # rollout -> its place among those of the step
         self.sampled: defaultdict[str, Sampled] = defaultdict(Sampled)
 
     def __enter__(self) -> PolicyEndpoint:
@@ -82,7 +88,7 @@ class PolicyEndpoint:
     async def _start(self) -> str:
         app = web.Application(client_max_size=MAX_BODY_BYTES)
         app.router.add_post("/rollout/{rollout}/v1/chat/completions", self._complete)
-        app.router.add_post("/untrained/v1/chat/completions", self._complete)
+        app.router.add_post("/rollout/{rollout}/{untrained:untrained}/v1/chat/completions", self._complete)
         # Who still waits at the end gets no answer any more: the thread that samples has left.
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
         await self._runner.setup()
@@ -95,19 +101,34 @@ class PolicyEndpoint:
 
     def of_rollout(self, rollout: str) -> LLMEndpoint:
         """Where the episode of a rollout asks."""
-        untrained = f"{self._address}/untrained/v1"
-        return LLMEndpoint(base_url=f"{self._address}/rollout/{rollout}/v1", model=MODEL, untrained_url=untrained)
+        place = f"{self._address}/rollout/{rollout}"
+        return LLMEndpoint(base_url=f"{place}/v1", model=MODEL, untrained_url=f"{place}/untrained/v1")
 
-    def take(self, *, playing: int) -> list[Call]:
-        """The calls to answer now, sampled alike: all that wait, as soon as nobody else of those `playing` asks."""
+    def begin(self, rollouts: Sequence[str]) -> None:
+        """Answer these from now on, and keep their calls; no others, and what was kept is forgotten."""
         with self._lock:
-            still = len(self._waiting) < playing and time.monotonic() - self._last_s < QUIET_S
+            self.sampled.clear()
+            self._playing = {rollout: place for place, rollout in enumerate(rollouts)}
+
+    def over(self, rollout: str) -> None:
+        """Wait for no call of this rollout any more."""
+        with self._lock:
+            self._playing.pop(rollout, None)
+            self._waiting = [call for call in self._waiting if call.rollout != rollout]
+
+    def take(self, *, all_of_them: bool = True) -> tuple[list[Call], bool]:
+        """The calls to answer now, in the order of their rollouts, and whether some wait for other rollouts' calls.
+
+        That is when each rollout that plays has one waiting; without `all_of_them` when nobody else asks.
+        """
+        with self._lock:
+            absent = self._playing.keys() - {call.rollout for call in self._waiting}
+            still = absent and (all_of_them or time.monotonic() - self._last_s < QUIET_S)
             if not self._waiting or still:
-                return []
-            sampling = self._waiting[0].sampling
-            taken = [call for call in self._waiting if call.sampling == sampling]
-            self._waiting = [call for call in self._waiting if call.sampling != sampling]
-            return taken
+                return [], bool(self._waiting)
+            taken = sorted(self._waiting, key=lambda call: self._playing[call.rollout])
+            self._waiting = []
+            return taken, False
 
     def answer(self, call: Call, ids: list[int], *, ended: bool) -> None:
         """Give a call its tokens; from any thread."""
@@ -134,10 +155,12 @@ class PolicyEndpoint:
             return _refusal(f"maximum context length is {self._context} tokens, and the messages have {len(prompt)}")
         limit = min(room, asked.get("max_tokens", self._max_tokens), self._max_tokens)
         sampling = Drawn(asked.get("temperature", 1.0), asked.get("top_p", 1.0), asked.get("top_k", 0))
-        call = Call(
-            request.match_info.get("rollout", ""), prompt, limit, sampling, asyncio.get_running_loop().create_future()
-        )
+        rollout, trained = request.match_info["rollout"], "untrained" not in request.match_info
+        seed = asked.get("seed", secrets.randbits(63))
+        call = Call(rollout, prompt, limit, sampling, seed, asyncio.get_running_loop().create_future(), trained)
         with self._lock:
+            if rollout not in self._playing:
+                return _refusal(f"rollout {rollout!r} does not play: it is over, or never began", status=410)
             self._waiting.append(call)
             self._last_s = time.monotonic()
         ids, ended = await call.answer
@@ -168,7 +191,7 @@ class PolicyEndpoint:
             message = message_of(text)
         if message.get("tool_calls") and reason == "stop":
             reason = "tool_calls"
-        if call.rollout:
+        if call.trained:
             kept = self.sampled[call.rollout]
             kept.turns.append(Turn(call.prompt, ids, [NAN] * len(ids)))
             kept.finish_reasons.append(reason)
@@ -197,5 +220,5 @@ class PolicyEndpoint:
         return ids[:n], text[: min(text.find(one) for one in stops if one in text)], True
 
 
-def _refusal(text: str) -> web.Response:
-    return web.json_response({"error": {"message": text, "type": "invalid_request_error"}}, status=400)
+def _refusal(text: str, *, status: int = 400) -> web.Response:
+    return web.json_response({"error": {"message": text, "type": "invalid_request_error"}}, status=status)

@@ -1,7 +1,10 @@
 """Rollouts of a step in this process: episodes against the endpoint, graded as runners grade them.
 
 Guarantees: the records are those of rollouts.jsonl under the same keys; a fault leaves a rollout unscored, and so does
-its time limit; groups that are judged together are, in training.
+its time limit; groups that are judged together are, in training. What is sampled follows from the seed: each call draws
+with its own, and calls are sampled together in rounds, one of each rollout that still plays. Rounds wait for slow tools
+for PATIENCE of a rollout's time in a step; after that, what is sampled together depends on time, by which probabilities
+differ in their last bits, and seldom a token.
 """
 
 from __future__ import annotations
@@ -10,12 +13,14 @@ import asyncio
 import dataclasses
 import logging
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from agl_plugin.update.rows import Turn
 from foundation.rollout_keys import AWAITS_GROUP, TIMED_OUT, RunKeys
+from foundation.seeds import call_seeds, rollout_seed
 from sql_agent.agent.episode import EpisodeRunner
 from sql_agent.config import TrainConfig, build_config
 from sql_agent.errors import Fault
@@ -27,6 +32,8 @@ from sql_agent.scoring.registry import ScoringContext
 from sql_agent.scoring.reward import score
 
 Mode = Literal["train", "val"]
+PATIENCE = 0.25  # the others must not run out of time for one that hangs; nobody is done before it anyway
+POLL_S = 0.002
 logger = logging.getLogger(__name__)
 
 
@@ -63,17 +70,19 @@ class Player:
         self, questions: Sequence[tuple[int, Question]], sampler: Sampler, *, step: int, mode: Mode
     ) -> list[Played]:
         """A rollout for each (group, question), in the same order; the calling thread samples."""
-        self._endpoint.sampled.clear()
         names = [f"{mode}-{step}-{n}" for n in range(len(questions))]
+        seeds = self._seeds([question for _, question in questions], step=step, mode=mode)
+        self._endpoint.begin(names)
         tasks = [
-            self._endpoint.worker.submit(self._rollout(name, question, mode))
-            for name, (_, question) in zip(names, questions, strict=True)
+            self._endpoint.worker.submit(self._rollout(name, question, mode, seed))
+            for name, (_, question), seed in zip(names, questions, seeds, strict=True)
         ]
-        while playing := sum(not task.done() for task in tasks):
-            calls = self._endpoint.take(playing=playing)
+        patience_s = PATIENCE * self._config.rollout.rollout_timeout_s
+        while not all(task.done() for task in tasks):
+            calls, waiting = self._endpoint.take(all_of_them=patience_s > 0)
             if not calls:
-                time.sleep(0.002)
-                continue
+                time.sleep(POLL_S)
+                patience_s -= POLL_S * waiting
             for call, (ids, ended) in zip(calls, sampler.answers(calls), strict=True):
                 self._endpoint.answer(call, ids, ended=ended)
         records = [task.result() for task in tasks]
@@ -84,12 +93,25 @@ class Player:
             played.append(Played(group, row, sampled.turns, sampled.times))
         return self._graded(played) if mode == "train" else played
 
-    async def _rollout(self, name: str, question: Question, mode: Mode) -> dict[str, Any]:
+    def _seeds(self, questions: Sequence[Question], *, step: int, mode: Mode) -> list[int]:
+        """Those of the rollouts, as train_sql_agent.py has them."""
+        seen, run = Counter[str](), self._config.trainer.seed
+        seeds: list[int] = []
+        for key in (question.id or question.question for question in questions):
+            seeds.append(rollout_seed(run, mode=mode, step=step, question=key, copy=seen[key]))
+            seen[key] += 1
+        return seeds
+
+    async def _rollout(self, name: str, question: Question, mode: Mode, seed: int) -> dict[str, Any]:
         rollout = self._config.rollout
         llm = self._endpoint.of_rollout(name).sampled(rollout if mode == "train" else rollout.validation)
+        llm = dataclasses.replace(llm, seeds=call_seeds(seed))
         try:
             async with asyncio.timeout(self._config.rollout.rollout_timeout_s):
-                episode = await self._runner.run(question, llm)
+                try:
+                    episode = await self._runner.run(question, llm)
+                finally:
+                    self._endpoint.over(name)
                 reward = await score(episode, dataclasses.replace(self._scoring, in_group=mode == "train"))
         except Fault as fault:
             logger.warning("rollout of question %s is unscored: %s", question.id, fault)

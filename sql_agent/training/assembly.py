@@ -71,7 +71,7 @@ def make_algorithm(config: TrainConfig, *, model: Path, run_dir: Path, steps: in
         run_dir=run_dir,
         cpu=config.trainer.device == "cpu",
         daemon=daemon_options(config, scoring),
-        trainer=TrainerOptions(update=update_rules(config), health=health_of(config), seed=config.trainer.seed),
+        trainer=TrainerOptions(update=update_rules(config), health=health_of(config)),
         audit=config.logging.audit,
     )
 
@@ -89,6 +89,7 @@ def daemon_options(config: TrainConfig, scoring: ScoringContext) -> DaemonOption
         grade_group=grader_of(scoring),
         resample=rollout.resample_flat_groups,
         log_probs=rollout.sampler_logprobs,
+        seed=config.trainer.seed,
     )
 
 

@@ -15,7 +15,8 @@ from typing import Any, cast
 import agentlightning as agl
 from agentlightning.types import AttemptedRollout, NamedResources, Rollout, SpanCoreFields
 
-from foundation.rollout_keys import AWAITS_GROUP, LLM_CALLS_KEY, RECORD_KEY, UNSCORED_KEY
+from foundation.rollout_keys import AWAITS_GROUP, LLM_CALLS_KEY, RECORD_KEY, SEED_KEY, UNSCORED_KEY
+from foundation.seeds import call_seeds
 from foundation.store_token import token
 from sql_agent.agent.endpoint import LLMEndpoint
 from sql_agent.agent.episode import EpisodeRunner
@@ -72,12 +73,17 @@ class SqlAgent(agl.LitAgent[dict[str, Any]]):
         return to_spans(rollout_record(question, episode, reward))
 
     def _endpoint(self, llm: agl.ProxyLLM, rollout: AttemptedRollout) -> LLMEndpoint:
-        """The policy; without max_tokens, which the server sets to max_response_tokens or what the context has left."""
+        """The policy; without max_tokens, which the server sets to max_response_tokens or what the context has left.
+
+        Another attempt draws what the one before drew.
+        """
+        seed = (rollout.metadata or {}).get(SEED_KEY)
         sampling = self.config.rollout
         endpoint = LLMEndpoint(
             base_url=llm.get_base_url(rollout.rollout_id, rollout.attempt.attempt_id),
             model=llm.model,
             api_key=token() or "EMPTY",
+            seeds=None if seed is None else call_seeds(seed),
             untrained_url=f"{llm.get_base_url(None, None).rstrip('/').removesuffix('/v1')}/v1",
         )
         return endpoint.sampled(sampling if rollout.mode == "train" else sampling.validation)

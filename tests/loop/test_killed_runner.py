@@ -45,4 +45,6 @@ def test_the_rollouts_of_a_killed_runner_run_once_more(database: Path, tmp_path:
     assert [row["unscored"] for row in rows] == [""] * 4
     assert Counter(row["rollout_id"] for row in rows).most_common(1)[0][1] == 1
     assert all(len(row["response_tokens"]) == row["n_turns"] == 2 for row in rows)
+    seeds = [request.json["seed"] for request in loop.server.requests]
+    assert len(seeds) > len(set(seeds)) == 4 * 2  # another attempt draws what the first one drew
     assert "it runs once more" in (tmp_path / "runner.log").read_text()

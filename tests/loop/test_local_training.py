@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import subprocess
 import sys
 import time
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 import torch
 from rich.console import Console
+from safetensors.torch import load_file
 from typer.testing import CliRunner
 
 from agl_plugin.audit.verify import verify
@@ -22,6 +24,7 @@ from foundation.errors import UserError
 from sql_agent.audit import app
 from sql_agent.config import ROOT, TrainConfig, build_config, data_path, load_recipe, parse_assignment
 from sql_agent.data.dataset import load_questions
+from sql_agent.environment.database import Database
 from sql_agent.export import export_checkpoint
 from sql_agent.local.arguments import check_keys, grpo_arguments
 from sql_agent.local.job import run_local
@@ -46,6 +49,35 @@ def config_of(folder: Path, *more: dict[str, Any]) -> TrainConfig:
 
 def lines(file: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+
+
+OF_TIME = {"timeline", "llm_seconds", "episode_s", "elapsed_s", "id", "tool_call_id"}
+
+
+def without_times(value: Any) -> Any:
+    """A record without the seconds and the random ids of calls in it."""
+    if isinstance(value, list):
+        return [without_times(one) for one in value]
+    return {k: without_times(v) for k, v in value.items() if k not in OF_TIME} if isinstance(value, dict) else value
+
+
+def state_of(run: Path, step: int) -> dict[str, torch.Tensor]:
+    """Weights and the optimizer's state after a step."""
+    folder = run / "checkpoints" / f"global_step_{step}" / "actor"
+    moments = torch.load(folder / "optimizer.pt", weights_only=True)["state"]
+    found = {f"{n} {name}": torch.as_tensor(value) for n, of in moments.items() for name, value in of.items()}
+    return {**found, **load_file(folder / "model.safetensors")}
+
+
+def assert_same_run(one: Path, other: Path, *, steps: range) -> None:
+    """Rollouts, but for times and ids, and weights and optimizer, bit for bit, of these steps."""
+    rows = [
+        [without_times(row) for row in lines(run / "rollouts.jsonl") if row["step"] in steps] for run in (one, other)
+    ]
+    assert rows[0] == rows[1] and {row["step"] for row in rows[0]} == set(steps)
+    for step in steps:
+        first, second = state_of(one, step), state_of(other, step)
+        assert first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -129,6 +161,26 @@ def test_the_checkpoint_is_exported(run: Path, tmp_path: Path) -> None:
     assert export_checkpoint(run, tmp_path / "model").gap < 1e-4
 
 
+def test_one_seed_is_one_run_and_a_resume_equals_no_stop(run: Path, tmp_path: Path) -> None:
+    """Two steps at once, with tools that are late now and then, against one step and its resume."""
+    two = {"trainer": {"max_steps": 2, "runs_dir": str(tmp_path)}}
+    with pytest.MonkeyPatch.context() as patch:
+        ask = Database._ask
+
+        def late(self: Database, *args: Any, **kwargs: Any) -> Any:
+            time.sleep(random.Random().choice([0.0, 0.0, 0.1]))
+            return ask(self, *args, **kwargs)
+
+        patch.setattr(Database, "_ask", late)
+        status, whole = run_local(config_of(tmp_path, two), Console(quiet=True))
+    assert status == 0
+    assert_same_run(run, whole, steps=range(1, 2))
+    resume = {"resume": str(run / "checkpoints" / "global_step_1"), "resume_changed": True}
+    status, resumed = run_local(config_of(tmp_path, two, {"trainer": resume}), Console(quiet=True))
+    assert status == 0
+    assert_same_run(whole, resumed, steps=range(2, 3))
+
+
 @pytest.mark.slow
 def test_the_recipe_trains_and_validates(tmp_path: Path) -> None:
     """Two small steps of local_cpu, with validation before and after."""
@@ -182,13 +234,19 @@ def test_a_killed_run_goes_on_with_the_same_questions(tmp_path: Path) -> None:
     done = int(own_checkpoint(tmp_path, asked="test").name.rpartition("_")[2])
     again = subprocess.run([*command, "--resume_checkpoint"], cwd=ROOT, capture_output=True, text=True, check=False)
     assert again.returncode == 0, again.stderr
-    last = max(tmp_path.glob("*"), key=lambda path: path.name)
+    last = max(tmp_path.iterdir(), key=lambda path: path.name)
     assert json.loads((last / "summary.json").read_text(encoding="utf-8"))["last_step"] == 4
     config = build_config(load_recipe("smoke_cpu"), *map(parse_assignment, sets))
     questions = load_questions(data_path(config.data.training[0].file))
     order = [questions[n].id for n in order_of(questions, config)]
     played = {(row["step"], row["question_id"]) for row in lines(last / "rollouts.jsonl")}
     assert done < 4 and played == {(n, id) for n in range(done + 1, 5) for id in order[2 * n - 2 : 2 * n]}
+    elsewhere = tmp_path / "never stopped"
+    subprocess.run(
+        [*command, "--set", f"trainer.runs_dir={elsewhere}"], cwd=ROOT, stdout=subprocess.DEVNULL, check=True
+    )
+    (whole,) = elsewhere.iterdir()
+    assert_same_run(whole, last, steps=range(done + 1, 5))
 
 
 def test_a_fault_is_no_reward(tmp_path: Path) -> None:

@@ -68,6 +68,19 @@ def test_validation_asks_for_no_log_probabilities(daemon: GrpoDaemon, loop: Loop
     assert asked == {0.0: None, 1.0: True}
 
 
+def test_each_sampled_call_has_a_seed_that_another_play_of_the_step_has_again(daemon: GrpoDaemon, loop: Loop) -> None:
+    def seeds(step: int, questions: list[str], *, is_train: bool = True) -> list[int | None]:
+        start, daemon.step = len(loop.server.requests), step
+        rollouts(daemon, loop, questions, is_train=is_train)
+        return sorted((request.json.get("seed") for request in loop.server.requests[start:]), key=str)
+
+    both = ["甲药的适应症是什么？", "乙药的适应症是什么？"]
+    first = seeds(7, both)
+    assert len(set(first)) == len(first) == 8 and None not in first
+    assert seeds(7, both) == first and not set(seeds(8, both)) & set(first)
+    assert seeds(7, both, is_train=False) == [None] * 4  # greedy
+
+
 def test_each_split_is_sampled_by_its_own_keys(daemon: GrpoDaemon, loop: Loop) -> None:
     start = len(loop.server.requests)
     rollouts(daemon, loop, ["甲药的适应症是什么？"], is_train=False)

@@ -1,4 +1,4 @@
-"""The end of a step: no call is left, late ones are refused, the cache's drop is checked; and the seeds of sampling."""
+"""The end of a step: no call is left, late ones are refused, the cache's drop is checked."""
 
 from __future__ import annotations
 
@@ -8,17 +8,15 @@ from typing import Any
 
 import httpx
 import pytest
-import torch
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 from vllm.v1.core.block_pool import BlockPool
 
-from agl_plugin.cpu.sampling import sample_by_inversion
 from agl_plugin.patches.vllm_engine import drop_prefix_cache
 from agl_plugin.proxy.gate import ALIVE_PATH, GONE, Gate
-from agl_plugin.run.between_steps import _seed, drain, seed_of
+from agl_plugin.run.between_steps import drain
 from foundation.errors import RunError
 
 
@@ -83,14 +81,3 @@ def test_a_cache_that_is_not_dropped_is_an_error() -> None:
         drop_prefix_cache(core)
     pool.free_blocks(blocks)
     drop_prefix_cache(core)
-
-
-def drawn(seed: int) -> list[int]:
-    _seed(None, seed)
-    return sample_by_inversion(torch.full((20, 500), 1 / 500), {}).tolist()
-
-
-def test_each_engine_samples_otherwise_in_each_step_and_run_and_alike_with_the_same_seed() -> None:
-    seeds = {seed_of(seed, step=step, rank=rank) for seed in (1, 2) for step in range(1, 5) for rank in range(3)}
-    assert len(seeds) == 2 * 4 * 3 and len({tuple(drawn(seed)) for seed in seeds}) == len(seeds)
-    assert drawn(seed_of(1, step=2, rank=0)) == drawn(seed_of(1, step=2, rank=0))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from typing import Any
 
 import pytest
 import torch
@@ -10,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
-from agl_plugin.cpu.sampling import forward_cpu, sample_by_inversion
+from agl_plugin.cpu.sampling import PER_DRAW, Draws, forward_cpu, sample_by_inversion, with_own_draws
 from agl_plugin.patches.register import SAMPLER
+from foundation.seeds import derived
 
 
 def test_tokens_come_as_often_as_they_are_likely() -> None:
@@ -42,10 +44,40 @@ def test_a_request_with_a_seed_gets_the_same_tokens_beside_any_others() -> None:
     probs = torch.softmax(torch.randn(4, 500), dim=-1)
 
     def drawn(seed: int) -> int:
-        return int(sample_by_inversion(probs, {2: torch.Generator().manual_seed(seed)})[2])
+        return int(sample_by_inversion(probs, {2: Draws(seed)})[2])
 
     assert [drawn(seed) for seed in range(20)] == [drawn(seed) for seed in range(20)]
     assert len({drawn(seed) for seed in range(20)}) > 5
+
+
+def test_tokens_of_seeds_come_as_often_as_they_are_likely() -> None:
+    """Over the calls of a place, and over the places of a call."""
+    probs = torch.tensor([0.5, 0.2, 0.0, 0.2, 0.0999, 0.0001])
+    draws = [Draws(derived(n)) for n in range(2_000)]
+    rounds = [sample_by_inversion(probs.expand(2_000, -1), dict(enumerate(draws))) for _ in range(25)]
+    for tokens in (rounds[0], rounds[24], torch.cat(rounds), torch.stack(rounds)[:, :400].flatten()):
+        counts, kept = torch.bincount(tokens, minlength=6), probs > 0.01
+        assert counts[2] == 0
+        shares = probs[kept].double() / probs[kept].double().sum()
+        assert chisquare(counts[kept], counts[kept].sum() * shares).pvalue > 1e-3
+
+
+def test_a_request_that_vllm_reads_in_parts_draws_the_same() -> None:
+    """What its worker does with a draw that does not count, which torch's generator of a CPU refuses."""
+    state: Any = importlib.import_module("vllm.v1.worker.gpu_input_batch").CachedRequestState
+    made = {name: None for name in ("mm_features", "sampling_params", "pooling_params")}
+    whole, parts = (
+        state(req_id=name, prompt_token_ids=[1], generator=torch.Generator().manual_seed(5), block_ids=([],),
+              num_computed_tokens=0, output_token_ids=[], **made)
+        for name in "ab"
+    )  # fmt: skip
+    for one in (whole, parts):
+        with_own_draws(lambda _state: None)(one)
+    with pytest.raises(RuntimeError, match="does not use offset"):
+        torch.Generator().get_offset()
+    parts.generator.next()
+    parts.generator.set_offset(parts.generator.get_offset() - PER_DRAW)
+    assert [parts.generator.next() for _ in range(5)] == [whole.generator.next() for _ in range(5)]
 
 
 @pytest.mark.parametrize("k", [None, 2])

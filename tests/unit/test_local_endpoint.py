@@ -5,19 +5,39 @@ from __future__ import annotations
 import json
 import threading
 import time
+import urllib.error
 import urllib.request
 from contextlib import suppress
 from typing import Any
 
 import pytest
 import torch
+from scipy.stats import chisquare
 
 from agl_plugin.update.rows import Turn
 from foundation.rollout_keys import AWAITS_GROUP
-from sql_agent.local.endpoint import Call, Drawn, PolicyEndpoint, Sampled
+from foundation.seeds import derived
+from sql_agent.local.endpoint import QUIET_S, Call, Drawn, PolicyEndpoint, Sampled
 from sql_agent.local.rollouts import _keys  # pyright: ignore[reportPrivateUsage]
 from sql_agent.local.sampling import Sampler
 from tests.fsdp_shards import policy
+
+FREE = Drawn(1.0)
+
+
+def call_of(tokenizer: Any, text: str, *, seed: int = 1, sampling: Drawn = FREE, max_tokens: int = 24) -> Call:
+    nobody: Any = None
+    return Call("r", tokenizer(text, add_special_tokens=False)["input_ids"], max_tokens, sampling, seed, nobody)
+
+
+def ask(address: str) -> None:
+    body = json.dumps({"messages": [{"role": "user", "content": "?"}]}).encode()
+    with suppress(OSError):
+        urllib.request.urlopen(f"{address}/chat/completions", body)
+
+
+def asking(address: str) -> None:
+    threading.Thread(target=ask, args=(address,), daemon=True).start()
 
 
 @pytest.mark.parametrize("drawn", [Drawn(), Drawn(1.0)])
@@ -26,9 +46,7 @@ def test_the_folders_sampling_does_not_bend_what_is_drawn(drawn: Drawn, tokenize
     model = policy(len(tokenizer))
 
     def sampled() -> list[tuple[list[int], bool]]:
-        torch.manual_seed(1)
-        call: Any = Call("r", tokenizer("用法用量", add_special_tokens=False)["input_ids"], 24, drawn, answer=None)  # pyright: ignore
-        return Sampler(model, tokenizer, max_batch=1).answers([call])
+        return Sampler(model, tokenizer, max_batch=1).answers([call_of(tokenizer, "用法用量", sampling=drawn)])
 
     expected = sampled()
     model.generation_config.update(repetition_penalty=1.9, no_repeat_ngram_size=1, top_k=2, min_p=0.99, do_sample=True)
@@ -36,17 +54,13 @@ def test_the_folders_sampling_does_not_bend_what_is_drawn(drawn: Drawn, tokenize
 
 
 def test_an_error_leaves_the_block_while_a_call_waits(tokenizer: Any) -> None:
-    def ask(address: str) -> None:
-        body = json.dumps({"messages": [{"role": "user", "content": "?"}]}).encode()
-        with suppress(OSError):
-            urllib.request.urlopen(f"{address}/chat/completions", body)
-
     with (
         pytest.raises(RuntimeError, match="out of memory"),
         PolicyEndpoint(tokenizer, context_tokens=512, max_tokens=8) as endpoint,
     ):
-        threading.Thread(target=ask, args=(endpoint.of_rollout("r").base_url,), daemon=True).start()
-        while not endpoint.take(playing=1):
+        endpoint.begin(["r"])
+        asking(endpoint.of_rollout("r").base_url)
+        while not endpoint.take()[0]:
             time.sleep(0.01)
         raise RuntimeError("out of memory")
 
@@ -57,3 +71,72 @@ def test_a_rollout_that_its_group_will_judge_has_not_failed() -> None:
         for why in ("", AWAITS_GROUP, "llm_fault")
     }
     assert list(of.values()) == ["succeeded", "succeeded", "failed"]
+
+
+def test_a_call_draws_the_same_whatever_is_sampled_beside_it(tokenizer: Any) -> None:
+    """Other prompts, lengths, seeds and kinds of sampling beside it, and torch's own numbers."""
+    sampler = Sampler(policy(len(tokenizer)), tokenizer, max_batch=3)
+    one = call_of(tokenizer, "用法用量", max_tokens=6)
+    asked = [(n, Drawn(0.5 * (n % 2), top_k=7)) for n in range(1, 4)]
+    others = [call_of(tokenizer, "用法" * n, seed=n, sampling=how, max_tokens=5) for n, how in asked]
+    alone = sampler.answers([one])
+    torch.manual_seed(1)
+    assert sampler.answers([*others, one])[-1:] == sampler.answers([one, *others])[:1] == alone
+    assert sampler.answers([call_of(tokenizer, "用法用量", seed=2, max_tokens=6)]) != alone
+
+
+def test_first_tokens_come_as_often_as_they_are_likely(tokenizer: Any) -> None:
+    model, sampling = policy(len(tokenizer)), Drawn(0.7, top_p=0.9, top_k=8)
+    calls = [call_of(tokenizer, "用法", seed=derived(n), sampling=sampling, max_tokens=1) for n in range(3000)]
+    found = [ids[0] for ids, _ in Sampler(model, tokenizer, max_batch=3000).answers(calls)]
+    with torch.no_grad():
+        logits = model(torch.tensor([calls[0].prompt])).logits[0, -1].double() / 0.7
+    kept = torch.topk(logits, 8)
+    probs = kept.values.softmax(-1)
+    probs = probs[: int((probs.cumsum(-1) < 0.9).sum()) + 1]
+    counts = torch.tensor([found.count(int(token)) for token in kept.indices[: len(probs)]])
+    assert counts.sum() == 3000 and chisquare(counts, 3000 * probs / probs.sum()).pvalue > 1e-3
+
+
+def waiting(endpoint: PolicyEndpoint, n: int) -> list[str]:
+    """Until `n` calls wait."""
+    while len(endpoint._waiting) < n:
+        time.sleep(0.005)
+    return [call.rollout for call in endpoint._waiting]
+
+
+def test_calls_are_answered_in_rounds_in_the_order_of_the_rollouts(tokenizer: Any) -> None:
+    with PolicyEndpoint(tokenizer, context_tokens=512, max_tokens=8) as endpoint:
+        endpoint.begin(["a", "b", "c"])
+        asking(endpoint.of_rollout("c").base_url)
+        waiting(endpoint, 1)
+        asking(endpoint.of_rollout("a").base_url)
+        assert waiting(endpoint, 2) == ["c", "a"] and endpoint.take() == ([], True)  # b may still ask
+        asking(endpoint.of_rollout("b").untrained_url)
+        waiting(endpoint, 3)
+        taken, _ = endpoint.take()
+        assert [(call.rollout, call.trained) for call in taken] == [("a", True), ("b", False), ("c", True)]
+        assert endpoint.take() == ([], False)
+
+
+def test_nobody_waits_for_a_rollout_that_is_over_and_it_gets_no_answer(tokenizer: Any) -> None:
+    with PolicyEndpoint(tokenizer, context_tokens=512, max_tokens=8) as endpoint:
+        endpoint.begin(["a", "b"])
+        for rollout in ("a", "b"):
+            asking(endpoint.of_rollout(rollout).base_url)
+        waiting(endpoint, 2)
+        endpoint.over("a")
+        assert [call.rollout for call in endpoint.take()[0]] == ["b"]
+        with pytest.raises(urllib.error.HTTPError, match="410"):
+            body = json.dumps({"messages": [{"role": "user", "content": "?"}]}).encode()
+            urllib.request.urlopen(f"{endpoint.of_rollout('a').base_url}/chat/completions", body)
+
+
+def test_without_patience_those_that_ask_are_answered(tokenizer: Any) -> None:
+    with PolicyEndpoint(tokenizer, context_tokens=512, max_tokens=8) as endpoint:
+        endpoint.begin(["hangs", "asks"])
+        asking(endpoint.of_rollout("asks").base_url)
+        waiting(endpoint, 1)
+        assert endpoint.take() == ([], True)
+        time.sleep(QUIET_S)
+        assert [call.rollout for call in endpoint.take(all_of_them=False)[0]] == ["asks"]

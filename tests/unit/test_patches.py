@@ -193,7 +193,7 @@ def test_a_build_of_the_right_version_fits(monkeypatch: pytest.MonkeyPatch) -> N
     assert "torch" not in wrong_versions("cpu") and "verl 2.8.0" in wrong_versions("cpu")
 
 
-@pytest.mark.parametrize("name", ["retries", "no_such_patch"])
+@pytest.mark.parametrize("name", ["seeds_that_turn_back", "no_such_patch"])
 def test_only_patches_for_speed_can_be_left_out(monkeypatch: pytest.MonkeyPatch, fresh: None, name: str) -> None:
     monkeypatch.setenv(WITHOUT, f"plain_resources,{name}")
     with pytest.raises(PatchError, match=f"{WITHOUT}={name}: only patches made for speed .*templates_once"):

@@ -61,7 +61,7 @@ def test_shares_are_calls_times_savings_over_the_step(tmp_path: Path) -> None:
         {"calls": 50, "pairs": 3, "wall_ms": 30.0, "cpu_ms": 4.0, "share": 0.1}
     )
     assert found["a_core_for_others"]["calls"] == 0 and set(found) == set(FOR_SPEED)
-    assert "retries" not in FOR_SPEED
+    assert "seeds_that_turn_back" not in FOR_SPEED
 
 
 def test_a_process_measures_the_patches_that_it_makes(tmp_path: Path) -> None:

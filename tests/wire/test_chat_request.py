@@ -86,7 +86,7 @@ class Scripted:
 
     def _serve(self) -> None:
         while not self._ended.wait(0.002):
-            for call in self._endpoint.take(playing=1):
+            for call in self._endpoint.take()[0]:
                 self.calls.append(call)
                 text = CALL if "look" in self._tokenizer.decode(call.prompt) else SAID
                 ids = [*self._tokenizer(text).input_ids, self._tokenizer.eos_token_id][: call.max_tokens]
@@ -123,6 +123,7 @@ def in_one_process() -> Iterator[Path]:
         closing(Relay()) as relay,
         closing(Scripted(tokenizer, endpoint)) as scripted,
     ):
+        endpoint.begin(["r"])
         yield Path(endpoint.of_rollout("r"), relay, scripted.calls)
 
 
@@ -237,14 +238,15 @@ def test_the_sampling_is_the_runs_whatever_stands_in_the_request(path: Path) -> 
         "model": "x",
     }
     own |= {"presence_penalty": 2, "frequency_penalty": "?", "repetition_penalty": 9.0, "min_tokens": 7}
-    with path.relayed(temperature=0.9, top_p=0.8, top_k=7, max_tokens=100) as (address, _):
+    with path.relayed(temperature=0.9, top_p=0.8, top_k=7, max_tokens=100, seeds=iter([77])) as (address, _):
         assert post(address, **own, max_tokens=50, max_completion_tokens=60).status_code == 200
     call = path.seen[-1]
     if isinstance(call, Call):
         sampling = call.sampling
-        assert (sampling.temperature, sampling.top_p, sampling.top_k) == (0.9, 0.8, 7) and call.max_tokens == 50
+        assert (sampling.temperature, sampling.top_p, sampling.top_k) == (0.9, 0.8, 7)
+        assert (call.max_tokens, call.seed) == (50, 77)
     else:
-        sampled = {"temperature": 0.9, "top_p": 0.8, "top_k": 7, "max_tokens": 50, "model": MODEL}
+        sampled = {"temperature": 0.9, "top_p": 0.8, "top_k": 7, "max_tokens": 50, "model": MODEL, "seed": 77}
         assert {**call, **sampled} == call and not own.keys() - sampled.keys() & call.keys()
 
 
