@@ -57,16 +57,6 @@ def with_plain_log_probs(response: str) -> str:
     return json.dumps(tree, ensure_ascii=False)
 
 
-class PlainCalls(CustomLogger):
-    """Spares a call LiteLLM's look for MCP servers among its tools, for which it makes a thread's event loop."""
-
-    async def async_pre_call_hook(
-        self, user_api_key_dict: Any, cache: Any, data: dict[str, Any], call_type: Any
-    ) -> dict[str, Any]:
-        """LiteLLM's hook before a call."""
-        return {**data, "_skip_mcp_handler": True}
-
-
 class SamplerLogProbs(CustomLogger):
     """Asks the model server for log-probabilities where it samples, and keeps them from the agent.
 
@@ -238,5 +228,5 @@ def make_proxy(store: LightningStore, *, gate: Gate, host: str, port: int, log_p
         store=store,
         # From the inside out: the gate gets requests that StreamsAside has read to their end.
         middlewares=[gate.guarding, RolloutAddress, StreamsAside, Guarded],  # pyright: ignore[reportArgumentType]
-        callbacks=["return_token_ids", PlainCalls, *more, CallTelemetry],
+        callbacks=["return_token_ids", *more, CallTelemetry],
     )

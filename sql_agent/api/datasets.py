@@ -44,11 +44,11 @@ def register_dataset(name: str, source: Source) -> None:
 
 
 def name_of(source: Source) -> str:
-    """A name for any source: a text as it is, the path of a file that is there, the name of rows. Raises UserError."""
+    """A name for any source: a text as it is, the path of what is there, the name of rows. Raises UserError."""
     if isinstance(source, str):
         return source
     if isinstance(source, Path):
-        return str(_existing(source))
+        return str(source if source.is_dir() else _existing(source))
     rows = rows_of(source)
     name = f"given-{_digest(rows)}"
     if name not in _registered:
@@ -147,7 +147,7 @@ def _file(name: str, split: str) -> Path | None:
         return data_path(f"data/{split}.parquet")
     if is_hub_name(name) or local_copy(name, split):
         return None
-    if not name.endswith(SUFFIXES):
+    if not name.endswith(SUFFIXES) and not data_path(name).is_dir():
         names = [BUNDLED, *_registered, *HUB]
         raise UserError(
             f"dataset {name!r}: neither a name ({', '.join(names)}) nor a file ({', '.join(SUFFIXES)})"

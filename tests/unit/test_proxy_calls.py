@@ -7,14 +7,13 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx
-import litellm.main
 import pytest
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
-from agl_plugin.proxy.llm_proxy import PlainCalls, RolloutAddress, StreamsAside
+from agl_plugin.proxy.llm_proxy import RolloutAddress, StreamsAside
 from benchmarks.support.server import chat_reply
 
 CALL = "/rollout/ro-1/attempt/at-2/v1/chat/completions"
@@ -71,18 +70,3 @@ async def test_a_request_for_a_stream_gets_one(text: str) -> None:
     events = [json.loads(line.removeprefix("data: ")) for line in streamed.text.split("\n\n")[:-2]]
     content = "".join(event["choices"][0]["delta"].get("content") or "" for event in events)
     assert json.loads(content)["body"] == {"messages": messages, "stream": False}
-
-
-async def test_a_call_with_tools_makes_no_event_loop_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    """LiteLLM looks for MCP servers among the tools of each call, in a new event loop."""
-
-    def loop_made(*_args: Any, **_kwargs: Any) -> None:
-        raise AssertionError("an event loop was made")
-
-    monkeypatch.setattr(litellm.main, "run_async_function", loop_made)
-    tool = {"type": "function", "function": {"name": "query_database_by_sql", "parameters": {"type": "object"}}}
-    call = {"model": "gpt-4o", "messages": [{"role": "user", "content": "?"}], "tools": [tool], "mock_response": "ok"}
-    with pytest.raises(AssertionError, match="loop was made"):
-        litellm.main.completion(**call)
-    spared = await PlainCalls().async_pre_call_hook(None, None, call, "completion")
-    assert litellm.main.completion(**spared).choices[0].message.content == "ok"  # pyright: ignore
