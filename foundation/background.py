@@ -1,16 +1,63 @@
 """An event loop in a thread of its own, and single calls in threads: for code that may hang and hold up others.
 
 Guarantees: whoever waits gets an answer or TimeoutError in the time given, whether or not the work ever ends; neither a
-loop nor a hanging call keeps the process from ending. What has begun in a thread cannot be stopped: it runs on.
+loop nor a hanging call keeps the process from ending. Nothing that work raises ends a loop or looks to its waiter like
+the waiter's own end: SystemExit, KeyboardInterrupt, GeneratorExit, CancelledError and StopIteration arrive as Exited.
+What has begun in a thread cannot be stopped: it runs on.
 """
 
 from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import logging
 import threading
-from collections.abc import Callable, Coroutine
-from typing import Any
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeVar
+
+logger = logging.getLogger(__name__)
+T = TypeVar("T")
+
+
+class Exited(Exception):
+    """Work raised what is no Exception, or what means something else to a waiter. The text has its name and words."""
+
+
+def ordinary(exc: BaseException) -> Exception:
+    """The exception as a waiter can be given it."""
+    special = (StopIteration, StopAsyncIteration, concurrent.futures.CancelledError)
+    if isinstance(exc, Exception) and not isinstance(exc, special):
+        return exc
+    return Exited(named(exc))
+
+
+def named(exc: BaseException) -> str:
+    """An exception in one line, also where its own words cannot be had."""
+    try:
+        return repr(exc)[:500]
+    except BaseException:  # its arguments may be anything
+        return type(exc).__name__
+
+
+def contained_call(function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+    """What a call gives. Raises an Exception only."""
+    try:
+        return function(*args, **kwargs)
+    except BaseException as exc:
+        raise ordinary(exc) from exc
+
+
+async def contained(work: Awaitable[T]) -> T:
+    """What `work` gives. Raises an Exception only, and CancelledError where this task is cancelled."""
+    try:
+        return await work
+    except asyncio.CancelledError as exc:
+        task = asyncio.current_task()
+        if task and task.cancelling():
+            raise
+        raise ordinary(exc) from exc
+    except BaseException as exc:
+        raise ordinary(exc) from exc
 
 
 class LoopThread:
@@ -18,16 +65,21 @@ class LoopThread:
 
     def __init__(self, name: str) -> None:
         self.loop = asyncio.new_event_loop()
+        self._closing = False
         self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
         self._thread.start()
 
     def _serve(self) -> None:
         asyncio.set_event_loop(self.loop)
-        self.loop.run_forever()
+        while not self._closing:
+            try:
+                self.loop.run_forever()  # until it is closed; what runs in it may stop it too
+            except BaseException as exc:  # of a task or callback that the work itself made; the others go on
+                logger.warning("a task in the loop %r raised %s", self._thread.name, named(exc))
 
     def submit(self, work: Coroutine[Any, Any, Any]) -> concurrent.futures.Future[Any]:
         """Begin `work` there."""
-        return asyncio.run_coroutine_threadsafe(work, self.loop)
+        return asyncio.run_coroutine_threadsafe(contained(work), self.loop)
 
     async def call(self, work: Coroutine[Any, Any, Any], *, timeout_s: float) -> Any:
         """What `work` gives, awaited from another loop. Raises TimeoutError, and what `work` raises."""
@@ -41,6 +93,7 @@ class LoopThread:
             self.submit(_cancel_all()).result(limit_s)
         except (TimeoutError, concurrent.futures.CancelledError):
             return
+        self._closing = True
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join(limit_s)
         if not self._thread.is_alive():
@@ -62,11 +115,9 @@ def in_thread(function: Callable[[], Any]) -> concurrent.futures.Future[Any]:
     def work() -> None:
         future.set_running_or_notify_cancel()
         try:
-            found = function()
-        except BaseException as exc:  # SystemExit too: it belongs to whoever waits
+            future.set_result(contained_call(function))
+        except Exception as exc:
             future.set_exception(exc)
-        else:
-            future.set_result(found)
 
     threading.Thread(target=work, daemon=True).start()
     return future
@@ -79,4 +130,6 @@ async def answer(future: concurrent.futures.Future[Any], *, timeout_s: float) ->
     if not done:
         wrapped.cancel()
         raise TimeoutError
+    if wrapped.cancelled():  # by itself, or with its loop
+        raise Exited("CancelledError()")
     return wrapped.result()

@@ -32,6 +32,7 @@ from agents import (
     UserError as AgentsUserError,
 )
 
+from foundation.background import contained
 from foundation.errors import UserError
 from foundation.net import is_loopback
 from sql_agent.agent.completion_check import require_completion, require_stream
@@ -235,7 +236,7 @@ class EpisodeRunner:
         Raises LLMFault, DatabaseFault, ToolFault or EpisodeFault when endpoint, database, a tool or an episode of
         one's own failed: such an episode has no reward.
         """
-        return await self.of(question.agent)._run(question, llm)
+        return await contained(self.of(question.agent)._run(question, llm))
 
     async def _run(self, question: Question, llm: LLMEndpoint) -> Episode:
         agent = self.config.agent

@@ -23,6 +23,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from foundation.background import contained
 from foundation.errors import UserError, did_you_mean
 from sql_agent.agent.endpoint import LLMEndpoint
 from sql_agent.agent.relay import Relay, Session
@@ -114,7 +115,7 @@ async def play_own(
         limit = asyncio.timeout(limit_s)
         try:
             async with limit:
-                given = await work
+                given = await contained(work)
         except TimeoutError as exc:
             if not limit.expired():
                 raise

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from foundation.background import contained, contained_call
 from foundation.errors import UserError, did_you_mean
 from sql_agent.records import Episode, Question, Score
 from sql_agent.scoring.registry import BAD_SCORE, SCORERS, ScoringContext, import_module
@@ -21,11 +22,11 @@ from sql_agent.scoring.values import rows_of
 
 
 async def call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """What a function gives, sync or async. A sync one runs in a thread, so that it cannot hold up the others."""
+    """What a function gives, sync or async. A sync one runs in a thread beside the others. Raises an Exception only."""
     if inspect.iscoroutinefunction(function):
-        return await function(*args, **kwargs)
-    found = await asyncio.to_thread(function, *args, **kwargs)
-    return await found if inspect.isawaitable(found) else found
+        return await contained(function(*args, **kwargs))
+    found = await asyncio.to_thread(contained_call, function, *args, **kwargs)
+    return await contained(found) if inspect.isawaitable(found) else found
 
 
 @dataclass(frozen=True)

@@ -235,6 +235,14 @@ def test_a_function_that_raises_leaves_the_rollout_unscored(tmp_path: Path, head
     assert (found.total, found.unscored) == (None, "scorer_error") and "division by zero" in found.explanation
 
 
+@pytest.mark.parametrize("head", ["def f(completions, **columns)", "async def f(completions, **columns)"])
+@pytest.mark.parametrize("raised", ["SystemExit(3)", "KeyboardInterrupt()", "StopIteration(1)"])
+def test_a_function_that_exits_leaves_the_rollout_unscored(tmp_path: Path, head: str, raised: str) -> None:
+    found = reward("1", context_of({"scorer": "exact"}, function(tmp_path, f"raise {raised}", head=head)))
+    assert (found.total, found.unscored) == (None, "scorer_error")
+    assert raised.partition("(")[0] in found.explanation
+
+
 @pytest.mark.parametrize(
     ("head", "body"),
     [

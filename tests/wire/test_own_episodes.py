@@ -171,6 +171,8 @@ def test_an_outage_is_a_fault_even_where_the_function_swallows_it(play: Play, br
     ("body", "kind", "said"),
     [
         ("raise ValueError('a bug')", EpisodeFault, "raised ValueError: a bug"),
+        ("raise SystemExit(3)", EpisodeFault, r"SystemExit\(3\)"),
+        ("import asyncio; raise asyncio.CancelledError", EpisodeFault, "CancelledError"),
         ("import asyncio; await asyncio.sleep(60)", EpisodeFault, "more than agent.episode_timeout_s = 1 s"),
         ("from sql_agent.errors import ToolFault; raise ToolFault('no index')", ToolFault, "no index"),
     ],

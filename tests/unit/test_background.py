@@ -1,0 +1,111 @@
+"""foundation/background.py: whatever work raises, its waiter is told, and the loop and its other work go on."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+
+from foundation.background import Exited, LoopThread, answer, contained, in_thread
+
+RAISED = [
+    SystemExit(3),
+    KeyboardInterrupt(),
+    GeneratorExit(),
+    asyncio.CancelledError("mine"),
+    concurrent.futures.CancelledError(),
+    StopAsyncIteration(),
+    BaseExceptionGroup("both", [SystemExit(4)]),
+]
+by_name = pytest.mark.parametrize("raised", RAISED, ids=lambda exc: type(exc).__name__)
+
+
+@pytest.fixture
+def loop() -> Iterator[LoopThread]:
+    made = LoopThread("test")
+    yield made
+    assert asyncio.run(made.call(_give("alive"), timeout_s=5)) == "alive"
+    made.close()
+    assert made.loop.is_closed()
+
+
+async def _give(value: Any) -> Any:
+    await asyncio.sleep(0)
+    return value
+
+
+async def _raise(exc: BaseException) -> None:
+    raise exc
+
+
+def _raise_now(exc: BaseException) -> None:
+    raise exc
+
+
+async def _in_a_task(exc: BaseException) -> None:
+    await asyncio.create_task(_raise(exc))
+
+
+@by_name
+@pytest.mark.parametrize("work", [_raise, _in_a_task])
+def test_what_a_coroutine_raises_reaches_its_waiter_by_name_and_leaves_the_loop_running(
+    loop: LoopThread, work: Any, raised: BaseException
+) -> None:
+    with pytest.raises(Exited, match=type(raised).__name__):
+        asyncio.run(loop.call(work(raised), timeout_s=5))
+
+
+@pytest.mark.parametrize("raised", [*RAISED, StopIteration(1)], ids=lambda exc: type(exc).__name__)
+def test_what_a_thread_raises_reaches_its_waiter_by_name(raised: BaseException) -> None:
+    with pytest.raises(Exited, match=type(raised).__name__):
+        asyncio.run(answer(in_thread(partial(_raise_now, raised)), timeout_s=5))
+
+
+def test_an_exception_whose_words_cannot_be_had_is_named(loop: LoopThread) -> None:
+    class Nasty(BaseException):
+        def __repr__(self) -> str:
+            raise SystemExit(5)
+
+    with pytest.raises(Exited, match="Nasty"):
+        asyncio.run(loop.call(_raise(Nasty()), timeout_s=5))
+
+
+def test_work_that_stops_its_loop_or_cancels_itself_disturbs_nobody(loop: LoopThread) -> None:
+    async def stops() -> str:
+        asyncio.get_running_loop().stop()
+        await asyncio.sleep(0.01)
+        return "went on"
+
+    async def cancels_itself() -> None:
+        task = asyncio.current_task()
+        assert task
+        task.cancel()
+        await asyncio.sleep(1)
+
+    async def leaves_a_callback() -> str:
+        asyncio.get_running_loop().call_soon(_raise_now, KeyboardInterrupt())
+        await asyncio.sleep(0.01)
+        return "went on"
+
+    assert asyncio.run(loop.call(stops(), timeout_s=5)) == "went on"
+    assert asyncio.run(loop.call(leaves_a_callback(), timeout_s=5)) == "went on"
+    with pytest.raises(Exited, match="CancelledError"):
+        asyncio.run(loop.call(cancels_itself(), timeout_s=5))
+
+
+def test_a_waiter_that_is_cancelled_itself_is_cancelled() -> None:
+    async def main() -> None:
+        task = asyncio.create_task(contained(asyncio.sleep(5)))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.01):
+                await contained(asyncio.sleep(5))
+
+    asyncio.run(main())
