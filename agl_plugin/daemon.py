@@ -31,6 +31,7 @@ from agl_plugin.proxy.gate import Gate
 from agl_plugin.proxy.gateway import make_gateway
 from agl_plugin.proxy.spans import CALL_SPAN
 from agl_plugin.run.agents import reward_by_agent
+from agl_plugin.run.gateway_watch import GatewayWatch
 from agl_plugin.run.group_rewards import GroupRewards
 from agl_plugin.run.resampling import Places, SpareQuestions, is_flat, key_of, requests_for
 from agl_plugin.run.statistics import of_rollouts
@@ -50,11 +51,17 @@ LATE_SPANS_S, LOOK_EVERY_S = 5.0, 0.05
 WATCH_EVERY_S = 10.0
 STORE_ERRORS = (aiohttp.ClientError, ConnectionError, TimeoutError)
 
-NO_TRAINING_DATA = """{what}. The usual causes:
-  1. the model server gave no token ids: it must be vLLM behind the LLM proxy (asked with return_token_ids)
-  2. the runners cannot reach the store or the LLM proxy: check the addresses, proxy variables and firewalls
-  3. every rollout failed: the judge, the model server or the database was down
+NO_TRAINING_DATA = """{what}. Why:
+{causes}
 Seen in this step: {counts}{first}. Each rollout with its reason: {rollouts}"""
+# What stands behind a reason; of others the record of the rollout says more.
+CAUSES = {
+    "no_token_ids": "the model server gave no token ids: it must be vLLM behind the LLM proxy",
+    "llm_fault": "calls of the model failed: the model server, or the LLM proxy before it, was down or refused them",
+    "agent_error": "the agent raised, or its runner could not reach the store: see the runner's log",
+    TIMED_OUT: "rollouts took longer than rollout.rollout_timeout_s",
+}
+OTHER_CAUSE = "a fault of that kind ended them: {first}"
 
 
 async def _leave_unscored(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -92,6 +99,7 @@ class GrpoDaemon(AgentModeDaemon):
         self._seen: list[Seen] = []
         self.gate = Gate()
         proxy = _make_proxy(options, store, self.gate)
+        self._gateway = GatewayWatch(proxy)
         kwargs |= {"llm_proxy": proxy, "llm_timeout_seconds": options.rollout_timeout_s}
         super().__init__(*args, store=store, **kwargs)
         while self._internal_loop is None or not self._internal_loop.is_running():
@@ -119,6 +127,7 @@ class GrpoDaemon(AgentModeDaemon):
         self._queued_at_s = time.time()
         self.clear_data_and_server()
         self._copies.clear()
+        self._gateway.begin()
         self.is_train = is_train
         if server_addresses != self.backend_llm_server_addresses:
             self.backend_llm_server_addresses = server_addresses
@@ -210,8 +219,11 @@ class GrpoDaemon(AgentModeDaemon):
         last_change = last_watch = time.monotonic()
         while pending:
             finished = await self._finished(sorted(pending))
-            validated = await asyncio.gather(*map(self._validate_data_v1, finished))
+            await self._gateway.look(pending)
+            validated = await asyncio.gather(*(self._ended(rollout, pending) for rollout in finished))
             for rollout, seen in zip(finished, validated, strict=True):
+                if seen is None:
+                    continue
                 self._completed_rollouts_v0[rollout.rollout_id] = seen
                 pending.discard(rollout.rollout_id)
                 rewards.finished(groups[rollout.rollout_id])
@@ -269,7 +281,8 @@ class GrpoDaemon(AgentModeDaemon):
                 return spans, self.adapter.adapt(spans) if spans else []
             await asyncio.sleep(LOOK_EVERY_S)
 
-    async def _validate_data_v1(self, rollout: Rollout) -> RolloutLegacy:
+    async def _ended(self, rollout: Rollout, pending: set[str]) -> RolloutLegacy | None:
+        """A rollout with its reward or why it has none, written down; None where it plays again."""
         spans, triplets = await self._spans(rollout)
         reward = reward_of(spans)
         unscored = annotation_of(spans, UNSCORED_KEY) or ""
@@ -277,6 +290,11 @@ class GrpoDaemon(AgentModeDaemon):
             unscored = await self._why_nothing(rollout)
         elif (reward is not None or unscored == AWAITS_GROUP) and not triplets:
             unscored = "no_token_ids"
+        if unscored not in ("", AWAITS_GROUP):
+            await self._gateway.look(pending)  # it may have died since
+            if self._gateway.plays_again(rollout.rollout_id):
+                await self.store.update_rollout(rollout.rollout_id, status="requeuing")
+                return None
         self._rows.append(self._row(rollout, spans, triplets, unscored=unscored))
         if self.audit:
             attempts = await self.store.query_attempts(rollout.rollout_id)
@@ -330,8 +348,12 @@ class GrpoDaemon(AgentModeDaemon):
         counts = {"rollouts": self._total_tasks_queued, "scored": len(self._scored()), **self._unscored_counts()}
         reason = next((why for row in self._rows if row["unscored"] and (why := row.get("reason"))), "")
         first = f"; the first reason: {reason[:300]}" if reason else ""
-        rollouts = self.run_dir / run_folder.ROLLOUTS
-        return RunError(NO_TRAINING_DATA.format(what=what, counts=counts, first=first, rollouts=rollouts))
+        seen = {"counts": counts, "first": first, "rollouts": self.run_dir / run_folder.ROLLOUTS}
+        other = OTHER_CAUSE.format(first=reason[:300] or "the reason stands with each rollout")
+        causes = "\n".join(f"  {n} x {why}: {CAUSES.get(why, other)}" for why, n in self._unscored_counts().items())
+        return RunError(
+            NO_TRAINING_DATA.format(what=what, causes=causes, counts=counts, first=first, rollouts=rollouts)
+        )
 
     def _summarize(self, scored: dict[str, RolloutLegacy]) -> dict[str, float]:
         """Counts and means of the finished rollouts; means are over scored rollouts only."""
@@ -391,7 +413,7 @@ class GrpoDaemon(AgentModeDaemon):
         )
         limits = Limits(max_prompt_length, max_response_length)
         self.batched = Batched(batch.rows, limits, {i: self._why_left_out(i) for i in queued if i not in kept})
-        self.stats = stats
+        self.stats = stats | self._gateway.counts
         self._note_times()
         return batch.data, {**batch.metrics, "training/reward": stats["reward_mean"]}
 

@@ -123,8 +123,13 @@ class Gateway:
 
     def is_running(self) -> bool:
         """Whether it was started and not stopped, and its process lives, where it has one."""
+        return self.server_launcher.is_running() and self.exit_code is None
+
+    @property
+    def exit_code(self) -> int | None:
+        """How its process ended, where it ended by itself."""
         process = self.server_launcher._proc
-        return self.server_launcher.is_running() and (process is None or process.is_alive())
+        return process.exitcode if process and self.server_launcher.is_running() else None
 
     def as_resource(
         self,

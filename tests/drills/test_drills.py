@@ -114,6 +114,20 @@ def test_a_run_goes_on_without_the_gateway_that_was_killed(tmp_path: Path) -> No
     assert summary["last_step"] == 3 and summary["scored"] > 8
 
 
+def test_a_run_goes_on_over_a_gateway_that_is_killed_in_the_middle_of_a_step(tmp_path: Path) -> None:
+    """Killed while the first rollouts are played: it is started again, and what was lost is played again."""
+    with training(tmp_path / "runs", "--set", "trainer.max_steps=2") as run:
+        until(lambda: taken(tmp_path / "store.db") > 0 or run.process.poll() is not None, timeout_s=2 * START_S)
+        trainer = {p.pid: p for p in run.children("ray::train")}
+        (gateway,) = [p for p in trainer.values() if p.ppid() in trainer]
+        gateway.kill()
+        text = run.end()
+        summary = run.summary()
+    assert run.process.returncode == 0 and summary["status"] == "finished", text
+    assert summary["rollouts"] == summary["scored"] == 8 and summary["last_step"] == 2
+    assert "the LLM proxy died" in text and "token ids" not in text
+
+
 def test_a_runner_that_dies_costs_nothing(tmp_path: Path) -> None:
     with training(tmp_path / "runs", "--set", "trainer.max_steps=3") as run:
         run.wait_for("train", 1)

@@ -1,0 +1,67 @@
+"""A gateway whose process is killed in the middle of a step: it is started again, and what was lost with it is played
+again.
+
+Guarantees: the new gateway listens at the address of the old one; whoever asks while it starts waits for the same
+start; a rollout that was open when a gateway died and ends without a score runs again, AGAIN times at most, under its
+own id, seed and question; after MOST_DEATHS in one step the run ends with what killed it, since a gateway that is
+killed again and again is no accident. Does not cover LiteLLM's proxy, whose process is not watched.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+from foundation.errors import RunError
+
+logger = logging.getLogger(__name__)
+
+AGAIN, MOST_DEATHS = 2, 5
+
+
+class GatewayWatch:
+    """What became of `proxy`, the LLM proxy, in the step under way."""
+
+    def __init__(self, proxy: Any) -> None:
+        self._proxy, self._starting = proxy, asyncio.Lock()
+        self._exposed = set[str]()  # rollouts that were open when a gateway died
+        self._again = Counter[str]()  # rollout -> how often it was played again
+        self.deaths = 0
+
+    @property
+    def counts(self) -> dict[str, float]:
+        """Of the step, where there is anything to tell: deaths, and rollouts that were played again, each time."""
+        return {"gateway_deaths": self.deaths, "requeued": self._again.total()} if self.deaths else {}
+
+    def begin(self) -> None:
+        """A step begins."""
+        self._exposed.clear()
+        self._again.clear()
+        self.deaths = 0
+
+    async def look(self, open_rollouts: Iterable[str]) -> None:
+        """Start the gateway again where its process has ended. Raises RunError when it does so too often."""
+        async with self._starting:
+            code = getattr(self._proxy, "exit_code", None)
+            if code is None:
+                return
+            self.deaths += 1
+            self._exposed.update(open_rollouts)
+            how = f"its process ended with exit code {code}"
+            if self.deaths > MOST_DEATHS:
+                raise RunError(
+                    f"the LLM proxy died {self.deaths} times in one step ({how}): is the machine short of memory "
+                    "(-9: killed)? Then lower rollout.runner_concurrency, and continue with --resume_checkpoint latest"
+                )
+            await self._proxy.restart()
+            logger.warning("the LLM proxy died (%s) and was started again; rollouts that lost calls play again", how)
+
+    def plays_again(self, rollout_id: str) -> bool:
+        """Whether a rollout that ended without a score may have lost a call with a gateway. Counts it."""
+        if rollout_id not in self._exposed or self._again[rollout_id] >= AGAIN:
+            return False
+        self._again[rollout_id] += 1
+        return True

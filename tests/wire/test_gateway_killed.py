@@ -1,0 +1,144 @@
+"""A gateway that is killed (kill -9) while a step's rollouts have calls in flight: the daemon, the gateway's process, a
+store with an address and a model server are real; the runner here plays two calls a rollout and retries none."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import agentlightning as agl
+import httpx
+import pytest
+import torch
+from agentlightning.store.client_server import LightningStoreServer
+from agentlightning.types import AttemptedRollout
+
+from agl_plugin.daemon import GrpoDaemon
+from agl_plugin.options import DaemonOptions
+from agl_plugin.update.adapter import ScoredTriplets
+from benchmarks.support.server import FakeServer, Reply, openai_server
+from benchmarks.support.spans import fault_span, reward_span
+from foundation.errors import RunError
+from foundation.net import free_port
+from tests.proxies import MESSAGES, MODEL, vllm_reply
+
+pytestmark = pytest.mark.filterwarnings("default")
+N_QUESTIONS, N_EACH = 4, 4
+
+
+@pytest.fixture
+def server() -> Iterator[FakeServer]:
+    with openai_server(lambda request: Reply(body=vllm_reply(request), pause_s=0.3)) as server:
+        yield server
+
+
+def daemon_of(store: LightningStoreServer, folder: Path) -> GrpoDaemon:
+    return GrpoDaemon(
+        None,
+        N_EACH,
+        train_information={"model": MODEL, "temperature": 1.0},
+        tokenizer=None,
+        mini_batch_size=1,
+        pad_token_id=0,
+        store=store,
+        adapter=ScoredTriplets(),
+        trace_aggregator={"level": "transition"},
+        run_dir=folder,
+        options=DaemonOptions(poll_interval_s=0.02, rollout_timeout_s=60.0, stall_s=30.0),
+    )
+
+
+async def play(daemon: GrpoDaemon, rollout: AttemptedRollout, http: httpx.AsyncClient, n: int) -> None:
+    """One rollout, as a runner plays it: a call that fails is a fault."""
+    ids = {"rollout": rollout.rollout_id, "attempt": rollout.attempt.attempt_id}
+    endpoint = daemon.llm_proxy.as_resource(ids["rollout"], ids["attempt"]).endpoint
+    try:
+        for _ in range(2):
+            body = {"model": MODEL, "messages": MESSAGES, "temperature": 1.0}
+            (await http.post(f"{endpoint}/v1/chat/completions", json=body)).raise_for_status()
+        end = reward_span(float(n % 2), seq=10**6, n_calls=2, record="{}", **ids)
+    except httpx.HTTPError:
+        end = fault_span("llm_fault", seq=10**6, record="{}", **ids)
+    await daemon.store.add_span(end)
+    await daemon.store.update_attempt(ids["rollout"], ids["attempt"], status="succeeded")
+
+
+async def runner(daemon: GrpoDaemon, *, at_once: int = 64) -> None:
+    """Takes rollouts until it is cancelled."""
+    playing = set[asyncio.Task[None]]()
+    async with httpx.AsyncClient(trust_env=False, timeout=30.0) as http:
+        for n in range(10**9):
+            while len(playing) >= at_once or (rollout := await daemon.store.dequeue_rollout()) is None:
+                await asyncio.sleep(0.01)
+            playing.add(task := asyncio.create_task(play(daemon, rollout, http, n)))
+            task.add_done_callback(playing.discard)
+
+
+async def step(daemon: GrpoDaemon, server: FakeServer, *, kills: int) -> None:
+    """Queue a step, kill its gateway so often while calls are in flight, and wait for the step's end."""
+    loop = daemon._internal_loop
+    assert loop
+    data: dict[str, list[Any]] = {"id": [*range(N_QUESTIONS)], "question": ["?"] * N_QUESTIONS}
+
+    def there(work: Any) -> asyncio.Future[Any]:
+        return asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, loop))
+
+    playing = asyncio.create_task(runner(daemon))
+    try:
+        await there(daemon._async_set_up(data, [server.base_url.removeprefix("http://").removesuffix("/v1")]))
+        ending = there(daemon._async_run_until_finished())
+        for _ in range(kills):
+            while daemon.gate.in_flight < N_QUESTIONS * N_EACH // 2 and not ending.done():
+                await asyncio.sleep(0.01)
+            if not ending.done():
+                process = daemon.llm_proxy.server_launcher._proc
+                assert process
+                process.kill()
+                while daemon.llm_proxy.server_launcher._proc is process and not ending.done():
+                    await asyncio.sleep(0.01)
+        await ending
+    finally:
+        playing.cancel()
+        with suppress(asyncio.CancelledError):
+            await playing
+        await there(daemon.llm_proxy.stop())
+        loop.call_soon_threadsafe(loop.stop)
+
+
+async def killed(folder: Path, server: FakeServer, *, kills: int) -> GrpoDaemon:
+    store = LightningStoreServer(agl.InMemoryLightningStore(thread_safe=True), "127.0.0.1", free_port())
+    await store.start()
+    try:
+        daemon = daemon_of(store, folder)
+        await step(daemon, server, kills=kills)
+    finally:
+        await store.stop()
+    return daemon
+
+
+async def test_a_step_goes_on_over_a_gateway_that_is_killed_in_its_middle(
+    tmp_path: Path, server: FakeServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    daemon = await killed(tmp_path, server, kills=1)
+    rows = daemon.step_rows
+    assert len({row["rollout_id"] for row in rows}) == len(rows) == N_QUESTIONS * N_EACH
+    assert Counter(row["unscored"] for row in rows) == {"": N_QUESTIONS * N_EACH}  # none was lost
+    assert all(len(row["response_tokens"]) == 2 for row in rows)
+    _, metrics = daemon.get_train_data_batch(64, 64, torch.device("cpu"), 1)
+    assert metrics["training/reward"] == pytest.approx(0.5, abs=0.4)
+    assert daemon.stats["gateway_deaths"] == 1 and daemon.stats["requeued"] >= N_QUESTIONS * N_EACH // 2
+    told = [one.getMessage() for one in caplog.records if "the LLM proxy died" in one.getMessage()]
+    assert len(told) == 1 and "started again" in told[0]
+
+
+async def test_a_gateway_that_dies_again_and_again_ends_the_run_with_its_name(
+    tmp_path: Path, server: FakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agl_plugin.run.gateway_watch.MOST_DEATHS", 1)
+    with pytest.raises(RunError, match=r"the LLM proxy died 2 times in one step .*exit code -9") as caught:
+        await killed(tmp_path, server, kills=2)
+    assert "token ids" not in str(caught.value) and "judge" not in str(caught.value)
