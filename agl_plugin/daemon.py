@@ -351,9 +351,7 @@ class GrpoDaemon(AgentModeDaemon):
         seen = {"counts": counts, "first": first, "rollouts": self.run_dir / run_folder.ROLLOUTS}
         other = OTHER_CAUSE.format(first=reason[:300] or "the reason stands with each rollout")
         causes = "\n".join(f"  {n} x {why}: {CAUSES.get(why, other)}" for why, n in self._unscored_counts().items())
-        return RunError(
-            NO_TRAINING_DATA.format(what=what, causes=causes, counts=counts, first=first, rollouts=rollouts)
-        )
+        return RunError(NO_TRAINING_DATA.format(what=what, causes=causes, **seen))
 
     def _summarize(self, scored: dict[str, RolloutLegacy]) -> dict[str, float]:
         """Counts and means of the finished rollouts; means are over scored rollouts only."""
