@@ -10,6 +10,10 @@ import sys
 import warnings
 from pathlib import Path
 
+# Where runs, caches and .env are: the checkout; of an installed package, the folder that a program runs in.
+_CHECKOUT = Path(__file__).resolve().parents[1]
+HOME = _CHECKOUT if (_CHECKOUT / "pyproject.toml").is_file() else Path.cwd()
+
 # Environment variables that verl, vLLM and Ray read in their own processes; all are passed on to Ray's workers.
 COMMON_ENV = {
     "VLLM_NO_USAGE_STATS": "1",

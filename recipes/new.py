@@ -17,16 +17,18 @@ import typer
 from rich.console import Console
 
 from foundation.errors import UserError
-from sql_agent.config import RECIPES, ROOT
+from sql_agent.config import HOME, RECIPES, ROOT
 
 TEMPLATE = RECIPES / "_template" / "agent"
+PYTHON = ".venv/bin/python" if RECIPES.parent == HOME else "python"  # in the checkout, installed
+NEW_RECIPES = RECIPES if RECIPES.parent == HOME else HOME
 NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 RESERVED = ("new",)  # recipes/new.py is this module
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
 
-def make_recipe(name: str, folder: Path = RECIPES) -> Path:
+def make_recipe(name: str, folder: Path = NEW_RECIPES) -> Path:
     """A new folder `folder`/`name`. Raises UserError when the name cannot be one, or is taken."""
     if not NAME.fullmatch(name) or name in RESERVED:
         raise UserError(
@@ -48,7 +50,7 @@ def make_recipe(name: str, folder: Path = RECIPES) -> Path:
 
 def _fill(draft: Path, *, called: str, at: Path) -> None:
     shutil.copytree(TEMPLATE, draft, ignore=shutil.ignore_patterns("__pycache__", ".*"))
-    names = {"my_recipe": at.name, "MY_RECIPE": shlex.quote(called), "MY_FOLDER": _place(at)}
+    names = {"MY_PYTHON": PYTHON, "my_recipe": at.name, "MY_RECIPE": shlex.quote(called), "MY_FOLDER": _place(at)}
     for file in (draft / "README.md", draft / "config.toml"):
         text = re.sub("|".join(names), lambda m: names[m[0]], file.read_text(encoding="utf-8"))
         file.write_text(text, encoding="utf-8")
@@ -63,7 +65,8 @@ def _place(path: Path) -> str:
 def main(
     name: Annotated[str, typer.Argument(help="name of the recipe: a-z, 0-9 and _, a letter first")],
     folder: Annotated[
-        Path | None, typer.Option(help="where to make it (default: recipes/); its path is then the recipe's name")
+        Path | None,
+        typer.Option(help="where to make it (default: recipes/; installed: here); its path is its name"),
     ] = None,
 ) -> None:
     """Make a recipe for an agent with tools of your own, which runs and trains as it stands.
@@ -77,12 +80,12 @@ def main(
     Exit status: 0 made, 2 wrong input.
     """
     try:
-        made = make_recipe(name, folder or RECIPES)
+        made = make_recipe(name, folder or NEW_RECIPES)
     except UserError as exc:
         Console(stderr=True, highlight=False, soft_wrap=True).print(f"error: {exc}", markup=False)
         raise typer.Exit(2) from None
     place = _place(made)
-    print(f"made {place}\nnext: edit {place}/tools.py, then: .venv/bin/python -m pytest {place}/test_recipe.py")
+    print(f"made {place}\nnext: edit {place}/tools.py, then: {PYTHON} -m pytest {place}/test_recipe.py")
 
 
 if __name__ == "__main__":

@@ -30,7 +30,8 @@ from reward_model.grounding import grounded
 from reward_model.pairs import Pair, make_pair
 
 SPLITS = ("train", "val", "test")
-QUESTIONS = Path(__file__).resolve().parent.parent / "sql_agent" / "data"
+_BESIDE = Path(__file__).resolve().parent.parent  # sql_agent itself, where this is installed beneath it
+QUESTIONS = (_BESIDE if _BESIDE.name == "sql_agent" else _BESIDE / "sql_agent") / "data"
 COLUMNS = ["id", "question", "answer", "evidence", "meta"]
 # Where a field has fewer facts of other entities than this, facts of other fields are mixed in.
 MIN_STRANGE = 8

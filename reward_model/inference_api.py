@@ -18,6 +18,7 @@ import typer
 from dotenv import load_dotenv
 
 from foundation.command import shown_errors
+from foundation.environment import HOME
 from foundation.errors import UserError
 from foundation.net import bind
 from reward_model.api import Limits, Served, make_app
@@ -27,7 +28,6 @@ from reward_model.folder import weights_fingerprint
 from reward_model.scale import SCALE_FILE, load_scale
 from reward_model.scoring import load_scorer
 
-ENV_FILE = Path(__file__).resolve().parent.parent / ".env"
 TOKEN_NAME = "REWARD_API_TOKEN"
 MIN_TOKEN_CHARS = 16
 
@@ -103,7 +103,7 @@ def main(
     REWARD_API_TOKEN (in the environment or .env) makes clients send "Authorization: Bearer TOKEN". At SIGTERM or Ctrl-C
     what was accepted is answered, and the port is free for the next server. Exit status 2: wrong input.
     """
-    load_dotenv(ENV_FILE)
+    load_dotenv(HOME / ".env")
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     limits = Limits(
         batch_size=batch_size,

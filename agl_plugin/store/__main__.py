@@ -22,6 +22,7 @@ from agl_plugin.patches.install import install_at_start
 from agl_plugin.store.database import Database
 from agl_plugin.store.turns import Turns
 from foundation.command import shown_errors
+from foundation.environment import HOME
 from foundation.errors import RunError, UserError
 from foundation.net import bind
 from foundation.store_token import check_host
@@ -40,7 +41,7 @@ def main(
     log_level: Annotated[str, typer.Option(help="DEBUG, INFO, WARNING or ERROR")] = "INFO",
 ) -> None:
     """Serve a store until SIGINT or SIGTERM. With AGL_STORE_TOKEN set, requests without it are refused."""
-    load_dotenv(Path(__file__).resolve().parents[2] / ".env")
+    load_dotenv(HOME / ".env")
     with shown_errors(RunError):
         check_host(host, "--host")
         where = address_in(postgres) if postgres else path

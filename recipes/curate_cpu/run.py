@@ -24,7 +24,7 @@ import typer
 
 from benchmarks.support.server import Answer, Handler, chat_reply, openai_server
 from foundation.files import read_lines, write_lines
-from sql_agent.config import ROOT, DatabaseConfig, TrainConfig, data_path, database_path
+from sql_agent.config import UTILS, DatabaseConfig, TrainConfig, data_path, database_path
 from sql_agent.data.bundled import ensure_data
 from sql_agent.data.dataset import load_questions
 from sql_agent.demo import run as run_command
@@ -111,7 +111,7 @@ def curate(out: Path, train: Sequence[Question], *, samples: int, model: str) ->
 
     def step(name: str, *flags: str) -> None:
         print(f"$ python utils/{name}.py {' '.join(flags)}", flush=True)
-        run_command(sys.executable, str(ROOT / "utils" / f"{name}.py"), *flags)
+        run_command(sys.executable, str(UTILS / f"{name}.py"), *flags)
 
     file = {name: str(out / f"{name}.jsonl") for name in ("chats", "old", *STEPS)}
     step("chat_session_filter", file["chats"], file["asked"])

@@ -24,7 +24,7 @@ from sql_agent.config.local import LocalConfig
 from sql_agent.config.logging import LoggingConfig
 from sql_agent.config.model import ModelConfig
 from sql_agent.config.optim import OptimConfig
-from sql_agent.config.paths import HOME, RECIPES, ROOT, data_path, database_path, prompt_file, resolve_path
+from sql_agent.config.paths import HOME, RECIPES, ROOT, UTILS, data_path, database_path, prompt_file, resolve_path
 from sql_agent.config.python import PythonConfig
 from sql_agent.config.reward import JudgeConfig, RewardConfig, RewardModelConfig
 from sql_agent.config.rollout import RolloutConfig
@@ -49,6 +49,7 @@ __all__ = [
     "PythonConfig",
     "RECIPES",
     "ROOT",
+    "UTILS",
     "RewardConfig",
     "RewardModelConfig",
     "RolloutConfig",

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from foundation.environment import HOME as HOME
 from foundation.errors import UserError
 from sql_agent.config.database import DatabaseConfig
 
 ROOT = Path(__file__).resolve().parents[2]
-RECIPES = ROOT / "recipes"
-# Where runs, caches and .env are: the checkout; of an installed package, the folder that a program runs in.
-HOME = ROOT if (ROOT / "pyproject.toml").is_file() else Path.cwd()
+# What lies beside this package in the checkout lies in it when it is installed (utils/one_package.py).
+BESIDE = ROOT if (ROOT / "pyproject.toml").is_file() else ROOT / "sql_agent"
+RECIPES, UTILS = BESIDE / "recipes", BESIDE / "utils"
 
 
 def resolve_path(text: str, *bases: Path) -> Path:

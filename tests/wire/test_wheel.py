@@ -1,0 +1,91 @@
+"""The wheel: one top-level package that needs nothing of the checkout, and bounds that find what is tried."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from sql_agent.config import ROOT
+
+UV = ROOT / ".tools" / "bin" / "uv"
+# What vLLM for CPUs pins and no index can give together; docs/55-python-api.md has the same lines.
+OVERRIDES = ("torch==2.8.0", "torchvision==0.23.0", "torchaudio==2.8.0", "triton==3.4.0")
+# The checkout is on the path of these tests' environment: here it must not be found.
+APART = f"import sys\nsys.path[:] = [p for p in sys.path if p.rstrip('/') != {str(ROOT)!r}]\n"
+INSTALLED = """
+import importlib.util, sys
+import pytest
+old = ("foundation", "recipes", "agl_plugin", "reward_client", "reward_model", "utils", "benchmarks")
+found = [name for name in old if importlib.util.find_spec(name)]
+assert not found, found
+from sql_agent.agl_plugin.patches.register import PATCHES
+from sql_agent.recipes.new import make_recipe
+from sql_agent.config import HOME
+from sql_agent.utils import filter_new_question  # curation is there
+for module in {target.by.split(":")[0] for patch in PATCHES for target in patch.targets}:
+    assert module.split(".")[0] not in old, module
+    assert not module.startswith("sql_agent.") or importlib.util.find_spec(module), module
+made = make_recipe("shop_agent")
+assert made == HOME / "shop_agent", made
+assert pytest.main(["-q", "-p", "no:cacheprovider", str(made)]) == 0
+files = [getattr(module, "__file__", None) or "" for module in sys.modules.values()]
+loaded = [file for file in files if file.startswith(CHECKOUT + "/sql_agent")]
+assert not loaded, loaded
+"""
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("wheel")
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(out)]
+    subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
+    (built,) = out.glob("*.whl")
+    return built
+
+
+def test_the_wheel_is_one_package_and_names_nothing_by_its_old_name(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as files:
+        names = files.namelist()
+        code = {name: files.read(name).decode() for name in names if name.endswith(".py")}
+        points = next(files.read(name).decode() for name in names if name.endswith("entry_points.txt"))
+    assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == {"sql_agent"}
+    assert {"sql_agent/py.typed", "sql_agent/recipes/smoke_cpu/config.toml"} <= set(names)
+    modules = {name.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for name in names}
+    for name, text in code.items():
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("sql_agent"):
+                below = f"{node.module}."
+                assert node.module in modules or any(one.startswith(below) for one in modules), (name, below)
+    assert all(line.split(" = ")[1].split(":")[0] in modules for line in points.splitlines() if " = " in line)
+
+
+def test_an_installed_wheel_makes_a_recipe_whose_test_passes_outside_the_checkout(wheel: Path, tmp_path: Path) -> None:
+    zipfile.ZipFile(wheel).extractall(tmp_path / "site")
+    (tmp_path / "site" / "sitecustomize.py").write_text(APART)
+    home = tmp_path / "home"
+    home.mkdir()
+    env = {**os.environ, "PYTHONPATH": str(tmp_path / "site")}
+    code = INSTALLED.replace("CHECKOUT", repr(str(ROOT)))
+    done = subprocess.run([sys.executable, "-c", code], cwd=home, env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "1 passed" in done.stdout
+    assert "python -m pytest" in (home / "shop_agent" / "README.md").read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("extra", ["gpu", "cpu", "reward-model"])
+def test_what_an_index_gives_for_the_wheel_is_within_what_is_tried(wheel: Path, tmp_path: Path, extra: str) -> None:
+    (tmp_path / "in.txt").write_text(f"agentgrpo[{extra}] @ {wheel.as_uri()}\n")
+    (tmp_path / "over.txt").write_text("\n".join(OVERRIDES if extra == "cpu" else ()))
+    command = [str(UV), "pip", "compile", "in.txt", "--override", "over.txt", "--python-version", "3.11", "-q"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    found = dict(line.split("==") for line in done.stdout.splitlines() if "==" in line and not line.startswith(" "))
+    assert found["opentelemetry-sdk"].startswith("1.39.") and found["sentencepiece"] == "0.2.0", found
+    assert found["torch"] == "2.8.0" and tuple(map(int, found["numpy"].split(".")[:2])) < (2, 3)
