@@ -8,6 +8,7 @@ How turns become rows is agl_plugin.update.batch's work; which groups are sample
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import logging
 import time
@@ -71,7 +72,7 @@ async def _leave_unscored(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _make_proxy(options: DaemonOptions, store: LightningStore, gate: Gate) -> Any:
     """The LLM proxy of a run. LiteLLM is imported where it is wanted only."""
-    make: Callable[..., Any] = make_gateway
+    make: Callable[..., Any] = functools.partial(make_gateway, drain_s=options.rollout_timeout_s)
     if options.proxy == "litellm":
         from agl_plugin.proxy.llm_proxy import make_proxy as make
     port = options.proxy_port or free_port()

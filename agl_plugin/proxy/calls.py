@@ -1,12 +1,14 @@
 """The gateway's work on one request: from the agent to a model server and back, and its span to the store.
 
-Guarantees: a call goes to the address with the fewest calls in flight; above MOST_CALLS they wait with their bodies
-unread, and none is refused for being too many; a connection that cannot be made is tried again, there or elsewhere, for
-CONNECT_S, and nothing is tried twice once a byte was sent; an address without connections rests while others have
-them, and one call in REST_S looks whether it is back; a stream that breaks off breaks off for the agent too; what
-an agent no longer waits for is waited for all the same, so that the gate counts what the model server works on; a
-stream of which an agent reads nothing for UNREAD_S is broken off, since it would hold the gate for ever. Where
-FEW calls are open, each is answered once the store has its span; where more are, before that (span_writer.py).
+Guarantees: a call goes to the address with the fewest calls in flight; above MOST_CALLS they wait, and none is refused
+for being too many; a body that has not come within BODY_S is refused, and stands in nobody's way until then; a
+connection that cannot be made is tried again, there or elsewhere, for CONNECT_S; one that was reused and closed within
+STALE_S without a byte of an answer is tried once more, on a fresh one; nothing else is sent twice; an address without
+connections rests while others have them, and one call in REST_S looks whether it is back; a stream that breaks off
+breaks off for the agent too; what an agent no longer waits for is waited for all the same, so that the gate counts what
+the model server works on; a stream of which an agent reads nothing for UNREAD_S is broken off, since it would hold the
+gate for ever. Where FEW calls are open, each is answered once the store has its span; where more are, before that
+(span_writer.py).
 Bodies above MAX_BODY_BYTES, what is no JSON object, models that are not known and keys that no agent may ask for
 (foundation/chat_request.py) are refused. No limit of its own on how long a model server takes: agents have theirs, and
 the end of a step aborts the rest.
@@ -23,7 +25,9 @@ import re
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
+from typing import Any
 
 import aiohttp
 import orjson
@@ -48,14 +52,24 @@ ALIVE_PATHS = (ALIVE_PATH, "/health", "/health/readiness")
 MAX_BODY_BYTES = 32 * 2**20
 MOST_CALLS = 1024
 FEW = 4  # calls that wait for one write of spans would go on together, and so would the next ones: not for many
+BODY_S = 30.0
 CONNECT_S, TRY_S, PAUSE_S, REST_S = 10.0, 2.5, 0.1, 1.0
 UNREAD_S = 15.0  # less than the trainer waits for the gate
 NOT_CONNECTED = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
 ODD = (ValueError, LookupError, TypeError, AttributeError)  # what reading a completion of another form raises
 # vLLM's server closes a connection that was idle for 5 s, and a call on one that is being closed fails.
-IDLE_S = 2.0
+IDLE_S, STALE_S = 2.0, 1.0  # above the latter the model server may have worked on it
+IS_FRESH = ContextVar("IS_FRESH", default=True)  # whether the connection of this task's call was made for it
 LONGEST_EVENT_BYTES = 4 * 2**20  # the first of a stream holds the prompt's token ids
 LARGE_BODY_BYTES = 2**20  # aiohttp sends such bytes in one piece, and warns
+
+
+class Connector(aiohttp.TCPConnector):
+    """Says of which calls the connection is new."""
+
+    async def _create_connection(self, *args: Any, **kwargs: Any) -> Any:
+        IS_FRESH.set(True)
+        return await super()._create_connection(*args, **kwargs)
 
 
 class CallError(Exception):
@@ -114,10 +128,11 @@ class Calls:
     async def serving(self, store: LightningStore) -> AsyncIterator[None]:
         """What is there while the server runs: connections, and the way to the store."""
         self._room = asyncio.Semaphore(MOST_CALLS)
-        connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=IDLE_S)
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=TRY_S)
+        session = functools.partial(aiohttp.ClientSession, timeout=timeout, read_bufsize=LONGEST_EVENT_BYTES)
         async with (
-            aiohttp.ClientSession(connector=connector, timeout=timeout, read_bufsize=LONGEST_EVENT_BYTES) as http,
+            session(connector=Connector(limit=0, keepalive_timeout=IDLE_S)) as http,
+            session(connector=Connector(limit=0, force_close=True)) as self._http_once,
             SpanWriter(store, http, counts=self.metrics.spans).running() as spans,
         ):
             self._http, self._spans, self._pace = http, spans, Pace()
@@ -164,8 +179,8 @@ class Calls:
             self.metrics.seconds.observe(time.perf_counter() - started)
 
     async def _call(self, rollout: str | None, attempt: str | None, receive: Receive, send: Send) -> Response | None:
+        body = await body_in_time(receive)
         async with self._room:
-            body = await body_of(receive)
             await self._pace.turn()
             request = Request(asked_of(body), self.log_probs)
             with self.gate.call() as passes:
@@ -223,10 +238,8 @@ class Calls:
             address = self._next_of(left)
             address.in_flight += 1
             body = json.dumps(request.asking(address.model)).encode()
-            data = body if len(body) < LARGE_BODY_BYTES else io.BytesIO(body)
             try:
-                sent = self._http.post(address.url, data=data, headers=address.headers, allow_redirects=False)
-                response = await sent
+                response = await self._posted(address, body)
                 address.rests_until_s = 0.0
                 return address, response
             except BaseException as exc:
@@ -239,6 +252,23 @@ class Calls:
             if not left:
                 left = list(addresses)
                 await asyncio.sleep(PAUSE_S)
+
+    async def _posted(self, address: Address, body: bytes) -> aiohttp.ClientResponse:
+        """Post; once more where the connection was an old one that the server had closed before the body came."""
+
+        def data() -> bytes | io.BytesIO:
+            return body if len(body) < LARGE_BODY_BYTES else io.BytesIO(body)
+
+        IS_FRESH.set(False)
+        sent_s, how = time.monotonic(), {"headers": address.headers, "allow_redirects": False}
+        try:
+            return await self._http.post(address.url, data=data(), **how)
+        except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as exc:
+            begun = isinstance(exc, aiohttp.ServerDisconnectedError) and not isinstance(exc.message, str)
+            if IS_FRESH.get() or begun or time.monotonic() > sent_s + STALE_S:
+                raise
+        self.metrics.retries.inc()
+        return await self._http_once.post(address.url, data=data(), **how)
 
     def _next_of(self, addresses: Sequence[Address]) -> Address:
         """The one with the fewest calls, and of those the one that was asked longest ago; one that rests at last."""
@@ -285,6 +315,15 @@ def whole_reply(request: Request, answer: Json) -> tuple[Response, Json]:
         events = as_stream(request.strip(answer), usage=request.wants_usage)
         return Response(events, media_type="text/event-stream"), notes
     return Response(json.dumps(request.strip(answer)), media_type="application/json"), notes
+
+
+async def body_in_time(receive: Receive) -> bytes:
+    """A request's body, within BODY_S. Raises CallError."""
+    try:
+        async with asyncio.timeout(BODY_S):
+            return await body_of(receive)
+    except TimeoutError as exc:
+        raise CallError(408, f"the request's body did not come within {BODY_S:.0f} s: send it again") from exc
 
 
 async def body_of(receive: Receive) -> bytes:

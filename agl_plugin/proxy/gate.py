@@ -62,6 +62,16 @@ class Gate:
         """Refuse calls from now on."""
         self._closed.value = 1
 
+    @contextmanager
+    def shut(self) -> Iterator[None]:
+        """Refuse calls within the block; after it, it is as it was."""
+        before = self._closed.value
+        self._closed.value = 1
+        try:
+            yield
+        finally:
+            self._closed.value = before
+
     def forget(self) -> None:
         """The process that counted has ended: nothing is in flight."""
         self._in_flight.value = 0

@@ -2,13 +2,15 @@
 
 Addresses, resources and spans are those of agent-lightning's proxy, so that agents, store and adapter see no
 difference. It serves chat completions alone, and passes on what vLLM says, errors included. What holds for a call says
-calls.py, for its span span_writer.py. `stop` lets calls in flight end (agent-lightning's launcher gives them 5 s) and
-sends the spans that wait. A gateway in a process of its own takes a new model list with `restart`, as upstream's does.
+calls.py, for its span span_writer.py. `stop` takes no further calls, waits `drain_s` for those in flight, unless it is
+cancelled, and sends the spans that wait. A gateway in a process of its own takes a new model list with `restart`, as
+upstream's does.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
@@ -23,7 +25,7 @@ from agl_plugin.proxy.gate import ALIVE_PATH, Gate
 from foundation.processes import collect_rarely, die_with_parent, open_many_files
 from foundation.store_token import Guarded, check_host, token
 
-START_LIMIT_S = 60.0
+START_LIMIT_S, LOOK_S = 60.0, 0.05
 # What the launch modes of agent-lightning's launcher need of a store.
 NEEDS = {"mp": "zero_copy", "thread": "thread_safe", "asyncio": "async_safe"}
 # What agent-lightning's proxy takes for LiteLLM, and the values that say nothing.
@@ -48,6 +50,7 @@ class Gateway:
         launcher_args: PythonServerLauncherArgs | None = None,
         gate: Gate | None = None,
         log_probs: bool = False,
+        drain_s: float = 60.0,
         **of_litellm: Any,
     ) -> None:
         refuse_litellm(of_litellm)
@@ -60,7 +63,7 @@ class Gateway:
             healthcheck_url=None if token() else ALIVE_PATH,  # the look would come without the token
             startup_timeout=START_LIMIT_S,
         )
-        self.store, self.server_launcher_args = store, launcher_args
+        self.store, self.server_launcher_args, self._drain_s = store, launcher_args, drain_s
         self._calls: Any = Calls(gate=gate or Gate(), log_probs=log_probs)
         guarded: Any = Guarded(self._calls)
         self.server_launcher = PythonServerLauncher(guarded, launcher_args)
@@ -112,9 +115,18 @@ class Gateway:
     async def stop(self) -> None:
         """Let calls in flight end, send the spans that wait, and end."""
         if self.server_launcher.is_running():  # of a process that died too
+            if self.is_running():
+                await self._drained()
             await self.server_launcher.stop()
             if self.server_launcher_args.launch_mode == "mp":
                 self._calls.gate.forget()
+
+    async def _drained(self) -> None:
+        """Wait until no call is in flight, for `drain_s` at most; further ones are refused meanwhile."""
+        gate, deadline = self._calls.gate, time.monotonic() + self._drain_s
+        with gate.shut():
+            while gate.in_flight and self.is_running() and time.monotonic() < deadline:
+                await asyncio.sleep(LOOK_S)
 
     async def restart(self) -> None:
         """Stop, if it runs, and start."""
@@ -177,7 +189,9 @@ def uvloops(*, forked: bool) -> Iterator[None]:
         asyncio.set_event_loop_policy(before)
 
 
-def make_gateway(store: LightningStore, *, gate: Gate, host: str, port: int, log_probs: bool = False) -> Gateway:
+def make_gateway(
+    store: LightningStore, *, gate: Gate, host: str, port: int, log_probs: bool = False, drain_s: float = 60.0
+) -> Gateway:
     """The gateway of a run. `log_probs` asks for the log-probability of each sampled token."""
     check_host(host, "store.proxy_host")
-    return Gateway(port, store=store, host=host, gate=gate, log_probs=log_probs)
+    return Gateway(port, store=store, host=host, gate=gate, log_probs=log_probs, drain_s=drain_s)

@@ -4,7 +4,7 @@ LiteLLM writes seven spans per call, and only `raw_gen_ai_request` holds the tok
 the store more time than the update of a small model. They are dropped before they are sent, what is ready together is
 sent together, and sending happens in a thread, not in the loop that serves requests. The store refuses all that came
 together for one rollout that it does not know, and anyone who reaches the proxy can name one: what was refused is sent
-again, each attempt alone. A call's place among the spans of
+again by halves. A call's place among the spans of
 its attempt is the clock's time, not a number that the store is asked for. With `log_probs` the sampler is asked for the
 log-probability of each token it sampled; they stand in the span as plain numbers, and the agent does not see them.
 Nothing else is changed.
@@ -99,14 +99,18 @@ class CallSpanExporter(OTLPSpanExporter):
         return next((result for result in results if result != SpanExportResult.SUCCESS), SpanExportResult.SUCCESS)
 
     def _sent(self, spans: Sequence[ReadableSpan]) -> list[SpanExportResult]:
-        """Send these in one request; where the store refuses that, each attempt's in one of its own, once."""
+        """Send these in one request; where the store refuses that, by halves, down to the attempt that it refuses."""
         together = super().export(spans)
         if together == SpanExportResult.SUCCESS or not self._refused:
             return [together]
         attempts: dict[tuple[Any, ...], list[ReadableSpan]] = defaultdict(list)
         for span in spans:
             attempts[tuple(span.resource.attributes.get(name) for name in ATTEMPT_NAMES)].append(span)
-        return [super(CallSpanExporter, self).export(alone) for alone in attempts.values()]
+        if len(attempts) == 1:
+            return [together]
+        by_attempt = list(attempts.values())
+        halves = by_attempt[: len(by_attempt) // 2], by_attempt[len(by_attempt) // 2 :]
+        return [sent for half in halves for sent in self._sent([span for of_one in half for span in of_one])]
 
     def _export(self, serialized_data: bytes, timeout_sec: float | None = None) -> Any:
         """Post. The store refuses with 500, at which OTLP would try again for seconds, and the spans of others wait."""

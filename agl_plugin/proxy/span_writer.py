@@ -107,7 +107,7 @@ class SpanWriter:
                     self._waiting.task_done()
 
     async def _send(self, spans: Sequence[CallSpan]) -> None:
-        """Send together; where the store refuses, attempt by attempt."""
+        """Send together; where the store refuses, by halves, down to the attempt that it does not take."""
         attempts: dict[tuple[str, str], list[CallSpan]] = defaultdict(list)
         for span in spans:
             attempts[span.rollout_id, span.attempt_id].append(span)
@@ -118,8 +118,9 @@ class SpanWriter:
             if len(attempts) == 1:
                 self._count(spans, "refused", str(exc))
                 return
-            for of_one in attempts.values():
-                await self._send(of_one)
+            by_attempt = list(attempts.values())
+            for half in (by_attempt[: len(by_attempt) // 2], by_attempt[len(by_attempt) // 2 :]):
+                await self._send([span for of_one in half for span in of_one])
 
     async def _send_until_taken(self, spans: Sequence[CallSpan]) -> None:
         deadline = time.monotonic() + GIVE_UP_S

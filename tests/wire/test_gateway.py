@@ -457,3 +457,64 @@ async def test_a_store_of_this_process_alone_is_refused_for_a_process_of_its_own
     args = PythonServerLauncherArgs(host="127.0.0.1", port=free_port(), launch_mode="mp")
     with pytest.raises(RuntimeError, match="zero_copy"):
         await Gateway(store=agl.InMemoryLightningStore(), launcher_args=args).start()
+
+
+async def test_half_sent_bodies_hold_up_nobody_and_have_a_limit(
+    server: FakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agl_plugin.proxy.calls.MOST_CALLS", 8)
+    monkeypatch.setattr("agl_plugin.proxy.calls.BODY_S", 1.0)
+    async with serving(server.base_url) as running:
+        _, url = await running.attempt()
+        place = httpx.URL(url)
+        head = f"POST {place.path} HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n"
+        halves = [await asyncio.open_connection(place.host, place.port) for _ in range(64)]
+        for _, writer in halves:
+            writer.write(head.encode() + b'{"messages": ')
+            await writer.drain()
+        async with asyncio.timeout(0.9):  # less than any of them has
+            assert (await running.call(url)).status_code == 200
+        for reader, writer in halves:
+            assert b" 408 " in await reader.readline()
+            writer.close()
+        assert (await running.call(url)).status_code == 200
+
+
+@pytest.mark.parametrize(("byte", "status", "n_connections"), [(b"", 200, 2), (b"HTTP/1.1 200 OK\r\nX", 502, 1)])
+async def test_a_reused_connection_that_the_server_had_closed_costs_no_call(
+    byte: bytes, status: int, n_connections: int
+) -> None:
+    """A server that answers one request of each connection, and closes it on the next one, after `byte`."""
+    made: list[int] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        made.append(1)
+        head = (await reader.readuntil(b"\r\n\r\n")).lower()
+        await reader.readexactly(int(head.split(b"content-length:")[1].split()[0]))
+        body = json.dumps(vllm_reply({"return_token_ids": True})).encode()
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body))
+        writer.write(body)
+        await reader.read(1)
+        writer.write(byte)
+        await writer.drain()
+        writer.close()
+
+    answering = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with answering, serving(f"http://127.0.0.1:{answering.sockets[0].getsockname()[1]}/v1") as running:
+        _, url = await running.attempt()
+        assert (await running.call(url)).status_code == 200
+        assert (await running.call(url)).status_code == status and len(made) == n_connections
+
+
+async def test_a_stop_waits_for_long_answers_and_a_cancelled_one_does_not() -> None:
+    with openai_server(lambda request: Reply(body=vllm_reply(request), pause_s=6.5)) as server:
+        async with serving(server.base_url) as running:
+            _, url = await running.attempt()
+            call = asyncio.create_task(running.call(url))
+            while not running.gate.in_flight:
+                await asyncio.sleep(0.01)
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(running.proxy.stop(), 0.2)
+            assert running.proxy.is_running() and not call.done()
+            await running.proxy.stop()
+            assert (await call).status_code == 200
