@@ -2,20 +2,32 @@
 
 Guarantees: an answered question is not asked again (reward_client/keeper.py), so a pass that was killed goes on where
 it was and ends with the same file, in the order of its input; those in flight at the kill had no answer, and are asked
-anew. A fault is neither "keep" nor "drop". After a fault that the next question would meet too, or `concurrency`
-questions in a row without an answer, nothing more is asked.
+anew. A fault is neither "keep" nor "drop". Questions are asked one at a time until one is answered, so that an endpoint
+that answers nothing usable costs the tries of two questions; later, after a fault that the next question would meet
+too, or `concurrency` (at least 2) questions in a row without a usable answer, nothing more is asked.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from reward_client.errors import JudgeBudgetSpent, JudgeFault, JudgeFolderFault, JudgeRejected, JudgeUnreachable
+from reward_client.errors import (
+    JudgeBudgetSpent,
+    JudgeFault,
+    JudgeFolderFault,
+    JudgeRejected,
+    JudgeUnparsable,
+    JudgeUnreachable,
+)
 from reward_client.keeper import LLMKeeper
 from sql_agent.curation.rows import Row
+
+FIRST_IN_VAIN = 2  # questions without a usable answer, before there was one
+ENDED = 10**9  # as if so many were asked in vain
 
 
 @dataclass
@@ -46,19 +58,19 @@ class Choice:
 
 
 async def choose(rows: Sequence[Row], keeper: LLMKeeper, *, on_done: Callable[[Choice], None]) -> Choice:
-    """Ask about each row, `keeper.concurrency` of them at once."""
+    """Ask about each row: one at a time until there is an answer, then `keeper.concurrency` of them at once."""
     choice, todo, in_vain = Choice(len(rows)), iter(enumerate(rows)), 0
 
-    async def work() -> None:
+    async def work(*, most_in_vain: int, n_answers: float = math.inf) -> None:
         nonlocal in_vain
-        for place, row in todo:
-            if in_vain >= keeper.concurrency:
-                return
+        while in_vain < most_in_vain and choice.n_decided < n_answers and (next_one := next(todo, None)):
+            place, row = next_one
             try:
                 reply = await keeper.decide(question=row.text, reference=row.question.answer)
             except JudgeFault as fault:
                 choice.faults[place] = fault
-                in_vain = keeper.concurrency if _is_final(fault) else in_vain + isinstance(fault, JudgeUnreachable)
+                unusable = isinstance(fault, JudgeUnreachable | JudgeUnparsable)
+                in_vain = ENDED if _is_final(fault) else in_vain + unusable
             else:
                 in_vain = 0
                 if reply.keep:
@@ -67,7 +79,11 @@ async def choose(rows: Sequence[Row], keeper: LLMKeeper, *, on_done: Callable[[C
                     choice.dropped[place] = reply.reason
             on_done(choice)
 
-    await asyncio.gather(*(work() for _ in range(min(keeper.concurrency, len(rows)))))
+    await work(most_in_vain=FIRST_IN_VAIN, n_answers=1)
+    if choice.n_decided:
+        await asyncio.gather(
+            *(work(most_in_vain=max(FIRST_IN_VAIN, keeper.concurrency)) for _ in range(keeper.concurrency))
+        )
     return choice
 
 

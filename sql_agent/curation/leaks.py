@@ -1,8 +1,8 @@
 """What of held-out questions stands in training questions: each leak is named with both rows.
 
 Found are: the same question, a near-duplicate (near.py), a held-out question inside a longer training question, the
-same reference query, and the same reference answer where it is long. Not covered: paraphrases with another answer, and
-entities (data/splits.py keeps those apart).
+same reference query (queries.py), and the same reference answer where it is long. Not covered: paraphrases with another
+answer, and entities (data/splits.py keeps those apart).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from sql_agent.curation.near import alike, form
+from sql_agent.curation.queries import query_form
 from sql_agent.curation.rows import Row
 from sql_agent.offline_judge.normal import normalise
 
@@ -61,7 +62,7 @@ def _inside(train: Sequence[Row], held: Sequence[Row]) -> Found:
 
 
 def _queries(train: Sequence[Row], held: Sequence[Row]) -> Found:
-    return _shared(train, held, QUERY, lambda row: {" ".join(sql.split()).rstrip("; ") for sql in row.question.sql})
+    return _shared(train, held, QUERY, lambda row: set(map(query_form, row.question.sql)))
 
 
 def _answers(train: Sequence[Row], held: Sequence[Row]) -> Found:

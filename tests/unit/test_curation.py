@@ -163,3 +163,35 @@ def test_difficulty_keeps_what_varies() -> None:
     assert found.keys() == {"easy", "hard", "good"}
     assert [bool(why_dropped(found[name])) for name in ("easy", "hard", "good")] == [True, True, False]
     assert found["good"].pass_at(1) == 0.25 and found["good"].pass_at(2) == 0.5 and found["hard"].pass_at(4) == 0
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        (
+            "SELECT name FROM drug WHERE a=1 AND b='x'",
+            "select d.name from drug AS d where d.b = 'x' and 1 = d.a;",
+            True,
+        ),
+        ('SELECT "name" FROM `drug`', "select\n name -- all\nfrom DRUG d", True),
+        (
+            "SELECT a.x FROM t a JOIN u b ON a.id=b.id WHERE b.k IN (1,2)",
+            "SELECT t.x FROM t JOIN u ON u.id=t.id WHERE u.k IN (2,1)",
+            True,
+        ),
+        (
+            "SELECT count(*) AS n FROM t GROUP BY k ORDER BY n",
+            "SELECT COUNT(*) FROM t z GROUP BY z.k ORDER BY 1",
+            False,
+        ),
+        ("SELECT x FROM t WHERE (a=1 OR b=2) AND c=3", "SELECT x FROM t WHERE c=3 AND (b=2 OR a=1)", True),
+        ("SELECT x FROM t WHERE n='A'", "SELECT x FROM t WHERE n='a'", False),
+        ("SELECT x FROM t WHERE n=1", "SELECT x FROM t WHERE n=10", False),
+        ("SELECT a.x FROM t a JOIN u b ON a.i=b.i", "SELECT b.x FROM t a JOIN u b ON a.i=b.i", False),
+        ("SELECT x FROM t WHERE a-b=1", "SELECT x FROM t WHERE b-a=1", False),
+        ("no query (", " no  query (; ", True),
+    ],
+)
+def test_queries_are_compared_by_what_they_ask(one: str, other: str, same: bool) -> None:
+    leaks = find_leaks([row(1, question="一", sql=[one])], [row(2, question="二", sql=[other])])
+    assert any(QUERY in leak.kinds for leak in leaks) is same

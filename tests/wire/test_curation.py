@@ -23,7 +23,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from benchmarks.support.server import HANG, Answer, FakeServer, chat_reply, error_reply, openai_server
+from benchmarks.support.server import HANG, Answer, FakeServer, Reply, chat_reply, error_reply, openai_server
 from foundation.files import read_lines, write_lines
 from recipes.curate_cpu.run import STEPS, names_known, reader, with_references, write_log
 from sql_agent.config import ROOT
@@ -92,7 +92,8 @@ def wait_until(condition: Any) -> None:
 
 def kill_when_all_wait(server: FakeServer, reader: Reader, process: subprocess.Popen[str], *, after: int) -> None:
     reader.waiting, reader.allowed = 0, after
-    wait_until(lambda: reader.waiting >= CONCURRENCY or process.poll() is not None)
+    most = CONCURRENCY if reader.answered else 1  # until there is an answer, one question is asked at a time
+    wait_until(lambda: reader.waiting >= most or process.poll() is not None)
     assert process.poll() is None
     process.send_signal(signal.SIGKILL)
     process.communicate(timeout=LONGEST_S)
@@ -161,6 +162,24 @@ def test_without_an_llm_nothing_is_kept_or_dropped(tmp_path: Path) -> None:
     with openai_server(Reader()) as server:
         assert run(server, source, out)[0] == 0 and len(read_lines(out)) == 3
     assert run(None, source, out)[0] == 2
+
+
+@pytest.mark.parametrize(
+    "rubbish",
+    [
+        Reply(body="<!doctype html><title>Sign in</title>", content_type="text/html"),
+        Reply(body={"choices": [], "said": "Sign in"}),
+        Reply(body="Sign in"),
+        chat_reply("Sign in, and then I keep it"),
+        Reply(status=502, body="Sign in"),
+    ],
+)
+def test_an_endpoint_that_answers_rubbish_is_asked_a_handful_of_times(tmp_path: Path, rubbish: Answer) -> None:
+    source, out = questions(tmp_path / "raw.jsonl", 40), tmp_path / "kept.jsonl"
+    with openai_server(lambda request: rubbish) as server:
+        status, said = run(server, source, out)
+        assert status == 1 and "40 questions stay unasked" in said and "Sign in" in said
+        assert len(server.requests) <= 6
 
 
 def test_a_budget_holds_over_all_goes_and_unreadable_answers_decide_nothing(tmp_path: Path) -> None:

@@ -1,0 +1,68 @@
+"""One form for all ways to write a query: aliases, quotes, case, blanks, comments and the order of terms say nothing.
+
+Guarantees: a pure function; names that a query gives itself (aliases of tables and columns) say nothing, the
+order of what is joined by AND, OR, = or stands in IN says nothing, numbers and texts say all. What cannot be parsed is
+compared as text. Not covered: queries that return the same by another way (a join for a subquery).
+"""
+
+from __future__ import annotations
+
+import functools
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+from sqlglot.optimizer.simplify import simplify
+
+
+@functools.lru_cache(maxsize=100_000)
+def query_form(sql: str) -> str:
+    """The form of one query."""
+    try:
+        tree = sqlglot.parse_one(sql, read="sqlite")
+        _lower(tree)
+        _drop_own_names(tree)
+        return _sorted(simplify(tree)).sql(dialect="sqlite", comments=False)
+    except (SqlglotError, RecursionError):
+        return " ".join(sql.split()).rstrip("; ")
+
+
+def _lower(tree: exp.Expression) -> None:
+    for name in tree.find_all(exp.Identifier):
+        name.replace(exp.to_identifier(name.name.lower(), quoted=False))
+
+
+def _drop_own_names(tree: exp.Expression) -> None:
+    """Tables stand under their own names (the second of one name is NAME_2), columns of an only table without it."""
+    own: dict[str, str] = {}
+    tables = list(tree.find_all(exp.Table, exp.Subquery, bfs=False))  # in the order of the text
+    seen: dict[str, int] = {}
+    for table in tables:
+        real = table.name if isinstance(table, exp.Table) else "subquery"
+        seen[real] = seen.get(real, 0) + 1
+        own.setdefault(table.alias or real, real if seen[real] == 1 else f"{real}_{seen[real]}")
+        table.set("alias", None)
+    for column in list(tree.find_all(exp.Column)):
+        table = own.get(column.table, column.table)
+        column.set("table", exp.to_identifier(table) if table and len(tables) > 1 else None)
+    select = tree if isinstance(tree, exp.Select) else None
+    given = {one.alias: one.this for one in select.expressions if isinstance(one, exp.Alias)} if select else {}
+    for column in list(tree.find_all(exp.Column)) if given else ():
+        if not column.table and column.name in given and column.find_ancestor(exp.Order, exp.Group, exp.Having):
+            column.replace(given[column.name].copy())
+    for one in list(select.expressions) if select else ():
+        if isinstance(one, exp.Alias):
+            one.replace(one.this)
+
+
+def _sorted(tree: exp.Expression) -> exp.Expression:
+    for node in list(tree.find_all(exp.EQ, exp.NEQ)):
+        first, second = sorted((node.left, node.right), key=lambda side: side.sql())
+        node.replace(type(node)(this=first.copy(), expression=second.copy()))
+    for node in list(tree.find_all(exp.In)):
+        node.set("expressions", sorted(node.expressions, key=lambda item: item.sql()))
+    for node in reversed([one for one in tree.find_all(exp.And, exp.Or) if type(one.parent) is not type(one)]):
+        terms = sorted(term.sql() for term in node.flatten())
+        word = " AND " if isinstance(node, exp.And) else " OR "
+        node.replace(sqlglot.parse_one(word.join(f"({term})" for term in terms)))
+    return tree
