@@ -133,3 +133,11 @@ def stamps(folder: Path, suffixes: Collection[str]) -> dict[str, tuple[int, int]
         for path in sorted(folder.rglob("*"))
         if path.is_file() and path.suffix in suffixes
     }
+
+
+def size_text(n_bytes: int) -> str:
+    """A size for people in the unit that fits, as 3.2 GiB or 47 MiB: never 0 for what is not."""
+    size, units = float(n_bytes), ["bytes", "KiB", "MiB", "GiB", "TiB"]
+    while size >= 1000 and len(units) > 1:
+        size, units = size / 1024, units[1:]
+    return f"{size:.0f} {units[0]}" if size >= 10 or units[0] == "bytes" else f"{size:.1f} {units[0]}"

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import shlex
 import shutil
 import tempfile
 from dataclasses import dataclass
@@ -181,7 +182,7 @@ def _card(run: Path, checkpoint: Path, export: Export, evaluation: Path | None) 
         precision=export.dtype,
         template=f"{json.dumps(kwargs, ensure_ascii=False)}, unless a request says otherwise" if kwargs else "none",
         gap=f"{export.gap:.2g}",
-        serve=SERVE.format(name=export.folder.name, parser=export.parser),
+        serve=SERVE.format(name=shlex.quote(export.folder.name), parser=export.parser),
     )
 
 
@@ -210,10 +211,10 @@ def main(
     console = Console(highlight=False, soft_wrap=True)
     with shown_errors():
         export = export_checkpoint(source, out, evaluation=evaluation, dtype=dtype)
-    serve = SERVE.format(name=export.folder, parser=export.parser)
+    serve = SERVE.format(name=shlex.quote(str(export.folder)), parser=export.parser)
     console.print(f"logits: differ by {export.gap:.2g} of the largest, in {export.dtype}", markup=False)
     console.print(f"serve: {serve}", markup=False)
-    console.print(f"try:   python sql_agent/sqlagent_test.py --model {export.folder}", markup=False)
+    console.print(f"try:   python sql_agent/sqlagent_test.py --model {shlex.quote(str(export.folder))}", markup=False)
     console.print(f"model: {export.folder}", markup=False)
 
 

@@ -40,6 +40,11 @@ TRAINED_BYTES = 16  # per parameter: float32 weight and gradient, two moments of
 FROZEN_BYTES = 4  # per parameter beside adapters: verl keeps float32
 LOGIT_BYTES = 6.2  # per sampled token and word: bf16 logits, their gradient, float32 scores; measured on a CPU
 SAMPLED_BYTES = 2  # per parameter in vLLM: bf16
+# Billions of parameters of the models whose names round them, as their configurations give them.
+REAL_SIZES = {
+    "qwen2.5": {"0.5": 0.494, "1.5": 1.544, "3": 3.086, "7": 7.616, "14": 14.770, "32": 32.764, "72": 72.706},
+    "qwen3": {"0.6": 0.596, "1.7": 1.721, "4": 4.022, "8": 8.191, "14": 14.768, "32": 32.762},
+}
 LORA_SHARE = 0.011  # of the parameters at rank 32, all linear layers: 81 of 7,616 million
 
 
@@ -107,8 +112,12 @@ def parameters(config: TrainConfig) -> tuple[float, str]:
         n_bytes = sum(file.stat().st_size for file in folder.glob("*.safetensors"))
         stored = str(json.loads((folder / "config.json").read_text(encoding="utf-8")).get("torch_dtype", "bfloat16"))
         return n_bytes / (4 if stored == "float32" else 2), "size of the weights"
-    found = re.search(r"(\d+(?:\.\d+)?)[bB]\b", Path(model_name(config)).name)
-    return (float(found[1]) * 1e9, "the model's name") if found else (0.0, "")
+    name = Path(model_name(config)).name
+    found = re.search(r"(\d+(?:\.\d+)?)[bB]\b", name)
+    if found is None:
+        return 0.0, ""
+    real = REAL_SIZES.get(name.lower().split("-")[0], {}).get(found[1])
+    return (real * 1e9, "what its name stands for") if real else (float(found[1]) * 1e9, "its name, which may round it")
 
 
 def arithmetic(config: TrainConfig, scoring: ScoringContext, *, n_train: int, n_val: int, steps: int) -> Iterator[str]:

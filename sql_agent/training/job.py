@@ -108,6 +108,8 @@ def prepare(config: TrainConfig, *, role: str, run: str, scoring: ScoringContext
     steps = total_steps(config, len(questions))
     config = preflight.resumed(config, runs_dir, steps=steps)
     preflight.check_packages()
+    if role != "runner":
+        preflight.check_store_port(config)
     preflight.check_adapter(config)
     preflight.check_loss(config)
     preflight.check_trackers(config.logging.trackers)

@@ -17,6 +17,8 @@ from typing import Any
 
 from agl_plugin.patches.install import wrong_versions
 from foundation.errors import UserError
+from foundation.files import size_text
+from foundation.net import bind, free_port
 from sql_agent.agent.episode import EpisodeRunner
 from sql_agent.config import ROOT, TrainConfig, build_config
 from sql_agent.config.losses import is_own
@@ -71,9 +73,28 @@ def check_disk(config: TrainConfig, runs_dir: Path, model: Path) -> None:
     free = shutil.disk_usage(runs_dir).free
     if free < need:
         raise UserError(
-            f"trainer.runs_dir = {runs_dir}: {free / 2**30:.0f} GiB free, but {keep} checkpoints and one in the making "
-            f"need about {need / 2**30:.0f} GiB. Free space, or choose another runs_dir"
+            f"trainer.runs_dir = {runs_dir}: {size_text(free)} free, but {keep} checkpoints and one in the making "
+            f"need about {size_text(need)}. Free space, or choose another runs_dir"
         )
+
+
+def check_store_port(config: TrainConfig) -> None:
+    """The port of the store that this run is to serve is free: what starts it would name neither port nor remedy."""
+    if config.store.external_address:
+        return
+    set_by, port = "AGL_SERVER_PORT", os.environ.get("AGL_SERVER_PORT", "")
+    if not port:
+        set_by, port = "store.port", str(config.store.port)
+    if not port.isdecimal() or not 0 < int(port) < 65536:
+        raise UserError(f"{set_by} = {port!r}: not a port; give a number from 1 to 65535")
+    host = os.environ.get("AGL_SERVER_HOST", "localhost")
+    try:
+        bind("127.0.0.1" if host == "localhost" else host, int(port)).close()
+    except UserError:
+        raise UserError(
+            f"{set_by} = {port}: the run's own store cannot listen on {host}:{port}. "
+            f"Stop what uses the port, or choose another: {set_by}={free_port()} is free"
+        ) from None
 
 
 def check_agent(config: TrainConfig) -> None:

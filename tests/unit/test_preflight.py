@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from benchmarks.support.server import chat_reply, error_reply, openai_server
 from foundation.errors import UserError
+from foundation.files import size_text
 from sql_agent.config import TrainConfig, build_config, resolve_system_prompt
 from sql_agent.scoring.build import build_context
 from sql_agent.scoring.check import check_judge
 from sql_agent.serving import checkpoints, models
 from sql_agent.training import preflight
+from sql_agent.training.dry_run import parameters
 from tests.sql_db import make_database
 
 TEMPLATE = {"chat_template": "{{ messages }}"}
@@ -120,7 +124,7 @@ def test_checkpoints_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     big.mkdir()
     with (big / "model.safetensors").open("wb") as file:
         file.truncate(2**42)  # a sparse file of 4 TiB
-    with pytest.raises(UserError, match=r"GiB free, but 2 checkpoints and one in the making need about 86016 GiB"):
+    with pytest.raises(UserError, match=r" free, but 2 checkpoints and one in the making need about 84 TiB"):
         preflight.check_disk(build_config({}), tmp_path / "runs", big)
     preflight.check_disk(build_config({"trainer": {"save_every": -1}}), tmp_path / "runs", big)
     assert list((tmp_path / "runs").iterdir()) == []
@@ -269,3 +273,30 @@ def test_a_checkpoint_that_is_not_there_is_named(tmp_path: Path) -> None:
     for resume in ("none", str(tmp_path / "global_step_5")):
         with pytest.raises(UserError, match="no complete global_step_N folder below"):
             found(resume, tmp_path)
+
+
+def test_sizes_are_told_in_units_that_show_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(preflight.shutil, "disk_usage", lambda _: SimpleNamespace(free=3_000_000))
+    (tmp_path / "model.safetensors").write_bytes(b"x" * 4_000_000)
+    with pytest.raises(UserError, match=r"2\.9 MiB free, but 2 checkpoints and one in the making need about \d+ MiB"):
+        preflight.check_disk(build_config({}), tmp_path / "runs", tmp_path)
+    assert [size_text(n) for n in (0, 999, 2000, 2**33)] == ["0 bytes", "999 bytes", "2.0 KiB", "8.0 GiB"]
+
+
+def test_a_taken_port_of_the_own_store_is_named_with_a_free_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AGL_SERVER_PORT", raising=False)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        config = build_config({"store": {"port": port}})
+        with pytest.raises(UserError, match=rf"store\.port = {port}: .*choose another: store\.port=\d+ is free"):
+            preflight.check_store_port(config)
+        preflight.check_store_port(build_config({"store": {"port": port, "external_address": "http://localhost:1"}}))
+        monkeypatch.setenv("AGL_SERVER_PORT", str(port))
+        with pytest.raises(UserError, match=f"AGL_SERVER_PORT = {port}: "):
+            preflight.check_store_port(build_config({}))
+
+
+@pytest.mark.parametrize(("name", "billions"), [("Qwen/Qwen2.5-7B-Instruct", 7.616), ("x/Other-7B", 7.0)])
+def test_a_model_is_reckoned_with_its_real_size_where_it_is_known(name: str, billions: float) -> None:
+    found, source = parameters(build_config({"model": {"path": name}, "trainer": {"device": "cuda"}}))
+    assert found == billions * 1e9 and ("round" in source) == (billions == 7.0)
