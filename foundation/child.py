@@ -20,6 +20,8 @@ from typing import Any, Literal
 
 CHUNK_BYTES = 1 << 18
 INHERITED = ("LD_LIBRARY_PATH",)  # a Python may need it to start
+# What any program needs to find its files, and to read and write text; no name of these is a secret's.
+USUAL = ("HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER", *INHERITED)
 
 
 class Gone(Exception):
@@ -28,6 +30,11 @@ class Gone(Exception):
     def __init__(self, kind: Literal["timeout", "crash"], why: str = "") -> None:
         super().__init__(why or kind)
         self.kind: Literal["timeout", "crash"] = kind
+
+
+def usual_environment(*more: str) -> dict[str, str]:
+    """The variables of this process that a program of others may see: USUAL, and those named."""
+    return {name: os.environ[name] for name in (*USUAL, *more) if name in os.environ}
 
 
 class Child:

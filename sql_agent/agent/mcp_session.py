@@ -29,7 +29,7 @@ from mcp.client.streamable_http import streamable_http_client
 from pydantic import BaseModel
 
 from foundation.background import LoopThread
-from foundation.child import INHERITED
+from foundation.child import usual_environment
 from foundation.errors import UserError
 from foundation.net import is_loopback
 from sql_agent.config.mcp import McpConfig
@@ -242,10 +242,9 @@ def _variable(where: str, name: str) -> str:
 
 
 def environment_of(config: McpConfig, name: str) -> dict[str, str]:
-    """The variables that a program is given besides the usual ones. Raises UserError."""
+    """The variables that a program is given. Raises UserError."""
     where = f"agent.mcp.{name}.env"
-    inherited = {key: os.environ[key] for key in INHERITED if key in os.environ}
-    return inherited | {k: _variable(where, v[1:]) if v.startswith("$") else v for k, v in config.env.items()}
+    return usual_environment() | {k: _variable(where, v[1:]) if v.startswith("$") else v for k, v in config.env.items()}
 
 
 def headers_of(config: McpConfig, name: str) -> dict[str, str]:

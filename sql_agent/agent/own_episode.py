@@ -4,8 +4,9 @@
 program that is run for each rollout: the question as JSON on its standard input, OPENAI_BASE_URL, OPENAI_API_KEY and
 OPENAI_MODEL in its environment, the answer on the last line that it prints.
 Guarantees: the model is reached through the relay, which samples, counts and remembers faults; what raises, ends with
-an error or takes more than agent.episode_timeout_s is a fault and never a 0; a program and its children are killed
-then, and what it printed is kept, cut in the middle. It gets neither the reference answer nor this project's keys.
+an error or takes more than agent.episode_timeout_s is a fault and never a 0; what a program printed is kept, cut in
+the middle, and whatever it started, detached or not, ends with it (foundation/supervise.py). It gets neither the
+reference answer nor a variable besides the usual ones and agent.command_env.
 """
 
 from __future__ import annotations
@@ -17,13 +18,14 @@ import json
 import os
 import shlex
 import shutil
-import signal
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from foundation import supervise
 from foundation.background import contained
+from foundation.child import usual_environment
 from foundation.errors import UserError, did_you_mean
 from sql_agent.agent.endpoint import LLMEndpoint
 from sql_agent.agent.relay import Relay, Session
@@ -36,8 +38,7 @@ from sql_agent.scoring.registry import import_module
 
 KEPT_BYTES = 20_000
 POLL_S = 0.02
-# What a foreign program has no business with: keys of judges and trackers.
-SECRETS = ("TEACHER_", "JUDGE_", "READER_", "REWARD_MODEL_", "WANDB_", "SWANLAB_", "AGL_")
+READ_S = 1.0  # for the rest of what it printed, where a process that escaped holds its lines open
 EpisodeFunction = Callable[..., Awaitable[Any]]
 
 
@@ -109,7 +110,7 @@ async def play_own(
     seen = replace(llm, base_url=relay.open(session), api_key="EMPTY", untrained_url="")
     try:
         if config.command:
-            work: Awaitable[Any] = _run_command(config.command, question, seen, context)
+            work: Awaitable[Any] = _run_command(config, question, seen, context)
         else:
             work = load_episode(config.episode)(question, seen, [EpisodeTool(tool, context) for tool in tools])
         limit = asyncio.timeout(limit_s)
@@ -156,11 +157,11 @@ def _ended(given: Any, context: EpisodeContext, session: Session) -> tuple[str, 
     return answer, reason
 
 
-async def _run_command(command: str, question: Question, llm: LLMEndpoint, context: EpisodeContext) -> str:
+async def _run_command(config: AgentConfig, question: Question, llm: LLMEndpoint, context: EpisodeContext) -> str:
     """Run the program and return the last line it prints. Raises EpisodeFault."""
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith(SECRETS)}
+    command = config.command
     environment = {
-        **inherited,
+        **usual_environment(*config.command_env),
         "OPENAI_BASE_URL": llm.base_url,
         "OPENAI_API_KEY": llm.api_key,
         "OPENAI_MODEL": llm.model,
@@ -168,8 +169,9 @@ async def _run_command(command: str, question: Question, llm: LLMEndpoint, conte
     asked = question.model_dump(include={"id", "question", "task_type", "meta"})
     pipe = asyncio.subprocess.PIPE
     try:
+        supervised = [sys.executable, "-I", "-S", supervise.__file__, str(os.getpid()), *checked_command(command)]
         process = await asyncio.create_subprocess_exec(
-            *checked_command(command), stdin=pipe, stdout=pipe, stderr=pipe, env=environment, start_new_session=True
+            *supervised, stdin=pipe, stdout=pipe, stderr=pipe, env=environment, start_new_session=True
         )
     except (OSError, ValueError, UserError) as exc:
         raise EpisodeFault(f"agent.command = {command!r} cannot be started: {exc}") from exc
@@ -187,11 +189,14 @@ async def _run_command(command: str, question: Question, llm: LLMEndpoint, conte
         # Not wait(), which waits until its children have closed the lines too.
         while (status := process.returncode) is None:
             await asyncio.sleep(POLL_S)
-    finally:  # its children too, which could keep the lines open
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        await process.wait()
-        await asyncio.gather(*reading)
+    finally:
+        if process.returncode is None:
+            process.terminate()
+        _, escaped = await asyncio.wait(reading, timeout=supervise.ENDING_S + READ_S)
+        for task in escaped:
+            task.cancel()
+        if not escaped:
+            await process.wait()
     context.output = "\n".join(part for part in (printed[0].text, printed[1].text) if part)
     if status:
         raise EpisodeFault(f"agent.command ended with status {status}: {printed[1].text[-300:] or 'it said nothing'}")

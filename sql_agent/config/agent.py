@@ -64,6 +64,9 @@ class AgentConfig(Node):
         default="", description="MODULE:FUNCTION or FILE.py:FUNCTION, an async function that plays an episode instead"
     )
     command: str = Field(default="", description="a program that plays an episode instead, started for each rollout")
+    command_env: list[str] = Field(
+        default=[], description="names of variables that this program sees besides the usual ones, PATH and HOME"
+    )
     episode_timeout_s: float = Field(default=600.0, gt=0, description="longest episode of agent.episode or command")
     match: str = Field(
         default="", description="train only calls of agents whose name fits this regular expression; empty: all"
@@ -84,6 +87,10 @@ class AgentConfig(Node):
     def _one_way_to_play(self) -> AgentConfig:
         if self.episode and self.command:
             raise ValueError("agent.episode and agent.command are two ways to play an episode; leave one of them out")
+        if self.command_env and not self.command:
+            raise ValueError(
+                "agent.command_env belongs to agent.command, which is not set; leave agent.command_env out"
+            )
         if self.context != "keep" and (self.episode or self.command):
             raise ValueError(
                 f"agent.context = {self.context} shortens the history of this project's own loop, and agent.episode or "

@@ -243,6 +243,55 @@ def test_a_program_is_killed_with_its_children(play: Play, tmp_path: Path) -> No
     assert not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
 
 
+DETACHED = """
+import os, subprocess, sys, time
+sleep = [sys.executable, "-c", "import time; time.sleep(300)"]
+children = [subprocess.Popen(sleep, start_new_session=True).pid]
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        children.append(os.getpid())
+        open("{pids}2", "w").write(str(os.getpid()))
+        time.sleep(300)
+    os._exit(0)
+while not os.path.exists("{pids}2") or not open("{pids}2").read():
+    time.sleep(0.01)
+open("{pids}1", "w").write(str(children[0]))
+print("5")
+sys.stdout.flush()
+{end}
+"""
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_what_a_program_detached_neither_delays_nor_outlives_it(play: Play, tmp_path: Path, ends: bool) -> None:
+    pids = tmp_path / "pid"
+    text = DETACHED.replace("{pids}", str(pids)).replace("{end}", "" if ends else "time.sleep(300)")
+    limit_s = 60.0 if ends else 5.0
+    began_s = time.monotonic()
+    if ends:
+        assert (
+            play(lambda _: chat_reply("5"), text, agent={**COMMAND, "episode_timeout_s": limit_s})[0].final_answer
+            == "5"
+        )
+        assert time.monotonic() - began_s < limit_s / 2
+    else:
+        with pytest.raises(EpisodeFault, match="took more than"):
+            play(lambda _: chat_reply("5"), text, agent={**COMMAND, "episode_timeout_s": limit_s})
+    for n in (1, 2):
+        assert not psutil.pid_exists(int(Path(f"{pids}{n}").read_text()))
+
+
+def test_a_program_sees_no_variable_that_was_not_named(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+    secrets = ("ANTHROPIC_API_KEY", "AWS_SECRET_ACCESS_KEY", "GITHUB_TOKEN", "HF_TOKEN", "TEACHER_API_KEY", "MY_OWN")
+    for name in secrets:
+        monkeypatch.setenv(name, "secret")
+    shown = "import os; print(sorted(name for name, value in os.environ.items() if value == 'secret') or 'none')"
+    assert play(lambda _: chat_reply("5"), shown, agent=COMMAND)[0].final_answer == "none"
+    named = play(lambda _: chat_reply("5"), shown, agent={**COMMAND, "command_env": ["MY_OWN", "NOT_SET"]})[0]
+    assert named.final_answer == "['MY_OWN']"
+
+
 def test_a_program_that_swallows_an_outage_earns_no_number(play: Play) -> None:
     asks = "reply = json.load(urllib.request.urlopen(request))"
     swallows = f"""try:
