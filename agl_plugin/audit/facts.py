@@ -154,6 +154,10 @@ def update_rows(
     found: Rows = {"train_row": rows, "left_out": left_out}
     if updated:
         found["policy_update"] = [_update(updated, rows, metrics, step=step) | {"id": update_id, "run_id": run_id}]
+        if updated.state:
+            packed = {name: value for name, value in updated.state.items() if name != "settings"}
+            state = {name: pack(value.tolist(), "f") for name, value in packed.items()}
+            found["update_state"] = [{"id": update_id, "settings": json.dumps(updated.state["settings"]), **state}]
     return found
 
 

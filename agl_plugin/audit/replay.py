@@ -3,9 +3,9 @@
 Guarantees: model, optimizer, passes before the update, plan and update are verl's worker and this project's code, in
 this process and as one rank; the rows are those of the audit, and nothing is sampled. Needs the weights before the
 step: the checkpoint of the step before, or, for the first step of a run, what the run began with.
+Compared are gradient norms, the change of the weights, AdamW's moments and what the optimizer stepped by.
 Not covered: runs on several GPUs, whose checkpoints are in as many parts. Another device than the run's, or another
-number of threads, computes the same in other roundings. What is left of the difference on one CPU with as many threads
-is not explained.
+number of threads, computes the same in other roundings, which SAME leaves room for.
 """
 
 from __future__ import annotations
@@ -21,28 +21,73 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from agl_plugin.audit import schema
 from agl_plugin.audit.recompute import Settings
 from agl_plugin.audit.schema import unpack
+from agl_plugin.update.fingerprint import MOMENTS
+from agl_plugin.update.rules import Updated, UpdateRules
 from foundation import run_folder
 from foundation.errors import UserError
+
+# What the same update may differ by: float32 sums in another order give gradients that differ by some 1e-6 (relative),
+# and AdamW divides by the gradient's own size, so that elements whose gradient is all but 0 may step either way.
+# Of gradient norms relative above 1; of the samples the norm of the difference over the norm.
+SAME = {"grad_norms": 1e-5, "change of the weights": 1e-3, "exp_avg": 1e-4, "exp_avg_sq": 1e-4}
 
 
 @dataclass(frozen=True)
 class Replayed:
-    """Gradient norms of the optimizer steps, and fingerprints of the weights before and after: stored and repeated."""
+    """An update as stored and as repeated; `state` of a run of version 2 is None."""
 
-    stored: Mapping[str, Any]
-    repeated: Mapping[str, Any]
+    stored: Updated
+    repeated: Updated
 
     @property
-    def gap(self) -> float:
-        """The largest difference between two gradient norms, relative above 1; infinite where their numbers differ."""
-        stored, repeated = self.stored["grad_norms"], self.repeated["grad_norms"]
-        if len(stored) != len(repeated):
-            return math.inf
-        pairs = [(a, b) for a, b in zip(stored, repeated, strict=True) if a is not None]
-        return max((abs(a - b) / max(abs(a), 1.0) for a, b in pairs), default=0.0)
+    def differences(self) -> list[str]:
+        """What is not the same, with its figure; [] for the same update."""
+        found = [f"{what} differs by {gap:.2g} (at most {SAME[what]:g})" for what, gap in self.gaps.items()
+                 if not gap <= SAME[what]]  # fmt: skip
+        if self.stored.weights_before != self.repeated.weights_before:
+            found.append("it begins with other weights")
+        if self.stored.state and self.repeated.state:
+            then, now = self.stored.state["settings"], self.repeated.state["settings"]
+            found += [f"{name} was {then.get(name)}, and is {now[name]}" for name in now if then.get(name) != now[name]]
+        elif self.stored.weights_after != self.repeated.weights_after:
+            found.append("it ends with other weights, and the run kept none to compare within a tolerance")
+        return found
+
+    @property
+    def gaps(self) -> dict[str, float]:
+        """How far each part of SAME differs."""
+        norms = (self.stored.grad_norms, self.repeated.grad_norms)
+        found = {"grad_norms": _norm_gap(*norms)}
+        if self.stored.state and self.repeated.state:
+            then, now = (_parts(one.state) for one in (self.stored, self.repeated) if one.state)
+            found |= {what: _gap(then[what], now[what]) for what in then}
+        return found
+
+
+def _norm_gap(stored: list[float], repeated: list[float]) -> float:
+    """The largest; infinite where their numbers differ, or only one is not finite."""
+    if len(stored) != len(repeated):
+        return math.inf
+    pairs = [(a, b) for a, b in zip(stored, repeated, strict=True) if math.isfinite(a) or math.isfinite(b)]
+    gaps = [abs(a - b) / max(abs(a), 1.0) for a, b in pairs]
+    return max((gap if math.isfinite(gap) else math.inf for gap in gaps), default=0.0)
+
+
+def _parts(state: Mapping[str, Any]) -> dict[str, torch.Tensor]:
+    change = state["weights_after"].double() - state["weights_before"].double()
+    return {"change of the weights": change, **{name: state[name].double() for name in MOMENTS}}
+
+
+def _gap(stored: torch.Tensor, repeated: torch.Tensor) -> float:
+    if stored.shape != repeated.shape:
+        return math.inf
+    difference, size = (stored - repeated).norm().item(), stored.norm().item()
+    return difference / size if size else math.inf if difference else 0.0
 
 
 def replay(run: Path, step: int) -> Replayed:
@@ -56,10 +101,21 @@ def replay(run: Path, step: int) -> Replayed:
         if settings.get("trainer"):
             raise UserError(f"{run}: its updates are TRL's, and only verl's are repeated; `verify` computes the rest")
         start = weights_before(schema.audit_file(run).parent, connection, settings["verl"], step)
-        stored = {"grad_norms": json.loads(update["grad_norms"])}
-        stored |= {name: update[name] for name in ("weights_before", "weights_after")}
+        norms = [math.nan if norm is None else norm for norm in json.loads(update["grad_norms"])]
+        stored = Updated({}, norms, update["weights_before"], update["weights_after"], _state(connection, update["id"]))
         repeated = _repeat(connection, settings, step=step, start=start)
     return Replayed(stored, repeated)
+
+
+def _state(connection: sqlite3.Connection, update_id: str) -> dict[str, Any] | None:
+    """What the run kept of weights and optimizer; None in a file of version 2."""
+    if "update_state" not in schema.tables_of(schema.version_of(connection)):
+        return None
+    row = connection.execute("SELECT * FROM update_state WHERE id = ?", (update_id,)).fetchone()
+    if row is None:
+        return None
+    names = ("weights_before", "weights_after", *MOMENTS)
+    return {"settings": json.loads(row["settings"]), **{n: torch.tensor(unpack(row[n], "f")) for n in names}}
 
 
 def weights_before(folder: Path, connection: sqlite3.Connection, verl: Mapping[str, Any], step: int) -> Path | None:
@@ -82,11 +138,8 @@ def weights_before(folder: Path, connection: sqlite3.Connection, verl: Mapping[s
     return Path(resumed) if resumed else None
 
 
-def _repeat(
-    connection: sqlite3.Connection, settings: Mapping[str, Any], *, step: int, start: Path | None
-) -> dict[str, Any]:
+def _repeat(connection: sqlite3.Connection, settings: Mapping[str, Any], *, step: int, start: Path | None) -> Updated:
     from agl_plugin.update.prepare import prepared
-    from agl_plugin.update.rules import Updated, UpdateRules
 
     rules, told = UpdateRules(**settings["rules"]), list[Updated]()
     batch = stored_batch(connection, Settings.of(settings), step=step)
@@ -108,13 +161,10 @@ def _repeat(
         prepared(worker.update_actor, rules, step=lambda: step, note=told.append)(batch)
         _leave_group()
     (found,) = told
-    names = ("grad_norms", "weights_before", "weights_after")
-    return {name: getattr(found, name) for name in names}
+    return found
 
 
 def _leave_group() -> None:
-    import torch
-
     torch.distributed.destroy_process_group()
 
 
@@ -123,7 +173,6 @@ def stored_batch(connection: sqlite3.Connection, settings: Settings, *, step: in
 
     Raises UserError where the calls give other rows than are stored.
     """
-    import torch
     from agentlightning.types import Triplet
 
     from agl_plugin.proxy.spans import LOG_PROBS

@@ -1,10 +1,10 @@
 """The tables of audit.db, how values are packed in them, and how a file is opened for reading.
 
 Guarantees: rows are added and never changed; each belongs to an entry of `ledger`, which holds the SHA-256 of all rows
-that one transaction added to one table, and of the entry before it, so that any changed value shows. Token ids are
-unsigned 32-bit integers, log-probabilities 32-bit floats (NaN: none given), masks one byte per token; all of these
-little-endian and compressed with zlib. Against damage, not against forgery: who may write the file may also write a new
-ledger. Light to import.
+that one transaction added to one table, of their step, and of the entry before it, so that any changed value shows.
+Token ids are unsigned 32-bit integers, log-probabilities 32-bit floats (NaN: none given), masks one byte per token; all
+of these little-endian and compressed with zlib. Files of version 2 can be read. Against damage, not against forgery:
+who may write the file may also write a new ledger. Light to import.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from typing import Any
 from foundation import run_folder
 from foundation.errors import UserError
 
-VERSION = 2  # PRAGMA user_version
+VERSION = 3  # PRAGMA user_version
+READ = (2, VERSION)  # 2: the ledger does not hash `step`, and there is no update_state
 MAX_TEXT_CHARS = 16_384
 Row = dict[str, Any]
 Rows = dict[str, list[Row]]  # table -> rows
@@ -49,6 +50,8 @@ TABLES: dict[str, str] = {
     "lr REAL, weights_before TEXT, weights_after TEXT, n_rollouts INTEGER, n_rows INTEGER, n_used INTEGER, "
     "n_tokens INTEGER, metrics TEXT",
     "checkpoint": "id TEXT PRIMARY KEY, update_id TEXT, path TEXT",
+    "update_state": "id TEXT PRIMARY KEY, settings TEXT, weights_before BLOB, weights_after BLOB, exp_avg BLOB, "
+    "exp_avg_sq BLOB",
 }  # fmt: skip
 LEDGER = 'n INTEGER PRIMARY KEY, "table" TEXT, step INTEGER, first INTEGER, last INTEGER, sha256 TEXT'
 INDICES = (
@@ -113,9 +116,19 @@ def unpack(blob: bytes | None, kind: str = "I") -> list[Any]:
     return _little(numbers).tolist()
 
 
-def digest(previous: str, table: str, rows: Iterable[Sequence[Any]]) -> str:
-    """The ledger's hash of rows, each with the values of all columns in order."""
-    found = hashlib.sha256(f"{previous} {table}\n".encode())
+def version_of(connection: sqlite3.Connection) -> int:
+    """The version of a file."""
+    return connection.execute("PRAGMA user_version").fetchone()[0]
+
+
+def tables_of(version: int) -> list[str]:
+    """The tables that a file of this version has, without the ledger."""
+    return [table for table in TABLES if version > 2 or table != "update_state"]
+
+
+def digest(previous: str, table: str, rows: Iterable[Sequence[Any]], *, step: int, version: int = VERSION) -> str:
+    """The ledger's hash of an entry: the one before, table and step, and the values of all columns of its rows."""
+    found = hashlib.sha256(f"{previous} {table}{f' {step}' if version > 2 else ''}\n".encode())
     for row in rows:
         found.update(repr(tuple(row)).encode())
     return found.hexdigest()
@@ -139,7 +152,7 @@ def add(connection: sqlite3.Connection, rows: Rows, *, step: int) -> None:
         if after == before:
             continue
         stored = typed if after - before == len(typed) else rows_between(connection, table, before + 1, after)
-        hashed = digest(last_digest(connection), table, stored)
+        hashed = digest(last_digest(connection), table, stored, step=step)
         entry = (table, step, before + 1, after, hashed)
         connection.execute('INSERT INTO ledger ("table", step, first, last, sha256) VALUES (?, ?, ?, ?, ?)', entry)
 
@@ -171,11 +184,11 @@ def opened(run: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)
     connection.row_factory = sqlite3.Row
     try:
-        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        version = version_of(connection)
     except sqlite3.DatabaseError as exc:
         connection.close()
         raise UserError(f"{path}: no audit file ({exc})") from exc
-    if version != VERSION:
+    if version not in READ:
         connection.close()
-        raise UserError(f"{path}: of version {version}, and this is version {VERSION}: use the code that wrote it")
+        raise UserError(f"{path}: of version {version}, and this reads {READ}: use the code that wrote it")
     return connection

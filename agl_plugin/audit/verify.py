@@ -71,19 +71,19 @@ def _seal(path: Path, found: Checked) -> None:
 
 def _ledger(connection: sqlite3.Connection, found: Checked) -> None:
     """The hash of each entry, and that no row stands outside of them."""
-    previous, ends = "", Counter[str]()
+    previous, ends, version = "", Counter[str](), schema.version_of(connection)
     for entry in connection.execute("SELECT * FROM ledger ORDER BY n"):
         table, first, last = entry["table"], entry["first"], entry["last"]
         place = f"{table}, rows {first} to {last} (step {entry['step']})"
-        if table not in schema.TABLES or first != ends[table] + 1:
+        if table not in schema.tables_of(version) or first != ends[table] + 1:
             found.expect(False, f"ledger: {place} do not follow row {ends[table]}")
             return
         rows = schema.rows_between(connection, table, first, last)
-        previous = schema.digest(previous, table, rows)
+        previous = schema.digest(previous, table, rows, step=entry["step"], version=version)
         found.expect(previous == entry["sha256"], f"{place}: what they hold is not what was written")
         previous, ends[table] = entry["sha256"], last
         found.counts["ledger entries"] += 1
-    for table in schema.TABLES:
+    for table in schema.tables_of(version):
         (n,) = connection.execute(f"SELECT count(*) FROM {table}").fetchone()
         found.expect(n == ends[table], f"{table} has {n} rows, and the ledger knows {ends[table]}")
 

@@ -155,6 +155,22 @@ IN_VERL = (
         until="verl divides token-mean by the tokens of the whole batch (`global_batch_info` of later versions)",
     ),
     Patch(
+        name="unbounded_kl",
+        places=("worker",),
+        package="verl",
+        targets=(
+            Target(
+                "verl.workers.actor.dp_actor:kl_penalty",
+                "agl_plugin.update.losses:kl_penalty",
+                "logprob ref_logprob kl_penalty",
+            ),
+        ),
+        how="replaced",
+        why="verl cuts k3 at 10: tokens above d = 2.61 or below -11, which went furthest from the start model, have no "
+        "gradient that brings them back; the one-process path has no such bound",
+        until="verl's k3 has no bound",
+    ),
+    Patch(
         name="trained_columns",
         places=("worker",),
         package="verl",

@@ -24,9 +24,9 @@ from verl import DataProto
 from verl.trainer.ppo import core_algos
 from verl.workers.actor.dp_actor import DataParallelPPOActor
 
-from agl_plugin.update.fingerprint import fingerprint
+from agl_plugin.update.fingerprint import fingerprint, moments, sampled, settings_of
 from agl_plugin.update.policy_loss import ensure_registered
-from agl_plugin.update.rules import GRAD_NORMS, PLAN, WEIGHTS_AFTER, WEIGHTS_BEFORE, Plan
+from agl_plugin.update.rules import GRAD_NORMS, PLAN, STATE, WEIGHTS_AFTER, WEIGHTS_BEFORE, Plan
 from agl_plugin.update.token_scores import logits_at, output_head, token_scores
 
 SAMPLED_ELEMENTS = 1024
@@ -142,7 +142,8 @@ def update_policy(self: Any, data: DataProto) -> dict[str, Any]:
     """verl's update of this rank's rows. `actor/grad_norm` is the mean of the finite ones."""
     ensure_registered(self.config.policy_loss.loss_mode)
     self.agentgrpo_moved, self.agentgrpo_norms = 0.0, []
-    before = fingerprint(self.actor_module)
+    before, weights = fingerprint(self.actor_module), sampled(self.actor_module.parameters())
+    settings = settings_of(self.actor_optimizer) | {"grad_clip": self.config.grad_clip}
     plan = None if self.config.use_dynamic_bsz else data.meta_info.get(PLAN)
     metrics = _planned_update(self, data, plan) if plan else _update_policy(self, data)
     finite = [norm for norm in self.agentgrpo_norms if math.isfinite(norm)]
@@ -152,6 +153,9 @@ def update_policy(self: Any, data: DataProto) -> dict[str, Any]:
     metrics["actor/updates_skipped"] = [len(self.agentgrpo_norms) - len(finite)]
     metrics[GRAD_NORMS] = self.agentgrpo_norms
     metrics[WEIGHTS_BEFORE], metrics[WEIGHTS_AFTER] = [before], [fingerprint(self.actor_module)]
+    after = sampled(self.actor_module.parameters())
+    state = {"settings": settings, "weights_before": weights, "weights_after": after}
+    metrics[STATE] = [state | moments(self.actor_optimizer)]
     return metrics
 
 

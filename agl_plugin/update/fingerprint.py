@@ -1,12 +1,17 @@
-"""A short text that tells whether weights changed."""
+"""What tells of weights and of the optimizer: a short text, and a sample that can be compared with a tolerance."""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
+from typing import Any
 
 import torch
 
 ELEMENTS = 4096
+SAMPLED_ELEMENTS = 512
+MOMENTS = ("exp_avg", "exp_avg_sq")
+SETTINGS = ("lr", "betas", "eps", "weight_decay")
 
 
 def fingerprint(model: torch.nn.Module) -> str:
@@ -17,3 +22,26 @@ def fingerprint(model: torch.nn.Module) -> str:
         some = shard[:: max(1, shard.numel() // ELEMENTS)]
         found.update(some.cpu().contiguous().view(torch.uint8).numpy().tobytes())
     return found.hexdigest()[:16]
+
+
+def sampled(tensors: Iterable[torch.Tensor]) -> torch.Tensor:
+    """Some 512 elements of this rank's shard of each tensor, evenly spread, in float32."""
+    found = [torch.zeros(0)]
+    for tensor in tensors:
+        shard = getattr(tensor, "_local_tensor", tensor).detach().flatten()
+        found.append(shard[:: max(1, shard.numel() // SAMPLED_ELEMENTS)].float().cpu())
+    return torch.cat(found)
+
+
+def moments(optimizer: torch.optim.Optimizer) -> dict[str, torch.Tensor]:
+    """A sample of each of AdamW's moments; without elements before its first step."""
+    states = [optimizer.state.get(p, {}) for group in optimizer.param_groups for p in group["params"]]
+    return {name: sampled(state[name] for state in states if name in state) for name in MOMENTS}
+
+
+def settings_of(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+    """What the optimizer steps by, of its first group, and how many steps it has made."""
+    (group, *_), states = optimizer.param_groups, optimizer.state.values()
+    made = max((int(state["step"]) for state in states if "step" in state), default=0)
+    told = {name: group[name] for name in SETTINGS if name in group}
+    return {**told, "betas": [float(beta) for beta in group.get("betas", ())], "lr": float(group["lr"]), "steps": made}

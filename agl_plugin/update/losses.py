@@ -51,6 +51,16 @@ class Tokens:
 TokenLoss = Callable[[Tokens], torch.Tensor]
 
 
+def kl_penalty(logprob: torch.Tensor, ref_logprob: torch.Tensor, kl_penalty: str) -> torch.Tensor:
+    """Each token's estimate of the KL divergence to the reference model, as docs/15 has it and as TRL computes its k3.
+
+    Not bounded: a bound takes the gradient from those tokens that went furthest. Clipping its norm limits it instead.
+    """
+    d = ref_logprob - logprob
+    found = {"k1": lambda: -d, "k2": lambda: d.square() / 2, "k3": lambda: d.exp() - 1 - d, "abs": lambda: d.abs()}
+    return found[kl_penalty]()
+
+
 def cispo(tokens: Tokens) -> torch.Tensor:
     """The policy gradient, weighed by a clipped ratio that has no gradient of its own: no token is left out."""
     weight = tokens.ratio.detach().clamp(1 - tokens.clip_low, 1 + tokens.clip_high)

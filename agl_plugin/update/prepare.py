@@ -13,12 +13,21 @@ from typing import Any
 
 import torch
 from verl import DataProto
-from verl.trainer.ppo.core_algos import kl_penalty
 
 from agl_plugin.update import sampler_gap
 from agl_plugin.update.batch import ROW_NUMBER, TRUNCATED
+from agl_plugin.update.losses import kl_penalty
 from agl_plugin.update.plan import moving, optimizer_steps, planned
-from agl_plugin.update.rules import GRAD_NORMS, PLAN, WEIGHTS_AFTER, WEIGHTS_BEFORE, Updated, UpdatedRow, UpdateRules
+from agl_plugin.update.rules import (
+    GRAD_NORMS,
+    PLAN,
+    STATE,
+    WEIGHTS_AFTER,
+    WEIGHTS_BEFORE,
+    Updated,
+    UpdatedRow,
+    UpdateRules,
+)
 
 UpdateActor = Callable[[DataProto], Any]
 
@@ -50,8 +59,9 @@ def prepared(
         output = update(data)
         found = output.meta_info["metrics"]
         norms, before, after = (_flat(found.pop(name, [])) for name in (GRAD_NORMS, WEIGHTS_BEFORE, WEIGHTS_AFTER))
+        (state, *_) = [*_flat(found.pop(STATE, [])), None]
         rows = updated_rows(whole, batch, rules, step=step())
-        note(Updated(rows, norms[: len(norms) // n_ranks], "-".join(before), "-".join(after)))
+        note(Updated(rows, norms[: len(norms) // n_ranks], "-".join(before), "-".join(after), state))
         found.update(metrics)
         return output
 
@@ -99,5 +109,5 @@ def kl_to_start(batch: DataProto) -> dict[str, float]:
     if tensors is None or "ref_log_prob" not in tensors:
         return {}
     mask = tensors["response_mask"] == 1
-    kl = kl_penalty(tensors["old_log_probs"], tensors["ref_log_prob"], "low_var_kl")
+    kl = kl_penalty(tensors["old_log_probs"], tensors["ref_log_prob"], "k3")
     return {"actor/kl_to_start": torch.masked_select(kl, mask).mean().item()}

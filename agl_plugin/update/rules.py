@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 # Where a batch's meta_info holds its Plan.
 PLAN = "agentgrpo_plan"
 # What an actor tells of its update beside verl's metrics: one value per optimizer step, and one per rank.
 GRAD_NORMS, WEIGHTS_BEFORE, WEIGHTS_AFTER = "audit/grad_norms", "audit/weights_before", "audit/weights_after"
+# One per rank: a sample of weights and moments with the optimizer's settings (agl_plugin.update.fingerprint).
+STATE = "audit/state"
 # Rewards are kept in steps of 2^-16, so that the mean of equal rewards is exactly that reward in float32 (groups of up
 # to 119 rows): otherwise rounding gives a group without variance advantages of up to 0.2.
 REWARD_STEPS = 65536
@@ -78,12 +80,17 @@ class UpdatedRow:
 
 @dataclass(frozen=True)
 class Updated:
-    """An update: its rows by number, the gradient norm of each optimizer step, and fingerprints of the weights."""
+    """An update: its rows by number, the gradient norm of each optimizer step, and fingerprints of the weights.
+
+    `state`: the optimizer's `settings`, and elements of `weights_before`, `weights_after`, `exp_avg`, `exp_avg_sq`, of
+    the first rank.
+    """
 
     rows: Mapping[int, UpdatedRow]
     grad_norms: list[float]
     weights_before: str
     weights_after: str
+    state: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)

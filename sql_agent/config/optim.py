@@ -114,4 +114,10 @@ class OptimConfig(Node):
                 f"optim.importance_level = {self.importance_level} has nothing to weigh: set "
                 "optim.importance_correction to truncated or masked, or leave it out"
             )
+        if self.loss == "gspo" and self.importance_correction != "off" and self.importance_level == "token":
+            raise ValueError(
+                f"optim.importance_correction = {self.importance_correction} with optim.loss = gspo needs "
+                "optim.importance_level = sequence: weights of tokens would make its gradient that of GSPO-token. Set "
+                "that, or importance_correction = off"
+            )
         return self

@@ -22,8 +22,11 @@ from typer.testing import CliRunner
 from agl_plugin.audit import schema
 from agl_plugin.audit.log import AuditLog, seal_of
 from agl_plugin.audit.recompute import Earned, Settings, advantages
+from agl_plugin.audit.replay import Replayed
 from agl_plugin.audit.verify import verify
 from agl_plugin.update.advantage import FUNCTIONS
+from agl_plugin.update.fingerprint import fingerprint, moments, sampled, settings_of
+from agl_plugin.update.rules import Updated
 from benchmarks.audit import ASKED, measure
 from benchmarks.support.spans import llm_call, reward_span
 from foundation import run_folder
@@ -93,8 +96,11 @@ def change(folder: Path, statement: str, *values: Any) -> None:
     with closing(sqlite3.connect(folder / run_folder.AUDIT)) as connection, connection:
         connection.execute(statement, values)
         previous = ""
-        for n, table, first, last in connection.execute('SELECT n, "table", first, last FROM ledger').fetchall():
-            previous = schema.digest(previous, table, schema.rows_between(connection, table, first, last))
+        entries = connection.execute('SELECT n, "table", first, last, step FROM ledger').fetchall()
+        version = schema.version_of(connection)
+        for n, table, first, last, step in entries:
+            stored = schema.rows_between(connection, table, first, last)
+            previous = schema.digest(previous, table, stored, step=step, version=version)
             connection.execute("UPDATE ledger SET sha256 = ? WHERE n = ?", (previous, n))
     (folder / run_folder.AUDIT_SEAL).write_text(seal_of(folder / run_folder.AUDIT))
 
@@ -104,6 +110,81 @@ def test_a_run_verifies_at_both_levels(made: Path, tmp_path: Path) -> None:
         found = verify(folder)
         assert found.problems == [] and found.notes == []
         assert found.counts["updates"] == 3 and found.counts["rows"] >= 3 * 10
+
+
+def test_the_step_of_an_entry_is_hashed(run: Path) -> None:
+    (run / run_folder.AUDIT_SEAL).unlink()
+    with closing(sqlite3.connect(run / run_folder.AUDIT)) as connection, connection:
+        connection.execute("UPDATE ledger SET step = step + 1 WHERE n = (SELECT max(n) FROM ledger)")
+    assert any("is not what was written" in problem for problem in verify(run).problems)
+
+
+def test_a_file_of_version_2_verifies(run: Path) -> None:
+    """Its entries' hashes are without their step, and it keeps no state of the optimizer."""
+    with closing(sqlite3.connect(run / run_folder.AUDIT)) as connection, connection:
+        connection.execute("DROP TABLE update_state")
+        kept = connection.execute("""SELECT "table", step, first, last FROM ledger WHERE "table" != 'update_state'""")
+        entries = kept.fetchall()
+        connection.execute("DELETE FROM ledger")
+        insert = 'INSERT INTO ledger ("table", step, first, last, sha256) VALUES (?, ?, ?, ?, ?)'
+        connection.executemany(insert, [(*entry, "") for entry in entries])
+        connection.execute("PRAGMA user_version = 2")
+    change(run, "UPDATE run SET id = id")
+    found = verify(run)
+    assert found.problems == [] and found.counts["updates"] == 3
+    change(run, "UPDATE policy_update SET weights_before = 'x' WHERE step = 2")
+    assert any("did not leave" in problem for problem in verify(run).problems)
+
+
+def adam_step(*, lr: float = 0.01, betas: tuple[float, float] = (0.9, 0.999), clip: float = 1.0) -> Updated:
+    """Two steps of AdamW on a random layer, kept as an update keeps them."""
+    torch.manual_seed(3)
+    layer = torch.nn.Linear(40, 40)
+    optimizer = torch.optim.AdamW(layer.parameters(), lr=lr, betas=betas)
+    before, norms = sampled(layer.parameters()), list[float]()
+    for _ in range(2):
+        optimizer.zero_grad()
+        layer(torch.randn(8, 40)).square().sum().backward()
+        norms.append(torch.nn.utils.clip_grad_norm_(layer.parameters(), clip).item())
+        optimizer.step()
+    state = {"weights_before": before, "weights_after": sampled(layer.parameters()), "settings": settings_of(optimizer)}
+    return Updated({}, norms, "same", fingerprint(layer), state | moments(optimizer))
+
+
+def test_a_repeated_update_is_compared_by_weights_moments_and_settings() -> None:
+    stored = adam_step()
+    assert Replayed(stored, adam_step()).differences == []
+    others: dict[str, tuple[str, ...]] = {}
+    for name, changed in {"lr": {"lr": 0.0101}, "betas": {"betas": (0.9, 0.99)}, "clip": {"clip": 0.5}}.items():
+        others[name] = tuple(Replayed(stored, adam_step(**changed)).differences)
+    assert any("change of the weights differs by 0.01 " in line for line in others["lr"])
+    assert any("lr was 0.01, and is 0.0101" in line for line in others["lr"])
+    assert any("exp_avg_sq differs by" in line for line in others["betas"])
+    assert any("exp_avg differs by 0.5 " in line for line in others["clip"])
+
+
+@pytest.mark.parametrize("name", ["weights_after", "exp_avg", "exp_avg_sq"])
+@pytest.mark.parametrize(("size", "same"), [(1e-6, True), (1e-1, False)])
+def test_what_another_order_of_sums_leaves_is_the_same(name: str, size: float, same: bool) -> None:
+    stored, repeated = adam_step(), adam_step()
+    assert stored.state and repeated.state
+    base = stored.state["weights_before"] if name == "weights_after" else 0
+    moved = {name: base + (repeated.state[name] - base) * (1 + size)}
+    found = Replayed(stored, replace(repeated, weights_after="other", state={**repeated.state, **moved}))
+    assert (found.differences == []) is same
+
+
+def test_without_a_sample_of_the_weights_they_must_be_equal() -> None:
+    stored = replace(adam_step(), state=None)
+    assert Replayed(stored, stored).differences == []
+    (told,) = Replayed(stored, replace(stored, weights_after="other")).differences
+    assert "it ends with other weights" in told
+
+
+def test_the_run_keeps_what_its_updates_left(made: Path) -> None:
+    first, second, _ = rows(made, "SELECT * FROM update_state ORDER BY id")
+    assert first["weights_after"] == second["weights_before"] != second["weights_after"]
+    assert json.loads(first["settings"])["lr"] == 0.1 and json.loads(first["settings"])["grad_clip"] == 1e9
 
 
 SPOILED = [

@@ -71,6 +71,10 @@ def test_the_default_is_what_it_was() -> None:
         ),
         ("optim.kl_estimator=k1", r"kl_estimator = k1 has nothing to estimate: set optim\.kl_coef above 0"),
         ("optim.kl_estimator=k4 optim.kl_coef=0.1", r"optim\.kl_estimator = 'k4'"),
+        (
+            "optim.loss=gspo optim.importance_correction=masked",
+            r"importance_correction = masked with optim\.loss = gspo needs optim\.importance_level = sequence",
+        ),
         ("optim.importance_level=sequence", r"nothing to weigh: set optim\.importance_correction"),
         ("optim.warmup=2.5", r"optim\.warmup = 2\.5 must be a whole number"),
         ("optim.warmup=-1", r"optim\.warmup = -1"),

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 import torch
 from agentlightning.types import Triplet
+from verl.workers.actor import dp_actor
 from verl.workers.config import PolicyLossConfig
 
 from agl_plugin.update.advantage import FUNCTIONS
@@ -319,6 +320,29 @@ def test_what_is_left_out_counts_in_no_mean(setting: str, loss: str, level: str)
 def test_a_kl_term_is_its_formula(estimator: str) -> None:
     settings = ["optim.kl_coef=0.3", f"optim.kl_estimator={estimator}", "optim.overlong_filter=true"]
     agree(config_of(*settings), "grpo")
+
+
+@pytest.mark.parametrize("d", [2.7, -12.0, 8.0, -0.3])
+def test_the_k3_of_verls_actor_has_no_bound(d: float) -> None:
+    """verl's own has neither the value nor a gradient at the first two."""
+    now = torch.tensor([-3.0], requires_grad=True)
+    value = dp_actor.kl_penalty(logprob=now, ref_logprob=torch.tensor([d - 3.0]), kl_penalty="k3")
+    value.backward()
+    assert now.grad is not None
+    assert value.item() == pytest.approx(math.exp(d) - 1 - d, rel=1e-6)
+    assert now.grad.item() == pytest.approx(1 - math.exp(d), rel=1e-6)
+
+
+@pytest.mark.parametrize("d", [2.7, -12.0])
+def test_a_kl_term_far_from_the_start_is_its_formula(d: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    def far(config: TrainConfig) -> Any:
+        data = near(config)
+        data.batch["ref_log_prob"] += d * data.batch["response_mask"]
+        return data
+
+    near = batch_of
+    monkeypatch.setattr("tests.unit.test_losses.batch_of", far)
+    agree(config_of("optim.kl_coef=0.3"), "grpo")
 
 
 @pytest.mark.parametrize("loss", ["cispo", "minirl"])
