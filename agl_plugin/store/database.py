@@ -28,6 +28,10 @@ from foundation.errors import RunError
 LINGER_S = 0.001  # turns that end within it share a commit
 VERSION = 1  # of the tables: PRAGMA user_version
 PRAGMAS = ("journal_mode=WAL", "synchronous=NORMAL", "cache_size=-32768", "temp_store=MEMORY")
+DAMAGED = (
+    "Restore the file from a copy, or move it away with its -wal and -shm and start with an empty store; a run then "
+    "goes on with --resume_checkpoint latest"
+)
 TAKEN_BACK = "the transaction was taken back: is the disk full?"
 
 
@@ -43,20 +47,25 @@ def locked(path: Path) -> IO[str]:
 
 
 def connected(path: Path) -> sqlite3.Connection:
-    """The database, made where there is none. Raises RunError for a file that is none of ours."""
-    connection = None
+    """The database, made where there is none. Raises RunError for a file that is none of ours, or damaged."""
+    connection, remedy = None, "Give another --path"
     try:
         connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=512)
-        for pragma in PRAGMAS:
-            connection.execute(f"PRAGMA {pragma}")
         version = connection.execute("PRAGMA user_version").fetchone()[0]
         if version != VERSION and connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
-            raise sqlite3.DatabaseError(f"its tables are of version {version}, and this store reads {VERSION}")
-        connection.execute(f"PRAGMA user_version={VERSION}")
+            raise sqlite3.OperationalError(f"its tables are of version {version}, and this store reads {VERSION}")
+        if damage := [text for (text,) in connection.execute("PRAGMA quick_check(1)") if text != "ok"]:
+            raise sqlite3.DatabaseError(f"the file is damaged: {damage[0]}")
+        for pragma in PRAGMAS:
+            connection.execute(f"PRAGMA {pragma}")
+        if version != VERSION:
+            connection.execute(f"PRAGMA user_version={VERSION}")
     except sqlite3.Error as exc:
         if connection:
             connection.close()
-        raise RunError(f"{path}: no store can be kept there ({exc}). Give another --path") from exc
+        if not isinstance(exc, sqlite3.OperationalError):
+            remedy = DAMAGED
+        raise RunError(f"{path}: no store can be kept there ({exc}). {remedy}") from exc
     return connection
 
 
@@ -84,8 +93,12 @@ class Database:
 
     def make(self, statement: str) -> None:
         """Make a table or an index, before the first turn."""
-        with self._pen:
-            self._connection.execute(statement)
+        try:
+            with self._pen:
+                self._connection.execute(statement)
+        except sqlite3.Error as exc:
+            self.close()
+            raise RunError(f"{self.path}: its tables are not those of a store ({exc}). {DAMAGED}") from exc
 
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:

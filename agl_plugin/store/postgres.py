@@ -20,6 +20,7 @@ from typing import Any, ClassVar, LiteralString, cast
 import aiologic
 import psycopg
 
+from agl_plugin.store.rows import INFINITE
 from agl_plugin.store.turns import CURRENT_TURN
 from foundation.errors import RunError
 
@@ -43,7 +44,7 @@ INSTR = "CREATE OR REPLACE FUNCTION instr(text, text) RETURNS integer LANGUAGE s
 @functools.cache
 def dialect(sql: str) -> LiteralString:
     """A statement of this folder, with PostgreSQL's marks for values."""
-    return cast(LiteralString, sql.replace("%", "%%").replace("?", "%s"))
+    return cast(LiteralString, sql.replace("%", "%%").replace("?", "%s").replace(INFINITE, "'Infinity'::float8"))
 
 
 def storable(value: Any) -> Any:

@@ -22,6 +22,8 @@ T = TypeVar("T", bound=BaseModel)
 
 SIMPLE = (str, int, float)
 SHORT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+INFINITE = "9e999"  # in SQLite; postgres.py has its own word
+NOTHING = {str: "''", int: "0", float: "0.0"}
 MAX_LISTED = 10_000  # values of one `within`; a statement of SQLite has at most 32,766
 
 
@@ -36,7 +38,6 @@ class Selection:
     where: str
     values: tuple[Any, ...]
     order: str
-    order_values: tuple[Any, ...]
 
 
 def plain_type(annotation: Any) -> type | None:
@@ -98,7 +99,7 @@ class Rows(Generic[T]):
         exact = {**(filters or {} if logic == "and" else {}), **(must or {})}
         together = len(self.keys) == 1 or exact.get(self.keys[0], {}).get("exact") is not None
         order = self._order(sort, equals="id" if together else "id DESC")
-        return Selection(where, tuple(value for _, values in terms for value in values), *order)
+        return Selection(where, tuple(value for _, values in terms for value in values), order)
 
     def _joined(self, filters: Mapping[str, Any], logic: str) -> tuple[str, list[Any]]:
         found = [
@@ -139,12 +140,15 @@ class Rows(Generic[T]):
             return wanted
         raise Unsaid
 
-    def _order(self, sort: Any, *, equals: str) -> tuple[str, tuple[Any, ...]]:
+    def _order(self, sort: Any, *, equals: str) -> str:
         name, order = resolve_sort_options(sort)
         if not name:
-            return "id", ()
+            return "id"
+        return f"{self.sorted_by(name)} {order}, {equals}"
+
+    def sorted_by(self, name: str) -> str:
+        """What a column is ordered by, word for word as an index must have it to be used. Raises Unsaid."""
         kind = self.columns.get(name)
         if kind is None:
             raise Unsaid
-        missing = float("inf") if name.endswith("_time") else kind()
-        return f'coalesce("{name}", ?) {order}, {equals}', (missing,)
+        return f'coalesce("{name}", {INFINITE if name.endswith("_time") else NOTHING[kind]})'

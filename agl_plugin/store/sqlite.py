@@ -63,10 +63,11 @@ class TableCollections(LightningCollections):
         super().__init__(tracker=tracker)
         self.database = database
         table = functools.partial(Table, database, tracker=tracker)
-        self._rollouts = table("rollouts", Rollout, ["rollout_id"], indexes=["status", "resources_id"])
+        looked_for = ["status", "resources_id"]
+        self._rollouts = table("rollouts", Rollout, ["rollout_id"], indexes=looked_for, ordered=["start_time"])
         self._attempts = table("attempts", Attempt, ["rollout_id", "attempt_id"])
         self._spans = table("spans", Span, ["rollout_id", "attempt_id", "span_id"])
-        self._resources = table("resources", ResourcesUpdate, ["resources_id"], indexes=["update_time"])
+        self._resources = table("resources", ResourcesUpdate, ["resources_id"], ordered=["update_time"])
         self._workers = table("workers", Worker, ["worker_id"])
         self._rollout_queue = TableQueue(database, "rollout_queue", str, tracker=tracker)
         self._span_sequence_ids = TableKeyValue[str, int](database, "span_sequence_ids", tracker=tracker)

@@ -24,7 +24,8 @@ ALL = 2**62
 
 
 class Table(Collection[T]):
-    """Items of `model`, in the order in which they were inserted. `indexes` are columns that queries look for."""
+    """Items of `model`, in the order in which they were inserted. `indexes` are columns that queries look for,
+    `ordered` those by which all items are listed."""
 
     def __init__(
         self,
@@ -34,6 +35,7 @@ class Table(Collection[T]):
         keys: Sequence[str],
         *,
         indexes: Sequence[str] = (),
+        ordered: Sequence[str] = (),
         tracker: MetricsBackend | None = None,
     ) -> None:
         super().__init__(tracker=tracker)
@@ -49,6 +51,9 @@ class Table(Collection[T]):
         make = [f'CREATE TABLE IF NOT EXISTS "{name}" (id {database.ROW_ID}, {typed}, data TEXT NOT NULL)']
         make.append(f'CREATE UNIQUE INDEX IF NOT EXISTS "{name}_key" ON "{name}" ({self._listed(keys)})')
         make += [f'CREATE INDEX IF NOT EXISTS "{name}_{one}" ON "{name}" ("{one}")' for one in indexes]
+        for one in ordered:
+            by = f"{self._rows.sorted_by(one)}, id"
+            make.append(f'CREATE INDEX IF NOT EXISTS "{name}_by_{one}" ON "{name}" ({by})')
         for statement in make:
             database.make(statement)
 
@@ -87,7 +92,7 @@ class Table(Collection[T]):
             part = (ALL if limit == -1 else min(max(limit, 0), ALL), min(max(offset, 0), ALL))
             found = self._database.read(
                 f"SELECT data {rest} ORDER BY {chosen.order} LIMIT ? OFFSET ?",
-                (*chosen.values, *chosen.order_values, *part),
+                (*chosen.values, *part),
             ).fetchall()
             total = len(found)
             if limit != -1 or offset:
@@ -103,7 +108,7 @@ class Table(Collection[T]):
             except Unsaid:
                 return await self._in_memory().get(filter, sort)
             sql = f'SELECT data FROM "{self._name}" WHERE {chosen.where} ORDER BY {chosen.order} LIMIT 1'
-            found = self._database.read(sql, (*chosen.values, *chosen.order_values)).fetchone()
+            found = self._database.read(sql, chosen.values).fetchone()
         return self._rows.item(found[0]) if found else None
 
     def _in_memory(self) -> ListBasedCollection[T]:
