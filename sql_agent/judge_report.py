@@ -29,7 +29,8 @@ from foundation.command import shown_errors
 from foundation.errors import UserError
 from foundation.files import write_json, write_lines
 from reward_client.errors import JudgeFault
-from sql_agent.config import HOME, RewardConfig, build_config, load_recipe, parse_assignment
+from sql_agent.config import HOME, RewardConfig, build_config, command_tree, load_recipe
+from sql_agent.config.commands import JUDGE
 from sql_agent.data.build import build_bundled
 from sql_agent.data.dataset import fingerprint
 from sql_agent.judge_audit.figures import SECONDS, Measured, figures, value_of
@@ -165,7 +166,8 @@ def main(
     Exit status: 0 all items were scored, 1 some could not be, 2 wrong input.
     """
     with shown_errors():
-        config = build_config(load_recipe(recipe) if recipe else {}, *(parse_assignment(text) for text in set_ or []))
+        told = command_tree(JUDGE, set_ or [], recipe=recipe, flags={})
+        config = build_config(load_recipe(recipe) if recipe else {}, told)
         file = items or BUNDLED_ITEMS
         judged = load_items(file)
         context, judges = judges_of(config.reward)

@@ -24,7 +24,8 @@ from mcp.server.stdio import stdio_server
 from foundation.command import shown_errors
 from sql_agent.agent.sql_tool import sql_tool
 from sql_agent.agent.tool import EpisodeContext, Tool
-from sql_agent.config import build_config, database_path, load_recipe, parse_assignment
+from sql_agent.config import build_config, command_tree, database_path, load_recipe
+from sql_agent.config.commands import MCP
 from sql_agent.environment.database import Database
 from sql_agent.errors import DatabaseFault
 
@@ -75,7 +76,7 @@ def main(
     with shown_errors(DatabaseFault):
         flags = {"database": {"path": str(database.expanduser().absolute())}} if database else {}
         base = load_recipe(recipe) if recipe else {}
-        config = build_config(base, flags, *(parse_assignment(text) for text in set_ or []))
+        config = build_config(base, command_tree(MCP, set_ or [], recipe=recipe, flags=flags))
         with Database(config.database, database_path(config.database)) as opened:
             opened.check()
             description, max_chars = config.agent.tool_description, config.database.max_chars

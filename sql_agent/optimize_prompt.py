@@ -24,7 +24,8 @@ from foundation.errors import RunError, UserError
 from reward_client import needed_endpoints
 from reward_client.schema import JudgeEndpoint
 from sql_agent.agent.grading import scoring_of
-from sql_agent.config import HOME, build_config, data_path, load_recipe, parse_assignment, prompt_file
+from sql_agent.config import HOME, build_config, command_tree, data_path, load_recipe, prompt_file
+from sql_agent.config.commands import OPTIMIZE
 from sql_agent.data.dataset import load_questions
 from sql_agent.errors import LLMFault
 from sql_agent.evaluation.targets import Target, look_at, running, settings_for
@@ -101,7 +102,7 @@ def main(
         if folder.exists() and any(folder.iterdir()):
             raise UserError(f"--out {folder}: is not empty; name a new folder")
         base = load_recipe(recipe) if recipe else settings_for([model])
-        config = build_config(base, *(parse_assignment(text) for text in set_ or []))
+        config = build_config(base, command_tree(OPTIMIZE, set_ or [], recipe=recipe, flags={}))
         if config.agents:
             raise UserError(
                 f"agents = {', '.join(config.agents)}: the search is for one prompt, and these have several; give a "

@@ -37,11 +37,12 @@ from sql_agent.config import (
     TrainConfig,
     agent_config,
     build_config,
+    command_tree,
     data_path,
     load_recipe,
-    parse_assignment,
     resolve_system_prompt,
 )
+from sql_agent.config.commands import TRY
 from sql_agent.data.dataset import load_questions
 from sql_agent.errors import Fault, LLMFault
 from sql_agent.records import Question
@@ -72,7 +73,9 @@ def resolve_config(
     if database is not None:
         flags["database"] = {"path": str(database.expanduser().absolute())}
     base = load_recipe(recipe or TINY_RECIPE) if recipe or tiny else {}
-    config = build_config(base, flags, *(parse_assignment(text) for text in assignments))
+    config = build_config(
+        base, command_tree(TRY, assignments, recipe=recipe or (TINY_RECIPE if tiny else ""), flags=flags)
+    )
     return resolve_system_prompt(config, tiny=tiny)
 
 

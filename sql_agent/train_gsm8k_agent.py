@@ -89,7 +89,7 @@ def resolve_config(args: argparse.Namespace) -> TrainConfig:
     argv += ["--model", args.model_path] if args.model_path else []
     argv += ["--lora"] * args.use_lora + ["--debug"] * args.debug
     argv += [word for text in sets for word in ("--set", text)]
-    return options.resolve_config(options.parser().parse_args(argv))
+    return options.resolve_config(options.parser(prog="train_local.py").parse_args(argv))
 
 
 def _questions(args: argparse.Namespace, recipe: str) -> Path:

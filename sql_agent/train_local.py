@@ -12,14 +12,17 @@ docs/10-configuration.md has all settings.
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 try:
     from dotenv import load_dotenv
 except ModuleNotFoundError as missing:
     raise SystemExit(f"error: {missing}; run `make setup`, then `source .venv/bin/activate`") from None
 
+from rich.console import Console
+
 from sql_agent.config import HOME
-from sql_agent.local.job import run_local
+from sql_agent.local.job import dry_run_local, run_local
 from sql_agent.training.options import parser, resolve_config
 from sql_agent.tuning.command import run_to_end
 
@@ -27,7 +30,12 @@ from sql_agent.tuning.command import run_to_end
 def main(argv: list[str] | None = None) -> int:
     """Exit status: 0 done, 1 the run failed, 2 wrong input, 130 interrupted."""
     args = parser(__doc__ or "", prog="train_local.py").parse_args(argv)
-    return run_to_end(lambda terminal: run_local(resolve_config(args), terminal), debug=args.debug)
+
+    def work(terminal: Console) -> tuple[int, Path | None]:
+        config = resolve_config(args)
+        return (dry_run_local(config, terminal), None) if args.dry_run else run_local(config, terminal)
+
+    return run_to_end(work, debug=args.debug)
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from sql_agent.config.build import (
     recipe_path,
     resolve_system_prompt,
 )
+from sql_agent.config.commands import command_tree
 from sql_agent.config.data import DataConfig, FileConfig
 from sql_agent.config.database import DatabaseConfig
 from sql_agent.config.health import HealthConfig
@@ -61,6 +62,7 @@ __all__ = [
     "agent_config",
     "agents_of",
     "build_config",
+    "command_tree",
     "data_path",
     "database_path",
     "known_keys",

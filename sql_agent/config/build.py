@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import shlex
 import tomllib
+from contextlib import suppress
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
@@ -42,17 +45,14 @@ def merge(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
 
 
 def parse_assignment(text: str) -> dict[str, Any]:
-    """Turn `a.b=value` into a tree. The value is JSON where it parses as JSON, else text.
+    """Turn `a.b=value` into a tree. The value is JSON or TOML (`{command = "python"}`) where it parses, else text.
 
     Raises UserError when there is no `=`.
     """
     key, sep, raw = text.partition("=")
     if not sep or not key.strip():
         raise UserError(f"--set {text!r}: expected KEY=VALUE, for example --set optim.lr=2e-6")
-    try:
-        value: Any = json.loads(raw)
-    except json.JSONDecodeError:
-        value = raw
+    value = _value(raw)
     tree: dict[str, Any] = {}
     node = tree
     *parents, leaf = key.strip().split(".")
@@ -60,6 +60,15 @@ def parse_assignment(text: str) -> dict[str, Any]:
         node = node.setdefault(name, {})
     node[leaf] = value
     return tree
+
+
+def _value(raw: str) -> Any:
+    with suppress(json.JSONDecodeError):
+        return json.loads(raw)
+    if raw.lstrip()[:1] in ("{", "["):  # numbers, dates and quotes of TOML stay what they always were: text
+        with suppress(tomllib.TOMLDecodeError):
+            return tomllib.loads(f"value = {raw}")["value"]
+    return raw
 
 
 def recipe_path(name: str) -> Path:
@@ -83,7 +92,7 @@ def load_recipe(name: str) -> dict[str, Any]:
         tree = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as exc:
         raise UserError(f"{path}: not valid TOML ({exc})") from exc
-    return {**_anchored(tree, path.parent), "recipe": path.parent.name if path.name == "config.toml" else path.stem}
+    return {**anchored(tree, path.parent), "recipe": path.parent.name if path.name == "config.toml" else path.stem}
 
 
 OF_AN_AGENT = re.compile(r"agents\.[^.]*\.")
@@ -96,20 +105,33 @@ FILES = (
 )
 
 
-def _anchored(tree: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """The tree with the files that stand in the recipe's folder named by their absolute paths."""
+def anchored(tree: dict[str, Any], folder: Path, *, at_hand: bool = False) -> dict[str, Any]:
+    """The tree with the files that stand in the recipe's folder named by their absolute paths; `at_hand`: unless they
+    stand in the folder that the program runs in."""
+
+    def is_there(name: str) -> bool:
+        return (folder / name).is_file() and not (at_hand and Path(name).is_file())
 
     def absolute(value: Any) -> Any:
         if isinstance(value, list):
             return [absolute(item) for item in value]
         name, colon, rest = value.partition(":") if isinstance(value, str) else ("", "", "")
-        return f"{(folder / name).resolve()}{colon}{rest}" if name and (folder / name).is_file() else value
+        # Not resolved: a virtual environment's python is a link, and works under this name alone.
+        return f"{os.path.abspath(folder / name)}{colon}{rest}" if name and is_there(name) else value
+
+    def line(value: Any) -> Any:
+        with suppress(ValueError, TypeError, AttributeError):
+            words = shlex.split(value)
+            return value if (there := absolute(words)) == words else shlex.join(there)
+        return value
 
     def visit(node: Any, prefix: str) -> Any:
         if isinstance(node, list) and any(isinstance(item, dict) for item in node):
             return [visit(item, prefix) for item in node]
         if not isinstance(node, dict):
             key = OF_AN_AGENT.sub("", prefix)
+            if key == "agent.command":
+                return line(node)
             return absolute(node) if any(fnmatch(key, name) for name in FILES) else node
         return {key: visit(value, f"{prefix}.{key}" if prefix else key) for key, value in node.items()}
 

@@ -14,7 +14,8 @@ from foundation.errors import UserError
 from sql_agent.agent.episode import EpisodeRunner
 from sql_agent.agent.grading import scoring_of
 from sql_agent.agent.toolset import databases_of
-from sql_agent.config import FileConfig, TrainConfig, build_config, data_path, load_recipe, parse_assignment
+from sql_agent.config import FileConfig, TrainConfig, build_config, command_tree, data_path, load_recipe
+from sql_agent.config.commands import EVALUATE
 from sql_agent.data.bundled import SPLITS as BUNDLED
 from sql_agent.data.bundled import ensure_bundled
 from sql_agent.data.dataset import fingerprint
@@ -54,7 +55,7 @@ def prepare(asked: dict[str, Any]) -> Evaluation:
     splits = {name: draw(_questions(one), asked["limit"]) for name, one in files.items()}
     texts = {"before": asked["before"], "after": asked["after"]} if asked["after"] else {"model": asked["before"]}
     base = load_recipe(asked["recipe"]) if asked["recipe"] else settings_for(texts.values())
-    config = build_config(base, *(parse_assignment(text) for text in asked["set"]))
+    config = build_config(base, command_tree(EVALUATE, asked["set"], recipe=asked["recipe"], flags={}))
     targets = {
         name: look_at(text, config, option="--after" if name == "after" else "--before") for name, text in texts.items()
     }

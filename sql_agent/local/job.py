@@ -31,6 +31,7 @@ from sql_agent.scoring.registry import ScoringContext
 from sql_agent.serving.merged_start import start_of
 from sql_agent.serving.models import model_folder
 from sql_agent.training import preflight
+from sql_agent.training.dry_run import dry_run
 from sql_agent.training.ending import what_broke, write_summary
 from sql_agent.training.health_rules import health_of
 from sql_agent.training.job import EXIT, Job
@@ -58,6 +59,14 @@ def run_local(config: TrainConfig, terminal: Console) -> tuple[int, Path]:
         summary = train(job, run_dir)
     terminal.print(summary_table(summary))
     return EXIT[summary["status"]], run_dir
+
+
+def dry_run_local(config: TrainConfig, terminal: Console) -> int:
+    """`--dry-run`: look at what needs no model, and count. Returns the exit status. Raises UserError."""
+    check_keys(config)
+    preflight.check_installed(TRL, extra="reward-model")
+    ensure_data(config)
+    return dry_run(config, terminal, verl=False)
 
 
 def prepare(config: TrainConfig, *, run: str, scoring: ScoringContext) -> Job:

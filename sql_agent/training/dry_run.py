@@ -48,18 +48,20 @@ REAL_SIZES = {
 LORA_SHARE = 0.011  # of the parameters at rank 32, all linear layers: 81 of 7,616 million
 
 
-def dry_run(config: TrainConfig, terminal: Console) -> int:
-    """Check, compose and count; print all of it. Raises UserError as a run would."""
-    check_verl(config)
+def dry_run(config: TrainConfig, terminal: Console, *, verl: bool = True) -> int:
+    """Check, compose (unless `verl` is False) and count; print all of it. Raises UserError as a run would."""
+    if verl:
+        check_verl(config)
     preflight.check_agent(config)
     with closing(scoring_of(config)) as scoring:
         train, val = load_data(config, scoring)
         steps = total_steps(config, len(train))
         check(config, scoring, steps=steps)
         lines = [*arithmetic(config, scoring, n_train=len(train), n_val=len(val), steps=steps)]
-    overrides = verl_overrides(config, model_path=model_name(config), run_dir=Path("RUN_FOLDER"), total_steps=steps)
     show(terminal, "configuration", flatten(config.model_dump(mode="json")))
-    show(terminal, "verl's configuration", {**flatten(composed_base()), **flatten(overrides)})
+    if verl:
+        overrides = verl_overrides(config, model_path=model_name(config), run_dir=Path("RUN_FOLDER"), total_steps=steps)
+        show(terminal, "verl's configuration", {**flatten(composed_base()), **flatten(overrides)})
     terminal.print("\n".join(["", *lines]), markup=False)
     terminal.print("dry run: the checks passed; nothing was trained", markup=False)
     return 0

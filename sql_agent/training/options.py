@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import functools
 import math
 from typing import Any
 
@@ -11,9 +10,10 @@ from foundation.errors import UserError
 from sql_agent.config import (
     TrainConfig,
     build_config,
+    command_tree,
+    commands,
     load_recipe,
     merge,
-    parse_assignment,
     resolve_system_prompt,
 )
 from sql_agent.serving import models
@@ -47,6 +47,7 @@ def parser(description: str = "", *, prog: str = "train_sql_agent.py") -> argpar
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
+    p.set_defaults(command=prog)
     data = p.add_argument_group("data and model")
     data.add_argument("--train-file", help="training questions, parquet or jsonl (default: data/train.parquet)")
     data.add_argument("--val-file", help="validation questions (default: data/val.parquet)")
@@ -111,7 +112,9 @@ def resolve_config(args: argparse.Namespace) -> TrainConfig:
             "--weave: Weave's tracer is not wired in, because token ids come from the LLM proxy's spans. Leave the "
             "flag out; for dashboards use --set 'logging.trackers=[\"wandb\"]'"
         )
-    flags = functools.reduce(merge, [parse_assignment(text) for text in args.set], command_line_tree(args))
+    if args.llm_proxy and args.command != commands.GRPO:
+        raise UserError(f"--llm-proxy: {args.command} has no LLM proxy; leave the flag out, or call {commands.GRPO}")
+    flags = command_tree(args.command, args.set, recipe=args.recipe or "", flags=command_line_tree(args))
     named = load_recipe(args.recipe) if args.recipe else {}
     device = merge(named, flags).get("trainer", {}).get("device", "auto")
     if device == "auto":

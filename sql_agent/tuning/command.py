@@ -35,8 +35,11 @@ def run_command(method: Method, description: str, argv: list[str] | None = None)
     return run_to_end(work, debug=args.debug)
 
 
-def run_to_end(work: Callable[[Console], tuple[int, Path]], *, debug: bool) -> int:
-    """Exit status of a run in this process: 0 done, 1 the run failed, 2 wrong input, 130 interrupted."""
+def run_to_end(work: Callable[[Console], tuple[int, Path | None]], *, debug: bool) -> int:
+    """Exit status of a run in this process: 0 done, 1 the run failed, 2 wrong input, 130 interrupted.
+
+    `work` returns it and the run folder, None where nothing was run.
+    """
     # SIGTERM ends a run in order, as Ctrl-C does. A shell starts background jobs with SIGINT ignored.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _interrupt)
@@ -49,7 +52,8 @@ def run_to_end(work: Callable[[Console], tuple[int, Path]], *, debug: bool) -> i
         return 2
     except KeyboardInterrupt:
         return EXIT["interrupted"]
-    terminal.print(f"{report_line(run_dir)}\nrun: {run_dir}", markup=False)
+    if run_dir:
+        terminal.print(f"{report_line(run_dir)}\nrun: {run_dir}", markup=False)
     return status
 
 

@@ -13,6 +13,7 @@ from foundation.errors import UserError
 from sql_agent.config import (
     TrainConfig,
     build_config,
+    command_tree,
     load_recipe,
     merge,
     parse_assignment,
@@ -107,8 +108,9 @@ def command_line_tree(method: Method, args: argparse.Namespace) -> dict[str, Any
 
 def resolve_config(method: Method, args: argparse.Namespace) -> TrainConfig:
     """defaults < settings of the rollouts < recipe < flags < --set, with the device decided. Raises UserError."""
-    sets = [parse_assignment(text) for text in args.set]
-    flags = functools.reduce(merge, sets, command_line_tree(method, args))
+    flags = command_tree(
+        f"train_{method}.py", args.set, recipe=args.recipe or "", flags=command_line_tree(method, args)
+    )
     recipe = load_recipe(args.recipe) if args.recipe else {}
     device = merge(recipe, flags).get("trainer", {}).get("device", "auto")
     if device == "auto":

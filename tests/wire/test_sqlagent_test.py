@@ -102,7 +102,7 @@ def test_the_model_sees_the_tool_the_prompt_and_greedy_settings(scripted: FakeSe
     flags = ("--database", database, "--question", "q", "--max-tokens", 33, "--api-key", KEY)
     flags = (*flags, "--set", "agent.tool_description=Ask the pharmacy.")
     flags = (*flags, "--set", "agent.chat_template_kwargs.enable_thinking=false")
-    flags = (*flags, "--set", "rollout.evaluation.frequency_penalty=0.25", "--set", "rollout.top_p=0.5")
+    flags = (*flags, "--set", "rollout.evaluation.frequency_penalty=0.25")
     invoke("--base-url", scripted.base_url, *flags)
     first, second = scripted.requests
     assert first.headers["authorization"] == f"Bearer {KEY}"

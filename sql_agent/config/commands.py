@@ -1,0 +1,124 @@
+"""Which command reads which configuration key: the one table.
+
+A key that a recipe sets for another command is no mistake, as commands share recipes; one that stands on the command
+line of a command that does not read it is refused, with the commands that do. Guarantee: `readers` answers for every
+key (a test walks the tree against tests/golden/readers/keys.json, so a new key needs a decision). Limit: whether a key
+that is read has an effect together with others is for the rules of config/tree.py and local/arguments.py to say.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from foundation.errors import UserError
+from sql_agent.config.build import anchored, merge, parse_assignment, recipe_path
+
+GRPO, LOCAL, SFT, DPO = "train_sql_agent.py", "train_local.py", "train_sft.py", "train_dpo.py"
+EVALUATE, OPTIMIZE, TRY = "evaluate.py", "optimize_prompt.py", "sqlagent_test.py"
+JUDGE, MCP = "judge_report.py", "mcp_server.py"
+COMMANDS = (GRPO, LOCAL, SFT, DPO, EVALUATE, OPTIMIZE, TRY, JUDGE, MCP)
+
+ROLLOUTS = {GRPO, LOCAL}
+TUNING = {SFT, DPO}
+TRAINERS = ROLLOUTS | TUNING
+PLAYERS = {*ROLLOUTS, EVALUATE, OPTIMIZE, TRY}
+SERVERS = {GRPO, EVALUATE, OPTIMIZE, TRY}  # which start vLLM
+
+# The longest name that is a key's own, or a section around it, decides.
+READERS: dict[str, set[str]] = {
+    "recipe": set(COMMANDS),
+    "method": set(TRAINERS),
+    "agent": PLAYERS | TUNING,
+    "agent.min_turns": ROLLOUTS,
+    **{
+        f"agent.{name}": PLAYERS
+        for name in ("match", "command_env", "episode_timeout_s", "llm_timeout_s", "repeat_limit")
+    },
+    "agent.tool_description": PLAYERS | TUNING | {MCP},
+    "agents": PLAYERS | TUNING,
+    "database": PLAYERS | TUNING | {MCP},
+    "python": PLAYERS | TUNING,
+    "data": ROLLOUTS,
+    "data.train_file": TRAINERS | {OPTIMIZE},
+    "data.train_files": TRAINERS,
+    "data.val_file": ROLLOUTS | {OPTIMIZE},
+    "data.seed": TRAINERS,
+    "reward": PLAYERS | {JUDGE},
+    "model": PLAYERS | TUNING,
+    "rollout": ROLLOUTS,
+    "rollout.evaluation": {EVALUATE, OPTIMIZE, TRY},
+    "rollout.max_model_len": PLAYERS,
+    "rollout.max_prompt_tokens": PLAYERS,
+    "rollout.max_response_tokens": PLAYERS,
+    "rollout.level": PLAYERS,
+    "rollout.trajectory_max_response_tokens": PLAYERS,
+    "rollout.tool_parser": PLAYERS,
+    "optim": ROLLOUTS,
+    "optim.importance_level": {GRPO},
+    "optim.importance_cap": {GRPO},
+    "sft": {SFT},
+    "dpo": {DPO},
+    "local": {LOCAL},
+    "health": ROLLOUTS,
+    "trainer": TRAINERS,
+    "trainer.device": TRAINERS | PLAYERS,
+    "trainer.seed": TRAINERS | PLAYERS,
+    "trainer.runs_dir": TRAINERS | {TRY},
+    "trainer.n_gpus": ROLLOUTS,
+    "trainer.epochs": ROLLOUTS,
+    "trainer.max_steps": ROLLOUTS,
+    "trainer.validate_every": ROLLOUTS,
+    "trainer.validate_first": ROLLOUTS,
+    "store": {GRPO},
+    "logging": TRAINERS,
+    "logging.audit": ROLLOUTS,
+    "verl": {GRPO},
+}
+# Engine and processes of train_sql_agent.py and, where they say so, of the servers.
+READERS |= {
+    f"rollout.{name}": {GRPO}
+    for name in ("n_runners", "runner_concurrency", "tensor_parallel", "proxy", "sampler_logprobs", "poll_interval_s")
+}
+READERS |= {f"rollout.{name}": SERVERS for name in ("max_num_seqs", "gpu_memory_utilization")}
+
+
+def readers(key: str) -> set[str]:
+    """The commands that read this dotted key. KeyError for one that nobody decided on."""
+    parts = key.split(".")
+    for n in range(len(parts), 0, -1):
+        if (found := READERS.get(".".join(parts[:n]))) is not None:
+            return found
+    raise KeyError(key)
+
+
+def command_tree(command: str, texts: Iterable[str], *, recipe: str = "", flags: dict[str, Any]) -> dict[str, Any]:
+    """The tree of a command line: its flags, then --set, with the files of the recipe's folder found there.
+
+    Raises UserError for keys that the command does not read.
+    """
+    tree = functools.reduce(merge, map(parse_assignment, texts), flags)
+    check_read(command, tree)
+    return anchored(tree, recipe_path(recipe).parent, at_hand=True) if recipe else tree
+
+
+def check_read(command: str, tree: dict[str, Any]) -> None:
+    """Raise UserError for keys of a command line that the command does not read. Unknown ones are told later."""
+    wrong: list[str] = []
+    for key, value in _leaves(tree, ""):
+        if key.split(".")[0] in READERS and command not in (by := readers(key)):
+            wrong.append(f"  {key} = {value!r:.80}: read by {', '.join(name for name in COMMANDS if name in by)}")
+    if wrong:
+        raise UserError(
+            f"{command} does not read what the command line sets; leave it out, or call a command that does:\n"
+            + "\n".join(wrong)
+        )
+
+
+def _leaves(tree: dict[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
+    for name, value in tree.items():
+        if isinstance(value, dict) and value:
+            yield from _leaves(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value

@@ -1,0 +1,110 @@
+"""Which command reads which key: one table, decided for each key, and obeyed on each command line."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from foundation.errors import UserError
+from sql_agent import train_local
+from sql_agent.config import build_config, command_tree, known_keys, load_recipe, parse_assignment
+from sql_agent.config.commands import COMMANDS, DPO, GRPO, LOCAL, SFT, check_read, readers
+from sql_agent.training import options
+from sql_agent.tuning import options as tuning_options
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "readers" / "keys.json"
+
+
+def tree_of(key: str) -> dict[str, object]:
+    return parse_assignment(f"{key}=1")
+
+
+def test_each_key_has_the_readers_that_were_decided_on() -> None:
+    # A new key: decide in sql_agent/config/commands.py, then write its line into the golden file.
+    found = {key: [name for name in COMMANDS if name in readers(key)] for key in known_keys()}
+    assert found == json.loads(GOLDEN.read_text())
+    assert all(found.values())
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_each_command_takes_what_it_reads_and_refuses_the_rest(command: str) -> None:
+    for key in known_keys():
+        by = readers(key)
+        if command in by:
+            check_read(command, tree_of(key))
+        else:
+            with pytest.raises(UserError, match=rf"{command} does not read[^\n]*\n  {key} = 1: read by .*{min(by)}"):
+                check_read(command, tree_of(key))
+
+
+def flags_of(p: object) -> set[str]:
+    return {a.dest for a in p._actions} - {"help"}  # type: ignore[attr-defined]
+
+
+NO_KEY = {"recipe", "set", "ci", "ci_fast", "dry_run", "weave", "llm_proxy", "lora", "trajectory_level", "debug"}
+
+
+def test_each_flag_is_a_key_that_its_command_reads_or_is_decided_on() -> None:
+    for name in flags_of(options.parser()) - NO_KEY:
+        assert GRPO in readers(options.FLAGS[name])
+    for method, command in (("sft", SFT), ("dpo", DPO)):
+        for name in flags_of(tuning_options.parser(method)) - {"recipe", "set", "use_lora", "debug"}:
+            key = tuning_options.FLAGS[name]
+            assert command in readers(key if "." in key else f"{method}.{key}")
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "--mongo-uri x",
+        "--external-store-address http://x:1",
+        "--n-runners 2",
+        "--llm-proxy",
+        "--set verl.a=1",
+    ],
+)
+def test_train_local_refuses_flags_of_the_other_trainer(given: str) -> None:
+    args = options.parser(prog=LOCAL).parse_args([*given.split(), "--recipe", "smoke_cpu"])
+    with pytest.raises(UserError, match=r"train_sql_agent\.py"):
+        options.resolve_config(args)
+
+
+def test_train_local_dry_run_trains_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    runs = tmp_path / "runs"
+    given = ["--dry-run", "--recipe", "smoke_cpu", "--set", f"trainer.runs_dir={runs}", "--set", "trainer.device=cpu"]
+    assert train_local.main(given) == 0
+    printed = capfd.readouterr().out
+    assert "nothing was trained" in printed and "verl's configuration" not in printed
+    assert not list(runs.glob("*"))
+
+
+def test_keys_of_a_recipe_may_be_for_another_command(tmp_path: Path) -> None:
+    recipe = tmp_path / "r.toml"
+    recipe.write_text("[store]\nport = 4800\n[local]\nmax_batch = 3\n")
+    args = options.parser(prog=LOCAL).parse_args(["--recipe", str(recipe), "--set", "trainer.device=cpu"])
+    assert options.resolve_config(args).store.port == 4800
+
+
+def test_files_are_those_of_the_recipe_and_links_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "python").symlink_to(sys.executable)
+    (tmp_path / "x.py").write_text("")
+    (tmp_path / "config.toml").write_text(
+        'agent.command = "python x.py --deep"\n[agent.mcp.files]\ncommand = "python"\nargs = ["x.py"]\n'
+    )
+    agent = build_config(load_recipe(str(tmp_path))).agent
+    assert agent.mcp["files"].command == str(tmp_path / "python")
+    assert agent.command == f"{tmp_path / 'python'} {tmp_path / 'x.py'} --deep"
+    given = command_tree(GRPO, ['agent.tools=["x.py"]'], recipe=str(tmp_path), flags={})
+    assert given["agent"]["tools"] == [str(tmp_path / "x.py")]
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here" / "x.py").write_text("")
+    monkeypatch.chdir(tmp_path / "here")
+    assert command_tree(GRPO, ['agent.tools=["x.py"]'], recipe=str(tmp_path), flags={})["agent"]["tools"] == ["x.py"]
+
+
+def test_set_takes_tables_of_toml() -> None:
+    tree = parse_assignment('agent.mcp.files={command = "python", args = ["a.py"]}')
+    assert build_config(tree).agent.mcp["files"].args == ["a.py"]
