@@ -33,6 +33,7 @@ logger = logging.getLogger(__name__)
 TAKE_AT_ONCE = 8
 # Of rollout.rollout_timeout_s, so that the runner ends a rollout before the store gives it up.
 LIMIT_SHARE = 0.95
+ENDING_S = 0.5  # for an agent to end once it is cancelled
 
 
 def in_order(result: RolloutRawResult, rollout: AttemptedRollout) -> RolloutRawResult:
@@ -51,17 +52,19 @@ async def in_time(work: Awaitable[RolloutRawResult], rollout: AttemptedRollout) 
     Cancelling closes the agent's call to the LLM proxy; a request that the proxy has passed on is not followed.
     """
     given_s = rollout.config.timeout_seconds
-    limit = asyncio.timeout(given_s * LIMIT_SHARE if given_s else None)
+    task = asyncio.ensure_future(work)
     try:
-        async with limit:
-            return await work
-    except TimeoutError:
-        if not limit.expired():
-            raise
-        logger.warning(
-            "rollout %s took more than %.0f s and was ended", rollout.rollout_id, (given_s or 0) * LIMIT_SHARE
-        )
-        return [emit_annotation({UNSCORED_KEY: TIMED_OUT}, propagate=False)]
+        done, _ = await asyncio.wait({task}, timeout=given_s * LIMIT_SHARE if given_s else None)
+        if done:
+            return task.result()
+    finally:
+        if task.cancel():
+            await asyncio.wait({task}, timeout=ENDING_S)  # to close its calls; what it returns no longer counts
+    goes_on = "" if task.done() else "; its agent swallows the cancelling and goes on, to no effect"
+    logger.warning(
+        "rollout %s took more than %.0f s and was ended%s", rollout.rollout_id, (given_s or 0) * LIMIT_SHARE, goes_on
+    )
+    return [emit_annotation({UNSCORED_KEY: TIMED_OUT}, propagate=False)]
 
 
 class ConcurrentRunner(LitAgentRunner[Any]):

@@ -30,6 +30,26 @@ async def test_a_rollout_over_its_limit_is_cancelled_and_stays_unscored() -> Non
     assert ended == ["cancelled"] and note.attributes == {UNSCORED_KEY: TIMED_OUT} and LIMIT_SHARE < 1
 
 
+@pytest.mark.parametrize("times", [1, 10**9])
+async def test_an_agent_that_swallows_its_end_has_no_result(times: int) -> None:
+    """Once, and then it answers; and for ever."""
+    released = asyncio.Event()
+
+    async def swallow() -> Any:
+        for _ in range(times):
+            try:
+                await released.wait()
+                break
+            except asyncio.CancelledError:
+                continue
+        return ["a result"]
+
+    async with asyncio.timeout(5):
+        (note,) = await in_time(swallow(), rollout(0.2))  # pyright: ignore
+    assert note.attributes == {UNSCORED_KEY: TIMED_OUT}
+    released.set()
+
+
 async def test_a_timeout_of_the_agents_own_is_an_error_of_the_agent() -> None:
     async def fail() -> Any:
         raise TimeoutError("a query")
