@@ -26,9 +26,9 @@ except ModuleNotFoundError as missing:
     raise SystemExit(f"error: {missing}; run `make setup`, then `source .venv/bin/activate`") from None
 from rich.console import Console
 
+from foundation.chat_template import write_defaults
 from foundation.command import shown_errors
 from foundation.errors import UserError
-from sql_agent.serving.chat_template import write_defaults
 from sql_agent.serving.checkpoint_model import NOT_THE_MODELS, checkpoint_model, text_folder
 from sql_agent.serving.checkpoints import own_checkpoint
 

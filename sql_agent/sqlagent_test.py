@@ -253,7 +253,7 @@ def main(
             outcomes = go(llm)
         else:
             with own_server(config) as server:
-                llm = LLMEndpoint(server.base_url, server.model, max_tokens=max_tokens)
+                llm = server.endpoint(max_tokens=max_tokens)
                 outcomes = go(llm)
                 if why := server.why_it_died():
                     raise LLMFault(why)

@@ -20,7 +20,7 @@ from agents import UserError as AgentsUserError
 from foundation.errors import UserError
 from sql_agent.agent.endpoint import LLMEndpoint, is_overflow
 from sql_agent.agent.episode import EpisodeHooks, EpisodeRunner, EpisodeStopped, PolicyClient, build_agent
-from sql_agent.agent.tool import EpisodeContext
+from sql_agent.agent.tool import EpisodeContext, given
 from sql_agent.agent.toolset import EpisodeTools
 from sql_agent.errors import LLMFault
 from sql_agent.records import Question
@@ -114,7 +114,7 @@ class Conversation:
             build_agent(
                 OpenAIChatCompletionsModel(model=self.llm.model, openai_client=client),
                 system_prompt=self._runner.system_prompt,
-                tools=self._offered.tools,
+                tools=[given(tool, self.llm.marks) for tool in self._offered.tools],
             ),
             said,
             context=context,

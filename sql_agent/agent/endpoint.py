@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from foundation.chat_request import wishes
+from foundation.marks import Marks
 from sql_agent.config.rollout import Sampling
 
 OVERFLOW_MARKS = (
@@ -25,7 +26,8 @@ class LLMEndpoint:
 
     `max_tokens` bounds one call, None: the server. At `untrained_url` the same model answers calls that are not
     trained on; empty where nothing is trained. `template_kwargs` go to the chat template with each call. `seeds` are
-    those of the calls, one after the other, where their draws must not depend on what else is sampled.
+    those of the calls, one after the other, where their draws must not depend on what else is sampled. `marks` are the
+    model's control tokens, which texts of others are sent without.
     """
 
     base_url: str
@@ -41,6 +43,7 @@ class LLMEndpoint:
     template_kwargs: dict[str, Any] = field(default_factory=dict)
     untrained_url: str = ""
     seeds: Iterator[int] | None = field(default=None, repr=False, compare=False)
+    marks: Marks = Marks()
 
     def sampled(self, how: Sampling) -> LLMEndpoint:
         """The same endpoint, sampled as a split is."""
@@ -58,7 +61,11 @@ class LLMEndpoint:
         the template count. What is off is not sent: other servers than vLLM refuse keys that they do not know. All that
         the run says of a call is put in here, on every path. Raises NotAllowed.
         """
-        asked = wishes(body) | {"model": self.model, "temperature": self.temperature, "top_p": self.top_p}
+        asked = wishes(body)
+        asked["messages"] = [self.marks.message(one) for one in asked["messages"]]
+        if "tools" in asked:
+            asked["tools"] = self.marks.hidden_tree(asked["tools"])
+        asked |= {"model": self.model, "temperature": self.temperature, "top_p": self.top_p}
         for name in ("top_k", "presence_penalty", "frequency_penalty"):
             asked |= {name: value} if (value := getattr(self, name)) else {}
         if self.seeds and self.temperature:

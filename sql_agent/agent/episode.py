@@ -42,7 +42,7 @@ from sql_agent.agent.own_episode import checked_command, load_episode, play_own
 from sql_agent.agent.reader import ResultsReader, reader_of, reading
 from sql_agent.agent.relay import Relay
 from sql_agent.agent.sql_tool import QUERY
-from sql_agent.agent.tool import EpisodeContext, Tool, is_repeated_call
+from sql_agent.agent.tool import EpisodeContext, Tool, given, is_repeated_call
 from sql_agent.agent.toolset import EpisodeTools, Toolset
 from sql_agent.agent.transcript import assistant_message, tool_message, writable
 from sql_agent.config import AgentConfig, TrainConfig, agent_config, prompt_file
@@ -258,14 +258,15 @@ class EpisodeRunner:
     ) -> tuple[str, StopReason]:
         agent = self.config.agent
         text = "\n".join([question.question, *offered.told])
-        tools = [self._read(tool, question.question) for tool in offered.tools]
+        tools = [given(self._read(tool, question.question), llm.marks) for tool in offered.tools]
         if agent.episode or agent.command:
             asked = question.model_copy(update={"question": text})
             return await play_own(self._relay, asked, llm, context, config=agent, tools=tools)
         async with AsyncExitStack() as stack:
             model = await self._model(llm, context, stack)
             built = build_agent(model, system_prompt=self.system_prompt, tools=tools)
-            return await _run(built, text, context, max_turns=agent.max_turns)
+            answer, reason = await _run(built, text, context, max_turns=agent.max_turns)
+            return llm.marks.shown(answer), reason
 
     def _read(self, tool: Tool, question: str) -> Tool:
         """The tool with its long results read by the second model, where there is one."""

@@ -21,7 +21,6 @@ import openai
 from agents import Model, ModelResponse
 
 from sql_agent.agent.endpoint import is_overflow
-from sql_agent.agent.neutral import neutral
 from sql_agent.agent.tool import EpisodeContext
 from sql_agent.agent.transcript import assistant_message
 from sql_agent.records import LlmCall
@@ -181,7 +180,7 @@ class ShortenedModel(Model):
             return
         notes = await self._written(asked, history.view(at))
         history.begin_at(at)
-        history.n_left_out, history.notes = 0, NOTES.format(notes=neutral(notes) or "-")
+        history.n_left_out, history.notes = 0, NOTES.format(notes=notes or "-")
 
     async def _written(self, asked: dict[str, Any], shown: list[Item]) -> str:
         """The notes of the policy: an LLM call like all others, trained or not as agent.train_summaries says."""

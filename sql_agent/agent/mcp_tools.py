@@ -15,7 +15,6 @@ from mcp import McpError, types
 
 from foundation.errors import UserError, did_you_mean
 from sql_agent.agent.mcp_session import McpSession, environment_of, headers_of, program_of
-from sql_agent.agent.neutral import neutral, neutral_tree
 from sql_agent.agent.tool import NAME, BadArguments, EpisodeContext, Tool, ToolFailed, cut, parse_object, record
 from sql_agent.agent.transcript import writable
 
@@ -59,7 +58,7 @@ async def _list(session: McpSession) -> list[types.Tool]:
 
 def _tool(session: McpSession, listed: types.Tool) -> Tool | None:
     """The tool; None, with a warning, for one that cannot be shown to a model. Raises UserError where it was named."""
-    parameters = _bounded(neutral_tree({"properties": {}, **listed.inputSchema}))
+    parameters = _bounded({"properties": {}, **listed.inputSchema})
     reason = ""
     if not NAME.fullmatch(listed.name):
         reason = "a name holds letters, digits, '_' and '-', at most 64"
@@ -74,7 +73,7 @@ def _tool(session: McpSession, listed: types.Tool) -> Tool | None:
     async def invoke(context: EpisodeContext, raw: str) -> str:
         return await record(context, listed.name, raw, lambda: _call(session, listed.name, context, raw))
 
-    description = neutral(cut_to(writable(listed.description or ""), MAX_DESCRIPTION_CHARS))
+    description = cut_to(writable(listed.description or ""), MAX_DESCRIPTION_CHARS)
     return Tool(listed.name, description, parameters, invoke)
 
 

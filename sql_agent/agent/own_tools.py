@@ -27,7 +27,6 @@ from pydantic.errors import PydanticUserError
 
 from foundation.background import LoopThread, answer, in_thread
 from foundation.errors import UserError, did_you_mean
-from sql_agent.agent.neutral import neutral, neutral_tree
 from sql_agent.agent.tool import NAME, BadArguments, EpisodeContext, Tool, parse_object, record
 from sql_agent.errors import ToolFault
 from sql_agent.records import Question
@@ -129,7 +128,7 @@ def _schema(source: str, function: Callable[..., Any], *, name: str) -> FuncSche
 def _described(source: str, name: str, description: str | None, schema: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     if not NAME.fullmatch(name):
         raise UserError(f"agent.tools: {source!r}: {name!r} is no name for a tool; use letters, digits, '_' and '-'")
-    return neutral(description or ""), neutral_tree(schema)
+    return description or "", schema
 
 
 def _tool(source: str, value: Any, worker: Worker) -> Tool:
@@ -211,7 +210,7 @@ class Environment:
         """Make and begin it; what it says beside the question."""
         self._instance = await self._guard("made", self._kind.make)
         told = await self._guard("reset", self._instance.reset, question)
-        return "" if told is None else neutral(str(told))
+        return "" if told is None else str(told)
 
     def tools(self) -> list[Tool]:
         """The methods that the model can call."""
@@ -252,6 +251,6 @@ def tools_of(kind: EnvironmentClass, worker: Worker, instance: Any) -> list[Tool
             method = getattr(instance, name)
             return await record(context, name, raw, lambda: _call(worker, method, schema, context, raw))
 
-        return Tool(name, neutral(schema.description or ""), neutral_tree(schema.params_json_schema), invoke)
+        return Tool(name, schema.description or "", schema.params_json_schema, invoke)
 
     return [made(name, schema) for name, schema in kind.schemas.items()]

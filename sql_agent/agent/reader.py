@@ -15,11 +15,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from foundation.errors import UserError
+from foundation.marks import Marks
 from reward_client.client import post_chat
 from reward_client.endpoints import read_endpoints
 from reward_client.errors import JudgeFault
 from reward_client.schema import JudgeEndpoint
-from sql_agent.agent.neutral import neutral
 from sql_agent.agent.tool import EpisodeContext, Tool, cut
 from sql_agent.agent.transcript import writable
 from sql_agent.config.reader import ReaderConfig
@@ -27,6 +27,7 @@ from sql_agent.errors import ReaderFault
 from sql_agent.scoring.answer_text import strip_thinking
 
 ENDPOINTS = "READER_ENDPOINTS"
+MARKS = Marks()  # of any known family: which model reads is not known
 TASK = (
     "Between two lines that read {mark} stands what a tool gave. Say in few words what in it matters for the question, "
     "with names, numbers and units exactly as they stand there, and nothing that does not stand there. If nothing "
@@ -60,7 +61,7 @@ class ResultsReader:
         mark = f"=== {secrets.token_hex(8)} ==="
         text = f"Question: {question}\nTool call: {called}\n{mark}\n{result[: self._config.max_chars]}\n{mark}"
         roles = {"system": TASK.format(mark=mark), "user": text}
-        messages = [{"role": role, "content": content} for role, content in roles.items()]
+        messages = [MARKS.message({"role": role, "content": content}) for role, content in roles.items()]
         payload = {"messages": messages, "temperature": 0.0, "max_tokens": self._config.max_tokens}
         failed: list[str] = []
         for endpoint in [one for one in list(self._endpoints) for _ in range(self._config.attempts)]:
@@ -70,7 +71,7 @@ class ResultsReader:
                 failed.append(f"{endpoint}: {fault.kind.removeprefix('judge_')}")
                 continue
             self._endpoints.sort(key=lambda one: one is not endpoint)  # the next result begins here
-            return strip_thinking(reply.text) or "-"
+            return MARKS.shown(strip_thinking(reply.text)) or "-"
         raise ReaderFault(f"no address of {ENDPOINTS} read a result ({'; '.join(dict.fromkeys(failed))})")
 
 
@@ -82,7 +83,7 @@ def reading(tool: Tool, reader: ResultsReader, question: str, *, min_chars: int,
         text = await tool.invoke(context, raw)
         if len(text) > min_chars:
             try:
-                text = neutral(writable(await reader.read(question, f"{tool.name} {raw[:500]}", text)))
+                text = writable(await reader.read(question, f"{tool.name} {raw[:500]}", text))
             except ReaderFault as fault:
                 context.fault = fault
                 raise

@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from sql_agent.agent.neutral import neutral
 from sql_agent.agent.tool import BadArguments, EpisodeContext, Tool, parse_object
 from sql_agent.environment.database import Database
 from sql_agent.environment.sql_worker import MAX_SQL_CHARS, plain_value
@@ -38,8 +37,8 @@ def sql_tool(database: Database, *, description: str, max_chars: int) -> Tool:
             sql = parse_sql(raw)
         except BadArguments as exc:
             context.n_bad_tool_calls += 1
-            return neutral(render_result(QueryResult(error=str(exc)), max_chars=max_chars))
-        return neutral(await _query(database, context, sql, max_chars=max_chars))
+            return render_result(QueryResult(error=str(exc)), max_chars=max_chars)
+        return await _query(database, context, sql, max_chars=max_chars)
 
     return Tool(name=QUERY, description=description, parameters=PARAMETERS, invoke=invoke, strict=True)
 

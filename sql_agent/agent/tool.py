@@ -1,6 +1,6 @@
 """What a tool is to an episode: a name, a schema, and a call that is bounded in time and size and written down.
 
-Guarantees: whatever a tool does - raises, hangs, returns a megabyte or the markers of a chat template - the model gets
+Guarantees: whatever a tool does - raises, hangs or returns a megabyte - the model gets
 text of at most `max_chars` characters within `timeout_s`, and the call is recorded with how it ended. Only a Fault ends
 the episode: it says that the tool itself is broken, which is nobody's mistake and never a 0.
 """
@@ -11,10 +11,10 @@ import json
 import re
 import time
 from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from sql_agent.agent.neutral import neutral
+from foundation.marks import Marks
 from sql_agent.agent.transcript import writable
 from sql_agent.errors import Fault
 from sql_agent.records import LlmCall, Moment, SqlCall, ToolCall, ToolOutcome
@@ -83,6 +83,11 @@ class Tool:
         return {"type": "function", "function": about}
 
 
+def given(tool: Tool, marks: Marks) -> Tool:
+    """The tool, called with what the model was shown of texts with control tokens as these texts really are."""
+    return replace(tool, invoke=lambda context, raw: tool.invoke(context, marks.arguments(raw)))
+
+
 def is_repeated_call(context: EpisodeContext) -> bool:
     """True when the last `repeat_limit` calls were the same one."""
     last = context.asked[-context.repeat_limit :]
@@ -96,7 +101,7 @@ async def record(context: EpisodeContext, name: str, raw: str, work: Callable[[]
     """
     started = time.time()
     outcome, text = await _outcome(context, name, work)
-    text = neutral(writable(text))
+    text = writable(text)
     if len(text) > context.max_chars:
         outcome = "cut" if outcome == "ok" else outcome
         text = cut(text, context.max_chars)

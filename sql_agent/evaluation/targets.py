@@ -202,7 +202,7 @@ def running(target: Target, *, tell: Tell) -> Iterator[Running]:
         tell(f"starting vLLM with {folder.name}", f", {waited_s:.0f} s")
 
     with serve_model(folder, config, cpu=cpu, on_wait=on_wait) as server:
-        llm = LLMEndpoint(server.base_url, server.model)
+        llm = server.endpoint()
         yield Running(llm, lambda fault: server.why_it_died() or str(fault))
 
 

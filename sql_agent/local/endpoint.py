@@ -28,6 +28,7 @@ from agl_plugin.proxy.answers import as_stream
 from agl_plugin.update.rows import NAN, Turn
 from foundation.background import LoopThread
 from foundation.chat_request import NotAllowed, allowed
+from foundation.marks import tokenizer_marks
 from sql_agent.agent.endpoint import LLMEndpoint
 from sql_agent.local.hermes import message_of
 from sql_agent.tuning.chats import Unusable, plain_message
@@ -73,6 +74,7 @@ class PolicyEndpoint:
     """A context manager: it listens from enter to exit."""
 
     def __init__(self, tokenizer: Any, *, context_tokens: int, max_tokens: int) -> None:
+        self._marks = tokenizer_marks(tokenizer)
         self._tokenizer, self._context, self._max_tokens = tokenizer, context_tokens, max_tokens
         self._waiting: list[Call] = []
         self._lock = threading.Lock()
@@ -102,7 +104,8 @@ class PolicyEndpoint:
     def of_rollout(self, rollout: str) -> LLMEndpoint:
         """Where the episode of a rollout asks."""
         place = f"{self._address}/rollout/{rollout}"
-        return LLMEndpoint(base_url=f"{place}/v1", model=MODEL, untrained_url=f"{place}/untrained/v1")
+        untrained = f"{place}/untrained/v1"
+        return LLMEndpoint(f"{place}/v1", model=MODEL, untrained_url=untrained, marks=self._marks)
 
     def begin(self, rollouts: Sequence[str]) -> None:
         """Answer these from now on, and keep their calls; no others, and what was kept is forgotten."""

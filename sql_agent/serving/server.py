@@ -23,11 +23,13 @@ from pathlib import Path
 import httpx
 
 from agl_plugin.patches.install import wrong_versions
+from foundation.chat_template import read_template, with_defaults
 from foundation.environment import COMMON_ENV, CPU_ENV
+from foundation.marks import model_marks
 from foundation.net import free_port
+from sql_agent.agent.endpoint import LLMEndpoint
 from sql_agent.config import RolloutConfig, TrainConfig
 from sql_agent.errors import LLMFault
-from sql_agent.serving.chat_template import read_template, with_defaults
 
 LOOK_EVERY_S = 0.2
 GRACE_S = 15.0  # vLLM's engine takes a few seconds to free a GPU
@@ -92,12 +94,17 @@ def server_environment(*, cpu: bool) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Server:
-    """A running server: its address with /v1, the model's name there, its log."""
+    """A running server: its address with /v1, the model's folder and name there, its log."""
 
     base_url: str
+    folder: Path
     model: str
     log: Path
     process: subprocess.Popen[bytes]
+
+    def endpoint(self, *, max_tokens: int | None = None) -> LLMEndpoint:
+        """Where an episode asks it."""
+        return LLMEndpoint(self.base_url, self.model, max_tokens=max_tokens, marks=model_marks(self.folder))
 
     def why_it_died(self) -> str:
         """Empty while it runs; else its status, last error and log, for people."""
@@ -124,7 +131,7 @@ def serve_model(
         raise LLMFault(wrong)
     port, name = free_port(), folder.name
     command = server_command(folder, config, name=name, port=port, cpu=cpu)
-    server = Server(f"http://127.0.0.1:{port}/v1", name, *_start(command, server_environment(cpu=cpu)))
+    server = Server(f"http://127.0.0.1:{port}/v1", folder, name, *_start(command, server_environment(cpu=cpu)))
     keep_log = True
     try:
         _wait_until_ready(server, port=port, on_wait=on_wait, timeout_s=start_timeout_s)

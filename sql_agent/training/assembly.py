@@ -11,6 +11,7 @@ from typing import Any
 
 from agl_plugin.options import DaemonOptions, TrainerOptions
 from foundation import run_folder
+from foundation.marks import model_marks
 from sql_agent.config import TrainConfig
 from sql_agent.scoring.groups import grader_of
 from sql_agent.scoring.registry import ScoringContext
@@ -93,8 +94,11 @@ def daemon_options(config: TrainConfig, scoring: ScoringContext) -> DaemonOption
     )
 
 
-def make_agent(config: TrainConfig, *, run: str) -> Any:
-    """The agent of the runners. `run` names the account of the judge's budget."""
+def make_agent(config: TrainConfig, *, run: str, model: Path | None = None) -> Any:
+    """The agent of the runners over the policy `model`, whose folder not every runner has.
+
+    `run` names the account of the judge's budget.
+    """
     from sql_agent.training.lit_agent import SqlAgent
 
-    return SqlAgent(config, run=run)
+    return SqlAgent(config, run=run, marks=model_marks(model) if model else None)

@@ -14,14 +14,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from foundation.chat_template import read_template, rendered
 from foundation.errors import UserError
+from foundation.marks import model_marks
 from sql_agent.agent.episode import EpisodeRunner
-from sql_agent.agent.neutral import forgeable, special_tokens
 from sql_agent.agent.sql_tool import QUERY
 from sql_agent.agent.tool import Tool
 from sql_agent.config import TrainConfig, agents_of
 from sql_agent.records import Question
-from sql_agent.serving.chat_template import read_template, rendered
 from sql_agent.serving.server import context_tokens
 
 logger = logging.getLogger(__name__)
@@ -78,7 +78,7 @@ def check_context(config: TrainConfig, model: Path, questions: Sequence[Question
     from tokenizers import Tokenizer
 
     encode = Tokenizer.from_file(str(tokenizer)).encode
-    if forged := forgeable(special_tokens(model)):
+    if forged := model_marks(model).forgeable():
         logger.warning(
             "results of tools could forge %d of the model's special tokens (%s): they are no markers that this project "
             "takes out. Let the tools leave them out, or choose another model",

@@ -169,7 +169,7 @@ def fit(job: Job, run_dir: Path) -> str:
     try:
         algorithm = make_algorithm(job.config, model=job.model, run_dir=run_dir, steps=job.steps, scoring=job.scoring)
         trainer = make_trainer(job.config, role=job.role, algorithm=algorithm, run_dir=run_dir)
-        agent = make_agent(job.config, run=job.run)
+        agent = make_agent(job.config, run=job.run, model=job.model)
         trainer.fit(agent, [to_row(q) for q in job.train], val_dataset=[to_row(q) for q in job.val])
     except RunError as exc:
         return str(exc)

@@ -15,6 +15,7 @@ from typing import Any, cast
 import agentlightning as agl
 from agentlightning.types import AttemptedRollout, NamedResources, Rollout, SpanCoreFields
 
+from foundation.marks import Marks
 from foundation.rollout_keys import AWAITS_GROUP, LLM_CALLS_KEY, RECORD_KEY, SEED_KEY, UNSCORED_KEY
 from foundation.seeds import call_seeds
 from foundation.store_token import token
@@ -47,13 +48,15 @@ def to_spans(record: RolloutRecord) -> list[SpanCoreFields]:
 class SqlAgent(agl.LitAgent[dict[str, Any]]):
     """The configured agent as a LitAgent. Its tools and the judge are opened in the runner process, on first use.
 
-    `run` names the account that the judge's budget is taken from, the same in all runners.
+    `run` names the account that the judge's budget is taken from, the same in all runners; `marks` are the control
+    tokens of the policy.
     """
 
-    def __init__(self, config: TrainConfig, *, run: str = "") -> None:
+    def __init__(self, config: TrainConfig, *, run: str = "", marks: Marks | None = None) -> None:
         super().__init__()
         self.config = config
         self._run = run
+        self._marks = marks or Marks()
         self._runner: EpisodeRunner | None = None
         self._scoring: ScoringContext | None = None
 
@@ -85,6 +88,7 @@ class SqlAgent(agl.LitAgent[dict[str, Any]]):
             api_key=token() or "EMPTY",
             seeds=None if seed is None else call_seeds(seed),
             untrained_url=f"{llm.get_base_url(None, None).rstrip('/').removesuffix('/v1')}/v1",
+            marks=self._marks,
         )
         return endpoint.sampled(sampling if rollout.mode == "train" else sampling.validation)
 

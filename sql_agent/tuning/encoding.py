@@ -16,6 +16,7 @@ from typing import Any
 
 from agl_plugin.update.rows import NAN, Limits, Row, Turn, rows_of_turns
 from foundation.errors import UserError
+from foundation.marks import tokenizer_marks
 from sql_agent.tuning.chats import Chat, Message
 
 MOST_TOKENS = 1 << 30
@@ -30,6 +31,7 @@ class Encoder:
         if tokenizer.eos_token is None:
             raise UserError("the model's tokenizer has no eos_token, which ends a turn; set it in its tokenizer_config")
         self._tokenizer, self._kwargs = tokenizer, dict(template_kwargs or {})
+        self._marks = tokenizer_marks(tokenizer)
 
     def turns(self, chat: Chat) -> list[Turn]:
         """The LLM calls of the conversation. Raises UserError for a template that does not continue its own prompt."""
@@ -60,8 +62,9 @@ class Encoder:
         return head + end if found and not tail.strip() else text + end
 
     def _render(self, messages: list[Message], tools: list[Message], *, add_generation_prompt: bool) -> str:
+        said, offered = [self._marks.message(one) for one in messages], self._marks.hidden_tree(tools)
         return self._tokenizer.apply_chat_template(
-            messages, tools=tools or None, tokenize=False, add_generation_prompt=add_generation_prompt, **self._kwargs
+            said, tools=offered or None, tokenize=False, add_generation_prompt=add_generation_prompt, **self._kwargs
         )
 
     def _ids(self, text: str) -> list[int]:

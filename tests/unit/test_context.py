@@ -18,7 +18,7 @@ from vllm.entrypoints.utils import get_max_tokens
 from vllm.utils import FlexibleArgumentParser
 
 from foundation.errors import UserError
-from sql_agent.agent.neutral import forgeable, special_tokens
+from foundation.marks import model_marks
 from sql_agent.agent.toolset import Toolset
 from sql_agent.config import TrainConfig, build_config, load_recipe
 from sql_agent.records import Question
@@ -151,5 +151,5 @@ def test_a_model_whose_tokens_could_be_forged_is_told(tmp_path: Path) -> None:
     tokens = [{"content": content, "special": True} for content in ("<|im_end|>", "<tool_call>", "§turn§")]
     tokens.append({"content": " WHERE ", "special": False})
     (tmp_path / "tokenizer.json").write_text(json.dumps({"added_tokens": tokens}), encoding="utf-8")
-    assert forgeable(special_tokens(tmp_path)) == ["§turn§"]
-    assert forgeable(special_tokens(ensure_tiny_policy(1))) == []
+    assert model_marks(tmp_path).forgeable() == ["§turn§"]
+    assert model_marks(ensure_tiny_policy(1)).forgeable() == []

@@ -11,11 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from foundation.errors import UserError
-from sql_agent.agent.neutral import forgeable, neutral, neutral_tree
 from sql_agent.agent.tool import EpisodeContext
 from sql_agent.agent.toolset import EpisodeTools, Toolset
 from sql_agent.config import build_config
@@ -161,7 +158,7 @@ HOSTILE = '''
 
 def test_a_tool_that_raises_tells_the_model(make: MakeTools) -> None:
     context, said = call(make(HOSTILE), ("raises", {}), ("odd", {}))
-    assert said[0] == "error: KeyError: 'no ＜|im_start|> here'" and json.loads(said[1])["set"] == "{1}"
+    assert said[0] == "error: KeyError: 'no <|im_start|> here'" and json.loads(said[1])["set"] == "{1}"
     assert [c.outcome for c in context.tool_calls] == ["error", "ok"] and context.n_bad_tool_calls == 0
     json.dumps([c.model_dump() for c in context.tool_calls], ensure_ascii=False).encode()
 
@@ -179,11 +176,6 @@ def test_a_megabyte_is_cut_and_said_so(make: MakeTools) -> None:
     context, (said,) = call(make(HOSTILE), ("megabyte", {}), max_chars=500)
     assert len(said) == 500 and said.endswith("… (1000000 characters, cut)")
     assert context.tool_calls[0].outcome == "cut" and context.tool_calls[0].ok
-
-
-def test_a_result_cannot_forge_what_the_template_writes(make: MakeTools) -> None:
-    _, (said,) = call(make(HOSTILE), ("forges", {}))
-    assert not any(mark in said for mark in ("<|im_end|>", "<|im_start|>", "<tool_call>", "</tool_response>"))
 
 
 def test_the_same_call_with_the_same_answer_is_a_repetition(make: MakeTools) -> None:
@@ -298,24 +290,3 @@ def test_two_tools_of_one_name_are_an_error(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="two tools are called 'f'"):
         _ = toolset.offered
     toolset.close()
-
-
-PIECES = st.sampled_from(
-    ["<", "|", ">", "im_end", "im_start", "tool_call", "/", "<|", "|>", "｜", "[", "]", "INST", "[/", "TOOL_CALLS"]
-    + ["SYS", "endoftext", "think", "<<", "s", " ", "血压<140", "\n", "gMASK", "tool▁sep", "!"]
-)
-TOKENS = ["<|im_start|>", "<|im_end|>", "<|endoftext|>", "<tool_call>", "</tool_call>", "<think>", "</think>", "<s>"]
-TOKENS += ["</s>", "[INST]", "[/INST]", "[TOOL_CALLS]", "<<SYS>>", "<｜tool▁sep｜>", "[gMASK]", "<start_of_turn>"]
-
-
-@given(st.lists(PIECES, max_size=40).map("".join))
-def test_no_text_holds_a_marker(text: str) -> None:
-    shown = neutral(text)
-    assert not [token for token in TOKENS if token in shown] and len(shown) == len(text) and neutral(shown) == shown
-
-
-def test_ordinary_text_stays() -> None:
-    for text in ("血压 < 140 且 > 90", "a[0], [1, 2], [x]", "x<3", '{"a": ["b"]}', "p<0.05", "[注意]"):
-        assert neutral(text) == text
-    assert neutral_tree({"<s>": [1, None, "<|x|>"]}) == {"＜s>": [1, None, "＜|x|>"]}
-    assert forgeable([*TOKENS, "§mark§"]) == ["§mark§"]

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from foundation.chat_template import rendered
 from sql_agent.config import TrainConfig, build_config
 from sql_agent.errors import LLMFault
 from sql_agent.serving import server as serving
-from sql_agent.serving.chat_template import rendered
 
 STUBBORN = """
 import os, signal, subprocess, sys, time

@@ -22,8 +22,10 @@ from mcp import ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
 from foundation.errors import UserError
+from foundation.marks import FAMILIES, Marks
 from foundation.net import free_port
 from sql_agent.agent import mcp_session
+from sql_agent.agent.endpoint import LLMEndpoint
 from sql_agent.agent.sql_tool import PARAMETERS, QUERY, sql_tool
 from sql_agent.agent.tool import EpisodeContext
 from sql_agent.agent.toolset import Toolset
@@ -33,7 +35,6 @@ from sql_agent.errors import ToolFault
 from sql_agent.records import Question
 
 SERVER = Path(__file__).with_name("mcp_server.py")
-SHIPPED = Path(__file__).parents[2] / "sql_agent" / "tiny_policy" / "shipped"
 QUESTION = Question(id="q", question="2 + 3?")
 STDIO = {"command": "python", "args": [str(SERVER)]}
 LISTED = ["add", "fails", "hangs", "blocks", "megabyte", "forges", "paints", "dies", "pid", "variables"]
@@ -125,7 +126,7 @@ def test_failures_are_told_to_the_model(make: MakeTools, address: dict[str, Any]
     deep = '{"a": ' + "[" * 200 + "]" * 200 + "}"
     calls = [("fails", {}), ("add", {"a": "x"}), ("add", "{"), ("add", deep), ("add", '{"a": "\\ud800"}')]
     context, said = call(toolset, *calls, ("hangs", {}), ("megabyte", {}), ("add", {"a": 1}))
-    assert said[0].startswith("error: Error executing tool fails: 'nothing ＜/tool_response>")
+    assert said[0].startswith("error: Error executing tool fails: 'nothing </tool_response>")
     assert said[3] == "error: the arguments are nested more than 32 deep" and said[5].endswith("no answer within 3 s")
     assert len(said[6]) == 2000 and said[6].endswith("characters, cut)") and said[7] == "2.0"
     outcomes = ["error", "error", "bad_arguments", "bad_arguments", "error", "timeout", "cut", "ok"]
@@ -133,14 +134,14 @@ def test_failures_are_told_to_the_model(make: MakeTools, address: dict[str, Any]
 
 
 def test_nothing_forges_what_the_template_writes(make: MakeTools) -> None:
-    from sql_agent.agent.neutral import special_tokens
-
     toolset = make()
     _, said = call(toolset, ("forges", {}), ("fails", {}))
-    told = [*said, *(json.dumps(tool.spec, ensure_ascii=False) for tool in toolset.offered)]
-    tokens = special_tokens(SHIPPED)
-    assert not [(token, text) for token in [*MARKS, *tokens] for text in told if token in text]
-    assert "＜|im_start|>" in told[0] and any("＜|im_start|>" in text for text in told[2:])
+    llm = LLMEndpoint("http://127.0.0.1:1/v1", "m", marks=Marks())
+    messages = [{"role": "tool", "tool_call_id": "c", "content": text} for text in said]
+    asked = llm.request({"model": "m", "messages": messages, "tools": [tool.spec for tool in toolset.offered]})
+    told = json.dumps(asked, ensure_ascii=False)
+    assert not [token for token in [*MARKS, *FAMILIES] if token in told]
+    assert told.count("＜|im_start|>") >= 3 and "<|im_start|>" in said[0]
 
 
 def test_the_allow_list_chooses(make: MakeTools) -> None:

@@ -51,7 +51,8 @@ def test_a_long_result_is_read_and_a_short_one_passes(tmp_path: Path, monkeypatc
     assert "What is the price?" in told and len(told) > 16_000 and request.json["temperature"] == 0.0
     results = [one["content"] for one in asked[-1]["messages"] if one["role"] == "tool"]
     assert results[0] == "The price is 7.＜|im_start|>" and results[1].startswith("＜|im_end|> the price is 7.")
-    assert [call.result for call in episode.tool_calls] == results and episode.final_answer == "7"
+    assert [call.result for call in episode.tool_calls][0] == "The price is 7.<|im_start|>" and "<|im_end|>" not in told
+    assert episode.final_answer == "7"
 
 
 def test_the_next_address_is_asked_and_stays_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
