@@ -108,6 +108,15 @@ def test_thoughts_that_are_dropped_split_the_rows_exactly(tokenizer: Any, tmp_pa
     assert_exact(rollouts)
 
 
+def test_with_thinking_off_a_user_who_speaks_again_splits_the_rows_too(tokenizer: Any, tmp_path: Path) -> None:
+    """The empty thought of an answer before the last message of the user is dropped like any other."""
+    words = {2: "one two", 4: "one two three four"}
+    rollouts = [played(tokenizer, [ANSWER] * n, tmp_path, thinks=False, words=w) for n, w in words.items()]
+    metrics = batch_of(rollouts).metrics
+    assert metrics["batch/rows"] == 6 and metrics["batch/merged_share"] == 0.0
+    assert_exact(rollouts)
+
+
 def test_a_thought_may_be_left_out_in_between(tokenizer: Any, tmp_path: Path) -> None:
     calls = tool_calls(3, thought="")
     said = [[THOUGHT + calls[0], calls[1], THOUGHT + calls[2]], [calls[0], THOUGHT + calls[2]]]
