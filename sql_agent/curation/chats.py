@@ -3,8 +3,9 @@
 Read are JSON lists and JSON lines of sessions: `messages` (OpenAI), `conversations` (ShareGPT), or one message a line
 with `session_id`. Guarantees: a pure function of the file; the same log gives the same ids; each user turn that is
 left out is counted and written with its reason; what a message says is data. Left out are later turns (they lean on
-what came before), greetings, thanks, texts that are too short or too long, code, and what names a person's phone,
-identity number, mail or address on the web. Not covered: names of people, and whether a question is a good one.
+what came before), greetings, thanks, texts that are too short or too long, code, and private data (private.py). What
+opens a turn and asks nothing ("Hi! I hope you're well.", "你好，") is taken off. Not covered: whether a question is
+a good one.
 """
 
 from __future__ import annotations
@@ -21,20 +22,20 @@ from typing import Any
 from foundation.errors import UserError
 from foundation.files import BadLine, decode_line, numbered_lines
 from sql_agent.curation.near import form
+from sql_agent.curation.private import private
 
 USERS = {"user", "human", "customer", "patient", "用户", "患者"}
-PRIVATE = {
-    "an identity number": re.compile(r"(?<!\d)\d{17}[\dXx](?!\w)"),
-    "a phone number": re.compile(
-        r"(?<!\d)(?:\+?86[- ]?)?1[3-9]\d(?:[- ]?\d{4}){2}(?!\d)|(?<!\d)0\d{2,3}-\d{7,8}(?!\d)"
-    ),
-    "a mail address": re.compile(r"[\w.+-]+@[\w-]+\.[\w.]+"),
-    "a web address": re.compile(r"https?://|www\.", re.I),
-}
-SMALL_TALK = re.compile(
-    r"(?:hi|hello|hey|thanks?|thank you|ok(?:ay)?|yes|no|bye|good (?:morning|evening)|"
-    r"你好|您好|在吗|在不在|谢谢[你您]?|多谢|好的?|"
-    r"嗯+|哦+|是的?|不是|再见|早上好|晚上好|继续|测试|test|help|帮助)"
+# What opens a talk and asks nothing: a whole sentence, or its first words.
+OPENING = re.compile(
+    r"^(?:(?:(?:hi|hello|hey|greetings|howdy)(?: (?:there|all|everyone|team|doctor|doc|guys|again))?|dear \w+|"
+    r"good (?:morning|afternoon|evening|day)|"
+    r"how are you(?: doing)?(?: today)?|(?:i )?hope (?:that )?(?:you|this)[^.!?,]*|thank(?:s| you)[^.!?,]*|"
+    r"nice to meet you|sorry to (?:bother|disturb) you|excuse me|(?:i have|i've got) a (?:quick )?question|"
+    r"ok(?:ay)?|yes|no|bye|test|help|(?:你|您|大家|医生|老师)好[啊呀]?|在吗|在不在|"
+    r"(?:早上|上午|中午|下午|晚上)好[啊呀]?|打扰(?:了|一下)|不好意思|谢谢[你您]?了?|多谢|辛苦了|嗯+|哦+|好的?|是的?|不是|再见|继续|测试|帮助|"
+    r"我?(?:想)?(?:请教|问|咨询)(?:你|您)?(?:一?个|一下)问题|有个问题(?:想问|请教)(?:一下|你|您)*|医生)"
+    r"(?:[\s,.!?:;~，。！？：；、-]+|$))+",
+    re.I,
 )
 LEANS = re.compile(
     r"^(?:那|它|他|她|这个|那个|这种|还有呢|然后|为什么$|上面|前面|刚才|再|and |it |that |this |then |why$|what about)"
@@ -77,7 +78,7 @@ def read_turns(path: Path) -> tuple[list[Turn], list[str]]:
             continue
         for text in texts:
             said[session] = said.get(session, 0) + 1
-            turns.append(Turn(number, session, said[session], text))
+            turns.append(Turn(number, session, said[session], OPENING.sub("", text)))
     if not turns:
         raise UserError(f"{path}: no turn of a user in it. " + ("; ".join(bad[:5]) or "The file is empty"))
     return turns, bad
@@ -135,7 +136,7 @@ def _user_text(message: dict[str, Any]) -> str:
 def why_unusable(turn: Turn, limits: Limits, *, first: bool) -> str:
     """Why a turn is no question that stands alone, or "". `first`: nothing but small talk came before."""
     text = unicodedata.normalize("NFKC", turn.text)
-    if SMALL_TALK.fullmatch(text.strip(" ,.!?，。！？~").lower()):
+    if not text.strip(" ,.!?，。！？~"):
         return SMALL
     if not first and not limits.later:
         return "a later turn"
@@ -143,8 +144,8 @@ def why_unusable(turn: Turn, limits: Limits, *, first: bool) -> str:
         return "leans on an earlier turn"
     if not limits.min_chars <= len(text) <= limits.max_chars:
         return f"has {'fewer' if len(text) < limits.min_chars else 'more'} characters than are allowed"
-    if private := next((what for what, pattern in PRIVATE.items() if pattern.search(text)), ""):
-        return f"holds {private}"
+    if found := private(text):
+        return f"holds {found}"
     return "code" if CODE.search(text) else ""
 
 

@@ -18,6 +18,7 @@ from sql_agent.curation.chats import Limits, questions, read_turns
 from sql_agent.curation.difficulty import measure, why_dropped
 from sql_agent.curation.leaks import ANSWER, INSIDE, QUERY, SAME, find_leaks
 from sql_agent.curation.near import repeats
+from sql_agent.curation.private import private
 from sql_agent.curation.rows import Row, read_rows
 from sql_agent.data.dataset import load_questions
 from sql_agent.records import Question, TrialRecord
@@ -195,3 +196,56 @@ def test_difficulty_keeps_what_varies() -> None:
 def test_queries_are_compared_by_what_they_ask(one: str, other: str, same: bool) -> None:
     leaks = find_leaks([row(1, question="一", sql=[one])], [row(2, question="二", sql=[other])])
     assert any(QUERY in leak.kinds for leak in leaks) is same
+
+
+@pytest.mark.parametrize(
+    ("said", "asked"),
+    [
+        ("Hi! I hope you're well. What is the dose of ibuprofen?", "What is the dose of ibuprofen?"),
+        ("Good morning, doctor: is 5 mg enough?", "doctor: is 5 mg enough?"),
+        ("你好，请问阿司匹林的禁忌是什么？", "请问阿司匹林的禁忌是什么？"),
+        ("Hippocampus lesions: what are they?", "Hippocampus lesions: what are they?"),
+        ("Hello there, how are you today?", None),
+        ("您好！在吗？", None),
+    ],
+)
+def test_a_greeting_is_taken_off_and_the_question_stays(tmp_path: Path, said: str, asked: str | None) -> None:
+    write_lines(tmp_path / "log.jsonl", [{"messages": [user(said), user("What is the dose of aspirin?")]}])
+    rows, _ = questions(read_turns(tmp_path / "log.jsonl")[0], Limits())
+    assert [row["question"] for row in rows] == [asked or "What is the dose of aspirin?"]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        *(
+            "call (415) 555-2671",
+            "my cell 020 7946 0958",
+            "Telefon 030 901820 bitte",
+            "+33 6 12 34 56 78",
+            "手机13812345678",
+        ),
+        *("SSN 536-90-4399", "card 4111 1111 1111 1111", "DE89 3704 0044 0532 0130 00", "身份证11010519491231002X"),
+        *("account number 12345678", "My name is anna", "Ask Mrs. Miller", "我叫王小明"),
+    ],
+)
+def test_private_data_is_seen(said: str) -> None:
+    assert private(f"Hello. {said} what helps?")
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        *("国药准字H20041234", "5 mg 50 mg 500 mg", "ICD-10 E11.9", "血压140/90，血糖7.8", "批准文号 86900123000456"),
+        *(
+            "WBC 11,500 and platelets 250000",
+            "2024-01-15",
+            "NCT01234567",
+            "CAS 50-78-2",
+            "1000-2000 IU",
+            "10 20 30 40 mg",
+        ),
+    ],
+)
+def test_medical_numbers_are_not_private(said: str) -> None:
+    assert private(f"What does {said} mean?") == ""
