@@ -50,7 +50,8 @@ NO_KEY = {"recipe", "set", "ci", "ci_fast", "dry_run", "weave", "llm_proxy", "lo
 def test_each_flag_is_a_key_that_its_command_reads_or_is_decided_on() -> None:
     for name in flags_of(options.parser()) - NO_KEY:
         assert GRPO in readers(options.FLAGS[name])
-    for method, command in (("sft", SFT), ("dpo", DPO)):
+    methods: tuple[tuple[tuning_options.Method, str], ...] = (("sft", SFT), ("dpo", DPO))
+    for method, command in methods:
         for name in flags_of(tuning_options.parser(method)) - {"recipe", "set", "use_lora", "debug"}:
             key = tuning_options.FLAGS[name]
             assert command in readers(key if "." in key else f"{method}.{key}")
