@@ -30,6 +30,7 @@ from sql_agent.agent.transcript import writable
 from sql_agent.errors import LLMFault
 from sql_agent.records import LlmCall, StopReason
 
+END = b"[DONE]"  # of a stream
 MAX_BODY_BYTES = 32 << 20
 TOLD_BYTES = 500
 IDLE_S = 2.0  # servers close idle connections after 5 s, and a call on a closed one fails
@@ -160,12 +161,17 @@ class Relay:
     async def _stream(self, request: web.Request, session: Session, upstream: Any, call: _Call) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(request)
-        raw = bytearray()
+        raw, last = bytearray(), bytearray()
         try:
             async for chunk in upstream.content.iter_any():
                 raw += chunk
-                await response.write(chunk)
+                # Who has read the end may leave, which ends this handler: the call is written down before.
+                if last or END in raw[-len(chunk) - len(END) :]:
+                    last += chunk
+                else:
+                    await response.write(chunk)
             _note(session, call, _merged(session, bytes(raw)))
+            await response.write(bytes(last))
             await response.write_eof()
         except (ClientError, TimeoutError) as exc:
             session.fault = LLMFault(f"the model endpoint broke a stream off: {type(exc).__name__}: {exc}")
