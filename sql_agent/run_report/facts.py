@@ -37,7 +37,8 @@ def steps(run: RunData) -> tuple[int, int]:
     """Steps done, and steps planned (0: not known)."""
     train = run.rows("train")
     planned = number(run.summary.get("total_steps")) or max((r.get("of_steps", 0) for r in train), default=0)
-    return len(train), int(planned)
+    # A resumed run's rows begin where it went on.
+    return max((int(row["step"]) for row in train), default=0), int(planned)
 
 
 def error(run: RunData) -> str:

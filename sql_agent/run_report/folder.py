@@ -71,6 +71,11 @@ class RunData:
     trials: list[Entry] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
+    @property
+    def learns_from_files(self) -> bool:
+        """SFT or DPO: rows are learnt, no rollouts are played."""
+        return self.summary.get("method") in ("sft", "dpo")
+
     def rows(self, kind: str) -> list[Tree]:
         """The metrics of one kind (train, val, checkpoint), in the order of the steps: finite numbers."""
         return [row for row in self.metrics if row.get("kind") == kind]
@@ -91,7 +96,12 @@ def read_run(folder: Path, *, evaluation: Path | None = None) -> RunData:
     metrics = [row for _, row in _lines(folder / run_folder.METRICS, _metrics, run.problems)]
     run.metrics = sorted((row for row in metrics if "step" in row), key=lambda row: row["step"])
     rollouts = folder / run_folder.ROLLOUTS
-    played = _lines(rollouts, RunRecord.model_validate_json, run.problems)
+    # SFT and DPO learn from files: they play nothing, so nothing is missing.
+    played = (
+        []
+        if run.learns_from_files and not rollouts.exists()
+        else _lines(rollouts, RunRecord.model_validate_json, run.problems)
+    )
     run.rollouts = [_entry(rollouts, at, record, side=record.mode, step=record.step) for at, record in played]
     place = evaluation or folder / EVALUATION
     if evaluation or place.exists():

@@ -88,6 +88,12 @@ def bins(rows: list[Tree], most: int = MOST_POINTS) -> list[list[Tree]]:
     return [rows[i : i + size] for i in range(0, len(rows), size)]
 
 
+def per(run: RunData) -> str:
+    """What a point of a curve is: a step's value, or the mean of so many where there are more than MOST_POINTS."""
+    size = len(bins(run.rows("train"))[0]) if run.rows("train") else 1
+    return " per step" if size == 1 else f", mean of {size} steps"
+
+
 def step_of(group: list[Tree]) -> int:
     """The step that a bin is drawn at: its last."""
     return int(group[-1]["step"])

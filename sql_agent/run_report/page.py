@@ -69,7 +69,7 @@ class Page:
 
 def build(run: RunData) -> Page:
     """The charts of a run."""
-    charts = [chart for chart in (_reward(run), _parts(run), _loss(run), _time(run)) if chart]
+    charts = [chart for chart in (_reward(run), _parts(run), *_learned(run), _time(run)) if chart]
     panels = [
         Panel(series, plots.small(plots.line(series), name=f"health{n}")) for n, series in enumerate(health.health(run))
     ]
@@ -104,7 +104,10 @@ def _reward(run: RunData) -> Chart | None:
         [str(step), f"{trained[step]:.3f}" if step in trained else "", str(measured.get(step, ""))]
         for step in sorted({*trained, *measured})
     ]
-    legend = [("--c1", "training (dots: per step, line: moving mean)"), ("--c2", "held out, with 95 % interval")]
+    legend = [
+        ("--c1", f"training (dots:{measures.per(run)}, line: moving mean)"),
+        ("--c2", "held out, with 95 % interval"),
+    ]
     columns = ["step", "training reward", "held out [95 %]"]
     return Chart("reward", "Reward", " ".join(told), legend, draw, columns, rows)
 
@@ -122,14 +125,28 @@ def _parts(run: RunData) -> Chart | None:
     return Chart("parts", "Parts of the reward", about, legend, plots.parts(series), *by_step(series))
 
 
-def _loss(run: RunData) -> Chart | None:
-    """The loss of a run that learns from files; GRPO's says nothing of progress."""
-    steps, values = measures.over_steps(run.rows("train"), "train/loss")
+LEARNED = {
+    "train/loss": ("loss", "Loss"),
+    "train/token_accuracy": ("token_accuracy", "Token accuracy"),
+    "train/pair_accuracy": ("pair_accuracy", "Pairs told apart"),
+    "train/pair_margin": ("pair_margin", "Reward margin"),
+}
+
+
+def _learned(run: RunData) -> list[Chart]:
+    """What a run that learns from files says of progress; GRPO's loss says nothing of it."""
+    return [chart for metric in LEARNED if (chart := _curve(run, metric))]
+
+
+def _curve(run: RunData, metric: str) -> Chart | None:
+    name, title = LEARNED[metric]
+    steps, values = measures.over_steps(run.rows("train"), metric)
     if not steps:
         return None
-    series = Series("loss", "loss", "", "number", steps, values)
-    about = f"The loss goes from {values[0]:.4f} at step {steps[0]} to {values[-1]:.4f} at step {steps[-1]}."
-    return Chart("loss", "Loss", about, [("--c1", "loss per step")], plots.parts([series]), *by_step([series]))
+    series = Series(name, title.lower(), "", "number", steps, values)
+    about = f"{title}: {values[0]:.4f} at step {steps[0]}, {values[-1]:.4f} at step {steps[-1]}."
+    legend = [("--c1", f"{title.lower()}{measures.per(run)}")]
+    return Chart(name, title, about, legend, plots.parts([series]), *by_step([series]))
 
 
 def _time(run: RunData) -> Chart | None:
@@ -170,7 +187,7 @@ def interval(found: Estimate | None, *, sign: bool = False) -> str:
     if found is None:
         return ""
     form = "{:+.3f}" if sign else "{:.3f}"
-    both = [form.format(v) for v in (found.low, found.high) if not math.isnan(v)]
+    both = [form.format(v) for v in (found.low, found.high) if found.n > 1 and not math.isnan(v)]
     return form.format(found.mean) + (f" [{', '.join(both)}]" if both else "")
 
 

@@ -18,6 +18,7 @@ from foundation.errors import UserError
 from foundation.files import append_lines, write_json, write_lines
 from foundation.versions import versions
 from sql_agent.config import build_config, known_keys, load_recipe
+from sql_agent.evaluation.stats import Estimate
 from sql_agent.records import RolloutRecord
 from sql_agent.report import PLOTS, REPORT, write_report
 from sql_agent.run_report import cases, facts, health, measures
@@ -398,3 +399,22 @@ def test_a_report_that_fails_is_one_line(tmp_path: Path) -> None:
     assert line.startswith("warning: no report of this run (error: ") and "no run folder" in line and "\n" not in line
     write_json(tmp_path / run_folder.CONFIG, build_config(load_recipe("demo_cpu")).model_dump())
     assert report_line(tmp_path) == f"report: {tmp_path / REPORT}"
+
+
+@pytest.mark.parametrize("metric", ["token_accuracy", "pair_margin"])
+def test_a_run_that_learns_from_files_shows_what_it_learned(tmp_path: Path, metric: str) -> None:
+    (tmp_path / "summary.json").write_text(json.dumps({"method": "sft", "status": "finished", "total_steps": 45}))
+    (tmp_path / "config.json").write_text("{}")
+    rows = [{"kind": "train", "step": n, "train/loss": 1 / n, f"train/{metric}": n / 45} for n in range(6, 46)]
+    (tmp_path / "metrics.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    run = read_run(tmp_path)
+    assert run.problems == [] and facts.steps(run) == (45, 45)  # resumed at step 6, and done
+    charts = {chart.name: chart for chart in pages._learned(run)}
+    assert list(charts) == ["loss", metric] and charts[metric].legend[0][1].endswith(" per step")
+
+
+def test_averages_say_that_they_are_and_one_question_has_no_interval(tmp_path: Path) -> None:
+    run = RunData(tmp_path, metrics=[{"kind": "train", "step": n, "train/loss": 1.0} for n in range(1, 401)])
+    (chart,) = pages._learned(run)
+    assert chart.legend[0][1] == "loss, mean of 3 steps"
+    assert pages.interval(Estimate(0.5, 0.5, 0.5, 1)) == "0.500"
