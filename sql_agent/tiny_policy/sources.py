@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import re
 from pathlib import Path
 
 from sql_agent.tiny_policy.task import AGENT, MAKERS, TinyTask
 
+# The wheel has the checkout's other packages beneath sql_agent: its code, and so its tiny policy, is the same.
+INSTALLED = re.compile(r"\bsql_agent\.(?=(?:foundation|reward_client|agl_plugin|recipes)\b)")
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
@@ -27,7 +30,8 @@ def fingerprint(seed: int, task: TinyTask) -> str:
 
 
 def _name(path: Path) -> str:
-    return path.relative_to(AGENT).as_posix() if path.is_relative_to(AGENT) else path.name
+    own = path.is_relative_to(AGENT) and not path.is_relative_to(AGENT / "recipes")
+    return path.relative_to(AGENT).as_posix() if own else path.name
 
 
 def bare_code(source: str) -> str:
@@ -36,4 +40,4 @@ def bare_code(source: str) -> str:
     for node in ast.walk(tree):
         if isinstance(node, DOCUMENTED) and ast.get_docstring(node) is not None:
             node.body = node.body[1:] or [ast.Pass()]
-    return ast.unparse(tree)
+    return INSTALLED.sub("", ast.unparse(tree))

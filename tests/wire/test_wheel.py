@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import subprocess
 import sys
 import zipfile
@@ -12,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from sql_agent.config import ROOT
+from sql_agent.tiny_policy.sources import fingerprint
+from sql_agent.tiny_policy.task import load_task
 
 UV = ROOT / ".tools" / "bin" / "uv"
 # What vLLM for CPUs pins and no index can give together; docs/55-python-api.md has the same lines.
@@ -31,6 +34,10 @@ from sql_agent.utils import filter_new_question  # curation is there
 for module in {target.by.split(":")[0] for patch in PATCHES for target in patch.targets}:
     assert module.split(".")[0] not in old, module
     assert not module.startswith("sql_agent.") or importlib.util.find_spec(module), module
+from sql_agent.tiny_policy.sources import fingerprint
+from sql_agent.tiny_policy.task import load_task
+for task in TASKS:
+    print("policy", fingerprint(1, load_task(task)))
 made = make_recipe("shop_agent")
 assert made == HOME / "shop_agent", made
 assert pytest.main(["-q", "-p", "no:cacheprovider", str(made)]) == 0
@@ -71,10 +78,12 @@ def test_an_installed_wheel_makes_a_recipe_whose_test_passes_outside_the_checkou
     home = tmp_path / "home"
     home.mkdir()
     env = {**os.environ, "PYTHONPATH": str(tmp_path / "site")}
-    code = INSTALLED.replace("CHECKOUT", repr(str(ROOT)))
+    code = INSTALLED.replace("CHECKOUT", repr(str(ROOT))).replace("TASKS", '("", "sql_agent.recipes.math_cpu.tiny")')
     done = subprocess.run([sys.executable, "-c", code], cwd=home, env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "1 passed" in done.stdout
+    own = [fingerprint(1, load_task(task)) for task in ("", "recipes.math_cpu.tiny")]
+    assert re.findall(r"^policy (\w+)", done.stdout, re.MULTILINE) == own  # else it would be trained anew
     assert "python -m pytest" in (home / "shop_agent" / "README.md").read_text()
 
 
