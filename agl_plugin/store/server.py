@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from copy import copy
 from typing import Any
 
 from agentlightning.store.base import LightningStore
@@ -29,6 +30,13 @@ class StoreServer(LightningStoreServer):
         assert self.app is not None
         self.app.add_middleware(Keyed)
         self.app.add_middleware(Guarded)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What another process needs to be a client: the address. FastAPI's app holds locks and stays here."""
+        state = super().__getstate__()
+        state["server_launcher"] = launcher = copy(state["server_launcher"])
+        launcher.app = None
+        return state
 
     async def _call_store_method(self, method_name: str, *args: Any, **kwargs: Any) -> Any:
         if os.getpid() != self._owner_pid and self._client is None:
