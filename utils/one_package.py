@@ -22,7 +22,7 @@ BENEATH = ("foundation", "recipes", "agl_plugin", "reward_client", "reward_model
 # Of benchmarks the wheel holds what recipes and their tests play a model with.
 LEFT_OUT = re.compile(r"benchmarks/(?!support/server\.py$)|utils/(one_package\.py|.*\.sh)$")
 IMPORT = re.compile(rf"^(\s*(?:from|import)\s+)(?=(?:{'|'.join(BENEATH)})\b)", re.MULTILINE)
-NAMED = re.compile(rf"(?<![\w./-])(?:{'|'.join(BENEATH)})(?:[./]\w+)+")
+NAMED = re.compile(rf"(?:(?<![\w./-])|(?<=://))(?:{'|'.join(BENEATH)})(?:[./]\w+)+")
 TEXTS = {".py", ".toml", ".yaml", ".sh", ".md"}
 
 

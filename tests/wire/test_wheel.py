@@ -65,6 +65,7 @@ def test_the_wheel_is_one_package_and_names_nothing_by_its_old_name(wheel: Path)
     assert {"sql_agent/py.typed", "sql_agent/recipes/smoke_cpu/config.toml"} <= set(names)
     modules = {name.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for name in names}
     for name, text in code.items():
+        assert not re.search(r"(?<!sql_agent[./])\b(agl_plugin|foundation|reward_client)\.[a-z_]+", text), name
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("sql_agent"):
                 below = f"{node.module}."
