@@ -82,7 +82,7 @@ def read_lock(path: Path) -> tuple[dict[str, str], dict[str, list[str]], str]:
         packages = tomllib.loads(path.read_text(encoding="utf-8"))["package"]
         versions = {p["name"]: p["version"] for p in packages if "version" in p}
     except ImportError:
-        return {}, {}, "reading it takes Python 3.11"
+        return {}, {}, "reading it takes Python 3.11 or later"
     except (OSError, ValueError, KeyError, TypeError) as exc:
         return {}, {}, f"{path} cannot be read ({type(exc).__name__}): restore it with git"
     mine = next((p for p in packages if p.get("source", {}).get("editable") == "."), {})
@@ -140,8 +140,8 @@ def package(machine: Machine, name: str, *, probed: str = "") -> Row:
 
 
 def check_python(_machine: Machine) -> list[Row]:
-    fits = (3, 11) <= sys.version_info[:2] < (3, 13)
-    rows = [Row("Python", platform.python_version(), OK if fits else PROBLEM, "" if fits else f"3.11 or 3.12: {SETUP}")]
+    fits = sys.version_info[:2] == (3, 12)
+    rows = [Row("Python", platform.python_version(), OK if fits else PROBLEM, "" if fits else f"3.12: {SETUP}")]
     own = ROOT / ".venv"
     if Path(sys.prefix).resolve() == own.resolve():
         return [*rows, Row("environment", "-", OK, str(own))]

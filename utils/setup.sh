@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs the locked environment into .venv: extra `gpu` where an NVIDIA driver answers, else `cpu`.
-# uv comes from PyPI into .tools; the system's Python packages are never touched.
+# uv comes from PyPI into .tools; the system's Python packages are never touched. Python 3.12 is one of this machine (on
+# the PATH, or pyenv's); where there is none, uv brings it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -17,6 +18,14 @@ get_uv() {
   return 1
 }
 
+python_312() {
+  local found
+  for found in $(command -v python3.12) /usr/{,local/}bin/python3.12 "${PYENV_ROOT:-$HOME/.pyenv}"/versions/3.12.*/bin/python3.12; do
+    "$found" -c 'import ctypes, sqlite3, ssl' 2>/dev/null && echo "$found" && return
+  done
+  echo 3.12
+}
+
 [ -x "$UV" ] || get_uv
 EXTRA=cpu
 if nvidia-smi -L >/dev/null 2>&1; then EXTRA=gpu; fi
@@ -27,4 +36,4 @@ trap 'kill "$telling" 2>/dev/null || true' EXIT
 # Where Python may not keep bytecode (images say so), every process would compile what it imports: twice the CPU.
 compile=()
 if [ -n "${PYTHONDONTWRITEBYTECODE:-}" ]; then compile=(--compile-bytecode); fi
-"$UV" sync --quiet --frozen "${compile[@]}" --extra "$EXTRA" --extra reward-model --extra eval
+"$UV" sync --quiet --frozen --python "$(python_312)" "${compile[@]}" --extra "$EXTRA" --extra reward-model --extra eval
