@@ -1,14 +1,13 @@
-"""GRPO as an agent-lightning algorithm: its VERL algorithm with this project's trainer, daemon and Ray start.
+"""GRPO as an agent-lightning algorithm: Ray's start, and in a task of it the trainer's loop on verl's workers.
 
-Runs on GPUs as verl does, and on a CPU through agl_plugin.cpu.mode. Unlike agl.VERL it imports verl in the Ray task
-alone, not in the starting process too: 12 s of CPU less before the first rollout. Covers one node; for several nodes
-start Ray there first (restart_ray.sh), and it is found by RAY_ADDRESS.
+Runs on GPUs as verl does, and on a CPU as agl_plugin.cpu.platform. verl is imported in the Ray task alone, not in the
+starting process too: 12 s of CPU less before the first rollout. Covers one node; for several nodes start Ray there
+first (restart_ray.sh), and it is found by RAY_ADDRESS.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import functools
 import os
 import signal
 import threading
@@ -65,6 +64,11 @@ def start_ray(*, cpu: bool, n_gpus: int, without_litellm: bool = False) -> None:
     )
 
 
+def questions_of(dataset: Any) -> list[dict[str, Any]]:
+    """The rows of one of agent-lightning's datasets, which have a length and places."""
+    return [dataset[place] for place in range(len(dataset))]
+
+
 def train(
     overrides: dict[str, Any],
     *,
@@ -78,25 +82,41 @@ def train(
     """Compose verl's configuration with the overrides, and train. `servers`: actors that load, for vLLM; `parts`:
     store, adapter, datasets.
     """
-    from agentlightning.verl.entrypoint import TaskRunner
+    from omegaconf import OmegaConf
+    from verl.utils.tokenizer import hf_tokenizer
 
     from agl_plugin.audit.log import AuditLog
     from agl_plugin.daemon import GrpoDaemon
-    from agl_plugin.patches.install import install
+    from agl_plugin.run.workers import Workers
     from agl_plugin.trainer import GrpoTrainer
 
-    install("trainer")
     use_servers(servers)
-    task_runner: Any = TaskRunner
+    config = verl_config(overrides)
+    OmegaConf.resolve(config)
+    rollout, model = config.actor_rollout_ref.rollout, config.actor_rollout_ref.model
     settings = {"verl": overrides, "rules": dataclasses.asdict(trainer.update), "versions": versions()}
     with AuditLog(run_dir, settings=settings) if audit else nullcontext() as log:
-        task_runner.__ray_metadata__.modified_class().run(
-            config=verl_config(overrides),
-            llm_proxy=None,
-            trainer_cls=functools.partial(GrpoTrainer, run_dir=run_dir, options=trainer, audit=log),
-            daemon_cls=functools.partial(GrpoDaemon, run_dir=run_dir, options=daemon, audit=log),
-            **parts,
-        )
+        GrpoTrainer(
+            config,
+            workers=Workers(config),
+            daemon=GrpoDaemon(
+                store=parts["store"],
+                adapter=parts["adapter"],
+                model=model.path,
+                group_size=rollout.n,
+                temperature=rollout.temperature,
+                pad_token_id=hf_tokenizer(model.path, trust_remote_code=model.trust_remote_code).pad_token_id,
+                merge=config.agentlightning.trace_aggregator.level == "trajectory",
+                run_dir=run_dir,
+                options=daemon,
+                audit=log,
+            ),
+            train=questions_of(parts["train_dataset"]),
+            val=questions_of(parts["val_dataset"]),
+            run_dir=run_dir,
+            options=trainer,
+            audit=log,
+        ).fit()
 
 
 class Grpo(agl.Algorithm):

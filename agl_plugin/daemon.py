@@ -1,4 +1,4 @@
-"""agent-lightning's VERL daemon, with faults kept out of the training data and every rollout written down.
+"""The trainer's side of agent-lightning's store: rollouts are queued there, awaited, and made into rows.
 
 Guarantees: a rollout without a reward never counts as 0, neither in the batch nor in a mean; a group with fewer than
 two scored rollouts gives no update; a store that dies, restarts or has no runner ends the run with one message.
@@ -11,10 +11,11 @@ import asyncio
 import functools
 import json
 import logging
+import threading
 import time
 import uuid
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ import aiohttp
 import torch
 from agentlightning.store.base import LightningStore
 from agentlightning.types import Rollout, RolloutLegacy, Span, Task, Triplet
-from agentlightning.verl.daemon import AgentModeDaemon, _to_native
+from verl import DataProto
 
 from agl_plugin.audit.facts import REPLACED, SMALL, UNSCORED, Batched, Seen, rollout_rows
 from agl_plugin.audit.log import AuditLog
@@ -48,6 +49,7 @@ from foundation.seeds import rollout_seed
 
 logger = logging.getLogger(__name__)
 
+SET_UP_S = 300.0
 LATE_SPANS_S, LOOK_EVERY_S = 5.0, 0.05
 WATCH_EVERY_S = 10.0
 STORE_ERRORS = (aiohttp.ClientError, ConnectionError, TimeoutError)
@@ -79,69 +81,92 @@ def _make_proxy(options: DaemonOptions, store: LightningStore, gate: Gate) -> An
     return make(store, gate=gate, host=options.proxy_host, port=port, log_probs=options.log_probs)
 
 
-class GrpoDaemon(AgentModeDaemon):
+class GrpoDaemon:
     """Enqueues rollouts, waits for them, and turns the scored ones into a batch.
 
-    `run_dir` receives rollouts.jsonl, and `audit` what stands behind it. Groups without variance are sampled anew with
-    questions of `spare_questions`.
+    `model` is the policy's name at the model servers. `run_dir` receives rollouts.jsonl, and `audit` what stands behind
+    it. Groups without variance are sampled anew with questions of `spare_questions`. Its work runs in a thread's loop.
     """
 
     def __init__(
         self,
-        *args: Any,
+        *,
+        store: LightningStore,
+        adapter: Any,
+        model: str,
+        group_size: int,
+        temperature: float,
+        pad_token_id: int,
+        merge: bool,
         run_dir: Path,
         options: DaemonOptions,
-        store: LightningStore,
         audit: AuditLog | None = None,
-        **kwargs: Any,
     ) -> None:
-        self.audit = audit
-        self.batched: Batched | None = None
-        self._seen: list[Seen] = []
+        self.store, self.adapter, self.audit = store, adapter, audit
+        self.model, self.group_size, self.temperature = model, group_size, temperature
+        self.pad_token_id, self.merge = pad_token_id, merge
+        self.run_dir, self.options = run_dir, options
         self.gate = Gate()
-        proxy = _make_proxy(options, store, self.gate)
-        self._gateway = GatewayWatch(proxy)
-        kwargs |= {"llm_proxy": proxy, "llm_timeout_seconds": options.rollout_timeout_s}
-        super().__init__(*args, store=store, **kwargs)
-        while self._internal_loop is None or not self._internal_loop.is_running():
-            time.sleep(0.01)  # the thread that agent-lightning has just started sets it
-        self.run_dir = run_dir
-        self.options = options
+        self.llm_proxy = _make_proxy(options, store, self.gate)
+        self._gateway = GatewayWatch(self.llm_proxy)
         self.grade_group = options.grade_group or _leave_unscored
+        self.batched: Batched | None = None
         self.spare_questions: SpareQuestions | None = None
         self.step = 0
+        self.is_train = True
         self.stats: dict[str, float] = {}
         self.watch = Stopwatch()
+        self._seen: list[Seen] = []
         self._queued_at_s = 0.0
         self._rows: list[dict[str, Any]] = []
         self._places = Places([])
         self._copies = Counter[str]()  # question -> its rollouts in this step so far
         self._resources_id = ""
+        self._addresses: list[str] = []
+        self._n_queued = 0
+        self._finished_rollouts: dict[str, RolloutLegacy] = {}
+        self._asked: dict[str, dict[str, Any]] = {}  # rollout -> its question
+        self._loop = asyncio.new_event_loop()
+        threading.Thread(target=self._loop.run_forever, daemon=True).start()
+
+    def collect(self, questions: list[dict[str, Any]], addresses: Sequence[str], *, is_train: bool) -> None:
+        """Play these questions with the model servers at `addresses`, to the end."""
+        self._wait(self._set_up(questions, addresses, is_train=is_train), timeout_s=SET_UP_S)
+        self._wait(self._play())
+
+    def _wait(self, work: Coroutine[Any, Any, None], timeout_s: float | None = None) -> None:
+        asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout_s)
 
     @property
     def step_rows(self) -> list[dict[str, Any]]:
         """The records of the last rollouts, as they stand in rollouts.jsonl."""
         return self._rows
 
-    async def _async_set_up(self, data: Any, server_addresses: list[str], is_train: bool = True) -> None:
-        """Serve the model at these addresses, and queue the step's rollouts: columns `data`, a question a row."""
-        self._queued_at_s = time.time()
-        self.clear_data_and_server()
+    async def _set_up(self, questions: list[dict[str, Any]], addresses: Sequence[str], *, is_train: bool) -> None:
+        """Serve the model at these addresses, and queue the step's rollouts."""
+        self._queued_at_s, self.is_train = time.time(), is_train
+        self._finished_rollouts.clear()
+        self._asked.clear()
         self._copies.clear()
+        self._n_queued = 0
         self._gateway.begin()
-        self.is_train = is_train
-        if server_addresses != self.backend_llm_server_addresses:
-            self.backend_llm_server_addresses = server_addresses
-            await self._update_proxy_server_v1()
+        if list(addresses) != self._addresses:
+            self._addresses = list(addresses)
+            self.llm_proxy.update_model_list([self._served(address) for address in addresses])
+            await self.llm_proxy.restart()
         elif not self.llm_proxy.is_running():
             await self.llm_proxy.restart()  # its process was killed
-        temperature = self.train_information.get("temperature", 0.7 if is_train else 0.0)
-        policy = self.llm_proxy.as_resource(sampling_parameters={"temperature": temperature})
+        policy = self.llm_proxy.as_resource(sampling_parameters={"temperature": self.temperature})
         try:
             self._resources_id = (await self.store.add_resources({"main_llm": policy})).resources_id
         except STORE_ERRORS as exc:
             raise self._store_gone(exc) from exc
-        await self._enqueue([dict(zip(data, row, strict=True)) for row in zip(*data.values(), strict=True)])
+        await self._enqueue(questions)
+
+    def _served(self, address: str) -> dict[str, Any]:
+        """An entry of agent-lightning's list of models."""
+        server = {"model": f"hosted_vllm/{self.model}", "api_base": f"http://{address}/v1/"}
+        return {"model_name": self.model, "litellm_params": server}
 
     def _note_times(self) -> None:
         """Tell the stopwatch what this step's rollouts did when, and that their time ends now."""
@@ -150,11 +175,11 @@ class GrpoDaemon(AgentModeDaemon):
                 self.watch.add(kind, start, end)
         self.watch.add("rollouts", self._queued_at_s, time.time())
 
-    async def _async_run_until_finished(self, verbose: bool = True) -> None:
+    async def _play(self) -> None:
         self._rows, self._seen, self.batched = [], [], None
         try:
-            await self._collect(list(self._task_id_to_original_sample))
-            self._places = Places(sorted({self._question_of(i) for i in self._task_id_to_original_sample}))
+            await self._collect(list(self._asked))
+            self._places = Places(sorted({self._question_of(i) for i in self._asked}))
             for _ in range(self.options.resample if self.is_train else 0):
                 if not await self._replace_flat_groups():
                     break
@@ -173,7 +198,7 @@ class GrpoDaemon(AgentModeDaemon):
         """Roll out other questions in the place of flat groups; False when there is nothing to replace."""
         groups = self._members()
         flat = self._places.flat(groups)
-        used = {key_of(sample) for sample in self._task_id_to_original_sample.values()}
+        used = {key_of(sample) for sample in self._asked.values()}
         questions = self.spare_questions.draw(len(flat), used=used) if self.spare_questions else []
         if not questions:
             return False
@@ -184,13 +209,13 @@ class GrpoDaemon(AgentModeDaemon):
 
     async def _enqueue(self, questions: list[dict[str, Any]], *, resampled: bool = False) -> dict[str, list[str]]:
         """Queue the rollouts of each question, with the resources of this step. Returns data id -> rollout ids."""
-        samples = {str(uuid.uuid4()): _to_native(question) for question in questions}
+        samples = {str(uuid.uuid4()): question for question in questions}
         requests = requests_for(
             samples,
-            group_size=self.train_rollout_n if self.is_train else 1,
+            group_size=self.group_size if self.is_train else 1,
             mode="train" if self.is_train else "val",
             resources_id=self._resources_id,
-            timeout_s=self.llm_timeout_seconds,
+            timeout_s=self.options.rollout_timeout_s,
             seed_of=self._seed_of,
             resampled=resampled,
         )
@@ -202,8 +227,8 @@ class GrpoDaemon(AgentModeDaemon):
         for rollout in rollouts:
             data_id = (rollout.metadata or {})["data_id"]
             groups[data_id].append(rollout.rollout_id)
-            self._task_id_to_original_sample[rollout.rollout_id] = {**samples[data_id], "data_id": data_id}
-        self._total_tasks_queued += len(rollouts)
+            self._asked[rollout.rollout_id] = {**samples[data_id], "data_id": data_id}
+        self._n_queued += len(rollouts)
         return groups
 
     def _seed_of(self, question: dict[str, Any]) -> int:
@@ -216,7 +241,7 @@ class GrpoDaemon(AgentModeDaemon):
         """Wait until all these rollouts have finished and have their rewards."""
         pending = set(rollout_ids)
         groups = {i: self._question_of(i) for i in rollout_ids}
-        rewards = GroupRewards(self.grade_group, self._rows, self._completed_rollouts_v0, Counter(groups.values()))
+        rewards = GroupRewards(self.grade_group, self._rows, self._finished_rollouts, Counter(groups.values()))
         last_change = last_watch = time.monotonic()
         while pending:
             finished = await self._finished(sorted(pending))
@@ -225,7 +250,7 @@ class GrpoDaemon(AgentModeDaemon):
             for rollout, seen in zip(finished, validated, strict=True):
                 if seen is None:
                     continue
-                self._completed_rollouts_v0[rollout.rollout_id] = seen
+                self._finished_rollouts[rollout.rollout_id] = seen
                 pending.discard(rollout.rollout_id)
                 rewards.finished(groups[rollout.rollout_id])
             now = time.monotonic()
@@ -339,14 +364,14 @@ class GrpoDaemon(AgentModeDaemon):
         return {"agent": asked.get("agent") or "", **(json.loads(record) if record else {}), **keys.model_dump()}
 
     def _scored(self) -> dict[str, RolloutLegacy]:
-        return {k: r for k, r in self._completed_rollouts_v0.items() if r.final_reward is not None and r.triplets}
+        return {k: r for k, r in self._finished_rollouts.items() if r.final_reward is not None and r.triplets}
 
     def _unscored_counts(self) -> dict[str, int]:
-        reasons = [(r.metadata or {}).get("unscored", "") for r in self._completed_rollouts_v0.values()]
+        reasons = [(r.metadata or {}).get("unscored", "") for r in self._finished_rollouts.values()]
         return dict(Counter(reason for reason in reasons if reason))
 
     def _no_data(self, what: str) -> RunError:
-        counts = {"rollouts": self._total_tasks_queued, "scored": len(self._scored()), **self._unscored_counts()}
+        counts = {"rollouts": self._n_queued, "scored": len(self._scored()), **self._unscored_counts()}
         reason = next((why for row in self._rows if row["unscored"] and (why := row.get("reason"))), "")
         first = f"; the first reason: {reason[:300]}" if reason else ""
         seen = {"counts": counts, "first": first, "rollouts": self.run_dir / run_folder.ROLLOUTS}
@@ -359,7 +384,7 @@ class GrpoDaemon(AgentModeDaemon):
         rows = {row["rollout_id"]: row for row in self._rows}
         of = [(r.final_reward or 0.0, rows[name]) for name, r in scored.items()]
         by_agent = reward_by_agent((row, self._reward_of(name, scored)) for name, row in rows.items())
-        return {**of_rollouts(of, n_rollouts=self._total_tasks_queued, unscored=self._unscored_counts()), **by_agent}
+        return {**of_rollouts(of, n_rollouts=self._n_queued, unscored=self._unscored_counts()), **by_agent}
 
     def _reward_of(self, rollout_id: str, scored: dict[str, RolloutLegacy]) -> float | None:
         return scored[rollout_id].final_reward if rollout_id in scored else None
@@ -375,26 +400,24 @@ class GrpoDaemon(AgentModeDaemon):
         scored = self._scored()
         return {group: [scored[i] for i in members] for group, members in self._groups(scored).items()}
 
-    def get_train_data_batch(
-        self, max_prompt_length: int, max_response_length: int, device: torch.device, global_steps: int
-    ) -> Any:
-        """The training batch of verl, from scored rollouts in groups of at least two.
+    def batch(self, limits: Limits) -> tuple[DataProto, dict[str, Any]]:
+        """The rows of the step, from scored rollouts in groups of at least two, and their metrics.
 
         A group that another one replaced is left out; statistics are over all rollouts of the step. Raises RunError
         with the likely causes when nothing can be learned from this step.
         """
         scored = self._scored()
         if not scored:
-            raise self._no_data(f"step {global_steps}: none of {self._total_tasks_queued} rollouts can be trained on")
+            raise self._no_data(f"step {self.step}: none of {self._n_queued} rollouts can be trained on")
         groups = self._groups(scored)
         stats = self._summarize(scored)
         in_batch = self._places.in_batch
         large = {group for group, members in groups.items() if len(members) > 1} & in_batch
         # In the order of the queue, not of their ends: which rows share an optimizer step follows from it.
-        queued = self._task_id_to_original_sample
+        queued = self._asked
         kept = {i: scored[i] for i in queued if i in scored and self._question_of(i) in large}
         if not kept:
-            raise self._no_data(f"step {global_steps}: no question has two scored rollouts to compare")
+            raise self._no_data(f"step {self.step}: no question has two scored rollouts to compare")
         stats |= {
             "groups": len(groups),
             "zero_variance_groups": sum(map(is_flat, self._members().values())),
@@ -404,13 +427,12 @@ class GrpoDaemon(AgentModeDaemon):
         }
         batch = build_batch(
             {i: (self._question_of(i), r.final_reward or 0.0, r.triplets or []) for i, r in kept.items()},
-            merge=self.trace_aggregator["level"] == "trajectory",
-            max_prompt_tokens=max_prompt_length,
-            max_response_tokens=max_response_length,
+            merge=self.merge,
+            max_prompt_tokens=limits.prompt_tokens,
+            max_response_tokens=limits.response_tokens,
             pad_id=self.pad_token_id,
-            device=device,
+            device=torch.device("cpu"),
         )
-        limits = Limits(max_prompt_length, max_response_length)
         self.batched = Batched(batch.rows, limits, {i: self._why_left_out(i) for i in queued if i not in kept})
         self.stats = stats | self._gateway.counts
         self._note_times()
@@ -423,11 +445,11 @@ class GrpoDaemon(AgentModeDaemon):
         return SMALL if self._question_of(rollout_id) in self._places.in_batch else REPLACED
 
     def _question_of(self, rollout_id: str) -> str:
-        return self._task_id_to_original_sample[rollout_id]["data_id"]
+        return self._asked[rollout_id]["data_id"]
 
-    def get_test_metrics(self) -> dict[str, Any]:
+    def validation(self) -> dict[str, Any]:
         """Validation metrics over scored rollouts; raises RunError when there is none."""
         scored = self._scored()
         if not scored:
-            raise self._no_data(f"validation: none of {self._total_tasks_queued} rollouts was scored")
+            raise self._no_data(f"validation: none of {self._n_queued} rollouts was scored")
         return {f"val/{name}": value for name, value in self._summarize(scored).items()}

@@ -1,196 +1,255 @@
-"""agent-lightning's VERL trainer, writing metrics.jsonl and losing no rows.
+"""A run's loop on verl's workers, from the first weights to the last checkpoint; `GrpoTrainer._step` is a step.
 
-Each training step and each validation appends one line: {"kind": "train"|"val", "step": n, ...} with verl's metrics,
-the daemon's counts (rollout/...), where the time went (time/..., see time_split.py), health (health/..., new problems
-as texts in `warnings`) and seconds. The trackers get the same numbers. A run whose health says stop ends after the line
-of that step; checkpoints made before stay.
+Each training step, validation and checkpoint appends one line to metrics.jsonl: {"kind": "train"|"val"|"checkpoint",
+"step": n, "of_steps": n, "seconds": s, ...} with the workers' metrics, the daemon's counts (rollout/...), where the
+time went (timing_s/... as measured, time/... one phase for each moment) and health (health/..., new problems as texts
+in `warnings`). The trackers get the same numbers. A run whose health says stop ends after the line of that step;
+checkpoints made before stay.
+Guarantees: the engines change their weights only while no call is under way; no row is left out because others are few;
+a run that stops after any checkpoint and goes on makes the same steps.
 """
 
 from __future__ import annotations
 
-import functools
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
-from agentlightning.verl import trainer as upstream
-from agentlightning.verl.trainer import AgentLightningTrainer
-from ray.exceptions import RayTaskError
-from verl.trainer.ppo.core_algos import agg_loss
+from torchdata.stateful_dataloader import StatefulDataLoader
+from verl import DataProto
+from verl.utils.tracking import Tracking
 
 from agl_plugin.audit.facts import checkpoint_rows, update_rows
 from agl_plugin.audit.log import AuditLog
 from agl_plugin.daemon import GrpoDaemon
 from agl_plugin.options import TrainerOptions
-from agl_plugin.run.between_steps import abort_all, drain
-from agl_plugin.run.question_order import files_of
+from agl_plugin.run.between_steps import drain
+from agl_plugin.run.question_order import SeededOrder, files_of
 from agl_plugin.run.resampling import SpareQuestions
 from agl_plugin.run.time_split import Stopwatch
+from agl_plugin.run.workers import Workers
 from agl_plugin.update import advantage
-from agl_plugin.update.prepare import prepared
+from agl_plugin.update.prepare import prepare, result
+from agl_plugin.update.rows import Limits
 from agl_plugin.update.rules import Updated
 from foundation import run_folder
 from foundation.errors import RunError
-from foundation.files import append_lines
+from foundation.files import append_lines, write_text
 
 logger = logging.getLogger(__name__)
+Metrics = dict[str, Any]
+Questions = list[dict[str, Any]]
 
 
-def entropy_per_token(loss_mat: torch.Tensor, loss_mask: torch.Tensor, loss_agg_mode: str) -> torch.Tensor:
-    """The step's entropy as health reads it, in nats per token: upstream would aggregate it as the loss is."""
-    return agg_loss(loss_mat=loss_mat, loss_mask=loss_mask, loss_agg_mode="token-mean")
+class GrpoTrainer:
+    """The trainer of one run. `config` is verl's, resolved; `run_dir` receives metrics.jsonl, and `audit` what became
+    of each row."""
 
-
-upstream.agg_loss = entropy_per_token
-
-
-class GrpoTrainer(AgentLightningTrainer):
-    """The trainer of one run. `run_dir` receives metrics.jsonl, and `audit` what became of each row."""
-
-    agent_mode_daemon: GrpoDaemon
-    global_steps: int
-    total_training_steps: int
-    train_dataset: Any
-
-    def __init__(self, *, run_dir: Path, options: TrainerOptions, audit: AuditLog | None = None, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.audit = audit
-        self._updated: Updated | None = None
-        self.run_dir = run_dir
-        self.health = options.health
-        self.update = options.update
-        self.watch = Stopwatch()
-        self._n_aborted = self._n_updates = 0
+    def __init__(
+        self,
+        config: Any,
+        *,
+        workers: Workers,
+        daemon: GrpoDaemon,
+        train: Questions,
+        val: Questions,
+        run_dir: Path,
+        options: TrainerOptions,
+        audit: AuditLog | None = None,
+    ) -> None:
+        self.config, self.workers, self.daemon, self.audit = config, workers, daemon, audit
+        self.run_dir, self.health, self.rules = run_dir, options.health, options.update
+        self.train, self.val = train, val
+        self.step = 0
+        self.n_steps: int = config.trainer.total_training_steps
+        self.questions = StatefulDataLoader(
+            train,  # pyright: ignore[reportArgumentType]
+            batch_size=config.data.train_batch_size,
+            sampler=SeededOrder(train, config.data),
+            collate_fn=list,
+            drop_last=True,
+        )
+        self.watch = daemon.watch = Stopwatch()
+        self._timers: dict[str, float] = {}
+        self._weights, self._files = files_of(train, config.data)
+        self._n_aborted = 0
         self._told = Counter[str]()
-        names = list(map(advantage.name_of, advantage.ESTIMATES))
-        assert self.config.algorithm.adv_estimator in names, self.config.algorithm.adv_estimator
+        self._estimate = advantage.FUNCTIONS[config.algorithm.adv_estimator.removesuffix("_rollouts")]
 
-    def init_workers(self) -> None:
-        """Start the workers, prepare each update, and let the trainer keep all rows and their order.
+    def fit(self) -> None:
+        """Train until the configured number of steps is done."""
+        trainer = self.config.trainer
+        tracking = Tracking(
+            trainer.project_name, trainer.experiment_name, list(trainer.logger), config=plain(self.config)
+        )
+        self._resume()
+        if trainer.val_before_train:
+            tracking.log(self._validate(), step=self.step)
+        while self.step < self.n_steps:
+            for questions in self.questions:
+                self.step += 1
+                last = self.step == self.n_steps
+                metrics = self._train(questions)
+                if trainer.test_freq > 0 and (last or self.step % trainer.test_freq == 0):
+                    metrics |= self._validate()
+                if trainer.save_freq > 0 and (last or self.step % trainer.save_freq == 0):
+                    self._save()
+                tracking.log(metrics, step=self.step)
+                if last:
+                    break
 
-        agent-lightning drops what is left over below ppo_mini_batch_size, up to a whole step in a small run, and sorts
-        the rows by length; here the plan of an update does what these are for. The workers already hold their own copy
-        of the configuration.
+    def _step(self, questions: Questions) -> Metrics:
+        """Rollouts of the questions become rows, and the rows an update of the weights."""
+        with self._timed("gen"):
+            self._collect(questions, is_train=True, weights=self.step - 1)
+            batch, metrics = self.daemon.batch(self._limits())
+        with self._timed("old_log_prob"):
+            batch = batch.union(self.workers.log_probs(batch))
+            metrics["actor/entropy_loss"] = _mean(batch.batch.pop("entropys"), batch)
+        if self.workers.has_reference:
+            with self._timed("ref"):
+                batch = batch.union(self.workers.reference_log_probs(batch))
+        with self._timed("adv"):
+            tensors, rollouts = batch.batch, batch.non_tensor_batch["data_id_list"]
+            tensors["advantages"], _ = self._estimate(tensors["token_level_scores"], tensors["response_mask"], rollouts)
+            kept = batch[~tensors["is_drop_mask"]]  # without prompts over the limit, and rows with nothing to learn
+            prepared = prepare(kept, self.rules, step=self.step, n_ranks=self.workers.n_ranks)
+        with self._timed("update_actor"):
+            told, self._updated = result(prepared, self.workers.update(prepared.data))
+        return metrics | told | {"perf/total_num_tokens": int(kept.batch["attention_mask"].sum())}
+
+    def _limits(self) -> Limits:
+        """The widest row."""
+        rows, data = self.config.agentlightning.trace_aggregator, self.config.data
+        if self.daemon.merge:
+            return Limits(rows.trajectory_max_prompt_length, rows.trajectory_max_response_length)
+        return Limits(data.max_prompt_length, data.max_response_length)
+
+    def _collect(self, questions: Questions, *, is_train: bool, weights: int) -> None:
+        """Play the questions with the newest weights, which have seen so many updates.
+
+        Then the engines are left by all calls, forget what they cached, and sleep.
         """
-        super().init_workers()
-        manager = self.async_rollout_manager
-        for name, around in {"wake_up": self._wake_up, "sleep": self._sleep}.items():
-            work = functools.partial(around, getattr(manager, name))
-            setattr(manager, name, self.watch.measured("weight_sync", work))
-        workers = self.actor_rollout_wg
-        workers.update_actor = prepared(
-            workers.update_actor,
-            self.update,
-            step=lambda: self.global_steps,
-            n_ranks=workers.world_size,
-            note=self._note_update,
-        )
-        self.config.actor_rollout_ref.actor.ppo_mini_batch_size = 1
-        self.config.trainer.balance_batch = False
+        daemon, workers = self.daemon, self.workers
+        with self.watch.measure("weight_sync"):
+            workers.send_weights(step=weights)
+        daemon.gate.open(weights=weights)
+        daemon.collect(questions, workers.addresses, is_train=is_train)
+        with self.watch.measure("weight_sync"):
+            if not daemon.llm_proxy.is_running():
+                daemon.gate.forget()  # a killed proxy counts no more; the next step starts another
+            self._n_aborted += drain(daemon.gate, workers.abort)
+            workers.sleep()
 
-    def _note_update(self, updated: Updated) -> None:
-        self._updated = updated
-
-    def _audit_step(self, metrics: dict[str, Any]) -> dict[str, float]:
-        """Keep what became of the step's rows; the seconds that the audit takes."""
-        step, batched, updated = self.global_steps, self.agent_mode_daemon.batched, self._updated
-        if self.audit is None or batched is None:
-            return {}
-        run_id = self.audit.run_id
-        self.audit.add(lambda: update_rows(batched, updated, metrics, step=step, run_id=run_id), step=step)
-        return self.audit.metrics()
-
-    def _wake_up(self, wake_up: Callable[[], None]) -> None:
-        """The engines get weights, then calls."""
-        wake_up()
-        self.agent_mode_daemon.gate.open(weights=self._n_updates)
-
-    def _sleep(self, sleep: Callable[[], None]) -> None:
-        """The engines are left by all calls, forget what they cached, and sleep. Raises RunError where one does not."""
-        servers = self.async_rollout_manager.server_handles
-        if not self.agent_mode_daemon.llm_proxy.is_running():
-            self.agent_mode_daemon.gate.forget()  # a killed proxy counts no more; the next step starts another
-        self._n_aborted += drain(self.agent_mode_daemon.gate, lambda: abort_all(servers))
-        try:
-            sleep()
-        except RayTaskError as exc:
-            raise RunError(
-                f"step {self.global_steps}: the model server did not go to sleep: {exc.cause}. The step is lost; "
-                "continue with --resume_checkpoint latest"
-            ) from exc
-
-    @functools.cached_property
-    def _files(self) -> tuple[list[float], list[int]]:
-        return files_of(self.train_dataset, self.config.data)
-
-    def _late_calls(self) -> dict[str, int]:
-        """Calls after a step's end that were aborted or refused since the last look, where there were any."""
-        so_far = Counter(aborted=self._n_aborted, refused=self.agent_mode_daemon.gate.refused)
-        fresh, self._told = so_far - self._told, so_far
-        return {f"rollout/late_calls/{what}": n for what, n in fresh.items()}
-
-    def _log(self, kind: str, metrics: dict[str, Any], *, seconds: float) -> None:
-        row = {"kind": kind, "step": self.global_steps, "of_steps": self.total_training_steps, "seconds": seconds}
-        append_lines(self.run_dir / run_folder.METRICS, [{**row, **metrics}])
-
-    def _timed(self, kind: str, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        started = time.monotonic()
-        metrics = {**work(), **self._late_calls()}
-        self._log(kind, metrics, seconds=time.monotonic() - started)
-        return metrics
-
-    def _train_step(self, batch_dict: dict[str, Any]) -> dict[str, Any]:
-        daemon = self.agent_mode_daemon
-        daemon.step, daemon.watch, self._n_updates = self.global_steps, self.watch, self.global_steps - 1
+    def _train(self, questions: Questions) -> Metrics:
+        """A step with all that is told of it. Raises RunError where the run's health says stop."""
+        daemon, self._updated = self.daemon, None
         self.watch.clear()
-        self._updated = None
-        weights, files = self._files
+        self._timers.clear()
+        daemon.step, seed = self.step, self.config.data.seed or 0
         daemon.spare_questions = SpareQuestions(
-            self.train_dataset,
-            seed=self.config.data.seed or 0,
-            step=self.global_steps,
-            weights=weights,
-            files=files,
+            self.train, seed=seed, step=self.step, weights=self._weights, files=self._files
         )
-        train_step = super()._train_step
 
-        def work() -> dict[str, Any]:
-            started = time.monotonic()
-            metrics = train_step(batch_dict)
-            timers = {k.removeprefix("timing_s/"): v for k, v in metrics.items() if k.startswith("timing_s/")}
-            phases = self.watch.phases(timers, seconds=time.monotonic() - started)
+        def work() -> Metrics:
+            with self._timed("step"):
+                metrics = self._step(questions)
+            phases = self.watch.phases(self._timers, seconds=self._timers["step"])
+            metrics |= {f"timing_s/{name}": seconds for name, seconds in self._timers.items()}
             metrics |= {f"time/{phase}": seconds for phase, seconds in phases.items()}
             metrics |= {f"rollout/{k}": v for k, v in daemon.stats.items()}
-            metrics |= self.health.after_step(self.global_steps, metrics, daemon.step_rows)
+            metrics |= self.health.after_step(self.step, metrics, daemon.step_rows)
             return {**metrics, **self._audit_step(metrics)}
 
-        metrics = self._timed("train", work)
+        metrics = self._logged("train", work)
         for text in metrics.pop("warnings", []):
             logger.warning(text)
         if self.health.stop:
             raise RunError(self.health.stop)
         return metrics
 
-    def _validate(self) -> dict[str, Any]:
-        self.agent_mode_daemon.step = self._n_updates = self.global_steps
-        return self._timed("val", super()._validate)
+    _updated: Updated | None = None
 
-    def _save_checkpoint(self) -> None:
-        """verl's checkpoint, unless the model gives no finite numbers: it would push out the last good one."""
+    def _audit_step(self, metrics: Metrics) -> Metrics:
+        """Keep what became of the step's rows; the seconds that the audit takes."""
+        step, batched, updated = self.step, self.daemon.batched, self._updated
+        if self.audit is None or batched is None:
+            return {}
+        run_id = self.audit.run_id
+        self.audit.add(lambda: update_rows(batched, updated, metrics, step=step, run_id=run_id), step=step)
+        return self.audit.metrics()
+
+    def _validate(self) -> Metrics:
+        self.daemon.step = self.step
+
+        def work() -> Metrics:
+            self._collect(self.val, is_train=False, weights=self.step)
+            return self.daemon.validation()
+
+        return self._logged("val", work)
+
+    def _save(self) -> None:
+        """A checkpoint, unless the model gives no finite numbers: it would push out the last good one."""
         if not self.health.weights_are_finite:
-            logger.warning("step %d: no checkpoint, because the model gives no finite numbers", self.global_steps)
+            logger.warning("step %d: no checkpoint, because the model gives no finite numbers", self.step)
             return
-        save = super()._save_checkpoint
+        trainer, step = self.config.trainer, self.step
+        folder = Path(trainer.default_local_dir) / f"global_step_{step}"
 
-        def work() -> dict[str, Any]:
-            save()
+        def work() -> Metrics:
+            self.workers.save(str(folder / "actor"), step=step, keep=trainer.max_actor_ckpt_to_keep)
+            torch.save(self.questions.state_dict(), folder / "data.pt")
+            write_text(folder.parent / "latest_checkpointed_iteration.txt", str(step))  # now it is whole
             if self.audit:
-                step, place = self.global_steps, f"{run_folder.CHECKPOINTS}/global_step_{self.global_steps}"
+                place = f"{run_folder.CHECKPOINTS}/{folder.name}"
                 self.audit.add(lambda: checkpoint_rows(step, place), step=step)
             return {}
 
-        self._timed("checkpoint", work)
+        self._logged("checkpoint", work)
+
+    def _resume(self) -> None:
+        """Go to where a checkpoint was."""
+        if self.config.trainer.resume_mode == "disable":
+            return
+        folder = Path(self.config.trainer.resume_from_path)
+        self.step = int(folder.name.removeprefix("global_step_"))
+        self.workers.load(str(folder / "actor"))
+        if (folder / "data.pt").is_file():
+            self.questions.load_state_dict(torch.load(folder / "data.pt", weights_only=False))
+
+    @contextmanager
+    def _timed(self, name: str) -> Iterator[None]:
+        started = time.monotonic()
+        yield
+        self._timers[name] = time.monotonic() - started
+
+    def _logged(self, kind: str, work: Callable[[], Metrics]) -> Metrics:
+        """What `work` gives, as a line of metrics.jsonl."""
+        started = time.monotonic()
+        metrics = {**work(), **self._late_calls()}
+        row = {"kind": kind, "step": self.step, "of_steps": self.n_steps, "seconds": time.monotonic() - started}
+        append_lines(self.run_dir / run_folder.METRICS, [{**row, **metrics}])
+        return metrics
+
+    def _late_calls(self) -> dict[str, int]:
+        """Calls after a step's end that were aborted or refused since the last look, where there were any."""
+        so_far = Counter(aborted=self._n_aborted, refused=self.daemon.gate.refused)
+        fresh, self._told = so_far - self._told, so_far
+        return {f"rollout/late_calls/{what}": n for what, n in fresh.items()}
+
+
+def _mean(values: torch.Tensor, batch: DataProto) -> float:
+    """Per sampled token."""
+    return values[batch.batch["response_mask"] == 1].mean().item()  # pyright: ignore[reportOptionalSubscript]
+
+
+def plain(config: Any) -> Any:
+    """verl's configuration as a tree of dicts, for the trackers."""
+    from omegaconf import OmegaConf
+
+    return OmegaConf.to_container(config, resolve=True)

@@ -30,10 +30,15 @@ COMMON_ENV = {
     "VLLM_LOGGING_LEVEL": "WARN",
     "HYDRA_FULL_ERROR": "1",
 }
+# The name of agl_plugin.cpu.platform among verl's platforms.
+CPU_PLATFORM = "agentgrpo_cpu"
 CPU_ENV = {
     "AGENTGRPO_CPU": "1",
+    "VERL_PLATFORM": CPU_PLATFORM,
+    # Ray would turn 127.0.0.1 into the machine's address and listen on all of them; without clusters it stays there.
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
     "VLLM_CPU_KVCACHE_SPACE": "1",
-    "VLLM_CPU_OMP_THREADS_BIND": "all",
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
     "OMP_NUM_THREADS": str(max(1, min(8, os.cpu_count() or 1))),
     # Else verl's thread gets a part of the heap of its own, from which large blocks go back to the system at once.
     "MALLOC_ARENA_MAX": "1",

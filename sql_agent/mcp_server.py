@@ -17,7 +17,7 @@ try:
     import typer
 except ModuleNotFoundError as missing:
     raise SystemExit(f"error: {missing}; run `make setup`, then `source .venv/bin/activate`") from None
-from mcp import McpError, types
+from mcp import MCPError, types
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 
@@ -34,26 +34,21 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_mar
 
 def server_of(tool: Tool) -> Server[Any]:
     """A server with one tool."""
-    server: Server[Any] = Server("agentgrpo")
 
-    async def list_tools(_: types.ListToolsRequest) -> types.ServerResult:
-        listed = types.Tool(name=tool.name, description=tool.description, inputSchema=tool.parameters)
-        return types.ServerResult(types.ListToolsResult(tools=[listed]))
+    async def list_tools(_context: Any, _page: Any) -> types.ListToolsResult:
+        listed = types.Tool(name=tool.name, description=tool.description, input_schema=tool.parameters)
+        return types.ListToolsResult(tools=[listed])
 
-    async def call_tool(request: types.CallToolRequest) -> types.ServerResult:
-        if request.params.name != tool.name:
-            text = f"unknown tool {request.params.name!r}; there is {tool.name}"
-            raise McpError(types.ErrorData(code=types.INVALID_PARAMS, message=text))
+    async def call_tool(_context: Any, asked: types.CallToolRequestParams) -> types.CallToolResult:
+        if asked.name != tool.name:
+            raise MCPError(types.INVALID_PARAMS, f"unknown tool {asked.name!r}; there is {tool.name}")
         try:
-            text = await tool.invoke(EpisodeContext(), json.dumps(request.params.arguments or {}))
+            text = await tool.invoke(EpisodeContext(), json.dumps(asked.arguments or {}))
         except DatabaseFault as fault:
-            raise McpError(types.ErrorData(code=types.INTERNAL_ERROR, message=str(fault))) from fault
-        content: list[types.ContentBlock] = [types.TextContent(type="text", text=text)]
-        return types.ServerResult(types.CallToolResult(content=content))
+            raise MCPError(types.INTERNAL_ERROR, str(fault)) from fault
+        return types.CallToolResult(content=[types.TextContent(type="text", text=text)])
 
-    server.request_handlers[types.ListToolsRequest] = list_tools
-    server.request_handlers[types.CallToolRequest] = call_tool
-    return server
+    return Server("agentgrpo", on_list_tools=list_tools, on_call_tool=call_tool)
 
 
 async def serve(tool: Tool) -> None:

@@ -1,6 +1,6 @@
 """Sampling of tokens on a CPU without a compiler and without a random number for each word of the vocabulary.
 
-vLLM 0.11 wraps its sampler for CPUs in torch.compile at every step (a twelfth of a small model's decoding), compiles it
+vLLM wraps its sampler for CPUs in torch.compile at every step (a twelfth of a small model's decoding), compiles it
 at the first (seconds), draws one exponential number per vocabulary entry, and ignores the seeds of requests unless all
 have one. Here one uniform number per sequence is looked up in the cumulated probabilities. The distribution is the same
 to the precision of a double. The numbers of a request with a seed are those of foundation.seeds.
@@ -60,7 +60,9 @@ def with_own_draws(made: Callable[..., None]) -> Callable[..., None]:
     return made_with
 
 
-def sample_by_inversion(probs: torch.Tensor, generators: Mapping[int, Draws]) -> torch.Tensor:
+def sample_by_inversion(
+    probs: torch.Tensor, generators: Mapping[int, Draws], use_fp64_gumbel: bool = False
+) -> torch.Tensor:
     """One token per row of `probs` (sequences x vocabulary); `generators` are those of rows with a seed."""
     numbers = torch.rand(len(probs), dtype=torch.float64)
     if generators:

@@ -5,6 +5,11 @@ The one module that acts when it is imported, because verl calls nothing of it.
 
 from __future__ import annotations
 
+import os
+
 from agl_plugin.patches.install import install_in_verl
+
+if os.environ.get("AGENTGRPO_CPU") == "1":
+    import agl_plugin.cpu.platform  # noqa: F401 it is registered
 
 install_in_verl()

@@ -2,19 +2,15 @@
 
 What still plays after the step's end (a call whose runner gave up waiting, an episode that ignores its limit) would
 run on a sleeping engine, or leave keys and values of the old weights in its prefix cache. `drain` closes the proxy's
-gate and aborts what the engines run, until nothing is in flight; agl_plugin.patches.vllm_engine makes verl's drop of
-the cache, which follows, fail where it is refused.
+gate and aborts what the engines run, until nothing is in flight; verl's abort drops the cache, and leaves the engines
+paused until they have new weights.
 Not covered: requests that reach an engine past the proxy; those are aborted, but may come again.
 """
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import Callable, Sequence
-from typing import Any
-
-import ray
+from collections.abc import Callable
 
 from agl_plugin.proxy.gate import Gate
 from foundation.errors import RunError
@@ -36,20 +32,3 @@ def drain(gate: Gate, abort: Callable[[], int], *, limit_s: float = DRAIN_LIMIT_
             )
         time.sleep(0.02)
     return n_aborted + abort()
-
-
-def abort_all(servers: Sequence[Any]) -> int:
-    """Abort every request in the engines of verl's servers; how many these were."""
-    return sum(ray.get([server.__ray_call__.remote(_abort) for server in servers]))
-
-
-def _abort(server: Any) -> int:
-    """In the process of a server, where ray runs it in a thread beside the event loop."""
-    loop = server._server_task.get_loop()
-    return asyncio.run_coroutine_threadsafe(_aborted(server.engine), loop).result(DRAIN_LIMIT_S)
-
-
-async def _aborted(engine: Any) -> int:
-    left = list(engine.output_processor.request_states)
-    await engine.abort(left)
-    return len(left)

@@ -20,10 +20,13 @@ import ray
 
 SERVER = "verl.workers.rollout.vllm_rollout.vllm_async_server"
 ENGINE = "vllm.v1.engine.core"
+# What verl's workers and this project's loop ask a server.
 PASSED_ON = (
-    *("get_master_address", "get_server_address", "launch_server", "generate"),
-    *("wake_up", "sleep", "wait_for_requests_to_drain"),
+    *("get_master_address", "get_server_address", "launch_server", "collective_rpc", "clear_kv_cache", "sleep"),
+    *("wake_up", "set_global_steps", "abort_all_requests", "resume_generation", "wait_for_requests_to_drain"),
 )
+# verl's workers find the server of their weights by this name.
+NAME = "vllm_server_{rank}_0"
 
 
 class EngineProcess(ForkServerProcess):
@@ -65,7 +68,7 @@ class EarlyServer:
         from agl_plugin.patches.install import install
 
         install("server")
-        self._class = importlib.import_module(SERVER).vLLMHttpServerBase
+        self._class = importlib.import_module(SERVER).vLLMHttpServer
         # Not before: a third process that imports would hold up the trainer, for which the worker waits.
         engine_context().set_forkserver_preload([SERVER, ENGINE])
         forkserver.ensure_running()
@@ -101,7 +104,8 @@ def n_servers(verl: dict[str, Any]) -> int:
 def start_servers(verl: dict[str, Any]) -> list[Any]:
     """Actors that load, as many as verl will ask for; none on several nodes. Ray must run."""
     n = n_servers(verl) if len(ray.nodes()) == 1 else 0
-    return [ray.remote(num_cpus=1)(EarlyServer).remote() for _ in range(n)]
+    actor = ray.remote(num_cpus=1, max_concurrency=1000)(EarlyServer)
+    return [actor.options(name=NAME.format(rank=rank)).remote() for rank in range(n)]
 
 
 def use_servers(servers: list[Any]) -> None:
@@ -112,9 +116,6 @@ def use_servers(servers: list[Any]) -> None:
         """verl's replica of vLLM on one node, with a server that has loaded. Of verl's own the trainer would need vLLM
         as well: 2 s of CPU.
         """
-
-        def get_ray_class_with_init_args(self) -> Any:
-            raise NotImplementedError("these servers share their workers with the trainer")
 
         async def launch_servers(self) -> None:
             """Begin, with the weights of the workers; verl has set these before."""
@@ -129,12 +130,21 @@ def use_servers(servers: list[Any]) -> None:
                 node_rank=0,
                 gpus_per_node=self.world_size,
                 nnodes=1,
+                cuda_visible_devices=self._devices(),
             )
-            address, port = await server.get_master_address.remote()
-            await server.launch_server.remote(master_address=address, master_port=port)
+            await server.launch_server.remote()
             address, port = await server.get_server_address.remote()
             self._server_address = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
             self._server_handle, self.servers = server, [server]
+
+        def _devices(self) -> str:
+            """Those of its workers, which Ray gave them in this order."""
+            first = self.replica_rank * self.world_size
+            return ",".join(str(device) for device in range(first, first + self.world_size))
+
+        async def abort_all_requests(self, reject_request: bool = False) -> Any:
+            """See verl's server."""
+            return await self.servers[0].abort_all_requests.remote(reject_request=reject_request)
 
         async def sleep(self) -> None:
             """Once no request runs."""

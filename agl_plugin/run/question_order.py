@@ -2,9 +2,8 @@
 
 Guarantees: a run that stops after any step and goes on sees the questions that it would have seen (mixture.py says
 which). Rows of several files tell theirs in the column `file`, and data.sampler.weights has the weights.
-verl's default does not: the random state of torch's RandomSampler is in no checkpoint, so a resumed run would take the
-order of its first epoch again. verl loads the class by its name (data.sampler) and torchdata's StatefulDataLoader keeps
-its state in data.pt; checkpoints that were made without it start at the first epoch.
+torch's RandomSampler does not: its random state is in no checkpoint. torchdata's StatefulDataLoader keeps the state of
+this one in data.pt; checkpoints that were made without it start at the first epoch.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sized
 from typing import Any
 
-from verl.experimental.dataset.sampler import AbstractSampler
+from torch.utils.data import Sampler
 
 from agl_plugin.run.mixture import order
 
@@ -24,7 +23,7 @@ def files_of(data_source: Any, data_config: Any) -> tuple[list[float], list[int]
     return weights, [int(data_source[i].get("file") or 0) for i in range(n)] if weights else [0] * n
 
 
-class SeededOrder(AbstractSampler):
+class SeededOrder(Sampler[int]):
     """Indices of `data_source`, epoch after epoch; each `iter` goes on where the one before was left."""
 
     def __init__(self, data_source: Sized, data_config: Any) -> None:

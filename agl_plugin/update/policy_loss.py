@@ -1,8 +1,10 @@
-"""Losses in verl's registry: this project's by their names, and the user's as soon as a run asks for it.
+"""The loss of a micro batch in a planned update, and the losses of tokens in verl's registry: this project's by their
+names, and the user's as soon as a run asks for it.
 
-Guarantees: each is weighed by the correction's weights and aggregated by verl's function, as verl's own losses are, and
-so by the scaling of planned updates. Reports `actor/pg_clipfrac`, the share of tokens over the bound towards which
-their advantage would take them, and `actor/ppo_kl`, as verl's do.
+Guarantees: every trained token (or row) of a training step weighs the same, whichever optimizer step and micro batch it
+is in; each loss is weighed by the correction's weights and aggregated by verl's function, as verl's own are. Reports
+`actor/pg_clipfrac`, the share of tokens over the bound towards which their advantage would take them, and
+`actor/ppo_kl`, as verl's do.
 """
 
 from __future__ import annotations
@@ -10,10 +12,13 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from tensordict import TensorDict
 from verl.trainer.ppo import core_algos
+from verl.utils import tensordict_utils as tu
 from verl.utils.torch_functional import masked_mean
 
-from agl_plugin.update.losses import TokenLoss, Tokens, cispo, load, minirl
+from agl_plugin.update.losses import TokenLoss, Tokens, cispo, kl_penalty, load, minirl
+from agl_plugin.update.rules import PLAN, Plan
 
 OWN: dict[str, TokenLoss] = {"cispo": cispo, "minirl": minirl}
 
@@ -35,7 +40,8 @@ def register(name: str, loss: TokenLoss) -> None:
         losses = loss(tokens).where(mask, 0.0)
         if rollout_is_weights is not None:
             losses = losses * rollout_is_weights
-        total = core_algos.agg_loss(loss_mat=losses, loss_mask=response_mask, loss_agg_mode=loss_agg_mode)
+        divisors = config.global_batch_info
+        total = core_algos.agg_loss(loss_mat=losses, loss_mask=response_mask, loss_agg_mode=loss_agg_mode, **divisors)
         shift = (old_log_prob - log_prob).detach()
         return total, {
             "actor/pg_clipfrac": masked_mean(tokens.beyond.float(), response_mask).item(),
@@ -53,3 +59,41 @@ def ensure_registered(name: str) -> None:
 
 for _name, _loss in OWN.items():
     register(_name, _loss)
+
+
+def step_loss(
+    config: Any, model_output: dict[str, torch.Tensor], data: TensorDict, dp_group: Any = None
+) -> tuple[torch.Tensor, dict[str, float]]:
+    """A micro batch's share of the training step's loss; the shares add up to the Plan's number of optimizer steps.
+
+    `data` and `model_output` hold rows x response. verl calls it, and gives `dp_group`.
+    """
+    ensure_registered(config.policy_loss.loss_mode)
+    plan: Plan = tu.get_non_tensor_data(data, PLAN, None)
+    n_steps, mask, mode = len(plan.sizes), data["response_mask"].bool(), config.loss_agg_mode
+    divisors: dict[str, Any] = {
+        "dp_size": 1,  # the Plan counts per rank
+        "batch_num_tokens": max(plan.tokens, 1.0) / n_steps,
+        "global_batch_size": max(plan.rows, 1.0) / n_steps,
+        "loss_scale_factor": plan.row_tokens,
+    }
+    config.global_batch_info.update(divisors)
+    log_probs = model_output["log_probs"]
+    loss, metrics = core_algos.get_policy_loss_fn(config.policy_loss.loss_mode)(
+        old_log_prob=data["old_log_probs"],
+        log_prob=log_probs,
+        advantages=data["advantages"],
+        response_mask=mask,
+        loss_agg_mode=mode,
+        config=config,
+        rollout_is_weights=data.get("rollout_is_weights", None),
+    )
+    metrics = {**metrics, "actor/pg_loss": loss.detach().item()}
+    if config.entropy_coeff:
+        loss = loss - config.entropy_coeff * core_algos.agg_loss(model_output["entropy"], mask, mode, **divisors)
+    if config.use_kl_loss:
+        kl = kl_penalty(log_probs, data["ref_log_prob"], config.kl_loss_type)
+        kl_loss = core_algos.agg_loss(kl, mask, mode, **divisors)
+        loss = loss + config.kl_loss_coef * kl_loss
+        metrics |= {"actor/kl_loss": kl_loss.detach().item(), "actor/kl_coef": config.kl_loss_coef}
+    return loss, metrics

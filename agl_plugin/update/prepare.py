@@ -3,16 +3,17 @@
 Guarantees: the sampler is compared with the trainer, and corrected where the recipe says so; rows that the recipe
 leaves out of the loss have no trained token, and count in no divisor; the rows are spread over optimizer steps and
 ranks (agl_plugin.update.plan), and those that cannot change a weight are not computed.
-`note` is told what became of each row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from verl import DataProto
+from verl.utils.metric import reduce_metrics
 
 from agl_plugin.update import sampler_gap
 from agl_plugin.update.batch import ROW_NUMBER, TRUNCATED
@@ -20,6 +21,7 @@ from agl_plugin.update.losses import kl_penalty
 from agl_plugin.update.plan import moving, optimizer_steps, planned
 from agl_plugin.update.rules import (
     GRAD_NORMS,
+    OF_THE_AUDIT,
     PLAN,
     STATE,
     WEIGHTS_AFTER,
@@ -29,43 +31,38 @@ from agl_plugin.update.rules import (
     UpdateRules,
 )
 
-UpdateActor = Callable[[DataProto], Any]
+
+@dataclass(frozen=True)
+class Prepared:
+    """A batch for the workers, with its Plan; metrics of the preparation; what becomes of each row, by row number."""
+
+    data: DataProto
+    metrics: dict[str, Any]
+    rows: Mapping[int, UpdatedRow]
 
 
-def _ignored(_updated: Updated) -> None:
-    pass
+def prepare(batch: DataProto, rules: UpdateRules, *, step: int, n_ranks: int = 1) -> Prepared:
+    """The rows that an update learns from. `batch` has advantages and the log-probabilities before the update."""
+    metrics = sampler_gap.correct(batch, rules) | kl_to_start(batch)
+    kept, left_out = filtered(batch, rules)
+    data = planned(kept, rules, n_ranks=n_ranks, step=step)
+    metrics |= left_out | {
+        "batch/rows_left_out": int((~moving(kept, rules)).sum()),
+        "actor/updates_without_signal": data.meta_info[PLAN].sizes.count(0),
+    }
+    return Prepared(data, metrics, updated_rows(batch, kept, rules, step=step))
 
 
-def prepared(
-    update: UpdateActor,
-    rules: UpdateRules,
-    *,
-    step: Callable[[], int],
-    n_ranks: int = 1,
-    note: Callable[[Updated], None] = _ignored,
-) -> UpdateActor:
-    """verl's `update_actor`, on a prepared batch and with the metrics of the preparation. `step` tells the number of
-    the training step."""
-
-    def update_actor(batch: DataProto) -> Any:
-        metrics = sampler_gap.correct(batch, rules) | kl_to_start(batch)
-        whole = batch
-        batch, left_out = filtered(whole, rules)
-        data = planned(batch, rules, n_ranks=n_ranks, step=step())
-        metrics |= left_out | {
-            "batch/rows_left_out": int((~moving(batch, rules)).sum()),
-            "actor/updates_without_signal": data.meta_info[PLAN].sizes.count(0),
-        }
-        output = update(data)
-        found = output.meta_info["metrics"]
-        norms, before, after = (_flat(found.pop(name, [])) for name in (GRAD_NORMS, WEIGHTS_BEFORE, WEIGHTS_AFTER))
-        (state, *_) = [*_flat(found.pop(STATE, [])), None]
-        rows = updated_rows(whole, batch, rules, step=step())
-        note(Updated(rows, norms[: len(norms) // n_ranks], "-".join(before), "-".join(after), state))
-        found.update(metrics)
-        return output
-
-    return update_actor
+def result(prepared: Prepared, told: Sequence[Mapping[str, Any]]) -> tuple[dict[str, float], Updated]:
+    """The metrics of an update, and what the audit keeps of it. `told`: what each worker said of its share."""
+    found = {
+        name: [value for one in told for value in one.get(name, [])] for name in {key for one in told for key in one}
+    }
+    norms = list(told[0][GRAD_NORMS])
+    before, after = ("-".join(found[name]) for name in (WEIGHTS_BEFORE, WEIGHTS_AFTER))
+    state = found[STATE][0]
+    plain = {name: values for name, values in found.items() if not name.startswith(OF_THE_AUDIT)}
+    return reduce_metrics(plain) | prepared.metrics, Updated(prepared.rows, norms, before, after, state)
 
 
 def filtered(batch: DataProto, rules: UpdateRules) -> tuple[DataProto, dict[str, int]]:
@@ -83,11 +80,6 @@ def filtered(batch: DataProto, rules: UpdateRules) -> tuple[DataProto, dict[str,
     for name in ("response_mask", "advantages"):
         rest[name] = tensors[name] * keep
     return DataProto(rest, batch.non_tensor_batch, batch.meta_info), {k: int(rows.sum()) for k, rows in why.items()}
-
-
-def _flat(value: Any) -> list[Any]:
-    """What the ranks told, one after the other: verl nests their lists."""
-    return [inner for one in value for inner in _flat(one)] if isinstance(value, list) else [value]
 
 
 def updated_rows(whole: DataProto, kept: DataProto, rules: UpdateRules, *, step: int) -> dict[int, UpdatedRow]:

@@ -12,6 +12,7 @@ from typing import Any, Literal
 # Where a batch's meta_info holds its Plan.
 PLAN = "agentgrpo_plan"
 # What an actor tells of its update beside verl's metrics: one value per optimizer step, and one per rank.
+OF_THE_AUDIT = "audit/"
 GRAD_NORMS, WEIGHTS_BEFORE, WEIGHTS_AFTER = "audit/grad_norms", "audit/weights_before", "audit/weights_after"
 # One per rank: a sample of weights and moments with the optimizer's settings (agl_plugin.update.fingerprint).
 STATE = "audit/state"

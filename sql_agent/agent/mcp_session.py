@@ -22,8 +22,8 @@ from typing import Any, TypeVar
 from urllib.request import getproxies
 
 import anyio
-import httpx
-from mcp import ClientSession, McpError, StdioServerParameters, types
+import httpx2
+from mcp import ClientSession, MCPError, StdioServerParameters, types
 from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from pydantic import BaseModel
@@ -121,7 +121,7 @@ class McpSession:
         self._is_direct = bool(config.url) and (is_loopback(config.url) or not getproxies())
 
     async def call(self, request: Any, kind: type[Result], *, timeout_s: float) -> Result:
-        """What the server answers, asked from any loop. Raises ToolFault, TimeoutError, and McpError as it sent it."""
+        """What the server answers, asked from any loop. Raises ToolFault, TimeoutError, and MCPError as it sent it."""
         try:
             return await self._loop.call(self.ask(request, kind), timeout_s=timeout_s)
         except TimeoutError:
@@ -133,7 +133,7 @@ class McpSession:
         """`call` without a limit."""
         life = await self._opened()
         assert life.session
-        asking = asyncio.create_task(life.session.send_request(types.ClientRequest(request), kind))
+        asking = asyncio.create_task(life.session.send_request(request, kind))
         watching = [asyncio.create_task(self._closed_port(life))] if self._is_direct else []
         try:
             await asyncio.wait({asking, life.task, *watching}, return_when=asyncio.FIRST_COMPLETED)
@@ -142,7 +142,7 @@ class McpSession:
             answer = asking.result()
         except CLOSED as exc:
             raise await self._lost(life) from exc
-        except McpError as exc:
+        except MCPError as exc:
             if exc.error.message in LOST:
                 raise await self._lost(life) from exc
             if exc.error.code == types.INTERNAL_ERROR:
@@ -157,7 +157,7 @@ class McpSession:
 
     async def _closed_port(self, life: _Life) -> None:
         """Returns when nothing listens at the server's address any more, of which an HTTP client is not told."""
-        url = httpx.URL(self.config.url)
+        url = httpx2.URL(self.config.url)
         while True:
             await asyncio.sleep(LISTENS_S)
             try:
@@ -173,7 +173,7 @@ class McpSession:
         """What `work`, which asks here, gives; for code without a loop. Raises UserError instead of ToolFault."""
         try:
             return self._loop.submit(work).result(timeout_s)
-        except (ToolFault, McpError, TimeoutError) as exc:
+        except (ToolFault, MCPError, TimeoutError) as exc:
             raise UserError(f"agent.mcp.{self.name} gives no list of tools: {exc or 'it took too long'}") from exc
 
     async def _opened(self) -> _Life:
@@ -208,7 +208,7 @@ class McpSession:
         try:
             async with asyncio.timeout(PING_S):
                 await self.ask(types.PingRequest(), types.EmptyResult)
-        except McpError:
+        except MCPError:
             return  # that is an answer too
         except TimeoutError:
             life.why = f"it answers nothing, not even a ping within {PING_S:g} s"
@@ -267,10 +267,10 @@ def _program(config: McpConfig, name: str) -> StdioServerParameters:
 
 @asynccontextmanager
 async def _http(config: McpConfig, name: str) -> AsyncIterator[Streams]:
-    client = httpx.AsyncClient(
+    client = httpx2.AsyncClient(
         headers=headers_of(config, name),
-        timeout=httpx.Timeout(START_S, read=READ_S),
-        limits=httpx.Limits(max_connections=None),
+        timeout=httpx2.Timeout(START_S, read=READ_S),
+        limits=httpx2.Limits(max_connections=None),
         trust_env=not is_loopback(config.url),
     )
     async with client, streamable_http_client(config.url, http_client=client) as streams:

@@ -11,7 +11,7 @@ import json
 import logging
 from typing import Any
 
-from mcp import McpError, types
+from mcp import MCPError, types
 
 from foundation.errors import UserError, did_you_mean
 from sql_agent.agent.mcp_session import McpSession, environment_of, headers_of, program_of
@@ -51,14 +51,14 @@ async def _list(session: McpSession) -> list[types.Tool]:
         page = types.PaginatedRequestParams(cursor=cursor)
         answer = await session.ask(types.ListToolsRequest(params=page), types.ListToolsResult)
         found += answer.tools
-        cursor = answer.nextCursor
+        cursor = answer.next_cursor
         if not cursor or not answer.tools or len(found) > MAX_TOOLS:
             return found[:MAX_TOOLS]
 
 
 def _tool(session: McpSession, listed: types.Tool) -> Tool | None:
     """The tool; None, with a warning, for one that cannot be shown to a model. Raises UserError where it was named."""
-    parameters = _bounded({"properties": {}, **listed.inputSchema})
+    parameters = _bounded({"properties": {}, **listed.input_schema})
     reason = ""
     if not NAME.fullmatch(listed.name):
         reason = "a name holds letters, digits, '_' and '-', at most 64"
@@ -83,19 +83,19 @@ async def _call(session: McpSession, name: str, context: EpisodeContext, raw: st
         answer = await session.call(
             types.CallToolRequest(params=params), types.CallToolResult, timeout_s=context.timeout_s
         )
-    except McpError as exc:
+    except MCPError as exc:
         if exc.error.code == types.INVALID_PARAMS:
             raise BadArguments(exc.error.message) from exc
         raise ToolFailed(exc.error.message) from exc
-    if answer.isError:
+    if answer.is_error:
         raise ToolFailed(text_of(answer))
     return text_of(answer)
 
 
 def text_of(answer: types.CallToolResult) -> str:
     """What the model sees of a result: its texts, a description of what is none, JSON where it has only that."""
-    if not answer.content and answer.structuredContent is not None:
-        return json.dumps(answer.structuredContent, ensure_ascii=False)
+    if not answer.content and answer.structured_content is not None:
+        return json.dumps(answer.structured_content, ensure_ascii=False)
     return "\n".join(_part(part) for part in answer.content)
 
 
@@ -103,13 +103,13 @@ def _part(part: types.ContentBlock) -> str:
     if isinstance(part, types.TextContent):
         return part.text
     if isinstance(part, types.ImageContent | types.AudioContent):
-        return f"({part.type}, {part.mimeType}, {len(part.data)} characters of base64)"
+        return f"({part.type}, {part.mime_type}, {len(part.data)} characters of base64)"
     if isinstance(part, types.ResourceLink):
         return f"(resource {part.name}: {part.uri})"
     resource = part.resource
     if isinstance(resource, types.TextResourceContents):
         return resource.text
-    return f"(resource {resource.uri}, {resource.mimeType}, {len(resource.blob)} characters of base64)"
+    return f"(resource {resource.uri}, {resource.mime_type}, {len(resource.blob)} characters of base64)"
 
 
 def cut_to(text: str, max_chars: int) -> str:

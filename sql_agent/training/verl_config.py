@@ -12,14 +12,18 @@ from typing import Any
 
 from agl_plugin.update.rules import UpdateRules
 from foundation.errors import UserError
-from sql_agent.config import ROOT, TrainConfig, agents_of, merge, resolve_path
+from sql_agent.config import ROOT, TrainConfig, merge, resolve_path
 from sql_agent.config.losses import CLIPPED, is_own
 from sql_agent.serving.server import context_tokens
+
+# How vLLM's engine runs its only worker on a CPU.
+ALONE = "agl_plugin.cpu.executor.OneProcess"
 
 # Keys that verl reads but its base configuration leaves out (free-form sections).
 OPEN_SECTIONS = (
     *("actor_rollout_ref.rollout.engine_kwargs.", "actor_rollout_ref.model.override_config."),
     "data.sampler.",
+    *(f"actor_rollout_ref.{part}.fsdp_config.mixed_precision." for part in ("actor", "ref")),
 )
 
 
@@ -44,14 +48,12 @@ def own_overrides(config: TrainConfig, *, model_path: str, run_dir: Path, total_
             "actor": _actor(config, cpu=cpu, total_steps=total_steps),
             "ref": _ref(config, cpu=cpu),
         },
-        "critic": {"strategy": "fsdp"},
         "trainer": _trainer(config, run_dir=run_dir, total_steps=total_steps),
         "agentlightning": {
             "trace_aggregator": {
                 "level": config.rollout.level,
                 "trajectory_max_prompt_length": config.rollout.max_prompt_tokens,
                 "trajectory_max_response_length": config.rollout.trajectory_max_response_tokens,
-                "mismatch_log_dir": str(run_dir / "mismatch_cases"),
             }
         },
     }
@@ -63,19 +65,10 @@ def _data(config: TrainConfig) -> dict[str, Any]:
         "max_prompt_length": config.rollout.max_prompt_tokens,
         "max_response_length": config.rollout.max_response_tokens,
         "seed": config.data.seed,
-        # verl's own shuffling (torch's RandomSampler) takes a resumed run through the first epoch's order again.
-        "sampler": {
-            **{"class_path": "pkg://agl_plugin.run.question_order", "class_name": "SeededOrder"},
-            **({"weights": [one.weight for one in config.data.train_files]} if config.data.train_files else {}),
-        },
-        # Worker processes of the data loader cost a fork of the whole trainer each; rows are tiny.
-        "dataloader_num_workers": 0,
+        # Of agl_plugin.run.question_order.
+        "sampler": {"weights": [one.weight for one in config.data.train_files]},
         "trust_remote_code": config.model.allow_remote_code,
     }
-
-
-def _most_turns(config: TrainConfig) -> int:
-    return max(one.agent.max_turns for one in agents_of(config).values())
 
 
 def _model(config: TrainConfig, *, model_path: str, cpu: bool) -> dict[str, Any]:
@@ -116,9 +109,6 @@ def _rollout(config: TrainConfig, *, model_path: str, cpu: bool) -> dict[str, An
         "max_num_seqs": rollout.max_num_seqs,
         "max_num_batched_tokens": max(8192, n_context),
         "log_prob_micro_batch_size_per_gpu": config.optim.micro_batch_rows,
-        "multi_turn": {"format": rollout.tool_parser, "max_assistant_turns": _most_turns(config)},
-        # verl's own agent loop stays unused: agent-lightning's runners are the agent loop.
-        "agent": {"num_workers": 0},
         "engine_kwargs": {"vllm": vllm},
     }
     if rollout.sampler_logprobs and (rollout.temperature != 1.0 or rollout.is_shifted):
@@ -128,6 +118,8 @@ def _rollout(config: TrainConfig, *, model_path: str, cpu: bool) -> dict[str, An
         # Sleep mode, the freed KV cache and CUDA graphs are of vLLM's GPU platform.
         vllm["enable_sleep_mode"] = False
         keys |= {"enforce_eager": True, "free_cache_engine": False}
+        if rollout.tensor_parallel == 1:
+            vllm["distributed_executor_backend"] = ALONE
     if not in_bf16(config):
         keys["dtype"] = "float32"
     if config.model.lora_rank:
@@ -144,7 +136,11 @@ def in_bf16(config: TrainConfig) -> bool:
 def _fsdp(config: TrainConfig) -> dict[str, Any]:
     # Offload makes room on a GPU; on a CPU it would copy memory to itself.
     keys: dict[str, Any] = {"param_offload": config.trainer.device != "cpu"}
-    return keys if in_bf16(config) else {**keys, "model_dtype": "fp32", "dtype": "float32"}
+    if in_bf16(config):
+        return keys
+    # Of `dtype` verl reads nothing here; without these all passes would be in bfloat16.
+    exact = dict.fromkeys(("param_dtype", "reduce_dtype", "buffer_dtype"), "fp32")
+    return {**keys, "model_dtype": "fp32", "dtype": "float32", "mixed_precision": exact}
 
 
 def loss_name(config: TrainConfig) -> str:
@@ -170,8 +166,8 @@ def _actor(config: TrainConfig, *, cpu: bool, total_steps: int) -> dict[str, Any
         "kl_loss_coef": optim.kl_coef,
         "kl_loss_type": optim.kl_estimator,
         "entropy_coeff": optim.entropy_coef,
-        "grad_clip": optim.grad_clip,
         "optim": {
+            "clip_grad": optim.grad_clip,
             "lr": optim.lr,
             "lr_scheduler_type": optim.lr_schedule,
             "min_lr_ratio": optim.lr_final_share,
@@ -196,8 +192,7 @@ def _trainer(config: TrainConfig, *, run_dir: Path, total_steps: int) -> dict[st
     trainer = config.trainer
     resume = trainer.resume not in ("", "latest")
     return {
-        # On a CPU "cuda" still only names the Ray resource, of which one is pretended.
-        "device": "cuda",
+        "device": config.trainer.device,
         "nnodes": 1,
         "n_gpus_per_node": trainer.n_gpus,
         "total_epochs": trainer.epochs,
@@ -205,7 +200,6 @@ def _trainer(config: TrainConfig, *, run_dir: Path, total_steps: int) -> dict[st
         "save_freq": trainer.save_every,
         "test_freq": trainer.validate_every,
         "val_before_train": trainer.validate_first,
-        "critic_warmup": 0,
         "logger": list(config.logging.trackers),
         "project_name": config.logging.project,
         "experiment_name": config.logging.experiment,
@@ -266,5 +260,5 @@ def check_keys(overrides: dict[str, Any], base: dict[str, Any]) -> None:
     if unknown:
         raise UserError(
             f"verl does not know these keys: {', '.join(unknown)}. The installed verl differs from the one this "
-            "project was written for (0.6.1): run `make setup`, or adapt sql_agent/training/verl_config.py"
+            "project was written for (0.9.1): run `make setup`, or adapt sql_agent/training/verl_config.py"
         )

@@ -15,6 +15,7 @@ from typing import Any
 
 from rapidfuzz import fuzz, process
 
+from agl_plugin.update.composed import base_config
 from foundation.errors import UserError
 from sql_agent.config import TrainConfig
 from sql_agent.training.verl_config import check_keys, flatten, own_overrides
@@ -34,14 +35,10 @@ def check_verl(config: TrainConfig) -> None:
 
 
 def composed_base(*, resolve: bool = False) -> dict[str, Any]:
-    """verl's own composed configuration, as agent-lightning loads it; `resolve` fills in what refers to other keys."""
-    from hydra import compose, initialize_config_dir
+    """What a run is composed of before any override; `resolve` fills in what refers to other keys."""
     from omegaconf import OmegaConf
 
-    verl, theirs = _folder("verl") / "trainer" / "config", _folder("agentlightning") / "verl"
-    with initialize_config_dir(str(theirs), version_base=None):
-        composed = compose("config", overrides=[f"hydra.searchpath=[file://{verl}]"])
-    base = OmegaConf.to_container(composed, resolve=resolve)
+    base = OmegaConf.to_container(base_config(), resolve=resolve)
     assert isinstance(base, dict)
     return {str(key): value for key, value in base.items()}
 

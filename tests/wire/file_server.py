@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from mcp.server.fastmcp import FastMCP
+from mcp.server.mcpserver import MCPServer
 
 FOLDER = Path(sys.argv[1])
-server = FastMCP("files", log_level="ERROR")
+server = MCPServer("files", log_level="ERROR")
 
 
 @server.tool(structured_output=False)

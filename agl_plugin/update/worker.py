@@ -1,0 +1,222 @@
+"""verl's worker and FSDP engine, with planned optimizer steps, logits of trained tokens alone, and proof of updates.
+
+Subclasses that verl finds through its own registries: nothing of verl is replaced. Guarantees: the optimizer steps are
+those of the Plan in the batch, which the trainer made; log-probabilities and entropies are float32, rows x response,
+and of the trained tokens alone, elsewhere 0; micro batches are as wide as their longest row, and the last may be short.
+Each update tells, beside the loss's metrics, `actor/weights_changed_share`, `actor/updates`, `actor/updates_skipped`
+(steps whose gradient was not finite) and what the audit keeps.
+Not covered: float32 and the cut logits where rows are packed, kernels fused or models see images. verl's own pass has
+the precision of its autocast there.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import os
+from collections import defaultdict
+from functools import partial
+from typing import Any
+
+import torch
+from tensordict import TensorDict
+from torch.distributed import HashStore  # pyright: ignore[reportPrivateImportUsage]
+from verl.single_controller.base.decorator import (
+    Dispatch,
+    collect_all_to_all,
+    dispatch_lazy_compute_data_proto,
+    register,
+)
+from verl.utils import tensordict_utils as tu
+from verl.utils.device import get_device_id, get_device_name
+from verl.workers.engine import EngineRegistry
+from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead
+from verl.workers.engine.utils import postprocess_batch_func
+from verl.workers.engine_workers import ActorRolloutRefWorker
+from verl.workers.utils.padding import no_padding_2_padding
+
+from agl_plugin.update.fingerprint import fingerprint, moments, sampled, settings_of
+from agl_plugin.update.policy_loss import step_loss
+from agl_plugin.update.rules import GRAD_NORMS, PLAN, STATE, WEIGHTS_AFTER, WEIGHTS_BEFORE, Plan
+from agl_plugin.update.token_scores import logits_at, output_head, token_scores
+from foundation.environment import CPU_PLATFORM
+
+SAMPLED_ELEMENTS = 1024
+
+
+@EngineRegistry.register(
+    model_type="language_model", backend=["fsdp", "fsdp2"], device=["cuda", "cpu"], vendor=["nvidia", CPU_PLATFORM]
+)
+class PlannedEngine(FSDPEngineWithLMHead):
+    """See the module. `norms` and `moved` are of the update under way."""
+
+    norms: list[float]
+    moved: float
+
+    def forward_backward_batch(self, data: TensorDict, loss_function: Any, forward_only: bool = False) -> Any:
+        """verl's, with a last micro batch that may be short, and without a count of tokens: the Plan has it."""
+        if tu.get_non_tensor_data(data, "use_dynamic_bsz", default=False):
+            return super().forward_backward_batch(data, loss_function, forward_only)
+        size, told = data["micro_batch_size_per_gpu"], list[Any]()
+        for start in range(0, len(data), size):
+            rows = list(range(start, min(start + size, len(data))))
+            micro_batch = tu.index_select_tensor_dict(data, rows)
+            with (
+                torch.set_grad_enabled(not forward_only),
+                self._gradient_sync_context(is_last_micro_batch=rows[-1] == len(data) - 1),
+            ):
+                loss, found = self.forward_step(micro_batch, loss_function, forward_only)
+                if not forward_only:
+                    loss.backward() if self.scaler is None else self.scaler.scale(loss).backward()
+                    del found["model_output"]
+            told.append(found)
+        return postprocess_batch_func(output_lst=told, indices=None, data=data)
+
+    def forward_step(self, micro_batch: TensorDict, loss_function: Any, forward_only: bool) -> Any:
+        """The loss with its gradient, and what verl passes on of a micro batch."""
+        theirs = tu.get_non_tensor_data(micro_batch, "use_remove_padding", default=True)
+        theirs |= tu.get_non_tensor_data(micro_batch, "use_fused_kernels", default=False)
+        if theirs or "multi_modal_inputs" in micro_batch or output_head(self.module) is None:
+            return super().forward_step(micro_batch, loss_function, forward_only)
+        micro_batch = micro_batch.to(get_device_id())
+        found = self._scores(micro_batch)
+        loss, metrics = torch.tensor(0.0), {}
+        if loss_function is not None:
+            loss, metrics = loss_function(model_output=found, data=micro_batch)
+        found = {name: values.detach() for name, values in found.items()}
+        return loss, {"model_output": found, "loss": loss.item(), "metrics": metrics}
+
+    def prepare_model_outputs(
+        self, output: Any, output_args: Any, micro_batch: TensorDict, *args: Any, **kwargs: Any
+    ) -> Any:
+        """Of verl's own pass, as rows x response."""
+        found = super().prepare_model_outputs(output, output_args, micro_batch, *args, **kwargs)
+        return {name: no_padding_2_padding(values, micro_batch) for name, values in found.items()}
+
+    def _scores(self, rows: TensorDict) -> dict[str, torch.Tensor]:
+        inputs, args = self.prepare_model_inputs(rows)
+        wanted = rows["response_mask"].bool()
+        n_prompt = rows["attention_mask"][:, : rows["prompts"].shape[1]].sum(dim=1)
+        places = torch.zeros_like(inputs["input_ids"], dtype=torch.bool)
+        row, token = wanted.nonzero(as_tuple=True)
+        places[row, n_prompt[row] + token - 1] = True  # logits of a position are those of the next token
+        precision: dict[str, Any] = {"dtype": self._autocast_dtype, "enabled": self._autocast_dtype != torch.float32}
+        with torch.autocast(get_device_name(), **precision), logits_at(self.module, places):
+            logits = self.module(**inputs, use_cache=False).logits[0]
+        temperature, with_entropy = (
+            float(args["temperature"][0]),
+            tu.get_non_tensor_data(rows, "calculate_entropy", False),
+        )
+        scores = token_scores(logits, rows["responses"][wanted], temperature=temperature, with_entropy=with_entropy)
+        found = {"log_probs": scores[0]} | ({} if scores[1] is None else {"entropy": scores[1]})
+        return {k: v.new_zeros(wanted.shape).masked_scatter(wanted, v) for k, v in found.items()}
+
+    def _sample(self) -> list[torch.Tensor]:
+        """Copies of the first 1,024 elements of this rank's shard of each parameter."""
+        shards = (getattr(p, "_local_tensor", p).detach() for p in self.module.parameters())
+        return [s.flatten()[:SAMPLED_ELEMENTS].clone() for s in shards if s.numel()]
+
+    def optimizer_step(self) -> float:
+        """verl's step, with its gradient norm and the share of moved tensors kept.
+
+        A learning rate that vanishes in the precision of the weights, or a skipped update, shows as 0.
+        """
+        before = self._sample()
+        grad_norm = super().optimizer_step()
+        moved = [not torch.equal(a, b) for a, b in zip(before, self._sample(), strict=True)]
+        self.moved = max(self.moved, sum(moved) / max(len(moved), 1))
+        self.norms.append(grad_norm)
+        return grad_norm
+
+
+class GrpoWorker(ActorRolloutRefWorker):
+    """verl's worker, which makes the optimizer steps of a Plan."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        if get_device_name() == "cpu":
+            meet_by_gloo()
+        super().__init__(*args, **kwargs)
+
+    @register(dispatch_mode=Dispatch.ONE_TO_ALL)
+    def init_model(self) -> None:
+        """verl's models, with this project's loss."""
+        super().init_model()
+        if self.actor is not None:
+            self.actor.set_loss_fn(partial(step_loss, self.loss_fn.keywords["config"]))
+
+    @register(
+        dispatch_mode={
+            "dispatch_fn": partial(dispatch_lazy_compute_data_proto, "actor"),
+            "collect_fn": collect_all_to_all,
+        }
+    )
+    def update_actor(self, data: TensorDict) -> dict[str, list[Any]]:
+        """The optimizer steps of the Plan in this rank's rows. `actor/grad_norm` is the mean of the finite ones."""
+        assert self.actor is not None
+        engine: Any = self.actor.engine
+        engine.moved, engine.norms = 0.0, []
+        with engine.train_mode():
+            before, weights = fingerprint(engine.module), sampled(engine.module.parameters())
+            settings = settings_of(engine.optimizer) | {"grad_clip": engine.optimizer_config.clip_grad}
+            metrics = self._steps(engine, data)
+            engine.lr_scheduler_step()
+            state = {"settings": settings, "weights_before": weights, **moments(engine.optimizer)}
+            state["weights_after"] = sampled(engine.module.parameters())
+            after = fingerprint(engine.module)
+        finite = [norm for norm in engine.norms if math.isfinite(norm)]
+        return metrics | {
+            "actor/lr": [settings["lr"]],
+            "actor/grad_norm": finite or [math.nan if engine.norms else 0.0],
+            "actor/weights_changed_share": [engine.moved],
+            "actor/updates": [len(engine.norms)],
+            "actor/updates_skipped": [len(engine.norms) - len(finite)],
+            **{GRAD_NORMS: engine.norms, WEIGHTS_BEFORE: [before], WEIGHTS_AFTER: [after], STATE: [state]},
+        }
+
+    def _steps(self, engine: Any, data: TensorDict) -> dict[str, list[Any]]:
+        """The passes of each optimizer step; of the losses their sums over micro batches, as means over the steps."""
+        plan: Plan = tu.get_non_tensor_data(data, PLAN, None)
+        epochs: int = tu.get_non_tensor_data(data, "epochs", 1)
+        config = engine.engine_config
+        tu.assign_non_tensor(
+            data,
+            **{name: getattr(config, name) for name in ("use_remove_padding", "use_fused_kernels", "use_dynamic_bsz")},
+            **{name: getattr(config, name) for name in ("max_token_len_per_gpu", "micro_batch_size_per_gpu")},
+        )
+        ends = list(itertools.accumulate(plan.sizes))
+        steps = [list(range(a, b)) for a, b in zip([0, *ends], ends, strict=False) if a < b]
+        metrics: dict[str, list[Any]] = defaultdict(list)
+        for rows in steps * epochs:
+            told = engine.train_batch(tu.index_select_tensor_dict(data, rows), self.actor.loss_fn)["metrics"]
+            for name, values in told.items():
+                metrics[name] += values if isinstance(values, list) else [values]
+        metrics.pop("grad_norm", None)
+        n_passes = len(plan.sizes) * epochs
+        for name in ("actor/pg_loss", "actor/kl_loss"):
+            if name in metrics or name == "actor/pg_loss":  # without any advantage it is 0
+                metrics[name] = [sum(metrics[name]) / n_passes]
+        return dict(metrics)
+
+
+def meet_by_gloo() -> None:
+    """The group of the ranks on a machine without a GPU, where verl would ask torch for two backends of one device.
+
+    A rank that is alone keeps what ranks tell each other in its memory: torch's own store for it listens on all
+    addresses of the machine, without a password. Several on this machine meet in a file, and then on the loopback.
+    """
+    if torch.distributed.is_initialized():
+        return
+    rank, world_size = (int(os.environ.get(name, default)) for name, default in (("RANK", 0), ("WORLD_SIZE", 1)))
+    if world_size == 1:
+        torch.distributed.init_process_group("gloo", store=HashStore(), rank=0, world_size=1)
+        return
+    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    torch.distributed.init_process_group("gloo", init_method=f"file://{_meeting()}", rank=rank, world_size=world_size)
+
+
+def _meeting() -> str:
+    """A file of this group of ranks alone: below Ray's own folder of the run, named by the port that verl drew."""
+    from ray._private.worker import _global_node
+
+    folder = _global_node.get_session_dir_path()  # pyright: ignore[reportOptionalMemberAccess]
+    return os.path.join(folder, f"ranks-{os.environ['MASTER_PORT']}")
