@@ -38,7 +38,7 @@ def qwen3_0_6b(*, n_layers: int = N_LAYERS) -> Qwen3Config:
         head_dim=128,
         max_position_embeddings=40_960,
         rms_norm_eps=1e-6,
-        rope_theta=1_000_000,
+        rope_parameters={"rope_type": "default", "rope_theta": 1_000_000.0},
         tie_word_embeddings=True,
     )
 

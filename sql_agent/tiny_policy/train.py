@@ -58,7 +58,7 @@ def build_model(tokenizer: PreTrainedTokenizerFast) -> Qwen3ForCausalLM:
         num_key_value_heads=2,
         head_dim=32,
         max_position_embeddings=MAX_TOKENS,
-        rope_theta=10000.0,
+        rope_parameters={"rope_type": "default", "rope_theta": 10000.0},
         tie_word_embeddings=True,
         use_cache=True,
         bos_token_id=None,

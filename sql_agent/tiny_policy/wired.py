@@ -69,7 +69,7 @@ def _wire_previous_tokens(model: Qwen3ForCausalLM) -> list[Code]:
     """Layer 0. Returns the code of each KV head."""
     attention, config = _attention(model, 0), model.config
     dim, half = config.head_dim, config.head_dim // 2
-    angles = config.rope_theta ** (-torch.arange(half) / half)
+    angles = config.rope_parameters["rope_theta"] ** (-torch.arange(half) / half)
     key = torch.zeros(dim)
     key[FAST_PAIRS] = 1.0
     parts = _orthonormal(config.hidden_size, config.num_attention_heads * dim).split(dim, dim=1)
