@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import shutil
 from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
+
+from foundation.environment import CPU_PLATFORM
+
+if not shutil.which("nvidia-smi"):
+    # verl asks once, when it is imported, what machine this is.
+    os.environ.setdefault("VERL_PLATFORM", CPU_PLATFORM)
+    os.environ.setdefault("VERL_USE_EXTERNAL_MODULES", "agl_plugin.cpu.platform")
 
 # A busy machine is no mistake in the code.
 settings.register_profile("project", deadline=None)

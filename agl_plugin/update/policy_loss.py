@@ -79,8 +79,10 @@ def step_loss(
     }
     config.global_batch_info.update(divisors)
     log_probs = model_output["log_probs"]
+    # The only pass with a gradient is that of the policy that sampled.
+    is_first = n_steps * tu.get_non_tensor_data(data, "epochs", 1) == 1
     loss, metrics = core_algos.get_policy_loss_fn(config.policy_loss.loss_mode)(
-        old_log_prob=data["old_log_probs"],
+        old_log_prob=log_probs.detach() if is_first else data["old_log_probs"],
         log_prob=log_probs,
         advantages=data["advantages"],
         response_mask=mask,

@@ -1,26 +1,30 @@
-"""verl's own actor on the CPU, around a tiny model, for benchmarks and tests of what an update does.
+"""The worker of training on the CPU, around a tiny model, for benchmarks and tests of what an update does.
 
-One process, gloo, no FSDP. `actor_of(model, ...)` gives the actor that training runs, with this project's additions
-(agl_plugin.update.actor); `as_planned` is a batch as the trainer hands it to that actor.
+One process, gloo, no FSDP. `actor_of(model, ...)` gives the passes and the update that training runs
+(agl_plugin.update.worker); `as_planned` is a batch as the trainer hands it to that worker.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
 from verl import DataProto
-from verl.workers.actor.dp_actor import DataParallelPPOActor
-from verl.workers.config import FSDPActorConfig, FSDPEngineConfig
+from verl.workers.config import FSDPActorConfig, FSDPEngineConfig, FSDPOptimizerConfig
 
 from agl_plugin.patches.install import install
+from agl_plugin.run.workers import unpadded
 from agl_plugin.update.advantage import FUNCTIONS
 from agl_plugin.update.plan import planned
+from agl_plugin.update.policy_loss import step_loss
 from agl_plugin.update.rules import UpdateRules
+from agl_plugin.update.worker import GrpoWorker, PlannedEngine
 
 install("cpu", "worker")
 
@@ -45,22 +49,72 @@ def one_rank(folder: Path) -> Iterator[None]:
         torch.distributed.destroy_process_group()
 
 
-def actor_of(model: Any, *, micro_rows: int, mini_rows: int = 64, lr: float = 1.0, **more: Any) -> DataParallelPPOActor:
-    """The actor with plain gradient descent: weights move by -lr times the gradient of the loss.
+class Actor:
+    """A worker around a module that is there already, in the precision `dtype` of its passes."""
 
-    `mini_rows` is verl's, which counts for batches without a plan alone; `more` are keys of verl's actor.
-    """
-    clips = {"clip_ratio_low": 0.2, "clip_ratio_high": 0.3}
-    config = FSDPActorConfig(
+    def __init__(self, module: Any, optimizer: torch.optim.Optimizer, config: FSDPActorConfig, *, dtype: Any) -> None:
+        self.engine: Any = PlannedEngine.__new__(PlannedEngine)
+        vars(self.engine).update(
+            module=module,
+            optimizer=optimizer,
+            lr_scheduler=SimpleNamespace(step=lambda: None, get_last_lr=lambda: [0.0]),
+            engine_config=config.fsdp_config,
+            optimizer_config=config.optim,
+            scaler=None,
+            pad_to_length=False,
+            _autocast_dtype=dtype,
+            _is_offload_param=False,
+            _is_offload_optimizer=False,
+            _qat_enabled=False,
+            ulysses_device_mesh=None,
+            ulysses_parallel_group=None,
+        )
+        self.worker: Any = GrpoWorker.__new__(GrpoWorker)
+        self.worker.actor = SimpleNamespace(engine=self.engine, loss_fn=partial(step_loss, config))
+        self.config = config
+
+    def compute_log_prob(
+        self, data: DataProto, calculate_entropy: bool = False
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Of the trained tokens, rows x response, and their entropies."""
+        size = data.meta_info.get("micro_batch_size", self.config.ppo_micro_batch_size_per_gpu)
+        rows = self._rows(data, calculate_entropy=calculate_entropy, micro_batch_size_per_gpu=size)
+        with self.engine.eval_mode():
+            told = self.engine.infer_batch(rows)["model_output"]
+        width = data.batch["responses"].shape[1]  # pyright: ignore[reportOptionalSubscript]
+        found = [told[name].values().reshape(-1, width) for name in ("log_probs", "entropy") if name in told]
+        return found[0], found[1] if calculate_entropy else None
+
+    def update_policy(self, data: DataProto) -> dict[str, Any]:
+        """What the worker tells of its update."""
+        return self.worker.update_actor(self._rows(data, calculate_entropy=self.config.entropy_coeff != 0))
+
+    def _rows(self, data: DataProto, **settings: Any) -> Any:
+        plain = {"use_remove_padding": False, "use_dynamic_bsz": False}
+        return unpadded(data, temperature=data.meta_info["temperature"], **plain, **settings)
+
+
+def actor_config(*, micro_rows: int, dtype: str = "float32", **more: Any) -> FSDPActorConfig:
+    """verl's configuration of an actor; `more` are keys of it."""
+    engine: dict[str, Any] = {"micro_batch_size_per_gpu": micro_rows, "use_dynamic_bsz": False}
+    return FSDPActorConfig(
         rollout_n=1,
-        ppo_mini_batch_size=mini_rows,
+        ppo_mini_batch_size=64,
         ppo_micro_batch_size_per_gpu=micro_rows,
-        grad_clip=1e9,
+        optim=FSDPOptimizerConfig(lr=1.0, clip_grad=1e9),
         use_torch_compile=False,
-        fsdp_config=FSDPEngineConfig(dtype="float32"),
-        **{**clips, **more},
+        fsdp_config=FSDPEngineConfig(dtype=dtype, use_remove_padding=False, use_fused_kernels=False, **engine),
+        **{"clip_ratio_low": 0.2, "clip_ratio_high": 0.3, **more},
     )
-    return DataParallelPPOActor(config, model, torch.optim.SGD(model.parameters(), lr=lr))
+
+
+def actor_of(model: Any, *, micro_rows: int, lr: float = 1.0, **more: Any) -> Actor:
+    """The worker with plain gradient descent: weights move by -lr times the gradient of the loss.
+
+    `more` are keys of verl's actor.
+    """
+    optimizer = torch.optim.SGD(model.parameters(), lr=lr)
+    return Actor(model, optimizer, actor_config(micro_rows=micro_rows, **more), dtype=torch.float32)
 
 
 def with_advantages(data: DataProto) -> DataProto:

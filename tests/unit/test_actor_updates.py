@@ -1,23 +1,20 @@
-"""verl's real actor on a tiny model: each trained token counts once, whatever rows and micro batches it came in."""
+"""The real worker on a tiny model: each trained token counts once, whatever rows and micro batches it came in."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 from agentlightning.types import Triplet
 
-import agl_plugin.update.actor
+import agl_plugin.update.worker
 from agl_plugin.update.batch import build_batch
-from agl_plugin.update.prepare import prepared
-from agl_plugin.update.rules import PLAN, UpdateRules
+from agl_plugin.update.rules import UpdateRules
 from benchmarks.support.actor import actor_of, as_planned, flat_weights, one_rank, tiny_model, with_advantages
-
-pytestmark = pytest.mark.filterwarnings("ignore:In CPU autocast")
+from tests import updates
 
 Rollouts = dict[str, tuple[str, float, list[Triplet]]]
 
@@ -56,7 +53,7 @@ def data_of(rollouts: Rollouts, *, merge: bool = True) -> Any:
 
 def with_log_probs(data: Any) -> Any:
     """The batch with the log-probabilities of the policy before its update."""
-    data.meta_info |= {"micro_batch_size": 9, "use_dynamic_bsz": False}
+    data.meta_info |= {"micro_batch_size": 9}
     data.batch["old_log_probs"], _ = actor_of(tiny_model(), micro_rows=9).compute_log_prob(data)
     return data
 
@@ -103,15 +100,6 @@ def test_merged_and_unmerged_rows_give_the_same_update() -> None:
     assert distance(apart, merged) < 1e-5
 
 
-def test_left_over_rows_make_no_step_of_their_own() -> None:
-    """verl alone would make a second step, at the full rate, of the one row above its mini batch."""
-    data = as_planned(data_of(ROLLOUTS))
-    even = actor_of(tiny_model(), mini_rows=4, micro_rows=2).update_policy(data=data)
-    del data.meta_info[PLAN]
-    plain = actor_of(tiny_model(), mini_rows=4, micro_rows=2).update_policy(data=data)
-    assert (plain["actor/updates"], even["actor/updates"]) == ([2], [1])
-
-
 def test_the_reported_loss_is_that_of_the_update() -> None:
     """With log pi_old = log pi the loss is minus the mean advantage of the trained tokens."""
     _, metrics = step_of(data_of(ROLLOUTS), micro_rows=2)
@@ -127,16 +115,16 @@ def updated(rollouts: Rollouts, **rules: Any) -> tuple[torch.Tensor, dict[str, A
     """How AdamW moves the weights after it has momentum, all metrics, and the rows that were computed."""
     model = tiny_model()
     actor, seen = actor_of(model, micro_rows=2), []
-    actor.actor_optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    actor.engine.optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
     actor.update_policy(data=as_planned(data_of(ROLLOUTS)))
     weights = flat_weights(model)
 
     def update(batch: Any) -> Any:
         seen.append(int(batch.batch["response_mask"].any(dim=1).sum()))
-        return SimpleNamespace(meta_info={"metrics": actor.update_policy(data=batch)})
+        return actor.update_policy(data=batch)
 
-    found = prepared(update, UpdateRules(**{"n_updates": 1, "cap": 2.0, **rules}), step=lambda: 1)
-    metrics = found(with_log_probs(data_of(rollouts))).meta_info["metrics"]
+    given = UpdateRules(**{"n_updates": 1, "cap": 2.0, **rules})
+    metrics, _ = updates.step(update, with_log_probs(data_of(rollouts)), given)
     return flat_weights(model) - weights, metrics, seen
 
 
@@ -175,7 +163,7 @@ def test_every_token_of_a_training_step_weighs_the_same(micro_rows: int, monkeyp
     def note() -> None:
         gradients.append(torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None]))
 
-    monkeypatch.setattr(actor.actor_optimizer, "step", note)
+    monkeypatch.setattr(actor.engine.optimizer, "step", note)
     data = with_log_probs(data_of(ROLLOUTS, merge=False))
     actor.update_policy(data=as_planned(data, n_updates=4))
     assert len(gradients) == 4
@@ -192,7 +180,7 @@ def test_every_row_weighs_the_same_where_the_loss_is_a_mean_over_rows(mode: str)
 
 
 def test_weights_of_the_correction_scale_the_tokens() -> None:
-    """What update.prepared puts into the batch reaches the loss: weights of 0.5 halve the step."""
+    """What update.prepare puts into the batch reaches the loss: weights of 0.5 halve the step."""
     data = data_of(ROLLOUTS)
     data.batch["rollout_is_weights"] = torch.full_like(data.batch["advantages"], 0.5)
     moved, _ = step_of(data, micro_rows=2)
@@ -226,15 +214,15 @@ def test_logits_that_nobody_reads_are_not_computed_and_change_nothing(
     monkeypatch: pytest.MonkeyPatch, own_head: bool
 ) -> None:
     if not own_head:  # a model whose head is not known gives all logits
-        monkeypatch.setattr(agl_plugin.update.actor, "output_head", lambda _model: None)
+        monkeypatch.setattr(agl_plugin.update.worker, "output_head", lambda _model: None)
     model, data, seen = tiny_model(), data_of(ROLLOUTS), []
     model.lm_head.register_forward_hook(lambda _head, inputs, _output: seen.append(inputs[0].shape[:2].numel()))
     actor = actor_of(model, micro_rows=5)
-    data.meta_info |= {"micro_batch_size": 5, "use_dynamic_bsz": False, "temperature": 0.5}
+    data.meta_info |= {"micro_batch_size": 5, "temperature": 0.5}
     log_probs, entropies = actor.compute_log_prob(data, calculate_entropy=True)
     width = log_probs.size(1)
-    n_response_tokens = int(data.batch["attention_mask"][:, -width:].sum())
-    assert seen == [n_response_tokens if own_head else data.batch["input_ids"].numel()]
+    widest = int(data.batch["attention_mask"].sum(dim=1).max())
+    assert seen == [int(data.batch["response_mask"].sum()) if own_head else len(data) * widest]
     mask = data.batch["response_mask"] == 1
     with torch.no_grad():
         ids, positions = data.batch["input_ids"], data.batch["position_ids"]
@@ -263,5 +251,5 @@ def test_rows_without_a_trained_token_move_nothing_and_break_nothing() -> None:
 
 
 def test_a_model_without_a_known_head_is_noticed() -> None:
-    head = agl_plugin.update.actor.output_head
+    head = agl_plugin.update.worker.output_head
     assert head(tiny_model()) is not None and head(torch.nn.Linear(2, 2)) is None
