@@ -127,7 +127,14 @@ class GrpoDaemon:
         self._finished_rollouts: dict[str, RolloutLegacy] = {}
         self._asked: dict[str, dict[str, Any]] = {}  # rollout -> its question
         self._loop = asyncio.new_event_loop()
-        threading.Thread(target=self._loop.run_forever, daemon=True).start()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """End the thread."""
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(30)
+        self._loop.close()
 
     def collect(self, questions: list[dict[str, Any]], addresses: Sequence[str], *, is_train: bool) -> None:
         """Play these questions with the model servers at `addresses`, to the end."""

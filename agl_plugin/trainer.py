@@ -46,6 +46,17 @@ Metrics = dict[str, Any]
 Questions = list[dict[str, Any]]
 
 
+def loader_of(rows: Questions, data: Any) -> StatefulDataLoader[Any]:
+    """The questions of each step, epoch after epoch; its state is that of the order. `data`: that section of verl's."""
+    return StatefulDataLoader(
+        rows,  # pyright: ignore[reportArgumentType]
+        batch_size=data.train_batch_size,
+        sampler=SeededOrder(rows, data),
+        collate_fn=list,
+        drop_last=True,
+    )
+
+
 class GrpoTrainer:
     """The trainer of one run. `config` is verl's, resolved; `run_dir` receives metrics.jsonl, and `audit` what became
     of each row."""
@@ -67,13 +78,8 @@ class GrpoTrainer:
         self.train, self.val = train, val
         self.step = 0
         self.n_steps: int = config.trainer.total_training_steps
-        self.questions = StatefulDataLoader(
-            train,  # pyright: ignore[reportArgumentType]
-            batch_size=config.data.train_batch_size,
-            sampler=SeededOrder(train, config.data),
-            collate_fn=list,
-            drop_last=True,
-        )
+        self.questions = loader_of(train, config.data)
+        assert len(self.questions), f"{len(train)} questions make no step of {config.data.train_batch_size}"
         self.watch = daemon.watch = Stopwatch()
         self._timers: dict[str, float] = {}
         self._weights, self._files = files_of(train, config.data)

@@ -4,8 +4,8 @@
 
 Rollouts of as many LLM calls as there are turns, all but the last of them queries, are rendered by the tiny policy's
 chat template from made-up demonstrations, written as spans, read by the adapter and made into rows twice: merged
-(`rollout.level = "trajectory"`) and unmerged ("transition", the baseline). verl's actor then updates the tiny policy
-with each batch, as a training step on a CPU does.
+(`rollout.level = "trajectory"`) and unmerged ("transition", the baseline). The worker of training
+then updates the tiny policy with each batch, as a training step on a CPU does.
 tokens      of the batch, padding left out
 update_s    seconds of the update; the two take turns, and the best of --rounds counts
 grad_norm   of the update: both rows give the same gradient
@@ -88,11 +88,11 @@ def rollouts_of(tokenizer: Any, *, n_questions: int, group_size: int, n_calls: i
 
 
 def update(model_path: Path, data: Any) -> tuple[float, float]:
-    """Seconds and gradient norm of one update of the policy by verl's actor."""
+    """Seconds and gradient norm of one update of the policy by the worker of training."""
     model = Qwen3ForCausalLM.from_pretrained(model_path, dtype=torch.float32, attn_implementation="sdpa")
     with redirect_stdout(StringIO()):  # verl prints its settings
         actor = actor_of(model, micro_rows=MICRO_ROWS)
-    actor.actor_optimizer = torch.optim.AdamW(model.parameters(), lr=1e-6)
+    actor.engine.optimizer = torch.optim.AdamW(model.parameters(), lr=1e-6)
     started_s = time.perf_counter()
     metrics = actor.update_policy(data=data)
     return time.perf_counter() - started_s, metrics["actor/grad_norm"][0]

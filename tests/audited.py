@@ -6,23 +6,22 @@ import dataclasses
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import agentlightning as agl
 import pytest
-import torch
 
 from agl_plugin.audit.facts import checkpoint_rows, update_rows
 from agl_plugin.audit.log import AuditLog
 from agl_plugin.daemon import GrpoDaemon
 from agl_plugin.options import DaemonOptions
 from agl_plugin.update.adapter import ScoredTriplets
-from agl_plugin.update.prepare import prepared
-from agl_plugin.update.rules import Updated, UpdateRules
+from agl_plugin.update.rows import Limits
+from agl_plugin.update.rules import UpdateRules
 from benchmarks.support.actor import actor_of, one_rank, tiny_model, with_advantages
 from foundation import run_folder
 from foundation.files import append_lines
+from tests import updates
 
 RULES = UpdateRules(n_updates=2, cap=2.0, seed=5)
 MAX_PROMPT, MAX_RESPONSE, MAX_TOGETHER = 14, 8, 10
@@ -45,15 +44,12 @@ def settings(level: str, rules: UpdateRules = RULES) -> dict[str, Any]:
 def collecting(folder: Path, audit: AuditLog, *, level: str) -> Iterator[GrpoDaemon]:
     """A daemon on a store in memory."""
     daemon = GrpoDaemon(
-        None, 2, train_information={"model": "m", "temperature": 1.0}, tokenizer=None, mini_batch_size=1,
-        pad_token_id=0, store=agl.InMemoryLightningStore(thread_safe=True), adapter=ScoredTriplets(),
-        trace_aggregator={"level": level}, run_dir=folder, audit=audit,
+        model="m", group_size=2, temperature=1.0, pad_token_id=0, merge=level == "trajectory",
+        store=agl.InMemoryLightningStore(thread_safe=True), adapter=ScoredTriplets(), run_dir=folder, audit=audit,
         options=DaemonOptions(poll_interval_s=0.01, rollout_timeout_s=60.0, stall_s=30.0),
     )  # fmt: skip
     yield daemon
-    assert daemon._internal_loop is not None
-    daemon._internal_loop.call_soon_threadsafe(daemon._internal_loop.stop)
-    daemon._internal_loop_thread.join(30)
+    daemon.close()
 
 
 def make_run(folder: Path, groups: list[list[Any]], *, level: str = "trajectory", rules: UpdateRules = RULES) -> Path:
@@ -81,17 +77,11 @@ def make_run(folder: Path, groups: list[list[Any]], *, level: str = "trajectory"
 
 def _update(daemon: GrpoDaemon, audit: AuditLog, actor: Any, rules: UpdateRules) -> None:
     """What the trainer does with a step's batch, without its passes before the update."""
-    widths = (MAX_PROMPT, MAX_TOGETHER if daemon.trace_aggregator["level"] == "trajectory" else MAX_RESPONSE)
-    batch, _ = daemon.get_train_data_batch(*widths, torch.device("cpu"), daemon.step)
-    batch: Any = with_advantages(batch)[(~batch.batch["is_drop_mask"]).nonzero(as_tuple=True)[0]]
-    told: list[Updated] = []
-
-    def update(data: Any) -> Any:
-        return SimpleNamespace(meta_info={"metrics": actor.update_policy(data=data)})
-
+    batch, _ = daemon.batch(Limits(MAX_PROMPT, MAX_TOGETHER if daemon.merge else MAX_RESPONSE))
+    batch: Any = with_advantages(batch)[~batch.batch["is_drop_mask"]]
     step, batched = daemon.step, daemon.batched
-    found = prepared(update, rules, step=lambda: step, note=told.append)(batch).meta_info["metrics"]
+    found, updated = updates.step(actor.update_policy, batch, rules, number=step)
     numbers = {key: sum(value) / len(value) if isinstance(value, list) else value for key, value in found.items()}
     append_lines(daemon.run_dir / run_folder.METRICS, [{"kind": "train", "step": step, **numbers}])
     assert batched
-    audit.add(lambda: update_rows(batched, told[0], numbers, step=step, run_id=audit.run_id), step=step)
+    audit.add(lambda: update_rows(batched, updated, numbers, step=step, run_id=audit.run_id), step=step)

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 os.environ.setdefault("AGENTGRPO_CPU", "1")
+os.environ.setdefault("VERL_PLATFORM", "agentgrpo_cpu")
+os.environ.setdefault("VERL_USE_EXTERNAL_MODULES", "agl_plugin.cpu.platform")
 
 import torch
 from torch.distributed.device_mesh import init_device_mesh
@@ -66,7 +67,7 @@ def batch() -> Any:
         rollouts[f"r{i}"] = (f"q{min(i // 4, 2)}" if i not in (4, 5, 6) else "flat", reward, triplets)
     limits = {"max_prompt_tokens": 30, "max_response_tokens": 30, "pad_id": 0, "device": torch.device("cpu")}
     data = with_advantages(build_batch(rollouts, merge=True, **limits).data)
-    data.meta_info |= {"temperature": TEMPERATURE, "micro_batch_size": 2, "use_dynamic_bsz": False}
+    data.meta_info |= {"temperature": TEMPERATURE, "micro_batch_size": 2}
     return data
 
 
@@ -78,11 +79,11 @@ def rules() -> Any:
 
 
 def actor_of(model: Any, *, dtype: str) -> Any:
-    """FSDP and verl's actor around the policy, as verl's worker builds them."""
+    """FSDP and the worker around the policy, as verl's engine builds them."""
     from verl.utils.fsdp_utils import get_fsdp_wrap_policy
     from verl.utils.torch_dtypes import PrecisionType
-    from verl.workers.actor.dp_actor import DataParallelPPOActor
-    from verl.workers.config import FSDPActorConfig, FSDPEngineConfig
+
+    from benchmarks.support.actor import Actor, actor_config
 
     param_dtype = PrecisionType.to_dtype(dtype)
     sharded = FullyShardedDataParallel(
@@ -92,19 +93,18 @@ def actor_of(model: Any, *, dtype: str) -> Any:
         mixed_precision=MixedPrecision(param_dtype=param_dtype, reduce_dtype=torch.float32, buffer_dtype=torch.float32),
         device_mesh=init_device_mesh("cpu", (RANKS,), mesh_dim_names=("fsdp",)),
     )
-    config = FSDPActorConfig(
-        rollout_n=1, ppo_mini_batch_size=8, ppo_micro_batch_size_per_gpu=2, grad_clip=1e9, clip_ratio_low=CLIP_LOW,
-        clip_ratio_high=CLIP_HIGH, use_torch_compile=False, use_kl_loss=True, kl_loss_coef=KL, entropy_coeff=ENTROPY,
-        fsdp_config=FSDPEngineConfig(dtype=dtype),
+    config = actor_config(
+        micro_rows=2, dtype=dtype, clip_ratio_low=CLIP_LOW, clip_ratio_high=CLIP_HIGH, use_kl_loss=True,
+        kl_loss_type="k3", kl_loss_coef=KL, entropy_coeff=ENTROPY,
     )  # fmt: skip
-    return DataParallelPPOActor(config, sharded, torch.optim.SGD(sharded.parameters(), lr=LR))
+    return Actor(sharded, torch.optim.SGD(sharded.parameters(), lr=LR), config, dtype=param_dtype)
 
 
 def _train_as_rank(rank: int, folder: str, dtype: str) -> None:
     from verl.protocol import pad_dataproto_to_divisor
 
     from agl_plugin.patches.install import install
-    from agl_plugin.update.prepare import prepared
+    from agl_plugin.update.prepare import prepare, result
 
     torch.set_num_threads(1)  # the threads of two ranks would wait for each other
     install("cpu", "worker")
@@ -120,22 +120,21 @@ def _train_as_rank(rank: int, folder: str, dtype: str) -> None:
         return torch.cat(parts)[: len(data)]
 
     data.batch["old_log_probs"] = log_probs()
-    with own.actor_module.disable_adapter():
+    with own.engine.module.disable_adapter():
         data.batch["ref_log_prob"] = log_probs()
 
-    def update(planned: Any) -> Any:
-        return SimpleNamespace(meta_info={"metrics": own.update_policy(data=planned.chunk(RANKS)[rank])})
-
-    output = prepared(update, rules(), step=lambda: STEP, n_ranks=RANKS)(data)
-    with FullyShardedDataParallel.summon_full_params(own.actor_module, writeback=False):
+    prepared, told = prepare(data, rules(), step=STEP, n_ranks=RANKS), [None] * RANKS
+    torch.distributed.all_gather_object(told, own.update_policy(prepared.data.chunk(RANKS)[rank]))
+    metrics, _ = result(prepared, told)  # pyright: ignore[reportArgumentType]
+    with FullyShardedDataParallel.summon_full_params(own.engine.module, writeback=False):
         weights = {
             name.replace("_fsdp_wrapped_module.", "").replace(
                 "_checkpoint_wrapped_module.", ""
             ): weight.detach().clone()
-            for name, weight in own.actor_module.named_parameters()
+            for name, weight in own.engine.module.named_parameters()
             if "lora" in name
         }
-    found = {"weights": weights, "metrics": output.meta_info["metrics"], "old": data.batch["old_log_probs"]}
+    found = {"weights": weights, "metrics": metrics, "old": data.batch["old_log_probs"]}
     torch.save(found, f"{folder}/{dtype}_{rank}.pt")
     torch.distributed.destroy_process_group()
 

@@ -15,13 +15,13 @@ from types import SimpleNamespace
 from typing import Any
 
 from agentlightning.types import Triplet
+from agl_plugin.patches.vllm_engine import with_thoughts
 from vllm.entrypoints.chat_utils import (
     _parse_chat_message_content,  # pyright: ignore[reportPrivateUsage]
     _postprocess_messages,  # pyright: ignore[reportPrivateUsage]
 )
 from vllm.entrypoints.openai.tool_parsers.hermes_tool_parser import Hermes2ProToolParser
 
-from agl_plugin.patches.vllm_engine import with_thoughts
 from benchmarks.support.server import Answer, chat_reply
 
 

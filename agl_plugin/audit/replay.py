@@ -139,28 +139,24 @@ def weights_before(folder: Path, connection: sqlite3.Connection, verl: Mapping[s
 
 
 def _repeat(connection: sqlite3.Connection, settings: Mapping[str, Any], *, step: int, start: Path | None) -> Updated:
-    from agl_plugin.update.prepare import prepared
+    from agl_plugin.run.workers import Passes
+    from agl_plugin.update.composed import verl_config
+    from agl_plugin.update.prepare import prepare, result
 
-    rules, told = UpdateRules(**settings["rules"]), list[Updated]()
+    rules, config = UpdateRules(**settings["rules"]), verl_config(dict(settings["verl"]))
     batch = stored_batch(connection, Settings.of(settings), step=step)
+    os.environ |= {"WORLD_SIZE": "1", "RANK": "0", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
     with tempfile.TemporaryDirectory() as place:
-        os.environ |= {
-            **{"WORLD_SIZE": "1", "RANK": "0", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"},
-            "DIST_INIT_METHOD": f"file://{place}/rendezvous",
-        }
-        worker = actor_worker(settings["verl"], start=start)
-        batch = batch.union(worker.compute_log_prob(batch))
+        os.environ["DIST_INIT_METHOD"] = f"file://{place}/rendezvous"
+        actor = Passes(_worker(config, role="actor", start=start), config)
+        batch = batch.union(actor.log_probs(batch))
         batch.pop(batch_keys=["entropys"])
         if rules.has_reference:
-            reference = worker if settings["verl"]["actor_rollout_ref"]["model"].get("lora_rank") else _worker(
-                settings["verl"], role="ref"
-            )  # fmt: skip
-            batch = batch.union(reference.compute_ref_log_prob(batch))
-        batch = batch[(~batch.batch["is_drop_mask"]).nonzero(as_tuple=True)[0]]
-        batch.meta_info["global_token_num"] = batch.batch["attention_mask"].sum(dim=-1).tolist()
-        prepared(worker.update_actor, rules, step=lambda: step, note=told.append)(batch)
+            reference = actor if actor.has_adapter else Passes(_worker(config, role="ref"), config)
+            batch = batch.union(reference.reference_log_probs(batch))
+        prepared = prepare(batch[~batch.batch["is_drop_mask"]], rules, step=step)
+        _, found = result(prepared, actor.update(prepared.data))
         _leave_group()
-    (found,) = told
     return found
 
 
@@ -214,24 +210,15 @@ def stored_batch(connection: sqlite3.Connection, settings: Settings, *, step: in
     return made.data
 
 
-def actor_worker(overrides: Mapping[str, Any], *, start: Path | None) -> Any:
-    """verl's worker with the actor alone, with the weights, moments and learning rate of a checkpoint."""
-    worker = _worker(overrides, role="actor")
+def _worker(config: Any, *, role: str, start: Path | None = None) -> Any:
+    """The worker of training in this process, with the weights, moments and learning rate of a checkpoint."""
+    from omegaconf import OmegaConf
+
+    from agl_plugin.update.worker import GrpoWorker
+
+    OmegaConf.set_struct(config.actor_rollout_ref, False)
+    worker: Any = GrpoWorker(config.actor_rollout_ref, role)
+    worker.init_model()
     if start:
         worker.load_checkpoint(str(start / "actor"))
-    return worker
-
-
-def _worker(overrides: Mapping[str, Any], *, role: str) -> Any:
-    from omegaconf import OmegaConf
-    from verl.workers.fsdp_workers import ActorRolloutRefWorker
-
-    from agl_plugin.update.composed import verl_config
-
-    whole = verl_config(dict(overrides))
-    config = whole.actor_rollout_ref
-    OmegaConf.set_struct(config, False)
-    config.actor.optim.total_training_steps = whole.trainer.total_training_steps
-    worker: Any = ActorRolloutRefWorker(config, role)
-    worker.init_model()
     return worker

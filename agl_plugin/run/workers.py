@@ -47,22 +47,60 @@ def unpadded(batch: DataProto, **settings: Any) -> TensorDict:
     return tu.get_tensordict(rows, {**settings, PLAN: batch.meta_info.get(PLAN)})
 
 
-class Workers:
-    """The processes of a run. `config` is verl's, resolved."""
+class Passes:
+    """Log-probabilities and updates of a group of workers, or of the only one, in this process. `config` is verl's."""
+
+    def __init__(self, group: Any, config: Any, *, n_ranks: int = 1) -> None:
+        self._group, self._config, self.n_ranks = group, config.actor_rollout_ref, n_ranks
+        self.has_reference, self.has_adapter = need_reference_policy(config), has_adapter(config)
+
+    def log_probs(self, batch: DataProto) -> DataProto:
+        """`old_log_probs` and `entropys`, rows x response."""
+        found = self._scored(batch, self._group.compute_log_prob, calculate_entropy=True)
+        return DataProto.from_single_dict({"old_log_probs": found["log_probs"], "entropys": found["entropy"]})
+
+    def reference_log_probs(self, batch: DataProto) -> DataProto:
+        """`ref_log_prob`, of the start model, rows x response: with LoRA the actor without its adapter."""
+        work = self._group.compute_log_prob if self.has_adapter else self._group.compute_ref_log_prob
+        found = self._scored(batch, work, calculate_entropy=False, no_lora_adapter=self.has_adapter)
+        return DataProto.from_single_dict({"ref_log_prob": found["log_probs"]})
+
+    def _scored(self, batch: DataProto, work: Any, **settings: Any) -> dict[str, torch.Tensor]:
+        whole, n_added = pad_dataproto_to_divisor(batch, self.n_ranks)
+        told = work(self._told(whole, compute_loss=False, **settings))
+        width = whole.batch["responses"].shape[1]  # pyright: ignore[reportOptionalSubscript]
+        names = [name for name in ("log_probs", "entropy") if name in told]
+        n_rows = len(whole) - n_added
+        return {name: told[name].values().reshape(-1, width)[:n_rows] for name in names}
+
+    def update(self, batch: DataProto) -> list[dict[str, Any]]:
+        """What each worker tells of its optimizer steps, which the Plan in the batch makes."""
+        actor = self._config.actor
+        told = self._told(batch, calculate_entropy=actor.entropy_coeff != 0, epochs=actor.ppo_epochs)
+        found = self._group.update_actor(told)
+        return found if isinstance(found, list) else [found]
+
+    def _told(self, batch: DataProto, **settings: Any) -> TensorDict:
+        return unpadded(batch, temperature=float(self._config.rollout.temperature), **settings)
+
+
+def has_adapter(config: Any) -> bool:
+    """Whether the policy is a LoRA adapter, without which the actor is the reference."""
+    model = config.actor_rollout_ref.model
+    return model.get("lora_rank", 0) > 0 or model.get("lora_adapter_path") is not None
+
+
+class Workers(Passes):
+    """The processes of a run."""
 
     def __init__(self, config: Any) -> None:
-        self._config = config.actor_rollout_ref
-        model = self._config.model
-        self._has_adapter = model.get("lora_rank", 0) > 0 or model.get("lora_adapter_path") is not None
-        self.has_reference = need_reference_policy(config)
-        separate = self.has_reference and not self._has_adapter
+        separate = need_reference_policy(config) and not has_adapter(config)
         pool = RayResourcePool([config.trainer.n_gpus_per_node] * config.trainer.nnodes, use_gpu=True)
-        worker = RayClassWithInitArgs(
-            cls=ray.remote(GrpoWorker), config=self._config, role="actor_rollout_ref" if separate else "actor_rollout"
-        )
-        self._group: Any = RayWorkerGroup(resource_pool=pool, ray_cls_with_init=worker, device_name=get_device_name())
-        self._group.init_model()
-        self.n_ranks = max(self._group._query_dispatch_info("actor")) + 1
+        role = "actor_rollout_ref" if separate else "actor_rollout"
+        worker = RayClassWithInitArgs(cls=ray.remote(GrpoWorker), config=config.actor_rollout_ref, role=role)
+        group: Any = RayWorkerGroup(resource_pool=pool, ray_cls_with_init=worker, device_name=get_device_name())
+        group.init_model()
+        super().__init__(group, config, n_ranks=max(group._query_dispatch_info("actor")) + 1)
         self._replicas = self._start_servers()
 
     def _start_servers(self) -> list[Any]:
@@ -84,34 +122,6 @@ class Workers:
     def addresses(self) -> list[str]:
         """host:port of each model server."""
         return [replica.server_address for replica in self._replicas]
-
-    def log_probs(self, batch: DataProto) -> DataProto:
-        """`old_log_probs` and `entropys`, rows x response."""
-        found = self._scored(batch, self._group.compute_log_prob, calculate_entropy=True)
-        return DataProto.from_single_dict({"old_log_probs": found["log_probs"], "entropys": found["entropy"]})
-
-    def reference_log_probs(self, batch: DataProto) -> DataProto:
-        """`ref_log_prob`, of the start model, rows x response: with LoRA the actor without its adapter."""
-        work = self._group.compute_log_prob if self._has_adapter else self._group.compute_ref_log_prob
-        found = self._scored(batch, work, calculate_entropy=False, no_lora_adapter=self._has_adapter)
-        return DataProto.from_single_dict({"ref_log_prob": found["log_probs"]})
-
-    def _scored(self, batch: DataProto, work: Any, **settings: Any) -> dict[str, torch.Tensor]:
-        whole, n_added = pad_dataproto_to_divisor(batch, self.n_ranks)
-        told = work(self._told(whole, compute_loss=False, **settings))
-        width = whole.batch["responses"].shape[1]  # pyright: ignore[reportOptionalSubscript]
-        names = [name for name in ("log_probs", "entropy") if name in told]
-        n_rows = len(whole) - n_added
-        return {name: told[name].values().reshape(-1, width)[:n_rows] for name in names}
-
-    def update(self, batch: DataProto) -> list[dict[str, Any]]:
-        """What each worker tells of its optimizer steps, which the Plan in the batch makes."""
-        actor = self._config.actor
-        told = self._told(batch, calculate_entropy=actor.entropy_coeff != 0, epochs=actor.ppo_epochs)
-        return self._group.update_actor(told)
-
-    def _told(self, batch: DataProto, **settings: Any) -> TensorDict:
-        return unpadded(batch, temperature=float(self._config.rollout.temperature), **settings)
 
     def send_weights(self, *, step: int) -> None:
         """The servers get the workers' weights, and take calls."""

@@ -11,19 +11,19 @@ log-probabilities, whether it is corrected or not:
 The correction multiplies each token's loss by a weight, with r of the token or the product of its row's:
   truncated  min(r, cap) (Ionides 2008; for vLLM and FSDP, Yao et al. 2025)
   masked     r inside [1/cap, cap], 0 outside (Liu et al. 2025, When speed kills stability); the divisor stays
-verl's own functions compute weights, mask, KL and sample size, and the loss applies the weights.
+The loss applies the weights. d is bounded by MOST, so that r stays finite.
 """
 
 from __future__ import annotations
 
 import torch
 from verl import DataProto
-from verl.trainer.ppo.rollout_corr_helper import compute_rollout_correction_and_rejection_mask
 
 from agl_plugin.update.rules import UpdateRules
 
 SAMPLER_LOG_PROBS = "rollout_log_probs"
-WEIGHTS = "rollout_is_weights"  # the name that verl's actor looks for
+WEIGHTS = "rollout_is_weights"  # verl's name for it
+MOST = 20.0
 
 
 def correct(batch: DataProto, rules: UpdateRules) -> dict[str, float]:
@@ -44,13 +44,13 @@ def correct(batch: DataProto, rules: UpdateRules) -> dict[str, float]:
 
 
 def weights_of(trainer: torch.Tensor, sampler: torch.Tensor, mask: torch.Tensor, rules: UpdateRules) -> torch.Tensor:
-    """The correction's weights, rows x response."""
-    rejection = {"rollout_rs": rules.level, "rollout_rs_threshold": rules.cap} if rules.correction == "masked" else {}
-    weights, kept, _ = compute_rollout_correction_and_rejection_mask(
-        trainer, sampler, mask, rollout_is=rules.level, rollout_is_threshold=rules.cap, **rejection
-    )
-    assert weights is not None
-    return weights.batch[WEIGHTS] * kept
+    """The correction's weights, rows x response; 0 where nothing was sampled."""
+    d = (trainer - sampler) * mask
+    if rules.level == "sequence":
+        d = d.sum(dim=-1, keepdim=True).expand_as(d)
+    r = d.clamp(-MOST, MOST).exp()
+    kept = (r >= 1 / rules.cap) & (r <= rules.cap) if rules.correction == "masked" else torch.ones_like(r)
+    return r.clamp(max=rules.cap) * kept * mask
 
 
 def compare(trainer: torch.Tensor, given: torch.Tensor, mask: torch.Tensor, *, cap: float) -> dict[str, float]:
@@ -61,17 +61,16 @@ def compare(trainer: torch.Tensor, given: torch.Tensor, mask: torch.Tensor, *, c
 
 def gap(trainer: torch.Tensor, sampler: torch.Tensor, known: torch.Tensor, *, cap: float) -> dict[str, float]:
     """The metrics of the module's docstring, over the tokens where `known` holds."""
-    _, _, found = compute_rollout_correction_and_rejection_mask(
-        trainer, sampler, known.float(), rollout_is="token", rollout_is_threshold=cap
-    )
-    found = {name.removeprefix("rollout_corr/"): value for name, value in found.items()}
-    difference = (trainer - sampler)[known].abs()
-    return {
-        "sampler/log_prob_diff_mean": difference.mean().item(),
-        "sampler/log_prob_diff_max": difference.max().item(),
-        "sampler/kl_k1": found["kl"],
-        "sampler/kl_k3": found["k3_kl"],
-        "sampler/effective_sample_share": found["rollout_is_eff_sample_size"],
-        "sampler/outside_share": found["rollout_is_ratio_fraction_high"] + found["rollout_is_ratio_fraction_low"],
-        "sampler/weight_mean": (trainer - sampler)[known].exp().clamp(max=cap).mean().item(),
+    d = (trainer - sampler)[known]
+    r = d.clamp(-MOST, MOST).exp()
+    bounded = r.clamp(1 / cap, cap)
+    found = {
+        "log_prob_diff_mean": d.abs().mean(),
+        "log_prob_diff_max": d.abs().max(),
+        "kl_k1": -d.mean(),
+        "kl_k3": (d.exp() - 1 - d).mean(),
+        "effective_sample_share": 1 / (bounded / bounded.mean()).square().mean(),
+        "outside_share": ((r > cap) | (r < 1 / cap)).double().mean(),
+        "weight_mean": r.clamp(max=cap).mean(),
     }
+    return {f"sampler/{name}": value.item() for name, value in found.items()}

@@ -87,7 +87,9 @@ class LLMEndpoint:
         """
         if self.template_kwargs.get("enable_thinking") is not False:
             return messages
-        return [{"reasoning_content": NO_THOUGHT, **one} if one["role"] == "assistant" else one for one in messages]
+        # vLLM reads the newer name, and servers before 0.12 the older.
+        thought = dict.fromkeys(("reasoning", "reasoning_content"), NO_THOUGHT)
+        return [{**thought, **one} if one["role"] == "assistant" else one for one in messages]
 
 
 def is_overflow(text: str) -> bool:

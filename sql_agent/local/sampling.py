@@ -53,16 +53,18 @@ class Sampler:
         mask = torch.tensor([[0] * (width - len(call.prompt)) + [1] * len(call.prompt) for call in calls])
         told = {"max_new_tokens": max(call.max_tokens for call in calls), "do_sample": False, "use_cache": True}
         told |= {"pad_token_id": self._pad, "eos_token_id": self._ends}
-        was_training = self.model.training
+        was_training, recommended = self.model.training, self.model.generation_config
         self.model.eval()
+        # transformers fills in what is not told from the model's own recommendations, which vLLM leaves out.
+        self.model.generation_config = GenerationConfig()
         with torch.no_grad():
             whole = self.model.generate(
                 input_ids=ids.to(self.model.device),
                 attention_mask=mask.to(self.model.device),
                 generation_config=GenerationConfig(**told),
                 logits_processor=processors(sampling, [call.seed for call in calls], width=width),
-                use_model_defaults=False,
             )
+        self.model.generation_config = recommended
         self.model.train(was_training)
         return [self._cut(row[width:], call.max_tokens) for row, call in zip(whole.tolist(), calls, strict=True)]
 

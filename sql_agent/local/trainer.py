@@ -67,7 +67,7 @@ class EpisodeTrainer(Resumable, GRPOTrainer):
         prompts = [torch.tensor(row.prompt) for row, _ in rows]
         after = [torch.tensor(row.response) for row, _ in rows]
         masks = [torch.tensor(row.mask) for row, _ in rows]
-        pad_id: Any = self.pad_token_id
+        pad_id: Any = self._tokenizer.pad_token_id
         tensors = {
             "prompt_ids": pad(prompts, padding_value=pad_id, padding_side="left"),
             "prompt_mask": pad([torch.ones_like(ids) for ids in prompts], padding_value=0, padding_side="left"),
@@ -88,10 +88,10 @@ class EpisodeTrainer(Resumable, GRPOTrainer):
         model = self.accelerator.unwrap_model(self.model)
         with torch.no_grad():
             if self.ref_model is not None:
-                found, _ = self._get_per_token_logps_and_entropies(self.ref_model, ids, mask, n, at_once)
+                found, *_ = self._get_per_token_logps_and_entropies(self.ref_model, ids, mask, n, at_once)
             else:
                 with model.disable_adapter():
-                    found, _ = self._get_per_token_logps_and_entropies(model, ids, mask, n, at_once)
+                    found, *_ = self._get_per_token_logps_and_entropies(model, ids, mask, n, at_once)
         return {**tensors, "ref_per_token_logps": found}
 
 

@@ -38,7 +38,7 @@ def main(out: Path) -> None:
     model = tiny_model().float().to(get_device_name())
     before = flat_weights(model)
     with tempfile.TemporaryDirectory() as folder, one_rank(Path(folder)):
-        metrics = actor_of(model, mini_rows=4, micro_rows=2).update_policy(data=data)
+        metrics = actor_of(model, micro_rows=2).update_policy(data=data)
     moved = (flat_weights(model) - before).cpu()
     torch.save({"device": get_device_name(), "moved": moved, "loss": metrics["actor/pg_loss"]}, out)
 

@@ -1,10 +1,8 @@
-"""The end of a step: no call is left, late ones are refused, the cache's drop is checked."""
+"""The end of a step: no call is left, late ones are refused."""
 
 from __future__ import annotations
 
 import asyncio
-from types import SimpleNamespace
-from typing import Any
 
 import httpx
 import pytest
@@ -12,9 +10,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
-from vllm.v1.core.block_pool import BlockPool
 
-from agl_plugin.patches.vllm_engine import drop_prefix_cache
 from agl_plugin.proxy.gate import ALIVE_PATH, GONE, Gate
 from agl_plugin.run.between_steps import drain
 from foundation.errors import RunError
@@ -69,15 +65,3 @@ async def test_a_call_that_does_not_end_ends_the_run() -> None:
             await asyncio.to_thread(drain, server.gate, lambda: 0, limit_s=0.1)
         server.aborted.set()
         await call
-
-
-def test_a_cache_that_is_not_dropped_is_an_error() -> None:
-    """On vLLM's own pool of blocks, which refuses while one is in use."""
-    pool = BlockPool(num_gpu_blocks=4, enable_caching=True)
-    scheduler = SimpleNamespace(reset_prefix_cache=pool.reset_prefix_cache, get_request_counts=lambda: (1, 0))
-    core: Any = SimpleNamespace(scheduler=scheduler)
-    blocks = pool.get_new_blocks(1)
-    with pytest.raises(RuntimeError, match="kept its prefix cache, because 1 requests run and 0 wait"):
-        drop_prefix_cache(core)
-    pool.free_blocks(blocks)
-    drop_prefix_cache(core)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +22,7 @@ from agl_plugin.options import DaemonOptions
 from agl_plugin.run.resampling import SpareQuestions
 from agl_plugin.update.adapter import ScoredTriplets
 from agl_plugin.update.advantage import FUNCTIONS
+from agl_plugin.update.rows import Limits
 from benchmarks.support.spans import call_without_ids, fault_span, llm_call, reward_span, waiting_span
 from foundation import run_folder
 from foundation.errors import RunError
@@ -91,29 +91,24 @@ def daemon(store: agl.InMemoryLightningStore, tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr("agl_plugin.daemon.LATE_SPANS_S", 0.2)
     monkeypatch.setattr("agl_plugin.daemon.WATCH_EVERY_S", 0.2)
     daemon = GrpoDaemon(
-        None,
-        2,
-        train_information={"model": "m", "temperature": 1.0},
-        tokenizer=None,
-        mini_batch_size=1,
+        model="m",
+        group_size=2,
+        temperature=1.0,
         pad_token_id=0,
+        merge=False,
         store=store,
         adapter=ScoredTriplets(),
-        trace_aggregator={"level": "transition"},
         run_dir=tmp_path,
         options=DaemonOptions(poll_interval_s=0.01, rollout_timeout_s=60.0, stall_s=1.0),
     )
     daemon.step = 3
-    while (loop := daemon._internal_loop) is None:  # its thread has just been started
-        time.sleep(0.01)
     yield daemon
-    loop.call_soon_threadsafe(loop.stop)
-    daemon._internal_loop_thread.join(10)
+    daemon.close()
 
 
 def queue(daemon: GrpoDaemon, n_rollouts: list[int], *, is_train: bool = True) -> None:
-    """Enqueue questions with so many rollouts each, as AgentModeDaemon does."""
-    daemon.clear_data_and_server()
+    """Enqueue questions with so many rollouts each, as the daemon does."""
+    daemon._finished_rollouts.clear()
     daemon.is_train = is_train
     mode = "train" if is_train else "val"
     requests = [
@@ -122,8 +117,8 @@ def queue(daemon: GrpoDaemon, n_rollouts: list[int], *, is_train: bool = True) -
         for _ in range(n)
     ]
     rollouts = asyncio.run(daemon.store.enqueue_many_rollouts(requests))
-    daemon._task_id_to_original_sample = {r.rollout_id: {"data_id": (r.metadata or {})["data_id"]} for r in rollouts}
-    daemon._total_tasks_queued = len(rollouts)
+    daemon._asked = {r.rollout_id: {"data_id": (r.metadata or {})["data_id"]} for r in rollouts}
+    daemon._n_queued = len(rollouts)
 
 
 async def answer(store: agl.LightningStore, plays: list[Play]) -> None:
@@ -143,11 +138,11 @@ def finish(daemon: GrpoDaemon, groups: list[list[Play]], *, is_train: bool = Tru
     """Queue the groups, play them, and let the daemon collect them."""
     queue(daemon, [len(group) for group in groups], is_train=is_train)
     asyncio.run(answer(daemon.store, [play for group in groups for play in group]))
-    daemon.run_until_all_finished(verbose=False)
+    daemon._wait(daemon._play())
 
 
 def batch_of(daemon: GrpoDaemon) -> tuple[Any, dict[str, Any]]:
-    return daemon.get_train_data_batch(MAX_PROMPT, MAX_RESPONSE, torch.device("cpu"), daemon.step)
+    return daemon.batch(Limits(MAX_PROMPT, MAX_RESPONSE))
 
 
 def lines(daemon: GrpoDaemon) -> list[dict[str, Any]]:
@@ -252,7 +247,7 @@ def resampled(daemon: GrpoDaemon, groups: list[list[Play]], spare: list[list[Pla
     queue(daemon, [len(group) for group in groups])
     asyncio.run(answer(daemon.store, [play for group in groups for play in group]))
     daemon.spare_questions = drawn = Spare(daemon, spare)
-    daemon.run_until_all_finished(verbose=False)
+    daemon._wait(daemon._play())
     return drawn
 
 
@@ -304,7 +299,7 @@ def test_a_substitute_without_a_runner_ends_the_run_like_any_other(daemon: GrpoD
     asyncio.run(answer(daemon.store, FLAT))
     daemon.spare_questions = SpareQuestions([{"id": "s", "question": "肝炎？"}], seed=0, step=0)
     with pytest.raises(RunError, match="no rollout finished"):
-        daemon.run_until_all_finished(verbose=False)
+        daemon._wait(daemon._play())
     assert len(lines(daemon)) == 2  # what had finished is on record
 
 
@@ -321,7 +316,7 @@ def test_substitutes_are_graded_with_their_group(daemon: GrpoDaemon) -> None:
 def test_validation_is_never_sampled_again(daemon: GrpoDaemon) -> None:
     daemon.options = replace(daemon.options, resample=3)
     finish(daemon, [[scored(0.5)], [scored(0.5)]], is_train=False)
-    assert daemon.get_test_metrics()["val/rollouts"] == 2
+    assert daemon.validation()["val/rollouts"] == 2
 
 
 def test_the_end_of_each_call_and_the_spread_of_rewards_are_told(daemon: GrpoDaemon) -> None:
@@ -380,7 +375,7 @@ def test_a_step_without_data_stops_with_causes_and_counts(
 
 def test_validation_means_are_over_scored_rollouts(daemon: GrpoDaemon) -> None:
     finish(daemon, [[scored(0.5)], [faulty("judge_down")], [scored(1.0)]], is_train=False)
-    metrics = daemon.get_test_metrics()
+    metrics = daemon.validation()
     assert metrics["val/reward_mean"] == pytest.approx(0.75)
     assert (metrics["val/rollouts"], metrics["val/scored"], metrics["val/unscored/judge_down"]) == (3, 2, 1)
     assert {line["mode"] for line in lines(daemon)} == {"val"}
@@ -389,7 +384,7 @@ def test_validation_means_are_over_scored_rollouts(daemon: GrpoDaemon) -> None:
 def test_validation_without_any_score_stops(daemon: GrpoDaemon) -> None:
     finish(daemon, [[crashed]], is_train=False)
     with pytest.raises(RunError, match="validation: none of 1 rollouts was scored"):
-        daemon.get_test_metrics()
+        daemon.validation()
 
 
 def test_every_rollout_is_written_down_with_its_record(daemon: GrpoDaemon) -> None:
@@ -419,8 +414,8 @@ def test_only_the_latest_attempt_counts(daemon: GrpoDaemon) -> None:
 
     queue(daemon, [1], is_train=False)
     asyncio.run(play())
-    daemon.run_until_all_finished(verbose=False)
-    assert daemon.get_test_metrics()["val/reward_mean"] == pytest.approx(0.9)
+    daemon._wait(daemon._play())
+    assert daemon.validation()["val/reward_mean"] == pytest.approx(0.9)
     assert lines(daemon)[0]["response_tokens"] == [1]
 
 
@@ -437,7 +432,7 @@ def test_spans_that_come_shortly_after_the_end_are_waited_for(
         *calls, reward = scored(0.9, n_calls=2)(ids)
         await daemon.store.add_many_spans([calls[0], reward])
         await daemon.store.update_attempt(rollout.rollout_id, rollout.attempt.attempt_id, status="succeeded")
-        waiting = asyncio.get_running_loop().run_in_executor(None, lambda: daemon.run_until_all_finished(verbose=False))
+        waiting = asyncio.get_running_loop().run_in_executor(None, lambda: daemon._wait(daemon._play()))
         await asyncio.sleep(0.3)
         await daemon.store.add_span(calls[1])
         await waiting
@@ -450,14 +445,14 @@ def test_spans_that_come_shortly_after_the_end_are_waited_for(
 def test_a_run_without_runners_stops_and_says_so(daemon: GrpoDaemon) -> None:
     queue(daemon, [2])
     with pytest.raises(RunError, match=r"no rollout finished for \d+ s \(limit 1 s\).*queuing: no runner takes work"):
-        daemon.run_until_all_finished(verbose=False)
+        daemon._wait(daemon._play())
 
 
 def test_a_store_that_lost_its_rollouts_is_named(daemon: GrpoDaemon) -> None:
     queue(daemon, [2])
     daemon.store = agl.InMemoryLightningStore(thread_safe=True)
     with pytest.raises(RunError, match=r"knows 0 of 2 open rollouts: it was restarted.*--resume_checkpoint latest"):
-        daemon.run_until_all_finished(verbose=False)
+        daemon._wait(daemon._play())
 
 
 def test_a_store_that_is_gone_is_named(daemon: GrpoDaemon) -> None:
@@ -465,7 +460,5 @@ def test_a_store_that_is_gone_is_named(daemon: GrpoDaemon) -> None:
     address = f"http://127.0.0.1:{free_port()}"
     daemon.store = gone = agl.LightningStoreClient(address, retry_delays=(), health_retry_delays=())
     with pytest.raises(RunError, match=f"the store at {address} stopped answering.*continue with --resume_checkpoint"):
-        daemon.run_until_all_finished(verbose=False)
-    loop = daemon._internal_loop
-    assert loop is not None
-    asyncio.run_coroutine_threadsafe(gone.close(), loop).result(10)
+        daemon._wait(daemon._play())
+    daemon._wait(gone.close(), timeout_s=10)

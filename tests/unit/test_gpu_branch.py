@@ -73,5 +73,5 @@ def test_two_ranks_move_the_adapter_as_the_loss_says(folder: Path, dtype: str, t
     trained = gpu_branch.batch().batch["response_mask"] == 1
     assert first["old"].dtype == torch.float32
     assert (first["old"] - old)[trained].abs().max() < gap
-    assert first["metrics"]["actor/updates"] == second["metrics"]["actor/updates"] == [N_STEPS]
+    assert first["metrics"]["actor/updates"] == second["metrics"]["actor/updates"] == N_STEPS
     assert first["metrics"]["actor/updates_without_signal"] == 0 and first["metrics"]["batch/rows_left_out"] == 0

@@ -1,4 +1,4 @@
-"""The losses of `optim.loss`, in verl's real actor: what they weigh does not depend on micro batches.
+"""The losses of `optim.loss`, in the real worker: what they weigh does not depend on micro batches.
 
 verl's geo_mean does depend on them; that is why it has no name there.
 """
@@ -15,8 +15,6 @@ from verl.workers.config import PolicyLossConfig
 
 from agl_plugin.update.batch import build_batch
 from benchmarks.support.actor import actor_of, as_planned, flat_weights, one_rank, tiny_model, with_advantages
-
-pytestmark = pytest.mark.filterwarnings("ignore:In CPU autocast")
 
 # Question, reward, response: five rows of different lengths, and a group without variance.
 ROLLOUTS = [
@@ -42,7 +40,7 @@ def step_of(*, micro_rows: int, leave_out: bool = False, mode: str = "vanilla", 
     }
     limits = {"max_prompt_tokens": 30, "max_response_tokens": 30, "pad_id": 0, "device": torch.device("cpu")}
     data = with_advantages(build_batch(rollouts, merge=True, **limits).data)
-    data.meta_info |= {"micro_batch_size": 9, "use_dynamic_bsz": False}
+    data.meta_info |= {"micro_batch_size": 9}
     data.batch["old_log_probs"], _ = actor_of(tiny_model(), micro_rows=9).compute_log_prob(data)
     model = tiny_model()
     before = flat_weights(model)

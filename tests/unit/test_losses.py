@@ -11,7 +11,6 @@ import statistics
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,10 +21,10 @@ from verl.workers.config import PolicyLossConfig
 
 from agl_plugin.update.advantage import FUNCTIONS
 from agl_plugin.update.batch import build_batch
-from agl_plugin.update.prepare import prepared
 from benchmarks.support.actor import actor_of, one_rank, tiny_model
 from sql_agent.config import TrainConfig, build_config, parse_assignment
 from sql_agent.training.verl_config import update_rules, verl_overrides
+from tests import updates
 
 pytestmark = pytest.mark.filterwarnings("ignore:In CPU autocast")
 TOLERANCE = 1e-6
@@ -87,7 +86,7 @@ def batch_of(config: TrainConfig) -> Any:
     tensors["advantages"], _ = FUNCTIONS[config.optim.advantage](
         tensors["token_level_scores"], tensors["response_mask"], uids
     )
-    info |= {"temperature": 1.0, "micro_batch_size": 9, "use_dynamic_bsz": False}
+    info |= {"temperature": 1.0, "micro_batch_size": 9}
     now, _ = actor_of(tiny_model(), micro_rows=9).compute_log_prob(data)
     generator = torch.Generator().manual_seed(8)
     mask = tensors["response_mask"]
@@ -103,14 +102,14 @@ def updated(config: TrainConfig, *, micro_rows: int = 2) -> tuple[float, torch.T
     model, gradients = tiny_model(), []
     loss_mode = PolicyLossConfig(loss_mode=keys["policy_loss"]["loss_mode"])
     actor = actor_of(model, micro_rows=micro_rows, policy_loss=loss_mode, **{name: keys[name] for name in names})
-    actor.actor_optimizer.step = lambda: gradients.append(gradient_of(model))  # pyright: ignore
+    actor.engine.optimizer.step = lambda: gradients.append(gradient_of(model))  # pyright: ignore
 
     def update(data: Any) -> Any:
-        return SimpleNamespace(meta_info={"metrics": actor.update_policy(data=data)})
+        return actor.update_policy(data=data)
 
     data = batch_of(config)
     before = data.batch["response_mask"].clone()
-    metrics = prepared(update, update_rules(config), step=lambda: 1)(data).meta_info["metrics"]
+    metrics, _ = updates.step(update, data, update_rules(config))
     assert torch.equal(data.batch["response_mask"], before)  # the trainer's own metrics go on from it
     n_updates = math.ceil(config.optim.questions_per_step / config.optim.mini_batch_questions)
     (loss,) = metrics["actor/pg_loss"]
@@ -372,9 +371,9 @@ def test_a_step_of_which_nothing_is_left_moves_nothing() -> None:
 
     def update(batch: Any) -> Any:
         seen.append(batch)
-        return SimpleNamespace(meta_info={"metrics": actor_of(tiny_model(), micro_rows=2).update_policy(data=batch)})
+        return actor_of(tiny_model(), micro_rows=2).update_policy(data=batch)
 
-    metrics = prepared(update, update_rules(config), step=lambda: 1)(data).meta_info["metrics"]
+    metrics, _ = updates.step(update, data, update_rules(config))
     assert (
         metrics["actor/updates"] == [0]
         and metrics["batch/rows_overlong"] == len(data) == metrics["batch/rows_left_out"]

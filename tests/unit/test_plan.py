@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from typing import Any
 
@@ -12,7 +13,6 @@ from hypothesis import strategies as st
 from tensordict import TensorDict
 from verl import DataProto
 
-from agl_plugin.update.actor import PlannedBatch
 from agl_plugin.update.plan import partition, planned
 from agl_plugin.update.rules import PLAN, Plan, UpdateRules
 
@@ -46,8 +46,9 @@ def steps_of(data: DataProto, *, n_ranks: int) -> list[list[list[int]]]:
     """Per rank and optimizer step that is made, the numbers of its rows; -1 for a row that only fills up."""
     found = []
     for share in data.chunk(n_ranks):
-        own: Any = PlannedBatch(share.batch, share.non_tensor_batch, share.meta_info)
-        found.append([[n if on else -1 for n, on in rows(part)] for part in own.split(99)])
+        ends = list(itertools.accumulate(share.meta_info[PLAN].sizes))
+        parts = [share[start:end] for start, end in zip([0, *ends], ends, strict=False) if start < end]
+        found.append([[n if on else -1 for n, on in rows(part)] for part in parts])
     return found
 
 

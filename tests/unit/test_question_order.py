@@ -1,19 +1,15 @@
-"""A resumed run sees the questions that it would have seen: verl's data loader, with this project's configuration."""
+"""A resumed run sees the questions that it would have seen: the trainer's loader, with a run's configuration."""
 
 from __future__ import annotations
 
 import functools
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from agentlightning.verl.dataset import LoadedDataset
 from omegaconf import OmegaConf
-from verl.trainer.main_ppo import create_rl_sampler
-from verl.trainer.ppo.ray_trainer import RayPPOTrainer
-from verl.utils.dataset.rl_dataset import collate_fn
 
+from agl_plugin.trainer import loader_of
 from sql_agent.config import build_config
 from sql_agent.training.verl_config import verl_overrides
 from sql_agent.training.verl_keys import composed_base
@@ -24,7 +20,7 @@ base = functools.cache(composed_base)
 
 
 def loader(*, n_questions: int = 20, seed: int = 1, weights: tuple[float, ...] = ()) -> Any:
-    """The loader of a fresh process, made as agent-lightning's TaskRunner and verl's trainer make it.
+    """The loader of a fresh process, made as the trainer makes it.
 
     With `weights` the first five of each twenty questions are of a second file.
     """
@@ -36,18 +32,15 @@ def loader(*, n_questions: int = 20, seed: int = 1, weights: tuple[float, ...] =
     overrides = verl_overrides(build_config(settings), model_path="/m", run_dir=Path("/r"), total_steps=15)
     config: Any = OmegaConf.merge(OmegaConf.create(base()), OmegaConf.create(overrides))
     rows: Any = [{"id": f"q{i}", "question": f"?{i}", "file": str(int(i % 20 < 5))} for i in range(n_questions)]
-    data = LoadedDataset(rows)
-    trainer = SimpleNamespace(config=config)
-    RayPPOTrainer._create_dataloader(trainer, data, data, collate_fn, create_rl_sampler(config.data, data))  # pyright: ignore
-    return trainer.train_dataloader
+    return loader_of(rows, config.data)
 
 
 def batches(train_dataloader: Any, *, n: int) -> list[list[str]]:
-    """The question ids of the next `n` batches, taken as agent-lightning's fit does: epoch by epoch."""
+    """The question ids of the next `n` batches, taken as the trainer does: epoch by epoch."""
     found: list[list[str]] = []
     for _ in range(EPOCHS):
         for batch in train_dataloader:
-            found.append(list(batch["id"]))
+            found.append([row["id"] for row in batch])
             if len(found) == n:
                 return found
     return found

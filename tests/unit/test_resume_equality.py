@@ -33,7 +33,7 @@ class Run:
             sharding_strategy=ShardingStrategy.NO_SHARD,
         )  # fmt: skip
         self.actor = actor_of(self.model, micro_rows=2)
-        self.optimizer = self.actor.actor_optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-2)
+        self.optimizer = self.actor.engine.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-2)
         self.schedule = get_cosine_schedule_with_warmup(self.optimizer, 1, num_training_steps=4, min_lr_ratio=0.2)
         contents = OmegaConf.create({"save_contents": CONTENTS, "load_contents": CONTENTS})
         self.checkpoints = FSDPCheckpointManager(

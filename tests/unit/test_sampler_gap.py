@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,9 +13,9 @@ from hypothesis import strategies as st
 from tensordict import TensorDict
 from verl import DataProto
 
-from agl_plugin.update.prepare import prepared
 from agl_plugin.update.rules import PLAN, UpdateRules
 from agl_plugin.update.sampler_gap import correct
+from tests import updates
 
 NAN = math.nan
 LOG_PROB = st.floats(-6, -1 / 128, width=32)
@@ -103,11 +102,10 @@ def updated(batch: DataProto, **more: Any) -> tuple[DataProto, dict[str, Any]]:
 
     def update(data: DataProto) -> Any:
         seen.append(data)
-        return SimpleNamespace(meta_info={"metrics": {"actor/grad_norm": [1.0], "actor/entropy_loss": [0.5]}})
+        return {**updates.TOLD, "actor/grad_norm": [1.0]}
 
     given = UpdateRules(**{"n_updates": 2, "correction": "truncated", "cap": 2.0, **more})
-    output = prepared(update, given, step=lambda: 1)(batch)
-    return seen[0], output.meta_info["metrics"]
+    return seen[0], updates.step(update, batch, given)[0]
 
 
 def test_an_update_gets_weights_and_plan_and_reports_the_gap() -> None:

@@ -17,9 +17,9 @@ from typing import Any
 
 import pytest
 import torch
+from agl_plugin.patches.vllm_engine import leaving_a_core, resolving_once, with_thoughts
 
 from agl_plugin.patches.install import WITHOUT
-from agl_plugin.patches.vllm_engine import leaving_a_core, resolving_once, with_thoughts
 from sql_agent.config import ROOT
 
 pytest.importorskip("vllm")
