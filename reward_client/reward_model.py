@@ -28,7 +28,7 @@ ENV_URL = "REWARD_MODEL_URL"
 ENV_TOKEN = "REWARD_API_TOKEN"
 MAX_BODY_BYTES = 1 << 16
 RETRYABLE_STATUS = {408, 425, 429}
-BACKOFF = tenacity.wait_exponential_jitter(initial=0.5, max=8.0)
+BACKOFF = tenacity.wait_exponential_jitter(multiplier=0.5, max=8.0)
 
 
 @dataclass(frozen=True)
