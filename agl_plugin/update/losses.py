@@ -1,7 +1,7 @@
 """Losses that verl does not have, and those of the user: the loss of each token, from what a policy said of it.
 
 Guarantees: a loss here is a function of single tokens, so it cannot depend on how rows were cut into micro batches;
-weighing, masking and averaging are done for all of them alike (agl_plugin.update.actor). Exact in float64.
+weighing, masking and averaging are done for all of them alike (agl_plugin.update.policy_loss). Exact in float64.
 Imports torch alone: `python -m agl_plugin.update.losses MODULE:FUNCTION` tries a loss out before anything is started,
 in a process of its own, and prints what is wrong with it.
 Formulas: CISPO, MiniMax 2025 (MiniMax-M1, 3.1); MINIRL as AgentCPM-Explore trains with it (OpenBMB 2026).

@@ -46,7 +46,7 @@ def own_overrides(config: TrainConfig, *, model_path: str, run_dir: Path, total_
             "model": _model(config, model_path=model_path, cpu=cpu),
             "rollout": _rollout(config, model_path=model_path, cpu=cpu),
             "actor": _actor(config, cpu=cpu, total_steps=total_steps),
-            "ref": _ref(config, cpu=cpu),
+            "ref": _ref(config),
         },
         "trainer": _trainer(config, run_dir=run_dir, total_steps=total_steps),
         "agentlightning": {
@@ -135,7 +135,9 @@ def in_bf16(config: TrainConfig) -> bool:
 
 def _fsdp(config: TrainConfig) -> dict[str, Any]:
     # Offload makes room on a GPU; on a CPU it would copy memory to itself.
-    keys: dict[str, Any] = {"param_offload": config.trainer.device != "cpu"}
+    # Compiling for the CPU needs a C++ compiler, and minutes; a small model does not earn them back.
+    cpu = config.trainer.device == "cpu"
+    keys: dict[str, Any] = {"param_offload": not cpu, "use_torch_compile": not cpu}
     if in_bf16(config):
         return keys
     # Of `dtype` verl reads nothing here; without these all passes would be in bfloat16.
@@ -174,16 +176,13 @@ def _actor(config: TrainConfig, *, cpu: bool, total_steps: int) -> dict[str, Any
             "lr_warmup_steps": int(optim.warmup if optim.warmup >= 1 else optim.warmup * total_steps),
             "weight_decay": optim.weight_decay,
         },
-        # Compiling for the CPU needs a C++ compiler, and minutes; a small model does not earn them back.
-        "use_torch_compile": not cpu,
         "fsdp_config": {**_fsdp(config), "optimizer_offload": not cpu},
     }
 
 
-def _ref(config: TrainConfig, *, cpu: bool) -> dict[str, Any]:
+def _ref(config: TrainConfig) -> dict[str, Any]:
     return {
         "log_prob_micro_batch_size_per_gpu": config.optim.micro_batch_rows,
-        "use_torch_compile": not cpu,
         "fsdp_config": _fsdp(config),
     }
 

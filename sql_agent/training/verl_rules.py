@@ -2,7 +2,7 @@
 
 Guarantees, kept by tests/unit/test_verl_keys.py: each key of verl's composed configuration has a rule, the one with the
 longest name; what is passed on reaches verl, and what is not is refused with the reason given here. Written for verl
-0.6.1 and agent-lightning 0.3.0. Not covered: whether a value that verl accepts helps.
+0.9.1. Not covered: whether a value that verl accepts helps.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ _ADVANTAGE = [
     _own("algorithm.rollout_correction.rollout_is_threshold", "optim.importance_cap"),
     _refused(
         "algorithm.rollout_correction.",
-        "agent-lightning's trainer does not read it; this project corrects per token (optim.importance_correction)",
+        "this project's loop does not read it, and corrects per token (optim.importance_correction)",
     ),
 ]
 
@@ -150,6 +150,7 @@ _OPTIMIZER = [
     _own(f"{ACTOR}optim.lr_warmup_steps", "optim.warmup"),
     _own(f"{ACTOR}optim.lr_warmup_steps_ratio", "optim.warmup"),
     _passed(f"{ACTOR}optim.num_cycles", 0.5, "waves of the cosine", need=COSINE),
+    _passed(f"{ACTOR}optim.zero_indexed_step", False, "false: the cosine counts steps from 1", need=COSINE),
     _passed(f"{ACTOR}optim.optimizer", "Adam", "class in optimizer_impl that takes lr, weight_decay and betas"),
     _passed(f"{ACTOR}optim.optimizer_impl", "torch.optim", "module of the optimizer; install its package yourself"),
     _passed(f"{ACTOR}optim.override_optimizer_config.", {"eps": 1e-6}, "more arguments of the optimizer"),
@@ -191,16 +192,17 @@ _ACTOR = [
         need=GPU, values=("fp32", "bf16", "fp16"),
     ),
     _own(f"{ACTOR}fsdp_config.dtype", "trainer.precision"),
-    _refused(f"{ACTOR}fsdp_config.", "only verl's engine workers read it; its key beside fsdp_config counts"),
+    _refused(f"{ACTOR}fsdp_config.", "it would change what the update of this project relies on"),
     _refused(f"{ACTOR}ulysses_sequence_parallel_size", "the update gives each GPU rows of its own"),
-    _passed(f"{ACTOR}entropy_from_logits_with_chunking", True, "read by verl's own forward pass", need=FLASH),
-    _passed(f"{ACTOR}entropy_checkpointing", True, "read by verl's own forward pass", need=FLASH),
-    _passed(f"{ACTOR}use_torch_compile", False, "whether verl compiles its entropy", need=FLASH),
+    _passed(f"{ACTOR}fsdp_config.entropy_from_logits_with_chunking", True, "read by verl's own forward pass", need=FLASH),
+    _passed(f"{ACTOR}fsdp_config.entropy_checkpointing", True, "read by verl's own forward pass", need=FLASH),
+    _passed(f"{ACTOR}fsdp_config.use_torch_compile", False, "whether verl compiles its entropy", need=FLASH),
     _own(f"{ACTOR}use_remove_padding", "model.attention"),
     _refused(f"{ACTOR}use_fused_kernels", "it follows verl.actor_rollout_ref.model.use_fused_kernels"),
     _refused(f"{ACTOR}freeze_vision_tower", "the agent's model reads text alone"),
     _refused(f"{ACTOR}checkpoint.", "resuming and export.py need all that verl writes by default"),
-    _refused(f"{ACTOR}profiler.", "verl's profilers are driven by its own loop, which agent-lightning replaces"),
+    _refused(f"{ACTOR}profiler.", "verl's profilers are driven by its own loop, which this project's replaces"),
+    _refused(ACTOR, "the update of this project does not read it"),
 ]  # fmt: skip
 
 _REFERENCE = [
@@ -302,7 +304,7 @@ _MODEL = [
     _refused(f"{MODEL}external_lib", "it loads this project's part of the update"),
     _refused(f"{MODEL}use_liger", "its package is not part of this project's environment"),
     _refused(MODEL, "tokenizer, template and config.json are those of model.path, which vLLM reads too"),
-    _passed("actor_rollout_ref.nccl_timeout", 1200, "seconds that GPUs wait for each other", need=GPU),
+    _refused("actor_rollout_ref.nccl_timeout", "verl's workers do not read it"),
     _refused("actor_rollout_ref.hybrid_engine", "trainer and vLLM share the GPUs"),
 ]  # fmt: skip
 
@@ -340,21 +342,24 @@ _TRAINER = [
     _own("trainer.experiment_name", "logging.experiment"),
     _passed("trainer.ray_wait_register_center_timeout", 600, "seconds that Ray's workers have to start"),
     _refused("trainer.val_only", "evaluate.py measures a model without training it"),
-    _refused("trainer.use_legacy_worker_impl", "the update is built on verl's FSDP actor"),
-    _refused("trainer.", "agent-lightning's loop does not read it, or the run folder has it (rollouts.jsonl)"),
+    _refused("trainer.", "this project's loop does not read it, or the run folder has it (rollouts.jsonl)"),
 ]
 
 _REST = [
     _refused("critic.", "GRPO has no critic"),
     _refused("reward_model.", "rewards come from reward.terms; a reward model is asked over HTTP"),
     _refused("custom_reward_function.", "rewards come from reward.terms"),
-    _refused("global_profiler.", "verl's profilers are driven by its own loop, which agent-lightning replaces"),
-    _refused("transfer_queue.", "agent-lightning's loop does not use it"),
+    _refused("global_profiler.", "verl's profilers are driven by its own loop, which this project's replaces"),
+    _refused("transfer_queue.", "this project's loop does not use it"),
+    _refused("skip.", "this project's loop does not use it"),
+    _refused("reward.", "rewards come from reward.terms; a reward model is asked over HTTP"),
+    _refused("distillation.", "the policy learns from rewards, without a teacher's tokens"),
+    _refused("sandbox_fusion.", "rewards come from reward.terms"),
+    _refused("model_engine", "the update is built on verl's FSDP engine"),
     _refused("ray_kwargs.", "Ray is started by this project, or found by RAY_ADDRESS"),
     _own("agentlightning.trace_aggregator.level", "rollout.level"),
     _own("agentlightning.trace_aggregator.trajectory_max_prompt_length", "rollout.max_prompt_tokens"),
     _own("agentlightning.trace_aggregator.trajectory_max_response_length", "rollout.trajectory_max_response_tokens"),
-    _refused("agentlightning.", "rows are made by this project, and the proxy has store.proxy_port"),
 ]
 
 _CLASS = _refused("_target_", "it names a class of verl")

@@ -113,7 +113,6 @@ def test_verl_accepts_the_configuration(verl_name: str, base: dict[str, Any]) ->
     assert (actor.clip_ratio_low, actor.clip_ratio_high) == (config.optim.clip_low, config.optim.clip_high)
     assert actor.optim.lr == config.optim.lr and rollout.n == config.rollout.group_size
     assert actor.optim.lr_scheduler_type == config.optim.lr_schedule
-    assert rollout.multi_turn.max_assistant_turns == config.agent.max_turns
     assert rollout.engine_kwargs["vllm"]["tool_call_parser"] == config.rollout.tool_parser
 
 

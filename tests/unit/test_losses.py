@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 import torch
 from agentlightning.types import Triplet
-from verl.workers.actor import dp_actor
 from verl.workers.config import PolicyLossConfig
 
 from agl_plugin.update.advantage import FUNCTIONS
@@ -322,11 +321,10 @@ def test_a_kl_term_is_its_formula(estimator: str) -> None:
 
 
 @pytest.mark.parametrize("d", [2.7, -12.0, 8.0, -0.3])
-def test_the_k3_of_verls_actor_has_no_bound(d: float) -> None:
+def test_k3_has_no_bound(d: float) -> None:
     """verl's own has neither the value nor a gradient at the first two."""
     now = torch.tensor([-3.0], requires_grad=True)
-    verls: Any = dp_actor
-    value = verls.kl_penalty(logprob=now, ref_logprob=torch.tensor([d - 3.0]), kl_penalty="k3")
+    value = kl_penalty(logprob=now, ref_logprob=torch.tensor([d - 3.0]), kl_penalty="k3")
     value.backward()
     assert now.grad is not None
     assert value.item() == pytest.approx(math.exp(d) - 1 - d, rel=1e-6)

@@ -105,7 +105,8 @@ def updated(batch: DataProto, **more: Any) -> tuple[DataProto, dict[str, Any]]:
         return {**updates.TOLD, "actor/grad_norm": [1.0]}
 
     given = UpdateRules(**{"n_updates": 2, "correction": "truncated", "cap": 2.0, **more})
-    return seen[0], updates.step(update, batch, given)[0]
+    metrics, _ = updates.step(update, batch, given)
+    return seen[0], metrics
 
 
 def test_an_update_gets_weights_and_plan_and_reports_the_gap() -> None:
