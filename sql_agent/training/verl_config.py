@@ -123,7 +123,8 @@ def _rollout(config: TrainConfig, *, model_path: str, cpu: bool) -> dict[str, An
     if not in_bf16(config):
         keys["dtype"] = "float32"
     if config.model.lora_rank:
-        keys |= {"load_format": "safetensors", "layered_summon": True}
+        # On one rank without a GPU torch has no way to fetch an adapter layer by layer.
+        keys |= {"load_format": "safetensors", "layered_summon": not cpu}
     return keys
 
 
@@ -191,7 +192,7 @@ def _trainer(config: TrainConfig, *, run_dir: Path, total_steps: int) -> dict[st
     trainer = config.trainer
     resume = trainer.resume not in ("", "latest")
     return {
-        "device": config.trainer.device,
+        "device": "cpu" if config.trainer.device == "cpu" else "cuda",
         "nnodes": 1,
         "n_gpus_per_node": trainer.n_gpus,
         "total_epochs": trainer.epochs,

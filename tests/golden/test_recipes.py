@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from agl_plugin.patches.install import install
 from foundation.errors import UserError
 from sql_agent.config import RECIPES, TrainConfig, build_config, known_keys, load_recipe, parse_assignment
 from sql_agent.training import options
@@ -97,12 +98,14 @@ def test_a_misspelt_key_is_named(key: str, base: dict[str, Any]) -> None:
         check_keys(tree, base)
 
 
+@pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is deprecated:DeprecationWarning")
 def test_verl_accepts_the_configuration(verl_name: str, base: dict[str, Any]) -> None:
     """verl's own checks and dataclasses, on what agent-lightning would hand to it."""
     from omegaconf import OmegaConf
     from verl.trainer.ppo.utils import need_critic
     from verl.utils.config import omega_conf_to_dataclass, validate_config
 
+    install("cpu")  # it looks for vLLM by its name
     config = config_of(verl_name)
     merged: Any = OmegaConf.merge(OmegaConf.create(base), OmegaConf.create(overrides_of(config)))
     OmegaConf.resolve(merged)
@@ -162,7 +165,7 @@ def test_the_documented_defaults_are_the_defaults() -> None:
         "actor_rollout_ref.actor.optim.lr": 1e-6,
         "data.max_prompt_length": 2048,
         "data.max_response_length": 768,
-        "actor_rollout_ref.rollout.multi_turn.format": "hermes",
+        "actor_rollout_ref.rollout.engine_kwargs.vllm.tool_call_parser": "hermes",
         "trainer.total_epochs": 2,
         "trainer.save_freq": 20,
         "trainer.test_freq": 20,
