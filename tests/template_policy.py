@@ -8,19 +8,18 @@ them. Not covered: texts that a model would sample in other tokens than the toke
 from __future__ import annotations
 
 import copy
-import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
 from agentlightning.types import Triplet
-from agl_plugin.patches.vllm_engine import with_thoughts
 from vllm.entrypoints.chat_utils import (
     _parse_chat_message_content,  # pyright: ignore[reportPrivateUsage]
     _postprocess_messages,  # pyright: ignore[reportPrivateUsage]
 )
-from vllm.entrypoints.openai.tool_parsers.hermes_tool_parser import Hermes2ProToolParser
+from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
+from vllm.tool_parsers.hermes_tool_parser import Hermes2ProToolParser
 
 from benchmarks.support.server import Answer, chat_reply
 
@@ -51,9 +50,10 @@ class TemplatePolicy:
 
 
 def prompt_ids(tokenizer: Any, messages: Sequence[dict[str, Any]], tools: Any, **kwargs: Any) -> list[int]:
-    """The ids of a request's prompt, messages prepared as vLLM with this project's patch prepares them."""
+    """The ids of a request's prompt, messages prepared as vLLM prepares them."""
     tracker: Any = SimpleNamespace(create_parser=lambda: SimpleNamespace(mm_placeholder_storage=dict))
-    parse = with_thoughts(inspect.unwrap(_parse_chat_message_content))
-    plain: list[Any] = [one for message in messages for one in parse(copy.deepcopy(message), tracker, "string", False)]
+    asked = ChatCompletionRequest.model_validate({"model": "m", "messages": copy.deepcopy(list(messages))}).messages
+    parse = _parse_chat_message_content
+    plain: list[Any] = [one for said in asked for one in parse(said, tracker, "string", interleave_strings=False)]
     _postprocess_messages(plain)
     return tokenizer.apply_chat_template(plain, tools=tools, add_generation_prompt=True, **kwargs)

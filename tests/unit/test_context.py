@@ -13,9 +13,8 @@ from typing import Any
 import pytest
 from vllm.engine.arg_utils import AsyncEngineArgs
 from vllm.entrypoints.openai.cli_args import make_arg_parser
-from vllm.entrypoints.openai.protocol import ChatCompletionRequest
-from vllm.entrypoints.utils import get_max_tokens
-from vllm.utils import FlexibleArgumentParser
+from vllm.entrypoints.serve.utils.api_utils import get_max_tokens
+from vllm.utils.argparse_utils import FlexibleArgumentParser
 
 from foundation.errors import UserError
 from foundation.marks import model_marks
@@ -81,14 +80,12 @@ def test_a_server_samples_as_the_request_says_and_not_as_the_model_is_recommende
     assert model.try_get_generation_config()["eos_token_id"] == [1, 2]  # what ends a turn is read still
 
 
-@pytest.mark.filterwarnings("ignore:max_tokens is deprecated")
 @pytest.mark.parametrize(("prompt_tokens", "answer_tokens"), [(100, 768), (5000, 768), (5400, 744), (6143, 1)])
 def test_a_call_without_a_limit_gets_the_longest_answer_or_what_is_left(prompt_tokens: int, answer_tokens: int) -> None:
     """vLLM's own arithmetic: with max_tokens = 768 it would refuse all prompts above 5,376 tokens."""
-    request = ChatCompletionRequest.model_validate({"model": "m", "messages": [{"role": "user", "content": "?"}]})
     limits = {"max_tokens": TrainConfig().rollout.max_response_tokens}
     held = TrainConfig().rollout.context_tokens
-    assert get_max_tokens(held, request, prompt_tokens, limits) == answer_tokens
+    assert get_max_tokens(held, None, prompt_tokens, limits) == answer_tokens
 
 
 @pytest.mark.parametrize("recipe", ["qwen3_0_6b", "qwen2_5_7b", "qwen2_5_7b_lora"])

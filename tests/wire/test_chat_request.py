@@ -326,12 +326,12 @@ def test_the_table_knows_every_key_of_openais_client_and_of_the_template() -> No
 
     from openai.resources.chat.completions import Completions
     from transformers import PreTrainedTokenizerBase
-    from vllm.entrypoints.chat_utils import apply_hf_chat_template
+    from vllm.renderers.hf import safe_apply_chat_template
 
     mine = {"self", "extra_headers", "extra_query", "extra_body", "timeout"}
     unknown = set(inspect.signature(Completions.create).parameters) - mine - RULES.keys()
     assert unknown == {"audio", "web_search_options"}
-    fillers: list[Any] = [PreTrainedTokenizerBase.apply_chat_template, apply_hf_chat_template]
+    fillers: list[Any] = [PreTrainedTokenizerBase.apply_chat_template, safe_apply_chat_template]
     assert {name for filler in fillers for name in inspect.signature(filler).parameters} <= NOT_OF_A_TEMPLATE
 
 
