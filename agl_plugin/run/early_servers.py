@@ -22,8 +22,9 @@ SERVER = "verl.workers.rollout.vllm_rollout.vllm_async_server"
 ENGINE = "vllm.v1.engine.core"
 # What verl's workers and this project's loop ask a server.
 PASSED_ON = (
-    *("get_master_address", "get_server_address", "launch_server", "collective_rpc", "clear_kv_cache", "sleep"),
-    *("wake_up", "set_global_steps", "abort_all_requests", "resume_generation", "wait_for_requests_to_drain"),
+    *("get_server_address", "launch_server", "collective_rpc", "set_global_steps", "wait_for_requests_to_drain"),
+    *("wake_up", "sleep", "clear_kv_cache", "release_kv_cache", "resume_kv_cache"),
+    *("abort_all_requests", "resume_generation", "start_profile", "stop_profile"),
 )
 # verl's workers find the server of their weights by this name.
 NAME = "vllm_server_{rank}_0"

@@ -190,7 +190,7 @@ def test_a_wrong_version_is_refused_before_anything_starts(monkeypatch: pytest.M
 
 def test_a_build_of_the_right_version_fits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.metadata, "version", lambda _name: "2.11.0+cu128")
-    assert "torch" not in wrong_versions("cpu") and "verl 2.11.0" in wrong_versions("cpu")
+    assert "torch" not in wrong_versions("cpu") and "verl 2.11.0" in wrong_versions("worker")
 
 
 @pytest.mark.parametrize("name", ["seeds_that_turn_back", "no_such_patch"])

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from agl_plugin.update.composed import OWN
 from foundation.errors import UserError
 from sql_agent.config import ROOT, TrainConfig, build_config, known_keys, parse_assignment
-from agl_plugin.update.composed import OWN
 from sql_agent.training.preflight import check_resume
 from sql_agent.training.verl_config import flatten, verl_overrides
 from sql_agent.training.verl_keys import check_verl, composed_base, problems_of, vllm_flags

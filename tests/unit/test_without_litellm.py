@@ -22,9 +22,6 @@ import agl_plugin.run.store_claim
 assembly.make_trainer(config, role="runner", algorithm=None, run_dir=None)
 assembly.make_agent(config, run="r")
 from agl_plugin import algorithm, daemon, trainer
-from agl_plugin.patches.install import install
-install("trainer")
-from agentlightning.verl import entrypoint
 from agl_plugin.options import DaemonOptions
 from agl_plugin.proxy.gate import Gate
 import agentlightning as agl
