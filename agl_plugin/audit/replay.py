@@ -139,8 +139,8 @@ def weights_before(folder: Path, connection: sqlite3.Connection, verl: Mapping[s
 
 
 def _repeat(connection: sqlite3.Connection, settings: Mapping[str, Any], *, step: int, start: Path | None) -> Updated:
-    from agl_plugin.run.workers import Passes
     from agl_plugin.update.composed import verl_config
+    from agl_plugin.update.passes import Passes
     from agl_plugin.update.prepare import prepare, result
 
     rules, config = UpdateRules(**settings["rules"]), verl_config(dict(settings["verl"]))

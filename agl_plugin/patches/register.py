@@ -96,7 +96,7 @@ WITHOUT_A_GPU = (
             Target("torch:Tensor.pin_memory", "agl_plugin.cpu.platform:unpinned", None),
         ),
         how="replaced",
-        why="FSDP takes a CPU for the place where a GPU's weights wait: it refuses `sync_module_states` there, and pins "
+        why="FSDP takes a CPU for the place where a GPU's weights wait: it refuses `sync_module_states`, and pins "
         "the memory of the reference model, which needs a GPU's driver",
         until="verl leaves sync_module_states off, and pins, as the device is",
     ),
@@ -151,8 +151,8 @@ IN_VLLM = (
             ),
         ),
         how="wrapped",
-        why="on a CPU vLLM packs a layer's weight and drops it: what verl sends later would be loaded into nothing. Kept, "
-        "it is packed again after each change",
+        why="on a CPU vLLM packs a layer's weight and drops it: what verl sends later would be loaded into nothing. "
+        "Kept, it is packed again after each change",
         until="vLLM keeps the weights where others will come",
         without_gpu_only=True,
     ),

@@ -1,7 +1,6 @@
 """verl's workers and model servers of one run, as the loop asks them: passes, update, weights, checkpoints.
 
-Guarantees: rows come and go padded, as agl_plugin.update.batch makes them, whatever their number and the number of
-ranks; a server answers with the weights of the last `send_weights` alone, and its prefix cache holds none of others'.
+Guarantees: a server answers with the weights of the last `send_weights` alone, and its prefix cache holds none of others'.
 Not covered: critics, reward models of verl, and rollouts on other machines than the workers.
 """
 
@@ -11,83 +10,15 @@ import asyncio
 from typing import Any
 
 import ray
-import torch
 from ray.exceptions import RayTaskError
-from tensordict import TensorDict
-from verl import DataProto
-from verl.protocol import pad_dataproto_to_divisor
 from verl.single_controller.ray import RayClassWithInitArgs, RayResourcePool, RayWorkerGroup
 from verl.trainer.ppo.utils import need_reference_policy
-from verl.utils import tensordict_utils as tu
 from verl.utils.device import get_device_name
 from verl.workers.rollout.replica import get_rollout_replica_class
 
-from agl_plugin.update.rules import PLAN
+from agl_plugin.update.passes import Passes, has_adapter
 from agl_plugin.update.worker import GrpoWorker
 from foundation.errors import RunError
-
-# What the workers read of a batch's tensors, besides `input_ids` and `position_ids`.
-READ = (
-    *("prompts", "responses", "attention_mask", "response_mask"),
-    *("old_log_probs", "advantages", "ref_log_prob", "rollout_is_weights"),
-)
-
-
-def unpadded(batch: DataProto, **settings: Any) -> TensorDict:
-    """The batch as verl's engines take it: tokens without padding, a row after the other; the rest as it is."""
-    tensors: Any = batch.batch
-    mask = tensors["attention_mask"].bool()
-    offsets = torch.nn.functional.pad(mask.sum(dim=1).cumsum(dim=0), (1, 0))
-    rows = {
-        name: torch.nested.nested_tensor_from_jagged(tensors[name][mask], offsets)
-        for name in ("input_ids", "position_ids")
-    }
-    rows |= {name: tensors[name] for name in READ if name in tensors}
-    rows["loss_mask"] = tensors["response_mask"]
-    return tu.get_tensordict(rows, {**settings, PLAN: batch.meta_info.get(PLAN)})
-
-
-class Passes:
-    """Log-probabilities and updates of a group of workers, or of the only one, in this process. `config` is verl's."""
-
-    def __init__(self, group: Any, config: Any, *, n_ranks: int = 1) -> None:
-        self._group, self._config, self.n_ranks = group, config.actor_rollout_ref, n_ranks
-        self.has_reference, self.has_adapter = need_reference_policy(config), has_adapter(config)
-
-    def log_probs(self, batch: DataProto) -> DataProto:
-        """`old_log_probs` and `entropys`, rows x response."""
-        found = self._scored(batch, self._group.compute_log_prob, calculate_entropy=True)
-        return DataProto.from_single_dict({"old_log_probs": found["log_probs"], "entropys": found["entropy"]})
-
-    def reference_log_probs(self, batch: DataProto) -> DataProto:
-        """`ref_log_prob`, of the start model, rows x response: with LoRA the actor without its adapter."""
-        work = self._group.compute_log_prob if self.has_adapter else self._group.compute_ref_log_prob
-        found = self._scored(batch, work, calculate_entropy=False, no_lora_adapter=self.has_adapter)
-        return DataProto.from_single_dict({"ref_log_prob": found["log_probs"]})
-
-    def _scored(self, batch: DataProto, work: Any, **settings: Any) -> dict[str, torch.Tensor]:
-        whole, n_added = pad_dataproto_to_divisor(batch, self.n_ranks)
-        told = work(self._told(whole, compute_loss=False, **settings))
-        width = whole.batch["responses"].shape[1]  # pyright: ignore[reportOptionalSubscript]
-        names = [name for name in ("log_probs", "entropy") if name in told]
-        n_rows = len(whole) - n_added
-        return {name: told[name].values().reshape(-1, width)[:n_rows] for name in names}
-
-    def update(self, batch: DataProto) -> list[dict[str, Any]]:
-        """What each worker tells of its optimizer steps, which the Plan in the batch makes."""
-        actor = self._config.actor
-        told = self._told(batch, calculate_entropy=actor.entropy_coeff != 0, epochs=actor.ppo_epochs)
-        found = self._group.update_actor(told)
-        return found if isinstance(found, list) else [found]
-
-    def _told(self, batch: DataProto, **settings: Any) -> TensorDict:
-        return unpadded(batch, temperature=float(self._config.rollout.temperature), **settings)
-
-
-def has_adapter(config: Any) -> bool:
-    """Whether the policy is a LoRA adapter, without which the actor is the reference."""
-    model = config.actor_rollout_ref.model
-    return model.get("lora_rank", 0) > 0 or model.get("lora_adapter_path") is not None
 
 
 class Workers(Passes):

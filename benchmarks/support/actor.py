@@ -19,8 +19,8 @@ from verl import DataProto
 from verl.workers.config import FSDPActorConfig, FSDPEngineConfig, FSDPOptimizerConfig
 
 from agl_plugin.patches.install import install
-from agl_plugin.run.workers import unpadded
 from agl_plugin.update.advantage import FUNCTIONS
+from agl_plugin.update.passes import unpadded
 from agl_plugin.update.plan import planned
 from agl_plugin.update.policy_loss import step_loss
 from agl_plugin.update.rules import UpdateRules

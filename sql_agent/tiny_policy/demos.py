@@ -93,7 +93,7 @@ def answer(intent: str, facts: list[str], *, name: str = "") -> str:
 class Demonstrator:
     """An endless source of demonstrations, decided by `rng` alone."""
 
-    def __init__(self, corpus: Corpus, rng: random.Random, flaws: Flaws = Flaws()) -> None:  # noqa: B008
+    def __init__(self, corpus: Corpus, rng: random.Random, flaws: Flaws = Flaws()) -> None:
         self._corpus = corpus
         self._rng = rng
         self._flaws = flaws

@@ -1,6 +1,6 @@
 """wandb (offline), SwanLab (local) and TensorBoard get the same numbers through verl's own Tracking, in the run folder.
 
-What is logged is what GrpoTrainer's step returns: the workers' metrics and the daemon's counts alike. Not covered: uploads.
+What is logged is what GrpoTrainer's step returns: the workers' metrics, the daemon's counts. Not covered: uploads.
 """
 
 from __future__ import annotations
