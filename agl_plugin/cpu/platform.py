@@ -51,8 +51,11 @@ def _module() -> ModuleType:
     return made
 
 
+Platform: Any = PlatformBase  # whose properties are plain values here
+
+
 @PlatformRegistry.register(platform=CPU_PLATFORM)
-class CpuPlatform(PlatformBase):
+class CpuPlatform(Platform):
     """See the module."""
 
     device_name = "cpu"

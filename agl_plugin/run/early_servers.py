@@ -105,7 +105,8 @@ def n_servers(verl: dict[str, Any]) -> int:
 def start_servers(verl: dict[str, Any]) -> list[Any]:
     """Actors that load, as many as verl will ask for; none on several nodes. Ray must run."""
     n = n_servers(verl) if len(ray.nodes()) == 1 else 0
-    actor = ray.remote(num_cpus=1, max_concurrency=1000)(EarlyServer)
+    remote: Any = ray.remote
+    actor = remote(num_cpus=1, max_concurrency=1000)(EarlyServer)
     return [actor.options(name=NAME.format(rank=rank)).remote() for rank in range(n)]
 
 
@@ -113,7 +114,9 @@ def use_servers(servers: list[Any]) -> None:
     """Let verl take these servers; where there are none it starts its own. In the trainer's process."""
     from verl.workers.rollout.replica import RolloutReplica, RolloutReplicaRegistry
 
-    class EarlyReplica(RolloutReplica):
+    Replica: Any = RolloutReplica
+
+    class EarlyReplica(Replica):
         """verl's replica of vLLM on one node, with a server that has loaded. Of verl's own the trainer would need vLLM
         as well: 2 s of CPU.
         """
@@ -121,7 +124,7 @@ def use_servers(servers: list[Any]) -> None:
         async def launch_servers(self) -> None:
             """Begin, with the weights of the workers; verl has set these before."""
             assert servers, "verl asks for more servers than n_servers counts"
-            server = servers.pop(0)
+            server: Any = servers.pop(0)
             await server.begin.remote(
                 config=self.config,
                 model_config=self.model_config,

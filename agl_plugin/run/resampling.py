@@ -64,7 +64,7 @@ class SpareQuestions:
         while self._order:
             row = self._dataset[self._order.pop()]
             if key_of(row) not in used:
-                yield row
+                yield dict(row)
 
 
 def requests_for(

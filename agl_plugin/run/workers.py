@@ -1,6 +1,6 @@
 """verl's workers and model servers of one run, as the loop asks them: passes, update, weights, checkpoints.
 
-Guarantees: a server answers with the weights of the last `send_weights` alone, and its prefix cache holds none of others'.
+Guarantees: a server answers with the weights of the last `send_weights` alone; its prefix cache has none of others'.
 Not covered: critics, reward models of verl, and rollouts on other machines than the workers.
 """
 

@@ -29,7 +29,7 @@ def unpadded(batch: DataProto, **settings: Any) -> TensorDict:
     tensors: Any = batch.batch
     mask = tensors["attention_mask"].bool()
     offsets = torch.nn.functional.pad(mask.sum(dim=1).cumsum(dim=0), (1, 0))
-    rows = {
+    rows: Any = {
         name: torch.nested.nested_tensor_from_jagged(tensors[name][mask], offsets)
         for name in ("input_ids", "position_ids")
     }

@@ -69,7 +69,8 @@ def step_loss(
     `data` and `model_output` hold rows x response. verl calls it, and gives `dp_group`.
     """
     ensure_registered(config.policy_loss.loss_mode)
-    plan: Plan = tu.get_non_tensor_data(data, PLAN, None)
+    told: Any = tu.get_non_tensor_data
+    plan: Plan = told(data, PLAN, None)
     n_steps, mask, mode = len(plan.sizes), data["response_mask"].bool(), config.loss_agg_mode
     divisors: dict[str, Any] = {
         "dp_size": 1,  # the Plan counts per rank
@@ -80,8 +81,9 @@ def step_loss(
     config.global_batch_info.update(divisors)
     log_probs = model_output["log_probs"]
     # The only pass with a gradient is that of the policy that sampled.
-    is_first = n_steps * tu.get_non_tensor_data(data, "epochs", 1) == 1
-    loss, metrics = core_algos.get_policy_loss_fn(config.policy_loss.loss_mode)(
+    is_first = n_steps * told(data, "epochs", 1) == 1
+    loss_of: Any = core_algos.get_policy_loss_fn(config.policy_loss.loss_mode)
+    loss, metrics = loss_of(
         old_log_prob=log_probs.detach() if is_first else data["old_log_probs"],
         log_prob=log_probs,
         advantages=data["advantages"],

@@ -61,7 +61,7 @@ def result(prepared: Prepared, told: Sequence[Mapping[str, Any]]) -> tuple[dict[
     norms = list(told[0][GRAD_NORMS])
     before, after = ("-".join(found[name]) for name in (WEIGHTS_BEFORE, WEIGHTS_AFTER))
     state = found[STATE][0]
-    plain = {name: values for name, values in found.items() if not name.startswith(OF_THE_AUDIT)}
+    plain: Any = {name: values for name, values in found.items() if not name.startswith(OF_THE_AUDIT)}
     return reduce_metrics(plain) | prepared.metrics, Updated(prepared.rows, norms, before, after, state)
 
 

@@ -42,12 +42,15 @@ from agl_plugin.update.token_scores import logits_at, output_head, token_scores
 from foundation.environment import CPU_PLATFORM
 
 SAMPLED_ELEMENTS = 1024
+Engine: Any = FSDPEngineWithLMHead
+setting: Any = tu.get_non_tensor_data
+Worker: Any = ActorRolloutRefWorker
 
 
 @EngineRegistry.register(
     model_type="language_model", backend=["fsdp", "fsdp2"], device=["cuda", "cpu"], vendor=["nvidia", CPU_PLATFORM]
 )
-class PlannedEngine(FSDPEngineWithLMHead):
+class PlannedEngine(Engine):
     """See the module. `norms` and `moved` are of the update under way."""
 
     norms: list[float]
@@ -55,7 +58,7 @@ class PlannedEngine(FSDPEngineWithLMHead):
 
     def forward_backward_batch(self, data: TensorDict, loss_function: Any, forward_only: bool = False) -> Any:
         """verl's, with a last micro batch that may be short, and without a count of tokens: the Plan has it."""
-        if tu.get_non_tensor_data(data, "use_dynamic_bsz", default=False):
+        if setting(data, "use_dynamic_bsz", default=False):
             return super().forward_backward_batch(data, loss_function, forward_only)
         size, told = data["micro_batch_size_per_gpu"], list[Any]()
         for start in range(0, len(data), size):
@@ -74,8 +77,8 @@ class PlannedEngine(FSDPEngineWithLMHead):
 
     def forward_step(self, micro_batch: TensorDict, loss_function: Any, forward_only: bool) -> Any:
         """The loss with its gradient, and what verl passes on of a micro batch."""
-        theirs = tu.get_non_tensor_data(micro_batch, "use_remove_padding", default=True)
-        theirs |= tu.get_non_tensor_data(micro_batch, "use_fused_kernels", default=False)
+        theirs = setting(micro_batch, "use_remove_padding", default=True)
+        theirs |= setting(micro_batch, "use_fused_kernels", default=False)
         if theirs or "multi_modal_inputs" in micro_batch or output_head(self.module) is None:
             return super().forward_step(micro_batch, loss_function, forward_only)
         micro_batch = micro_batch.to(get_device_id())
@@ -105,7 +108,7 @@ class PlannedEngine(FSDPEngineWithLMHead):
             logits = self.module(**inputs, use_cache=False).logits[0]
         temperature, with_entropy = (
             float(args["temperature"][0]),
-            tu.get_non_tensor_data(rows, "calculate_entropy", False),
+            setting(rows, "calculate_entropy", False),
         )
         scores = token_scores(logits, rows["responses"][wanted], temperature=temperature, with_entropy=with_entropy)
         found = {"log_probs": scores[0]} | ({} if scores[1] is None else {"entropy": scores[1]})
@@ -129,7 +132,7 @@ class PlannedEngine(FSDPEngineWithLMHead):
         return grad_norm
 
 
-class GrpoWorker(ActorRolloutRefWorker):
+class GrpoWorker(Worker):
     """verl's worker, which makes the optimizer steps of a Plan."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -137,7 +140,7 @@ class GrpoWorker(ActorRolloutRefWorker):
             meet_by_gloo()
         super().__init__(*args, **kwargs)
 
-    @register(dispatch_mode=Dispatch.ONE_TO_ALL)
+    @register(dispatch_mode=Dispatch.ONE_TO_ALL)  # pyright: ignore[reportAttributeAccessIssue] verl adds it
     def init_model(self) -> None:
         """verl's models, with this project's loss."""
         super().init_model()
@@ -175,8 +178,8 @@ class GrpoWorker(ActorRolloutRefWorker):
 
     def _steps(self, engine: Any, data: TensorDict) -> dict[str, list[Any]]:
         """The passes of each optimizer step; of the losses their sums over micro batches, as means over the steps."""
-        plan: Plan = tu.get_non_tensor_data(data, PLAN, None)
-        epochs: int = tu.get_non_tensor_data(data, "epochs", 1)
+        plan: Plan = setting(data, PLAN, None)
+        epochs: int = setting(data, "epochs", 1)
         config = engine.engine_config
         tu.assign_non_tensor(
             data,
@@ -187,8 +190,8 @@ class GrpoWorker(ActorRolloutRefWorker):
         steps = [list(range(a, b)) for a, b in zip([0, *ends], ends, strict=False) if a < b]
         metrics: dict[str, list[Any]] = defaultdict(list)
         for rows in steps * epochs:
-            told = engine.train_batch(tu.index_select_tensor_dict(data, rows), self.actor.loss_fn)["metrics"]
-            for name, values in told.items():
+            found = engine.train_batch(tu.index_select_tensor_dict(data, rows), self.actor.loss_fn)["metrics"]
+            for name, values in found.items():
                 metrics[name] += values if isinstance(values, list) else [values]
         metrics.pop("grad_norm", None)
         n_passes = len(plan.sizes) * epochs
@@ -216,7 +219,7 @@ def meet_by_gloo() -> None:
 
 def _meeting() -> str:
     """A file of this group of ranks alone: below Ray's own folder of the run, named by the port that verl drew."""
-    from ray._private.worker import _global_node
+    from ray._private import worker
 
-    folder = _global_node.get_session_dir_path()  # pyright: ignore[reportOptionalMemberAccess]
-    return os.path.join(folder, f"ranks-{os.environ['MASTER_PORT']}")
+    node: Any = worker._global_node
+    return os.path.join(node.get_session_dir_path(), f"ranks-{os.environ['MASTER_PORT']}")

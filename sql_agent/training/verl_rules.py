@@ -194,7 +194,7 @@ _ACTOR = [
     _own(f"{ACTOR}fsdp_config.dtype", "trainer.precision"),
     _refused(f"{ACTOR}fsdp_config.", "it would change what the update of this project relies on"),
     _refused(f"{ACTOR}ulysses_sequence_parallel_size", "the update gives each GPU rows of its own"),
-    _passed(f"{ACTOR}fsdp_config.entropy_from_logits_with_chunking", True, "read by verl's own forward pass", need=FLASH),
+    _passed(f"{ACTOR}fsdp_config.entropy_from_logits_with_chunking", True, "of verl's own forward pass", need=FLASH),
     _passed(f"{ACTOR}fsdp_config.entropy_checkpointing", True, "read by verl's own forward pass", need=FLASH),
     _passed(f"{ACTOR}fsdp_config.use_torch_compile", False, "whether verl compiles its entropy", need=FLASH),
     _own(f"{ACTOR}use_remove_padding", "model.attention"),
