@@ -123,9 +123,7 @@ class GrpoTrainer:
         with self._timed("adv"):
             tensors, rollouts = batch.batch, batch.non_tensor_batch["data_id_list"]
             tensors["advantages"], _ = self._estimate(tensors["token_level_scores"], tensors["response_mask"], rollouts)
-            kept: Any = batch[
-                ~tensors["is_drop_mask"]
-            ]  # no prompts over the limit, no rows with nothing to learn
+            kept: Any = batch[~tensors["is_drop_mask"]]  # no prompts over the limit, no rows with nothing to learn
             prepared = prepare(kept, self.rules, step=self.step, n_ranks=self.workers.n_ranks)
         with self._timed("update_actor"):
             told, self._updated = result(prepared, self.workers.update(prepared.data))

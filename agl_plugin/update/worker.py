@@ -21,6 +21,7 @@ from typing import Any
 import torch
 from tensordict import TensorDict
 from torch.distributed import HashStore  # pyright: ignore[reportPrivateImportUsage]
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
 from verl.single_controller.base.decorator import (
     Dispatch,
     collect_all_to_all,
@@ -29,6 +30,7 @@ from verl.single_controller.base.decorator import (
 )
 from verl.utils import tensordict_utils as tu
 from verl.utils.device import get_device_id, get_device_name
+from verl.utils.fsdp_utils import load_fsdp_model_to_gpu, offload_fsdp_model_to_cpu
 from verl.workers.engine import EngineRegistry
 from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead
 from verl.workers.engine.utils import postprocess_batch_func
@@ -42,6 +44,8 @@ from agl_plugin.update.token_scores import logits_at, output_head, token_scores
 from foundation.environment import CPU_PLATFORM
 
 SAMPLED_ELEMENTS = 1024
+# In the names of parameters, not in those of a saved adapter.
+OF_WRAPPERS = ("_fsdp_wrapped_module", "default")
 Engine: Any = FSDPEngineWithLMHead
 setting: Any = tu.get_non_tensor_data
 Worker: Any = ActorRolloutRefWorker
@@ -113,6 +117,25 @@ class PlannedEngine(Engine):
         scores = token_scores(logits, rows["responses"][wanted], temperature=temperature, with_entropy=with_entropy)
         found = {"log_probs": scores[0]} | ({} if scores[1] is None else {"entropy": scores[1]})
         return {k: v.new_zeros(wanted.shape).masked_scatter(wanted, v) for k, v in found.items()}
+
+    def get_per_tensor_param(self, layered_summon: bool = False, base_sync_done: bool = False, **kwargs: Any) -> Any:
+        """What vLLM gets. Of an adapter in FSDP1 each part by itself, under PEFT's names: verl's own way finds none."""
+        policy = getattr(self.module, "_fsdp_wrapped_module", self.module)
+        is_adapter = hasattr(policy, "peft_config") and not self.model_config.lora.get("merge", False)
+        if not (is_adapter and base_sync_done and isinstance(self.module, FSDP)):
+            return super().get_per_tensor_param(layered_summon, base_sync_done, **kwargs)
+        load_fsdp_model_to_gpu(self.module)
+        found: dict[str, torch.Tensor] = {}
+        for path, unit in self.module.named_modules():
+            if isinstance(unit, FSDP) and "lora_" in path:
+                with FSDP.summon_full_params(unit, writeback=False):
+                    for name, weight in unit.named_parameters():
+                        parts = [part for part in f"{path}.{name}".split(".") if part not in OF_WRAPPERS]
+                        found[".".join(parts)] = weight.detach().cpu().clone()
+        assert found, "the adapter has no weights"
+        if self._is_offload_param:
+            offload_fsdp_model_to_cpu(self.module)
+        return found.items(), policy.peft_config["default"].to_dict()
 
     def _sample(self) -> list[torch.Tensor]:
         """Copies of the first 1,024 elements of this rank's shard of each parameter."""
