@@ -61,14 +61,21 @@ def with_own_draws(made: Callable[..., None]) -> Callable[..., None]:
 
 
 def sample_by_inversion(
-    probs: torch.Tensor, generators: Mapping[int, Draws], use_fp64_gumbel: bool = False
+    probs: torch.Tensor, generators: Mapping[int, torch.Generator], use_fp64_gumbel: bool = False
 ) -> torch.Tensor:
     """One token per row of `probs` (sequences x vocabulary); `generators` are those of rows with a seed."""
     numbers = torch.rand(len(probs), dtype=torch.float64)
     if generators:
         rows = torch.tensor(list(generators))
-        numbers[rows] = torch.tensor([draws.next() for draws in generators.values()], dtype=torch.float64)
+        numbers[rows] = torch.tensor([_next(one) for one in generators.values()], dtype=torch.float64)
     return looked_up(probs, numbers)
+
+
+def _next(generator: torch.Generator) -> float:
+    """A request has `Draws`; vLLM's try before the first request has torch's own."""
+    if isinstance(generator, Draws):
+        return generator.next()
+    return torch.rand((), dtype=torch.float64, generator=generator).item()
 
 
 def looked_up(probs: torch.Tensor, numbers: torch.Tensor) -> torch.Tensor:

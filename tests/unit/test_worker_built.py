@@ -1,4 +1,4 @@
-"""The worker as a run's configuration builds it: the precision of each part, the clipping, an adapter under PEFT's names.
+"""The worker as a run builds it: the precision of each part, the clipping, an adapter under the names of PEFT.
 
 In a process of its own for each: a process group and FSDP stay in a process.
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
