@@ -24,11 +24,13 @@ class Exited(Exception):
 
 
 def ordinary(exc: BaseException) -> Exception:
-    """The exception as a waiter can be given it."""
+    """The exception as a waiter can be given it: itself with its own cause, or an Exited that it caused."""
     special = (StopIteration, StopAsyncIteration, concurrent.futures.CancelledError)
     if isinstance(exc, Exception) and not isinstance(exc, special):
         return exc
-    return Exited(named(exc))
+    exited = Exited(named(exc))
+    exited.__cause__ = exc
+    return exited
 
 
 def named(exc: BaseException) -> str:
@@ -44,7 +46,7 @@ def contained_call(function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
     try:
         return function(*args, **kwargs)
     except BaseException as exc:
-        raise ordinary(exc) from exc
+        raise ordinary(exc)  # noqa: B904 - it has its own cause
 
 
 async def contained(work: Awaitable[T]) -> T:
@@ -55,9 +57,9 @@ async def contained(work: Awaitable[T]) -> T:
         task = asyncio.current_task()
         if task and task.cancelling():
             raise
-        raise ordinary(exc) from exc
+        raise ordinary(exc)  # noqa: B904 - it has its own cause
     except BaseException as exc:
-        raise ordinary(exc) from exc
+        raise ordinary(exc)  # noqa: B904 - it has its own cause
 
 
 class LoopThread:

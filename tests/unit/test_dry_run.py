@@ -88,7 +88,7 @@ def test_steps_and_calls_follow_from_the_settings(tmp_path: Path) -> None:
 def test_memory_is_counted_from_the_models_name() -> None:
     flags = ("--recipe", "qwen2_5_7b", "--n-gpus", "4", *CONSOLE)
     found = re.search(r"update: (\S+) GB per GPU .* \((\S+) in all\)", told(*flags))
-    assert found and (float(found[1]), float(found[2])) == (28.0, 112.0)
+    assert found and (float(found[1]), float(found[2])) == (30.5, 122.0)
 
 
 def test_what_would_end_the_run_ends_the_dry_run() -> None:
