@@ -46,7 +46,9 @@ from foundation.chat_request import NotAllowed, allowed
 logger = logging.getLogger(__name__)
 
 CALL_PATH = re.compile(
-    r"(?:/rollout/(?P<rollout>[^/]+)/attempt/(?P<attempt>[^/]+))?(?:/v1)?/(?P<what>chat/completions|models)"
+    # Also in the form of agent-lightning 1.0: /proxy/rollout/ID/attempt/ID/mode/train/openai/v1/chat/completions.
+    r"(?:(?:/proxy)?/rollout/(?P<rollout>[^/]+)/attempt/(?P<attempt>[^/]+)(?:/mode/(?:train|val)/openai)?)?(?:/v1)?"
+    r"/(?P<what>chat/completions|models)"
 )
 ALIVE_PATHS = (ALIVE_PATH, "/health", "/health/readiness")
 MAX_BODY_BYTES = 32 * 2**20

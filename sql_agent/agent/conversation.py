@@ -38,9 +38,8 @@ class Conversation:
 
     def __init__(self, runner: EpisodeRunner, llm: LLMEndpoint) -> None:
         agent = runner.config.agent
-        if own := agent.episode or agent.command:
-            key = "agent.episode" if agent.episode else "agent.command"
-            raise UserError(f"--chat: {key} = {own!r} plays one question an episode; ask it with --question instead")
+        if agent.own:
+            raise UserError(f"--chat: {agent.own} plays one question an episode; ask it with --question instead")
         self._runner, self.llm = runner, runner.prompted(llm)
         self.llm_timeout_s = agent.llm_timeout_s
         self._open = AsyncExitStack()

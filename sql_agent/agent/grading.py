@@ -22,7 +22,7 @@ def scoring_of(config: TrainConfig, *, run: str = "") -> ScoringContext:
 
 def _scoring_of(config: TrainConfig, *, run: str) -> ScoringContext:
     with closing(Toolset(config)) as toolset:
-        environment = toolset.gives_rewards
+        environment = toolset.gives_rewards or bool(config.agent.agl_class)
     database = config.database if SQL in config.agent.tools else None
     context = build_context(config.reward, database, run=run, environment=environment)
     return replace(context, min_turns=config.agent.min_turns)

@@ -5,6 +5,7 @@ the program asks for; they are counted, timed and written down; more than agent.
 model's endpoint is remembered, so that it is a fault even where the program swallows it; and calls of agents that
 agent.match does not name go past the training. What a program may not ask for is refused by name
 (foundation/chat_request.py). Agents are told apart by address: AGENT in BASE/agent/AGENT/v1.
+Agents of agent-lightning 1.0 find that framework's addresses of a rollout, and its events.
 Guarantees: it listens on 127.0.0.1 only, at an address that is not guessed; answers pass unchanged, streams as they
 come. Covered are /v1/chat/completions and /v1/models; what the model said stands in the context's messages.
 """
@@ -27,11 +28,14 @@ from foundation.net import is_loopback
 from sql_agent.agent.endpoint import LLMEndpoint, is_overflow
 from sql_agent.agent.tool import EpisodeContext
 from sql_agent.agent.transcript import writable
-from sql_agent.errors import LLMFault
+from sql_agent.errors import EpisodeFault, Fault, LLMFault
 from sql_agent.records import LlmCall, StopReason
 
 END = b"[DONE]"  # of a stream
 MAX_BODY_BYTES = 32 << 20
+# Addresses of agent-lightning 1.0.
+AGL_MODEL = "/proxy/rollout/{token}/attempt/{attempt}/mode/{mode}/openai"
+AGL_EVENTS = "/api/rollouts/{token}/attempt/{attempt}/events"
 TOLD_BYTES = 500
 IDLE_S = 2.0  # servers close idle connections after 5 s, and a call on a closed one fails
 
@@ -47,12 +51,19 @@ class Session:
     match: str = ""
     n_begun: int = 0
     stop: StopReason | None = None
-    fault: LLMFault | None = None
+    fault: Fault | None = None
     token: str = field(default_factory=lambda: secrets.token_urlsafe(12))
 
     def is_trained(self, agent: str) -> bool:
         """Whether calls of this agent are trained on."""
         return not self.match or re.fullmatch(self.match, agent) is not None
+
+    def rewarded(self, value: Any) -> None:
+        """Note what the agent says that it earned; what is no number from 0 to 1 is its fault."""
+        if isinstance(value, bool | int | float) and 0 <= value <= 1:
+            self.context.reward = float(value)
+        else:
+            self.fault = EpisodeFault(f"the agent posted the reward {value!r:.100}; it must be a number from 0 to 1")
 
 
 @dataclass(frozen=True)
@@ -75,9 +86,10 @@ class Relay:
 
     async def _start(self) -> int:
         app = web.Application(client_max_size=MAX_BODY_BYTES)
-        for prefix in ("/{token}", "/{token}/agent/{agent}"):
+        for prefix in ("/{token}", "/{token}/agent/{agent}", AGL_MODEL):
             app.router.add_post(prefix + "/v1/chat/completions", self._complete)
             app.router.add_get(prefix + "/v1/models", self._models)
+        app.router.add_post(AGL_EVENTS, self._event)
         # A proxy variable must not capture addresses of this machine. No limit: all episodes call at once.
         self._clients = {
             loopback: ClientSession(trust_env=not loopback, connector=TCPConnector(limit=0, keepalive_timeout=IDLE_S))
@@ -92,6 +104,12 @@ class Relay:
         """Begin a session; the address of its agent, ending in /v1."""
         self._sessions[session.token] = session
         return f"http://127.0.0.1:{self._port}/{session.token}/v1"
+
+    def agl_addresses(self, session: Session) -> dict[str, str]:
+        """Where an agent of agent-lightning 1.0 finds the model of an open session, and where it posts its events."""
+        base, ids = f"http://127.0.0.1:{self._port}", {"token": session.token, "attempt": "0", "mode": "train"}
+        model, events = AGL_MODEL.format_map(ids), AGL_EVENTS.format_map(ids)
+        return {"AGL_OPENAI_BASE_URL": f"{base}{model}/v1", "AGL_EVENT_URL": base + events}
 
     def end(self, session: Session) -> None:
         """Answer it no more."""
@@ -113,6 +131,21 @@ class Relay:
         if session is None:
             return _refusal(404, "this episode has ended")
         return web.json_response({"object": "list", "data": [{"id": session.llm.model, "object": "model"}]})
+
+    async def _event(self, request: web.Request) -> web.Response:
+        """An event of agent-lightning 1.0: a reward counts, the last one; others are taken and left."""
+        session = self._sessions.get(request.match_info["token"])
+        if session is None:
+            return _refusal(404, "this episode has ended")
+        try:
+            body = await request.json()
+            kind, data = body["event_type"], body.get("data") or {}
+            if kind == "reward":
+                session.rewarded(data["value"])
+        except (ValueError, RecursionError, LookupError, TypeError, AttributeError) as exc:
+            return _refusal(422, f"an event is {{event_type, data}}, of a reward {{value}}: {exc!r:.200}")
+        ids = {"rollout_id": session.token, "attempt_id": request.match_info["attempt"]}
+        return web.json_response({"event_type": kind, "data": data, "timestamp": time.time(), **ids})
 
     async def _complete(self, request: web.Request) -> web.StreamResponse:
         session = self._sessions.get(request.match_info["token"])

@@ -41,6 +41,7 @@ class EpisodeContext:
     """What one episode shares with its tools. `turn` counts LLM calls from 1; `max_chars` bounds a tool's answer.
 
     `asked` holds what was called, in order: equal entries are the same call. `asked_s` is when the LLM was last asked.
+    `reward` is what an agent of its own said that it earned, in [0, 1].
     """
 
     max_chars: int = 1000
@@ -58,6 +59,7 @@ class EpisodeContext:
     n_untrained_calls: int = 0
     output: str = ""
     fault: Fault | None = None
+    reward: float | None = None
 
 
 Invoke = Callable[[EpisodeContext, str], Coroutine[Any, Any, str]]

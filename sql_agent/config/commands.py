@@ -32,10 +32,8 @@ READERS: dict[str, set[str]] = {
     "method": set(TRAINERS),
     "agent": PLAYERS | TUNING,
     "agent.min_turns": ROLLOUTS,
-    **{
-        f"agent.{name}": PLAYERS
-        for name in ("match", "command_env", "episode_timeout_s", "llm_timeout_s", "repeat_limit")
-    },
+    **{f"agent.{name}": PLAYERS for name in ("match", "command_env", "agl_python", "env_map")},
+    **{f"agent.{name}": PLAYERS for name in ("episode_timeout_s", "llm_timeout_s", "repeat_limit")},
     "agent.tool_description": PLAYERS | TUNING | {MCP},
     "agents": PLAYERS | TUNING,
     "database": PLAYERS | TUNING | {MCP},

@@ -90,7 +90,7 @@ def watches_of(config: HealthConfig, *, with_tools: Iterable[str] = ("",)) -> li
 
 def _has_tools(agent: AgentConfig) -> bool:
     """A program of one's own has no tools of ours."""
-    return bool(agent.tools or agent.mcp) and not agent.command
+    return bool(agent.tools or agent.mcp) and not (agent.command or agent.agl_class)
 
 
 def health_of(config: TrainConfig) -> Health:

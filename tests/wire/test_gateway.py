@@ -317,6 +317,15 @@ async def test_spans_of_an_unknown_rollout_take_no_others_with_them(running: Run
     assert 'gateway_spans_total{outcome="stored"} 2.0' in said and "lost" not in said
 
 
+async def test_the_address_of_agent_lightning_1_is_answered_and_traced(running: Running) -> None:
+    rollout, url = await running.attempt()
+    place, _, attempt = url.removesuffix("/v1/chat/completions").rpartition("/rollout/")
+    told = f"{place}/proxy/rollout/{attempt}/mode/train/openai/v1"
+    assert (await running.call(f"{told}/chat/completions")).status_code == 200
+    assert (await running.call(f"{told}/completions")).status_code == 404
+    assert len([span for span in await running.spans(rollout, n=1) if call_of(span)]) == 1
+
+
 async def with_a_store_that_is_away(running: Running) -> tuple[Any, LightningStoreServer, str, str]:
     """What the store keeps, the server that is to be started, a rollout, and the address of its calls."""
     kept = agl.InMemoryLightningStore(thread_safe=True)

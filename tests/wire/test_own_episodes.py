@@ -29,7 +29,7 @@ from benchmarks.support.server import (
 from foundation.errors import UserError
 from sql_agent.agent.endpoint import LLMEndpoint
 from sql_agent.agent.episode import EpisodeRunner
-from sql_agent.agent.own_episode import checked_command
+from sql_agent.agent.own_program import checked_command
 from sql_agent.config import ROOT, build_config
 from sql_agent.errors import EpisodeFault, Fault, LLMFault, ToolFault
 from sql_agent.records import Episode, Question
