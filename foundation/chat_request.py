@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 from foundation.errors import did_you_mean
 
+ROLES = ("system", "user", "assistant", "tool")  # a template may write any other one into the prompt as it stands
 MOST_STOPS = 16
 MOST_TEMPLATE_CHARS = 2000
 SHOWN_CHARS = 60
@@ -69,7 +70,7 @@ def _is_count(value: Any) -> bool:
 
 def _are_messages(value: Any) -> bool:
     is_list = isinstance(value, list) and bool(value)
-    return is_list and all(isinstance(one, dict) and _is_text(one.get("role")) for one in value)
+    return is_list and all(isinstance(one, dict) and one.get("role") in ROLES for one in value)
 
 
 def _are_functions(value: Any) -> bool:
@@ -121,7 +122,12 @@ TEMPLATE = Rule(
 )
 
 RULES: dict[str, Rule] = {
-    "messages": Rule("passed", "must be a list of objects with a role", _are_messages, "write [{role, content}, ...]"),
+    "messages": Rule(
+        "passed",
+        f"must be a list of objects with a role of {', '.join(ROLES)}",
+        _are_messages,
+        "write [{role, content}, ...], and system for developer",
+    ),
     "model": Rule("run", "must be a model's name", _is_text, "name one of GET /v1/models"),
     "tools": Rule("passed", "must be a list of {type: function, function: {name, ...}}", _are_functions),
     "tool_choice": Rule(

@@ -258,13 +258,14 @@ class EpisodeRunner:
     ) -> tuple[str, StopReason]:
         agent = self.config.agent
         text = "\n".join([question.question, *offered.told])
-        tools = [given(self._read(tool, question.question), llm.marks) for tool in offered.tools]
+        tools = [self._read(tool, question.question) for tool in offered.tools]
         if agent.own:
             asked = question.model_copy(update={"question": text})
             return await play_own(self._relay, asked, llm, context, config=agent, tools=tools)
         async with AsyncExitStack() as stack:
             model = await self._model(llm, context, stack)
-            built = build_agent(model, system_prompt=self.system_prompt, tools=tools)
+            shown = [given(tool, llm.marks) for tool in tools]
+            built = build_agent(model, system_prompt=self.system_prompt, tools=shown)
             answer, reason = await _run(built, text, context, max_turns=agent.max_turns)
             return llm.marks.shown(answer), reason
 

@@ -17,6 +17,7 @@ from typing import Any
 
 from foundation.background import contained
 from foundation.errors import UserError, did_you_mean
+from foundation.marks import NO_MARKS
 from sql_agent.agent.endpoint import LLMEndpoint
 from sql_agent.agent.own_program import run_agl_class, run_command
 from sql_agent.agent.relay import Relay, Session
@@ -83,7 +84,8 @@ async def play_own(
     """Play with the configured function or program. Raises LLMFault, ToolFault, EpisodeFault."""
     limit_s = config.episode_timeout_s
     session = Session(llm, context, config.max_turns, config.llm_timeout_s, match=config.match)
-    seen = replace(llm, base_url=relay.open(session), api_key="EMPTY", untrained_url="")
+    # The relay hides the model's control tokens, and shows them again.
+    seen = replace(llm, base_url=relay.open(session), api_key="EMPTY", untrained_url="", marks=NO_MARKS)
     try:
         if config.command:
             work: Awaitable[Any] = run_command(config, question, seen, context)

@@ -6,8 +6,9 @@ model's endpoint is remembered, so that it is a fault even where the program swa
 agent.match does not name go past the training. What a program may not ask for is refused by name
 (foundation/chat_request.py). Agents are told apart by address: AGENT in BASE/agent/AGENT/v1.
 Agents of agent-lightning 1.0 find that framework's addresses of a rollout, and its events.
-Guarantees: it listens on 127.0.0.1 only, at an address that is not guessed; answers pass unchanged, streams as they
-come. Covered are /v1/chat/completions and /v1/models; what the model said stands in the context's messages.
+Guarantees: it listens on 127.0.0.1 only, at an address that is not guessed; answers pass unchanged but for hidden
+control tokens (told.py), streams as they come. Covered are /v1/chat/completions and /v1/models; what the model said
+stands in the context's messages.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import json
 import re
 import secrets
 import time
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,6 +27,7 @@ from foundation.background import LoopThread
 from foundation.chat_request import NotAllowed
 from foundation.net import is_loopback
 from sql_agent.agent.endpoint import LLMEndpoint, is_overflow
+from sql_agent.agent.told import Told, ToldStream
 from sql_agent.agent.tool import EpisodeContext
 from sql_agent.agent.transcript import writable
 from sql_agent.errors import EpisodeFault, Fault, LLMFault
@@ -53,6 +55,10 @@ class Session:
     stop: StopReason | None = None
     fault: Fault | None = None
     token: str = field(default_factory=lambda: secrets.token_urlsafe(12))
+    told: Told = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.told = Told(self.llm.marks)
 
     def is_trained(self, agent: str) -> bool:
         """Whether calls of this agent are trained on."""
@@ -153,7 +159,9 @@ class Relay:
             return _refusal(404, "this episode has ended")
         try:
             body = await request.json()
-            asked = session.llm.request(body if isinstance(body, dict) else {})
+            body = body if isinstance(body, dict) else {}
+            said = session.told.history(body.get("messages"))
+            asked = session.llm.request({**body, "messages": said})
         except (ValueError, RecursionError):
             return _refusal(400, "the body must be a JSON object")
         except NotAllowed as exc:
@@ -165,7 +173,7 @@ class Relay:
         trained = session.is_trained(request.match_info.get("agent", ""))
         base = session.llm.base_url if trained else session.llm.untrained_url or session.llm.base_url
         try:
-            call = _Call(asked["messages"], trained=trained, started=time.time())
+            call = _Call(said, trained=trained, started=time.time())
             return await self._forward(request, session, base, asked, call)
         except (ClientError, TimeoutError) as exc:
             session.fault = LLMFault(f"the model endpoint failed: {type(exc).__name__}: {exc}")
@@ -188,23 +196,24 @@ class Relay:
                 raw = await upstream.read()
                 answer = _parsed(session, raw)
                 _note(session, call, answer)
-                return web.Response(body=raw, content_type="application/json")
+                return web.Response(body=_told(session, answer) or raw, content_type="application/json")
             return await self._stream(request, session, upstream, call)
 
     async def _stream(self, request: web.Request, session: Session, upstream: Any, call: _Call) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(request)
-        raw, last = bytearray(), bytearray()
+        raw, shown = bytearray(), ToldStream(session.llm.marks)
         try:
-            async for chunk in upstream.content.iter_any():
-                raw += chunk
-                # Who has read the end may leave, which ends this handler: the call is written down before.
-                if last or END in raw[-len(chunk) - len(END) :]:
-                    last += chunk
-                else:
-                    await response.write(chunk)
-            _note(session, call, _merged(session, bytes(raw)))
-            await response.write(bytes(last))
+            async for line in _lines(upstream):
+                raw += line
+                if line.removeprefix(b"data:").strip() == END:
+                    break
+                await response.write(_shown_line(shown, line))
+            # Who has read the end may leave, which ends this handler: the call is written down before.
+            answer = _merged(session, bytes(raw))
+            _note(session, call, answer)
+            _told(session, answer)
+            await response.write(b"data: [DONE]\n\n" if answer else b"")
             await response.write_eof()
         except (ClientError, TimeoutError) as exc:
             session.fault = LLMFault(f"the model endpoint broke a stream off: {type(exc).__name__}: {exc}")
@@ -215,6 +224,34 @@ class Relay:
 
 def _refusal(status: int, text: str) -> web.Response:
     return web.json_response({"error": {"message": text, "type": "relay", "code": str(status)}}, status=status)
+
+
+async def _lines(upstream: Any) -> AsyncIterator[bytes]:
+    """The lines of an answer, however long; aiohttp's own have a limit."""
+    left = b""
+    async for chunk in upstream.content.iter_any():
+        *lines, left = (left + chunk).split(b"\n")
+        for line in lines:
+            yield line + b"\n"
+    if left:
+        yield left
+
+
+def _shown_line(shown: ToldStream, line: bytes) -> bytes:
+    """A line of a stream as the agent gets it; what is no event of a completion as it is."""
+    try:
+        event = json.loads(line.removeprefix(b"data:")) if line.startswith(b"data:") else None
+        return line if event is None else b"data: %s\n" % json.dumps(shown.event(event)).encode()
+    except (ValueError, RecursionError, LookupError, TypeError, AttributeError):
+        return line
+
+
+def _told(session: Session, answer: dict[str, Any]) -> bytes:
+    """The answer as its agent gets it; b"" where that is what the model server wrote."""
+    if not answer:
+        return b""
+    choices = [{**one, "message": session.told.answer(one["message"])} for one in answer["choices"]]
+    return b"" if choices == answer["choices"] else json.dumps({**answer, "choices": choices}).encode()
 
 
 def _parsed(session: Session, raw: bytes) -> dict[str, Any]:
