@@ -3,23 +3,22 @@
 `agent.episode` names a function (question, endpoint, tools) -> final answer, or an Episode; for `agent.command` and
 `agent.agl_class` see own_program.py.
 Guarantees: the model is reached through the relay, which samples, counts and remembers faults; what raises, ends with
-an error or takes more than agent.episode_timeout_s is a fault and never a 0.
+an error or takes more than agent.episode_timeout_s is a fault and never a 0; what comes after that limit is nothing.
 """
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import json
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from foundation.background import contained
+from foundation.background import ENDING_S, Overdue, contained, within
 from foundation.errors import UserError, did_you_mean
 from foundation.marks import NO_MARKS
 from sql_agent.agent.endpoint import LLMEndpoint
-from sql_agent.agent.own_program import run_agl_class, run_command
+from sql_agent.agent.own_program import PROGRAM_S, run_agl_class, run_command
 from sql_agent.agent.relay import Relay, Session
 from sql_agent.agent.tool import EpisodeContext, Tool, as_text
 from sql_agent.agent.transcript import writable
@@ -93,14 +92,10 @@ async def play_own(
             work = run_agl_class(config, question, seen, context, relay.agl_addresses(session))
         else:
             work = load_episode(config.episode)(question, seen, [EpisodeTool(tool, context) for tool in tools])
-        limit = asyncio.timeout(limit_s)
-        try:
-            async with limit:
-                given = await contained(work)
-        except TimeoutError as exc:
-            if not limit.expired():
-                raise
-            raise EpisodeFault(f"the episode took more than agent.episode_timeout_s = {limit_s:g} s") from exc
+        ending_s = ENDING_S if config.episode else PROGRAM_S
+        given = await within(contained(work), limit_s=limit_s, ending_s=ending_s)
+    except Overdue as exc:
+        raise EpisodeFault(f"the episode took more than agent.episode_timeout_s = {limit_s:g} s; {exc}") from exc
     except Exception as exc:  # the user's own code may fail in any way
         given = _after_failure(session, exc)
     finally:

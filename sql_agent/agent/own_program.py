@@ -34,6 +34,7 @@ from sql_agent.records import Question
 
 KEPT_BYTES = 20_000
 POLL_S = 0.02
+PROGRAM_S = supervise.ENDING_S + 2.0  # for a program to end, with all that it started
 READ_S = 1.0  # for the rest of what it printed, where a process that escaped holds its lines open
 INPUT = "input"  # in agent.env_map: the question's row
 

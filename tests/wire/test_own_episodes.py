@@ -167,6 +167,15 @@ def test_an_outage_is_a_fault_even_where_the_function_swallows_it(play: Play, br
         play(in_turn(broken), SWALLOWS)
 
 
+SWALLOWS_ITS_END = """
+    import asyncio
+    try:
+        await asyncio.sleep(60)
+    except asyncio.CancelledError:
+        return "5"
+"""
+
+
 @pytest.mark.parametrize(
     ("body", "kind", "said"),
     [
@@ -174,6 +183,7 @@ def test_an_outage_is_a_fault_even_where_the_function_swallows_it(play: Play, br
         ("raise SystemExit(3)", EpisodeFault, r"SystemExit\(3\)"),
         ("import asyncio; raise asyncio.CancelledError", EpisodeFault, "CancelledError"),
         ("import asyncio; await asyncio.sleep(60)", EpisodeFault, "more than agent.episode_timeout_s = 1 s"),
+        (SWALLOWS_ITS_END, EpisodeFault, "more than agent.episode_timeout_s = 1 s; it was ended"),
         ("from sql_agent.errors import ToolFault; raise ToolFault('no index')", ToolFault, "no index"),
     ],
 )
