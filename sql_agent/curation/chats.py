@@ -21,8 +21,8 @@ from typing import Any
 
 from foundation.errors import UserError
 from foundation.files import BadLine, decode_line, numbered_lines
-from sql_agent.curation.near import form
 from sql_agent.curation.private import private
+from sql_agent.curation.wording import wording
 
 USERS = {"user", "human", "customer", "patient", "用户", "患者"}
 # What opens a talk and asks nothing: a whole sentence, or its first words.
@@ -158,7 +158,7 @@ def questions(turns: list[Turn], limits: Limits) -> tuple[list[dict[str, Any]], 
     for turn in turns:
         why = why_unusable(turn, limits, first=turn.session not in begun)
         begun |= {turn.session} if why != SMALL else set()
-        tokens = form(turn.text).tokens
+        tokens = wording(turn.text).words
         if not why and tokens in first:
             why = f"asked before ({first[tokens]})"
         if why:

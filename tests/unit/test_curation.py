@@ -17,12 +17,14 @@ from sql_agent.config import data_path
 from sql_agent.curation.chats import Limits, questions, read_turns
 from sql_agent.curation.difficulty import measure, why_dropped
 from sql_agent.curation.leaks import ANSWER, INSIDE, QUERY, SAME, find_leaks
-from sql_agent.curation.near import repeats
+from sql_agent.curation.near import alike, repeats
 from sql_agent.curation.private import private
 from sql_agent.curation.rows import Row, read_rows
 from sql_agent.data.dataset import load_questions
 from sql_agent.records import Question, TrialRecord
 from tests.planted import planted
+from tests.reworded import CHINESE, ENGLISH, Language
+from tests.reworded import planted as reworded
 
 N_PLANTED = 500
 RULES_WERE_CHOSEN_ON, REPORTED_ON = 1, 20261123
@@ -47,6 +49,23 @@ def test_planted_near_duplicates_are_found_and_others_are_not(seed: int) -> None
     assert sum(new[place][1] == other for place, other in found.items()) >= 0.99 * right
 
 
+@pytest.mark.parametrize("language", [ENGLISH, CHINESE], ids=["english", "chinese"])
+def test_questions_in_other_words_are_found_and_other_questions_are_not(language: Language) -> None:
+    """Ten kinds of noise against 320 questions, and as many that differ in a number, a name or a denial."""
+    old, new = reworded(language, n=320, each=60, seed=20261125)
+    found: dict[int, set[int]] = {place: set() for place in range(len(new))}
+    for matches in alike([*old, *(text for text, *_ in new)], n_old=len(old)):
+        for match in matches:
+            found[match.index - len(old)] |= {match.other} if match.other < len(old) else set()
+    missed = [(kind, text) for place, (text, at, kind) in enumerate(new) if at >= 0 and at not in found[place]]
+    wrong = [text for place, (text, at, _) in enumerate(new) if at < 0 and found[place]]
+    planted_ones = sum(at >= 0 for _, at, _ in new)
+    right = planted_ones - len(missed)
+    print(f"recall {right / planted_ones:.3f}, precision {right / (right + len(wrong)):.3f}")
+    assert right / planted_ones >= 0.95, missed
+    assert right / (right + len(wrong)) >= 0.95 and len(wrong) <= 0.05 * (len(new) - planted_ones), wrong
+
+
 @pytest.mark.parametrize(
     ("one", "other", "same"),
     [
@@ -57,6 +76,19 @@ def test_planted_near_duplicates_are_found_and_others_are_not(seed: int) -> None
         ("阿司匹林每天100mg可以吗", "阿司匹林每天300mg可以吗", False),
         ("3 * 4 = ?", "3 + 4 = ?", False),
         ("孕妇可以吃芒果吗", "孕妇可以吃榴莲吗", False),
+        ("Is prednisone safe?", "Is prednisolone safe?", False),
+        ("Is hydroxyzine safe?", "Is hydroxizine safe?", True),
+        ("头孢克肟怎么吃", "头孢克洛怎么吃", False),
+        ("罗红霉素怎么吃", "红霉素怎么吃", False),
+        ("What causes COPD?", "what causes chronic obstructive pulmonary disease", True),
+        ("What is a PCR test?", "what is a polymerase chain reaction test", True),
+        ("Take a pill twice a day?", "Take a pill two times daily?", True),
+        ("Take a pill twice a day?", "Take a pill three times a day?", False),
+        ("Is A better than B for pain?", "Is B better than A for pain?", False),
+        ("Can I take it before lunch?", "Before lunch, can I take it?", True),
+        ("Is it safe?", "I'm not sure, is it safe?", True),
+        ("百分之五的葡萄糖", "5%的葡萄糖", True),
+        ("他们有 4.5万人", "他们有 45000 人", True),
     ],
 )
 def test_pairs(one: str, other: str, same: bool) -> None:
