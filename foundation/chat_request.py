@@ -150,8 +150,14 @@ RULES: dict[str, Rule] = {
     ),
     **dict.fromkeys(("temperature", "top_p", "top_k", "presence_penalty", "frequency_penalty", "seed"), NUMBER),
     **dict.fromkeys(("logit_bias", "min_p", "repetition_penalty", "min_tokens"), NOT_SENT),
-    **dict.fromkeys(("reasoning_effort", "verbosity", "parallel_tool_calls", "prediction"), ANSWER),
-    **dict.fromkeys(("user", "metadata", "store", "service_tier", "safety_identifier"), ANSWER),
+    "parallel_tool_calls": Rule(
+        "silent", "must be true: the policy makes as many calls in a turn as it wants", _only(True), "do them in turn"
+    ),
+    **dict.fromkeys(
+        ("reasoning_effort", "verbosity"),
+        Rule("silent", "says nothing to this policy", lambda _: False, "ask for it in words"),
+    ),
+    **dict.fromkeys(("prediction", "user", "metadata", "store", "service_tier", "safety_identifier"), ANSWER),
     **dict.fromkeys(("prompt_cache_key", "prompt_cache_retention"), ANSWER),
     **dict.fromkeys(("n", "best_of"), SAMPLES),
     **dict.fromkeys(("logprobs", "top_logprobs", "return_token_ids"), LOG_PROBS),
