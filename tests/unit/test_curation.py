@@ -266,6 +266,56 @@ def test_private_data_is_seen(said: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "name",
+    [
+        "Emily Johnson",
+        "James Smith",
+        "Oliver Taylor",
+        "Priya Sharma",
+        "Hans Müller",
+        "Sabine Schneider",
+        "Camille Dubois",
+        "Martin, Pierre",
+        "Carlos García",
+        "María López",
+        "Giulia Rossi",
+        "João Silva",
+        "Jan de Vries",
+        "Erik Johansson",
+        "Mette Hansen",
+        "Jana Nováková",
+        "Budi Santoso",
+        "Иван Петров",
+        "王秀英",
+        "张建国",
+        "刘洋",
+        "田中陽子",
+        "김민준",
+        "이서연",
+        "अमित शर्मा",
+    ],
+)
+def test_names_of_many_countries_are_seen(name: str) -> None:
+    says = (
+        f"患者{name}，发烧三天怎么办？"
+        if "\u4e00" <= name[0] <= "\u9fff"
+        else f"What helps? {name} has a fever since Monday"
+    )
+    assert private(says) == "a name"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        *("Parkinson disease", "Guillain Barre syndrome", "Charcot Marie Tooth disease", "Von Willebrand disease"),
+        *("Hodgkin Lymphoma", "白芍和当归", "黄芪", "金银花", "陈皮泡水", "温水送服", "Stevens Johnson syndrome"),
+    ],
+)
+def test_names_of_diseases_and_herbs_are_not_private(said: str) -> None:
+    assert private(f"What is {said}?") == private(f"{said}怎么样？") == ""
+
+
+@pytest.mark.parametrize(
     "said",
     [
         *("国药准字H20041234", "5 mg 50 mg 500 mg", "ICD-10 E11.9", "血压140/90，血糖7.8", "批准文号 86900123000456"),
