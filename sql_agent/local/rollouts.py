@@ -30,7 +30,7 @@ from sql_agent.local.sampling import Sampler
 from sql_agent.records import Episode, Question, Reward, rollout_record
 from sql_agent.scoring.groups import grader_of
 from sql_agent.scoring.registry import ScoringContext
-from sql_agent.scoring.reward import score
+from sql_agent.scoring.reward import reward_of_fault, score
 
 Mode = Literal["train", "val"]
 PATIENCE = 0.25  # the others must not run out of time for one that hangs; nobody is done before it anyway
@@ -112,7 +112,7 @@ class Player:
             episode, reward = await within(work, limit_s=rollout.rollout_timeout_s)
         except Fault as fault:
             logger.warning("rollout of question %s is unscored: %s", question.id, fault)
-            episode, reward = None, Reward(unscored=fault.kind, explanation=str(fault)[:500])
+            episode, reward = None, reward_of_fault(fault)
         except Overdue as exc:
             self._endpoint.over(name)
             said = f"rollout.rollout_timeout_s = {rollout.rollout_timeout_s:g} is over; {exc}"
