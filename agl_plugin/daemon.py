@@ -81,7 +81,9 @@ async def _leave_unscored(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _make_proxy(options: DaemonOptions, store: LightningStore, gate: Gate) -> Any:
     """The LLM proxy of a run. LiteLLM is imported where it is wanted only."""
-    make: Callable[..., Any] = functools.partial(make_gateway, drain_s=options.rollout_timeout_s)
+    make: Callable[..., Any] = functools.partial(
+        make_gateway, drain_s=options.rollout_timeout_s, calls_per_engine=options.calls_per_engine
+    )
     if options.proxy == "litellm":
         from agl_plugin.proxy.llm_proxy import make_proxy as make
     port = options.proxy_port or free_port()

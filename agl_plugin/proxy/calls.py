@@ -1,15 +1,15 @@
 """The gateway's work on one request: from the agent to a model server and back, and its span to the store.
 
 Guarantees: the first call of a rollout goes to the address with the fewest calls in flight, and its next ones there
-too, where their prompt's beginning is in the prefix cache, until it takes no connections; above MOST_CALLS they wait,
-and none is refused for being too many; a body that has not come within BODY_S is refused, and stands in nobody's way
-until then; a connection that cannot be made is tried again, there or elsewhere, for CONNECT_S; one that was reused and
-closed within STALE_S without a byte of an answer is tried once more, on a fresh one; nothing else is sent twice; an
-address without connections rests while others have them, and one call in REST_S looks whether it is back; a stream that
-breaks off breaks off for the agent too; what an agent no longer waits for is waited for all the same, so that the gate
-counts what the model server works on; a stream of which an agent reads nothing for UNREAD_S is broken off, since it
-would hold the gate for ever. Where FEW calls are open, each is answered once the store has its span; where more are,
-before that (span_writer.py).
+too, where their prompt's beginning is in the prefix cache, until it takes no connections; above `per_engine` at each
+(without it MOST_CALLS in all) they wait, and none is refused for being too many; a body that has not come within BODY_S
+is refused, and stands in nobody's way until then; a connection that cannot be made is tried again, there or elsewhere,
+for CONNECT_S; one that was reused and closed within STALE_S without a byte of an answer is tried once more, on a fresh
+one; nothing else is sent twice; an address without connections rests while others have them, and one call in REST_S
+looks whether it is back; a stream that breaks off breaks off for the agent too; what an agent no longer waits for is
+waited for all the same, so that the gate counts what the model server works on; a stream of which an agent reads
+nothing for UNREAD_S is broken off, since it would hold the gate for ever. Where FEW calls are open, each is answered
+once the store has its span; where more are, before that (span_writer.py).
 Bodies above MAX_BODY_BYTES, what is no JSON object, models that are not known and keys that no agent may ask for
 (foundation/chat_request.py) are refused. No limit of its own on how long a model server takes: agents have theirs, and
 the end of a step aborts the rest.
@@ -115,8 +115,8 @@ class Metrics:
 class Calls:
     """The gateway as an ASGI application. `addresses` are the model servers of each name."""
 
-    def __init__(self, *, gate: Gate, log_probs: bool) -> None:
-        self.gate, self.log_probs, self.metrics = gate, log_probs, Metrics()
+    def __init__(self, *, gate: Gate, log_probs: bool, per_engine: int = 0) -> None:
+        self.gate, self.log_probs, self.per_engine, self.metrics = gate, log_probs, per_engine, Metrics()
         self.addresses: dict[str, list[Address]] = {}
         self.metrics.weights.set_function(lambda: gate.weights)
         self._n_used = self._n_open = 0
@@ -133,7 +133,8 @@ class Calls:
     @asynccontextmanager
     async def serving(self, store: LightningStore) -> AsyncIterator[None]:
         """What is there while the server runs: connections, and the way to the store."""
-        self._room = asyncio.Semaphore(MOST_CALLS)
+        engines = {address.url for several in self.addresses.values() for address in several}
+        self._room = asyncio.Semaphore(self.per_engine * len(engines) or MOST_CALLS)
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=TRY_S)
         session = functools.partial(aiohttp.ClientSession, timeout=timeout, read_bufsize=LONGEST_EVENT_BYTES)
         async with (

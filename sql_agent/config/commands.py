@@ -77,7 +77,15 @@ READERS: dict[str, set[str]] = {
 # Engine and processes of train_sql_agent.py and, where they say so, of the servers.
 READERS |= {
     f"rollout.{name}": {GRPO}
-    for name in ("n_runners", "runner_concurrency", "tensor_parallel", "proxy", "sampler_logprobs", "poll_interval_s")
+    for name in (
+        "n_runners",
+        "runner_concurrency",
+        "tensor_parallel",
+        "proxy",
+        "sampler_logprobs",
+        "poll_interval_s",
+        "calls_per_engine",
+    )
 }
 READERS |= {f"rollout.{name}": SERVERS for name in ("max_num_seqs", "gpu_memory_utilization")}
 

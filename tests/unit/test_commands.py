@@ -73,6 +73,11 @@ def test_train_local_refuses_flags_of_the_other_trainer(given: str) -> None:
         options.resolve_config(args)
 
 
+def test_litellms_proxy_has_no_limit_of_calls() -> None:
+    with pytest.raises(UserError, match=r"rollout\.calls_per_engine = 3 is the gateway's"):
+        build_config({"rollout": {"calls_per_engine": 3, "proxy": "litellm"}})
+
+
 def test_train_local_dry_run_trains_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     runs = tmp_path / "runs"
     given = ["--dry-run", "--recipe", "smoke_cpu", "--set", f"trainer.runs_dir={runs}", "--set", "trainer.device=cpu"]

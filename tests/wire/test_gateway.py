@@ -139,6 +139,18 @@ async def test_256_calls_are_in_flight_at_once() -> None:
             assert len({call_of(span).metadata["response_id"] for span in await running.spans(rollout, n=256)}) == 256  # pyright: ignore
 
 
+async def test_an_engine_has_as_many_calls_as_it_is_said_to_take() -> None:
+    def slower(request: dict[str, Any]) -> Answer:
+        return Reply(body=vllm_reply(request), pause_s=SLOW_S)
+
+    with openai_server(slower) as one, openai_server(slower) as other:
+        async with serving(one.base_url, other.base_url, calls_per_engine=3) as running:
+            urls = [(await running.attempt())[1] for _ in range(18)]
+            replies = await asyncio.gather(*map(running.call, urls))
+            assert {reply.status_code for reply in replies} == {200}
+            assert one.most_open + other.most_open == 6
+
+
 async def test_calls_go_where_the_fewest_are() -> None:
     def slower(request: dict[str, Any]) -> Answer:
         return Reply(body=vllm_reply(request), pause_s=4 * SLOW_S)
