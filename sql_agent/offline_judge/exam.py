@@ -180,12 +180,13 @@ def _said_of(told: Sequence[str], record: Sequence[str], bare: Callable[[str], s
     spelt = {item: spell(item) for item in record}
     for said in told:
         own = core if len(core := bare(said)) >= MIN_OWN_CHARS else said
-        stated = [said] if said in spelt else [item for item in record if spelt[item] in spell(said)]
+        stated = [text for text in (said, own) if text in spelt][:1]
+        stated = stated or [item for item in record if spelt[item] in spell(said)]
         stated = stated or [item for item in record if spell(said) in spelt[item]]
         least = ALIKE_LATIN if own.isascii() else ALIKE
         alike = [i for i in record if min(len(i), len(own)) > MIN_OWN_CHARS and fuzz.partial_ratio(i, own) >= least]
         for item in stated or alike:
-            forms.setdefault(item, []).extend((said, own))
+            forms.setdefault(item, []).extend(text for text in (said, own) if text not in spelt)  # no clause is another
     return forms
 
 

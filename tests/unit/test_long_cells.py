@@ -35,12 +35,14 @@ def test_swapped_entities_boilerplate_and_questions_do_not_pay(earned: dict[str,
     assert max(earned["a lie added"]) < 0.25
 
 
-def test_each_clause_left_out_lowers_the_value_and_order_does_not_count() -> None:
+@pytest.mark.parametrize("reference", ["", "无法引用的散文。"])
+def test_each_clause_left_out_lowers_the_value_and_order_does_not_count(reference: str) -> None:
+    """A reference that quotes a part of the cell asks for no more than that."""
     for asked in [asked for asked in ASKED if not asked.names and 1 < len(asked.clauses[0]) <= 8]:
         clauses = asked.clauses[0]
-        whole = asked.value("\n".join(clauses))
-        assert asked.value("\n".join(reversed(clauses))) == pytest.approx(whole)
+        whole = asked.value("\n".join(clauses), reference=reference)
+        assert asked.value("\n".join(reversed(clauses)), reference=reference) == pytest.approx(whole)
         for gone in range(len(clauses)):
             rest = clauses[:gone] + clauses[gone + 1 :]
             if not any(clauses[gone] in clause for clause in rest):
-                assert asked.value("\n".join(rest)) < whole, (asked.question, clauses[gone])
+                assert asked.value("\n".join(rest), reference=reference) < whole, (asked.question, clauses[gone])
