@@ -12,6 +12,7 @@ standard output and error are. Both ends send frames, JSON behind its length. Th
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
 import json
 import os
@@ -70,6 +71,8 @@ def main() -> None:
     """`python -c ... MODULES`: load these, and serve on standard input until it closes."""
     for name in sys.argv[1:]:
         importlib.import_module(name)
+    gc.collect()
+    gc.freeze()  # what a collection touches would be copied by each child
     line = socket.socket(fileno=os.dup(0))
     with open(os.devnull, "rb") as null:
         os.dup2(null.fileno(), 0)

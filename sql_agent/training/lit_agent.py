@@ -62,8 +62,8 @@ class SqlAgent(agl.LitAgent[dict[str, Any]]):
 
     def _open(self) -> tuple[EpisodeRunner, ScoringContext]:
         if self._runner is None or self._scoring is None:
-            self._runner = EpisodeRunner(self.config)
-            self._scoring = scoring_of(self.config, run=self._run)
+            runner = self._runner = EpisodeRunner(self.config)
+            self._scoring = scoring_of(self.config, run=self._run, opened=lambda name: runner.of(name).toolset)
         return self._runner, self._scoring
 
     async def rollout_async(
