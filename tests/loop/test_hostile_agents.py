@@ -1,18 +1,23 @@
 """Eight agents in one step, one of them with a tool that misbehaves by turns: the seven keep all, and the one is named.
 
-Through store, gateway and runner, with a scripted policy.
+Through store, gateway and runner with a scripted policy, and in one process with the tiny policy and real updates.
 """
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from rich.console import Console
 
 from foundation.errors import RunError
 from foundation.rollout_keys import told_tools
+from sql_agent.config import build_config, data_path, load_recipe
+from sql_agent.data.dataset import load_questions
+from sql_agent.local.job import run_local
 from sql_agent.training.health_rules import behaviour
 from tests.loop.conftest import collecting, rollouts, running
 
@@ -96,3 +101,48 @@ def test_seven_agents_keep_all_beside_one_that_misbehaves_in_the_loop(database: 
         rollouts(daemon, loop, ["2 和 3 相加？"], is_train=True, **one)
         with pytest.raises(RunError, match=rf"2 x tool_fault: tools broke: add_{GUILTY} \(exit\) 2 x"):
             daemon.get_train_data_batch(4096, 512, torch.device("cpu"), 1)
+
+
+def test_seven_agents_keep_all_beside_one_that_misbehaves_in_one_process(tmp_path: Path) -> None:
+    """The tiny policy knows one tool, so all have a tool of its name."""
+    recipe = load_recipe("smoke_cpu")
+    questions = load_questions(data_path(build_config(recipe).data.training[0].file))[:8]
+    rows = [
+        one.model_dump() | {"agent": name, "scorer": "", "id": name}
+        for one, name in zip(questions, AGENTS, strict=True)
+    ]
+    train = tmp_path / "train.jsonl"
+    train.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
+    answers = '    return {"status": "success", "records": [{"precautions": "x"}], "count": 1}\n'
+    counter = tmp_path / "counter"
+    counter.touch()
+    hostile = (
+        f"    with open({str(counter)!r}, 'ab') as turns:\n        turns.write(b'x')\n        n = turns.tell()\n"
+        f"    _misbehave({list(TURNS)!r}[(n - 1) % {len(TURNS)}])\n{answers}"
+    )
+    agents: dict[str, Any] = {}
+    for name in AGENTS:
+        body = hostile if name == GUILTY else answers
+        file = tools_of(tmp_path, name, signature="def query_database_by_sql(sql: str) -> dict:", body=body)
+        agent = {"tools": [str(file)], "tool_timeout_s": 2.0 if name == GUILTY else 60.0, "tool_memory_mib": 128}
+        agents[name] = {"agent": {**agent, "system_prompt": "system_short", "max_turns": 2}}
+    small: dict[str, Any] = {
+        "agents": agents,
+        "data": {"train_file": str(train), "val_max_rows": 2},
+        "rollout": {"group_size": 8, "max_response_tokens": 60, "rollout_timeout_s": 600.0},
+        "optim": {"questions_per_step": 8, "mini_batch_questions": 8, "micro_batch_rows": 8},
+        "trainer": {"max_steps": 1, "validate_first": False, "validate_every": -1, "runs_dir": str(tmp_path)},
+        "reward": {"judge": {"kind": "reference"}},
+        "agent": {"system_prompt": "system_short"},
+    }
+    status, run_dir = run_local(build_config(recipe, small), Console(quiet=True))
+    lines = [json.loads(line) for line in (run_dir / "rollouts.jsonl").read_text(encoding="utf-8").splitlines()]
+    others = [line for line in lines if line["agent"] != GUILTY]
+    assert status == 0 and len(others) == 56 and all(line["reward"] is not None for line in others)
+    faults = [line["fault"] for line in lines if line["agent"] == GUILTY and line["unscored"]]
+    assert {one["tool"] for one in faults} == {"query_database_by_sql"}
+    assert {one["reason"] for one in faults} == {reason for reason in TURNS.values() if reason}
+    summary = json.loads((run_dir / "summary.json").read_text(encoding="utf-8"))
+    assert summary["scored"] >= 56 and "query_database_by_sql (exit)" in summary["broken_tools"]
+    (metrics, *_) = (json.loads(line) for line in (run_dir / "metrics.jsonl").read_text(encoding="utf-8").splitlines())
+    assert metrics["tools/query_database_by_sql/faults/signal"] >= 1
