@@ -174,7 +174,7 @@ class McpSession:
         try:
             return self._loop.submit(work).result(timeout_s)
         except (ToolFault, McpError, TimeoutError) as exc:
-            raise UserError(f"agent.mcp.{self.name} gives no list of tools: {exc or 'it took too long'}") from exc
+            raise UserError(f"agent.mcp.{self.name} gives no list of tools: {str(exc) or 'it took too long'}") from exc
 
     async def _opened(self) -> _Life:
         if self._life is None:
