@@ -1,11 +1,14 @@
 """Eight agents in one step, one of them with a tool that misbehaves by turns: the seven keep all, and the one is named.
 
-Through store, gateway and runner with a scripted policy, and in one process with the tiny policy and real updates.
+Through store, gateway and runner with a scripted policy; with the tiny policy and real updates in one process, and on
+vLLM.
 """
 
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +18,11 @@ from rich.console import Console
 
 from foundation.errors import RunError
 from foundation.rollout_keys import told_tools
-from sql_agent.config import build_config, data_path, load_recipe
+from sql_agent.config import ROOT, build_config, data_path, load_recipe
 from sql_agent.data.dataset import load_questions
 from sql_agent.local.job import run_local
 from sql_agent.training.health_rules import behaviour
+from sql_agent.training.verl_config import flatten
 from tests.loop.conftest import collecting, rollouts, running
 
 pytestmark = pytest.mark.filterwarnings("default")
@@ -103,8 +107,8 @@ def test_seven_agents_keep_all_beside_one_that_misbehaves_in_the_loop(database: 
             daemon.get_train_data_batch(4096, 512, torch.device("cpu"), 1)
 
 
-def test_seven_agents_keep_all_beside_one_that_misbehaves_in_one_process(tmp_path: Path) -> None:
-    """The tiny policy knows one tool, so all have a tool of its name."""
+def one_step(tmp_path: Path) -> dict[str, Any]:
+    """Changes to smoke_cpu. The tiny policy knows one tool, so all have a tool of its name."""
     recipe = load_recipe("smoke_cpu")
     questions = load_questions(data_path(build_config(recipe).data.training[0].file))[:8]
     rows = [
@@ -126,7 +130,7 @@ def test_seven_agents_keep_all_beside_one_that_misbehaves_in_one_process(tmp_pat
         file = tools_of(tmp_path, name, signature="def query_database_by_sql(sql: str) -> dict:", body=body)
         agent = {"tools": [str(file)], "tool_timeout_s": 2.0 if name == GUILTY else 60.0, "tool_memory_mib": 128}
         agents[name] = {"agent": {**agent, "system_prompt": "system_short", "max_turns": 2}}
-    small: dict[str, Any] = {
+    return {
         "agents": agents,
         "data": {"train_file": str(train), "val_max_rows": 2},
         "rollout": {"group_size": 8, "max_response_tokens": 60, "rollout_timeout_s": 600.0},
@@ -135,7 +139,18 @@ def test_seven_agents_keep_all_beside_one_that_misbehaves_in_one_process(tmp_pat
         "reward": {"judge": {"kind": "reference"}},
         "agent": {"system_prompt": "system_short"},
     }
-    status, run_dir = run_local(build_config(recipe, small), Console(quiet=True))
+
+
+@pytest.mark.parametrize("back_end", ["local", pytest.param("vllm", marks=pytest.mark.slow)])
+def test_seven_agents_keep_all_beside_one_that_misbehaves(tmp_path: Path, back_end: str) -> None:
+    changes = one_step(tmp_path)
+    if back_end == "local":
+        status, run_dir = run_local(build_config(load_recipe("smoke_cpu"), changes), Console(quiet=True))
+    else:
+        sets = [word for key, value in flatten(changes).items() for word in ("--set", f"{key}={json.dumps(value)}")]
+        command = [sys.executable, "sql_agent/train_sql_agent.py", "--recipe", "smoke_cpu", *sets]
+        status = subprocess.run(command, cwd=ROOT, timeout=540).returncode
+        (run_dir,) = tmp_path.glob("*smoke_cpu*")
     lines = [json.loads(line) for line in (run_dir / "rollouts.jsonl").read_text(encoding="utf-8").splitlines()]
     others = [line for line in lines if line["agent"] != GUILTY]
     assert status == 0 and len(others) == 56 and all(line["reward"] is not None for line in others)
