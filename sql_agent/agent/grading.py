@@ -31,7 +31,7 @@ def scoring_of(config: TrainConfig, *, run: str = "", opened: Callable[[str], To
 
 
 def _scoring_of(config: TrainConfig, toolset: Toolset, *, run: str) -> ScoringContext:
-    environment = toolset.gives_rewards
+    environment = toolset.gives_rewards or bool(config.agent.agl_class)
     database = config.database if SQL in config.agent.tools else None
     context = build_context(config.reward, database, run=run, environment=environment)
     return replace(context, min_turns=config.agent.min_turns)
