@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import json
 import sys
+import textwrap
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 
 from foundation.errors import UserError
-from sql_agent import train_local
+from sql_agent import (
+    audit,
+    demo,
+    evaluate,
+    export,
+    judge_report,
+    mcp_server,
+    optimize_prompt,
+    report,
+    sqlagent_test,
+    train_local,
+)
 from sql_agent.config import build_config, command_tree, known_keys, load_recipe, parse_assignment
 from sql_agent.config.commands import COMMANDS, DPO, GRPO, LOCAL, SFT, check_read, readers
 from sql_agent.training import options
@@ -55,6 +72,25 @@ def test_each_flag_is_a_key_that_its_command_reads_or_is_decided_on() -> None:
         for name in flags_of(tuning_options.parser(method)) - {"recipe", "set", "use_lora", "debug"}:
             key = tuning_options.FLAGS[name]
             assert command in readers(key if "." in key else f"{method}.{key}")
+
+
+def leaves(command: Any, name: str) -> Iterator[tuple[str, Any]]:
+    """A Typer command, or those of a group, by name."""
+    for below, one in getattr(command, "commands", {}).items():
+        yield from leaves(one, f"{name} {below}")
+    if not getattr(command, "commands", {}):
+        yield name, command
+
+
+def test_each_flag_of_the_other_commands_was_decided_on_and_is_read() -> None:
+    # A new flag: have its command read it, then write it into the golden file.
+    found: dict[str, list[str]] = {}
+    for module in (evaluate, optimize_prompt, sqlagent_test, judge_report, mcp_server, export, report, audit, demo):
+        for name, command in leaves(typer.main.get_command(module.app), Path(str(module.__file__)).name):
+            found[name] = [one.name for one in command.params if "--help" not in one.opts]
+            function = ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(command.callback))))
+            assert set(found[name]) <= {node.id for node in ast.walk(function) if isinstance(node, ast.Name)}, name
+    assert found == json.loads(GOLDEN.with_name("flags.json").read_text())
 
 
 @pytest.mark.parametrize(
