@@ -208,8 +208,12 @@ class Relay:
                 raw += line
                 if line.removeprefix(b"data:").strip() == END:
                     break
-                await response.write(_shown_line(shown, line))
-            # Who has read the end may leave, which ends this handler: the call is written down before.
+                if (told := _shown_line(shown, line)) is None:
+                    raw += b"data: [DONE]\n"
+                    break
+                await response.write(told)
+            # Who has read the end, or what is no event, may leave, which ends this handler: the call is written down
+            # before, or is a fault.
             answer = _merged(session, bytes(raw))
             _note(session, call, answer)
             _told(session, answer)
@@ -237,13 +241,15 @@ async def _lines(upstream: Any) -> AsyncIterator[bytes]:
         yield left
 
 
-def _shown_line(shown: ToldStream, line: bytes) -> bytes:
-    """A line of a stream as the agent gets it; what is no event of a completion as it is."""
-    try:
-        event = json.loads(line.removeprefix(b"data:")) if line.startswith(b"data:") else None
-        return line if event is None else b"data: %s\n" % json.dumps(shown.event(event)).encode()
-    except (ValueError, RecursionError, LookupError, TypeError, AttributeError):
+def _shown_line(shown: ToldStream, line: bytes) -> bytes | None:
+    """A line of a stream as the agent gets it; None for an error, and for what is no event of a completion."""
+    if not line.startswith(b"data:"):
         return line
+    try:
+        event = json.loads(line.removeprefix(b"data:"))
+        return None if "error" in event else b"data: %s\n" % json.dumps(shown.event(event)).encode()
+    except (ValueError, RecursionError, LookupError, TypeError, AttributeError):
+        return None
 
 
 def _told(session: Session, answer: dict[str, Any]) -> bytes:

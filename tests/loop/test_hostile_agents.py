@@ -14,13 +14,11 @@ from typing import Any
 
 import pytest
 import torch
-from rich.console import Console
 
 from foundation.errors import RunError
 from foundation.rollout_keys import told_tools
 from sql_agent.config import ROOT, build_config, data_path, load_recipe
 from sql_agent.data.dataset import load_questions
-from sql_agent.local.job import run_local
 from sql_agent.training.health_rules import behaviour
 from sql_agent.training.verl_config import flatten
 from tests.loop.conftest import collecting, rollouts, running
@@ -28,6 +26,7 @@ from tests.loop.conftest import collecting, rollouts, running
 pytestmark = pytest.mark.filterwarnings("default")
 AGENTS = [f"agent_{n}" for n in range(8)]
 GUILTY = AGENTS[5]
+SCRIPTS = {"local": "train_local.py", "vllm": "train_sql_agent.py"}
 # Turn -> the reason of the fault; None for what is told to the model.
 TURNS = {
     "exits": "exit",
@@ -143,14 +142,10 @@ def one_step(tmp_path: Path) -> dict[str, Any]:
 
 @pytest.mark.parametrize("back_end", ["local", pytest.param("vllm", marks=pytest.mark.slow)])
 def test_seven_agents_keep_all_beside_one_that_misbehaves(tmp_path: Path, back_end: str) -> None:
-    changes = one_step(tmp_path)
-    if back_end == "local":
-        status, run_dir = run_local(build_config(load_recipe("smoke_cpu"), changes), Console(quiet=True))
-    else:
-        sets = [word for key, value in flatten(changes).items() for word in ("--set", f"{key}={json.dumps(value)}")]
-        command = [sys.executable, "sql_agent/train_sql_agent.py", "--recipe", "smoke_cpu", *sets]
-        status = subprocess.run(command, cwd=ROOT, timeout=540).returncode
-        (run_dir,) = tmp_path.glob("*smoke_cpu*")
+    sets = [word for k, v in flatten(one_step(tmp_path)).items() for word in ("--set", f"{k}={json.dumps(v)}")]
+    command = [sys.executable, f"sql_agent/{SCRIPTS[back_end]}", "--recipe", "smoke_cpu", *sets]
+    status = subprocess.run(command, cwd=ROOT, timeout=540).returncode
+    (run_dir,) = tmp_path.glob("*smoke_cpu*")
     lines = [json.loads(line) for line in (run_dir / "rollouts.jsonl").read_text(encoding="utf-8").splitlines()]
     others = [line for line in lines if line["agent"] != GUILTY]
     assert status == 0 and len(others) == 56 and all(line["reward"] is not None for line in others)
