@@ -140,7 +140,7 @@ def one_step(tmp_path: Path) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("back_end", ["local", pytest.param("vllm", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("back_end", list(SCRIPTS))
 def test_seven_agents_keep_all_beside_one_that_misbehaves(tmp_path: Path, back_end: str) -> None:
     sets = [word for k, v in flatten(one_step(tmp_path)).items() for word in ("--set", f"{k}={json.dumps(v)}")]
     command = [sys.executable, f"sql_agent/{SCRIPTS[back_end]}", "--recipe", "smoke_cpu", *sets]
