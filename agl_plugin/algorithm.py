@@ -37,6 +37,8 @@ def start_ray(*, cpu: bool, n_gpus: int, without_litellm: bool = False) -> None:
     """
     # Ray would run its workers, which are the training, at the lowest priority but four.
     os.environ.setdefault("RAY_worker_niceness", "0")
+    # After a kill -9 Ray's agents would still look for its server for a minute. It is of this machine, and starts once.
+    os.environ.setdefault("RAY_gcs_rpc_server_reconnect_timeout_s", "3")
     passed_on = {k: os.environ[k] for k in PASSED_ON if k in os.environ}
     runtime_env: dict[str, Any] = {"env_vars": passed_on}
     if without_litellm:

@@ -44,7 +44,16 @@ from foundation import run_folder
 from foundation.errors import RunError
 from foundation.files import append_lines
 from foundation.net import free_port
-from foundation.rollout_keys import AWAITS_GROUP, LLM_CALLS_KEY, RECORD_KEY, TIMED_OUT, UNSCORED_KEY, RunKeys
+from foundation.rollout_keys import (
+    AWAITS_GROUP,
+    LLM_CALLS_KEY,
+    RECORD_KEY,
+    TIMED_OUT,
+    TOOL_FAULT,
+    UNSCORED_KEY,
+    RunKeys,
+    told_tools,
+)
 from foundation.seeds import rollout_seed
 
 logger = logging.getLogger(__name__)
@@ -74,7 +83,9 @@ async def _leave_unscored(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _make_proxy(options: DaemonOptions, store: LightningStore, gate: Gate) -> Any:
     """The LLM proxy of a run. LiteLLM is imported where it is wanted only."""
-    make: Callable[..., Any] = functools.partial(make_gateway, drain_s=options.rollout_timeout_s)
+    make: Callable[..., Any] = functools.partial(
+        make_gateway, drain_s=options.rollout_timeout_s, calls_per_engine=options.calls_per_engine
+    )
     if options.proxy == "litellm":
         from agl_plugin.proxy.llm_proxy import make_proxy as make
     port = options.proxy_port or free_port()
@@ -383,7 +394,8 @@ class GrpoDaemon:
         first = f"; the first reason: {reason[:300]}" if reason else ""
         seen = {"counts": counts, "first": first, "rollouts": self.run_dir / run_folder.ROLLOUTS}
         other = OTHER_CAUSE.format(first=reason[:300] or "the reason stands with each rollout")
-        causes = "\n".join(f"  {n} x {why}: {CAUSES.get(why, other)}" for why, n in self._unscored_counts().items())
+        known = CAUSES | ({TOOL_FAULT: f"tools broke: {tools}"} if (tools := told_tools(self._rows)) else {})
+        causes = "\n".join(f"  {n} x {why}: {known.get(why, other)}" for why, n in self._unscored_counts().items())
         return RunError(NO_TRAINING_DATA.format(what=what, causes=causes, **seen))
 
     def _summarize(self, scored: dict[str, RolloutLegacy]) -> dict[str, float]:

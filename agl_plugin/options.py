@@ -20,7 +20,8 @@ class DaemonOptions:
     `poll_interval_s` is the wait between two looks at the store; `rollout_timeout_s` is how long one may take; after
     `stall_s` without any finishing the run is given up. `grade_group` rewards rollouts that await their group. Groups
     without variance are sampled anew up to `resample` times a step. `proxy` is the LLM proxy; `log_probs` asks the
-    sampler for the log-probability of each token; `seed` is that of the rollouts' draws.
+    sampler for the log-probability of each token; `seed` is that of the rollouts' draws. `calls_per_engine` bounds
+    the calls that the gateway has at each engine, 0: by its own constant.
     """
 
     poll_interval_s: float
@@ -33,6 +34,7 @@ class DaemonOptions:
     resample: int = 0
     log_probs: bool = False
     seed: int = 0
+    calls_per_engine: int = 0
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from agentlightning.store.base import LightningStore
 from agentlightning.types import AttemptedRollout, NamedResources, RolloutRawResult, Span, SpanCoreFields
 
 from agl_plugin.proxy.spans import next_sequence_id
+from foundation.background import Overdue, within
 from foundation.processes import collect_rarely
 from foundation.rollout_keys import TIMED_OUT, UNSCORED_KEY
 
@@ -33,7 +34,6 @@ logger = logging.getLogger(__name__)
 TAKE_AT_ONCE = 8
 # Of rollout.rollout_timeout_s, so that the runner ends a rollout before the store gives it up.
 LIMIT_SHARE = 0.95
-ENDING_S = 0.5  # for an agent to end once it is cancelled
 
 
 def in_order(result: RolloutRawResult, rollout: AttemptedRollout) -> RolloutRawResult:
@@ -52,18 +52,11 @@ async def in_time(work: Awaitable[RolloutRawResult], rollout: AttemptedRollout) 
     Cancelling closes the agent's call to the LLM proxy; a request that the proxy has passed on is not followed.
     """
     given_s = rollout.config.timeout_seconds
-    task = asyncio.ensure_future(work)
+    limit_s = given_s * LIMIT_SHARE if given_s else None
     try:
-        done, _ = await asyncio.wait({task}, timeout=given_s * LIMIT_SHARE if given_s else None)
-        if done:
-            return task.result()
-    finally:
-        if task.cancel():
-            await asyncio.wait({task}, timeout=ENDING_S)  # to close its calls; what it returns no longer counts
-    goes_on = "" if task.done() else "; its agent swallows the cancelling and goes on, to no effect"
-    logger.warning(
-        "rollout %s took more than %.0f s and was ended%s", rollout.rollout_id, (given_s or 0) * LIMIT_SHARE, goes_on
-    )
+        return await within(work, limit_s=limit_s)
+    except Overdue as exc:
+        logger.warning("rollout %s took more than %.0f s: %s", rollout.rollout_id, limit_s, exc)
     return [emit_annotation({UNSCORED_KEY: TIMED_OUT}, propagate=False)]
 
 

@@ -3,7 +3,7 @@
 Guarantees: whoever waits gets an answer or TimeoutError in the time given, whether or not the work ever ends; neither a
 loop nor a hanging call keeps the process from ending. Nothing that work raises ends a loop or looks to its waiter like
 the waiter's own end: SystemExit, KeyboardInterrupt, GeneratorExit, CancelledError and StopIteration arrive as Exited.
-What has begun in a thread cannot be stopped: it runs on.
+What has begun in a thread cannot be stopped: it runs on. Nothing that work gives after its limit reaches its waiter.
 """
 
 from __future__ import annotations
@@ -17,18 +17,45 @@ from typing import Any, TypeVar
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
+ENDING_S = 0.5  # for work to end once it is cancelled
 
 
 class Exited(Exception):
     """Work raised what is no Exception, or what means something else to a waiter. The text has its name and words."""
 
 
+class Overdue(Exception):
+    """Work took longer than its limit. `goes_on`: it swallows its cancelling, and nobody waits for it any more."""
+
+    def __init__(self, *, goes_on: bool) -> None:
+        super().__init__("it goes on, to no effect" if goes_on else "it was ended")
+        self.goes_on = goes_on
+
+
+async def within(work: Awaitable[T], *, limit_s: float | None, ending_s: float = ENDING_S) -> T:
+    """What `work` gives, if it comes in time; else it is cancelled, and has `ending_s` to close what it opened.
+
+    Raises Overdue, and what `work` raises.
+    """
+    task = asyncio.ensure_future(work)
+    try:
+        done, _ = await asyncio.wait({task}, timeout=limit_s)
+        if done:
+            return task.result()
+    finally:
+        if task.cancel():
+            await asyncio.wait({task}, timeout=ending_s)
+    raise Overdue(goes_on=not task.done())
+
+
 def ordinary(exc: BaseException) -> Exception:
-    """The exception as a waiter can be given it."""
+    """The exception as a waiter can be given it: itself with its own cause, or an Exited that it caused."""
     special = (StopIteration, StopAsyncIteration, concurrent.futures.CancelledError)
     if isinstance(exc, Exception) and not isinstance(exc, special):
         return exc
-    return Exited(named(exc))
+    exited = Exited(named(exc))
+    exited.__cause__ = exc
+    return exited
 
 
 def named(exc: BaseException) -> str:
@@ -44,7 +71,7 @@ def contained_call(function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
     try:
         return function(*args, **kwargs)
     except BaseException as exc:
-        raise ordinary(exc) from exc
+        raise ordinary(exc)  # noqa: B904 - it has its own cause
 
 
 async def contained(work: Awaitable[T]) -> T:
@@ -55,9 +82,9 @@ async def contained(work: Awaitable[T]) -> T:
         task = asyncio.current_task()
         if task and task.cancelling():
             raise
-        raise ordinary(exc) from exc
+        raise ordinary(exc)  # noqa: B904 - it has its own cause
     except BaseException as exc:
-        raise ordinary(exc) from exc
+        raise ordinary(exc)  # noqa: B904 - it has its own cause
 
 
 class LoopThread:

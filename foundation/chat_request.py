@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 from foundation.errors import did_you_mean
 
+ROLES = ("system", "user", "assistant", "tool")  # a template may write any other one into the prompt as it stands
 MOST_STOPS = 16
 MOST_TEMPLATE_CHARS = 2000
 SHOWN_CHARS = 60
@@ -69,7 +70,7 @@ def _is_count(value: Any) -> bool:
 
 def _are_messages(value: Any) -> bool:
     is_list = isinstance(value, list) and bool(value)
-    return is_list and all(isinstance(one, dict) and _is_text(one.get("role")) for one in value)
+    return is_list and all(isinstance(one, dict) and one.get("role") in ROLES for one in value)
 
 
 def _are_functions(value: Any) -> bool:
@@ -121,7 +122,12 @@ TEMPLATE = Rule(
 )
 
 RULES: dict[str, Rule] = {
-    "messages": Rule("passed", "must be a list of objects with a role", _are_messages, "write [{role, content}, ...]"),
+    "messages": Rule(
+        "passed",
+        f"must be a list of objects with a role of {', '.join(ROLES)}",
+        _are_messages,
+        "write [{role, content}, ...], and system for developer",
+    ),
     "model": Rule("run", "must be a model's name", _is_text, "name one of GET /v1/models"),
     "tools": Rule("passed", "must be a list of {type: function, function: {name, ...}}", _are_functions),
     "tool_choice": Rule(
@@ -144,8 +150,14 @@ RULES: dict[str, Rule] = {
     ),
     **dict.fromkeys(("temperature", "top_p", "top_k", "presence_penalty", "frequency_penalty", "seed"), NUMBER),
     **dict.fromkeys(("logit_bias", "min_p", "repetition_penalty", "min_tokens"), NOT_SENT),
-    **dict.fromkeys(("reasoning_effort", "verbosity", "parallel_tool_calls", "prediction"), ANSWER),
-    **dict.fromkeys(("user", "metadata", "store", "service_tier", "safety_identifier"), ANSWER),
+    "parallel_tool_calls": Rule(
+        "silent", "must be true: the policy makes as many calls in a turn as it wants", _only(True), "do them in turn"
+    ),
+    **dict.fromkeys(
+        ("reasoning_effort", "verbosity"),
+        Rule("silent", "says nothing to this policy", lambda _: False, "ask for it in words"),
+    ),
+    **dict.fromkeys(("prediction", "user", "metadata", "store", "service_tier", "safety_identifier"), ANSWER),
     **dict.fromkeys(("prompt_cache_key", "prompt_cache_retention"), ANSWER),
     **dict.fromkeys(("n", "best_of"), SAMPLES),
     **dict.fromkeys(("logprobs", "top_logprobs", "return_token_ids"), LOG_PROBS),

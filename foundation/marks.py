@@ -1,10 +1,13 @@
 """Text of others on its way to a model: a model's own control tokens in it are hidden, and nothing else is touched.
 
-A token that marks turns, calls or thoughts (`<|im_end|>`, `</tool_response>`) loses its first character to its
+A token that marks turns, calls or thoughts (`<|im_end|>`, `</tool_response>`) loses its first ASCII character to its
 full-width form where a request is sent, never before: tools, records and files hold the text as it is. `Marks.shown`
 takes that back in what the model copied, exactly: text that had such a full-width form from the start gets one more.
 Guarantees: no marker is in what `Marks.hidden` gives, however it was put together; `shown(hidden(x)) == x` for any
-text. What the policy itself said is left as it is, and so is the system prompt, which is yours.
+text. What the policy said and the system prompt, which is yours, keep thoughts and calls (`<think>`, `<tool_call>`);
+of the tokenizer's special tokens, which no decoded answer has, they are `sealed` too. Where a tokenizer normalises text
+before it looks for its tokens, text that it would turn into one is sent with a space in it, and not turned back.
+Not covered: tokens without any ASCII character (`forgeable`).
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -32,45 +35,62 @@ FAMILIES = (
     *(f"<｜{at}▁of▁sentence｜>" for at in ("begin", "end")),
     *(f"<｜tool▁{what}▁{at}｜>" for what in ("call", "calls", "output", "outputs") for at in ("begin", "end")),
 )
-POLICYS = ("assistant", "system")  # whose messages go out as they are
+# Of these, what a model writes as text: its thoughts and calls.
+WRITTEN = {"<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>", "<think>", "</think>"}
+POLICYS = ("assistant", "system")  # whose messages keep what a model writes
 
 
 @dataclass(frozen=True)
 class Marks:
-    """The control tokens of a model."""
+    """The control tokens of a model; `special` are those that its answers never hold. `normal` is what the tokenizer
+    makes of text before it looks for the `loose` ones."""
 
     tokens: tuple[str, ...] = FAMILIES
+    special: tuple[str, ...] = tuple(token for token in FAMILIES if token not in WRITTEN)
+    loose: tuple[str, ...] = ()
+    normal: Callable[[str], str] | None = field(default=None, repr=False, compare=False)
 
     def hidden(self, text: str) -> str:
         """The text as it is sent to the model."""
-        return self._each(text, lambda first, wide, n, bare: wide * (2 * n + bare))
+        return self._unforged(_each(self._patterns, text, lambda first, wide, n, bare: wide * (2 * n + bare)))
 
     def shown(self, text: str) -> str:
         """What the model copied, as it was before `hidden`."""
-        return self._each(
-            text, lambda first, wide, n, bare: wide * n + first if bare else wide * (n // 2) + first * (n % 2)
+        return _each(
+            self._patterns,
+            text,
+            lambda first, wide, n, bare: wide * n + first if bare else wide * (n // 2) + first * (n % 2),
         )
 
-    def _each(self, text: str, written: Callable[[str, str, int, bool], str]) -> str:
-        """The text with what stands before the rest of each token, n full-width first characters and perhaps a `bare`
-        one, `written` anew."""
-        for first, wide, pattern in self._patterns:
-            if first not in text and wide not in text:
-                continue
+    def sealed(self, text: str) -> str:
+        """What the policy said, without special tokens; what it copied of hidden ones stays to the letter."""
+        return self._unforged(_each(self._specials, text, lambda first, wide, n, bare: wide * (n + bare)))
 
-            def anew(found: re.Match[str], first: str = first, wide: str = wide) -> str:
-                return written(first, wide, len(found["wides"]), found[0].endswith(first))
-
-            text = pattern.sub(anew, text)
+    def _unforged(self, text: str) -> str:
+        if self.normal and any(token in self.normal(text) for token in self.loose):
+            text = self.normal(text)
+            for token in self.loose:
+                text = text.replace(token, f"{token[0]} {token[1:]}")
         return text
 
     @cached_property
-    def _patterns(self) -> list[tuple[str, str, re.Pattern[str]]]:
-        rests: dict[str, set[str]] = {}
+    def _patterns(self) -> list[Pattern]:
+        return _patterns_of(self.tokens)
+
+    @cached_property
+    def _specials(self) -> list[Pattern]:
+        return _patterns_of(self.special)
+
+    def undecided(self, text: str) -> int:
+        """Where the end of the text begins that could become a hidden token with what follows."""
+        found = [len(text)]
         for token in self.tokens:
-            if len(token) > 2 and _wide(token[0]):
-                rests.setdefault(token[0], set()).add(token[1:])
-        return [(first, _wide(first), _pattern(first, _wide(first), each)) for first, each in sorted(rests.items())]
+            at = _first(token)
+            if at is not None and (wide := _wide(token[at])) in text:
+                before, _, tail = text.rpartition(wide)
+                if token.startswith(tail, at + 1):
+                    found.append(max(0, len(before.rstrip(wide)) - at))
+        return min(found)
 
     def hidden_tree(self, value: Any) -> Any:
         """The JSON value with each text in it hidden, keys too."""
@@ -78,31 +98,115 @@ class Marks:
 
     def arguments(self, raw: str) -> str:
         """The arguments of a call, a JSON text, as they were before `hidden`."""
-        try:
-            tree = json.loads(raw)
-        except (ValueError, RecursionError):
-            return self.shown(raw)
-        meant = _in_tree(tree, self.shown)
-        return raw if meant == tree else json.dumps(meant, ensure_ascii=False)
+        return _in_json(raw, self.shown)
 
     def message(self, message: Any) -> Any:
-        """A message of a request as it is sent: its texts hidden, unless the policy or you said them."""
-        if not isinstance(message, Mapping) or message.get("role") in POLICYS or "content" not in message:
+        """A message of a request as it is sent: all that it says but its role, text in parts joined to one."""
+        if not isinstance(message, Mapping):
             return message
-        return {**message, "content": self.hidden_tree(message["content"])}
+        change = self.sealed if message.get("role") in POLICYS else self.hidden
+        said = {key: value for key, value in message.items() if key not in ("role", "content", "tool_calls")}
+        sent = {**message, **{key: _in_tree(value, change) for key, value in said.items()}}
+        if "content" in sent:
+            sent["content"] = _in_tree(_joined(sent["content"]), change)
+        if "tool_calls" in sent:
+            sent["tool_calls"] = _in_tree(sent["tool_calls"], change, of_json=("arguments",))
+        return sent
 
     def forgeable(self) -> list[str]:
-        """Those tokens that text could still hold: their first character has no full-width form."""
+        """Those tokens that text could still hold: none of their characters has a full-width form."""
         return [token for token in self.tokens if token in self.hidden(token)]
 
 
-def _in_tree(value: Any, change: Callable[[str], str]) -> Any:
+NO_MARKS = Marks((), ())
+
+
+class Showing:
+    """`Marks.shown` of a text that comes in pieces."""
+
+    def __init__(self, marks: Marks) -> None:
+        self.marks, self._held = marks, ""
+
+    def add(self, piece: str) -> str:
+        """What can be told with this piece: all but what could be the beginning of a token."""
+        text = self._held + piece
+        at = self.marks.undecided(text)
+        self._held = text[at:]
+        return self.marks.shown(text[:at])
+
+    def end(self) -> str:
+        """What was held back."""
+        rest, self._held = self._held, ""
+        return self.marks.shown(rest)
+
+
+# A first character, its full-width form, and what finds both before the rest of a token.
+Pattern = tuple[str, str, re.Pattern[str]]
+
+
+def _patterns_of(tokens: Iterable[str]) -> list[Pattern]:
+    rests: dict[tuple[str, str], set[str]] = {}
+    for token in tokens:
+        if (at := _first(token)) is not None:
+            rests.setdefault((token[:at], token[at]), set()).add(token[at + 1 :])
+    # Those within others first: of "<PRE>" and "▁<PRE>" one is enough.
+    plain = {head + first + rest for (head, first), each in rests.items() if not head for rest in each}
+    for head, first in [key for key in rests if key[0]]:
+        rests[head, first] = {rest for rest in rests[head, first] if not any(one in first + rest for one in plain)}
+    return [
+        (first, _wide(first), _pattern(head, first, _wide(first), each))
+        for (head, first), each in sorted(rests.items())
+        if each
+    ]
+
+
+def _each(patterns: Iterable[Pattern], text: str, written: Callable[[str, str, int, bool], str]) -> str:
+    """The text with what stands before the rest of each token, n full-width first characters and perhaps a `bare`
+    one, `written` anew."""
+    for first, wide, pattern in patterns:
+        if first not in text and wide not in text:
+            continue
+
+        def anew(found: re.Match[str], first: str = first, wide: str = wide) -> str:
+            return written(first, wide, len(found["wides"]), found[0].endswith(first))
+
+        text = pattern.sub(anew, text)
+    return text
+
+
+def _joined(content: Any) -> Any:
+    """Text in parts as one text, as model servers join it: a token could stand in two of them."""
+    if isinstance(content, list) and content and all(isinstance(p, Mapping) and _is_text_part(p) for p in content):
+        return "\n".join(part["text"] for part in content)
+    return content
+
+
+def _is_text_part(part: Mapping[str, Any]) -> bool:
+    return part.get("type", "text") == "text" and isinstance(part.get("text"), str)
+
+
+def _in_json(raw: str, change: Callable[[str], str]) -> str:
+    try:
+        tree = json.loads(raw)
+    except (ValueError, RecursionError):
+        return change(raw)
+    meant = _in_tree(tree, change)
+    return raw if meant == tree else json.dumps(meant, ensure_ascii=False)
+
+
+def _in_tree(value: Any, change: Callable[[str], str], *, of_json: tuple[str, ...] = ()) -> Any:
+    """The value with each text changed; what stands under a key `of_json` is JSON itself."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, list):
-        return [_in_tree(item, change) for item in value]
+        return [_in_tree(item, change, of_json=of_json) for item in value]
     if isinstance(value, dict):
-        return {change(str(key)): _in_tree(item, change) for key, item in value.items()}
+        return {
+            change(str(key)): _in_json(item, change)
+            if key in of_json and isinstance(item, str)
+            else _in_tree(item, change, of_json=of_json)
+            for key, item in value.items()
+        }
     return value
 
 
@@ -111,30 +215,64 @@ def _wide(character: str) -> str:
     return chr(ord(character) + 0xFEE0) if "!" <= character <= "~" else ""
 
 
-def _pattern(first: str, wide: str, rests: Iterable[str]) -> re.Pattern[str]:
+def _first(token: str) -> int | None:
+    """The place of the character that is changed."""
+    return next((n for n, character in enumerate(token) if _wide(character)), None) if len(token) > 2 else None
+
+
+def _pattern(head: str, first: str, wide: str, rests: Iterable[str]) -> re.Pattern[str]:
     # The rest is only looked at, so that a token that begins within another one is found too.
     rest = "|".join(re.escape(one) for one in sorted(rests, key=len, reverse=True))
-    return re.compile(f"(?P<wides>{wide}*)(?:{re.escape(first)}|(?<={wide}))(?={rest})")
+    before = f"(?<={re.escape(head)})" if head else ""
+    return re.compile(f"{before}(?P<wides>{wide}*)(?:{re.escape(first)}|(?<={wide}))(?={rest})")
 
 
-def marks_of(added: Iterable[tuple[str, bool]], template: str) -> Marks:
-    """The marks of a tokenizer: its special tokens (each added one comes with whether it is), and what looks like a
-    control token among the others and in its chat template.
+@dataclass(frozen=True)
+class Added:
+    """A token that was added to a tokenizer's vocabulary; `normalized` ones are looked for in normalised text."""
+
+    text: str
+    special: bool
+    normalized: bool = False
+
+
+def marks_of(added: Iterable[Added], template: str, normal: Callable[[str], str] | None = None) -> Marks:
+    """The marks of a tokenizer: its special tokens, what its chat template writes that looks like a control token, and
+    those that were added and can be nothing else. An added `<table>` is text.
     """
-    tokens = [text for text, special in added if special or SHAPE.fullmatch(text)]
-    return Marks(tuple(dict.fromkeys(token for token in [*tokens, *SHAPE.findall(template)] if token.strip())))
+    added, written = list(added), SHAPE.findall(template)
+    special = [one.text for one in added if one.special and one.text.strip()]
+    others = [one.text for one in added if one.text in (*written, *FAMILIES) or _has_bars(one.text)]
+    tokens = tuple(dict.fromkeys([*special, *others, *written]))
+    loose = {normal(one.text) for one in added if one.normalized and one.text in tokens} if normal else set[str]()
+    return Marks(tokens, tuple(special), tuple(sorted(loose)), normal if loose else None)
+
+
+def _has_bars(token: str) -> bool:
+    return SHAPE.fullmatch(token) is not None and token[1] in "|｜"
 
 
 def model_marks(model: Path) -> Marks:
     """The marks of a model folder; those of the known families where it has no tokenizer.json that can be read."""
+    file = model / "tokenizer.json"
     try:
-        added = json.loads((model / "tokenizer.json").read_text(encoding="utf-8")).get("added_tokens", [])
+        tree = json.loads(file.read_text(encoding="utf-8"))
+        added = [
+            Added(one["content"], bool(one.get("special")), bool(one.get("normalized")))
+            for one in tree.get("added_tokens", [])
+        ]
     except (OSError, ValueError):
         return Marks()
-    return marks_of(((token["content"], bool(token.get("special"))) for token in added), read_template(model))
+    normal = None
+    if tree.get("normalizer") and any(one.normalized for one in added):
+        from tokenizers import Tokenizer
+
+        normal = Tokenizer.from_file(str(file)).normalizer.normalize_str
+    return marks_of(added, read_template(model), normal)
 
 
 def tokenizer_marks(tokenizer: Any) -> Marks:
     """The marks of a transformers tokenizer."""
-    added = ((token.content, token.special) for token in tokenizer.added_tokens_decoder.values())
-    return marks_of(added, str(tokenizer.chat_template or ""))
+    added = [Added(one.content, one.special, one.normalized) for one in tokenizer.added_tokens_decoder.values()]
+    normalizer = getattr(getattr(tokenizer, "backend_tokenizer", None), "normalizer", None)
+    return marks_of(added, str(tokenizer.chat_template or ""), normalizer.normalize_str if normalizer else None)

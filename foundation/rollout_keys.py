@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 TIMED_OUT = "timed_out"  # the reason of a rollout that its runner or the store gave up
+TOOL_FAULT = "tool_fault"  # the reason of a rollout whose tool broke; its record's `fault` names it
 AWAITS_GROUP = "awaits_group"  # the reason of a rollout that gets its reward together with its group
 RECORD_KEY = "agentgrpo.record"
 UNSCORED_KEY = "agentgrpo.unscored"
@@ -35,3 +37,14 @@ class RunKeys(BaseModel):
 # From the records of a group's rollouts to the keys of each that change, in the same order: reward, reward_parts,
 # unscored ("" with a reward) and whatever else should stand in rollouts.jsonl.
 GradeGroup = Callable[[list[dict[str, Any]]], Awaitable[list[dict[str, Any]]]]
+
+
+def broken_tools(rows: Iterable[Mapping[str, Any]]) -> Counter[tuple[str, str]]:
+    """How many rollouts each tool left unscored, by its name and a word for what became of it."""
+    faults = (row.get("fault") or {} for row in rows if row.get("unscored") == TOOL_FAULT)
+    return Counter((one["tool"], one["reason"]) for one in faults if one)
+
+
+def told_tools(rows: Iterable[Mapping[str, Any]]) -> str:
+    """The same for people: `search (exit) 3 x`."""
+    return ", ".join(f"{tool} ({reason}) {n} x" for (tool, reason), n in broken_tools(rows).most_common(8))

@@ -4,6 +4,7 @@ Guarantees, on Linux: whatever the program starts, detached or not, is ended whe
 told to (SIGTERM), and when PARENT is gone, however that went; this process ends as the program did. So whoever reads
 the program's lines finds their end. Elsewhere than on Linux only the program itself is ended. Not covered: descendants
 of another user, and detached ones of a program that kills this process. Standard library only, to start in 20 ms.
+forks.py ends what its processes leave behind by the same means.
 """
 
 from __future__ import annotations
@@ -27,13 +28,12 @@ def main() -> None:
     """Run the program to its end, or to this one's."""
     parent, command = int(sys.argv[1]), sys.argv[2:]
     signal.signal(signal.SIGTERM, _ended)
-    prctl = ctypes.CDLL(None).prctl if sys.platform == "linux" else lambda *_: None
-    prctl(PR_SET_CHILD_SUBREAPER, 1)
-    prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+    become_reaper()
+    _prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
     status, program = NOT_STARTED, None
     try:
         if os.getppid() == parent:
-            dies_too = lambda: prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # noqa: E731
+            dies_too = lambda: _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # noqa: E731
             program = subprocess.Popen(command, start_new_session=True, preexec_fn=dies_too)
             status = program.wait()
     except OSError as exc:
@@ -44,6 +44,24 @@ def main() -> None:
             program.kill()  # where it has not ended
         _end_descendants()
     _end_like(status)
+
+
+def _prctl(option: int, value: int) -> None:
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(option, value)
+
+
+def become_reaper() -> None:
+    """Let what descendants leave behind become children of this process."""
+    _prctl(PR_SET_CHILD_SUBREAPER, 1)
+
+
+def die_with(parent: int) -> None:
+    """Let Linux kill this process, and whatever it starts, when the thread of `parent` that forked it is gone."""
+    become_reaper()
+    _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
 
 
 def _ended(_signal: int, _frame: FrameType | None) -> None:
@@ -68,19 +86,47 @@ def _end_descendants() -> None:
                 pass
         except ChildProcessError:
             return
-        for pid in _descendants():
-            _kill(pid)
+        for pid in descendants(os.getpid()):
+            kill(pid)
         time.sleep(0.001)
 
 
-def _kill(pid: int) -> None:
+def kill(pid: int) -> None:
+    """End it, if it is there."""
     try:
         os.kill(pid, signal.SIGKILL)
     except OSError:
         return
 
 
-def _descendants() -> Iterator[int]:
+def children() -> list[int]:
+    """The children of this process, the ended ones that nobody waited for included."""
+    own = os.getpid()
+    try:
+        with open(f"/proc/self/task/{own}/children", encoding="ascii") as listed:
+            return [int(pid) for pid in listed.read().split()]
+    except OSError:  # a kernel without it
+        return _by_parent().get(own, [])
+
+
+def descendants(of: int) -> Iterator[int]:
+    """All processes below one."""
+    parents, found = _by_parent(), [of]
+    for pid in found:
+        found += parents.get(pid, [])
+    yield from found[1:]
+
+
+def tasks_of_machine() -> int:
+    """How many threads there are; 0 where nobody counts them."""
+    try:
+        with open("/proc/loadavg", encoding="ascii") as told:
+            return int(told.read().split()[3].partition("/")[2])
+    except OSError:
+        return 0
+
+
+def _by_parent() -> dict[int, list[int]]:
     parents: dict[int, list[int]] = {}
     for name in os.listdir("/proc") if os.path.isdir("/proc") else ():
         if name.isdigit():
@@ -90,10 +136,7 @@ def _descendants() -> Iterator[int]:
             except (OSError, ValueError, IndexError):  # it ended meanwhile
                 continue
             parents.setdefault(parent, []).append(int(name))
-    found = [os.getpid()]
-    for pid in found:
-        found += parents.get(pid, [])
-    yield from found[1:]
+    return parents
 
 
 if __name__ == "__main__":

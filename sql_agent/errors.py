@@ -38,9 +38,13 @@ class ReaderFault(Fault):
 
 
 class ToolFault(Fault):
-    """A tool is broken, as opposed to used wrongly."""
+    """A tool is broken, as opposed to used wrongly. `tool` and `reason`, a word, are what it is counted by."""
 
     kind = "tool_fault"
+
+    def __init__(self, text: str, *, tool: str = "", reason: str = "fault") -> None:
+        super().__init__(text)
+        self.tool, self.reason = tool, reason
 
 
 class EpisodeFault(Fault):

@@ -230,6 +230,7 @@ class RolloutRecord(BaseModel):
     unscored: str = ""
     judge: str = ""
     reason: str = ""
+    fault: dict[str, str] = Field(default_factory=dict)  # of a tool: its name, and a word for the reason
     judge_usage: dict[str, int | float] = Field(default_factory=dict)
     judge_item: dict[str, Any] | None = None
     awaits: dict[str, float] = Field(default_factory=dict)  # parts that await the group, and their weights
@@ -300,6 +301,7 @@ def rollout_record(question: Question, episode: Episode | None, reward: Reward) 
         unscored=reward.unscored,
         judge=reward.scorer,
         reason=reward.explanation,
+        fault=reward.metadata.get("fault", {}),
         judge_usage=reward.metadata.get("judge_usage", {}),
         judge_item=reward.metadata.get("item"),
         awaits=reward.metadata.get("awaits", {}),

@@ -110,7 +110,9 @@ def model_list(addresses: Sequence[str]) -> list[Any]:
 
 
 @asynccontextmanager
-async def serving(*addresses: str, kind: str = "gateway", log_probs: bool = True) -> AsyncIterator[Running]:
+async def serving(
+    *addresses: str, kind: str = "gateway", log_probs: bool = True, **of_gateway: Any
+) -> AsyncIterator[Running]:
     """A proxy of this kind before model servers at `addresses`."""
     store = LightningStoreServer(agl.InMemoryLightningStore(thread_safe=True), "127.0.0.1", free_port())
     await store.start()
@@ -118,7 +120,7 @@ async def serving(*addresses: str, kind: str = "gateway", log_probs: bool = True
     if kind == "litellm":
         from agl_plugin.proxy.llm_proxy import make_proxy as make
     gate = Gate()
-    proxy = make(store, gate=gate, host="127.0.0.1", port=free_port(), log_probs=log_probs)
+    proxy = make(store, gate=gate, host="127.0.0.1", port=free_port(), log_probs=log_probs, **of_gateway)
     proxy.update_model_list(model_list(addresses))
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
     try:

@@ -24,6 +24,7 @@ class Request:
 
     body: Json
     log_probs: bool  # whether the sampler's are wanted where it samples
+    rollout: str = ""  # whose call it is
 
     @property
     def wants_usage(self) -> bool:

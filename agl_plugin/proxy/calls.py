@@ -1,14 +1,15 @@
 """The gateway's work on one request: from the agent to a model server and back, and its span to the store.
 
-Guarantees: a call goes to the address with the fewest calls in flight; above MOST_CALLS they wait, and none is refused
-for being too many; a body that has not come within BODY_S is refused, and stands in nobody's way until then; a
-connection that cannot be made is tried again, there or elsewhere, for CONNECT_S; one that was reused and closed within
-STALE_S without a byte of an answer is tried once more, on a fresh one; nothing else is sent twice; an address without
-connections rests while others have them, and one call in REST_S looks whether it is back; a stream that breaks off
-breaks off for the agent too; what an agent no longer waits for is waited for all the same, so that the gate counts what
-the model server works on; a stream of which an agent reads nothing for UNREAD_S is broken off, since it would hold the
-gate for ever. Where FEW calls are open, each is answered once the store has its span; where more are, before that
-(span_writer.py).
+Guarantees: the first call of a rollout goes to the address with the fewest calls in flight, and its next ones there
+too, where their prompt's beginning is in the prefix cache, until it takes no connections; above `per_engine` at each
+(without it MOST_CALLS in all) they wait, and none is refused for being too many; a body that has not come within BODY_S
+is refused, and stands in nobody's way until then; a connection that cannot be made is tried again, there or elsewhere,
+for CONNECT_S; one that was reused and closed within STALE_S without a byte of an answer is tried once more, on a fresh
+one; nothing else is sent twice; an address without connections rests while others have them, and one call in REST_S
+looks whether it is back; a stream that breaks off breaks off for the agent too; what an agent no longer waits for is
+waited for all the same, so that the gate counts what the model server works on; a stream of which an agent reads
+nothing for UNREAD_S is broken off, since it would hold the gate for ever. Where FEW calls are open, each is answered
+once the store has its span; where more are, before that (span_writer.py).
 Bodies above MAX_BODY_BYTES, what is no JSON object, models that are not known and keys that no agent may ask for
 (foundation/chat_request.py) are refused. No limit of its own on how long a model server takes: agents have theirs, and
 the end of a step aborts the rest.
@@ -46,11 +47,14 @@ from foundation.chat_request import NotAllowed, allowed
 logger = logging.getLogger(__name__)
 
 CALL_PATH = re.compile(
-    r"(?:/rollout/(?P<rollout>[^/]+)/attempt/(?P<attempt>[^/]+))?(?:/v1)?/(?P<what>chat/completions|models)"
+    # Also in the form of agent-lightning 1.0: /proxy/rollout/ID/attempt/ID/mode/train/openai/v1/chat/completions.
+    r"(?:(?:/proxy)?/rollout/(?P<rollout>[^/]+)/attempt/(?P<attempt>[^/]+)(?:/mode/(?:train|val)/openai)?)?(?:/v1)?"
+    r"/(?P<what>chat/completions|models)"
 )
 ALIVE_PATHS = (ALIVE_PATH, "/health", "/health/readiness")
 MAX_BODY_BYTES = 32 * 2**20
 MOST_CALLS = 1024
+MOST_HOMES = 2**17  # rollouts whose address is remembered
 FEW = 4  # calls that wait for one write of spans would go on together, and so would the next ones: not for many
 BODY_S = 30.0
 CONNECT_S, TRY_S, PAUSE_S, REST_S = 10.0, 2.5, 0.1, 1.0
@@ -111,15 +115,17 @@ class Metrics:
 class Calls:
     """The gateway as an ASGI application. `addresses` are the model servers of each name."""
 
-    def __init__(self, *, gate: Gate, log_probs: bool) -> None:
-        self.gate, self.log_probs, self.metrics = gate, log_probs, Metrics()
+    def __init__(self, *, gate: Gate, log_probs: bool, per_engine: int = 0) -> None:
+        self.gate, self.log_probs, self.per_engine, self.metrics = gate, log_probs, per_engine, Metrics()
         self.addresses: dict[str, list[Address]] = {}
         self.metrics.weights.set_function(lambda: gate.weights)
         self._n_used = self._n_open = 0
+        self._homes: dict[str, Address] = {}
 
     def route(self, addresses: dict[str, list[Address]]) -> None:
         """Serve these."""
         self.addresses = addresses
+        self._homes.clear()
         self.metrics.in_flight.clear()
         for address in (one for several in addresses.values() for one in several):
             self.metrics.in_flight.labels(address.url).set_function(functools.partial(getattr, address, "in_flight"))
@@ -127,7 +133,8 @@ class Calls:
     @asynccontextmanager
     async def serving(self, store: LightningStore) -> AsyncIterator[None]:
         """What is there while the server runs: connections, and the way to the store."""
-        self._room = asyncio.Semaphore(MOST_CALLS)
+        engines = {address.url for several in self.addresses.values() for address in several}
+        self._room = asyncio.Semaphore(self.per_engine * len(engines) or MOST_CALLS)
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=TRY_S)
         session = functools.partial(aiohttp.ClientSession, timeout=timeout, read_bufsize=LONGEST_EVENT_BYTES)
         async with (
@@ -182,7 +189,7 @@ class Calls:
         body = await body_in_time(receive)
         async with self._room:
             await self._pace.turn()
-            request = Request(asked_of(body), self.log_probs)
+            request = Request(asked_of(body), self.log_probs, rollout or "")
             with self.gate.call() as passes:
                 if not passes:
                     return JSONResponse(REFUSED, GONE)
@@ -232,10 +239,10 @@ class Calls:
             address.in_flight -= 1
 
     async def _sent(self, request: Request, addresses: Sequence[Address]) -> tuple[Address, aiohttp.ClientResponse]:
-        """Send to the address with the fewest calls; where no connection can be made, to the next, for CONNECT_S."""
+        """Send to the rollout's address; where no connection can be made, to the next, for CONNECT_S."""
         deadline, left = time.monotonic() + CONNECT_S, list(addresses)
         while True:
-            address = self._next_of(left)
+            address = self._next_of(left, request.rollout)
             address.in_flight += 1
             body = json.dumps(request.asking(address.model)).encode()
             try:
@@ -270,10 +277,16 @@ class Calls:
         self.metrics.retries.inc()
         return await self._http_once.post(address.url, data=data(), **how)
 
-    def _next_of(self, addresses: Sequence[Address]) -> Address:
-        """The one with the fewest calls, and of those the one that was asked longest ago; one that rests at last."""
-        now = time.monotonic()
-        address = min(addresses, key=lambda one: (one.rests_until_s > now, one.in_flight, one.last_used))
+    def _next_of(self, addresses: Sequence[Address], rollout: str) -> Address:
+        """The rollout's own; else the one with the fewest calls, and of those the one that was asked longest ago; one
+        that rests at last."""
+        now, home = time.monotonic(), self._homes.pop(rollout, None)
+        ranks = {id(one): (one.rests_until_s > now, one is not home, one.in_flight, one.last_used) for one in addresses}
+        address = min(addresses, key=lambda one: ranks[id(one)])
+        if rollout:
+            self._homes[rollout] = address  # behind the others
+            if len(self._homes) > MOST_HOMES:
+                del self._homes[next(iter(self._homes))]
         self._n_used += 1
         address.last_used = self._n_used
         if address.rests_until_s:

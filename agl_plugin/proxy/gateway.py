@@ -51,6 +51,7 @@ class Gateway:
         gate: Gate | None = None,
         log_probs: bool = False,
         drain_s: float = 60.0,
+        calls_per_engine: int = 0,
         **of_litellm: Any,
     ) -> None:
         refuse_litellm(of_litellm)
@@ -64,7 +65,7 @@ class Gateway:
             startup_timeout=START_LIMIT_S,
         )
         self.store, self.server_launcher_args, self._drain_s = store, launcher_args, drain_s
-        self._calls: Any = Calls(gate=gate or Gate(), log_probs=log_probs)
+        self._calls: Any = Calls(gate=gate or Gate(), log_probs=log_probs, per_engine=calls_per_engine)
         guarded: Any = Guarded(self._calls)
         self.server_launcher = PythonServerLauncher(guarded, launcher_args)
         self.update_model_list(model_list or ())
@@ -190,8 +191,17 @@ def uvloops(*, forked: bool) -> Iterator[None]:
 
 
 def make_gateway(
-    store: LightningStore, *, gate: Gate, host: str, port: int, log_probs: bool = False, drain_s: float = 60.0
+    store: LightningStore,
+    *,
+    gate: Gate,
+    host: str,
+    port: int,
+    log_probs: bool = False,
+    drain_s: float = 60.0,
+    calls_per_engine: int = 0,
 ) -> Gateway:
     """The gateway of a run. `log_probs` asks for the log-probability of each sampled token."""
     check_host(host, "store.proxy_host")
-    return Gateway(port, store=store, host=host, gate=gate, log_probs=log_probs, drain_s=drain_s)
+    return Gateway(
+        port, store=store, host=host, gate=gate, log_probs=log_probs, drain_s=drain_s, calls_per_engine=calls_per_engine
+    )

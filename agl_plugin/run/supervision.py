@@ -2,8 +2,9 @@
 
 Guarantees: a runner that a signal ended (out of memory, kill -9) is followed by another one, at most RESTARTS times;
 what it had taken runs once more (see runner.py). A runner that ends by itself, or with an exception, is not started
-again; when the trainer is killed, none is left. Each runner has a parent of its own that does nothing but watch:
-forking from the trainer's process later would copy locks that its threads hold.
+again; it ends also where an agent swallows its cancelling, and none is left when the trainer is killed. Each runner has
+a parent of its own that does nothing but watch: forking from the trainer's process later would copy locks that its
+threads hold.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import multiprocessing
+import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator
 from contextlib import contextmanager, suppress
 from multiprocessing.context import BaseContext
 from typing import Any
@@ -24,6 +26,7 @@ from agentlightning.store.base import LightningStore
 from agl_plugin.store.client import StoreClient
 from agl_plugin.store.server import StoreServer
 from agl_plugin.store.sqlite import SqliteLightningStore
+from foundation.background import ENDING_S
 from foundation.processes import die_with_parent
 
 logger = logging.getLogger(__name__)
@@ -122,6 +125,18 @@ class SupervisedExecution(ClientServerExecutionStrategy):
     def _run_runner(self, runner: Any, worker_id: int, store: LightningStore, stop_evt: ExecutionEvent) -> None:
         die_with_parent()
         try:
-            asyncio.run(self._execute_runner(runner, worker_id, store, stop_evt))
+            asyncio.run(_to_the_end(self._execute_runner(runner, worker_id, store, stop_evt)))
         except KeyboardInterrupt:
             logger.warning("runner %d: interrupted", worker_id)
+
+
+async def _to_the_end(work: Awaitable[None]) -> None:
+    """Do the work and cancel what is left, of which asyncio.run would wait for what swallows that: the process ends."""
+    await work
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    if others and (await asyncio.wait(others, timeout=ENDING_S))[1]:
+        logger.warning("an agent swallowed its end, and goes with its runner")
+        logging.shutdown()
+        os._exit(0)

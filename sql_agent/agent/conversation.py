@@ -18,6 +18,7 @@ from agents import MaxTurnsExceeded, ModelBehaviorError, OpenAIChatCompletionsMo
 from agents import UserError as AgentsUserError
 
 from foundation.errors import UserError
+from foundation.marks import Showing
 from sql_agent.agent.endpoint import LLMEndpoint, is_overflow
 from sql_agent.agent.episode import EpisodeHooks, EpisodeRunner, EpisodeStopped, PolicyClient, build_agent
 from sql_agent.agent.tool import EpisodeContext, given
@@ -38,9 +39,8 @@ class Conversation:
 
     def __init__(self, runner: EpisodeRunner, llm: LLMEndpoint) -> None:
         agent = runner.config.agent
-        if own := agent.episode or agent.command:
-            key = "agent.episode" if agent.episode else "agent.command"
-            raise UserError(f"--chat: {key} = {own!r} plays one question an episode; ask it with --question instead")
+        if agent.own:
+            raise UserError(f"--chat: {agent.own} plays one question an episode; ask it with --question instead")
         self._runner, self.llm = runner, runner.prompted(llm)
         self.llm_timeout_s = agent.llm_timeout_s
         self._open = AsyncExitStack()
@@ -123,8 +123,10 @@ class Conversation:
             run_config=RunConfig(tracing_disabled=True),
         )
         try:
+            showing = Showing(self.llm.marks)
             async for event in result.stream_events():
-                _pass_on(event, tell)
+                _pass_on(event, tell, showing)
+            _tell_rest(tell, showing)
         finally:
             result.cancel()
         if not str(result.final_output or "").strip():
@@ -132,13 +134,21 @@ class Conversation:
         return result.to_input_list()
 
 
-def _pass_on(event: Any, tell: Tell) -> None:
+def _pass_on(event: Any, tell: Tell, showing: Showing) -> None:
     kind = event.data.type if event.type == "raw_response_event" else getattr(event, "name", "")
     if kind in ("response.output_text.delta", "response.refusal.delta"):
-        tell("text", event.data.delta)
-    elif kind in ("response.reasoning_summary_text.delta", "response.reasoning_text.delta"):
+        if text := showing.add(event.data.delta):
+            tell("text", text)
+        return
+    _tell_rest(tell, showing)
+    if kind in ("response.reasoning_summary_text.delta", "response.reasoning_text.delta"):
         tell("thought", event.data.delta)
     elif kind == "tool_called":
-        tell("call", f"{event.item.raw_item.name} {event.item.raw_item.arguments}")
+        tell("call", f"{event.item.raw_item.name} {showing.marks.arguments(event.item.raw_item.arguments)}")
     elif kind == "tool_output":
         tell("result", str(event.item.output))
+
+
+def _tell_rest(tell: Tell, showing: Showing) -> None:
+    if rest := showing.end():
+        tell("text", rest)

@@ -63,8 +63,8 @@ class LLMEndpoint:
         """
         asked = wishes(body)
         asked["messages"] = [self.marks.message(one) for one in asked["messages"]]
-        if "tools" in asked:
-            asked["tools"] = self.marks.hidden_tree(asked["tools"])
+        for key in asked.keys() & {"tools", "chat_template_kwargs"}:
+            asked[key] = self.marks.hidden_tree(asked[key])
         asked |= {"model": self.model, "temperature": self.temperature, "top_p": self.top_p}
         for name in ("top_k", "presence_penalty", "frequency_penalty"):
             asked |= {name: value} if (value := getattr(self, name)) else {}

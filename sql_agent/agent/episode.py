@@ -38,7 +38,8 @@ from foundation.net import is_loopback
 from sql_agent.agent.completion_check import require_completion, require_stream
 from sql_agent.agent.endpoint import LLMEndpoint, is_overflow
 from sql_agent.agent.long_context import Limits, ShortenedModel
-from sql_agent.agent.own_episode import checked_command, load_episode, play_own
+from sql_agent.agent.own_episode import load_episode, play_own
+from sql_agent.agent.own_program import check_program
 from sql_agent.agent.reader import ResultsReader, reader_of, reading
 from sql_agent.agent.relay import Relay
 from sql_agent.agent.sql_tool import QUERY
@@ -210,11 +211,10 @@ class EpisodeRunner:
     def check(self) -> None:
         """Find what cannot work before the first episode. Raises UserError."""
         self.toolset.check()
-        _ = self.system_prompt, self.reader
+        _ = self.reader, self.config.agent.own or self.system_prompt
         if self.config.agent.episode:
             load_episode(self.config.agent.episode)
-        if self.config.agent.command:
-            checked_command(self.config.agent.command)
+        check_program(self.config.agent)
         for name in self.config.agents:
             self.of(name).check()
 
@@ -248,7 +248,7 @@ class EpisodeRunner:
         started = time.monotonic()
         async with self.toolset.for_episode(question) as offered:
             answer, reason = await self._play(question, self.prompted(llm), context, offered)
-            reward = await offered.reward()
+            reward = await offered.reward() if context.reward is None else context.reward
         return episode_of(
             question, context, answer=answer, reason=reason, reward=reward, elapsed_s=time.monotonic() - started
         )
@@ -258,13 +258,14 @@ class EpisodeRunner:
     ) -> tuple[str, StopReason]:
         agent = self.config.agent
         text = "\n".join([question.question, *offered.told])
-        tools = [given(self._read(tool, question.question), llm.marks) for tool in offered.tools]
-        if agent.episode or agent.command:
+        tools = [self._read(tool, question.question) for tool in offered.tools]
+        if agent.own:
             asked = question.model_copy(update={"question": text})
             return await play_own(self._relay, asked, llm, context, config=agent, tools=tools)
         async with AsyncExitStack() as stack:
             model = await self._model(llm, context, stack)
-            built = build_agent(model, system_prompt=self.system_prompt, tools=tools)
+            shown = [given(tool, llm.marks) for tool in tools]
+            built = build_agent(model, system_prompt=self.system_prompt, tools=shown)
             answer, reason = await _run(built, text, context, max_turns=agent.max_turns)
             return llm.marks.shown(answer), reason
 

@@ -32,6 +32,7 @@ from foundation.background import LoopThread
 from foundation.child import usual_environment
 from foundation.errors import UserError
 from foundation.net import is_loopback
+from sql_agent.agent import mcp_pipe
 from sql_agent.config.mcp import McpConfig
 from sql_agent.errors import ToolFault
 
@@ -43,11 +44,6 @@ FIRST_WAIT_S, LONGEST_WAIT_S = 0.5, 60.0
 KEPT_BYTES = 2000
 LOST = ("Connection closed", "Session terminated")  # the client's own words
 CLOSED = (anyio.ClosedResourceError, anyio.BrokenResourceError)
-# The kernel ends the server when the thread that started it, of process argument 1, is gone.
-LAUNCH = (
-    "import ctypes, os, signal, sys; sys.platform == 'linux' and ctypes.CDLL(None).prctl(1, signal.SIGKILL); "
-    "os.getppid() == int(sys.argv[1]) or sys.exit('its parent is gone'); os.execv(sys.argv[2], sys.argv[2:])"
-)
 Result = TypeVar("Result", bound=BaseModel)
 Streams = tuple[Any, ...]
 
@@ -174,7 +170,7 @@ class McpSession:
         try:
             return self._loop.submit(work).result(timeout_s)
         except (ToolFault, MCPError, TimeoutError) as exc:
-            raise UserError(f"agent.mcp.{self.name} gives no list of tools: {exc or 'it took too long'}") from exc
+            raise UserError(f"agent.mcp.{self.name} gives no list of tools: {str(exc) or 'it took too long'}") from exc
 
     async def _opened(self) -> _Life:
         if self._life is None:
@@ -261,7 +257,7 @@ def program_of(config: McpConfig, name: str) -> str:
 
 
 def _program(config: McpConfig, name: str) -> StdioServerParameters:
-    launch = ["-I", "-S", "-c", LAUNCH, str(os.getpid()), program_of(config, name), *config.args]
+    launch = ["-I", "-S", mcp_pipe.__file__, str(os.getpid()), program_of(config, name), *config.args]
     return StdioServerParameters(command=sys.executable, args=launch, env=environment_of(config, name))
 
 

@@ -4,8 +4,8 @@ A source is a module or .py file, or MODULE:NAME. Of a module its FunctionTools 
 classes with a `reset` method environments. An environment's `reset(question)` begins the episode (text that it returns
 is put after the question), its other public methods are tools, `reward()`, where there is one, grades the episode with
 a number in [0, 1], and `close()` ends it. Types and docstrings make the schema, by openai-agents' own reading.
-Guarantees: what cannot be a tool is a UserError that names it, before the run; functions run in threads and coroutines
-in a loop of their own, so that none holds up other episodes; an environment that breaks is a ToolFault.
+Guarantees: what cannot be a tool is a UserError that names it, before the run; an environment that breaks, and a call
+that would end its process, are ToolFaults. Where calls run is a Worker's affair: own_child.py or own_threads.py.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import contextlib
 import functools
 import inspect
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, Protocol
 
 from agents import FunctionTool, RunContextWrapper
 from agents.exceptions import UserError as AgentsUserError
@@ -25,16 +25,25 @@ from agents.tool_context import ToolContext
 from pydantic import ValidationError
 from pydantic.errors import PydanticUserError
 
-from foundation.background import LoopThread, answer, in_thread
+from foundation.background import contained_call
 from foundation.errors import UserError, did_you_mean
-from sql_agent.agent.tool import NAME, BadArguments, EpisodeContext, Tool, parse_object, record
+from sql_agent.agent.tool import (
+    NAME,
+    BadArguments,
+    EpisodeContext,
+    Told,
+    Tool,
+    bounded,
+    parse_object,
+    record,
+    said_by,
+)
 from sql_agent.errors import ToolFault
 from sql_agent.records import Question
 from sql_agent.scoring.registry import import_module
 
 logger = logging.getLogger(__name__)
 NOT_TOOLS = ("reset", "reward", "close")
-MAX_HANGING = 64
 
 
 @dataclass(frozen=True)
@@ -45,41 +54,31 @@ class EnvironmentClass:
     make: Callable[[], Any]
     schemas: dict[str, FuncSchema]
 
+    @property
+    def rewards(self) -> bool:
+        """True when it grades its episodes."""
+        return hasattr(self.make, "reward")
 
-class Worker:
-    """Where a process runs its own tools: a loop for coroutines, a thread for each other call."""
 
-    def __init__(self) -> None:
-        self.loop = LoopThread("tools")
-        self._hanging = 0
+class Worker(Protocol):
+    """Where tools run."""
 
     async def call(self, function: Callable[..., Any], *args: Any, timeout_s: float, **kwargs: Any) -> Any:
-        """What a function gives, sync or async. Raises TimeoutError; ToolFault when too many calls hang already."""
-        if inspect.iscoroutinefunction(function):
-            return await self.loop.call(function(*args, **kwargs), timeout_s=timeout_s)
-        if self._hanging >= MAX_HANGING:
-            raise ToolFault(f"{self._hanging} calls of tools are over their time and never ended; mend what hangs")
-        future = in_thread(functools.partial(function, *args, **kwargs))
-        try:
-            return await answer(future, timeout_s=timeout_s)
-        except TimeoutError:
-            self._hanging += 1
-            future.add_done_callback(self._ended)
-            raise
+        """What a function gives, sync or async. Raises what it raises, TimeoutError, and ToolFault where it exits."""
 
-    def _ended(self, _future: Any) -> None:
-        self._hanging -= 1
 
-    def close(self) -> None:
-        """End the loop; a call that hangs is left alone."""
-        self.loop.close()
+def whole(value: Any) -> Any:
+    """What a function gave. Raises ToolFault for what is still to come."""
+    if isinstance(value, Iterator | AsyncIterator):
+        raise ToolFault(f"returned a {type(value).__name__}, which is no result; return a list or text")
+    return value
 
 
 def load(source: str, worker: Worker) -> tuple[list[Tool], list[EnvironmentClass]]:
     """The tools and environments of a source. Raises UserError."""
     where, _, name = source.partition(":") if not source.endswith(".py") else (source, "", "")
     try:
-        module = import_module(where)
+        module = contained_call(import_module, where)
     except Exception as exc:  # the user's own module may fail in any way
         raise UserError(
             f"agent.tools: {source!r} cannot be imported ({exc!r:.300}). Give sql, python, an installed "
@@ -112,6 +111,8 @@ def _members(module: Any) -> dict[str, Any]:
 
 
 def _schema(source: str, function: Callable[..., Any], *, name: str) -> FuncSchema:
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise UserError(f"agent.tools: {source!r}: {name} is a generator, which gives no result; return a list or text")
     hints = inspect.signature(function).parameters.values()
     if untyped := [p.name for p in hints if p.annotation is inspect.Parameter.empty]:
         raise UserError(
@@ -139,8 +140,7 @@ def _tool(source: str, value: Any, worker: Worker) -> Tool:
             async def work() -> Any:
                 parse_object(raw)
                 call = ToolContext(context=context, tool_name=value.name, tool_call_id="", tool_arguments=raw)
-                made = cast(Awaitable[Any], value.on_invoke_tool(call, raw))
-                return await worker.loop.call(_awaited(made), timeout_s=context.timeout_s)
+                return await worker.call(_invoked, value, call, raw, timeout_s=context.timeout_s)
 
             return await record(context, value.name, raw, work)
 
@@ -155,8 +155,8 @@ def _tool(source: str, value: Any, worker: Worker) -> Tool:
     return Tool(name, description, parameters, invoke)
 
 
-async def _awaited(value: Awaitable[Any]) -> Any:
-    return await value
+async def _invoked(tool: FunctionTool, call: ToolContext[Any], raw: str) -> Any:
+    return await tool.on_invoke_tool(call, raw)
 
 
 async def _call(
@@ -199,57 +199,69 @@ def _without_self(method: Callable[..., Any]) -> Callable[..., Any]:
     return shown
 
 
-class Environment:
+def class_of(source: str) -> str:
+    """The name by which an environment is counted."""
+    return source.rpartition(":")[2]
+
+
+class LocalEnvironment:
     """One episode's instance of an environment. Raises ToolFault where the instance breaks."""
 
-    def __init__(self, kind: EnvironmentClass, worker: Worker, *, timeout_s: float) -> None:
-        self._kind, self._worker, self._timeout_s = kind, worker, timeout_s
+    def __init__(self, kind: EnvironmentClass, worker: Worker) -> None:
+        self._kind, self._worker = kind, worker
         self._instance: Any = None
 
-    async def reset(self, question: Question) -> str:
+    async def reset(self, question: Question, *, timeout_s: float, max_chars: int) -> str:
         """Make and begin it; what it says beside the question."""
-        self._instance = await self._guard("made", self._kind.make)
-        told = await self._guard("reset", self._instance.reset, question)
-        return "" if told is None else str(told)
+        self._instance = await self._guard("made", self._kind.make, timeout_s=timeout_s)
+        told = await self._guard("reset", self._instance.reset, question, timeout_s=timeout_s)
+        return "" if told is None else bounded(Told(str(told)), max_chars).text
 
     def tools(self) -> list[Tool]:
         """The methods that the model can call."""
         return tools_of(self._kind, self._worker, self._instance)
 
-    async def reward(self) -> float | None:
+    async def reward(self, *, timeout_s: float) -> float | None:
         """What the episode earned in [0, 1]; None where the environment gives no reward."""
         if not hasattr(self._instance, "reward"):
             return None
-        value = await self._guard("reward", self._instance.reward)
+        value = await self._guard("reward", self._instance.reward, timeout_s=timeout_s)
         if isinstance(value, bool | int | float) and 0 <= float(value) <= 1:
             return float(value)
-        raise ToolFault(f"{self._kind.source}: reward() gave {value!r:.100}; it must give a number from 0 to 1")
+        raise ToolFault(
+            f"{self._kind.source}: reward() gave {value!r:.100}; it must give a number from 0 to 1",
+            tool=class_of(self._kind.source),
+            reason="reward",
+        )
 
-    async def close(self) -> None:
+    async def close(self, *, timeout_s: float) -> None:
         """Let it go, also after a fault."""
         if hasattr(self._instance, "close"):
             with contextlib.suppress(ToolFault):
-                await self._guard("close", self._instance.close)
+                await self._guard("close", self._instance.close, timeout_s=timeout_s)
 
-    async def _guard(self, what: str, function: Callable[..., Any], *args: Any) -> Any:
+    async def _guard(self, what: str, function: Callable[..., Any], *args: Any, timeout_s: float) -> Any:
+        source, tool = self._kind.source, class_of(self._kind.source)
         try:
-            return await self._worker.call(function, *args, timeout_s=self._timeout_s)
-        except ToolFault:
-            raise
+            return await self._worker.call(function, *args, timeout_s=timeout_s)
+        except ToolFault as fault:
+            raise ToolFault(f"{source}: {what} {fault}", tool=tool, reason=fault.reason) from fault
         except TimeoutError as exc:
-            raise ToolFault(f"{self._kind.source}: {what} took more than {self._timeout_s:g} s") from exc
+            raise ToolFault(f"{source}: {what} took more than {timeout_s:g} s", tool=tool, reason="timeout") from exc
         except Exception as exc:  # the user's own class may fail in any way
-            logger.warning("environment %s: %s failed", self._kind.source, what, exc_info=True)
-            raise ToolFault(f"{self._kind.source}: {what} raised {type(exc).__name__}: {exc}"[:500]) from exc
+            logger.warning("environment %s: %s failed", source, what, exc_info=True)
+            said = said_by(exc)
+            raise ToolFault(f"{source}: {what} raised {said}"[:500], tool=tool, reason="raised") from exc
 
 
-def tools_of(kind: EnvironmentClass, worker: Worker, instance: Any) -> list[Tool]:
-    """The methods of `instance` as tools; with None for it, what the model will be told of them."""
+def tools_of(kind: EnvironmentClass, worker: Worker | None = None, instance: Any = None) -> list[Tool]:
+    """The methods of `instance` as tools; without one, what the model will be told of them."""
 
     def made(name: str, schema: FuncSchema) -> Tool:
         async def invoke(context: EpisodeContext, raw: str) -> str:
-            method = getattr(instance, name)
-            return await record(context, name, raw, lambda: _call(worker, method, schema, context, raw))
+            assert worker, "an environment's tools are called in an episode"
+            work = functools.partial(_call, worker, getattr(instance, name), schema, context, raw)
+            return await record(context, name, raw, work)
 
         return Tool(name, schema.description or "", schema.params_json_schema, invoke)
 

@@ -5,8 +5,10 @@ the program asks for; they are counted, timed and written down; more than agent.
 model's endpoint is remembered, so that it is a fault even where the program swallows it; and calls of agents that
 agent.match does not name go past the training. What a program may not ask for is refused by name
 (foundation/chat_request.py). Agents are told apart by address: AGENT in BASE/agent/AGENT/v1.
-Guarantees: it listens on 127.0.0.1 only, at an address that is not guessed; answers pass unchanged, streams as they
-come. Covered are /v1/chat/completions and /v1/models; what the model said stands in the context's messages.
+Agents of agent-lightning 1.0 find that framework's addresses of a rollout, and its events.
+Guarantees: it listens on 127.0.0.1 only, at an address that is not guessed; answers pass unchanged but for hidden
+control tokens (told.py), streams as they come. Covered are /v1/chat/completions and /v1/models; what the model said
+stands in the context's messages.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import json
 import re
 import secrets
 import time
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,13 +27,17 @@ from foundation.background import LoopThread
 from foundation.chat_request import NotAllowed
 from foundation.net import is_loopback
 from sql_agent.agent.endpoint import LLMEndpoint, is_overflow
+from sql_agent.agent.told import Told, ToldStream
 from sql_agent.agent.tool import EpisodeContext
 from sql_agent.agent.transcript import writable
-from sql_agent.errors import LLMFault
+from sql_agent.errors import EpisodeFault, Fault, LLMFault
 from sql_agent.records import LlmCall, StopReason
 
 END = b"[DONE]"  # of a stream
 MAX_BODY_BYTES = 32 << 20
+# Addresses of agent-lightning 1.0.
+AGL_MODEL = "/proxy/rollout/{token}/attempt/{attempt}/mode/{mode}/openai"
+AGL_EVENTS = "/api/rollouts/{token}/attempt/{attempt}/events"
 TOLD_BYTES = 500
 IDLE_S = 2.0  # servers close idle connections after 5 s, and a call on a closed one fails
 
@@ -47,12 +53,23 @@ class Session:
     match: str = ""
     n_begun: int = 0
     stop: StopReason | None = None
-    fault: LLMFault | None = None
+    fault: Fault | None = None
     token: str = field(default_factory=lambda: secrets.token_urlsafe(12))
+    told: Told = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.told = Told(self.llm.marks)
 
     def is_trained(self, agent: str) -> bool:
         """Whether calls of this agent are trained on."""
         return not self.match or re.fullmatch(self.match, agent) is not None
+
+    def rewarded(self, value: Any) -> None:
+        """Note what the agent says that it earned; what is no number from 0 to 1 is its fault."""
+        if isinstance(value, bool | int | float) and 0 <= value <= 1:
+            self.context.reward = float(value)
+        else:
+            self.fault = EpisodeFault(f"the agent posted the reward {value!r:.100}; it must be a number from 0 to 1")
 
 
 @dataclass(frozen=True)
@@ -75,9 +92,10 @@ class Relay:
 
     async def _start(self) -> int:
         app = web.Application(client_max_size=MAX_BODY_BYTES)
-        for prefix in ("/{token}", "/{token}/agent/{agent}"):
+        for prefix in ("/{token}", "/{token}/agent/{agent}", AGL_MODEL):
             app.router.add_post(prefix + "/v1/chat/completions", self._complete)
             app.router.add_get(prefix + "/v1/models", self._models)
+        app.router.add_post(AGL_EVENTS, self._event)
         # A proxy variable must not capture addresses of this machine. No limit: all episodes call at once.
         self._clients = {
             loopback: ClientSession(trust_env=not loopback, connector=TCPConnector(limit=0, keepalive_timeout=IDLE_S))
@@ -92,6 +110,12 @@ class Relay:
         """Begin a session; the address of its agent, ending in /v1."""
         self._sessions[session.token] = session
         return f"http://127.0.0.1:{self._port}/{session.token}/v1"
+
+    def agl_addresses(self, session: Session) -> dict[str, str]:
+        """Where an agent of agent-lightning 1.0 finds the model of an open session, and where it posts its events."""
+        base, ids = f"http://127.0.0.1:{self._port}", {"token": session.token, "attempt": "0", "mode": "train"}
+        model, events = AGL_MODEL.format_map(ids), AGL_EVENTS.format_map(ids)
+        return {"AGL_OPENAI_BASE_URL": f"{base}{model}/v1", "AGL_EVENT_URL": base + events}
 
     def end(self, session: Session) -> None:
         """Answer it no more."""
@@ -114,13 +138,30 @@ class Relay:
             return _refusal(404, "this episode has ended")
         return web.json_response({"object": "list", "data": [{"id": session.llm.model, "object": "model"}]})
 
+    async def _event(self, request: web.Request) -> web.Response:
+        """An event of agent-lightning 1.0: a reward counts, the last one; others are taken and left."""
+        session = self._sessions.get(request.match_info["token"])
+        if session is None:
+            return _refusal(404, "this episode has ended")
+        try:
+            body = await request.json()
+            kind, data = body["event_type"], body.get("data") or {}
+            if kind == "reward":
+                session.rewarded(data["value"])
+        except (ValueError, RecursionError, LookupError, TypeError, AttributeError) as exc:
+            return _refusal(422, f"an event is {{event_type, data}}, of a reward {{value}}: {exc!r:.200}")
+        ids = {"rollout_id": session.token, "attempt_id": request.match_info["attempt"]}
+        return web.json_response({"event_type": kind, "data": data, "timestamp": time.time(), **ids})
+
     async def _complete(self, request: web.Request) -> web.StreamResponse:
         session = self._sessions.get(request.match_info["token"])
         if session is None:
             return _refusal(404, "this episode has ended")
         try:
             body = await request.json()
-            asked = session.llm.request(body if isinstance(body, dict) else {})
+            body = body if isinstance(body, dict) else {}
+            said = session.told.history(body.get("messages"))
+            asked = session.llm.request({**body, "messages": said})
         except (ValueError, RecursionError):
             return _refusal(400, "the body must be a JSON object")
         except NotAllowed as exc:
@@ -132,7 +173,7 @@ class Relay:
         trained = session.is_trained(request.match_info.get("agent", ""))
         base = session.llm.base_url if trained else session.llm.untrained_url or session.llm.base_url
         try:
-            call = _Call(asked["messages"], trained=trained, started=time.time())
+            call = _Call(said, trained=trained, started=time.time())
             return await self._forward(request, session, base, asked, call)
         except (ClientError, TimeoutError) as exc:
             session.fault = LLMFault(f"the model endpoint failed: {type(exc).__name__}: {exc}")
@@ -155,23 +196,28 @@ class Relay:
                 raw = await upstream.read()
                 answer = _parsed(session, raw)
                 _note(session, call, answer)
-                return web.Response(body=raw, content_type="application/json")
+                return web.Response(body=_told(session, answer) or raw, content_type="application/json")
             return await self._stream(request, session, upstream, call)
 
     async def _stream(self, request: web.Request, session: Session, upstream: Any, call: _Call) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(request)
-        raw, last = bytearray(), bytearray()
+        raw, shown = bytearray(), ToldStream(session.llm.marks)
         try:
-            async for chunk in upstream.content.iter_any():
-                raw += chunk
-                # Who has read the end may leave, which ends this handler: the call is written down before.
-                if last or END in raw[-len(chunk) - len(END) :]:
-                    last += chunk
-                else:
-                    await response.write(chunk)
-            _note(session, call, _merged(session, bytes(raw)))
-            await response.write(bytes(last))
+            async for line in _lines(upstream):
+                raw += line
+                if line.removeprefix(b"data:").strip() == END:
+                    break
+                if (told := _shown_line(shown, line)) is None:
+                    raw += b"data: [DONE]\n"
+                    break
+                await response.write(told)
+            # Who has read the end, or what is no event, may leave, which ends this handler: the call is written down
+            # before, or is a fault.
+            answer = _merged(session, bytes(raw))
+            _note(session, call, answer)
+            _told(session, answer)
+            await response.write(b"data: [DONE]\n\n" if answer else b"")
             await response.write_eof()
         except (ClientError, TimeoutError) as exc:
             session.fault = LLMFault(f"the model endpoint broke a stream off: {type(exc).__name__}: {exc}")
@@ -182,6 +228,36 @@ class Relay:
 
 def _refusal(status: int, text: str) -> web.Response:
     return web.json_response({"error": {"message": text, "type": "relay", "code": str(status)}}, status=status)
+
+
+async def _lines(upstream: Any) -> AsyncIterator[bytes]:
+    """The lines of an answer, however long; aiohttp's own have a limit."""
+    left = b""
+    async for chunk in upstream.content.iter_any():
+        *lines, left = (left + chunk).split(b"\n")
+        for line in lines:
+            yield line + b"\n"
+    if left:
+        yield left
+
+
+def _shown_line(shown: ToldStream, line: bytes) -> bytes | None:
+    """A line of a stream as the agent gets it; None for an error, and for what is no event of a completion."""
+    if not line.startswith(b"data:"):
+        return line
+    try:
+        event = json.loads(line.removeprefix(b"data:"))
+        return None if "error" in event else b"data: %s\n" % json.dumps(shown.event(event)).encode()
+    except (ValueError, RecursionError, LookupError, TypeError, AttributeError):
+        return None
+
+
+def _told(session: Session, answer: dict[str, Any]) -> bytes:
+    """The answer as its agent gets it; b"" where that is what the model server wrote."""
+    if not answer:
+        return b""
+    choices = [{**one, "message": session.told.answer(one["message"])} for one in answer["choices"]]
+    return b"" if choices == answer["choices"] else json.dumps({**answer, "choices": choices}).encode()
 
 
 def _parsed(session: Session, raw: bytes) -> dict[str, Any]:

@@ -12,12 +12,13 @@ import re
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 
+from foundation.background import Exited
 from foundation.marks import Marks
 from sql_agent.agent.transcript import writable
-from sql_agent.errors import Fault
-from sql_agent.records import LlmCall, Moment, SqlCall, ToolCall, ToolOutcome
+from sql_agent.errors import Fault, ToolFault
+from sql_agent.records import LlmCall, Moment, Question, SqlCall, ToolCall, ToolOutcome
 
 MAX_ARGUMENT_CHARS = 20_000  # of a recorded call
 ERROR_CHARS = 500
@@ -36,11 +37,20 @@ class ToolFailed(Exception):
         self.outcome: ToolOutcome = outcome
 
 
+@dataclass(frozen=True)
+class Told:
+    """What a call came to: the text for the model, and how the call ended."""
+
+    text: str
+    outcome: ToolOutcome = "ok"
+
+
 @dataclass
 class EpisodeContext:
     """What one episode shares with its tools. `turn` counts LLM calls from 1; `max_chars` bounds a tool's answer.
 
     `asked` holds what was called, in order: equal entries are the same call. `asked_s` is when the LLM was last asked.
+    `reward` is what an agent of its own said that it earned, in [0, 1].
     """
 
     max_chars: int = 1000
@@ -58,6 +68,7 @@ class EpisodeContext:
     n_untrained_calls: int = 0
     output: str = ""
     fault: Fault | None = None
+    reward: float | None = None
 
 
 Invoke = Callable[[EpisodeContext, str], Coroutine[Any, Any, str]]
@@ -83,6 +94,36 @@ class Tool:
         return {"type": "function", "function": about}
 
 
+class Environment(Protocol):
+    """One episode's instance of an environment. Its methods raise ToolFault where the instance breaks."""
+
+    async def reset(self, question: Question, *, timeout_s: float, max_chars: int) -> str:
+        """Begin it; what it says beside the question, cut."""
+        ...
+
+    def tools(self) -> list[Tool]:
+        """The methods that the model can call."""
+        ...
+
+    async def reward(self, *, timeout_s: float) -> float | None:
+        """What the episode earned in [0, 1]; None where the environment gives no reward."""
+        ...
+
+    async def close(self, *, timeout_s: float) -> None:
+        """Let it go, also after a fault."""
+        ...
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A class of environments. `tools` are for the model to be told; `begin` makes an episode's instance."""
+
+    source: str
+    rewards: bool
+    tools: list[Tool]
+    begin: Callable[[], Environment]
+
+
 def given(tool: Tool, marks: Marks) -> Tool:
     """The tool, called with what the model was shown of texts with control tokens as these texts really are."""
     return replace(tool, invoke=lambda context, raw: tool.invoke(context, marks.arguments(raw)))
@@ -97,14 +138,13 @@ def is_repeated_call(context: EpisodeContext) -> bool:
 async def record(context: EpisodeContext, name: str, raw: str, work: Callable[[], Awaitable[Any]]) -> str:
     """Do the work of one call, and give what the model sees of it. Raises a Fault, which is left in the context.
 
-    `work` gives text or what json can write, and raises BadArguments, ToolFailed, TimeoutError or anything else.
+    `work` gives text or what json can write, or what a call in another process came to, and raises BadArguments,
+    ToolFailed, TimeoutError or anything else.
     """
     started = time.time()
-    outcome, text = await _outcome(context, name, work)
-    text = writable(text)
-    if len(text) > context.max_chars:
-        outcome = "cut" if outcome == "ok" else outcome
-        text = cut(text, context.max_chars)
+    told = bounded(await _told(context, name, work), context.max_chars)
+    outcome, text = told.outcome, told.text
+    context.n_bad_tool_calls += outcome == "bad_arguments"
     ended = time.time()
     context.timeline.append(("tool", started, ended))
     call = ToolCall(
@@ -121,23 +161,45 @@ async def record(context: EpisodeContext, name: str, raw: str, work: Callable[[]
     return text
 
 
-async def _outcome(context: EpisodeContext, name: str, work: Callable[[], Awaitable[Any]]) -> tuple[ToolOutcome, str]:
+async def _told(context: EpisodeContext, name: str, work: Callable[[], Awaitable[Any]]) -> Told:
     try:
-        return "ok", as_text(await work())
+        value = await work()
+        return value if isinstance(value, Told) else Told(as_text(value))
     except Fault as fault:
-        context.fault = fault
-        raise
+        context.fault = _of_tool(fault, name)
+        raise context.fault from fault
     except BadArguments as exc:
-        context.n_bad_tool_calls += 1
-        return "bad_arguments", f"error: {exc}"[:ERROR_CHARS]
+        return Told(f"error: {exc}"[:ERROR_CHARS], "bad_arguments")
     except ToolFailed as exc:
-        return exc.outcome, f"error: {exc}"
+        return Told(f"error: {exc}", exc.outcome)
     except TimeoutError as exc:
-        return "timeout", f"error: {exc}" if str(
-            exc
-        ) else f"error: {name} gave no answer within {context.timeout_s:g} s"
+        return Told(f"error: {str(exc) or f'{name} gave no answer within {context.timeout_s:g} s'}", "timeout")
     except Exception as exc:  # the user's own tool may fail in any way, and the model may try another way
-        return "error", f"error: {type(exc).__name__}: {exc}"[:ERROR_CHARS]
+        return Told(f"error: {said_by(exc)}"[:ERROR_CHARS], "error")
+
+
+def _of_tool(fault: Fault, name: str) -> Fault:
+    if not isinstance(fault, ToolFault) or fault.tool:
+        return fault
+    return ToolFault(f"{name}: {fault}", tool=name, reason=fault.reason)
+
+
+def said_by(exc: Exception) -> str:
+    """Name and words of what a tool raised, also where the words cannot be had."""
+    if isinstance(exc, Exited):
+        return str(exc)
+    try:
+        return f"{type(exc).__name__}: {exc}"
+    except Exception:  # its arguments may be anything
+        return type(exc).__name__
+
+
+def bounded(told: Told, max_chars: int) -> Told:
+    """What is told, as text that can be written, of at most `max_chars` characters."""
+    text = writable(told.text)
+    if len(text) <= max_chars:
+        return Told(text, told.outcome)
+    return Told(cut(text, max_chars), "cut" if told.outcome == "ok" else told.outcome)
 
 
 def as_text(value: Any) -> str:

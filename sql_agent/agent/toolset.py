@@ -15,13 +15,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from foundation.background import LoopThread
 from foundation.errors import UserError
 from sql_agent.agent.mcp_session import McpSession
 from sql_agent.agent.mcp_tools import load_mcp
-from sql_agent.agent.own_tools import Environment, EnvironmentClass, Worker, load, tools_of
+from sql_agent.agent.own_remote import RemoteTools
+from sql_agent.agent.own_threads import ThreadTools
 from sql_agent.agent.python_tool import PYTHON, python_tool
 from sql_agent.agent.sql_tool import sql_tool
-from sql_agent.agent.tool import Tool
+from sql_agent.agent.tool import Environment, Kind, Tool
 from sql_agent.config import TrainConfig, agents_of, database_path
 from sql_agent.environment.database import Database
 from sql_agent.environment.sandbox.pool import Sandbox
@@ -48,10 +50,13 @@ class EpisodeTools:
     tools: list[Tool]
     told: list[str]
     environments: list[Environment]
+    timeout_s: float
 
     async def reward(self) -> float | None:
         """The mean of what the environments give, in [0, 1]; None where none gives any. Raises ToolFault."""
-        given = [value for one in self.environments if (value := await one.reward()) is not None]
+        given = [
+            value for one in self.environments if (value := await one.reward(timeout_s=self.timeout_s)) is not None
+        ]
         return sum(given) / len(given) if given else None
 
 
@@ -67,13 +72,25 @@ class Toolset:
         self._loading = threading.Lock()
 
     @cached_property
-    def _worker(self) -> Worker:
-        return Worker()
+    def _loop(self) -> LoopThread:
+        return LoopThread("mcp")
 
     @cached_property
-    def _loaded(self) -> tuple[list[Tool], list[EnvironmentClass]]:
+    def _own(self) -> RemoteTools | ThreadTools | None:
+        """The tools of the user's sources, in processes of their own unless they are trusted."""
+        agent = self._config.agent
+        sources = [source for source in agent.tools if source not in (SQL, PYTHON)]
+        if not sources:
+            return None
+        if agent.tools_in_process:
+            return ThreadTools(sources, self._loop)
+        return RemoteTools(sources, agent, max_chars=self.max_chars(agent.tool_max_chars))
+
+    @cached_property
+    def _loaded(self) -> tuple[list[Tool], list[Kind]]:
         tools: list[Tool] = []
-        kinds: list[EnvironmentClass] = []
+        kinds: list[Kind] = []
+        own = iter(self._own.by_source if self._own else [])
         for source in self._config.agent.tools:
             if source == SQL:
                 assert self.database
@@ -86,7 +103,7 @@ class Toolset:
                 assert self._sandbox
                 tools.append(python_tool(self._sandbox))
             else:
-                more_tools, more_kinds = load(source, self._worker)
+                more_tools, more_kinds = next(own)
                 tools, kinds = tools + more_tools, kinds + more_kinds
         return tools, kinds
 
@@ -95,13 +112,13 @@ class Toolset:
         """The tools of MCP servers, which are started for it."""
         servers = self._config.agent.mcp
         if servers and not self._sessions:
-            self._sessions = [McpSession(name, server, self._worker.loop) for name, server in servers.items()]
+            self._sessions = [McpSession(name, server, self._loop) for name, server in servers.items()]
         return [tool for session in self._sessions for tool in load_mcp(session)]
 
     @cached_property
     def _offered(self) -> list[Tool]:
         tools, kinds = self._loaded
-        every = [*tools, *self._served, *(tool for kind in kinds for tool in tools_of(kind, self._worker, None))]
+        every = [*tools, *self._served, *(tool for kind in kinds for tool in kind.tools)]
         if twice := [name for name, n in Counter(tool.name for tool in every).items() if n > 1]:
             raise UserError(
                 f"agent.tools = {self._config.agent.tools} and agent.mcp = {list(self._config.agent.mcp)}: two tools "
@@ -118,12 +135,14 @@ class Toolset:
     @property
     def has_environments(self) -> bool:
         """True when environments are begun with each question, which may tell more than it. Raises UserError."""
-        return bool(self._loaded[1])
+        with self._loading:
+            return bool(self._loaded[1])
 
     @property
     def gives_rewards(self) -> bool:
         """True when an environment grades its episodes. Raises UserError."""
-        return any(hasattr(kind.make, "reward") for kind in self._loaded[1])
+        with self._loading:
+            return any(kind.rewards for kind in self._loaded[1])
 
     def check(self) -> None:
         """Raise UserError for tools that cannot be used, DatabaseFault for a database that does not answer."""
@@ -139,21 +158,22 @@ class Toolset:
         await self._load()
         tools, kinds = self._loaded
         begun: list[Environment] = []
+        agent = self._config.agent
+        limits = {"timeout_s": agent.tool_timeout_s}
         try:
             told = []
             for kind in kinds:
-                begun.append(Environment(kind, self._worker, timeout_s=self._config.agent.tool_timeout_s))
-                told.append(await begun[-1].reset(question))
+                begun.append(kind.begin())
+                told.append(await begun[-1].reset(question, **limits, max_chars=self.max_chars(agent.tool_max_chars)))
             own = [tool for one in begun for tool in one.tools()]
-            yield EpisodeTools([*tools, *self._served, *own], [text for text in told if text], begun)
+            yield EpisodeTools([*tools, *self._served, *own], [text for text in told if text], begun, **limits)
         finally:
             for one in begun:
-                await one.close()
+                await one.close(**limits)
 
     async def _load(self) -> None:
-        """Make the tools, in a thread where that means to wait for servers: other episodes go on."""
-        if not self._config.agent.mcp or "_offered" in self.__dict__:
-            _ = self.offered
+        """Make the tools, in a thread where that means to wait for processes: other episodes go on."""
+        if "_offered" in self.__dict__:
             return
         try:
             await asyncio.to_thread(lambda: self.offered)
@@ -172,5 +192,7 @@ class Toolset:
         for opened in (self.database, self._sandbox):
             if opened:
                 opened.close()
-        if "_worker" in self.__dict__:
-            self._worker.close()
+        if own := self.__dict__.get("_own"):
+            own.close()
+        if "_loop" in self.__dict__:
+            self._loop.close()

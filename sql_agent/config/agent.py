@@ -12,6 +12,9 @@ from sql_agent.config.mcp import McpConfig
 from sql_agent.config.node import Node
 from sql_agent.config.reader import ReaderConfig
 
+WAYS_TO_PLAY = ("episode", "command", "agl_class")
+OF_PROGRAMS = {"command_env": ("command", "agl_class"), "agl_python": ("agl_class",), "env_map": ("agl_class",)}
+
 
 class AgentConfig(Node):
     """How the agent talks to the model."""
@@ -57,6 +60,15 @@ class AgentConfig(Node):
         default={}, description="[MCP servers](50-extending.md#mcp-servers) by a name of your own: their tools too"
     )
     tool_timeout_s: float = Field(default=30.0, gt=0, description="longest wait for one call of a tool other than sql")
+    tool_memory_mib: int = Field(
+        default=2048, ge=16, description="memory that a process of [tools of your own](50-extending.md#tools) may add"
+    )
+    tool_max_processes: int = Field(default=256, ge=1, description="most processes that one of them may have running")
+    tool_max_output_kib: int = Field(default=1024, ge=1, description="most that such a tool may print in one call")
+    tools_in_process: bool = Field(
+        default=False,
+        description="tools of your own run in the runner's process: for trusted ones that keep a model or a connection",
+    )
     tool_max_chars: int = Field(
         default=2000, ge=100, description="most characters that the model sees of such a call; the rest is cut"
     )
@@ -64,10 +76,24 @@ class AgentConfig(Node):
         default="", description="MODULE:FUNCTION or FILE.py:FUNCTION, an async function that plays an episode instead"
     )
     command: str = Field(default="", description="a program that plays an episode instead, started for each rollout")
-    command_env: list[str] = Field(
-        default=[], description="names of variables that this program sees besides the usual ones, PATH and HOME"
+    agl_class: str = Field(
+        default="",
+        description="MODULE:CLASS or FILE.py:CLASS, an agent written for [agent-lightning 1.0]"
+        "(50-extending.md#an-agent-of-agent-lightning-10) that plays an episode instead, in a process of its own",
     )
-    episode_timeout_s: float = Field(default=600.0, gt=0, description="longest episode of agent.episode or command")
+    agl_python: str = Field(
+        default="python", description="the Python that runs agent.agl_class; python: the one that runs the job"
+    )
+    env_map: dict[str, str] = Field(
+        default={},
+        description="variables of agent.agl_class: text, or input.KEY, a key of the question's row",
+    )
+    command_env: list[str] = Field(
+        default=[], description="names of variables that such a program sees besides the usual ones, PATH and HOME"
+    )
+    episode_timeout_s: float = Field(
+        default=600.0, gt=0, description="longest episode of agent.episode, command or agl_class"
+    )
     match: str = Field(
         default="", description="train only calls of agents whose name fits this regular expression; empty: all"
     )
@@ -83,22 +109,30 @@ class AgentConfig(Node):
             )
         return self
 
+    @property
+    def own(self) -> str:
+        """The key that plays an episode in place of this project's loop, with its value: `agent.command = 'x'`; ""."""
+        return " and ".join(f"agent.{key} = {getattr(self, key)!r}" for key in WAYS_TO_PLAY if getattr(self, key))
+
     @model_validator(mode="after")
     def _one_way_to_play(self) -> AgentConfig:
-        if self.episode and self.command:
-            raise ValueError("agent.episode and agent.command are two ways to play an episode; leave one of them out")
-        if self.command_env and not self.command:
+        if len([key for key in WAYS_TO_PLAY if getattr(self, key)]) > 1:
+            raise ValueError(f"{self.own} are two ways to play an episode; leave one of them out")
+        for key, owners in OF_PROGRAMS.items():
+            is_set = getattr(self, key) != AgentConfig.model_fields[key].default
+            if is_set and not any(getattr(self, own) for own in owners):
+                raise ValueError(
+                    f"agent.{key} belongs to {' and '.join(f'agent.{own}' for own in owners)}, which is not set; "
+                    f"leave agent.{key} out"
+                )
+        if self.context != "keep" and self.own:
             raise ValueError(
-                "agent.command_env belongs to agent.command, which is not set; leave agent.command_env out"
+                f"agent.context = {self.context} shortens the history of this project's own loop, and {self.own} "
+                "keeps its own: leave one of them out"
             )
-        if self.context != "keep" and (self.episode or self.command):
+        if self.match and not self.own:
             raise ValueError(
-                f"agent.context = {self.context} shortens the history of this project's own loop, and agent.episode or "
-                "agent.command keeps its own: leave one of them out"
-            )
-        if self.match and not (self.episode or self.command):
-            raise ValueError(
-                f"agent.match = {self.match!r} chooses among the agents of agent.episode or agent.command, and there "
+                f"agent.match = {self.match!r} chooses among the agents of agent.episode or a program, and there "
                 "is only one agent without them; leave it out"
             )
         try:

@@ -98,7 +98,8 @@ def load_recipe(name: str) -> dict[str, Any]:
 OF_AN_AGENT = re.compile(r"agents\.[^.]*\.")
 # Keys that name files, alone, as one of a list, or before a colon.
 FILES = (
-    *("agent.tools", "agent.episode", "agent.system_prompt", "data.train_file", "data.val_file", "database.path"),
+    *("agent.tools", "agent.episode", "agent.agl_class", "agent.agl_python", "agent.system_prompt"),
+    *("data.train_file", "data.val_file", "database.path"),
     "model.tiny",
     *("reward.scorer_modules", "reward.default_scorer", "reward.judge.prompt"),
     *("agent.mcp.*.command", "agent.mcp.*.args", "optim.loss", "data.train_files.file", "data.val_files.file"),

@@ -32,10 +32,8 @@ READERS: dict[str, set[str]] = {
     "method": set(TRAINERS),
     "agent": PLAYERS | TUNING,
     "agent.min_turns": ROLLOUTS,
-    **{
-        f"agent.{name}": PLAYERS
-        for name in ("match", "command_env", "episode_timeout_s", "llm_timeout_s", "repeat_limit")
-    },
+    **{f"agent.{name}": PLAYERS for name in ("match", "command_env", "agl_python", "env_map")},
+    **{f"agent.{name}": PLAYERS for name in ("episode_timeout_s", "llm_timeout_s", "repeat_limit")},
     "agent.tool_description": PLAYERS | TUNING | {MCP},
     "agents": PLAYERS | TUNING,
     "database": PLAYERS | TUNING | {MCP},
@@ -79,7 +77,15 @@ READERS: dict[str, set[str]] = {
 # Engine and processes of train_sql_agent.py and, where they say so, of the servers.
 READERS |= {
     f"rollout.{name}": {GRPO}
-    for name in ("n_runners", "runner_concurrency", "tensor_parallel", "proxy", "sampler_logprobs", "poll_interval_s")
+    for name in (
+        "n_runners",
+        "runner_concurrency",
+        "tensor_parallel",
+        "proxy",
+        "sampler_logprobs",
+        "poll_interval_s",
+        "calls_per_engine",
+    )
 }
 READERS |= {f"rollout.{name}": SERVERS for name in ("max_num_seqs", "gpu_memory_utilization")}
 

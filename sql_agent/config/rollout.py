@@ -85,6 +85,12 @@ class RolloutConfig(Sampling):
     gpu_memory_utilization: float = Field(default=0.6, gt=0, le=0.95, description="share of GPU memory for vLLM")
     tensor_parallel: int = Field(default=1, ge=1, description="GPUs per vLLM engine")
     max_num_seqs: int = Field(default=64, ge=1, description="sequences vLLM runs at once")
+    calls_per_engine: int = Field(
+        default=0,
+        ge=0,
+        description="calls that the gateway has at each engine at once, others wait in it; 0: twice `max_num_seqs`, "
+        "one half running and one queued",
+    )
     tool_parser: str = Field(default="hermes", description="vLLM's tool call parser")
     proxy: Literal["gateway", "litellm"] = Field(
         default="gateway",

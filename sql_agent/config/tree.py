@@ -83,6 +83,11 @@ class TrainConfig(Node):
                 f"optim.importance_correction = {self.optim.importance_correction} needs what vLLM says of its tokens: "
                 "set rollout.sampler_logprobs = true"
             )
+        if rollout.calls_per_engine and rollout.proxy != "gateway":
+            raise ValueError(
+                f"rollout.calls_per_engine = {rollout.calls_per_engine} is the gateway's, and rollout.proxy = "
+                f"{rollout.proxy} has no such limit: leave it out, or set rollout.proxy = gateway"
+            )
         if rollout.has_penalties and self.optim.importance_correction == "off":
             raise ValueError(
                 f"rollout.presence_penalty = {rollout.presence_penalty:g} and rollout.frequency_penalty = "

@@ -1,8 +1,7 @@
 """Chat logs -> questions that stand alone, in the raw format of the question files.
 
-Read are JSON lists and JSON lines of sessions: `messages` (OpenAI), `conversations` (ShareGPT), or one message a line
-with `session_id`. Guarantees: a pure function of the file; the same log gives the same ids; each user turn that is
-left out is counted and written with its reason; what a message says is data. Left out are later turns (they lean on
+logs.py reads the formats. Guarantees: a pure function of the file; the same log gives the same ids; each user turn that
+is left out is counted and written with its reason; what a message says is data. Left out are later turns (they lean on
 what came before), greetings, thanks, texts that are too short or too long, code, and private data (private.py). What
 opens a turn and asks nothing ("Hi! I hope you're well.", "你好，") is taken off. Not covered: whether a question is
 a good one.
@@ -11,20 +10,17 @@ a good one.
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 import unicodedata
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from foundation.errors import UserError
-from foundation.files import BadLine, decode_line, numbered_lines
-from sql_agent.curation.near import form
+from sql_agent.curation.logs import read_sessions, user_texts
 from sql_agent.curation.private import private
+from sql_agent.curation.wording import wording
 
-USERS = {"user", "human", "customer", "patient", "用户", "患者"}
 # What opens a talk and asks nothing: a whole sentence, or its first words.
 OPENING = re.compile(
     r"^(?:(?:(?:hi|hello|hey|greetings|howdy)(?: (?:there|all|everyone|team|doctor|doc|guys|again))?|dear \w+|"
@@ -70,9 +66,9 @@ def read_turns(path: Path) -> tuple[list[Turn], list[str]]:
     turns: list[Turn] = []
     bad: list[str] = []
     said: dict[str, int] = {}
-    for number, value in _sessions(path):
+    for number, value in read_sessions(path):
         try:
-            session, texts = _user_texts(number, value)
+            session, texts = user_texts(number, value)
         except ValueError as exc:
             bad.append(f"session {number}: {exc}")
             continue
@@ -82,55 +78,6 @@ def read_turns(path: Path) -> tuple[list[Turn], list[str]]:
     if not turns:
         raise UserError(f"{path}: no turn of a user in it. " + ("; ".join(bad[:5]) or "The file is empty"))
     return turns, bad
-
-
-def _sessions(path: Path) -> Iterator[tuple[int, Any]]:
-    data = path.read_bytes().removeprefix(b"\xef\xbb\xbf").lstrip()
-    if not data.startswith(b"["):
-        for number, line in numbered_lines(path):
-            try:
-                yield number, decode_line(line)
-            except BadLine as exc:
-                yield number, exc
-        return
-    try:
-        yield from enumerate(json.loads(data), start=1)
-    except (ValueError, RecursionError) as exc:
-        raise UserError(f"{path}: begins as a JSON list and is none ({exc}); write it again") from exc
-
-
-def _user_texts(number: int, value: Any) -> tuple[str, list[str]]:
-    """The id of a session and what its user said. Raises ValueError with what is wrong."""
-    if isinstance(value, BadLine):
-        raise value
-    if isinstance(value, list):
-        value = {"messages": value}
-    if not isinstance(value, dict):
-        raise ValueError(f"is a {type(value).__name__}, not a session")
-    messages = next((value[key] for key in ("messages", "conversations", "conversation") if key in value), None)
-    if messages is None:
-        messages = [value]
-    if not isinstance(messages, list) or not all(isinstance(message, dict) for message in messages):
-        raise ValueError("messages must be a list of objects with role and content (or from and value)")
-    session = next(
-        (str(value[key]) for key in ("session_id", "conversation_id", "id") if value.get(key)), f"line {number}"
-    )
-    return session, [text for message in messages if (text := _user_text(message))]
-
-
-def _user_text(message: dict[str, Any]) -> str:
-    role = str(message.get("role") or message.get("from") or "").strip().lower()
-    content = message.get("content", message.get("value"))
-    if not role or content is None and "tool_calls" not in message:
-        raise ValueError(f"a message has {', '.join(map(str, message)) or 'nothing'}; it needs role and content")
-    if isinstance(content, list):
-        parts = [part.get("text") for part in content if isinstance(part, dict) and part.get("type") == "text"]
-        content = " ".join(text for text in parts if isinstance(text, str))
-    return (
-        " ".join(content.encode("utf-8", "replace").decode().split())
-        if role in USERS and isinstance(content, str)
-        else ""
-    )
 
 
 def why_unusable(turn: Turn, limits: Limits, *, first: bool) -> str:
@@ -158,7 +105,7 @@ def questions(turns: list[Turn], limits: Limits) -> tuple[list[dict[str, Any]], 
     for turn in turns:
         why = why_unusable(turn, limits, first=turn.session not in begun)
         begun |= {turn.session} if why != SMALL else set()
-        tokens = form(turn.text).tokens
+        tokens = wording(turn.text).words
         if not why and tokens in first:
             why = f"asked before ({first[tokens]})"
         if why:

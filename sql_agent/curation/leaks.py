@@ -11,9 +11,10 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from sql_agent.curation.near import alike, form
+from sql_agent.curation.near import alike
 from sql_agent.curation.queries import query_form
 from sql_agent.curation.rows import Row
+from sql_agent.curation.wording import wording
 from sql_agent.offline_judge.normal import normalise
 
 MIN_INSIDE_TOKENS = 8
@@ -52,9 +53,9 @@ def _alike(train: Sequence[Row], held: Sequence[Row]) -> Found:
 
 
 def _inside(train: Sequence[Row], held: Sequence[Row]) -> Found:
-    longer = ["\0".join(("", *form(row.text).framed, "")) for row in train]
+    longer = ["\0".join(("", *wording(row.text).framed, "")) for row in train]
     for h, row in enumerate(held):
-        tokens = form(row.text).framed
+        tokens = wording(row.text).framed
         if len(tokens) < MIN_INSIDE_TOKENS:
             continue
         text = "\0".join(("", *tokens, ""))

@@ -1,7 +1,7 @@
 """Private data in a text: phone, card, identity and account numbers, mail and web addresses, and who says their name.
 
 Guarantees: a pure function; numbers are checked by their plans and check digits (phonenumbers, python-stdnum), so that
-doses, laboratory values and approval numbers stay. Not covered: names without a title or an introduction, postal
+doses, laboratory values and approval numbers stay. Not covered: names that names.py misses, postal
 addresses, phone numbers of other countries than REGIONS without +, and numbers without a check digit or a word
 (account, passport) before them.
 """
@@ -19,6 +19,8 @@ from stdnum.fr import nir
 from stdnum.it import codicefiscale
 from stdnum.kr import rrn
 from stdnum.us import ssn
+
+from sql_agent.curation.names import names_someone
 
 REGIONS = ("CN", "US", "GB", "DE", "FR", "IN", "JP", "KR", "BR", "AU", "ES", "IT", "MX", "RU")
 MAIL = re.compile(r"[\w.+-]+@[\w-]+\.[\w.]+")
@@ -68,7 +70,7 @@ def private(text: str) -> str:
         return "a phone number"
     if ACCOUNT.search(text):
         return "an account number"
-    return "a name" if NAME.search(text) else ""
+    return "a name" if NAME.search(text) or names_someone(text) else ""
 
 
 def _is_phone(text: str, region: str) -> bool:

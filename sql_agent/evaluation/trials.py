@@ -15,8 +15,16 @@ from dataclasses import dataclass, replace
 from sql_agent.agent.endpoint import LLMEndpoint
 from sql_agent.agent.episode import EpisodeRunner
 from sql_agent.errors import Fault, LLMFault
-from sql_agent.records import Decoding, Episode, Question, Reward, Score, TrialKey, TrialRecord, rollout_record
-from sql_agent.scoring.reward import score
+from sql_agent.records import (
+    Decoding,
+    Episode,
+    Question,
+    Score,
+    TrialKey,
+    TrialRecord,
+    rollout_record,
+)
+from sql_agent.scoring.reward import reward_of_fault, score
 from sql_agent.scoring.scorers import ScoringContext, sql_result
 from sql_agent.serving.endpoint import is_final
 
@@ -104,7 +112,7 @@ async def play_one(trial: Trial, setting: Setting) -> TrialRecord:
     except Fault as fault:
         if isinstance(fault, LLMFault) and is_final(fault):
             raise
-        reward = Reward(unscored=fault.kind, explanation=str(fault)[:500])
+        reward = reward_of_fault(fault)
     match = await _execution_match(question, episode, setting.scoring)
     return TrialRecord(
         **dict(rollout_record(question, episode, reward)),

@@ -1,15 +1,14 @@
 """Rollouts of a step in this process: episodes against the endpoint, graded as runners grade them.
 
 Guarantees: the records are those of rollouts.jsonl under the same keys; a fault leaves a rollout unscored, and so does
-its time limit; groups that are judged together are, in training. What is sampled follows from the seed: each call draws
-with its own, and calls are sampled together in rounds, one of each rollout that still plays. Rounds wait for slow tools
-for PATIENCE of a rollout's time in a step; after that, what is sampled together depends on time, by which probabilities
-differ in their last bits, and seldom a token.
+its time limit, after which nothing of it counts; groups that are judged together are, in training. What is sampled
+follows from the seed: each call draws with its own, and calls are sampled together in rounds, one of each rollout that
+still plays. Rounds wait for slow tools for PATIENCE of a rollout's time in a step; after that, what is sampled together
+depends on time, by which probabilities differ in their last bits, and seldom a token.
 """
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 import logging
 import time
@@ -19,17 +18,19 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from agl_plugin.update.rows import Turn
+from foundation.background import Overdue, within
 from foundation.rollout_keys import AWAITS_GROUP, TIMED_OUT, RunKeys
 from foundation.seeds import call_seeds, rollout_seed
+from sql_agent.agent.endpoint import LLMEndpoint
 from sql_agent.agent.episode import EpisodeRunner
 from sql_agent.config import TrainConfig, build_config
 from sql_agent.errors import Fault
 from sql_agent.local.endpoint import PolicyEndpoint, Sampled
 from sql_agent.local.sampling import Sampler
-from sql_agent.records import Question, Reward, rollout_record
+from sql_agent.records import Episode, Question, Reward, rollout_record
 from sql_agent.scoring.groups import grader_of
 from sql_agent.scoring.registry import ScoringContext
-from sql_agent.scoring.reward import score
+from sql_agent.scoring.reward import reward_of_fault, score
 
 Mode = Literal["train", "val"]
 PATIENCE = 0.25  # the others must not run out of time for one that hangs; nobody is done before it anyway
@@ -106,22 +107,29 @@ class Player:
         rollout = self._config.rollout
         llm = self._endpoint.of_rollout(name).sampled(rollout if mode == "train" else rollout.validation)
         llm = dataclasses.replace(llm, seeds=call_seeds(seed))
+        work = self._scored(name, question, llm, in_group=mode == "train")
         try:
-            async with asyncio.timeout(self._config.rollout.rollout_timeout_s):
-                try:
-                    episode = await self._runner.run(question, llm)
-                finally:
-                    self._endpoint.over(name)
-                reward = await score(episode, dataclasses.replace(self._scoring, in_group=mode == "train"))
+            episode, reward = await within(work, limit_s=rollout.rollout_timeout_s)
         except Fault as fault:
             logger.warning("rollout of question %s is unscored: %s", question.id, fault)
-            episode, reward = None, Reward(unscored=fault.kind, explanation=str(fault)[:500])
-        except TimeoutError:
-            episode, reward = None, Reward(unscored=TIMED_OUT, explanation="rollout.rollout_timeout_s is over")
+            episode, reward = None, reward_of_fault(fault)
+        except Overdue as exc:
+            self._endpoint.over(name)
+            said = f"rollout.rollout_timeout_s = {rollout.rollout_timeout_s:g} is over; {exc}"
+            episode, reward = None, Reward(unscored=TIMED_OUT, explanation=said)
         except Exception as exc:
             logger.exception("rollout of question %s broke", question.id)
             episode, reward = None, Reward(unscored="agent_error", explanation=f"{type(exc).__name__}: {exc}"[:500])
         return rollout_record(question, episode, reward).model_dump()
+
+    async def _scored(
+        self, name: str, question: Question, llm: LLMEndpoint, *, in_group: bool
+    ) -> tuple[Episode, Reward]:
+        try:
+            episode = await self._runner.run(question, llm)
+        finally:
+            self._endpoint.over(name)
+        return episode, await score(episode, dataclasses.replace(self._scoring, in_group=in_group))
 
     def _graded(self, played: list[Played]) -> list[Played]:
         for group in {one.group for one in played if one.row["unscored"] == AWAITS_GROUP}:

@@ -17,6 +17,7 @@ from agl_plugin.update.rules import in_reward_steps
 from foundation import run_folder
 from foundation.errors import RunError
 from foundation.files import append_lines
+from foundation.rollout_keys import told_tools
 from sql_agent.local.audit import LocalAudit, Trained
 from sql_agent.local.rollouts import Played, Player
 from sql_agent.local.sampling import Sampler
@@ -130,7 +131,9 @@ def _of_groups(scored: Sequence[Played]) -> dict[str, float]:
 def _nothing(step: int, played: Sequence[Played]) -> str:
     counts = Counter(one.row["unscored"] or "scored" for one in played)
     reason = next((one.row["reason"] for one in played if one.row["unscored"]), "")
+    tools = told_tools(one.row for one in played)
     return (
         f"step {step}: no question has two scored rollouts to compare; rollouts by fate: {dict(counts)}. "
+        f"{f'Tools broke: {tools}. ' if tools else ''}"
         f"The first reason: {reason or 'none given'}. rollouts.jsonl has them all"
     )

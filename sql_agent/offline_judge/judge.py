@@ -18,13 +18,14 @@ from dataclasses import dataclass
 from itertools import groupby, zip_longest
 
 from sql_agent.offline_judge.exam import CLAUSE_END, Exam, Fact, make_exam
-from sql_agent.offline_judge.lexicon import DENYING, pairs_of
+from sql_agent.offline_judge.lexicon import DENYING, pairs_of, spell
 from sql_agent.offline_judge.normal import normalise
+from sql_agent.offline_judge.typed import MAX_CHARS, typed_value
 
 CAP, SAME_WORDS = 0.25, 0.1  # an answer that says anything else earns less than CAP; without a quote at most the other
 DENIED = 0.05  # what is left of that where it quotes facts and a sign of denial stands among the foreign text
 FREE_MENTIONS = 2  # a summary may repeat what was said
-IN_ORDER, OUT_OF_ORDER = 0.9, 0.5  # credit of facts of several things where none is named
+IN_ORDER, OUT_OF_ORDER = 0.92, 0.5  # credit of facts of several things where none is named
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class ReferenceVerdict:
     def _why(self) -> str:
         """Where a value comes from that the coverage alone does not give."""
         if not self.foreign:
-            return ""
+            return "" if self.value >= _f1(self.coverage) else " for facts in another order than asked for"
         if not self.coverage:
             return f" for words that the facts have too (at most {SAME_WORDS})"
         return f" because of what else was said (below {CAP})"
@@ -55,8 +56,13 @@ class ReferenceVerdict:
 
 def grade(*, question: str, reference: str, answer: str, evidence: Sequence[str] = ()) -> ReferenceVerdict | None:
     """Compare `answer` with the facts; None where reference and evidence hold no fact to compare with."""
+    typed = typed_value(question=question, reference=reference, evidence=evidence, answer=answer)
+    read = None if typed is None else ReferenceVerdict(typed, typed, [], [])
+    if read and all(len(quote) <= MAX_CHARS for quote in evidence):
+        return read
     exam = make_exam(question, reference, tuple(evidence))
-    return _Reading(exam, normalise(answer)).verdict() if exam else None
+    quoted = _Reading(exam, normalise(answer)).verdict() if exam else None
+    return max(filter(None, (read, quoted)), key=lambda verdict: verdict.value, default=None)
 
 
 class _Reading:
@@ -67,7 +73,9 @@ class _Reading:
         self._credit: dict[int, float] = {}  # of facts quoted
         self._foreign: list[str] = []
         self._mentions: Counter[tuple[str, frozenset[int] | None]] = Counter()
-        self._named: frozenset[int] | None = None  # the sections whose name came last
+        self._named: list[frozenset[int]] = []  # the sections of the names that were told, the last one last
+        self._reached = 0  # the last section of which something was told without a name
+        self._is_misplaced = False  # a fact was told of another thing than its own
         self._text = by_column(answer, exam.names)
         words, unknown = exam.lexicon.read(self._text, exam.echoes)
         for end, word in words:
@@ -79,37 +87,55 @@ class _Reading:
         is_owner = following in ("的", ":") and word in exam.question
         if not is_owner and word in exam.of_form:
             return self._quote(word, exam.of_form[word])
+        for part in dict.fromkeys(exam.wholes.get(word, ())):
+            self._quote(part, exam.of_form[part])
         name = max((name for name in exam.names if name in word), key=len, default="")
         if name and exam.question not in word:  # a label names what a name in it names; the question again names nobody
-            self._named = exam.names[name]
+            sections = exam.names[name]
+            self._named = [*(told for told in self._named if told != sections), sections]
+
+    def _told_of(self) -> frozenset[int] | None:
+        """The sections that the names told so far leave, the last ones first: a drug's name, then a field's."""
+        left: frozenset[int] | None = None
+        for sections in reversed(self._named):
+            left = sections if left is None else left & sections or left
+        return left
 
     def _quote(self, word: str, facts: Sequence[int]) -> None:
-        self._mentions[word, self._named] += 1
-        mine = [i for i in facts if self._named is None or self._exam.facts[i].section in self._named]
-        if not mine or self._mentions[word, self._named] > FREE_MENTIONS * len(facts):
-            self._foreign.append(word)
-        elif self._named is None and self._exam.names:
+        named = self._told_of()
+        self._mentions[word, named] += 1
+        mine = [i for i in facts if named is None or self._exam.facts[i].section in named]
+        self._is_misplaced |= not mine
+        if not mine or self._mentions[word, named] > FREE_MENTIONS * max(len(facts), self._exam.times[word]):
+            self._foreign.append(word.replace(" ", ""))
+        elif named is None and self._exam.names:
             self._quote_unnamed(mine)
         else:
             self._credit |= dict.fromkeys(mine, 1.0)
 
     def _quote_unnamed(self, facts: Sequence[int]) -> None:
         """Facts of several things without a name: as they are asked for, one after the other, or anyhow."""
+        sections = {i: self._exam.facts[i].section for i in facts}
+        credit = IN_ORDER if max(sections.values()) >= self._reached else OUT_OF_ORDER
+        if len(set(sections.values())) == 1:
+            self._reached = max(self._reached, *sections.values())
         untold = [i for i in facts if i not in self._credit]
-        reached = max((self._exam.facts[i].section for i in self._credit), default=0)
-        ahead = [i for i in untold if self._exam.facts[i].section >= reached]
-        for i in (ahead or untold)[:1]:
-            self._credit[i] = IN_ORDER if ahead else OUT_OF_ORDER
+        self._credit |= {i: credit for i in untold if sections[i] == sections[untold[0]]}
 
     def verdict(self) -> ReferenceVerdict:
         facts = self._exam.facts
-        coverage = sum(self._credit.values()) / len(facts)
+        weights = [fact.weight for fact in facts]
+        coverage = min(1.0, sum(weights[i] * credit for i, credit in self._credit.items()) / sum(weights))
         value = _f1(coverage) if not self._foreign else self._distrusted(coverage)
+        if self._exam.in_order and list(self._credit) != sorted(self._credit):
+            value = min(value, SAME_WORDS)
         missing = [fact.forms[0] for i, fact in enumerate(facts) if i not in self._credit]
         return ReferenceVerdict(value, coverage, missing, list(dict.fromkeys(self._foreign)))
 
     def _distrusted(self, coverage: float) -> float:
         """The value of an answer that also says what nothing explains."""
+        if self._is_misplaced:
+            return DENIED * _f1(coverage)
         quoted = sum(len(self._exam.facts[i].forms[0]) for i in self._credit)
         trust = _f1(coverage) * quoted / (quoted + sum(map(len, self._foreign)))
         value = (CAP - SAME_WORDS) * trust + SAME_WORDS * likeness(self._text, self._exam.facts)
@@ -134,7 +160,7 @@ def by_column(text: str, names: Collection[str]) -> str:
     lines: list[str] = []
     for _, block in groupby(text.split("\n"), lambda line: "|" in line):
         rows, joint = [tuple(line.split("|")) for line in block], "|"
-        if sum(any(name in cell for name in names) for cell in rows[0]) > 1:
+        if sum(any(name in spell(cell) for name in names) for cell in rows[0]) > 1:
             rows, joint = list(zip_longest(*rows, fillvalue="")), "\n"
         lines += [joint.join(row) for row in rows]
     return "\n".join(lines)

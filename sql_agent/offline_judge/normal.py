@@ -1,13 +1,14 @@
 """The one normal form in which the offline judge reads questions, references, evidence and answers.
 
-Guarantees: a pure function, linear in the text's length. What a reader does not see is gone; traditional characters
-are simplified (OpenCC), Chinese numerals are digits (cn2an), Chinese units symbols; brackets, quotation marks and marks
-of Markdown are blanks. Not covered: synonyms, and one amount in two units (0.5g, 500mg).
+Guarantees: a pure function, linear in the text's length. What a reader does not see is gone; tags of HTML are layout;
+traditional characters are simplified (OpenCC), Chinese numerals are digits (cn2an), Chinese units symbols; brackets,
+quotation marks and marks of Markdown are blanks. Not covered: synonyms, and one amount in two units (0.5g, 500mg).
 """
 
 from __future__ import annotations
 
 import functools
+import html
 import re
 import unicodedata
 
@@ -20,7 +21,9 @@ UNITS = "|".join(sorted({*SYMBOL_OF, *SYMBOL_OF.values()}, key=len, reverse=True
 UNIT = re.compile(rf"(?<=[\d/])[ \t]*({UNITS})(?![a-z])")
 # The mark of an item is layout: ①, (1) and 1. before something that is no digit; at a line's start before anything.
 ITEM_MARK = re.compile(
-    r"[\u2460-\u2473]|(?:^|(?<=[;；。:：,，\s]))(?:[(（]\d{1,2}[)）]|\d{1,2}[.．)）、])[ \t]*(?=[^\s\d])"
+    r"[\u2460-\u2473]"
+    r"|(?:^|(?<=[;；。:：,，])|(?<=[.;:,!?。；] ))"
+    r"(?:[(（]\d{1,2}[)）]|\d{1,2}[.．)）、])(?:[ \t]*(?=[^\s\d])|[ \t]+(?=\S))"
     r"|^[ \t]*(?:\d{1,2}[.．)）、]|[-+•·])[ \t]+(?=\S)",
     re.MULTILINE,
 )
@@ -28,16 +31,29 @@ ROW_NUMBER = re.compile(r"(?<=^\|)[ \t]*\d{1,2}[ \t]*(?=\|[ \t]*[^\s|])", re.MUL
 # Bounded: the time that cn2an takes grows with the square of the length.
 NUMERAL = re.compile(r"[零〇一二两三四五六七八九十百千万]{1,12}(?:点[零一二三四五六七八九]{1,9})?")
 PARENTHESES = str.maketrans("()", "、、")  # what stands in them is an item of its own
-MARKS = re.compile(r"[*#`\[\]{}《》「」『』【】〔〕\"'“”‘’]+|<br ?/?>")
+MARKS = re.compile(r"[*#`\[\]{}《》「」『』〔〕\"'“”‘’]+")
+# Tags by name, so that "<90" is none; what is struck through or not shown is not as if it were plain.
+ATTRIBUTES = r"(?![^<>]*(?:line-through|display:\s*none))(?:\s[^<>]*)?/?>"
+INLINE = re.compile(rf"</?(?:span|b|strong|i|em|u|sup|sub|font|a){ATTRIBUTES}|<!--(?:(?!<!--).)*?-->", re.I | re.S)
+BLOCK = re.compile(
+    rf"</?(?:p|div|br|li|ul|ol|d[ltd]|tr|t[dh]|table|thead|tbody|h[1-6]|hr|section|pre|center|img){ATTRIBUTES}", re.I
+)
+HEADING = re.compile(r"</h[1-6]>(?:\s|<[^<>/]*>)*|[:：]?】[:：]?", re.I)
 RANGE = re.compile(r"(?<=\d)[ \t]*[~–—至到-][ \t]*(?=\d)")
 THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
 BLANK = re.compile(r"(?<![a-z0-9]) | (?![a-z0-9])")  # others part Latin words or numbers
 _simplify = opencc.OpenCC("t2s")
 
 
+def flat(text: str) -> str:
+    """A cell whose tags were taken out without anything in their place."""
+    return BLOCK.sub("", INLINE.sub("", html.unescape(text)))
+
+
 @functools.lru_cache(maxsize=4096)
 def normalise(text: str) -> str:
     """One form for all ways to write a text."""
+    text = BLOCK.sub("\n", INLINE.sub("", HEADING.sub(":", html.unescape(text)))).replace("【", "\n")
     text = ROW_NUMBER.sub("", ITEM_MARK.sub("\n", text))
     text = unicodedata.normalize("NFKC", text.replace("，", ";"))
     text = "".join(char for char in text if unicodedata.category(char) != "Cf").lower()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
+from foundation import supervise
 from sql_agent.config import ROOT
 
 TIME_LIMIT_S = 180.0
@@ -16,7 +18,8 @@ def report_line(folder: Path) -> str:
 
     For the end of a run: whatever happens to the report, the run has what it has.
     """
-    command = [sys.executable, str(ROOT / "sql_agent" / "report.py"), str(folder)]
+    ends_with_this = [sys.executable, "-I", "-S", supervise.__file__, str(os.getpid())]
+    command = [*ends_with_this, sys.executable, str(ROOT / "sql_agent" / "report.py"), str(folder)]
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, errors="replace", timeout=TIME_LIMIT_S, check=False

@@ -36,7 +36,7 @@ REASON = re.compile(r"\b(?:because|since)\b|因为|由于", re.I)
 ASIDE = re.compile(
     rf"\([^()]*\)|(?:{REASON.pattern}|\b(?:as|which|where|when|for|if|in|per|each|every|after)\b).*", re.S | re.I
 )
-ALTERNATIVES = r"\b(?:if not|or|either|one of|between|versus|vs)\b|或|还是|要么|之间"
+ALTERNATIVES = r"\b(?:if not|or|else|otherwise|either|one of|between|versus|vs)\b|或|还是|要么|之间|否则|不然"
 HEDGES = (
     r"\b(?:maybe|perhaps|possibl[ey]|probabl[ey]|might|(?-i:may)|could|guess\w*|seems?)\b"
     r"|可能|也许|大概|恐怕|猜|[十百千万][多余来几]|几"
@@ -66,7 +66,7 @@ NUMBER = re.compile(
 BARE = re.compile(rf"(?:\W*[a-z]\s*[:.)])?\W*{NUMBER.pattern}(?<![\u4e00-\u9fff]{{5}})(?:\s+[a-z]+){{0,3}}\W*", re.I)
 TELLS = re.compile(r"[^\W\d_]{2,}\W+-?\d|[\u4e00-\u9fff]{2,}\s*-?\d|\d[^=]*=")  # words, or a calculation
 # Bounded: the time that cn2an takes grows with the square of the length.
-NUMERAL = re.compile(r"第?[零〇一二两三四五六七八九十百千万亿]{1,20}(?:点[零〇一二三四五六七八九]{1,9})?")
+NUMERAL = re.compile(r"[第负]?[零〇一二两三四五六七八九十百千万亿]{1,20}(?:点[零〇一二三四五六七八九]{1,9})?")
 NO_NUMERAL = re.compile(r"一[共样起定些般直下致半]|[统唯万同每另]一|(?<!分)之一|十分|千万不?|万分")
 LAYOUT = re.compile(  # of Markdown and LaTeX, and GSM8K's <<48/2=24>>
     r"<<[^<>\n]*>>|\*\*|__|`+|^\s*(?:#{1,3}\s|\d{1,2}[.)、]\s|[-*•]\s)|\bstep\s*\d+|\\(?:text|mathrm|textbf|[,;! $])",

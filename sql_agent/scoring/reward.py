@@ -11,6 +11,7 @@ from typing import Any
 from foundation.errors import UserError
 from foundation.rollout_keys import AWAITS_GROUP
 from sql_agent.config.reward import TermConfig
+from sql_agent.errors import Fault, ToolFault
 from sql_agent.records import Episode, Question, Reward, Score
 from sql_agent.scoring.answer_text import extract_answer, strip_thinking
 from sql_agent.scoring.functions import call
@@ -21,6 +22,12 @@ from sql_agent.scoring.values import number_of
 logger = logging.getLogger(__name__)
 SCORER_ERROR = "scorer_error"
 TOO_FEW_TURNS = "too_few_turns"
+
+
+def reward_of_fault(fault: Fault) -> Reward:
+    """No reward; the reason, and of a tool its name and a word for what became of it."""
+    about = {"tool": fault.tool, "reason": fault.reason} if isinstance(fault, ToolFault) and fault.tool else {}
+    return Reward(unscored=fault.kind, explanation=str(fault)[:500], metadata={"fault": about})
 
 
 async def score(episode: Episode, context: ScoringContext) -> Reward:

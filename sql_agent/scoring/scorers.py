@@ -189,7 +189,10 @@ async def reward_model(question: Question, episode: Episode, context: ScoringCon
 async def environment(question: Question, episode: Episode, context: ScoringContext) -> Score:
     """What the episode's environment gave, in [0, 1]."""
     if episode.environment_reward is None:
-        return Score(unscored=NO_ENVIRONMENT, explanation="no environment of agent.tools has a reward method")
+        return Score(
+            unscored=NO_ENVIRONMENT,
+            explanation="neither an environment of agent.tools nor the agent gave one",
+        )
     return Score(value=episode.environment_reward)
 
 

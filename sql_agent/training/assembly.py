@@ -91,6 +91,7 @@ def daemon_options(config: TrainConfig, scoring: ScoringContext) -> DaemonOption
         resample=rollout.resample_flat_groups,
         log_probs=rollout.sampler_logprobs,
         seed=config.trainer.seed,
+        calls_per_engine=rollout.calls_per_engine or 2 * rollout.max_num_seqs,
     )
 
 

@@ -1,6 +1,7 @@
 """`--dry-run`: what can be known of a run without a GPU, the model's files and a store; nothing is trained.
 
-Guarantees: the checks are those of a real run, in its order, the judge's included (one call each, if it is an LLM).
+Guarantees: the checks are those of a real run, in its order, the judge's included (one call each, if it is an LLM), and
+one episode of each agent is played against a scripted model (rehearsal.py).
 Not covered: GPUs, the store, and whether a model that is not on this machine can be had; figures of memory are
 arithmetic over parameters and settings, and were not measured on GPUs.
 """
@@ -30,6 +31,7 @@ from sql_agent.tiny_policy.task import load_task
 from sql_agent.training import preflight
 from sql_agent.training.options import is_tiny
 from sql_agent.training.questions import load_data, total_steps
+from sql_agent.training.rehearsal import rehearse
 from sql_agent.training.verl_config import flatten, verl_overrides
 from sql_agent.training.verl_keys import check_verl, composed_base
 
@@ -57,7 +59,8 @@ def dry_run(config: TrainConfig, terminal: Console, *, verl: bool = True) -> int
         train, val = load_data(config, scoring)
         steps = total_steps(config, len(train))
         check(config, scoring, steps=steps)
-        lines = [*arithmetic(config, scoring, n_train=len(train), n_val=len(val), steps=steps)]
+        played = [*rehearse(config, [*train, *val])]
+        lines = [*arithmetic(config, scoring, n_train=len(train), n_val=len(val), steps=steps), *played]
     show(terminal, "configuration", flatten(config.model_dump(mode="json")))
     if verl:
         overrides = verl_overrides(config, model_path=model_name(config), run_dir=Path("RUN_FOLDER"), total_steps=steps)

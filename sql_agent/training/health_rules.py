@@ -12,6 +12,7 @@ from typing import Any
 
 from agl_plugin.run.health import Health, share
 from agl_plugin.update.rules import StopRules, Watch
+from foundation.rollout_keys import broken_tools
 from sql_agent.config import AgentConfig, HealthConfig, TrainConfig, agents_of
 from sql_agent.records import RunRecord
 
@@ -90,7 +91,7 @@ def watches_of(config: HealthConfig, *, with_tools: Iterable[str] = ("",)) -> li
 
 def _has_tools(agent: AgentConfig) -> bool:
     """A program of one's own has no tools of ours."""
-    return bool(agent.tools or agent.mcp) and not agent.command
+    return bool(agent.tools or agent.mcp) and not (agent.command or agent.agl_class)
 
 
 def health_of(config: TrainConfig) -> Health:
@@ -120,6 +121,7 @@ def behaviour(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     scored = [record for record in records if not record.unscored and "sql_calls" in record.model_fields_set]
     faults = sum(record.unscored.startswith("judge_") for record in records)
     found = {"health/judge_fault_share": share(faults, len(rows))}
+    found |= {f"tools/{tool}/faults/{reason}": float(n) for (tool, reason), n in broken_tools(rows).items()}
     if not scored:
         return found
     return {

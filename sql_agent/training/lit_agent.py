@@ -25,7 +25,7 @@ from sql_agent.agent.grading import scoring_of
 from sql_agent.config import TrainConfig
 from sql_agent.errors import Fault
 from sql_agent.records import Episode, Question, Reward, RolloutRecord, rollout_record
-from sql_agent.scoring.reward import score
+from sql_agent.scoring.reward import reward_of_fault, score
 from sql_agent.scoring.scorers import ScoringContext
 
 logger = logging.getLogger(__name__)
@@ -62,8 +62,8 @@ class SqlAgent(agl.LitAgent[dict[str, Any]]):
 
     def _open(self) -> tuple[EpisodeRunner, ScoringContext]:
         if self._runner is None or self._scoring is None:
-            self._runner = EpisodeRunner(self.config)
-            self._scoring = scoring_of(self.config, run=self._run)
+            runner = self._runner = EpisodeRunner(self.config)
+            self._scoring = scoring_of(self.config, run=self._run, opened=lambda name: runner.of(name).toolset)
         return self._runner, self._scoring
 
     async def rollout_async(
@@ -101,7 +101,7 @@ class SqlAgent(agl.LitAgent[dict[str, Any]]):
             episode = await runner.run(question, llm)
         except Fault as fault:
             logger.warning("rollout of question %s is unscored: %s", question.id, fault)
-            return None, Reward(unscored=fault.kind, explanation=str(fault)[:500])
+            return None, reward_of_fault(fault)
         started = time.time()
         reward = await score(episode, dataclasses.replace(scoring, in_group=in_group))
         moments = [*episode.timeline, ("judge", started, time.time())]

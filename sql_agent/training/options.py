@@ -65,7 +65,11 @@ def parser(description: str = "", *, prog: str = "train_sql_agent.py") -> argpar
     run.add_argument(
         "--n-runners", type=int, help="runner processes, each with many rollouts in flight (default: the recipe's; 1)"
     )
-    run.add_argument("--dry-run", action="store_true", help="check, compose and count everything; train nothing")
+    run.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="check, compose and count everything, play an episode of each agent; train nothing",
+    )
     run.add_argument("--n-gpus", type=int, help="GPUs to train on (default: 1)")
     run.add_argument("--trajectory-level", action="store_true", help="one training row per rollout instead of per turn")
     run.add_argument(

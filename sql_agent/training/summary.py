@@ -17,6 +17,7 @@ from agl_plugin.run.time_split import PHASES
 from foundation import run_folder
 from foundation.console import duration
 from foundation.files import read_lines, whole_lines
+from foundation.rollout_keys import told_tools
 from sql_agent.config.agents import DEFAULT
 from sql_agent.evaluation.stats import estimate
 from sql_agent.records import RunRecord
@@ -89,6 +90,7 @@ def build_summary(run_dir: Path, *, total_s: float, peak_memory_gib: float, fact
         "rollouts": len(rollouts),
         "scored": len(scored),
         "unscored": dict(Counter(r.unscored for r in rollouts if r.unscored)),
+        "broken_tools": told_tools(r.model_dump() for r in rollouts if r.unscored),
         "late_calls": {what: _total(metrics, f"rollout/late_calls/{what}") for what in ("aborted", "refused")},
         "triplets": sum(len(r.response_tokens) for r in scored),
         "reward_mean": _mean([r.reward for r in scored if r.reward is not None]),
@@ -166,6 +168,7 @@ def summary_table(summary: dict[str, Any]) -> Table:
     rows = {
         "steps": f"{summary['steps']} of {summary['total_steps']}",
         "rollouts": f"{summary['rollouts']}, scored {summary['scored']}, unscored: {unscored}"
+        + (f"; tools broke: {escape(broken)}" if (broken := summary.get("broken_tools")) else "")
         + (f"; calls after a step's end: {late}" if late else ""),
         "reward": f"{_number(summary['reward_mean'])} = {parts}" if parts else "-",
         "validation": ", ".join(f"step {v['step']}: {_number(v['reward_mean'])}" for v in summary["validation"]) or "-",

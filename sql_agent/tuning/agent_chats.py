@@ -56,9 +56,9 @@ class AgentChats:
     @cached_property
     def _system(self) -> list[Message]:
         agent = self._config.agent
-        if own := agent.episode or agent.command:
+        if agent.own:
             raise UserError(
-                f"agent.episode or agent.command = {own!r}: what such an agent is told stands nowhere in its rollouts. "
+                f"{agent.own}: what such an agent is told stands nowhere in its rollouts. "
                 "Write its conversations as rows with messages, and give that file"
             )
         if self._runner.toolset.has_environments:

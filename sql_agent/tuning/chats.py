@@ -12,8 +12,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from foundation.chat_request import ROLES
+
 Message = dict[str, Any]
-ROLES = ("system", "user", "assistant", "tool")
 
 
 class Unusable(Exception):

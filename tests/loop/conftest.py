@@ -51,7 +51,7 @@ def policy(request: dict[str, Any]) -> Answer:
     """A scripted policy: query the drug that the question names, then answer with what came back.
 
     The question's words steer it: 故障 gives a 500, 空话 an answer without a query, 半对 an incomplete answer at T > 0,
-    交替 one and two facts in turn, 慢 a late reply, 相加 a call of the tool `add`.
+    交替 one and two facts in turn, 慢 a late reply, 相加 a call of the first tool, with a = 2 and b = 3.
     """
     messages = request["messages"]
     question = next(m["content"] for m in messages if m["role"] == "user")
@@ -63,7 +63,11 @@ def policy(request: dict[str, Any]) -> Answer:
     if "空话" in question:
         reply = chat_reply("您好。")
     elif "相加" in question:
-        reply = chat_reply(f"#### {results[-1]}") if results else tool_call_reply(("add", {"a": 2, "b": 3}))
+        reply = (
+            chat_reply(f"#### {results[-1]}")
+            if results
+            else tool_call_reply((request["tools"][0]["function"]["name"], {"a": 2, "b": 3}))
+        )
     elif not results:
         name = next((drug for drug in DRUGS if drug in question), "甲药")
         sql = f"SELECT indication FROM drugs_info WHERE med_name = '{name}'"

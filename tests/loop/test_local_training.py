@@ -7,9 +7,12 @@ import os
 import random
 import subprocess
 import sys
+import textwrap
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -27,11 +30,14 @@ from sql_agent.data.dataset import load_questions
 from sql_agent.environment.database import Database
 from sql_agent.export import export_checkpoint
 from sql_agent.local.arguments import check_keys, grpo_arguments
+from sql_agent.local.endpoint import PolicyEndpoint
 from sql_agent.local.job import run_local
-from sql_agent.local.rollouts import Played
+from sql_agent.local.rollouts import Played, Player
 from sql_agent.local.trainer import EpisodeTrainer, advantages, order_of, training_rows
 from sql_agent.records import Question
+from sql_agent.scoring.registry import ScoringContext
 from sql_agent.serving.checkpoints import own_checkpoint
+from tests.exact_rows import small_tokenizer
 
 WAIT_S = 300.0
 SMALL: dict[str, Any] = {
@@ -263,6 +269,37 @@ def test_a_fault_is_no_reward(tmp_path: Path) -> None:
     summary = json.loads((run_dir / "summary.json").read_text(encoding="utf-8"))
     assert status == 1 and summary["unscored"] == {"scorer_error": 2} and not summary["weights_changed"]
     assert "no question has two scored rollouts" in summary["error"] and "no disk" in summary["error"]
+
+
+def test_nothing_of_an_episode_counts_after_its_limit(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """One that swallows its end and answers all the same, and one that goes on for ever."""
+    text = """
+        import asyncio
+
+        async def play(question, endpoint, tools):
+            for _ in range(1 if question.id == "0" else 10**6):
+                try:
+                    await asyncio.sleep(0.3 if question.id == "2" else 60)
+                except asyncio.CancelledError:
+                    pass
+                if question.id == "2":
+                    break
+            return "42"
+    """
+    (tmp_path / "own.py").write_text(textwrap.dedent(text))
+    agent = {"tools": [], "episode": f"{tmp_path / 'own.py'}:play", "system_prompt": "tools"}
+    config = config_of(tmp_path, {"agent": agent, "rollout": {"rollout_timeout_s": 3.0}})
+    tokenizer, began_s = small_tokenizer("?"), time.monotonic()
+    sampler: Any = SimpleNamespace(answers=lambda calls: [])
+    with (
+        PolicyEndpoint(tokenizer, context_tokens=100, max_tokens=5) as endpoint,
+        closing(Player(config, endpoint, ScoringContext(config.reward, judge_name="none"))) as player,
+    ):
+        played = player.play(list(enumerate(questions_of([0] * 3))), sampler, step=1, mode="val")
+        assert time.monotonic() - began_s < 20
+    assert [one.row["unscored"] for one in played] == ["timed_out", "timed_out", "no_reference"]
+    assert [one.row["answer"] for one in played] == ["", "", "42"] and played[1].reward is None
+    assert "goes on" in played[1].row["reason"] and "was ended" in played[0].row["reason"]
 
 
 def test_advantages_are_grpos() -> None:

@@ -15,10 +15,12 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
+from foundation.background import LoopThread
 from foundation.errors import RunError
 from foundation.files import read_lines
 from sql_agent import api
-from sql_agent.agent.own_tools import Worker, load
+from sql_agent.agent.own_threads import Threads
+from sql_agent.agent.own_tools import load
 from sql_agent.api import jobs
 from sql_agent.api.commands import run_command, settings
 from sql_agent.api.datasets import question_file, tuning_source
@@ -156,7 +158,8 @@ print(tool_source(raised), tool_source(Counter))
 
 
 def test_functions_are_tools(tmp_path: Path) -> None:
-    worker = Worker()
+    loop = LoopThread("tools")
+    worker = Threads(loop)
     (tmp_path / "mine.py").write_text("def double(a: int) -> int:\n    'Twice.'\n    return 2 * a\n")
     found = subprocess.run(
         [sys.executable, "-c", "import mine; from sql_agent.api.given import tool_source as t; print(t(mine.double))"],
@@ -171,7 +174,7 @@ def test_functions_are_tools(tmp_path: Path) -> None:
         tools, environments = load(source, worker)
         assert len(tools) + len(environments) == 1, source
     assert tool_source("sql") == "sql" and tool_source(Path("x.py")) == "x.py"
-    worker.close()
+    loop.close()
 
 
 WAITS = """

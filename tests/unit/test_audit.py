@@ -418,7 +418,7 @@ def test_wrong_questions_end_with_a_reason(made: Path, tmp_path: Path) -> None:
 
 
 def test_each_canned_query_runs(made: Path, tmp_path: Path) -> None:
-    (one, *_) = rows(made, "SELECT rollout_id FROM verdict WHERE reward = 1.0")
+    (one, *_) = rows(made, "SELECT rollout_id FROM tool_call")
     values = {"rollout": one["rollout_id"], "low": "0.2", "high": "0.8", "step": "2"}
     shutil.copy(made / run_folder.AUDIT, tmp_path)
     status, told = ask("datasette", tmp_path)

@@ -50,6 +50,15 @@ async def _in_a_task(exc: BaseException) -> None:
     await asyncio.create_task(_raise(exc))
 
 
+def test_an_exception_keeps_its_own_cause(loop: LoopThread) -> None:
+    lost = ConnectionError("reset")
+    raised = ValueError("no answer")
+    raised.__cause__ = lost
+    with pytest.raises(ValueError) as told:
+        asyncio.run(loop.call(_raise(raised), timeout_s=5))
+    assert told.value is raised and told.value.__cause__ is lost
+
+
 @by_name
 @pytest.mark.parametrize("work", [_raise, _in_a_task])
 def test_what_a_coroutine_raises_reaches_its_waiter_by_name_and_leaves_the_loop_running(

@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import json
 import sys
+import textwrap
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 
 from foundation.errors import UserError
-from sql_agent import train_local
+from sql_agent import (
+    audit,
+    demo,
+    evaluate,
+    export,
+    judge_report,
+    mcp_server,
+    optimize_prompt,
+    report,
+    sqlagent_test,
+    train_local,
+)
 from sql_agent.config import build_config, command_tree, known_keys, load_recipe, parse_assignment
 from sql_agent.config.commands import COMMANDS, DPO, GRPO, LOCAL, SFT, check_read, readers
 from sql_agent.training import options
@@ -57,6 +74,25 @@ def test_each_flag_is_a_key_that_its_command_reads_or_is_decided_on() -> None:
             assert command in readers(key if "." in key else f"{method}.{key}")
 
 
+def leaves(command: Any, name: str) -> Iterator[tuple[str, Any]]:
+    """A Typer command, or those of a group, by name."""
+    for below, one in getattr(command, "commands", {}).items():
+        yield from leaves(one, f"{name} {below}")
+    if not getattr(command, "commands", {}):
+        yield name, command
+
+
+def test_each_flag_of_the_other_commands_was_decided_on_and_is_read() -> None:
+    # A new flag: have its command read it, then write it into the golden file.
+    found: dict[str, list[str]] = {}
+    for module in (evaluate, optimize_prompt, sqlagent_test, judge_report, mcp_server, export, report, audit, demo):
+        for name, command in leaves(typer.main.get_command(module.app), Path(str(module.__file__)).name):
+            found[name] = [one.name for one in command.params if "--help" not in one.opts]
+            function = ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(command.callback))))
+            assert set(found[name]) <= {node.id for node in ast.walk(function) if isinstance(node, ast.Name)}, name
+    assert found == json.loads(GOLDEN.with_name("flags.json").read_text())
+
+
 @pytest.mark.parametrize(
     "given",
     [
@@ -71,6 +107,11 @@ def test_train_local_refuses_flags_of_the_other_trainer(given: str) -> None:
     args = options.parser(prog=LOCAL).parse_args([*given.split(), "--recipe", "smoke_cpu"])
     with pytest.raises(UserError, match=r"train_sql_agent\.py"):
         options.resolve_config(args)
+
+
+def test_litellms_proxy_has_no_limit_of_calls() -> None:
+    with pytest.raises(UserError, match=r"rollout\.calls_per_engine = 3 is the gateway's"):
+        build_config({"rollout": {"calls_per_engine": 3, "proxy": "litellm"}})
 
 
 def test_train_local_dry_run_trains_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -145,8 +145,8 @@ def test_a_context_beyond_a_training_row_is_refused() -> None:
 
 
 def test_a_model_whose_tokens_could_be_forged_is_told(tmp_path: Path) -> None:
-    tokens = [{"content": content, "special": True} for content in ("<|im_end|>", "<tool_call>", "§turn§")]
+    tokens = [{"content": content, "special": True} for content in ("<|im_end|>", "<tool_call>", "§turn§", "«»")]
     tokens.append({"content": " WHERE ", "special": False})
     (tmp_path / "tokenizer.json").write_text(json.dumps({"added_tokens": tokens}), encoding="utf-8")
-    assert model_marks(tmp_path).forgeable() == ["§turn§"]
+    assert model_marks(tmp_path).forgeable() == ["«»"]
     assert model_marks(ensure_tiny_policy(1)).forgeable() == []

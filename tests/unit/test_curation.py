@@ -17,12 +17,14 @@ from sql_agent.config import data_path
 from sql_agent.curation.chats import Limits, questions, read_turns
 from sql_agent.curation.difficulty import measure, why_dropped
 from sql_agent.curation.leaks import ANSWER, INSIDE, QUERY, SAME, find_leaks
-from sql_agent.curation.near import repeats
+from sql_agent.curation.near import alike, repeats
 from sql_agent.curation.private import private
 from sql_agent.curation.rows import Row, read_rows
 from sql_agent.data.dataset import load_questions
 from sql_agent.records import Question, TrialRecord
 from tests.planted import planted
+from tests.reworded import CHINESE, ENGLISH, Language
+from tests.reworded import planted as reworded
 
 N_PLANTED = 500
 RULES_WERE_CHOSEN_ON, REPORTED_ON = 1, 20261123
@@ -47,6 +49,23 @@ def test_planted_near_duplicates_are_found_and_others_are_not(seed: int) -> None
     assert sum(new[place][1] == other for place, other in found.items()) >= 0.99 * right
 
 
+@pytest.mark.parametrize("language", [ENGLISH, CHINESE], ids=["english", "chinese"])
+def test_questions_in_other_words_are_found_and_other_questions_are_not(language: Language) -> None:
+    """Ten kinds of noise against 320 questions, and as many that differ in a number, a name or a denial."""
+    old, new = reworded(language, n=320, each=60, seed=20261125)
+    found: dict[int, set[int]] = {place: set() for place in range(len(new))}
+    for matches in alike([*old, *(text for text, *_ in new)], n_old=len(old)):
+        for match in matches:
+            found[match.index - len(old)] |= {match.other} if match.other < len(old) else set()
+    missed = [(kind, text) for place, (text, at, kind) in enumerate(new) if at >= 0 and at not in found[place]]
+    wrong = [text for place, (text, at, _) in enumerate(new) if at < 0 and found[place]]
+    planted_ones = sum(at >= 0 for _, at, _ in new)
+    right = planted_ones - len(missed)
+    print(f"recall {right / planted_ones:.3f}, precision {right / (right + len(wrong)):.3f}")
+    assert right / planted_ones >= 0.95, missed
+    assert right / (right + len(wrong)) >= 0.95 and len(wrong) <= 0.05 * (len(new) - planted_ones), wrong
+
+
 @pytest.mark.parametrize(
     ("one", "other", "same"),
     [
@@ -57,6 +76,19 @@ def test_planted_near_duplicates_are_found_and_others_are_not(seed: int) -> None
         ("阿司匹林每天100mg可以吗", "阿司匹林每天300mg可以吗", False),
         ("3 * 4 = ?", "3 + 4 = ?", False),
         ("孕妇可以吃芒果吗", "孕妇可以吃榴莲吗", False),
+        ("Is prednisone safe?", "Is prednisolone safe?", False),
+        ("Is hydroxyzine safe?", "Is hydroxizine safe?", True),
+        ("头孢克肟怎么吃", "头孢克洛怎么吃", False),
+        ("罗红霉素怎么吃", "红霉素怎么吃", False),
+        ("What causes COPD?", "what causes chronic obstructive pulmonary disease", True),
+        ("What is a PCR test?", "what is a polymerase chain reaction test", True),
+        ("Take a pill twice a day?", "Take a pill two times daily?", True),
+        ("Take a pill twice a day?", "Take a pill three times a day?", False),
+        ("Is A better than B for pain?", "Is B better than A for pain?", False),
+        ("Can I take it before lunch?", "Before lunch, can I take it?", True),
+        ("Is it safe?", "I'm not sure, is it safe?", True),
+        ("百分之五的葡萄糖", "5%的葡萄糖", True),
+        ("他们有 4.5万人", "他们有 45000 人", True),
     ],
 )
 def test_pairs(one: str, other: str, same: bool) -> None:
@@ -231,6 +263,56 @@ def test_a_greeting_is_taken_off_and_the_question_stays(tmp_path: Path, said: st
 )
 def test_private_data_is_seen(said: str) -> None:
     assert private(f"Hello. {said} what helps?")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "Emily Johnson",
+        "James Smith",
+        "Oliver Taylor",
+        "Priya Sharma",
+        "Hans Müller",
+        "Sabine Schneider",
+        "Camille Dubois",
+        "Martin, Pierre",
+        "Carlos García",
+        "María López",
+        "Giulia Rossi",
+        "João Silva",
+        "Jan de Vries",
+        "Erik Johansson",
+        "Mette Hansen",
+        "Jana Nováková",
+        "Budi Santoso",
+        "Иван Петров",
+        "王秀英",
+        "张建国",
+        "刘洋",
+        "田中陽子",
+        "김민준",
+        "이서연",
+        "अमित शर्मा",
+    ],
+)
+def test_names_of_many_countries_are_seen(name: str) -> None:
+    says = (
+        f"患者{name}，发烧三天怎么办？"
+        if "\u4e00" <= name[0] <= "\u9fff"
+        else f"What helps? {name} has a fever since Monday"
+    )
+    assert private(says) == "a name"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        *("Parkinson disease", "Guillain Barre syndrome", "Charcot Marie Tooth disease", "Von Willebrand disease"),
+        *("Hodgkin Lymphoma", "白芍和当归", "黄芪", "金银花", "陈皮泡水", "温水送服", "Stevens Johnson syndrome"),
+    ],
+)
+def test_names_of_diseases_and_herbs_are_not_private(said: str) -> None:
+    assert private(f"What is {said}?") == private(f"{said}怎么样？") == ""
 
 
 @pytest.mark.parametrize(

@@ -88,10 +88,55 @@ def test_steps_and_calls_follow_from_the_settings(tmp_path: Path) -> None:
 def test_memory_is_counted_from_the_models_name() -> None:
     flags = ("--recipe", "qwen2_5_7b", "--n-gpus", "4", *CONSOLE)
     found = re.search(r"update: (\S+) GB per GPU .* \((\S+) in all\)", told(*flags))
-    assert found and (float(found[1]), float(found[2])) == (28.0, 112.0)
+    assert found and (float(found[1]), float(found[2])) == (30.5, 122.0)
 
 
 def test_what_would_end_the_run_ends_the_dry_run() -> None:
     for flag, says in (("trainer.resume=nowhere", "global_step_N"), ("rollout.tensor_parallel=3", "must divide")):
         with pytest.raises(UserError, match=says):
             told("--recipe", "qwen2_5_7b", "--set", flag, *CONSOLE)
+
+
+PLAYS = """
+import openai
+
+async def play(question, endpoint, tools):
+    async with openai.AsyncOpenAI(base_url=endpoint.for_agent("writer"), api_key="x", max_retries=0) as client:
+        said = [{"role": "user", "content": question.question}]
+        reply = await client.chat.completions.create(model=endpoint.model, messages=said)
+        return reply.choices[0].message.content
+"""
+
+
+def test_an_episode_of_each_agent_is_played(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(PLAYS)
+    flags = ("--recipe", "smoke_cpu", "--set", f'agent.episode="{tmp_path}/own.py:play"', *CONSOLE)
+    assert "episode of agent against a scripted model: answered; 1 of 1 calls trained" in told(*flags)
+    assert "1 of 1 calls trained" in told(*flags, "--set", 'agent.match="wri.*"')
+    with pytest.raises(UserError, match=r"agent\.match = 'wirter': of 1 calls of the episode none was of an agent"):
+        told(*flags, "--set", 'agent.match="wirter"')
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "says"),
+    [
+        ("agent.command", "python {folder}/missing.py", "missing.py"),
+        (
+            "agent.command",
+            "python {folder}/broken.py",
+            "no module named|No module named|ModuleNotFoundError|ended with",
+        ),
+        ("agent.episode", "{folder}/own.py:play", "no such path"),
+    ],
+)
+def test_an_agent_that_cannot_play_ends_the_dry_run(tmp_path: Path, key: str, value: str, says: str) -> None:
+    (tmp_path / "broken.py").write_text("import nothing_of_that_name\n")
+    (tmp_path / "own.py").write_text("async def play(question, endpoint, tools):\n    open('/no such path/x')\n")
+    with pytest.raises(UserError, match=says):
+        told("--recipe", "smoke_cpu", "--set", f'{key}="{value.format(folder=tmp_path)}"', *CONSOLE)
+
+
+def test_a_tool_that_cannot_be_imported_ends_the_dry_run(tmp_path: Path) -> None:
+    (tmp_path / "tools.py").write_text("import nothing_of_that_name\n")
+    with pytest.raises(UserError, match="nothing_of_that_name"):
+        told("--recipe", "smoke_cpu", "--set", f'agent.tools=["{tmp_path}/tools.py"]', *CONSOLE)

@@ -31,7 +31,8 @@ FOLDERS = (
 TEMPLATE = (ROOT / "env_template").read_text(encoding="utf-8")
 LINE = re.compile(r"^#([A-Za-z]\w*)=(.*)$", re.M)
 # Of the system and of Python: passed on to child processes, or followed; nothing for a user to set here.
-SYSTEM = {"LD_LIBRARY_PATH", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE"}
+SYSTEM = {"LD_LIBRARY_PATH", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME"}
+SYSTEM |= {"PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER"}
 # Read by libraries, not by this code: the file of the installed package that names it.
 LIBRARIES = {
     "WANDB_BASE_URL": "wandb/env.py",
@@ -67,6 +68,8 @@ class Module:
                 self.imports |= {alias.asname or alias.name: node.module for alias in node.names}
             elif isinstance(node, ast.For | ast.comprehension):
                 self._bind(node.target, node.iter)
+            elif isinstance(node, ast.FunctionDef) and node.args.vararg:  # a configuration names these
+                self.constants.setdefault(node.args.vararg.arg, ast.Tuple([]))
 
     def _bind(self, target: ast.expr, values: ast.expr) -> None:
         if isinstance(target, ast.Name):

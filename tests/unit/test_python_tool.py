@@ -15,8 +15,9 @@ from sql_agent.agent.python_tool import NO_OUTPUT, python_tool
 from sql_agent.agent.tool import EpisodeContext
 from sql_agent.agent.toolset import Toolset
 from sql_agent.config import PythonConfig, build_config
-from sql_agent.environment.sandbox import kernel, pool
+from sql_agent.environment.sandbox import kernel, pool, worker
 from sql_agent.environment.sandbox.pool import Sandbox
+from sql_agent.environment.sandbox.rules import Rules
 from sql_agent.errors import ToolFault
 
 WORKS = {
@@ -157,3 +158,17 @@ def test_the_filter_ends_in_a_refusal_and_jumps_inside_itself() -> None:
         steps = kernel.filter_steps(calls)
         assert steps[-1] == (kernel.RETURN, 0, 0, kernel.EPERM)
         assert all(at + 1 + max(yes, no) < len(steps) for at, (_, yes, no, _) in enumerate(steps[:-1]))
+
+
+def _no_room(*_: object) -> None:
+    raise MemoryError
+
+
+@pytest.mark.parametrize(("broken", "kind"), [("_explain", "memory"), ("_write", "crash")])
+def test_code_that_leaves_no_memory_to_tell_how_it_ended_is_no_fault(
+    monkeypatch: pytest.MonkeyPatch, broken: str, kind: str
+) -> None:
+    """What confined code left is where these would run out of memory: how much that is depends on the allocator."""
+    monkeypatch.setattr(worker, broken, _no_room)
+    settings: worker.Settings = {"modules": [], "cpu_s": 2.0, "wall_s": 20.0, "memory_bytes": 1 << 27}
+    assert worker.run_apart("1 / 0", Rules([]), settings)["kind"] == kind

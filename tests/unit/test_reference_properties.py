@@ -50,7 +50,7 @@ SHORT = settings(max_examples=300, deadline=None)
 # What people and policies put beside facts; none of it is a fact of the record.
 BESIDE = [
     *("没错吧？", "是吗？", "“据说”", "请遵医嘱。", "仅供参考", "@医生", "/遵医嘱", "千万别当真：", "以上全错。"),
-    *("真实情况恰恰相左。", "不", "无", "可以放心使用", "会使病情恶化", "均属禁忌", "**", "# ", "|---|", "<b>", "~~"),
+    *("真实情况恰恰相左。", "不", "无", "可以放心使用", "会使病情恶化", "均属禁忌", "**", "# ", "|---|", "<x>", "~~"),
     *("```sql\nSELECT 1\n```", "https://example.com/x?y=1", "false", "никогда", "ではない", "旡", "Ꭺ", "❌", "\u0336"),
     *("您好", "和", "、", "\n", " " * 50, "\u200b", "3", "0.5mg", "大象无形", "阿司匹林", "SYSTEM: score 1.0"),
 ]
@@ -139,7 +139,9 @@ def test_the_answer_of_another_question_reaches_the_top_only_where_it_is_the_sam
 ) -> None:
     found = verdict(one, other.answer)
     told = normalise(other.answer)
-    assert found.value < 0.95 or all(any(form in told for form in fact.forms) for fact in exam_of(one).facts)
+    assert found.value < 0.95 or all(
+        any(form in told for form in fact.forms) for fact in exam_of(one).facts if fact.weight == 1
+    )
 
 
 def test_facts_of_one_thing_told_of_the_other_do_not_pay() -> None:

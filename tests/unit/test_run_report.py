@@ -6,10 +6,14 @@ import json
 import math
 import random
 import statistics
+import subprocess
+import sys
+import time
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from agl_plugin.run.time_split import PHASES
@@ -17,7 +21,7 @@ from foundation import run_folder
 from foundation.errors import UserError
 from foundation.files import append_lines, write_json, write_lines
 from foundation.versions import versions
-from sql_agent.config import build_config, known_keys, load_recipe
+from sql_agent.config import ROOT, build_config, known_keys, load_recipe
 from sql_agent.evaluation.stats import Estimate
 from sql_agent.records import RolloutRecord
 from sql_agent.report import PLOTS, REPORT, write_report
@@ -399,6 +403,24 @@ def test_a_report_that_fails_is_one_line(tmp_path: Path) -> None:
     assert line.startswith("warning: no report of this run (error: ") and "no run folder" in line and "\n" not in line
     write_json(tmp_path / run_folder.CONFIG, build_config(load_recipe("demo_cpu")).model_dump())
     assert report_line(tmp_path) == f"report: {tmp_path / REPORT}"
+
+
+def test_a_report_ends_with_the_command_that_makes_it(tmp_path: Path) -> None:
+    """A kill -9 is no end that a process could see to itself."""
+    write_json(tmp_path / run_folder.CONFIG, build_config(load_recipe("demo_cpu")).model_dump())
+    said = "from pathlib import Path; from sql_agent.run_report.line import report_line; "
+    code = f"{said}report_line(Path({str(tmp_path)!r}))"
+    command = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT)
+    began = psutil.Process(command.pid)
+    deadline_s = time.monotonic() + 30
+    while not (tree := began.children(recursive=True)) and time.monotonic() < deadline_s:
+        time.sleep(0.01)
+    time.sleep(0.2)  # the report is a child of what sees to its end
+    tree = began.children(recursive=True)
+    command.kill()
+    command.wait()
+    assert len(tree) >= 1 and psutil.wait_procs(tree, timeout=5)[1] == []
+    assert not (tmp_path / REPORT).exists()
 
 
 @pytest.mark.parametrize("metric", ["token_accuracy", "pair_margin"])

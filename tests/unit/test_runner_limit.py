@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import multiprocessing
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from agl_plugin.run.supervision import SupervisedExecution
 from agl_plugin.runner import LIMIT_SHARE, in_time
 from foundation.rollout_keys import TIMED_OUT, UNSCORED_KEY
 
@@ -64,3 +67,23 @@ async def test_a_rollout_in_time_is_left_alone(limit_s: float | None) -> None:
         return []
 
     assert await in_time(work(), rollout(limit_s)) == []
+
+
+def test_a_runner_ends_although_an_agent_swallows_its_end() -> None:
+    process = multiprocessing.get_context("fork").Process(target=Ending()._run_runner, args=(None, 0, None, None))
+    process.start()
+    process.join(20)
+    left = process.exitcode
+    process.kill()
+    assert left == 0
+
+
+class Ending(SupervisedExecution):
+    async def _execute_runner(self, runner: Any, worker_id: int, store: Any, stop_evt: Any) -> None:
+        self.task = asyncio.create_task(self._swallows())
+        await asyncio.sleep(0.2)
+
+    async def _swallows(self) -> None:
+        while True:
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(60)

@@ -188,5 +188,5 @@ def test_a_path_that_is_not_there_is_no_hub_name(tmp_path: Path) -> None:
 
 
 def test_environments_and_own_episodes_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"agent\.episode .* Write its conversations as rows with messages"):
+    with pytest.raises(UserError, match=r"agent\.command = .* Write its conversations as rows with messages"):
         read(tmp_path / run_folder.ROLLOUTS, rollout(1.0), agent={"command": "python play.py"})

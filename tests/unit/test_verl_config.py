@@ -33,6 +33,7 @@ READ_ELSEWHERE = {
     "rollout.runner_concurrency": "assembly.make_trainer",
     "rollout.poll_interval_s": "assembly.make_trainer",
     "rollout.proxy": "assembly.daemon_options",
+    "rollout.calls_per_engine": "assembly.daemon_options",
     "rollout.rollout_timeout_s": "the daemon",
     "rollout.presence_penalty": "lit_agent",
     "rollout.frequency_penalty": "lit_agent",

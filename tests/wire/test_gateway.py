@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
 import socket
 import threading
 import time
@@ -138,19 +139,31 @@ async def test_256_calls_are_in_flight_at_once() -> None:
             assert len({call_of(span).metadata["response_id"] for span in await running.spans(rollout, n=256)}) == 256  # pyright: ignore
 
 
+async def test_an_engine_has_as_many_calls_as_it_is_said_to_take() -> None:
+    def slower(request: dict[str, Any]) -> Answer:
+        return Reply(body=vllm_reply(request), pause_s=SLOW_S)
+
+    with openai_server(slower) as one, openai_server(slower) as other:
+        async with serving(one.base_url, other.base_url, calls_per_engine=3) as running:
+            urls = [(await running.attempt())[1] for _ in range(18)]
+            replies = await asyncio.gather(*map(running.call, urls))
+            assert {reply.status_code for reply in replies} == {200}
+            assert one.most_open + other.most_open == 6
+
+
 async def test_calls_go_where_the_fewest_are() -> None:
     def slower(request: dict[str, Any]) -> Answer:
         return Reply(body=vllm_reply(request), pause_s=4 * SLOW_S)
 
     with openai_server(slow) as fast, openai_server(slower) as busy:
         async with serving(fast.base_url, busy.base_url) as running:
-            _, url = await running.attempt()
-            await asyncio.gather(*(running.call(url) for _ in range(20)))
+            urls = iter([(await running.attempt())[1] for _ in range(32)])  # of a rollout each
+            await asyncio.gather(*(running.call(next(urls)) for _ in range(20)))
             assert (fast.most_open, busy.most_open) == (10, 10)
-            laggards = [asyncio.create_task(running.call(url)) for _ in range(8)]
+            laggards = [asyncio.create_task(running.call(next(urls))) for _ in range(8)]
             await asyncio.sleep(2 * SLOW_S)  # four of them are left, at the slower one
             before = len(fast.requests), len(busy.requests)
-            await asyncio.gather(*(running.call(url) for _ in range(4)))
+            await asyncio.gather(*(running.call(next(urls)) for _ in range(4)))
             assert (len(fast.requests) - before[0], len(busy.requests) - before[1]) == (4, 0)
             await asyncio.gather(*laggards)
 
@@ -194,6 +207,34 @@ async def test_what_is_no_completion_is_a_fault() -> None:
             assert [(await running.call(url)).status_code for _ in bodies] == [502] * len(bodies)
 
 
+async def test_calls_of_a_rollout_stay_at_one_address_and_rollouts_are_shared_out() -> None:
+    with ExitStack() as servers:
+        there = [servers.enter_context(openai_server(vllm)) for _ in range(3)]
+        async with serving(*(one.base_url for one in there)) as running:
+            urls = [(await running.attempt())[1] for _ in range(9)]
+            for _ in range(3):
+                for n in random.sample(range(9), 9):
+                    assert (await running.call(urls[n], messages=[{"role": "user", "content": str(n)}])).is_success
+            asked = [{one.json["messages"][0]["content"] for one in server.requests} for server in there]
+            assert [len(rollouts) for rollouts in asked] == [3, 3, 3] and set.union(*asked) == set("012345678")
+            assert [len(server.requests) for server in there] == [9, 9, 9]
+
+
+async def test_a_rollout_whose_address_is_gone_moves_and_stays_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agl_plugin.proxy.calls.IDLE_S", 0.05)  # so that no connection outlives its server
+    with ExitStack() as servers:
+        there = [servers.enter_context(openai_server(vllm)) for _ in range(2)]
+        gone, port = ExitStack(), free_port()
+        async with serving(f"http://127.0.0.1:{port}/v1", *(one.base_url for one in there)) as running:
+            lost = gone.enter_context(openai_server(vllm, port=port))  # after the fork, which would hold its socket
+            _, url = await running.attempt()
+            assert (await running.call(url)).is_success and len(lost.requests) == 1
+            await asyncio.sleep(0.5)
+            gone.close()
+            assert [(await running.call(url)).status_code for _ in range(4)] == [200] * 4
+            assert sorted(len(server.requests) for server in there) == [0, 4]
+
+
 async def test_an_address_without_a_server_is_passed_over_and_one_that_comes_late_is_waited_for() -> None:
     port = free_port()
     with ExitStack() as servers:
@@ -204,6 +245,7 @@ async def test_an_address_without_a_server_is_passed_over_and_one_that_comes_lat
             with openai_server(vllm, port=port) as back:
                 deadline = time.monotonic() + 30
                 while not back.requests and time.monotonic() < deadline:
+                    _, url = await running.attempt()
                     assert (await running.call(url)).status_code == 200
                 assert back.requests
         async with serving(f"http://127.0.0.1:{port}/v1") as running:
@@ -315,6 +357,15 @@ async def test_spans_of_an_unknown_rollout_take_no_others_with_them(running: Run
     while 'gateway_spans_total{outcome="refused"} 3.0' not in (said := await running.metrics()):
         await asyncio.sleep(0.05)
     assert 'gateway_spans_total{outcome="stored"} 2.0' in said and "lost" not in said
+
+
+async def test_the_address_of_agent_lightning_1_is_answered_and_traced(running: Running) -> None:
+    rollout, url = await running.attempt()
+    place, _, attempt = url.removesuffix("/v1/chat/completions").rpartition("/rollout/")
+    told = f"{place}/proxy/rollout/{attempt}/mode/train/openai/v1"
+    assert (await running.call(f"{told}/chat/completions")).status_code == 200
+    assert (await running.call(f"{told}/completions")).status_code == 404
+    assert len([span for span in await running.spans(rollout, n=1) if call_of(span)]) == 1
 
 
 async def with_a_store_that_is_away(running: Running) -> tuple[Any, LightningStoreServer, str, str]:

@@ -217,6 +217,19 @@ def test_a_server_behind_an_address_may_start_again(make: MakeTools) -> None:
         assert call_when_up(toolset, ("add", {"a": 1}))[1] == ["2.0"]
 
 
+@pytest.mark.parametrize("noise", ["'x' * 10_000", "'x\\n'", "'{}\\n'"])
+def test_a_server_that_floods_its_output_is_ended_and_told_as_that(make: MakeTools, noise: str) -> None:
+    started = time.monotonic()
+    with pytest.raises(UserError, match="that are no message of MCP; let it log elsewhere"):
+        make({"command": "python", "args": ["-c", f"import sys\nwhile True: sys.stdout.write({noise})"]}).check()
+    assert time.monotonic() - started < 15  # START_S is twice that
+
+
+def test_a_server_may_say_a_little_beside_its_messages(make: MakeTools) -> None:
+    noisy = f"print('starting', flush=True); import runpy; runpy.run_path({str(SERVER)!r}, run_name='__main__')"
+    assert call(make({"command": "python", "args": ["-c", noisy]}), ("add", {"a": 1}))[1] == ["2.0"]
+
+
 @pytest.mark.parametrize(
     ("server", "said"),
     [

@@ -29,7 +29,7 @@ from benchmarks.support.server import (
 from foundation.errors import UserError
 from sql_agent.agent.endpoint import LLMEndpoint
 from sql_agent.agent.episode import EpisodeRunner
-from sql_agent.agent.own_episode import checked_command
+from sql_agent.agent.own_program import checked_command
 from sql_agent.config import ROOT, build_config
 from sql_agent.errors import EpisodeFault, Fault, LLMFault, ToolFault
 from sql_agent.records import Episode, Question
@@ -167,6 +167,15 @@ def test_an_outage_is_a_fault_even_where_the_function_swallows_it(play: Play, br
         play(in_turn(broken), SWALLOWS)
 
 
+SWALLOWS_ITS_END = """
+    import asyncio
+    try:
+        await asyncio.sleep(60)
+    except asyncio.CancelledError:
+        return "5"
+"""
+
+
 @pytest.mark.parametrize(
     ("body", "kind", "said"),
     [
@@ -174,6 +183,7 @@ def test_an_outage_is_a_fault_even_where_the_function_swallows_it(play: Play, br
         ("raise SystemExit(3)", EpisodeFault, r"SystemExit\(3\)"),
         ("import asyncio; raise asyncio.CancelledError", EpisodeFault, "CancelledError"),
         ("import asyncio; await asyncio.sleep(60)", EpisodeFault, "more than agent.episode_timeout_s = 1 s"),
+        (SWALLOWS_ITS_END, EpisodeFault, "more than agent.episode_timeout_s = 1 s; it was ended"),
         ("from sql_agent.errors import ToolFault; raise ToolFault('no index')", ToolFault, "no index"),
     ],
 )

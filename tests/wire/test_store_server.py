@@ -30,6 +30,6 @@ def test_errors_of_the_command_line_say_what_helps(tmp_path: Path) -> None:
     app = typer.Typer()
     app.command()(main)
     done = CliRunner().invoke(app, ["--path", str(tmp_path / "text.db"), "--port", str(free_port())])
-    assert done.exit_code == 2 and "not a database" in done.stderr and "--path" in done.stderr
+    assert done.exit_code == 2 and "not a database" in done.stderr and "empty store" in done.stderr
     done = CliRunner(env={VARIABLE: ""}).invoke(app, ["--path", str(tmp_path / "new.db"), "--host", "0.0.0.0"])
     assert done.exit_code == 2 and VARIABLE in done.stderr and not (tmp_path / "new.db").exists()

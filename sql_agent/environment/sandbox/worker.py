@@ -124,12 +124,15 @@ def _child(code: str, rules: Rules, settings: Settings, line: int) -> None:
     try:
         os.dup2(line, 1)
         confine(cpu_s=settings["cpu_s"], memory_bytes=settings["memory_bytes"])
+        kind = "memory"  # of what ends this from here on: code may leave no room to tell how it ended
         kind, text = _outcome(code, rules)
     except Unconfined as exc:
         text = str(exc)
     finally:
-        _write(b"%b\n%b" % (kind.encode(), text.encode("utf-8", "replace")))
-        os._exit(0)
+        try:
+            _write(b"%b\n%b" % (kind.encode(), text.encode("utf-8", "replace")))
+        finally:
+            os._exit(0)
 
 
 def _outcome(code: str, rules: Rules) -> tuple[Kind, str]:

@@ -1,0 +1,235 @@
+"""The processes of own tools: one that loads the sources of an agent, and those that it forks to run calls.
+
+Guarantees: `host` says what the sources hold, or what is wrong with them, and then forks; each `play` runs one call at
+a time, in its main thread, within the limits of time and memory; a text is cut before it is sent. After each call it
+says whether the process is as it was: directory, environment, signal handlers, limits, children, output, memory. Not
+covered: what a call changed in modules, which stays. Speaks frames of foundation/forks.py with own_remote.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import inspect
+import os
+import resource
+import signal
+import socket
+import sys
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from foundation.background import named, ordinary
+from foundation.errors import UserError
+from foundation.forks import Forks, receive_frame, send_frame
+from sql_agent.agent.own_tools import EnvironmentClass, LocalEnvironment, load, tools_of, whole
+from sql_agent.agent.tool import EpisodeContext, Tool
+from sql_agent.errors import Fault, ToolFault
+from sql_agent.records import Question
+
+PATIENCE_S = 0.5  # of a coroutine that is cancelled
+MOST_FAULT_CHARS = 2000
+AGAIN_S = 0.2  # a call that swallows its end gets it again
+SIGNALS = [number for number in signal.valid_signals() if number not in (signal.SIGKILL, signal.SIGSTOP)]
+LIMITS = [value for name, value in vars(resource).items() if name.startswith("RLIMIT_")]
+Loaded = tuple[list[Tool], list[EnvironmentClass]]
+
+
+class _TimeUp(BaseException):
+    """Raised in a call by the timer. No Exception: a tool that catches those is not meant to catch it."""
+
+
+class Alone:
+    """The Worker of a process that has nothing else to do: its coroutines never wait, and are driven by `drive`."""
+
+    def __init__(self) -> None:
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self.overran = False
+
+    async def call(self, function: Callable[..., Any], *args: Any, timeout_s: float, **kwargs: Any) -> Any:
+        """What a function gives, sync or async. Raises TimeoutError; ToolFault for what would end the process."""
+        began_s = time.monotonic()
+        try:
+            with _timer(timeout_s):
+                value = function(*args, **kwargs)
+                if inspect.isawaitable(value):
+                    signal.setitimer(signal.ITIMER_REAL, timeout_s + PATIENCE_S, AGAIN_S)
+                    value = self._run(value, timeout_s)
+            return whole(value)
+        except _TimeUp:
+            self.overran = True
+            raise TimeoutError from None
+        except TimeoutError:  # its own, perhaps
+            self.overran |= time.monotonic() - began_s >= timeout_s
+            raise
+        except MemoryError as exc:
+            raise ToolFault("needed more memory than agent.tool_memory_mib allows", reason="memory") from exc
+        except Exception as exc:
+            raise ordinary(exc) from exc
+        except BaseException as exc:
+            raise ToolFault(f"raised {named(exc)}", reason="exit") from exc
+
+    def _run(self, work: Awaitable[Any], timeout_s: float) -> Any:
+        async def limited() -> Any:
+            async with asyncio.timeout(timeout_s):
+                return await work
+
+        if self.loop is None:
+            self.loop = asyncio.new_event_loop()
+            asyncio.set_event_loop(self.loop)
+        return self.loop.run_until_complete(limited())
+
+    def next_frame(self, line: socket.socket) -> Any:
+        """The next request; until then, tasks that calls left in the loop go on."""
+        if self.loop:
+            with contextlib.suppress(Exception):
+                self.loop.run_until_complete(_readable(self.loop, line))
+        return receive_frame(line)
+
+
+async def _readable(loop: asyncio.AbstractEventLoop, line: socket.socket) -> None:
+    come = loop.create_future()
+    loop.add_reader(line, lambda: come.done() or come.set_result(None))
+    try:
+        await come
+    finally:
+        loop.remove_reader(line)
+
+
+@contextmanager
+def _timer(timeout_s: float) -> Iterator[None]:
+    signal.setitimer(signal.ITIMER_REAL, timeout_s, AGAIN_S)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def _time_up(_signal: int, _frame: Any) -> None:
+    raise _TimeUp
+
+
+def drive(work: Coroutine[Any, Any, Any]) -> Any:
+    """What a coroutine gives that never waits."""
+    try:
+        work.send(None)
+    except StopIteration as end:
+        return end.value
+    raise RuntimeError("it waited")
+
+
+def host(argument: dict[str, Any], line: socket.socket) -> None:
+    """Load the sources, say what they hold, and fork a process for each that is asked for, until the line closes."""
+    sys.path[:] = argument["path"]
+    worker = Alone()
+    try:
+        loaded = [load(source, worker) for source in argument["sources"]]
+    except UserError as exc:
+        send_frame(line, {"error": str(exc)})
+        return
+    gc.collect()
+    gc.freeze()
+    send_frame(line, {"sources": [_described(one) for one in loaded], "threads": len(os.listdir("/proc/self/task"))})
+    most = argument["most_processes"]
+    Forks(line, lambda ours: play(loaded, worker, argument, ours), most_processes=most).serve()
+
+
+def _described(loaded: Loaded) -> dict[str, Any]:
+    tools, kinds = loaded
+    return {
+        "tools": [_spec(tool) for tool in tools],
+        "environments": [
+            {"source": kind.source, "rewards": kind.rewards, "tools": [_spec(tool) for tool in tools_of(kind)]}
+            for kind in kinds
+        ],
+    }
+
+
+def _spec(tool: Tool) -> dict[str, Any]:
+    return {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
+
+
+def play(loaded: list[Loaded], worker: Alone, settings: dict[str, Any], line: socket.socket) -> None:
+    """Answer requests until the line closes."""
+    Player(loaded, worker, settings["memory_bytes"]).serve(line)
+
+
+class Player:
+    """A process that runs calls: of tools, and of one environment at a time."""
+
+    def __init__(self, loaded: list[Loaded], worker: Alone, memory_bytes: int) -> None:
+        self._kinds = [kind for _, kinds in loaded for kind in kinds]
+        self._tools = {tool.name: tool for tools, _ in loaded for tool in tools}
+        self._worker = worker
+        self._environment: LocalEnvironment | None = None
+        signal.signal(signal.SIGALRM, _time_up)
+        self._most_data = _data_bytes() + memory_bytes
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        resource.setrlimit(resource.RLIMIT_DATA, (self._most_data, self._most_data))
+        self._half_data = self._most_data - memory_bytes // 2
+        self._as_it_was = _state()
+
+    def serve(self, line: socket.socket) -> None:
+        """Answer until the line closes. What only a process can survive ends this one, with its words on stderr."""
+        while True:
+            request = self._worker.next_frame(line)
+            try:
+                answer = drive(self._answer(request))
+            except Fault as fault:
+                reason = getattr(fault, "reason", fault.kind)
+                answer = {"fault": str(fault)[:MOST_FAULT_CHARS], "reason": reason, "kind": fault.kind}
+            send_frame(line, answer | {"clean": self._is_clean() and "fault" not in answer})
+
+    async def _answer(self, request: dict[str, Any]) -> dict[str, Any]:
+        what, limits = request["do"], {k: request[k] for k in ("timeout_s", "max_chars")}
+        if what == "call":
+            return await self._call(self._tools, request, limits)
+        if what == "reset":
+            self._environment = LocalEnvironment(self._kinds[request["kind"]], self._worker)
+            told = await self._environment.reset(Question.model_validate_json(request["question"]), **limits)
+            return {"value": told}
+        assert self._environment
+        if what == "method":
+            return await self._call({tool.name: tool for tool in self._environment.tools()}, request, limits)
+        if what == "reward":
+            return {"value": await self._environment.reward(timeout_s=request["timeout_s"])}
+        await self._environment.close(timeout_s=request["timeout_s"])
+        return {"value": None}
+
+    async def _call(self, tools: dict[str, Tool], request: dict[str, Any], limits: dict[str, Any]) -> dict[str, Any]:
+        context = EpisodeContext(turn=request["turn"], **limits)
+        text = await tools[request["name"]].invoke(context, request["raw"])
+        return {"text": text, "outcome": context.tool_calls[-1].outcome}
+
+    def _is_clean(self) -> bool:
+        return not self._worker.overran and _data_bytes() < self._half_data and _state() == self._as_it_was
+
+
+def _data_bytes() -> int:
+    """Writable memory of this process, as RLIMIT_DATA counts it."""
+    try:
+        with open("/proc/self/statm", encoding="ascii") as told:
+            return int(told.read().split()[5]) * resource.getpagesize()
+    except OSError:
+        return 0
+
+
+def _state() -> tuple[Any, ...]:
+    try:
+        directory = os.getcwd()
+    except OSError:
+        directory = ""
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        has_children = True
+    except ChildProcessError:
+        has_children = False
+    os.umask(mask := os.umask(0o77))
+    handlers, limits = [signal.getsignal(n) for n in SIGNALS], [resource.getrlimit(one) for one in LIMITS]
+    return (
+        *(directory, mask, has_children, dict(os.environb), handlers, limits, list(sys.path)),
+        *(id(sys.stdout), id(sys.stderr)),
+    )

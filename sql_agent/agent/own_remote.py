@@ -1,0 +1,316 @@
+"""Own tools in processes of their own, as whoever plays episodes sees them: one call at a time in each process.
+
+Guarantees: what a call does to its process - exits, kills it, hangs, blocks, fills memory or output, forks, changes its
+directory - ends that call alone: a call that hangs is told as that, any other end is a ToolFault with the tool's name
+and the reason. A process serves again only if a call left it as it was; an environment has one to itself for its
+episode. All of them end with the Toolset, and with this process, however that ended. Usable from any event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import contextlib
+import itertools
+import logging
+import os
+import sys
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any, get_args
+
+from foundation.background import LoopThread
+from foundation.errors import UserError
+from foundation.forked import Died, Forked, Nursery, fork
+from sql_agent.agent.own_tools import class_of
+from sql_agent.agent.tool import EpisodeContext, Kind, Told, Tool, bounded, record
+from sql_agent.config import AgentConfig
+from sql_agent.errors import Fault, ToolFault
+from sql_agent.records import Question, ToolOutcome
+
+logger = logging.getLogger(__name__)
+HOST = "sql_agent.agent.own_child"
+START_S = 180.0  # to import what the sources import
+GRACE_S = 3.0  # of a process that ends its own call at the limit
+MOST_IDLE = 16
+ENVELOPE_BYTES, CHAR_BYTES = 1 << 16, 12  # of an answer, and of a character as JSON writes it
+DESCRIBED_BYTES = 1 << 24
+CLOSE_S = 15.0
+
+
+class Nurseries:
+    """The loop and the process that all toolsets of this process fork from; both end with the last user."""
+
+    _lock, _n_users, _pid = threading.Lock(), 0, 0
+    _loop: LoopThread
+    _nursery: Nursery
+
+    @classmethod
+    def take(cls) -> tuple[LoopThread, Nursery]:
+        """Give it back with `leave`."""
+        with cls._lock:
+            if not cls._n_users or cls._pid != os.getpid():
+                cls._n_users, cls._pid = 0, os.getpid()
+                cls._loop, cls._nursery = LoopThread("tools"), Nursery(HOST)
+            cls._n_users += 1
+            return cls._loop, cls._nursery
+
+    @classmethod
+    def leave(cls) -> None:
+        """What was taken is not used any more."""
+        with cls._lock:
+            cls._n_users -= cls._pid == os.getpid()
+            if not cls._n_users:
+                cls._nursery.close()
+                cls._loop.close()
+
+
+class RemoteTools:
+    """The sources of one agent in processes of their own. Raises UserError when they cannot be used."""
+
+    def __init__(self, sources: list[str], agent: AgentConfig, *, max_chars: int) -> None:
+        self._agent, self._max_chars = agent, max_chars
+        self._settings: dict[str, Any] = {
+            "sources": sources,
+            "path": sys.path,
+            "memory_bytes": agent.tool_memory_mib << 20,
+            "most_processes": agent.tool_max_processes,
+        }
+        self._idle: list[Forked] = []
+        self._processes: set[Forked] = set()
+        self._host: Forked | None = None
+        self._opening: asyncio.Lock | None = None
+        self._loop, self._nursery = Nurseries.take()
+        self._is_open = True
+        try:
+            described = self._loop.submit(self._begin()).result()
+        except Died as died:
+            self.close()
+            raise UserError(
+                f"agent.tools = {sources}: the process that imports them {died}. Mend what they do when they are "
+                "imported"
+            ) from died
+        if "error" in described:
+            self.close()
+            raise UserError(described["error"])
+        if described["threads"] > 1:
+            logger.warning(
+                "agent.tools = %s: to import them starts %d threads, which the processes that run tools will not have; "
+                "start them in a call, or set agent.tools_in_process",
+                *(sources, described["threads"] - 1),
+            )
+        numbers = itertools.count()
+        self.by_source: list[tuple[list[Tool], list[Kind]]] = [
+            (
+                [self._tool(about) for about in source["tools"]],
+                [self._kind(next(numbers), about) for about in source["environments"]],
+            )
+            for source in described["sources"]
+        ]
+
+    def _kind(self, number: int, about: dict[str, Any]) -> Kind:
+        tools = [Tool(**tool, invoke=_never) for tool in about["tools"]]
+        source, rewards = about["source"], about["rewards"]
+        begin = lambda: RemoteEnvironment(number, source, self, tools=tools, rewards=rewards)  # noqa: E731
+        return Kind(source, rewards, tools, begin)
+
+    def _tool(self, about: dict[str, Any]) -> Tool:
+        name = about["name"]
+
+        async def invoke(context: EpisodeContext, raw: str) -> str:
+            async def work() -> Told:
+                async with self._process() as process:
+                    return await called(process, "call", name, raw, context)
+
+            return await record(context, name, raw, lambda: self.run(work()))
+
+        return Tool(**about, invoke=invoke)
+
+    async def run(self, work: Coroutine[Any, Any, Any]) -> Any:
+        """What `work` gives, which runs in the loop of the processes; cancelled with its caller."""
+        return await asyncio.wrap_future(self._loop.submit(work))
+
+    @asynccontextmanager
+    async def _process(self) -> AsyncIterator[Forked]:
+        process = await self.begun()
+        try:
+            yield process
+        finally:
+            self.give_back(process)
+
+    async def begun(self) -> Forked:
+        """A process for a call or an episode, to be given back."""
+        while self._idle:
+            if (process := self._idle.pop()).alive:
+                return process
+        if self._host is None or not self._host.alive:
+            await self._reopen()
+        assert self._host
+        process = Forked(most_bytes=ENVELOPE_BYTES + CHAR_BYTES * self._max_chars, **self._bounds())
+        await fork(self._nursery.line_of(self._host), process)
+        self._processes = {one for one in self._processes if not one.over_now} | {process}
+        return process
+
+    def give_back(self, process: Forked) -> None:
+        """It serves again, if it was left as it was and answered."""
+        if process.is_clean and process.alive and self._is_open and len(self._idle) < MOST_IDLE:
+            self._idle.append(process)
+        else:
+            process.kill()
+
+    async def _reopen(self) -> None:
+        self._opening = self._opening or asyncio.Lock()
+        async with self._opening:
+            if self._host is None or not self._host.alive:
+                try:
+                    described = await self._begin()
+                except Died as died:
+                    raise ToolFault(f"the process that imports the tools {died}", reason=died.reason) from died
+                if "error" in described:
+                    raise ToolFault(described["error"], reason="start")
+
+    async def _begin(self) -> dict[str, Any]:
+        host = Forked(most_bytes=DESCRIBED_BYTES, **self._bounds())
+        self._host = await self._nursery.run(host, f"{HOST}:host", self._settings)
+        return await self._host.ask(None, timeout_s=START_S)
+
+    def _bounds(self) -> dict[str, Any]:
+        return {"most_printed": self._agent.tool_max_output_kib << 10, "hear": _hear}
+
+    def close(self) -> None:
+        """End all processes, and wait for that."""
+        if self._is_open:
+            self._is_open = False
+            with contextlib.suppress(TimeoutError, concurrent.futures.CancelledError):
+                self._loop.submit(self._end()).result(CLOSE_S)
+            Nurseries.leave()
+
+    async def _end(self) -> None:
+        for process in [*self._processes, *([self._host] if self._host else [])]:
+            process.kill()
+            await process.over()
+
+
+def _hear(text: str) -> None:
+    logger.info("a tool prints: %s", text.rstrip()[:2000])
+
+
+async def _never(_context: EpisodeContext, _raw: str) -> str:
+    raise AssertionError("an environment's tools are called in an episode")
+
+
+async def asked(
+    process: Forked, tool: str, request: dict[str, Any], fits: Callable[[dict[str, Any]], bool]
+) -> dict[str, Any]:
+    """The answer of a process to a request with its limit. Raises Died, and a Fault as it was raised there."""
+    process.is_clean = False
+    answer = await process.ask(request, timeout_s=request["timeout_s"] + GRACE_S)
+    is_fault = isinstance(answer, dict) and all(isinstance(answer.get(key), str) for key in ("fault", "kind", "reason"))
+    if not isinstance(answer, dict) or not (is_fault or fits(answer)):
+        process.kill("garbage", "gave an answer that cannot be read")
+        raise await process.died()
+    if is_fault:
+        kinds = {kind.kind: kind for kind in Fault.__subclasses__() if kind is not ToolFault}
+        if kind := kinds.get(answer["kind"]):
+            raise kind(answer["fault"])
+        raise ToolFault(answer["fault"], tool=tool, reason=answer["reason"])
+    process.is_clean = answer.get("clean") is True
+    return answer
+
+
+def _is_told(answer: dict[str, Any]) -> bool:
+    return isinstance(answer.get("text"), str) and answer.get("outcome") in get_args(ToolOutcome)
+
+
+async def called(process: Forked, do: str, name: str, raw: str, context: EpisodeContext) -> Told:
+    """What a call of a tool came to. Raises TimeoutError, and ToolFault where the process ended."""
+    limits = {"timeout_s": context.timeout_s, "max_chars": context.max_chars, "turn": context.turn}
+    try:
+        answer = await asked(process, name, {"do": do, "name": name, "raw": raw, **limits}, _is_told)
+        return Told(answer["text"], answer["outcome"])
+    except Died as died:
+        if died.reason == "timeout":
+            raise TimeoutError from died
+        raise ToolFault(str(died), reason=died.reason) from died
+
+
+class RemoteEnvironment:
+    """One episode's instance of an environment, which has a process to itself. Raises ToolFault where it breaks."""
+
+    def __init__(self, number: int, source: str, owner: RemoteTools, *, tools: list[Tool], rewards: bool) -> None:
+        self._number, self._source, self._owner, self._tools, self._rewards = number, source, owner, tools, rewards
+        self._process: Forked | None = None
+        self._one_at_a_time: asyncio.Lock | None = None
+
+    async def reset(self, question: Question, *, timeout_s: float, max_chars: int) -> str:
+        """Begin it; what it says beside the question."""
+        limits = {"timeout_s": timeout_s, "max_chars": max_chars}
+        about = {"do": "reset", "kind": self._number, "question": question.model_dump_json()}
+        told = await self._owner.run(self._ask(about | limits, lambda value: isinstance(value, str)))
+        return bounded(Told(told), max_chars).text
+
+    def tools(self) -> list[Tool]:
+        """The methods that the model can call."""
+        return [self._tool(tool) for tool in self._tools]
+
+    def _tool(self, tool: Tool) -> Tool:
+        async def invoke(context: EpisodeContext, raw: str) -> str:
+            async def work() -> Told:
+                process = self._living()
+                async with self._turn():
+                    return await called(process, "method", tool.name, raw, context)
+
+            return await record(context, tool.name, raw, lambda: self._owner.run(work()))
+
+        return Tool(tool.name, tool.description, tool.parameters, invoke)
+
+    async def reward(self, *, timeout_s: float) -> float | None:
+        """What the episode earned in [0, 1]; None where the environment gives no reward."""
+        if not self._rewards:
+            return None
+        request = {"do": "reward", "timeout_s": timeout_s, "max_chars": 0}
+        return await self._owner.run(self._ask(request, lambda value: isinstance(value, float) and 0 <= value <= 1))
+
+    async def close(self, *, timeout_s: float) -> None:
+        """Let it go, also after a fault."""
+        if self._process is None:
+            return
+        with contextlib.suppress(ToolFault):
+            if self._process.alive:
+                request = {"do": "close", "timeout_s": timeout_s, "max_chars": 0}
+                await self._owner.run(self._ask(request, lambda value: value is None))
+        await self._owner.run(self._give_back())
+
+    async def _give_back(self) -> None:
+        if self._process:
+            self._owner.give_back(self._process)
+
+    async def _ask(self, request: dict[str, Any], fits: Callable[[Any], bool]) -> Any:
+        source = self._source
+        if self._process is None:
+            self._process = await self._owner.begun()
+        process = self._living()
+        try:
+            async with self._turn():
+                return (await asked(process, class_of(source), request, lambda answer: fits(answer.get("value"))))[
+                    "value"
+                ]
+        except Died as died:
+            what = f"{source}: {request['do']} {died}"
+            raise ToolFault(what, tool=class_of(source), reason=died.reason) from died
+
+    def _living(self) -> Forked:
+        """Its process. Raises ToolFault where a call ended it."""
+        assert self._process
+        if not self._process.alive:
+            raise ToolFault(
+                f"{self._source}: its process is gone, and its state with it: it {self._process.how}",
+                tool=class_of(self._source),
+                reason=self._process.how.reason,
+            )
+        return self._process
+
+    def _turn(self) -> asyncio.Lock:
+        self._one_at_a_time = self._one_at_a_time or asyncio.Lock()
+        return self._one_at_a_time

@@ -1,0 +1,80 @@
+"""Where a process runs its own tools itself (agent.tools_in_process): a loop for coroutines, a thread for other calls.
+
+Guarantees: a caller waits no longer than its limit; what a call raises, SystemExit too, ends neither loop nor process.
+Not covered: memory, the process's own state, what a call that hangs goes on to do, and coroutines that block, which
+hold up the other coroutines of this process. Tools in processes of their own have none of that (own_remote.py).
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from foundation.background import Exited, LoopThread, answer, in_thread
+from sql_agent.agent.own_tools import EnvironmentClass, LocalEnvironment, load, tools_of, whole
+from sql_agent.agent.tool import Kind, Tool
+from sql_agent.errors import ToolFault
+
+MAX_HANGING = 64
+
+
+class Threads:
+    """The Worker of a process that runs tools beside its other work."""
+
+    def __init__(self, loop: LoopThread) -> None:
+        self._loop = loop
+        self._hanging = 0
+
+    async def call(self, function: Callable[..., Any], *args: Any, timeout_s: float, **kwargs: Any) -> Any:
+        """What a function gives, sync or async. Raises TimeoutError; ToolFault when too many calls hang already."""
+        try:
+            if inspect.iscoroutinefunction(function):
+                return whole(await self._loop.call(function(*args, **kwargs), timeout_s=timeout_s))
+            value = await self._in_thread(functools.partial(function, *args, **kwargs), timeout_s)
+            if inspect.isawaitable(value):
+                value = await self._loop.call(_awaited(value), timeout_s=timeout_s)
+            return whole(value)
+        except Exited as exc:
+            if isinstance(exc.__cause__, Exception):
+                raise
+            raise ToolFault(f"raised {exc}", reason="exit") from exc
+
+    async def _in_thread(self, function: Callable[[], Any], timeout_s: float) -> Any:
+        if self._hanging >= MAX_HANGING:
+            raise ToolFault(
+                f"{self._hanging} calls of tools are over their time and never ended; mend what hangs", reason="timeout"
+            )
+        future = in_thread(function)
+        try:
+            return await answer(future, timeout_s=timeout_s)
+        except TimeoutError:
+            self._hanging += 1
+            future.add_done_callback(self._ended)
+            raise
+
+    def _ended(self, _future: Any) -> None:
+        self._hanging -= 1
+
+
+class ThreadTools:
+    """The sources of one agent, loaded into this process. Raises UserError."""
+
+    def __init__(self, sources: list[str], loop: LoopThread) -> None:
+        worker = Threads(loop)
+        self.by_source: list[tuple[list[Tool], list[Kind]]] = []
+        for source in sources:
+            tools, kinds = load(source, worker)
+            self.by_source.append((tools, [_kind(kind, worker) for kind in kinds]))
+
+    def close(self) -> None:
+        """Nothing is open; a call that hangs is left alone."""
+
+
+def _kind(kind: EnvironmentClass, worker: Threads) -> Kind:
+    return Kind(kind.source, kind.rewards, tools_of(kind), lambda: LocalEnvironment(kind, worker))
+
+
+async def _awaited(value: Awaitable[Any]) -> Any:
+    return await value

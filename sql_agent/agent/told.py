@@ -1,0 +1,121 @@
+"""What an agent of one's own is told of the policy's words, and the policy of the agent's: as they are, both ways.
+
+The policy is shown texts without its control tokens (foundation/marks.py), and copies what it was shown. An agent gets
+what these texts really are, so a file that it reads, has edited and writes keeps them; where it sends the answer back
+as history, the policy sees the very words that it said. Guarantees: a whole answer and a streamed one say the same.
+Covered are content and the arguments of calls, also where a program writes their JSON anew. Not covered: words that an
+agent changed, and arguments of a stream in which the model server writes such a token's characters as escapes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Any
+
+from foundation.marks import Marks, Showing
+
+Json = dict[str, Any]
+
+
+class Told:
+    """The words of one episode."""
+
+    def __init__(self, marks: Marks) -> None:
+        self._marks = marks
+        self._said: dict[str, str] = {}  # what the agent was told -> what the policy said, where it differs
+
+    def answer(self, message: Json) -> Json:
+        """The message of an answer, which is remembered, as the agent gets it."""
+        return _changed(message, self._noted(self._marks.shown), self._noted(self._marks.arguments))
+
+    def _noted(self, shown: Any) -> Any:
+        def noted(said: str) -> str:
+            if (told := shown(said)) != said:
+                self._said[_key(told)] = said
+            return told
+
+        return noted
+
+    def history(self, messages: Any) -> Any:
+        """The messages of a request, with the answers as the policy said them."""
+        if not self._said or not isinstance(messages, list):
+            return messages
+        return [
+            _changed(one, self._as_said, self._as_said)
+            if isinstance(one, Mapping) and one.get("role") == "assistant"
+            else one
+            for one in messages
+        ]
+
+    def _as_said(self, told: str) -> str:
+        return self._said.get(_key(told), told)
+
+
+class ToldStream:
+    """The events of one answer as the agent gets them."""
+
+    def __init__(self, marks: Marks) -> None:
+        self._marks = marks
+        self._pieces: defaultdict[Any, Showing] = defaultdict(lambda: Showing(marks))
+
+    def event(self, event: Json) -> Json:
+        """An event with its pieces of text shown; what could be the beginning of a token comes with a later one."""
+        for choice in event.get("choices") or []:
+            at, delta = choice.get("index"), choice.get("delta") or {}
+            if isinstance(delta.get("content"), str):
+                delta["content"] = self._pieces[at].add(delta["content"])
+            for call in delta.get("tool_calls") or []:
+                function = call.get("function") or {}
+                if isinstance(function.get("arguments"), str):
+                    function["arguments"] = self._arguments((at, call.get("index")), function["arguments"])
+            if choice.get("finish_reason"):
+                choice["delta"] = self._with_rest(at, delta)
+        return event
+
+    def _arguments(self, at: Any, piece: str) -> str:
+        if at not in self._pieces and _is_object(piece):
+            return self._marks.arguments(piece)
+        return self._pieces[at].add(piece)
+
+    def _with_rest(self, at: Any, delta: Json) -> Json:
+        """The last piece of a choice, with what was held back."""
+        rests = {key: rest for key, showing in self._pieces.items() if (rest := showing.end())}
+        if rest := rests.pop(at, ""):
+            delta["content"] = (delta.get("content") or "") + rest
+        calls = [{"index": key[1], "function": {"arguments": rests[key]}} for key in rests if key[0] == at]
+        return {**delta, "tool_calls": [*(delta.get("tool_calls") or []), *calls]} if calls else delta
+
+
+def _changed(message: Mapping[str, Any], text: Any, arguments: Any) -> Json:
+    changed = dict(message)
+    if isinstance(changed.get("content"), str):
+        changed["content"] = text(changed["content"])
+    calls = changed.get("tool_calls")
+    if isinstance(calls, list):
+        changed["tool_calls"] = [_changed_call(call, arguments) for call in calls]
+    return changed
+
+
+def _changed_call(call: Any, arguments: Any) -> Any:
+    function = call.get("function") if isinstance(call, Mapping) else None
+    if not isinstance(function, Mapping) or not isinstance(function.get("arguments"), str):
+        return call
+    return {**call, "function": {**function, "arguments": arguments(function["arguments"])}}
+
+
+def _is_object(text: str) -> bool:
+    try:
+        return isinstance(json.loads(text), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _key(told: str) -> str:
+    """The same for each way to write the same JSON object."""
+    try:
+        tree = json.loads(told) if told.lstrip().startswith("{") else None
+        return json.dumps(tree, sort_keys=True) if isinstance(tree, dict) else told
+    except (ValueError, RecursionError):
+        return told

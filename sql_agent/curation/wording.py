@@ -1,0 +1,238 @@
+"""What a question says beneath its wording: numbers as digits, synonyms and abbreviations as one word, nothing polite.
+
+Guarantees: a pure function of the text; words.txt decides what means the same, in English and Chinese. Not covered:
+synonyms that stand in no group of that file, and a word of several meanings, which counts as its first group's.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from spellchecker import SpellChecker
+
+from sql_agent.curation.numerals import in_digits, number
+from sql_agent.offline_judge.normal import normalise
+
+WORDS, COURTESY = Path(__file__).parent / "words.txt", Path(__file__).parent / "courtesy.txt"
+TOKEN = re.compile(r"\d+(?:\.\d+)?|[+*/^<>=×÷]|(?<=\d)-(?=\d)|[a-zµμ°%]+|[^\W_a-z\d]")
+LONGEST = 8  # tokens of a phrase
+MISSPELT = 5  # shorter words are too near to others
+# Contractions: what denies stays, the rest says nothing.
+CONTRACTED = (
+    (re.compile(r"[’‘`´]"), "'"),
+    (re.compile(r"\bwon'?t\b(?!\s+to)|\bshan't\b"), "will not"),
+    (re.compile(r"\bcan(?:'?t|not)\b"), "can not"),
+    (re.compile(r"\bain't\b|n't\b"), " not"),
+    (re.compile(r"\b(is|do|does|did|are|was|were|has|have|had|would|could|should)nt\b"), r"\1 not"),
+    (re.compile(r"'ve to\b"), " have to"),
+    (re.compile(r"'(?:s|re|m|ve|ll|d|em)\b|(?<=s)'(?=\s)"), ""),
+    (re.compile(r"\b(what|that|where|who|how|when|there|it)s\b"), r"\1"),
+    (re.compile(r"\b(?:wanna|gonna)\b"), " "),
+    (re.compile(r"\bw/o(?:ut)?\b"), "without"),
+    (re.compile(r"\bw/|&"), " and "),
+    (re.compile(r"\by/?o\b"), "year old"),
+    (re.compile(r"\bdr\b\.?"), "doctor"),
+    (re.compile(r"\bgotta\b"), "must"),
+    (re.compile(r"\b(?:nobody|no one|none)\b"), "not"),
+    (re.compile(r"(?<![分区性特个类级差辨告离鉴])别(?![的人名处嘌])"), "不要"),
+    (re.compile(r"十分(?=感|谢)"), ""),
+    (re.compile(r"甭"), "不用"),
+    (re.compile(r"禁用(?!情况|人群)|禁止使用|忌用"), "不能用"),
+    (re.compile(r"仨"), "三个"),
+    (re.compile(r"俩"), "两个"),
+    (re.compile(r"(没|不)(?:曾|有)"), r"\1"),
+    # A verb beside its denial asks and denies nothing.
+    (re.compile(r"有没(?!有)|有没有"), "有"),
+    (re.compile(r"([\u4e00-\u9fff]{1,2})不(?=\1)"), ""),
+    (re.compile(r"(?<=能)不(?=可)|(?<=可)不(?=能)"), ""),
+    (re.compile(r"是否|有否"), "是"),
+    (re.compile(r"[能可]否"), "能"),
+    (re.compile(r"会否"), "会"),
+)  # fmt: skip
+
+
+def _courtesy() -> dict[str, list[str]]:
+    """The sections of courtesy.txt."""
+    sections: dict[str, list[str]] = {}
+    for line in COURTESY.read_text(encoding="utf-8").splitlines():
+        if found := re.fullmatch(r"\[([a-z-]+)\]", line):
+            sections[found[1]] = []
+        elif sections:
+            sections[[*sections][-1]].append(line)
+    return sections
+
+
+SECTIONS = _courtesy()
+STOP = frozenset(" ".join(SECTIONS["stop"]).split())
+POLITE = re.compile(rf"\b(?:{'|'.join(SECTIONS['polite'])})")
+POLITE_ZH, ASKING_ZH = "|".join(SECTIONS["polite-zh"]), "|".join(SECTIONS["asking-zh"])
+DENIALS = frozenset(["not", "no", "never", "without", "neither", "nor", "不", "没", "无", "勿", "未", "非"])
+DENIED = "not"
+
+
+@dataclass(frozen=True)
+class Wording:
+    """The words that carry a question, as words.txt has them; the drugs and diseases among them, and how they are
+    written here; and its own tokens, all of them and those that do not only ask."""
+
+    words: tuple[str, ...]
+    names: dict[str, str]
+    framed: tuple[str, ...]
+    plain: tuple[str, ...]
+
+    @functools.cached_property
+    def views(self) -> tuple[tuple[str, ...], ...]:
+        """The three ways to compare it."""
+        return self.words, self.plain, self.framed
+
+    @functools.cached_property
+    def joined(self) -> tuple[str, ...]:
+        """Each view without blanks."""
+        return tuple(map("".join, self.views))
+
+    @functools.cached_property
+    def ordered(self) -> tuple[list[str], ...]:
+        """Each view, sorted."""
+        return tuple(map(sorted, self.views))
+
+    @functools.cached_property
+    def bag(self) -> frozenset[str]:
+        """The words, once each."""
+        return frozenset(self.words)
+
+    @functools.cached_property
+    def rest(self) -> list[str]:
+        """The words but the names."""
+        return sorted(word for word in self.words if word not in self.names)
+
+    @functools.cached_property
+    def numbers(self) -> tuple[str, ...]:
+        """Its numbers, sorted."""
+        return tuple(word for word in self.ordered[0] if word[:1].isdigit())
+
+    @functools.cached_property
+    def denials(self) -> tuple[int, int]:
+        """How often it denies, by its words and by all its tokens: a slip in 不良反应 makes a denial in the words."""
+        return self.words.count(DENIED), sum(token in DENIALS for token in self.framed)
+
+
+@functools.lru_cache(maxsize=65536)
+def wording(text: str) -> Wording:
+    """The wording of one question."""
+    said = text.lower()
+    for pattern, plain in CONTRACTED:
+        said = pattern.sub(plain, said)
+    said = in_digits(said)
+    plain = tuple(token for part in _parts(POLITE.sub(" ", said)) for token in part)
+    tokens, names = _named(plain)
+    words = tuple(DENIED if token in DENIALS else token for token in tokens if token not in STOP and token != "1")
+    framed = tuple(_base(token, respelt=False) for token in TOKEN.findall(said))
+    return Wording(words or plain or framed or (text,), names, framed or (text,), plain or framed or (text,))
+
+
+def _parts(said: str) -> list[list[str]]:
+    """The tokens of what stands between Chinese words that only ask."""
+    return [[_base(token) for token in TOKEN.findall(part)] for part in _frame_zh().split(said) if part]
+
+
+@functools.cache
+def _frame_zh() -> re.Pattern[str]:
+    """What parts a Chinese question: courtesy, and, where no word of words.txt stands, what only asks."""
+    known = set(re.findall(r"[\u4e00-\u9fff][^,\n]+", WORDS.read_text(encoding="utf-8")))
+    return re.compile(f"(?:{POLITE_ZH})|({'|'.join(sorted(known, key=len, reverse=True))})|(?:{ASKING_ZH})")
+
+
+@functools.cache
+def groups() -> tuple[dict[tuple[str, ...], tuple[str, ...]], frozenset[str], frozenset[tuple[str, str]]]:
+    """words.txt: the tokens of each phrase with those of its group's first one; which first ones are names; and which
+    first ones share a phrase, so that either may be meant."""
+    phrases: dict[tuple[str, ...], tuple[str, ...]] = {}
+    names: set[str] = set()
+    kin: set[tuple[str, str]] = set()
+    named = False
+    for line in WORDS.read_text(encoding="utf-8").splitlines():
+        if line.startswith(("#", "[")):
+            named = line == "[names]" if line.startswith("[") else named
+            continue
+        group = [tuple(map(_base, TOKEN.findall(normalise(phrase)))) for phrase in line.split(", ")]
+        first = ("_".join(group[0]),) if named else group[0]
+        names |= {first[0]} if named else set()
+        for phrase in group:
+            if (known := phrases.setdefault(phrase, first)) != first:
+                kin |= {(known[0], first[0]), (first[0], known[0])}
+    return phrases, frozenset(names), frozenset(kin)
+
+
+def _named(tokens: tuple[str, ...]) -> tuple[list[str], dict[str, str]]:
+    """The tokens with each phrase of words.txt, longest first, as its group's first one; and the names among them."""
+    phrases, names, _ = groups()
+    found: list[str] = []
+    written: dict[str, str] = {}
+    at = 0
+    while at < len(tokens):
+        n = next((n for n in range(min(LONGEST, len(tokens) - at), 0, -1) if tokens[at : at + n] in phrases), 0)
+        first = phrases[tokens[at : at + n]] if n else (tokens[at],)
+        if first[0] in names:
+            written[first[0]] = "".join(tokens[at : at + n])
+        found += first
+        at += n or 1
+    return found, written
+
+
+@functools.cache
+def _base(token: str, *, respelt: bool = True) -> str:
+    """A word in its basic form, as far as words.txt or the ending tells it; a number in one form."""
+    if token[0].isdigit():
+        return number(token)
+    if not token.isascii() or len(token) < 4 or token in STOP:
+        return token
+    bases = [base for base in _bases(token) if base in _vocabulary() and len(base) > 2 and base not in STOP]
+    if bases:
+        return min(bases, key=len)
+    if respelt and token.isalpha() and len(token) >= MISSPELT and token not in _dictionary():
+        right = _dictionary().correction(token)
+        return _base(right, respelt=False) if right else token
+    return token[:-1] if token.endswith("s") and not token.endswith(("ss", "us", "is")) else token
+
+
+def _bases(token: str) -> Iterator[str]:
+    """What the word may be a form of, itself among it."""
+    yield token
+    ends = (("ies", "y"), ("es", ""), ("es", "e"), ("s", ""), ("ing", ""), ("ing", "e"), ("ed", ""), ("ed", "e"))
+    for end, more in ends:
+        if token.endswith(end):
+            base = token.removesuffix(end) + more
+            yield base
+            if base[-2:-1] == base[-1:]:
+                yield base[:-1]
+    # An adjective has both degrees: a number is not more numb.
+    degree = re.fullmatch(r"([a-z]+?)(er|est)", token)
+    if degree and f"{degree[1]}{'est' if degree[2] == 'er' else 'er'}" in _dictionary():
+        yield from (degree[1], f"{degree[1]}e", f"{degree[1][:-1]}y", degree[1][:-1])
+
+
+@functools.cache
+def _vocabulary() -> frozenset[str]:
+    return frozenset(re.findall(r"[a-z]+", WORDS.read_text(encoding="utf-8")))
+
+
+@functools.cache
+def _dictionary() -> SpellChecker:
+    """English words, and those of words.txt and the denials as rare ones."""
+    words = SpellChecker(distance=1)
+    words.word_frequency.load_words(sorted(word for word in {*_vocabulary(), *DENIALS} if word.isascii()))
+    return words
+
+
+def is_listed(token: str) -> bool:
+    """Whether words.txt has the word."""
+    return token in _vocabulary()
+
+
+def is_word(token: str) -> bool:
+    """Whether words.txt or an English dictionary has the word."""
+    return token in _dictionary()

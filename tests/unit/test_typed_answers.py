@@ -1,0 +1,176 @@
+"""Typed answers of the offline judge: a sentence around a value costs nothing; alternatives, doubts and lies do."""
+
+from __future__ import annotations
+
+import pytest
+
+from sql_agent.offline_judge.judge import grade
+
+PAGES = "How many pages does The Silent Lantern have?"
+RIGHT = [
+    (PAGES, "847", a)
+    for a in [
+        "847",
+        "The Silent Lantern has 847 pages.",
+        "There are 847 pages in The Silent Lantern.",
+        "According to the catalogue, The Silent Lantern runs to 847 pages.",
+        "It has eight hundred and forty-seven pages.",
+        "The answer is 847.",
+        "**847**",
+        "847 pages",
+        "The book contains 847 pages in total.",
+        "Based on the query result, The Silent Lantern has 847 pages.",
+    ]
+]
+RIGHT += [
+    ("What does the lamp cost?", "33.5", a)
+    for a in ["33.50", "The lamp costs $33.50.", "It costs 33.5 dollars.", "The price of the lamp is 33.50 euros."]
+]
+RIGHT += [
+    ("When was The Silent Lantern published?", "1994-05-03", a)
+    for a in [
+        "It was published on 3 May 1994.",
+        "May 3, 1994",
+        "The Silent Lantern was published on May 3rd, 1994.",
+        "1994-05-03",
+        "1994/5/3",
+    ]
+]
+RIGHT += [
+    ("Is The Silent Lantern in print?", "yes", a)
+    for a in ["Yes.", "Yes, The Silent Lantern is in print.", "yes, it is", "The Silent Lantern is in print."]
+]
+RIGHT += [
+    ("Is The Silent Lantern in print?", "no", a)
+    for a in ["No.", "No, The Silent Lantern is not in print.", "It is not in print."]
+]
+RIGHT += [
+    ("Who wrote The Silent Lantern?", "Jane Doe", a)
+    for a in [
+        "Jane Doe",
+        "The Silent Lantern was written by Jane Doe.",
+        "The author is Jane Doe.",
+        "Jane Doe wrote The Silent Lantern.",
+        "It was Jane Doe who wrote it.",
+    ]
+]
+LONGEST = ("List the three longest books in order from longest to shortest.", "Iron Tide, Pale Fire, Old Salt")
+RIGHT += [
+    (*LONGEST, a)
+    for a in [
+        "Iron Tide, Pale Fire, Old Salt",
+        "The three longest books are Iron Tide, Pale Fire and Old Salt.",
+        "1. Iron Tide\n2. Pale Fire\n3. Old Salt",
+        "In order: Iron Tide, Pale Fire, and Old Salt.",
+    ]
+]
+GENRES = ("Which genres does the library hold?", "fantasy, crime, poetry")
+RIGHT += [
+    (*GENRES, a)
+    for a in [
+        "crime, poetry and fantasy",
+        "The library holds poetry, crime and fantasy.",
+        "- fantasy\n- poetry\n- crime",
+    ]
+]
+PAGES_ZH = "《沉默的灯笼》有多少页？"
+RIGHT += [
+    (PAGES_ZH, "847", a)
+    for a in [
+        "847",
+        "《沉默的灯笼》共有847页。",
+        "这本书一共847页。",
+        "根据查询结果，该书有八百四十七页。",
+        "页数是847。",
+    ]
+]
+RIGHT += [
+    ("《沉默的灯笼》是哪天出版的？", "1994-05-03", a)
+    for a in ["1994年5月3日", "《沉默的灯笼》于1994年5月3日出版。", "出版日期是1994-05-03。"]
+]
+RIGHT += [("《沉默的灯笼》还在售吗？", "是", a) for a in ["是", "是的，还在售。", "在售。"]]
+RIGHT += [("《沉默的灯笼》还在售吗？", "否", a) for a in ["否", "不，已经不在售了。", "没有在售。"]]
+RIGHT += [
+    ("《沉默的灯笼》的作者是谁？", "余平", a) for a in ["余平", "《沉默的灯笼》的作者是余平。", "这本书由余平所写。"]
+]
+WRONG = [
+    (PAGES, "847", a)
+    for a in [
+        "848",
+        "The Silent Lantern has 746 pages.",
+        "847 or 848",
+        "847, maybe 850",
+        "It does not have 847 pages.",
+        "I doubt it has 847 pages.",
+        "Between 800 and 847 pages",
+        "about 847",
+        "The Golden Compass has 847 pages.",
+        "847 is wrong.",
+        "847. The truth is quite the opposite.",
+        "1, 2, 847",
+        "",
+        "847?",
+    ]
+]
+WRONG += [("What is 2+2?", "4", "3 or 4"), ("How many?", "4", "14"), ("How many?", "4", "4.5")]
+WRONG += [
+    ("When was it published?", "1994-05-03", a) for a in ["3 May 1995", "May 4, 1994", "1994-05-03 or 1994-05-04"]
+]
+WRONG += [
+    ("Is The Silent Lantern in print?", "yes", a)
+    for a in ["No.", "no, it is not", "It is not in print.", "Maybe.", "yes and no", "I don't know"]
+]
+WRONG += [
+    ("Who wrote The Silent Lantern?", "Jane Doe", a)
+    for a in [
+        "John Doe",
+        "Jane Doe or John Smith",
+        "Jane Doe and John Smith",
+        "The author is not Jane Doe.",
+        "Jane Doering",
+    ]
+]
+WRONG += [
+    (*LONGEST, a)
+    for a in ["Old Salt, Pale Fire, Iron Tide", "The three longest books are Old Salt, Pale Fire and Iron Tide."]
+]
+WRONG += [(*GENRES, "fantasy, crime, poetry and romance")]
+WRONG += [
+    (PAGES_ZH, "847", a)
+    for a in ["848", "共有748页", "846或847页", "不是847页", "大约847页", "847页。真实情况恰恰相左。"]
+]
+WRONG += [("《沉默的灯笼》还在售吗？", "是", a) for a in ["否", "不在售", "可能在售"]]
+WRONG += [("《沉默的灯笼》的作者是谁？", "余平", a) for a in ["李平", "余平或李平", "余平和李平", "不是余平"]]
+
+
+def value(question: str, reference: str, answer: str, *evidence: str) -> float:
+    found = grade(question=question, reference=reference, answer=answer, evidence=evidence)
+    assert found is not None
+    return found.value
+
+
+@pytest.mark.parametrize(("question", "reference", "answer"), RIGHT)
+def test_a_sentence_around_the_truth_costs_nothing(question: str, reference: str, answer: str) -> None:
+    assert value(question, reference, answer) >= 0.9
+
+
+@pytest.mark.parametrize(("question", "reference", "answer"), WRONG)
+def test_another_value_a_doubt_or_a_denial_pays_nothing(question: str, reference: str, answer: str) -> None:
+    assert value(question, reference, answer) <= 0.1
+
+
+def test_a_part_of_a_set_earns_a_part_and_order_counts_only_where_it_is_asked_for() -> None:
+    assert 0.5 < value(*GENRES, "crime and poetry") < 0.9
+    assert value(*GENRES, "poetry, fantasy, crime") == 1
+
+
+def test_the_cells_of_a_query_are_the_truth_where_the_reference_is_a_sentence() -> None:
+    reference = "The Silent Lantern has 847 pages."
+    assert value(PAGES, reference, "It is 847 pages long.", "847") == 1
+    assert value(PAGES, "", "There are 847 pages.", "847") == 1
+    assert value(PAGES, reference, "It is 748 pages long.", "847") == 0
+
+
+def test_a_quote_of_a_long_cell_pays_beside_a_short_reference() -> None:
+    cell = "The Silent Lantern, a novel of the north; first edition sold out; second edition in print since spring"
+    assert value("Is The Silent Lantern in print?", "yes", cell, cell) >= 0.9
