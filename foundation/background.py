@@ -32,7 +32,7 @@ class Overdue(Exception):
         self.goes_on = goes_on
 
 
-async def within(work: Awaitable[T], *, limit_s: float | None, ending_s: float = ENDING_S) -> T:
+async def within[T](work: Awaitable[T], *, limit_s: float | None, ending_s: float = ENDING_S) -> T:
     """What `work` gives, if it comes in time; else it is cancelled, and has `ending_s` to close what it opened.
 
     Raises Overdue, and what `work` raises.
@@ -66,7 +66,7 @@ def named(exc: BaseException) -> str:
         return type(exc).__name__
 
 
-def contained_call(function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+def contained_call[T](function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
     """What a call gives. Raises an Exception only."""
     try:
         return function(*args, **kwargs)
@@ -74,7 +74,7 @@ def contained_call(function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
         raise ordinary(exc)  # noqa: B904 - it has its own cause
 
 
-async def contained(work: Awaitable[T]) -> T:
+async def contained[T](work: Awaitable[T]) -> T:
     """What `work` gives. Raises an Exception only, and CancelledError where this task is cancelled."""
     try:
         return await work

@@ -15,7 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 import tenacity
 
@@ -67,7 +67,7 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Answer(Generic[T]):
+class Answer[T]:
     """What was read from the reply, by whom it was given, and what it cost with all tries."""
 
     value: T

@@ -283,7 +283,7 @@ def _model(answer: Answer[Any]) -> str:
     return answer.reply.model or answer.endpoint.model
 
 
-async def gather_or_fault(tasks: Sequence[Awaitable[T]], *, usage_of: Callable[[T], Usage]) -> list[T]:
+async def gather_or_fault[T](tasks: Sequence[Awaitable[T]], *, usage_of: Callable[[T], Usage]) -> list[T]:
     """All results; when some raise JudgeFault, the first fault after all have ended, with what all of them cost."""
     results = await asyncio.gather(*tasks, return_exceptions=True)
     good = [result for result in results if not isinstance(result, BaseException)]

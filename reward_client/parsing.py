@@ -129,7 +129,7 @@ def inert(text: str, taken_out: str) -> str:
     return _READ.sub(lambda found: "｛" if found["object"] else taken_out, text)
 
 
-def _read(text: str, model: type[M]) -> M:
+def _read[M: BaseModel](text: str, model: type[M]) -> M:
     said = text.strip()
     if not said.startswith(("{", "```")) and (reasoned := _REASONING.match(said)):
         said = said[reasoned.end() :].strip()

@@ -132,7 +132,7 @@ def reason_of(error: ValidationError) -> str:
     return f"{place}: {text}" if place else text
 
 
-def split_by_key(rows: list[T], keys: list[str], *, share: float, seed: int) -> tuple[list[T], list[T]]:
+def split_by_key[T](rows: list[T], keys: list[str], *, share: float, seed: int) -> tuple[list[T], list[T]]:
     """Rows for training and for validation; rows of one key stay together, `share` of the keys are held out.
 
     At least one key is on each side. Raises UserError when that is impossible.

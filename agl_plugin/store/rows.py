@@ -13,7 +13,7 @@ import json
 import types
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, TypeVar, Union, get_args, get_origin
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
 from agentlightning.store.collection.base import normalize_filter_options, resolve_sort_options
 from pydantic import BaseModel
@@ -55,7 +55,7 @@ def encodable(value: Any) -> Any:
     return value.encode(errors="backslashreplace").decode() if isinstance(value, str) else value
 
 
-class Rows(Generic[T]):
+class Rows[T: BaseModel]:
     """How items of `model` with these keys stand in a table."""
 
     def __init__(self, model: type[T], keys: Sequence[str]) -> None:

@@ -16,7 +16,7 @@ import threading
 import weakref
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any, Generic, Literal, ParamSpec, TypeVar
+from typing import Any, Literal, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -27,7 +27,7 @@ current: contextvars.ContextVar[Job[Any] | None] = contextvars.ContextVar("job",
 _jobs: weakref.WeakSet[Job[Any]] = weakref.WeakSet()
 
 
-class Job(Generic[T]):
+class Job[T]:
     """A call under way. `lines` has the end of what its command printed."""
 
     def __init__(self, call: Callable[[], T]) -> None:
@@ -82,7 +82,7 @@ class Job(Generic[T]):
         return f"<Job {self.status}>"
 
 
-def start(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Job[T]:
+def start[**P, T](call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Job[T]:
     """Start a call of this API (train, sft, dpo, evaluate, export) and return at once."""
     return Job(lambda: call(*args, **kwargs))
 

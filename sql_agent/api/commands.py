@@ -60,7 +60,7 @@ def keys(search: str = "") -> dict[str, str]:
     return {key: text for key, text in told.items() if search.lower() in f"{key} {text}".lower()}
 
 
-def with_keys(function: F) -> F:
+def with_keys[F: Callable[..., Any]](function: F) -> F:
     """Give a call with **overrides a signature that names each configuration key, for notebooks and help()."""
     signature = inspect.signature(function)
     *named, rest = signature.parameters.values()

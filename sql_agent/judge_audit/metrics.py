@@ -159,7 +159,7 @@ def mean(values: Sequence[float]) -> float | None:
     return fmean(values) if values else None
 
 
-def bootstrap(groups: Sequence[T], figure: Callable[[Sequence[T]], float | None]) -> Interval:
+def bootstrap[T](groups: Sequence[T], figure: Callable[[Sequence[T]], float | None]) -> Interval:
     """The figure over all groups, and its interval over resampled groups; the same groups give the same interval."""
     value = figure(groups)
     if value is None or len(groups) < 2:

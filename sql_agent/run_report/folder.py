@@ -137,7 +137,7 @@ def _results(file: Path, problems: list[str]) -> EvalReport | None:
     return None
 
 
-def _lines(file: Path, parse: Callable[[bytes], T], problems: list[str]) -> Iterator[tuple[int, T]]:
+def _lines[T](file: Path, parse: Callable[[bytes], T], problems: list[str]) -> Iterator[tuple[int, T]]:
     """What the lines of a file say, with their offsets. A torn last line ends a killed run; others are counted."""
     bad = 0
     try:
