@@ -22,11 +22,11 @@ from ray.exceptions import RayTaskError
 from agl_plugin.options import DaemonOptions, TrainerOptions
 from agl_plugin.run.early_servers import start_servers, use_servers
 from agl_plugin.update.composed import verl_config
-from foundation.environment import COMMON_ENV, CPU_ENV, PATCH_ENV, TRACKER_ENV
+from foundation.environment import COMMON_ENV, CPU_ENV, FIXED_ENV, PATCH_ENV, TRACKER_ENV
 from foundation.errors import RunError
 from foundation.versions import versions
 
-PASSED_ON = (*COMMON_ENV, *CPU_ENV, *PATCH_ENV, *TRACKER_ENV, "HF_HUB_OFFLINE", "NO_PROXY")
+PASSED_ON = (*COMMON_ENV, *FIXED_ENV, *CPU_ENV, *PATCH_ENV, *TRACKER_ENV, "HF_HUB_OFFLINE", "NO_PROXY")
 
 
 def start_ray(*, cpu: bool, n_gpus: int, without_litellm: bool = False) -> None:

@@ -30,6 +30,9 @@ COMMON_ENV = {
     "VLLM_LOGGING_LEVEL": "WARN",
     "HYDRA_FULL_ERROR": "1",
 }
+# What no value of the user's may change. vLLM would hold the tool calls of strict tools to a grammar: tokens that the
+# policy did not choose, with probabilities that are not its own, in training and where it is measured.
+FIXED_ENV = {"VLLM_ENFORCE_STRICT_TOOL_CALLING": "0"}
 # The name of agl_plugin.cpu.platform among verl's platforms.
 CPU_PLATFORM = "agentgrpo_cpu"
 CPU_ENV = {
@@ -65,6 +68,7 @@ def prepare_environment(*, cpu: bool, offline: bool, lora: bool = False) -> None
     """
     for name, value in {**COMMON_ENV, **(CPU_ENV if cpu else {})}.items():
         os.environ.setdefault(name, value)
+    os.environ.update(FIXED_ENV)
     # agentlightning imports its own deprecated module.
     warnings.filterwarnings("ignore", "agentlightning.reward is deprecated", UserWarning)
     modules = [m for m in os.environ.get("VERL_USE_EXTERNAL_MODULES", "").split(",") if m]

@@ -24,7 +24,7 @@ import httpx
 
 from agl_plugin.patches.install import wrong_versions
 from foundation.chat_template import read_template, with_defaults
-from foundation.environment import COMMON_ENV, CPU_ENV
+from foundation.environment import COMMON_ENV, CPU_ENV, FIXED_ENV
 from foundation.marks import model_marks
 from foundation.net import free_port
 from sql_agent.agent.endpoint import LLMEndpoint
@@ -89,7 +89,7 @@ def server_command(folder: Path, config: TrainConfig, *, name: str, port: int, c
 def server_environment(*, cpu: bool) -> dict[str, str]:
     """The environment of the server: ours, the stack's defaults, no secrets (one of them would lock the server)."""
     mine = {name: value for name, value in os.environ.items() if not SECRET.search(name)}
-    return {**COMMON_ENV, **(CPU_ENV if cpu else {}), "HF_HUB_OFFLINE": "1", **mine}
+    return {**COMMON_ENV, **(CPU_ENV if cpu else {}), "HF_HUB_OFFLINE": "1", **mine, **FIXED_ENV}
 
 
 @dataclass(frozen=True)

@@ -108,6 +108,12 @@ def test_the_step_really_trained(run: Run) -> None:
     assert summary["validation"][-1]["scored"] == 8
 
 
+def test_the_sampler_has_the_policy_s_own_probabilities(run: Run) -> None:
+    """Of each sampled token, in float32: other weights, a grammar or a masked token would show here."""
+    step = next(json.loads(line) for line in (run.folder / "metrics.jsonl").open() if '"train"' in line)
+    assert step["sampler/log_prob_diff_max"] < 1e-3
+
+
 def test_the_folder_holds_the_run(run: Run) -> None:
     folder = run.folder
     names = {path.name for path in folder.iterdir()}
