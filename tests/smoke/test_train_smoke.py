@@ -110,7 +110,9 @@ def test_the_step_really_trained(run: Run) -> None:
 
 def test_the_sampler_has_the_policy_s_own_probabilities(run: Run) -> None:
     """Of each sampled token, in float32: other weights, a grammar or a masked token would show here."""
-    step = next(json.loads(line) for line in (run.folder / "metrics.jsonl").open() if '"train"' in line)
+    step = next(
+        json.loads(line) for line in (run.folder / "metrics.jsonl").read_text().splitlines() if '"train"' in line
+    )
     assert step["sampler/log_prob_diff_max"] < 1e-3
 
 
