@@ -152,8 +152,8 @@ class GrpoDaemon:
         self._wait(self._set_up(questions, addresses, is_train=is_train), timeout_s=SET_UP_S)
         self._wait(self._play())
 
-    def _wait(self, work: Coroutine[Any, Any, None], timeout_s: float | None = None) -> None:
-        asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout_s)
+    def _wait[T](self, work: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout_s)
 
     @property
     def step_rows(self) -> list[dict[str, Any]]:

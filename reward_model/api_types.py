@@ -6,7 +6,7 @@ Guarantees: unknown keys, other types, over-long texts and unpaired surrogates a
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
@@ -121,5 +121,5 @@ def request_types(
     pair = create_model(
         "PairRequest", __base__=PairRequest, prompt=text, chosen=text, rejected=text, reference=(known, "")
     )
-    items = Annotated[list[one], Field(min_length=1, max_length=max_items)]  # type: ignore[valid-type]
+    items: Any = Annotated[list[one], Field(min_length=1, max_length=max_items)]
     return one, pair, create_model("BatchRequest", __base__=BatchRequest, items=items)

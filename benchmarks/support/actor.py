@@ -34,7 +34,7 @@ def tiny_model(*, vocabulary: int = 12) -> Any:
     torch.manual_seed(0)
     config = Qwen3Config(
         vocab_size=vocabulary, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
-        num_key_value_heads=2, head_dim=8, attn_implementation="sdpa",
+        num_key_value_heads=2, head_dim=8,
     )  # fmt: skip
     return Qwen3ForCausalLM(config).double()
 

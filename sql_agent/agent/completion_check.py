@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 
-import httpx
+import httpx2
 from pydantic import BaseModel, Field, ValidationError
 
 from sql_agent.errors import LLMFault
@@ -37,8 +37,8 @@ class _Completion(BaseModel):
     choices: list[_Choice] = Field(min_length=1)
 
 
-async def require_completion(response: httpx.Response) -> None:
-    """An httpx response hook. Raises LLMFault for a successful answer that is no chat completion."""
+async def require_completion(response: httpx2.Response) -> None:
+    """An httpx2 response hook. Raises LLMFault for a successful answer that is no chat completion."""
     if not response.is_success:
         return
     body = await response.aread()
@@ -54,7 +54,7 @@ async def require_completion(response: httpx.Response) -> None:
     raise LLMFault(f"{response.request.url}: status {response.status_code}, but not a chat completion ({why})")
 
 
-async def require_stream(response: httpx.Response) -> None:
+async def require_stream(response: httpx2.Response) -> None:
     """The same for a client that streams: only what the answer says it is can be known before its end."""
     kind = response.headers.get("content-type", "nothing")
     if response.is_success and not kind.startswith("text/event-stream"):

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from typing import Any
 
-import httpx
+import httpx2
 import openai
 from agents import MaxTurnsExceeded, ModelBehaviorError, OpenAIChatCompletionsModel, RunConfig, Runner
 from agents import UserError as AgentsUserError
@@ -99,7 +99,7 @@ class Conversation:
         except AgentsUserError as exc:
             # openai-agents wraps what a tool raises; the tool left the original in the context.
             raise context.fault or exc from exc
-        except (openai.OpenAIError, httpx.HTTPError, ValueError) as exc:  # ValueError: an event that is no JSON
+        except (openai.OpenAIError, httpx2.HTTPError, ValueError) as exc:  # ValueError: an event that is no JSON
             if isinstance(exc.__cause__, LLMFault):  # from require_stream
                 raise exc.__cause__ from None
             if is_overflow(str(exc)):

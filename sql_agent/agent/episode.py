@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
-import httpx
+import httpx2
 import openai
 from agents import (
     Agent,
@@ -127,7 +127,7 @@ class PolicyClient(openai.AsyncOpenAI):
     """
 
     def __init__(self, llm: LLMEndpoint, *, timeout_s: float, streams: bool = False) -> None:
-        http = httpx.AsyncClient(
+        http = httpx2.AsyncClient(
             timeout=timeout_s,
             trust_env=not is_loopback(llm.base_url),
             verify=not llm.base_url.startswith("http://"),

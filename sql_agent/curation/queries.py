@@ -27,12 +27,12 @@ def query_form(sql: str) -> str:
         return " ".join(sql.split()).rstrip("; ")
 
 
-def _lower(tree: exp.Expression) -> None:
+def _lower(tree: exp.Expr) -> None:
     for name in tree.find_all(exp.Identifier):
         name.replace(exp.to_identifier(name.name.lower(), quoted=False))
 
 
-def _drop_own_names(tree: exp.Expression) -> None:
+def _drop_own_names(tree: exp.Expr) -> None:
     """Tables stand under their own names (the second of one name is NAME_2), columns of an only table without it."""
     own: dict[str, str] = {}
     tables = list(tree.find_all(exp.Table, exp.Subquery, bfs=False))  # in the order of the text
@@ -55,7 +55,7 @@ def _drop_own_names(tree: exp.Expression) -> None:
             one.replace(one.this)
 
 
-def _sorted(tree: exp.Expression) -> exp.Expression:
+def _sorted(tree: exp.Expr) -> exp.Expr:
     for node in list(tree.find_all(exp.EQ, exp.NEQ)):
         first, second = sorted((node.left, node.right), key=lambda side: side.sql())
         node.replace(type(node)(this=first.copy(), expression=second.copy()))

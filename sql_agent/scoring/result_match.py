@@ -52,7 +52,7 @@ def reads_data(sql: str) -> bool:
     return computed and query.find(exp.Table) is not None
 
 
-def _parsed(sql: str) -> exp.Expression | None:
+def _parsed(sql: str) -> exp.Expr | None:
     try:
         return sqlglot.parse_one(sql, read="sqlite")
     except (SqlglotError, RecursionError):

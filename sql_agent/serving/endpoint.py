@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import httpx
+import httpx2
 import openai
 from pydantic import SecretStr, ValidationError
 
@@ -122,7 +123,7 @@ def is_final(fault: LLMFault) -> bool:
     cause = fault.__cause__
     if isinstance(cause, openai.AuthenticationError | openai.PermissionDeniedError | openai.NotFoundError):
         return True
-    return isinstance(cause, openai.APIConnectionError) and isinstance(cause.__cause__, httpx.ConnectError)
+    return isinstance(cause, openai.APIConnectionError) and isinstance(cause.__cause__, httpx2.ConnectError)
 
 
 def explain_fault(fault: LLMFault, llm: LLMEndpoint, *, timeout_s: float, words: Words = FLAGS) -> str:

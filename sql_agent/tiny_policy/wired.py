@@ -18,10 +18,10 @@ circles.
 
 from __future__ import annotations
 
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import torch
-from transformers import Qwen3Config, Qwen3ForCausalLM
+from transformers import Qwen3ForCausalLM
 from transformers.models.qwen3.modeling_qwen3 import Qwen3Attention
 
 CONSTANT = 0  # the embedding dimension that holds the constant direction
@@ -67,7 +67,7 @@ def _orthonormal(rows: int, columns: int) -> torch.Tensor:
 
 def _wire_previous_tokens(model: Qwen3ForCausalLM) -> list[Code]:
     """Layer 0. Returns the code of each KV head."""
-    attention, config = _attention(model, 0), model.config
+    attention, config = _attention(model, 0), _shape(model)
     dim, half = config.head_dim, config.head_dim // 2
     angles = config.rope_parameters["rope_theta"] ** (-torch.arange(half) / half)
     key = torch.zeros(dim)
@@ -90,7 +90,7 @@ def _wire_previous_tokens(model: Qwen3ForCausalLM) -> list[Code]:
 
 def _wire_induction(model: Qwen3ForCausalLM, codes: list[Code]) -> None:
     """Layer 1."""
-    attention, config = _attention(model, 1), model.config
+    attention, config = _attention(model, 1), _shape(model)
     dim = config.head_dim
     slow = torch.zeros(dim // 2)
     slow[SLOW_PAIRS] = 1.0
@@ -115,7 +115,12 @@ def _attention(model: Qwen3ForCausalLM, layer: int) -> Qwen3Attention:
     return cast(Qwen3Attention, model.model.layers[layer].self_attn)
 
 
-def _query_heads(config: Qwen3Config, kv: int) -> range:
+def _shape(model: Qwen3ForCausalLM) -> Any:
+    """The configuration, whose defaults a model fills in."""
+    return model.config
+
+
+def _query_heads(config: Any, kv: int) -> range:
     """The query heads that share one KV head."""
     n = config.num_attention_heads // config.num_key_value_heads
     return range(kv * n, (kv + 1) * n)

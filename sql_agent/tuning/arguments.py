@@ -16,9 +16,7 @@ def trl_arguments(config: TrainConfig, *, run_dir: Path, checkpoints: Path, step
     if config.method == "sft":
         own = {"completion_only_loss": False, "dataset_kwargs": {"skip_prepare_dataset": True}}
         return shared_arguments(config, config.sft, **told) | own
-    own: dict[str, Any] = {"loss_type": TRL_LOSS[config.dpo.loss], "beta": config.dpo.beta}
-    if config.dpo.loss == "kto":  # which asks for bounds of a data set that it does not encode
-        own |= {"max_length": config.dpo.max_tokens, "max_prompt_length": config.dpo.max_tokens}
+    own = {"loss_type": TRL_LOSS[config.dpo.loss], "beta": config.dpo.beta}
     return shared_arguments(config, config.dpo, **told) | own
 
 

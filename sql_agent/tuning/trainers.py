@@ -24,9 +24,8 @@ from trl.trainer.dpo_config import DPOConfig
 from trl.trainer.dpo_trainer import DPOTrainer
 from trl.trainer.sft_config import SFTConfig
 from trl.trainer.sft_trainer import SFTTrainer
-from trl.trainer.utils import pad, selective_log_softmax
+from trl.trainer.utils import pad
 
-from agl_plugin.update.token_scores import logits_at
 from foundation.files import write_text
 from sql_agent.config import TrainConfig
 from sql_agent.serving.checkpoints import NOTE, step_folder, steps_of
@@ -34,6 +33,7 @@ from sql_agent.tuning.arguments import trl_arguments
 from sql_agent.tuning.encoding import Encoded
 
 IGNORED = -100  # a label that does not count
+Row = tuple[list[int], list[int]]  # token ids, and 1 where one counts
 BUCKET_BATCHES = 8  # whose rows are sorted by length together: they still mix
 
 
@@ -69,18 +69,7 @@ class Resumable:
 
 
 class ChatTrainer(Resumable, SFTTrainer):
-    """TRL's SFTTrainer, with logits for the supervised tokens alone: its entropy and accuracy are of those, too.
-
-    Rows are padded on the right, where causal attention needs no mask.
-    """
-
-    def compute_loss(self, model: Any, inputs: dict[str, torch.Tensor], *args: Any, **told: Any) -> Any:
-        labels = torch.nn.functional.pad(inputs["labels"][:, 1:], (0, 1), value=IGNORED)
-        places, ids = labels != IGNORED, inputs["input_ids"]
-        wanted = labels[places][None]
-        asked = {"input_ids": ids, "position_ids": torch.arange(ids.shape[1], device=ids.device)[None]}
-        with logits_at(self.accelerator.unwrap_model(model), places):
-            return super().compute_loss(model, {**asked, "labels": wanted, "shift_labels": wanted}, *args, **told)
+    """TRL's SFTTrainer."""
 
 
 class PairTrainer(Resumable, DPOTrainer):
@@ -88,22 +77,6 @@ class PairTrainer(Resumable, DPOTrainer):
 
     def _prepare_dataset(self, dataset: Any, *_args: Any, **_kwargs: Any) -> Any:
         return dataset
-
-    def concatenated_forward(self, model: Any, batch: dict[str, Any], is_ref_model: bool = False) -> dict[str, Any]:
-        """TRL's contract: the log-probability of each side's policy tokens, for ipo their mean. Chosen come first."""
-        logits = model(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"], use_cache=False).logits
-        logits, mask = logits[:, :-1], batch["loss_mask"][:, 1:]
-        log_probs = (selective_log_softmax(logits, batch["input_ids"][:, 1:]) * mask).sum(-1)
-        if "ipo" in self.loss_type:
-            log_probs = log_probs / mask.sum(-1)
-        mean = (logits.detach().mean(-1) * mask).sum(-1) / mask.sum(-1)
-        half = len(log_probs) // 2
-        return {
-            "chosen_logps": log_probs[:half],
-            "rejected_logps": log_probs[half:],
-            "mean_chosen_logits": mean[:half].mean(),
-            "mean_rejected_logits": mean[half:].mean(),
-        }
 
 
 @dataclass
@@ -113,16 +86,20 @@ class PairCollator:
     pad_id: int
 
     def __call__(self, pairs: Sequence[dict[str, Any]]) -> dict[str, torch.Tensor]:
-        rows = sides_of(pairs)
-        ids, mask = ([torch.tensor(row[k]) for row in rows] for k in (0, 1))
-        return {
-            "input_ids": pad(ids, padding_value=self.pad_id),
-            "attention_mask": pad([torch.ones_like(row) for row in ids], padding_value=0),
-            "loss_mask": pad(mask, padding_value=0),
-        }
+        return padded(sides_of(pairs), self.pad_id)
 
 
-def sides_of(pairs: Sequence[dict[str, Any]]) -> list[tuple[list[int], list[int]]]:
+def padded(rows: Sequence[Row], pad_id: int) -> dict[str, torch.Tensor]:
+    """The rows as TRL's trainers of preferences take them."""
+    ids, mask = ([torch.tensor(row[k]) for row in rows] for k in (0, 1))
+    return {
+        "input_ids": pad(ids, padding_value=pad_id),
+        "attention_mask": pad([torch.ones_like(row) for row in ids], padding_value=0),
+        "completion_mask": pad(mask, padding_value=0),
+    }
+
+
+def sides_of(pairs: Sequence[dict[str, Any]]) -> list[Row]:
     """Token ids and mask of each side: the better ones, then the others."""
     return [(pair[f"{side}_ids"], pair[f"{side}_mask"]) for side in ("chosen", "rejected") for pair in pairs]
 
@@ -164,9 +141,14 @@ def alike(order: list[int], lengths: Sequence[int], *, batch_rows: int, rng: ran
     return [n for batch in batches for n in batch]
 
 
+def labels_of(row: Encoded) -> list[int]:
+    """The tokens that are learned, IGNORED in the place of the others."""
+    return [token if counts else IGNORED for token, counts in zip(row.ids, row.mask, strict=True)]
+
+
 def sft_trainer(config: TrainConfig, model: Any, tokenizer: Any, rows: Sequence[Encoded], **told: Any) -> ChatTrainer:
     """TRL's SFTTrainer over encoded rows."""
-    found = [{"input_ids": row.ids, "assistant_masks": row.mask} for row in rows]
+    found = [{"input_ids": row.ids, "labels": labels_of(row)} for row in rows]
     order = {"epochs": config.sft.epochs, "seed": config.data.seed, "batch_rows": config.sft.batch_size}
     data = in_order(found, **order, lengths=[len(row) for row in rows])
     args = SFTConfig(**trl_arguments(config, **told))

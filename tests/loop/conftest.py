@@ -6,7 +6,6 @@ the training batch is what a training run uses.
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import json
 import os
@@ -21,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import numpy as np
 import pytest
 
 from agl_plugin.daemon import GrpoDaemon
@@ -181,27 +179,22 @@ def collecting(loop: Loop, run_dir: Path, *, rollout_timeout_s: float = 60.0, **
     """The training side's daemon, which enqueues two rollouts per question and collects them."""
     store = StoreClient(loop.store_address, patience_s=STORE_PATIENCE_S)
     daemon = GrpoDaemon(
-        None,
-        2,
-        train_information={"model": "fake-model", "temperature": 1.0},
-        tokenizer=None,
-        mini_batch_size=1,
+        model="fake-model",
+        group_size=2,
+        temperature=1.0,
         pad_token_id=0,
+        merge=False,
         store=store,
         adapter=ScoredTriplets(),
-        trace_aggregator={"level": "transition"},
         run_dir=run_dir,
         options=DaemonOptions(
             poll_interval_s=0.1, rollout_timeout_s=rollout_timeout_s, stall_s=60.0, log_probs=True, **options
         ),
     )
     yield daemon
-    inner = daemon._internal_loop
-    assert inner is not None
-    asyncio.run_coroutine_threadsafe(daemon.llm_proxy.stop(), inner).result(30)
-    asyncio.run_coroutine_threadsafe(store.close(), inner).result(30)
-    inner.call_soon_threadsafe(inner.stop)
-    daemon._internal_loop_thread.join(30)
+    daemon._wait(daemon.llm_proxy.stop(), timeout_s=30)
+    daemon._wait(store.close(), timeout_s=30)
+    daemon.close()
 
 
 def rollouts(
@@ -211,15 +204,12 @@ def rollouts(
     path = daemon.run_dir / run_folder.ROLLOUTS
     before = len(read_lines(path))
     answers = [next((facts for drug, facts in DRUGS.items() if drug in q), "甲") for q in questions]
-    rows = {
-        "id": np.array([f"q{i}" for i in range(len(questions))], dtype=object),
-        "question": np.array(questions, dtype=object),
-        "answer": np.array(answers, dtype=object),
-        **{name: np.array(values, dtype=object) for name, values in columns.items()},
-    }
+    asked = [
+        {"id": f"q{i}", "question": question, "answer": answers[i], **{name: of[i] for name, of in columns.items()}}
+        for i, question in enumerate(questions)
+    ]
     address = loop.server.base_url.removeprefix("http://").removesuffix("/v1")
-    daemon.set_up_data_and_server(rows, [address], is_train=is_train)
-    daemon.run_until_all_finished()
+    daemon.collect(asked, [address], is_train=is_train)
     return read_lines(path)[before:]
 
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
+from agl_plugin.update.rows import Limits
 from benchmarks.support.server import Answer, FakeServer, chat_reply, openai_server
 from reward_client import Mode
 from sql_agent.config import build_config
@@ -79,12 +78,10 @@ def check_mode(loop: Loop, server: FakeServer, folder: Path, *, mode: Mode, n_ca
         *lines, lost, lost_too = sorted(
             rollouts(daemon, loop, questions, is_train=True), key=lambda line: line["unscored"]
         )
-        batch, _ = daemon.get_train_data_batch(4096, 512, torch.device("cpu"), 1)
+        batch, _ = daemon.batch(Limits(4096, 512))
         assert len(server.requests) - before == n_calls + 1
         (validated,) = rollouts(daemon, loop, ["甲药的适应症是什么？"], is_train=False)
-        query = daemon.store.query_spans(validated["rollout_id"], attempt_id="latest")
-        assert daemon._internal_loop is not None
-        spans = asyncio.run_coroutine_threadsafe(query, daemon._internal_loop).result(30)
+        spans = daemon._wait(daemon.store.query_spans(validated["rollout_id"], attempt_id="latest"), timeout_s=30)
 
     compared = [line for line in lines if "交替" in line["question"]]
     alike = [line for line in lines if "交替" not in line["question"]]

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
+from agl_plugin.update.rows import Limits
 from foundation.errors import RunError
 from foundation.rollout_keys import told_tools
 from sql_agent.config import ROOT, build_config, data_path, load_recipe
@@ -84,8 +84,7 @@ def test_seven_agents_keep_all_beside_one_that_misbehaves_in_the_loop(database: 
         for name, reason in TURNS.items():
             turn.write_text(name, encoding="utf-8")
             lines = rollouts(daemon, loop, ["2 和 3 相加？"] * 8, is_train=True, **columns)
-            daemon.get_train_data_batch(4096, 512, torch.device("cpu"), 1)
-            daemon.clear_data_and_server()
+            daemon.batch(Limits(4096, 512))
             others = [line for line in lines if line["agent"] != GUILTY]
             guilty = [line for line in lines if line["agent"] == GUILTY]
             assert [line["reward"] for line in others] == [1.0] * 14, (name, others)
@@ -103,7 +102,7 @@ def test_seven_agents_keep_all_beside_one_that_misbehaves_in_the_loop(database: 
         one = {"agent": [GUILTY], "answer": ["#### 5"]}
         rollouts(daemon, loop, ["2 和 3 相加？"], is_train=True, **one)
         with pytest.raises(RunError, match=rf"2 x tool_fault: tools broke: add_{GUILTY} \(exit\) 2 x"):
-            daemon.get_train_data_batch(4096, 512, torch.device("cpu"), 1)
+            daemon.batch(Limits(4096, 512))
 
 
 def one_step(tmp_path: Path) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +11,7 @@ import torch
 
 from agl_plugin.daemon import GrpoDaemon
 from agl_plugin.proxy.spans import CALL_SPAN
+from agl_plugin.update.rows import Limits
 from foundation import run_folder
 from foundation.errors import RunError
 from tests.loop.conftest import SLOW_S, Loop, collecting, log_prob, rollouts, token_ids
@@ -30,7 +30,7 @@ def daemon(
 
 def test_a_question_becomes_triplets_with_the_servers_token_ids(daemon: GrpoDaemon, loop: Loop) -> None:
     lines = rollouts(daemon, loop, ["甲药的适应症是什么？", "半对：乙药的适应症是什么？"], is_train=True)
-    batch, _ = daemon.get_train_data_batch(4096, 512, torch.device("cpu"), 1)
+    batch, _ = daemon.batch(Limits(4096, 512))
 
     assert [line["reward"] for line in lines if "甲药" in line["question"]] == [pytest.approx(1.1)] * 2
     half = [line for line in lines if "半对" in line["question"]]
@@ -51,7 +51,7 @@ def test_a_question_becomes_triplets_with_the_servers_token_ids(daemon: GrpoDaem
 
 def test_the_samplers_log_probabilities_reach_the_batch(daemon: GrpoDaemon, loop: Loop) -> None:
     rollouts(daemon, loop, ["甲药的适应症是什么？", "乙药的适应症是什么？"], is_train=True)
-    batch, metrics = daemon.get_train_data_batch(4096, 512, torch.device("cpu"), 1)
+    batch, metrics = daemon.batch(Limits(4096, 512))
 
     tokens, mask = batch.batch["responses"], batch.batch["response_mask"].bool()
     given = batch.batch["rollout_log_probs"]
@@ -102,9 +102,7 @@ def test_the_keys_of_the_template_come_with_each_call(daemon: GrpoDaemon, loop: 
 
 def test_the_store_keeps_one_span_per_llm_call_and_one_record(daemon: GrpoDaemon, loop: Loop) -> None:
     (line,) = rollouts(daemon, loop, ["甲药的适应症是什么？"], is_train=False)
-    query = daemon.store.query_spans(line["rollout_id"], attempt_id="latest")
-    assert daemon._internal_loop is not None
-    spans = asyncio.run_coroutine_threadsafe(query, daemon._internal_loop).result(30)
+    spans = daemon._wait(daemon.store.query_spans(line["rollout_id"], attempt_id="latest"), timeout_s=30)
     in_order = sorted(spans, key=lambda span: span.sequence_id)
     assert [span.name == CALL_SPAN for span in in_order] == [True, True, False]
     assert line["n_turns"] == 2 and len({span.sequence_id for span in spans}) == 3
@@ -120,7 +118,7 @@ def test_a_runner_process_plays_many_rollouts_at_once(daemon: GrpoDaemon, loop: 
 
 def test_a_fault_leaves_the_batch_and_is_counted_not_zeroed(daemon: GrpoDaemon, loop: Loop) -> None:
     lines = rollouts(daemon, loop, ["故障：甲药的适应症是什么？", "乙药的适应症是什么？"], is_train=True)
-    batch, metrics = daemon.get_train_data_batch(4096, 512, torch.device("cpu"), 2)
+    batch, metrics = daemon.batch(Limits(4096, 512))
 
     broken = [line for line in lines if "故障" in line["question"]]
     assert [line["unscored"] for line in broken] == ["llm_fault"] * 2
@@ -135,13 +133,13 @@ def test_a_fault_leaves_the_batch_and_is_counted_not_zeroed(daemon: GrpoDaemon, 
 def test_a_step_without_any_scored_rollout_stops_with_the_causes(daemon: GrpoDaemon, loop: Loop) -> None:
     rollouts(daemon, loop, ["故障：甲药？"], is_train=True)
     with pytest.raises(RunError, match=r"none of 2 rollouts.*(?s:.)*llm_fault.*(?s:.)*rollouts.jsonl"):
-        daemon.get_train_data_batch(4096, 512, torch.device("cpu"), 3)
+        daemon.batch(Limits(4096, 512))
 
 
 def test_an_answer_without_a_query_earns_no_bonus(daemon: GrpoDaemon, loop: Loop) -> None:
     (line,) = rollouts(daemon, loop, ["空话：甲药的适应症是什么？"], is_train=False)
     assert line["sql_calls"] == [] and line["reward_parts"]["sql"] == 0.0
-    assert daemon.get_test_metrics()["val/scored"] == 1
+    assert daemon.validation()["val/scored"] == 1
 
 
 def test_validation_is_greedy_and_training_is_not(daemon: GrpoDaemon, loop: Loop) -> None:

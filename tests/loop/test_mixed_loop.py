@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
+from agl_plugin.update.rows import Limits
 from tests.loop.conftest import collecting, rollouts, running
 
 pytestmark = pytest.mark.filterwarnings("default")
@@ -36,10 +36,10 @@ def test_each_row_is_played_and_graded_by_its_agent(database: Path, tmp_path: Pa
     )
     with running(tmp_path, database, *flags) as loop, collecting(loop, tmp_path) as daemon:
         lines = rollouts(daemon, loop, asked, is_train=True, **columns)
-        batch, _ = daemon.get_train_data_batch(4096, 512, torch.device("cpu"), 1)
+        batch, _ = daemon.batch(Limits(4096, 512))
         stats = dict(daemon.stats)
         rollouts(daemon, loop, asked, is_train=False, **columns)
-        validated = daemon.get_test_metrics()
+        validated = daemon.validation()
         requests: list[dict[str, Any]] = [request.json for request in loop.server.requests]
 
     of = {agent: [line for line in lines if line["agent"] == agent] for agent in ("", "math")}

@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-import torch
 
+from agl_plugin.update.rows import Limits
 from tests.loop.conftest import collecting, rollouts, running, token_ids
 
 pytestmark = pytest.mark.filterwarnings("default")
@@ -47,7 +47,7 @@ def test_of_two_agents_one_is_trained(database: Path, tmp_path: Path, proxy: str
         collecting(loop, tmp_path, proxy=proxy) as daemon,
     ):
         lines = rollouts(daemon, loop, ["甲药的适应症是什么？"], is_train=True)
-        batch, metrics = daemon.get_train_data_batch(4096, 512, torch.device("cpu"), 1)
+        batch, metrics = daemon.batch(Limits(4096, 512))
         asked = [request.json for request in loop.server.requests]
 
     assert [(line["n_turns"], line["n_untrained_calls"], line["unscored"]) for line in lines] == [(3, 1, "")] * 2
@@ -78,6 +78,6 @@ def test_a_program_plays_rollouts_and_its_failure_is_unscored(database: Path, tm
     flags = ("--set", f"agent.command={sys.executable} {tmp_path / 'agent.py'}", "--set", "reward.judge.kind=reference")
     with running(tmp_path, database, *flags) as loop, collecting(loop, tmp_path) as daemon:
         lines = rollouts(daemon, loop, ["甲药？", "坏：乙药？"], is_train=True)
-        batch, _ = daemon.get_train_data_batch(4096, 512, torch.device("cpu"), 1)
+        batch, _ = daemon.batch(Limits(4096, 512))
     assert {(line["unscored"], line["answer"]) for line in lines} == {("", "您好。"), ("episode_fault", "")}
     assert len(batch) == 2

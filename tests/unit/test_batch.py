@@ -201,7 +201,7 @@ def test_merged_and_unmerged_rows_give_the_same_gradient() -> None:
     torch.manual_seed(0)
     config = Qwen3Config(
         vocab_size=12, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
-        num_key_value_heads=2, head_dim=8, attn_implementation="sdpa",
+        num_key_value_heads=2, head_dim=8,
     )  # fmt: skip
     model = Qwen3ForCausalLM(config).double()
     rollouts = {

@@ -59,7 +59,7 @@ def test_verls_server_gets_the_configured_length(monkeypatch: pytest.MonkeyPatch
     )
     server.config.max_model_len = rollout.prompt_length + rollout.response_length  # as its __init__ does
     monkeypatch.setattr(ray, "get", lambda _: [])
-    asyncio.run(verl_server.vLLMHttpServerBase.launch_server(server))
+    asyncio.run(verl_server.vLLMHttpServer.launch_server(server))
     (args,) = seen
     assert args.max_model_len == 5000
     assert args.override_generation_config["max_new_tokens"] == config.rollout.max_response_tokens

@@ -94,7 +94,7 @@ def test_loss_counts_what_the_assistant_says_and_nothing_else(
             str(tokenizer.apply_chat_template(chat, tools=list(TOOLS), tokenize=False)), add_special_tokens=False
         )
         counted = tokenizer.decode([label for label in assistant_labels(ids, tokenizer) if label != IGNORED])
-        call, answer, rest = counted.split("<|im_end|>")
+        call, answer, rest = str(counted).split("<|im_end|>")
         assert (parse_call(call), answer, rest) == (sql_of(chat), chat[4]["content"], "")
 
 

@@ -1,11 +1,10 @@
-"""vLLM's hooks on vLLM's own functions, and its start with a register that does not fit.
+"""What reaches vLLM, by vLLM's own functions, and its start with a register that does not fit.
 
 What needs the order in which a real process loads things runs in a process of its own.
 """
 
 from __future__ import annotations
 
-import inspect
 import os
 import subprocess
 import sys
@@ -16,20 +15,15 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import torch
-from agl_plugin.patches.vllm_engine import leaving_a_core, resolving_once, with_thoughts
 
 from agl_plugin.patches.install import WITHOUT
+from sql_agent.agent.endpoint import LLMEndpoint
 from sql_agent.config import ROOT
 
 pytest.importorskip("vllm")
-TEMPLATE = "{% for m in messages %}{{ m.content }}{% endfor %}{{ tools }}{{ add_generation_prompt }}"
-
-
 LORA = """
 import verl
-from vllm.entrypoints.openai.serving_chat import OpenAIServingChat
-from vllm.entrypoints.openai.serving_engine import OpenAIServing
+from vllm.entrypoints.openai.chat_completion.serving import OpenAIServingChat
 from verl.workers.rollout.vllm_rollout.utils import VLLM_LORA_INT_ID, VLLM_LORA_NAME, VLLM_LORA_PATH
 server = OpenAIServingChat.__new__(OpenAIServingChat)
 server.models = type("Models", (), {"lora_requests": {}, "base_model_paths": [], "is_base_model": lambda *_: True})()
@@ -66,64 +60,18 @@ def started() -> Iterator[dict[str, Process]]:
         yield processes
 
 
-def tokenizer() -> Any:
-    from tokenizers import Tokenizer
-    from tokenizers.models import WordLevel
-    from transformers import PreTrainedTokenizerFast
-
-    return PreTrainedTokenizerFast(tokenizer_object=Tokenizer(WordLevel({"a": 0, "[UNK]": 1}, unk_token="[UNK]")))
-
-
-def test_a_template_is_looked_through_once_and_the_answer_stays_the_same() -> None:
-    from vllm.entrypoints.chat_utils import resolve_chat_template_kwargs as theirs
-
-    asked: list[str] = []
-
-    def counted(*given: Any) -> dict[str, Any]:
-        asked.append(given[1])
-        return theirs(*given)
-
-    ours, words = resolving_once(counted), tokenizer()
-    keywords = {"tools": 1, "add_generation_prompt": True, "chat_template": "x", "thinking": 2}
-    for template, kwargs in [(TEMPLATE, keywords), (TEMPLATE, keywords), (TEMPLATE, {"thinking": 5}), ("", keywords)]:
-        assert ours(words, template, kwargs) == theirs(words, template, kwargs)
-    assert asked == [TEMPLATE, TEMPLATE, ""]
-
-
 def test_the_thought_of_an_earlier_answer_reaches_the_template() -> None:
-    """vLLM's own parsing; the thought of another role than the assistant's does not count."""
-    from vllm.entrypoints.chat_utils import _parse_chat_message_content as theirs  # pyright: ignore
+    """vLLM's own reading of a request as the agent sends it, with thinking off."""
+    from vllm.entrypoints.chat_utils import _parse_chat_message_content as parse  # pyright: ignore
+    from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
 
-    said = {"content": "a", "reasoning_content": "\n"}
-    parse = with_thoughts(inspect.unwrap(theirs))
+    llm = LLMEndpoint("http://127.0.0.1:1/v1", "m", template_kwargs={"enable_thinking": False})
+    said: list[dict[str, Any]] = [{"role": role, "content": "a"} for role in ("user", "assistant")]
+    request = ChatCompletionRequest.model_validate(llm.request({"model": "m", "messages": said}))
     tracker: Any = SimpleNamespace(create_parser=lambda: SimpleNamespace(mm_placeholder_storage=dict))
-    (answer,), (question,) = (parse({**said, "role": role}, tracker, "string", False) for role in ("assistant", "user"))
-    assert answer == {**said, "role": "assistant"} and "reasoning_content" not in question
-
-
-def test_the_engine_leaves_a_core_and_gives_it_back() -> None:
-    """vLLM's worker, up to where it asks its model runner for the first thing."""
-    from vllm.v1.worker.gpu_worker import Worker
-
-    seen: list[int] = []
-
-    def first_thing(_tokens: int) -> int:
-        seen.append(torch.get_num_threads())
-        raise RuntimeError("no")
-
-    worker: Any = Worker.__new__(Worker)
-    worker.model_runner = SimpleNamespace(_get_num_input_tokens=first_thing)
-    execute = leaving_a_core(inspect.unwrap(Worker.execute_model))  # vLLM's own, were the plugin loaded here
-    before = torch.get_num_threads()
-    try:
-        for n_threads in (3, 1):
-            torch.set_num_threads(n_threads)
-            with pytest.raises(RuntimeError, match="no"):
-                execute(worker, SimpleNamespace(total_num_scheduled_tokens=1))
-            assert torch.get_num_threads() == n_threads
-    finally:
-        torch.set_num_threads(before)
-    assert seen == [2, 1]
+    question, answer = (parse(one, tracker, "string", False)[0] for one in request.messages)
+    assert answer.get("reasoning") == answer.get("reasoning_content") == "\n"
+    assert not question.keys() & {"reasoning", "reasoning_content"}
 
 
 @pytest.mark.parametrize(("name", "expected"), [("lora", "True"), ("base", "None")])

@@ -13,13 +13,13 @@ from typing import Any
 import agentlightning as agl
 import httpx
 import pytest
-import torch
 from agentlightning.store.client_server import LightningStoreServer
 from agentlightning.types import AttemptedRollout
 
 from agl_plugin.daemon import GrpoDaemon
 from agl_plugin.options import DaemonOptions
 from agl_plugin.update.adapter import ScoredTriplets
+from agl_plugin.update.rows import Limits
 from benchmarks.support.server import FakeServer, Reply, openai_server
 from benchmarks.support.spans import fault_span, reward_span
 from foundation.errors import RunError
@@ -38,15 +38,13 @@ def server() -> Iterator[FakeServer]:
 
 def daemon_of(store: LightningStoreServer, folder: Path) -> GrpoDaemon:
     return GrpoDaemon(
-        None,
-        N_EACH,
-        train_information={"model": MODEL, "temperature": 1.0},
-        tokenizer=None,
-        mini_batch_size=1,
+        model=MODEL,
+        group_size=N_EACH,
+        temperature=1.0,
         pad_token_id=0,
+        merge=False,
         store=store,
         adapter=ScoredTriplets(),
-        trace_aggregator={"level": "transition"},
         run_dir=folder,
         options=DaemonOptions(poll_interval_s=0.02, rollout_timeout_s=60.0, stall_s=30.0),
     )
@@ -80,17 +78,11 @@ async def runner(daemon: GrpoDaemon, *, at_once: int = 64) -> None:
 
 async def step(daemon: GrpoDaemon, server: FakeServer, *, kills: int) -> None:
     """Queue a step, kill its gateway so often while calls are in flight, and wait for the step's end."""
-    loop = daemon._internal_loop
-    assert loop
-    data: dict[str, list[Any]] = {"id": [*range(N_QUESTIONS)], "question": ["?"] * N_QUESTIONS}
-
-    def there(work: Any) -> asyncio.Future[Any]:
-        return asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, loop))
-
+    questions: list[dict[str, Any]] = [{"id": n, "question": "?"} for n in range(N_QUESTIONS)]
+    address = server.base_url.removeprefix("http://").removesuffix("/v1")
     playing = asyncio.create_task(runner(daemon))
     try:
-        await there(daemon._async_set_up(data, [server.base_url.removeprefix("http://").removesuffix("/v1")]))
-        ending = there(daemon._async_run_until_finished())
+        ending = asyncio.create_task(asyncio.to_thread(daemon.collect, questions, [address], is_train=True))
         for _ in range(kills):
             while daemon.gate.in_flight < N_QUESTIONS * N_EACH // 2 and not ending.done():
                 await asyncio.sleep(0.01)
@@ -105,8 +97,8 @@ async def step(daemon: GrpoDaemon, server: FakeServer, *, kills: int) -> None:
         playing.cancel()
         with suppress(asyncio.CancelledError):
             await playing
-        await there(daemon.llm_proxy.stop())
-        loop.call_soon_threadsafe(loop.stop)
+        await asyncio.to_thread(lambda: daemon._wait(daemon.llm_proxy.stop()))
+        daemon.close()
 
 
 async def killed(folder: Path, server: FakeServer, *, kills: int) -> GrpoDaemon:
@@ -128,7 +120,7 @@ async def test_a_step_goes_on_over_a_gateway_that_is_killed_in_its_middle(
     assert len({row["rollout_id"] for row in rows}) == len(rows) == N_QUESTIONS * N_EACH
     assert Counter(row["unscored"] for row in rows) == {"": N_QUESTIONS * N_EACH}  # none was lost
     assert all(len(row["response_tokens"]) == 2 for row in rows)
-    _, metrics = daemon.get_train_data_batch(64, 64, torch.device("cpu"), 1)
+    _, metrics = daemon.batch(Limits(64, 64))
     assert metrics["training/reward"] == pytest.approx(0.5, abs=0.4)
     assert daemon.stats["gateway_deaths"] == 1 and daemon.stats["requeued"] >= N_QUESTIONS * N_EACH // 2
     told = [one.getMessage() for one in caplog.records if "the LLM proxy died" in one.getMessage()]

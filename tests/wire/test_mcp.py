@@ -348,7 +348,7 @@ async def test_the_sql_tool_is_served_as_it_is() -> None:
     ):
         await session.initialize()
         (listed,) = (await session.list_tools()).tools
-        assert (listed.name, listed.description, listed.inputSchema) == (QUERY, tool.description, PARAMETERS)
+        assert (listed.name, listed.description, listed.input_schema) == (QUERY, tool.description, PARAMETERS)
         answers = [await session.call_tool(QUERY, a) for a in ({"sql": sql}, {"sql": "DROP x"}, {})]
     assert [answer.content[0].model_dump()["text"] for answer in answers] == expected
     assert json.loads(expected[0])["count"] == 2

@@ -92,7 +92,7 @@ def of_swanlab(folder: Path) -> Numbers:
 
 
 def of_wandb(folder: Path) -> Numbers:
-    from wandb.proto import wandb_internal_pb2
+    from wandb.proto import wandb_internal_pb2 as wandb
     from wandb.sdk.internal.datastore import DataStore
 
     (file,) = (folder / "wandb").glob("offline-run-*/*.wandb")
@@ -101,7 +101,7 @@ def of_wandb(folder: Path) -> Numbers:
     found: Numbers = defaultdict(dict)
     try:
         while data := store.scan_data():
-            record: Any = wandb_internal_pb2.Record()
+            record: Any = wandb.Record()  # pyright: ignore[reportAttributeAccessIssue] made at import
             record.ParseFromString(data)
             items = {(item.key or "/".join(item.nested_key)): item.value_json for item in record.history.item}
             for name, value in items.items():
