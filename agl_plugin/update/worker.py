@@ -232,7 +232,7 @@ def meet_by_gloo() -> None:
     """
     if torch.distributed.is_initialized():
         return
-    rank, world_size = (int(os.environ.get(name, default)) for name, default in (("RANK", 0), ("WORLD_SIZE", 1)))
+    rank, world_size = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
     if world_size == 1:
         torch.distributed.init_process_group("gloo", store=HashStore(), rank=0, world_size=1)
         return

@@ -3,18 +3,23 @@
 The code's names come from its syntax trees: os.environ[...], .get, .setdefault, .pop, `in os.environ`, os.getenv,
 typer's envvar=, and ${NAME:-default} in shell scripts. A name that is not a literal is followed to module constants and
 to what a loop runs over; a read that cannot be followed fails. COMMON_ENV and CPU_ENV are set by the program with
-setdefault, so a user's value stays: they count as read.
+setdefault, so a user's value stays: they count as read. FIXED_ENV it sets whatever a user says: it is left out.
 """
 
 from __future__ import annotations
 
 import ast
 import importlib.util
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import dotenv
 import pytest
+
+from foundation.environment import FIXED_ENV
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = (
@@ -32,17 +37,21 @@ TEMPLATE = (ROOT / "env_template").read_text(encoding="utf-8")
 LINE = re.compile(r"^#([A-Za-z]\w*)=(.*)$", re.M)
 # Of the system and of Python: passed on to child processes, or followed; nothing for a user to set here.
 SYSTEM = {"LD_LIBRARY_PATH", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME"}
-SYSTEM |= {"PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER"}
+SYSTEM |= {"PATH", "PYENV_ROOT", "SHELL", "TERM", "TMPDIR", "TZ", "USER"}
+# What verl tells each of its workers.
+OF_RANKS = {"RANK", "WORLD_SIZE", "MASTER_PORT"}
 # Read by libraries, not by this code: the file of the installed package that names it.
 LIBRARIES = {
     "WANDB_BASE_URL": "wandb/env.py",
-    "SWANLAB_API_KEY": "swanlab/env.py",
     "HF_ENDPOINT": "huggingface_hub/constants.py",
     "HF_TOKEN": "huggingface_hub/utils/_auth.py",
     "AGL_SERVER_HOST": "agentlightning/env_var.py",
     "HTTP_PROXY": "httpx/_utils.py",
     "HTTPS_PROXY": "httpx/_utils.py",
 }
+
+
+SWANLAB_KEY = "SWANLAB_API_KEY"  # put together of a prefix and a field's name
 
 
 class Unresolved(Exception):
@@ -152,7 +161,11 @@ def names_in_code() -> set[str]:
     for path in sources("*.sh"):
         names |= set(re.findall(r"\$\{([A-Z][A-Z0-9_]*)(?=:?-)", path.read_text(encoding="utf-8")))
     # Proxy variables are read in lower case too.
-    return {name for name in names if not name.islower() or name.upper() not in names} - SYSTEM
+    return {name for name in names if not name.islower() or name.upper() not in names} - {
+        *SYSTEM,
+        *OF_RANKS,
+        *FIXED_ENV,
+    }
 
 
 def names_in_template() -> list[str]:
@@ -164,7 +177,7 @@ def test_every_variable_of_the_code_is_in_the_template() -> None:
 
 
 def test_every_variable_of_the_template_is_read() -> None:
-    assert set(names_in_template()) - names_in_code() - set(LIBRARIES) == set()
+    assert set(names_in_template()) - names_in_code() - {*LIBRARIES, SWANLAB_KEY} == set()
 
 
 @pytest.mark.parametrize("name", LIBRARIES)
@@ -174,6 +187,14 @@ def test_the_library_still_reads_it(name: str) -> None:
     assert spec and spec.submodule_search_locations
     assert name in (Path(spec.submodule_search_locations[0]) / file).read_text(encoding="utf-8")
     assert name in names_in_template()
+
+
+def test_swanlab_still_reads_its_key() -> None:
+    code = "from swanlab.sdk.internal.settings import Settings; print(Settings().api_key)"
+    environment = {**os.environ, SWANLAB_KEY: "mine"}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=120)
+    assert done.stdout.split() == ["mine"], done.stderr
+    assert SWANLAB_KEY in names_in_template()
 
 
 def test_each_variable_has_one_line_in_both_languages() -> None:
