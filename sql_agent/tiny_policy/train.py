@@ -49,8 +49,6 @@ class Batch:
 
 def build_model(tokenizer: PreTrainedTokenizerFast) -> Qwen3ForCausalLM:
     """A Qwen3 of about 1.1M parameters for this tokenizer, wired to copy, else random from torch's generator."""
-    end: Any = tokenizer.eos_token_id
-    pad: Any = tokenizer.pad_token_id
     config = Qwen3Config(
         vocab_size=len(tokenizer),
         hidden_size=128,
@@ -64,8 +62,8 @@ def build_model(tokenizer: PreTrainedTokenizerFast) -> Qwen3ForCausalLM:
         tie_word_embeddings=True,
         use_cache=True,
         bos_token_id=None,
-        eos_token_id=end,
-        pad_token_id=pad,
+        eos_token_id=tokenizer.eos_token_id,  # pyright: ignore[reportArgumentType]
+        pad_token_id=tokenizer.pad_token_id,  # pyright: ignore[reportArgumentType]
         dtype="float32",
     )
     return wire(Qwen3ForCausalLM(config))

@@ -1,3 +1,5 @@
+# pyright: reportOptionalSubscript=false, reportOptionalOperand=false, reportArgumentType=false, reportOperatorIssue=false
+# A model's configuration has its defaults filled in, which transformers' types do not say.
 """An initialisation that can copy from the first step: previous-token heads and an induction head, set by hand.
 
 From random weights a model of 1M parameters needs thousands of steps before it repeats a name that it never saw; with
@@ -18,10 +20,10 @@ circles.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, cast
 
 import torch
-from transformers import Qwen3ForCausalLM
+from transformers import Qwen3Config, Qwen3ForCausalLM
 from transformers.models.qwen3.modeling_qwen3 import Qwen3Attention
 
 CONSTANT = 0  # the embedding dimension that holds the constant direction
@@ -67,7 +69,7 @@ def _orthonormal(rows: int, columns: int) -> torch.Tensor:
 
 def _wire_previous_tokens(model: Qwen3ForCausalLM) -> list[Code]:
     """Layer 0. Returns the code of each KV head."""
-    attention, config = _attention(model, 0), _shape(model)
+    attention, config = _attention(model, 0), model.config
     dim, half = config.head_dim, config.head_dim // 2
     angles = config.rope_parameters["rope_theta"] ** (-torch.arange(half) / half)
     key = torch.zeros(dim)
@@ -90,7 +92,7 @@ def _wire_previous_tokens(model: Qwen3ForCausalLM) -> list[Code]:
 
 def _wire_induction(model: Qwen3ForCausalLM, codes: list[Code]) -> None:
     """Layer 1."""
-    attention, config = _attention(model, 1), _shape(model)
+    attention, config = _attention(model, 1), model.config
     dim = config.head_dim
     slow = torch.zeros(dim // 2)
     slow[SLOW_PAIRS] = 1.0
@@ -115,12 +117,7 @@ def _attention(model: Qwen3ForCausalLM, layer: int) -> Qwen3Attention:
     return cast(Qwen3Attention, model.model.layers[layer].self_attn)
 
 
-def _shape(model: Qwen3ForCausalLM) -> Any:
-    """The configuration, whose defaults a model fills in."""
-    return model.config
-
-
-def _query_heads(config: Any, kv: int) -> range:
+def _query_heads(config: Qwen3Config, kv: int) -> range:
     """The query heads that share one KV head."""
     n = config.num_attention_heads // config.num_key_value_heads
     return range(kv * n, (kv + 1) * n)
