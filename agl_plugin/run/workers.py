@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import httpx
 import ray
 from ray.exceptions import RayTaskError
 from verl.single_controller.ray import RayClassWithInitArgs, RayResourcePool, RayWorkerGroup
@@ -19,6 +20,17 @@ from verl.workers.rollout.replica import get_rollout_replica_class
 from agl_plugin.update.passes import Passes, has_adapter
 from agl_plugin.update.worker import GrpoWorker
 from foundation.errors import RunError
+
+LOOK_S = 5.0
+AGAIN = "The step is lost; continue with --resume_checkpoint latest"
+
+
+def is_well(address: str) -> bool:
+    """Whether a model server (host:port) lives, and its engine too."""
+    try:
+        return httpx.get(f"http://{address}/health", timeout=60, trust_env=False).is_success
+    except httpx.TransportError:
+        return False
 
 
 class Workers(Passes):
@@ -61,8 +73,16 @@ class Workers(Passes):
         return [replica.server_address for replica in self._replicas]
 
     def send_weights(self, *, step: int) -> None:
-        """The servers get the workers' weights, and take calls."""
-        ray.get(self._group.update_weights(global_steps=step, mode="naive"))
+        """The servers get the workers' weights, and take calls. Raises RunError where one is gone."""
+        pending = self._group.update_weights(global_steps=step, mode="naive")
+        while pending:
+            done, pending = ray.wait(pending, num_returns=len(pending), timeout=LOOK_S)
+            ray.get(done)
+            if pending and (gone := [address for address in self.addresses if not is_well(address)]):
+                # Its worker would wait for it for ever.
+                raise RunError(
+                    f"the model server {gone[0]} is gone: it did not take the weights after {step} updates. {AGAIN}"
+                )
         self._ask("resume_generation")
 
     def abort(self) -> int:
@@ -75,10 +95,7 @@ class Workers(Passes):
         try:
             self._ask("sleep")
         except RayTaskError as exc:
-            raise RunError(
-                f"the model server did not go to sleep: {exc.cause}. The step is lost; continue with "
-                "--resume_checkpoint latest"
-            ) from exc
+            raise RunError(f"the model server did not go to sleep: {exc.cause}. {AGAIN}") from exc
 
     def _ask(self, what: str) -> list[Any]:
         async def ask() -> list[Any]:
