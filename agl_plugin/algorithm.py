@@ -16,12 +16,14 @@ from pathlib import Path
 from typing import Any
 
 import agentlightning as agl
+import psutil
 import ray
 from ray.exceptions import RayTaskError
 
 from agl_plugin.options import DaemonOptions, TrainerOptions
 from agl_plugin.run.early_servers import start_servers, use_servers
 from agl_plugin.update.composed import verl_config
+from foundation.ends_with import ends_with_this
 from foundation.environment import COMMON_ENV, CPU_ENV, FIXED_ENV, PATCH_ENV, TRACKER_ENV
 from foundation.errors import RunError
 from foundation.versions import versions
@@ -30,6 +32,14 @@ PASSED_ON = (*COMMON_ENV, *FIXED_ENV, *CPU_ENV, *PATCH_ENV, *TRACKER_ENV, "HF_HU
 
 
 def start_ray(*, cpu: bool, n_gpus: int, without_litellm: bool = False) -> None:
+    """Ray for a run, which leaves nothing behind where the run is killed. Raises RunError: see `_start`."""
+    tree = psutil.Process().children
+    before = set(tree())
+    _start(cpu=cpu, n_gpus=n_gpus, without_litellm=without_litellm)
+    ends_with_this(p.pid for p in tree(recursive=True) if not before.intersection([p, *p.parents()]))
+
+
+def _start(*, cpu: bool, n_gpus: int, without_litellm: bool = False) -> None:
     """Connect to the running Ray (GPU), or start one on the loopback interface with a pretended GPU (CPU).
 
     `without_litellm` spares its workers the import of LiteLLM (agl_plugin.patches.without_litellm).
@@ -37,8 +47,6 @@ def start_ray(*, cpu: bool, n_gpus: int, without_litellm: bool = False) -> None:
     """
     # Ray would run its workers, which are the training, at the lowest priority but four.
     os.environ.setdefault("RAY_worker_niceness", "0")
-    # After a kill -9 Ray's agents would still look for its server for a minute. It is of this machine, and starts once.
-    os.environ.setdefault("RAY_gcs_rpc_server_reconnect_timeout_s", "3")
     passed_on = {k: os.environ[k] for k in PASSED_ON if k in os.environ}
     runtime_env: dict[str, Any] = {"env_vars": passed_on}
     if without_litellm:

@@ -116,7 +116,7 @@ def test_a_run_goes_on_without_the_gateway_that_was_killed(tmp_path: Path) -> No
 
 def test_a_run_goes_on_over_a_gateway_that_is_killed_in_the_middle_of_a_step(tmp_path: Path) -> None:
     """Killed while the first rollouts are played: it is started again, and what was lost is played again."""
-    with training(tmp_path / "runs", "--set", "trainer.max_steps=2") as run:
+    with training(tmp_path / "runs", "--set", "trainer.max_steps=2", "--set", "rollout.group_size=16") as run:
         until(lambda: taken(tmp_path / "store.db") > 0 or run.process.poll() is not None, timeout_s=2 * START_S)
         trainer = {p.pid: p for p in run.children("ray::train")}
         (gateway,) = [p for p in trainer.values() if p.ppid() in trainer]
@@ -124,7 +124,7 @@ def test_a_run_goes_on_over_a_gateway_that_is_killed_in_the_middle_of_a_step(tmp
         text = run.end()
         summary = run.summary()
     assert run.process.returncode == 0 and summary["status"] == "finished", text
-    assert summary["rollouts"] == summary["scored"] == 8 and summary["last_step"] == 2
+    assert summary["rollouts"] == summary["scored"] == 64 and summary["last_step"] == 2
     assert "the LLM proxy died" in text and "token ids" not in text
 
 
