@@ -156,6 +156,11 @@ class GrpoDaemon:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout_s)
 
     @property
+    def warnings(self) -> list[str]:
+        """What a person should know of the step's rollouts."""
+        return self._gateway.warnings
+
+    @property
     def step_rows(self) -> list[dict[str, Any]]:
         """The records of the last rollouts, as they stand in rollouts.jsonl."""
         return self._rows

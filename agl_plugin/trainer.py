@@ -170,6 +170,8 @@ class GrpoTrainer:
             metrics |= {f"time/{phase}": seconds for phase, seconds in phases.items()}
             metrics |= {f"rollout/{k}": v for k, v in daemon.stats.items()}
             metrics |= self.health.after_step(self.step, metrics, daemon.step_rows)
+            if warnings := [f"step {self.step}: {text}" for text in daemon.warnings]:
+                metrics["warnings"] = [*metrics.get("warnings", []), *warnings]
             return {**metrics, **self._audit_step(metrics)}
 
         metrics = self._logged("train", work)

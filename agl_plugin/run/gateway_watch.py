@@ -36,6 +36,13 @@ class GatewayWatch:
         """Of the step, where there is anything to tell: deaths, and rollouts that were played again, each time."""
         return {"gateway_deaths": self.deaths, "requeued": self._again.total()} if self.deaths else {}
 
+    @property
+    def warnings(self) -> list[str]:
+        """What a person should know of the step."""
+        if not self.deaths:
+            return []
+        return [f"the LLM proxy died {self.deaths} x and was started again; rollouts that lost calls played again"]
+
     def begin(self) -> None:
         """A step begins."""
         self._exposed.clear()
@@ -57,7 +64,7 @@ class GatewayWatch:
                     "(-9: killed)? Then lower rollout.runner_concurrency, and continue with --resume_checkpoint latest"
                 )
             await self._proxy.restart()
-            logger.warning("the LLM proxy died (%s) and was started again; rollouts that lost calls play again", how)
+            logger.warning("the LLM proxy died (%s) and was started again", how)
 
     def plays_again(self, rollout_id: str) -> bool:
         """Whether a rollout that ended without a score may have lost a call with a gateway. Counts it."""

@@ -125,7 +125,7 @@ def test_a_run_goes_on_over_a_gateway_that_is_killed_in_the_middle_of_a_step(tmp
         summary = run.summary()
     assert run.process.returncode == 0 and summary["status"] == "finished", text
     assert summary["rollouts"] == summary["scored"] == 64 and summary["last_step"] == 2
-    assert "the LLM proxy died" in text and "token ids" not in text
+    assert "warning: step 1: the LLM proxy died 1 x and was started again" in text and "token ids" not in text
 
 
 def test_a_runner_that_dies_costs_nothing(tmp_path: Path) -> None:
