@@ -51,9 +51,15 @@ class TemplatePolicy:
 
 def prompt_ids(tokenizer: Any, messages: Sequence[dict[str, Any]], tools: Any, **kwargs: Any) -> list[int]:
     """The ids of a request's prompt, messages prepared as vLLM prepares them."""
-    tracker: Any = SimpleNamespace(create_parser=lambda: SimpleNamespace(mm_placeholder_storage=dict))
+    plain: Any = as_read(messages)
+    _postprocess_messages(plain)
+    return tokenizer.apply_chat_template(plain, tools=tools, add_generation_prompt=True, return_dict=False, **kwargs)
+
+
+def as_read(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The messages of a request as vLLM's server reads them."""
+    parser = SimpleNamespace(mm_placeholder_storage=dict, model_config=SimpleNamespace(enable_prompt_embeds=False))
+    tracker: Any = SimpleNamespace(create_parser=lambda **_: parser)
     asked = ChatCompletionRequest.model_validate({"model": "m", "messages": copy.deepcopy(list(messages))}).messages
     parse = _parse_chat_message_content
-    plain: list[Any] = [one for said in asked for one in parse(said, tracker, "string", interleave_strings=False)]
-    _postprocess_messages(plain)
-    return tokenizer.apply_chat_template(plain, tools=tools, add_generation_prompt=True, **kwargs)
+    return [dict(one) for said in asked for one in parse(said, tracker, "string", interleave_strings=False)]

@@ -6,12 +6,12 @@ What needs the order in which a real process loads things runs in a process of i
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from subprocess import PIPE
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,6 +19,7 @@ import pytest
 from agl_plugin.patches.install import WITHOUT
 from sql_agent.agent.endpoint import LLMEndpoint
 from sql_agent.config import ROOT
+from tests.template_policy import as_read
 
 pytest.importorskip("vllm")
 LORA = """
@@ -35,6 +36,7 @@ print(found and (found.lora_name, found.lora_int_id, found.lora_path) == (VLLM_L
                                                                        VLLM_LORA_PATH))
 """
 VERL_FIRST = {"VERL_USE_EXTERNAL_MODULES": "agl_plugin.patches.verl_hook"}
+VERL_FIRST |= {} if shutil.which("nvidia-smi") else {"AGENTGRPO_CPU": "1"}
 # Name -> code and environment of a process; each takes ten seconds of imports, so all begin at once.
 PROCESSES = {
     "lora": (LORA % True, {**VERL_FIRST, "AGENTGRPO_LORA": "1"}),
@@ -62,15 +64,10 @@ def started() -> Iterator[dict[str, Process]]:
 
 def test_the_thought_of_an_earlier_answer_reaches_the_template() -> None:
     """vLLM's own reading of a request as the agent sends it, with thinking off."""
-    from vllm.entrypoints.chat_utils import _parse_chat_message_content as parse  # pyright: ignore
-    from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
-
     llm = LLMEndpoint("http://127.0.0.1:1/v1", "m", template_kwargs={"enable_thinking": False})
     said: list[dict[str, Any]] = [{"role": role, "content": "a"} for role in ("user", "assistant")]
-    request = ChatCompletionRequest.model_validate(llm.request({"model": "m", "messages": said}))
-    tracker: Any = SimpleNamespace(create_parser=lambda: SimpleNamespace(mm_placeholder_storage=dict))
-    question, answer = (parse(one, tracker, "string", False)[0] for one in request.messages)
-    assert answer.get("reasoning") == answer.get("reasoning_content") == "\n"
+    question, answer = as_read(llm.request({"model": "m", "messages": said})["messages"])
+    assert answer["reasoning"] == answer["reasoning_content"] == "\n"
     assert not question.keys() & {"reasoning", "reasoning_content"}
 
 
