@@ -8,9 +8,8 @@ calls    a step, counted
 wall_ms  saved a call, the median over the pairs; cpu_ms the same by the CPU clock of the thread that calls
 share    of a step: calls x cpu_ms / the median time of the run's steps after the warm-up
 Runs of the same code differ by a tenth, so whole runs cannot tell a share of 3 %; pairs can. A share supposes that the
-step waits for every call, so it is the most that a patch can bring. a_core_for_others, whose effect is on other
-threads, takes turns by training step, and needs some 40 of them (--steps 40). Not covered: patches that are there for
-correctness; forked_engines, which works at the start (benchmarks/training.py).
+step waits for every call, so it is the most that a patch can bring. Not covered: patches that are there for
+correctness; without_litellm and forked_engines, which work at the start (benchmarks/training.py).
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from agl_plugin.patches.register import PATCHES
 from benchmarks.support.paired import at_start
-from benchmarks.training import OURS
+from benchmarks.training import COMMAND
 from foundation import run_folder
 from foundation.files import read_lines
 from sql_agent.config import ROOT
@@ -47,7 +46,7 @@ def train(folder: Path, notes: Path, *, recipe: str, steps: int) -> list[float]:
     (site / "sitecustomize.py").write_text(at_start(notes, ROOT))
     keys = {"trainer.max_steps": steps, "trainer.runs_dir": folder / "runs"}
     flags = [word for key, value in keys.items() for word in ("--set", f"{key}={value}")]
-    command = [recipe if word == "demo_cpu" else word for word in OURS]
+    command = [recipe if word == "demo_cpu" else word for word in COMMAND]
     environment = {k: v for k, v in os.environ.items() if k not in ("AGL_MANAGED_STORE", "AGL_CURRENT_ROLE")}
     path = os.pathsep.join([str(site), *filter(None, [os.environ.get("PYTHONPATH")])])
     done = subprocess.run(

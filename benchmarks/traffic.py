@@ -123,7 +123,8 @@ def make_proxy(path: str, store: Any) -> Any:
     if path == "stock":
         from agentlightning import LLMProxy
 
-        return LLMProxy(host="127.0.0.1", port=port, model_list=[], store=store)
+        keyless = {"general_settings": {"dangerously_permit_weak_or_unset_master_key": True}}
+        return LLMProxy(host="127.0.0.1", port=port, model_list=[], store=store, litellm_config=keyless)
     if path == "litellm":
         from agl_plugin.proxy.llm_proxy import make_proxy as make
     else:

@@ -1,18 +1,14 @@
-"""Training steps against stock agent-lightning in the same run: where the time goes, start-up, memory.
+"""Training steps: where the time goes, start-up, memory.
 
   .venv/bin/python benchmarks/training.py [--out training.json] [--steps 2]
 
-Trains the tiny policy twice with the recipe demo_cpu (12 questions x 8 rollouts), once with train_sql_agent.py and once
-with agent-lightning's own VERL algorithm (stock.py says what is its own there). The latter pads every row to the limit
-of a prompt, so in both arms that is nearer to what these questions need (220 tokens) than the recipe's 1024. Per arm,
-without the warm-up steps:
+Trains the tiny policy with the recipe demo_cpu (12 questions x 8 rollouts). Without the warm-up steps:
 step_s     seconds of a step; rollouts_s, old_log_prob_s, update_s and other_s are its parts (verl's own timers)
 tokens     of the batch, padding left out
 startup_s  from the command to the first LLM call of a rollout, with a tiny policy that is built already
 peak_gib   memory of the command and all its children, shared pages counted once, sampled every ten seconds
 total_s    the whole command
-`phases_s` is the finer split that train_sql_agent.py writes; stock agent-lightning has none. `ratio`: ours over stock.
-Wall-clock times: run it on an idle machine.
+`phases_s` is the finer split that the run writes. Wall-clock times: run it on an idle machine.
 """
 
 from __future__ import annotations
@@ -39,17 +35,16 @@ from foundation.files import read_lines
 from sql_agent.config import ROOT
 from sql_agent.tiny_policy.build import ensure_tiny_policy
 
-OURS = [
+COMMAND = [
     *("-m", "sql_agent.train_sql_agent", "--recipe", "demo_cpu", "--set", "trainer.validate_first=false"),
     *("--set", "trainer.validate_every=-1", "--set", "trainer.save_every=-1"),
 ]
-STOCK = ["-m", "benchmarks.stock"]
 PARTS = {"rollouts_s": "timing_s/gen", "old_log_prob_s": "timing_s/old_log_prob", "update_s": "timing_s/update_actor"}
 TOKENS = "perf/total_num_tokens"
 
 
 def figures_of(run: Path, *, started_s: float, warm_up: int) -> dict[str, Any]:
-    """The figures of one arm from its folder; `started_s` is when its command was started, since the epoch."""
+    """The figures of a run from its folder; `started_s` is when its command was started, since the epoch."""
     lines = [line for line in read_lines(run / run_folder.METRICS) if "timing_s/step" in line][warm_up:]
     rollouts = read_lines(run / run_folder.ROLLOUTS)
     rewards = [row["reward"] for row in rollouts if row.get("reward") is not None]
@@ -76,15 +71,8 @@ def figures_of(run: Path, *, started_s: float, warm_up: int) -> dict[str, Any]:
     }
 
 
-def ratios(ours: dict[str, Any], stock: dict[str, Any]) -> dict[str, float]:
-    """Ours over stock, of each figure that is a number above 0 in both and means a cost."""
-    names = ("step_s", *PARTS, "other_s", "tokens", "startup_s", "peak_gib", "total_s")
-    return {name: round(ours[name] / stock[name], 3) for name in names if stock[name] > 0}
-
-
-def run_arm(command: list[str], folder: Path, *, log: Path, warm_up: int) -> dict[str, Any]:
-    """Run one arm's command, which leaves a run folder in `folder` or is given one there. Its figures."""
-    folder.mkdir()
+def measured(command: list[str], folder: Path, *, log: Path, warm_up: int) -> dict[str, Any]:
+    """Run the command, which leaves a run folder in `folder`. Its figures."""
     environment = {k: v for k, v in os.environ.items() if k not in ("AGL_MANAGED_STORE", "AGL_CURRENT_ROLE")}
     started_s = time.time()
     with log.open("w", encoding="utf-8") as output:
@@ -100,45 +88,35 @@ def run_arm(command: list[str], folder: Path, *, log: Path, warm_up: int) -> dic
 
 def table_of(figures: dict[str, Any]) -> Table:
     """The figures for people."""
-    table = Table("", "ours", "stock", "ours / stock", title="per training step, and per run", title_justify="left")
-    for name, ratio in figures["ratio"].items():
-        table.add_row(name, str(figures["ours"][name]), str(figures["stock"][name]), f"{ratio:.2f}")
+    table = Table("", "", title="per training step, and per run", title_justify="left", show_header=False)
+    for name in ("step_s", *PARTS, "other_s", "tokens", "startup_s", "peak_gib", "total_s"):
+        table.add_row(name, str(figures[name]))
     return table
 
 
 def main(
     out: Annotated[Path | None, typer.Option(help="write the figures there as JSON")] = None,
-    steps: Annotated[int, typer.Option(min=1, help="measured steps of each arm")] = 2,
+    steps: Annotated[int, typer.Option(min=1, help="measured steps")] = 2,
     warm_up: Annotated[int, typer.Option(min=0, help="steps before them")] = 1,
-    max_prompt_tokens: Annotated[int, typer.Option(min=256, help="longest prompt, in both arms")] = 512,
 ) -> None:
-    """Measure training against stock agent-lightning; about ten minutes on two busy cores."""
+    """Measure training; two minutes on two idle cores."""
     ensure_tiny_policy(1)
     with tempfile.TemporaryDirectory() as temp:
-        arms, n_steps = Path(temp), str(steps + warm_up)
-        keys = {
-            "trainer.max_steps": n_steps,
-            "trainer.runs_dir": arms / "ours",
-            "rollout.max_prompt_tokens": max_prompt_tokens,
-        }
-        ours = [*OURS, *(word for key, value in keys.items() for word in ("--set", f"{key}={value}"))]
-        stock = [*STOCK, "--out", str(arms / "stock"), "--steps", n_steps]
-        stock += ["--max-prompt-tokens", str(max_prompt_tokens)]
-        found = {
-            name: run_arm(command, arms / name, log=arms / f"{name}.log", warm_up=warm_up)
-            for name, command in (("ours", ours), ("stock", stock))
-        }
+        keys = {"trainer.max_steps": steps + warm_up, "trainer.runs_dir": temp}
+        command = [*COMMAND, *(word for key, value in keys.items() for word in ("--set", f"{key}={value}"))]
+        found = measured(command, Path(temp), log=Path(temp) / "log", warm_up=warm_up)
     figures = {
-        **{"steps": steps, "warm_up": warm_up, "max_prompt_tokens": max_prompt_tokens},
-        **{"cores": os.cpu_count(), "load": round(os.getloadavg()[0], 2)},
+        "steps": steps,
+        "warm_up": warm_up,
+        "cores": os.cpu_count(),
+        "load": round(os.getloadavg()[0], 2),
         **found,
-        "ratio": ratios(found["ours"], found["stock"]),
     }
     if out:
         out.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
     Console().print(table_of(figures))
-    phases = ", ".join(f"{name} {seconds:.2f}" for name, seconds in figures["ours"]["phases_s"].items() if seconds)
-    typer.echo(f"seconds of our step by phase: {phases}")
+    phases = ", ".join(f"{name} {seconds:.2f}" for name, seconds in figures["phases_s"].items() if seconds)
+    typer.echo(f"seconds of a step by phase: {phases}")
 
 
 if __name__ == "__main__":

@@ -62,7 +62,6 @@ ONLY_IN = {
         "sql_agent.training.lit_agent",
         "sql_agent.training.assembly",
         "benchmarks.audit",
-        "benchmarks.stock",
         "benchmarks.traffic",
         "benchmarks.support.spans",
         "benchmarks.support.store_load",

@@ -233,4 +233,6 @@ def make_proxy(store: LightningStore, *, gate: Gate, host: str, port: int, log_p
         # From the inside out: the gate gets requests that StreamsAside has read to their end.
         middlewares=[gate.guarding, RolloutAddress, StreamsAside, Guarded],  # pyright: ignore[reportArgumentType]
         callbacks=["return_token_ids", *more, CallTelemetry],
+        # Who may call is Guarded's to say (beyond this machine there is a token); LiteLLM wants a key of its own.
+        litellm_config={"general_settings": {"dangerously_permit_weak_or_unset_master_key": True}},
     )

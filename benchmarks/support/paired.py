@@ -3,8 +3,7 @@
 `at_start(folder)` is the text of a sitecustomize.py that measures in each process of a run. A process writes
 `<patch>-<pid>.json`: its `calls`, and `pairs` of seconds saved (wall clock, CPU of the calling thread). The order of
 the two takes turns, and the first pair of a process warms up and does not count. Results are those of the patched
-function. Where the effect is on other threads (BY_SPELL), whole spells of calls take turns instead, with the patch and
-without, a training step's rollouts each: a pair is the wall-clock time of a call in two spells, waits between included.
+function.
 """
 
 from __future__ import annotations
@@ -19,10 +18,7 @@ from typing import Any
 
 import wrapt
 
-EVERY = {"no_cache_emptying": 1}  # a pair each so many calls
-OFTEN = 20
-BY_SPELL = {"a_core_for_others"}
-PAUSE_S = 0.7  # ends a spell: the update, which takes longer
+OFTEN = 20  # a pair each so many calls
 WRITE_EVERY_S = 0.2
 # Names whose patch shows in another function of the register.
 PART_OF_ANOTHER = {"random_sample"}
@@ -62,7 +58,7 @@ def _pair_in(owner: Any, name: str, patch: str, original: Any, folder: Path) -> 
             owner, name, type(name, (), {"create": staticmethod(paired(patch, original.create, ours.create, folder))})
         )
     else:
-        setattr(owner, name, (by_spell if patch in BY_SPELL else paired)(patch, original, ours, folder))
+        setattr(owner, name, paired(patch, original, ours, folder))
 
 
 class Notes:
@@ -81,7 +77,6 @@ class Notes:
 def paired(patch: str, theirs: Callable[..., Any], ours: Callable[..., Any], folder: Path) -> Callable[..., Any]:
     """`ours`, and now and then both."""
     notes: dict[int, Notes] = {}
-    every = EVERY.get(patch, OFTEN)
 
     def timed(function: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[Any, float, float]:
         wall_s, cpu_s = time.perf_counter(), time.thread_time()
@@ -92,7 +87,7 @@ def paired(patch: str, theirs: Callable[..., Any], ours: Callable[..., Any], fol
     def both(*args: Any, **kwargs: Any) -> Any:
         noted = notes.setdefault(pid := os.getpid(), Notes(folder / f"{patch}-{pid}.json"))
         noted.calls += 1
-        if noted.calls % every:
+        if noted.calls % OFTEN:
             if time.monotonic() - noted.written_s > WRITE_EVERY_S:
                 noted.write()
             return ours(*args, **kwargs)
@@ -104,26 +99,3 @@ def paired(patch: str, theirs: Callable[..., Any], ours: Callable[..., Any], fol
         return result
 
     return both
-
-
-def by_spell(patch: str, theirs: Callable[..., Any], ours: Callable[..., Any], folder: Path) -> Callable[..., Any]:
-    """`ours` for a spell of calls, `theirs` for the next, and so on."""
-    notes: dict[int, Notes] = {}
-    spells: list[list[float]] = []  # began, ended, calls
-
-    @functools.wraps(ours, assigned=("__name__", "__doc__"))
-    def one(*args: Any, **kwargs: Any) -> Any:
-        noted = notes.setdefault(pid := os.getpid(), Notes(folder / f"{patch}-{pid}.json"))
-        noted.calls += 1
-        now = time.perf_counter()
-        if not spells or now - spells[-1][1] > PAUSE_S:
-            if spells and len(spells) % 2 == 0:
-                mine_s, their_s = ((ended - began) / n for began, ended, n in spells[-2:])
-                noted.pairs.append((their_s - mine_s, their_s - mine_s))
-                noted.write()
-            spells.append([now, now, 0])
-        result = (ours if len(spells) % 2 else theirs)(*args, **kwargs)
-        spells[-1][1:] = time.perf_counter(), spells[-1][2] + 1
-        return result
-
-    return one

@@ -98,8 +98,8 @@ def _trim_before_calls(items: list[Any]) -> None:
 
 
 def _llm_call(usage: Any, elapsed_s: float) -> LlmCall:
-    """openai-agents gives an empty usage (no request) where the endpoint sent none: unknown, which is not 0."""
-    told = {"prompt_tokens": usage.input_tokens, "completion_tokens": usage.output_tokens} if usage.requests else {}
+    """openai-agents gives no tokens where the endpoint told none: unknown, which is not 0."""
+    told = {"prompt_tokens": usage.input_tokens, "completion_tokens": usage.output_tokens} if usage.input_tokens else {}
     return LlmCall(elapsed_s=round(elapsed_s, 4), **told)
 
 

@@ -141,7 +141,7 @@ class ShortenedModel(Model):
         self._context.asked_s = time.time()
         response = await self._model.get_response(**{**asked, "input": self._history.view()})
         usage, n_new = response.usage, chars_of(self._new_results())
-        if not usage.requests:  # not told
+        if not usage.input_tokens:  # not told
             self._tokens = chars_of(self._history.view())
         else:
             if self._tokens and n_new:
@@ -192,7 +192,7 @@ class ShortenedModel(Model):
         told = {"prompt_tokens": usage.input_tokens, "completion_tokens": usage.output_tokens}
         context.turn += 1
         context.n_untrained_calls += not self._limits.train_summaries
-        context.llm_calls.append(LlmCall(elapsed_s=round(ended - started, 4), **(told if usage.requests else {})))
+        context.llm_calls.append(LlmCall(elapsed_s=round(ended - started, 4), **(told if usage.input_tokens else {})))
         context.timeline.append(("generation", started, ended))
         message = assistant_message(response.output)
         context.messages += [{"role": "user", "content": ASK}, message]

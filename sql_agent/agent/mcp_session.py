@@ -42,7 +42,8 @@ LISTENS_S = 1.0  # how often is looked whether the address of a call still liste
 READ_S = 900.0  # a longer wait ends the whole HTTP session; calls have limits of their own
 FIRST_WAIT_S, LONGEST_WAIT_S = 0.5, 60.0
 KEPT_BYTES = 2000
-LOST = ("Connection closed", "Session terminated")  # the client's own words
+EVENT_BYTES = 32 * 2**20  # of an answer over HTTP; a longer one is told to the model as an error
+LOST = ("Connection closed", "Session terminated", "SSE stream ended")  # how the client's own words begin
 CLOSED = (anyio.ClosedResourceError, anyio.BrokenResourceError)
 Result = TypeVar("Result", bound=BaseModel)
 Streams = tuple[Any, ...]
@@ -139,7 +140,7 @@ class McpSession:
         except CLOSED as exc:
             raise await self._lost(life) from exc
         except MCPError as exc:
-            if exc.error.message in LOST:
+            if exc.error.message.startswith(LOST):
                 raise await self._lost(life) from exc
             if exc.error.code == types.INTERNAL_ERROR:
                 raise ToolFault(f"MCP server {self.name!r}: {exc.error.message}"[:500]) from exc
@@ -269,5 +270,8 @@ async def _http(config: McpConfig, name: str) -> AsyncIterator[Streams]:
         limits=httpx2.Limits(max_connections=None),
         trust_env=not is_loopback(config.url),
     )
-    async with client, streamable_http_client(config.url, http_client=client) as streams:
+    async with (
+        client,
+        streamable_http_client(config.url, http_client=client, max_sse_event_size=EVENT_BYTES) as streams,
+    ):
         yield streams

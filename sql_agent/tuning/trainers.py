@@ -41,7 +41,7 @@ class Resumable:
     """Mixed into a trainer: rows in the order of the data set, and checkpoint-N as global_step_N/actor, `kept` of them.
 
     The order of all epochs is in the data set (`in_order`): with transformers' shuffling a run that is resumed within
-    an epoch other than its first gets the first epoch's order (transformers 4.57.5 with accelerate 1.12).
+    an epoch other than its first gets the first epoch's order (seen with transformers 4.57).
     """
 
     kept: int

@@ -151,7 +151,7 @@ def batch(questions: int, mini: int, micro: int, n_gpus: int, group: int) -> dic
 def test_an_accepted_batch_passes_what_verl_asserts(
     questions: int, mini: int, micro: int, n_gpus: int, group: int
 ) -> None:
-    """The arithmetic of verl 0.6.1: ActorConfig.validate, ActorRolloutRefWorker.__init__ and validate_config."""
+    """The arithmetic of verl 0.9.1: ActorConfig.validate, ActorRolloutRefWorker.__init__ and validate_config."""
     try:
         build_config(batch(questions, mini, micro, n_gpus, group))
     except UserError:

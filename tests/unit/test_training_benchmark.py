@@ -1,10 +1,10 @@
-"""benchmarks/training.py: the figures of an arm from its run folder, and the ratios."""
+"""benchmarks/training.py: the figures of a run from its folder."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from benchmarks.training import figures_of, ratios
+from benchmarks.training import figures_of
 from foundation import run_folder
 from foundation.files import append_lines, write_json
 
@@ -37,13 +37,3 @@ def test_the_warm_up_is_left_out_and_the_parts_add_up(tmp_path: Path) -> None:
     parts = [found[name] for name in ("rollouts_s", "old_log_prob_s", "update_s", "other_s")]
     assert parts == [5.0, 0.0, 1.0, 4.0]
     assert (found["startup_s"], found["rollouts"], found["scored"], found["reward_mean"]) == (30.0, 2, 1, 0.5)
-
-
-def test_ratios_are_ours_over_stock(tmp_path: Path) -> None:
-    for name in "ab":
-        (tmp_path / name).mkdir()
-    ours = figures_of(run_in(tmp_path / "a", pace=1.0, old_log_prob_s=0.0), started_s=100.0, warm_up=1)
-    stock = figures_of(run_in(tmp_path / "b", pace=4.0, old_log_prob_s=2.0), started_s=70.0, warm_up=1)
-    found = ratios(ours | {"total_s": 30.0}, stock | {"total_s": 120.0})
-    assert found["step_s"] == found["tokens"] == found["total_s"] == 0.25
-    assert (found["old_log_prob_s"], found["startup_s"], found["peak_gib"]) == (0.0, 0.5, 1.0)

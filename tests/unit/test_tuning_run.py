@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import importlib.util
 import json
 import math
@@ -245,14 +246,14 @@ def test_the_loss_is_the_papers(loss: str, model: Path, tokenizer: Any, tmp_path
     trainer = trainer_of(loss, model, tokenizer, tmp_path)
     batch = trainer.data_collator([trainer.train_dataset[n] for n in range(2)])
     with torch.no_grad():
-        found, metrics = trainer.get_batch_loss_metrics(trainer.model, batch)
+        found = trainer.compute_loss(trainer.model.eval(), batch)
     expected = []
     for pair in PAIRS:
         sides = [total / (n if loss == "ipo" else 1) for total, n in (ratio(trainer, row) for row in pair)]
         gap = sides[0] - sides[1]
         expected.append((gap - 1 / (2 * 0.3)) ** 2 if loss == "ipo" else math.log1p(math.exp(-0.3 * gap)))
     assert float(found) == pytest.approx(sum(expected) / 2, abs=1e-5)
-    assert metrics["rewards/margins"] != 0
+    assert trainer._metrics["eval"]["rewards/margins"] != [0]
 
 
 @pytest.mark.parametrize("far", [False, True])
@@ -260,10 +261,12 @@ def test_kto_is_the_papers(far: bool, model: Path, tokenizer: Any, tmp_path: Pat
     """Each prompt with what the row before it says tells how far the policy has moved; that counts where it is > 0."""
     trainer = trainer_of("kto", model, tokenizer, tmp_path)
     if far:  # the other direction, in which what other rows say has become likelier
-        trainer.model, trainer.ref_model = trainer.ref_model, trainer.model
+        moved = copy.deepcopy(trainer.model.state_dict())
+        trainer.model.load_state_dict(trainer.ref_model.state_dict())
+        trainer.ref_model.load_state_dict(moved)
     batch = trainer.data_collator([trainer.train_dataset[n] for n in range(2)])
     with torch.no_grad():
-        found, _ = trainer.get_batch_loss_metrics(trainer.model, batch)
+        found = trainer.compute_loss(trainer.model.eval(), batch)
     order = [PAIRS[n] for n in ((0, 1) if trainer.train_dataset[0]["chosen_ids"] == PAIRS[0][0].ids else (1, 0))]
     rows = [pair[0] for pair in order] + [pair[1] for pair in order]
     swapped = []

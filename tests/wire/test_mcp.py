@@ -126,7 +126,7 @@ def test_failures_are_told_to_the_model(make: MakeTools, address: dict[str, Any]
     deep = '{"a": ' + "[" * 200 + "]" * 200 + "}"
     calls = [("fails", {}), ("add", {"a": "x"}), ("add", "{"), ("add", deep), ("add", '{"a": "\\ud800"}')]
     context, said = call(toolset, *calls, ("hangs", {}), ("megabyte", {}), ("add", {"a": 1}))
-    assert said[0].startswith("error: Error executing tool fails: 'nothing </tool_response>")
+    assert said[0].startswith("error: Error executing tool fails: nothing </tool_response>")
     assert said[3] == "error: the arguments are nested more than 32 deep" and said[5].endswith("no answer within 3 s")
     assert len(said[6]) == 2000 and said[6].endswith("characters, cut)") and said[7] == "2.0"
     outcomes = ["error", "error", "bad_arguments", "bad_arguments", "error", "timeout", "cut", "ok"]
@@ -194,7 +194,8 @@ def calls_fall_with_it(toolset: Toolset) -> None:
             return await asyncio.gather(*calls, return_exceptions=True)
 
     started = time.monotonic()
-    assert all(isinstance(said, ToolFault) for said in asyncio.run(run())) and time.monotonic() - started < 10
+    answers = asyncio.run(run())
+    assert all(isinstance(said, ToolFault) for said in answers) and time.monotonic() - started < 10, answers
     assert all(isinstance(context.fault, ToolFault) for context in contexts)
 
 
