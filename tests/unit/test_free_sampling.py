@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from transformers import AutoTokenizer
@@ -34,7 +35,8 @@ def grammar(model: Path) -> object:
     request = ChatCompletionRequest.model_validate(
         {"model": "policy", "messages": [{"role": "user", "content": "?"}], "tools": [TOOL], "tool_choice": "auto"}
     )
-    return Hermes2ProToolParser(AutoTokenizer.from_pretrained(model), request.tools).get_structural_tag(request)
+    tools: Any = request.tools
+    return Hermes2ProToolParser(AutoTokenizer.from_pretrained(model), tools).get_structural_tag(request)
 
 
 def test_a_strict_tool_gets_no_grammar(monkeypatch: pytest.MonkeyPatch) -> None:
