@@ -18,6 +18,7 @@ from reward_client.schema import JudgeItem
 from sql_agent.environment.database import Database
 from sql_agent.errors import DatabaseFault
 from sql_agent.offline_judge import judge as reference_judge
+from sql_agent.offline_judge.sections import Cell
 from sql_agent.records import Episode, QueryResult, Question, Score, SqlCall
 from sql_agent.scoring.math_check import MathChecker, MathFault
 from sql_agent.scoring.registry import ScoringContext, scorer
@@ -62,12 +63,18 @@ async def reference(question: Question, episode: Episode, context: ScoringContex
     return Score(value=verdict.value, explanation=verdict.explanation, metadata=metadata)
 
 
-async def _evidence(question: Question, context: ScoringContext) -> list[str]:
+async def _evidence(question: Question, context: ScoringContext) -> list[Cell]:
     """The quoted cells; where a question has none, the cells that its reference queries find. Raises DatabaseFault."""
     if question.evidence or not question.sql or context.database is None:
-        return [item.quote for item in question.evidence]
+        return [Cell(one.quote, f"{one.source_table} {one.row_id}".strip(), one.field) for one in question.evidence]
     results = [await context.database.query(sql) for sql in question.sql]
-    return [str(cell) for result in results if result.ok for row in result.rows for cell in row if cell is not None]
+    return [
+        Cell(str(cell), f"{n} {row}", column)
+        for n, result in enumerate(results)
+        for row, cells in enumerate(result.rows)
+        for column, cell in zip(result.columns, cells, strict=True)
+        if cell is not None
+    ]
 
 
 @scorer("llm", "agentcpm")  # the second is the name that AgentCPM data sets use
