@@ -269,8 +269,29 @@ def port_row(port: int) -> Row:
     return Row(f"port {port}", "-", OK, "free (agl store)")
 
 
+def check_judge(_machine: Machine) -> list[Row]:
+    """Who grades, from the environment and .env alone; no key is read into the table."""
+    file = ROOT / ".env"
+    text = file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""
+    told = re.search(r"^\s*(?:export\s+)?(?:TEACHER_API_KEY|JUDGE_ENDPOINTS)=\S", text, re.M)
+    if told or os.environ.get("TEACHER_API_KEY") or os.environ.get("JUDGE_ENDPOINTS"):
+        return [Row("judge", "LLM", OK, "TEACHER_* or JUDGE_ENDPOINTS is set")]
+    note = "bundled data: quotes; own databases: values in sentences, else sql_result (--dry-run counts the rows)"
+    return [Row("judge", "offline", OK, note)]
+
+
 CHECKS: tuple[Callable[[Machine], list[Row]], ...] = (
-    *(check_python, check_lock, check_gpu, check_torch, check_packages, check_cpu, check_memory, check_port),
+    *(
+        check_python,
+        check_lock,
+        check_gpu,
+        check_torch,
+        check_packages,
+        check_cpu,
+        check_memory,
+        check_port,
+        check_judge,
+    ),
 )
 
 

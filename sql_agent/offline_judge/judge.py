@@ -17,14 +17,15 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import groupby, zip_longest
 
-from sql_agent.offline_judge.exam import CLAUSE_END, Exam, Fact, make_exam
+from sql_agent.offline_judge.exam import CLAUSE_END, Cell, Exam, Fact, make_exam
 from sql_agent.offline_judge.lexicon import DENYING, pairs_of, spell
 from sql_agent.offline_judge.normal import normalise
-from sql_agent.offline_judge.typed import MAX_CHARS, typed_value
+from sql_agent.offline_judge.typed import typed_value
 
 CAP, SAME_WORDS = 0.25, 0.1  # an answer that says anything else earns less than CAP; without a quote at most the other
 DENIED = 0.05  # what is left of that where it quotes facts and a sign of denial stands among the foreign text
 FREE_MENTIONS = 2  # a summary may repeat what was said
+BEGINS = "\n|,;。、的"  # a label that judges ("禁忌") stands at the beginning of a clause, and is a claim elsewhere
 IN_ORDER, OUT_OF_ORDER = 0.92, 0.5  # credit of facts of several things where none is named
 
 
@@ -54,15 +55,19 @@ class ReferenceVerdict:
         return f" because of what else was said (below {CAP})"
 
 
-def grade(*, question: str, reference: str, answer: str, evidence: Sequence[str] = ()) -> ReferenceVerdict | None:
+def grade(
+    *, question: str, reference: str, answer: str, evidence: Sequence[str | Cell] = ()
+) -> ReferenceVerdict | None:
     """Compare `answer` with the facts; None where reference and evidence hold no fact to compare with."""
-    typed = typed_value(question=question, reference=reference, evidence=evidence, answer=answer)
-    read = None if typed is None else ReferenceVerdict(typed, typed, [], [])
-    if read and all(len(quote) <= MAX_CHARS for quote in evidence):
-        return read
     exam = make_exam(question, reference, tuple(evidence))
     quoted = _Reading(exam, normalise(answer)).verdict() if exam else None
-    return max(filter(None, (read, quoted)), key=lambda verdict: verdict.value, default=None)
+    if exam and exam.names:  # of several things
+        return quoted
+    quotes = [cell if isinstance(cell, str) else cell.text for cell in evidence]
+    typed = typed_value(question=question, reference=reference, evidence=quotes, answer=answer)
+    if typed is None or (quoted and not quoted.foreign and quoted.value > typed):
+        return quoted
+    return ReferenceVerdict(typed, typed, [], [])
 
 
 class _Reading:
@@ -77,18 +82,25 @@ class _Reading:
         self._reached = 0  # the last section of which something was told without a name
         self._is_misplaced = False  # a fact was told of another thing than its own
         self._text = by_column(answer, exam.names)
+        self._prose: set[tuple[str, frozenset[int] | None]] = set()  # clauses of the reference, and of whom
         words, unknown = exam.lexicon.read(self._text, exam.echoes)
-        for end, word in words:
-            self._read(word, self._text[end : end + 1])
+        for start, end, word in words:
+            self._read(word, self._text[max(0, start - 2) : start].rstrip(" "), self._text[end : end + 1])
         self._foreign += [self._text[start:end] for start, end in unknown]
 
-    def _read(self, word: str, following: str) -> None:
+    def _read(self, word: str, before: str, following: str) -> None:
         exam = self._exam
+        if word in exam.prose:
+            self._prose.add((exam.prose[word], self._told_of()))
+        if word in exam.labels and before and before[-1] not in BEGINS:
+            self._foreign.append(word.replace(" ", ""))
         is_owner = following in ("的", ":") and word in exam.question
         if not is_owner and word in exam.of_form:
             return self._quote(word, exam.of_form[word])
-        for part in dict.fromkeys(exam.wholes.get(word, ())):
-            self._quote(part, exam.of_form[part])
+        if word in exam.wholes:
+            for part in dict.fromkeys(exam.wholes[word]):
+                self._quote(part, exam.of_form[part])
+            return None
         name = max((name for name in exam.names if name in word), key=len, default="")
         if name and exam.question not in word:  # a label names what a name in it names; the question again names nobody
             sections = exam.names[name]
@@ -124,13 +136,20 @@ class _Reading:
 
     def verdict(self) -> ReferenceVerdict:
         facts = self._exam.facts
-        weights = [fact.weight for fact in facts]
-        coverage = min(1.0, sum(weights[i] * credit for i, credit in self._credit.items()) / sum(weights))
+        coverage = max(sum(self._credit.values()) / len(facts), self._reworded())
         value = _f1(coverage) if not self._foreign else self._distrusted(coverage)
         if self._exam.in_order and list(self._credit) != sorted(self._credit):
             value = min(value, SAME_WORDS)
-        missing = [fact.forms[0] for i, fact in enumerate(facts) if i not in self._credit]
+        missing = [fact.forms[0] for i, fact in enumerate(facts) if i not in self._credit and coverage < 1]
         return ReferenceVerdict(value, coverage, missing, list(dict.fromkeys(self._foreign)))
+
+    def _reworded(self) -> float:
+        """How far more than half of the reference is said, where it tells the facts in other words."""
+        if not self._prose:
+            return 0.0
+        told = _Reading(self._exam, normalise(self._exam.reference))._prose
+        n, of = (sum(len(clause) for clause, _ in clauses) for clauses in (told & self._prose, told))
+        return max(0.0, 2 * n / of - 1)
 
     def _distrusted(self, coverage: float) -> float:
         """The value of an answer that also says what nothing explains."""

@@ -41,19 +41,19 @@ class Lexicon:
             if node is not self._root:
                 node[""] = spelling
 
-    def read(self, text: str, also: Lexicon) -> tuple[list[tuple[int, str]], list[tuple[int, int]]]:
-        """(end, spelling) of each word found; (start, end) of what is no word, no layout and no part of `also`."""
+    def read(self, text: str, also: Lexicon | None = None) -> tuple[list[tuple[int, int, str]], list[tuple[int, int]]]:
+        """(start, end, spelling) of each word; (start, end) of what is no word, no layout and no part of `also`."""
         found = tokens(text)
         spelt = [match[0] for match in found]
         known = bytearray(len(text))  # by the place where a token begins
-        words: list[tuple[int, str]] = []
+        words: list[tuple[int, int, str]] = []
         after = 0
         for at in range(len(found)):
             end, word = self._longest(spelt, at) if at >= after else (at, "")
             if word:
-                words.append((found[end - 1].end(), word))
+                words.append((found[at].start(), found[end - 1].end(), word))
                 after = end
-            end = max(end, also._longest(spelt, at)[0])
+            end = max(end, also._longest(spelt, at)[0]) if also else end
             for match in found[at:end]:
                 known[match.start()] = 1
         strange = [list(run) for is_known, run in groupby(found, lambda m: known[m.start()]) if not is_known]

@@ -74,12 +74,18 @@ def typed_value(*, question: str, reference: str, evidence: Sequence[str], answe
     return _names(said, truths, asked, answer)
 
 
+def is_value(*, question: str, reference: str, evidence: Sequence[str]) -> bool:
+    """Whether the truth is a value, or a few of them."""
+    return bool(_truths(question, reference, evidence))
+
+
 def _truths(question: str, reference: str, evidence: Sequence[str]) -> list[str]:
     """The values of the reference, else those of the cells, where they are such; in the same form as the answer."""
     asked = _plain(question)
     cells = [one for quote in evidence if spell(one := _plain(quote)) not in spell(asked)]
     is_value = reference and not re.search(r"[:：。\n!?]|\.\s", reference)
-    if cells and asked.isascii() and all(spell(one) in spell(_plain(reference)) or not reference for one in cells):
+    read = asked.isascii() or all(NUMBER.fullmatch(one) or _dates(one) for one in cells)
+    if cells and read and all(spell(one) in spell(_plain(reference)) or not reference for one in cells):
         told = cells  # what the query found; the reference says it in a sentence
     else:
         told = [reference] if is_value and _dates(_plain(reference)) else SEPARATOR.split(reference) if is_value else []

@@ -42,6 +42,7 @@ def build_context(
         reward_model=model,
         no_reward_model=no_model,
         database=tables and Database(tables, database_path(tables)),
+        own_database=tables is not None and database_path(tables) != database_path(DatabaseConfig()),
         environment=environment,
     )
     for term in context.terms_for(""):

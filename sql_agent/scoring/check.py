@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -21,6 +22,7 @@ from sql_agent.scoring.scorers import (
     length_penalty,
     llm,
     math,
+    offline_kind,
     overlong_penalty,
     reference,
     reward_model,
@@ -29,6 +31,7 @@ from sql_agent.scoring.scorers import (
 )
 
 SHOWN_ROWS = 10
+SAMPLED_ROWS = 200
 
 
 def check_scorers(questions: Sequence[Question], context: ScoringContext | None = None, *, source: str = "") -> None:
@@ -68,7 +71,8 @@ def needs_answer(question: Question, context: ScoringContext) -> bool:
     """True when a scorer of the row compares with the reference answer and nothing else."""
     context = context.of(question.agent)
     functions = [SCORERS.get(term.scorer) for term in context.terms_for(question.scorer)]
-    return any(f in (reference, exact, math) or (f is judge and context.llm is None) for f in functions)
+    has_rows = bool(context.own_database and question.sql)  # what the query finds is the answer
+    return any(f in (reference, exact, math) or (f is judge and not context.llm and not has_rows) for f in functions)
 
 
 # Why a scorer cannot run in a context, "" when it can; scorers that are not here always can.
@@ -90,6 +94,23 @@ def _unusable(name: str, context: ScoringContext | None) -> str:
         return unknown_scorer(name)
     requirement = REQUIREMENTS.get(SCORERS[name])
     return requirement(context) if requirement and context else ""
+
+
+def offline_kinds(questions: Sequence[Question], context: ScoringContext) -> str:
+    """For people, how rows are graded that the offline judge gets; "" where it gets none. Reference queries run."""
+    own = [(q, context.of(q.agent)) for q in questions[:: max(1, len(questions) // SAMPLED_ROWS)]]
+    own = [(q, c) for q, c in own if not c.llm and any(SCORERS.get(t.scorer) is judge for t in c.terms_for(q.scorer))]
+
+    async def kinds() -> Counter[str]:
+        return Counter([await offline_kind(question, one) for question, one in own])
+
+    told = {
+        "value": "by the value in the answer",
+        "sql_result": "by the result of the query (sql_result)",
+        "quote": "by quotes of the record",
+    }
+    found = asyncio.run(kinds()).most_common()
+    return f"of {len(own)} rows: " + ", ".join(f"{n} {told[kind]}" for kind, n in found) if found else ""
 
 
 def check_judge(context: ScoringContext) -> None:

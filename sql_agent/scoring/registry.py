@@ -36,7 +36,7 @@ class ScoringContext:
     graded together (see groups.py). `environment`: the agent's environment gives a reward, which then grades what
     neither a row nor the configuration grades otherwise. `target` and `limit` are those of the term under way, 0
     without one. In a group an answer that earns something with fewer than `min_turns` LLM calls stays unscored.
-    `agents` are the contexts of the run's further agents.
+    `agents` are the contexts of the run's further agents. `own_database`: the database is not the bundled one.
     """
 
     config: RewardConfig
@@ -45,6 +45,7 @@ class ScoringContext:
     reward_model: RewardModelClient | None = None
     no_reward_model: str = ""
     database: Database | None = None
+    own_database: bool = False
     environment: bool = False
     in_group: bool = False
     target: int = 0

@@ -18,6 +18,8 @@ from reward_client.schema import JudgeItem
 from sql_agent.environment.database import Database
 from sql_agent.errors import DatabaseFault
 from sql_agent.offline_judge import judge as reference_judge
+from sql_agent.offline_judge.sections import Cell
+from sql_agent.offline_judge.typed import is_value
 from sql_agent.records import Episode, QueryResult, Question, Score, SqlCall
 from sql_agent.scoring.math_check import MathChecker, MathFault
 from sql_agent.scoring.registry import ScoringContext, scorer
@@ -39,8 +41,24 @@ atexit.register(_mathematician.close)
 
 @scorer("judge")
 async def judge(question: Question, episode: Episode, context: ScoringContext) -> Score:
-    """The configured judge: the LLM where there is one, else the offline reference judge."""
-    return await (llm if context.llm else reference)(question, episode, context)
+    """The LLM judge where there is one; else the offline judge, or on a database of one's own the query's result."""
+    if context.llm:
+        return await llm(question, episode, context)
+    try:
+        kind = await offline_kind(question, context)
+    except DatabaseFault as fault:
+        return Score(unscored=fault.kind, explanation=str(fault))
+    return await (sql_result if kind == "sql_result" else reference)(question, episode, context)
+
+
+async def offline_kind(question: Question, context: ScoringContext) -> str:
+    """How the scorer `judge` grades a row without an LLM: `value`, `quote`, or, where the row has reference queries and
+    no evidence and the database is not the bundled one, `sql_result` for what is no value. Raises DatabaseFault."""
+    cells = [cell.text for cell in await _evidence(question, context)]
+    if is_value(question=question.question, reference=question.answer, evidence=cells):
+        return "value"
+    asks_query = context.own_database and question.sql and not question.evidence
+    return "sql_result" if asks_query else "quote"
 
 
 @scorer("reference")
@@ -62,12 +80,18 @@ async def reference(question: Question, episode: Episode, context: ScoringContex
     return Score(value=verdict.value, explanation=verdict.explanation, metadata=metadata)
 
 
-async def _evidence(question: Question, context: ScoringContext) -> list[str]:
+async def _evidence(question: Question, context: ScoringContext) -> list[Cell]:
     """The quoted cells; where a question has none, the cells that its reference queries find. Raises DatabaseFault."""
     if question.evidence or not question.sql or context.database is None:
-        return [item.quote for item in question.evidence]
+        return [Cell(one.quote, f"{one.source_table} {one.row_id}".strip(), one.field) for one in question.evidence]
     results = [await context.database.query(sql) for sql in question.sql]
-    return [str(cell) for result in results if result.ok for row in result.rows for cell in row if cell is not None]
+    return [
+        Cell(str(cell), f"{n} {row}", column)
+        for n, result in enumerate(results)
+        for row, cells in enumerate(result.rows)
+        for column, cell in zip(result.columns, cells, strict=True)
+        if cell is not None
+    ]
 
 
 @scorer("llm", "agentcpm")  # the second is the name that AgentCPM data sets use

@@ -22,7 +22,7 @@ from rich.console import Console
 from foundation.errors import UserError
 from sql_agent.agent.grading import scoring_of
 from sql_agent.config import HOME, ROOT, TrainConfig, agents_of, resolve_path
-from sql_agent.scoring.check import check_judge
+from sql_agent.scoring.check import check_judge, offline_kinds
 from sql_agent.scoring.registry import ScoringContext
 from sql_agent.serving.checkpoints import find_checkpoint
 from sql_agent.serving.models import GPU_MODEL, check_model_folder, gpu_count
@@ -60,7 +60,9 @@ def dry_run(config: TrainConfig, terminal: Console, *, verl: bool = True) -> int
         steps = total_steps(config, len(train))
         check(config, scoring, steps=steps)
         played = [*rehearse(config, [*train, *val])]
+        graded = offline_kinds(train, scoring)
         lines = [*arithmetic(config, scoring, n_train=len(train), n_val=len(val), steps=steps), *played]
+        lines += [f"the offline judge grades {graded}"] if graded else []
     show(terminal, "configuration", flatten(config.model_dump(mode="json")))
     if verl:
         overrides = verl_overrides(config, model_path=model_name(config), run_dir=Path("RUN_FOLDER"), total_steps=steps)

@@ -193,3 +193,16 @@ def test_a_failing_check_is_a_row() -> None:
 
     [row] = check.guarded(check_nothing, check.Machine())
     assert row.component == "nothing" and "ZeroDivisionError: by design" in row.note
+
+
+def test_the_judge_that_the_environment_gives_is_told_and_no_key(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(check, "ROOT", tmp_path)
+    for name in ("TEACHER_API_KEY", "JUDGE_ENDPOINTS"):
+        monkeypatch.delenv(name, raising=False)
+    (offline,) = check.check_judge(check.Machine())
+    assert offline.version == "offline" and "sql_result" in offline.note
+    (tmp_path / ".env").write_text("TEACHER_API_KEY=sk-secret\n")
+    (llm,) = check.check_judge(check.Machine())
+    assert llm.version == "LLM" and "sk-secret" not in str(llm)

@@ -1,0 +1,105 @@
+"""Whose facts are whose: the sections of what is asked, and the names that tell them apart.
+
+A section is a cell of the evidence, or a label of the reference where that is the evidence; its names are what the
+reference calls it, else what the question compares. Guarantees: pure functions. Not covered: names that stand neither
+in the question nor in the reference.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from sql_agent.offline_judge.lexicon import Lexicon, spell, tokens
+
+PART_END = re.compile(r"的|包括|[,;。?!:]|\b(?:of|for|in)\b")
+JOINT = re.compile(  # stands between things that are compared
+    r"[、/和与跟同及]|以及|\b(?:and|or|vs|versus|with|(?:differ(?:s|ent)? )?from)\b(?: the\b)?"
+)
+MIN_RUN_CHARS, MAX_RUN = 2, 24
+Item = tuple[str, str]  # its label, and what it says
+Record = Sequence[Sequence[Item]]  # the items of each section
+Names = dict[str, frozenset[int]]  # the sections that each name stands for
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A cell of the evidence, and its row and column where they are known."""
+
+    text: str
+    row: str = ""
+    column: str = ""
+
+
+@dataclass(frozen=True)
+class Fact:
+    """One asked fact: the texts that state it, and the section (cell, or label of the reference) that it belongs to."""
+
+    forms: tuple[str, ...]
+    section: int
+
+
+def labelled(told: Sequence[Item], record: Record, labels: dict[str, list[str]], facts: Sequence[Fact]) -> Names:
+    """Each section is called as the reference calls what it has most of."""
+    runs: dict[int, list[str]] = {}
+    taken: set[str] = set()
+    for n in sorted({fact.section for fact in facts}):
+        has = Counter(label for label, item in told if item in {item for _, item in record[n]})
+        label = max(labels, key=lambda one: (has[one], one not in taken), default="")
+        taken.add(label)
+        runs[n] = labels[label] if has[label] else []
+    return _names(runs)
+
+
+def _names(runs: dict[int, list[str]]) -> Names:
+    """What tells sections apart: each run with the sections that have it. Nothing where one section has no name."""
+    names = {run: frozenset(n for n in runs if run in runs[n]) for found in runs.values() for run in found}
+    names = {run: sections for run, sections in names.items() if len(sections) < len(runs)}
+    return names if len(frozenset[int]().union(*names.values())) == len(runs) else {}
+
+
+def compared(question: str, cells: Sequence[Cell], facts: Sequence[Fact]) -> Names:
+    """The names of what the question compares, where rows or else columns can be dealt out to them, in its order.
+
+    Where a name begins or ends nobody can know: each end of what precedes a joint is a name, and each beginning of
+    what follows it, but none that the other thing has too.
+    """
+    asked = sorted({fact.section for fact in facts})
+    columns = [cells[n].column for n in asked]
+    ways, names = [[cells[n].row or str(n) for n in asked], *([columns] if all(columns) else [])], Names()
+    for things in map(JOINT.split, PART_END.split(question)):
+        runs = {n: list(_ends(thing, n, len(things))) for n, thing in enumerate(things) if len(things) > 1}
+        named = _names(runs)
+        own = {run: min(named[run]) for run in named if sum(spell(run) in spell(thing) for thing in things) == 1}
+        both = any(len({n for run, n in own.items() if spell(run) in spell(fact.forms[0])}) > 1 for fact in facts)
+        way = next((way for way in ways if not len(set(way)) % len(things)), None)
+        if way and {*own.values()} == {*runs} and runs and not both:
+            ways.remove(way)
+            groups = list(dict.fromkeys(way))
+            dealt = [groups.index(key) * len(things) // len(groups) for key in way]
+            names |= {
+                run: frozenset(n for n, i in zip(asked, dealt, strict=True) if i == of) for run, of in own.items()
+            }
+    return names
+
+
+def _ends(text: str, n: int, of: int) -> Iterator[str]:
+    """The ends of the first thing, the beginnings of the last, of others the whole."""
+    found = tokens(text)[-MAX_RUN:] if not n else tokens(text)[:MAX_RUN]
+    starts = [token.start() for token in (found if not n else found[:1])]
+    ends = [token.end() for token in (found if n == of - 1 else found[-1:])]
+    return (run for start in starts for end in ends if len(run := text[start:end]) >= MIN_RUN_CHARS)
+
+
+def parts(text: str) -> Iterator[str]:
+    """All runs of up to MAX_RUN tokens."""
+    found = tokens(text)
+    runs = (text[one.start() : last.end()] for i, one in enumerate(found) for last in found[i : i + MAX_RUN])
+    return (run for run in runs if len(run) >= MIN_RUN_CHARS)
+
+
+def runs(text: str, asked: Lexicon) -> Iterator[str]:
+    """The longest parts of the text that the question has too."""
+    return (part[start:end] for part in PART_END.split(text) for start, end, _ in asked.read(part)[0])

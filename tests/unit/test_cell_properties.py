@@ -1,0 +1,173 @@
+"""What the offline judge promises on cells whose letters are drawn at random: nothing here is from its own lists."""
+
+from __future__ import annotations
+
+import random
+import re
+from dataclasses import dataclass
+from statistics import fmean
+
+import pytest
+
+from sql_agent.offline_judge.exam import make_exam
+from sql_agent.offline_judge.judge import CAP, grade
+from sql_agent.offline_judge.sections import Cell
+
+N = 160
+UNITS = ("mg", "ml", "℃", "%", "kg", "mmol/L", "周", "元", "毫克", "小时", "IU")
+ASK = {
+    ("one", True): ("{a}的{c}是什么？", "请问{a}的{c}？", "{a}有哪些{c}？"),
+    ("one", False): ("What is the {c} of {a}?", "Which {c} does {a} have?"),
+    ("two", True): ("{a}和{b}的{c}有何不同？", "比较{a}与{b}的{c}。", "{a}跟{b}比，{c}怎么样？"),
+    ("two", False): ("Compare the {c} of {a} and {b}.", "How does the {c} of {a} differ from {b}?", "{a} vs {b}: {c}?"),
+    ("columns", True): ("{a}的{c}和{e}分别是什么？", "{a}的{c}以及{e}？"),
+    ("columns", False): ("What are the {c} and {e} of {a}?", "Give the {c} and the {e} of {a}."),
+}
+
+
+@dataclass
+class Asked:
+    """A question, its cells, the same as a reader sees them, their clauses, and the labels that tell them apart."""
+
+    kind: str
+    question: str
+    cells: list[str]
+    clean: list[str]
+    clauses: list[list[str]]
+    labels: list[str]
+
+    def value(self, answer: str, reference: str = "") -> float:
+        found = grade(question=self.question, reference=reference, answer=answer, evidence=self.cells)
+        return found.value if found else 0.0
+
+    def told(self, texts: list[str]) -> str:
+        return "\n".join(f"{label}{'：' * bool(label)}{text}" for label, text in zip(self.labels, texts, strict=True))
+
+
+def word(draw: random.Random, zh: bool, n: int) -> str:
+    if zh:
+        return "".join(chr(draw.randint(0x4E00, 0x9FA5)) for _ in range(n))
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    return " ".join("".join(draw.choices(letters, k=draw.randint(3, 9))) for _ in range(max(1, n // 2)))
+
+
+def clauses(draw: random.Random, zh: bool) -> list[str]:
+    """One to two hundred, with quantities and parentheses, of at most 3,000 characters together."""
+    made: dict[str, None] = {}
+    for _ in range(draw.choice([1, 1, 2, 3, 5, 9, 20, 60, 200])):
+        text, joint = word(draw, zh, draw.choice([2, 3, 5, 7, 10, 15])), "" if zh else " "
+        number = draw.choice(["{}", "{}.5", "{}-80", "{},250"]).format(draw.randint(2, 70))
+        aside = draw.choice([f"{joint}{number}{draw.choice(UNITS)}", f"{joint}({word(draw, zh, 3)})", "", "", ""])
+        if sum(map(len, made)) + len(text) < 2900:
+            made[text + aside] = None
+    return list(made)
+
+
+def written(draw: random.Random, told: list[str], column: str, zh: bool) -> tuple[str, str]:
+    """(the cell, as its reader sees it)."""
+    form, end = (
+        draw.choice(["plain", "plain", "enumerated", "headed", "table", "list", "paragraphs"]),
+        "。" if zh else ".",
+    )
+    lines = [draw.choice(["{n}. ", "({n})", "{n}、"]).format(n=n) + one for n, one in enumerate(told, 1)]
+    if form in ("plain", "enumerated", "headed"):
+        plain = draw.choice("；。，、\n" if zh else [". ", "; ", ", ", "\n"]).join(told)
+        text = {"plain": plain, "enumerated": "\n".join(lines)}.get(form, f"【{column}】" + f"{end}\n".join(lines))
+        return text, text
+    rows = "".join(f"<tr><td>{n}</td><td>{one}</td></tr>" for n, one in enumerate(told, 1))
+    cell = {
+        "table": f'<table border="1"><tbody><tr><th>No</th><th>{column}</th></tr>{rows}</tbody></table>',
+        "list": "<ol>" + "".join(f'<li class="x"><span style="color:red">{one}</span></li>' for one in told) + "</ol>",
+        "paragraphs": "".join(f"<p>{one}{end}<br></p>" for one in lines),
+    }[form]
+    return cell, re.sub(r"<[^>]*>", "", re.sub(r"</(?:p|li|tr|td|th)>", "\n", cell)).strip()
+
+
+def asked(seed: int) -> Asked:
+    draw = random.Random(seed)
+    zh, kind = draw.random() < 0.6, draw.choice(["one", "one", "two", "columns"])
+    a, b = (word(draw, zh, draw.randint(2, 6)).title() for _ in "ab")
+    c, e = (word(draw, zh, draw.randint(2, 4)) for _ in "ce")
+    labels = {"one": [""], "two": [a, b], "columns": [c, e]}[kind]
+    told = [clauses(draw, zh) for _ in labels]
+    columns = [c, e] if kind == "columns" else [c] * len(labels)
+    pairs = [written(draw, one, column, zh) for one, column in zip(told, columns, strict=True)]
+    question = draw.choice(ASK[kind, zh]).format(a=a, b=b, c=c, e=e)
+    return Asked(kind, question, [cell for cell, _ in pairs], [text for _, text in pairs], told, labels)
+
+
+QUESTIONS = [asked(seed) for seed in range(N)]
+MANY = [one for one in QUESTIONS if one.kind != "one"]
+
+
+def test_the_cells_are_of_all_lengths_and_forms() -> None:
+    lengths = sorted(len(cell) for one in QUESTIONS for cell in one.cells)
+    assert lengths[0] < 5 and lengths[-1] > 2500 and any("<td>" in cell for one in QUESTIONS for cell in one.cells)
+
+
+def test_reference_evidence_and_answer_that_are_one_earn_nearly_all() -> None:
+    texts = ["\n".join(one.cells) for one in QUESTIONS]
+    found = [
+        grade(question=one.question, reference=text, answer=text, evidence=[text])
+        for one, text in zip(QUESTIONS, texts, strict=True)
+    ]
+    assert all(verdict and verdict.value >= 0.95 for verdict in found)
+
+
+@pytest.mark.parametrize(
+    "reference", ["", "其说如是，别无他言。", "The book says so in words of its own, and much else."]
+)
+def test_a_quote_pays_with_its_tags_without_them_and_in_any_order_of_things(reference: str) -> None:
+    for one in QUESTIONS:
+        cut = [re.sub(r"<[^>]*>", "", cell) for cell in one.cells]
+        values = [one.value(one.told(texts), reference) for texts in (one.clean, one.cells, cut)]
+        turned = [f"{label}：{text}" for label, text in zip(one.labels, one.clean, strict=True)][::-1]
+        values.append(one.value("\n".join(turned), reference) if one.kind != "one" else 1.0)
+        assert min(values) >= 0.9, (one.question, values)
+
+
+def test_things_or_columns_exchanged_pay_nothing() -> None:
+    swapped = [one.value(one.told(one.clean[::-1])) for one in MANY]
+    assert len(MANY) > 60 and sum(value <= 0.1 for value in swapped) >= 0.98 * len(swapped)
+
+
+def test_each_clause_left_out_lowers_the_value_and_order_is_free() -> None:
+    for one in [one for one in QUESTIONS if one.kind == "one" and 1 < len(one.clauses[0]) < 70]:
+        told = one.clauses[0]
+        whole, gone = one.value("\n".join(told)), random.Random(one.question).randrange(len(told))
+        assert one.value("\n".join(told[:gone] + told[gone + 1 :])) < whole
+        assert one.value("\n".join(reversed(told))) == pytest.approx(whole)
+
+
+def test_any_lie_caps_a_quote_and_neither_lie_nor_question_earns() -> None:
+    for one, other in zip(QUESTIONS, QUESTIONS[1:], strict=False):
+        lie = other.clauses[0][0]
+        assert one.value(f"{one.told(one.clean)}\n{lie}") < CAP, one.question
+        assert one.value(lie) <= 0.1 and one.value(one.question) <= 0.1
+
+
+def test_what_the_reference_adds_to_the_evidence_earns_nothing_alone() -> None:
+    draw = random.Random(1)
+    frame = "根据参考资料，{}。建议用药前咨询医生或药师。"
+    values = [
+        one.value(frame.format(""), frame.format("，".join(word(draw, True, 9) for _ in "abc"))) for one in QUESTIONS
+    ]
+    assert fmean(values) <= 0.02 and max(values) <= 0.1
+
+
+def test_rows_and_columns_that_are_known_deal_out_four_cells() -> None:
+    question = "甲药和乙药的色泽与气味各是怎样的？"
+    cells = [Cell(text, row, column) for text, row, column in (
+        ("赤褐", "1", "colour"), ("辛香", "1", "smell"), ("青灰", "2", "colour"), ("腥臭", "2", "smell"),
+    )]  # fmt: skip
+
+    def value(answer: str) -> float:
+        found = grade(question=question, reference="", answer=answer, evidence=cells)
+        assert found is not None
+        return found.value
+
+    exam = make_exam(question, "", tuple(cells))
+    assert exam and exam.names[" 甲 药 "] == {0, 1} and exam.names[" 气 味 "] == {1, 3}
+    assert value("甲药的色泽：赤褐。甲药的气味：辛香。乙药的色泽：青灰。乙药的气味：腥臭。") == 1
+    assert value("甲药的色泽：青灰。甲药的气味：腥臭。乙药的色泽：赤褐。乙药的气味：辛香。") <= 0.1
+    assert value("甲药的色泽：辛香。甲药的气味：赤褐。乙药的色泽：腥臭。乙药的气味：青灰。") <= 0.1
