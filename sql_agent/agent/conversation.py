@@ -14,11 +14,12 @@ from typing import Any
 
 import httpx2
 import openai
-from agents import MaxTurnsExceeded, ModelBehaviorError, OpenAIChatCompletionsModel, RunConfig, Runner
+from agents import MaxTurnsExceeded, ModelBehaviorError, RunConfig, Runner
 from agents import UserError as AgentsUserError
 
 from foundation.errors import UserError
 from foundation.marks import Showing
+from sql_agent.agent.call_ids import PolicyModel
 from sql_agent.agent.endpoint import LLMEndpoint, is_overflow
 from sql_agent.agent.episode import EpisodeHooks, EpisodeRunner, EpisodeStopped, PolicyClient, build_agent
 from sql_agent.agent.tool import EpisodeContext, given
@@ -112,7 +113,7 @@ class Conversation:
         assert self._offered
         result = Runner.run_streamed(
             build_agent(
-                OpenAIChatCompletionsModel(model=self.llm.model, openai_client=client),
+                PolicyModel(model=self.llm.model, openai_client=client),
                 system_prompt=self._runner.system_prompt,
                 tools=[given(tool, self.llm.marks) for tool in self._offered.tools],
             ),

@@ -21,7 +21,6 @@ from agents import (
     MaxTurnsExceeded,
     Model,
     ModelBehaviorError,
-    OpenAIChatCompletionsModel,
     RunConfig,
     RunContextWrapper,
     RunHooks,
@@ -35,6 +34,7 @@ from agents import (
 from foundation.background import contained
 from foundation.errors import UserError
 from foundation.net import is_loopback
+from sql_agent.agent.call_ids import PolicyModel
 from sql_agent.agent.completion_check import require_completion, require_stream
 from sql_agent.agent.endpoint import LLMEndpoint, is_overflow
 from sql_agent.agent.long_context import Limits, ShortenedModel
@@ -283,7 +283,7 @@ class EpisodeRunner:
 
         async def at(url: str) -> Model:
             client = PolicyClient(replace(llm, base_url=url), timeout_s=agent.llm_timeout_s)
-            return OpenAIChatCompletionsModel(model=llm.model, openai_client=await stack.enter_async_context(client))
+            return PolicyModel(model=llm.model, openai_client=await stack.enter_async_context(client))
 
         model = await at(llm.base_url)
         if agent.context == "keep":

@@ -1,0 +1,46 @@
+"""The policy's model, whose tool calls have ids of their own whatever its endpoint calls them.
+
+Servers exist that number the calls of each answer anew, or name none; openai-agents would take the second `call_0` of
+a conversation for the model's mistake, and the episode would end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable
+from typing import Any
+
+from agents import ModelResponse, OpenAIChatCompletionsModel
+from openai.types.responses import ResponseFunctionToolCall
+
+
+def told_apart(answer: Iterable[Any], history: str | list[Any]) -> None:
+    """Rename the calls of an answer that have an id of an earlier one, or none."""
+    seen = {item.get("call_id") for item in history if isinstance(item, dict)} if isinstance(history, list) else set()
+    for item in answer:
+        if isinstance(item, ResponseFunctionToolCall):
+            if not item.call_id or item.call_id in seen:
+                item.call_id = f"{item.call_id or 'call'}.{len(seen)}"
+            seen.add(item.call_id)
+
+
+class PolicyModel(OpenAIChatCompletionsModel):
+    """See the module."""
+
+    async def get_response(self, system_instructions: Any, input: Any, *args: Any, **kwargs: Any) -> ModelResponse:
+        """openai-agents' answer."""
+        response = await super().get_response(system_instructions, input, *args, **kwargs)
+        told_apart(response.output, input)
+        return response
+
+    async def stream_response(
+        self, system_instructions: Any, input: Any, *args: Any, **kwargs: Any
+    ) -> AsyncIterator[Any]:
+        """Its events; each whole call, and the answer at the end, has the new id."""
+        before: list[Any] = list(input) if isinstance(input, list) else []
+        async for event in super().stream_response(system_instructions, input, *args, **kwargs):
+            if event.type == "response.output_item.done":
+                told_apart([event.item], before)
+                before.append({"call_id": getattr(event.item, "call_id", None)})
+            elif event.type == "response.completed":
+                told_apart(event.response.output, input)
+            yield event

@@ -1,0 +1,45 @@
+"""Tool calls of a conversation have ids of their own, whatever the endpoint calls them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+from openai.types.responses import ResponseFunctionToolCall
+
+from benchmarks.support.server import chat_reply, in_turn, openai_server, tool_call_reply
+from sql_agent.agent.call_ids import told_apart
+from sql_agent.agent.endpoint import LLMEndpoint
+from sql_agent.agent.episode import EpisodeRunner
+from sql_agent.config import build_config
+from sql_agent.records import Question
+
+CALLS = [tool_call_reply(("python", {"code": f"print({n})"})) for n in (1, 2, 3)]
+
+
+def call(name: str) -> ResponseFunctionToolCall:
+    return ResponseFunctionToolCall(type="function_call", name="t", arguments="{}", call_id=name)
+
+
+@given(st.lists(st.lists(st.sampled_from(["", "call_0", "call_1", "call_0.1"]), max_size=4), max_size=5))
+def test_all_ids_of_a_conversation_differ(turns: list[list[str]]) -> None:
+    history: list[Any] = []
+    for turn in turns:
+        answer = [call(name) for name in turn]
+        told_apart(answer, history)
+        history += [{"call_id": one.call_id} for one in answer]
+    ids = [one["call_id"] for one in history]
+    assert len(set(ids)) == len(ids) and all(ids)
+
+
+def test_an_endpoint_that_numbers_each_answer_anew_is_understood() -> None:
+    """Each of these calls is call_0."""
+    config = build_config({"agent": {"tools": ["python"], "system_prompt": "tools"}})
+    with openai_server(in_turn(*CALLS, chat_reply("done"))) as server, EpisodeRunner(config) as runner:
+        question = Question(id="q", question="?")
+        episode = asyncio.run(runner.run(question, LLMEndpoint(base_url=server.base_url, model="m")))
+    assert episode.answer == "done" and episode.stop_reason == "answered", episode
+    sent = [m["tool_call_id"] for m in server.requests[-1].json["messages"] if m["role"] == "tool"]
+    assert len(set(sent)) == len(CALLS)
