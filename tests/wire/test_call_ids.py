@@ -40,6 +40,6 @@ def test_an_endpoint_that_numbers_each_answer_anew_is_understood() -> None:
     with openai_server(in_turn(*CALLS, chat_reply("done"))) as server, EpisodeRunner(config) as runner:
         question = Question(id="q", question="?")
         episode = asyncio.run(runner.run(question, LLMEndpoint(base_url=server.base_url, model="m")))
-    assert episode.answer == "done" and episode.stop_reason == "answered", episode
+    assert (episode.final_answer, episode.stop_reason) == ("done", "answered")
     sent = [m["tool_call_id"] for m in server.requests[-1].json["messages"] if m["role"] == "tool"]
     assert len(set(sent)) == len(CALLS)
