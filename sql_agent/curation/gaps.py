@@ -7,6 +7,7 @@ more, less or other, if not both are words with it: one that sounds the same, a 
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
@@ -60,6 +61,7 @@ def _windows(gap: Gap, new: Tokens, old: Tokens) -> Iterator[tuple[tuple[str, ..
             yield tuple(new[start - left : end + right]), tuple(old[other_start - left : other_end + right])
 
 
+@functools.lru_cache(maxsize=65536)
 def _same(mine: tuple[str, ...], theirs: tuple[str, ...]) -> bool:
     if not min(len(mine), len(theirs)) > 0 or max(len(mine), len(theirs)) > LONGEST:
         return False

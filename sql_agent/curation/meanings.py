@@ -136,6 +136,7 @@ def _word_bases(word: str) -> Iterator[str]:
                 yield base[:-1]
 
 
+@functools.lru_cache(maxsize=65536)
 def same_meaning(one: str, other: str) -> bool:
     """Whether two phrases may mean the same; Latin words stand with blanks between them."""
     if one.isascii() and other.isascii():
