@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -24,12 +25,14 @@ from dotenv import load_dotenv
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
 
 from foundation.command import shown_errors
 from foundation.errors import UserError
 from foundation.files import write_json, write_lines
 from reward_client.errors import JudgeFault
-from sql_agent.config import HOME, RewardConfig, build_config, command_tree, load_recipe
+from sql_agent.agent.grading import scoring_of
+from sql_agent.config import HOME, RewardConfig, TrainConfig, build_config, command_tree, load_recipe
 from sql_agent.config.commands import JUDGE
 from sql_agent.data.build import build_bundled
 from sql_agent.data.dataset import fingerprint
@@ -41,6 +44,9 @@ from sql_agent.records import Episode, Evidence, QueryResult, Question, Reward, 
 from sql_agent.scoring.build import build_context
 from sql_agent.scoring.reward import score
 from sql_agent.scoring.scorers import ScoringContext
+from sql_agent.training.probe import probe as probe_fields
+from sql_agent.training.probe import told as told_of
+from sql_agent.training.questions import load_data
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 notes = Console(stderr=True, highlight=False, soft_wrap=True)
@@ -141,6 +147,24 @@ def policies(n: int) -> dict[str, list[JudgedItem]]:
         return attempts(n=n, data=BUNDLED_ITEMS.parent)
 
 
+def probe_report(config: TrainConfig, folder: Path, *, n: int) -> None:
+    """Print what the recipe's rewards pay to answers that know nothing, and write it into probe.json."""
+    build_bundled()
+    with closing(scoring_of(config)) as scoring:
+        questions, _ = load_data(config, scoring)
+        with notes.status(f"probing the rewards of {config.recipe or 'the defaults'}; judge: {scoring.judge_name}"):
+            fields = probe_fields(questions, scoring, n=n)
+    names = list(dict.fromkeys(what for one in fields for what in one.paid))
+    table = Table("field", "questions", "honest", *names)
+    for one in fields:
+        paid = (f"{one.paid[what]:.2f}" if what in one.paid else "-" for what in names)
+        table.add_row(escape(one.field), str(one.n), f"{one.honest:.2f}", *paid)
+    write_json(folder / "probe.json", {"fields": [one.model_dump() for one in fields]})
+    console = Console(highlight=False)
+    (console if console.is_terminal else Console(highlight=False, width=200)).print(table)
+    print("\n".join([*told_of(fields), f"report: {folder}"]), flush=True)
+
+
 @app.command()
 def main(
     items: Annotated[
@@ -154,6 +178,10 @@ def main(
     with_flips: Annotated[
         bool, typer.Option("--flips/--no-flips", help="score rewritings too: 6 times the calls")
     ] = True,
+    probe: Annotated[
+        int,
+        typer.Option(min=0, help="probe the rewards of --recipe on so many of its own training questions instead"),
+    ] = 0,
     strategies: Annotated[
         int, typer.Option(min=0, help="bundled questions that each cheating strategy answers; 0: none")
     ] = 200,
@@ -168,6 +196,10 @@ def main(
     with shown_errors():
         told = command_tree(JUDGE, set_ or [], recipe=recipe, flags={})
         config = build_config(load_recipe(recipe) if recipe else {}, told)
+        folder = out or HOME / "runs" / f"judge-report-{datetime.now():%Y%m%d-%H%M%S}"
+        if probe:
+            probe_report(config, folder, n=probe)
+            raise typer.Exit
         file = items or BUNDLED_ITEMS
         judged = load_items(file)
         context, judges = judges_of(config.reward)
@@ -176,7 +208,6 @@ def main(
             most = strategy_calls // max(1, len(tried)) if judge.scorer == "llm" else strategies
             answers = {name: found[:most] for name, found in tried.items()} if most else {}
             measure(judged, judge, context, rewritings=REWRITINGS if with_flips else (), strategies=answers)
-    folder = out or HOME / "runs" / f"judge-report-{datetime.now():%Y%m%d-%H%M%S}"
     report = {
         "items": str(file),
         "fingerprint": fingerprint(file),

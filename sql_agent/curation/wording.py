@@ -69,6 +69,9 @@ def _courtesy() -> dict[str, list[str]]:
 SECTIONS = _courtesy()
 STOP = frozenset(" ".join(SECTIONS["stop"]).split())
 POLITE = re.compile(rf"\b(?:{'|'.join(SECTIONS['polite'])})")
+CLAUSE = re.compile(r"[^,.!?;:\n]*[,.!?;:\n]*(?:\s-+\s)?")
+COURTEOUS = STOP | frozenset(" ".join(SECTIONS["clause"]).split())
+COURTEOUS_ZH = re.compile(f"[{SECTIONS['clause-zh'][0]}]+")
 POLITE_ZH, ASKING_ZH = "|".join(SECTIONS["polite-zh"]), "|".join(SECTIONS["asking-zh"])
 DENIALS = frozenset(["not", "no", "never", "without", "neither", "nor", "不", "没", "无", "勿", "未", "非"])
 DENIED = "not"
@@ -126,12 +129,26 @@ def wording(text: str) -> Wording:
     said = text.lower()
     for pattern, plain in CONTRACTED:
         said = pattern.sub(plain, said)
-    said = in_digits(said)
+    said = _without_courtesy(in_digits(said))
     plain = tuple(token for part in _parts(POLITE.sub(" ", said)) for token in part)
     tokens, names = _named(plain)
     words = tuple(DENIED if token in DENIALS else token for token in tokens if token not in STOP and token != "1")
     framed = tuple(_base(token, respelt=False) for token in TOKEN.findall(said))
     return Wording(words or plain or framed or (text,), names, framed or (text,), plain or framed or (text,))
+
+
+def _without_courtesy(said: str) -> str:
+    """The text without the clauses that hold nothing but words of courtesy, where another stays."""
+    clauses = CLAUSE.findall(said)
+    kept = "".join(clause for clause in clauses if not _is_courteous(clause))
+    return kept if TOKEN.search(kept) else said
+
+
+def _is_courteous(clause: str) -> bool:
+    words = TOKEN.findall(clause)
+    if not words or not all(word in COURTEOUS if word.isascii() else COURTEOUS_ZH.fullmatch(word) for word in words):
+        return False
+    return any(word not in STOP for word in words)
 
 
 def _parts(said: str) -> list[list[str]]:
@@ -162,9 +179,14 @@ def groups() -> tuple[dict[tuple[str, ...], tuple[str, ...]], frozenset[str], fr
         first = ("_".join(group[0]),) if named else group[0]
         names |= {first[0]} if named else set()
         for phrase in group:
-            if (known := phrases.setdefault(phrase, first)) != first:
+            if phrase and (known := phrases.setdefault(phrase, first)) != first:
                 kin |= {(known[0], first[0]), (first[0], known[0])}
     return phrases, frozenset(names), frozenset(kin)
+
+
+def canonical(tokens: tuple[str, ...]) -> str:
+    """The first of the group of words.txt that has the phrase; nothing where none has."""
+    return " ".join(groups()[0].get(tokens, ()))
 
 
 def _named(tokens: tuple[str, ...]) -> tuple[list[str], dict[str, str]]:

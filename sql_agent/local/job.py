@@ -36,6 +36,7 @@ from sql_agent.training.ending import what_broke, write_summary
 from sql_agent.training.health_rules import health_of
 from sql_agent.training.job import EXIT, Job
 from sql_agent.training.options import is_tiny
+from sql_agent.training.probe import probed, told
 from sql_agent.training.questions import load_data, total_steps
 from sql_agent.training.summary import summary_table
 from sql_agent.tuning.job import TRL, light_trl, prepare_process
@@ -53,6 +54,7 @@ def run_local(config: TrainConfig, terminal: Console) -> tuple[int, Path]:
             f"recipe {job.config.recipe} on {job.config.trainer.device}, in one process: {job.steps} steps, judge: "
             f"{scoring.judge_name}\nmodel {job.model}"
         )
+        terminal.print("\n".join(told(job.probed)), markup=False, end="\n" * any(told(job.probed)))
         run_dir = run_folder.new_run_folder(job.runs_dir, name=f"{config.recipe}-{config.logging.experiment}")
         prepare_trackers(run_dir)
         write_json(run_dir / run_folder.CONFIG, job.config.model_dump())
@@ -85,7 +87,18 @@ def prepare(config: TrainConfig, *, run: str, scoring: ScoringContext) -> Job:
     model = model_folder(config, tiny=is_tiny(config))
     check_judge(scoring)
     preflight.check_disk(config, runs_dir, model)
-    return Job(config, "local", run, runs_dir, start_of(config, model), questions, val, steps, scoring)
+    return Job(
+        config,
+        "local",
+        run,
+        runs_dir,
+        start_of(config, model),
+        questions,
+        val,
+        steps,
+        scoring,
+        probed(questions, scoring),
+    )
 
 
 def train(job: Job, run_dir: Path) -> dict[str, Any]:

@@ -159,7 +159,11 @@ def _is_plain(said: str, truths: Sequence[str], asked: str, answer: str) -> bool
     strange = [
         word for word in re.findall(r"(?<![.!?] )(?<!^)(?<!\n)\b[A-Z][a-z]+", answer) if word.lower() not in words
     ]
-    return not doubts and not strange and all(_is_short(one, truths, words) for one in SENTENCE_END.split(said))
+    return (
+        not doubts
+        and not strange
+        and all(_is_short(one, truths, words) for one in SENTENCE_END.split(said.replace(":\n", ":")))
+    )
 
 
 def _is_short(sentence: str, truths: Sequence[str], words: set[str]) -> bool:
@@ -178,6 +182,7 @@ def _unknown(text: str, words: set[str]) -> float:
 
 def _names(said: str, truths: Sequence[str], asked: str, answer: str) -> float:
     """F1 of the values that are told, where nothing else is; in their order where the question asks for one."""
+    said = re.sub(r"(?<![\w.])\d{1,2}[.)](?=[a-z])", " ", said)  # marks of items in one line
     told = {t: at for t in truths if (at := spell(said).find(spell(t))) >= 0}
     extra = {*re.findall(r"\d+", said)} - {*re.findall(r"\d+", f"{asked} {' '.join(truths)}"), str(len(truths))}
     texts = [*told]

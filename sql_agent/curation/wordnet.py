@@ -1,0 +1,72 @@
+"""Makes wordnet.txt.gz from WordNet 3.0: `python -m sql_agent.curation.wordnet /usr/share/wordnet` (of wordnet-base).
+
+Guarantees: the same file from the same WordNet. One synset a line: its words of common English, and the lines of like
+adjectives, of derived forms, and of the verbs above it and of its group; behind them one irregular form a line. The
+words are those of up to three common ones, in their eight most common senses. Of nouns nothing above is taken: a mother
+is a parent, and another question.
+"""
+
+from __future__ import annotations
+
+import gzip
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from spellchecker import SpellChecker
+
+OUT = Path(__file__).parent / "wordnet.txt.gz"
+COMMON = 200  # times in the dictionary's corpus
+SENSES, WORDS = 8, 3
+SPEECH = {"noun": "n", "verb": "v", "adj": "a", "adv": "r"}
+LINKS = {"&", "^", "$", "*", "+"}  # like, see also, verb group, entails, derived
+
+Key = tuple[str, str]
+
+
+def main(folder: Path) -> None:
+    """Writes the file."""
+    common = SpellChecker().word_frequency.dictionary
+    words: dict[Key, set[str]] = {}
+    for key, lemma in _senses(folder):
+        if len(lemma.split()) <= WORDS and all(common[word] >= COMMON for word in lemma.split()):
+            words.setdefault(key, set()).add(lemma)
+    links = {key: {other for other in others if other in words} for key, others in _links(folder) if key in words}
+    linked = {key for key, others in links.items() if others}.union(*links.values())
+    place = {key: n for n, key in enumerate(sorted(key for key in words if key in linked or len(words[key]) > 1))}
+    lines = [
+        "|".join([",".join(sorted(words[key])), *map(str, sorted(map(place.__getitem__, links[key])))]) for key in place
+    ]
+    lines += sorted({form for form in _irregular(folder) if all(common[word] >= COMMON for word in form.split(">"))})
+    OUT.write_bytes(gzip.compress("\n".join(lines).encode(), mtime=0))
+
+
+def _lines(file: Path) -> Iterator[list[str]]:
+    return (line.split(" | ")[0].split() for line in file.read_text().splitlines() if not line.startswith(" "))
+
+
+def _senses(folder: Path) -> Iterator[tuple[Key, str]]:
+    for name, speech in SPEECH.items():
+        for lemma, _, _, pointers, *rest in _lines(folder / f"index.{name}"):
+            for offset in rest[int(pointers) + 2 :][:SENSES]:
+                yield (speech, offset), re.sub("[_-]", " ", lemma)
+
+
+def _links(folder: Path) -> Iterator[tuple[Key, set[Key]]]:
+    for name, speech in SPEECH.items():
+        for fields in _lines(folder / f"data.{name}"):
+            key = speech, fields[0]
+            at = 4 + 2 * int(fields[3], 16)
+            pointers = zip(*(fields[at + n : at + 4 * int(fields[at]) : 4] for n in (1, 2, 3)), strict=True)
+            wanted = LINKS | ({"@"} if speech == "v" else set())
+            yield key, {(other.replace("s", "a"), offset) for sign, offset, other in pointers if sign in wanted}
+
+
+def _irregular(folder: Path) -> Iterator[str]:
+    for name in SPEECH:
+        yield from (">".join(fields) for fields in _lines(folder / f"{name}.exc") if len(fields) == 2)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,195 @@
+"""What a run's rewards pay to answers that know nothing, beside honest ones, field by field, before it is trained.
+
+Any scorer is asked, through the same `score` as in training, with the bonus left out. The constant of a field is what
+pays most there of the clauses that two or more of its questions share; other answers: nothing, the question again,
+names of tables and columns, what SELECT * finds, another question's answer, the things of the answer exchanged, the
+thing's own name, set phrases, a verdict. Guarantees: nothing is random; what could not be scored counts nowhere.
+Not covered: a policy that searches longer than this; fields beyond the largest that the number of questions allows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import replace
+from statistics import fmean
+
+from pydantic import Field
+
+from sql_agent.config.reward import SHAPING
+from sql_agent.environment.database import Database
+from sql_agent.records import Episode, QueryResult, Question, Record, SqlCall
+from sql_agent.scoring.registry import ScoringContext
+from sql_agent.scoring.reward import score
+
+PAID, FLAT = 0.25, 0.05  # a constant above the first is named; a field whose answers differ by less than that is flat
+CHEAP_QUESTIONS, PER_FIELD, N_OTHERS, N_CLAUSES, N_JOINED = 320, 8, 4, 4, 3
+CLAUSE_END = re.compile(r"[；;。\n]+|\.\s|^[^：:]*[：:]")
+NAMED = re.compile(r"《([^》]+)》|\b([A-Z][\w-]*(?: [A-Z][\w-]*)*)(?!^)")
+PHRASES = "根据查询结果，以上信息仅供参考，请遵医嘱。According to the database, please ask a professional."
+VERDICT = '{"accuracy": 1.0, "completeness": 1.0, "clarity": 1.0, "professionalism": 1.0, "reason": "Correct."}'
+HONEST, CONSTANT = ("the reference", "the cells"), "a constant"
+Said = dict[str, tuple[str, Sequence[str]]]  # name -> the answer, and the queries that ran before it
+
+
+class FieldProbe(Record):
+    """Mean value of each answer to the questions of one field, without the bonus."""
+
+    field: str
+    n: int
+    honest: float
+    paid: dict[str, float] = Field(default_factory=dict)
+
+    @property
+    def constant(self) -> float:
+        """What the best constant earns."""
+        return self.paid.get(CONSTANT, 0.0)
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether a group of rollouts would learn nothing: all that was tried earns the same."""
+        values = [self.honest, *self.paid.values()]
+        return max(values) - min(values) < FLAT
+
+
+def probe(questions: Sequence[Question], scoring: ScoringContext, *, n: int) -> list[FieldProbe]:
+    """The largest fields, for `n` questions together; where a constant pays most first."""
+    groups: dict[str, list[Question]] = defaultdict(list)
+    for question in questions:
+        groups[field_of(question)].append(question)
+    largest = sorted(groups, key=lambda name: -len(groups[name]))[: max(1, n // PER_FIELD)]
+
+    async def fields(asked: _Probe) -> list[FieldProbe]:
+        return [await asked.field(name, groups[name]) for name in largest]
+
+    with closing(_apart(scoring)) as own:
+        return sorted(asyncio.run(fields(_Probe(own))), key=lambda one: -one.constant)
+
+
+def _apart(scoring: ScoringContext) -> ScoringContext:
+    """With databases of its own: a run forks, and threads and workers that are at work already would be in its way."""
+    own = scoring.database and Database(scoring.database.config, scoring.database.path)
+    return replace(scoring, database=own, agents={name: _apart(one) for name, one in scoring.agents.items()})
+
+
+def probed(questions: Sequence[Question], scoring: ScoringContext) -> list[FieldProbe]:
+    """What is looked at before each run: a few questions, and nothing where it would cost calls."""
+    return probe(questions, scoring, n=CHEAP_QUESTIONS) if is_cheap(questions, scoring) else []
+
+
+def is_cheap(questions: Sequence[Question], scoring: ScoringContext) -> bool:
+    """Whether probing asks neither a model nor anybody's function, and an answer is what is graded."""
+    contexts = [scoring.of(agent) for agent in {question.agent for question in questions}]
+    asks = any(one.llm or one.environment for one in contexts)
+    terms = {term.scorer for q in questions for term in scoring.of(q.agent).terms_for(q.scorer)}
+    return not asks and terms <= {"judge", "reference", "exact", "math", "sql_result"}
+
+
+def told(fields: Sequence[FieldProbe]) -> Iterator[str]:
+    """Lines for people: fields where a constant pays, and fields that are flat."""
+    for one in fields:
+        if one.constant > PAID:
+            yield f"field {one.field}: a constant answer earns {one.constant:.2f} of an honest {one.honest:.2f}"
+        if one.is_flat:
+            yield f"field {one.field}: every answer that was tried earns {one.honest:.2f}, so its groups are flat"
+
+
+def field_of(question: Question) -> str:
+    """What a question asks for: the fields of its row's notes, else of its evidence, else its task type."""
+    noted = question.meta.get("fields")
+    fields = noted if isinstance(noted, list) else [one.field for one in question.evidence]
+    names = [question.task_type, str(question.meta.get("intent") or ""), "+".join(dict.fromkeys(map(str, fields)))]
+    return ", ".join(filter(None, names)) or "all"
+
+
+class _Probe:
+    """Scores answers; each query runs once."""
+
+    def __init__(self, scoring: ScoringContext) -> None:
+        self._scoring = scoring
+        self._ran: dict[tuple[str, str], QueryResult] = {}
+
+    async def run(self, question: Question, sql: str) -> QueryResult:
+        """What a query gives in the database of the question's agent; nothing where it has none."""
+        database, key = self._database(question), (question.agent, sql)
+        if key not in self._ran:
+            self._ran[key] = await database.query(sql) if database else QueryResult()
+        return self._ran[key]
+
+    async def field(self, name: str, members: list[Question]) -> FieldProbe:
+        tried = members[:: max(1, len(members) // PER_FIELD)][:PER_FIELD]
+        said = [await self._answers(question, members) for question in tried[:N_OTHERS]]
+        paid = {
+            what: await self._mean([(q, *one[what]) for q, one in zip(tried, said, strict=False) if what in one])
+            for what in dict.fromkeys(what for one in said for what in one)
+        }
+        for text in _constants(members):
+            paid[CONSTANT] = max(paid.get(CONSTANT, 0.0), await self._mean([(q, text, ()) for q in tried]))
+        return FieldProbe(field=name, n=len(tried), honest=max(paid.pop(what, 0.0) for what in HONEST), paid=paid)
+
+    def _database(self, question: Question) -> Database | None:
+        return self._scoring.of(question.agent).database
+
+    async def _mean(self, tried: Sequence[tuple[Question, str, Sequence[str]]]) -> float:
+        values = [await self._value(question, answer, queries) for question, answer, queries in tried]
+        return fmean([value for value in values if value is not None] or [0.0])
+
+    async def _value(self, question: Question, answer: str, queries: Sequence[str]) -> float | None:
+        """Without the bonus and without terms that look at how an answer was found."""
+        calls = [SqlCall(sql=sql, result=await self.run(question, sql)) for sql in queries or ["SELECT 1"]]
+        reward = await score(Episode(question=question, final_answer=answer, sql_calls=calls), self._scoring)
+        shaping = {term.part for term in self._scoring.of(question.agent).config.terms if term.scorer in SHAPING}
+        parts = [value for name, value in reward.parts.items() if name not in {"sql", *shaping}]
+        return sum(parts) if reward.total is not None else None
+
+    async def _answers(self, question: Question, members: Sequence[Question]) -> Said:
+        """Honest and empty-headed answers to one question."""
+        found = [await self.run(question, sql) for sql in question.sql]
+        cells = [one.quote for one in question.evidence if one.quote not in question.question]
+        cells = cells or [str(cell) for result in found for row in result.rows for cell in row if cell is not None]
+        database = self._database(question)
+        tables = database.config.tables if database else []
+        stars = [f'SELECT * FROM "{table}" LIMIT 3' for table in tables]
+        rows = [(await self.run(question, sql)).rows for sql in stars]
+        columns = [f"{one.source_table}.{one.field}" for one in question.evidence]
+        others = {
+            "tables and columns": "; ".join(dict.fromkeys([*tables, *columns])),
+            "another question's answer": next((m.answer for m in members if m.answer != question.answer), ""),
+            "things exchanged": _turned(question.answer),
+            "its own name": _name(question),
+        }
+        said: Said = {HONEST[0]: (question.answer, question.sql), HONEST[1]: ("\n".join(cells), question.sql)}
+        said |= {"nothing": ("", ()), "the question again": (question.question, ()), "set phrases": (PHRASES, ())}
+        said |= {"a verdict": (VERDICT, ()), **{what: (text, ()) for what, text in others.items() if text}}
+        return said | ({"SELECT *": (json.dumps(rows, ensure_ascii=False, default=str), stars)} if any(rows) else {})
+
+
+def _turned(answer: str) -> str:
+    """ "A: x. B: y." as "A: y. B: x."; "" where an answer has not this form."""
+    found = re.fullmatch(r"([^：:]+[：:])([^。.]+)([。.]\s*)([^：:]+[：:])([^。.]+)([。.]?)", answer.strip())
+    return f"{found[1]}{found[5]}{found[3]}{found[4]}{found[2]}{found[6]}" if found and found[2] != found[5] else ""
+
+
+def _name(question: Question) -> str:
+    """The thing that is asked about, as the row's notes or the writing of the question tell it."""
+    noted = question.meta.get("entity")
+    names = [str(value) for value in noted.values()] if isinstance(noted, dict) else []
+    names += [a or b for a, b in NAMED.findall(question.question)]
+    return max((name for name in names if name in question.question), key=len, default="")
+
+
+def _constants(members: Sequence[Question]) -> list[str]:
+    """Clauses that several of the field's references share, alone and the most frequent together."""
+    clauses = Counter(
+        clause.strip()
+        for question in members
+        for clause in dict.fromkeys(CLAUSE_END.split(question.answer))
+        if clause and clause.strip()
+    )
+    common = [clause for clause, times in clauses.most_common(N_CLAUSES) if times > 1]
+    joined = ["；".join(common[:n]) for n in range(2, 1 + min(N_JOINED, len(common)))]
+    return [*common, *joined]
