@@ -158,7 +158,7 @@ RULES: dict[str, Rule] = {
         Rule("silent", "says nothing to this policy", lambda _: False, "ask for it in words"),
     ),
     **dict.fromkeys(("prediction", "user", "metadata", "store", "service_tier", "safety_identifier"), ANSWER),
-    **dict.fromkeys(("prompt_cache_key", "prompt_cache_retention"), ANSWER),
+    **dict.fromkeys(("prompt_cache_key", "prompt_cache_options", "prompt_cache_retention"), ANSWER),
     **dict.fromkeys(("n", "best_of"), SAMPLES),
     **dict.fromkeys(("logprobs", "top_logprobs", "return_token_ids"), LOG_PROBS),
     **dict.fromkeys(("echo", "continue_final_message"), TEMPLATE),

@@ -87,7 +87,8 @@ class Actor:
 
     def update_policy(self, data: DataProto) -> dict[str, Any]:
         """What the worker tells of its update."""
-        return self.worker.update_actor(self._rows(data, calculate_entropy=self.config.entropy_coeff != 0))
+        settings = {"calculate_entropy": self.config.entropy_coeff != 0, "epochs": self.config.ppo_epochs}
+        return self.worker.update_actor(self._rows(data, **settings))
 
     def _rows(self, data: DataProto, **settings: Any) -> Any:
         plain = {"use_remove_padding": False, "use_dynamic_bsz": False}

@@ -19,9 +19,7 @@ OF_PROGRAMS = {"command_env": ("command", "agl_class"), "agl_python": ("agl_clas
 class AgentConfig(Node):
     """How the agent talks to the model."""
 
-    max_turns: int = Field(
-        default=6, ge=1, le=64, description="most LLM calls in one episode; verl gets the same number"
-    )
+    max_turns: int = Field(default=6, ge=1, le=64, description="most LLM calls in one episode")
     min_turns: int = Field(
         default=1,
         ge=1,

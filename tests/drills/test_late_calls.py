@@ -18,7 +18,6 @@ from typing import Any
 import httpx
 import pytest
 from agentlightning import LightningStoreClient
-from verl.workers.rollout.vllm_rollout.vllm_async_server import vLLMHttpServer
 from vllm import AsyncEngineArgs, RequestOutput, SamplingParams
 from vllm.inputs import TokensPrompt
 from vllm.v1.engine.async_llm import AsyncLLM

@@ -57,6 +57,9 @@ def test_verls_server_gets_the_configured_length(monkeypatch: pytest.MonkeyPatch
         nnodes=1,
         run_server=run_server,
     )
+    for name, method in vars(verl_server.vLLMHttpServer).items():
+        if name.startswith("_get_") or name.startswith("_preprocess") or name.startswith("_apply"):
+            setattr(server, name, method.__get__(server))
     server.config.max_model_len = rollout.prompt_length + rollout.response_length  # as its __init__ does
     monkeypatch.setattr(ray, "get", lambda _: [])
     asyncio.run(verl_server.vLLMHttpServer.launch_server(server))

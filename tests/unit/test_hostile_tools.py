@@ -302,12 +302,13 @@ def test_what_a_call_leaves_behind_ends_with_it(make: MakeTools) -> None:
 
 
 def test_nothing_is_left_when_a_toolset_closes(make: MakeTools) -> None:
+    before = {p.pid for p in psutil.Process().children(recursive=True)}
     toolset = make(HOSTILE)
     invoke(toolset, "good", "good", "good")
     nursery = psutil.Process().children(recursive=True)
     toolset.close()
     left = {p.pid for p in psutil.Process().children(recursive=True)}
-    assert len(nursery) >= 6 and len(left) == 2  # what is shared: the nursery, and who looks after it
+    assert len(nursery) >= 6 and len(left - before) <= 2  # what is shared: the nursery, and who looks after it
 
 
 RUNNER = """

@@ -9,7 +9,7 @@ from agentlightning.types import RolloutLegacy
 from agl_plugin.run.resampling import Places, SpareQuestions, is_flat, key_of, requests_for, teaches
 from foundation.rollout_keys import SEED_KEY
 
-DATASET = [{"id": f"q{i}", "question": f"第{i}问", "fake_ids": object()} for i in range(20)]
+DATASET = [{"id": f"q{i}", "question": f"第{i}问"} for i in range(20)]
 
 
 def members(*rewards: float) -> list[RolloutLegacy]:
@@ -31,11 +31,6 @@ def test_no_question_is_drawn_twice_in_a_step_or_is_one_of_its_own() -> None:
     drawn = [*ids(spare.draw(5, used=own)), *ids(spare.draw(0, used=own)), *ids(spare.draw(5, used=own))]
     assert len(set(drawn)) == 10 and not own & set(drawn)
     assert len(spare.draw(99, used=own)) == 8 and spare.draw(1, used=own) == []
-
-
-def test_a_drawn_row_is_plain_data() -> None:
-    (question,) = SpareQuestions(DATASET, seed=1, step=1).draw(1, used=set())
-    assert question.keys() == {"id", "question"}
 
 
 def test_rows_without_an_id_are_told_apart_by_what_they_hold() -> None:
