@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import shutil
 from collections.abc import Iterator
@@ -21,16 +20,6 @@ if not shutil.which("nvidia-smi"):
 # A busy machine is no mistake in the code.
 settings.register_profile("project", deadline=None)
 settings.load_profile("project")
-
-
-@pytest.fixture(autouse=True)
-def warnings_are_logged() -> None:
-    """Libraries that a test before this one used may have changed what is logged in the process."""
-    logging.disable(logging.NOTSET)
-    logging.getLogger().setLevel(logging.WARNING)
-    for name, logger in logging.root.manager.loggerDict.items():
-        if name.startswith(("sql_agent", "agl_plugin", "foundation")) and isinstance(logger, logging.Logger):
-            logger.disabled = False
 
 
 @pytest.fixture(scope="session")

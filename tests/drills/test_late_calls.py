@@ -11,6 +11,7 @@ import subprocess
 import threading
 import time
 from collections import Counter
+from importlib import metadata
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,6 +23,7 @@ from vllm import AsyncEngineArgs, RequestOutput, SamplingParams
 from vllm.inputs import TokensPrompt
 from vllm.v1.engine.async_llm import AsyncLLM
 
+from agl_plugin.patches.of_verl import version_of_vllm
 from agl_plugin.proxy.gate import GONE
 from agl_plugin.proxy.spans import CALL_SPAN, WEIGHTS
 from foundation import run_folder
@@ -126,6 +128,9 @@ async def weights_of(store: subprocess.Popen[bytes], rows: list[dict[str, Any]])
 
 async def test_vllm_is_left_by_all_and_keeps_nothing_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
     """verl's abort on vLLM alone, which is what `drain` asks of each server."""
+    monkeypatch.setattr(metadata, "version", version_of_vllm(metadata.version))
+    from verl.workers.rollout.vllm_rollout.vllm_async_server import vLLMHttpServer
+
     for name, value in {**COMMON_ENV, **CPU_ENV}.items():
         monkeypatch.setenv(name, value)
     model = str(ensure_tiny_policy(1))

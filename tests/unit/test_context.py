@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
-import asyncio
 import json
 import logging
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -24,48 +21,8 @@ from sql_agent.records import Question
 from sql_agent.serving.server import server_command
 from sql_agent.tiny_policy.build import ensure_tiny_policy
 from sql_agent.training.context import EpisodeTokens, compare, measure
-from sql_agent.training.verl_config import verl_overrides
-from sql_agent.training.verl_keys import composed_base
 
 QUESTIONS = [Question(id="1", question="问" * 40, answer="高血压；心绞痛" * 10)]
-
-
-def test_verls_server_gets_the_configured_length(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """verl's own launch code, up to the arguments that vLLM starts with."""
-    import ray
-    from omegaconf import OmegaConf
-    from verl.utils.config import omega_conf_to_dataclass
-    from verl.workers.rollout.vllm_rollout import vllm_async_server as verl_server
-
-    config = build_config({"rollout": {"max_model_len": 5000}})
-    (tmp_path / "config.json").write_text(json.dumps({"max_position_embeddings": 40960}))
-    overrides = verl_overrides(config, model_path=str(tmp_path), run_dir=tmp_path, total_steps=1)
-    merged: Any = OmegaConf.merge(OmegaConf.create(composed_base()), OmegaConf.create(overrides))
-    OmegaConf.resolve(merged)
-    seen: list[argparse.Namespace] = []
-
-    async def run_server(args: argparse.Namespace) -> None:
-        seen.append(args)
-
-    rollout = merged.actor_rollout_ref.rollout
-    server: Any = SimpleNamespace(
-        node_rank=0,
-        replica_rank=1,
-        workers=[],
-        config=omega_conf_to_dataclass(rollout),
-        model_config=SimpleNamespace(local_path=str(tmp_path), trust_remote_code=False, lora_rank=0),
-        nnodes=1,
-        run_server=run_server,
-    )
-    for name, method in vars(verl_server.vLLMHttpServer).items():
-        if name.startswith("_get_") or name.startswith("_preprocess") or name.startswith("_apply"):
-            setattr(server, name, method.__get__(server))
-    server.config.max_model_len = rollout.prompt_length + rollout.response_length  # as its __init__ does
-    monkeypatch.setattr(ray, "get", lambda _: [])
-    asyncio.run(verl_server.vLLMHttpServer.launch_server(server))
-    (args,) = seen
-    assert args.max_model_len == 5000
-    assert args.override_generation_config["max_new_tokens"] == config.rollout.max_response_tokens
 
 
 def test_a_server_samples_as_the_request_says_and_not_as_the_model_is_recommended(tmp_path: Path) -> None:
