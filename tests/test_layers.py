@@ -70,6 +70,7 @@ ONLY_IN = {
     "ray": ["agl_plugin.*"],
     "mcp": ["sql_agent.agent.mcp_session", "sql_agent.agent.mcp_tools", "sql_agent.mcp_server"],
     "agents": [
+        "sql_agent.agent.call_ids",
         "sql_agent.agent.conversation",
         "sql_agent.agent.episode",
         "sql_agent.agent.long_context",
