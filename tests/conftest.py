@@ -12,6 +12,8 @@ from hypothesis import settings
 
 from foundation.environment import CPU_PLATFORM
 
+# LiteLLM would look for its price list on the network, for twelve seconds.
+os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
 if not shutil.which("nvidia-smi"):
     # verl asks once, when it is imported, what machine this is.
     os.environ.setdefault("VERL_PLATFORM", CPU_PLATFORM)

@@ -90,10 +90,11 @@ def is_cheap(questions: Sequence[Question], scoring: ScoringContext) -> bool:
 
 
 def told(fields: Sequence[FieldProbe]) -> Iterator[str]:
-    """Lines for people: fields where a constant pays, and fields that are flat."""
+    """Lines for people: the fields where a constant pays, and those that are flat."""
+    paying = [f"{one.constant:.2f} of {one.honest:.2f} in {one.field}" for one in fields if one.constant > PAID]
+    if paying:
+        yield f"one constant answer earns {'; '.join(paying)}"
     for one in fields:
-        if one.constant > PAID:
-            yield f"field {one.field}: a constant answer earns {one.constant:.2f} of an honest {one.honest:.2f}"
         if one.is_flat:
             yield f"field {one.field}: every answer that was tried earns {one.honest:.2f}, so its groups are flat"
 

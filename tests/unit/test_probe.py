@@ -50,9 +50,8 @@ def test_a_field_of_few_values_is_named(context: ScoringContext) -> None:
     data = load_questions(ROOT / "sql_agent" / "data" / "train.parquet")
     fields = probe([one for one in data if field_of(one) == "drug_field, single, storage"], context, n=8)
     assert fields[0].constant > 0.25
-    assert [*told(fields)] == [
-        f"field drug_field, single, storage: a constant answer earns {fields[0].constant:.2f} of an honest 1.00"
-    ]
+    paid = f"{fields[0].constant:.2f} of 1.00 in drug_field, single, storage"
+    assert [*told(fields * 2)] == [f"one constant answer earns {paid}; {paid}"]
 
 
 @pytest.mark.parametrize(("scorer", "constant"), [("exact", 1.0), ("reference", 1.0), ("math", 0.0)])
