@@ -33,10 +33,10 @@ PASSED_ON = (*COMMON_ENV, *FIXED_ENV, *CPU_ENV, *PATCH_ENV, *TRACKER_ENV, "HF_HU
 
 def start_ray(*, cpu: bool, n_gpus: int, without_litellm: bool = False) -> None:
     """Ray for a run, which leaves nothing behind where the run is killed. Raises RunError: see `_start`."""
-    tree = psutil.Process().children
-    before = set(tree())
+    this = psutil.Process()
+    before = set(this.children(recursive=True))
     _start(cpu=cpu, n_gpus=n_gpus, without_litellm=without_litellm)
-    ends_with_this(p.pid for p in tree(recursive=True) if not before.intersection([p, *p.parents()]))
+    ends_with_this(one.pid for one in this.children(recursive=True) if one not in before)
 
 
 def _start(*, cpu: bool, n_gpus: int, without_litellm: bool = False) -> None:

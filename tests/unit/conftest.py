@@ -1,10 +1,11 @@
-"""What several unit tests of the tiny policy start from."""
+"""What several unit tests start from."""
 
 from __future__ import annotations
 
 import pytest
 from transformers import PreTrainedTokenizerFast
 
+from sql_agent.data.build import build_bundled
 from sql_agent.tiny_policy.corpus import Corpus, load_corpus
 from sql_agent.tiny_policy.tokenizer import train_tokenizer
 
@@ -17,3 +18,11 @@ def corpus() -> Corpus:
 @pytest.fixture(scope="session")
 def tokenizer(corpus: Corpus) -> PreTrainedTokenizerFast:
     return train_tokenizer(corpus.texts)
+
+
+@pytest.fixture
+def offline_judge(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bundled data, and no endpoint of a judge in the environment."""
+    build_bundled()
+    for name in ("TEACHER_API_KEY", "TEACHER_MODEL", "TEACHER_BASE_URL", "JUDGE_ENDPOINTS"):
+        monkeypatch.delenv(name, raising=False)

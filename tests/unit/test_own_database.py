@@ -14,7 +14,6 @@ import pytest
 from rich.console import Console
 
 from sql_agent.config import DatabaseConfig, RewardConfig
-from sql_agent.data.build import build_bundled
 from sql_agent.records import Episode, Evidence, Question, SqlCall
 from sql_agent.scoring.build import build_context
 from sql_agent.scoring.check import needs_answer, offline_kinds
@@ -22,6 +21,8 @@ from sql_agent.scoring.registry import ScoringContext
 from sql_agent.scoring.reward import score
 from sql_agent.training.dry_run import dry_run
 from sql_agent.training.options import parser, resolve_config
+
+pytestmark = pytest.mark.usefixtures("offline_judge")
 
 PAGES = Question(id="1", question="How many pages does Iron Tide have?", sql=["SELECT pages FROM books WHERE id = 1"])
 PAGES_ZH = PAGES.model_copy(update={"id": "2", "question": "《Iron Tide》一共有多少页？"})
@@ -35,13 +36,6 @@ QUOTE = Question(
         )
     ],
 )
-
-
-@pytest.fixture(autouse=True)
-def offline(monkeypatch: pytest.MonkeyPatch) -> None:
-    build_bundled()
-    for name in ("TEACHER_API_KEY", "TEACHER_MODEL", "TEACHER_BASE_URL", "JUDGE_ENDPOINTS"):
-        monkeypatch.delenv(name, raising=False)
 
 
 @pytest.fixture

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from sql_agent.config import ROOT, DatabaseConfig, RewardConfig, TrainConfig
-from sql_agent.data.build import build_bundled
 from sql_agent.data.dataset import load_questions
 from sql_agent.records import Question
 from sql_agent.run_report.facts import facts
@@ -22,14 +21,9 @@ from sql_agent.scoring.registry import ScoringContext
 from sql_agent.training.job import Job
 from sql_agent.training.probe import FieldProbe, field_of, is_cheap, probe, probed, told
 
+pytestmark = pytest.mark.usefixtures("offline_judge")
+
 STORED = [Question(id=str(n), question=f"Where is drug {n} kept?", answer="In the dark.") for n in range(6)]
-
-
-@pytest.fixture(autouse=True)
-def offline(monkeypatch: pytest.MonkeyPatch) -> None:
-    build_bundled()
-    for name in ("TEACHER_API_KEY", "TEACHER_MODEL", "TEACHER_BASE_URL", "JUDGE_ENDPOINTS"):
-        monkeypatch.delenv(name, raising=False)
 
 
 @pytest.fixture
