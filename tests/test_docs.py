@@ -213,20 +213,27 @@ def test_relative_links_lead_somewhere(page: Path) -> None:
         assert not anchor or anchor in anchors_of(text_of(linked)), target
 
 
-def test_the_index_names_every_page_and_recipe() -> None:
+def test_the_indices_name_every_page_and_recipe() -> None:
     index = text_of("docs/README.md")
     assert all(f"]({p.name})" in index for p in DOCS.glob("*.md") if p.name != "README.md")
-    for page in ("docs/README.md", "README.md", "README_zh.md"):
-        for recipe in ROOT.glob("recipes/*/config.toml"):
-            if (recipe.parent / "test_recipe.py").exists():  # a user's own, from `python -m recipes.new`
-                continue
-            assert f"recipes/{recipe.parent.name}/README.md" in text_of(page), (page, recipe.parent.name)
+    for recipe in ROOT.glob("recipes/*/config.toml"):
+        if not (recipe.parent / "test_recipe.py").exists():  # a user's own, from `agentgrpo new`
+            assert f"]({recipe.parent.name}/README.md)" in text_of("recipes/README.md"), recipe.parent.name
 
 
-def test_the_readme_has_both_pictures() -> None:
+def test_every_page_says_first_what_it_is_for() -> None:
+    for page in set(DOCS.glob("[0-9]*.md")) - {DOCS / "01-quickstart.md", DOCS / "01-quickstart_zh.md"}:
+        assert text_of(page).split("\n\n")[1].startswith("After this page you "), page.name
+
+
+def test_the_first_screen_is_short() -> None:
     for name in ("README.md", "README_zh.md"):
-        assert "](docs/data-flow.svg)" in text_of(name)
-        assert [body for language, body in blocks_of(text_of(name)) if language == "mermaid"]
+        lines = text_of(name).splitlines()
+        assert len(lines) <= 150 and lines.index("make train") < 15
+    assert len(text_of("CHANGELOG.md").partition("## 0.1.0")[2].splitlines()) <= 45
+
+
+def test_the_picture_of_a_step_is_read_in_the_dark() -> None:
     root = ElementTree.fromstring(text_of("docs/data-flow.svg"))
     assert root.tag.endswith("svg") and "prefers-color-scheme: dark" in text_of("docs/data-flow.svg")
 
@@ -295,6 +302,6 @@ def test_translations_are_in_step(english: str, chinese: str) -> None:
     blocks: list[list[Any]] = [[comparable(block) for block in blocks_of(text)] for text in pair]
     assert blocks[0] == blocks[1]
     # A heading's anchor is in its page's language.
-    links = [[re.sub(r"^#.*", "#", t) for t in re.findall(r"\]\(([^)\s]+)\)", text)] for text in pair]
+    links = [[re.sub(r"#.*", "#", t) for t in re.findall(r"\]\(([^)\s]+)\)", text)] for text in pair]
     names = [[t.rpartition("/")[2].replace("_zh.md", ".md") for t in found] for found in links]
     assert sorted(names[0]) == sorted(names[1])
