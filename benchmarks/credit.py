@@ -36,11 +36,11 @@ from transformers import AutoTokenizer, Qwen3ForCausalLM
 
 from agl_plugin.update.adapter import ScoredTriplets
 from agl_plugin.update.batch import Rollouts, build_batch
-from benchmarks.support.actor import actor_of, as_planned, one_rank, with_advantages
-from benchmarks.support.spans import llm_call, reward_span
 from foundation.files import write_json
 from foundation.processes import keep_freed_memory
 from sql_agent.config import load_recipe
+from sql_agent.testing.actor import actor_of, as_planned, one_rank, with_advantages
+from sql_agent.testing.spans import llm_call, reward_span
 from sql_agent.tiny_policy.build import ensure_tiny_policy
 from sql_agent.tiny_policy.corpus import load_corpus
 from sql_agent.tiny_policy.demos import TOOLS, Demonstrator, Message

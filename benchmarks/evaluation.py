@@ -24,7 +24,6 @@ import typer
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.support.measure import own_process
-from benchmarks.support.server import Handler, chat_reply, tool_call_reply
 from foundation.files import write_json
 from sql_agent.agent.endpoint import LLMEndpoint
 from sql_agent.agent.episode import EpisodeRunner
@@ -34,6 +33,7 @@ from sql_agent.evaluation import folder as eval_folder
 from sql_agent.evaluation.trials import Setting, Trial, play
 from sql_agent.records import Question, TrialRecord
 from sql_agent.scoring.build import build_context
+from sql_agent.testing.server import Handler, chat_reply, tool_call_reply
 
 CONCURRENCIES = (1, 8, 64)
 CALLS = 2

@@ -37,7 +37,6 @@ from pydantic import SecretStr
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.support.measure import FORK, own_process, per_call_s
-from benchmarks.support.server import chat_reply, error_reply, openai_server
 from foundation.files import write_json
 from reward_client import JudgeEndpoint, JudgeItem, LLMJudge, Mode, grade_group
 from reward_client.gates import why_zero
@@ -45,6 +44,7 @@ from reward_client.parsing import parse_criteria
 from reward_client.prompting import build_messages, load_prompt
 from sql_agent.config import data_path
 from sql_agent.data.dataset import load_questions
+from sql_agent.testing.server import chat_reply, error_reply, openai_server
 
 REASON = "要点与参考答案一致，缺少一项禁忌，表述清楚，没有编造的内容。"
 VERDICT = {"accuracy": 0.9, "completeness": 0.7, "clarity": 1, "professionalism": 1, "reason": REASON}

@@ -18,9 +18,9 @@ from agl_plugin.options import DaemonOptions
 from agl_plugin.update.adapter import ScoredTriplets
 from agl_plugin.update.rows import Limits
 from agl_plugin.update.rules import UpdateRules
-from benchmarks.support.actor import actor_of, one_rank, tiny_model, with_advantages
 from foundation import run_folder
 from foundation.files import append_lines
+from sql_agent.testing.actor import actor_of, one_rank, tiny_model, with_advantages
 from tests import updates
 
 RULES = UpdateRules(n_updates=2, cap=2.0, seed=5)

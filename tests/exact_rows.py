@@ -14,7 +14,7 @@ import torch
 from agentlightning.types import Triplet
 
 from agl_plugin.update.batch import Batch, build_batch
-from benchmarks.support.actor import actor_of, as_planned, flat_weights, tiny_model, with_advantages
+from sql_agent.testing.actor import actor_of, as_planned, flat_weights, tiny_model, with_advantages
 
 SMALL = """
 {%- set ns = namespace(asked=0) %}

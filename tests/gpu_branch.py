@@ -39,7 +39,7 @@ def policy(adapter: Path) -> Any:
     """The tiny model in float32, with the adapter, as verl loads both."""
     from peft import PeftModel
 
-    from benchmarks.support.actor import tiny_model
+    from sql_agent.testing.actor import tiny_model
 
     base = tiny_model(vocabulary=40).float()
     base.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
@@ -52,7 +52,7 @@ def batch() -> Any:
     from agentlightning.types import Triplet
 
     from agl_plugin.update.batch import build_batch
-    from benchmarks.support.actor import with_advantages
+    from sql_agent.testing.actor import with_advantages
 
     numbers = torch.Generator().manual_seed(4)
 
@@ -83,7 +83,7 @@ def actor_of(model: Any, *, dtype: str) -> Any:
     from verl.utils.fsdp_utils import get_fsdp_wrap_policy
     from verl.utils.torch_dtypes import PrecisionType
 
-    from benchmarks.support.actor import Actor, actor_config
+    from sql_agent.testing.actor import Actor, actor_config
 
     param_dtype = PrecisionType.to_dtype(dtype)
     sharded = FullyShardedDataParallel(

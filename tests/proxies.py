@@ -18,8 +18,8 @@ from agentlightning.types import Span
 
 from agl_plugin.proxy.gate import Gate
 from agl_plugin.proxy.gateway import make_gateway
-from benchmarks.support.server import Reply, chat_reply
 from foundation.net import free_port
+from sql_agent.testing.server import Reply, chat_reply
 
 MODEL = "fake-model"
 PROMPT_IDS, IDS, LOG_PROBS = [11, 12, 13], [7, 8], [-0.5, -1.25]

@@ -1,6 +1,6 @@
 """A scripted policy that speaks through a real tokenizer and chat template, as vLLM with the hermes parser does.
 
-A TemplatePolicy is a handler for benchmarks.support.server.openai_server: it renders the request, tokenizes it,
+A TemplatePolicy is a handler for sql_agent.testing.server.openai_server: it renders the request, tokenizes it,
 "samples" the next scripted text and parses it. What it saw and said are triplets, as agl_plugin.update.batch takes
 them. Not covered: texts that a model would sample in other tokens than the tokenizer's own.
 """
@@ -21,7 +21,7 @@ from vllm.entrypoints.chat_utils import (
 from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
 from vllm.tool_parsers.hermes_tool_parser import Hermes2ProToolParser
 
-from benchmarks.support.server import Answer, chat_reply
+from sql_agent.testing.server import Answer, chat_reply
 
 
 @dataclass

@@ -25,7 +25,7 @@ LAYERS = [
     ["foundation"],
     [
         *("sql_agent.config", "sql_agent.errors", "sql_agent.records", "reward_client", "agl_plugin.cpu"),
-        "sql_agent.evaluation.stats",
+        *("sql_agent.evaluation.stats", "sql_agent.testing.server"),
     ],
     ["sql_agent.environment", "sql_agent.data", "sql_agent.offline_judge", "reward_model", "agl_plugin.patches"],
     ["sql_agent.scoring", "sql_agent.judge_audit", "sql_agent.curation", "agl_plugin.proxy", "agl_plugin.store"],
@@ -41,8 +41,9 @@ LAYERS = [
         "sql_agent.tuning",
     ],
     ["sql_agent.local", "sql_agent.train_sft", "sql_agent.train_dpo"],
-    ["sql_agent.demo", "sql_agent.api", "sql_agent.train_local", "benchmarks", "utils"],
-    ["recipes", "sql_agent.train_gsm8k_agent"],  # a recipe's own test asks the fake server of benchmarks
+    ["sql_agent.demo", "sql_agent.api", "sql_agent.train_local", "sql_agent.testing", "utils"],
+    ["benchmarks"],
+    ["recipes", "sql_agent.train_gsm8k_agent"],
     ["sql_agent.test_interactive"],
     ["docs"],
 ]
@@ -63,10 +64,10 @@ ONLY_IN = {
         "sql_agent.training.assembly",
         "benchmarks.audit",
         "benchmarks.traffic",
-        "benchmarks.support.spans",
+        "sql_agent.testing.spans",
         "benchmarks.support.store_load",
     ],
-    "verl": ["agl_plugin.*", "benchmarks.support.actor"],
+    "verl": ["agl_plugin.*", "sql_agent.testing.actor"],
     "ray": ["agl_plugin.*"],
     "mcp": ["sql_agent.agent.mcp_session", "sql_agent.agent.mcp_tools", "sql_agent.mcp_server"],
     "agents": [

@@ -18,9 +18,8 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 PACKAGE = "sql_agent"
-BENEATH = ("foundation", "recipes", "agl_plugin", "reward_client", "reward_model", "utils", "benchmarks")
-# Of benchmarks the wheel holds what recipes and their tests play a model with.
-LEFT_OUT = re.compile(r"benchmarks/(?!support/server\.py$)|utils/(one_package\.py|.*\.sh)$")
+BENEATH = ("foundation", "recipes", "agl_plugin", "reward_client", "reward_model", "utils")
+LEFT_OUT = re.compile(r"utils/(one_package\.py|.*\.sh)$")
 IMPORT = re.compile(rf"^(\s*(?:from|import)\s+)(?=(?:{'|'.join(BENEATH)})\b)", re.MULTILINE)
 NAMED = re.compile(rf"(?:(?<![\w./-])|(?<=://))(?:{'|'.join(BENEATH)})(?:[./]\w+)+")
 TEXTS = {".py", ".toml", ".yaml", ".sh", ".md"}

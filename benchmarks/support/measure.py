@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from benchmarks.support.server import Handler, openai_server
+from sql_agent.testing.server import Handler, openai_server
 
 ROUNDS = 5
 FORK = multiprocessing.get_context("fork")

@@ -2,7 +2,7 @@
 
 It answers POST /DELAY_MS/v1/chat/completions after so many milliseconds with the same answer, of as many token ids as
 vLLM gives for a short question; as a stream, an event per token over that time, where it is asked for one. Not covered:
-faults (support/server.py has those), any sampling.
+faults (sql_agent/testing/server.py has those), any sampling.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import Any
 from aiohttp import web
 
 from agl_plugin.proxy.answers import IDS, as_event
-from benchmarks.support.server import chat_reply
 from foundation.net import free_port
+from sql_agent.testing.server import chat_reply
 
 MODEL = "fake-model"
 N_PROMPT_IDS, N_IDS = 220, 52

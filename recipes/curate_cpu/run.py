@@ -22,13 +22,13 @@ from typing import Annotated, Any
 
 import typer
 
-from benchmarks.support.server import Answer, Handler, chat_reply, openai_server
 from foundation.files import read_lines, write_lines
 from sql_agent.config import UTILS, DatabaseConfig, TrainConfig, data_path, database_path
 from sql_agent.data.bundled import ensure_data
 from sql_agent.data.dataset import load_questions
 from sql_agent.demo import run as run_command
 from sql_agent.records import Question
+from sql_agent.testing.server import Answer, Handler, chat_reply, openai_server
 
 QUESTION = re.compile(r"BEGIN QUESTION [0-9a-f]+>>>\n(.*?)\n<<<END", re.DOTALL)
 NAMES = "SELECT med_name FROM drugs_info UNION SELECT disease_name FROM disease"

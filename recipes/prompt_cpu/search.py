@@ -16,8 +16,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from benchmarks.support.server import Answer, Handler, chat_reply, openai_server
 from sql_agent.config import ROOT, prompt_file
+from sql_agent.testing.server import Answer, Handler, chat_reply, openai_server
 
 CANDIDATES = ("system_en", "system_short", "system_zh")
 CRITIQUE = "The prompt should say which tables there are."

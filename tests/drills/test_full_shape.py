@@ -18,7 +18,6 @@ from tiktoken import Encoding
 from tiktoken.load import load_tiktoken_bpe
 
 from agl_plugin.update.batch import PREFIX_MISMATCH, Limits, Row, rows_of
-from benchmarks.support.server import openai_server
 from foundation import run_folder
 from foundation.files import read_lines
 from foundation.net import free_port
@@ -28,6 +27,7 @@ from sql_agent.agent.endpoint import LLMEndpoint
 from sql_agent.agent.episode import EpisodeRunner
 from sql_agent.config import ROOT, build_config, data_path, load_recipe
 from sql_agent.data.dataset import load_questions
+from sql_agent.testing.server import openai_server
 from tests.gpu.test_recipes import gpu_recipes
 from tests.template_policy import TemplatePolicy, prompt_ids
 

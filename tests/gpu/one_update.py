@@ -16,7 +16,7 @@ from agentlightning.types import Triplet
 from verl.utils.device import get_device_name
 
 from agl_plugin.update.batch import build_batch
-from benchmarks.support.actor import actor_of, as_planned, flat_weights, one_rank, tiny_model, with_advantages
+from sql_agent.testing.actor import actor_of, as_planned, flat_weights, one_rank, tiny_model, with_advantages
 
 
 def call(prompt: list[int], sampled: list[int]) -> Triplet:

@@ -26,12 +26,12 @@ from agl_plugin.daemon import GrpoDaemon
 from agl_plugin.options import DaemonOptions
 from agl_plugin.store.client import StoreClient
 from agl_plugin.update.adapter import ScoredTriplets
-from benchmarks.support.server import Answer, FakeServer, chat_reply, error_reply, openai_server, tool_call_reply
 from foundation import run_folder
 from foundation.files import read_lines
 from foundation.net import free_port
 from foundation.store_token import VARIABLE, token_headers
 from sql_agent.config import ROOT
+from sql_agent.testing.server import Answer, FakeServer, chat_reply, error_reply, openai_server, tool_call_reply
 
 SLOW_S = 1.5
 STORE_PATIENCE_S = 120.0

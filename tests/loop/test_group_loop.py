@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from agl_plugin.update.rows import Limits
-from benchmarks.support.server import Answer, FakeServer, chat_reply, openai_server
 from reward_client import Mode
 from sql_agent.config import build_config
 from sql_agent.scoring.build import build_context
 from sql_agent.scoring.groups import GroupGrader
+from sql_agent.testing.server import Answer, FakeServer, chat_reply, openai_server
 from tests.loop.conftest import Loop, collecting, rollouts, running
 
 pytestmark = pytest.mark.filterwarnings("default")

@@ -14,12 +14,12 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-from benchmarks.support.server import Answer, chat_reply, openai_server, tool_call_reply
 from foundation.files import write_lines
 from foundation.net import free_port
 from sql_agent import api
 from sql_agent.api.commands import command_line, run_command
 from sql_agent.config import ROOT
+from sql_agent.testing.server import Answer, chat_reply, openai_server, tool_call_reply
 
 pytestmark = pytest.mark.slow
 FIGURES = ("reward_mean", "reward_parts", "validation", "loss", "grad_norm", "scored", "groups", "triplets")

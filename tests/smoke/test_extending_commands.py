@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from benchmarks.support.server import Answer, chat_reply, openai_server, stream_reply
 from foundation.net import free_port
 from sql_agent.config import ROOT, build_config, load_recipe
 from sql_agent.serving.models import model_folder
+from sql_agent.testing.server import Answer, chat_reply, openai_server, stream_reply
 from tests.pages import blocks_of
 
 pytestmark = pytest.mark.slow

@@ -13,7 +13,7 @@ from agentlightning.types import Triplet
 import agl_plugin.update.worker
 from agl_plugin.update.batch import build_batch
 from agl_plugin.update.rules import UpdateRules
-from benchmarks.support.actor import actor_of, as_planned, flat_weights, one_rank, tiny_model, with_advantages
+from sql_agent.testing.actor import actor_of, as_planned, flat_weights, one_rank, tiny_model, with_advantages
 from tests import updates
 
 Rollouts = dict[str, tuple[str, float, list[Triplet]]]

@@ -28,7 +28,6 @@ from agl_plugin.update.advantage import FUNCTIONS
 from agl_plugin.update.fingerprint import fingerprint, moments, sampled, settings_of
 from agl_plugin.update.rules import Updated
 from benchmarks.audit import ASKED, measure
-from benchmarks.support.spans import llm_call, reward_span
 from foundation import run_folder
 from foundation.errors import UserError
 from foundation.files import read_lines
@@ -38,6 +37,7 @@ from sql_agent.run_audit.search import FOUND, trails
 from sql_agent.run_report import cases
 from sql_agent.run_report.folder import read_run
 from sql_agent.run_report.page import environment
+from sql_agent.testing.spans import llm_call, reward_span
 from tests.audited import RULES, make_run, settings
 from tests.unit.test_daemon import Play, crashed, faulty, record, scored, without_ids
 

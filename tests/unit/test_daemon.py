@@ -23,11 +23,11 @@ from agl_plugin.run.resampling import SpareQuestions
 from agl_plugin.update.adapter import ScoredTriplets
 from agl_plugin.update.advantage import FUNCTIONS
 from agl_plugin.update.rows import Limits
-from benchmarks.support.spans import call_without_ids, fault_span, llm_call, reward_span, waiting_span
 from foundation import run_folder
 from foundation.errors import RunError
 from foundation.files import read_lines
 from foundation.net import free_port
+from sql_agent.testing.spans import call_without_ids, fault_span, llm_call, reward_span, waiting_span
 
 MAX_PROMPT, MAX_RESPONSE = 16, 8
 # What a runner leaves of one rollout: a function from its ids to its spans.

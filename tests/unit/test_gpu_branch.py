@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from agl_plugin.update.plan import partition
-from benchmarks.support.actor import tiny_model
+from sql_agent.testing.actor import tiny_model
 from tests import gpu_branch
 from tests.gpu_branch import CLIP_HIGH, CLIP_LOW, ENTROPY, KL, LR, STEP, TEMPERATURE
 

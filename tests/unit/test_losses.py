@@ -21,8 +21,8 @@ from verl.workers.config import PolicyLossConfig
 from agl_plugin.update.advantage import FUNCTIONS
 from agl_plugin.update.batch import build_batch
 from agl_plugin.update.losses import kl_penalty
-from benchmarks.support.actor import actor_of, one_rank, tiny_model
 from sql_agent.config import TrainConfig, build_config, parse_assignment
+from sql_agent.testing.actor import actor_of, one_rank, tiny_model
 from sql_agent.training.verl_config import update_rules, verl_overrides
 from tests import updates
 

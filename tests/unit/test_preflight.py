@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from benchmarks.support.server import chat_reply, error_reply, openai_server
 from foundation.errors import UserError
 from foundation.files import size_text
 from sql_agent.config import TrainConfig, build_config, resolve_system_prompt
 from sql_agent.scoring.build import build_context
 from sql_agent.scoring.check import check_judge
 from sql_agent.serving import checkpoints, models
+from sql_agent.testing.server import chat_reply, error_reply, openai_server
 from sql_agent.training import preflight
 from sql_agent.training.dry_run import parameters
 from tests.sql_db import make_database

@@ -14,7 +14,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from agl_plugin.proxy.llm_proxy import RolloutAddress, StreamsAside
-from benchmarks.support.server import chat_reply
+from sql_agent.testing.server import chat_reply
 
 CALL = "/rollout/ro-1/attempt/at-2/v1/chat/completions"
 

@@ -16,8 +16,8 @@ from verl.utils.checkpoint.fsdp_checkpoint_manager import FSDPCheckpointManager
 from verl.utils.torch_functional import get_cosine_schedule_with_warmup
 
 from agl_plugin.patches.install import install
-from benchmarks.support.actor import actor_of, as_planned, one_rank, tiny_model
 from sql_agent.config import ROOT
+from sql_agent.testing.actor import actor_of, as_planned, one_rank, tiny_model
 from tests.unit.test_actor_updates import ROLLOUTS, data_of
 
 install("cpu", "worker")

@@ -16,7 +16,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.support.server import error_reply, openai_server
 from foundation.errors import UserError
 from sql_agent.config import ROOT, DatabaseConfig, RewardConfig, build_config, parse_assignment
 from sql_agent.records import Episode, LlmCall, QueryResult, Question, Reward, SqlCall
@@ -24,6 +23,7 @@ from sql_agent.scoring.build import build_context
 from sql_agent.scoring.check import check_scorers, needs_answer
 from sql_agent.scoring.registry import SCORERS, ScoringContext
 from sql_agent.scoring.reward import score
+from sql_agent.testing.server import error_reply, openai_server
 from tests.sql_db import TABLES, make_database
 
 SQL = "SELECT price FROM drugs_info WHERE id = 2"

@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.support.server import Answer, Reply, chat_reply, error_reply, openai_server
 from foundation.errors import UserError
 from sql_agent.config import RewardConfig
 from sql_agent.records import Episode, QueryResult, Question, Reward, Score, SqlCall
@@ -22,6 +21,7 @@ from sql_agent.scoring.build import build_context
 from sql_agent.scoring.check import check_scorers, needs_answer
 from sql_agent.scoring.registry import SCORERS, ScoringContext
 from sql_agent.scoring.reward import score
+from sql_agent.testing.server import Answer, Reply, chat_reply, error_reply, openai_server
 
 KEY = "sk-very-secret-0123456789"
 QUESTION = Question(id="q1", question="氨氯地平的适应症是什么？", answer="高血压；稳定型心绞痛")

@@ -16,13 +16,13 @@ import pytest
 from agentlightning.types import Triplet
 
 from agl_plugin.update.adapter import ScoredTriplets
-from benchmarks.support.actor import one_rank
-from benchmarks.support.server import openai_server
-from benchmarks.support.spans import llm_call, reward_span
 from sql_agent.agent.endpoint import LLMEndpoint
 from sql_agent.agent.episode import EpisodeRunner
 from sql_agent.config import build_config
 from sql_agent.records import Question
+from sql_agent.testing.actor import one_rank
+from sql_agent.testing.server import openai_server
+from sql_agent.testing.spans import llm_call, reward_span
 from tests.exact_rows import assert_exact, batch_of, qwen_tokenizer, small_tokenizer
 from tests.template_policy import TemplatePolicy
 

@@ -17,8 +17,6 @@ import torch
 
 from agl_plugin.update.adapter import ScoredTriplets
 from agl_plugin.update.batch import build_batch
-from benchmarks.support.server import openai_server
-from benchmarks.support.spans import llm_call, reward_span
 from foundation.errors import UserError
 from sql_agent.agent.endpoint import LLMEndpoint
 from sql_agent.agent.episode import EpisodeRunner
@@ -26,6 +24,8 @@ from sql_agent.agent.sql_tool import QUERY
 from sql_agent.config import TrainConfig, build_config, data_path
 from sql_agent.data.dataset import load_questions
 from sql_agent.records import Question, Reward, rollout_record
+from sql_agent.testing.server import openai_server
+from sql_agent.testing.spans import llm_call, reward_span
 from sql_agent.tuning.agent_chats import AgentChats
 from sql_agent.tuning.chats import chat_of
 from sql_agent.tuning.encoding import Encoded, Encoder

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from benchmarks.support.server import FakeServer, chat_reply, error_reply, openai_server
 from foundation.errors import UserError
 from sql_agent.agent.endpoint import LLMEndpoint
 from sql_agent.agent.episode import EpisodeRunner
@@ -19,6 +18,7 @@ from sql_agent.config import build_config
 from sql_agent.errors import EpisodeFault, Fault, LLMFault
 from sql_agent.records import Episode, Question
 from sql_agent.scoring.reward import score
+from sql_agent.testing.server import FakeServer, chat_reply, error_reply, openai_server
 
 QUESTION = Question(id="q1", question="2 + 3?", answer="5", meta={"level": {"name": "easy"}})
 ENV_MAP = {

@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from openai.types.responses import ResponseFunctionToolCall
 
-from benchmarks.support.server import chat_reply, in_turn, openai_server, tool_call_reply
 from sql_agent.agent.call_ids import told_apart
 from sql_agent.agent.endpoint import LLMEndpoint
 from sql_agent.agent.episode import EpisodeRunner
 from sql_agent.config import build_config
 from sql_agent.records import Question
+from sql_agent.testing.server import chat_reply, in_turn, openai_server, tool_call_reply
 
 CALLS = [tool_call_reply(("python", {"code": f"print({n})"})) for n in (1, 2, 3)]
 

@@ -18,8 +18,8 @@ from typing import Any
 
 import pytest
 
-from benchmarks.support.server import HANG, FakeServer, Reply, error_reply, in_turn, openai_server, stream_reply
 from sql_agent.config import ROOT
+from sql_agent.testing.server import HANG, FakeServer, Reply, error_reply, in_turn, openai_server, stream_reply
 
 TOOLS = '''
 def add(a: float, b: float) -> float:

@@ -18,14 +18,14 @@ import openai
 import pytest
 
 from agl_plugin.update.adapter import calls_of
-from benchmarks.support.server import Answer, Reply, openai_server
-from benchmarks.support.spans import llm_call
 from foundation.background import LoopThread
 from foundation.chat_request import NOT_OF_A_TEMPLATE, RULES, NotAllowed, allowed, wishes
 from sql_agent.agent.endpoint import LLMEndpoint
 from sql_agent.agent.relay import Relay, Session
 from sql_agent.agent.tool import EpisodeContext
 from sql_agent.local.endpoint import Call, PolicyEndpoint
+from sql_agent.testing.server import Answer, Reply, openai_server
+from sql_agent.testing.spans import llm_call
 from tests.exact_rows import small_tokenizer
 from tests.proxies import MODEL, serving, vllm_reply, vllm_stream
 

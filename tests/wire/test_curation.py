@@ -23,7 +23,6 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from benchmarks.support.server import HANG, Answer, FakeServer, Reply, chat_reply, error_reply, openai_server
 from foundation.files import read_lines, write_lines
 from recipes.curate_cpu.run import STEPS, names_known, reader, with_references, write_log
 from sql_agent.config import ROOT
@@ -31,6 +30,7 @@ from sql_agent.curation import chats
 from sql_agent.curation.pass_command import pass_app
 from sql_agent.data.bundled import DATA
 from sql_agent.data.dataset import load_questions
+from sql_agent.testing.server import HANG, Answer, FakeServer, Reply, chat_reply, error_reply, openai_server
 
 CONCURRENCY = 4
 QUESTION = re.compile(r"BEGIN QUESTION [0-9a-f]+>>>\n(.*?)\n<<<END", re.DOTALL)

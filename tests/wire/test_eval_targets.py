@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from benchmarks.support.server import chat_reply, openai_server
 from foundation.errors import UserError
 from sql_agent.config import agents_of, build_config
 from sql_agent.evaluation import targets as eval_targets
 from sql_agent.evaluation.targets import Target, exported, label, look_at, settings_for
+from sql_agent.testing.server import chat_reply, openai_server
 
 CONFIG = build_config({"trainer": {"device": "cpu"}})
 

@@ -17,10 +17,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from benchmarks.support.server import Answer, FakeServer, chat_reply, error_reply, openai_server, tool_call_reply
 from sql_agent.config import ROOT
 from sql_agent.data.dataset import load_questions, write_parquet
 from sql_agent.evaluate import app
+from sql_agent.testing.server import Answer, FakeServer, chat_reply, error_reply, openai_server, tool_call_reply
 from tests.sql_db import make_database
 
 TOOL = "query_database_by_sql"

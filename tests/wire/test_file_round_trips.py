@@ -7,12 +7,12 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from benchmarks.support.server import chat_reply, openai_server, tool_call_reply
 from foundation.marks import FAMILIES, model_marks
 from sql_agent.agent.endpoint import LLMEndpoint
 from sql_agent.agent.episode import EpisodeRunner
 from sql_agent.config import ROOT, build_config
 from sql_agent.records import Question
+from sql_agent.testing.server import chat_reply, openai_server, tool_call_reply
 from sql_agent.tiny_policy.build import ensure_tiny_policy
 
 SERVER = Path(__file__).with_name("file_server.py")

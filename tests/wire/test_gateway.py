@@ -22,8 +22,8 @@ from agl_plugin.proxy.calls import FEW, MAX_BODY_BYTES
 from agl_plugin.proxy.gateway import Gateway
 from agl_plugin.proxy.spans import WEIGHTS
 from agl_plugin.update.adapter import call_of
-from benchmarks.support.server import RESET, Answer, FakeServer, Reply, in_turn, openai_server
 from foundation.net import free_port
+from sql_agent.testing.server import RESET, Answer, FakeServer, Reply, in_turn, openai_server
 from tests.proxies import (
     IDS,
     LOG_PROBS,

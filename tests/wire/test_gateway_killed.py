@@ -20,10 +20,10 @@ from agl_plugin.daemon import GrpoDaemon
 from agl_plugin.options import DaemonOptions
 from agl_plugin.update.adapter import ScoredTriplets
 from agl_plugin.update.rows import Limits
-from benchmarks.support.server import FakeServer, Reply, openai_server
-from benchmarks.support.spans import fault_span, reward_span
 from foundation.errors import RunError
 from foundation.net import free_port
+from sql_agent.testing.server import FakeServer, Reply, openai_server
+from sql_agent.testing.spans import fault_span, reward_span
 from tests.proxies import MESSAGES, MODEL, vllm_reply
 
 pytestmark = pytest.mark.filterwarnings("default")

@@ -15,18 +15,6 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from benchmarks.support.server import (
-    HANG,
-    RESET,
-    Answer,
-    Handler,
-    Reply,
-    broken_endpoints,
-    chat_reply,
-    error_reply,
-    in_turn,
-    openai_server,
-)
 from reward_client import (
     Budget,
     JudgeBudgetSpent,
@@ -38,6 +26,18 @@ from reward_client import (
     JudgeUnreachable,
     LLMJudge,
     Verdict,
+)
+from sql_agent.testing.server import (
+    HANG,
+    RESET,
+    Answer,
+    Handler,
+    Reply,
+    broken_endpoints,
+    chat_reply,
+    error_reply,
+    in_turn,
+    openai_server,
 )
 
 KEYS = ("sk-first-secret-0123", "sk-second-secret-4567")

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from benchmarks.support.server import Answer, chat_reply, error_reply, openai_server
 from reward_client import GroupVerdict, JudgeEndpoint, JudgeItem, LLMJudge, Mode, grade_group
 from sql_agent.scoring.groups import GroupGrader
+from sql_agent.testing.server import Answer, chat_reply, error_reply, openai_server
 
 QUESTION, REFERENCE = "氨氯地平的适应症是什么？", "高血压；心绞痛；变异型心绞痛"
 # From worst to best: the judges below go by the number of facts.

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.support.server import chat_reply, openai_server
 from foundation import run_folder
 from foundation.errors import UserError
 from reward_client import JudgeItem
 from reward_client.prompting import PROMPTS, read_prompt
 from sql_agent.config import ROOT, TrainConfig, build_config, load_recipe
 from sql_agent.scoring.build import build_context
+from sql_agent.testing.server import chat_reply, openai_server
 from sql_agent.training.job import Job, made_run_folder
 
 GOOD = "Number {nonce}. Grade ANSWER: " + '{"accuracy": 0.0, "completeness": 0.0, "clarity": 0, "professionalism": 1}'

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from benchmarks.support.server import chat_reply, error_reply, openai_server
 from sql_agent.config import ROOT
+from sql_agent.testing.server import chat_reply, error_reply, openai_server
 
 KEY = "sk-very-secret-0123456789"
 QUESTION = {"question": "氨氯地平的适应症是什么？", "reference": "氨氯地平的适应症：高血压；稳定型心绞痛。"}

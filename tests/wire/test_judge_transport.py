@@ -16,9 +16,9 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from benchmarks.support.server import Reply, openai_server
 from reward_client import transport
 from reward_client.transport import BadBody, NoAnswer, NoConnection, Response, post_json
+from sql_agent.testing.server import Reply, openai_server
 
 TOKEN = "sk-very-secret-0123456789"
 PROXY_VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")

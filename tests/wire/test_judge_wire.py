@@ -21,7 +21,6 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from benchmarks.support.server import HANG, RESET, Answer, Reply, chat_reply, error_reply, in_turn, openai_server
 from reward_client import (
     JudgeEndpoint,
     JudgeFault,
@@ -32,6 +31,7 @@ from reward_client import (
     LLMJudge,
     Verdict,
 )
+from sql_agent.testing.server import HANG, RESET, Answer, Reply, chat_reply, error_reply, in_turn, openai_server
 
 KEY = "sk-very-secret-0123456789"
 ITEM = JudgeItem(question="氨氯地平的适应症是什么？", reference="高血压", evidence=["高血压"], answer="用于高血压")

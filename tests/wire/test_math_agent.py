@@ -8,7 +8,6 @@ from contextlib import closing
 
 import pytest
 
-from benchmarks.support.server import chat_reply, in_turn, openai_server, tool_call_reply
 from recipes.math_cpu.tiny import ARGUMENTS
 from sql_agent.agent.endpoint import LLMEndpoint
 from sql_agent.agent.episode import EpisodeRunner
@@ -16,6 +15,7 @@ from sql_agent.agent.grading import scoring_of
 from sql_agent.config import build_config, load_recipe
 from sql_agent.data.dataset import load_questions
 from sql_agent.scoring.reward import score
+from sql_agent.testing.server import chat_reply, in_turn, openai_server, tool_call_reply
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from benchmarks.support.server import Answer, chat_reply, openai_server, tool_call_reply
 from sql_agent import evaluate, sqlagent_test
+from sql_agent.testing.server import Answer, chat_reply, openai_server, tool_call_reply
 from tests.sql_db import make_database
 
 PROMPT = "Write #### and the number."

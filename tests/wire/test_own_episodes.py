@@ -14,7 +14,14 @@ from typing import Any
 import psutil
 import pytest
 
-from benchmarks.support.server import (
+from foundation.errors import UserError
+from sql_agent.agent.endpoint import LLMEndpoint
+from sql_agent.agent.episode import EpisodeRunner
+from sql_agent.agent.own_program import checked_command
+from sql_agent.config import ROOT, build_config
+from sql_agent.errors import EpisodeFault, Fault, LLMFault, ToolFault
+from sql_agent.records import Episode, Question
+from sql_agent.testing.server import (
     HANG,
     FakeServer,
     Handler,
@@ -26,13 +33,6 @@ from benchmarks.support.server import (
     stream_reply,
     tool_call_reply,
 )
-from foundation.errors import UserError
-from sql_agent.agent.endpoint import LLMEndpoint
-from sql_agent.agent.episode import EpisodeRunner
-from sql_agent.agent.own_program import checked_command
-from sql_agent.config import ROOT, build_config
-from sql_agent.errors import EpisodeFault, Fault, LLMFault, ToolFault
-from sql_agent.records import Episode, Question
 
 QUESTION = Question(id="q1", question="2 + 3?", answer="5", meta={"level": 1})
 Play = Callable[..., tuple[Episode, FakeServer]]

@@ -10,8 +10,8 @@ import pytest
 from agl_plugin.proxy.gate import ALIVE_PATH, GONE, REFUSAL
 from agl_plugin.proxy.spans import CALL_SPAN
 from agl_plugin.update.adapter import call_of
-from benchmarks.support.server import Answer, FakeServer, error_reply, openai_server
 from foundation.store_token import VARIABLE, token_headers
+from sql_agent.testing.server import Answer, FakeServer, error_reply, openai_server
 from tests.proxies import IDS, LOG_PROBS, MESSAGES, MODEL, PROMPT_IDS, Running, serving, vllm_reply
 
 # The proxies are forked from this process: an error for a warning there would be a failed request.

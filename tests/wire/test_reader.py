@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from benchmarks.support.server import Handler, chat_reply, error_reply, in_turn, openai_server, tool_call_reply
 from foundation.errors import UserError
 from sql_agent.agent.endpoint import LLMEndpoint
 from sql_agent.agent.episode import EpisodeRunner
 from sql_agent.config import build_config
 from sql_agent.errors import ReaderFault
 from sql_agent.records import Episode, Question
+from sql_agent.testing.server import Handler, chat_reply, error_reply, in_turn, openai_server, tool_call_reply
 
 TOOL = '''
 def search(n: int) -> str:

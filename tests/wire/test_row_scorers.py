@@ -15,7 +15,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.support.server import Answer, Reply, broken_endpoints, error_reply, in_turn, openai_server
 from foundation.errors import UserError
 from reward_client.scale_map import ScaleMap, load_scale
 from sql_agent.config import DatabaseConfig, RewardConfig
@@ -25,6 +24,7 @@ from sql_agent.scoring.build import build_context
 from sql_agent.scoring.check import check_judge, check_scorers
 from sql_agent.scoring.registry import SCORERS, ScoringContext, scorer
 from sql_agent.scoring.reward import score
+from sql_agent.testing.server import Answer, Reply, broken_endpoints, error_reply, in_turn, openai_server
 from tests.sql_db import TABLES, make_database, open_database
 
 TOKEN = "token-very-secret"

@@ -15,13 +15,13 @@ from typing import Any
 
 import pytest
 
-from benchmarks.support.server import Answer, chat_reply, openai_server, tool_call_reply
 from foundation import run_folder
 from foundation.files import append_lines, write_json
 from sql_agent.config import ROOT
 from sql_agent.report import REPORT, write_report
 from sql_agent.run_report.folder import read_run
 from sql_agent.run_report.headline import headlines
+from sql_agent.testing.server import Answer, chat_reply, openai_server, tool_call_reply
 from tests.browser import Browser, Theme, chromium, missing
 from tests.run_folders import add_evaluation, make_run
 from tests.sql_db import make_database

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from benchmarks.support.server import (
+from sql_agent.sqlagent_test import app
+from sql_agent.testing.server import (
     HANG,
     RESET,
     FakeServer,
@@ -25,7 +26,6 @@ from benchmarks.support.server import (
     openai_server,
     tool_call_reply,
 )
-from sql_agent.sqlagent_test import app
 
 ROOT = Path(__file__).resolve().parents[2]
 TOOL = "query_database_by_sql"

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.support.server import chat_reply, in_turn, openai_server, stream_reply, tool_call_reply
 from foundation.marks import FAMILIES, Marks, Showing
 from sql_agent.agent.conversation import Conversation
 from sql_agent.agent.endpoint import LLMEndpoint
@@ -19,6 +18,7 @@ from sql_agent.agent.episode import EpisodeRunner
 from sql_agent.agent.told import ToldStream
 from sql_agent.config import build_config
 from sql_agent.records import Question
+from sql_agent.testing.server import chat_reply, in_turn, openai_server, stream_reply, tool_call_reply
 
 PROGRAM = Path(__file__).with_name("editing_agent.py")
 TEXT = "{% if x %}<|im_start|>user\n＜|im_end|> ＜＜think> [INST] </tool_response>\\u003c|im_end|>{% endif %}\n"

@@ -4,13 +4,13 @@ import asyncio
 from contextlib import closing
 from pathlib import Path
 
-from benchmarks.support.server import chat_reply, in_turn, openai_server, tool_call_reply
 from sql_agent.agent.endpoint import LLMEndpoint
 from sql_agent.agent.episode import EpisodeRunner
 from sql_agent.agent.grading import scoring_of
 from sql_agent.config import build_config, load_recipe
 from sql_agent.data.dataset import load_questions
 from sql_agent.scoring.reward import score
+from sql_agent.testing.server import chat_reply, in_turn, openai_server, tool_call_reply
 
 CONFIG = build_config(load_recipe(str(Path(__file__).parent)))
 
