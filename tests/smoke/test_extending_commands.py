@@ -63,4 +63,4 @@ def test_the_commands_of_the_page(tmp_path: Path) -> None:
             assert done.returncode == 0, (body, done.stdout[-3000:], done.stderr[-3000:])
             print(f"$ {body}{done.stdout[-500:]}")
     assert (project / "recipes/shop_agent/test_recipe.py").exists() and len(server.requests) >= 1
-    assert (project / "tests/golden/my_recipe.json").exists()
+    assert '"my_recipe"' in (project / "tests/golden/recipes.json").read_text(encoding="utf-8")
