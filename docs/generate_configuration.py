@@ -1,4 +1,4 @@
-"""Write the reference tables from the code: configuration, verl's keys, flags (10-configuration.md), patches (60-).
+"""Write the reference tables from the code: configuration and verl's keys (10-configuration.md), patches (60-).
 
   .venv/bin/python docs/generate_configuration.py            rewrite the marked blocks of the pages
   .venv/bin/python docs/generate_configuration.py --check    exit status 1 when a page is out of date
@@ -9,40 +9,21 @@ variables, whose table is written by hand and compared with the code by tests/te
 
 from __future__ import annotations
 
-import importlib
 import json
 import re
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
 
 import typer
-import typer.main
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
+from sql_agent.config import TrainConfig, known_keys
+from sql_agent.training.verl_rules import RULES, Rule
 
-from sql_agent.config import TrainConfig, known_keys  # noqa: E402
-from sql_agent.training.verl_rules import RULES, Rule  # noqa: E402
-
-DOCS = ROOT / "docs"
+DOCS = Path(__file__).resolve().parent
 SIGNS = {"ge": "&ge;", "gt": "&gt;", "le": "&le;", "lt": "&lt;"}
-SCRIPTS = [
-    *("sql_agent.sqlagent_test", "sql_agent.evaluate", "sql_agent.export", "sql_agent.report"),
-    "sql_agent.optimize_prompt",
-]
-TYPER_MODULES = [
-    *(*SCRIPTS, "sql_agent.audit", "sql_agent.demo", "sql_agent.judge_report", "sql_agent.mcp_server"),
-    *("sql_agent.data.build", "sql_agent.tiny_policy.build", "sql_agent.tiny_policy.demonstrations"),
-    *("reward_model.convert_dpo_format", "reward_model.mine_pairs", "reward_model.bundled_pairs"),
-    *("recipes.new", "recipes.losses.compare", "agl_plugin.store.__main__"),
-    *("reward_model.merge_lora", "reward_model.inference", "reward_model.inference_api", "utils.reward_scale"),
-    *("utils.chat_session_filter", "utils.filter_with_llm", "utils.filter_again", "utils.filter_new_question"),
-    *("utils.check_leakage", "utils.filter_by_difficulty"),
-]
 Row = tuple[str, ...]
 
 
@@ -126,102 +107,6 @@ def _section_doc(section: str) -> str:
     return (node.__doc__ or "").strip()
 
 
-def training_flags() -> str:
-    """The flags of train_sql_agent.py, and the key that each one sets."""
-    from sql_agent.training.options import FLAGS, parser
-
-    rows = []
-    for action in parser()._actions:
-        if action.dest == "help":
-            continue
-        flags = ", ".join(f"`{flag}`" for flag in action.option_strings)
-        value = "" if action.nargs == 0 else str(action.metavar or action.dest.upper())
-        key = FLAGS.get(action.dest, "")
-        rows.append((flags, f"`{value}`" if value else "", f"`{key}`" if key else "", str(action.help)))
-    return table(("flag", "value", "sets", "meaning"), rows)
-
-
-def tuning_flags() -> str:
-    """The flags of train_sft.py and train_dpo.py, and the key that each one sets."""
-    from sql_agent.tuning.options import FLAGS, parser
-
-    parts = []
-    for method in ("sft", "dpo"):
-        rows = []
-        for action in parser(method)._actions:
-            if action.dest == "help":
-                continue
-            flags = ", ".join(f"`{flag}`" for flag in action.option_strings)
-            key = FLAGS.get(action.dest, "")
-            key = f"`{key if '.' in key else f'{method}.{key}'}`" if key else ""
-            rows.append((flags, key, str(action.help)))
-        parts.append(f"### `python train_{method}.py`\n\n{table(('flag', 'sets', 'meaning'), rows)}")
-    return "\n\n".join(parts)
-
-
-def gsm8k_flags() -> str:
-    """The flags of train_gsm8k_agent.py, with the key that each one sets, and of test_interactive.py."""
-    from sql_agent.test_interactive import parser as chat_parser
-    from sql_agent.train_gsm8k_agent import FLAGS, parser
-
-    parts = []
-    for made in (parser(), chat_parser()):
-        rows = []
-        for action in made._actions:
-            if action.dest != "help":
-                flags, key = ", ".join(f"`{flag}`" for flag in action.option_strings), FLAGS.get(action.dest, "")
-                rows.append((flags, f"`{key}`" if key else "", str(action.help) % {"default": action.default}))
-        parts.append(f"### `python {made.prog}`\n\n{table(('flag', 'sets', 'meaning'), rows)}")
-    return "\n\n".join(parts)
-
-
-def typer_commands(module: str) -> dict[str, Any]:
-    """The commands of a typer command line by name; "" for one that is a single command."""
-    loaded = importlib.import_module(module)
-    app = getattr(loaded, "app", None)
-    if app is None:  # the module ends with typer.run(main)
-        app = typer.Typer(add_completion=False)
-        app.command()(loaded.main)
-    command: Any = typer.main.get_command(app)
-    return getattr(command, "commands", {"": command})
-
-
-def typer_flags(module: str) -> Iterator[Any]:
-    """The parameters of a typer command line, without --help."""
-    for command in typer_commands(module).values():
-        yield from (parameter for parameter in command.params if parameter.name != "help")
-
-
-def other_flags() -> str:
-    """A table for each of the other command lines."""
-    return "\n\n".join(
-        f"### `{_command(module)}{f' {name}' if name else ''}`\n\n{_typer_table(command)}"
-        for module in TYPER_MODULES
-        for name, command in typer_commands(module).items()
-    )
-
-
-def _command(module: str) -> str:
-    if module in SCRIPTS:
-        return f"python {module.partition('.')[2]}.py"
-    if module.startswith("utils."):
-        return f"python {module.replace('.', '/')}.py"
-    return f"python -m {module.removesuffix('.__main__')}"
-
-
-def _typer_table(command: Any) -> str:
-    rows = []
-    for parameter in command.params:
-        if parameter.name == "help":
-            continue
-        names = [*parameter.opts, *parameter.secondary_opts] if parameter.param_type_name == "option" else []
-        name = ", ".join(f"`{flag}`" for flag in names) or f"`{(parameter.name or '').upper()}` (argument)"
-        default = parameter.default
-        shown = "" if default is None or default is False or default == "" else f"`{default}`"
-        rows.append((name, shown, " ".join((parameter.help or "").split())))
-    return table(("flag", "default", "meaning"), rows)
-
-
 def patches() -> str:
     """The register of what the project changes in other packages."""
     from agl_plugin.patches.register import PATCHES
@@ -248,10 +133,6 @@ BLOCKS: dict[str, dict[str, Callable[[], str]]] = {
     "10-configuration.md": {
         "configuration": configuration,
         "verl": verl_keys,
-        "train_sql_agent.py": training_flags,
-        "train_sft.py and train_dpo.py": tuning_flags,
-        "train_gsm8k_agent.py and test_interactive.py": gsm8k_flags,
-        "other command lines": other_flags,
     },
     "60-patches.md": {"places and versions": patch_places, "patches": patches},
 }

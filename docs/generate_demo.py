@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
 PICTURE = "docs/images/demo_reward.png"
 MARKS = ("<!-- demo: docs/generate_demo.py -->", "<!-- /demo -->")
 HEADS = {

@@ -1,23 +1,223 @@
-"""How command lines end on errors that are meant for the person who typed them."""
+"""The machinery of the command line: commands that are imported when they are called, one end for every error.
+
+Guarantees: help and completion of a `Door` import none of its commands; whatever a command raises ends it with one of
+the STATUSES and one text; a defect's traceback goes to a file, without the secrets of this process. Limit: what a
+command prints, and where, is its own.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import importlib
+import inspect
+import os
+import signal
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
-from foundation.errors import UserError
+from foundation.environment import HOME
+from foundation.errors import AgentGRPOError
+
+STATUSES = (
+    "Exit status of every command: 0 done; 1 it failed, or something was left undone or unscored; 2 wrong input; 130 "
+    "interrupted (Ctrl-C, SIGTERM)."
+)
+# Names that flags have in scripts of others, and here. A flag without a name here says nothing.
+OLD_NAMES = {
+    "--model-path": "--model",
+    "--dataset": "--data",
+    "--input": "--data",
+    "--train-file": "--data",
+    "--val-file": "--val-data",
+    "--output-dir": "--out",
+    "--output": "--out",
+    "--use-lora": "--lora",
+    "--lora-r": "--lora-rank",
+    "--num-epochs": "--epochs",
+    "--total-epochs": "--epochs",
+    "--learning-rate": "--lr",
+    "--samples-per-prompt": "--group-size",
+    "--max-new-tokens": "--max-tokens",
+    "--resume-checkpoint": "--resume",
+    "--external-store-address": "--store",
+    "--llm-proxy": "",
+}
+ClickException: Any = typer.BadParameter.mro()[2]  # of click, or of the copy that Typer brings
+LATEST = "PATH|latest"  # the metavar of an option that may stand alone
+type Table = Mapping[str, tuple[str | Table, str]]
 
 
 @contextmanager
-def shown_errors(*more: type[Exception]) -> Iterator[None]:
-    """End with status 2 and the text of a UserError, OSError or one of `more`; with 130 after Ctrl-C."""
+def shown_errors() -> Iterator[None]:
+    """End with the text and the status of an error; with 130 after Ctrl-C; a defect's traceback goes to a file."""
     try:
         yield
-    except (UserError, OSError, *more) as exc:
-        typer.echo(f"error: {exc}", err=True)
-        raise typer.Exit(2) from exc
+    except (typer.Exit, typer.Abort, ClickException):
+        raise
     except KeyboardInterrupt:
         typer.echo("interrupted", err=True)
         raise typer.Exit(130) from None
+    except Exception as exc:
+        text, status = _told(exc)
+        typer.echo(f"error: {_visible(text)}", err=True)
+        raise typer.Exit(status) from exc
+
+
+def _visible(text: str) -> str:
+    """What a model, a server or a file wrote may hold anything."""
+    return "".join(c if c.isprintable() or c in "\n\t" else ascii(c)[1:-1] for c in text)
+
+
+def _told(exc: Exception) -> tuple[str, int]:
+    if isinstance(exc, AgentGRPOError) and exc.status is not None:
+        return str(exc), exc.status
+    if isinstance(exc, ModuleNotFoundError):
+        return f"{exc}; run `make setup`, or install the extra that has it (docs/00-install.md)", 1
+    if isinstance(exc, OSError):
+        return str(exc), 2
+    return f"{type(exc).__name__}: {exc}. This is a defect; its traceback: {_kept(exc)}", 1
+
+
+def _kept(exc: Exception) -> str:
+    from foundation.redaction import redacted
+
+    descriptor, name = tempfile.mkstemp(prefix="agentgrpo-", suffix=".txt")
+    with os.fdopen(descriptor, "w", encoding="utf-8", errors="replace") as file:
+        file.write(redacted("".join(traceback.format_exception(exc))))
+    return name
+
+
+class Command(TyperCommand):
+    """One command."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """An option that may stand alone means `latest` there."""
+        alone = {flag for one in self.params if getattr(one, "metavar", "") == LATEST for flag in one.opts}
+        pairs = zip(args, [*args[1:], "-"], strict=False)
+        return super().parse_args(ctx, [f"{a}=latest" if a in alone and b.startswith("-") else a for a, b in pairs])
+
+    def invoke(self, ctx: Any) -> Any:
+        """Exit with what the function returns."""
+        with shown_errors():
+            raise typer.Exit(super().invoke(ctx) or 0)
+
+
+class Door(TyperGroup):
+    """A group whose commands stand in `table`: name -> "module:function" or a table, and a line of help."""
+
+    table: Table = {}
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(self.table)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The command for lists: its name and its line."""
+        if cmd_name not in self.table:
+            return None
+        line = self.table[cmd_name][1]
+        return TyperCommand(cmd_name, short_help=line, hidden=not line)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command itself."""
+        self.commands = dict.fromkeys(self.table)  # pyright: ignore[reportAttributeAccessIssue]  for "did you mean"
+        name, found, rest = super().resolve_command(ctx, args)
+        return name, found and loaded(self.table, name or ""), rest
+
+    def invoke(self, ctx: Any) -> Any:
+        """Importing a command may fail too."""
+        with shown_errors():
+            return super().invoke(ctx)
+
+
+def group(table: Table, *, help: str, add_completion: bool = False, epilog: str | None = None) -> typer.Typer:
+    """The commands of a table as one."""
+    made = type("Door", (Door,), {"table": table})
+    app = typer.Typer(cls=made, add_completion=add_completion, **PLAIN)
+    app.callback(help=help, epilog=epilog)(lambda: None)
+    return app
+
+
+PLAIN: dict[str, Any] = {
+    "pretty_exceptions_enable": False,
+    "rich_markup_mode": None,
+    "context_settings": {"help_option_names": ["-h", "--help"], "max_content_width": 120},
+}
+
+
+def loaded(table: Table, name: str) -> Any:
+    """A command or a group of a table, imported."""
+    made = typer.main.get_command(loaded_app(table, name))
+    made.name = name
+    return made
+
+
+def loaded_app(table: Table, name: str) -> typer.Typer:
+    """The same, as an application of its own."""
+    where, line = table[name]
+    if not isinstance(where, str):
+        return group(where, help=line)
+    module, _, function = where.partition(":")
+    return single(getattr(importlib.import_module(module), function))
+
+
+def single(function: Callable[..., Any]) -> typer.Typer:
+    """A function with Typer's annotations, or one `with_flags`, as a command; it may bring `context_settings`."""
+    app = typer.Typer(add_completion=False, **PLAIN)
+    settings = {**PLAIN["context_settings"], **getattr(function, "context_settings", {})}
+    app.command(cls=Command, epilog=STATUSES, context_settings=settings)(function)
+    return app
+
+
+def with_flags[F: Callable[..., Any]](flags: type[Any]) -> Callable[[F], F]:
+    """A command of one argument: a dataclass, whose fields are annotated as Typer's parameters are."""
+
+    def decorate(function: F) -> F:
+        def command(**given: Any) -> Any:
+            return function(flags(**given))
+
+        command.__doc__, command.__module__, command.__name__ = function.__doc__, function.__module__, function.__name__
+        vars(command)["__signature__"] = inspect.signature(flags, eval_str=True).replace(return_annotation=None)
+        return command  # pyright: ignore[reportReturnType]
+
+    return decorate
+
+
+def prepare() -> None:
+    """What a process needs before its command line is read: .env, and a SIGTERM that ends it in order, as Ctrl-C."""
+    from dotenv import load_dotenv
+
+    load_dotenv(HOME / ".env")
+    for number in (signal.SIGINT, signal.SIGTERM):  # a shell starts background jobs with SIGINT ignored
+        signal.signal(number, _interrupt)
+
+
+def _interrupt(*_: Any) -> None:
+    """Python's own handler would do, but asyncio.run replaces that one by a handler which waits for the loop."""
+    raise KeyboardInterrupt
+
+
+def renamed(words: Sequence[str]) -> list[str]:
+    """A command line with the flags' older names -> one with those they have here."""
+    found: list[str] = []
+    for word in words:
+        flag, equals, value = word.partition("=")
+        if flag.startswith("--"):
+            flag = flag.replace("_", "-")
+            flag = OLD_NAMES.get(flag, flag)
+        if flag or not word:
+            found.append(f"{flag}{equals}{value}")
+    return found
+
+
+def alias(command: Callable[..., Any], words: Sequence[str] | None = None, *, first: Sequence[str] = ()) -> None:
+    """Run a command as a script does: older names of flags are taken too. `first` is said before the words."""
+    prepare()
+    given = [*first, *renamed(sys.argv[1:] if words is None else words)]
+    app, name = (command, "agentgrpo") if isinstance(command, typer.Typer) else (single(command), None)
+    app(args=given, prog_name=name)

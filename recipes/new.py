@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from foundation.errors import UserError
 from sql_agent.config import HOME, RECIPES, ROOT
@@ -24,8 +23,6 @@ PYTHON = ".venv/bin/python" if RECIPES.parent == HOME else "python"  # in the ch
 NEW_RECIPES = RECIPES if RECIPES.parent == HOME else HOME
 NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 RESERVED = ("new",)  # recipes/new.py is this module
-
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
 
 def make_recipe(name: str, folder: Path = NEW_RECIPES) -> Path:
@@ -61,7 +58,6 @@ def _place(path: Path) -> str:
     return shlex.quote(str(path.relative_to(ROOT) if path.is_relative_to(ROOT) else path))
 
 
-@app.command()
 def main(
     name: Annotated[str, typer.Argument(help="name of the recipe: a-z, 0-9 and _, a letter first")],
     folder: Annotated[
@@ -72,21 +68,12 @@ def main(
     """Make a recipe for an agent with tools of your own, which runs and trains as it stands.
 
     \b
-    python -m recipes.new shop_agent                     recipes/shop_agent; --recipe shop_agent
-    python -m recipes.new shop_agent --folder ~/agents   anywhere; --recipe ~/agents/shop_agent
+    agentgrpo new shop_agent                     recipes/shop_agent; --recipe shop_agent
+    agentgrpo new shop_agent --folder ~/agents   anywhere; --recipe ~/agents/shop_agent
 
     It has two tools (tools.py), a prompt, ten questions to train on and ten to validate with, a configuration for a
     machine without GPU, a README with all commands, and a test. Change them one by one; docs/50-extending.md tells how.
-    Exit status: 0 made, 2 wrong input.
     """
-    try:
-        made = make_recipe(name, folder or NEW_RECIPES)
-    except UserError as exc:
-        Console(stderr=True, highlight=False, soft_wrap=True).print(f"error: {exc}", markup=False)
-        raise typer.Exit(2) from None
+    made = make_recipe(name, folder or NEW_RECIPES)
     place = _place(made)
     print(f"made {place}\nnext: edit {place}/tools.py, then: {PYTHON} -m pytest {place}/test_recipe.py")
-
-
-if __name__ == "__main__":
-    app()

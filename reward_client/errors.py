@@ -1,4 +1,4 @@
-"""The faults of judging, as one small tree.
+"""The faults of judging: a branch of the tree in foundation/errors.py.
 
 JudgeFault               no verdict: the item stays unscored (it is never a 0)
  |-- JudgeUnreachable    connection refused, timeout, 5xx, rate limit that outlasts the time limit
@@ -10,12 +10,14 @@ JudgeFault               no verdict: the item stays unscored (it is never a 0)
 
 from __future__ import annotations
 
+from foundation.errors import AgentGRPOError
 from reward_client.schema import Usage
 
 
-class JudgeFault(Exception):
+class JudgeFault(AgentGRPOError):
     """No verdict could be had. `kind` is the short name counted in run summaries; `usage` is what it cost."""
 
+    status = 1
     kind = "judge_fault"
     usage = Usage()
 

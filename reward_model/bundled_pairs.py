@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import typer
 
-from foundation.command import shown_errors
+from foundation.command import alias
 from foundation.errors import UserError
 from foundation.files import write_lines
 from reward_model.degrade import WRONG, Answer, Section, right_answer, sections_of, wrong_answer
@@ -157,11 +157,10 @@ def main(
     seed: Annotated[int, typer.Option(help="the same seed gives the same pairs")] = 1,
 ) -> None:
     """Make preference pairs from questions with reference answers."""
-    with shown_errors():
-        counts = build(questions or QUESTIONS, out, seed=seed)
+    counts = build(questions or QUESTIONS, out, seed=seed)
     for name, kinds in counts.items():
         typer.echo(f"{out / name}.jsonl: {kinds.total()} ({', '.join(f'{k} {n}' for k, n in sorted(kinds.items()))})")
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    alias(main)

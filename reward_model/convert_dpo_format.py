@@ -1,6 +1,6 @@
 """Turn raw preference data into the pairs that reward_modeling.py trains on.
 
-    python convert_dpo_format.py --input raw.jsonl --output converted.jsonl
+    agentgrpo reward-model convert --data raw.jsonl --out converted.jsonl
 
 Two raw forms, told apart line by line: {prompt, chosen, rejected} with texts, and agent dialogues
 {messages, rejected_messages}, of which the user's and the assistant's turns with text are kept (system prompts, tool
@@ -17,7 +17,7 @@ from typing import Annotated, Any
 import typer
 from pydantic import ValidationError
 
-from foundation.command import shown_errors
+from foundation.command import alias
 from foundation.errors import UserError
 from foundation.files import write_lines
 from reward_model.pairs import Pair, Skipped, json_lines, make_pair, reason_of
@@ -109,22 +109,21 @@ def _content(turn: dict[str, Any], key: str) -> str:
 
 
 def main(
-    input: Annotated[Path, typer.Option("--input", help="raw JSONL file")],
-    output: Annotated[Path, typer.Option("--output", help="JSONL file to write")],
+    input: Annotated[Path, typer.Option("--data", help="raw JSONL file")],
+    output: Annotated[Path, typer.Option("--out", help="JSONL file to write")],
 ) -> None:
     """Convert raw preference data to {chosen: [turns], rejected: [turns]}."""
-    with shown_errors():
-        result = convert_file(input)
-        if result.skipped.counts:
-            typer.echo(f"skipped {result.skipped.counts.total()} lines:\n{result.skipped}", err=True)
-        if not result.pairs:
-            raise UserError(
-                f"{input}: no line could be converted. A line is {{prompt, chosen, rejected}} with texts, or "
-                "{messages, rejected_messages} with lists of turns"
-            )
-        write_lines(output, (pair.model_dump(include={"chosen", "rejected"}) for pair in result.pairs))
+    result = convert_file(input)
+    if result.skipped.counts:
+        typer.echo(f"skipped {result.skipped.counts.total()} lines:\n{result.skipped}", err=True)
+    if not result.pairs:
+        raise UserError(
+            f"{input}: no line could be converted. A line is {{prompt, chosen, rejected}} with texts, or "
+            "{messages, rejected_messages} with lists of turns"
+        )
+    write_lines(output, (pair.model_dump(include={"chosen", "rejected"}) for pair in result.pairs))
     typer.echo(f"{len(result.pairs)} pairs written to {output}")
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    alias(main)

@@ -1,10 +1,10 @@
 """Score without a server: one response, a pair, or a file.
 
-    python inference.py --model_path DIR --prompt TEXT --response TEXT [--rejected TEXT]
-    python inference.py --model_path DIR --input items.jsonl --output scored.jsonl
-    python inference.py --model_path DIR --pairs held_out.jsonl
+    agentgrpo reward-model score --model DIR --prompt TEXT --response TEXT [--rejected TEXT]
+    agentgrpo reward-model score --model DIR --data items.jsonl --out scored.jsonl
+    agentgrpo reward-model score --model DIR --pairs held_out.jsonl
 
-Prints JSON with the keys of the API. A line of --input has prompt, response and perhaps reference; the output keeps its
+Prints JSON with the keys of the API. A line of --data has prompt, response and perhaps reference; the output keeps its
 other keys. --pairs prints the pair accuracy of a file in the converted format.
 """
 
@@ -17,7 +17,7 @@ from typing import Annotated, Any
 import typer
 from pydantic import ValidationError
 
-from foundation.command import shown_errors
+from foundation.command import alias
 from foundation.errors import UserError
 from foundation.files import write_lines
 from reward_model.api import pair_score
@@ -25,7 +25,7 @@ from reward_model.api_types import ScoreRequest
 from reward_model.evaluation import pair_margins, summarise
 from reward_model.inference_api import load_served
 from reward_model.pairs import Skipped, json_lines, read_pairs, reason_of
-from reward_model.scoring import Item, NotFinite
+from reward_model.scoring import Item
 
 KEYS = ("prompt", "response", "reference")
 
@@ -49,34 +49,33 @@ def read_items(path: Path) -> tuple[list[dict[str, Any]], list[Item]]:
 
 
 def main(
-    model_path: Annotated[Path, typer.Option("--model_path", "--model-path", help="folder of the reward model")],
+    model_path: Annotated[Path, typer.Option("--model", help="folder of the reward model")],
     prompt: Annotated[str, typer.Option(help="the question")] = "",
     response: Annotated[str | None, typer.Option(help="the answer to score")] = None,
     rejected: Annotated[str | None, typer.Option(help="another answer, to compare")] = None,
     reference: Annotated[str, typer.Option(help="reference answer")] = "",
-    input: Annotated[Path | None, typer.Option("--input", help="JSONL: prompt, response, perhaps reference")] = None,
-    output: Annotated[Path | None, typer.Option("--output", help="scored JSONL (with --input)")] = None,
+    input: Annotated[Path | None, typer.Option("--data", help="JSONL: prompt, response, perhaps reference")] = None,
+    output: Annotated[Path | None, typer.Option("--out", help="scored JSONL (with --data)")] = None,
     pairs: Annotated[Path | None, typer.Option(help="pairs in the converted format: prints the accuracy")] = None,
 ) -> None:
     """Score one response, a pair or a file."""
-    with shown_errors(NotFinite):
-        if sum(given is not None for given in (response, input, pairs)) != 1 or (input is None) != (output is None):
-            raise UserError("give one of --response, --pairs, or --input together with --output")
-        served = load_served(model_path)
-        if input is not None and output is not None:
-            rows, items = read_items(input)
-            scores = served.told(served.scorer.score(items), items)
-            write_lines(output, ({**row, **one.model_dump()} for row, one in zip(rows, scores, strict=True)))
-            typer.echo(f"{len(rows)} responses scored: {output}")
-        elif pairs is not None:
-            known, _ = read_pairs(pairs)
-            typer.echo(json.dumps(summarise(known, pair_margins(served.scorer, known)), indent=1))
-        else:
-            texts = [text for text in (response, rejected) if text is not None]
-            items = [Item(prompt, text, reference) for text in texts]
-            scores = served.told(served.scorer.score(items), items)
-            typer.echo((pair_score(*scores) if len(scores) == 2 else scores[0]).model_dump_json())
+    if sum(given is not None for given in (response, input, pairs)) != 1 or (input is None) != (output is None):
+        raise UserError("give one of --response, --pairs, or --data together with --out")
+    served = load_served(model_path)
+    if input is not None and output is not None:
+        rows, items = read_items(input)
+        scores = served.told(served.scorer.score(items), items)
+        write_lines(output, ({**row, **one.model_dump()} for row, one in zip(rows, scores, strict=True)))
+        typer.echo(f"{len(rows)} responses scored: {output}")
+    elif pairs is not None:
+        known, _ = read_pairs(pairs)
+        typer.echo(json.dumps(summarise(known, pair_margins(served.scorer, known)), indent=1))
+    else:
+        texts = [text for text in (response, rejected) if text is not None]
+        items = [Item(prompt, text, reference) for text in texts]
+        scores = served.told(served.scorer.score(items), items)
+        typer.echo((pair_score(*scores) if len(scores) == 2 else scores[0]).model_dump_json())
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    alias(main)

@@ -1,4 +1,4 @@
-"""Serve a reward model over HTTP: python inference_api.py --model_path DIR [--port 8400].
+"""Serve a reward model over HTTP: agentgrpo reward-model serve --model DIR [--port 8400].
 
 Guarantees: listens on 127.0.0.1 unless told otherwise, and elsewhere only with a token (REWARD_API_TOKEN); nothing is
 served before the model is loaded and has scored once; SIGTERM or Ctrl-C closes the port, answers what was accepted,
@@ -15,10 +15,8 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
-from dotenv import load_dotenv
 
-from foundation.command import shown_errors
-from foundation.environment import HOME
+from foundation.command import alias
 from foundation.errors import UserError
 from foundation.net import bind
 from reward_model.api import Limits, Served, make_app
@@ -75,7 +73,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def main(
-    model_path: Annotated[Path, typer.Option("--model_path", "--model-path", help="folder of the reward model")],
+    model_path: Annotated[Path, typer.Option("--model", help="folder of the reward model")],
     host: Annotated[str, typer.Option(help="interface; others than loopback need REWARD_API_TOKEN")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="port")] = 8400,
     scale: Annotated[Path | None, typer.Option(help="fitted scale (default: reward_scale.json of the folder)")] = None,
@@ -103,7 +101,6 @@ def main(
     REWARD_API_TOKEN (in the environment or .env) makes clients send "Authorization: Bearer TOKEN". At SIGTERM or Ctrl-C
     what was accepted is answered, and the port is free for the next server. Exit status 2: wrong input.
     """
-    load_dotenv(HOME / ".env")
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     limits = Limits(
         batch_size=batch_size,
@@ -113,14 +110,13 @@ def main(
         max_chars=max_chars,
         max_body_bytes=max_body_mib << 20,
     )
-    with shown_errors():
-        token = read_token(host)
-        listener = bind(host, port)
-        served = load_served(model_path, device=device, dtype=dtype, max_tokens=max_tokens, scale=scale)
+    token = read_token(host)
+    listener = bind(host, port)
+    served = load_served(model_path, device=device, dtype=dtype, max_tokens=max_tokens, scale=scale)
     if served.scale is None:
         typer.echo(
             f"no {SCALE_FILE} beside the model: scores are raw logits and `reward` is null. Fit one with "
-            "utils/reward_scale.py",
+            "`agentgrpo reward-model scale`",
             err=True,
         )
     where = f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}"
@@ -130,4 +126,4 @@ def main(
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    alias(main)

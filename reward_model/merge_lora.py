@@ -1,6 +1,6 @@
 """Merge a LoRA adapter of reward_modeling.py into its base: a whole model that can be served.
 
-    python merge_lora.py --adapter reward_model_output --out merged_model [--base FOLDER]
+    agentgrpo reward-model merge --adapter reward_model_output --out merged_model [--base FOLDER]
 
 Guarantees: code and pickled weights are refused on both sides; an adapter that notes its base (all that were trained
 here from a local folder do) is merged into no other.
@@ -18,7 +18,7 @@ from peft import PeftConfig, PeftModel
 from safetensors import SafetensorError, safe_open
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-from foundation.command import shown_errors
+from foundation.command import alias
 from foundation.errors import UserError
 from reward_model.folder import ADAPTER, check_no_code, check_weights_folder, read_json, weights_fingerprint
 
@@ -98,10 +98,9 @@ def main(
     base: Annotated[Path | None, typer.Option(help="folder of the base (default: as noted in the adapter)")] = None,
 ) -> None:
     """Merge a LoRA adapter into its base."""
-    with shown_errors():
-        merge(adapter, out, base=base)
+    merge(adapter, out, base=base)
     typer.echo(f"merged model: {out}")
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    alias(main)

@@ -17,7 +17,7 @@ from typing import Annotated, Any
 
 import typer
 
-from foundation.command import shown_errors
+from foundation.command import alias
 from foundation.errors import UserError
 from foundation.files import write_lines
 from reward_model.grounding import grounded
@@ -102,19 +102,18 @@ def _take(candidates: list[Candidate], result: Mined, margin: float) -> None:
 
 def main(
     rollouts: Annotated[list[Path], typer.Argument(help="rollouts.jsonl of one run or several")],
-    output: Annotated[Path, typer.Option("--output", help="JSONL file to write")],
+    output: Annotated[Path, typer.Option("--out", help="JSONL file to write")],
     margin: Annotated[float, typer.Option(help="least difference between best and worst")] = 0.2,
 ) -> None:
     """Mine preference pairs from rollouts."""
-    with shown_errors():
-        mined = mine(rollouts, margin=margin)
-        if mined.skipped.counts:
-            typer.echo(f"skipped:\n{mined.skipped}", err=True)
-        if not mined.pairs:
-            raise UserError(f"none of {mined.n_groups} groups gives a pair; lower --margin or add runs")
-        write_lines(output, (pair.model_dump() for pair in mined.pairs))
+    mined = mine(rollouts, margin=margin)
+    if mined.skipped.counts:
+        typer.echo(f"skipped:\n{mined.skipped}", err=True)
+    if not mined.pairs:
+        raise UserError(f"none of {mined.n_groups} groups gives a pair; lower --margin or add runs")
+    write_lines(output, (pair.model_dump() for pair in mined.pairs))
     typer.echo(f"{len(mined.pairs)} pairs of {mined.n_groups} groups written to {output}")
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    alias(main)

@@ -1,6 +1,6 @@
 """Train a reward model on preference pairs with TRL's RewardTrainer: all weights, or LoRA.
 
-    python reward_modeling.py --dataset_name converted.jsonl --model_name_or_path Qwen/Qwen2.5-0.5B-Instruct
+    agentgrpo reward-model train --data converted.jsonl --model Qwen/Qwen2.5-0.5B-Instruct --out FOLDER
     accelerate launch --num_processes 2 reward_modeling.py ... --use_peft --lora_r 32
 
 All flags of TRL's RewardConfig and ModelConfig are taken; below stand those of this script and the defaults it changes.
@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import typer
 from accelerate import PartialState
 from transformers import AutoModelForSequenceClassification, AutoTokenizer, HfArgumentParser
 from transformers.trainer_utils import get_last_checkpoint
@@ -139,7 +140,7 @@ def _checkpoint(settings: TrainingOptions) -> str | None:
         return wanted
     if out.is_dir() and any(out.iterdir()) and not settings.overwrite_output_dir:
         raise UserError(
-            f"--output_dir {out}: is not empty; name a new folder, or continue with --resume_from_checkpoint latest"
+            f"--out {out}: is not empty; name a new folder, or continue with --resume_from_checkpoint latest"
         )
     return None
 
@@ -148,13 +149,13 @@ def _checked_base(options: ModelOptions) -> str:
     """The model to start from; a local folder must be safe to load."""
     name = options.model_name_or_path
     if not name:
-        raise UserError("--model_name_or_path is missing; give a model folder or a hub name")
+        raise UserError("--model is missing; give a model folder or a hub name")
     folder = Path(name)
     if folder.is_dir():
         check_weights_folder(folder)
         return str(folder.resolve())
     if folder.is_absolute() or name.startswith(("./", "../", "~")):
-        raise UserError(f"--model_name_or_path {name}: no such folder; give one with config.json, or a hub name")
+        raise UserError(f"--model {name}: no such folder; give one with config.json, or a hub name")
     return name
 
 
@@ -201,11 +202,34 @@ def _leave(
         write_text(out / BASE_NOTE, json.dumps(base_note(Path(base))) + "\n")
 
 
-def main() -> None:
+# What TRL calls the flags that have other names here.
+TRL_NAMES = {
+    "--model": "--model_name_or_path",
+    "--data": "--dataset_name",
+    "--out": "--output_dir",
+    "--epochs": "--num_train_epochs",
+    "--batch-size": "--per_device_train_batch_size",
+    "--lr": "--learning_rate",
+    "--lora": "--use_peft",
+    "--lora-rank": "--lora_r",
+}
+
+
+def command(context: typer.Context) -> None:
+    """Train a reward model. All flags of TRL are taken: see --help."""
+    main(context.args)
+
+
+vars(command)["context_settings"] = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
+
+
+def main(words: list[str] | None = None) -> None:
     """Read the flags and train."""
     # The annotations of dataclasses in this module are texts; the parser resolves them itself.
     parser = HfArgumentParser((Options, TrainingOptions, ModelOptions), description="Train a reward model.")  # type: ignore[arg-type]
-    options, settings, model_options = parser.parse_args_into_dataclasses()
+    options, settings, model_options = parser.parse_args_into_dataclasses(
+        args=[TRL_NAMES.get(word, word) for word in words or sys.argv[1:]]
+    )
     try:
         metrics = train(options, settings, model_options)
     except UserError as exc:

@@ -19,7 +19,7 @@ import torch
 from safetensors import SafetensorError
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-from foundation.errors import UserError
+from foundation.errors import RunError, UserError
 from reward_model.encoding import Dialogue, Encoded, Encoder
 from reward_model.folder import check_reward_model
 from reward_model.grounding import grounded
@@ -35,7 +35,7 @@ MAX_PASS_TOKENS = {"cpu": 2048, "cuda": 32_768}
 PROBE = (("user", "1"), ("assistant", "1"))
 
 
-class NotFinite(ArithmeticError):
+class NotFinite(RunError):
     """The model gave NaN or infinity, which is no score."""
 
 

@@ -1,4 +1,4 @@
-"""The faults of the environment, as one small tree. A fault is never a reward.
+"""The faults of the environment: a branch of the tree in foundation/errors.py. A fault is never a reward.
 
 Fault                 the episode has no meaning: the rollout stays unscored and is counted by `kind`
  |-- LLMFault         the model's endpoint failed (429, 5xx, timeout, connection reset, proxy death)
@@ -6,16 +6,17 @@ Fault                 the episode has no meaning: the rollout stays unscored and
  |-- ReaderFault      the model that reads long results (agent.reader) failed at all its addresses
  |-- ToolFault        a tool is broken: its environment, its MCP server (a tool of one's own may raise it too)
  +-- EpisodeFault     an episode of one's own raised, or its program ended with an error or at its limit
-
-UserError             something the user can mend; its text says value, rule and remedy
 """
 
 from __future__ import annotations
 
+from foundation.errors import AgentGRPOError
 
-class Fault(Exception):
+
+class Fault(AgentGRPOError):
     """Something broke that is neither the policy's merit nor its mistake."""
 
+    status = 1
     kind = "fault"
 
 

@@ -33,18 +33,12 @@ LAYERS = [
     ["sql_agent.tiny_policy", "agl_plugin.run", "agl_plugin.audit"],
     ["sql_agent.serving", "agl_plugin"],
     ["sql_agent.evaluation", "sql_agent.training", "sql_agent.run_audit"],
-    ["sql_agent.run_report", "sql_agent.prompt_trials"],
-    [
-        *("sql_agent.train_sql_agent", "sql_agent.evaluate", "sql_agent.sqlagent_test", "sql_agent.judge_report"),
-        *("sql_agent.export", "sql_agent.report", "sql_agent.mcp_server", "sql_agent.optimize_prompt"),
-        "sql_agent.audit",
-        "sql_agent.tuning",
-    ],
-    ["sql_agent.local", "sql_agent.train_sft", "sql_agent.train_dpo"],
-    ["sql_agent.demo", "sql_agent.api", "sql_agent.train_local", "sql_agent.testing", "utils"],
+    ["sql_agent.run_report", "sql_agent.prompt_trials", "sql_agent.tuning"],
+    ["sql_agent.local"],
+    ["sql_agent.commands"],
+    ["sql_agent.api", "sql_agent.cli", "sql_agent.testing", "utils"],
     ["benchmarks"],
-    ["recipes", "sql_agent.train_gsm8k_agent"],
-    ["sql_agent.test_interactive"],
+    ["recipes", "sql_agent.commands.gsm8k", "sql_agent.alias", "sql_agent.__main__"],
     ["docs"],
 ]
 
@@ -69,7 +63,7 @@ ONLY_IN = {
     ],
     "verl": ["agl_plugin.*", "sql_agent.testing.actor"],
     "ray": ["agl_plugin.*"],
-    "mcp": ["sql_agent.agent.mcp_session", "sql_agent.agent.mcp_tools", "sql_agent.mcp_server"],
+    "mcp": ["sql_agent.agent.mcp_session", "sql_agent.agent.mcp_tools", "sql_agent.commands.mcp_server"],
     "agents": [
         "sql_agent.agent.call_ids",
         "sql_agent.agent.conversation",
@@ -89,9 +83,8 @@ ONLY_IN = {
 LIGHT = [
     *("sql_agent", "reward_client", "sql_agent.scorers", "sql_agent.data.dataset", "sql_agent.environment.database"),
     *("reward_model", "reward_model.convert_dpo_format", "reward_model.mine_pairs", "reward_model.bundled_pairs"),
-    *("foundation.console", "foundation.run_folder", "foundation.environment", "sql_agent.train_sql_agent"),
-    "sql_agent.api",
-    *("sql_agent.train_sft", "sql_agent.train_dpo", "sql_agent.tuning.job", "sql_agent.tuning.arguments"),
+    *("foundation.console", "foundation.run_folder", "foundation.environment", "sql_agent.cli", "sql_agent.api"),
+    *("sql_agent.commands.train", "sql_agent.commands.tune", "sql_agent.tuning.job", "sql_agent.tuning.arguments"),
 ]
 HEAVY = ["torch", "ray", "vllm", "verl", "agentlightning", "transformers"]
 
@@ -104,7 +97,7 @@ def module_name(path: Path) -> str:
 def project_files() -> Iterator[Path]:
     packages = ("foundation", "sql_agent", "agl_plugin", "reward_client", "reward_model")
     for folder in (*packages, "utils", "recipes", "benchmarks", "docs"):
-        yield from (ROOT / folder).rglob("*.py")
+        yield from (path for path in (ROOT / folder).rglob("*.py") if not path.is_symlink())
 
 
 MODULES = {module_name(path): ast.parse(path.read_text(encoding="utf-8")) for path in project_files()}

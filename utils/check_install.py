@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Say what is installed on this machine, whether it fits together, and what to do where it does not.
 
-  .venv/bin/python utils/check_install.py                 a table; exit status 0, or 1 when there is a problem
+  agentgrpo doctor                                        a table; exit status 0, or 1 when there is a problem
+  python3 utils/check_install.py                          the same where nothing is installed yet
   .venv/bin/python utils/check_install.py --json          the same as JSON
   .venv/bin/python utils/check_install.py --no-imports    versions only, in a second
 
@@ -14,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 import importlib.metadata
-import json
 import os
 import platform
 import re
@@ -23,6 +23,7 @@ import socket
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
+from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -314,23 +315,31 @@ def table(rows: list[Row]) -> str:
     )
 
 
-def main() -> int:
-    """The command line. Exit status: 0 without problems, else 1."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    parser.add_argument("--no-imports", action="store_true", help="compare versions only; import nothing")
-    args = parser.parse_args()
-    if not args.no_imports and sys.stderr.isatty():
+def doctor(json: bool = False, imports: bool = True) -> int:
+    """Say what is installed on this machine, whether it fits together, and what to do where it does not.
+
+    --no-imports compares versions only, in a second. Status 1: there is a problem.
+    """
+    if imports and sys.stderr.isatty():
         print("importing torch, vLLM and verl in processes of their own; this takes up to a minute", file=sys.stderr)
-    machine = survey(imports=not args.no_imports)
+    machine = survey(imports=imports)
     rows = [row for check in CHECKS for row in guarded(check, machine)]
     n_problems = sum(row.state == PROBLEM for row in rows)
-    if args.json:
-        print(json.dumps({"ok": n_problems == 0, "rows": [asdict(row) for row in rows]}, indent=2))
+    if json:
+        print(dumps({"ok": n_problems == 0, "rows": [asdict(row) for row in rows]}, indent=2))
     else:
         print(table(rows))
         print(f"\n{n_problems} problem(s)" if n_problems else "\nno problems")
     return 1 if n_problems else 0
+
+
+def main() -> int:
+    """The script, for a Python without Typer."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    parser.add_argument("--no-imports", action="store_true", help="compare versions only; import nothing")
+    args = parser.parse_args()
+    return doctor(json=args.json, imports=not args.no_imports)
 
 
 if __name__ == "__main__":

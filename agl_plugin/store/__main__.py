@@ -1,7 +1,7 @@
 """A store that lasts, as a server: `agl store` with its rollouts in an SQLite file, or in PostgreSQL.
 
-  python -m agl_plugin.store --port 9999 --path runs/store.db
-  python -m agl_plugin.store --port 9999 --postgres STORE_DATABASE    the variable that holds postgresql://...
+  agentgrpo store --port 9999 --path runs/store.db
+  agentgrpo store --port 9999 --postgres STORE_DATABASE    the variable that holds postgresql://...
 
 The protocol, the routes and the dashboard are those of `agl store`. A store that was killed goes on with the same
 --path where it was.
@@ -16,13 +16,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from dotenv import load_dotenv
 
 from agl_plugin.patches.install import install_at_start
 from agl_plugin.store.database import Database
 from agl_plugin.store.turns import Turns
-from foundation.command import shown_errors
-from foundation.environment import HOME
+from foundation.command import alias
 from foundation.errors import RunError, UserError
 from foundation.net import bind
 from foundation.store_token import check_host
@@ -41,12 +39,10 @@ def main(
     log_level: Annotated[str, typer.Option(help="DEBUG, INFO, WARNING or ERROR")] = "INFO",
 ) -> None:
     """Serve a store until SIGINT or SIGTERM. With AGL_STORE_TOKEN set, requests without it are refused."""
-    load_dotenv(HOME / ".env")
-    with shown_errors(RunError):
-        check_host(host, "--host")
-        where = address_in(postgres) if postgres else path
-        bind(host, port).close()  # the server would tell of a taken port in a hundred lines
-        asyncio.run(serve(where, host=host, port=port, keep_spans=keep_spans, log_level=log_level))
+    check_host(host, "--host")
+    where = address_in(postgres) if postgres else path
+    bind(host, port).close()  # the server would tell of a taken port in a hundred lines
+    asyncio.run(serve(where, host=host, port=port, keep_spans=keep_spans, log_level=log_level))
 
 
 def address_in(variable: str) -> str:
@@ -91,4 +87,4 @@ async def serve(where: Path | str, *, host: str, port: int, keep_spans: int = 4,
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    alias(main)

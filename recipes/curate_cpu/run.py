@@ -14,7 +14,6 @@ import os
 import random
 import re
 import sqlite3
-import sys
 from collections.abc import Callable, Sequence
 from contextlib import closing, nullcontext
 from pathlib import Path
@@ -23,10 +22,10 @@ from typing import Annotated, Any
 import typer
 
 from foundation.files import read_lines, write_lines
-from sql_agent.config import UTILS, DatabaseConfig, TrainConfig, data_path, database_path
+from sql_agent.commands.demo import run as run_command
+from sql_agent.config import COMMAND, DatabaseConfig, TrainConfig, data_path, database_path
 from sql_agent.data.bundled import ensure_data
 from sql_agent.data.dataset import load_questions
-from sql_agent.demo import run as run_command
 from sql_agent.records import Question
 from sql_agent.testing.server import Answer, Handler, chat_reply, openai_server
 
@@ -110,26 +109,26 @@ def curate(out: Path, train: Sequence[Question], *, samples: int, model: str) ->
     """All steps; each ends the whole with its status when it fails."""
 
     def step(name: str, *flags: str) -> None:
-        print(f"$ python utils/{name}.py {' '.join(flags)}", flush=True)
-        run_command(sys.executable, str(UTILS / f"{name}.py"), *flags)
+        print(f"$ agentgrpo curate {name} {' '.join(flags)}", flush=True)
+        run_command(*COMMAND, "curate", name, *flags)
 
     file = {name: str(out / f"{name}.jsonl") for name in ("chats", "old", *STEPS)}
-    step("chat_session_filter", file["chats"], file["asked"])
-    step("filter_with_llm", file["asked"], file["kept"])
-    step("filter_again", file["kept"], file["kept_twice"])
-    step("filter_new_question", file["kept_twice"], file["novel"], "--old", file["old"])
+    step("chats", file["chats"], file["asked"])
+    step("keep", file["asked"], file["kept"])
+    step("again", file["kept"], file["kept_twice"])
+    step("new", file["kept_twice"], file["novel"], "--old", file["old"])
     held = [str(data_path(f"data/{split}.parquet")) for split in ("val", "test")]
-    step("check_leakage", file["novel"], *held, "--out", file["clean"])
+    step("leakage", file["novel"], *held, "--out", file["clean"])
     write_lines(out / "answered.jsonl", with_references(read_lines(out / "clean.jsonl"), train))
     flags = ["--samples", str(samples), "--recipe", "curate_cpu", *(["--model", model] if model else [])]
-    step("filter_by_difficulty", file["answered"], file["train"], *flags)
+    step("difficulty", file["answered"], file["train"], *flags)
 
 
 def main(
     out: Annotated[Path, typer.Argument(help="folder of all files")],
     n: Annotated[int, typer.Option("--questions", min=8, max=600, help="questions worth keeping in the log")] = 40,
     samples: Annotated[int, typer.Option(min=2, help="episodes per question")] = 8,
-    model: Annotated[str, typer.Option(help="whose pass@k: as evaluate.py's --before; empty: the tiny policy")] = "",
+    model: Annotated[str, typer.Option(help="whose pass@k (agentgrpo evaluate --model)")] = "",
     seed: Annotated[int, typer.Option(help="of the log")] = 1,
 ) -> None:
     """Make a chat log, curate it, and tell how many questions each step left."""

@@ -17,11 +17,10 @@ import torch
 import typer
 from transformers import GenerationConfig, Qwen3Config, Qwen3ForCausalLM
 
-from foundation.command import shown_errors
+from foundation.command import alias
 from recipes.full_shape.vocabulary import END_OF_TEXT, END_OF_TURN, fetch_wheels, qwen_tokenizer
 from sql_agent.config import ROOT
 
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 N_LAYERS = 28
 FOLDER = ROOT / ".cache" / "full_shape" / "model"
 
@@ -76,15 +75,13 @@ def edit_config(path: Path) -> None:
     path.write_text(json.dumps(tree | {"transformers_version": "4.51.0"}, indent=2), encoding="utf-8")
 
 
-@app.command()
 def main(
     layers: Annotated[int, typer.Option(help="layers; 28 is the whole model", min=1, max=N_LAYERS)] = N_LAYERS,
     seed: Annotated[int, typer.Option(help="seed of the weights")] = 1,
 ) -> None:
     """Build the model folder and print it."""
-    with shown_errors():
-        print(build(n_layers=layers, seed=seed))
+    print(build(n_layers=layers, seed=seed))
 
 
 if __name__ == "__main__":
-    app()
+    alias(main)

@@ -1,8 +1,8 @@
-"""optimize_prompt.py where no language model is at hand: a list of prompts stands in for the one that edits.
+"""`agentgrpo prompt` where no language model is at hand: a list of prompts stands in for the one that edits.
 
     python -m recipes.prompt_cpu.search --out runs/prompt
 
-All flags are those of optimize_prompt.py, and so is all the rest: the search, the episodes, the scorers, the report.
+All flags are those of `agentgrpo prompt`, and so is all the rest: the search, the episodes, the scorers, the report.
 Limits: the list reads no critique. What it shows is that a better prompt is found, and what finding one costs.
 """
 
@@ -16,7 +16,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from sql_agent.config import ROOT, prompt_file
+from sql_agent.config import COMMAND, prompt_file
 from sql_agent.testing.server import Answer, Handler, chat_reply, openai_server
 
 CANDIDATES = ("system_en", "system_short", "system_zh")
@@ -35,10 +35,10 @@ def editor() -> Handler:
 
 
 def main(argv: Sequence[str]) -> int:
-    """The exit status of optimize_prompt.py."""
+    """The exit status of `agentgrpo prompt`."""
     with openai_server(editor()) as server:
         named = {"TEACHER_API_KEY": "none", "TEACHER_MODEL": "a-list", "TEACHER_BASE_URL": server.base_url}
-        command = [sys.executable, str(ROOT / "sql_agent" / "optimize_prompt.py"), *FLAGS, *argv]
+        command = [*COMMAND, "prompt", *FLAGS, *argv]
         return subprocess.run(command, env={**os.environ, **named, "JUDGE_ENDPOINTS": ""}).returncode
 
 

@@ -11,7 +11,6 @@ import inspect
 import json
 import signal
 import subprocess
-import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from typing import Any, TypeVar
 from foundation.errors import UserError, did_you_mean
 from sql_agent.api.background import Job, current
 from sql_agent.api.given import plain
-from sql_agent.config import ROOT, TrainConfig, known_keys
+from sql_agent.config import COMMAND, TrainConfig, known_keys
 
 KEPT_LINES = 400
 WRONG_INPUT, INTERRUPTED = 2, 130
@@ -92,9 +91,9 @@ def _flat(tree: Mapping[str, Any], prefix: str) -> list[tuple[str, Any]]:
     return pairs
 
 
-def command_line(script: str, *flags: str) -> list[str]:
-    """The command line of one of this package's scripts."""
-    return [sys.executable, str(ROOT / "sql_agent" / script), *flags]
+def command_line(name: str, *flags: str) -> list[str]:
+    """The command line of `agentgrpo NAME`."""
+    return [*COMMAND, name, *flags]
 
 
 def run_command(command: list[str], *, quiet: bool = False) -> Done:

@@ -184,7 +184,7 @@ def _templated(questions: list[Question], model: str) -> list[str]:
 
 
 def tuning_source(source: Source) -> str:
-    """What train_sft.py and train_dpo.py call a set: questions, or conversations and pairs as they are."""
+    """What `agentgrpo sft` and `agentgrpo dpo` call a set: questions, or conversations and pairs as they are."""
     if not isinstance(source, str | Path):
         rows = rows_of(source)
         is_questions = bool(rows) and isinstance(rows[0], Mapping) and not TALKS & rows[0].keys()

@@ -13,7 +13,7 @@ from sql_agent.api.datasets import Source, question_file, tuning_source
 from sql_agent.api.given import tool_source
 from sql_agent.api.rewards import RewardFunction, term_of
 from sql_agent.api.runs import Evaluation, Run
-from sql_agent.config import HOME, ROOT, data_path
+from sql_agent.config import HOME, data_path
 
 Model = Run | str | Path
 
@@ -40,7 +40,7 @@ def train(
     quiet: bool = False,
     **overrides: Any,
 ) -> Run:
-    """Train with GRPO: `train_sql_agent.py --recipe RECIPE`, with a store of its own.
+    """Train with GRPO: `agentgrpo train --recipe RECIPE`, with a store of its own.
 
     `dataset` are training questions (a name, a file, rows or a frame: see load_dataset), `reward` is a reward function
     in place of the recipe's reward, `tools` are the agent's (functions, environment classes, names and paths).
@@ -68,20 +68,20 @@ def train_command(
 ) -> list[str]:
     """The command line of `train`. Raises UserError."""
     flags = ["--recipe", str(recipe)] if recipe else []
-    flags += ["--ci"] * ci + ["--ci-fast"] * ci_fast + ["--llm-proxy"]
+    flags += ["--ci"] * ci + ["--ci-fast"] * ci_fast
     if model:
         flags += ["--model", _model_text(model)]
     is_given = not isinstance(dataset, str) or bool(dataset)
     if is_given or max_samples:
         own = "" if is_given else _own_file(str(recipe), overrides, max_samples)
         file = own or question_file(dataset, max_samples=max_samples)
-        flags += ["--train-file", str(file)]
+        flags += ["--data", str(file)]
     if reward:
         overrides = {"reward.default_scorer": "judge", **overrides, "reward.terms": [term_of(reward)]}
     if tools:
         overrides = {**overrides, "agent.tools": [tool_source(tool) for tool in tools]}
     arguments = ("model", "dataset", "max_samples", "reward", "tools", "ci", "ci_fast", "quiet")
-    return command_line("train_sql_agent.py", *flags, *settings(overrides, arguments=arguments))
+    return command_line("train", *flags, *settings(overrides, arguments=arguments))
 
 
 def for_word_problems(dataset: Source, max_samples: int | None = None, *, tiny: bool = False) -> dict[str, Any]:
@@ -136,7 +136,7 @@ def evaluate(
     quiet: bool = False,
     **overrides: Any,
 ) -> Evaluation:
-    """Measure a model, or two against each other: `evaluate.py`. A model is a Run, a folder, a hub name, or
+    """Measure a model, or two against each other: `agentgrpo evaluate`. A model is a Run, a folder, a hub name, or
     NAME@http://host/v1; "" the tiny policy. `splits`: one or several of the bundled ones, question files, registered
     sets, rows and frames.
 
@@ -154,7 +154,7 @@ def evaluate(
     flags += ["--recipe", recipe] if recipe else []
     for option, model in (("--before", before), ("--after", after)):
         flags += [option, str(model.folder if isinstance(model, Run) else model)] if model else []
-    command = command_line("evaluate.py", *flags, "--out", str(folder.expanduser().absolute()), *keys)
+    command = command_line("evaluate", *flags, "--out", str(folder.expanduser().absolute()), *keys)
     done = run_command([*command, "--no-inspect-log"], quiet=quiet)
     evaluation = Evaluation(folder.expanduser().absolute())
     if done.status and (not (evaluation.folder / "results.json").is_file() or evaluation.results.partial):
@@ -169,10 +169,13 @@ def _split(source: Source) -> str:
 
 
 def export(source: Run | str | Path, out: str | Path, *, dtype: str = "auto", quiet: bool = False) -> Path:
-    """Turn a run's newest checkpoint, or a checkpoint, into a model folder: `export.py`. Raises UserError, RunError."""
+    """Turn a run's newest checkpoint, or a checkpoint, into a model folder: `agentgrpo export`.
+
+    Raises UserError, RunError.
+    """
     text = str(source.folder if isinstance(source, Run) else source)
     target = Path(out).expanduser().absolute()
-    done = run_command(command_line("export.py", text, str(target), "--dtype", dtype), quiet=quiet)
+    done = run_command(command_line("export", text, str(target), "--dtype", dtype), quiet=quiet)
     if done.status:
         raise RunError("\n".join(done.lines[-5:]))
     return target
@@ -190,18 +193,15 @@ def tune(
     quiet: bool = False,
     **overrides: Any,
 ) -> Run:
-    """Learn from conversations (sft) or preferences (dpo): `train_sft.py`, `train_dpo.py`. As `train` for the rest."""
-    script = f"train_{method}.py"
-    if not (ROOT / "sql_agent" / script).is_file():
-        raise UserError(f"{method}: this version has no {script}; train with grpo")
+    """Learn from conversations or preferences: `agentgrpo sft`, `agentgrpo dpo`. As `train` for the rest."""
     flags = ["--recipe", str(recipe)] if recipe else []
-    flags += ["--model_path", _model_text(model)] if model else []
-    flags += ["--dataset", tuning_source(dataset)] if not isinstance(dataset, str) or dataset else []
-    flags += ["--max_samples", str(max_samples)] if max_samples else []
-    flags += ["--output_dir", str(output_dir)] if output_dir else []
-    flags += ["--use_lora"] * use_lora
+    flags += ["--model", _model_text(model)] if model else []
+    flags += ["--data", tuning_source(dataset)] if not isinstance(dataset, str) or dataset else []
+    flags += ["--max-samples", str(max_samples)] if max_samples else []
+    flags += ["--out", str(output_dir)] if output_dir else []
+    flags += ["--lora"] * use_lora
     arguments = ("recipe", "model", "dataset", "max_samples", "output_dir", "use_lora", "quiet")
-    return _run_of(run_command(command_line(script, *flags, *settings(overrides, arguments=arguments)), quiet=quiet))
+    return _run_of(run_command(command_line(method, *flags, *settings(overrides, arguments=arguments)), quiet=quiet))
 
 
 @with_keys
@@ -216,7 +216,7 @@ def sft(
     quiet: bool = False,
     **overrides: Any,
 ) -> Run:
-    """Supervised fine-tuning: `train_sft.py`. `dataset`: conversations or questions, as a file, rows or a frame."""
+    """Supervised fine-tuning: `agentgrpo sft`. `dataset`: conversations or questions, as a file, rows or a frame."""
     asked: dict[str, Any] = {"recipe": recipe, "model": model, "dataset": dataset, "max_samples": max_samples}
     return tune("sft", **asked, output_dir=output_dir, use_lora=use_lora, quiet=quiet, **overrides)
 
@@ -233,6 +233,6 @@ def dpo(
     quiet: bool = False,
     **overrides: Any,
 ) -> Run:
-    """Direct preference optimisation: `train_dpo.py`. `dataset`: pairs, as a file, rows or a frame."""
+    """Direct preference optimisation: `agentgrpo dpo`. `dataset`: pairs, as a file, rows or a frame."""
     asked: dict[str, Any] = {"recipe": recipe, "model": model, "dataset": dataset, "max_samples": max_samples}
     return tune("dpo", **asked, output_dir=output_dir, use_lora=use_lora, quiet=quiet, **overrides)

@@ -83,7 +83,7 @@ class Run:
     @property
     def report(self) -> Path:
         """The page of the run, made anew. Raises UserError."""
-        from sql_agent.report import write_report
+        from sql_agent.commands.report import write_report
 
         return write_report(self.folder)
 
@@ -118,7 +118,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """A folder of evaluate.py."""
+    """A folder of `agentgrpo evaluate`."""
 
     folder: Path
 

@@ -25,7 +25,7 @@ from sql_agent.config.local import LocalConfig
 from sql_agent.config.logging import LoggingConfig
 from sql_agent.config.model import ModelConfig
 from sql_agent.config.optim import OptimConfig
-from sql_agent.config.paths import HOME, RECIPES, ROOT, UTILS, data_path, database_path, prompt_file, resolve_path
+from sql_agent.config.paths import COMMAND, HOME, RECIPES, ROOT, data_path, database_path, prompt_file, resolve_path
 from sql_agent.config.python import PythonConfig
 from sql_agent.config.reward import JudgeConfig, RewardConfig, RewardModelConfig
 from sql_agent.config.rollout import RolloutConfig
@@ -36,6 +36,7 @@ from sql_agent.config.tune import DpoConfig, SftConfig, TuneConfig
 
 __all__ = [
     "AgentConfig",
+    "COMMAND",
     "DataConfig",
     "DatabaseConfig",
     "DpoConfig",
@@ -50,7 +51,6 @@ __all__ = [
     "PythonConfig",
     "RECIPES",
     "ROOT",
-    "UTILS",
     "RewardConfig",
     "RewardModelConfig",
     "RolloutConfig",

@@ -15,16 +15,15 @@ from typing import Any
 from foundation.errors import UserError
 from sql_agent.config.build import anchored, merge, parse_assignment, recipe_path
 
-GRPO, LOCAL, SFT, DPO = "train_sql_agent.py", "train_local.py", "train_sft.py", "train_dpo.py"
-EVALUATE, OPTIMIZE, TRY = "evaluate.py", "optimize_prompt.py", "sqlagent_test.py"
-JUDGE, MCP = "judge_report.py", "mcp_server.py"
-COMMANDS = (GRPO, LOCAL, SFT, DPO, EVALUATE, OPTIMIZE, TRY, JUDGE, MCP)
+NAMES = ("train", "train --backend local", "sft", "dpo", "evaluate", "prompt", "ask", "judge-report", "mcp", "serve")
+COMMANDS = tuple(f"agentgrpo {name}" for name in NAMES)
+GRPO, LOCAL, SFT, DPO, EVALUATE, OPTIMIZE, TRY, JUDGE, MCP, SERVE = COMMANDS
 
 ROLLOUTS = {GRPO, LOCAL}
 TUNING = {SFT, DPO}
 TRAINERS = ROLLOUTS | TUNING
 PLAYERS = {*ROLLOUTS, EVALUATE, OPTIMIZE, TRY}
-SERVERS = {GRPO, EVALUATE, OPTIMIZE, TRY}  # which start vLLM
+SERVERS = {GRPO, EVALUATE, OPTIMIZE, TRY, SERVE}  # which start vLLM
 
 # The longest name that is a key's own, or a section around it, decides.
 READERS: dict[str, set[str]] = {
@@ -32,6 +31,7 @@ READERS: dict[str, set[str]] = {
     "method": set(TRAINERS),
     "agent": PLAYERS | TUNING,
     "agent.min_turns": ROLLOUTS,
+    "agent.chat_template_kwargs": PLAYERS | TUNING | {SERVE},
     **{f"agent.{name}": PLAYERS for name in ("match", "command_env", "agl_python", "env_map")},
     **{f"agent.{name}": PLAYERS for name in ("episode_timeout_s", "llm_timeout_s", "repeat_limit")},
     "agent.tool_description": PLAYERS | TUNING | {MCP},
@@ -44,15 +44,15 @@ READERS: dict[str, set[str]] = {
     "data.val_file": ROLLOUTS | {OPTIMIZE},
     "data.seed": TRAINERS,
     "reward": PLAYERS | {JUDGE},
-    "model": PLAYERS | TUNING,
+    "model": PLAYERS | TUNING | {SERVE},
     "rollout": ROLLOUTS,
     "rollout.evaluation": {EVALUATE, OPTIMIZE, TRY},
-    "rollout.max_model_len": PLAYERS,
-    "rollout.max_prompt_tokens": PLAYERS,
-    "rollout.max_response_tokens": PLAYERS,
+    "rollout.max_model_len": PLAYERS | {SERVE},
+    "rollout.max_prompt_tokens": PLAYERS | {SERVE},
+    "rollout.max_response_tokens": PLAYERS | {SERVE},
     "rollout.level": PLAYERS,
     "rollout.trajectory_max_response_tokens": PLAYERS,
-    "rollout.tool_parser": PLAYERS,
+    "rollout.tool_parser": PLAYERS | {SERVE},
     "optim": ROLLOUTS,
     "optim.importance_level": {GRPO},
     "optim.importance_cap": {GRPO},
@@ -61,8 +61,8 @@ READERS: dict[str, set[str]] = {
     "local": {LOCAL},
     "health": ROLLOUTS,
     "trainer": TRAINERS,
-    "trainer.device": TRAINERS | PLAYERS,
-    "trainer.seed": TRAINERS | PLAYERS,
+    "trainer.device": TRAINERS | PLAYERS | {SERVE},
+    "trainer.seed": TRAINERS | PLAYERS | {SERVE},
     "trainer.runs_dir": TRAINERS | {TRY},
     "trainer.n_gpus": ROLLOUTS,
     "trainer.epochs": ROLLOUTS,
@@ -74,7 +74,7 @@ READERS: dict[str, set[str]] = {
     "logging.audit": ROLLOUTS,
     "verl": {GRPO},
 }
-# Engine and processes of train_sql_agent.py and, where they say so, of the servers.
+# Engine and processes of `agentgrpo train` and, where they say so, of the servers.
 READERS |= {
     f"rollout.{name}": {GRPO}
     for name in (

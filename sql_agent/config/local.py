@@ -1,4 +1,4 @@
-"""Section `local`: training in one process, with train_local.py."""
+"""Section `local`: training in one process, with `agentgrpo train --backend local`."""
 
 from __future__ import annotations
 

@@ -21,8 +21,8 @@ class ModelConfig(Node):
     lora_alpha: int = Field(default=32, ge=1, description="LoRA scale numerator")
     lora_adapter_path: str = Field(
         default="",
-        description="LoRA adapter to continue from; with a KL term, and in train_dpo.py, it is merged into the model, "
-        "and a new one trained",
+        description="LoRA adapter to continue from; with a KL term, and for dpo, it is merged into the model, and a "
+        "new one trained",
     )
     attention: str = Field(
         default="sdpa", description="transformers attention; flash_attention_2 where it is installed"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 from foundation.environment import HOME as HOME
@@ -11,7 +12,9 @@ from sql_agent.config.database import DatabaseConfig
 ROOT = Path(__file__).resolve().parents[2]
 # What lies beside this package in the checkout lies in it when it is installed (utils/one_package.py).
 BESIDE = ROOT if (ROOT / "pyproject.toml").is_file() else ROOT / "sql_agent"
-RECIPES, UTILS = BESIDE / "recipes", BESIDE / "utils"
+RECIPES = BESIDE / "recipes"
+# `agentgrpo` in a process of its own; -P: the folder that one works in holds no modules of ours.
+COMMAND = (sys.executable, "-P", "-m", "sql_agent")
 
 
 def resolve_path(text: str, *bases: Path) -> Path:

@@ -29,7 +29,7 @@ class TrainConfig(Node):
 
     recipe: str = Field(default="", description="name of the recipe this configuration started from")
     method: Literal["grpo", "sft", "dpo"] = Field(
-        default="grpo", description="whose configuration this is: train_sql_agent.py, train_sft.py or train_dpo.py"
+        default="grpo", description="whose configuration this is: `agentgrpo train`, sft or dpo"
     )
     agent: AgentConfig = AgentConfig()
     agents: dict[str, dict[str, Any]] = Field(

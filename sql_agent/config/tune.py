@@ -10,7 +10,7 @@ from sql_agent.config.node import Node
 
 
 class TuneConfig(Node):
-    """What train_sft.py and train_dpo.py share."""
+    """What `agentgrpo sft` and `agentgrpo dpo` share."""
 
     dataset: str = Field(
         default="",
@@ -33,14 +33,14 @@ class TuneConfig(Node):
 
 
 class SftConfig(TuneConfig):
-    """Supervised fine-tuning with `train_sft.py`."""
+    """Supervised fine-tuning with `agentgrpo sft`."""
 
     min_reward: float = Field(default=0.8, description="of rollouts, those below this reward are not learned from")
     best_of: int = Field(default=1, ge=0, description="of each question's rollouts, the best so many; 0: all")
 
 
 class DpoConfig(TuneConfig):
-    """Learning from preferences with `train_dpo.py`."""
+    """Learning from preferences with `agentgrpo dpo`."""
 
     lr: float = Field(default=5e-6, gt=0, description="AdamW learning rate")
     loss: Literal["dpo", "ipo", "kto"] = Field(

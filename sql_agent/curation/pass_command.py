@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from foundation.command import shown_errors
 from foundation.console import Heartbeat
 from foundation.errors import UserError
 from reward_client import Budget, JudgeBudgetSpent, needed_endpoints
@@ -19,41 +19,38 @@ from sql_agent.curation.choosing import Choice, choose
 from sql_agent.curation.rows import check_out, read_rows, write_dropped, write_rows
 
 
-def pass_app(rubric_name: str, help_text: str) -> typer.Typer:
-    """The command line of a pass with the bundled rubric `rubric_name` (_zh or _en)."""
-    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+@dataclass(frozen=True)
+class PassFlags:
+    """The command line of a pass."""
 
-    @app.command(help=help_text)
-    def main(
-        questions: Annotated[Path, typer.Argument(help="question file, .jsonl or .parquet")],
-        out: Annotated[Path, typer.Argument(help="where the kept rows go")],
-        language: Annotated[str, typer.Option(help="of the bundled rubric: zh or en")] = "zh",
-        rubric: Annotated[Path | None, typer.Option(help="a rubric of your own, a text file")] = None,
-        concurrency: Annotated[int, typer.Option(min=1, help="calls in flight")] = 8,
-        rpm: Annotated[int, typer.Option(min=0, help="most calls a minute; 0: no limit")] = 0,
-        max_calls: Annotated[int, typer.Option(min=0, help="budget of calls, over all goes; 0: no limit")] = 0,
-        max_tokens: Annotated[int, typer.Option(min=0, help="budget of tokens, over all goes; 0: no limit")] = 0,
-        max_cost: Annotated[float, typer.Option(min=0, help="budget of money, by the prices in JUDGE_ENDPOINTS")] = 0.0,
-        timeout_s: Annotated[float, typer.Option(min=0.1, help="for one question with all its tries")] = 60.0,
-    ) -> None:
-        with shown_errors():
-            check_out(out, questions)
-            try:
-                keeper = LLMKeeper(
-                    needed_endpoints("LLM"),
-                    rubric=_rubric(f"{rubric_name}_{language}", rubric),
-                    folder=progress_folder(out),
-                    concurrency=concurrency,
-                    rpm=rpm,
-                    timeout_s=timeout_s,
-                    budget=Budget(calls=max_calls, tokens=max_tokens, cost=max_cost),
-                )
-            except ValueError as exc:
-                raise UserError(str(exc)) from exc
-            status = run(questions, out, keeper)
-        raise typer.Exit(status)
+    questions: Annotated[Path, typer.Argument(help="question file, .jsonl or .parquet")]
+    out: Annotated[Path, typer.Argument(help="where the kept rows go")]
+    language: Annotated[str, typer.Option(help="of the bundled rubric: zh or en")] = "zh"
+    rubric: Annotated[Path | None, typer.Option(help="a rubric of your own, a text file")] = None
+    concurrency: Annotated[int, typer.Option(min=1, help="calls in flight")] = 8
+    rpm: Annotated[int, typer.Option(min=0, help="most calls a minute; 0: no limit")] = 0
+    max_calls: Annotated[int, typer.Option(min=0, help="budget of calls, over all goes; 0: no limit")] = 0
+    max_tokens: Annotated[int, typer.Option(min=0, help="budget of tokens, over all goes; 0: no limit")] = 0
+    max_cost: Annotated[float, typer.Option(min=0, help="budget of money, by the prices in JUDGE_ENDPOINTS")] = 0.0
+    timeout_s: Annotated[float, typer.Option(min=0.1, help="for one question with all its tries")] = 60.0
 
-    return app
+
+def decide(flags: PassFlags, *, rubric_name: str) -> int:
+    """A pass with the bundled rubric `rubric_name` (_zh or _en); returns the exit status. Raises UserError."""
+    check_out(flags.out, flags.questions)
+    try:
+        keeper = LLMKeeper(
+            needed_endpoints("LLM"),
+            rubric=_rubric(f"{rubric_name}_{flags.language}", flags.rubric),
+            folder=progress_folder(flags.out),
+            concurrency=flags.concurrency,
+            rpm=flags.rpm,
+            timeout_s=flags.timeout_s,
+            budget=Budget(calls=flags.max_calls, tokens=flags.max_tokens, cost=flags.max_cost),
+        )
+    except ValueError as exc:
+        raise UserError(str(exc)) from exc
+    return run(flags.questions, flags.out, keeper)
 
 
 def progress_folder(out: Path) -> Path:

@@ -19,7 +19,6 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from foundation.command import shown_errors
 from foundation.console import Heartbeat
 from foundation.errors import UserError
 from foundation.files import write_json
@@ -35,7 +34,6 @@ ENTITIES = "test_entities.parquet"
 OUTPUTS = ("medical.db", "qa_dataset.jsonl", "train.parquet", "val.parquet", "test.parquet", ENTITIES)
 STAMP = "build.stamp"
 
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 console = Console(soft_wrap=True)
 
 
@@ -127,7 +125,6 @@ def _show_rows(title: str, rows: list[BadRow]) -> None:
             )
 
 
-@app.command()
 def main(
     raw: Annotated[Path | None, typer.Option(help="your questions: qa jsonl or parquet, see data/README.md")] = None,
     database: Annotated[Path | None, typer.Option(help="your SQLite file: reference SQL is run on it")] = None,
@@ -143,29 +140,28 @@ def main(
     sql_agent/data; test_entities.parquet asks for the entities of test in the words of train. It takes
     a few seconds and is skipped when nothing has changed.
 
-    With your own data: --raw FILE.jsonl --database FILE.db --out DIR. Each line needs qid and question; ground_truth,
+    \b
+    agentgrpo data
+    agentgrpo data --raw mine.jsonl --database mine.db --out DIR
+
+    With your own data each line needs qid and question; ground_truth,
     sql, evidence, meta and task_type are used when there. Bad lines are named and skipped. Rows that share an entity
     never end up on two sides of a split.
     """
     heartbeat = Heartbeat(console, lambda: "building the data")
-    with shown_errors():
-        if raw is None and database is not None:
-            raise UserError(f"--database {database}: only used with --raw; add --raw FILE.jsonl --out DIR")
-        if raw is not None and out is None:
-            raise UserError("--raw without --out: add --out DIR, a folder for the three parquet files")
-        if raw is not None and out is not None:
-            with heartbeat:
-                imported = build_from_raw(raw, database, out, val_share=val_share, test_share=test_share, seed=seed)
-            show(imported, [out / f"{split}.parquet" for split in SPLITS])
-            return
-        folder = out or DATA
+    if raw is None and database is not None:
+        raise UserError(f"--database {database}: only used with --raw; add --raw FILE.jsonl --out DIR")
+    if raw is not None and out is None:
+        raise UserError("--raw without --out: add --out DIR, a folder for the three parquet files")
+    if raw is not None and out is not None:
         with heartbeat:
-            bundled = build_bundled(folder, force=force)
-        if bundled is None:
-            console.print(f"{folder}: up to date (--force builds again)", markup=False)
-        else:
-            show(bundled, [folder / name for name in OUTPUTS])
-
-
-if __name__ == "__main__":
-    app()
+            imported = build_from_raw(raw, database, out, val_share=val_share, test_share=test_share, seed=seed)
+        show(imported, [out / f"{split}.parquet" for split in SPLITS])
+        return
+    folder = out or DATA
+    with heartbeat:
+        bundled = build_bundled(folder, force=force)
+    if bundled is None:
+        console.print(f"{folder}: up to date (--force builds again)", markup=False)
+    else:
+        show(bundled, [folder / name for name in OUTPUTS])

@@ -15,7 +15,6 @@ import hashlib
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -28,6 +27,7 @@ from foundation.errors import UserError
 from foundation.files import stamps
 from sql_agent.agent.endpoint import LLMEndpoint
 from sql_agent.config import (
+    COMMAND,
     HOME,
     ROOT,
     TrainConfig,
@@ -224,9 +224,11 @@ def exported(step: Path, *, tell: Tell) -> Path:
         return folder
     tell(f"exporting {step.name}")
     # A process of its own: torch and verl would stay in the memory of this one.
-    command = [sys.executable, str(ROOT / "sql_agent" / "export.py"), str(step), str(folder)]
+    command = [*COMMAND, "export", str(step), str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, errors="replace")
     if done.returncode and not folder.exists():  # another evaluation may have been faster
         *_, why = done.stderr.strip().splitlines() or ["it printed nothing"]
-        raise UserError(f"{step}: cannot be exported: {why.removeprefix('error: ')}. Try python export.py on it alone")
+        raise UserError(
+            f"{step}: cannot be exported: {why.removeprefix('error: ')}. Try `agentgrpo export` on it alone"
+        )
     return folder

@@ -1,7 +1,7 @@
 """What report.json says of one judge: its figures over all items, and by kind and task type, with flips and cost.
 
 Guarantees: pure functions of what was measured; an item that could not be scored is in no rate, and its cost counts;
-a flip compares an item with its own rewriting. Not covered: asking the judges (judge_report.py).
+a flip compares an item with its own rewriting. Not covered: asking the judges (commands/judge_report.py).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Guarantees: pure functions; every rate comes with its counts and a 95 % Wilson interval, what depends on several answers
 to a question with a bootstrap interval over questions; what cannot be computed (no items, all scores equal) is None,
-never 0. Not covered: drawing and printing (judge_report.py).
+never 0. Not covered: drawing and printing (commands/judge_report.py).
 """
 
 from __future__ import annotations

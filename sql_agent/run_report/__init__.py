@@ -1,1 +1,1 @@
-"""The parts of a run's report page; sql_agent/report.py is the command line."""
+"""The parts of a run's report page; commands/report.py is the command line."""

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from foundation import supervise
-from sql_agent.config import ROOT
+from sql_agent.config import COMMAND
 
 TIME_LIMIT_S = 180.0
 
@@ -19,7 +19,7 @@ def report_line(folder: Path) -> str:
     For the end of a run: whatever happens to the report, the run has what it has.
     """
     ends_with_this = [sys.executable, "-I", "-S", supervise.__file__, str(os.getpid())]
-    command = [*ends_with_this, sys.executable, str(ROOT / "sql_agent" / "report.py"), str(folder)]
+    command = [*ends_with_this, *COMMAND, "report", str(folder)]
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, errors="replace", timeout=TIME_LIMIT_S, check=False

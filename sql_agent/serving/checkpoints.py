@@ -22,7 +22,7 @@ def find_checkpoint(config: TrainConfig, runs_dir: Path) -> Path:
     while being saved does not (NOTE names the last complete one). `latest` is of the configuration's method.
     """
     resume = config.trainer.resume
-    asked = f"--resume_checkpoint {resume}"
+    asked = f"--resume {resume}"
     if resume == "latest":
         return own_checkpoint(runs_dir, asked=asked, method=config.method)
     checkpoint = own_checkpoint(resolve_path(resume, runs_dir), asked=asked)

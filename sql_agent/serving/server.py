@@ -121,15 +121,16 @@ def serve_model(
     cpu: bool,
     on_wait: Callable[[float], None] = lambda _: None,
     start_timeout_s: float = 900.0,
+    port: int = 0,
 ) -> Iterator[Server]:
     """Serve `folder` and yield when it answers. Call it in the main thread.
 
-    `on_wait` gets the seconds waited so far, a few times a second. Raises LLMFault when the server does not start, with
-    the last error line and the path of the log.
+    `port` 0 is a free one; `on_wait` gets the seconds waited so far, a few times a second. Raises LLMFault when the
+    server does not start, with the last error line and the path of the log.
     """
     if wrong := wrong_versions("vllm"):
         raise LLMFault(wrong)
-    port, name = free_port(), folder.name
+    port, name = port or free_port(), folder.name
     command = server_command(folder, config, name=name, port=port, cpu=cpu)
     server = Server(f"http://127.0.0.1:{port}/v1", folder, name, *_start(command, server_environment(cpu=cpu)))
     keep_log = True

@@ -13,7 +13,7 @@ from foundation.files import write_json
 from sql_agent.training.summary import build_summary
 
 logger = logging.getLogger(__name__)
-DISK_FULL = "the disk of {run_dir} is full. Free space there, then go on with --resume_checkpoint latest"
+DISK_FULL = "the disk of {run_dir} is full. Free space there, then go on with --resume"
 
 
 def what_broke(exc: Exception, run_dir: Path) -> str:

@@ -26,20 +26,22 @@ LOOK_EVERY_S = 0.5
 def with_store_address(config: TrainConfig) -> TrainConfig:
     """The same configuration, with the usual address where AGL_MANAGED_STORE=0 stands alone.
 
-    Raises UserError when address and variable contradict each other.
+    An address alone says AGL_MANAGED_STORE=0, to agent-lightning too. Raises UserError where the two contradict.
     """
+    if config.store.external_address:
+        os.environ.setdefault("AGL_MANAGED_STORE", "0")
     managed = os.environ.get("AGL_MANAGED_STORE", "1").strip().lower() not in FALSY
     if not managed and not config.store.external_address:
         config = build_config(config.model_dump(), {"store": {"external_address": USUAL_ADDRESS}})
     address = config.store.external_address
     if address and managed:
         raise UserError(
-            f"--external-store-address {address}: agent-lightning would start a store of its own beside it. "
-            "Set AGL_MANAGED_STORE=0 in front of the command"
+            f"--store {address}: with AGL_MANAGED_STORE={os.environ['AGL_MANAGED_STORE']} agent-lightning would start "
+            "a store of its own beside it. Set the variable to 0, or leave it out"
         )
     if address and config.store.mongo_uri:
         raise UserError(
-            f"--mongo-uri and --external-store-address {address} exclude each other: give MongoDB to `agl store` "
+            f"--mongo-uri and --store {address} exclude each other: give MongoDB to `agl store` "
             "instead, or unset AGL_MANAGED_STORE"
         )
     return config
@@ -55,7 +57,7 @@ def wait_for_store(address: str, *, say: Callable[[str], None]) -> None:
         waited_s = time.monotonic() - started
         if not isinstance(why, httpx.ConnectError) or waited_s >= START_LIMIT_S:
             raise UserError(
-                f"--external-store-address {address}: no agent-lightning store answers there after {waited_s:.0f} s "
+                f"--store {address}: no agent-lightning store answers there after {waited_s:.0f} s "
                 f"({_named(why)}). Start one with `python -m agl_plugin.store --port 9999` or "
                 "`agl store --host 127.0.0.1 --port 9999`, or correct the address"
             ) from why

@@ -1,11 +1,15 @@
-"""The command line of training -> TrainConfig."""
+"""The command line of `agentgrpo train` -> TrainConfig."""
 
 from __future__ import annotations
 
-import argparse
 import math
-from typing import Any
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Annotated, Any
 
+from typer import Option
+
+from foundation.command import LATEST
 from foundation.errors import UserError
 from sql_agent.config import (
     TrainConfig,
@@ -18,86 +22,95 @@ from sql_agent.config import (
 )
 from sql_agent.serving import models
 
-# Command line flags that only set a key of the configuration tree.
-FLAGS = {
-    "train_file": "data.train_file",
-    "val_file": "data.val_file",
+DEFAULT_LORA_RANK = 32
+CI_STEPS = 20
+# Flags that only set a key of the configuration tree.
+KEYS = {
+    "data": "data.train_file",
+    "val_data": "data.val_file",
     "model": "model.path",
     "n_runners": "rollout.n_runners",
     "n_gpus": "trainer.n_gpus",
-    "external_store_address": "store.external_address",
+    "store": "store.external_address",
     "mongo_uri": "store.mongo_uri",
-    "resume_checkpoint": "trainer.resume",
+    "resume": "trainer.resume",
     "lora_rank": "model.lora_rank",
     "lora_adapter_path": "model.lora_adapter_path",
 }
 
 
-DEFAULT_LORA_RANK = 32
+class Backend(StrEnum):
+    """What trains."""
+
+    verl = "verl"
+    local = "local"
 
 
-CI_STEPS = 20
+@dataclass(frozen=True)
+class Flags:
+    """The command line of `agentgrpo train`. What is None says nothing."""
+
+    backend: Annotated[Backend, Option(help="verl: Ray, vLLM and a store; local: one process")] = Backend.verl
+    recipe: Annotated[str, Option(help="a folder of recipes/, or a TOML file (default: smoke_cpu or qwen3_0_6b)")] = ""
+    set_: Annotated[
+        list[str] | None, Option("--set", metavar="KEY=VALUE", help="set any key, e.g. optim.lr=2e-6; may be repeated")
+    ] = None
+    model: Annotated[
+        str | None, Option(help="model folder or hub name (default: the recipe's; the tiny policy on a CPU)")
+    ] = None
+    data: Annotated[str | None, Option(help="training questions, parquet or jsonl (default: data/train.parquet)")] = (
+        None
+    )
+    val_data: Annotated[str | None, Option(help="validation questions (default: data/val.parquet)")] = None
+    lora: Annotated[bool, Option("--lora", help=f"train LoRA adapters (rank {DEFAULT_LORA_RANK} unless given)")] = False
+    lora_rank: Annotated[int | None, Option(help="rank of the adapters; implies --lora")] = None
+    lora_adapter_path: Annotated[str | None, Option(help="adapter to continue from; implies --lora")] = None
+    ci: Annotated[bool, Option("--ci", help=f"at most {CI_STEPS} steps")] = False
+    ci_fast: Annotated[bool, Option("--ci-fast", help="one small step, then validation (implies --ci)")] = False
+    dry_run: Annotated[
+        bool,
+        Option("--dry-run", help="check, compose and count everything, play an episode of each agent; train nothing"),
+    ] = False
+    resume: Annotated[
+        str | None,
+        Option(
+            metavar=LATEST,
+            help="continue from a global_step_N folder, a run folder, or (alone) the newest checkpoint",
+        ),
+    ] = None
+    n_gpus: Annotated[int | None, Option(help="GPUs to train on (default: 1)")] = None
+    n_runners: Annotated[
+        int | None, Option(help="runner processes, each with many rollouts in flight (default: the recipe's; 1)")
+    ] = None
+    trajectory_level: Annotated[
+        bool, Option("--trajectory-level", help="one training row per rollout instead of per turn")
+    ] = False
+    store: Annotated[
+        str | None,
+        Option(
+            metavar="ADDRESS",
+            help="http://host:port of a store that runs already (default: one of its own; with AGL_MANAGED_STORE=0 "
+            "http://localhost:9999)",
+        ),
+    ] = None
+    mongo_uri: Annotated[
+        str | None, Option(help="keep the store of its own in this MongoDB instead of the run folder")
+    ] = None
+    weave: Annotated[bool, Option("--weave", hidden=True)] = False
+    debug: Annotated[bool, Option("--debug", help="DEBUG log, and everything on the console")] = False
+
+    @property
+    def is_local(self) -> bool:
+        """True for one process."""
+        return self.backend == Backend.local
 
 
-def parser(description: str = "", *, prog: str = "train_sql_agent.py") -> argparse.ArgumentParser:
-    """The command line. argparse, because --resume_checkpoint takes an optional value."""
-    p = argparse.ArgumentParser(
-        prog=prog,
-        description=description,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    p.set_defaults(command=prog)
-    data = p.add_argument_group("data and model")
-    data.add_argument("--train-file", help="training questions, parquet or jsonl (default: data/train.parquet)")
-    data.add_argument("--val-file", help="validation questions (default: data/val.parquet)")
-    data.add_argument("--model", help="model folder or hub name (default: the recipe's; the tiny policy on a CPU)")
-    data.add_argument(
-        "--lora", action="store_true", help=f"train LoRA adapters (rank {DEFAULT_LORA_RANK} unless given)"
-    )
-    data.add_argument("--lora-rank", type=int, help="rank of the adapters; implies --lora")
-    data.add_argument("--lora-adapter-path", help="adapter to continue from; implies --lora")
-    run = p.add_argument_group("run")
-    run.add_argument("--recipe", help="a folder of recipes/, or a TOML file (default: smoke_cpu or qwen3_0_6b)")
-    run.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="set any key, e.g. optim.lr=2e-6")
-    run.add_argument("--ci", action="store_true", help=f"at most {CI_STEPS} steps")
-    run.add_argument("--ci-fast", action="store_true", help="one small step, then validation (implies --ci)")
-    run.add_argument(
-        "--n-runners", type=int, help="runner processes, each with many rollouts in flight (default: the recipe's; 1)"
-    )
-    run.add_argument(
-        "--dry-run",
-        action="store_true",
-        help="check, compose and count everything, play an episode of each agent; train nothing",
-    )
-    run.add_argument("--n-gpus", type=int, help="GPUs to train on (default: 1)")
-    run.add_argument("--trajectory-level", action="store_true", help="one training row per rollout instead of per turn")
-    run.add_argument(
-        "--resume_checkpoint",
-        "--resume-checkpoint",
-        nargs="?",
-        const="latest",
-        metavar="PATH|latest",
-        help="continue from a global_step_N folder, a run folder, or the newest checkpoint",
-    )
-    store = p.add_argument_group("store and tracing")
-    store.add_argument(
-        "--external-store-address",
-        help="http://host:port of `agl store` (default with AGL_MANAGED_STORE=0, which it needs: http://localhost:9999)",
-    )
-    store.add_argument("--mongo-uri", help="keep the managed store in this MongoDB instead of the run folder")
-    store.add_argument("--llm-proxy", action="store_true", help="accepted; the LLM proxy is always used")
-    store.add_argument("--weave", action="store_true", help="not available: the proxy's spans are what trains")
-    store.add_argument("--debug", action="store_true", help="DEBUG log, and everything on the console")
-    return p
-
-
-def command_line_tree(args: argparse.Namespace) -> dict[str, Any]:
+def command_line_tree(flags: Flags) -> dict[str, Any]:
     """The configuration tree that the flags mean."""
-    pairs = [(key, getattr(args, name)) for name, key in FLAGS.items() if getattr(args, name) is not None]
-    if args.trajectory_level:
+    pairs = [(key, getattr(flags, name)) for name, key in KEYS.items() if getattr(flags, name) is not None]
+    if flags.trajectory_level:
         pairs.append(("rollout.level", "trajectory"))
-    if args.debug:
+    if flags.debug:
         pairs.append(("logging.debug", True))
     tree: dict[str, Any] = {}
     for key, value in pairs:
@@ -109,32 +122,31 @@ def command_line_tree(args: argparse.Namespace) -> dict[str, Any]:
     return tree
 
 
-def resolve_config(args: argparse.Namespace) -> TrainConfig:
+def resolve_config(flags: Flags) -> TrainConfig:
     """defaults < recipe < flags < --set, with the device decided. Raises UserError."""
-    if args.weave:
+    if flags.weave:
         raise UserError(
             "--weave: Weave's tracer is not wired in, because token ids come from the LLM proxy's spans. Leave the "
             "flag out; for dashboards use --set 'logging.trackers=[\"wandb\"]'"
         )
-    if args.llm_proxy and args.command != commands.GRPO:
-        raise UserError(f"--llm-proxy: {args.command} has no LLM proxy; leave the flag out, or call {commands.GRPO}")
-    flags = command_tree(args.command, args.set, recipe=args.recipe or "", flags=command_line_tree(args))
-    named = load_recipe(args.recipe) if args.recipe else {}
-    device = merge(named, flags).get("trainer", {}).get("device", "auto")
+    command = commands.LOCAL if flags.is_local else commands.GRPO
+    told = command_tree(command, flags.set_ or [], recipe=flags.recipe, flags=command_line_tree(flags))
+    named = load_recipe(flags.recipe) if flags.recipe else {}
+    device = merge(named, told).get("trainer", {}).get("device", "auto")
     if device == "auto":
         device = "cuda" if models.gpu_count() else "cpu"
     recipe = named or load_recipe("smoke_cpu" if device == "cpu" else "qwen3_0_6b")
-    config = build_config(recipe, flags)
+    config = build_config(recipe, told)
     if config.method != "grpo":
         raise UserError(
-            f"method = {config.method}: this is the configuration of train_{config.method}.py; call that one"
+            f"method = {config.method}: this is the configuration of `agentgrpo {config.method}`; call that one"
         )
     extra: dict[str, Any] = {"trainer": {"device": device}} if config.trainer.device == "auto" else {}
-    if (args.lora or args.lora_adapter_path) and not config.model.lora_rank:
+    if (flags.lora or flags.lora_adapter_path) and not config.model.lora_rank:
         extra["model"] = {"lora_rank": DEFAULT_LORA_RANK}
     config = build_config(config.model_dump(), extra) if extra else config
     config = resolve_system_prompt(config, tiny=is_tiny(config))
-    return shorten(config, ci=args.ci or args.ci_fast, fast=args.ci_fast)
+    return shorten(config, ci=flags.ci or flags.ci_fast, fast=flags.ci_fast)
 
 
 def is_tiny(config: TrainConfig) -> bool:

@@ -165,7 +165,7 @@ def check_resume(
     done = _step_number(checkpoint)
     if done >= steps:
         raise UserError(
-            f"--resume_checkpoint {checkpoint}: step {done} is done, and the run has {steps}. Raise "
+            f"--resume {checkpoint}: step {done} is done, and the run has {steps}. Raise "
             "trainer.max_steps or trainer.epochs"
         )
     tree = json.loads((checkpoint.parent.parent / "config.json").read_text(encoding="utf-8"))
@@ -175,7 +175,7 @@ def check_resume(
     changed = [f"  {key}: {old.get(key)!r} -> {new.get(key)!r}" for key in keys if old.get(key) != new.get(key)]
     if changed and not config.trainer.resume_changed:
         raise UserError(
-            f"--resume_checkpoint {checkpoint}: this run differs from the one it continues:\n"
+            f"--resume {checkpoint}: this run differs from the one it continues:\n"
             + "\n".join(changed)
             + "\nGive the old settings, or add --set trainer.resume_changed=true"
         )

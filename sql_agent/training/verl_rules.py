@@ -200,7 +200,7 @@ _ACTOR = [
     _own(f"{ACTOR}use_remove_padding", "model.attention"),
     _refused(f"{ACTOR}use_fused_kernels", "it follows verl.actor_rollout_ref.model.use_fused_kernels"),
     _refused(f"{ACTOR}freeze_vision_tower", "the agent's model reads text alone"),
-    _refused(f"{ACTOR}checkpoint.", "resuming and export.py need all that verl writes by default"),
+    _refused(f"{ACTOR}checkpoint.", "resuming and `agentgrpo export` need all that verl writes by default"),
     _refused(f"{ACTOR}profiler.", "verl's profilers are driven by its own loop, which this project's replaces"),
     _refused(ACTOR, "the update of this project does not read it"),
 ]  # fmt: skip
@@ -341,7 +341,7 @@ _TRAINER = [
     _own("trainer.project_name", "logging.project"),
     _own("trainer.experiment_name", "logging.experiment"),
     _passed("trainer.ray_wait_register_center_timeout", 600, "seconds that Ray's workers have to start"),
-    _refused("trainer.val_only", "evaluate.py measures a model without training it"),
+    _refused("trainer.val_only", "`agentgrpo evaluate` measures a model without training it"),
     _refused("trainer.", "this project's loop does not read it, or the run folder has it (rollouts.jsonl)"),
 ]
 

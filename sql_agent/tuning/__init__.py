@@ -1,1 +1,1 @@
-"""Learning from files: supervised fine-tuning and preferences, on TRL's trainers; train_sft.py and train_dpo.py."""
+"""Learning from files: supervised fine-tuning and preferences, on TRL's trainers; for `agentgrpo sft` and dpo."""

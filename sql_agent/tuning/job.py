@@ -134,9 +134,9 @@ def prepare(config: TrainConfig) -> Job:
     preflight.check_adapter(config)
     out = Path(tune.output_dir).expanduser()
     if tune.output_dir and out.exists():
-        raise UserError(f"--output_dir {out}: exists; name a new folder")
+        raise UserError(f"--out {out}: exists; name a new folder")
     checkpoint = find_checkpoint(config, runs_dir) if config.trainer.resume else None
-    model = _model_folder(config)
+    model = model_folder(config, tiny=is_tiny(config))
     tokenizer, source = _tokenizer(config, model), read_source(tune, config)
     rows = encoded(config, source, Encoder(tokenizer, config.agent.chat_template_kwargs))
     steps = n_steps(len(rows), tune)
@@ -147,13 +147,6 @@ def prepare(config: TrainConfig) -> Job:
         config = build_config(config.model_dump(), {"trainer": {"resume": str(checkpoint)}})
     preflight.check_disk(config, runs_dir, model)
     return Job(config, runs_dir, start_of(config, model), tokenizer, source, rows, steps)
-
-
-def _model_folder(config: TrainConfig) -> Path:
-    try:
-        return model_folder(config, tiny=is_tiny(config))
-    except UserError as exc:
-        raise UserError(str(exc).replace("--model ", "--model_path ", 1)) from exc
 
 
 def _tokenizer(config: TrainConfig, model: Path) -> Any:
@@ -167,13 +160,13 @@ def encoded(config: TrainConfig, source: Source, encoder: Encoder) -> Rows:
     tune, left = section_of(config), source.left_out
     if config.method == "sft":
         if source.pairs:
-            raise UserError(f"--dataset {source.name}: holds pairs; train_dpo.py learns from them")
+            raise UserError(f"--data {source.name}: holds pairs; `agentgrpo dpo` learns from them")
         chats, dropped = best(source.chats, config.sft) if source.are_rollouts else (source.chats, Counter())
         made = [Encoded.of(row) for chat in chats[: tune.max_samples or None] for row in encoder.rows(chat)]
         rows: Any = [row for row in made if len(row) <= tune.max_tokens]
     else:
         if source.chats and not source.are_rollouts:
-            raise UserError(f"--dataset {source.name}: holds no pairs and no rollouts to make pairs of; {FORMS}")
+            raise UserError(f"--data {source.name}: holds no pairs and no rollouts to make pairs of; {FORMS}")
         found, dropped = mined(source.chats, config.dpo)
         pairs = [*source.pairs, *found][: tune.max_samples or None]
         made = [pair for one in pairs if (pair := _encoded_pair(one, encoder, left))]
@@ -182,7 +175,7 @@ def encoded(config: TrainConfig, source: Source, encoder: Encoder) -> Rows:
     left["longer than max_tokens"] += len(made) - len(rows)
     source.left_out = +left
     if not rows:
-        raise UserError(f"--dataset {source.name}: nothing is left to train on; left out: {dict(source.left_out)}")
+        raise UserError(f"--data {source.name}: nothing is left to train on; left out: {dict(source.left_out)}")
     return rows
 
 

@@ -1,14 +1,17 @@
-"""The command lines of train_sft.py and train_dpo.py -> TrainConfig."""
+"""The command lines of `agentgrpo sft` and `agentgrpo dpo` -> TrainConfig."""
 
 from __future__ import annotations
 
-import argparse
 import functools
 import json
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from typer import Option
 
 from foundation import run_folder
+from foundation.command import LATEST
 from foundation.errors import UserError
 from sql_agent.config import (
     TrainConfig,
@@ -27,17 +30,17 @@ from sql_agent.tuning.sources import find_file
 
 Method = Literal["sft", "dpo"]
 # Flag -> the key that it sets; a key without a section is one of [sft] or [dpo].
-FLAGS = {
-    "model_path": "model.path",
-    "lora_r": "model.lora_rank",
-    "resume_checkpoint": "trainer.resume",
-    "output_dir": "output_dir",
-    "dataset": "dataset",
-    "num_epochs": "epochs",
+KEYS = {
+    "model": "model.path",
+    "lora_rank": "model.lora_rank",
+    "resume": "trainer.resume",
+    "out": "output_dir",
+    "data": "dataset",
+    "epochs": "epochs",
     "max_steps": "max_steps",
     "batch_size": "batch_size",
     "gradient_accumulation_steps": "gradient_accumulation_steps",
-    "learning_rate": "lr",
+    "lr": "lr",
     "max_samples": "max_samples",
     "min_reward": "min_reward",
     "best_of": "best_of",
@@ -49,79 +52,88 @@ FLAGS = {
 BROUGHT = ("agent", "agents", "database", "python")
 
 
-def parser(method: Method, description: str = "") -> argparse.ArgumentParser:
-    """The command line; flags with several words may be written with dashes too."""
-    p = argparse.ArgumentParser(
-        prog=f"train_{method}.py",
-        description=description,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
+@dataclass(frozen=True)
+class Flags:
+    """What `agentgrpo sft` and `agentgrpo dpo` share. What is None says nothing."""
+
+    recipe: Annotated[str, Option(help="a folder of recipes/, or a TOML file (default on a CPU: sft_cpu, dpo_cpu)")] = (
+        ""
+    )
+    set_: Annotated[list[str] | None, Option("--set", metavar="KEY=VALUE", help="set any key; may be repeated")] = None
+    model: Annotated[
+        str | None, Option(help="model folder or hub name (default: the recipe's; the tiny policy on a CPU)")
+    ] = None
+    data: Annotated[
+        str | None, Option(help="file, run or evaluation folder, or hub name (default: data.train_file)")
+    ] = None
+    max_samples: Annotated[int | None, Option(help="use the first so many (default: all)")] = None
+    out: Annotated[
+        str | None,
+        Option(help="new folder for the finished model, merged (default: none; `agentgrpo export` makes one)"),
+    ] = None
+    lora: Annotated[bool, Option("--lora", help=f"train LoRA adapters (rank {DEFAULT_LORA_RANK} unless given)")] = False
+    lora_rank: Annotated[int | None, Option(help="rank of the adapters; implies --lora")] = None
+    epochs: Annotated[int | None, Option(help="passes over the data")] = None
+    max_steps: Annotated[int | None, Option(help="stop after this many optimizer steps")] = None
+    batch_size: Annotated[int | None, Option(help="rows (pairs) per forward pass")] = None
+    gradient_accumulation_steps: Annotated[int | None, Option(help="forward passes per optimizer step")] = None
+    lr: Annotated[float | None, Option(help="AdamW learning rate")] = None
+    resume: Annotated[
+        str | None,
+        Option(
+            metavar=LATEST,
+            help="continue from a global_step_N folder, a run folder, or (alone) the newest checkpoint of this command",
+        ),
+    ] = None
+    debug: Annotated[bool, Option("--debug", help="everything on the console")] = False
+
+
+@dataclass(frozen=True)
+class SftFlags(Flags):
+    """The command line of `agentgrpo sft`."""
+
+    min_reward: Annotated[float | None, Option(help="of rollouts, learn from none below this reward")] = None
+    best_of: Annotated[int | None, Option(help="of each question's rollouts, learn from the best so many; 0: all")] = (
+        None
     )
 
-    def add(group: Any, name: str, **told: Any) -> None:
-        group.add_argument(*dict.fromkeys([f"--{name}", f"--{name.replace('_', '-')}"]), dest=name, **told)
 
-    data = p.add_argument_group("data and model")
-    add(data, "model_path", help="model folder or hub name (default: the recipe's; the tiny policy on a CPU)")
-    add(data, "dataset", help="file, run or evaluation folder, or hub name (default: data.train_file)")
-    add(data, "max_samples", type=int, help="use the first so many (default: all)")
-    add(data, "output_dir", help="new folder for the finished model, merged (default: none; export.py makes one)")
-    if method == "sft":
-        add(data, "min_reward", type=float, help="of rollouts, learn from none below this reward")
-        add(data, "best_of", type=int, help="of each question's rollouts, learn from the best so many; 0: all")
-    else:
-        add(data, "margin", type=float, help="of rollouts, pair those whose rewards differ by at least this")
-        add(data, "loss", help="dpo, ipo or kto")
-        add(data, "beta", type=float, help="how strongly the policy is held to the start model")
-    add(data, "use_lora", action="store_true", help=f"train LoRA adapters (rank {DEFAULT_LORA_RANK} unless given)")
-    add(data, "lora_r", type=int, help="rank of the adapters; implies --use_lora")
-    run = p.add_argument_group("run")
-    add(run, "num_epochs", type=int, help="passes over the data")
-    add(run, "max_steps", type=int, help="stop after this many optimizer steps")
-    add(run, "batch_size", type=int, help="rows (pairs) per forward pass")
-    add(run, "gradient_accumulation_steps", type=int, help="forward passes per optimizer step")
-    add(run, "learning_rate", type=float, help="AdamW learning rate")
-    run.add_argument("--recipe", help=f"a folder of recipes/, or a TOML file (default on a CPU: {method}_cpu)")
-    run.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="set any key")
-    add(
-        run,
-        "resume_checkpoint",
-        nargs="?",
-        const="latest",
-        metavar="PATH|latest",
-        help="continue from a global_step_N folder, a run folder, or the newest checkpoint of this command",
-    )
-    run.add_argument("--debug", action="store_true", help="everything on the console")
-    return p
+@dataclass(frozen=True)
+class DpoFlags(Flags):
+    """The command line of `agentgrpo dpo`."""
+
+    margin: Annotated[float | None, Option(help="of rollouts, pair those whose rewards differ by at least this")] = None
+    loss: Annotated[str | None, Option(help="dpo, ipo or kto")] = None
+    beta: Annotated[float | None, Option(help="how strongly the policy is held to the start model")] = None
 
 
-def command_line_tree(method: Method, args: argparse.Namespace) -> dict[str, Any]:
+def command_line_tree(method: Method, flags: Flags) -> dict[str, Any]:
     """The configuration tree that the flags mean."""
     tree: dict[str, Any] = {"method": method}
-    for name, key in FLAGS.items():
-        value = getattr(args, name, None)
+    for name, key in KEYS.items():
+        value = getattr(flags, name, None)
         if value is not None:
             section, _, leaf = (key if "." in key else f"{method}.{key}").partition(".")
             tree = merge(tree, {section: {leaf: value}})
-    return merge(tree, {"logging": {"debug": True}}) if args.debug else tree
+    return merge(tree, {"logging": {"debug": True}}) if flags.debug else tree
 
 
-def resolve_config(method: Method, args: argparse.Namespace) -> TrainConfig:
+def resolve_config(method: Method, flags: Flags) -> TrainConfig:
     """defaults < settings of the rollouts < recipe < flags < --set, with the device decided. Raises UserError."""
-    flags = command_tree(
-        f"train_{method}.py", args.set, recipe=args.recipe or "", flags=command_line_tree(method, args)
+    told = command_tree(
+        f"agentgrpo {method}", flags.set_ or [], recipe=flags.recipe, flags=command_line_tree(method, flags)
     )
-    recipe = load_recipe(args.recipe) if args.recipe else {}
-    device = merge(recipe, flags).get("trainer", {}).get("device", "auto")
+    recipe = load_recipe(flags.recipe) if flags.recipe else {}
+    device = merge(recipe, told).get("trainer", {}).get("device", "auto")
     if device == "auto":
         device = "cuda" if models.gpu_count() else "cpu"
-    if not recipe and device == "cpu" and not flags.get("model", {}).get("path"):
+    if not recipe and device == "cpu" and not told.get("model", {}).get("path"):
         recipe = load_recipe(f"{method}_cpu")
     if recipe.get("method", method) != method:
-        raise UserError(f"--recipe {args.recipe}: its method is {recipe['method']}, and this is train_{method}.py")
-    config = build_config(recipe, flags)
-    config = build_config(brought(config, method), recipe, flags, {"trainer": {"device": device}})
-    if args.use_lora and not config.model.lora_rank:
+        raise UserError(f"--recipe {flags.recipe}: its method is {recipe['method']}, and this is `agentgrpo {method}`")
+    config = build_config(recipe, told)
+    config = build_config(brought(config, method), recipe, told, {"trainer": {"device": device}})
+    if flags.lora and not config.model.lora_rank:
         config = build_config(config.model_dump(), {"model": {"lora_rank": DEFAULT_LORA_RANK}})
     return resolve_system_prompt(config, tiny=is_tiny(config))
 

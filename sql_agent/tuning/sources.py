@@ -39,7 +39,7 @@ SUFFIXES = (".jsonl", ".ndjson", ".json", ".parquet")
 TOLD = frozenset({"messages", "prompt", "chosen", "reward_parts"})  # one of them is in each row that is no question
 FORMS = (
     "a row is {messages}, {prompt, completion}, a question {id, question, answer}, a rollout of rollouts.jsonl or "
-    "trials.jsonl, or for train_dpo.py {prompt, chosen, rejected}, {chosen, rejected} or {messages, rejected_messages}"
+    "trials.jsonl, or for dpo {prompt, chosen, rejected}, {chosen, rejected} or {messages, rejected_messages}"
 )
 
 
@@ -69,7 +69,7 @@ def find_file(text: str, config: TrainConfig) -> Path | None:
         first, *others = config.data.training
         if others:
             raise UserError(
-                f"data.train_files names {1 + len(others)} files, and one is learned from: name it with --dataset; "
+                f"data.train_files names {1 + len(others)} files, and one is learned from: name it with --data; "
                 "rows of several agents may stand in it, by their column `agent`"
             )
         return data_path(first.file)
@@ -83,7 +83,7 @@ def find_file(text: str, config: TrainConfig) -> Path | None:
         return None
     if path.exists() or path.suffix in SUFFIXES or text.startswith((".", "/", "~")) or text.count("/") > 1:
         what = "holds neither rollouts.jsonl nor trials.jsonl" if path.is_dir() else "does not exist"
-        raise UserError(f"--dataset {text}: {path} {what}. Give a file, a run or evaluation folder, or a hub name")
+        raise UserError(f"--data {text}: {path} {what}. Give a file, a run or evaluation folder, or a hub name")
     return None
 
 
@@ -107,7 +107,7 @@ def read_source(tune: TuneConfig, config: TrainConfig) -> Source:
             _take_questions(source, file, config)
     if not source.chats and not source.pairs:
         reasons = "\n".join(f"  {n} x {reason}" for reason, n in source.left_out.most_common())
-        raise UserError(f"--dataset {source.name}: nothing to learn from; {FORMS}. Left out:\n{reasons or '  no rows'}")
+        raise UserError(f"--data {source.name}: nothing to learn from; {FORMS}. Left out:\n{reasons or '  no rows'}")
     return source
 
 
@@ -137,7 +137,7 @@ def _jsonl_rows(file: Path, left_out: Counter[str]) -> Iterator[Row]:
             else:
                 left_out["not a JSON object"] += 1
     except OSError as exc:
-        raise UserError(f"--dataset {file}: cannot be read ({exc.strerror})") from exc
+        raise UserError(f"--data {file}: cannot be read ({exc.strerror})") from exc
 
 
 def _take(source: Source, rows: Iterable[Row], config: TrainConfig) -> None:

@@ -53,7 +53,7 @@ class Resumable:
         return SequentialSampler(train_dataset or self.train_dataset)
 
     def create_model_card(self, *_args: Any, **_kwargs: Any) -> None:
-        """TRL would write one beside each checkpoint; export.py writes this project's."""
+        """TRL would write one beside each checkpoint; `agentgrpo export` writes this project's."""
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         super()._save_checkpoint(model, trial)  # pyright: ignore[reportAttributeAccessIssue]

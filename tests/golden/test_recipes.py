@@ -21,11 +21,10 @@ import pytest
 from agl_plugin.patches.install import install
 from foundation.errors import UserError
 from sql_agent.config import RECIPES, TrainConfig, build_config, known_keys, load_recipe, parse_assignment
-from sql_agent.training import options
 from sql_agent.training.verl_config import check_keys, flatten, verl_overrides
 from sql_agent.training.verl_keys import composed_base
-from sql_agent.tuning import options as tuning_options
 from sql_agent.tuning.arguments import trl_arguments
+from tests.typed import params
 
 GOLDEN = Path(__file__).with_name("recipes.json")
 BASES, MISSING = {"grpo": "smoke_cpu", "trl": "sft_cpu"}, "(not set)"
@@ -33,12 +32,8 @@ FOLDERS = [path for path in RECIPES.iterdir() if path.is_dir() and not path.name
 # A recipe of `python -m recipes.new` has a test of its own, and no stored file: its settings are the user's.
 NAMES = sorted(path.name for path in FOLDERS)
 STORED = sorted(path.name for path in FOLDERS if not (path / "test_recipe.py").exists())
-# Method of a recipe -> its command and that one's parser.
-COMMANDS = {
-    "grpo": ("train_sql_agent.py", options.parser()),
-    "sft": ("train_sft.py", tuning_options.parser("sft")),
-    "dpo": ("train_dpo.py", tuning_options.parser("dpo")),
-}
+# Method of a recipe -> its command.
+COMMANDS = {"grpo": "train", "sft": "sft", "dpo": "dpo"}
 COMMAND_BLOCK = re.compile(r"```bash\n(.*?)```", re.DOTALL)
 ASSIGNMENT = re.compile(r"--set ('[^']+'|[^\s`]+)")
 
@@ -133,19 +128,18 @@ def test_kl_brings_the_reference_model(base: dict[str, Any]) -> None:
 
 
 def readme_commands(name: str, command: str) -> list[list[str]]:
-    """Arguments of each call of the training command in the README's command blocks."""
+    """Arguments of each call of the command in the README's command blocks."""
     text = (RECIPES / name / "README.md").read_text(encoding="utf-8")
     lines = "\n".join(COMMAND_BLOCK.findall(text)).replace("\\\n", " ").splitlines()
-    words = [shlex.split(line, comments=True) for line in lines if command in line]
-    calls = [(line, next(n for n, word in enumerate(line) if word.endswith(command))) for line in words]
-    return [line[n + 1 :] for line, n in calls]
+    words = [shlex.split(line, comments=True) for line in lines if line.startswith(f"agentgrpo {command} ")]
+    return [line[2:] for line in words]
 
 
 def test_the_readme_holds_the_command(name: str) -> None:
-    command, parser = COMMANDS[config_of(name).method]
+    command = COMMANDS[config_of(name).method]
     commands = readme_commands(name, command)
-    assert commands, f"recipes/{name}/README.md has no ```bash block that calls {command}"
-    assert [parser.parse_args(arguments).recipe for arguments in commands] == [name] * len(commands)
+    assert commands, f"recipes/{name}/README.md has no ```bash block that calls agentgrpo {command}"
+    assert [params(command, *arguments)["recipe"] for arguments in commands] == [name] * len(commands)
 
 
 def test_the_readme_names_only_settings_that_work(name: str) -> None:

@@ -24,11 +24,10 @@ from typer.testing import CliRunner
 from agl_plugin.audit.verify import verify
 from agl_plugin.run.question_order import SeededOrder
 from foundation.errors import UserError
-from sql_agent.audit import app
+from sql_agent.commands.export import export_checkpoint
 from sql_agent.config import ROOT, TrainConfig, build_config, data_path, load_recipe, parse_assignment
 from sql_agent.data.dataset import load_questions
 from sql_agent.environment.database import Database
-from sql_agent.export import export_checkpoint
 from sql_agent.local.arguments import check_keys, grpo_arguments
 from sql_agent.local.endpoint import PolicyEndpoint
 from sql_agent.local.job import run_local
@@ -38,6 +37,9 @@ from sql_agent.records import Question
 from sql_agent.scoring.registry import ScoringContext
 from sql_agent.serving.checkpoints import own_checkpoint
 from tests.exact_rows import small_tokenizer
+from tests.typed import app_of
+
+app = app_of("audit")
 
 WAIT_S = 300.0
 SMALL: dict[str, Any] = {

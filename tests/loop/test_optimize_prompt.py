@@ -17,8 +17,10 @@ from recipes.prompt_cpu import search
 from sql_agent.config import prompt_file
 from sql_agent.data.bundled import DATA
 from sql_agent.data.dataset import load_questions
-from sql_agent.optimize_prompt import app
 from sql_agent.testing.server import Answer, Handler, chat_reply, error_reply, openai_server
+from tests.typed import app_of
+
+app = app_of("prompt")
 
 MAGIC = "Answer with the sum alone."
 SMALL = ["--rounds", "1", "--beam", "1", "--branch", "1", "--batch", "2", "--train", "4", "--val", "4"]

@@ -148,7 +148,7 @@ def test_the_engine_is_forked_from_what_has_loaded(run: Run) -> None:
 
 def test_the_update_is_repeated_without_vllm(run: Run) -> None:
     """From the start model, in a process of its own."""
-    command = [sys.executable, "-m", "sql_agent.audit", "replay", str(run.folder), "1"]
+    command = [sys.executable, "-m", "sql_agent", "audit", "replay", str(run.folder), "1"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=TRAIN_S)
     assert done.returncode == 0, done.stdout + done.stderr
     before = next(line for line in done.stdout.splitlines() if line.startswith("weights_before: "))

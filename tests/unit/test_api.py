@@ -20,11 +20,12 @@ from sql_agent import api
 from sql_agent.api import jobs
 from sql_agent.api.commands import command_line, run_command
 from sql_agent.api.rewards import term_of
-from sql_agent.config import ROOT
+from sql_agent.config import COMMAND, ROOT
 from sql_agent.records import Episode, Question
 from sql_agent.scoring.functions import load_function
 from sql_agent.scoring.registry import SCORERS, ScoringContext
-from sql_agent.training.options import parser, resolve_config
+from sql_agent.training.options import resolve_config
+from tests.typed import train_flags
 
 COMPAT = ROOT / "sql_agent" / "api" / "compat"
 
@@ -42,7 +43,7 @@ def composed(**asked: Any) -> list[str]:
 
 
 def config_of(flags: list[str]) -> dict[str, Any]:
-    return resolve_config(parser().parse_args(flags)).model_dump()
+    return resolve_config(train_flags(*flags)).model_dump()
 
 
 def test_word_problems_are_played_with_their_own_tools_and_the_reward_that_was_given() -> None:
@@ -50,7 +51,7 @@ def test_word_problems_are_played_with_their_own_tools_and_the_reward_that_was_g
     of_task = jobs.for_word_problems("sums")
     steps = {"optim.questions_per_step": 2, "optim.mini_batch_questions": 2, "optim.micro_batch_rows": 2}
     asked = {"recipe": of_task.pop("recipe"), "dataset": "sums", "reward": api.create_reward("accuracy")}
-    config = config_of(composed(**asked, overrides={**of_task, **steps})[2:])
+    config = config_of(composed(**asked, overrides={**of_task, **steps})[len(COMMAND) + 1 :])
     assert [Path(name).name for name in config["agent"]["tools"]] == ["python", "tools.py"]
     assert Path(config["agent"]["system_prompt"]).name == "prompt.txt" and len(config["reward"]["terms"]) == 1
     assert config["data"]["train_file"] == config["data"]["val_file"] and not config["trainer"]["validate_first"]
@@ -65,14 +66,15 @@ def test_word_problems_are_played_with_their_own_tools_and_the_reward_that_was_g
     ],
 )
 def test_a_call_is_the_command_that_a_person_types(overrides: dict[str, Any]) -> None:
-    typed = ["--recipe", "smoke_cpu", "--ci", "--llm-proxy", "--set", "optim.lr=2e-6", "--set", "trainer.max_steps=3"]
+    typed = ["--recipe", "smoke_cpu", "--ci", "--set", "optim.lr=2e-6", "--set", "trainer.max_steps=3"]
     command = composed(recipe="smoke_cpu", ci=True, overrides=overrides)
-    assert command[:2] == command_line("train_sql_agent.py") and config_of(command[2:]) == config_of(typed)
+    n = len(command_line("train"))
+    assert command[:n] == command_line("train") and config_of(command[n:]) == config_of(typed)
 
 
 def test_any_value_reaches_the_configuration_as_it_is() -> None:
     overrides = {"database.tables": ["a", "b"], "logging.experiment": "true", "trainer.resume": "x y"}
-    tree = config_of(composed(recipe="smoke_cpu", overrides=overrides)[2:])
+    tree = config_of(composed(recipe="smoke_cpu", overrides=overrides)[len(COMMAND) + 1 :])
     assert tree["database"]["tables"] == ["a", "b"]
     assert (tree["logging"]["experiment"], tree["trainer"]["resume"]) == ("true", "x y")
 
@@ -122,7 +124,7 @@ def test_data_sets_in_three_forms(tmp_path: Path) -> None:
     write_lines(tmp_path / "own.jsonl", [{"qid": 1, "question": "a?", "ground_truth": "b"}])
     assert api.load_dataset(tmp_path / "own.jsonl", format="rl")[0]["ground_truth"] == "b"
     command = composed(dataset="sums", max_samples=1)
-    assert len(api.load_dataset(config_of(command[2:])["data"]["train_file"])) == 1
+    assert len(api.load_dataset(config_of(command[len(COMMAND) + 1 :])["data"]["train_file"])) == 1
 
 
 @pytest.mark.parametrize(

@@ -68,7 +68,7 @@ def test_rows_in_any_form_are_a_data_set(source: Any) -> None:
         **{"recipe": "", "model": "", "dataset": source, "max_samples": np.int64(2), "reward": "", "ci": False},
         **{"ci_fast": False, "overrides": {}},
     )
-    assert flags[flags.index("--train-file") + 1] == str(question_file(source, max_samples=2))
+    assert flags[flags.index("--data") + 1] == str(question_file(source, max_samples=2))
 
 
 def test_conversations_and_pairs_are_passed_on_as_they_are() -> None:

@@ -31,7 +31,6 @@ from benchmarks.audit import ASKED, measure
 from foundation import run_folder
 from foundation.errors import UserError
 from foundation.files import read_lines
-from sql_agent.audit import app
 from sql_agent.run_audit import canned
 from sql_agent.run_audit.search import FOUND, trails
 from sql_agent.run_report import cases
@@ -39,7 +38,10 @@ from sql_agent.run_report.folder import read_run
 from sql_agent.run_report.page import environment
 from sql_agent.testing.spans import llm_call, reward_span
 from tests.audited import RULES, make_run, settings
+from tests.typed import app_of
 from tests.unit.test_daemon import Play, crashed, faulty, record, scored, without_ids
+
+app = app_of("audit")
 
 HOSTILE = "\x1b[31mred\x1b[0m <script>alert(1)</script> [bold]x[/bold] \u202e\ud800"
 QUERY = {"sql": "SELECT 名 FROM drugs", "turn": 1, "result": {"columns": ["名"], "rows": [["甲药"]], "elapsed_s": 0.1}}

@@ -7,30 +7,18 @@ import inspect
 import json
 import sys
 import textwrap
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-import typer
 
 from foundation.errors import UserError
-from sql_agent import (
-    audit,
-    demo,
-    evaluate,
-    export,
-    judge_report,
-    mcp_server,
-    optimize_prompt,
-    report,
-    sqlagent_test,
-    train_local,
-)
+from sql_agent.commands import gsm8k
 from sql_agent.config import build_config, command_tree, known_keys, load_recipe, parse_assignment
-from sql_agent.config.commands import COMMANDS, DPO, GRPO, LOCAL, SFT, check_read, readers
+from sql_agent.config.commands import COMMANDS, DPO, GRPO, SFT, check_read, readers
+from sql_agent.curation import pass_command
 from sql_agent.training import options
 from sql_agent.tuning import options as tuning_options
+from tests.typed import every_command, params, status_of, train_flags
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "readers" / "keys.json"
 
@@ -57,39 +45,35 @@ def test_each_command_takes_what_it_reads_and_refuses_the_rest(command: str) -> 
                 check_read(command, tree_of(key))
 
 
-def flags_of(p: object) -> set[str]:
-    return {a.dest for a in p._actions} - {"help"}  # type: ignore[attr-defined]
-
-
-NO_KEY = {"recipe", "set", "ci", "ci_fast", "dry_run", "weave", "llm_proxy", "lora", "trajectory_level", "debug"}
+NO_KEY = {"backend", "recipe", "set_", "ci", "ci_fast", "dry_run", "lora", "trajectory_level", "weave", "debug"}
 
 
 def test_each_flag_is_a_key_that_its_command_reads_or_is_decided_on() -> None:
-    for name in flags_of(options.parser()) - NO_KEY:
-        assert GRPO in readers(options.FLAGS[name])
-    methods: tuple[tuple[tuning_options.Method, str], ...] = (("sft", SFT), ("dpo", DPO))
-    for method, command in methods:
-        for name in flags_of(tuning_options.parser(method)) - {"recipe", "set", "use_lora", "debug"}:
-            key = tuning_options.FLAGS[name]
+    for name in params("train").keys() - NO_KEY:
+        assert GRPO in readers(options.KEYS[name])
+    for method, command in (("sft", SFT), ("dpo", DPO)):
+        for name in params(method).keys() - NO_KEY:
+            key = tuning_options.KEYS[name]
             assert command in readers(key if "." in key else f"{method}.{key}")
 
 
-def leaves(command: Any, name: str) -> Iterator[tuple[str, Any]]:
-    """A Typer command, or those of a group, by name."""
-    for below, one in getattr(command, "commands", {}).items():
-        yield from leaves(one, f"{name} {below}")
-    if not getattr(command, "commands", {}):
-        yield name, command
+def words_of(source: object) -> set[str]:
+    """The names and attributes in a function's or module's source."""
+    nodes = list(ast.walk(ast.parse(textwrap.dedent(inspect.getsource(source)))))  # type: ignore[arg-type]
+    names = {node.id for node in nodes if isinstance(node, ast.Name)}
+    return names | {node.attr for node in nodes if isinstance(node, ast.Attribute)}
 
 
-def test_each_flag_of_the_other_commands_was_decided_on_and_is_read() -> None:
+def test_each_flag_of_each_command_was_decided_on_and_is_read() -> None:
     # A new flag: have its command read it, then write it into the golden file.
     found: dict[str, list[str]] = {}
-    for module in (evaluate, optimize_prompt, sqlagent_test, judge_report, mcp_server, export, report, audit, demo):
-        for name, command in leaves(typer.main.get_command(module.app), Path(str(module.__file__)).name):
-            found[name] = [one.name for one in command.params if "--help" not in one.opts]
-            function = ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(command.callback))))
-            assert set(found[name]) <= {node.id for node in ast.walk(function) if isinstance(node, ast.Name)}, name
+    for name, command in every_command().items():
+        found[name] = [one.name for one in command.params if "--help" not in one.opts]
+        function = inspect.unwrap(command.callback)
+        own = function if function.__code__.co_argcount or not found[name] else inspect.getmodule(function)
+        keys = {"train": options.KEYS, "sft": tuning_options.KEYS, "dpo": tuning_options.KEYS, "gsm8k": gsm8k.KEYS}
+        passed_on = words_of({"train": options, "sft": tuning_options, "dpo": tuning_options}.get(name, pass_command))
+        assert set(found[name]) <= words_of(own) | passed_on | keys.get(name, {}).keys(), name
     assert found == json.loads(GOLDEN.with_name("flags.json").read_text())
 
 
@@ -97,16 +81,15 @@ def test_each_flag_of_the_other_commands_was_decided_on_and_is_read() -> None:
     "given",
     [
         "--mongo-uri x",
-        "--external-store-address http://x:1",
+        "--store http://x:1",
         "--n-runners 2",
-        "--llm-proxy",
         "--set verl.a=1",
     ],
 )
 def test_train_local_refuses_flags_of_the_other_trainer(given: str) -> None:
-    args = options.parser(prog=LOCAL).parse_args([*given.split(), "--recipe", "smoke_cpu"])
-    with pytest.raises(UserError, match=r"train_sql_agent\.py"):
-        options.resolve_config(args)
+    flags = train_flags("--backend", "local", *given.split(), "--recipe", "smoke_cpu")
+    with pytest.raises(UserError, match="agentgrpo train --backend local does not read"):
+        options.resolve_config(flags)
 
 
 def test_litellms_proxy_has_no_limit_of_calls() -> None:
@@ -117,7 +100,7 @@ def test_litellms_proxy_has_no_limit_of_calls() -> None:
 def test_train_local_dry_run_trains_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     runs = tmp_path / "runs"
     given = ["--dry-run", "--recipe", "smoke_cpu", "--set", f"trainer.runs_dir={runs}", "--set", "trainer.device=cpu"]
-    assert train_local.main(given) == 0
+    assert status_of("train", "--backend", "local", *given) == 0
     printed = capfd.readouterr().out
     assert "nothing was trained" in printed and "verl's configuration" not in printed
     assert not list(runs.glob("*"))
@@ -126,8 +109,8 @@ def test_train_local_dry_run_trains_nothing(tmp_path: Path, capfd: pytest.Captur
 def test_keys_of_a_recipe_may_be_for_another_command(tmp_path: Path) -> None:
     recipe = tmp_path / "r.toml"
     recipe.write_text("[store]\nport = 4800\n[local]\nmax_batch = 3\n")
-    args = options.parser(prog=LOCAL).parse_args(["--recipe", str(recipe), "--set", "trainer.device=cpu"])
-    assert options.resolve_config(args).store.port == 4800
+    flags = train_flags("--backend", "local", "--recipe", str(recipe), "--set", "trainer.device=cpu")
+    assert options.resolve_config(flags).store.port == 4800
 
 
 def test_files_are_those_of_the_recipe_and_links_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

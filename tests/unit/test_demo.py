@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 
-from sql_agent.demo import held_out
+from sql_agent.commands.demo import held_out
 
 PART = """
 import signal, sys, time
@@ -19,7 +19,7 @@ signal.signal(signal.SIGTERM, end)
 print("ready", flush=True)
 time.sleep(60)
 """
-DEMO = f"import sys; from sql_agent.demo import run; run(sys.executable, '-c', {PART!r})"
+DEMO = f"import sys; from sql_agent.commands.demo import run; run(sys.executable, '-c', {PART!r})"
 
 
 def test_a_sigterm_reaches_the_running_part_and_its_last_words_are_shown() -> None:

@@ -16,7 +16,8 @@ from foundation.errors import UserError
 from sql_agent.config import ROOT, load_recipe
 from sql_agent.data.build import build_bundled
 from sql_agent.training.dry_run import dry_run
-from sql_agent.training.options import parser, resolve_config
+from sql_agent.training.options import resolve_config
+from tests.typed import train_flags
 
 NAMES = sorted(path.parent.name for path in ROOT.glob("recipes/*/config.toml"))
 RECIPES = [name for name in NAMES if load_recipe(name).get("method", "grpo") == "grpo"]
@@ -34,7 +35,7 @@ def offline(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def told(*flags: str) -> str:
     text = StringIO()
-    config = resolve_config(parser().parse_args(["--dry-run", *flags]))
+    config = resolve_config(train_flags("--dry-run", *flags))
     assert dry_run(config, Console(file=text, soft_wrap=True, highlight=False)) == 0
     return text.getvalue()
 
@@ -43,7 +44,7 @@ def gsm8k_files(folder: Path, suffix: str) -> list[str]:
     """Flags for questions in the form of GSM8K's files."""
     rows = [{"question": f"{n} + 1?", "answer": f"{n} + 1 = <<{n}+1={n + 1}>>{n + 1}\n#### {n + 1}"} for n in range(64)]
     flags: list[str] = []
-    for flag, part in (("--train-file", rows[:40]), ("--val-file", rows[40:])):
+    for flag, part in (("--data", rows[:40]), ("--val-data", rows[40:])):
         file = folder / f"{flag.strip('-')}{suffix}"
         if suffix == ".parquet":
             pq.write_table(pa.Table.from_pylist(part), file)

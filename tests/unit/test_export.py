@@ -18,9 +18,10 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from typer.testing import CliRunner
 
 from foundation.errors import UserError
-from sql_agent.export import Precision, app, export_checkpoint, probe
+from sql_agent.commands.export import Precision, export_checkpoint, probe
 from sql_agent.tiny_policy.tokenizer import train_tokenizer
 from tests.fsdp_shards import policy, write_two_ranks
+from tests.typed import app_of
 
 TOKENIZER = train_tokenizer(["甲药的适应症是什么？用于头痛。"] * 50)
 VOCABULARY = len(TOKENIZER)
@@ -58,7 +59,7 @@ def logits(folder: Path) -> torch.Tensor:
 def test_the_folder_gives_the_checkpoints_logits_in_its_precision(run: Path, tmp_path: Path) -> None:
     model = policy(VOCABULARY)
     write_shards(actor_of(run), [model.state_dict()])
-    found = CliRunner().invoke(app, [str(run), str(tmp_path / "out")])
+    found = CliRunner().invoke(app_of("export"), [str(run), str(tmp_path / "out")])
     assert found.exit_code == 0 and "--tool-call-parser hermes" in found.stdout, found.output
     assert torch.equal(logits(tmp_path / "out"), probe(model))  # no bit is lost: the run was on a CPU, in float32
     assert json.loads((tmp_path / "out" / "config.json").read_text())["dtype"] == "float32"
@@ -75,7 +76,7 @@ def test_the_card_names_the_tools_of_all_agents_and_how_it_was_trained(run: Path
     config = {"agent": {"tools": ["sql"], "mcp": {"search": {}}}, "agents": others}
     (run / "config.json").write_text(json.dumps(config), encoding="utf-8")
     (run / "summary.json").write_text(json.dumps({"method": "local"}), encoding="utf-8")
-    found = CliRunner().invoke(app, [str(run), str(tmp_path / "out")])
+    found = CliRunner().invoke(app_of("export"), [str(run), str(tmp_path / "out")])
     assert found.exit_code == 0, found.output
     card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
     assert "names them | `sql`, `search`, `python`, `tools.py:add` |" in card and "GRPO in one process (TRL)" in card

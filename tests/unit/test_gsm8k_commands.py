@@ -9,15 +9,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from foundation.command import renamed
 from foundation.errors import UserError
 from foundation.files import write_json, write_lines
 from sql_agent import api
+from sql_agent.commands.gsm8k import NOTE, Flags, recipe_of, resolve_config, train
 from sql_agent.config import TrainConfig, build_config
 from sql_agent.data.hub import hub_rows, is_hub_name
 from sql_agent.local.arguments import check_keys
-from sql_agent.test_interactive import arguments
-from sql_agent.train_gsm8k_agent import NOTE, parser, resolve_config, train
 from sql_agent.tuning.sources import read_source
+from tests.typed import params
 
 ROWS = [{"question": f"{n} + 1?", "answer": f"It is <<{n}+1={n + 1}>>.\n#### {n + 1}"} for n in range(7)]
 
@@ -66,7 +67,7 @@ def test_names_of_the_hub(here: Path, name: str, is_one: bool) -> None:
 
 
 def composed(*flags: str) -> TrainConfig:
-    return resolve_config(parser().parse_args(list(flags)))
+    return resolve_config(Flags(**params("gsm8k", *renamed(flags))))
 
 
 def test_flags_become_keys(here: Path) -> None:
@@ -105,7 +106,5 @@ def test_epochs_of_others_are_not_touched(here: Path) -> None:
 
 def test_the_chat_knows_with_what_a_model_was_trained(here: Path) -> None:
     write_json(here / "rl" / NOTE, {"run": "r", "recipe": "math_cpu"})
-    words = arguments(["--model_path", "rl/epoch_3", "--temperature", "0.7", "--max_new_tokens", "64"])
-    assert words[0] == "--chat" and words[words.index("--recipe") + 1] == "math_cpu"
-    assert (words[words.index("--temperature") + 1], words[words.index("--max-tokens") + 1]) == ("0.7", "64")
-    assert "math_gsm8k" in arguments(["--model_path", "Qwen/Qwen2.5-0.5B"])
+    assert recipe_of(Path("rl/epoch_3")) == "math_cpu"
+    assert recipe_of(Path("Qwen/Qwen2.5-0.5B")) == "math_gsm8k"

@@ -12,9 +12,9 @@ import pytest
 from typer.testing import CliRunner
 
 from foundation.errors import UserError
-from sql_agent.data.build import app
 from sql_agent.data.dataset import load_questions
 from sql_agent.data.import_raw import import_raw
+from tests.typed import app_of
 
 
 def row(number: int, **changes: Any) -> dict[str, Any]:
@@ -135,7 +135,7 @@ def test_the_command_with_a_users_data(tmp_path: Path, shops: Path) -> None:
     rows = [row(i) for i in range(1, 31)] + [row(31, sql=["SELECT [x"])]
     raw = write(tmp_path / "raw.jsonl", *rows, b"broken [line]")
     arguments = ["--raw", str(raw), "--database", str(shops), "--out", str(tmp_path / "out" / "deep")]
-    done = CliRunner().invoke(app, [*arguments, "--val-share", "0.2", "--test-share", "0.2"])
+    done = CliRunner().invoke(app_of("data"), [*arguments, "--val-share", "0.2", "--test-share", "0.2"])
     assert done.exit_code == 0, done.output
     assert "skipped rows: 1" in done.output
     assert "row 32: not JSON" in done.output
@@ -148,7 +148,7 @@ def test_the_command_with_a_users_data(tmp_path: Path, shops: Path) -> None:
 def test_the_command_survives_a_target_that_cannot_be_written(tmp_path: Path) -> None:
     raw = write(tmp_path / "raw.jsonl", row(1))
     for out in (raw, raw / "below"):
-        done = CliRunner().invoke(app, ["--raw", str(raw), "--out", str(out)])
+        done = CliRunner().invoke(app_of("data"), ["--raw", str(raw), "--out", str(out)])
         assert done.exit_code == 2
         assert str(raw) in done.output
         assert isinstance(done.exception, SystemExit)
@@ -166,7 +166,7 @@ def test_the_command_explains_wrong_use(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], message: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    done = CliRunner().invoke(app, arguments)
+    done = CliRunner().invoke(app_of("data"), arguments)
     assert done.exit_code == 2
     assert message in done.output
     assert not list(tmp_path.iterdir())

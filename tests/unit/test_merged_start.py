@@ -11,7 +11,7 @@ from peft import PeftModel
 from transformers import AutoModelForCausalLM
 
 from foundation.errors import UserError
-from sql_agent.export import probe
+from sql_agent.commands.export import probe
 from sql_agent.serving import merged_start as merging
 from sql_agent.serving.models import check_model_folder
 from sql_agent.tiny_policy.build import ensure_tiny_policy

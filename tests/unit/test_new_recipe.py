@@ -11,23 +11,24 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from foundation.errors import UserError
-from recipes.new import TEMPLATE, app, make_recipe
+from recipes.new import TEMPLATE, make_recipe
 from sql_agent.agent.episode import EpisodeRunner
 from sql_agent.agent.grading import scoring_of
 from sql_agent.config import RECIPES
-from sql_agent.training.options import parser, resolve_config
+from sql_agent.training.options import resolve_config
 from sql_agent.training.questions import load_data, silent_faults, total_steps
+from tests.typed import app_of, train_flags
 
 
 def invoke(*flags: object) -> Result:
-    return CliRunner().invoke(app, [str(flag) for flag in flags], catch_exceptions=False)
+    return CliRunner().invoke(app_of("new"), [str(flag) for flag in flags], catch_exceptions=False)
 
 
 def test_it_composes_from_any_folder_with_its_own_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = make_recipe("shop", tmp_path / "agents")
     (tmp_path / "tools.py").write_text("raise SystemExit('another file of that name')")
     monkeypatch.chdir(tmp_path)
-    config = resolve_config(parser().parse_args(["--recipe", str(made)]))
+    config = resolve_config(train_flags("--recipe", str(made)))
     assert config.recipe == "shop" and config.agent.tools == [str(made / "tools.py")]
     assert config.agent.system_prompt == str(made / "prompt.txt")
     with EpisodeRunner(config) as runner, closing(scoring_of(config)) as scoring:
@@ -96,7 +97,7 @@ def test_a_place_where_nothing_can_be_made_is_said(tmp_path: Path) -> None:
 
 def test_help_teaches() -> None:
     shown = invoke("--help").stdout
-    assert "python -m recipes.new shop_agent" in shown and "--folder" in shown and "50-extending" in shown
+    assert "agentgrpo new shop_agent" in shown and "--folder" in shown and "50-extending" in shown
 
 
 def test_the_template_is_no_recipe() -> None:

@@ -20,7 +20,8 @@ from sql_agent.scoring.check import needs_answer, offline_kinds
 from sql_agent.scoring.registry import ScoringContext
 from sql_agent.scoring.reward import score
 from sql_agent.training.dry_run import dry_run
-from sql_agent.training.options import parser, resolve_config
+from sql_agent.training.options import resolve_config
+from tests.typed import train_flags
 
 pytestmark = pytest.mark.usefixtures("offline_judge")
 
@@ -90,8 +91,8 @@ def test_the_plan_tells_the_choice(context: ScoringContext, database: Path, tmp_
     file, text = tmp_path / "rows.jsonl", StringIO()
     rows = [PAGES.model_copy(update={"id": str(n), "question": f"{PAGES.question} ({n})"}) for n in range(40)]
     file.write_text("".join(json.dumps(row.model_dump()) + "\n" for row in rows))
-    flags = ["--dry-run", "--recipe", "smoke_cpu", "--train-file", str(file), "--val-file", str(file)]
+    flags = ["--dry-run", "--recipe", "smoke_cpu", "--data", str(file), "--val-data", str(file)]
     sets = [f"database.path={database}", 'database.tables=["books"]', 'logging.trackers=["console"]']
-    config = resolve_config(parser().parse_args([*flags, *(part for one in sets for part in ("--set", one))]))
+    config = resolve_config(train_flags(*flags, *(part for one in sets for part in ("--set", one))))
     assert dry_run(config, Console(file=text, soft_wrap=True, highlight=False)) == 0
     assert "the offline judge grades of 40 rows: 40 by the value in the answer" in text.getvalue()

@@ -12,10 +12,10 @@ import pytest
 import torch
 from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
 
+from sql_agent.commands.ask import choose_questions
 from sql_agent.config import data_path
 from sql_agent.data.build import build_bundled
 from sql_agent.data.dataset import load_questions
-from sql_agent.sqlagent_test import choose_questions
 from sql_agent.tiny_policy import shipped
 from sql_agent.tiny_policy.build import ensure_tiny_policy, save
 from sql_agent.tiny_policy.sources import bare_code, fingerprint

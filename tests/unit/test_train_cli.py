@@ -20,18 +20,18 @@ from sql_agent.config import ROOT, TrainConfig, build_config, parse_assignment
 from sql_agent.data.dataset import write_parquet
 from sql_agent.records import Question
 from sql_agent.scoring.build import build_context
-from sql_agent.train_sql_agent import main
 from sql_agent.training import external_store
-from sql_agent.training.options import parser, resolve_config
+from sql_agent.training.options import resolve_config
 from sql_agent.training.questions import load_data, total_steps
 from tests.sql_db import make_database
+from tests.typed import status_of, train_flags
 
 COMMANDS = ("train_sql_agent.py", "evaluate.py", "sqlagent_test.py", "export.py", "report.py", "judge_report.py")
 CPU = ["--set", "trainer.device=cpu"]
 
 
 def resolve(*arguments: str) -> TrainConfig:
-    return resolve_config(parser().parse_args([*CPU, *arguments]))
+    return resolve_config(train_flags(*CPU, *arguments))
 
 
 @pytest.fixture(autouse=True)
@@ -55,7 +55,7 @@ def files(tmp_path: Path) -> list[str]:
     data = str(tmp_path / "questions.parquet")
     database = f"database.path={make_database(tmp_path)}"
     runs = f"trainer.runs_dir={tmp_path / 'runs'}"
-    return [*CPU, "--train-file", data, "--val-file", data, "--set", database, "--set", runs]
+    return [*CPU, "--data", data, "--val-data", data, "--set", database, "--set", runs]
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -67,10 +67,10 @@ def test_a_python_without_the_packages_is_told_where_they_are(command: str) -> N
 
 def test_all_documented_flags_are_accepted() -> None:
     arguments = [
-        *("--train-file", "t.parquet", "--val-file", "v.parquet", "--model", "/m", "--llm-proxy", "--ci", "--ci-fast"),
-        *("--n-runners", "3", "--n-gpus", "1", "--external-store-address", "http://localhost:9999"),
+        *("--data", "t.parquet", "--val-data", "v.parquet", "--model", "/m", "--ci", "--ci-fast"),
+        *("--n-runners", "3", "--n-gpus", "1", "--store", "http://localhost:9999"),
         *("--mongo-uri", "mongodb://localhost", "--trajectory-level", "--lora", "--lora-rank", "8"),
-        *("--lora-adapter-path", "/a", "--debug", "--resume_checkpoint"),
+        *("--lora-adapter-path", "/a", "--debug", "--resume"),
     ]
     config = resolve(*arguments)
     assert (config.data.train_file, config.data.val_file, config.model.path) == ("t.parquet", "v.parquet", "/m")
@@ -84,10 +84,10 @@ def test_all_documented_flags_are_accepted() -> None:
     ("arguments", "resume"),
     [
         ([], ""),
-        (["--resume_checkpoint"], "latest"),
-        (["--resume_checkpoint", "--ci"], "latest"),
-        (["--resume_checkpoint", "latest"], "latest"),
-        (["--resume-checkpoint", "runs/a"], "runs/a"),
+        (["--resume"], "latest"),
+        (["--resume", "--ci"], "latest"),
+        (["--resume", "latest"], "latest"),
+        (["--resume", "runs/a"], "runs/a"),
     ],
 )
 def test_resume_takes_an_optional_value(arguments: list[str], resume: str) -> None:
@@ -96,9 +96,7 @@ def test_resume_takes_an_optional_value(arguments: list[str], resume: str) -> No
 
 def test_flags_are_not_abbreviated(capsys: pytest.CaptureFixture[str]) -> None:
     """--lora must not be taken for the beginning of --lora-rank, nor a typo for a flag."""
-    with pytest.raises(SystemExit) as caught:
-        parser().parse_args(["--n-runner", "3"])
-    assert caught.value.code == 2 and "--n-runner" in capsys.readouterr().err
+    assert status_of("train", "--n-runner", "3") == 2 and "--n-runner" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -185,15 +183,15 @@ def test_questions_and_their_scorers_are_checked(tmp_path: Path, files: list[str
     odd = [Question(id="a", question="?", answer="x"), Question(id="b", question="?", answer="x", scorer="exct")]
     write_parquet(odd, tmp_path / "odd.parquet")
     with pytest.raises(UserError, match=r"row 2 \(b\): scorer 'exct'.*did you mean exact"):
-        loaded(resolve(*files, "--train-file", str(tmp_path / "odd.parquet")))
+        loaded(resolve(*files, "--data", str(tmp_path / "odd.parquet")))
     write_parquet([Question(id="a", question="?")], tmp_path / "bare.parquet")
     with pytest.raises(UserError, match=r"bare.parquet: 1 of 1 questions have no reference answer \(rows 1\)"):
-        loaded(resolve(*files, "--train-file", str(tmp_path / "bare.parquet")))
+        loaded(resolve(*files, "--data", str(tmp_path / "bare.parquet")))
 
 
 def refusal(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     """What main() prints on stderr when it refuses its input."""
-    assert main(list(arguments)) == 2
+    assert status_of("train", *arguments) == 2
     text = capsys.readouterr().err
     assert text.startswith("error: ") and "Traceback" not in text
     return text
@@ -214,8 +212,8 @@ def test_main_refuses_several_gpus_on_a_cpu(capsys: pytest.CaptureFixture[str]) 
 @pytest.mark.parametrize(
     ("managed", "flags", "text"),
     [
-        ("1", ["--external-store-address", "http://localhost:1"], "Set AGL_MANAGED_STORE=0"),
-        ("0", ["--external-store-address", "http://localhost:1", "--mongo-uri", "mongodb://h"], "exclude each other"),
+        ("1", ["--store", "http://localhost:1"], "with AGL_MANAGED_STORE=1"),
+        ("0", ["--store", "http://localhost:1", "--mongo-uri", "mongodb://h"], "exclude each other"),
     ],
 )
 def test_main_refuses_store_flags_that_contradict(
@@ -242,7 +240,7 @@ def test_main_refuses_a_store_that_does_not_answer(
         address = f"http://127.0.0.1:{closed.getsockname()[1]}"
     monkeypatch.setenv("AGL_MANAGED_STORE", "0")
     monkeypatch.setattr(external_store, "START_LIMIT_S", 0.0)
-    text = refusal(capsys, *files, "--external-store-address", address)
+    text = refusal(capsys, *files, "--store", address)
     assert f"{address}: no agent-lightning store answers there" in text and "agl store --host 127.0.0.1" in text
 
 
@@ -266,15 +264,15 @@ def test_a_runner_machine_needs_no_gpu(
     monkeypatch.setenv("AGL_CURRENT_ROLE", "runner")
     monkeypatch.setattr(external_store, "START_LIMIT_S", 0.0)
     arguments = [*files, "--recipe", "qwen2_5_7b", "--set", "trainer.device=cuda", "--n-gpus", "16"]
-    text = refusal(capsys, *arguments, "--external-store-address", "http://127.0.0.1:1")
+    text = refusal(capsys, *arguments, "--store", "http://127.0.0.1:1")
     assert "no agent-lightning store answers" in text
 
 
 def test_main_refuses_broken_questions(capsys: pytest.CaptureFixture[str], files: list[str], tmp_path: Path) -> None:
     broken = tmp_path / "broken.parquet"
     broken.write_bytes(b"PAR1 no parquet")
-    assert f"{broken}: not a readable parquet file" in refusal(capsys, *files, "--train-file", str(broken))
-    assert "none.parquet: does not exist" in refusal(capsys, *files, "--val-file", str(tmp_path / "none.parquet"))
+    assert f"{broken}: not a readable parquet file" in refusal(capsys, *files, "--data", str(broken))
+    assert "none.parquet: does not exist" in refusal(capsys, *files, "--val-data", str(tmp_path / "none.parquet"))
 
 
 def test_main_refuses_a_model_that_is_not_there(
@@ -287,9 +285,7 @@ def test_main_refuses_a_model_that_is_not_there(
 
 
 def test_main_refuses_to_resume_from_nothing(capsys: pytest.CaptureFixture[str], files: list[str]) -> None:
-    assert "--resume_checkpoint latest: no complete global_step_N folder below" in refusal(
-        capsys, *files, "--resume_checkpoint"
-    )
+    assert "--resume latest: no complete global_step_N folder below" in refusal(capsys, *files, "--resume")
 
 
 @pytest.mark.parametrize("folder", ["sql_agent", "."])
@@ -298,4 +294,4 @@ def test_help_works_from_both_folders(folder: str) -> None:
     done = subprocess.run(
         [sys.executable, script, "--help"], cwd=ROOT / folder, capture_output=True, text=True, timeout=60
     )
-    assert done.returncode == 0 and "--resume_checkpoint" in done.stdout and "agl store" in done.stdout
+    assert done.returncode == 0 and "--resume" in done.stdout and "agl store" in done.stdout

@@ -27,9 +27,9 @@ from foundation import run_folder
 from foundation.errors import UserError
 from foundation.files import read_lines, write_lines
 from foundation.modules import hidden
+from sql_agent.commands.export import export_checkpoint
 from sql_agent.config import ROOT, DpoConfig, SftConfig, build_config, parse_assignment
 from sql_agent.evaluation.targets import look_at
-from sql_agent.export import export_checkpoint
 from sql_agent.run_report.folder import read_run
 from sql_agent.run_report.page import build
 from sql_agent.serving.checkpoint_model import checkpoint_model
@@ -38,11 +38,11 @@ from sql_agent.tiny_policy.build import app as build_app
 from sql_agent.tiny_policy.demonstrations import app as demonstrations_app
 from sql_agent.training.verl_config import flatten
 from sql_agent.tuning.arguments import trl_arguments
-from sql_agent.tuning.command import run_command
 from sql_agent.tuning.encoding import Encoded
 from sql_agent.tuning.trainers import alike, dpo_trainer, load_model
 from sql_agent.tuning.unpaired import KTOConfig, kto_trainer
 from tests.fsdp_shards import policy
+from tests.typed import status_of
 
 WAIT_S = 240.0
 
@@ -68,9 +68,9 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def flags(method: str, model: Path, data: Path, runs: Path, *more: str) -> list[str]:
     file = {"sft": "chats.jsonl", "dpo": "pairs.jsonl"}[method]
-    given = ["--model_path", str(model), "--dataset", str(data / file), "--batch_size", "4", "--learning-rate", "1e-2"]
+    given = ["--model", str(model), "--data", str(data / file), "--batch-size", "4", "--lr", "1e-2"]
     sets = ['logging.trackers=["console"]', "trainer.device=cpu", f"trainer.runs_dir={runs}", "trainer.save_every=3"]
-    return [*given, "--gradient_accumulation_steps", "2", *(part for text in sets for part in ("--set", text)), *more]
+    return [*given, "--gradient-accumulation-steps", "2", *(part for text in sets for part in ("--set", text)), *more]
 
 
 Run = Callable[..., Path]
@@ -79,13 +79,13 @@ Run = Callable[..., Path]
 @pytest.fixture
 def run(tmp_path: Path, model: Path, data: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Calls a command in this process; gives the new run folder."""
-    monkeypatch.setattr("sql_agent.tuning.command.report_line", lambda folder: f"report: {folder}")
+    monkeypatch.setattr("sql_agent.commands.tune.report_line", lambda folder: f"report: {folder}")
 
     def call(method: Any, *more: str, status: int = 0) -> Path:
         runs, handlers = tmp_path / "runs", [signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM)]
         before = set(runs.glob("*"))
         try:
-            assert run_command(method, "", flags(method, model, data, runs, *more)) == status
+            assert status_of(method, *flags(method, model, data, runs, *more)) == status
         finally:
             for number, handler in zip((signal.SIGINT, signal.SIGTERM), handlers, strict=True):
                 signal.signal(number, handler)
@@ -101,7 +101,7 @@ def weights(folder: Path) -> dict[str, torch.Tensor]:
 
 @pytest.mark.parametrize("method", ["sft", "dpo"])
 def test_a_run_leaves_what_a_run_of_grpo_leaves(method: str, run: Run, model: Path, tmp_path: Path) -> None:
-    folder = run(method, "--num_epochs", "2")
+    folder = run(method, "--epochs", "2")
     summary = json.loads((folder / run_folder.SUMMARY).read_text())
     assert (summary["status"], summary["steps"], summary["method"]) == ("finished", 6, method)
     assert summary["weights_changed"] and summary["loss"] < summary["loss_first_step"]
@@ -130,7 +130,7 @@ def test_a_stopped_run_goes_on_to_the_same_weights(
     method: str, more: list[str], run: Run, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """SIGTERM comes from the run itself, within its fourth step: after it the checkpoint of that step is there."""
-    whole = run(method, "--num_epochs", "2", *more)
+    whole = run(method, "--epochs", "2", *more)
     from sql_agent.tuning import watch
 
     told = watch.Watch.on_step_begin
@@ -141,20 +141,20 @@ def test_a_stopped_run_goes_on_to_the_same_weights(
         told(self, args, state, control, **more)
 
     monkeypatch.setattr(watch.Watch, "on_step_begin", on_step_begin)
-    stopped = run(method, "--num_epochs", "2", *more, status=130)
+    stopped = run(method, "--epochs", "2", *more, status=130)
     monkeypatch.undo()
-    monkeypatch.setattr("sql_agent.tuning.command.report_line", lambda folder: "report: none")
+    monkeypatch.setattr("sql_agent.commands.tune.report_line", lambda folder: "report: none")
     assert json.loads((stopped / run_folder.SUMMARY).read_text())["status"] == "interrupted"
     assert own_checkpoint(stopped, asked="test").name == "global_step_4"
-    resumed = run(method, "--num_epochs", "2", *more, "--resume_checkpoint", str(stopped))
+    resumed = run(method, "--epochs", "2", *more, "--resume", str(stopped))
     assert [row["step"] for row in read_lines(resumed / run_folder.METRICS) if row["kind"] == "train"] == [5, 6]
     expected, found = weights(whole), weights(resumed)
     assert max(float((found[name] - value).abs().max()) for name, value in expected.items()) < 1e-6
 
 
 def test_an_adapter_is_trained_resumed_and_merged(run: Run, model: Path, tmp_path: Path) -> None:
-    first = run("sft", "--lora_r", "4", "--max_steps", "3")
-    second = run("sft", "--lora_r", "4", "--max_steps", "4", "--resume-checkpoint", str(first))
+    first = run("sft", "--lora-rank", "4", "--max-steps", "3")
+    second = run("sft", "--lora-rank", "4", "--max-steps", "4", "--resume", str(first))
     export = export_checkpoint(second, tmp_path / "merged")
     assert export.gap < 1e-4
     start, merged = (AutoModelForCausalLM.from_pretrained(path).state_dict() for path in (model, tmp_path / "merged"))
@@ -168,9 +168,9 @@ def test_preferences_compare_with_the_adapter_that_they_go_on_from(
 ) -> None:
     """Before its first update a policy is as likely as its reference to say anything: no pair has a margin."""
     monkeypatch.setattr("sql_agent.serving.merged_start.MERGED", tmp_path / "merged")
-    first = run("sft", "--lora_r", "4", "--max_steps", "3")
+    first = run("sft", "--lora-rank", "4", "--max-steps", "3")
     adapter = own_checkpoint(first, asked="test") / "actor"
-    given = ["--lora_r", "4", "--set", f"model.lora_adapter_path={adapter}", "--max_steps", "2", "--loss", loss]
+    given = ["--lora-rank", "4", "--set", f"model.lora_adapter_path={adapter}", "--max-steps", "2", "--loss", loss]
     folder = run("dpo", *given)
     start, moved = [row for row in read_lines(folder / run_folder.METRICS) if row["kind"] == "train"]
     assert start["train/pair_margin"] == pytest.approx(0.0, abs=1e-6) != moved["train/pair_margin"]
@@ -181,8 +181,8 @@ def test_an_untrained_tiny_policy_learns_from_its_demonstrations(run: Run, tmp_p
     start, shown = tmp_path / "untrained", tmp_path / "shown.jsonl"
     assert CliRunner().invoke(build_app, ["--seed", "3", "--untrained", "--out", str(start)]).exit_code == 0
     assert CliRunner().invoke(demonstrations_app, ["--rows", "40", "--out", str(shown)]).exit_code == 0
-    given = ["--recipe", "warm_start_cpu", "--model_path", str(start), "--dataset", str(shown)]
-    folder = run("sft", *given, "--learning-rate", "3e-3", "--set", "sft.warmup_share=0", "--max_steps", "4")
+    given = ["--recipe", "warm_start_cpu", "--model", str(start), "--data", str(shown)]
+    folder = run("sft", *given, "--lr", "3e-3", "--set", "sft.warmup_share=0", "--max-steps", "4")
     losses = [row["train/loss"] for row in read_lines(folder / run_folder.METRICS) if row["kind"] == "train"]
     assert len(losses) == 4 and losses[-1] < losses[0] - 0.5
     again = CliRunner().invoke(build_app, ["--untrained", "--out", str(start)])
@@ -190,19 +190,19 @@ def test_an_untrained_tiny_policy_learns_from_its_demonstrations(run: Run, tmp_p
 
 
 def test_what_cannot_be_resumed_is_refused(run: Run, model: Path, data: Path, tmp_path: Path, capfd: Any) -> None:
-    folder = run("sft", "--max_steps", "3")
+    folder = run("sft", "--max-steps", "3")
     runs = tmp_path / "runs"
     for more, rule in {
-        ("--max_steps", "3"): "step 3 is done, and the run has 3",
-        ("--max_steps", "6", "--best_of", "2"): "sft.best_of: 1 -> 2",
-        ("--max_steps", "6", "--set", "data.seed=3"): "data.seed: 1 -> 3",  # another order of the rows
+        ("--max-steps", "3"): "step 3 is done, and the run has 3",
+        ("--max-steps", "6", "--best-of", "2"): "sft.best_of: 1 -> 2",
+        ("--max-steps", "6", "--set", "data.seed=3"): "data.seed: 1 -> 3",  # another order of the rows
     }.items():
-        assert run_command("sft", "", flags("sft", model, data, runs, "--resume_checkpoint", str(folder), *more)) == 2
+        assert status_of("sft", *flags("sft", model, data, runs, "--resume", str(folder), *more)) == 2
         assert rule in capfd.readouterr().err.replace("\n", " ")
-    given = flags("dpo", model, data, runs, "--resume_checkpoint", "latest")
-    assert run_command("dpo", "", given) == 2 and "method = dpo" in capfd.readouterr().err
-    out = flags("sft", model, data, runs, "--output_dir", str(tmp_path))
-    assert run_command("sft", "", out) == 2 and "name a new folder" in capfd.readouterr().err
+    given = flags("dpo", model, data, runs, "--resume")
+    assert status_of("dpo", *given) == 2 and "method = dpo" in capfd.readouterr().err
+    out = flags("sft", model, data, runs, "--out", str(tmp_path))
+    assert status_of("sft", *out) == 2 and "name a new folder" in capfd.readouterr().err
 
 
 # The losses
@@ -285,7 +285,7 @@ def test_the_supervised_loss_is_over_the_masked_tokens_alone(run: Run, model: Pa
     from sql_agent.tuning.encoding import Encoder
     from sql_agent.tuning.sources import read_source
 
-    folder = run("sft", "--max_steps", "1", "--max_samples", "8")
+    folder = run("sft", "--max-steps", "1", "--max-samples", "8")
     (row,) = [row for row in read_lines(folder / run_folder.METRICS) if row["kind"] == "train"]
     config = build_config({"sft": {"dataset": str(data / "chats.jsonl")}})
     rows = [Encoded.of(Encoder(tokenizer).rows(chat)[0]) for chat in read_source(config.sft, config).chats[:8]]
@@ -348,7 +348,7 @@ def test_trl_takes_the_arguments(tmp_path: Path) -> None:
 def test_the_command_can_be_killed_and_is_resumed_by_name(method: str, model: Path, data: Path, tmp_path: Path) -> None:
     """A real process and kill -9: what it saved is gone on with."""
     command = [sys.executable, str(ROOT / "sql_agent" / f"train_{method}.py")]
-    given = flags(method, model, data, tmp_path / "runs", "--num_epochs", "2000")
+    given = flags(method, model, data, tmp_path / "runs", "--epochs", "2000")
     process = subprocess.Popen([*command, *given], cwd=ROOT / "sql_agent", stdout=subprocess.DEVNULL)
     began = time.monotonic()
     try:
@@ -359,7 +359,7 @@ def test_the_command_can_be_killed_and_is_resumed_by_name(method: str, model: Pa
         process.kill()
         process.wait()
     done = int(own_checkpoint(tmp_path / "runs", asked="test").name.rpartition("_")[2])
-    more = ["--resume_checkpoint", "--max_steps", str(done + 2), "--output_dir", str(tmp_path / "new" / "model")]
+    more = ["--resume", "--max-steps", str(done + 2), "--out", str(tmp_path / "new" / "model")]
     again = subprocess.run([*command, *given, *more], cwd=ROOT, capture_output=True, text=True, check=False)
     assert again.returncode == 0, again.stderr
     last = max(tmp_path.glob("runs/*"), key=lambda path: path.stat().st_mtime)

@@ -17,8 +17,9 @@ from reward_model.convert_dpo_format import convert_file
 from sql_agent.agent.sql_tool import QUERY
 from sql_agent.config import DpoConfig, SftConfig, TrainConfig, build_config
 from sql_agent.tuning.choice import best, mined
-from sql_agent.tuning.options import brought, parser, resolve_config
+from sql_agent.tuning.options import brought, resolve_config
 from sql_agent.tuning.sources import Source, read_source
+from tests.typed import tune_flags
 
 TINY = {"agent": {"system_prompt": "system_short"}}
 ASKED = {"role": "user", "content": "问？"}
@@ -156,11 +157,11 @@ def test_rollouts_bring_the_prompt_that_they_were_played_with(tmp_path: Path) ->
     write_lines(tmp_path / run_folder.ROLLOUTS, [rollout(1.0)])
     old = build_config({"agent": {"system_prompt": "tools", "max_turns": 3}, "optim": {"lr": 0.5}})
     (tmp_path / run_folder.CONFIG).write_text(old.model_dump_json(), encoding="utf-8")
-    config = resolve_config("sft", parser("sft").parse_args(["--dataset", str(tmp_path)]))
+    config = resolve_config("sft", tune_flags("sft", "--data", str(tmp_path)))
     assert (config.agent.system_prompt, config.agent.max_turns) == ("tools", 3)
     assert config.optim == TrainConfig().optim and config.method == "sft"
-    other = ["--dataset", str(tmp_path), "--set", "agent.system_prompt=system_en"]
-    assert resolve_config("sft", parser("sft").parse_args(other)).agent.system_prompt == "system_en"
+    other = ["--data", str(tmp_path), "--set", "agent.system_prompt=system_en"]
+    assert resolve_config("sft", tune_flags("sft", *other)).agent.system_prompt == "system_en"
     assert brought(build_config({"sft": {"dataset": str(tmp_path / "nothing.jsonl")}}), "dpo") == {}
 
 

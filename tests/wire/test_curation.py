@@ -27,10 +27,12 @@ from foundation.files import read_lines, write_lines
 from recipes.curate_cpu.run import STEPS, names_known, reader, with_references, write_log
 from sql_agent.config import ROOT
 from sql_agent.curation import chats
-from sql_agent.curation.pass_command import pass_app
 from sql_agent.data.bundled import DATA
 from sql_agent.data.dataset import load_questions
 from sql_agent.testing.server import HANG, Answer, FakeServer, Reply, chat_reply, error_reply, openai_server
+from tests.typed import app_of
+
+PASSES = {"keep": "keep", "keep_again": "again"}
 
 CONCURRENCY = 4
 QUESTION = re.compile(r"BEGIN QUESTION [0-9a-f]+>>>\n(.*?)\n<<<END", re.DOTALL)
@@ -78,7 +80,7 @@ def start(server: FakeServer, *args: Any) -> subprocess.Popen[str]:
 
 def run(server: FakeServer | None, *args: Any, rubric: str = "keep") -> tuple[int, str]:
     """The same command line in this process."""
-    done = CliRunner().invoke(pass_app(rubric, ""), list(map(str, args)), env=environment(server))
+    done = CliRunner().invoke(app_of("curate"), [PASSES[rubric], *map(str, args)], env=environment(server))
     assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
     return done.exit_code, done.output
 

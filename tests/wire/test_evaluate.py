@@ -19,9 +19,11 @@ from typer.testing import CliRunner, Result
 
 from sql_agent.config import ROOT
 from sql_agent.data.dataset import load_questions, write_parquet
-from sql_agent.evaluate import app
 from sql_agent.testing.server import Answer, FakeServer, chat_reply, error_reply, openai_server, tool_call_reply
 from tests.sql_db import make_database
+from tests.typed import app_of
+
+app = app_of("evaluate")
 
 TOOL = "query_database_by_sql"
 RIGHT, WRONG = "药品的价格：{n}元。", "不知道。"

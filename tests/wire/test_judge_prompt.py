@@ -134,7 +134,7 @@ def test_the_judge_report_measures_it(tmp_path: Path) -> None:
     line = {"question": "问", "reference": "高血压", "answer": "高血压", "label": 1.0, "kind": "good"}
     items.write_text(json.dumps(line), encoding="utf-8")
     path = recipe(tmp_path / "own")
-    command = [sys.executable, "-m", "sql_agent.judge_report", "--strategies", "0", "--no-flips", "--recipe", path]
+    command = [sys.executable, "-m", "sql_agent", "judge-report", "--strategies", "0", "--no-flips", "--recipe", path]
     with openai_server(lambda _: chat_reply(json.dumps(SCORES))) as server:
         done = subprocess.run(
             [*command, "--items", str(items), "--out", str(tmp_path / "out")],

@@ -30,7 +30,7 @@ ITEMS = [
 def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     teacher = {name: "" for name in ("TEACHER_API_KEY", "TEACHER_MODEL", "TEACHER_BASE_URL")}
     return subprocess.run(
-        [sys.executable, "-W", "error", "-m", "sql_agent.judge_report", "--strategies", "0", *arguments],
+        [sys.executable, "-W", "error", "-m", "sql_agent", "judge-report", "--strategies", "0", *arguments],
         cwd=ROOT,
         env={**os.environ, **teacher, **environment},
         capture_output=True,

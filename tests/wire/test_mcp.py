@@ -334,7 +334,7 @@ def test_64_calls_in_flight(make: MakeTools) -> None:
     print(f"64 calls in flight: {here * 1000:.1f} ms a call, bare session {there * 1000:.1f} ms")
 
 
-OWN = ["-m", "sql_agent.mcp_server"]
+OWN = ["-m", "sql_agent", "mcp"]
 
 
 async def test_the_sql_tool_is_served_as_it_is() -> None:

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from sql_agent import evaluate, sqlagent_test
 from sql_agent.testing.server import Answer, chat_reply, openai_server, tool_call_reply
 from tests.sql_db import make_database
+from tests.typed import app_of
 
 PROMPT = "Write #### and the number."
 SQL = "SELECT price FROM drugs_info WHERE id = 1"
@@ -56,8 +56,8 @@ def test_an_evaluation_has_the_reward_of_each_agent(tmp_path: Path, flags: list[
     math, out = write(tmp_path / "math.jsonl", *sums), tmp_path / "out"
     with openai_server(model) as server:
         plan = ["--before", f"m@{server.base_url}", "--samples", "2", "--split", both, "--split", f"math={math}"]
-        done = CliRunner().invoke(evaluate.app, [*plan, *flags, "--out", str(out)], catch_exceptions=False)
-        resumed = CliRunner().invoke(evaluate.app, ["--resume", str(out)], catch_exceptions=False)
+        done = CliRunner().invoke(app_of("evaluate"), [*plan, *flags, "--out", str(out)], catch_exceptions=False)
+        resumed = CliRunner().invoke(app_of("evaluate"), ["--resume", str(out)], catch_exceptions=False)
     assert done.exit_code == 0, done.output
     found = json.loads((out / "results.json").read_text(encoding="utf-8"))
     assert found["questions"] == {"both": 2, "math-math": 3}
@@ -73,7 +73,7 @@ def test_an_agent_that_there_is_not_is_an_error(tmp_path: Path, flags: list[str]
     file = write(tmp_path / "a.jsonl", {"id": "1", "question": "?", "answer": "5", "agent": "maths"})
     with openai_server(model) as server:
         plan = ["--before", f"m@{server.base_url}", "--split", file, "--out", str(tmp_path / "out")]
-        done = CliRunner().invoke(evaluate.app, [*plan, *flags])
+        done = CliRunner().invoke(app_of("evaluate"), [*plan, *flags])
         assert not server.requests
     assert done.exit_code == 2 and "row 1 (1): agent 'maths': no such agent. There are: math" in done.output
 
@@ -82,10 +82,10 @@ def test_a_question_is_tried_as_an_agent(tmp_path: Path, flags: list[str]) -> No
     with openai_server(model) as server:
         ask = ["--base-url", server.base_url, "--model", "m", "--question", "2 + 3?", "--json", *flags]
         as_math, as_default = (
-            json.loads(CliRunner().invoke(sqlagent_test.app, [*ask, *agent], catch_exceptions=False).stdout)
+            json.loads(CliRunner().invoke(app_of("ask"), [*ask, *agent], catch_exceptions=False).stdout)
             for agent in (["--agent", "math"], [])
         )
-        wrong = CliRunner().invoke(sqlagent_test.app, [*ask, "--agent", "mth"])
+        wrong = CliRunner().invoke(app_of("ask"), [*ask, "--agent", "mth"])
     assert (as_math["agent"], as_math["answer"], as_math["sql_calls"]) == ("math", "#### 5", [])
     assert as_default["agent"] == "" and len(as_default["sql_calls"]) == 1
     assert wrong.exit_code == 2 and "agent 'mth': no such agent" in wrong.output

@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from sql_agent.sqlagent_test import app
 from sql_agent.testing.server import (
     HANG,
     RESET,
@@ -26,6 +25,9 @@ from sql_agent.testing.server import (
     openai_server,
     tool_call_reply,
 )
+from tests.typed import app_of
+
+app = app_of("ask")
 
 ROOT = Path(__file__).resolve().parents[2]
 TOOL = "query_database_by_sql"

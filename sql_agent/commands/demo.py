@@ -1,7 +1,7 @@
 """Train a recipe's tiny policy, and show by how much it got better: train, evaluate before and after, export, report.
 
-    make demo SEED=1            the SQL agent
-    make math-demo SEED=1       the math agent
+    agentgrpo demo --seed 1                         the SQL agent
+    agentgrpo demo --seed 1 --recipe math_cpu       the math agent
 
 Guarantees: every part is the command that a person would use, in a process of its own; the last line is `run: FOLDER`;
 summary.json there gets before, after, delta and delta_ci95 (rewards) per split and decoding.
@@ -19,9 +19,8 @@ from typing import Annotated, Any
 import typer
 
 from foundation import run_folder
-from foundation.command import shown_errors
 from foundation.files import write_json
-from sql_agent.config import ROOT, build_config, load_recipe, recipe_path, resolve_system_prompt
+from sql_agent.config import COMMAND, ROOT, build_config, load_recipe, recipe_path, resolve_system_prompt
 from sql_agent.evaluation.folder import RESULTS, TABLES
 from sql_agent.evaluation.plan import SPLITS
 from sql_agent.evaluation.results import EvalReport
@@ -29,8 +28,6 @@ from sql_agent.run_report.line import report_line
 from sql_agent.tiny_policy.build import ensure_tiny_policy
 from sql_agent.tiny_policy.task import load_task
 
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
-HERE = Path(__file__).resolve().parent
 RUN_LINE, EVALUATION = "run: ", "evaluation"
 
 
@@ -71,32 +68,32 @@ def held_out(recipe: str) -> list[Path]:
     return [file for file in files if file.is_file()]
 
 
-@app.command()
-def main(
+def demo(
     seed: Annotated[int, typer.Option(help="seed of the tiny policy and of training")] = 1,
-    port: Annotated[int, typer.Option(help="port of the store")] = 9999,
     recipe: Annotated[str, typer.Option(help="recipe with a tiny policy")] = "demo_cpu",
     steps: Annotated[int, typer.Option(help="training steps; 0: the recipe's")] = 0,
     questions: Annotated[int, typer.Option(help="held-out questions per split")] = 80,
 ) -> None:
-    """Train the tiny policy on this machine and measure it before and after, on held-out questions."""
-    with shown_errors():
-        config = resolve_system_prompt(build_config(load_recipe(recipe)), tiny=True)
+    """Train a recipe's tiny policy on this machine, and measure it before and after, on held-out questions.
+
+    \b
+    agentgrpo demo --seed 1                         the SQL agent
+    agentgrpo demo --seed 1 --recipe math_cpu       the math agent
+
+    The last line is `run: FOLDER`; its report shows both.
+    """
+    config = resolve_system_prompt(build_config(load_recipe(recipe)), tiny=True)
     settings = ["--set", f"trainer.seed={seed}", *(["--set", f"trainer.max_steps={steps}"] if steps else [])]
-    last = run("bash", str(ROOT / "utils" / "train_with_store.sh"), str(port), "--recipe", recipe, *settings)
+    last = run(*COMMAND, "train", "--recipe", recipe, *settings)
     folder = Path(last.removeprefix(RUN_LINE))
     targets = ["--before", str(ensure_tiny_policy(seed, load_task(config.model.tiny))), "--after", str(folder)]
     plan = ["--limit", str(questions), "--recipe", recipe, "--set", f"agent.system_prompt={config.agent.system_prompt}"]
     plan += [flag for file in held_out(recipe) for flag in ("--split", str(file))]
     evaluation = folder / EVALUATION
-    run(sys.executable, str(HERE / "evaluate.py"), *targets, *plan, "--out", str(evaluation))
+    run(*COMMAND, "evaluate", *targets, *plan, "--out", str(evaluation))
     card = ["--evaluation", str(evaluation / TABLES)]
-    run(sys.executable, str(HERE / "export.py"), str(folder), str(folder / "model"), *card)
+    run(*COMMAND, "export", str(folder), str(folder / "model"), *card)
     summary = json.loads((folder / run_folder.SUMMARY).read_text(encoding="utf-8"))
     write_json(folder / run_folder.SUMMARY, {**summary, **rewards(EvalReport.read(evaluation / RESULTS))})
     print(report_line(folder))
     print(f"{RUN_LINE}{folder}")
-
-
-if __name__ == "__main__":
-    app()

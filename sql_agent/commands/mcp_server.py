@@ -1,6 +1,6 @@
 """The SQL tool as an MCP server on stdin and stdout: the same tool as `agent.tools = ["sql"]` gives, for any client.
 
-    python -m sql_agent.mcp_server
+    agentgrpo mcp
 
 Guarantees: description, schema and JSON results are those of the agent's own tool, limits included. A database that
 fails is a JSON-RPC error (internal error) and not a result: it is nobody's mistake.
@@ -13,23 +13,17 @@ import json
 from pathlib import Path
 from typing import Annotated, Any
 
-try:
-    import typer
-except ModuleNotFoundError as missing:
-    raise SystemExit(f"error: {missing}; run `make setup`, then `source .venv/bin/activate`") from None
+import typer
 from mcp import MCPError, types
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 
-from foundation.command import shown_errors
 from sql_agent.agent.sql_tool import sql_tool
 from sql_agent.agent.tool import EpisodeContext, Tool
 from sql_agent.config import build_config, command_tree, database_path, load_recipe
 from sql_agent.config.commands import MCP
 from sql_agent.environment.database import Database
 from sql_agent.errors import DatabaseFault
-
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
 
 def server_of(tool: Tool) -> Server[Any]:
@@ -58,25 +52,22 @@ async def serve(tool: Tool) -> None:
         await server.run(read, write, server.create_initialization_options())
 
 
-@app.command()
-def main(
+def mcp(
     database: Annotated[Path | None, typer.Option(help="SQLite file (default: the bundled one)")] = None,
     recipe: Annotated[str, typer.Option(help="settings of a folder of recipes/ or a TOML file")] = "",
     set_: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="set any key")] = None,
 ) -> None:
     """Serve query_database_by_sql to an MCP client, which starts this program.
 
-    It ends when its input does. Exit status: 0 done, 2 wrong input.
+    \b
+    agentgrpo mcp --database my.db
+
+    It ends when its input does.
     """
-    with shown_errors(DatabaseFault):
-        flags = {"database": {"path": str(database.expanduser().absolute())}} if database else {}
-        base = load_recipe(recipe) if recipe else {}
-        config = build_config(base, command_tree(MCP, set_ or [], recipe=recipe, flags=flags))
-        with Database(config.database, database_path(config.database)) as opened:
-            opened.check()
-            description, max_chars = config.agent.tool_description, config.database.max_chars
-            asyncio.run(serve(sql_tool(opened, description=description, max_chars=max_chars)))
-
-
-if __name__ == "__main__":
-    app()
+    flags = {"database": {"path": str(database.expanduser().absolute())}} if database else {}
+    base = load_recipe(recipe) if recipe else {}
+    config = build_config(base, command_tree(MCP, set_ or [], recipe=recipe, flags=flags))
+    with Database(config.database, database_path(config.database)) as opened:
+        opened.check()
+        description, max_chars = config.agent.tool_description, config.database.max_chars
+        asyncio.run(serve(sql_tool(opened, description=description, max_chars=max_chars)))

@@ -1,6 +1,6 @@
 """Ask a run why: from a reward to the question, the tokens, the tools, the verdict, the rows and the update.
 
-    python -m sql_agent.audit why RUN_FOLDER ROLLOUT
+    agentgrpo audit why RUN_FOLDER ROLLOUT
 
 Guarantees: the file is only read; what a model, a judge or a database wrote is printed as text, control characters
 written out. The parts stand in sql_agent/run_audit/ and agl_plugin/audit/.
@@ -9,41 +9,34 @@ written out. The parts stand in sql_agent/run_audit/ and agl_plugin/audit/.
 from __future__ import annotations
 
 import json
+import sqlite3
 import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, redirect_stdout
 from pathlib import Path
 from typing import Annotated, Any
 
-try:
-    import typer
-except ModuleNotFoundError as missing:
-    raise SystemExit(f"error: {missing}; run `make setup`, then `source .venv/bin/activate`") from None
-
-import sqlite3
+import typer
 
 from agl_plugin.audit.schema import audit_file, opened
 from foundation import run_folder
-from foundation.command import shown_errors
 from foundation.environment import prepare_environment
+from foundation.errors import UserError
 from sql_agent.agent.view import clean
 from sql_agent.run_audit import canned, search
 from sql_agent.run_audit.chain import Chain, short
 
-app = typer.Typer(
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-    help="Ask a run why: from a reward to its question, tokens, tools, verdict, rows and update.",
-)
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="a run folder, or an audit.db")]
 
 
 @contextmanager
 def reading(run: Path) -> Iterator[sqlite3.Connection]:
-    """The audit of a run; ends the command on errors."""
-    with shown_errors(sqlite3.Error), closing(opened(run)) as connection:
-        yield connection
+    """The audit of a run. Raises UserError."""
+    try:
+        with closing(opened(run)) as connection:
+            yield connection
+    except sqlite3.Error as exc:
+        raise UserError(f"{run}: cannot be read as an audit ({exc}); name a run that kept one") from exc
 
 
 def say(line: str) -> None:
@@ -70,7 +63,6 @@ def table(rows: list[dict[str, Any]]) -> None:
         say(cells(row, widths))
 
 
-@app.command()
 def show(run: Run) -> None:
     """What a run's audit holds: steps, rewards, updates, and why rollouts are unscored."""
     with reading(run) as connection:
@@ -83,7 +75,6 @@ def show(run: Run) -> None:
             say(f"unscored: {n} {reason}")
 
 
-@app.command()
 def find(
     run: Run,
     min_reward: Annotated[float | None, typer.Option(help="rewards from here")] = None,
@@ -97,7 +88,7 @@ def find(
     limit: Annotated[int, typer.Option(min=1, help="at most so many")] = 50,
     as_json: Annotated[bool, typer.Option("--json", help="one JSON object per line")] = False,
 ) -> None:
-    """Find rollouts; conditions add up. Example: find RUN --max-reward 0.2 --tool-error"""
+    """Find rollouts; conditions add up. Example: agentgrpo audit find RUN --max-reward 0.2 --tool-error"""
     wanted = search.Wanted(
         min_reward=min_reward, max_reward=max_reward, unscored=unscored, question=question, tool_error=tool_error,
         step=step, mode=mode, agent=agent,
@@ -113,7 +104,6 @@ def find(
     say(f"{len(rows)} rollout(s){more}")
 
 
-@app.command()
 def why(run: Run, rollout: Annotated[str, typer.Argument(help="its id, or the beginning of it")]) -> None:
     """Why a rollout got its reward, and what that did to the weights: its whole chain, in words, with all ids."""
     with reading(run) as connection:
@@ -122,31 +112,28 @@ def why(run: Run, rollout: Annotated[str, typer.Argument(help="its id, or the be
             say(line)
 
 
-@app.command()
-def verify(run: Run) -> None:
+def verify(run: Run) -> int:
     """Check everything: no changed bit, and all rows, masks and advantages computed again from the stored calls.
 
-    Exit status: 0 all holds, 1 something does not, 2 wrong input.
+    Status 1: something does not hold.
     """
     from agl_plugin.audit.verify import verify as check
 
-    with shown_errors():
-        found = check(run)
+    found = check(run)
     for line in (*found.notes, *(f"PROBLEM {problem}" for problem in found.problems)):
         say(line)
     counts = ", ".join(f"{n} {what}" for what, n in sorted(found.counts.items()) if what != "problems")
     say(f"{'FAILED' if found.problems else 'ok'}: {found.counts['problems']} problems; checked {counts or 'nothing'}")
-    raise typer.Exit(1 if found.problems else 0)
+    return int(bool(found.problems))
 
 
-@app.command()
-def replay(run: Run, step: Annotated[int, typer.Argument(min=1, help="the training step")]) -> None:
+def replay(run: Run, step: Annotated[int, typer.Argument(min=1, help="the training step")]) -> int:
     """Repeat the update of a step, without vLLM; compare gradient norms, weights and the optimizer.
 
     Needs the checkpoint of the step before (trainer.save_every = 1), or, for a run's first step, its start model; and
-    the device that the run had. Exit status: 0 the same but for roundings, 1 another, 2 wrong input.
+    the device that the run had. Status 1: it is another update, not the same but for roundings.
     """
-    with shown_errors(), redirect_stdout(sys.stderr):  # verl prints what it does
+    with redirect_stdout(sys.stderr):  # verl prints what it does
         config = json.loads((audit_file(run).parent / run_folder.CONFIG).read_text(encoding="utf-8"))
         on_cpu, lora = config["trainer"]["device"] == "cpu", config["model"]["lora_rank"] > 0
         prepare_environment(cpu=on_cpu, offline=True, lora=lora)
@@ -158,18 +145,12 @@ def replay(run: Run, step: Annotated[int, typer.Argument(min=1, help="the traini
     gaps = ", ".join(f"{what} {gap:.2g}" for what, gap in found.gaps.items())
     wrong = found.differences
     say(f"DIFFERENT: {'; '.join(wrong)}" if wrong else f"ok: the same update; differences: {gaps}")
-    raise typer.Exit(1 if wrong else 0)
+    return int(bool(wrong))
 
 
-@app.command()
 def datasette(run: Run) -> None:
     """Write canned queries for datasette beside the file; the last line is the command that opens both.
 
     datasette is no part of this project: `pip install datasette`.
     """
-    with shown_errors():
-        say(canned.write_metadata(run))
-
-
-if __name__ == "__main__":
-    app()
+    say(canned.write_metadata(run))

@@ -1,0 +1,290 @@
+"""`agentgrpo ask` and `chat`: the agent at work: each SQL query, its rows, the answer and the reward.
+
+Guarantees: the episode and the reward are those of training (same EpisodeRunner, same scorers). Not covered: numbers
+with confidence intervals.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from foundation import run_folder
+from foundation.command import with_flags
+from foundation.console import Heartbeat
+from foundation.errors import UserError
+from sql_agent.agent.endpoint import LLMEndpoint
+from sql_agent.agent.episode import EpisodeRunner
+from sql_agent.agent.grading import scoring_of
+from sql_agent.agent.toolset import databases_of
+from sql_agent.agent.view import Outcome, as_json, clean, show, summary_line
+from sql_agent.config import (
+    HOME,
+    TrainConfig,
+    agent_config,
+    build_config,
+    command_tree,
+    data_path,
+    load_recipe,
+    resolve_system_prompt,
+)
+from sql_agent.config.commands import TRY
+from sql_agent.data.dataset import load_questions
+from sql_agent.errors import Fault, LLMFault
+from sql_agent.records import Question
+from sql_agent.scoring.check import check_scorers
+from sql_agent.scoring.reward import score
+from sql_agent.scoring.scorers import ScoringContext
+from sql_agent.serving import models
+from sql_agent.serving.chat import chat
+from sql_agent.serving.endpoint import checked_endpoint, explain_fault, is_final
+from sql_agent.serving.server import Server, serve_model
+
+BUNDLED = "data/train.parquet"
+# One drug's field, a search, a comparison: chosen as questions that the tiny policy answers, to show the agent at work.
+# What a model is worth is measured by evaluate.py, on held-out questions.
+FIRST_LOOK = ("train-0003", "train-0802", "train-1755")
+TINY_RECIPE = "smoke_cpu"
+
+notes = Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+def resolve_config(
+    recipe: str, assignments: list[str], *, database: Path | None, model: str, endpoint: bool
+) -> TrainConfig:
+    """defaults < recipe < --model, --database < --set, the prompt decided. Raises UserError."""
+    tiny = not endpoint and not model
+    flags: dict[str, dict[str, str]] = {"model": {"path": model}} if model and not endpoint else {}
+    if database is not None:
+        flags["database"] = {"path": str(database.expanduser().absolute())}
+    base = load_recipe(recipe or TINY_RECIPE) if recipe or tiny else {}
+    config = build_config(
+        base, command_tree(TRY, assignments, recipe=recipe or (TINY_RECIPE if tiny else ""), flags=flags)
+    )
+    return resolve_system_prompt(config, tiny=tiny)
+
+
+def choose_questions(texts: list[str], file: Path | None, *, limit: int | None) -> list[Question]:
+    """The questions to ask: those given, those of a file, or three bundled ones.
+
+    Raises UserError when there is none.
+    """
+    asked = [Question(id=f"q{i}", question=text) for i, text in enumerate(texts, start=1) if text.strip()]
+    if texts and len(asked) < len(texts):
+        raise UserError("--question: empty; give a text")
+    if file is not None:
+        asked += load_questions(data_path(str(file)))[:limit]
+    if asked:
+        return asked
+    path = data_path(BUNDLED)
+    if not path.exists():
+        from sql_agent.data.build import build_bundled
+
+        notes.print("building the bundled database and questions")
+        build_bundled()
+    bundled = {q.id: q for q in load_questions(path)}
+    return [bundled[name] for name in FIRST_LOOK][:limit]
+
+
+@contextmanager
+def own_server(config: TrainConfig) -> Iterator[Server]:
+    """vLLM with the configured model, or with the tiny policy. Raises UserError or LLMFault."""
+    cpu = config.trainer.device == "cpu" or (config.trainer.device == "auto" and models.gpu_count() == 0)
+    if not config.model.path:
+        notes.print("no endpoint and no --model: the tiny policy answers, as newly trained as it is found here")
+    folder = (None if config.model.path else trained_tiny_policy(config)) or model_folder(config)
+    notes.print(f"model {folder}", markup=False)
+    starting = f"starting vLLM with {folder.name} on the {'CPU' if cpu else 'GPU'}"
+    with notes.status(starting) as status, Heartbeat(notes, lambda: starting):
+
+        def on_wait(waited_s: float) -> None:
+            status.update(f"{starting}: {waited_s:.0f} s")
+
+        with serve_model(folder, config, cpu=cpu, on_wait=on_wait) as server:
+            status.stop()
+            yield server
+
+
+def trained_tiny_policy(config: TrainConfig) -> Path | None:
+    """The model of the newest run that exported a trained tiny policy, as `make demo` does; None without one."""
+    runs = HOME / Path(config.trainer.runs_dir).expanduser()
+    for summary in sorted(runs.glob(f"*/{run_folder.SUMMARY}"), key=lambda path: path.stat().st_mtime, reverse=True):
+        exported = summary.parent / "model"
+        is_tiny = json.loads(summary.read_text(encoding="utf-8")).get("model", {}).get("tiny_policy")
+        if is_tiny and (exported / "config.json").is_file():
+            return exported
+    return None
+
+
+def model_folder(config: TrainConfig) -> Path:
+    """The folder to serve. Raises UserError."""
+    try:
+        return models.model_folder(config, tiny=not config.model.path)
+    except UserError as exc:
+        raise UserError(f"{exc}. To ask a running server instead, name it with --base-url") from exc
+
+
+async def ask_one(
+    question: Question, llm: LLMEndpoint, *, runner: EpisodeRunner, scoring: ScoringContext
+) -> tuple[Outcome, bool]:
+    """One question; and whether a fault came up that would stop the next question too."""
+    try:
+        episode = await runner.run(question, llm)
+    except LLMFault as fault:
+        text = explain_fault(fault, llm, timeout_s=runner.config.agent.llm_timeout_s)
+        return Outcome(question, fault_kind=fault.kind, fault=text), is_final(fault)
+    except Fault as fault:
+        return Outcome(question, fault_kind=fault.kind, fault=str(fault)), True
+    return Outcome(question, episode, await score(episode, scoring)), False
+
+
+async def ask_all(
+    questions: list[Question],
+    llm: LLMEndpoint,
+    *,
+    runner: EpisodeRunner,
+    scoring: ScoringContext,
+    tell: Callable[[Outcome, int], None],
+) -> list[Outcome]:
+    """Ask one after the other, telling each outcome; a fault that would stop all of them ends the loop."""
+    outcomes: list[Outcome] = []
+    for number, question in enumerate(questions, start=1):
+        with notes.status(f"question {number}/{len(questions)}"):
+            outcome, final = await ask_one(question, llm, runner=runner, scoring=scoring)
+        outcomes.append(outcome)
+        tell(outcome, number)
+        if final:
+            break
+    return outcomes
+
+
+def try_out(questions: list[Question], llm: LLMEndpoint, config: TrainConfig, *, as_lines: bool) -> list[Outcome]:
+    """Ask and print. Raises UserError when database or scorers cannot be used."""
+    out = Console(highlight=False, width=None if sys.stdout.isatty() else 110)
+    scoring = scoring_of(config)
+    check_scorers(questions, scoring)
+    about = f"model {llm.model} at {llm.base_url}; judge: {scoring.judge_name}; prompt: {config.agent.system_prompt}"
+    data = "; ".join(f"{name}: {path}" for name, path in databases_of(config).items()) or "no database"
+    notes.print(clean(f"{about}; {data}"), markup=False, style="dim")
+
+    def tell(outcome: Outcome, number: int) -> None:
+        if as_lines:
+            # ASCII: a lone surrogate in an answer could not be written as UTF-8.
+            print(json.dumps(as_json(outcome)), flush=True)
+        else:
+            show(out, outcome, number=number, of=len(questions))
+
+    with EpisodeRunner(config) as runner, closing(scoring):
+        runner.check()
+        outcomes = asyncio.run(ask_all(questions, llm, runner=runner, scoring=scoring, tell=tell))
+    (notes if as_lines else out).print(f"\n{summary_line(outcomes)}", markup=False, soft_wrap=True)
+    if len(outcomes) < len(questions):
+        notes.print(f"{len(questions) - len(outcomes)} question(s) were not asked: they would fail in the same way")
+    return outcomes
+
+
+@dataclass(frozen=True)
+class ChatFlags:
+    """Who answers, and how. The command line of `agentgrpo chat`."""
+
+    model: Annotated[
+        str, typer.Option(help="model folder or hub name; with --base-url: its name there (or OPENAI_MODEL)")
+    ] = ""
+    base_url: Annotated[str, typer.Option(envvar="OPENAI_BASE_URL", help='OpenAI-compatible address; "": none')] = ""
+    api_key: Annotated[str, typer.Option(envvar="OPENAI_API_KEY", help="key of the address", show_default=False)] = ""
+    recipe: Annotated[str, typer.Option(help="settings of a folder of recipes/ or a TOML file")] = ""
+    set_: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="set any key")] = None
+    agent: Annotated[str, typer.Option(help="one of [agents], for questions that name none")] = ""
+    database: Annotated[Path | None, typer.Option(help="SQLite file (default: the bundled one)")] = None
+    temperature: Annotated[float, typer.Option(min=0.0, max=2.0, help="0 is greedy")] = 0.0
+    max_tokens: Annotated[int | None, typer.Option(min=1, help="longest answer of one model call")] = None
+
+
+@dataclass(frozen=True)
+class AskFlags(ChatFlags):
+    """The command line of `agentgrpo ask`."""
+
+    question: Annotated[list[str] | None, typer.Option(help="a question; may be given several times")] = None
+    file: Annotated[Path | None, typer.Option(help="questions from a .parquet or .jsonl file")] = None
+    limit: Annotated[int | None, typer.Option(min=1, help="ask only the first so many of the file")] = None
+    json_: Annotated[bool, typer.Option("--json", help="one JSON object per question on stdout")] = False
+
+
+@with_flags(AskFlags)
+def ask(flags: AskFlags) -> int:
+    """Ask the agent, and see its SQL, its answer and its reward.
+
+    \b
+    agentgrpo ask                                        the tiny policy or --model, served here with vLLM
+    agentgrpo ask --question "阿莫西林的适应症是什么？"
+    agentgrpo ask --base-url http://localhost:8000/v1    a running server
+    agentgrpo ask --file data/val.parquet --limit 20 --json > answers.jsonl
+
+    Without --question and --file three bundled questions are asked, chosen as such that the tiny policy can answer.
+    Without address and --model the newest trained tiny policy of runs/ answers (`agentgrpo demo` leaves one), else the
+    untrained one. Status 1: some questions ended in a fault (endpoint, database, judge).
+    """
+    config = composed(flags)
+    questions = choose_questions(flags.question or [], flags.file, limit=flags.limit)
+    questions = [one.model_copy(update={"agent": one.agent or flags.agent}) for one in questions]
+    with answering(config, flags) as llm:
+        outcomes = try_out(questions, llm, config, as_lines=flags.json_)
+    return int(any(outcome.failed for outcome in outcomes))
+
+
+@with_flags(ChatFlags)
+def talk(flags: ChatFlags) -> None:
+    """Talk to the agent, and see each call that it makes; /help there.
+
+    \b
+    agentgrpo chat                                       the tiny policy
+    agentgrpo chat --model my_model --recipe shop_agent  a model, with the tools that it was trained with
+    agentgrpo chat --base-url http://localhost:8000/v1   a running server
+    """
+    talk_with(flags)
+
+
+def talk_with(flags: ChatFlags) -> None:
+    """The conversation. Raises UserError, LLMFault."""
+    config = composed(flags)
+    with answering(config, flags) as llm:
+        chat(agent_config(config, flags.agent), llm)
+
+
+def composed(flags: ChatFlags) -> TrainConfig:
+    """The configuration of a command line, and quiet logs. Raises UserError."""
+    logging.basicConfig(level=logging.WARNING)
+    # What it logs about a failed call is in the fault that it raises.
+    logging.getLogger("openai.agents").setLevel(logging.CRITICAL)
+    return resolve_config(
+        flags.recipe, flags.set_ or [], database=flags.database, model=flags.model, endpoint=bool(flags.base_url)
+    )
+
+
+@contextmanager
+def answering(config: TrainConfig, flags: ChatFlags) -> Iterator[LLMEndpoint]:
+    """Whoever answers: a running server, or one for as long as the block lasts. Raises UserError, LLMFault."""
+    if flags.base_url:
+        name = flags.model or os.environ.get("OPENAI_MODEL", "")
+        tokens = flags.max_tokens or config.rollout.max_response_tokens
+        llm = checked_endpoint(
+            flags.base_url, model=name, api_key=flags.api_key, temperature=flags.temperature, max_tokens=tokens
+        )
+        yield replace(llm.sampled(config.rollout.evaluation), temperature=flags.temperature)
+        return
+    with own_server(config) as server:
+        llm = server.endpoint(max_tokens=flags.max_tokens)
+        yield replace(llm.sampled(config.rollout.evaluation), temperature=flags.temperature)
+        if why := server.why_it_died():
+            raise LLMFault(why)

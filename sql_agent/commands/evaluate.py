@@ -1,0 +1,175 @@
+"""`agentgrpo evaluate`: a model on held-out questions, or two against each other."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+import time
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from foundation.errors import UserError
+from sql_agent.agent.episode import EpisodeRunner
+from sql_agent.config import HOME
+from sql_agent.errors import LLMFault
+from sql_agent.evaluation import folder as eval_folder
+from sql_agent.evaluation import inspect_log as eval_log
+from sql_agent.evaluation.plan import Evaluation, prepare, report
+from sql_agent.evaluation.progress import Meter
+from sql_agent.evaluation.results import EvalReport
+from sql_agent.evaluation.targets import label, model_folder, running
+from sql_agent.evaluation.trials import Setting, play
+from sql_agent.evaluation.view import markdown, show
+from sql_agent.records import TrialKey, TrialRecord
+from sql_agent.scoring.check import check_scorers
+from sql_agent.scoring.scorers import ScoringContext
+
+notes = Console(stderr=True, highlight=False, soft_wrap=True)
+EVALUATIONS = HOME / "runs" / "evaluations"
+# A resumed evaluation may be given these anew; all else stands in its plan.
+FREE = {"resume", "concurrency", "inspect_log"}
+
+
+def play_all(
+    evaluation: Evaluation,
+    folder: Path,
+    done: dict[TrialKey, TrialRecord],
+    *,
+    concurrency: int,
+    scoring: ScoringContext,
+) -> None:
+    """Play what `done` lacks; each record goes there and into the folder. Raises LLMFault, UserError."""
+    todo = [trial for trial in evaluation.trials() if trial.key not in done]
+    with Meter(notes, total=len(todo)) as meter:
+        for target in evaluation.targets.values():
+            model_folder(target, tell=meter.describe)
+
+        def on_done(record: TrialRecord) -> None:
+            eval_folder.keep(folder, record)
+            done[record.key] = record
+            meter.advance()
+
+        for name, target in evaluation.targets.items():
+            if mine := [trial for trial in todo if trial.model == name]:
+                with EpisodeRunner(target.config) as runner, running(target, tell=meter.describe) as server:
+                    meter.describe(f"{name} ({label(target)})")
+                    meter.start()
+                    setting = Setting(server.llm, runner, scoring)
+                    try:
+                        asyncio.run(play(mine, setting, concurrency=concurrency, on_done=on_done))
+                    except LLMFault as fault:
+                        raise LLMFault(server.explain(fault)) from fault
+
+
+def write_inspect_logs(evaluation: Evaluation, folder: Path, results: EvalReport, records: list[TrialRecord]) -> None:
+    """One log per model, split and decoding, below the folder."""
+    prompts = {}
+    for name, target in evaluation.targets.items():
+        with EpisodeRunner(target.config) as runner:
+            prompts[name] = runner.system_prompt
+    files = eval_log.write_logs(folder / eval_folder.INSPECT, results, records, prompts)
+    notes.print(f"{len(files)} logs: inspect view --log-dir {folder / eval_folder.INSPECT}", markup=False)
+
+
+def begin(asked: dict[str, Any], folder: Path, *, resumed: bool) -> tuple[Evaluation, dict[TrialKey, TrialRecord]]:
+    """Prepare a new or a resumed evaluation, and the trials that it has already. Raises UserError."""
+    if not resumed:
+        if asked["after"] and asked["before"] == asked["after"]:
+            notes.print("note: --before and --after are the same model: their difference shows the noise of sampling")
+        evaluation = prepare(asked)
+        eval_folder.start(folder, {"asked": evaluation.asked, "facts": evaluation.facts})
+        return evaluation, {}
+    plan = eval_folder.read_plan(folder)
+    evaluation = prepare(plan["asked"])
+    eval_folder.check_same(folder, plan["facts"], evaluation.facts)
+    done = eval_folder.finished(folder)
+    notes.print(f"{len(done)} of {len(evaluation.trials())} trials are there already")
+    return evaluation, done
+
+
+def check_flags(context: typer.Context, *, resume: Path | None, inspect_log: bool | None) -> None:
+    """Raise UserError for flags that exclude each other, or need what is not installed."""
+    if inspect_log and not eval_log.is_installed():
+        raise UserError("--inspect-log: inspect-ai is not installed; install the extra eval (uv sync --extra eval)")
+    given = [n for n in context.params if getattr(context.get_parameter_source(n), "name", "") == "COMMANDLINE"]
+    if resume and (foreign := sorted(set(given) - FREE)):
+        flags = ", ".join(f"--{name.strip('_').replace('_', '-')}" for name in foreign)
+        raise UserError(f"--resume {resume}: everything stands in its {eval_folder.PLAN}; leave out {flags}")
+
+
+def run(asked: dict[str, Any], folder: Path, *, resumed: bool, concurrency: int, inspect_log: bool) -> int:
+    """Play, write and print; returns the exit status. What ends it early leaves partial results."""
+    began_s, started = time.monotonic(), datetime.now(UTC).isoformat(timespec="seconds")
+    evaluation, done = begin(asked, folder, resumed=resumed)
+    status, problem = 0, ""
+    with closing(evaluation.scoring) as scoring:
+        for name, questions in evaluation.splits.items():
+            check_scorers(questions, scoring, source=name)
+        try:
+            play_all(evaluation, folder, done, concurrency=concurrency, scoring=scoring)
+        except KeyboardInterrupt:
+            status, problem = 130, "interrupted"
+        except LLMFault as fault:
+            status, problem = 1, f"error: {fault}"
+    records = [done[trial.key] for trial in evaluation.trials() if trial.key in done]
+    results = report(evaluation, records, started=started, seconds=round(time.monotonic() - began_s, 1))
+    results.write(folder / eval_folder.RESULTS)
+    (folder / eval_folder.TABLES).write_text(markdown(results), encoding="utf-8")
+    if inspect_log:
+        write_inspect_logs(evaluation, folder, results, records)
+    show(Console(highlight=False, width=None if sys.stdout.isatty() else 160), results)
+    if problem:
+        notes.print(f"{problem}\ncontinue with: agentgrpo evaluate --resume {folder}", markup=False)
+    return status or int(any(record.reward is None for record in records))
+
+
+def evaluate(
+    context: typer.Context,
+    before: Annotated[
+        str, typer.Option("--model", "--before", help="run, checkpoint, model folder, NAME@http://host/v1; empty: tiny")
+    ] = "",
+    after: Annotated[str, typer.Option(help="a second model, compared with the first question by question")] = "",
+    split: Annotated[
+        list[str] | None, typer.Option(help="bundled split or question file, or AGENT=FILE; may be repeated")
+    ] = None,
+    limit: Annotated[int, typer.Option(min=0, help="questions per split, drawn with a fixed seed; 0: all")] = 120,
+    samples: Annotated[int, typer.Option(min=1, help="sampled episodes per question, temperature 1")] = 4,
+    concurrency: Annotated[int, typer.Option(min=1, help="episodes in flight")] = 32,
+    recipe: Annotated[str, typer.Option(help="settings of a folder of recipes/ or a TOML file")] = "",
+    set_: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="set any key")] = None,
+    out: Annotated[Path | None, typer.Option(help="folder of the results (default: runs/evaluations/TIME)")] = None,
+    resume: Annotated[Path | None, typer.Option(help="continue the evaluation in this folder")] = None,
+    inspect_log: Annotated[
+        bool | None, typer.Option("--inspect-log/--no-inspect-log", help="logs of inspect-ai (default: if installed)")
+    ] = None,
+) -> int:
+    """Measure one model, or two against each other, on held-out questions: greedily and sampled.
+
+    \b
+    agentgrpo evaluate                                        the tiny policy on test_entities and test
+    agentgrpo evaluate --before A --after runs/RUN            two models; paired differences with intervals
+    agentgrpo evaluate --model gpt@http://host:8000/v1        a running server (key: OPENAI_API_KEY)
+    agentgrpo evaluate --split my.jsonl --limit 0 --samples 8
+    agentgrpo evaluate --resume runs/evaluations/TIME         plays what is missing
+
+    Writes results.json, results.md and, trial by trial, trials.jsonl; the last line is `evaluation: FOLDER`. Status
+    1: not all trials were scored, or a server failed.
+    """
+    logging.basicConfig(level=logging.WARNING)
+    logging.getLogger("openai.agents").setLevel(logging.CRITICAL)
+    asked = {
+        **{"before": before, "after": after, "split": split or [], "limit": limit, "samples": samples},
+        **{"recipe": recipe, "set": set_ or []},
+    }
+    folder = (resume or out or EVALUATIONS / datetime.now().strftime("%Y%m%d-%H%M%S")).expanduser().absolute()
+    check_flags(context, resume=resume, inspect_log=inspect_log)
+    wants_log = eval_log.is_installed() if inspect_log is None else inspect_log
+    status = run(asked, folder, resumed=resume is not None, concurrency=concurrency, inspect_log=wants_log)
+    Console(highlight=False).print(f"evaluation: {folder}", soft_wrap=True, markup=False)
+    return status

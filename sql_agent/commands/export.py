@@ -1,0 +1,218 @@
+"""A checkpoint of a run -> an ordinary model folder: safetensors, tokenizer, chat template, model card.
+
+    agentgrpo export RUN_FOLDER OUT          the latest checkpoint of a run, or one global_step_N folder
+
+Guarantees: OUT appears complete or not at all, and only when it gives the checkpoint's logits. Full and LoRA
+checkpoints of FSDP, of any number of ranks; a LoRA adapter is merged into its base model. The chat template renders as
+in training (agent.chat_template_kwargs) unless a request says otherwise.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shlex
+import shutil
+import tempfile
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+
+from foundation.chat_template import write_defaults
+from foundation.errors import UserError
+from sql_agent.serving.checkpoint_model import NOT_THE_MODELS, checkpoint_model, text_folder
+from sql_agent.serving.checkpoints import own_checkpoint
+
+if TYPE_CHECKING:
+    import torch
+
+CARD = """---
+library_name: transformers
+pipeline_tag: text-generation
+---
+# A tool agent, step {step} of {run}
+
+Trained with {method} from `{base}`. Not for decisions about health.
+
+| | value |
+|---|---|
+| recipe | {recipe} |
+| tools, as `agent.tools` names them | {tools} |
+| judge in training | {judge} |
+| training reward, last step | {reward} |
+| validation reward | {validation} |
+| precision | {precision} |
+| keys of the chat template | {template} |
+| largest change of a logit by the export, relative | {gap} |
+
+{evaluation}
+Serve it: `{serve}`
+"""
+METHODS = {
+    "grpo": "GRPO (agent-lightning, verl)",
+    "local": "GRPO in one process (TRL)",
+    "sft": "supervised fine-tuning (TRL)",
+    "dpo": "preferences (TRL)",
+}
+SERVE = "vllm serve {name} --enable-auto-tool-choice --tool-call-parser {parser} --generation-config vllm"
+NO_EVALUATION = "No held-out evaluation was given (`agentgrpo export --evaluation results.md`).\n"
+PROBE_TOKENS = 64
+# Largest share of the largest logit that the precision may change: float32 leaves room for merging an adapter.
+LARGEST_GAP = {"float32": 1e-4, "bfloat16": 0.1, "float16": 0.02}
+# What goes along of verl's folder: tokenizer, chat template, generation settings. config.json is written anew.
+TEXT_FILES = (".json", ".jinja", ".txt", ".model")
+
+
+class Precision(StrEnum):
+    """Precision of exported weights."""
+
+    auto = "auto"
+    float32 = "float32"
+    bfloat16 = "bfloat16"
+    float16 = "float16"
+
+
+@dataclass(frozen=True)
+class Export:
+    """A finished export. `gap` is the largest change of a logit, as a share of the largest logit."""
+
+    folder: Path
+    dtype: str
+    gap: float
+    parser: str
+
+
+def export_checkpoint(
+    source: Path, out: Path, *, evaluation: Path | None = None, dtype: Precision = Precision.auto
+) -> Export:
+    """Write the model folder `out`. Raises UserError when `out` exists, or is not the model of the checkpoint."""
+    checkpoint, out = own_checkpoint(source.expanduser().resolve(), asked=str(source)), out.expanduser().resolve()
+    if out.exists():
+        raise UserError(f"{out}: exists; name a new folder")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    run = checkpoint.parent.parent
+    config = _json(run / "config.json")
+    chosen = dtype.value if dtype != Precision.auto else sampling_precision(config)
+    with tempfile.TemporaryDirectory(dir=out.parent, prefix=".exporting-") as temp:
+        folder = Path(temp) / "model"
+        export = Export(out, chosen, _write(checkpoint / "actor", folder, chosen), _parser(config))
+        write_defaults(folder, _template_kwargs(config))
+        (folder / "README.md").write_text(_card(run, checkpoint, export, evaluation), encoding="utf-8")
+        os.replace(folder, out)
+    return export
+
+
+def sampling_precision(config: dict[str, Any]) -> str:
+    """The precision that vLLM sampled in, by the configuration of the run: its policy is what is exported."""
+    return "float32" if config.get("trainer", {}).get("device") == "cpu" else "bfloat16"
+
+
+def _write(actor: Path, folder: Path, dtype: str) -> float:
+    """Write the model of a checkpoint as `dtype` into `folder`; returns the largest change of a logit (`gap`)."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    model: Any = checkpoint_model(actor)
+    before = probe(model)
+    if hasattr(model, "merge_and_unload"):
+        model = model.merge_and_unload()
+    model = model.to(getattr(torch, dtype))
+    model.save_pretrained(folder)
+    for file in text_folder(actor).iterdir():
+        if file.suffix in TEXT_FILES and file.name not in ("config.json", *NOT_THE_MODELS):
+            shutil.copy2(file, folder / file.name)
+    loaded = AutoModelForCausalLM.from_pretrained(folder, dtype="auto")
+    return compare(before, probe(loaded), limit=LARGEST_GAP[dtype], checkpoint=actor.parent)
+
+
+def probe(model: Any) -> torch.Tensor:
+    """Logits of the model for tokens from the whole vocabulary: PROBE_TOKENS x vocabulary, float32."""
+    import torch
+
+    ids = torch.linspace(0, model.config.vocab_size - 1, PROBE_TOKENS).long()
+    with torch.no_grad():
+        return model(input_ids=ids[None]).logits[0].float()
+
+
+def compare(before: torch.Tensor, after: torch.Tensor, *, limit: float, checkpoint: Path) -> float:
+    """The largest difference of two models' logits, as a share of the largest logit. Raises UserError above `limit`."""
+    gap = float((before - after).abs().max() / before.abs().max())
+    if not gap <= limit:  # NaN is no equality
+        raise UserError(
+            f"{checkpoint}: the exported model's logits differ by {gap:.2g} of the largest logit, at most {limit:.2g} "
+            "is rounding; nothing was exported. nan: the weights hold NaN, use an older checkpoint; else try --dtype "
+            "float32"
+        )
+    return gap
+
+
+def _parser(config: dict[str, Any]) -> str:
+    return config.get("rollout", {}).get("tool_parser", "hermes")
+
+
+def _template_kwargs(config: dict[str, Any]) -> dict[str, Any]:
+    return config.get("agent", {}).get("chat_template_kwargs", {})
+
+
+def _card(run: Path, checkpoint: Path, export: Export, evaluation: Path | None) -> str:
+    config, summary = (_json(run / name) for name in ("config.json", "summary.json"))
+    kwargs = _template_kwargs(config)
+    validation = [f"{v['reward_mean']:.3f} (step {v['step']})" for v in summary.get("validation", [])]
+    return CARD.format(
+        step=checkpoint.name.removeprefix("global_step_"),
+        run=run.name,
+        method=METHODS.get(summary.get("method") or config.get("method", "grpo"), "?"),
+        base=Path(str(summary.get("model", {}).get("path", "?"))).name,
+        recipe=config.get("recipe", "?"),
+        tools=_tools(config),
+        judge=summary.get("judge", "?"),
+        reward=summary.get("reward_last_step", "?"),
+        validation=", ".join(validation) or "none",
+        evaluation=evaluation.read_text(encoding="utf-8") if evaluation else NO_EVALUATION,
+        precision=export.dtype,
+        template=f"{json.dumps(kwargs, ensure_ascii=False)}, unless a request says otherwise" if kwargs else "none",
+        gap=f"{export.gap:.2g}",
+        serve=SERVE.format(name=shlex.quote(export.folder.name), parser=export.parser),
+    )
+
+
+def _tools(config: dict[str, Any]) -> str:
+    """Of all agents of the run: entries of agent.tools, files by their last name, and MCP servers."""
+    agents = [config.get("agent", {}), *(tree.get("agent", {}) for tree in config.get("agents", {}).values())]
+    names = [Path(name).name for agent in agents for name in (*agent.get("tools", []), *agent.get("mcp", {}))]
+    return ", ".join(f"`{name}`" for name in dict.fromkeys(names)) or "none"
+
+
+def _json(path: Path) -> dict[str, Any]:
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+
+
+def export(
+    source: Annotated[Path, typer.Argument(help="run folder, or one of its checkpoints/global_step_N")],
+    out: Annotated[Path, typer.Argument(help="new folder of the model")],
+    evaluation: Annotated[Path | None, typer.Option(help="results.md of an evaluation, for the model card")] = None,
+    dtype: Annotated[
+        Precision, typer.Option(help="precision of the weights; auto: the one that the run's vLLM sampled in")
+    ] = Precision.auto,
+) -> None:
+    """Turn a checkpoint into a model folder for vLLM and transformers.
+
+    \b
+    agentgrpo export runs/RUN my_model          the newest checkpoint of a run
+    agentgrpo export runs/RUN/checkpoints/global_step_40 my_model --dtype float32
+
+    The last line is `model: FOLDER`.
+    """
+    logging.basicConfig(level=logging.WARNING)
+    console = Console(highlight=False, soft_wrap=True)
+    made = export_checkpoint(source, out, evaluation=evaluation, dtype=dtype)
+    serve = SERVE.format(name=shlex.quote(str(made.folder)), parser=made.parser)
+    console.print(f"logits: differ by {made.gap:.2g} of the largest, in {made.dtype}", markup=False)
+    console.print(f"serve: {serve}", markup=False)
+    console.print(f"try:   agentgrpo ask --model {shlex.quote(str(made.folder))}", markup=False)
+    console.print(f"model: {made.folder}", markup=False)

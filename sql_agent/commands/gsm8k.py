@@ -1,0 +1,180 @@
+"""train_gsm8k_agent.py and test_interactive.py: `agentgrpo train --backend local` and `chat`, for word problems."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from rich.console import Console
+from typer import Option
+
+from foundation import console, run_folder
+from foundation.command import with_flags
+from foundation.errors import UserError
+from foundation.files import write_json
+from sql_agent.api.datasets import question_file
+from sql_agent.commands.ask import ChatFlags, talk_with
+from sql_agent.commands.export import export_checkpoint
+from sql_agent.config import TrainConfig, build_config, load_recipe
+from sql_agent.data.dataset import load_questions
+from sql_agent.local.job import run_local
+from sql_agent.run_report.line import report_line
+from sql_agent.serving import models
+from sql_agent.serving.checkpoints import step_folder
+from sql_agent.training import options
+
+NOTE = "run.json"  # beside the epochs: of which run and recipe they are
+TINY_RECIPE, RECIPE, DATASET = "math_cpu", "math_gsm8k", "gsm8k"
+KEYS = {
+    "group_size": "rollout.group_size",
+    "max_tokens": "rollout.max_response_tokens",
+    "epochs": "trainer.epochs",
+    "lr": "optim.lr",
+}
+
+
+@dataclass(frozen=True)
+class Flags:
+    """The command line. What is None says nothing."""
+
+    model: Annotated[
+        str, Option(help="model folder or hub name (default: the recipe's; the tiny policy without a GPU)")
+    ] = ""
+    data: Annotated[
+        str, Option(help=f"{DATASET}, a question file, or a hub name (default: {DATASET}; the tiny policy's problems)")
+    ] = ""
+    max_samples: Annotated[int | None, Option(help="use the first so many questions (default: all)")] = None
+    group_size: Annotated[int | None, Option(help="rollouts per question (default: the recipe's)")] = None
+    max_tokens: Annotated[int | None, Option(help="longest answer of one model call (default: the recipe's)")] = None
+    epochs: Annotated[int, Option(help="passes over the questions")] = 3
+    batch_size: Annotated[int | None, Option(help="rollouts per forward pass (default: the recipe's)")] = None
+    gradient_accumulation_steps: Annotated[
+        int | None, Option(help="forward passes per step (default: by the recipe's step)")
+    ] = None
+    lr: Annotated[float | None, Option(help="AdamW learning rate (default: the recipe's)")] = None
+    out: Annotated[Path, Option(help="gets epoch_1, epoch_2 ...")] = Path("outputs/Qwen2.5-0.5B/rl")
+    lora: Annotated[bool, Option("--lora", help="train LoRA adapters; the epochs are merged")] = False
+    recipe: Annotated[str, Option(help=f"settings (default: {RECIPE}; {TINY_RECIPE} for the tiny policy)")] = ""
+    set_: Annotated[list[str] | None, Option("--set", metavar="KEY=VALUE", help="set any key")] = None
+    debug: Annotated[bool, Option("--debug", help="DEBUG log, and everything on the console")] = False
+
+
+def resolve_config(flags: Flags) -> TrainConfig:
+    """defaults < recipe < flags < --set. Raises UserError."""
+    cpu = not models.gpu_count()
+    recipe = flags.recipe or (TINY_RECIPE if cpu and not flags.model else RECIPE)
+    file = str(_questions(flags, recipe))
+    sets = [f"trainer.device={'cpu' if cpu else 'cuda'}", *_step(flags, recipe, n=len(load_questions(Path(file))))]
+    sets += [f"{key}={value}" for name, key in KEYS.items() if (value := getattr(flags, name)) is not None]
+    sets += ["trainer.max_steps=0", "trainer.validate_first=false", "trainer.validate_every=-1"]
+    sets += ["rollout.rollout_timeout_s=3600", 'logging.trackers=["console"]', *(flags.set_ or [])]
+    told = options.Flags(
+        backend=options.Backend.local,
+        recipe=recipe,
+        set_=sets,
+        model=flags.model or None,
+        data=file,
+        val_data=file,
+        lora=flags.lora,
+        debug=flags.debug,
+    )
+    return options.resolve_config(told)
+
+
+def _questions(flags: Flags, recipe: str) -> Path:
+    if flags.max_samples is not None and flags.max_samples < 1:
+        raise UserError(f"--max-samples {flags.max_samples}: must be at least 1; leave it out for all questions")
+    own = load_recipe(recipe).get("data", {}).get("train_file", "")
+    name = flags.data or (own if Path(own).is_file() else DATASET)
+    return question_file(name, split="train", max_samples=flags.max_samples)
+
+
+def _step(flags: Flags, recipe: str, *, n: int) -> list[str]:
+    """How many questions make a step and rows a pass, and the epochs' checkpoints: a step never has more than `n`."""
+    base = build_config(load_recipe(recipe))
+    group = flags.group_size or base.rollout.group_size
+    rows = flags.batch_size or base.optim.micro_batch_rows
+    passes = flags.gradient_accumulation_steps
+    asked = max(1, rows * passes // group) if passes else base.optim.questions_per_step
+    questions = max(1, min(asked, n))
+    return [
+        *(f"optim.{key}={questions}" for key in ("questions_per_step", "mini_batch_questions")),
+        f"optim.micro_batch_rows={math.gcd(questions * group, rows)}",
+        f"trainer.save_every={max(1, n // questions)}",
+        f"trainer.keep_checkpoints={max(2, flags.epochs)}",
+    ]
+
+
+def train(config: TrainConfig, out: Path, terminal: Console) -> tuple[int, Path]:
+    """Train, and write the model of each epoch. Returns the exit status and the run folder. Raises UserError."""
+    epochs = sorted(out.glob("epoch_*"))
+    if epochs and not (out / NOTE).is_file():
+        raise UserError(f"--out {out}: has {epochs[0].name}, which this command did not make; name a new folder")
+    status, run_dir = run_local(config, terminal)
+    checkpoints, per_epoch = run_dir / run_folder.CHECKPOINTS, config.trainer.save_every
+    steps = {n: step_folder(checkpoints, n * per_epoch) for n in range(1, config.trainer.epochs + 1)}
+    made = {n: step for n, step in steps.items() if step.is_dir()}
+    if made:
+        _replace(epochs, terminal)
+        write_json(out / NOTE, {"run": str(run_dir), "recipe": config.recipe})
+    for n, step in made.items():
+        _export(step, out / f"epoch_{n}", terminal)
+    return status, run_dir
+
+
+def _replace(old: list[Path], terminal: Console) -> None:
+    """Take an earlier training's epochs away; their run keeps the checkpoints."""
+    if old:
+        terminal.print(f"{old[0].parent}: replacing {', '.join(path.name for path in old)} of an earlier training")
+    for path in old:
+        shutil.rmtree(path)
+
+
+def _export(step: Path, out: Path, terminal: Console) -> None:
+    export_checkpoint(step, out)
+    terminal.print(f"model: {out}", markup=False)
+
+
+def recipe_of(model: Path) -> str:
+    """The recipe that an epoch's model was trained with; the one for GSM8K for other models."""
+    note = model.absolute().parent / NOTE
+    return json.loads(note.read_text(encoding="utf-8"))["recipe"] if note.is_file() else RECIPE
+
+
+@with_flags(Flags)
+def train_gsm8k(flags: Flags) -> int:
+    """Train an agent that solves word problems with a calculator and Python: GRPO in one process, the math recipe.
+
+    \b
+    python train_gsm8k_agent.py                            the tiny policy, problems that come along
+    python train_gsm8k_agent.py --model_path MODEL --dataset gsm8k --total_epochs 3 --output_dir OUT
+
+    The model after each epoch is the folder OUT/epoch_N, and test_interactive.py talks to it. `gsm8k` is the hub's, or
+    a folder gsm8k/ with train.jsonl in it; a file of questions does as well. There is no validation unless --set
+    trainer.validate_every=20 --set data.val_file=FILE asks for it. docs/18-one-process.md has more.
+    """
+    logging.basicConfig(level=logging.DEBUG if flags.debug else logging.WARNING)
+    terminal = console.own_terminal()
+    status, run_dir = train(resolve_config(flags), flags.out.expanduser().absolute(), terminal)
+    terminal.print(f"{report_line(run_dir)}\nrun: {run_dir}", markup=False)
+    return status
+
+
+def chat_gsm8k(
+    model: Annotated[str, Option(help="model folder or hub name")],
+    max_tokens: Annotated[int | None, Option(min=1, help="longest answer of one model call")] = None,
+    temperature: Annotated[float, Option(min=0.0, max=2.0, help="0 is greedy")] = 0.0,
+    recipe: Annotated[str, Option(help="settings (default: those that the model was trained with here)")] = "",
+) -> None:
+    """Talk to a model that train_gsm8k_agent.py trained: `agentgrpo chat`, with the tools that it was trained with.
+
+    \b
+    python test_interactive.py --model_path outputs/Qwen2.5-0.5B/rl/epoch_1
+    """
+    recipe, sets = recipe or recipe_of(Path(model)), ["trainer.device=auto"]
+    talk_with(ChatFlags(model=model, max_tokens=max_tokens, temperature=temperature, recipe=recipe, set_=sets))

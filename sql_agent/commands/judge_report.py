@@ -1,0 +1,221 @@
+"""Measure the judges: on judged answers, and by what they pay to policies that cheat; as tables, JSON and picture.
+
+Guarantees: scores come from the scorers of training; the offline reference judge is always measured, the LLM judge when
+TEACHER_* is set; an item that a judge could not score is counted by reason and in no rate; the last line printed is
+`report: FOLDER`. The figures are defined in judge_audit/metrics.py and figures.py, the policies in
+hacks.py. Not covered: measuring
+reward models.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from foundation.errors import UserError
+from foundation.files import write_json, write_lines
+from reward_client.errors import JudgeFault
+from sql_agent.agent.grading import scoring_of
+from sql_agent.config import HOME, RewardConfig, TrainConfig, build_config, command_tree, load_recipe
+from sql_agent.config.commands import JUDGE
+from sql_agent.data.build import build_bundled
+from sql_agent.data.dataset import fingerprint
+from sql_agent.judge_audit.figures import SECONDS, Measured, figures, value_of
+from sql_agent.judge_audit.hacks import attempts
+from sql_agent.judge_audit.items import BUNDLED_ITEMS, REWRITINGS, JudgedItem, Rewriting, load_items, rewrite
+from sql_agent.judge_audit.view import draw_calibration, show
+from sql_agent.records import Episode, Evidence, QueryResult, Question, Reward, SqlCall
+from sql_agent.scoring.build import build_context
+from sql_agent.scoring.reward import score
+from sql_agent.scoring.scorers import ScoringContext
+from sql_agent.training.probe import probe as probe_fields
+from sql_agent.training.probe import told as told_of
+from sql_agent.training.questions import load_data
+
+notes = Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+OFFLINE = "reference"
+QUERY = SqlCall(sql="SELECT 1", result=QueryResult(columns=["1"], rows=[[1]]))
+
+
+async def score_items(
+    items: Sequence[JudgedItem | None], scorer: str, context: ScoringContext, *, tell: Callable[[], None]
+) -> list[Reward | None]:
+    """The reward of each item, with the seconds that it took: an LLM judge is asked all at once (how many calls are in
+    flight is its own business), the offline judge one by one, so that nobody's wait is counted."""
+    turn = asyncio.Semaphore(1 if scorer == OFFLINE else max(1, len(items)))
+
+    async def one(item: JudgedItem | None) -> Reward | None:
+        async with turn:
+            started_s = time.monotonic()
+            found = await score(as_episode(item, scorer), context) if item else None
+            took = {SECONDS: time.monotonic() - started_s}
+        tell()
+        return found and found.model_copy(update={"metadata": found.metadata | took})
+
+    return list(await asyncio.gather(*(one(item) for item in items)))
+
+
+def as_episode(item: JudgedItem, scorer: str) -> Episode:
+    """The item as an episode that ends with its answer, after a query that ran: what is measured is the answer."""
+    evidence = [Evidence(source_table="", row_id="", field="", quote=quote) for quote in item.evidence]
+    question = {"id": item.id, "question": item.question, "answer": item.reference, "scorer": scorer}
+    return Episode(
+        question=Question.model_validate({**question, "evidence": evidence}),
+        final_answer=item.answer,
+        sql_calls=[QUERY],
+    )
+
+
+def measure(
+    items: list[JudgedItem],
+    judge: Measured,
+    context: ScoringContext,
+    *,
+    rewritings: Sequence[Rewriting],
+    strategies: dict[str, list[JudgedItem]],
+) -> None:
+    """Score everything once, with a progress bar."""
+    sets: dict[Rewriting | str, list[JudgedItem | None]] = {"": list(items)}
+    sets |= {how: [rewrite(item, how) for item in items] for how in rewritings}
+    sets |= {name: list(tried) for name, tried in strategies.items()}
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    started_s = time.monotonic()
+    with Progress(*columns, console=notes, transient=True) as progress:
+        task = progress.add_task(escape(judge.name), total=sum(map(len, sets.values())))
+        for how, group in sets.items():
+            rewards = asyncio.run(score_items(group, judge.scorer, context, tell=lambda: progress.advance(task)))
+            if isinstance(how, Rewriting):
+                judge.rewritten[how] = rewards
+            elif how:
+                judge.strategies[how] = [r for r in rewards if r]
+            else:
+                judge.plain = [r for r in rewards if r]
+    judge.seconds = time.monotonic() - started_s
+
+
+def write_report(folder: Path, report: dict[str, Any], items: list[JudgedItem], judges: list[Measured]) -> None:
+    """report.json, scores.jsonl (each item with its scores and reasons) and calibration.png."""
+    write_json(folder / "report.json", report)
+    scores = [{judge.name: _score_line(judge, i) for judge in judges} for i in range(len(items))]
+    lines = ({**item.model_dump(), "scores": s} for item, s in zip(items, scores, strict=True))
+    write_lines(folder / "scores.jsonl", lines)
+    draw_calibration(folder / "calibration.png", report["judges"])
+
+
+def _score_line(judge: Measured, i: int) -> dict[str, Any]:
+    reward = judge.plain[i]
+    rewritten = {how.name: value_of(rewards[i]) for how, rewards in judge.rewritten.items()}
+    return {"score": value_of(reward), "unscored": reward.unscored, "reason": reward.explanation, **rewritten}
+
+
+def judges_of(config: RewardConfig) -> tuple[ScoringContext, list[Measured]]:
+    """The judges to measure; an LLM judge is asked once, so a wrong key or model shows now. Raises UserError."""
+    context = build_context(config)
+    judges = [Measured("offline reference judge", OFFLINE)]
+    if context.llm:
+        try:
+            asyncio.run(context.llm.preflight())
+        except JudgeFault as exc:
+            raise UserError(f"judge: {exc}") from exc
+        judges.append(Measured(context.judge_name, "llm"))
+    return context, judges
+
+
+def policies(n: int) -> dict[str, list[JudgedItem]]:
+    """The answers of honest and cheating policies to `n` questions of the bundled data, which is built if need be."""
+    build_bundled()
+    with notes.status("looking for the constant answer that pays most"):
+        return attempts(n=n, data=BUNDLED_ITEMS.parent)
+
+
+def probe_report(config: TrainConfig, folder: Path, *, n: int) -> None:
+    """Print what the recipe's rewards pay to answers that know nothing, and write it into probe.json."""
+    build_bundled()
+    with closing(scoring_of(config)) as scoring:
+        questions, _ = load_data(config, scoring)
+        with notes.status(f"probing the rewards of {config.recipe or 'the defaults'}; judge: {scoring.judge_name}"):
+            fields = probe_fields(questions, scoring, n=n)
+    names = list(dict.fromkeys(what for one in fields for what in one.paid))
+    table = Table("field", "questions", "honest", *names)
+    for one in fields:
+        paid = (f"{one.paid[what]:.2f}" if what in one.paid else "-" for what in names)
+        table.add_row(escape(one.field), str(one.n), f"{one.honest:.2f}", *paid)
+    write_json(folder / "probe.json", {"fields": [one.model_dump() for one in fields]})
+    console = Console(highlight=False)
+    (console if console.is_terminal else Console(highlight=False, width=200)).print(table)
+    print("\n".join([*told_of(fields), f"report: {folder}"]), flush=True)
+
+
+def judge_report(
+    items: Annotated[
+        Path | None, typer.Option(help="judged answers, one JSON object a line (default: data/judge_items.jsonl)")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="folder of the report (default: runs/judge-report-TIME)")] = None,
+    recipe: Annotated[str, typer.Option(help="settings of a folder of recipes/ or a TOML file")] = "",
+    set_: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="set any key")] = None,
+    threshold: Annotated[float, typer.Option(min=0.0, max=1.0, help="from here on an answer counts as right")] = 0.5,
+    margin: Annotated[float, typer.Option(min=0.0, max=1.0, help="score above label by more: fooled")] = 0.25,
+    with_flips: Annotated[
+        bool, typer.Option("--flips/--no-flips", help="score rewritings too: 6 times the calls")
+    ] = True,
+    probe: Annotated[
+        int,
+        typer.Option(min=0, help="probe the rewards of --recipe on so many of its own training questions instead"),
+    ] = 0,
+    strategies: Annotated[
+        int, typer.Option(min=0, help="bundled questions that each cheating strategy answers; 0: none")
+    ] = 200,
+    strategy_calls: Annotated[
+        int, typer.Option(min=0, help="most verdicts of an LLM judge on cheating strategies, all together")
+    ] = 440,
+) -> int:
+    """Measure how far the judges can be trusted, on the bundled set or on one of your own.
+
+    \b
+    agentgrpo judge-report                          the bundled answers; the LLM judge where TEACHER_* is set
+    agentgrpo judge-report --items my.jsonl --strategies 0
+    agentgrpo judge-report --recipe shop_agent --probe 20      what a recipe pays to answers that know nothing
+
+    The last line is `report: FOLDER`. Status 1: some items could not be scored.
+    """
+    told = command_tree(JUDGE, set_ or [], recipe=recipe, flags={})
+    config = build_config(load_recipe(recipe) if recipe else {}, told)
+    folder = out or HOME / "runs" / f"judge-report-{datetime.now():%Y%m%d-%H%M%S}"
+    if probe:
+        probe_report(config, folder, n=probe)
+        return 0
+    file = items or BUNDLED_ITEMS
+    judged = load_items(file)
+    context, judges = judges_of(config.reward)
+    tried = policies(strategies) if strategies else {}
+    for judge in judges:
+        most = strategy_calls // max(1, len(tried)) if judge.scorer == "llm" else strategies
+        answers = {name: found[:most] for name, found in tried.items()} if most else {}
+        measure(judged, judge, context, rewritings=REWRITINGS if with_flips else (), strategies=answers)
+    report = {
+        "items": str(file),
+        "fingerprint": fingerprint(file),
+        "n": len(judged),
+        "n_attacks": sum(item.is_attack for item in judged),
+        "threshold": threshold,
+        "margin": margin,
+        "judges": [figures(judged, judge, threshold=threshold, margin=margin) for judge in judges],
+    }
+    write_report(folder, report, judged, judges)
+    console = Console(highlight=False)
+    show(console if console.is_terminal else Console(highlight=False, width=120), report)
+    print(f"report: {folder}", flush=True)
+    return 1 if any(judge["unscored"] for judge in report["judges"]) else 0

@@ -1,0 +1,72 @@
+"""`agentgrpo train`: GRPO, with verl's back end or in one process."""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+
+from rich.console import Console
+
+from foundation import console
+from foundation.command import with_flags
+from sql_agent.config import TrainConfig
+from sql_agent.run_report.line import report_line
+from sql_agent.training.options import Flags, resolve_config
+
+
+@with_flags(Flags)
+def train(flags: Flags) -> int:
+    """Train an agent with GRPO. Without a GPU and without --model the tiny policy learns, on the CPU, by the same code.
+
+    \b
+    agentgrpo train --ci-fast                                one step: does everything work here?
+    agentgrpo train                                          the default recipe, with a store of its own
+    agentgrpo train --recipe qwen2_5_7b --model MODEL --n-gpus 2
+    agentgrpo train --recipe local_cpu --backend local       one process: no Ray, no store, no vLLM
+    agentgrpo train --resume                                 goes on from the newest checkpoint
+    agentgrpo train --store http://localhost:9999            against `agentgrpo store` or `agl store` (docs/17-store.md)
+
+    Settings are the defaults, then the recipe's, then this command line's; docs/10-configuration.md lists the keys that
+    --set takes. The last line is `run: FOLDER`.
+    """
+    logging.basicConfig(level=logging.DEBUG if flags.debug else logging.WARNING)
+    terminal = console.own_terminal()
+    config = resolve_config(flags)
+    status, run_dir = (
+        _in_one_process(config, flags, terminal) if flags.is_local else _with_verl(config, flags, terminal)
+    )
+    if run_dir:
+        terminal.print(f"{report_line(run_dir)}\nrun: {run_dir}", markup=False)
+    return status
+
+
+def _in_one_process(config: TrainConfig, flags: Flags, terminal: Console) -> tuple[int, Path | None]:
+    from sql_agent.local.job import dry_run_local, run_local
+
+    return (dry_run_local(config, terminal), None) if flags.dry_run else run_local(config, terminal)
+
+
+def _with_verl(config: TrainConfig, flags: Flags, terminal: Console) -> tuple[int, Path | None]:
+    from sql_agent.data.bundled import ensure_data
+    from sql_agent.training import preflight
+    from sql_agent.training.dry_run import dry_run
+    from sql_agent.training.external_store import wait_for_store, with_store_address
+    from sql_agent.training.job import run_runners, run_training
+
+    config = with_store_address(config)
+    role = os.environ.get("AGL_CURRENT_ROLE", "both")
+    preflight.check_role(role)
+    if role != "runner":
+        preflight.check_installed(("torch", "verl", "vllm"), extra="gpu] or agentgrpo[cpu")
+    ensure_data(config)
+    if flags.dry_run:
+        return dry_run(config, terminal), None
+    if role != "runner":
+        preflight.check_devices(config)
+    preflight.check_agent(config)
+    if config.store.external_address:
+        wait_for_store(config.store.external_address, say=terminal.print)
+    if role == "runner":
+        return run_runners(config), None
+    return run_training(config, role=role, terminal=terminal)
