@@ -298,7 +298,7 @@ class GrpoDaemon:
         return RunError(
             f"the store at {address} stopped answering ({type(exc).__name__}) and did not come back within "
             "store.patience_s. Start it again (`python -m agl_plugin.store --port ...`), then continue with "
-            "--resume_checkpoint latest"
+            "--resume latest"
         )
 
     async def _watch(self, pending: set[str], *, idle_s: float) -> None:
@@ -310,7 +310,7 @@ class GrpoDaemon:
         if len(known) < len(pending):
             raise RunError(
                 f"the store knows {len(known)} of {len(pending)} open rollouts: it was restarted and lost the others. "
-                "Continue with --resume_checkpoint latest"
+                "Continue with --resume latest"
             )
         if idle_s > self.options.stall_s:
             states = Counter(str(r.status) for r in known)

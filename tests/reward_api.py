@@ -74,7 +74,7 @@ def serve(model: Path, *flags: str, token: str = "", port: int = 0) -> Iterator[
     environment = {"REWARD_API_TOKEN": token, "OMP_NUM_THREADS": "1"}
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["reward_model.inference_api"])
-    arguments = ["--model_path", str(model), "--port", str(port), *flags]
+    arguments = ["--model", str(model), "--port", str(port), *flags]
     process = context.Process(target=run_command, args=(arguments, environment, str(log)), daemon=True)
     process.start()
     url = f"http://127.0.0.1:{port}"

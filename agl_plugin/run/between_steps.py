@@ -28,7 +28,7 @@ def drain(gate: Gate, abort: Callable[[], int], *, limit_s: float = DRAIN_LIMIT_
             raise RunError(
                 f"{n_left} calls to the model server did not end within {limit_s:.0f} s of the step's end, although "
                 "they were aborted: with other weights it would answer them wrongly. Look for what vLLM and the LLM "
-                "proxy wait for (train.log), then continue with --resume_checkpoint latest"
+                "proxy wait for (train.log), then continue with --resume latest"
             )
         time.sleep(0.02)
     return n_aborted + abort()

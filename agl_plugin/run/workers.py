@@ -22,7 +22,7 @@ from agl_plugin.update.worker import GrpoWorker
 from foundation.errors import RunError
 
 LOOK_S = 5.0
-AGAIN = "The step is lost; continue with --resume_checkpoint latest"
+AGAIN = "The step is lost; continue with --resume latest"
 
 
 def is_well(address: str) -> bool:

@@ -42,7 +42,10 @@ def main(
     check_host(host, "--host")
     where = address_in(postgres) if postgres else path
     bind(host, port).close()  # the server would tell of a taken port in a hundred lines
-    asyncio.run(serve(where, host=host, port=port, keep_spans=keep_spans, log_level=log_level))
+    try:
+        asyncio.run(serve(where, host=host, port=port, keep_spans=keep_spans, log_level=log_level))
+    except RunError as exc:  # what was named cannot be a store
+        raise UserError(str(exc)) from exc
 
 
 def address_in(variable: str) -> str:

@@ -64,7 +64,7 @@ def test_a_store_that_dies_is_named(tmp_path: Path) -> None:
         run.store.kill()
         text = run.end()
         assert run.process.returncode == 1 and run.summary()["status"] == "failed"
-        assert "stopped answering" in text and "--resume_checkpoint" in text
+        assert "stopped answering" in text and "--resume" in text
         assert gone(tree) == []
 
 

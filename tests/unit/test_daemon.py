@@ -451,7 +451,7 @@ def test_a_run_without_runners_stops_and_says_so(daemon: GrpoDaemon) -> None:
 def test_a_store_that_lost_its_rollouts_is_named(daemon: GrpoDaemon) -> None:
     queue(daemon, [2])
     daemon.store = agl.InMemoryLightningStore(thread_safe=True)
-    with pytest.raises(RunError, match=r"knows 0 of 2 open rollouts: it was restarted.*--resume_checkpoint latest"):
+    with pytest.raises(RunError, match=r"knows 0 of 2 open rollouts: it was restarted.*--resume latest"):
         daemon._wait(daemon._play())
 
 
@@ -459,6 +459,6 @@ def test_a_store_that_is_gone_is_named(daemon: GrpoDaemon) -> None:
     queue(daemon, [1])
     address = f"http://127.0.0.1:{free_port()}"
     daemon.store = gone = agl.LightningStoreClient(address, retry_delays=(), health_retry_delays=())
-    with pytest.raises(RunError, match=f"the store at {address} stopped answering.*continue with --resume_checkpoint"):
+    with pytest.raises(RunError, match=f"the store at {address} stopped answering.*continue with --resume"):
         daemon._wait(daemon._play())
     daemon._wait(gone.close(), timeout_s=10)

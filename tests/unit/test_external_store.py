@@ -11,13 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 
-from agl_plugin.store.__main__ import main
 from foundation.errors import UserError
 from sql_agent.config import build_config
 from sql_agent.training import external_store
 from sql_agent.training.external_store import USUAL_ADDRESS, wait_for_store, with_store_address
+from tests.typed import status_of
 
 
 def fail(text: str) -> None:
@@ -112,8 +111,9 @@ def test_a_managed_store_has_no_address(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_port_in_use_is_one_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(typer.Exit) as ended:
-        main(port=taken.getsockname()[1], path=tmp_path / "store.db")
-    assert ended.value.exit_code == 2 and not list(tmp_path.iterdir())
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        assert status_of("store", "--port", port, "--path", str(tmp_path / "store.db")) == 2
+    assert not list(tmp_path.iterdir())
     (line,) = capfd.readouterr().err.splitlines()
     assert "cannot be taken (Address already in use)" in line and "another one with --port" in line

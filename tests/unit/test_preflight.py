@@ -277,14 +277,14 @@ def test_only_own_runs_are_resumed(tmp_path: Path) -> None:
     folder = checkpoint(run, 20)
     (run / "config.json").unlink()
     for resume in (str(folder), str(run), "latest"):
-        with pytest.raises(UserError, match=f"--resume_checkpoint {resume}"):
+        with pytest.raises(UserError, match=f"--resume {resume}"):
             found(resume, tmp_path / "runs")
 
 
 def test_a_checkpoint_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(
         UserError,
-        match="--resume_checkpoint latest: no complete global_step_N folder below .*Name a run that saved one",
+        match="--resume latest: no complete global_step_N folder below .*Name a run that saved one",
     ):
         found("latest", tmp_path)
     (tmp_path / "global_step_5").mkdir()

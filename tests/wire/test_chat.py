@@ -233,7 +233,7 @@ def test_ctrl_d_ends_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("flags", "told"),
     [
-        (["--json"], "takes no --question"),
+        (["--json"], "No such option: --json"),
         (["--set", "agent.episode=my_agent.py:play"], "plays one question an episode"),
     ],
 )

@@ -15,7 +15,6 @@ from pathlib import Path
 
 import httpx
 import pytest
-import typer
 from prometheus_client.parser import text_string_to_metric_families
 
 from foundation.errors import UserError
@@ -23,9 +22,10 @@ from foundation.net import bind, free_port
 from reward_client.errors import JudgeRejected
 from reward_client.reward_model import RewardModelClient
 from reward_client.scale_map import load_scale
-from reward_model.inference_api import main, read_token
+from reward_model.inference_api import read_token
 from sql_agent.config import ROOT
 from tests.reward_api import Api, serve
+from tests.typed import status_of
 
 TOKEN = "a-token-of-some-length"
 START_S = 180.0
@@ -233,9 +233,8 @@ def test_a_port_in_use_is_one_message_before_the_model_is_loaded(
     api: Api, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("REWARD_API_TOKEN", "")
-    with pytest.raises(typer.Exit) as caught:
-        main(model_path=Path("/no/such/model"), port=api.port)
-    assert caught.value.exit_code == 2 and f"--port {api.port}: cannot be taken" in capsys.readouterr().err
+    assert status_of("reward-model", "serve", "--model", "/no/such/model", "--port", str(api.port)) == 2
+    assert f"--port {api.port}: cannot be taken" in capsys.readouterr().err
     with pytest.raises(UserError, match="--host 192.0.2.1.*cannot be taken|--host 192.0.2.1.*no address"):
         bind("192.0.2.1", 0)
 

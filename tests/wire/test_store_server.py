@@ -5,13 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import typer
 from typer.testing import CliRunner
 
-from agl_plugin.store.__main__ import main
 from foundation.net import free_port
 from foundation.store_token import VARIABLE
 from tests.store_kills import Checker, Store
+from tests.typed import app_of
 
 
 @pytest.mark.parametrize("kills", [3, pytest.param(200, marks=pytest.mark.slow)])
@@ -27,8 +26,7 @@ def test_a_store_that_is_killed_under_load_loses_nothing_and_counts_nothing_twic
 
 def test_errors_of_the_command_line_say_what_helps(tmp_path: Path) -> None:
     (tmp_path / "text.db").write_text("no database" * 99)
-    app = typer.Typer()
-    app.command()(main)
+    app = app_of("store")
     done = CliRunner().invoke(app, ["--path", str(tmp_path / "text.db"), "--port", str(free_port())])
     assert done.exit_code == 2 and "not a database" in done.stderr and "empty store" in done.stderr
     done = CliRunner(env={VARIABLE: ""}).invoke(app, ["--path", str(tmp_path / "new.db"), "--host", "0.0.0.0"])
