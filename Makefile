@@ -36,11 +36,11 @@ reward-model: setup  ## train and calibrate the small reward model (FOLDER=.cach
 train: setup  ## train one step: store, data, model, GRPO, summary (ARGS="--ci", PORT=9999)
 	@bash utils/train_with_store.sh $(PORT) $(ARGS)
 
-demo: setup  ## train the tiny policy and measure it before and after (SEED=n, PORT=9999)
-	@$(PY) -m sql_agent.demo --seed $(or $(SEED),1) --port $(PORT)
+demo: setup  ## train the tiny policy and measure it before and after (SEED=n)
+	@.venv/bin/agentgrpo demo --seed $(or $(SEED),1)
 
 math-demo: setup  ## the same with the math agent, its tools and its own tiny policy
-	@$(PY) -m sql_agent.demo --recipe math_cpu --seed $(or $(SEED),1) --port $(PORT)
+	@.venv/bin/agentgrpo demo --recipe math_cpu --seed $(or $(SEED),1)
 
 test: setup  ## all tests but the expensive extras
 	@$(PY) -m pytest $(TWO_AT_A_TIME) -m "not slow and not gpu" || { [ $$? = 1 ] && $(AGAIN); }
@@ -57,7 +57,7 @@ gpu-test: setup  ## what needs a GPU: a step of each GPU recipe, and the update 
 
 judge-report: ARGS =
 judge-report: setup  ## measure the judges on judged answers (ARGS="--items FILE")
-	@$(PY) -m sql_agent.judge_report $(ARGS)
+	@.venv/bin/agentgrpo judge-report $(ARGS)
 
 lint: setup  ## ruff and pyright
 	@.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/pyright
