@@ -131,7 +131,7 @@ class Table(Collection[T]):
             )
         except self._database.DUPLICATE as exc:
             raise DuplicatedPrimaryKeyError(
-                f"Duplicated primary key. Item already exists with primary key(s): {self._rows.key_text(item)}"
+                f"Item already exists with primary key(s): {self._rows.key_text(item)}"
             ) from exc
 
     @tracked("update")

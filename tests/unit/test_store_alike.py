@@ -209,3 +209,8 @@ EVERYTHING: list[Operation] = [
 @given(st.lists(st.tuples(operations, st.sampled_from([0.5, 1.0, 2.5])), max_size=20))
 def test_any_operations_are_answered_as_by_the_memory_store(given_ones: list[tuple[Operation, float]]) -> None:
     asyncio.run(compare(given_ones))
+
+
+def test_a_resource_whose_id_is_taken_is_refused_in_the_same_words() -> None:
+    prompts = {"p": PromptTemplate(template="a", engine="f-string")}
+    asyncio.run(compare([(("update_resources", ("rs-0", prompts), {}), 0.5), (("add_resources", (prompts,), {}), 0.5)]))
