@@ -119,6 +119,11 @@ class Table(Collection[T]):
     @tracked("insert")
     async def insert(self, items: Sequence[T]) -> None:
         self._check(items)
+        seen: set[str] = set()
+        for key in map(self._rows.key_text, items):
+            if key in seen:
+                raise DuplicatedPrimaryKeyError(f"Insert payload contains duplicated primary key(s): {key}")
+            seen.add(key)
         async with self._database.turn():
             with self._database.part():
                 for item in items:
