@@ -14,7 +14,7 @@ import signal
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -28,7 +28,7 @@ STATUSES = (
     "Exit status of every command: 0 done; 1 it failed, or something was left undone or unscored; 2 wrong input; 130 "
     "interrupted (Ctrl-C, SIGTERM)."
 )
-# Names that flags have in scripts of others, and here. A flag without a name here says nothing.
+# Names that flags have in scripts of before and of others, and the names of today.
 OLD_NAMES = {
     "--model-path": "--model",
     "--dataset": "--data",
@@ -46,7 +46,6 @@ OLD_NAMES = {
     "--max-new-tokens": "--max-tokens",
     "--resume-checkpoint": "--resume",
     "--external-store-address": "--store",
-    "--llm-proxy": "",
 }
 ClickException: Any = typer.BadParameter.mro()[2]  # of click, or of the copy that Typer brings
 LATEST = "PATH|latest"  # the metavar of an option that may stand alone
@@ -202,22 +201,33 @@ def _interrupt(*_: Any) -> None:
     raise KeyboardInterrupt
 
 
-def renamed(words: Sequence[str]) -> list[str]:
-    """A command line with the flags' older names -> one with those they have here."""
+def renamed(words: Sequence[str], known: Collection[str]) -> list[str]:
+    """A command line with older names of flags -> one with those of a command that has the flags `known`."""
     found: list[str] = []
     for word in words:
         flag, equals, value = word.partition("=")
-        if flag.startswith("--"):
-            flag = flag.replace("_", "-")
-            flag = OLD_NAMES.get(flag, flag)
-        if flag or not word:
-            found.append(f"{flag}{equals}{value}")
+        dashed = flag.replace("_", "-")
+        today = OLD_NAMES.get(dashed, dashed)
+        found.append(f"{today}{equals}{value}" if flag.startswith("--") and today in known else word)
     return found
 
 
-def alias(command: Callable[..., Any], words: Sequence[str] | None = None, *, first: Sequence[str] = ()) -> None:
-    """Run a command as a script does: older names of flags are taken too. `first` is said before the words."""
+def run_old(table: Table, words: Sequence[str]) -> None:
+    """Run `agentgrpo WORDS` as a script of before does: older names of flags are taken too."""
     prepare()
-    given = [*first, *renamed(sys.argv[1:] if words is None else words)]
-    app, name = (command, "agentgrpo") if isinstance(command, typer.Typer) else (single(command), None)
-    app(args=given, prog_name=name)
+    name, *rest = words
+    where, _ = table[name]
+    if not isinstance(where, str):
+        return run_old(where, rest)
+    _run(loaded(table, name), rest, name=f"agentgrpo {name}")
+
+
+def alias(function: Callable[..., Any]) -> None:
+    """Run a command's function as the script of its module does: older names of flags are taken too."""
+    prepare()
+    _run(typer.main.get_command(single(function)), sys.argv[1:], name=None)
+
+
+def _run(command: Any, words: Sequence[str], *, name: str | None) -> None:
+    known = {flag for one in command.params for flag in [*one.opts, *one.secondary_opts]}
+    command.main(args=renamed(words, known), prog_name=name)

@@ -215,6 +215,11 @@ TRL_NAMES = {
 }
 
 
+def _of_trl(word: str) -> str:
+    flag, equals, value = word.partition("=")
+    return f"{TRL_NAMES.get(flag, flag)}{equals}{value}"
+
+
 def command(context: typer.Context) -> None:
     """Train a reward model. All flags of TRL are taken: see --help."""
     main(context.args)
@@ -228,7 +233,7 @@ def main(words: list[str] | None = None) -> None:
     # The annotations of dataclasses in this module are texts; the parser resolves them itself.
     parser = HfArgumentParser((Options, TrainingOptions, ModelOptions), description="Train a reward model.")  # type: ignore[arg-type]
     options, settings, model_options = parser.parse_args_into_dataclasses(
-        args=[TRL_NAMES.get(word, word) for word in words or sys.argv[1:]]
+        args=[_of_trl(word) for word in (sys.argv[1:] if words is None else words)]
     )
     try:
         metrics = train(options, settings, model_options)

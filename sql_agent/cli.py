@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 
-from foundation.command import STATUSES, Table, alias, group, prepare
+from foundation.command import STATUSES, Table, group, prepare, run_old
 
 CURATE: Table = {
     "chats": ("sql_agent.commands.curate:chats", "The questions that stand alone in chat logs."),
@@ -108,4 +108,4 @@ def run_script(name: str) -> None:
     if command == "ask" and "--chat" in words:
         words.remove("--chat")
         command = "chat"
-    alias(app, words, first=command.split())
+    run_old(COMMANDS, [*command.split(), *words])

@@ -25,7 +25,9 @@ PROBES = {
         "gpus=c.device_count(), cpu=torch.backends.cpu.get_cpu_capability())"
     ),
     "vllm": "import torch, vllm, vllm._C; f = dict(version=vllm.__version__)",
-    "verl": "import verl.workers.rollout.vllm_rollout; f = {}",
+    # As a run loads it: verl asks for the distribution `vllm`, and that of CPUs has another name.
+    "verl": "from agl_plugin.patches.install import install; install('cpu', 'worker'); "
+    "import verl.workers.rollout.vllm_rollout; f = {}",
     "flash-attn": "import flash_attn, flash_attn_2_cuda; f = {}",
     "agentlightning": "import agentlightning, agents; f = {}",
     "omegaconf": "from omegaconf import OmegaConf as O; f = dict(two=O.create({'a': 2, 'b': '${a}'}).b)",

@@ -53,7 +53,7 @@ from sql_agent.serving.server import Server, serve_model
 
 BUNDLED = "data/train.parquet"
 # One drug's field, a search, a comparison: chosen as questions that the tiny policy answers, to show the agent at work.
-# What a model is worth is measured by evaluate.py, on held-out questions.
+# What a model is worth is measured by `agentgrpo evaluate`, on held-out questions.
 FIRST_LOOK = ("train-0003", "train-0802", "train-1755")
 TINY_RECIPE = "smoke_cpu"
 

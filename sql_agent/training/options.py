@@ -97,6 +97,7 @@ class Flags:
         str | None, Option(help="keep the store of its own in this MongoDB instead of the run folder")
     ] = None
     weave: Annotated[bool, Option("--weave", hidden=True)] = False
+    llm_proxy: Annotated[bool, Option("--llm-proxy", hidden=True)] = False  # it is always there
     debug: Annotated[bool, Option("--debug", help="DEBUG log, and everything on the console")] = False
 
     @property
@@ -130,6 +131,8 @@ def resolve_config(flags: Flags) -> TrainConfig:
             "flag out; for dashboards use --set 'logging.trackers=[\"wandb\"]'"
         )
     command = commands.LOCAL if flags.is_local else commands.GRPO
+    if flags.llm_proxy and flags.is_local:
+        raise UserError(f"--llm-proxy: {command} has no LLM proxy; leave the flag out, or call {commands.GRPO}")
     told = command_tree(command, flags.set_ or [], recipe=flags.recipe, flags=command_line_tree(flags))
     named = load_recipe(flags.recipe) if flags.recipe else {}
     device = merge(named, told).get("trainer", {}).get("device", "auto")

@@ -71,10 +71,27 @@ def test_every_script_is_a_link_to_the_one_alias() -> None:
 
 
 def test_old_names_are_those_of_scripts_alone(capsys: pytest.CaptureFixture[str]) -> None:
-    assert renamed(["--llm-proxy", "--lora_r=8", "--set", "a.b_c=--x", "--n_runners", "2"]) == (
-        ["--lora-rank=8", "--set", "a.b_c=--x", "--n-runners", "2"]
+    known = {"--lora-rank", "--n-runners", "--set", "--data"}
+    assert renamed(["--lora_r=8", "--set", "a.b_c=--x", "--n_runners", "2", "--dataset", "f"], known) == (
+        ["--lora-rank=8", "--set", "a.b_c=--x", "--n-runners", "2", "--data", "f"]
     )
+    assert renamed(["--llm_proxy", "--model_path", "x"], known) == ["--llm_proxy", "--model_path", "x"]
     assert status_of("train", "--train-file", "x") == 2 and "--train-file" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("script", "flags", "said"),
+    [
+        ("train_local.py", ["--llm-proxy"], "--llm-proxy: agentgrpo train --backend local has no LLM proxy"),
+        ("sqlagent_test.py", ["--llm-proxy"], "No such option: --llm-proxy"),
+        ("evaluate.py", ["--external-store-address", "http://127.0.0.1:1"], "No such option: --external-store-address"),
+    ],
+)
+def test_an_old_flag_that_a_command_cannot_obey_is_refused_by_the_name_that_was_typed(
+    script: str, flags: list[str], said: str
+) -> None:
+    done = subprocess.run([sys.executable, script, *flags], cwd=ROOT / "sql_agent", capture_output=True, text=True)
+    assert done.returncode == 2 and said in done.stderr, done.stderr
 
 
 @pytest.mark.parametrize("words", [["--help"], ["curate", "--help"], ["reward-model", "--help"]])

@@ -64,6 +64,15 @@ def test_this_environment_matches_the_lock() -> None:
     assert done.returncode == (1 if any(row["state"] == check.PROBLEM for row in rows.values()) else 0)
 
 
+def test_what_a_run_loads_can_be_loaded_here() -> None:
+    done = run_script(sys.executable, str(SCRIPT), "--json")
+    rows = by_component(done.stdout)
+    found = {
+        name: rows[name]["note"] for name in ("torch", "verl", "agentlightning") if rows[name]["state"] != check.OK
+    }
+    assert not found
+
+
 def test_the_table_shows_every_component() -> None:
     done = run_script(sys.executable, str(SCRIPT), "--no-imports")
     assert all(name in done.stdout for name in ("torch", "flash-attn", "openai-agents", "/dev/shm", "port 9999"))

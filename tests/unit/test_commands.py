@@ -45,7 +45,19 @@ def test_each_command_takes_what_it_reads_and_refuses_the_rest(command: str) -> 
                 check_read(command, tree_of(key))
 
 
-NO_KEY = {"backend", "recipe", "set_", "ci", "ci_fast", "dry_run", "lora", "trajectory_level", "weave", "debug"}
+NO_KEY = {
+    "backend",
+    "recipe",
+    "set_",
+    "ci",
+    "ci_fast",
+    "dry_run",
+    "lora",
+    "trajectory_level",
+    "weave",
+    "llm_proxy",
+    "debug",
+}
 
 
 def test_each_flag_is_a_key_that_its_command_reads_or_is_decided_on() -> None:
