@@ -25,8 +25,7 @@ def serve(
     """Serve a model with vLLM until Ctrl-C, with the settings of training: tool parser, chat template, precision.
 
     \b
-    agentgrpo serve --model runs/RUN
-    agentgrpo ask --base-url http://127.0.0.1:8000/v1
+    agentgrpo serve --model runs/RUN        then, in another terminal, the command that it prints
 
     Only this machine can connect; docs/40-serve.md has `vllm serve` for others.
     """
@@ -45,6 +44,8 @@ def serve(
     tell(f"starting vLLM with {folder.name}")
     cpu = device == "cpu" or (device == "auto" and gpu_count() == 0)
     with serve_model(folder, target.config, cpu=cpu, port=port) as server:
+        asked = f"--base-url {server.base_url} --model {server.model}"
+        tell(f"try:   agentgrpo ask {asked} --set agent.system_prompt={target.config.agent.system_prompt}")
         print(f"serving {server.model} at {server.base_url}", flush=True)
         server.process.wait()
         raise LLMFault(server.why_it_died())
