@@ -229,5 +229,9 @@ def alias(function: Callable[..., Any]) -> None:
 
 
 def _run(command: Any, words: Sequence[str], *, name: str | None) -> None:
-    known = {flag for one in command.params for flag in [*one.opts, *one.secondary_opts]}
-    command.main(args=renamed(words, known), prog_name=name)
+    command.main(args=renamed(words, flags_of(command)), prog_name=name)
+
+
+def flags_of(command: Any) -> set[str]:
+    """What may stand on the line of a command: {"--model", "-m", ...}."""
+    return {flag for one in command.params for flag in [*one.opts, *one.secondary_opts]}

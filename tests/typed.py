@@ -7,7 +7,7 @@ from typing import Any
 import typer
 import typer.main
 
-from foundation.command import Table, loaded, loaded_app
+from foundation.command import Table, flags_of, loaded, loaded_app, renamed
 from sql_agent.cli import COMMANDS, app
 from sql_agent.training import options
 from sql_agent.tuning import options as tuning
@@ -21,6 +21,11 @@ def app_of(command: str) -> typer.Typer:
 def params(command: str, *words: str) -> dict[str, Any]:
     """The parameters that a command gets."""
     return loaded(COMMANDS, command).make_context(command, list(words)).params
+
+
+def as_script(command: str, *words: str) -> dict[str, Any]:
+    """The same, where a script of before has the line: older names of flags are taken too."""
+    return params(command, *renamed(words, flags_of(loaded(COMMANDS, command))))
 
 
 def train_flags(*words: str) -> options.Flags:

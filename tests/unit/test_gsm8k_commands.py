@@ -9,7 +9,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from foundation.command import renamed
 from foundation.errors import UserError
 from foundation.files import write_json, write_lines
 from sql_agent import api
@@ -18,7 +17,7 @@ from sql_agent.config import TrainConfig, build_config
 from sql_agent.data.hub import hub_rows, is_hub_name
 from sql_agent.local.arguments import check_keys
 from sql_agent.tuning.sources import read_source
-from tests.typed import params
+from tests.typed import as_script
 
 ROWS = [{"question": f"{n} + 1?", "answer": f"It is <<{n}+1={n + 1}>>.\n#### {n + 1}"} for n in range(7)]
 
@@ -67,7 +66,7 @@ def test_names_of_the_hub(here: Path, name: str, is_one: bool) -> None:
 
 
 def composed(*flags: str) -> TrainConfig:
-    return resolve_config(Flags(**params("gsm8k", *renamed(flags))))
+    return resolve_config(Flags(**as_script("gsm8k", *flags)))
 
 
 def test_flags_become_keys(here: Path) -> None:
