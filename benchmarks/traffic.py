@@ -1,4 +1,4 @@
-"""What an LLM call costs on its way: agent-lightning's own proxy, this project's use of it, the gateway, and no proxy.
+"""What an LLM call costs on its way: agent-lightning's own proxy, the gateway, and no proxy.
 
   .venv/bin/python -m benchmarks.traffic [--seconds 5] [--path gateway ...] [--out traffic.json]
   .venv/bin/python -m benchmarks.traffic --path gateway --soak 100000
@@ -6,8 +6,8 @@
 
 For each path, number of calls in flight and model (one that answers at once, one that takes 500 ms): calls per second,
 CPU of the proxy and of the store in ms per call, calls that failed, and calls whose span the store has not got. `stock`
-is agentlightning.LLMProxy as it comes, with `agl store`; `litellm` and `gateway` are rollout.proxy with the store that
-lasts; `direct` calls the model server (support/model_server.py). MiB are those of proxy and store after the cell.
+is agentlightning.LLMProxy as it comes, with `agl store`; `gateway` is this project's, with the store that lasts;
+`direct` calls the model server (support/model_server.py). MiB are those of proxy and store after the cell.
 `--soak` makes so many calls at 64 in flight instead; `--stream` asks for streams.
 `store` and `audit` are no paths. `store` is a training's work of so many rollouts on the memory store and on the one
 that lasts, without a network (support/store_load.py); operations per second, CPU per operation, memory and file after
@@ -44,7 +44,7 @@ from foundation.environment import COMMON_ENV
 from foundation.files import write_json
 from foundation.net import free_port
 
-PATHS = ("stock", "litellm", "gateway", "direct")
+PATHS = ("stock", "gateway", "direct")
 STORE, AUDIT, BACKENDS = "store", "audit", ("memory", "sqlite")
 IN_FLIGHT, DELAYS_MS = (1, 16, 64, 256), (0, 500)
 N_ATTEMPTS = 64
@@ -125,11 +125,9 @@ def make_proxy(path: str, store: Any) -> Any:
 
         keyless = {"general_settings": {"dangerously_permit_weak_or_unset_master_key": True}}
         return LLMProxy(host="127.0.0.1", port=port, model_list=[], store=store, litellm_config=keyless)
-    if path == "litellm":
-        from agl_plugin.proxy.llm_proxy import make_proxy as make
-    else:
-        from agl_plugin.proxy.gateway import make_gateway as make
-    return make(store, gate=Gate(), host="127.0.0.1", port=port, log_probs=True)
+    from agl_plugin.proxy.gateway import make_gateway
+
+    return make_gateway(store, gate=Gate(), host="127.0.0.1", port=port, log_probs=True)
 
 
 @asynccontextmanager

@@ -17,7 +17,8 @@ from agentlightning.store.client_server import LightningStoreServer
 from agentlightning.types import Span
 
 from agl_plugin.proxy.gate import Gate
-from agl_plugin.proxy.gateway import make_gateway
+from agl_plugin.proxy.gateway import Gateway, make_gateway
+from agl_plugin.proxy.spans import CALL_SPAN
 from foundation.net import free_port
 from sql_agent.testing.server import Reply, chat_reply
 
@@ -92,9 +93,12 @@ class Running:
         return self.gate.in_flight == 0
 
     async def spans(self, rollout_id: str, *, n: int = 1, within_s: float = 10.0) -> list[Span]:
-        """The rollout's spans, once there are `n`."""
+        """The rollout's spans, once there are `n`; of LiteLLM's, which are several a call, those of CALL_SPAN."""
+        only = None if isinstance(self.proxy, Gateway) else CALL_SPAN
         deadline = time.monotonic() + within_s
-        while len(spans := list(await self.store.query_spans(rollout_id))) < n and time.monotonic() < deadline:
+        while len(spans := list(await self.store.query_spans(rollout_id, name=only))) < n:
+            if time.monotonic() > deadline:
+                break
             await asyncio.sleep(0.02)
         return spans
 

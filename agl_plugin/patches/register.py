@@ -22,7 +22,6 @@ VERSIONS: dict[str, dict[str, str]] = {
 PLACES: dict[Place, str] = {
     "start": "each process of a run with the gateway, before agentlightning is imported (`sql_agent/training/job.py`, "
     "and Ray's workers)",
-    "proxy": "the process of LiteLLM's proxy (`agl_plugin/proxy/llm_proxy.py`); the gateway needs none",
     "worker": "each process that loads verl (`agl_plugin/patches/verl_hook.py`)",
     "server": "the process of each vLLM server in training (`agl_plugin/run/early_servers.py`)",
     "cpu": "the processes of `worker`, where there is no GPU",
@@ -48,22 +47,6 @@ OURS_IN_THE_RUN = (
         how="stand-in",
         why="importing agentlightning imports LiteLLM: 5 s of CPU and 200 MiB in each process that has no use for it",
         until="agentlightning imports its LLM proxy where it is used",
-        speed=True,
-    ),
-    Patch(
-        name="plain_resources",
-        places=("proxy",),
-        package="agentlightning",
-        targets=(
-            Target(
-                "agentlightning.llm_proxy:Resource",
-                "agl_plugin.patches.plain_resources:PlainResource",
-                "attributes schema_url",
-            ),
-        ),
-        how="replaced",
-        why="opentelemetry looks through all entry points for each span: a third of the proxy's CPU",
-        until="the exporter copies a span's resource without Resource.create",
         speed=True,
     ),
 )

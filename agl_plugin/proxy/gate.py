@@ -14,7 +14,7 @@ from multiprocessing.sharedctypes import RawValue
 from typing import Any
 
 from starlette.responses import JSONResponse
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 # Not /health, which asks the model server for a completion: the first one takes it seconds.
 ALIVE_PATH = "/health/liveliness"
@@ -89,13 +89,21 @@ class Gate:
             self._in_flight.value -= 1
 
     def guarding(self, app: ASGIApp) -> ASGIApp:
-        """The gate as a middleware, which must get whole requests."""
+        """The gate as a middleware. It reads a request to its end before it counts it."""
 
         async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
             if scope["type"] != "http" or scope["path"] == ALIVE_PATH:
                 await app(scope, receive, send)
                 return
+            parts = [await receive()]
+            while parts[-1].get("more_body"):
+                parts.append(await receive())
+            read = iter(parts)
+
+            async def receive_again() -> Message:
+                return next(read, None) or await receive()
+
             with self.call() as passes:
-                await (app if passes else JSONResponse(REFUSED, GONE))(scope, receive, send)
+                await (app if passes else JSONResponse(REFUSED, GONE))(scope, receive_again, send)
 
         return guarded

@@ -18,7 +18,7 @@ from agentlightning.adapter.triplet import LlmProxyTraceToTriplet
 from agentlightning.emitter.reward import get_rewards_from_span
 from agentlightning.types import Span, Triplet
 
-from agl_plugin.proxy.spans import CALL_SPAN, LOG_PROBS, WEIGHTS
+from agl_plugin.proxy.spans import CALL_SPAN, LOG_PROBS, WEIGHTS, plain_log_probs
 from foundation.rollout_keys import AWAITS_GROUP, LLM_CALLS_KEY, UNSCORED_KEY
 
 logger = logging.getLogger(__name__)
@@ -53,8 +53,9 @@ def call_of(span: Span) -> Triplet | None:
     if not prompt_ids or not token_ids:
         return None
     response = {"token_ids": token_ids, "finish_reason": choice.get("finish_reason") or ""}
-    if len(choice.get(LOG_PROBS) or []) == len(token_ids):
-        response[LOG_PROBS] = choice[LOG_PROBS]
+    log_probs = choice.get(LOG_PROBS) or plain_log_probs(choice.get("logprobs"))  # LiteLLM's span has the latter
+    if len(log_probs) == len(token_ids):
+        response[LOG_PROBS] = log_probs
     return Triplet(prompt={"token_ids": prompt_ids}, response=response, metadata=facts_of(span))
 
 

@@ -46,19 +46,9 @@ def _watch(installer: Any, folder: Path) -> None:
         make(patch, module)
         for (owner, name), original in zip(places, theirs, strict=True):
             if name not in PART_OF_ANOTHER and getattr(owner, name) is not original:
-                _pair_in(owner, name, patch.name, original, folder)
+                setattr(owner, name, paired(patch.name, original, getattr(owner, name), folder))
 
     installer._make = making
-
-
-def _pair_in(owner: Any, name: str, patch: str, original: Any, folder: Path) -> None:
-    ours = getattr(owner, name)
-    if isinstance(ours, type):
-        setattr(
-            owner, name, type(name, (), {"create": staticmethod(paired(patch, original.create, ours.create, folder))})
-        )
-    else:
-        setattr(owner, name, paired(patch, original, ours, folder))
 
 
 class Notes:

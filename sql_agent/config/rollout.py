@@ -95,7 +95,7 @@ class RolloutConfig(Sampling):
     proxy: Literal["gateway", "litellm"] = Field(
         default="gateway",
         description="LLM proxy between agents and vLLM: this project's gateway, or agent-lightning's on LiteLLM, which "
-        "costs some fifteen times the CPU and knows other APIs than chat completions too",
+        "costs some forty times the CPU and knows other APIs than chat completions too",
     )
     sampler_logprobs: bool = Field(
         default=True, description="let vLLM return the log-probability of each sampled token, and compare (sampler/...)"
