@@ -4,7 +4,7 @@
 
 wall     wall time of N verdicts over max(longest call, N x mean call / concurrency, 60 N / rpm), against an endpoint in
          a process of its own with log-normal latencies (with 64 in flight: all the same); plain, with 429s, with a
-         limit of requests a minute, with four judging processes that share their limits, and with 64 in flight. Where
+         limit of requests a minute, with four judging processes that share the places, and with 64 in flight. Where
          nothing is refused, also over a bare loop of the same HTTP client that only asks. Medians of --rounds; each
          round asks both, one after the other. Targets: at most 1.15; with 64 answers of 0.2 s in flight 1.6
 cpu      milliseconds of processor time per verdict, of the judge and of the bare loop
@@ -135,7 +135,7 @@ def judge_share(url: str, folder: Path, case: Case, share: int) -> None:
     """Grade a share of the items."""
 
     async def run() -> None:
-        judge = judge_at(url, folder, concurrency=case.concurrency, rpm=case.rpm)
+        judge = judge_at(url, folder, concurrency=case.concurrency // case.processes, rpm=case.rpm)
         await asyncio.gather(*(judge.grade(item) for item in items_of(case, share)))
 
     asyncio.run(run())

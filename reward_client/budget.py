@@ -14,8 +14,6 @@ from reward_client.errors import JudgeBudgetSpent
 from reward_client.ledger import Ledger
 from reward_client.schema import Budget, JudgeEndpoint, Usage
 
-KEPT_S = 30 * 24 * 3600.0
-
 
 @dataclass(frozen=True)
 class Spending:
@@ -51,4 +49,4 @@ class Spending:
 
     def _account(self) -> contextlib.AbstractContextManager[dict[str, Any]]:
         limited = any(self.budget.model_dump().values())
-        return self.ledger.change(f"spent:{self.run}", expire_s=KEPT_S) if limited else contextlib.nullcontext({})
+        return self.ledger.change(f"spent:{self.run}") if limited else contextlib.nullcontext({})

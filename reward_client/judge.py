@@ -2,7 +2,8 @@
 
 Guarantees: the judge sees the reference and the evidence; a verdict is read only from one strict JSON object; text
 from outside stands between markers that it cannot forge; every failure is a JudgeFault, never a number; the same
-question to the same judge is asked once, over all processes that share `folder`, for as long as the folder is kept.
+question to the same judge is asked once by the processes that share `folder`, for as long as the folder is kept (and
+more often where several of them ask at the same moment).
 `overall` is gated by accuracy (see parsing.py). Groups are graded in groups.py.
 """
 
@@ -26,7 +27,6 @@ from reward_client.dialect import FORMS, Dialect
 from reward_client.errors import JudgeFault, JudgeFolderFault, JudgeUnparsable, JudgeUnreachable
 from reward_client.gates import why_zero
 from reward_client.ledger import Ledger
-from reward_client.limiter import Limiter
 from reward_client.parsing import (
     CRITERIA_SCHEMA,
     GROUP_SCHEMA,
@@ -69,10 +69,11 @@ class LLMJudge:
     """Grades answers with models behind OpenAI-compatible endpoints, the first of which is asked while it works.
 
     `rubric`, `pair_rubric` and `group_rubric` name files of reward_client/prompts without .txt; `prompt` is a file of
-    one's own instead of the first (see prompting.read_prompt). `timeout_s` bounds one
-    verdict with all its tries, not counting the wait for one of the `concurrency` places. `folder` holds what is shared
-    between processes (cache, limits, budget); without one a temporary folder is shared with forks. `run` names the
-    account of `budget`. Raises ValueError for an unknown rubric, no endpoint, or a budget of money without prices.
+    one's own instead of the first (see prompting.read_prompt). `timeout_s` bounds one verdict with all its tries, not
+    counting the wait for one of the `concurrency` places that this process has at each endpoint. `folder` holds what is
+    shared between processes (cache, limits a minute, budget); without one a temporary folder is shared with forks.
+    `run` names the account of `budget`. Raises ValueError for an unknown rubric, no endpoint, or a budget of money
+    without prices.
     """
 
     def __init__(
@@ -104,15 +105,16 @@ class LLMJudge:
         self._rubrics["group"] = load_prompt(group_rubric)
         self._max_tokens = max_tokens
         self._ledger = Ledger(folder) if folder else Ledger.temporary()
-        self.limiter = Limiter(self._ledger, concurrency=concurrency, rpm=rpm, tpm=tpm)
         self.spending = Spending(self._ledger, run=run or secrets.token_hex(8), budget=budget)
         self._chain = Chain(
             self.endpoints,
             ledger=self._ledger,
-            limiter=self.limiter,
             spending=self.spending,
             timeout_s=timeout_s,
             attempts=attempts,
+            concurrency=concurrency,
+            rpm=rpm,
+            tpm=tpm,
         )
 
     @property

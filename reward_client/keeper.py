@@ -17,7 +17,6 @@ from reward_client.budget import Spending
 from reward_client.chain import Chain, Request
 from reward_client.judge import check_endpoints
 from reward_client.ledger import Ledger
-from reward_client.limiter import Limiter
 from reward_client.parsing import KEEP_SCHEMA, KeepReply, parse_keep
 from reward_client.prompting import FORMAT, build_keep_messages
 from reward_client.schema import Budget, JudgeEndpoint
@@ -51,10 +50,11 @@ class LLMKeeper:
         self._chain = Chain(
             endpoints,
             ledger=self._ledger,
-            limiter=Limiter(self._ledger, concurrency=concurrency, rpm=rpm),
             spending=Spending(self._ledger, run=ACCOUNT, budget=budget),
             timeout_s=timeout_s,
             attempts=attempts,
+            concurrency=concurrency,
+            rpm=rpm,
         )
 
     async def decide(self, *, question: str, reference: str = "") -> KeepReply:

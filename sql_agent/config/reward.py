@@ -30,7 +30,9 @@ class JudgeConfig(Node):
     max_tokens: int = Field(default=512, ge=16, description="longest verdict")
     attempts: int = Field(default=3, ge=1, description="tries per verdict and endpoint, all kinds of failure together")
     concurrency: int = Field(
-        default=16, ge=1, description="most calls in flight per endpoint, all processes together; falls on HTTP 429"
+        default=16,
+        ge=1,
+        description="most calls in flight per endpoint; a run's runner processes share them, one each at least",
     )
     rpm: int = Field(default=0, ge=0, description="requests a minute per endpoint; 0: no limit")
     tpm: int = Field(default=0, ge=0, description="tokens a minute per endpoint; 0: no limit")

@@ -45,6 +45,13 @@ def to_spans(record: RolloutRecord) -> list[SpanCoreFields]:
     return [agl.emit_reward(dimensions, primary_key="total", attributes=attributes, propagate=False)]
 
 
+def with_share_of_judge(config: TrainConfig) -> TrainConfig:
+    """The configuration of one of the runner processes, which share out the calls that the judge may get at once."""
+    share = max(1, config.reward.judge.concurrency // config.rollout.n_runners)
+    judge = config.reward.judge.model_copy(update={"concurrency": share})
+    return config.model_copy(update={"reward": config.reward.model_copy(update={"judge": judge})})
+
+
 class SqlAgent(agl.LitAgent[dict[str, Any]]):
     """The configured agent as a LitAgent. Its tools and the judge are opened in the runner process, on first use.
 
@@ -63,7 +70,8 @@ class SqlAgent(agl.LitAgent[dict[str, Any]]):
     def _open(self) -> tuple[EpisodeRunner, ScoringContext]:
         if self._runner is None or self._scoring is None:
             runner = self._runner = EpisodeRunner(self.config)
-            self._scoring = scoring_of(self.config, run=self._run, opened=lambda name: runner.of(name).toolset)
+            config = with_share_of_judge(self.config)
+            self._scoring = scoring_of(config, run=self._run, opened=lambda name: runner.of(name).toolset)
         return self._runner, self._scoring
 
     async def rollout_async(

