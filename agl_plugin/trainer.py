@@ -21,7 +21,6 @@ from typing import Any
 
 import torch
 from torchdata.stateful_dataloader import StatefulDataLoader
-from verl import DataProto
 from verl.utils.tracking import Tracking
 
 from agl_plugin.audit.facts import checkpoint_rows, update_rows
@@ -114,17 +113,16 @@ class GrpoTrainer:
         with self._timed("gen"):
             self._collect(questions, is_train=True, weights=self.step - 1)
             batch, metrics = self.daemon.batch(self._limits())
-        with self._timed("old_log_prob"):
-            batch = batch.union(self.workers.log_probs(batch))
-            metrics["actor/entropy_loss"] = _mean(batch.batch.pop("entropys"), batch)
-        if self.workers.has_reference:
-            with self._timed("ref"):
-                batch = batch.union(self.workers.reference_log_probs(batch))
         with self._timed("adv"):
             tensors, rollouts = batch.batch, batch.non_tensor_batch["data_id_list"]
             tensors["advantages"], _ = self._estimate(tensors["token_level_scores"], tensors["response_mask"], rollouts)
             kept: Any = batch[~tensors["is_drop_mask"]]  # no prompts over the limit, no rows with nothing to learn
-            prepared = prepare(kept, self.rules, step=self.step, n_ranks=self.workers.n_ranks)
+        with self._timed("old_log_prob"):
+            kept = self.workers.log_probs(kept, self.rules)
+        if self.workers.has_reference:
+            with self._timed("ref"):
+                kept = self.workers.reference_log_probs(kept)
+        prepared = prepare(kept, self.rules, step=self.step, n_ranks=self.workers.n_ranks)
         with self._timed("update_actor"):
             told, self._updated = result(prepared, self.workers.update(prepared.data))
         return metrics | told | {"perf/total_num_tokens": int(kept.batch["attention_mask"].sum())}
@@ -249,11 +247,6 @@ class GrpoTrainer:
         so_far = Counter(aborted=self._n_aborted, refused=self.daemon.gate.refused)
         fresh, self._told = so_far - self._told, so_far
         return {f"rollout/late_calls/{what}": n for what, n in fresh.items()}
-
-
-def _mean(values: torch.Tensor, batch: DataProto) -> float:
-    """Per sampled token."""
-    return values[batch.batch["response_mask"] == 1].mean().item()  # pyright: ignore[reportOptionalSubscript]
 
 
 def plain(config: Any) -> Any:

@@ -149,12 +149,11 @@ def _repeat(connection: sqlite3.Connection, settings: Mapping[str, Any], *, step
     with tempfile.TemporaryDirectory() as place:
         os.environ["DIST_INIT_METHOD"] = f"file://{place}/rendezvous"
         actor = Passes(_worker(config, role="actor", start=start), config)
-        batch = batch.union(actor.log_probs(batch))
-        batch.pop(batch_keys=["entropys"])
+        batch = actor.log_probs(batch[~batch.batch["is_drop_mask"]], rules)
         if rules.has_reference:
             reference = actor if actor.has_adapter else Passes(_worker(config, role="ref"), config)
-            batch = batch.union(reference.reference_log_probs(batch))
-        prepared = prepare(batch[~batch.batch["is_drop_mask"]], rules, step=step)
+            batch = reference.reference_log_probs(batch)
+        prepared = prepare(batch, rules, step=step)
         _, found = result(prepared, actor.update(prepared.data))
         _leave_group()
     return found

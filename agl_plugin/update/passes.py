@@ -15,12 +15,14 @@ from verl.protocol import pad_dataproto_to_divisor
 from verl.trainer.ppo.utils import need_reference_policy
 from verl.utils import tensordict_utils as tu
 
-from agl_plugin.update.rules import PLAN
+from agl_plugin.update.prepare import needs_pass
+from agl_plugin.update.rules import PLAN, Plan, UpdateRules
+from agl_plugin.update.sampler_gap import SAMPLER_LOG_PROBS, WEIGHTS
 
 # What the workers read of a batch's tensors, besides `input_ids` and `position_ids`.
 READ = (
     *("prompts", "responses", "attention_mask", "response_mask"),
-    *("old_log_probs", "advantages", "ref_log_prob", "rollout_is_weights"),
+    *("old_log_probs", "advantages", "ref_log_prob", SAMPLER_LOG_PROBS, WEIGHTS),
 )
 
 
@@ -45,16 +47,23 @@ class Passes:
         self._group, self._config, self.n_ranks = group, config.actor_rollout_ref, n_ranks
         self.has_reference, self.has_adapter = need_reference_policy(config), has_adapter(config)
 
-    def log_probs(self, batch: DataProto) -> DataProto:
-        """`old_log_probs` and `entropys`, rows x response."""
+    def log_probs(self, batch: DataProto, rules: UpdateRules) -> DataProto:
+        """The batch, which has advantages, with `old_log_probs` and `entropys`, rows x response, where the update's own
+        pass does not give them."""
+        # verl's own pass over packed rows would keep the entropies' gradient, as large as the logits.
+        packed = self._config.model.use_remove_padding
+        if not packed and not needs_pass(batch, rules, epochs=self._config.actor.ppo_epochs):
+            return batch
         found = self._scored(batch, self._group.compute_log_prob, calculate_entropy=True)
-        return DataProto.from_single_dict({"old_log_probs": found["log_probs"], "entropys": found["entropy"]})
+        scores: Any = {"old_log_probs": found["log_probs"], "entropys": found["entropy"]}
+        return batch.union(DataProto.from_single_dict(scores))
 
     def reference_log_probs(self, batch: DataProto) -> DataProto:
-        """`ref_log_prob`, of the start model, rows x response: with LoRA the actor without its adapter."""
+        """The batch with `ref_log_prob`, of the start model, rows x response: with LoRA the actor without its
+        adapter."""
         work = self._group.compute_log_prob if self.has_adapter else self._group.compute_ref_log_prob
         found = self._scored(batch, work, calculate_entropy=False, no_lora_adapter=self.has_adapter)
-        return DataProto.from_single_dict({"ref_log_prob": found["log_probs"]})
+        return batch.union(DataProto.from_single_dict({"ref_log_prob": found["log_probs"]}))
 
     def _scored(self, batch: DataProto, work: Any, **settings: Any) -> dict[str, torch.Tensor]:
         whole, n_added = pad_dataproto_to_divisor(batch, self.n_ranks)
@@ -67,7 +76,11 @@ class Passes:
     def update(self, batch: DataProto) -> list[dict[str, Any]]:
         """What each worker tells of its optimizer steps, which the Plan in the batch makes."""
         actor = self._config.actor
-        told = self._told(batch, calculate_entropy=actor.entropy_coeff != 0, epochs=actor.ppo_epochs)
+        plan: Plan = batch.meta_info[PLAN]
+        with_entropy = actor.entropy_coeff != 0 or plan.only_pass
+        told = self._told(
+            batch, calculate_entropy=with_entropy, epochs=actor.ppo_epochs, return_model_output=plan.only_pass
+        )
         found = self._group.update_actor(told)
         return found if isinstance(found, list) else [found]
 

@@ -40,7 +40,7 @@ def moving(batch: DataProto, rules: UpdateRules) -> torch.Tensor:
     return decides & tensors["response_mask"].any(dim=1)
 
 
-def planned(batch: DataProto, rules: UpdateRules, *, n_ranks: int, step: int) -> DataProto:
+def planned(batch: DataProto, rules: UpdateRules, *, n_ranks: int, step: int, only_pass: bool = False) -> DataProto:
     """The rows to compute, one equal share per rank after the other, with their Plan in `meta_info`.
 
     Ranks take turns in order of length, so that what they compute together is of like width; where rows do not divide
@@ -67,6 +67,6 @@ def planned(batch: DataProto, rules: UpdateRules, *, n_ranks: int, step: int) ->
         filled_tensors[name] = filled_tensors[name] * ~fills[:, None]
     trained = tensors["response_mask"].sum(dim=1)
     rows = int((trained > 0).sum()) / n_ranks
-    plan = Plan(tuple(sizes), tokens=int(trained.sum()) / n_ranks, rows=rows, row_tokens=rules.row_tokens)
+    plan = Plan(tuple(sizes), tokens=int(trained.sum()) / n_ranks, rows=rows, rules=rules, only_pass=only_pass)
     data.meta_info = {**batch.meta_info, PLAN: plan}
     return data

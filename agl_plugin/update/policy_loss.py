@@ -19,6 +19,7 @@ from verl.utils.torch_functional import masked_mean
 
 from agl_plugin.update.losses import TokenLoss, Tokens, cispo, kl_penalty, load, minirl
 from agl_plugin.update.rules import PLAN, Plan
+from agl_plugin.update.sampler_gap import SAMPLER_LOG_PROBS, WEIGHTS, known_or_equal, weights_of
 
 OWN: dict[str, TokenLoss] = {"cispo": cispo, "minirl": minirl}
 
@@ -76,12 +77,16 @@ def step_loss(
         "dp_size": 1,  # the Plan counts per rank
         "batch_num_tokens": max(plan.tokens, 1.0) / n_steps,
         "global_batch_size": max(plan.rows, 1.0) / n_steps,
-        "loss_scale_factor": plan.row_tokens,
+        "loss_scale_factor": plan.rules.row_tokens,
     }
     config.global_batch_info.update(divisors)
     log_probs = model_output["log_probs"]
     # The only pass with a gradient is that of the policy that sampled.
     is_first = n_steps * told(data, "epochs", 1) == 1
+    weights = data.get(WEIGHTS, None)
+    if plan.only_pass and plan.rules.correction != "off" and SAMPLER_LOG_PROBS in data:
+        now = log_probs.detach()
+        weights = weights_of(now, known_or_equal(data[SAMPLER_LOG_PROBS], now), mask, plan.rules)
     loss_of: Any = core_algos.get_policy_loss_fn(config.policy_loss.loss_mode)
     loss, metrics = loss_of(
         old_log_prob=log_probs.detach() if is_first else data["old_log_probs"],
@@ -90,7 +95,7 @@ def step_loss(
         response_mask=mask,
         loss_agg_mode=mode,
         config=config,
-        rollout_is_weights=data.get("rollout_is_weights", None),
+        rollout_is_weights=weights,
     )
     metrics = {**metrics, "actor/pg_loss": loss.detach().item()}
     if config.entropy_coeff:

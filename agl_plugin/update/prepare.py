@@ -1,6 +1,7 @@
 """What happens to a batch between its advantages and the optimizer, on the trainer's side.
 
-Guarantees: the sampler is compared with the trainer, and corrected where the recipe says so; rows that the recipe
+Guarantees: the sampler is compared with the trainer, and corrected where the recipe says so, in the update's own pass
+where no other is needed (`needs_pass`), and over the rows that are computed then; rows that the recipe
 leaves out of the loss have no trained token, and count in no divisor; the rows are spread over optimizer steps and
 ranks (agl_plugin.update.plan), and those that cannot change a weight are not computed.
 """
@@ -8,7 +9,7 @@ ranks (agl_plugin.update.plan), and those that cannot change a weight are not co
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -23,9 +24,11 @@ from agl_plugin.update.rules import (
     GRAD_NORMS,
     OF_THE_AUDIT,
     PLAN,
+    SCORES,
     STATE,
     WEIGHTS_AFTER,
     WEIGHTS_BEFORE,
+    Plan,
     Updated,
     UpdatedRow,
     UpdateRules,
@@ -41,11 +44,21 @@ class Prepared:
     rows: Mapping[int, UpdatedRow]
 
 
+def needs_pass(batch: DataProto, rules: UpdateRules, *, epochs: int) -> bool:
+    """Whether log-probabilities before the update need a pass of their own. `batch` has advantages.
+
+    The only pass of an update gives them too; with several optimizer steps the later ones need them, and without any
+    nothing else would tell entropy and gap.
+    """
+    return rules.n_updates * epochs > 1 or not moving(filtered(batch, rules)[0], rules).any()
+
+
 def prepare(batch: DataProto, rules: UpdateRules, *, step: int, n_ranks: int = 1) -> Prepared:
-    """The rows that an update learns from. `batch` has advantages and the log-probabilities before the update."""
-    metrics = sampler_gap.correct(batch, rules) | kl_to_start(batch)
+    """The rows that an update learns from. `batch` has advantages, and `old_log_probs` unless the update gives them."""
+    only_pass = "old_log_probs" not in batch.batch.keys()  # noqa: SIM118  # pyright: ignore[reportOptionalMemberAccess]
+    metrics = {} if only_pass else compared(batch, rules)
     kept, left_out = filtered(batch, rules)
-    data = planned(kept, rules, n_ranks=n_ranks, step=step)
+    data = planned(kept, rules, n_ranks=n_ranks, step=step, only_pass=only_pass)
     metrics |= left_out | {
         "batch/rows_left_out": int((~moving(kept, rules)).sum()),
         "actor/updates_without_signal": data.meta_info[PLAN].sizes.count(0),
@@ -58,11 +71,32 @@ def result(prepared: Prepared, told: Sequence[Mapping[str, Any]]) -> tuple[dict[
     found = {
         name: [value for one in told for value in one.get(name, [])] for name in {key for one in told for key in one}
     }
+    metrics = prepared.metrics | told_scores(prepared.data, found.get(SCORES, []))
     norms = list(told[0][GRAD_NORMS])
     before, after = ("-".join(found[name]) for name in (WEIGHTS_BEFORE, WEIGHTS_AFTER))
     state = found[STATE][0]
     plain: Any = {name: values for name, values in found.items() if not name.startswith(OF_THE_AUDIT)}
-    return reduce_metrics(plain) | prepared.metrics, Updated(prepared.rows, norms, before, after, state)
+    reduced = {name: float(value) for name, value in reduce_metrics(plain).items()}
+    return reduced | metrics, Updated(prepared.rows, norms, before, after, state)
+
+
+def compared(batch: DataProto, rules: UpdateRules) -> dict[str, float]:
+    """What `old_log_probs` and `entropys` (popped), rows x response, tell of the policy before the update."""
+    tensors: Any = batch.batch
+    entropy = tensors.pop("entropys", None)
+    told = {} if entropy is None else {"actor/entropy_loss": entropy[tensors["response_mask"] == 1].mean().item()}
+    return told | sampler_gap.correct(batch, rules) | kl_to_start(batch)
+
+
+def told_scores(data: DataProto, scores: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> dict[str, float]:
+    """The same of an update's own pass: `scores` of each rank's share of `data`. What only fills up does not count."""
+    if not scores:
+        return {}
+    plan: Plan = data.meta_info[PLAN]
+    log_probs, entropy = (torch.cat(parts).float() for parts in zip(*scores, strict=True))
+    rows = DataProto(data.batch.clone(recurse=False))  # pyright: ignore[reportOptionalMemberAccess]
+    rows.batch.update({"old_log_probs": log_probs, "entropys": entropy})  # pyright: ignore[reportOptionalMemberAccess]
+    return compared(rows, replace(plan.rules, correction="off"))
 
 
 def filtered(batch: DataProto, rules: UpdateRules) -> tuple[DataProto, dict[str, int]]:

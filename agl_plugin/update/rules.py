@@ -14,6 +14,8 @@ PLAN = "agentgrpo_plan"
 # What an actor tells of its update beside verl's metrics: one value per optimizer step, and one per rank.
 OF_THE_AUDIT = "audit/"
 GRAD_NORMS, WEIGHTS_BEFORE, WEIGHTS_AFTER = "audit/grad_norms", "audit/weights_before", "audit/weights_after"
+# Log-probabilities and entropies of its rows, where its pass is the only one: a pair of tensors, rows x response.
+SCORES = "audit/scores"
 # One per rank: a sample of weights and moments with the optimizer's settings (agl_plugin.update.fingerprint).
 STATE = "audit/state"
 # Rewards are kept in steps of 2^-16, so that the mean of equal rewards is exactly that reward in float32 (groups of up
@@ -60,13 +62,14 @@ class Plan:
 
     A step of 0 rows has nothing to learn from and is not made. `tokens` and `rows` are what the whole training step has
     per rank, rows that are not computed included: each of them weighs the same, whichever optimizer step it is in.
-    `row_tokens` is that of the rules.
+    `only_pass`: the update's pass is the only one of this policy, and the correction's weights are made in it.
     """
 
     sizes: tuple[int, ...]
     tokens: float
     rows: float
-    row_tokens: int = 1
+    rules: UpdateRules
+    only_pass: bool = False
 
 
 @dataclass(frozen=True)

@@ -29,8 +29,8 @@ MOST = 20.0
 def correct(batch: DataProto, rules: UpdateRules) -> dict[str, float]:
     """Compare the batch's `old_log_probs` with the sampler's; where the rules correct, add the weights of the loss.
 
-    The sampler's log-probabilities leave the batch: verl's actor would compare them again in each micro batch. A token
-    without one counts as equal. Returns the metrics; {} for a batch without any.
+    The sampler's log-probabilities leave the batch: they are not compared again. A token without one counts as equal.
+    Returns the metrics; {} for a batch without any.
     """
     tensors = batch.batch
     if tensors is None or SAMPLER_LOG_PROBS not in tensors:
@@ -39,8 +39,13 @@ def correct(batch: DataProto, rules: UpdateRules) -> dict[str, float]:
     given = tensors.pop(SAMPLER_LOG_PROBS)
     metrics = compare(trainer, given, mask, cap=rules.cap)
     if rules.correction != "off" and metrics:
-        tensors[WEIGHTS] = weights_of(trainer, torch.where(given.isnan(), trainer, given), mask, rules)
+        tensors[WEIGHTS] = weights_of(trainer, known_or_equal(given, trainer), mask, rules)
     return metrics
+
+
+def known_or_equal(given: torch.Tensor, trainer: torch.Tensor) -> torch.Tensor:
+    """The sampler's log-probabilities, and the trainer's where it gave none."""
+    return torch.where(given.isnan(), trainer, given)
 
 
 def weights_of(trainer: torch.Tensor, sampler: torch.Tensor, mask: torch.Tensor, rules: UpdateRules) -> torch.Tensor:

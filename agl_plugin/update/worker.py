@@ -39,7 +39,7 @@ from verl.workers.utils.padding import no_padding_2_padding
 
 from agl_plugin.update.fingerprint import fingerprint, moments, sampled, settings_of
 from agl_plugin.update.policy_loss import step_loss
-from agl_plugin.update.rules import GRAD_NORMS, PLAN, STATE, WEIGHTS_AFTER, WEIGHTS_BEFORE, Plan
+from agl_plugin.update.rules import GRAD_NORMS, PLAN, SCORES, STATE, WEIGHTS_AFTER, WEIGHTS_BEFORE, Plan
 from agl_plugin.update.token_scores import logits_at, output_head, token_scores
 from foundation.environment import CPU_PLATFORM
 
@@ -75,7 +75,8 @@ class PlannedEngine(Engine):
                 loss, found = self.forward_step(micro_batch, loss_function, forward_only)
                 if not forward_only:
                     loss.backward() if self.scaler is None else self.scaler.scale(loss).backward()
-                    del found["model_output"]
+                    kept = setting(data, "return_model_output", default=False)
+                    found["model_output"] = {k: v.detach() for k, v in found["model_output"].items()} if kept else {}
             told.append(found)
         return postprocess_batch_func(output_lst=told, indices=None, data=data)
 
@@ -213,9 +214,13 @@ class GrpoWorker(Worker):
         steps = [list(range(a, b)) for a, b in zip([0, *ends], ends, strict=False) if a < b]
         metrics: dict[str, list[Any]] = defaultdict(list)
         for rows in steps * epochs:
-            found = engine.train_batch(tu.index_select_tensor_dict(data, rows), self.actor.loss_fn)["metrics"]
-            for name, values in found.items():
+            found = engine.train_batch(tu.index_select_tensor_dict(data, rows), self.actor.loss_fn)
+            for name, values in found["metrics"].items():
                 metrics[name] += values if isinstance(values, list) else [values]
+            if plan.only_pass:
+                width = data["responses"].shape[1]
+                scores = (found["model_output"][name].values().reshape(-1, width) for name in ("log_probs", "entropy"))
+                metrics[SCORES] = [tuple(values.cpu() for values in scores)]
         metrics.pop("grad_norm", None)
         n_passes = len(plan.sizes) * epochs
         for name in ("actor/pg_loss", "actor/kl_loss"):

@@ -23,7 +23,7 @@ from agl_plugin.update.advantage import FUNCTIONS
 from agl_plugin.update.passes import unpadded
 from agl_plugin.update.plan import planned
 from agl_plugin.update.policy_loss import step_loss
-from agl_plugin.update.rules import UpdateRules
+from agl_plugin.update.rules import PLAN, UpdateRules
 from agl_plugin.update.worker import GrpoWorker, PlannedEngine
 
 install("cpu", "worker")
@@ -87,7 +87,12 @@ class Actor:
 
     def update_policy(self, data: DataProto) -> dict[str, Any]:
         """What the worker tells of its update."""
-        settings = {"calculate_entropy": self.config.entropy_coeff != 0, "epochs": self.config.ppo_epochs}
+        only_pass = data.meta_info[PLAN].only_pass
+        settings = {
+            "calculate_entropy": only_pass or self.config.entropy_coeff != 0,
+            "epochs": self.config.ppo_epochs,
+            "return_model_output": only_pass,
+        }
         return self.worker.update_actor(self._rows(data, **settings))
 
     def _rows(self, data: DataProto, **settings: Any) -> Any:

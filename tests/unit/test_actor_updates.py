@@ -12,6 +12,7 @@ from agentlightning.types import Triplet
 
 import agl_plugin.update.worker
 from agl_plugin.update.batch import build_batch
+from agl_plugin.update.prepare import needs_pass
 from agl_plugin.update.rules import UpdateRules
 from sql_agent.testing.actor import actor_of, as_planned, flat_weights, one_rank, tiny_model, with_advantages
 from tests import updates
@@ -253,3 +254,43 @@ def test_rows_without_a_trained_token_move_nothing_and_break_nothing() -> None:
 def test_a_model_without_a_known_head_is_noticed() -> None:
     head = agl_plugin.update.worker.output_head
     assert head(tiny_model()) is not None and head(torch.nn.Linear(2, 2)) is None
+
+
+def sampled(rollouts: Rollouts, rules: UpdateRules) -> Any:
+    """A batch whose sampler said something else, and not of every token; with a reference model's log-probabilities."""
+    data = data_of(rollouts)
+    own, mask = with_log_probs(data_of(rollouts)).batch["old_log_probs"], data.batch["response_mask"] == 1
+    noise = torch.randn(own.shape, generator=torch.Generator().manual_seed(1), dtype=own.dtype)
+    data.batch["rollout_log_probs"] = torch.where(mask, own + noise, 0.0)
+    data.batch["rollout_log_probs"][mask.nonzero()[::7].unbind(1)] = math.nan
+    data.batch["ref_log_prob"] = torch.where(mask, own - noise.abs(), 0.0)
+    return data
+
+
+@pytest.mark.parametrize("correction", ["off", "truncated", "masked"])
+@pytest.mark.parametrize("level", ["token", "sequence"])
+def test_the_only_pass_of_an_update_is_the_pass_before_it(correction: Any, level: Any) -> None:
+    rules = UpdateRules(n_updates=1, cap=2.0, correction=correction, level=level, positive_only=True)
+    found = []
+    for has_pass in (True, False):
+        data, model = sampled(ROLLOUTS, rules), tiny_model()
+        actor, before = actor_of(model, micro_rows=2), flat_weights(model)
+        if has_pass:
+            data = data[(data.batch["advantages"] > 0).any(dim=1)]  # the rows that the update computes
+            scores = actor.compute_log_prob(data, calculate_entropy=True)
+            data.batch.update(dict(zip(("old_log_probs", "entropys"), scores, strict=True)))
+        else:
+            data.batch.pop("old_log_probs")
+        metrics, _ = updates.step(actor.update_policy, data, rules)
+        found.append((flat_weights(model) - before, metrics))
+    (apart, told), (once, told_once) = found
+    assert distance(once, apart) < 1e-5
+    names = {name for name in told if name.startswith(("sampler/", "actor/entropy", "actor/kl_to"))}
+    assert len(names) == 9 and {n: told_once[n] for n in names} == pytest.approx({n: told[n] for n in names}, rel=1e-5)
+
+
+def test_an_update_that_computes_no_row_needs_the_pass_before_it() -> None:
+    one, several = UpdateRules(n_updates=1, cap=2.0), UpdateRules(n_updates=2, cap=2.0)
+    assert not needs_pass(data_of(ROLLOUTS), one, epochs=1)
+    assert needs_pass(data_of(FLAT), one, epochs=1)
+    assert needs_pass(data_of(ROLLOUTS), one, epochs=2) and needs_pass(data_of(ROLLOUTS), several, epochs=1)
