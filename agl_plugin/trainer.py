@@ -121,7 +121,7 @@ class GrpoTrainer:
             kept = self.workers.log_probs(kept, self.rules)
         if self.workers.has_reference:
             with self._timed("ref"):
-                kept = self.workers.reference_log_probs(kept)
+                kept = self.workers.reference_log_probs(kept, self.rules)
         prepared = prepare(kept, self.rules, step=self.step, n_ranks=self.workers.n_ranks)
         with self._timed("update_actor"):
             told, self._updated = result(prepared, self.workers.update(prepared.data))

@@ -152,7 +152,7 @@ def _repeat(connection: sqlite3.Connection, settings: Mapping[str, Any], *, step
         batch = actor.log_probs(batch[~batch.batch["is_drop_mask"]], rules)
         if rules.has_reference:
             reference = actor if actor.has_adapter else Passes(_worker(config, role="ref"), config)
-            batch = reference.reference_log_probs(batch)
+            batch = reference.reference_log_probs(batch, rules)
         prepared = prepare(batch, rules, step=step)
         _, found = result(prepared, actor.update(prepared.data))
         _leave_group()

@@ -15,8 +15,9 @@ from verl.protocol import pad_dataproto_to_divisor
 from verl.trainer.ppo.utils import need_reference_policy
 from verl.utils import tensordict_utils as tu
 
+from agl_plugin.update.plan import micro_batches
 from agl_plugin.update.prepare import needs_pass
-from agl_plugin.update.rules import PLAN, Plan, UpdateRules
+from agl_plugin.update.rules import CUTS, PLAN, Plan, UpdateRules
 from agl_plugin.update.sampler_gap import SAMPLER_LOG_PROBS, WEIGHTS
 
 # What the workers read of a batch's tensors, besides `input_ids` and `position_ids`.
@@ -54,24 +55,29 @@ class Passes:
         packed = self._config.model.use_remove_padding
         if not packed and not needs_pass(batch, rules, epochs=self._config.actor.ppo_epochs):
             return batch
-        found = self._scored(batch, self._group.compute_log_prob, calculate_entropy=True)
+        found = self._scored(batch, rules, self._group.compute_log_prob, calculate_entropy=True)
         scores: Any = {"old_log_probs": found["log_probs"], "entropys": found["entropy"]}
         return batch.union(DataProto.from_single_dict(scores))
 
-    def reference_log_probs(self, batch: DataProto) -> DataProto:
+    def reference_log_probs(self, batch: DataProto, rules: UpdateRules) -> DataProto:
         """The batch with `ref_log_prob`, of the start model, rows x response: with LoRA the actor without its
         adapter."""
         work = self._group.compute_log_prob if self.has_adapter else self._group.compute_ref_log_prob
-        found = self._scored(batch, work, calculate_entropy=False, no_lora_adapter=self.has_adapter)
+        found = self._scored(batch, rules, work, calculate_entropy=False, no_lora_adapter=self.has_adapter)
         return batch.union(DataProto.from_single_dict({"ref_log_prob": found["log_probs"]}))
 
-    def _scored(self, batch: DataProto, work: Any, **settings: Any) -> dict[str, torch.Tensor]:
+    def _scored(self, batch: DataProto, rules: UpdateRules, work: Any, **settings: Any) -> dict[str, torch.Tensor]:
+        """As in a Plan, ranks take turns in order of length."""
         whole, n_added = pad_dataproto_to_divisor(batch, self.n_ranks)
-        told = work(self._told(whole, compute_loss=False, **settings))
-        width = whole.batch["responses"].shape[1]  # pyright: ignore[reportOptionalSubscript]
+        tensors: Any = whole.batch
+        n_tokens, limit = tensors["attention_mask"].sum(dim=1), rules.micro_batch_tokens
+        by_rank = n_tokens.argsort(stable=True).view(-1, self.n_ranks).T
+        cuts = micro_batches(n_tokens[by_rank[-1]].tolist(), limit) if limit else None
+        order = by_rank.flatten()
+        told = work(self._told(whole.select_idxs(order), compute_loss=False, **{CUTS: cuts}, **settings))
+        width, back = tensors["responses"].shape[1], order.argsort()[: len(whole) - n_added]
         names = [name for name in ("log_probs", "entropy") if name in told]
-        n_rows = len(whole) - n_added
-        return {name: told[name].values().reshape(-1, width)[:n_rows] for name in names}
+        return {name: told[name].values().reshape(-1, width)[back] for name in names}
 
     def update(self, batch: DataProto) -> list[dict[str, Any]]:
         """What each worker tells of its optimizer steps, which the Plan in the batch makes."""

@@ -9,7 +9,9 @@ weights by its momentum. Every rank makes the same number of steps with the same
 
 from __future__ import annotations
 
+import itertools
 import random
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -24,6 +26,21 @@ def partition(n_rows: int, *, n_updates: int, seed: str) -> list[list[int]]:
     order = list(range(n_rows))
     random.Random(seed).shuffle(order)
     return [order[update::n_updates] for update in range(n_updates)]
+
+
+def micro_batches(widths: Sequence[int], limit: int) -> tuple[int, ...]:
+    """Rows of each micro batch, in order: as many as have at most `limit` tokens with their padding, one at least.
+
+    `widths`: tokens of each row.
+    """
+    found, widest = [0], 0
+    for width in widths:
+        widest = max(widest, width)
+        if found[-1] and (found[-1] + 1) * widest > limit:
+            found.append(0)
+            widest = width
+        found[-1] += 1
+    return tuple(found)
 
 
 def optimizer_steps(row_numbers: list[int], rules: UpdateRules, *, step: int) -> dict[int, int]:
@@ -62,11 +79,16 @@ def planned(batch: DataProto, rules: UpdateRules, *, n_ranks: int, step: int, on
     chosen = [pair for share in shares for pair in share] or [(shortest, True)] * n_ranks
     data = batch.select_idxs([row for row, _ in chosen])
     fills = torch.tensor([fills for _, fills in chosen])
+    widths = iter(n_tokens[row] for share in shares[-1:] for row, _ in share)  # the last rank has the longest rows
+    limit = rules.micro_batch_tokens
+    cuts = tuple(micro_batches(list(itertools.islice(widths, n)), limit) for n in sizes) if limit else None
     filled_tensors: Any = data.batch
     for name in ("response_mask", "advantages"):
         filled_tensors[name] = filled_tensors[name] * ~fills[:, None]
     trained = tensors["response_mask"].sum(dim=1)
     rows = int((trained > 0).sum()) / n_ranks
-    plan = Plan(tuple(sizes), tokens=int(trained.sum()) / n_ranks, rows=rows, rules=rules, only_pass=only_pass)
+    plan = Plan(
+        tuple(sizes), tokens=int(trained.sum()) / n_ranks, rows=rows, rules=rules, only_pass=only_pass, cuts=cuts
+    )
     data.meta_info = {**batch.meta_info, PLAN: plan}
     return data

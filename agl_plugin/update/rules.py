@@ -11,6 +11,8 @@ from typing import Any, Literal
 
 # Where a batch's meta_info holds its Plan.
 PLAN = "agentgrpo_plan"
+# Where the rows for a worker hold the sizes of their micro batches.
+CUTS = "agentgrpo_cuts"
 # What an actor tells of its update beside verl's metrics: one value per optimizer step, and one per rank.
 OF_THE_AUDIT = "audit/"
 GRAD_NORMS, WEIGHTS_BEFORE, WEIGHTS_AFTER = "audit/grad_norms", "audit/weights_before", "audit/weights_after"
@@ -35,7 +37,8 @@ class UpdateRules:
     `has_reference`: the loss compares with a reference model; `has_entropy`: it has an entropy term; `has_own_loss`: it
     is the user's. `seed` and the training step decide which rows share an optimizer step. `overlong_filter` leaves out
     rollouts with an answer that was cut, `positive_only` those whose advantage is not positive. `row_tokens`: the most
-    tokens of a row after its prompt, by which the aggregation "-norm" divides.
+    tokens of a row after its prompt, by which the aggregation "-norm" divides. `micro_batch_tokens`: the most tokens of
+    a forward pass, 0 where verl's number of rows decides.
     """
 
     n_updates: int
@@ -49,6 +52,7 @@ class UpdateRules:
     overlong_filter: bool = False
     positive_only: bool = False
     row_tokens: int = 1
+    micro_batch_tokens: int = 0
 
     @property
     def advantage_decides(self) -> bool:
@@ -60,7 +64,8 @@ class UpdateRules:
 class Plan:
     """A training step as each rank makes it: rows of each optimizer step, in the order of the rank's share.
 
-    A step of 0 rows has nothing to learn from and is not made. `tokens` and `rows` are what the whole training step has
+    A step of 0 rows has nothing to learn from and is not made; `cuts` has the rows of the micro batches of each step,
+    where they are cut by tokens. `tokens` and `rows` are what the whole training step has
     per rank, rows that are not computed included: each of them weighs the same, whichever optimizer step it is in.
     `only_pass`: the update's pass is the only one of this policy, and the correction's weights are made in it.
     """
@@ -70,6 +75,7 @@ class Plan:
     rows: float
     rules: UpdateRules
     only_pass: bool = False
+    cuts: tuple[tuple[int, ...], ...] | None = None
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ import itertools
 import math
 import os
 from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any
 
@@ -39,7 +40,7 @@ from verl.workers.utils.padding import no_padding_2_padding
 
 from agl_plugin.update.fingerprint import fingerprint, moments, sampled, settings_of
 from agl_plugin.update.policy_loss import step_loss
-from agl_plugin.update.rules import GRAD_NORMS, PLAN, SCORES, STATE, WEIGHTS_AFTER, WEIGHTS_BEFORE, Plan
+from agl_plugin.update.rules import CUTS, GRAD_NORMS, PLAN, SCORES, STATE, WEIGHTS_AFTER, WEIGHTS_BEFORE, Plan
 from agl_plugin.update.token_scores import logits_at, output_head, token_scores
 from foundation.environment import CPU_PLATFORM
 
@@ -61,12 +62,13 @@ class PlannedEngine(Engine):
     moved: float
 
     def forward_backward_batch(self, data: TensorDict, loss_function: Any, forward_only: bool = False) -> Any:
-        """verl's, with a last micro batch that may be short, and without a count of tokens: the Plan has it."""
-        if setting(data, "use_dynamic_bsz", default=False):
-            return super().forward_backward_batch(data, loss_function, forward_only)
-        size, told = data["micro_batch_size_per_gpu"], list[Any]()
-        for start in range(0, len(data), size):
-            rows = list(range(start, min(start + size, len(data))))
+        """verl's, with micro batches of the Plan, or of so many rows, of which the last may be short.
+
+        Tokens are not counted again: the Plan has their number.
+        """
+        told = list[Any]()
+        sizes = setting(data, CUTS, default=None) or [data["micro_batch_size_per_gpu"]] * len(data)
+        for rows in filter(None, parts(len(data), sizes)):
             micro_batch = tu.index_select_tensor_dict(data, rows)
             with (
                 torch.set_grad_enabled(not forward_only),
@@ -210,11 +212,12 @@ class GrpoWorker(Worker):
             **{name: getattr(config, name) for name in ("use_remove_padding", "use_fused_kernels", "use_dynamic_bsz")},
             **{name: getattr(config, name) for name in ("max_token_len_per_gpu", "micro_batch_size_per_gpu")},
         )
-        ends = list(itertools.accumulate(plan.sizes))
-        steps = [list(range(a, b)) for a, b in zip([0, *ends], ends, strict=False) if a < b]
+        steps = zip(parts(len(data), plan.sizes), plan.cuts or itertools.repeat(None), strict=False)
         metrics: dict[str, list[Any]] = defaultdict(list)
-        for rows in steps * epochs:
-            found = engine.train_batch(tu.index_select_tensor_dict(data, rows), self.actor.loss_fn)
+        for rows, cuts in [(rows, cuts) for rows, cuts in steps if rows] * epochs:
+            step = tu.index_select_tensor_dict(data, rows)
+            tu.assign_non_tensor(step, **{CUTS: cuts})
+            found = engine.train_batch(step, self.actor.loss_fn)
             for name, values in found["metrics"].items():
                 metrics[name] += values if isinstance(values, list) else [values]
             if plan.only_pass:
@@ -227,6 +230,12 @@ class GrpoWorker(Worker):
             if name in metrics or name == "actor/pg_loss":  # without any advantage it is 0
                 metrics[name] = [sum(metrics[name]) / n_passes]
         return dict(metrics)
+
+
+def parts(n: int, sizes: Iterable[int]) -> Iterator[list[int]]:
+    """The numbers below `n` in parts of such sizes."""
+    rest = iter(range(n))
+    return (list(itertools.islice(rest, size)) for size in sizes)
 
 
 def meet_by_gloo() -> None:

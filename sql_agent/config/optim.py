@@ -64,6 +64,12 @@ class OptimConfig(Node):
         description="questions per optimizer step (verl's ppo_mini_batch_size; times group_size in rows)",
     )
     micro_batch_rows: int = Field(default=4, ge=1, description="rows per forward pass and GPU")
+    micro_batch_tokens: int = Field(
+        default=0,
+        ge=0,
+        description="tokens per forward pass and GPU, padding included: as many rows as fit, one at least; 0: "
+        "micro_batch_rows decides",
+    )
     grad_clip: float = Field(default=1.0, gt=0, description="gradient norm limit")
     importance_correction: Literal["off", "truncated", "masked"] = Field(
         default="off",

@@ -35,6 +35,7 @@ def _refused(config: TrainConfig) -> Iterator[str]:
         ("optim.kl_estimator", optim.kl_estimator, "k3"),
         ("optim.warmup", optim.warmup, 0.0),
         ("optim.entropy_coef", optim.entropy_coef, 0.0),
+        ("optim.micro_batch_tokens", optim.micro_batch_tokens, 0),
         ("optim.importance_correction", optim.importance_correction, "off"),
         ("rollout.resample_flat_groups", rollout.resample_flat_groups, 0),
         ("rollout.tool_parser", rollout.tool_parser, "hermes"),

@@ -141,7 +141,8 @@ def arithmetic(config: TrainConfig, scoring: ScoringContext, *, n_train: int, n_
     yield f"questions: {n_train} to train, {n_val} to validate"
     yield f"steps: {steps}, each {optim.questions_per_step} questions x {rollout.group_size} = {rollouts} rollouts in"
     yield f"  {updates} optimizer step(s) of {rollouts // updates} rollouts"
-    yield f"  {optim.micro_batch_rows} rows per forward pass and GPU"
+    size = f"{optim.micro_batch_tokens} tokens" if optim.micro_batch_tokens else f"{optim.micro_batch_rows} rows"
+    yield f"  {size} per forward pass and GPU"
     yield f"rollouts: {steps * rollouts} in training, {validations * n_val} in {validations} validation(s)"
     turns = max(one.agent.max_turns for one in agents_of(config).values())
     yield f"model calls: at most {(steps * rollouts + validations * n_val) * turns} ({turns} turns each)"
@@ -179,7 +180,10 @@ def memory(config: TrainConfig) -> Iterator[str]:
     per_gpu = state / trainer.n_gpus
     yield f"  update: {per_gpu / GB:.3g} GB per GPU for weights, gradients and Adam ({state / GB:.3g} in all)"
     if not is_tiny(config):
-        tokens = optim.micro_batch_rows * (rollout.row_tokens - rollout.max_prompt_tokens)
+        trained = rollout.row_tokens - rollout.max_prompt_tokens
+        tokens = (
+            max(optim.micro_batch_tokens, trained) if optim.micro_batch_tokens else optim.micro_batch_rows * trained
+        )
         n_bytes = LOGIT_BYTES * tokens * QWEN_VOCABULARY
         yield f"  logits: {n_bytes / GB:.3g} GB at most, for {tokens} tokens after the prompt x {QWEN_VOCABULARY} words"
     weights = SAMPLED_BYTES * n / rollout.tensor_parallel

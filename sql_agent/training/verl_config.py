@@ -225,6 +225,7 @@ def update_rules(config: TrainConfig) -> UpdateRules:
         overlong_filter=optim.overlong_filter,
         positive_only=optim.positive_only,
         row_tokens=config.rollout.row_response_tokens,
+        micro_batch_tokens=optim.micro_batch_tokens,
     )
 
 

@@ -160,12 +160,8 @@ _BATCHES = [
     _own(f"{ACTOR}ppo_mini_batch_size", "optim.mini_batch_questions"),
     _own(f"{ACTOR}ppo_micro_batch_size", "optim.micro_batch_rows"),
     _own(f"{ACTOR}ppo_micro_batch_size_per_gpu", "optim.micro_batch_rows"),
-    _refused(
-        f"{ACTOR}use_dynamic_bsz",
-        "the update cuts its rows itself, so that each token weighs the same and the number of optimizer steps is "
-        "as planned; verl's dynamic micro batches would lose both. Rows sorted by length save most of the padding",
-    ),
-    _refused(f"{ACTOR}ppo_max_token_len_per_gpu", "only dynamic micro batches read it"),
+    _own(f"{ACTOR}use_dynamic_bsz", "optim.micro_batch_tokens", "which keeps the number of optimizer steps"),
+    _own(f"{ACTOR}ppo_max_token_len_per_gpu", "optim.micro_batch_tokens"),
     _passed(
         f"{ACTOR}ppo_epochs", 2, "passes over the rows of a step, each with all its optimizer steps",
         must=("1 or more", lambda value: value >= 1),
@@ -207,8 +203,8 @@ _ACTOR = [
 
 _REFERENCE = [
     _passed(f"{REF}fsdp_config.param_offload", False, "false: the reference model stays on the GPU", need=GPU_KL),
-    _passed(f"{REF}log_prob_use_dynamic_bsz", True, "micro batches of the reference model by tokens", need=KL),
-    _passed(f"{REF}log_prob_max_token_len_per_gpu", 8192, "tokens of such a micro batch", need=KL),
+    _own(f"{REF}log_prob_use_dynamic_bsz", "optim.micro_batch_tokens"),
+    _own(f"{REF}log_prob_max_token_len_per_gpu", "optim.micro_batch_tokens"),
     _own(f"{REF}log_prob_micro_batch_size", "optim.micro_batch_rows"),
     _own(f"{REF}log_prob_micro_batch_size_per_gpu", "optim.micro_batch_rows"),
     _refused(REF, "the reference model is the start model, run as the actor is"),
@@ -277,8 +273,8 @@ _VLLM = [
     _own(f"{ROLLOUT}multi_turn.max_assistant_turns", "agent.max_turns"),
     _own(f"{ROLLOUT}log_prob_micro_batch_size", "optim.micro_batch_rows"),
     _own(f"{ROLLOUT}log_prob_micro_batch_size_per_gpu", "optim.micro_batch_rows"),
-    _passed(f"{ROLLOUT}log_prob_use_dynamic_bsz", True, "micro batches of the old log-probabilities by tokens"),
-    _passed(f"{ROLLOUT}log_prob_max_token_len_per_gpu", 8192, "tokens of such a micro batch"),
+    _own(f"{ROLLOUT}log_prob_use_dynamic_bsz", "optim.micro_batch_tokens"),
+    _own(f"{ROLLOUT}log_prob_max_token_len_per_gpu", "optim.micro_batch_tokens"),
     _refused(ROLLOUT, "it belongs to verl's own agent loop or to SGLang; here agent-lightning's runners ask vLLM"),
 ]  # fmt: skip
 

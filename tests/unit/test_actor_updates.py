@@ -12,6 +12,7 @@ from agentlightning.types import Triplet
 
 import agl_plugin.update.worker
 from agl_plugin.update.batch import build_batch
+from agl_plugin.update.plan import micro_batches
 from agl_plugin.update.prepare import needs_pass
 from agl_plugin.update.rules import UpdateRules
 from sql_agent.testing.actor import actor_of, as_planned, flat_weights, one_rank, tiny_model, with_advantages
@@ -294,3 +295,28 @@ def test_an_update_that_computes_no_row_needs_the_pass_before_it() -> None:
     assert not needs_pass(data_of(ROLLOUTS), one, epochs=1)
     assert needs_pass(data_of(FLAT), one, epochs=1)
     assert needs_pass(data_of(ROLLOUTS), one, epochs=2) and needs_pass(data_of(ROLLOUTS), several, epochs=1)
+
+
+@pytest.mark.parametrize("limit", [1, 16, 24, 1000])
+def test_micro_batches_by_tokens_make_the_same_update(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[tuple[int, int]] = []
+    engine: Any = agl_plugin.update.worker.PlannedEngine
+    forward = engine.forward_step
+
+    def note(self: Any, micro_batch: Any, *args: Any) -> Any:
+        sizes.append((len(micro_batch), int(micro_batch["attention_mask"].sum(dim=1).max())))
+        return forward(self, micro_batch, *args)
+
+    monkeypatch.setattr(engine, "forward_step", note)
+    data, model = data_of(ROLLOUTS, merge=False), tiny_model()
+    actor, before = actor_of(model, micro_rows=3), flat_weights(model)
+    rules = UpdateRules(n_updates=1, cap=2.0, micro_batch_tokens=limit)
+    updates.step(actor.update_policy, data, rules)
+    assert distance(flat_weights(model) - before, exact_step(data)) < 1e-5
+    assert sum(n for n, _ in sizes) == len(data) and all(n * width <= limit or n == 1 for n, width in sizes)
+    assert len(sizes) == {1: 9, 1000: 1}.get(limit, len(sizes)) and sizes == sorted(sizes, key=lambda size: size[1])
+
+
+def test_rows_are_cut_where_the_next_would_not_fit() -> None:
+    assert micro_batches([2, 3, 3, 5, 9, 30], 10) == (3, 1, 1, 1)
+    assert micro_batches([5, 5], 10) == (2,) and micro_batches([], 10) == (0,)
