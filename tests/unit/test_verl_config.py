@@ -45,6 +45,7 @@ READ_ELSEWHERE = {
     "optim.importance_": "verl_config.update_rules",
     "optim.overlong_filter": "verl_config.update_rules",
     "optim.positive_only": "verl_config.update_rules",
+    "optim.micro_batch_tokens": "verl_config.update_rules",
     "optim.advantage": "verl_config, see test_the_advantage_estimator_is_the_one_that_the_plugin_registers",
     "health.": "health_rules.health_of",
     "trainer.resume_changed": "preflight.check_resume",
