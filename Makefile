@@ -16,7 +16,7 @@ TWO_AT_A_TIME := -n 2 --dist loadfile --no-loadscope-reorder
 # Most tests talk over real sockets, some watch a clock: what failed is run once more, alone. What is broken fails twice.
 AGAIN := echo "once more, alone, what failed:" && $(PY) -m pytest --last-failed --last-failed-no-failures none
 
-.PHONY: help setup data tiny reward-model train demo math-demo test test-all full-shape gpu-test judge-report lint format check clean
+.PHONY: help setup data tiny reward-model train demo math-demo mine test test-all full-shape gpu-test judge-report lint format check clean
 
 help:  ## show the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | column -t -s "$$(printf '\t')"
@@ -41,6 +41,10 @@ demo: setup  ## train the tiny policy and measure it before and after (SEED=n)
 
 math-demo: setup  ## the same with the math agent, its tools and its own tiny policy
 	@.venv/bin/agentgrpo demo --recipe math_cpu --seed $(or $(SEED),1)
+
+mine: ARGS =
+mine: setup  ## an agent for a database of your own (DB=shop.db, ARGS="--language zh")
+	@.venv/bin/agentgrpo mine $(DB) $(ARGS)
 
 test: setup  ## all tests but the expensive extras
 	@$(PY) -m pytest $(TWO_AT_A_TIME) -m "not slow and not gpu" || { [ $$? = 1 ] && $(AGAIN); }

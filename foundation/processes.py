@@ -43,6 +43,12 @@ def die_with_parent() -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
+def end_with_parent() -> None:
+    """Let Linux ask a program to end (SIGTERM) when the thread that starts it is gone: a `preexec_fn` of subprocess."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
 def keep_freed_memory() -> None:
     """Let glibc keep up to KEPT_BYTES of freed memory instead of giving each large tensor back to the system.
 

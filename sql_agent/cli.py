@@ -56,6 +56,7 @@ COMMANDS: Table = {
     "reward-model": (REWARD_MODEL, "Make, train, calibrate and serve a reward model."),
     "new": ("recipes.new:main", "Make a recipe for an agent of your own."),
     "doctor": ("utils.check_install:doctor", "Say what is wrong with this machine."),
+    "mine": ("sql_agent.commands.mine:mine", "Your own database -> questions, and a better agent."),
     "demo": ("sql_agent.commands.demo:demo", "Train the tiny policy, and show by how much it got better."),
     "gsm8k": ("sql_agent.commands.gsm8k:train_gsm8k", ""),  # without a line it is in no list
     "gsm8k-chat": ("sql_agent.commands.gsm8k:chat_gsm8k", ""),

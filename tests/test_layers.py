@@ -31,7 +31,7 @@ LAYERS = [
     ["sql_agent.scoring", "sql_agent.judge_audit", "sql_agent.curation", "agl_plugin.proxy", "agl_plugin.store"],
     ["sql_agent.agent", "sql_agent.scorers", "agl_plugin.update"],
     ["sql_agent.tiny_policy", "agl_plugin.run", "agl_plugin.audit"],
-    ["sql_agent.serving", "agl_plugin"],
+    ["sql_agent.serving", "sql_agent.mining", "agl_plugin"],
     ["sql_agent.evaluation", "sql_agent.training", "sql_agent.run_audit"],
     ["sql_agent.run_report", "sql_agent.prompt_trials", "sql_agent.tuning"],
     ["sql_agent.local"],

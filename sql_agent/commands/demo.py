@@ -20,6 +20,7 @@ import typer
 
 from foundation import run_folder
 from foundation.files import write_json
+from foundation.processes import end_with_parent
 from sql_agent.config import COMMAND, ROOT, build_config, load_recipe, recipe_path, resolve_system_prompt
 from sql_agent.evaluation.folder import RESULTS, TABLES
 from sql_agent.evaluation.plan import SPLITS
@@ -36,7 +37,7 @@ def run(*command: str) -> str:
 
     An interrupted part is waited for: Ctrl-C reaches it by itself, a SIGTERM is passed on.
     """
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT, preexec_fn=end_with_parent)
     assert process.stdout is not None
     signal.signal(signal.SIGINT, lambda *_: None)
     signal.signal(signal.SIGTERM, lambda *_: process.terminate())

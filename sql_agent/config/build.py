@@ -214,4 +214,4 @@ def _prompt_for(config: TrainConfig, *, tiny: bool) -> str:
     if "sql" not in config.agent.tools:
         return "tools"
     bundled = config.database.tables == DatabaseConfig().tables
-    return "system_short" if tiny else "system_zh" if bundled else "generic_zh"
+    return "generic_zh" if not bundled else "system_short" if tiny else "system_zh"

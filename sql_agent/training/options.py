@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from dataclasses import dataclass
 from enum import StrEnum
@@ -12,6 +13,7 @@ from typer import Option
 from foundation.command import LATEST
 from foundation.errors import UserError
 from sql_agent.config import (
+    DatabaseConfig,
     TrainConfig,
     build_config,
     command_tree,
@@ -22,6 +24,7 @@ from sql_agent.config import (
 )
 from sql_agent.serving import models
 
+logger = logging.getLogger(__name__)
 DEFAULT_LORA_RANK = 32
 CI_STEPS = 20
 # Flags that only set a key of the configuration tree.
@@ -149,6 +152,13 @@ def resolve_config(flags: Flags) -> TrainConfig:
         extra["model"] = {"lora_rank": DEFAULT_LORA_RANK}
     config = build_config(config.model_dump(), extra) if extra else config
     config = resolve_system_prompt(config, tiny=is_tiny(config))
+    if is_tiny(config) and not config.model.tiny and config.database.tables != DatabaseConfig().tables:
+        logger.warning(
+            "the tiny policy knows the bundled tables alone and learns nothing of %s; `agentgrpo mine %s` makes one "
+            "that does, or name a --model",
+            ", ".join(config.database.tables),
+            config.database.path,
+        )
     return shorten(config, ci=flags.ci or flags.ci_fast, fast=flags.ci_fast)
 
 

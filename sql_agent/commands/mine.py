@@ -1,0 +1,206 @@
+"""`agentgrpo mine`: your own database to a better agent, in one command.
+
+Guarantees: every stage is complete in the output folder or not at all, and a command that was killed goes on where it
+was; training and measuring are the commands that a person would use, in processes of their own.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from foundation import run_folder
+from foundation.console import Heartbeat
+from foundation.errors import UserError
+from foundation.files import write_json
+from sql_agent.commands.demo import EVALUATION, RUN_LINE, rewards, run
+from sql_agent.config import COMMAND, HOME
+from sql_agent.errors import DatabaseFault
+from sql_agent.evaluation import folder as eval_folder
+from sql_agent.evaluation.results import EvalReport
+from sql_agent.mining.questions import SIZES, Mined, mine_questions
+from sql_agent.mining.recipe import ABOUT_SPLITS, told_drops, write_recipe
+from sql_agent.mining.schema import Schema, read_schema
+from sql_agent.mining.state import RUNS, Settled, State, begin, save
+from sql_agent.run_report.line import report_line
+from sql_agent.serving.models import GPU_MODEL, gpu_count
+
+HELD_OUT = ("test", "test_wordings", "test_tables")
+LEAST_QUESTIONS = {"train": 24, "val": 4, "test": 8}
+TINY = (
+    "no GPU and no --model: a tiny policy is made for these tables. It knows their names and the wordings of the "
+    "questions,\nand no language beyond; its teacher errs on purpose, and training corrects that"
+)
+console = Console(highlight=False, soft_wrap=True)
+
+
+class Language(StrEnum):
+    """Of the questions."""
+
+    en = "en"
+    zh = "zh"
+
+
+@contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Nobody else works in the folder meanwhile. Raises UserError."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with (folder.parent / f".{folder.name}.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise UserError(f"--out {folder}: another `agentgrpo mine` works there; wait for it") from None
+        yield
+
+
+def settle(database: Path, *, language: str, seed: int, questions: int, tables: list[str], model: str) -> Settled:
+    """What is asked for. Raises UserError where there is no such file."""
+    path = database.expanduser().absolute()
+    if not path.is_file():
+        raise UserError(f"DATABASE {database}: no such file; name a SQLite file")
+    about = path.stat()
+    return Settled(
+        database=str(path),
+        size=about.st_size,
+        changed_ns=about.st_mtime_ns,
+        language=language,
+        seed=seed,
+        questions=questions,
+        tables=tuple(tables),
+        model=model or (GPU_MODEL if gpu_count() else ""),
+    )
+
+
+def write_questions(folder: Path, state: State) -> None:
+    """The first stage: schema, questions, recipe. Raises UserError."""
+    settled, path = state.settled, Path(state.settled.database)
+    try:
+        with Heartbeat(console, lambda: "reading the database and asking it"):
+            schema = read_schema(path, tables=settled.tables)
+            sizes = {**SIZES, "train": settled.questions}
+            mined = mine_questions(schema, path, language=settled.language, seed=settled.seed, sizes=sizes)
+    except DatabaseFault as exc:
+        raise UserError(str(exc)) from exc
+    for split, least in LEAST_QUESTIONS.items():
+        if len(mined.splits[split]) < least:
+            raise UserError(
+                f"database {path}: {len(mined.splits[split])} questions for {split}, at least {least} are needed; "
+                f"dropped: {told_drops(mined.dropped)}. Tables need rows, and a unique column or primary key"
+            )
+    write_recipe(folder, schema, mined, settled, gpu=bool(gpu_count()))
+    state.questions = True
+    save(folder, state)
+    tell(schema, mined)
+
+
+def tell(schema: Schema, mined: Mined) -> None:
+    """What was found and made."""
+    views = sum(table.is_view for table in schema.tables)
+    console.print(f"{len(schema.tables)} tables, {views} of them views, {len(schema.links)} foreign keys", markup=False)
+    for name, questions in mined.splits.items():
+        console.print(f"  {name:14}{len(questions):5}  {ABOUT_SPLITS[name]}", markup=False)
+    console.print(f"  dropped: {told_drops(mined.dropped)}", markup=False)
+
+
+def train(folder: Path, state: State, *, steps: int) -> Path:
+    """Train, or go on from the newest checkpoint; the run folder."""
+    runs = folder / RUNS
+    flags = [
+        "--recipe",
+        str(folder),
+        "--set",
+        f"trainer.runs_dir={runs}",
+        "--set",
+        f"trainer.seed={state.settled.seed}",
+    ]
+    flags += ["--set", f"trainer.max_steps={steps}"] if steps else []
+    flags += [] if gpu_count() else ["--backend", "local"]
+    done = sorted(runs.glob(f"*/{run_folder.CHECKPOINTS}/global_step_*"), key=lambda path: path.stat().st_mtime)
+    flags += ["--resume", str(done[-1].parents[1])] if done else []
+    return Path(run(*COMMAND, "train", *flags).removeprefix(RUN_LINE))
+
+
+def measure(folder: Path, state: State, *, questions: int, samples: int) -> None:
+    """Both models on what was held out, and the trained one as a model folder; the run's summary gets the figures."""
+    made = Path(state.run)
+    summary = json.loads((made / run_folder.SUMMARY).read_text(encoding="utf-8"))
+    evaluation = made / EVALUATION
+    if (evaluation / eval_folder.PLAN).is_file():
+        run(*COMMAND, "evaluate", "--resume", str(evaluation))
+    else:
+        files = [file for name in HELD_OUT if (file := folder / f"{name}.jsonl").stat().st_size]
+        plan = ["--recipe", str(folder), "--limit", str(questions), "--samples", str(samples), "--out", str(evaluation)]
+        plan += [word for file in files for word in ("--split", str(file))]
+        run(*COMMAND, "evaluate", "--before", summary["model"]["path"], "--after", str(made), *plan)
+    if not (made / "model").exists():
+        run(*COMMAND, "export", str(made), str(made / "model"), "--evaluation", str(evaluation / eval_folder.TABLES))
+    figures = rewards(EvalReport.read(evaluation / eval_folder.RESULTS))
+    write_json(made / run_folder.SUMMARY, {**summary, **figures})
+    state.evaluated = True
+    save(folder, state)
+
+
+def conclude(folder: Path, state: State) -> None:
+    """The figures, the report, and what to do with the agent."""
+    summary = json.loads((Path(state.run) / run_folder.SUMMARY).read_text(encoding="utf-8"))
+    for key, before in summary["before"].items():
+        low, high = summary["delta_ci95"][key]
+        figures = f"{before:.3f} -> {summary['after'][key]:.3f}  {summary['delta'][key]:+.3f} [{low:+.3f}, {high:+.3f}]"
+        console.print(f"{key:28}{figures}", markup=False)
+    console.print(report_line(Path(state.run)), markup=False)
+    talk = ["agentgrpo", "chat", "--recipe", str(folder), "--model", str(Path(state.run) / "model")]
+    console.print(f"talk to it: {shlex.join(talk)}", markup=False)
+    console.print(f"{RUN_LINE}{state.run}", markup=False)
+
+
+def mine(
+    database: Annotated[Path, typer.Argument(help="SQLite file")],
+    out: Annotated[Path | None, typer.Option(help="folder of the recipe (default: mined/NAME); goes on there")] = None,
+    language: Annotated[Language, typer.Option(help="of the questions")] = Language.en,
+    table: Annotated[list[str] | None, typer.Option(help="table or view to ask about (default: all); repeat")] = None,
+    model: Annotated[str, typer.Option(help="model folder or hub name (default: a tiny policy)")] = "",
+    questions: Annotated[int, typer.Option(min=24, help="most training questions")] = SIZES["train"],
+    seed: Annotated[int, typer.Option(help="of questions, splits, tiny policy and training")] = 1,
+    steps: Annotated[int, typer.Option(min=0, help="training steps; 0: the recipe's")] = 0,
+    test_questions: Annotated[int, typer.Option(min=1, help="held-out questions per split")] = 60,
+    samples: Annotated[int, typer.Option(min=1, help="sampled answers to each of them, beside the greedy one")] = 1,
+    train_: Annotated[bool, typer.Option("--train/--no-train", help="train and measure, or stop at the recipe")] = True,
+) -> None:
+    """Make an agent for your own database: write questions with reference SQL, train, and measure on what was held out.
+
+    \b
+    agentgrpo mine shop.db                           a tiny policy, on two cores
+    agentgrpo mine shop.db --model Qwen/Qwen3-0.6B   a language model, on a GPU
+    agentgrpo mine shop.db --language zh --no-train  questions and recipe alone
+
+    The database is read and never written. A command that was killed goes on when it is given again. The last line is
+    `run: FOLDER`, with --no-train `recipe: FOLDER`.
+    """
+    folder = (out or HOME / "mined" / database.stem).expanduser().absolute()
+    told = {"seed": seed, "questions": questions, "tables": table or [], "model": model}
+    settled = settle(database, language=language.value, **told)
+    with alone(folder):
+        state = begin(folder, settled)
+        if not state.questions:
+            write_questions(folder, state)
+        if not train_:
+            console.print(f"train: agentgrpo mine {shlex.quote(str(database))} --out {shlex.quote(str(folder))}")
+            console.print(f"recipe: {folder}", markup=False)
+            return
+        if not settled.model:
+            console.print(TINY, markup=False)
+        if not state.run:
+            state.run = str(train(folder, state, steps=steps))
+            save(folder, state)
+        if not state.evaluated:
+            measure(folder, state, questions=test_questions, samples=samples)
+        conclude(folder, state)

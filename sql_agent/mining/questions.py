@@ -1,0 +1,213 @@
+"""Questions with reference SQL and answers, made of a schema and its values, in splits that share nothing.
+
+Guarantees: every reference ran through the SQL guard and found something that its condition decides: no empty result,
+no NULL, no tie at the end of a ranking, no list that a person would not read, no answer that the question names. An
+answer is the rows' values with their type, and the offline judge pays it. Held out are values (in `val`,
+`test`), wordings (`test_wordings`) and tables (`test_tables`); what the leak check of curation finds in `train` is
+left out. The same file, seed and language give the same questions. Not covered: a value that two columns share under
+two spellings.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from sql_agent.config import DatabaseConfig
+from sql_agent.curation.leaks import find_leaks
+from sql_agent.curation.rows import Row
+from sql_agent.environment.database import Database
+from sql_agent.mining.asks import KINDS, MOST_ROWS, Ask, Maker
+from sql_agent.mining.schema import Column, Schema, Value
+from sql_agent.offline_judge import judge
+from sql_agent.offline_judge.sections import Cell
+from sql_agent.offline_judge.typed import is_value
+from sql_agent.records import QueryResult, Question
+
+WORDINGS = Path(__file__).with_name("wordings.yaml")
+HELD_WORDINGS = 2
+SIZES = {"train": 800, "val": 64, "test": 120, "test_wordings": 120, "test_tables": 120}
+SHARES = {"train": 0.6, "val": 0.1, "test": 0.3}  # of the values
+TRIES = 40  # per question that is wanted; a small database has fewer
+TABLES_PER_HELD = 6
+PAID = 0.95  # by the offline judge: what the reference itself earns at least
+LEAST_TABLES = 4  # with names, before one of them is held out
+
+
+@dataclass(frozen=True)
+class Mined:
+    """The questions of each split, why others were dropped, and the tables that training questions do not touch."""
+
+    splits: dict[str, list[Question]]
+    dropped: Counter[str]
+    held_tables: list[str]
+
+
+@cache
+def wordings(language: str) -> dict[str, Any]:
+    """Kind -> wordings, and under "how" the words of a language for directions and amounts."""
+    return yaml.safe_load(WORDINGS.read_text(encoding="utf-8"))[language]
+
+
+def shown_wordings(language: str, kind: str, *, held: bool = False) -> list[str]:
+    """The wordings of a kind that training knows, or those held out."""
+    every = wordings(language)[kind]
+    return every[-HELD_WORDINGS:] if held else every[:-HELD_WORDINGS]
+
+
+def worded(ask: Ask, wording: str, language: str) -> str:
+    """The question."""
+    how = wordings(language)["how"]
+    text = wording.format(**{**ask.slots, "how": how.get(ask.slots.get("how", ""), "")})
+    return text[0].upper() + text[1:] if language == "en" else text
+
+
+def side_of(value: Value, seed: int) -> str:
+    """The split that a value, or the query of a question without one, belongs to."""
+    digest = hashlib.sha256(f"{seed} {str(value).strip().casefold()}".encode()).digest()
+    share = int.from_bytes(digest[:4], "big") / 2**32
+    for name, part in SHARES.items():
+        if share < part:
+            return name
+        share -= part
+    return "test"
+
+
+def held_tables(schema: Schema, seed: int) -> list[str]:
+    """Tables for `test_tables` alone: about one of six, those with the fewest links first."""
+    named = [t for t in schema.tables if t.ident and len(t.having("category", "number", "year", "date", "text")) > 1]
+    if len(named) < LEAST_TABLES:
+        return []
+    n_links = Counter(name for link in schema.links for name in (link.table, link.parent))
+    named.sort(key=lambda table: (n_links[table.name], side_digest(table.name, seed)))
+    return sorted(table.name for table in named[: max(1, len(schema.tables) // TABLES_PER_HELD)])
+
+
+def side_digest(name: str, seed: int) -> str:
+    """An order that the seed decides."""
+    return hashlib.sha256(f"{seed} {name}".encode()).hexdigest()
+
+
+def mine_questions(schema: Schema, path: Path, *, language: str, seed: int, sizes: Mapping[str, int] = SIZES) -> Mined:
+    """Questions about the database at `path`, in the splits of `sizes`. Raises DatabaseFault where it fails."""
+    tables = [table.name for table in schema.tables]
+    config = DatabaseConfig(path=str(path), tables=tables, timeout_s=10)
+    held, dropped, taken = held_tables(schema, seed), Counter[str](), set[str]()
+    splits: dict[str, list[Question]] = {}
+    with Database(config, path) as database:
+        for split, size in sizes.items():
+            made = _split(schema, database, split, held=held, seed=seed, language=language, dropped=dropped)
+            kept: list[Question] = []
+            for _ in range(TRIES * size):
+                if len(kept) == size:
+                    break
+                question = next(made)
+                key = question and question.sql[0] + str(question.meta["wording"]) * (split == "train")
+                if question and key and key not in taken:
+                    taken.add(key)
+                    kept.append(question.model_copy(update={"id": f"{split}-{len(kept) + 1}"}))
+            splits[split] = kept
+    return Mined(_without_leaks(splits, dropped), dropped, held)
+
+
+def _without_leaks(splits: dict[str, list[Question]], dropped: Counter[str]) -> dict[str, list[Question]]:
+    held = [question for name, found in splits.items() if name != "train" for question in found]
+    leaks = find_leaks(_rows(splits["train"]), _rows(held))
+    guilty = {leak.train.question.id for leak in leaks}
+    dropped["gives a held-out question away"] += len(guilty)
+    return {**splits, "train": [question for question in splits["train"] if question.id not in guilty]}
+
+
+def _rows(questions: list[Question]) -> list[Row]:
+    return [Row(number, question, {}) for number, question in enumerate(questions, start=1)]
+
+
+def _split(
+    schema: Schema,
+    database: Database,
+    split: str,
+    *,
+    held: list[str],
+    seed: int,
+    language: str,
+    dropped: Counter[str],
+) -> Iterator[Question | None]:
+    """Without end: questions of a split, and None for what is none."""
+    rng = random.Random(f"{seed} {split}")
+    side = split if split in SHARES else "test"
+
+    def pick(column: Column) -> Value | None:
+        mine = [value for value in column.samples if side_of(value, seed) == side]
+        return rng.choice(mine) if mine else None
+
+    maker = Maker(schema, rng, pick)
+    while True:
+        ask = maker.ask(rng.choices(list(KINDS), list(KINDS.values()))[0])
+        fits = ask and bool(ask.tables & {*held}) == (split == "test_tables")
+        if not ask or not fits or any(side_of(value, seed) != side for value in ask.values or [ask.query.sql]):
+            yield None
+            continue
+        shown = shown_wordings(language, ask.kind, held=split == "test_wordings")
+        number = rng.randrange(len(shown))
+        text = worded(ask, shown[number], language)
+        result = database.query_sync(ask.query.sql)
+        why = trivial(ask, result, database) or unfit(text, result)
+        dropped[why] += bool(why)
+        yield None if why else _question(ask, text, result, wording=f"{ask.kind}/{number}", split=split)
+
+
+def trivial(ask: Ask, result: QueryResult, database: Database) -> str:
+    """Why the result of an ask is no answer, or ""."""
+    if not result.ok:
+        return "a query that fails"
+    cells = [cell for row in result.rows for cell in row]
+    if not cells or None in cells or (ask.query.heads[0][1] is None and cells == [0]):
+        return "an empty result"
+    if len(result.rows) > min(ask.n_rows, MOST_ROWS) or result.truncated:
+        return "too many rows"
+    if ask.kind == "compare" and len(result.rows) < 2:
+        return "an empty result"
+    if ask.flat and database.query_sync(ask.flat).rows == result.rows:
+        return "a condition that changes nothing"
+    if ask.ranked:
+        figures = [row[0] for row in database.query_sync(ask.ranked).rows]
+        if len(figures) < ask.n_ranked or len({*figures}) < len(figures):
+            return "a tie in a ranking"
+    return ""
+
+
+def unfit(question: str, result: QueryResult) -> str:
+    """Why an answer cannot be graded, or ""."""
+    told, cells = answer_of(result), [Cell(str(cell), "", "") for row in result.rows for cell in row]
+    if len({*map(str, result.rows)}) < len(result.rows):
+        return "the same row twice"
+    if not is_value(question=question, reference=told, evidence=[cell.text for cell in cells]):
+        known = any(cell.text.casefold() in question.casefold() for cell in cells)
+        return "an answer that the question names" if known or question.isascii() else ""
+    verdict = judge.grade(question=question, reference=told, answer=told, evidence=cells)
+    return "" if verdict and verdict.value >= PAID else "an answer that the judge does not pay"
+
+
+def answer_of(result: QueryResult) -> str:
+    """The values of the rows: those of one column, or of one row, in a list; else each row's name before its value."""
+    if len(result.rows) == 1 or len(result.columns) == 1:
+        return ", ".join(str(cell) for row in result.rows for cell in row)
+    return ", ".join(f"{name} = {value}" for name, value in result.rows)
+
+
+def _question(ask: Ask, text: str, result: QueryResult, *, wording: str, split: str) -> Question:
+    single = len(result.rows) == len(result.columns) == 1
+    column = ask.query.heads[0][1]
+    kind = "list" if not single else "date" if column and column.role == "date" else "text"
+    if single and not isinstance(result.rows[0][0], str):
+        kind = "number"
+    meta = {"wording": wording, "type": kind, "tables": sorted(ask.tables), "values": list(ask.values), "split": split}
+    return Question(id="-", question=text, answer=answer_of(result), task_type=ask.kind, sql=[ask.query.sql], meta=meta)

@@ -1,0 +1,313 @@
+"""The schema of a SQLite file as questions need it: tables, views, keys, links, and what each column is good for.
+
+Guarantees: values are read through the SQL guard alone; a connection of its own, read-only, asks for names and keys
+(fixed PRAGMAs) and nothing else. A column's role follows from its values, not from its declared type. Names are data:
+they are quoted wherever they could be anything else. Not covered: composite foreign keys, a table's links to itself,
+virtual tables; names that cannot be printed.
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Collection, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from foundation.errors import UserError, did_you_mean
+from sql_agent.config import DatabaseConfig
+from sql_agent.environment.database import Database
+from sql_agent.errors import DatabaseFault
+
+Value = str | int | float
+# key: of rows; flag: two values; code: a number that counts nothing; long: what is no short value.
+Role = Literal["key", "category", "number", "year", "code", "date", "text", "flag", "long"]
+SAMPLES = 400  # distinct values of a column that are looked at
+CATEGORIES = 30  # most values of a category
+MAX_VALUE_CHARS = 40
+PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+DATE = re.compile(r"\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])(?:[ T]\d\d:\d\d(?::\d\d)?)?")
+NAMING = re.compile(r"(?:^| )(?:name|title|label)$", re.I)
+CODES = re.compile(r"(?:^| )(?:id|code|zip|postcode|phone|number|no)$", re.I)
+MARKS = re.compile(r"<\||\|>|</?(?:tool_|think)")
+YEARS = range(1000, 2200)
+# https://www.sqlite.org/lang_keywords.html
+KEYWORD_LIST = """
+    ABORT ACTION ADD AFTER ALL ALTER ALWAYS ANALYZE AND AS ASC ATTACH AUTOINCREMENT BEFORE BEGIN BETWEEN BY CASCADE
+    CASE CAST CHECK COLLATE COLUMN COMMIT CONFLICT CONSTRAINT CREATE CROSS CURRENT CURRENT_DATE CURRENT_TIME
+    CURRENT_TIMESTAMP DATABASE DEFAULT DEFERRABLE DEFERRED DELETE DESC DETACH DISTINCT DO DROP EACH ELSE END ESCAPE
+    EXCEPT EXCLUDE EXCLUSIVE EXISTS EXPLAIN FAIL FILTER FIRST FOLLOWING FOR FOREIGN FROM FULL GENERATED GLOB GROUP
+    GROUPS HAVING IF IGNORE IMMEDIATE IN INDEX INDEXED INITIALLY INNER INSERT INSTEAD INTERSECT INTO IS ISNULL JOIN KEY
+    LAST LEFT LIKE LIMIT MATCH MATERIALIZED NATURAL NO NOT NOTHING NOTNULL NULL NULLS OF OFFSET ON OR ORDER OTHERS OUTER
+    OVER PARTITION PLAN PRAGMA PRECEDING PRIMARY QUERY RAISE RANGE RECURSIVE REFERENCES REGEXP REINDEX RELEASE RENAME
+    REPLACE RESTRICT RETURNING RIGHT ROLLBACK ROW ROWS SAVEPOINT SELECT SET TABLE TEMP TEMPORARY THEN TIES TO
+    TRANSACTION TRIGGER UNBOUNDED UNION UNIQUE UPDATE USING VACUUM VALUES VIEW VIRTUAL WHEN WHERE WINDOW WITH WITHOUT
+    TRUE FALSE
+"""
+KEYWORDS = frozenset(KEYWORD_LIST.split())
+
+
+class Part(BaseModel):
+    """Base of what a schema is made of."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Column(Part):
+    """A column. `samples` are distinct short values that are not NULL; `complete`: no cell is NULL."""
+
+    table: str
+    name: str
+    declared: str = ""
+    role: Role
+    samples: tuple[Value, ...] = ()
+    unique: bool = False
+    complete: bool = True
+
+    @property
+    def sql(self) -> str:
+        """The name in SQL."""
+        return quoted(self.name)
+
+    @property
+    def label(self) -> str:
+        """The name in a sentence."""
+        return words(self.name)
+
+
+class Table(Part):
+    """A table or view; `ident` names the column by which people tell its rows apart, "" where there is none."""
+
+    name: str
+    is_view: bool = False
+    n_rows: int
+    columns: tuple[Column, ...]
+    ident: str = ""
+
+    @property
+    def sql(self) -> str:
+        """The name in SQL."""
+        return quoted(self.name)
+
+    @property
+    def label(self) -> str:
+        """One of its rows in a sentence."""
+        return singular(words(self.name))
+
+    @property
+    def labels(self) -> str:
+        """Its rows in a sentence."""
+        one = self.label
+        return words(self.name) if words(self.name) != one else plural(one)
+
+    def column(self, name: str) -> Column:
+        """The column of this name."""
+        return next(column for column in self.columns if column.name == name)
+
+    @property
+    def name_column(self) -> Column | None:
+        """The column that `ident` names."""
+        return self.column(self.ident) if self.ident else None
+
+    def having(self, *roles: Role) -> list[Column]:
+        """The columns of these roles that are not the name."""
+        return [column for column in self.columns if column.role in roles and column.name != self.ident]
+
+
+class Link(Part):
+    """A foreign key of one column: `table`.`column` holds `parent`.`parent_column`."""
+
+    table: str
+    column: str
+    parent: str
+    parent_column: str
+
+
+class Schema(Part):
+    """Everything that questions are made of."""
+
+    tables: tuple[Table, ...]
+    links: tuple[Link, ...] = ()
+
+    def table(self, name: str) -> Table:
+        """The table of this name."""
+        return next(table for table in self.tables if table.name == name)
+
+
+def quoted(name: str) -> str:
+    """A name as SQL reads it as a name, whatever it holds."""
+    plain = PLAIN.fullmatch(name) and name.upper() not in KEYWORDS
+    return name if plain else '"' + name.replace('"', '""') + '"'
+
+
+def literal(value: Value) -> str:
+    """A value as SQL reads it as a value."""
+    return "'" + value.replace("'", "''") + "'" if isinstance(value, str) else repr(value)
+
+
+def words(name: str) -> str:
+    """birthDate, birth_date -> birth date."""
+    parted = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", name)
+    return " ".join(re.sub(r"[_\W]+", " ", parted).split()).lower() or "?"
+
+
+def singular(text: str) -> str:
+    """Of the last word of an English label."""
+    for ending, other in (("ies", "y"), ("sses", "ss"), ("xes", "x"), ("ches", "ch"), ("shes", "sh")):
+        if text.endswith(ending) and len(text) > len(ending) + 1:
+            return text.removesuffix(ending) + other
+    return text[:-1] if text.isascii() and re.search(r"[^su]s$", text) and len(text) > 3 else text
+
+
+def plural(text: str) -> str:
+    """Of the last word of an English label."""
+    if not text.isascii():
+        return text
+    if re.search(r"[^aeiou]y$", text):
+        return text[:-1] + "ies"
+    return text + ("es" if re.search(r"(?:s|x|ch|sh)$", text) else "s")
+
+
+def read_schema(path: Path, *, tables: Sequence[str] = (), max_rows: int = SAMPLES) -> Schema:
+    """The schema of a SQLite file, of `tables` alone where some are named. Raises UserError."""
+    names, keys, links = _structure(path, tables)
+    config = DatabaseConfig(path=str(path), tables=list(names), max_rows=max_rows, timeout_s=20)
+    try:
+        with Database(config, path) as database:
+            found = [_table(database, name, is_view, keys) for name, is_view in names.items()]
+    except DatabaseFault as exc:
+        raise UserError(f"{exc}; --table NAME chooses tables") from exc
+    there = {table.name: {column.name for column in table.columns} for table in found if table}
+    kept = [
+        link
+        for link in links
+        if link.column in there.get(link.table, ()) and link.parent_column in there.get(link.parent, ())
+    ]
+    if not there:
+        raise UserError(f"database {path}: no table with rows can be read; fill one, or name it with --table")
+    return Schema(tables=tuple(filter(None, found)), links=tuple(kept))
+
+
+def _structure(path: Path, chosen: Sequence[str]) -> tuple[dict[str, bool], set[tuple[str, str]], list[Link]]:
+    """Names of tables (True: a view), (table, column) of keys, and links. Raises UserError."""
+    try:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
+            kinds = "SELECT name, type = 'view' FROM pragma_table_list WHERE schema = 'main' AND type IN "
+            rows = connection.execute(f"{kinds} ('table', 'view') AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'")
+            names = {str(name): bool(view) for name, view in sorted(rows) if _is_sayable(name)}
+            _check_chosen(chosen, names, path)
+            names = {name: view for name, view in names.items() if not chosen or name in chosen}
+            keys = {(name, key) for name in names for key in _primary(connection, name)}
+            links = [link for name in names for link in _links(connection, name, names)]
+    except sqlite3.Error as exc:
+        raise UserError(f"database {path}: {exc}") from exc
+    return names, keys | {(link.table, link.column) for link in links}, links
+
+
+def _check_chosen(chosen: Sequence[str], names: Collection[str], path: Path) -> None:
+    for name in chosen:
+        if name not in names:
+            raise UserError(f"--table {name!r}: {path} has none of this name{did_you_mean(name, names)}")
+
+
+def _primary(connection: sqlite3.Connection, table: str) -> list[str]:
+    return [row[0] for row in connection.execute("SELECT name FROM pragma_table_info(?) WHERE pk", (table,))]
+
+
+def _links(connection: sqlite3.Connection, table: str, names: Collection[str]) -> list[Link]:
+    """The foreign keys of one column; SQLite leaves the parent's column out where it is its primary key."""
+    folded = {name.lower(): name for name in names}
+    columns = {name.lower(): name for (name,) in connection.execute("SELECT name FROM pragma_table_info(?)", (table,))}
+    rows = connection.execute('SELECT id, "table", "from", "to" FROM pragma_foreign_key_list(?)', (table,)).fetchall()
+    links = []
+    for number, parent, column, to in rows:
+        parent = folded.get(parent.lower(), "")
+        alone = sum(row[0] == number for row in rows) == 1
+        if not alone or not parent or parent == table:
+            continue
+        key = [to] if to else _primary(connection, parent)
+        own = {name.lower(): name for (name,) in connection.execute("SELECT name FROM pragma_table_info(?)", (parent,))}
+        if len(key) == 1 and key[0].lower() in own and column.lower() in columns:
+            made = (table, columns[column.lower()], parent, own[key[0].lower()])
+            links.append(Link(**dict(zip(Link.model_fields, made, strict=True))))
+    return sorted(links, key=lambda link: (link.column, link.parent))
+
+
+def _is_sayable(text: str) -> bool:
+    """Whether a text can stand in a prompt: no control characters, no marks of a chat template."""
+    return text.isprintable() and bool(text.strip()) and not MARKS.search(text)
+
+
+def _table(database: Database, name: str, is_view: bool, keys: set[tuple[str, str]]) -> Table | None:
+    """One table; None where it has no rows, or cannot be read by itself."""
+    counted = database.query_sync(f"SELECT COUNT(*) FROM {quoted(name)}")
+    there = database.query_sync(f"SELECT * FROM {quoted(name)} LIMIT 1")
+    if not counted.ok or not there.rows:
+        return None
+    n_rows = counted.rows[0][0]
+    found = [_column(database, name, column, n_rows, (name, column) in keys) for column in database.schema()[name]]
+    columns = tuple(filter(None, found))
+    return Table(name=name, is_view=is_view, n_rows=n_rows, columns=columns, ident=_ident(columns))
+
+
+def _column(database: Database, table: str, name: str, n_rows: int, is_key: bool) -> Column | None:
+    column, source = quoted(name), f"FROM {quoted(table)}"
+    counts = database.query_sync(f"SELECT COUNT({column}), COUNT(DISTINCT {column}) {source}")
+    kinds = database.query_sync(f"SELECT DISTINCT typeof({column}) {source}")
+    sampled = database.query_sync(f"SELECT DISTINCT {column} {source} WHERE {column} IS NOT NULL LIMIT {SAMPLES}")
+    if not (counts.ok and kinds.ok and sampled.ok) or not _is_sayable(name):
+        return None
+    n_filled, n_distinct = counts.rows[0]
+    types = {row[0] for row in kinds.rows} - {"null"}
+    values = [row[0] for row in sampled.rows]
+    short = [value for value in values if _is_short(value)]
+    few = n_distinct <= CATEGORIES and n_distinct <= n_filled / 2
+    role = _role(name, types, values, short, few=few, is_key=is_key)
+    about = {"unique": n_filled == n_distinct and n_filled > 1, "complete": n_filled == n_rows}
+    return Column(table=table, name=name, role=role, samples=tuple(short), **about)
+
+
+def _is_short(value: Value) -> bool:
+    """Whether a value fits into a sentence."""
+    if not isinstance(value, str):
+        return abs(value) < 1e12
+    return 0 < len(value) <= MAX_VALUE_CHARS and value == value.strip() and _is_sayable(value) and "…" not in value
+
+
+def _role(name: str, types: set[str], values: list[Value], short: list[Value], *, few: bool, is_key: bool) -> Role:
+    if is_key:
+        return "key"
+    if not short or len(short) < 0.9 * len(values) or "blob" in types or len(types - {"integer", "real"}) > 1:
+        return "long"
+    if len(short) < 2:
+        return "flag"
+    if types <= {"integer", "real"}:
+        return _number_role(words(name), [value for value in short if not isinstance(value, str)], types, few=few)
+    texts = [str(value) for value in short]
+    if sum(bool(DATE.fullmatch(text)) for text in texts) >= 0.95 * len(texts):
+        return "date"
+    return "category" if few else "text"
+
+
+def _number_role(label: str, values: list[int | float], types: set[str], *, few: bool) -> Role:
+    whole = types == {"integer"}
+    if len(values) <= 2:
+        return "flag"
+    if (
+        whole
+        and ("year" in label or all(1800 <= value < 2100 for value in values))
+        and all(value in YEARS for value in values)
+    ):
+        return "year"
+    return "code" if whole and CODES.search(label) else "number"
+
+
+def _ident(columns: Sequence[Column]) -> str:
+    """A unique column: of short texts, one that is called a name first; else a number that is a key or a code."""
+    unique = [one for one in columns if one.unique and one.complete and one.role in ("text", "category", "key", "code")]
+    texts = [one for one in unique if one.samples and all(isinstance(value, str) for value in one.samples)]
+    named = [one for one in texts if NAMING.search(one.label)]
+    return next((found[0].name for found in (named, texts, unique) if found), "")

@@ -1,0 +1,87 @@
+"""What a mined folder holds, and how far it came: state.json, written as a whole after each stage.
+
+Guarantees: a stage that state.json names is complete; what was asked for stands in it, so that going on with other
+settings, or with a database that changed, is a UserError and never a mixture.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from foundation.errors import UserError
+from foundation.files import write_json
+
+STATE, SCHEMA, PROMPT, SHORT_PROMPT = "state.json", "schema.json", "prompt.txt", "prompt_short.txt"
+RUNS = "runs"
+
+
+class Settled(BaseModel):
+    """What a folder is made of. `size` (bytes) and `changed_ns` are those of the database file."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    database: str
+    size: int
+    changed_ns: int
+    language: str
+    seed: int
+    questions: int
+    tables: tuple[str, ...] = ()
+    model: str = ""
+
+    @property
+    def name(self) -> str:
+        """What people call the database."""
+        return Path(self.database).stem
+
+
+class State(BaseModel):
+    """How far a folder came; `run` is the folder of the finished training."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    settled: Settled
+    questions: bool = False
+    run: str = ""
+    evaluated: bool = False
+
+
+def read_state(folder: Path) -> State | None:
+    """The state of a folder; None where nothing was begun. Raises UserError."""
+    try:
+        return State.model_validate_json((folder / STATE).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValidationError) as exc:
+        raise UserError(f"{folder / STATE}: cannot be read ({exc}); name another --out") from exc
+
+
+def read_settled(folder: Path) -> Settled:
+    """What a folder was made of. Raises UserError where it is none of `agentgrpo mine`."""
+    state = read_state(folder)
+    if state is None:
+        raise UserError(f"{folder}: no {STATE}; `agentgrpo mine DATABASE` makes such a folder")
+    return state.settled
+
+
+def begin(folder: Path, settled: Settled) -> State:
+    """The state to go on from. Raises UserError where the folder holds something else."""
+    state = read_state(folder)
+    if state is None:
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            raise UserError(f"--out {folder}: is not empty, and nothing is written over; name another")
+        state = State(settled=settled)
+        save(folder, state)
+    old, new = state.settled.model_dump(), settled.model_dump()
+    if differing := [name for name in new if old[name] != new[name]]:
+        told = ", ".join(f"{name} {old[name]!r} is now {new[name]!r}" for name in differing)
+        raise UserError(f"--out {folder}: was begun otherwise ({told}); name another folder, or remove this one")
+    return state
+
+
+def save(folder: Path, state: State) -> None:
+    """Write the state."""
+    write_json(folder / STATE, json.loads(state.model_dump_json()))

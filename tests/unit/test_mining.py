@@ -1,0 +1,418 @@
+"""Questions mined of a database: its schema is read as it is, every reference is right, nothing held out is shown."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import re
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from foundation.errors import UserError
+from sql_agent.commands import mine as command
+from sql_agent.config import DatabaseConfig, RewardConfig, build_config, load_recipe, resolve_system_prompt
+from sql_agent.curation.leaks import find_leaks
+from sql_agent.curation.rows import read_rows
+from sql_agent.data.dataset import load_questions
+from sql_agent.environment.database import Database
+from sql_agent.mining.asks import KINDS, Maker
+from sql_agent.mining.questions import Mined, mine_questions, shown_wordings, side_of, trivial
+from sql_agent.mining.recipe import write_recipe
+from sql_agent.mining.schema import Schema, literal, plural, quoted, read_schema, singular, words
+from sql_agent.mining.state import Settled, begin, read_state, save
+from sql_agent.mining.tiny import TableTeacher, task_of
+from sql_agent.records import Episode, QueryResult, SqlCall
+from sql_agent.scoring.build import build_context
+from sql_agent.scoring.reward import score
+from sql_agent.tiny_policy.tokenizer import train_tokenizer
+from tests.sql_db import fingerprint
+
+SIZES = {"train": 150, "val": 20, "test": 40, "test_wordings": 40, "test_tables": 30}
+DDL = """
+CREATE TABLE harbours (code TEXT PRIMARY KEY, "harbour name" TEXT, sea TEXT, depth REAL, opened DATE);
+CREATE TABLE "order" (id INTEGER PRIMARY KEY, "from" TEXT REFERENCES harbours, "to" TEXT REFERENCES harbours (code),
+    boat_id INT REFERENCES boats, "group" TEXT, weight INT, at DATE);
+CREATE TABLE boats (id INTEGER PRIMARY KEY, name TEXT, builtYear INT, crew INT, note TEXT, mast BLOB);
+CREATE TABLE sailors (id INTEGER PRIMARY KEY, name TEXT, boat_id INT REFERENCES boats (id), rank TEXT, paid REAL,
+    chief INT REFERENCES sailors (id));
+CREATE TABLE berths (code TEXT, nr INT, boat_id INT, sailor_id INT, length INT, PRIMARY KEY (code, nr),
+    FOREIGN KEY (boat_id, sailor_id) REFERENCES sailors (boat_id, id));
+CREATE TABLE vacant (id INTEGER PRIMARY KEY, name TEXT);
+CREATE VIEW "heavy orders" AS SELECT id AS order_no, weight, at FROM "order" WHERE weight > 300;
+"""
+
+
+def made_database(path: Path) -> Path:
+    rng = random.Random(3)
+
+    def word() -> str:
+        return "".join(rng.choices(["ba", "lo", "mi", "ru", "ten", "sor", "vik"], k=3)).capitalize()
+
+    def day() -> str:
+        return f"{rng.randint(2010, 2023)}-{rng.randint(1, 12):02d}-{rng.randint(1, 28):02d}"
+
+    names = sorted({f"{word()} {word()}" for _ in range(400)})
+    codes = [f"H{n:03d}" for n in range(30)]
+    rows = {
+        "harbours": [(c, names[n], rng.choice(["North", "South"]), n + 0.5, day()) for n, c in enumerate(codes)],
+        "boats": [
+            (n, f"O'{names[40 + n]}", rng.randint(1950, 2010), rng.randint(2, 90), "x" * 200, b"\0") for n in range(60)
+        ],
+        "sailors": [
+            (n, names[110 + n], rng.randrange(55), rng.choice(["mate", "cook", "boy"]), rng.randint(9, 99) / 4, None)
+            for n in range(150)
+        ],
+        "order": [
+            (n, *rng.sample(codes, 2), rng.randrange(60), rng.choice(["a1", "b2", "c3"]), rng.randint(1, 900), day())
+            for n in range(200)
+        ],
+        "berths": [(c, n, 1, 1, rng.randint(4, 40)) for c in codes for n in range(2)],
+    }
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.executescript(DDL)
+        for table, cells in rows.items():
+            places = ", ".join("?" * len(cells[0]))
+            connection.executemany(f"INSERT INTO {quoted(table)} VALUES ({places})", cells)
+    return path
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return made_database(tmp_path_factory.mktemp("mined") / "ships.db")
+
+
+@pytest.fixture(scope="module")
+def schema(path: Path) -> Schema:
+    return read_schema(path)
+
+
+@pytest.fixture(scope="module")
+def mined(schema: Schema, path: Path) -> Mined:
+    return mine_questions(schema, path, language="en", seed=1, sizes=SIZES)
+
+
+@pytest.fixture(scope="module")
+def settled(path: Path) -> Settled:
+    return command.settle(path, language="en", seed=1, questions=150, tables=[], model="")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory, schema: Schema, mined: Mined, settled: Settled) -> Iterator[Path]:
+    folder = tmp_path_factory.mktemp("recipe") / "ships"
+    state = begin(folder, settled)
+    write_recipe(folder, schema, mined, settled, gpu=False)
+    save(folder, state.model_copy(update={"questions": True}))
+    yield folder
+
+
+@pytest.fixture
+def database(schema: Schema, path: Path) -> Iterator[Database]:
+    config = DatabaseConfig(path=str(path), tables=[table.name for table in schema.tables])
+    with Database(config, path) as database:
+        yield database
+
+
+def test_the_schema_is_read_with_roles_that_follow_from_the_values(schema: Schema) -> None:
+    roles = {f"{t.name}.{c.name}": c.role for t in schema.tables for c in t.columns}
+    assert {name: roles[name] for name in roles if name.split(".")[0] in ("harbours", "boats", "order")} == {
+        "harbours.code": "key",
+        "harbours.harbour name": "text",
+        "harbours.sea": "category",
+        "harbours.depth": "number",
+        "harbours.opened": "date",
+        "boats.id": "key",
+        "boats.name": "text",
+        "boats.builtYear": "year",
+        "boats.crew": "number",
+        "boats.note": "long",
+        "boats.mast": "long",
+        "order.id": "key",
+        "order.from": "key",
+        "order.to": "key",
+        "order.boat_id": "key",
+        "order.group": "category",
+        "order.weight": "number",
+        "order.at": "date",
+    }
+    assert {table.name: table.ident for table in schema.tables} == {
+        "harbours": "harbour name",
+        "boats": "name",
+        "sailors": "name",
+        "order": "id",
+        "berths": "",
+        "heavy orders": "order_no",
+    }
+    assert schema.table("heavy orders").is_view and not schema.table("order").is_view
+
+
+def test_links_are_those_of_one_column_to_another_table(schema: Schema) -> None:
+    found = {(link.table, link.column, link.parent, link.parent_column) for link in schema.links}
+    assert found == {
+        ("order", "from", "harbours", "code"),
+        ("order", "to", "harbours", "code"),
+        ("order", "boat_id", "boats", "id"),
+        ("sailors", "boat_id", "boats", "id"),
+    }
+
+
+def test_chosen_tables_alone_are_read_and_others_refused(path: Path) -> None:
+    assert [table.name for table in read_schema(path, tables=["boats", "order"]).tables] == ["boats", "order"]
+    with pytest.raises(UserError, match="did you mean boats"):
+        read_schema(path, tables=["boat"])
+
+
+def test_what_is_no_database_is_told(tmp_path: Path) -> None:
+    (tmp_path / "x.db").write_text("no database, but a text that is long enough to look like one" * 9)
+    with pytest.raises(UserError, match="not a database"):
+        read_schema(tmp_path / "x.db")
+    with closing(sqlite3.connect(tmp_path / "empty.db")) as connection:
+        connection.execute("CREATE TABLE t (x)")
+    with pytest.raises(UserError, match="no table with rows"):
+        read_schema(tmp_path / "empty.db")
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("birthDate", "birth date"), ("order_items", "order items"), ("a\"b'c", "a b c"), ("药品_名称", "药品 名称")],
+)
+def test_names_as_words(name: str, said: str) -> None:
+    assert words(name) == said
+
+
+def test_one_and_several() -> None:
+    pairs = {"categories": "category", "boxes": "box", "classes": "class", "boats": "boat", "status": "status"}
+    assert {many: singular(many) for many in pairs} == pairs
+    assert [plural(one) for one in ("city", "box", "boat", "day")] == ["cities", "boxes", "boats", "days"]
+
+
+def test_every_reference_finds_what_its_answer_says(mined: Mined, database: Database) -> None:
+    for questions in mined.splits.values():
+        for question in questions:
+            rows = database.query_sync(question.sql[0]).rows
+            assert rows and all(cell is not None for row in rows for cell in row)
+            assert all(str(cell) in question.answer for row in rows for cell in row)
+            if question.meta["type"] == "number":
+                assert str(rows[0][0]) == question.answer and isinstance(rows[0][0], int | float)
+    kinds = {question.task_type for question in mined.splits["train"]}
+    assert kinds >= {
+        "lookup",
+        "lookup_two",
+        "compare",
+        "counted",
+        "beyond",
+        "amount",
+        "parent",
+        "children_count",
+        "top",
+    }
+
+
+def test_reference_and_answer_earn_the_whole_reward_and_a_constant_little(mined: Mined, path: Path) -> None:
+    tables = ["harbours", "order", "boats", "sailors", "berths", "heavy orders"]
+    terms = [{"scorer": "judge", "weight": 0.5, "name": "answer"}, {"scorer": "sql_result", "weight": 0.5}]
+    config = RewardConfig.model_validate({"sql_bonus": 0, "terms": terms, "judge": {"kind": "reference"}})
+    context = build_context(config, DatabaseConfig(path=str(path), tables=tables))
+
+    async def earned() -> list[tuple[float, float]]:
+        assert context.database
+        found = []
+        for question in mined.splits["test"]:
+            result = await context.database.query(question.sql[0])
+            right = Episode(
+                question=question, final_answer=question.answer, sql_calls=[SqlCall(sql=question.sql[0], result=result)]
+            )
+            rewards = [await score(one, context) for one in (right, replaced(right, "42, mate"))]
+            found.append(tuple(reward.total or 0.0 for reward in rewards))
+        return found
+
+    rewards = asyncio.run(earned())
+    context.close()
+    assert min(right for right, _ in rewards) >= 0.95
+    assert sum(constant for _, constant in rewards) / len(rewards) < 0.1
+
+
+def replaced(episode: Episode, answer: str) -> Episode:
+    return episode.model_copy(update={"final_answer": answer, "sql_calls": []})
+
+
+def test_values_wordings_tables_and_queries_are_on_one_side(mined: Mined) -> None:
+    train = mined.splits["train"]
+    held = [question for name, found in mined.splits.items() if name != "train" for question in found]
+    of = {split: {str(v).casefold() for q in found for v in q.meta["values"]} for split, found in mined.splits.items()}
+    assert not of["train"] & (of["val"] | of["test"]) and not of["val"] & of["test"]
+    assert not {q.sql[0] for q in train} & {q.sql[0] for q in held}
+    assert {table for q in train for table in q.meta["tables"]}.isdisjoint(mined.held_tables) and mined.held_tables
+    assert all({*q.meta["tables"]} & {*mined.held_tables} for q in mined.splits["test_tables"])
+    for question in mined.splits["test_wordings"]:
+        held_words = [re.escape(text) for text in shown_wordings("en", question.task_type, held=True)]
+        assert any(re.fullmatch(re.sub(r"\\{\w+\\}", ".+", text), question.question, re.I) for text in held_words)
+
+
+def test_the_leak_check_of_curation_finds_nothing(folder: Path) -> None:
+    train = read_rows(folder / "train.jsonl")
+    assert not [leak for name in ("val", "test") for leak in find_leaks(train, read_rows(folder / f"{name}.jsonl"))]
+
+
+def test_a_seed_decides_everything(schema: Schema, path: Path, mined: Mined) -> None:
+    sizes = {"train": 30, "val": 5}
+    first, again, other = (mine_questions(schema, path, language="en", seed=s, sizes=sizes) for s in (1, 1, 2))
+    assert first == again and first.splits != other.splits
+    assert [q.sql for q in first.splits["val"]] == [q.sql for q in mined.splits["val"][:5]]
+
+
+def test_chinese_questions(schema: Schema, path: Path) -> None:
+    found = mine_questions(schema, path, language="zh", seed=1, sizes={"train": 30, "val": 5})
+    assert len(found.splits["train"]) == 30
+    assert all(re.search("[\u4e00-\u9fff]", question.question) for question in found.splits["train"])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_kind_asks_by_sql_that_runs(kind: str, schema: Schema, database: Database) -> None:
+    rng = random.Random(kind)
+    maker = Maker(schema, rng, lambda column: rng.choice(column.samples))
+    asks = [ask for _ in range(60) if (ask := maker.ask(kind))]
+    assert asks
+    for ask in asks:
+        for query in filter(None, (ask.query, ask.slip)):
+            result = database.query_sync(query.sql)
+            assert result.ok, result.error
+            assert not result.rows or result.columns == [head[0] for head in query.heads]
+        for sql in filter(None, (ask.flat, ask.ranked)):
+            assert database.query_sync(sql).ok
+
+
+def test_ties_empty_results_and_idle_conditions_are_no_questions(schema: Schema, database: Database) -> None:
+    rng = random.Random(1)
+    maker = Maker(schema, rng, lambda column: column.samples[0])
+    top = next(ask for _ in range(99) if (ask := maker.ask("top")) and ask.n_ranked > 1)
+    tied = replace(top, ranked='SELECT 1 FROM "order" LIMIT 9')
+    assert trivial(tied, QueryResult(columns=["x"], rows=[["a"]]), database) == "a tie in a ranking"
+    counted = maker.ask("counted")
+    assert counted and trivial(counted, QueryResult(columns=["COUNT(*)"], rows=[[0]]), database) == "an empty result"
+    everything = database.query_sync(counted.flat)
+    assert trivial(counted, everything, database) == "a condition that changes nothing"
+    assert trivial(counted, QueryResult(error="no"), database) == "a query that fails"
+
+
+def test_the_recipe_composes_and_its_prompts_name_its_tables(folder: Path, schema: Schema) -> None:
+    config = resolve_system_prompt(build_config(load_recipe(str(folder))), tiny=True)
+    assert Path(config.agent.system_prompt) == folder / "prompt_short.txt"
+    assert config.database.tables == [table.name for table in schema.tables]
+    for name in ("prompt.txt", "prompt_short.txt"):
+        text = (folder / name).read_text(encoding="utf-8")
+        assert all(table.name in text for table in schema.tables)
+        assert "drugs_info" not in text and "disease" not in text
+    shown = (folder / "prompt.txt").read_text(encoding="utf-8")
+    names = [v for t in schema.tables for c in t.columns if c.role == "text" for v in c.samples]
+    assert not [name for name in names if side_of(name, 1) != "train" and f"{name}," in shown]
+    assert len(load_questions(folder / "train.jsonl")) == len(read_rows(folder / "train.jsonl")) > 100
+
+
+def test_the_teacher_shows_right_sql_and_nothing_held_out(
+    folder: Path, schema: Schema, settled: Settled, database: Database
+) -> None:
+    lesson = task_of(folder).learn()
+    held = {
+        v for t in schema.tables for c in t.columns if c.role == "text" for v in c.samples if side_of(v, 1) != "train"
+    }
+    for flawed in (False, True):
+        teacher = lesson.teacher(random.Random(1), flawed)
+        for _ in range(150):
+            _, asked, call, result, told = teacher.demonstrate()
+            sql = call["tool_calls"][0]["function"]["arguments"]["sql"]
+            found = database.query_sync(sql)
+            assert found.ok, found.error
+            records = json.loads(result["content"])["records"]
+            assert not found.rows or [*records[0]] == found.columns
+            assert told["content"] and not [name for name in held if str(name) in asked["content"]]
+
+
+def test_fixed_parts_of_calls_are_one_token_each(folder: Path) -> None:
+    lesson = task_of(folder).learn()
+    tokenizer = train_tokenizer(lesson.texts, lesson.frames)
+    teacher = lesson.teacher(random.Random(2), False)
+    assert isinstance(teacher, TableTeacher)
+    chats = [teacher.demonstrate() for _ in range(50)]
+    texts = tokenizer.apply_chat_template(chats, tools=lesson.tools, tokenize=False)  # pyright: ignore
+    assert max(len(ids) for ids in tokenizer(texts)["input_ids"]) < 600  # pyright: ignore
+    joined = json.dumps(' FROM "order" AS T1 JOIN boats AS T2 ON T1.boat_id = T2.id')[1:-1]
+    assert len(tokenizer.encode(joined, add_special_tokens=False)) == 1
+
+
+def test_an_interrupted_stage_is_done_again_and_a_finished_one_is_not(
+    tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "ships"
+
+    def killed(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    def go_on() -> None:
+        command.mine(path, out=out, questions=60, train_=False)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("sql_agent.mining.recipe.config_text", killed)
+        with pytest.raises(KeyboardInterrupt):
+            go_on()
+    state = read_state(out)
+    assert state and not state.questions and not (out / "config.toml").exists()
+    go_on()
+    state = read_state(out)
+    assert state and state.questions
+    monkeypatch.setattr(command, "write_questions", killed)
+    go_on()  # nothing is left to do
+
+
+def test_other_settings_another_database_and_a_foreign_folder_are_refused(tmp_path: Path, settled: Settled) -> None:
+    begin(tmp_path / "a", settled)
+    for name, value in (("seed", 2), ("language", "zh"), ("changed_ns", 1)):
+        with pytest.raises(UserError, match=f"begun otherwise.*{name}"):
+            begin(tmp_path / "a", settled.model_copy(update={name: value}))
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "mine.txt").write_text("mine")
+    with pytest.raises(UserError, match="not empty"):
+        begin(tmp_path / "b", settled)
+    with command.alone(tmp_path / "a"), pytest.raises(UserError, match="another"), command.alone(tmp_path / "a"):
+        pass
+
+
+ODD = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=12)
+HOSTILE = st.sampled_from(
+    ['a"b', "x'; DROP TABLE t; --", "select", "a\nb", "{name}", "<|im_end|>", "a WHERE b", "名称", "%s", "", " ", "T1"]
+)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(table=ODD | HOSTILE, name=ODD | HOSTILE, number=ODD | HOSTILE, value=ODD | HOSTILE)
+def test_no_name_and_no_value_breaks_a_query(tmp_path: Path, table: str, name: str, number: str, value: str) -> None:
+    file = tmp_path / "odd.db"
+    file.unlink(missing_ok=True)
+    quote = {text: '"' + text.replace('"', '""') + '"' for text in (table, name, number)}
+    with closing(sqlite3.connect(file)) as connection, connection:
+        try:
+            connection.execute(f"CREATE TABLE {quote[table]} ({quote[name]} TEXT, {quote[number]} INT, kind TEXT)")
+        except sqlite3.Error:
+            return  # no name of SQLite's, or one name twice
+        rows = [(f"{value}{n}", n * 7, "ab"[n % 2]) for n in range(12)]
+        connection.executemany(f"INSERT INTO {quote[table]} VALUES (?, ?, ?)", rows)
+    before = fingerprint(tmp_path)
+    try:
+        schema = read_schema(file)
+    except UserError:
+        assert not table.isprintable() or not table.strip() or "<|" in table
+        return
+    mined = mine_questions(schema, file, language="en", seed=1, sizes={"train": 12, "val": 2})
+    assert fingerprint(tmp_path) == before
+    assert mined.dropped["a query that fails"] == 0
+    assert mined.splits["train"] or not schema.tables[0].ident
+    with closing(sqlite3.connect(file)) as connection:
+        (echoed,) = connection.execute(f"SELECT {literal(value)}").fetchone()
+    assert echoed == value
