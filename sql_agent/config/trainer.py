@@ -19,6 +19,11 @@ class TrainerConfig(Node):
         default="auto",
         description="of passes through the model (weights and AdamW are float32); auto: bfloat16 on a GPU alone",
     )
+    offload: Literal["auto", "always", "never"] = Field(
+        default="auto",
+        description="weights and AdamW of the update wait in the machine's memory while vLLM samples (GPUs alone); "
+        "auto: where they would not fit beside rollout.gpu_memory_utilization",
+    )
     n_gpus: int = Field(default=1, ge=1, description="GPUs (or one pretended GPU on the CPU)")
     epochs: int = Field(default=2, ge=1, description="passes over the training questions")
     max_steps: int = Field(default=0, ge=0, description="stop after this many steps; 0: as many as the epochs have")

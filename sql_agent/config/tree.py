@@ -133,6 +133,8 @@ class TrainConfig(Node):
                 f"optim.questions_per_step x rollout.group_size = {optim.questions_per_step * self.rollout.group_size} "
                 f"must be a multiple of trainer.n_gpus = {self.trainer.n_gpus}"
             )
+        if self.trainer.device == "cpu" and self.trainer.offload == "always":
+            raise ValueError('trainer.offload = "always" needs a GPU: on a CPU there is no second memory; leave it out')
         if rows % (optim.micro_batch_rows * self.trainer.n_gpus):
             raise ValueError(
                 f"optim.mini_batch_questions x rollout.group_size = {rows} must be a multiple of "

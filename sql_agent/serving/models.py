@@ -17,13 +17,24 @@ GPU_MODEL = "Qwen/Qwen3-0.6B"
 
 def gpu_count() -> int:
     """How many NVIDIA GPUs a driver answers for; 0 without one."""
+    return sum(line.startswith("GPU ") for line in _driver("-L"))
+
+
+def gpu_memory_gb() -> float:
+    """Memory of the smallest GPU, in GB (1e9 bytes); 0 without a driver."""
+    told = _driver("--query-gpu=memory.total", "--format=csv,noheader,nounits")
+    return min((int(line) for line in told if line.strip().isdigit()), default=0) * 2**20 / 1e9
+
+
+def _driver(*asked: str) -> list[str]:
+    """The lines that NVIDIA's driver answers with; [] where there is none."""
     if not shutil.which("nvidia-smi"):
-        return 0
+        return []
     try:
-        answer = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=30, check=False)
+        answer = subprocess.run(["nvidia-smi", *asked], capture_output=True, text=True, timeout=30, check=False)
     except (OSError, subprocess.TimeoutExpired):
-        return 0
-    return sum(line.startswith("GPU ") for line in answer.stdout.splitlines())
+        return []
+    return answer.stdout.splitlines()
 
 
 def model_folder(config: TrainConfig, *, tiny: bool) -> Path:

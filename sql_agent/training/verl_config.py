@@ -15,6 +15,7 @@ from foundation.errors import UserError
 from sql_agent.config import ROOT, TrainConfig, merge, resolve_path
 from sql_agent.config.losses import CLIPPED, is_own
 from sql_agent.serving.server import context_tokens
+from sql_agent.training.memory import offloads
 
 # How vLLM's engine runs its only worker on a CPU.
 ALONE = "agl_plugin.cpu.executor.OneProcess"
@@ -135,10 +136,9 @@ def in_bf16(config: TrainConfig) -> bool:
 
 
 def _fsdp(config: TrainConfig) -> dict[str, Any]:
-    # Offload makes room on a GPU; on a CPU it would copy memory to itself.
     # Compiling for the CPU needs a C++ compiler, and minutes; a small model does not earn them back.
     cpu = config.trainer.device == "cpu"
-    keys: dict[str, Any] = {"param_offload": not cpu, "use_torch_compile": not cpu}
+    keys: dict[str, Any] = {"param_offload": offloads(config), "use_torch_compile": not cpu}
     if in_bf16(config):
         return keys
     # Of `dtype` verl reads nothing here; without these all passes would be in bfloat16.
@@ -177,7 +177,7 @@ def _actor(config: TrainConfig, *, cpu: bool, total_steps: int) -> dict[str, Any
             "lr_warmup_steps": int(optim.warmup if optim.warmup >= 1 else optim.warmup * total_steps),
             "weight_decay": optim.weight_decay,
         },
-        "fsdp_config": {**_fsdp(config), "optimizer_offload": not cpu},
+        "fsdp_config": {**_fsdp(config), "optimizer_offload": offloads(config)},
     }
 
 

@@ -57,11 +57,6 @@ FLASH = Need(
     lambda config, _: config.trainer.device != "cpu" and config.model.attention == "flash_attention_2",
 )
 KL = Need("`optim.kl_coef` above 0", ("optim.kl_coef=0.01",), lambda config, _: config.optim.kl_coef > 0)
-GPU_KL = Need(
-    "a GPU and `optim.kl_coef` above 0",
-    ("trainer.device=cuda", "optim.kl_coef=0.01"),
-    lambda config, _: config.trainer.device != "cpu" and config.optim.kl_coef > 0,
-)
 PPO = Need(
     "`optim.loss` grpo, dapo or dr_grpo",
     ("optim.loss=grpo",),
@@ -175,8 +170,8 @@ _ACTOR = [
         f"{ACTOR}strategy", "fsdp2", "fsdp or fsdp2; actor and reference model share it. fsdp2 was not tried here",
         need=GPU, values=("fsdp", "fsdp2"),
     ),
-    _passed(f"{ACTOR}fsdp_config.param_offload", False, "false: weights stay on the GPU between updates", need=GPU),
-    _passed(f"{ACTOR}fsdp_config.optimizer_offload", False, "false: so do the moments of AdamW", need=GPU),
+    _own(f"{ACTOR}fsdp_config.param_offload", "trainer.offload"),
+    _own(f"{ACTOR}fsdp_config.optimizer_offload", "trainer.offload"),
     _passed(f"{ACTOR}fsdp_config.offload_policy", True, "FSDP2's own offloading", need=FSDP2),
     _passed(f"{ACTOR}fsdp_config.reshard_after_forward", False, "FSDP2: keep weights whole until backward", need=FSDP2),
     _passed(f"{ACTOR}fsdp_config.forward_prefetch", True, "FSDP: fetch the next layer early", need=GPU),
@@ -202,7 +197,7 @@ _ACTOR = [
 ]  # fmt: skip
 
 _REFERENCE = [
-    _passed(f"{REF}fsdp_config.param_offload", False, "false: the reference model stays on the GPU", need=GPU_KL),
+    _own(f"{REF}fsdp_config.param_offload", "trainer.offload"),
     _own(f"{REF}log_prob_use_dynamic_bsz", "optim.micro_batch_tokens"),
     _own(f"{REF}log_prob_max_token_len_per_gpu", "optim.micro_batch_tokens"),
     _own(f"{REF}log_prob_micro_batch_size", "optim.micro_batch_rows"),

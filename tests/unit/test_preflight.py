@@ -19,7 +19,7 @@ from sql_agent.scoring.check import check_judge
 from sql_agent.serving import checkpoints, models
 from sql_agent.testing.server import chat_reply, error_reply, openai_server
 from sql_agent.training import preflight
-from sql_agent.training.dry_run import parameters
+from sql_agent.training.memory import offloads, parameters
 from tests.sql_db import make_database
 
 TEMPLATE = {"chat_template": "{{ messages }}"}
@@ -318,3 +318,35 @@ def test_a_taken_port_of_the_own_store_is_named_with_a_free_one(monkeypatch: pyt
 def test_a_model_is_reckoned_with_its_real_size_where_it_is_known(name: str, billions: float) -> None:
     found, source = parameters(build_config({"model": {"path": name}, "trainer": {"device": "cuda"}}))
     assert found == billions * 1e9 and ("round" in source) == (billions == 7.0)
+
+
+@pytest.mark.parametrize(
+    ("mib", "model", "sets", "expected"),
+    [
+        (81_559, "Qwen/Qwen3-0.6B", {}, False),
+        (24_576, "Qwen/Qwen3-0.6B", {}, False),
+        (16_384, "Qwen/Qwen3-0.6B", {}, True),
+        (81_559, "Qwen/Qwen2.5-7B-Instruct", {"n_gpus": 2}, True),
+        (81_559, "Qwen/Qwen2.5-7B-Instruct", {"n_gpus": 8}, False),
+        (81_559, "Qwen/Qwen2.5-7B-Instruct", {"offload": "never"}, False),
+        (81_559, "Qwen/Qwen3-0.6B", {"offload": "always"}, True),
+        (81_559, "some/model", {}, True),
+        (None, "Qwen/Qwen3-0.6B", {}, True),
+    ],
+)
+def test_the_update_is_offloaded_where_it_does_not_fit_beside_vllm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mib: int | None, model: str, sets: dict[str, Any], expected: bool
+) -> None:
+    if mib:
+        driver = tmp_path / "nvidia-smi"
+        driver.write_text(f"#!/bin/sh\necho {mib}\necho {mib + 1}\n")
+        driver.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin" if mib else str(tmp_path))
+    tree = {"model": {"path": model}, "rollout": {"gpu_memory_utilization": 0.5}, "trainer": {"device": "cuda", **sets}}
+    assert offloads(build_config(tree)) is expected
+
+
+def test_a_cpu_has_no_second_memory() -> None:
+    assert not offloads(build_config({"trainer": {"device": "cpu"}}))
+    with pytest.raises(UserError, match="needs a GPU"):
+        build_config({"trainer": {"device": "cpu", "offload": "always"}})

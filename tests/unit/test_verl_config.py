@@ -51,6 +51,7 @@ READ_ELSEWHERE = {
     "trainer.resume_changed": "preflight.check_resume",
     "trainer.device": "preflight",
     "trainer.max_steps": "questions.total_steps",
+    "trainer.offload": "memory.offloads, see test_preflight.py",
     "trainer.runs_dir": "the run folder",
     "trainer.seed": "agl_plugin.run.between_steps, the tiny policy",
     "store.": "assembly.make_store",

@@ -1,0 +1,102 @@
+"""What a run needs of a GPU's memory, by arithmetic over parameters and settings; not measured on GPUs."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from sql_agent.config import ROOT, TrainConfig, resolve_path
+from sql_agent.serving.models import GPU_MODEL, gpu_memory_gb
+from sql_agent.tiny_policy.sources import fingerprint
+from sql_agent.tiny_policy.task import load_task
+from sql_agent.training.options import is_tiny
+
+GB = 1e9
+TINY_PARAMETERS = 1.12e6
+QWEN_VOCABULARY = 151_936
+TRAINED_BYTES = 16  # per parameter: float32 weight and gradient, two moments of Adam
+FROZEN_BYTES = 4  # per parameter beside adapters: verl keeps float32
+LOGIT_BYTES = 6.2  # per sampled token and word: bf16 logits, their gradient, float32 scores; measured on a CPU
+SAMPLED_BYTES = 2  # per parameter in vLLM: bf16
+# Billions of parameters of the models whose names round them, as their configurations give them.
+REAL_SIZES = {
+    "qwen2.5": {"0.5": 0.494, "1.5": 1.544, "3": 3.086, "7": 7.616, "14": 14.770, "32": 32.764, "72": 72.706},
+    "qwen3": {"0.6": 0.596, "1.7": 1.721, "4": 4.022, "8": 8.191, "14": 14.768, "32": 32.762},
+}
+LORA_SHARE = 0.011  # of the parameters at rank 32, all linear layers: 81 of 7,616 million
+SPARE = 1.1  # room that allocators leave unused
+
+
+def local_model(config: TrainConfig) -> Path | None:
+    """The model's folder where it is on this machine."""
+    path = resolve_path(config.model.path, ROOT / "sql_agent", ROOT) if config.model.path else None
+    return path if path is not None and path.is_dir() else None
+
+
+def model_name(config: TrainConfig) -> str:
+    """Folder or hub name of the policy."""
+    if is_tiny(config):
+        return f".cache/tiny_policy/{fingerprint(config.trainer.seed, load_task(config.model.tiny))}"
+    return str(local_model(config) or config.model.path or GPU_MODEL)
+
+
+def parameters(config: TrainConfig) -> tuple[float, str]:
+    """How many parameters the model has, 0 where nothing tells, and where the number is from."""
+    if is_tiny(config):
+        return TINY_PARAMETERS, "tiny policy"
+    if folder := local_model(config):
+        n_bytes = sum(file.stat().st_size for file in folder.glob("*.safetensors"))
+        stored = str(json.loads((folder / "config.json").read_text(encoding="utf-8")).get("torch_dtype", "bfloat16"))
+        return n_bytes / (4 if stored == "float32" else 2), "size of the weights"
+    name = Path(model_name(config)).name
+    found = re.search(r"(\d+(?:\.\d+)?)[bB]\b", name)
+    if found is None:
+        return 0.0, ""
+    real = REAL_SIZES.get(name.lower().split("-")[0], {}).get(found[1])
+    return (real * 1e9, "what its name stands for") if real else (float(found[1]) * 1e9, "its name, which may round it")
+
+
+def update_bytes(config: TrainConfig, n: float) -> float:
+    """Weights, gradients and moments of a model of `n` parameters, of all GPUs together."""
+    lora = config.model.lora_rank
+    return FROZEN_BYTES * n + TRAINED_BYTES * LORA_SHARE * n * lora / 32 if lora else TRAINED_BYTES * n
+
+
+def offloads(config: TrainConfig) -> bool:
+    """Whether the update's weights and moments wait in the machine's memory while vLLM samples.
+
+    They need not where they fit beside vLLM's share; they do where the driver or the model's name tells no size.
+    """
+    if config.trainer.device == "cpu" or config.trainer.offload != "auto":
+        return config.trainer.device != "cpu" and config.trainer.offload == "always"
+    n, _ = parameters(config)
+    reference = FROZEN_BYTES * n if config.optim.kl_coef and not config.model.lora_rank else 0.0
+    needed = SPARE * (update_bytes(config, n) + reference) / config.trainer.n_gpus
+    return not n or needed > GB * gpu_memory_gb() * (1 - config.rollout.gpu_memory_utilization)
+
+
+def memory(config: TrainConfig) -> Iterator[str]:
+    """What the update and vLLM need, in GB; nothing where the model's size is unknown."""
+    n, source = parameters(config)
+    if not n:
+        yield "memory: unknown, because neither files nor name tell the model's size"
+        return
+    trainer, rollout, optim = config.trainer, config.rollout, config.optim
+    state = update_bytes(config, n)
+    yield f"memory ({n / 1e9:.3g} billion parameters, from {source}; calculated, not measured):"
+    where = "; offloaded while vLLM samples" if offloads(config) else ""
+    per_gpu = state / trainer.n_gpus / GB
+    yield f"  update: {per_gpu:.3g} GB per GPU for weights, gradients and Adam ({state / GB:.3g} in all){where}"
+    if not is_tiny(config):
+        trained = rollout.row_tokens - rollout.max_prompt_tokens
+        tokens = (
+            max(optim.micro_batch_tokens, trained) if optim.micro_batch_tokens else optim.micro_batch_rows * trained
+        )
+        n_bytes = LOGIT_BYTES * tokens * QWEN_VOCABULARY
+        yield f"  logits: {n_bytes / GB:.3g} GB at most, for {tokens} tokens after the prompt x {QWEN_VOCABULARY} words"
+    weights = SAMPLED_BYTES * n / rollout.tensor_parallel
+    yield f"  vLLM: {weights / GB:.3g} GB of weights per GPU, within {rollout.gpu_memory_utilization:.0%} of its memory"
+    if config.optim.kl_coef:
+        yield f"  reference model (optim.kl_coef > 0): {FROZEN_BYTES * n / GB:.3g} GB in float32"
