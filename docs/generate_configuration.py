@@ -9,7 +9,6 @@ variables, whose table is written by hand and compared with the code by tests/te
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -20,7 +19,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from sql_agent.config import TrainConfig, known_keys
-from sql_agent.training.verl_rules import RULES, Rule
+from sql_agent.training.verl_rules import HOW, OWN, PASSED_ON, REFUSED
 
 DOCS = Path(__file__).resolve().parent
 SIGNS = {"ge": "&ge;", "gt": "&gt;", "le": "&le;", "lt": "&lt;"}
@@ -82,22 +81,12 @@ def configuration() -> str:
 
 def verl_keys() -> str:
     """What happens to each key of verl in the section [verl]."""
-    rows = [
-        (f"`verl.{rule.key}{'*' if rule.key.endswith('.') else ''}`", rule.how, _sample(rule), _reason(rule))
-        for rule in RULES
-    ]
-    return table(("key", "is", "for example", "why"), rows)
-
-
-def _sample(rule: Rule) -> str:
-    return f"`{json.dumps(rule.sample)}`" if rule.how == "passed on" else ""
-
-
-def _reason(rule: Rule) -> str:
-    if rule.how == "own key":
-        return f"`{rule.own}`" + (f", {rule.why}" if rule.why else "")
-    values = f"; {', '.join(f'`{value}`' for value in rule.values)}" if len(rule.values) > 1 else ""
-    return f"{rule.why}{values}" + (f"; needs {rule.need.text}" if rule.need else "")
+    passed = {key: why + (f"; needs {need}" if need else "") for key, (why, need) in PASSED_ON.items()}
+    reasons = passed | {key: f"`{own}`" for key, own in OWN.items()} | REFUSED
+    named = {key: "*" if key.endswith(".") else "" for key in reasons}
+    return table(
+        ("key", "is", "why"), [(f"`verl.{key}{named[key]}`", HOW[key], why) for key, why in sorted(reasons.items())]
+    )
 
 
 def _section_doc(section: str) -> str:

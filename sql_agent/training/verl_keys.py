@@ -19,7 +19,7 @@ from agl_plugin.update.composed import base_config
 from foundation.errors import UserError
 from sql_agent.config import TrainConfig
 from sql_agent.training.verl_config import check_keys, flatten, own_overrides
-from sql_agent.training.verl_rules import OPEN_SECTIONS, VLLM, rule_of
+from sql_agent.training.verl_rules import NEEDS, OPEN_SECTIONS, OWN, PASSED_ON, REFUSED, VLLM, row_of
 
 # Files with the classes whose fields are the flags of `vllm serve`.
 VLLM_FLAGS = ("engine/arg_utils.py", "entrypoints/openai/cli_args.py")
@@ -67,28 +67,25 @@ def _unknown(key: str, known: dict[str, Any]) -> str:
 
 
 def _misfit(key: str, value: Any, default: Any) -> str:
-    """Why the key's rule does not let the value through; "" when it does."""
-    rule = rule_of(key)
-    if rule.how == "own key":
-        return f"set {rule.own}, from which this key follows" + (f" ({rule.why})" if rule.why else "")
-    if rule.how == "refused":
-        return f"refused: {rule.why}"
-    if rule.key == VLLM and value is False:
+    """Why the value is not passed on; "" when it is."""
+    row = row_of(key)
+    if row in OWN:
+        return f"set {OWN[row]}, from which this key follows"
+    if row in REFUSED:
+        return f"refused: {REFUSED[row]}"
+    if row == VLLM and value is False:
         return "verl leaves a false out; give the flag that switches it off"
-    if rule.key in OPEN_SECTIONS:
+    if row in OPEN_SECTIONS or default is None:
         return ""
-    kind = rule.kind or type(default)
-    if not isinstance(value, int | float if kind is float else kind) or (kind is not bool and isinstance(value, bool)):
-        return f"must be of the type {kind.__name__}, as verl's default {default!r}"
-    if rule.values and value not in rule.values:
-        return f"must be {' or '.join(rule.values)} ({rule.why})"
-    return f"must be {rule.must[0]}" if rule.must and not rule.must[1](value) else ""
+    kind = type(default)
+    fits = isinstance(value, int | float if kind is float else kind) and isinstance(value, bool) == (kind is bool)
+    return "" if fits else f"must be of the type {kind.__name__}, as verl's default {default!r}"
 
 
 def _unmet(key: str, config: TrainConfig, given: dict[str, Any]) -> str:
-    rule = rule_of(key)
-    unmet = rule.need is not None and not rule.need.holds(config, given)
-    return f"works only with {rule.need.text.replace('`', '')} ({rule.why})" if rule.need and unmet else ""
+    why, need = PASSED_ON[row_of(key)]
+    unmet = need and not NEEDS[need](config, given)
+    return f"works only with {need.replace('`', '')} ({why})" if unmet else ""
 
 
 def _hint(key: str, names: Any, *, prefix: str = "") -> str:
