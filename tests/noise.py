@@ -40,7 +40,10 @@ class Noise:
 
 
 def say_en(n: int) -> str:
-    """45: forty-five."""
+    """45: forty-five, 1998: nineteen ninety-eight."""
+    if n >= 1000:
+        tail = "oh " * (0 < n % 100 < 10) + say_en(n % 100) if n % 100 else "hundred"
+        return f"two thousand {say_en(n % 100)}" if 2000 < n < 2010 else f"{say_en(n // 100)} {tail}"
     if n < 20:
         return [*ONES, *TEENS][n]
     if n < 100:
@@ -49,7 +52,9 @@ def say_en(n: int) -> str:
 
 
 def say_zh(n: int) -> str:
-    """45: 四十五."""
+    """45: 四十五, 1998: 一九九八."""
+    if n >= 1000:
+        return "".join(CHARS[int(digit)] for digit in str(n))
     if n < 10:
         return CHARS[n]
     if n < 100:
