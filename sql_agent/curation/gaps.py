@@ -14,16 +14,21 @@ from itertools import pairwise
 
 from rapidfuzz.distance import OSA, Levenshtein
 
-from sql_agent.curation.meanings import is_chinese_word, is_rare, same_meaning, sounds, stands_for
-from sql_agent.curation.wording import DENIED, canonical, groups, is_listed, is_word
+from sql_agent.curation.meanings import abbreviated, is_chinese_word, is_rare, same_meaning, sounds, stands_for
+from sql_agent.curation.wording import DENIED, STOP, are_listed_together, is_listed, is_word
 
 # A character that turns the sense of the word behind it: with it and without are two questions.
 TURNS = frozenset("不没无勿未非禁高低前后内外左右上下男女大小急慢多少新老早晚")
+# A word that links others is never another one in its place.
+LINKING = STOP | frozenset("from into onto between under over near per upon since until".split())
+LIGHT_BEFORE = frozenset("get be become more most have".split())
+LIGHT_AFTER = frozenset("over up out off down in on for to at".split())
 KNOWN = 2  # what stands in so many questions is no slip,
 RARE = 0.1  # unless what it may be a slip of stands in so many times more
 KNOWN_PIECE = 4  # so is a character more or less
 LONGEST = 6  # tokens of a phrase
 AROUND = 2  # tokens beside a difference that may belong to the phrase
+SUFFIXES = "车机器数场馆店站家员者市省县国人们"  # of things, that are said without them too
 LETTERS = 3  # of what is short for a Chinese word
 
 Tokens = Sequence[str]
@@ -69,11 +74,19 @@ def _same(mine: tuple[str, ...], theirs: tuple[str, ...]) -> bool:
         return False
     if _is_abbreviated(*sorted((mine, theirs), key=lambda one: len("".join(one)))):
         return True
+    if are_listed_together(mine, theirs):
+        return True
     one, other = _phrase(mine), _phrase(theirs)
-    listed = canonical(mine), canonical(theirs)
-    if all(listed):
-        return listed[0] == listed[1] or listed in groups()[2]
-    return bool(one and other) and same_meaning(one, other)
+    return bool(one and other) and (same_meaning(one, other) or _same_but_light(mine, theirs))
+
+
+def _same_but_light(mine: tuple[str, ...], theirs: tuple[str, ...]) -> bool:
+    """Whether one says with two words what the other says with one: "get transmitted", "more powerful", "take out"."""
+    two, one = sorted((mine, theirs), key=len, reverse=True)
+    if not len(two) == 2 > len(one) or not "".join(two).isascii():
+        return False
+    rest = two[1] if two[0] in LIGHT_BEFORE else two[0] if two[1] in LIGHT_AFTER else one[0]
+    return rest != one[0] and _same((rest,), one)
 
 
 def _phrase(tokens: tuple[str, ...]) -> str:
@@ -95,10 +108,13 @@ def _is_abbreviated(short: tuple[str, ...], long: tuple[str, ...]) -> bool:
 
 
 def _is_contracted(short: str, word: str) -> bool:
-    """Whether a Chinese word is another in short: 航司."""
-    if len(short) < 2 or short[0] != word[0] or is_chinese_word(short) or not is_chinese_word(word):
+    """Whether a Chinese word is another in short: 航司, 工行, 公交."""
+    if len(short) < 2 or short[0] != word[0] or len(word) <= len(short) or not _is_within(short, word):
         return False
-    return _is_within(short, word)
+    if word[:-1] == short and word[-1] in SUFFIXES:
+        return True
+    whole = is_chinese_word(word) or any(is_chinese_word(word[:n]) and is_chinese_word(word[n:]) for n in (2, 3))
+    return whole and (not is_chinese_word(short) or any(_is_within(word, full) for full in abbreviated(short)))
 
 
 def _is_within(short: str, long: str) -> bool:
@@ -144,8 +160,7 @@ def _is_slip_zh(gap: Gap, new: Tokens, old: Tokens, *, seen: Seen) -> bool:
     if start < end and other_start < other_end:
         one, other = new[start], old[other_start]
         long = any(len(word) > 2 and is_chinese_word(word) for window in windows for word in window)
-        seldom = min(seen[one], seen[other]) < RARE * max(seen[one], seen[other]) and not {one, other} & TURNS
-        rare = few < max(KNOWN, RARE * many) and (seldom or is_rare(one) or is_rare(other))
+        rare = few < max(KNOWN, RARE * many) and (is_rare(one) or is_rare(other))
         return broken and long or rare or bool(sounds(one) & sounds(other))
     tokens, at = (new, start) if start < end else (old, other_start)
     twin = tokens[at] in (*tokens[max(0, at - 1) : at], *tokens[at + 1 : at + 2])
@@ -157,6 +172,8 @@ def is_misspelt(one: str, other: str, seen: Seen) -> bool:
     few, many = sorted((seen[one], seen[other]))
     often, seldom = few >= max(KNOWN, RARE * many), few < RARE * many
     known = sum(is_listed(word) or often or is_word(word) and not seldom for word in (one, other))
+    if (one in LINKING) != (other in LINKING) and len(one) > 2 < len(other):
+        return DENIED not in (one, other) and OSA.distance(one, other) <= 1
     if known == 2 or DENIED in (one, other) or not (one.isalpha() and other.isalpha() and (one + other).isascii()):
         return False
     most = 2 if known and max(len(one), len(other)) >= 7 else 1

@@ -14,12 +14,13 @@ from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
 
-WORDNET = Path(__file__).parent / "wordnet.txt.gz"
+WORDNET, WIKDICT = Path(__file__).parent / "wordnet.txt.gz", Path(__file__).parent / "wikdict.txt.gz"
 CEDICT = "data/cedict_1_0_ts_utf-8_mdbg.txt.gz"
 ASIDE = re.compile(r"\([^()]*\)|\[[^]]*\]")
 POINTED = re.compile(
     r"(?:abbr\. (?:for|of)|variant of|same as|also written|equivalent to|see)\s+(?:\S*\|)?([\u4e00-\u9fff]+)"
 )
+ABBREVIATED = re.compile(r"abbr\. (?:for|of) (?:\S*\|)?([\u4e00-\u9fff]+)")
 PARTICLE = re.compile(r" (?:on|in|of|for|with|from|at) ")
 COMMON = range(0xB0, 0xD8)  # the first byte
 CLASSIFIER = re.compile(r"CL:[^/]*/")
@@ -64,6 +65,11 @@ def _cedict() -> dict[str, list[str]]:
     return entries
 
 
+def abbreviated(word: str) -> list[str]:
+    """What CC-CEDICT says that a Chinese word is short for."""
+    return [full for entry in _cedict().get(word, ()) for full in ABBREVIATED.findall(entry)]
+
+
 @functools.lru_cache(maxsize=65536)
 def _glosses(word: str) -> frozenset[str]:
     """What a Chinese word means, in up to three English words each, and the Chinese words that it stands for."""
@@ -84,7 +90,7 @@ def _glosses(word: str) -> frozenset[str]:
 
 
 @functools.cache
-def _said_in_chinese() -> dict[str, set[str]]:
+def chinese_of_phrases() -> dict[str, set[str]]:
     """The Chinese words that mean each English phrase."""
     found: dict[str, set[str]] = {}
     for word in _cedict():
@@ -93,8 +99,16 @@ def _said_in_chinese() -> dict[str, set[str]]:
     return found
 
 
-def _pivot(phrase: str) -> set[str]:
-    return {word for base in _bases(phrase) for word in _said_in_chinese().get(base, ())}
+@functools.cache
+def _wikdict() -> dict[str, set[str]]:
+    """What other languages say with the same words."""
+    found: dict[str, set[str]] = {}
+    for line in gzip.decompress(WIKDICT.read_bytes()).decode().splitlines():
+        one, _, others = line.partition("|")
+        for other in others.split(","):
+            found.setdefault(one, set()).add(other)
+            found.setdefault(other, set()).add(one)
+    return found
 
 
 def is_chinese_word(word: str) -> bool:
@@ -144,7 +158,7 @@ def same_meaning(one: str, other: str) -> bool:
     mine, theirs = ({phrase} if phrase.isascii() else _glosses(phrase) for phrase in (one, other))
     if len(one) == len(other) == 1:
         return False
-    if not one.isascii() and not other.isascii() and 1 in (len(one), len(other)):
+    if not one.isascii() and not other.isascii():
         return bool(mine & theirs)
     return bool(mine & theirs) or any(
         _is_part(a, b) or _is_part(b, a) or _same_english(a, b)
@@ -163,12 +177,17 @@ def _synsets(phrase: str) -> set[int]:
     return {one for base in _bases(phrase) for one in words.get(base, ())}
 
 
-def _same_english(one: str, other: str) -> bool:
-    if {*_bases(one)} & {*_bases(other)}:
+def one_sense(one: str, other: str) -> bool:
+    """Whether two English phrases are one word, stand in one synset of WordNet, or are said alike in other languages."""
+    mine, theirs = {*_bases(one)}, {*_bases(other)}
+    if mine & theirs or _synsets(one) & _synsets(other):
         return True
-    mine, theirs = _synsets(one), _synsets(other)
-    linked = _wordnet()[1]
-    return bool(mine & theirs) or any(linked[a] & theirs for a in mine) or bool(_pivot(one) & _pivot(other))
+    return any(theirs & _wikdict().get(base, set()) for base in mine)
+
+
+def _same_english(one: str, other: str) -> bool:
+    theirs, linked = _synsets(other), _wordnet()[1]
+    return one_sense(one, other) or any(linked[a] & theirs for a in _synsets(one))
 
 
 def stands_for(short: str, chinese: str) -> bool:

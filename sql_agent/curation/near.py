@@ -19,7 +19,8 @@ from rapidfuzz.distance import Levenshtein
 from scipy.sparse import csr_matrix
 
 from sql_agent.curation.gaps import Seen, gaps_between, is_acronym, is_misspelt, is_slip, means_same, pairs
-from sql_agent.curation.wording import DENIED, Wording, groups, wording
+from sql_agent.curation.tiles import change_roles, rearranged, tiles
+from sql_agent.curation.wording import DENIED, Wording, contrast, groups, wording
 
 # What follows these is what they speak of: "A before B" is not "B before A".
 DIRECTED = frozenset(f"{DENIED} than before after from into instead minus divided subtract 比 减 除 转 从".split())
@@ -103,11 +104,21 @@ def _alike(new: Wording, old: Wording, seen: Seen) -> float:
     """The share of equal tokens where the two, of the same numbers, are one question, by words or by tokens; else 0."""
     if new.denials[0] != old.denials[0] and new.denials[1] != old.denials[1] or _name_others(new, old):
         return 0.0
-    if any(mine == theirs for mine, theirs in zip(new.joined, old.joined, strict=True)) or _turned(new, old):
+    if any(mine == theirs for mine, theirs in zip(new.joined, old.joined, strict=True)):
         return 1.0
-    return max(
-        _reordered(new, old, seen), *(_share(*view, seen=seen) for view in zip(new.views, old.views, strict=True))
-    )
+    if contrast(new, old) or change_roles(new.framed, tiles(new.framed, old.framed)):
+        return 0.0
+    if _turned(new, old):
+        return 1.0
+    return max(_reordered(new, old, seen), *(_ordered(*view, seen) for view in zip(new.views, old.views, strict=True)))
+
+
+def _ordered(new: Sequence[str], old: Sequence[str], seen: Seen) -> float:
+    """The share, in this order or in the other's."""
+    if share := _share(new, old, seen=seen):
+        return share
+    turned = rearranged(new, old, tiles(new, old))
+    return _share(turned, old, seen=seen) if turned != tuple(new) else 0.0
 
 
 def _name_others(new: Wording, old: Wording) -> bool:

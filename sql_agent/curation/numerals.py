@@ -61,11 +61,23 @@ SAID_LATER = (
 )
 
 
+# Years: nineteen ninety-eight, twenty ten, nineteen oh six.
+SAID_YEAR = re.compile(
+    rf"\b(seventeen|eighteen|nineteen|twenty)[ -]+"
+    rf"(?:(hundred)\b|(?:oh|o)[ -](\b(?:{'|'.join(ONES[1:])}))|({'|'.join(TEENS)}|(?:{'|'.join(TENS)})(?:[ -](?:{'|'.join(ONES[1:])}))?))\b"
+)
+
+
+def _year(match: re.Match[str]) -> str:
+    tail = sum(VALUE[word] for word in re.findall(r"[a-z]+", match[3] or match[4] or ""))
+    return str(VALUE[match[1]] * 100 + tail)
+
+
 def in_digits(text: str) -> str:
     """A text in lower case, with its numbers as digits, in the normal form of the judge."""
     for pattern, plain in DIGITS:
         text = pattern.sub(plain, text)
-    text = normalise(SAID_NUMBER.sub(_value, text))
+    text = normalise(SAID_NUMBER.sub(_value, SAID_YEAR.sub(_year, text)))
     for pattern, plain in SAID_LATER:
         text = pattern.sub(plain, text)
     return text

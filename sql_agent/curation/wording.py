@@ -17,7 +17,7 @@ from spellchecker import SpellChecker
 from sql_agent.curation.numerals import in_digits, number
 from sql_agent.offline_judge.normal import normalise
 
-WORDS, COURTESY = Path(__file__).parent / "words.txt", Path(__file__).parent / "courtesy.txt"
+WORDS, COURTESY, CONTRASTS = (Path(__file__).parent / f"{name}.txt" for name in ("words", "courtesy", "contrasts"))
 TOKEN = re.compile(r"\d+(?:\.\d+)?|[+*/^<>=×÷]|(?<=\d)-(?=\d)|[a-zµμ°%]+|[^\W_a-z\d]")
 LONGEST = 8  # tokens of a phrase
 MISSPELT = 5  # shorter words are too near to others
@@ -41,7 +41,10 @@ CONTRACTED = (
     (re.compile(r"(?<![分区性特个类级差辨告离鉴])别(?![的人名处嘌])"), "不要"),
     (re.compile(r"十分(?=感|谢)"), ""),
     (re.compile(r"甭"), "不用"),
-    (re.compile(r"禁用(?!情况|人群)|禁止使用|忌用"), "不能用"),
+    (re.compile(r"咋样"), "怎么样"),
+    (re.compile(r"咋"), "怎么"),
+    (re.compile(r"啥"), "什么"),
+    (re.compile(r"禁用(?![情况人])|禁止使用|忌用"), "不能用"),
     (re.compile(r"仨"), "三个"),
     (re.compile(r"俩"), "两个"),
     (re.compile(r"(没|不)(?:曾|有)"), r"\1"),
@@ -55,10 +58,10 @@ CONTRACTED = (
 )  # fmt: skip
 
 
-def _courtesy() -> dict[str, list[str]]:
-    """The sections of courtesy.txt."""
+def _sections(file: Path) -> dict[str, list[str]]:
+    """The sections of a file of words."""
     sections: dict[str, list[str]] = {}
-    for line in COURTESY.read_text(encoding="utf-8").splitlines():
+    for line in file.read_text(encoding="utf-8").splitlines():
         if found := re.fullmatch(r"\[([a-z-]+)\]", line):
             sections[found[1]] = []
         elif sections:
@@ -66,7 +69,7 @@ def _courtesy() -> dict[str, list[str]]:
     return sections
 
 
-SECTIONS = _courtesy()
+SECTIONS = _sections(COURTESY)
 STOP = frozenset(" ".join(SECTIONS["stop"]).split())
 POLITE = re.compile(rf"\b(?:{'|'.join(SECTIONS['polite'])})")
 CLAUSE = re.compile(r"[^,.!?;:\n]*[,.!?;:\n]*(?:\s-+\s)?")
@@ -132,8 +135,8 @@ def wording(text: str) -> Wording:
     said = _without_courtesy(in_digits(said))
     plain = tuple(token for part in _parts(POLITE.sub(" ", said)) for token in part)
     tokens, names = _named(plain)
-    words = tuple(DENIED if token in DENIALS else token for token in tokens if token not in STOP and token != "1")
-    framed = tuple(_base(token, respelt=False) for token in TOKEN.findall(said))
+    words = tuple(DENIED if token in DENIALS else token for token in tokens if token != "1")
+    framed = tuple(_base(token, respelt=False) for token in TOKEN.findall(POLITE.sub(" ", said)))
     return Wording(words or plain or framed or (text,), names, framed or (text,), plain or framed or (text,))
 
 
@@ -170,35 +173,74 @@ def groups() -> tuple[dict[tuple[str, ...], tuple[str, ...]], frozenset[str], fr
     phrases: dict[tuple[str, ...], tuple[str, ...]] = {}
     names: set[str] = set()
     kin: set[tuple[str, str]] = set()
-    named = False
-    for line in WORDS.read_text(encoding="utf-8").splitlines():
-        if line.startswith(("#", "[")):
-            named = line == "[names]" if line.startswith("[") else named
-            continue
+    sections = _sections(WORDS)
+    for named, line in [(True, line) for line in sections["names"]] + [(False, line) for line in sections["words"]]:
         group = [tuple(map(_base, TOKEN.findall(normalise(phrase)))) for phrase in line.split(", ")]
         first = ("_".join(group[0]),) if named else group[0]
         names |= {first[0]} if named else set()
         for phrase in group:
-            if phrase and (known := phrases.setdefault(phrase, first)) != first:
+            if not (len(phrase) == 1 and phrase[0] in STOP) and phrase and (known := phrases.setdefault(phrase, first)) != first:
                 kin |= {(known[0], first[0]), (first[0], known[0])}
     return phrases, frozenset(names), frozenset(kin)
 
 
-def canonical(tokens: tuple[str, ...]) -> str:
-    """The first of the group of words.txt that has the phrase; nothing where none has."""
-    return " ".join(groups()[0].get(tokens, ()))
+@functools.cache
+def _contrasts() -> dict[str, dict[int, int]]:
+    """The lines of contrasts.txt that each phrase stands in, with its place there."""
+    found: dict[str, dict[int, int]] = {}
+    for n, line in enumerate(CONTRASTS.read_text(encoding="utf-8").splitlines()):
+        things = [] if line.startswith("#") else line.split(", ")
+        for at, phrase in ((at, phrase) for at, thing in enumerate(things) for phrase in thing.split("/")):
+            found.setdefault(" ".join(map(_base, TOKEN.findall(normalise(phrase)))), {})[n] = at
+    return found
+
+
+@functools.lru_cache(maxsize=65536)
+def _contrasting(tokens: tuple[str, ...]) -> dict[int, set[int]]:
+    """What of each line of contrasts.txt stands in a question, of several phrases the longest."""
+    found: dict[int, set[int]] = {}
+    at = 0
+    while at < len(tokens):
+        phrases = (" ".join(tokens[at : at + n]) for n in range(min(LONGEST, len(tokens) - at), 0, -1))
+        phrase = next((phrase for phrase in phrases if phrase in _contrasts()), "")
+        for line, place in _contrasts().get(phrase, {}).items():
+            found.setdefault(line, set()).add(place)
+        at += phrase.count(" ") + 1
+    return found
+
+
+def contrast(new: Wording, old: Wording) -> bool:
+    """Whether each has something of a line of contrasts.txt that the other lacks."""
+    mine, theirs = _contrasting(new.plain), _contrasting(old.plain)
+    return any(mine[line] - theirs[line] and theirs[line] - mine[line] for line in mine.keys() & theirs)
+
+
+@functools.cache
+def _lines() -> dict[tuple[str, ...], set[int]]:
+    """The lines of words.txt that each phrase stands in."""
+    found: dict[tuple[str, ...], set[int]] = {}
+    for n, line in enumerate(WORDS.read_text(encoding="utf-8").splitlines()):
+        for phrase in line.split(", "):
+            found.setdefault(tuple(map(_base, TOKEN.findall(normalise(phrase)))), set()).add(n)
+    return found
+
+
+def are_listed_together(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
+    """Whether a line of words.txt has both phrases."""
+    return not _lines().get(one, set()).isdisjoint(_lines().get(other, set()))
 
 
 def _named(tokens: tuple[str, ...]) -> tuple[list[str], dict[str, str]]:
-    """The tokens with each phrase of words.txt, longest first, as its group's first one; and the names among them."""
+    """The tokens that say something, with each phrase of words.txt, longest first, as its group's first one; and the
+    names among them."""
     phrases, names, _ = groups()
     found: list[str] = []
     written: dict[str, str] = {}
     at = 0
     while at < len(tokens):
         n = next((n for n in range(min(LONGEST, len(tokens) - at), 0, -1) if tokens[at : at + n] in phrases), 0)
-        first = phrases[tokens[at : at + n]] if n else (tokens[at],)
-        if first[0] in names:
+        first = phrases[tokens[at : at + n]] if n else (tokens[at],) if tokens[at] not in STOP else ()
+        if first and first[0] in names:
             written[first[0]] = "".join(tokens[at : at + n])
         found += first
         at += n or 1

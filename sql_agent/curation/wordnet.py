@@ -42,20 +42,21 @@ def main(folder: Path) -> None:
     OUT.write_bytes(gzip.compress("\n".join(lines).encode(), mtime=0))
 
 
-def _lines(file: Path) -> Iterator[list[str]]:
+def lines(file: Path) -> Iterator[list[str]]:
+    """The fields of each line of a file of WordNet."""
     return (line.split(" | ")[0].split() for line in file.read_text().splitlines() if not line.startswith(" "))
 
 
 def _senses(folder: Path) -> Iterator[tuple[Key, str]]:
     for name, speech in SPEECH.items():
-        for lemma, _, _, pointers, *rest in _lines(folder / f"index.{name}"):
+        for lemma, _, _, pointers, *rest in lines(folder / f"index.{name}"):
             for offset in rest[int(pointers) + 2 :][:SENSES]:
                 yield (speech, offset), re.sub("[_-]", " ", lemma)
 
 
 def _links(folder: Path) -> Iterator[tuple[Key, set[Key]]]:
     for name, speech in SPEECH.items():
-        for fields in _lines(folder / f"data.{name}"):
+        for fields in lines(folder / f"data.{name}"):
             key = speech, fields[0]
             at = 4 + 2 * int(fields[3], 16)
             pointers = zip(*(fields[at + n : at + 4 * int(fields[at]) : 4] for n in (1, 2, 3)), strict=True)
@@ -65,7 +66,7 @@ def _links(folder: Path) -> Iterator[tuple[Key, set[Key]]]:
 
 def _irregular(folder: Path) -> Iterator[str]:
     for name in SPEECH:
-        yield from (">".join(fields) for fields in _lines(folder / f"{name}.exc") if len(fields) == 2)
+        yield from (">".join(fields) for fields in lines(folder / f"{name}.exc") if len(fields) == 2)
 
 
 if __name__ == "__main__":
