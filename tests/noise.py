@@ -1,7 +1,7 @@
 """Questions under one or two of ten kinds of noise, and others that differ from them in one thing that counts.
 
-A `Noise` holds questions with slots, and what each kind of noise may change in them; two of them, of other domains and
-words, are in noise_daily.py (the rules of sql_agent/curation were chosen on it) and noise_travel.py (looked at once).
+A `Noise` holds questions with slots, and what each kind of noise may change in them. Three of them, of other domains
+and words, are in noise_daily.py, noise_travel.py and noise_town.py; docs/45-curate.md says what was chosen on which.
 """
 
 from __future__ import annotations
@@ -13,8 +13,10 @@ from dataclasses import dataclass
 
 from sql_agent.curation.numerals import ONES, TEENS, TENS
 
-KINDS = tuple("case typo order politeness synonym number abbreviation punctuation switch contraction".split())
-DIFFERENCES = tuple("number entity attribute unit negation roles".split())
+KINDS = (
+    *("case", "typo", "order", "politeness", "synonym"),
+    *("number", "abbreviation", "punctuation", "switch", "contraction"),
+)
 CHARS = "零一二三四五六七八九"
 NUMBER = re.compile(r"(?<![A-Za-z\d])\d+(?![A-Za-z\d])")
 

@@ -22,7 +22,12 @@ def typo_en(text: str, dice: random.Random) -> str:
     word = dice.choice(list(re.finditer(r"[A-Za-z]{4,}", text)))
     at = dice.randrange(word.start() + (len(word[0]) > 4), word.end() - 1)
     letter = dice.choice("abcdefghijklmnopqrstuvwxyz")
-    ways = (text[:at] + text[at + 1] + text[at] + text[at + 2 :], text[:at] + text[at + 1 :], text[:at] + letter + text[at:], text[:at] + letter + text[at + 1 :])
+    ways = (
+        text[:at] + text[at + 1] + text[at] + text[at + 2 :],
+        text[:at] + text[at + 1 :],
+        text[:at] + letter + text[at:],
+        text[:at] + letter + text[at + 1 :],
+    )
     return dice.choice(ways)
 
 
@@ -31,7 +36,11 @@ def typo_zh(text: str, dice: random.Random) -> str:
     places = [match.start() for match in re.finditer(r"(?<=[\u4e00-\u9fff])[\u4e00-\u9fff](?=[\u4e00-\u9fff])", text)]
     at = dice.choice(places)
     same = [char for char in SOUNDS.get(lazy_pinyin(text[at])[0], ()) if char != text[at]]
-    ways = [text[:at] + text[at + 1] + text[at] + text[at + 2 :], text[:at] + text[at + 1 :], text[:at] + text[at] + text[at:]]
+    ways = [
+        text[:at] + text[at + 1] + text[at] + text[at + 2 :],
+        text[:at] + text[at + 1 :],
+        text[:at] + text[at] + text[at:],
+    ]
     return text[:at] + dice.choice(same) + text[at + 1 :] if same and dice.random() < 0.6 else dice.choice(ways)
 
 

@@ -1,6 +1,6 @@
-"""Travel, homes, offices, gardens and the sky: the questions of tests/noise.py that no rule was chosen on.
+"""Travel, homes, offices, gardens and the sky: questions of tests/noise.py, written before sql_agent/curation was changed.
 
-Written before sql_agent/curation was changed, and run once, when that was done; docs/45-curate.md has the figures.
+They were run once when that was done, and their misses read afterwards; docs/45-curate.md has both figures.
 """
 
 # ruff: noqa: E501

@@ -1,8 +1,8 @@
 """Where two questions differ: whether both mean the same there, or one is short for the other or a slip of the pen.
 
-Guarantees: pure functions. What words.txt has in two groups means two things, whatever a dictionary says. A slip is an
-English word that no dictionary and no second question has, one or two letters from the other; or a Chinese character
-more, less or other, if not both are words with it: one that sounds the same, a rare one, or one that breaks a word.
+Guarantees: pure functions. What contrasts.txt has in one row is told apart before (near.py). A slip is an English word
+that no dictionary and no second question has, one or two letters from the other; or a Chinese character more, less or
+other, if not both are words with it: one that sounds or looks the same, a rare one, or one that breaks a word.
 """
 
 from __future__ import annotations
@@ -10,19 +10,23 @@ from __future__ import annotations
 import functools
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from itertools import pairwise, permutations
+from pathlib import Path
 
 from rapidfuzz.distance import OSA, Levenshtein
 
 from sql_agent.curation.meanings import abbreviated, is_chinese_word, is_rare, same_meaning, sounds, stands_for
 from sql_agent.curation.wording import DENIED, STOP, are_listed_together, is_listed, is_word
 
+LOOKALIKES = Path(__file__).parent / "lookalikes.txt"
 # A character that turns the sense of the word behind it: with it and without are two questions.
 TURNS = frozenset("不没无勿未非禁高低前后内外左右上下男女大小急慢多少新老早晚")
 # A word that links others is never another one in its place.
-LINKING = STOP | frozenset("from into onto between under over near per upon since until".split())
-LIGHT_BEFORE = frozenset("get be become more most have".split())
-LIGHT_AFTER = frozenset("over up out off down in on for to at".split())
+LINKING = STOP | frozenset(
+    ["from", "into", "onto", "between", "under", "over", "near", "per", "upon", "since", "until"]
+)
+LIGHT_BEFORE = frozenset(["get", "be", "become", "more", "most", "have"])
+LIGHT_AFTER = frozenset(["over", "up", "out", "off", "down", "in", "on", "for", "to", "at"])
 KNOWN = 2  # what stands in so many questions is no slip,
 RARE = 0.1  # unless what it may be a slip of stands in so many times more
 KNOWN_PIECE = 4  # so is a character more or less
@@ -161,10 +165,21 @@ def _is_slip_zh(gap: Gap, new: Tokens, old: Tokens, *, seen: Seen) -> bool:
         one, other = new[start], old[other_start]
         long = any(len(word) > 2 and is_chinese_word(word) for window in windows for word in window)
         rare = few < max(KNOWN, RARE * many) and (is_rare(one) or is_rare(other))
-        return broken and long or rare or bool(sounds(one) & sounds(other))
+        return broken and (long or look_alike(one, other)) or rare or bool(sounds(one) & sounds(other))
     tokens, at = (new, start) if start < end else (old, other_start)
     twin = tokens[at] in (*tokens[max(0, at - 1) : at], *tokens[at + 1 : at + 2])
     return twin or (broken or few < max(KNOWN_PIECE, RARE * many)) and tokens[at] not in TURNS
+
+
+@functools.cache
+def _lookalikes() -> frozenset[tuple[str, str]]:
+    groups = (line for line in LOOKALIKES.read_text(encoding="utf-8").splitlines() if not line.startswith("#"))
+    return frozenset(pair for group in groups for pair in permutations(group, 2))
+
+
+def look_alike(one: str, other: str) -> bool:
+    """Whether two Chinese characters are taken for each other."""
+    return (one, other) in _lookalikes()
 
 
 def is_misspelt(one: str, other: str, seen: Seen) -> bool:

@@ -178,7 +178,7 @@ def _synsets(phrase: str) -> set[int]:
 
 
 def one_sense(one: str, other: str) -> bool:
-    """Whether two English phrases are one word, stand in one synset of WordNet, or are said alike in other languages."""
+    """Whether two English phrases are one word, share a synset of WordNet, or are said alike in other languages."""
     mine, theirs = {*_bases(one)}, {*_bases(other)}
     if mine & theirs or _synsets(one) & _synsets(other):
         return True

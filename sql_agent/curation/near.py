@@ -1,7 +1,8 @@
 """Near-duplicates among questions: the same with other words for it, courtesy, marks, script or order, or with a slip.
 
 Guarantees: a pure function of the texts and their order; two questions are never the same that name other numbers or
-units of them, other drugs or diseases of words.txt, or of which one denies. Where else they differ, both must mean the
+units of them, other drugs or diseases of words.txt, two things of a row of contrasts.txt, or of which one denies, or
+in which two things changed roles (tiles.py). Where else they differ, both must mean the
 same, by words.txt or a dictionary, or one must be short for the other, or a slip, one a question (gaps.py). Candidates
 come from a sparse product of rare words and pairs of words, so that large files are no square. Not covered:
 paraphrases of more than a phrase. A name that no other question and no list has, one letter from the other, is a slip.

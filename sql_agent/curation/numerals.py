@@ -62,14 +62,15 @@ SAID_LATER = (
 
 
 # Years: nineteen ninety-eight, twenty ten, nineteen oh six.
+ONE = "|".join(ONES[1:])
 SAID_YEAR = re.compile(
-    rf"\b(seventeen|eighteen|nineteen|twenty)[ -]+"
-    rf"(?:(hundred)\b|(?:oh|o)[ -](\b(?:{'|'.join(ONES[1:])}))|({'|'.join(TEENS)}|(?:{'|'.join(TENS)})(?:[ -](?:{'|'.join(ONES[1:])}))?))\b"
+    r"\b(seventeen|eighteen|nineteen|twenty)[ -]+"
+    rf"(?:(?:hundred)\b|(?:oh|o)[ -]({ONE})\b|({'|'.join(TEENS)}|(?:{'|'.join(TENS)})(?:[ -](?:{ONE}))?)\b)"
 )
 
 
 def _year(match: re.Match[str]) -> str:
-    tail = sum(VALUE[word] for word in re.findall(r"[a-z]+", match[3] or match[4] or ""))
+    tail = sum(VALUE[word] for word in re.findall(r"[a-z]+", match[2] or match[3] or ""))
     return str(VALUE[match[1]] * 100 + tail)
 
 

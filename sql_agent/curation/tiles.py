@@ -13,7 +13,9 @@ from itertools import pairwise
 from sql_agent.curation.wording import STOP
 
 # What stands between two things that may change places.
-JOINS = (STOP - {"to", "on", "of", "about", "is", "are", "does", "do"}) | frozenset("and or nor vs versus , / & 和 与 跟 及 或 同 、 是 的 还".split())
+JOINS = (STOP - {"to", "on", "of", "about", "is", "are", "does", "do"}) | frozenset(
+    ["and", "or", "nor", "vs", "versus", ",", "/", "&", "和", "与", "跟", "及", "或", "同", "、", "是", "的", "还"]
+)
 ROLE = 6  # tokens of what has a role
 MOST = 80  # tokens; longer ones are compared in their order alone
 
@@ -55,7 +57,7 @@ def _longest(new: Sequence[str], old: Sequence[str], free: list[bool], open_: li
 
 
 def rearranged(new: Sequence[str], old: Sequence[str], blocks: Sequence[Tile]) -> tuple[str, ...]:
-    """The new one's tokens in the old one's order; what is not in both goes with the block where the old one has a gap."""
+    """The new one's tokens in the old one's order, and what only it has beside a gap of the old one's."""
     taken = {tile.there + n for tile in blocks for n in range(tile.size)}
     starts = [0]
     for one, other in pairwise(blocks):

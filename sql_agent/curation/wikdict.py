@@ -1,9 +1,9 @@
 """Makes wikdict.txt.gz from dictionaries of FreeDict: `python -m sql_agent.curation.wikdict /usr/share/dictd` (of
 dict-freedict-eng-bul, -eng-fin, -eng-ind, -eng-jpn, -eng-nor, -ell-eng, -fin-eng and -pol-eng).
 
-Guarantees: the same file from the same dictionaries. A line is an English word or phrase, and the words that share a
-translation with it in at least two of them or of CC-CEDICT (in as many dictionaries as their share, see `AGREEING`):
-what several languages say with one word means the same. Words that WordNet calls opposites are left out.
+Guarantees: the same file from the same dictionaries. A line is an English word or phrase, and those that share a
+translation with it in at least AGREEING of them and CC-CEDICT: what several languages say with one word means the same.
+Words that WordNet calls opposites are left out.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from sql_agent.curation.numerals import in_digits, number
 from sql_agent.offline_judge.normal import normalise
 
 WORDS, COURTESY, CONTRASTS = (Path(__file__).parent / f"{name}.txt" for name in ("words", "courtesy", "contrasts"))
-TOKEN = re.compile(r"\d+(?:\.\d+)?|[+*/^<>=×÷]|(?<=\d)-(?=\d)|[a-zµμ°%]+|[^\W_a-z\d]")
+TOKEN = re.compile(r"\d+(?:\.\d+)?|[+*/^<>=×÷%]|(?<=\d)-(?=\d)|[a-zµμ°]+|[^\W_a-z\d]")
 LONGEST = 8  # tokens of a phrase
 MISSPELT = 5  # shorter words are too near to others
 # Contractions: what denies stays, the rest says nothing.
@@ -37,6 +37,12 @@ CONTRACTED = (
     (re.compile(r"\by/?o\b"), "year old"),
     (re.compile(r"\bdr\b\.?"), "doctor"),
     (re.compile(r"\bgotta\b"), "must"),
+    (re.compile(r"\b(?:per ?cent|pct)\b|(?<=\d) ?%"), "%"),
+    (re.compile(r"\bb4\b"), "before"),
+    (re.compile(r"\b2day\b"), "today"),
+    (re.compile(r"\b(?:tmrw|tmr|2moro)\b"), "tomorrow"),
+    (re.compile(r"\bppl\b"), "people"),
+    (re.compile(r"\bcuz\b|\bbc\b|\b'?cause\b(?= (?:i|it|he|she|we|they|of)\b)"), "because"),
     (re.compile(r"\b(?:nobody|no one|none)\b"), "not"),
     (re.compile(r"(?<![分区性特个类级差辨告离鉴])别(?![的人名处嘌])"), "不要"),
     (re.compile(r"十分(?=感|谢)"), ""),
@@ -74,6 +80,7 @@ STOP = frozenset(" ".join(SECTIONS["stop"]).split())
 POLITE = re.compile(rf"\b(?:{'|'.join(SECTIONS['polite'])})")
 CLAUSE = re.compile(r"[^,.!?;:\n]*[,.!?;:\n]*(?:\s-+\s)?")
 COURTEOUS = STOP | frozenset(" ".join(SECTIONS["clause"]).split())
+MARKS = frozenset(" ".join(SECTIONS["clause-mark"]).split())
 COURTEOUS_ZH = re.compile(f"[{SECTIONS['clause-zh'][0]}]+")
 POLITE_ZH, ASKING_ZH = "|".join(SECTIONS["polite-zh"]), "|".join(SECTIONS["asking-zh"])
 DENIALS = frozenset(["not", "no", "never", "without", "neither", "nor", "不", "没", "无", "勿", "未", "非"])
@@ -151,7 +158,7 @@ def _is_courteous(clause: str) -> bool:
     words = TOKEN.findall(clause)
     if not words or not all(word in COURTEOUS if word.isascii() else COURTEOUS_ZH.fullmatch(word) for word in words):
         return False
-    return any(word not in STOP for word in words)
+    return any(not word.isascii() or word in MARKS for word in words)
 
 
 def _parts(said: str) -> list[list[str]]:
@@ -179,7 +186,11 @@ def groups() -> tuple[dict[tuple[str, ...], tuple[str, ...]], frozenset[str], fr
         first = ("_".join(group[0]),) if named else group[0]
         names |= {first[0]} if named else set()
         for phrase in group:
-            if not (len(phrase) == 1 and phrase[0] in STOP) and phrase and (known := phrases.setdefault(phrase, first)) != first:
+            if (
+                not (len(phrase) == 1 and phrase[0] in STOP)
+                and phrase
+                and (known := phrases.setdefault(phrase, first)) != first
+            ):
                 kin |= {(known[0], first[0]), (first[0], known[0])}
     return phrases, frozenset(names), frozenset(kin)
 

@@ -35,11 +35,11 @@ def main(folder: Path) -> None:
     links = {key: {other for other in others if other in words} for key, others in _links(folder) if key in words}
     linked = {key for key, others in links.items() if others}.union(*links.values())
     place = {key: n for n, key in enumerate(sorted(key for key in words if key in linked or len(words[key]) > 1))}
-    lines = [
+    out = [
         "|".join([",".join(sorted(words[key])), *map(str, sorted(map(place.__getitem__, links[key])))]) for key in place
     ]
-    lines += sorted({form for form in _irregular(folder) if all(common[word] >= COMMON for word in form.split(">"))})
-    OUT.write_bytes(gzip.compress("\n".join(lines).encode(), mtime=0))
+    out += sorted({form for form in _irregular(folder) if all(common[word] >= COMMON for word in form.split(">"))})
+    OUT.write_bytes(gzip.compress("\n".join(out).encode(), mtime=0))
 
 
 def lines(file: Path) -> Iterator[list[str]]:

@@ -165,3 +165,7 @@ def main(
         console.print(f"{folder}: up to date (--force builds again)", markup=False)
     else:
         show(bundled, [folder / name for name in OUTPUTS])
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
+import subprocess
+import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -86,3 +88,9 @@ def test_a_changed_or_missing_output_is_built_again(bundled: Path) -> None:
     (bundled / "medical.db").unlink()
     assert build_bundled(bundled) is not None
     assert (bundled / "val.parquet").read_bytes() == before
+
+
+def test_the_module_that_make_data_runs_is_a_command() -> None:
+    run = [sys.executable, "-m", "sql_agent.data.build", "--val-share", "much"]
+    done = subprocess.run(run, capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and "val-share" in done.stderr
