@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -33,12 +33,19 @@ class Evidence(Record):
     quote: str
 
 
+AnswerMark = Literal["answer", "boxed"]  # where the answer stands in what was said
+AnswerType = Literal["number", "date", "yes_no", "name", "list", "set", "text"]  # what it is; a list has an order
+ANSWER_MARKS: tuple[AnswerMark, ...] = get_args(AnswerMark)
+ANSWER_TYPES: tuple[AnswerType, ...] = get_args(AnswerType)
+
+
 class Question(Record):
     """One row of a dataset.
 
     `answer` is the reference answer; empty means that none is known. `scorer` names an entry of
     `sql_agent.scoring.scorers.SCORERS`, empty means the configured default. `sql` holds reference queries. `agent`
     names one of the configuration's [agents], empty means [agent] itself. `file` is the number of its file in a run.
+    `answer_schema` holds at most one of ANSWER_MARKS and one of ANSWER_TYPES, with a blank between: "boxed number".
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -48,7 +55,7 @@ class Question(Record):
     answer: str = ""
     scorer: str = ""
     agent: str = ""
-    answer_schema: Literal["", "answer", "boxed"] = ""
+    answer_schema: str = ""
     task_type: str = ""
     sql: list[str] = Field(default_factory=list)
     evidence: list[Evidence] = Field(default_factory=list)
@@ -59,6 +66,30 @@ class Question(Record):
     @classmethod
     def _null_is_empty(cls, value: Any) -> Any:
         return "" if value is None else value
+
+    @field_validator("answer_schema")
+    @classmethod
+    def _schema_is_known(cls, value: str) -> str:
+        words = value.split()
+        both = [[word for word in words if word in known] for known in (ANSWER_MARKS, ANSWER_TYPES)]
+        if max(map(len, both)) > 1 or sum(map(len, both)) < len(words):
+            types = ", ".join(ANSWER_TYPES)
+            raise ValueError(f"it may hold answer or boxed, and one of {types}, with a blank between")
+        return " ".join(words)
+
+    @property
+    def answer_mark(self) -> AnswerMark | Literal[""]:
+        """What marks the answer in a reply; "": nothing, all of it is the answer."""
+        words = self.answer_schema.split()
+        found: list[AnswerMark] = [mark for mark in ANSWER_MARKS if words.count(mark)]
+        return found[0] if found else ""
+
+    @property
+    def answer_type(self) -> AnswerType | Literal[""]:
+        """What the row says that its answer is; "": nothing."""
+        words = self.answer_schema.split()
+        found: list[AnswerType] = [kind for kind in ANSWER_TYPES if words.count(kind)]
+        return found[0] if found else ""
 
     @field_validator("sql", "evidence", "meta", mode="before")
     @classmethod

@@ -277,7 +277,8 @@ def check_judge(_machine: Machine) -> list[Row]:
     told = re.search(r"^\s*(?:export\s+)?(?:TEACHER_API_KEY|JUDGE_ENDPOINTS)=\S", text, re.M)
     if told or os.environ.get("TEACHER_API_KEY") or os.environ.get("JUDGE_ENDPOINTS"):
         return [Row("judge", "LLM", OK, "TEACHER_* or JUDGE_ENDPOINTS is set")]
-    note = "bundled data: quotes; own databases: values in sentences, else sql_result (--dry-run counts the rows)"
+    note = "bundled data: quotes; own databases: values, typed by answer_schema or the SQL's columns, else sql_result"
+    note += " (--dry-run counts the rows)"
     return [Row("judge", "offline", OK, note)]
 
 

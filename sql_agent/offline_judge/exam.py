@@ -12,12 +12,13 @@ from __future__ import annotations
 import functools
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from sql_agent.offline_judge.lexicon import DENYING, Lexicon, spell
 from sql_agent.offline_judge.normal import flat, normalise
 from sql_agent.offline_judge.sections import Cell, Fact, Item, Names, Record, compared, labelled, parts, runs
+from sql_agent.offline_judge.tables import rows, ties
 from sql_agent.offline_judge.words import PHRASES, RELATIONS
 
 SENTENCE_END = re.compile(r"[。!?\n]+|\.(?= |$)")
@@ -37,8 +38,9 @@ CLOSED = frozenset(map(normalise, PHRASES.split()))
 class Exam:
     """What is asked; words are spelt. `names` tell sections apart, those of `labels` only where a clause begins;
     `wholes` are texts of many facts, `prose` is what the reference says in other words (its texts -> what is its own in
-    them), `times` counts how often the evidence says a word, `lexicon` holds facts and free words, `echoes` those of
-    the question."""
+    them), `axes` are what a cell ties together (its labels, the rows and the columns of its tables: a heading -> the
+    facts under it), `times` counts how often the evidence says a word, `lexicon` holds facts and free words, `echoes`
+    those of the question."""
 
     question: str
     reference: str
@@ -48,6 +50,7 @@ class Exam:
     of_form: dict[str, list[int]]
     wholes: dict[str, list[str]]
     prose: dict[str, str]
+    axes: list[dict[str, frozenset[int]]]
     times: Counter[str]
     in_order: bool
     lexicon: Lexicon
@@ -72,7 +75,7 @@ def make_exam(question: str, reference: str, evidence: tuple[str | Cell, ...]) -
         cells, record = [], [[pair for pair in told if pair[0] == label] for label in labels]
         facts = [Fact((core, item), n) for n, items in enumerate(record) for _, item in items if (core := own[item])]
     else:
-        facts = _asked(question, own, record)
+        facts = _asked(question, own, record, [_headers(cell.text) for cell in cells])
     is_quote = {fact.forms[0] for fact in facts} <= {*own, *own.values()}
     names = labelled(told, record, labels, facts)
     if not names and cells and not (is_quote and any(labels)):
@@ -91,6 +94,8 @@ def make_exam(question: str, reference: str, evidence: tuple[str | Cell, ...]) -
         echoes, facts = set(), [Fact((item,), n) for n, items in enumerate(record) for _, item in items]
     if not facts:
         return None
+    axes = _axes(cells, record, facts) if not names or cells else []
+    headings = {heading for axis in axes for heading in axis}
     of_form: dict[str, list[int]] = {}
     for i, fact in enumerate(facts):
         for form in dict.fromkeys(map(spell, fact.forms)):
@@ -100,21 +105,37 @@ def make_exam(question: str, reference: str, evidence: tuple[str | Cell, ...]) -
     wholes = {text: told for text, told in wholes.items() if told and text not in of_form}
     prose = {} if is_quote else {spell(item): spell(core) for item, core in own.items() if core}
     prose |= {core: core for core in prose.values() if len(core) > 2 * MIN_OWN_CHARS}
-    lexicon = Lexicon({*free, *of_form, *wholes, *prose, *_sizes(facts)})
+    lexicon = Lexicon({*free, *headings, *of_form, *wholes, *prose, *_sizes(facts)})
     return Exam(
         question=spell(question),
         reference=reference,
         facts=facts,
         names={spell(name): sections for name, sections in names.items()},
-        labels={spell(name) for name in names if JUDGING.search(name)},
+        labels={spell(name) for name in (*names, *headings) if JUDGING.search(name)} - {*of_form},
         of_form=of_form,
         wholes=wholes,
         prose=prose,
+        axes=axes,
         times=Counter(spell(item) for items in record for _, item in items),
         in_order=ORDER.search(question) is not None and not names,
         lexicon=lexicon,
         echoes=Lexicon(echoes),
     )
+
+
+def _axes(cells: list[Cell], record: Record, facts: list[Fact]) -> list[dict[str, frozenset[int]]]:
+    """What tells the facts of one cell apart, where it is more than one thing; headings are spelt."""
+    found = []
+    for n, (cell, items) in enumerate(zip(cells, record, strict=False)):
+        told = {form: i for i, fact in enumerate(facts) if fact.section == n for form in fact.forms}
+        tables = ties(cell.text, lambda text: [item for _, item in _items(normalise(text))])
+        for pairs in ([(above, item) for above, item in items if above], *tables):
+            axis: dict[str, set[int]] = {}
+            for heading, item in pairs:
+                if item in told and spell(heading).strip() and heading != item:
+                    axis.setdefault(spell(heading), set()).add(told[item])
+            found += [{heading: frozenset(under) for heading, under in axis.items()}] if len(axis) > 1 else []
+    return found
 
 
 def _sizes(facts: list[Fact]) -> set[str]:
@@ -132,7 +153,7 @@ def _items(text: str) -> list[Item]:
         for clause in ITEM_END.split(sentence):
             *before, item = (part.strip() for part in LABEL_END.split(clause))
             label = before[-1] if before else label
-            if item:
+            if spell(item).strip():
                 found.append((label, item))
             elif before:
                 label += ":"
@@ -145,7 +166,12 @@ def _is_evidence(own: dict[str, str], known: set[str]) -> bool:
     return not known or counts or bool(own and not any(own.values()) and not {*own} <= known)
 
 
-def _asked(question: str, own: dict[str, str], record: Record) -> list[Fact]:
+def _headers(cell: str) -> set[str]:
+    """What stands in the headers of a cell's tables."""
+    return {item for header, *_ in rows(cell) for field in header for _, item in _items(normalise(field))}
+
+
+def _asked(question: str, own: dict[str, str], record: Record, headers: Sequence[set[str]]) -> list[Fact]:
     """What the reference quotes where it does nothing else; else all but numbers of rows and what the question says."""
     forms: dict[tuple[int, str], list[str]] = {}
     for n, items in enumerate(record):
@@ -155,8 +181,9 @@ def _asked(question: str, own: dict[str, str], record: Record) -> list[Fact]:
     known = {fact.forms[0] for fact in facts}
     if own and all({item, core} & known for item, core in own.items() if core):
         return [fact for fact in facts if fact.forms[0] in {*own, *own.values()}]
-    asked = (f for f in facts if not f.forms[0].isdecimal() and spell(f.forms[0]) not in spell(question))
-    return list(asked) or facts
+    asked = [f for f in facts if not f.forms[0].isdecimal() and spell(f.forms[0]) not in spell(question)]
+    asked = [fact for fact in asked if fact.forms[0] not in headers[fact.section]] or asked
+    return asked or facts
 
 
 def _echoes(question: str) -> Iterator[str]:

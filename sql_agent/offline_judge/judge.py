@@ -16,11 +16,14 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import groupby, zip_longest
+from typing import Literal
 
 from sql_agent.offline_judge.exam import CLAUSE_END, Cell, Exam, Fact, make_exam
 from sql_agent.offline_judge.lexicon import DENYING, pairs_of, spell
 from sql_agent.offline_judge.normal import normalise
-from sql_agent.offline_judge.typed import typed_value
+from sql_agent.offline_judge.tables import Told, is_torn
+from sql_agent.offline_judge.typed import kind_of_texts, truth_of, typed_value
+from sql_agent.records import AnswerType
 
 CAP, SAME_WORDS = 0.25, 0.1  # an answer that says anything else earns less than CAP; without a quote at most the other
 DENIED = 0.05  # what is left of that where it quotes facts and a sign of denial stands among the foreign text
@@ -56,18 +59,29 @@ class ReferenceVerdict:
 
 
 def grade(
-    *, question: str, reference: str, answer: str, evidence: Sequence[str | Cell] = ()
+    *,
+    question: str,
+    reference: str,
+    answer: str,
+    evidence: Sequence[str | Cell] = (),
+    kind: AnswerType | Literal[""] = "",
 ) -> ReferenceVerdict | None:
-    """Compare `answer` with the facts; None where reference and evidence hold no fact to compare with."""
+    """Compare `answer` with the facts; None where reference and evidence hold no fact to compare with.
+
+    `kind` says what the truth is: a value, in an answer of any words, or a text, which is quoted; "" looks at its form.
+    None too where the truth is none of its kind, or stands in the question.
+    """
+    cells = [Cell(cell) if isinstance(cell, str) else cell for cell in evidence]
+    looks = kind or kind_of_texts(question, reference, [cell.text for cell in cells])
+    truth = truth_of(question, reference, cells, looks) if looks and looks != "text" else None
+    value = typed_value(truth, question=question, answer=answer) if truth else 0.0
+    typed = ReferenceVerdict(value, value, [] if value else [*truth.values], []) if truth else None
+    if kind and kind != "text":
+        return typed
     exam = make_exam(question, reference, tuple(evidence))
     quoted = _Reading(exam, normalise(answer)).verdict() if exam else None
-    if exam and exam.names:  # of several things
-        return quoted
-    quotes = [cell if isinstance(cell, str) else cell.text for cell in evidence]
-    typed = typed_value(question=question, reference=reference, evidence=quotes, answer=answer)
-    if typed is None or (quoted and not quoted.foreign and quoted.value > typed):
-        return quoted
-    return ReferenceVerdict(typed, typed, [], [])
+    is_quote = quoted and not quoted.foreign and quoted.value > value
+    return quoted if not typed or is_quote or (exam and exam.names) else typed
 
 
 class _Reading:
@@ -81,17 +95,36 @@ class _Reading:
         self._named: list[frozenset[int]] = []  # the sections of the names that were told, the last one last
         self._reached = 0  # the last section of which something was told without a name
         self._is_misplaced = False  # a fact was told of another thing than its own
+        self._told: list[tuple[str, frozenset[int]]] = []  # what was said, and the facts of one cell that it may be
         self._text = by_column(answer, exam.names)
         self._prose: set[tuple[str, frozenset[int] | None]] = set()  # clauses of the reference, and of whom
         words, unknown = exam.lexicon.read(self._text, exam.echoes)
         for start, end, word in words:
             self._read(word, self._text[max(0, start - 2) : start].rstrip(" "), self._text[end : end + 1])
         self._foreign += [self._text[start:end] for start, end in unknown]
+        if any(map(self._is_torn, exam.axes)):
+            self._foreign.append("told of another row, column or heading")
+            self._is_misplaced = True
+
+    def _is_torn(self, axis: dict[str, frozenset[int]]) -> bool:
+        """Whether facts of one cell are told of what others of them stand under."""
+        tied = frozenset[int]().union(*axis.values())
+        told, breaks = list[Told](), set[int]()
+        for word, facts in self._told:
+            if word in axis:
+                told.append((word, frozenset(), True))
+            elif facts and facts <= tied:
+                told.append((word, frozenset(heading for heading, under in axis.items() if under & facts), False))
+            else:  # a heading of another kind begins a row
+                breaks.add(len(told))
+        return is_torn(told, frozenset(breaks))
 
     def _read(self, word: str, before: str, following: str) -> None:
         exam = self._exam
         if word in exam.prose:
             self._prose.add((exam.prose[word], self._told_of()))
+        if any(word in axis for axis in exam.axes):
+            self._told.append((word, frozenset()))
         if word in exam.labels and before and before[-1] not in BEGINS:
             self._foreign.append(word.replace(" ", ""))
         is_owner = following in ("的", ":") and word in exam.question
@@ -118,12 +151,21 @@ class _Reading:
         self._mentions[word, named] += 1
         mine = [i for i in facts if named is None or self._exam.facts[i].section in named]
         self._is_misplaced |= not mine
+        if self._exam.axes and len({self._exam.facts[i].section for i in mine}) == 1:
+            self._tell(word, frozenset(mine))
         if not mine or self._mentions[word, named] > FREE_MENTIONS * max(len(facts), self._exam.times[word]):
             self._foreign.append(word.replace(" ", ""))
         elif named is None and self._exam.names:
             self._quote_unnamed(mine)
         else:
             self._credit |= dict.fromkeys(mine, 1.0)
+
+    def _tell(self, word: str, facts: frozenset[int]) -> None:
+        """A fact with its heading before it in one word tells both."""
+        for axis in self._exam.axes:
+            self._told += [(one, frozenset()) for one in axis if word != one and word.startswith(one)]
+        if (word, frozenset()) not in self._told[-1:]:  # the heading of a row was told as such
+            self._told.append((word, facts))
 
     def _quote_unnamed(self, facts: Sequence[int]) -> None:
         """Facts of several things without a name: as they are asked for, one after the other, or anyhow."""

@@ -1,206 +1,351 @@
 """Typed answers: where the truth is a number, a date, yes or no, a name or a list of them, in a sentence of any words.
 
-A sentence around the truth costs nothing; another value of its kind, an alternative, a doubt, a denial, a name that
-nobody asked for and a second sentence of other words make it wrong. Guarantees: pure functions, linear in the text.
-Not covered: a denial in words of no list; one amount in two units; rounding.
+An answer is read clause by clause. One that tells the truth may hold a few other words; each other clause must be a
+frame (whence it is known, courtesy, the question again). Another value, another name, an alternative, a doubt, a denial
+make it wrong. Guarantees: pure functions, linear in the text. Not covered: a doubt in words of no list; rounding.
 """
 
 from __future__ import annotations
 
+import functools
 import re
-import unicodedata
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
 
-from sql_agent.offline_judge.lexicon import spell
-from sql_agent.offline_judge.normal import normalise
+from sql_agent.offline_judge.doubts import DENIALS, DOUBTS, FRAMES, FREE, NO, PHRASES, SOURCE, TITLES, YES, alternatives
+from sql_agent.offline_judge.lexicon import Lexicon, spell, tokens
+from sql_agent.offline_judge.sections import Cell, parts
+from sql_agent.offline_judge.tables import is_torn
+from sql_agent.offline_judge.values import DATE, NUMBER, plain
+from sql_agent.offline_judge.words import PHRASES as QUOTE_PHRASES
+from sql_agent.records import AnswerType
 
-WRONG = 0.0
-MAX_CHARS, MAX_WORDS, MAX_ITEMS = 60, 6, 30  # of a truth; longer ones are no values
-BEFORE, BEHIND = 12, 4  # words, or Chinese characters by two, that may stand around a truth in its sentence
-HEDGES = re.compile(
-    r"[?？]|[或猜谣假谎]|还是|要么|可能|也许|大概|恐怕|大约|左右|至少|至多|似乎|难道|据说|当真|错误|有误|相反|\b(?:or|either|maybe|perhaps"
-    r"|possibl[ey]|probabl[ey]|might|may|could|about|around|approximately|roughly|nearly|almost|over|under|more than"
-    r"|less than|at least|at most|between|unsure|guess\w*|seems?|doubt\w*|unclear|unknown|allegedly|supposedly"
-    r"|rumou?r\w*|lies?|lying|false|fake|myth|joke|untrue|wrong|incorrect|mistake\w*|wait|actually|sorry|instead"
-    r"|rather|except|versus)\b"
+MAX_CHARS, MAX_HAN, MAX_WORDS, MAX_ITEMS = 60, 24, 6, 30  # of a truth; longer ones are no values
+BEFORE, BEHIND, AROUND = 8, 5, 4  # unknown words (half a Chinese character each) in a clause that tells; in a source
+YES_WORDS, NO_WORDS = {"yes", "true", "是", "是的", "对"}, {"no", "false", "否", "不是", "不对"}
+ASKS_YES_NO = re.compile(
+    r"^(?:is|are|was|were|do|does|did|has|have|had|can|could|will|would|should)\b|[吗否]|(.)[不没]\1|没有[?？]?$", re.I
 )
-DENIALS = re.compile(r"[不没非无未否]|\b(?:no|not|never|none|neither|nor|cannot|\w+n t)\b")
-YES, NO = {"yes", "true", "是", "是的", "对"}, {"no", "false", "否", "不是", "不对"}
-SAYS_YES, SAYS_NO = (
-    re.compile(r"\W*(?:yes|true|是|对|有|可以)(?![a-z])"),
-    re.compile(r"\W*(?:no|false|否|不|没)(?![a-z])"),
+SEPARATOR = re.compile(r"\s*(?:[,;、，；\n|]|\band\b|和|以及)\s*", re.I)
+ORDER = re.compile(
+    r"顺序|次序|依次|排序|排列|从.{1,6}到|由.到|\b(?:order(?:ed)?|rank(?:ed)?|sort(?:ed)?|top|from .+ to)\b"
 )
-NUMBER = re.compile(r"(?<![a-z0-9.\-])(-?\d+(?:\.\d+)?)(?:%|(?=[^\d.]|\.(?!\d)|$))([a-z]*)")
-SEPARATOR = re.compile(r"\s*(?:[,;、，；\n|]|\band\b|和)\s*", re.I)
-ORDER = re.compile(r"顺序|次序|依次|排序|排列|从.{1,6}到|\b(?:order(?:ed)?|rank(?:ed)?|sort(?:ed)?|top|from .+ to)\b")
-SENTENCE_END = re.compile(r"[。!\n;]|\.(?!\d)")
-FREE = frozenset(
-    re.findall(
-        r"\w+",
-        "the a an is are was were be been has have had does do did of in on at by to for with and there it its this"
-        " that they which who what total all according database result results record records answer final query based"
-        " shows show here as i found hope helps hello them these so from namely following named called",
+CLAUSE_END = re.compile(r"(?<!\d)[,:]|[,:](?!\d)|[;。!?\n、|()—–/]|(?<!\d)\.|\.(?!\d)| - |--")
+MARK = re.compile(r"(?<![\w.-])\d{1,2}[.)](?=[^\W\d])")  # of an item
+JOINT = r"\s*(?:and|&|plus|as well as|以及|还有|加上|[和与及跟])\s*(?:the )?"
+JOINED = re.compile(rf"\|{JOINT}\?|\?{JOINT}\|")
+NAME = re.compile(r"(?<![.!?:] )(?<!^)(?<!\n)(?<![\"“*])\b[A-Z][a-z]+")
+DAYS = "monday tuesday wednesday thursday friday saturday sunday sql january february march april may june july august"
+AUXILIARIES = frozenset(
+    ["is", "are", "was", "were", "do", "does", "did", "has", "have", "had", "can", "could", "will", "would", "should"]
+)
+KNOWN_NAMES = {
+    *f"{DAYS} september october november december the jan feb mar apr jun jul aug sep sept oct nov dec".split()
+}
+WORDS = frozenset(spell(one) for one in [*FREE.split(), *TITLES.split()])
+COMMON = [*FREE.split(), *TITLES.split(), *FRAMES.split(), *alternatives(PHRASES), *QUOTE_PHRASES.split()]
+
+
+FRAME = Lexicon(COMMON)
+
+
+@dataclass(frozen=True)
+class Truth:
+    """What an answer has to say: values in the canonical form, each with the row of its cell."""
+
+    kind: AnswerType
+    values: tuple[str, ...]
+    rows: tuple[str, ...] = ()
+    is_ordered: bool = False
+
+
+def kind_of_cells(question: str, cells: Sequence[Cell]) -> AnswerType | Literal[""]:
+    """What the cells that a query found are, by number, column and form; "" where they are no values."""
+    texts = [plain(cell.text) for cell in cells]
+    if not texts or len(texts) > MAX_ITEMS or not all(map(_is_value, texts)):
+        return ""
+    if len(texts) > 1:
+        return "list" if ORDER.search(plain(question)) else "set"
+    if texts[0] in YES_WORDS | NO_WORDS or (texts[0] in ("0", "1") and ASKS_YES_NO.search(question)):
+        return "yes_no"
+    return _form(texts[0])
+
+
+def kind_of_texts(question: str, reference: str, evidence: Sequence[str]) -> AnswerType | Literal[""]:
+    """The same by the form of reference and quotes, which in Chinese are texts but for numbers and dates."""
+    asked, cells = plain(question), [plain(one) for one in evidence]
+    cells = [one for one in cells if spell(one) not in spell(asked)]
+    read = asked.isascii() or all(NUMBER.fullmatch(one) or DATE.fullmatch(one) for one in cells)
+    if cells and read and all(spell(one) in spell(plain(reference)) or not reference for one in cells):
+        values = list(dict.fromkeys(cells))
+    else:
+        values = _split(reference) if not re.search(r"[:：。\n!?]|\.\s", reference) else []
+    han = any("\u4e00" <= char <= "\u9fff" for value in values for char in value) and not {*values} & (
+        YES_WORDS | NO_WORDS
     )
-)
-ONES = "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen"
-NAMED = {word: n for n, word in enumerate(re.findall(r"\w+", f"{ONES} eighteen nineteen"))}
-TENS = "twenty thirty forty fifty sixty seventy eighty ninety"
-NAMED |= {word: 10 * n for n, word in enumerate(re.findall(r"\w+", TENS), 2)}
-SCALES = {"hundred": 100, "thousand": 1000, "million": 10**6, "billion": 10**9}
-NUMERAL = re.compile(rf"\b(?:{'|'.join(NAMED)})(?:[ -](?:and )?(?:{'|'.join([*NAMED, *SCALES])}))*\b")
-MONTHS = re.findall(r"\w+", "january february march april may june july august september october november december")
-MONTH = "|".join(f"{month[:3]}(?:{month[3:]})?\\.?" for month in MONTHS)
-DATES = [
-    re.compile(r"(?P<y>\d{4})[-/.年](?P<m>\d{1,2})[-/.月](?P<d>\d{1,2})日?(?:[t ]\d\d:\d\d(?::\d\d)?)?"),
-    re.compile(rf"(?P<d>\d{{1,2}})(?:st|nd|rd|th)? (?:of )?(?P<m>{MONTH}),? ?(?P<y>\d{{4}})"),
-    re.compile(rf"(?P<m>{MONTH}) (?P<d>\d{{1,2}})(?:st|nd|rd|th)?,? ?(?P<y>\d{{4}})"),
-]
-
-
-def typed_value(*, question: str, reference: str, evidence: Sequence[str], answer: str) -> float | None:
-    """What the answer earns; None where the truth is no value."""
-    truths = _truths(question, reference, evidence)
-    if not truths:
-        return None
-    asked, said = _plain(question), _plain(answer)
-    if len(truths) == 1 and truths[0] in YES | NO:
-        return float(_polarity(said, asked) == (truths[0] in YES))
-    if len(truths) == 1 and (day := _dates(truths[0])) and day[0][1] == truths[0]:
-        told = _dates(said)
-        wanted = {day[0][0]} == {one for one, _ in told}
-        return float(wanted and _is_plain(said, [text for _, text in told], asked, answer))
-    if len(truths) == 1 and (number := NUMBER.fullmatch(truths[0].lstrip("$€£¥ "))):
-        return float(_says_number(said, number, asked) and _is_plain(said, [], asked, answer))
-    return _names(said, truths, asked, answer)
+    if (
+        not values
+        or not all(map(_is_value, values))
+        or len(values) > MAX_ITEMS
+        or (han and (len(values) > 1 or evidence))
+    ):
+        return ""
+    return kind_of_cells(question, [Cell(value) for value in values])
 
 
 def is_value(*, question: str, reference: str, evidence: Sequence[str]) -> bool:
-    """Whether the truth is a value, or a few of them."""
-    return bool(_truths(question, reference, evidence))
+    """Whether the truth is by its form a value, or a few of them, that the question leaves open."""
+    kind = kind_of_texts(question, reference, evidence)
+    return bool(kind and truth_of(question, reference, [Cell(text) for text in evidence], kind))
 
 
-def _truths(question: str, reference: str, evidence: Sequence[str]) -> list[str]:
-    """The values of the reference, else those of the cells, where they are such; in the same form as the answer."""
-    asked = _plain(question)
-    cells = [one for quote in evidence if spell(one := _plain(quote)) not in spell(asked)]
-    is_value = reference and not re.search(r"[:：。\n!?]|\.\s", reference)
-    read = asked.isascii() or all(NUMBER.fullmatch(one) or _dates(one) for one in cells)
-    if cells and read and all(spell(one) in spell(_plain(reference)) or not reference for one in cells):
-        told = cells  # what the query found; the reference says it in a sentence
-    else:
-        told = [reference] if is_value and _dates(_plain(reference)) else SEPARATOR.split(reference) if is_value else []
-    values = list(dict.fromkeys(filter(None, (_plain(one).strip(" .[]\"'") for one in told))))
-    han = any("\u4e00" <= char <= "\u9fff" for value in values for char in value) and not {*values} & (YES | NO)
-    long = any(len(v) > MAX_CHARS or len(v.split()) > MAX_WORDS for v in values) or len(values) > MAX_ITEMS
-    known = any(spell(value) in spell(asked) for value in values)
-    return [] if long or known or (han and (len(values) > 1 or evidence)) else values
-
-
-def _plain(text: str) -> str:
-    """The judge's normal form, with numbers in digits; commas and blanks stay."""
-    text = re.sub(r"一(?=[共起样定直般些下])", "", unicodedata.normalize("NFKC", text))  # 一共 counts nothing
-    text = normalise(re.sub(r"(?<=\w)['’](?=\w)", " ", text))
-    text = NUMERAL.sub(lambda match: str(_in_digits(match[0])), text)
-    return re.sub(
-        r"(\d+(?:\.\d+)?) ?(thousand|million|billion)\b", lambda m: f"{float(m[1]) * SCALES[m[2]]:.15g}", text
-    )
-
-
-def _in_digits(numeral: str) -> int:
-    total, part = 0, 0
-    for word in re.findall(r"[a-z]+", numeral):
-        if word in NAMED:
-            part += NAMED[word]
-        elif word == "hundred":
-            part *= 100
-        elif word in SCALES:
-            total, part = total + part * SCALES[word], 0
-    return total + part
-
-
-def _dates(text: str) -> list[tuple[tuple[int, int, int], str]]:
-    found = []
-    for match in (match for pattern in DATES for match in pattern.finditer(text)):
-        month = match["m"]
-        n = int(month) if month.isdecimal() else next(i for i, name in enumerate(MONTHS, 1) if name[:3] == month[:3])
-        found.append(((int(match["y"]), n, int(match["d"])), match[0]))
-    return found
-
-
-def _says_number(said: str, number: re.Match[str], asked: str) -> bool:
-    """Whether the truth is the one number of the answer that the question has not."""
-    given = {float(match[1]) for match in NUMBER.finditer(asked)} - {float(number[1])}
-    told = [match for match in NUMBER.finditer(said) if float(match[1]) not in given]
-    units = {match[2] for match in told} - {""}
-    return {float(match[1]) for match in told} == {float(number[1])} and (not number[2] or units <= {number[2]})
-
-
-def _polarity(said: str, asked: str) -> bool | None:
-    """What the answer says to a question of yes or no; None where it doubts or says both."""
-    denied = DENIALS.search(DENIALS.sub("", said, count=1) if SAYS_NO.match(said) else said)
-    shared = {*spell(said).split()} & {*spell(asked).split()} - FREE
-    if HEDGES.search(said.replace("false", "no")) or (SAYS_YES.match(said) and denied and not DENIALS.search(asked)):
+def truth_of(question: str, reference: str, cells: Sequence[Cell], kind: AnswerType) -> Truth | None:
+    """The values of this kind in cells or reference; None where they are none, or stand in the question."""
+    asked = plain(question)
+    found = [(plain(cell.text), cell.row) for cell in cells]
+    found = [pair for pair in found if spell(pair[0]) not in spell(asked) or kind == "yes_no"]
+    said = spell(plain(reference))
+    if not found or (reference and not all(spell(value) in said for value, _ in found)):
+        texts = [plain(reference)] if kind in ("number", "date", "yes_no", "name") else _split(reference)
+        found = [(text, str(n)) for n, text in enumerate(texts) if text]
+    values = tuple(_bare(value, kind) for value, _ in found)
+    if kind == "yes_no":
+        values = tuple(
+            "yes" if value in {*YES_WORDS, "1"} else "no"
+            for value in values
+            if value in YES_WORDS | NO_WORDS | {"0", "1"}
+        )
+    elif any(spell(value) in spell(asked) for value in values):
         return None
-    if SAYS_YES.match(said) or SAYS_NO.match(said):
-        return SAYS_NO.match(said) is None
-    return not DENIALS.search(said) if shared else None
+    fits = {"number": NUMBER.match, "date": DATE.fullmatch}.get(kind, bool)
+    if not values or not all(map(fits, values)) or (kind not in ("list", "set") and len({*values}) > 1):
+        return None
+    ordered = kind == "list" or (kind == "set" and ORDER.search(asked) is not None)
+    return Truth(kind, values, tuple(row for _, row in found), ordered)
 
 
-def _is_plain(said: str, truths: Sequence[str], asked: str, answer: str) -> bool:
-    """Whether nothing around the truths doubts, denies, or tells of something else."""
-    rest = said
-    for truth in truths:
-        rest = rest.replace(truth, " ")
-    words = {*spell(asked).split(), *spell(" ".join(truths)).split()} | FREE
-    doubts = {*HEDGES.findall(rest), *DENIALS.findall(rest)} - {
-        *HEDGES.findall(asked.rstrip("?")),
-        *DENIALS.findall(asked),
-    }
-    strange = [
-        word for word in re.findall(r"(?<![.!?] )(?<!^)(?<!\n)\b[A-Z][a-z]+", answer) if word.lower() not in words
+def typed_value(truth: Truth, *, question: str, answer: str) -> float:
+    """What the answer earns: 1 or 0, of a list or a set F1 of what it names."""
+    asked, said = plain(question), plain(answer)
+    if truth.kind == "yes_no":
+        return float(_polarity(said, asked, answer) is (truth.values[0] == "yes"))
+    told = _Told(truth, asked, MARK.sub("\n", said))
+    if not told.order or not told.is_clean or _strange_names(answer, asked, truth.values):
+        return 0.0
+    wanted = list(dict.fromkeys(truth.values))
+    order = [wanted.index(value) for value in told.order]
+    again = [b for a, b in zip([len(order), *order], order, strict=False) if b <= a]  # where the list begins
+    if told.is_torn or (truth.is_ordered and any(one != min(order) for one in again)):
+        return 0.0
+    n = len({*order})
+    return 2 * n / (n + len(wanted))
+
+
+class _Told:
+    """The truths that an answer tells, in order, and whether it says nothing against them."""
+
+    def __init__(self, truth: Truth, asked: str, said: str) -> None:
+        self._truth, self._asked = truth, asked
+        self._forms = {spell(form): value for value in truth.values for form in _forms(value, truth.kind)}
+        self._known, self._lexicon = _lexicon(asked), Lexicon(self._forms)
+        self._numbers = {token[0] for token in tokens(f"{asked} {' '.join(truth.values)} {len({*truth.values})}")}
+        self.order: list[str] = []
+        self._doubted = {*DOUBTS.findall(asked.rstrip("?？")), *DENIALS.findall(asked)}
+        self._unsaid = _unsaid(asked, said)
+        self.is_clean = not re.search(r"[?？]|\.\.|…", said) and all(
+            [self._is_clean(one, leads=leads) for one, leads in _clauses(said, self._lexicon)]
+        )
+
+    @property
+    def is_torn(self) -> bool:
+        """Whether values of one row of a table are told of another's."""
+        by_row: dict[str, list[str]] = {}
+        for value, row in zip(self._truth.values, self._truth.rows, strict=False):
+            by_row.setdefault(row, []).append(value)
+        if len(by_row) < 2 or max(map(len, by_row.values())) < 2:
+            return False
+        heads = {values[0] for values in by_row.values()}
+        of = {value: frozenset(v[0] for v in by_row.values() if value in v) for value in self._truth.values}
+        return is_torn([(value, of[value], value in heads) for value in self.order])
+
+    def _is_clean(self, clause: str, *, leads: bool) -> bool:
+        """`leads`: the clause stands before a colon or a line's end, and the next one tells a truth."""
+        found, _ = self._lexicon.read(clause)
+        self.order += [self._forms[word] for *_, word in found]
+        rest = _filled(clause, found)
+        courtesy, unknown = self._known.read(rest)
+        phrases = _filled(rest, [one for one in courtesy if one[2].count(" ") > 3])  # "if you need anything else"
+        if {*DOUBTS.findall(phrases), *DENIALS.findall(phrases)} - self._doubted:
+            return False
+        if any(token[0] not in self._numbers and re.search(r"\d", token[0]) for token in tokens(rest)):
+            return False
+        first, last = (found[0][0], found[-1][1]) if found else (len(clause), len(clause))
+        before = sum(_weight(rest[start:end]) for start, end in unknown if start < first)
+        behind = sum(_weight(rest[start:end]) for start, end in unknown if end > last)
+        limit = BEFORE if found or leads else AROUND if SOURCE.search(clause) else 0
+        is_other = self._names_another(rest, unknown, first) if found or leads else False
+        return before <= limit and behind <= BEHIND and not is_other and not _joins(rest, found, unknown)
+
+    def _names_another(self, rest: str, unknown: list[tuple[int, int]], first: int) -> bool:
+        """Whether something else stands where the question has what the answer does not say: in Chinese, where no
+        capital tells a name, before the same words, or as the first thing of the clause."""
+        gone, following = self._unsaid
+        for n, (start, end) in enumerate(unknown):
+            behind = rest[end:].lstrip(f" {gone}")
+            is_subject = n == 0 and start < first and rest[end:first].strip()
+            is_subject = is_subject and (behind[:1] not in ("是", "为") or (not start and behind[:1] == following[:1]))
+            if gone and end - start > 1 and (is_subject or (following and behind.startswith(following))):
+                return True
+        return False
+
+
+def _clauses(said: str, truths: Lexicon) -> list[tuple[str, bool]]:
+    """Each clause, and whether it leads to one that tells a truth."""
+    ends = [*CLAUSE_END.finditer(said)]
+    pieces = [
+        said[a:b] for a, b in zip([0, *(m.end() for m in ends)], [*(m.start() for m in ends), len(said)], strict=True)
     ]
-    return (
-        not doubts
-        and not strange
-        and all(_is_short(one, truths, words) for one in SENTENCE_END.split(said.replace(":\n", ":")))
+    kept = [(one.strip(), end) for one, end in zip(pieces, [*(m[0] for m in ends), ""], strict=True) if one.strip()]
+    tells = [bool(truths.read(one)[0]) for one, _ in kept] + [False]
+    return [(one, end in (":", "\n") and after) for (one, end), after in zip(kept, tells[1:], strict=True)]
+
+
+def _unsaid(asked: str, said: str) -> tuple[str, str]:
+    """What the question begins with and the answer does not say, and the two characters behind; for Chinese alone."""
+    asked = re.sub(r"^(?:请问|谁是|谁为|[请把按在])+", "", asked)
+    _, gone = Lexicon(parts(said)).read(asked)
+    if asked.isascii() or not gone or gone[0][0] or gone[0][1] < 2:
+        return "", ""
+    ends = re.search(r"[是有的在于由为]", asked[2 : gone[0][1]])
+    end = 2 + ends.start() if ends else gone[0][1]
+    return asked[:end], asked[end : end + 2]
+
+
+def _joins(rest: str, found: Sequence[tuple[int, int, str]], unknown: Sequence[tuple[int, int]]) -> bool:
+    """Whether something unknown is joined to a value: "A and B" where only A is true."""
+    return JOINED.search(_filled(_filled(rest, found, "|"), unknown, "?")) is not None
+
+
+@functools.lru_cache(maxsize=1024)
+def _lexicon(asked: str) -> Lexicon:
+    return Lexicon([*COMMON, *parts(asked), *(match[0] for match in tokens(asked))])
+
+
+def _filled(text: str, spans: Sequence[tuple[int, int] | tuple[int, int, str]], sign: str = " ") -> str:
+    """The text with these spans written over."""
+    chars = list(text)
+    for start, end, *_ in spans:
+        chars[start:end] = sign * (end - start)
+    return "".join(chars)
+
+
+def _weight(text: str) -> float:
+    return sum(0.5 if "\u4e00" <= token[0][0] <= "\u9fff" else 1 for token in tokens(text))
+
+
+def _strange_names(answer: str, asked: str, values: Sequence[str]) -> bool:
+    """Whether a capitalised word inside a sentence is neither in the question nor in a value."""
+    known = {
+        *spell(asked).split(),
+        *spell(" ".join(values)).split(),
+        *" ".join(WORDS).split(),
+        *KNOWN_NAMES,
+        *FRAMES.split(),
+    }
+    return any(
+        {*spell(plain(word)).split()} - known for word in NAME.findall(re.sub(r"(?<=\w)['’](?=[A-Z])", "", answer))
     )
 
 
-def _is_short(sentence: str, truths: Sequence[str], words: set[str]) -> bool:
-    """Few unknown words before and behind a truth, and none in a sentence without one."""
-    marks = [(match.start(), match.end()) for t in truths for match in re.finditer(re.escape(t), sentence)]
-    marks = marks or [match.span() for match in NUMBER.finditer(sentence) if not truths]
-    if not marks:
-        return not _unknown(sentence, words) or not re.search(r"\w", sentence)
-    before, behind = sentence[: min(marks)[0]], sentence[max(end for _, end in marks) :]
-    return _unknown(before, words) <= BEFORE and _unknown(behind, words) <= BEHIND
+def _is_value(text: str) -> bool:
+    han = sum("\u4e00" <= char <= "\u9fff" for char in text)
+    return (
+        bool(text)
+        and len(text) <= (MAX_HAN if han else MAX_CHARS)
+        and len(text.split()) <= MAX_WORDS
+        and not re.search(r"[;:。\n!?]", text)
+    )
 
 
-def _unknown(text: str, words: set[str]) -> float:
-    return sum(0.5 if "\u4e00" <= word[0] <= "\u9fff" else 1 for word in spell(text).split() if word not in words)
+def _form(value: str) -> AnswerType:
+    if DATE.fullmatch(value):
+        return "date"
+    return (
+        "number"
+        if re.fullmatch(rf"{NUMBER.pattern}(?: percent)?(?: ?[^\W\d]{{1,9}}| ?[\u4e00-\u9fff]{{1,3}})?", value)
+        else "name"
+    )
 
 
-def _names(said: str, truths: Sequence[str], asked: str, answer: str) -> float:
-    """F1 of the values that are told, where nothing else is; in their order where the question asks for one."""
-    said = re.sub(r"(?<![\w.])\d{1,2}[.)](?=[a-z])", " ", said)  # marks of items in one line
-    told = {t: at for t in truths if (at := spell(said).find(spell(t))) >= 0}
-    extra = {*re.findall(r"\d+", said)} - {*re.findall(r"\d+", f"{asked} {' '.join(truths)}"), str(len(truths))}
-    texts = [*told]
-    if not told or extra or not _is_plain(said, texts, asked, answer) or _adds(said, texts, asked):
-        return WRONG
-    if ORDER.search(asked) and list(told.values()) != sorted(told.values()):
-        return WRONG
-    return 2 * len(told) / (len(told) + len(truths))
+def _split(reference: str) -> list[str]:
+    whole = plain(reference).strip(" .[]")
+    values = [whole] if _form(whole) != "name" else [plain(one).strip(" .[]") for one in SEPARATOR.split(reference)]
+    return list(dict.fromkeys(filter(None, values)))
 
 
-def _adds(said: str, truths: Sequence[str], asked: str) -> bool:
-    """Whether a list goes on with something that is neither a truth nor a word of the question."""
-    known = {*spell(asked).split(), *FREE}
-    for truth in truths:
-        for match in re.finditer(re.escape(truth), said):
-            after = re.match(r"\s*(?:,|;|、|\band\b|和|与|及)\s*(?:and )?([a-z]+|[^\W\d_])", said[match.end() :])
-            prior = re.search(r"([a-z]+)\s*(?:\band|&)\s*$", said[: match.start()])
-            for word in (m[1] for m in (after, prior) if m):
-                if word not in known and not any(spell(t).startswith(f" {word} ") or word in t for t in truths):
-                    return True
-    return False
+def _bare(value: str, kind: AnswerType) -> str:
+    """A name without its titles; a number without what is not its unit."""
+    value = value.strip(" .[]")
+    if kind == "name":
+        value = (
+            re.sub(rf"^(?:(?:{'|'.join(one for one in TITLES.split() if one.isascii())})\b\.? ?)+", "", value) or value
+        )
+    return value
+
+
+def _forms(value: str, kind: AnswerType) -> list[str]:
+    """The ways to say a value: a number without its unit too, a share in percent, nothing for 0."""
+    number = NUMBER.match(value)
+    if kind == "number" and number:
+        forms = [value, number[0]]
+        forms += [f"{float(number[0]) * 100:.10g} percent"] if abs(float(number[0])) <= 1 and "." in number[0] else []
+        return forms
+    return [value]
+
+
+def _polarity(said: str, asked: str, answer: str) -> bool | None:
+    """What the answer says to a question of yes or no; None where it doubts, says both or speaks of something else."""
+    if re.search(r"[?？]", said) or _strange_names(answer, asked, []):
+        return None
+    verdicts: list[bool] = []
+    for clause in filter(None, (one.strip() for one in CLAUSE_END.split(said))):
+        found = _says(clause, asked, after=bool(verdicts))
+        if found == "nothing":
+            return None
+        verdicts += [found] if isinstance(found, bool) else []
+    return verdicts[0] if verdicts and len({*verdicts}) == 1 else None
+
+
+def _says(clause: str, asked: str, *, after: bool) -> bool | Literal["frame", "nothing"]:
+    """What one clause says: yes, no, whence it is known, or nothing that can be read."""
+    courtesy, strange = FRAME.read(clause)
+    if len(courtesy) == 1 and not strange and courtesy[0][2].count(" ") > 3:
+        return "frame"
+    lead = NO.match(clause) or YES.match(clause)
+    rest = clause[lead.end() :] if lead else clause
+    denied = bool({*DENIALS.findall(rest)} - {*DENIALS.findall(asked)})
+    if {*DOUBTS.findall(rest)} - {*DOUBTS.findall(asked.rstrip("?？"))} or (lead and denied):
+        return "nothing"
+    said = DENIALS.sub(" ", rest)
+    content = {_stem(token[0]) for token in tokens(asked)} - _words()
+    told = {_stem(token[0]) for token in tokens(said)}
+    _, spans = _lexicon(asked).read(said)
+    unknown = sum(_weight(said[a:b]) for a, b in spans if not {_stem(t[0]) for t in tokens(said[a:b])} <= content)
+    is_echo = len(told) > 1 and spell(said) in spell(asked)
+    is_frame = not lead and not is_echo and not FRAME.read(said)[1]
+    is_statement = bool(told & content and not is_frame) or bool(told and told <= _words() and told & AUXILIARIES)
+    if unknown > (AROUND if is_statement and (lead or after) else 0):
+        return "frame" if SOURCE.search(clause) and unknown <= AROUND and not denied else "nothing"
+    if lead:
+        return not NO.match(clause)
+    return not denied if is_statement else "nothing" if denied else "frame"
+
+
+@functools.cache
+def _words() -> frozenset[str]:
+    return frozenset(token[0] for word in WORDS for token in tokens(word)) | {"not", "no"}
+
+
+def _stem(word: str) -> str:
+    return re.sub(r"(?:ies|es|s|ed|ing|e|d)$", "", word) if len(word) > 4 and word.isascii() else word

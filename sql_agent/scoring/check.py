@@ -12,7 +12,8 @@ from foundation.errors import UserError
 from reward_client.errors import JudgeFault
 from sql_agent.config import RewardConfig
 from sql_agent.config.agents import unknown_agent
-from sql_agent.records import Question
+from sql_agent.offline_judge.typed import truth_of
+from sql_agent.records import ANSWER_TYPES, Question
 from sql_agent.scoring.functions import RewardFunction
 from sql_agent.scoring.registry import SCORERS, ScoringContext, unknown_scorer
 from sql_agent.scoring.scorers import (
@@ -58,6 +59,8 @@ def _row_problem(question: Question, context: ScoringContext | None) -> str:
     if question.scorer and (problem := _unusable(question.scorer, context)):
         return f"scorer {question.scorer!r}{'' if question.scorer in SCORERS else ':'} {problem}"
     terms = (context or RewardConfig()).terms_for(question.scorer)
+    if problem := _type_problem(question, [term.scorer for term in terms]):
+        return problem
     for name in [term.scorer for term in terms]:
         function = SCORERS.get(name)
         if function is sql_result and not question.sql:
@@ -65,6 +68,18 @@ def _row_problem(question: Question, context: ScoringContext | None) -> str:
         if isinstance(function, RewardFunction) and (problem := function.problem(question)):
             return f"scorer {name!r} {problem}"
     return ""
+
+
+def _type_problem(question: Question, scorers: Sequence[str]) -> str:
+    """Why nothing reads the answer as the type that the row names."""
+    kind = question.answer_type
+    if kind and not any(SCORERS.get(name) in (judge, reference) for name in scorers):
+        return f"answer_schema: {kind} is read by the scorers judge and reference, and the row has {', '.join(scorers)}"
+    if kind in ("", "text") or not question.answer or question.sql or question.evidence:
+        return ""
+    if truth_of(question.question, question.answer, [], kind):
+        return ""
+    return f"answer_schema: the answer {question.answer!r:.60} is no {kind} that the question leaves open"
 
 
 def needs_answer(question: Question, context: ScoringContext) -> bool:
@@ -104,10 +119,10 @@ def offline_kinds(questions: Sequence[Question], context: ScoringContext) -> str
     async def kinds() -> Counter[str]:
         return Counter([await offline_kind(question, one) for question, one in own])
 
-    told = {
-        "value": "by the value in the answer",
-        "sql_result": "by the result of the query (sql_result)",
-        "quote": "by quotes of the record",
+    told = {"sql_result": "by the result of the query (sql_result)", "quote": "by quotes of the record"}
+    told |= {
+        "text": told["quote"],
+        **{one: f"by the {one.replace('_', ' or ')} in the answer" for one in ANSWER_TYPES if one != "text"},
     }
     found = asyncio.run(kinds()).most_common()
     return f"of {len(own)} rows: " + ", ".join(f"{n} {told[kind]}" for kind, n in found) if found else ""

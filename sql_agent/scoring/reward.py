@@ -82,11 +82,11 @@ async def _score_term(term: TermConfig, episode: Episode, context: ScoringContex
     context = dataclasses.replace(context, target=term.target, limit=term.limit)
     if function in OF_THE_EPISODE:
         return await run_scorer(function, question, episode, context)
-    answer = extract_answer(episode.final_answer, question.answer_schema)
+    answer = extract_answer(episode.final_answer, question.answer_mark)
     if not answer:
         marks = {"answer": "no <answer>...</answer>", "boxed": r"no \boxed{...}"}
         said = strip_thinking(episode.final_answer)
-        return Score(value=0.0, explanation=marks.get(question.answer_schema, "empty") if said else "empty answer")
+        return Score(value=0.0, explanation=marks.get(question.answer_mark, "empty") if said else "empty answer")
     return await run_scorer(function, question, episode.model_copy(update={"final_answer": answer}), context)
 
 

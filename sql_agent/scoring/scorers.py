@@ -10,6 +10,7 @@ import asyncio
 import atexit
 import re
 import unicodedata
+from typing import Literal
 
 from foundation.rollout_keys import AWAITS_GROUP
 from reward_client.errors import JudgeFault
@@ -19,8 +20,8 @@ from sql_agent.environment.database import Database
 from sql_agent.errors import DatabaseFault
 from sql_agent.offline_judge import judge as reference_judge
 from sql_agent.offline_judge.sections import Cell
-from sql_agent.offline_judge.typed import is_value
-from sql_agent.records import Episode, QueryResult, Question, Score, SqlCall
+from sql_agent.offline_judge.typed import kind_of_cells, kind_of_texts, truth_of
+from sql_agent.records import AnswerType, Episode, QueryResult, Question, Score, SqlCall
 from sql_agent.scoring.math_check import MathChecker, MathFault
 from sql_agent.scoring.registry import ScoringContext, scorer
 from sql_agent.scoring.result_match import MAX_RESULT_ROWS, is_ordered, reads_data, same_results
@@ -51,31 +52,41 @@ async def judge(question: Question, episode: Episode, context: ScoringContext) -
     return await (sql_result if kind == "sql_result" else reference)(question, episode, context)
 
 
-async def offline_kind(question: Question, context: ScoringContext) -> str:
-    """How the scorer `judge` grades a row without an LLM: `value`, `quote`, or, where the row has reference queries and
-    no evidence and the database is not the bundled one, `sql_result` for what is no value. Raises DatabaseFault."""
-    cells = [cell.text for cell in await _evidence(question, context)]
-    if is_value(question=question.question, reference=question.answer, evidence=cells):
-        return "value"
-    asks_query = context.own_database and question.sql and not question.evidence
-    return "sql_result" if asks_query else "quote"
+async def offline_kind(question: Question, context: ScoringContext) -> AnswerType | Literal["sql_result", "quote"]:
+    """How the scorer `judge` grades a row without an LLM: by a value of this type, as `quote`, or, where the row has
+    reference queries and no evidence and the database is not the bundled one, as `sql_result` what is no value. Raises
+    DatabaseFault."""
+    kind = _value_kind(question, await _evidence(question, context))
+    asks_query = context.own_database and question.sql and not question.evidence and question.answer_type != "text"
+    return kind or ("sql_result" if asks_query else "quote")
+
+
+def _value_kind(question: Question, cells: list[Cell]) -> AnswerType | Literal[""]:
+    """The type that the row names in `answer_schema`, else that of what its queries found, else of its texts' form."""
+    if question.answer_type:
+        return "" if question.answer_type == "text" else question.answer_type
+    if question.evidence or not cells:
+        kind = kind_of_texts(question.question, question.answer, [cell.text for cell in cells])
+    else:
+        kind = kind_of_cells(question.question, cells)
+    return kind if kind and truth_of(question.question, question.answer, cells, kind) else ""
 
 
 @scorer("reference")
 async def reference(question: Question, episode: Episode, context: ScoringContext) -> Score:
-    """The offline judge: the share of the asked facts that the answer quotes, if it says nothing else."""
+    """The offline judge: the value in the answer, or the share of the asked facts quoted, if nothing else is said."""
     try:
         evidence = await _evidence(question, context)
     except DatabaseFault as fault:
         return Score(unscored=fault.kind, explanation=str(fault))
+    by_row = question.answer_type or bool(evidence and not question.evidence)
+    kind = (question.answer_type or _value_kind(question, evidence) or "text") if by_row else ""
     verdict = reference_judge.grade(
-        question=question.question,
-        reference=question.answer,
-        answer=episode.final_answer,
-        evidence=evidence,
+        question=question.question, reference=question.answer, answer=episode.final_answer, evidence=evidence, kind=kind
     )
     if verdict is None:
-        return Score(unscored=NO_REFERENCE, explanation=f"question {question.id} has no reference answer")
+        told = f"is no {question.answer_type} that the question leaves open" if question.answer_type else "is not there"
+        return Score(unscored=NO_REFERENCE, explanation=f"question {question.id}: the reference {told}")
     metadata = {"coverage": verdict.coverage, "foreign": len(verdict.foreign)}
     return Score(value=verdict.value, explanation=verdict.explanation, metadata=metadata)
 

@@ -9,7 +9,7 @@ from statistics import fmean
 
 import pytest
 
-from sql_agent.offline_judge.exam import make_exam
+from sql_agent.offline_judge.exam import JUDGING, make_exam
 from sql_agent.offline_judge.judge import CAP, grade
 from sql_agent.offline_judge.sections import Cell
 
@@ -171,3 +171,57 @@ def test_rows_and_columns_that_are_known_deal_out_four_cells() -> None:
     assert value("甲药的色泽：赤褐。甲药的气味：辛香。乙药的色泽：青灰。乙药的气味：腥臭。") == 1
     assert value("甲药的色泽：青灰。甲药的气味：腥臭。乙药的色泽：赤褐。乙药的气味：辛香。") <= 0.1
     assert value("甲药的色泽：辛香。甲药的气味：赤褐。乙药的色泽：腥臭。乙药的气味：青灰。") <= 0.1
+
+
+def tabular(draw: random.Random, zh: bool, form: str) -> tuple[str, list[tuple[str, list[str]]], list[str]]:
+    """(the cell, its rows as heading and values, the names of the columns)."""
+    n, m = draw.randint(2, 7), 1 if form == "labels" else draw.randint(1, 3)
+    words = (word(draw, zh, draw.randint(2, 6)) for _ in range(9 * (n + m)))
+    made = [one for one in words if not JUDGING.search(one)][: n + m]  # what judges begins a clause
+    values = draw.sample(range(2, 900), n * m)
+    told = [(made[i], [f"{value} {draw.choice(UNITS)}" for value in values[i * m : i * m + m]]) for i in range(n)]
+    head, columns = word(draw, zh, 3), made[n:]
+    if form == "labels":
+        return draw.choice(["; ", "\n", ", "]).join(f"{name}: {one[0]}" for name, one in told), told, columns
+    lines = [[head, *columns], *([name, *one] for name, one in told)]
+    if form == "html":
+        rows = [[f"<t{'d' if n else 'h'}>{one}</t{'d' if n else 'h'}>" for one in row] for n, row in enumerate(lines)]
+        return "<table>" + "".join(f"<tr>{''.join(row)}</tr>" for row in rows) + "</table>", told, columns
+    lines.insert(1, ["---"] * (m + 1))
+    return "\n".join(f"| {' | '.join(row)} |" for row in lines), told, columns
+
+
+@pytest.mark.parametrize("form", ["labels", "html", "markdown"])
+def test_rows_of_a_table_in_a_cell_are_told_of_their_own(form: str) -> None:
+    for seed in range(60):
+        draw = random.Random(f"{form} {seed}")
+        zh = draw.random() < 0.5
+        cell, told, columns = tabular(draw, zh, form)
+        name, column = word(draw, zh, 4).title(), word(draw, zh, 3)
+        question = f"{name}的{column}是什么？" if zh else f"What is the {column} of {name}?"
+
+        def value(answer: str, question: str = question, cell: str = cell) -> float:
+            found = grade(question=question, reference="", answer=answer, evidence=[cell])
+            assert found is not None
+            return found.value
+
+        def lines(rows: list[tuple[str, list[str]]], named: bool = False, columns: list[str] = columns) -> str:
+            fields = [
+                (one, [f"{c} {v}" if named else v for c, v in zip(columns, values, strict=True)])
+                for one, values in rows
+            ]
+            return "\n".join(f"{one}：{'，'.join(values)}" for one, values in fields)
+
+        turned = [(one, values) for (one, _), (_, values) in zip(told, told[1:] + told[:1], strict=True)]
+        exchanged = [told[1][0], told[0][0], *(one for one, _ in told[2:])]
+        two = [(one, values) for one, (_, values) in zip(exchanged, told, strict=True)]
+        right = [cell, re.sub(r"<[^>]*>", " ", re.sub(r"</t[dhr]>", "\n", cell)), lines(told), lines(told[::-1])]
+        wrong = [lines(turned), lines(two)]
+        if len(columns) > 1:
+            right.append(lines(told, True))
+            wrong.append(lines([(one, values[::-1]) for one, values in told], True))
+        if form == "markdown":
+            wrong.append(cell.replace(told[0][0], "\0").replace(told[1][0], told[0][0]).replace("\0", told[1][0]))
+        assert min(map(value, right)) >= 0.9, (question, cell, [*map(value, right)])
+        assert max(map(value, wrong)) <= 0.1, (question, cell, [*map(value, wrong)], wrong)
+        assert value("\n".join("，".join(values) for _, values in told)) > 0.5

@@ -11,14 +11,17 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 from rich.console import Console
 
+from foundation.errors import UserError
 from sql_agent.config import DatabaseConfig, RewardConfig
 from sql_agent.records import Episode, Evidence, Question, SqlCall
 from sql_agent.scoring.build import build_context
-from sql_agent.scoring.check import needs_answer, offline_kinds
+from sql_agent.scoring.check import check_scorers, needs_answer, offline_kinds
 from sql_agent.scoring.registry import ScoringContext
 from sql_agent.scoring.reward import score
+from sql_agent.scoring.scorers import offline_kind
 from sql_agent.training.dry_run import dry_run
 from sql_agent.training.options import resolve_config
 from tests.typed import train_flags
@@ -86,7 +89,7 @@ def test_rows_with_evidence_and_the_bundled_database_are_quoted(context: Scoring
 
 
 def test_the_plan_tells_the_choice(context: ScoringContext, database: Path, tmp_path: Path) -> None:
-    told = "of 3 rows: 2 by the value in the answer, 1 by the result of the query (sql_result)"
+    told = "of 3 rows: 2 by the number in the answer, 1 by the result of the query (sql_result)"
     assert offline_kinds([PAGES, PAGES_ZH, ABOUT], context) == told
     file, text = tmp_path / "rows.jsonl", StringIO()
     rows = [PAGES.model_copy(update={"id": str(n), "question": f"{PAGES.question} ({n})"}) for n in range(40)]
@@ -95,4 +98,51 @@ def test_the_plan_tells_the_choice(context: ScoringContext, database: Path, tmp_
     sets = [f"database.path={database}", 'database.tables=["books"]', 'logging.trackers=["console"]']
     config = resolve_config(train_flags(*flags, *(part for one in sets for part in ("--set", one))))
     assert dry_run(config, Console(file=text, soft_wrap=True, highlight=False)) == 0
-    assert "the offline judge grades of 40 rows: 40 by the value in the answer" in text.getvalue()
+    assert "the offline judge grades of 40 rows: 40 by the number in the answer" in text.getvalue()
+
+
+SHELF = Question(id="5", question="书架上有哪些书？", sql=["SELECT title FROM books"])
+THICK = SHELF.model_copy(update={"id": "6", "question": "哪几本书最厚？", "answer_schema": "list"})
+LENGTHS = SHELF.model_copy(update={"id": "7", "sql": ["SELECT title, pages FROM books"]})
+
+
+def test_the_type_comes_from_the_columns_or_from_answer_schema(context: ScoringContext) -> None:
+    kinds = [asyncio.run(offline_kind(one, context)) for one in (PAGES, SHELF, THICK, LENGTHS, ABOUT)]
+    assert kinds == ["number", "set", "list", "set", "sql_result"]
+    told, reverse = "书架上有Iron Tide和Pale Fire。", "书架上有Pale Fire和Iron Tide。"
+    assert [earned(SHELF, context, answer) for answer in (told, reverse)] == [1, 1]
+    assert [earned(THICK, context, answer) for answer in (told, reverse)] == [1, 0]
+    quoted = SHELF.model_copy(update={"answer_schema": "text"})
+    assert asyncio.run(offline_kind(quoted, context)) == "quote"
+
+
+def test_values_of_one_row_are_told_of_it(context: ScoringContext) -> None:
+    assert earned(LENGTHS, context, "Iron Tide有1847页，Pale Fire有315页。") == 1
+    assert earned(LENGTHS, context, "Iron Tide有315页，Pale Fire有1847页。") == 0
+
+
+def test_a_type_is_read_beside_evidence_and_with_a_mark(context: ScoringContext) -> None:
+    cell = Evidence(source_table="books", row_id=1, field="author", quote="王立新")
+    named = Question(
+        id="8", question="作者是谁？", answer="王立新", evidence=[cell], answer_schema="boxed name", scorer="judge"
+    )
+    assert earned(named, context, r"作者是李娜。\boxed{这本书由王立新先生所写}") == 1
+    assert earned(named, context, r"王立新。\boxed{李娜}") == 0
+
+
+@pytest.mark.parametrize(
+    ("update", "message"),
+    [
+        ({"answer_schema": "number", "answer": "many", "sql": []}, "the answer 'many' is no number"),
+        ({"answer_schema": "name", "answer": "x", "scorer": "exact"}, "read by the scorers judge and reference"),
+    ],
+)
+def test_a_type_that_nothing_reads_is_an_error(context: ScoringContext, update: dict[str, str], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        check_scorers([PAGES.model_copy(update=update)], context)
+
+
+@pytest.mark.parametrize("schema", ["numbers", "number date", "answer boxed", "json"])
+def test_an_unknown_schema_is_refused(schema: str) -> None:
+    with pytest.raises(ValidationError, match="it may hold answer or boxed, and one of number"):
+        Question(id="1", question="a", answer_schema=schema)

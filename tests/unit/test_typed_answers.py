@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from benchmarks.typed_answers import PARTS, answers
 from sql_agent.offline_judge.judge import grade
 
 PAGES = "How many pages does The Silent Lantern have?"
@@ -179,3 +180,11 @@ def test_the_cells_of_a_query_are_the_truth_where_the_reference_is_a_sentence() 
 def test_a_quote_of_a_long_cell_pays_beside_a_short_reference() -> None:
     cell = "The Silent Lantern, a novel of the north; first edition sold out; second edition in print since spring"
     assert value("Is The Silent Lantern in print?", "yes", cell, cell) >= 0.9
+
+
+@pytest.mark.parametrize(("part", "language"), PARTS)
+def test_generated_sentences_earn_what_they_should(part: str, language: str) -> None:
+    told = list(answers(120, part=part, language=language, seed=3))
+    right, wrong = ([one.value for one in told if (one.why == "right") is is_right] for is_right in (True, False))
+    assert sum(value >= 0.9 for value in right) >= {"chosen": 0.98, "kept": 0.87}[part] * len(right)
+    assert sum(value <= 0.1 for value in wrong) >= 0.97 * len(wrong)

@@ -1,0 +1,168 @@
+"""Sentences around values, right and wrong, and what the offline judge pays: `python benchmarks/typed_answers.py`.
+
+Numbers with units, thousands, decimals and words, dates in many forms, yes and no, names with titles, lists and sets,
+over four small databases that exist here alone: shops and weather in the part `chosen`, sports and finance in `kept`.
+Each part has its own questions, sentences, frames and ways to be wrong, so that rules can be chosen without `kept`.
+Guarantees: a pure function of the seed. Not covered: sentences that nobody composed from parts.
+"""
+
+from __future__ import annotations
+
+import random
+import tomllib
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from statistics import fmean
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.support.typed_forms import days, lists, numbers, titled
+from sql_agent.offline_judge.judge import grade
+from sql_agent.offline_judge.sections import Cell
+from sql_agent.offline_judge.typed import kind_of_cells
+
+TEXT = tomllib.loads((Path(__file__).parent / "support" / "typed_sentences.toml").read_text(encoding="utf-8"))
+PARTS = [(part, language) for part, languages in TEXT.items() for language in languages]
+
+
+@dataclass(frozen=True)
+class Told:
+    """One answer to a question whose query found `cells`; `reference` is the bare truth, or empty."""
+
+    kind: str
+    question: str
+    reference: str
+    cells: tuple[Cell, ...]
+    answer: str
+    why: str  # "right", or how it is wrong
+
+    @property
+    def value(self) -> float:
+        """What the offline judge gives, as the scorer `reference` asks it."""
+        kind = kind_of_cells(self.question, self.cells)
+        found = grade(
+            question=self.question, reference=self.reference, answer=self.answer, evidence=self.cells, kind=kind
+        )
+        return found.value if found else 0.0
+
+
+def answers(n: int, *, part: str, language: str, seed: int = 0) -> Iterator[Told]:
+    """`n` questions of a part in one language, each with two right answers and two wrong ones."""
+    draw = random.Random(f"{part} {language} {seed}")
+    asks = [(domain, ask) for domain in TEXT[part][language]["domains"] for ask in domain["asks"]]
+    for i in range(n):
+        domain, ask = asks[i % len(asks)]
+        yield from _answers(draw, part, language, domain, ask)
+
+
+def _answers(draw: random.Random, part: str, language: str, domain: dict[str, Any], ask: str) -> Iterator[Told]:
+    kind, question, *sentences = ask.split("|")
+    frames = TEXT[part][language]["frames"]
+    kind, _, unit = kind.partition(" ")
+    subject, other = draw.sample(domain["subjects"].split("|"), 2)
+    truth, lie = _values(draw, kind, language, domain)
+    cells = tuple(
+        Cell(str(one), f"0 {n}", "value") for n, one in enumerate(truth if isinstance(truth, list) else [truth])
+    )
+    plain = ("、" if language == "zh" else ", ").join(cell.text for cell in cells)
+    reference = "" if plain in ("0", "1") else draw.choice(["", plain])
+
+    def told(answer: str, why: str = "right") -> Told:
+        return Told(kind, question.replace("{s}", subject), reference, cells, answer, why)
+
+    def sentence(value: object, who: str = subject) -> str:
+        chosen = sentences
+        if kind == "yes_no":
+            half = len(sentences) // 2
+            chosen = sentences[:half] if value in ("yes", "是", 1) else sentences[half:]
+        chosen = [one for one in chosen if who == subject or "{s}" in one]
+        return draw.choice(chosen).replace("{s}", who).replace("{v}", _written(draw, kind, value, language, unit))
+
+    def framed(text: str) -> str:
+        fitting = [one for one in (*frames["right"], "{t}", "{t}") if kind != "yes_no" or "that {t}" not in one]
+        before, _, behind = draw.choice(fitting).partition("{t}")
+        names = f"{subject} {plain}"
+        if before.endswith((", ", "that ")) and text.split(" ")[0] not in names:
+            text = text[0].lower() + text[1:]
+        return before + text + behind
+
+    yield told(framed(sentence(truth)))
+    yield told(framed(sentence(truth)))
+    yield told(framed(sentence(lie)), "another value")
+    why = draw.choice(["alternative", "doubt", "denial", "retraction", "another thing"])
+    if kind == "yes_no":
+        yield told(draw.choice(frames["yes_no"]).replace("{s}", subject), "doubt")
+    elif why == "another thing" and kind not in ("list", "set"):
+        yield told(sentence(truth, other), why)
+    else:
+        why = "denial" if why == "another thing" else why
+        text = draw.choice(frames[why]).replace("{t}", sentence(truth))
+        v, w = (_written(draw, kind, one, language, unit) for one in (truth, lie))
+        yield told(text.replace("{v}", v).replace("{w}", w), why)
+
+
+def _values(draw: random.Random, kind: str, language: str, domain: dict[str, Any]) -> list[Any]:
+    """The truth and another value of its kind."""
+    if kind == "number":
+        n = draw.choice(
+            [draw.randint(2, 19), draw.randint(20, 999), draw.randint(1000, 99_999), draw.randint(10**6, 10**7)]
+        )
+        n = draw.choice([n, n, round(n % 1000 + draw.choice([0.5, 0.25, 0.75, 0.1]), 2)])
+        return [n, draw.choice([n + 1, n * 10, n + 20])]
+    if kind == "date":
+        first = date(draw.randint(1960, 2025), draw.randint(1, 12), draw.randint(1, 28))
+        return [first.isoformat(), first.replace(year=first.year - draw.randint(1, 9)).isoformat()]
+    if kind == "yes_no":
+        yes_no = draw.choice([["yes", "no"] if language == "en" else ["是", "否"], [1, 0]])
+        return draw.sample(yes_no, 2)
+    if kind == "name":
+        return draw.sample(domain["people"].split("|"), 2)
+    things = draw.sample(domain["things"].split("|"), draw.randint(2, 5) + 1)
+    truth, spare = things[:-1], things[-1]
+    if kind == "list" and draw.random() < 0.5:
+        return [truth, [*truth[1:], truth[0]]]
+    return [truth, draw.choice([[*truth, spare], [*truth[:-1], spare]])]
+
+
+def _written(draw: random.Random, kind: str, value: Any, language: str, unit: str) -> str:
+    if kind == "yes_no":
+        return ""
+    if kind == "number":
+        return draw.choice(numbers(value, language, unit))
+    return draw.choice({"date": days, "name": titled}.get(kind, lists)(value, language))
+
+
+def main(
+    n: Annotated[int, typer.Option(help="questions of each part and language")] = 500,
+    seed: int = 0,
+    part: Annotated[str, typer.Option(help="one part alone")] = "",
+    show: Annotated[int, typer.Option(help="print so many answers that earn what they should not")] = 0,
+) -> None:
+    """Print the share of right answers that earn .9 or more, and of wrong ones that earn .1 or less."""
+    asked = [key for key in PARTS if part in ("", key[0])]
+    hits: dict[str, dict[tuple[str, str], list[bool]]] = defaultdict(lambda: defaultdict(list))
+    for key in asked:
+        missed = []
+        for told in answers(n, part=key[0], language=key[1], seed=seed):
+            is_right = told.why == "right"
+            hit = told.value >= 0.9 if is_right else told.value <= 0.1
+            for row in ("right", f"right: {told.kind}") if is_right else ("wrong", f"wrong: {told.why}"):
+                hits[row][key].append(hit)
+            missed += [] if hit else [told]
+        for told in missed[:show]:
+            truth = told.reference or [cell.text for cell in told.cells]
+            print(told.kind, told.why, truth, told.question, repr(told.answer), f"{told.value:.2f}", sep=" | ")
+    table = Table("answer", *map(" ".join, asked))
+    for row, found in sorted(hits.items()):
+        table.add_row(row, *(f"{fmean(found[key]):.1%} of {len(found[key])}" for key in asked))
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    typer.run(main)

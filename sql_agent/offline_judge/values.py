@@ -1,0 +1,89 @@
+"""One form for all ways to write a number or a date, so that equal values are equal tokens.
+
+Guarantees: pure functions, linear in the text's length. 1,200 and "one thousand two hundred" are 1200, 33.50 is 33.5,
+3.5万 is 35000, dates are 1994-05-03, a unit stands apart from its number. Not covered: one amount in two units;
+rounding; a day and a month that could be exchanged (05/03/1994), which stay as they are.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import unicodedata
+from decimal import Decimal
+
+from sql_agent.offline_judge.normal import normalise
+
+ONES = "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen"
+TENS = "twenty thirty forty fifty sixty seventy eighty ninety"
+SMALL = {word: n for n, word in enumerate(f"{ONES} eighteen nineteen".split())}
+SMALL |= {word: 10 * n for n, word in enumerate(TENS.split(), 2)}
+SCALES = {"hundred": 100, "thousand": 1000, "million": 10**6, "billion": 10**9, "万": 10**4, "亿": 10**8}
+NAMED = "|".join(SMALL)
+NUMERAL = re.compile(
+    rf"\b(?:{NAMED}|an? (?=hundred|thousand|million))"
+    rf"(?:[ -]?(?:and )?(?:{NAMED}|hundred|thousand|million|billion))*\b(?: point((?: (?:{NAMED}))+)\b)?"
+)
+SCALED = re.compile(r"(\d+(?:\.\d+)?) ?(thousand\b|million\b|billion\b|[万亿])")
+DECIMAL = re.compile(r"(?<![\d.])(\d+)\.(\d+)(?!\.?\d)")
+BELOW_ZERO = re.compile(r"(?:\bminus |\bnegative |负)(\d[\d.]*)|(\d[\d.]*(?: degrees)?) below 0\b")
+NO_NUMERAL = re.compile(r"(?<![期周拜])一(?=[共起样定般些下直])|(?<=[同唯统])一")
+PERCENT = re.compile(r"百分之(-?\d[\d.]*)|(-?\d[\d.]*) ?(?:%|per ?cent\b)")
+MONTHS = re.findall(r"\w+", "january february march april may june july august september october november december")
+MONTH = "|".join(f"{month[:3]}(?:{month[3:]})?\\.?" for month in MONTHS) + "|sept\\.?"
+WEEKDAY = r"(?:\b(?:mon|tues|wednes|thurs|fri|satur|sun)day[,;]? ?)?"
+DATES = (
+    re.compile(
+        r"(?<!\d)(?P<y>\d{4}) ?[-/.年] ?(?P<m>\d{1,2}) ?[-/.月] ?(?P<d>\d{1,2})(?: ?[日号])?"
+        r"(?:[t ]00:00(?::00)?)?(?!\d)(?:[、 ]?(?:星期|周|礼拜)[1-6日天]、?)?"
+    ),
+    re.compile(rf"{WEEKDAY}\b(?P<d>\d{{1,2}})(?:st|nd|rd|th)?[ -](?:of )?(?P<m>{MONTH})[,; -]{{1,2}}(?P<y>\d{{4}})\b"),
+    re.compile(rf"{WEEKDAY}\b(?P<m>{MONTH}) ?(?:the )?(?P<d>\d{{1,2}})(?:st|nd|rd|th)?[,; ]{{1,2}}(?P<y>\d{{4}})\b"),
+)  # fmt: skip
+DATE = re.compile(r"\d{4}-\d\d-\d\d")
+NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
+MONEY = re.compile(r"([^\S\n]?)(?:US|HK)?[$€£¥]\s?(?=-?\d)")
+ABBREVIATED = re.compile(r"\b(mr|mrs|ms|dr|prof|st)\. ?", re.I)
+
+
+@functools.lru_cache(maxsize=4096)
+def plain(text: str) -> str:
+    """The judge's normal form with its values in one form."""
+    text = NO_NUMERAL.sub("", unicodedata.normalize("NFKC", text).replace("零下", "负"))
+    text = re.sub(r"(?<=[a-z])n['’]t\b", " not", re.sub(r"(?<=\w)['’](?=(?:s|re|ve|ll|d|m)\b)", " ", text, flags=re.I))
+    text = re.sub(r"(?<=\w)['’](?=\w)", "", text)  # O'Brien is one word
+    text = normalise(ABBREVIATED.sub(r"\1 ", MONEY.sub(r"\1", _unaccented(text))))
+    for pattern in DATES:
+        text = pattern.sub(_iso, text)
+    text = SCALED.sub(lambda m: f"{Decimal(m[1]) * SCALES[m[2]]:f} ", NUMERAL.sub(_in_digits, text))
+    text = BELOW_ZERO.sub(
+        lambda m: f"-{m[1] or m[2]}", DECIMAL.sub(lambda m: f"{m[1]}.{m[2]}".rstrip("0").rstrip("."), text)
+    )
+    text = PERCENT.sub(lambda m: f"{m[1] or m[2]} percent ", text)
+    return re.sub(r"(?<=\d)(?=[a-z°])(?!(?:st|nd|rd|th)\b)", " ", text).strip()
+
+
+def _unaccented(text: str) -> str:
+    """Latin letters without their accents."""
+    return re.sub(r"(?<=[a-zA-Z])[\u0300-\u036f]+", "", unicodedata.normalize("NFD", text))
+
+
+def _iso(match: re.Match[str]) -> str:
+    month = match["m"]
+    n = int(month) if month.isdecimal() else next(i for i, name in enumerate(MONTHS, 1) if name[:3] == month[:3])
+    return f"{match['y']}-{n:02}-{int(match['d']):02}"
+
+
+def _in_digits(match: re.Match[str]) -> str:
+    total, part = 0, 0
+    whole, _, digits = match[0].partition(" point")
+    for word in re.findall(r"[a-z]+", whole):
+        if word in SMALL:
+            part += SMALL[word]
+        elif word in ("a", "an"):
+            part = 1
+        elif word == "hundred":
+            part *= 100
+        elif word in SCALES:
+            total, part = total + part * SCALES[word], 0
+    return f"{total + part}{'.' * bool(digits)}{''.join(str(SMALL[word]) for word in digits.split())}"
