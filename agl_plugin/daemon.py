@@ -38,7 +38,7 @@ from agl_plugin.run.group_rewards import GroupRewards
 from agl_plugin.run.resampling import Places, SpareQuestions, is_flat, key_of, requests_for
 from agl_plugin.run.statistics import of_rollouts
 from agl_plugin.run.time_split import Stopwatch
-from agl_plugin.update.adapter import annotation_of, reward_of
+from agl_plugin.update.adapter import annotation_of, reward_of, turns_of
 from agl_plugin.update.batch import Limits, build_batch
 from foundation import run_folder
 from foundation.errors import RunError
@@ -219,7 +219,7 @@ class GrpoDaemon:
 
     async def _replace_flat_groups(self) -> bool:
         """Roll out other questions in the place of flat groups; False when there is nothing to replace."""
-        groups = self._members()
+        groups = self._rewards()
         flat = self._places.flat(groups)
         used = {key_of(sample) for sample in self._asked.values()}
         questions = self.spare_questions.draw(len(flat), used=used) if self.spare_questions else []
@@ -227,7 +227,7 @@ class GrpoDaemon:
             return False
         fresh = await self._enqueue(questions, resampled=True)
         await self._collect([rollout_id for rollout_ids in fresh.values() for rollout_id in rollout_ids])
-        self._places.fill(dict(zip(flat, fresh, strict=False)), self._members())
+        self._places.fill(dict(zip(flat, fresh, strict=False)), self._rewards())
         return True
 
     async def _enqueue(self, questions: list[dict[str, Any]], *, resampled: bool = False) -> dict[str, list[str]]:
@@ -419,10 +419,11 @@ class GrpoDaemon:
             groups[self._question_of(rollout_id)].append(rollout_id)
         return groups
 
-    def _members(self) -> dict[str, list[RolloutLegacy]]:
-        """The scored rollouts of each question."""
+    def _rewards(self) -> dict[str, list[float]]:
+        """The rewards of the scored rollouts of each question."""
         scored = self._scored()
-        return {group: [scored[i] for i in members] for group, members in self._groups(scored).items()}
+        groups = self._groups(scored).items()
+        return {group: [scored[i].final_reward or 0.0 for i in members] for group, members in groups}
 
     def batch(self, limits: Limits) -> tuple[DataProto, dict[str, Any]]:
         """The rows of the step, from scored rollouts in groups of at least two, and their metrics.
@@ -444,13 +445,13 @@ class GrpoDaemon:
             raise self._no_data(f"step {self.step}: no question has two scored rollouts to compare")
         stats |= {
             "groups": len(groups),
-            "zero_variance_groups": sum(map(is_flat, self._members().values())),
+            "zero_variance_groups": sum(map(is_flat, self._rewards().values())),
             "groups_too_small": sum(len(members) < 2 for members in groups.values()),
             "resampled_groups": self._places.tried,
             "replaced_groups": self._places.replaced,
         }
         batch = build_batch(
-            {i: (self._question_of(i), r.final_reward or 0.0, r.triplets or []) for i, r in kept.items()},
+            {i: (self._question_of(i), r.final_reward or 0.0, turns_of(r.triplets or [])) for i, r in kept.items()},
             merge=self.merge,
             max_prompt_tokens=limits.prompt_tokens,
             max_response_tokens=limits.response_tokens,

@@ -21,7 +21,6 @@ from typing import Any
 
 import torch
 from torchdata.stateful_dataloader import StatefulDataLoader
-from verl.utils.tracking import Tracking
 
 from agl_plugin.audit.facts import checkpoint_rows, update_rows
 from agl_plugin.audit.log import AuditLog
@@ -31,6 +30,7 @@ from agl_plugin.run.between_steps import drain
 from agl_plugin.run.question_order import SeededOrder, files_of
 from agl_plugin.run.resampling import SpareQuestions
 from agl_plugin.run.time_split import Stopwatch
+from agl_plugin.run.tracking import tracking_of
 from agl_plugin.run.workers import Workers
 from agl_plugin.update import advantage
 from agl_plugin.update.prepare import prepare, result
@@ -89,9 +89,7 @@ class GrpoTrainer:
     def fit(self) -> None:
         """Train until the configured number of steps is done."""
         trainer = self.config.trainer
-        tracking = Tracking(
-            trainer.project_name, trainer.experiment_name, list(trainer.logger), config=plain(self.config)
-        )
+        tracking = tracking_of(self.config)
         self._resume()
         if trainer.val_before_train:
             tracking.log(self._validate(), step=self.step)
@@ -247,10 +245,3 @@ class GrpoTrainer:
         so_far = Counter(aborted=self._n_aborted, refused=self.daemon.gate.refused)
         fresh, self._told = so_far - self._told, so_far
         return {f"rollout/late_calls/{what}": n for what, n in fresh.items()}
-
-
-def plain(config: Any) -> Any:
-    """verl's configuration as a tree of dicts, for the trackers."""
-    from omegaconf import OmegaConf
-
-    return OmegaConf.to_container(config, resolve=True)

@@ -23,7 +23,8 @@ from agl_plugin.audit.facts import Batched, rollout_rows, update_rows
 from agl_plugin.audit.log import AuditLog
 from agl_plugin.audit.schema import opened
 from agl_plugin.audit.spans import seen_rollout
-from agl_plugin.update.batch import Limits, rows_of
+from agl_plugin.update.adapter import turns_of
+from agl_plugin.update.rows import Limits, rows_of_turns
 from agl_plugin.update.rules import Updated, UpdatedRow
 from foundation import run_folder
 from foundation.files import write_json
@@ -83,7 +84,8 @@ def write_step(audit: AuditLog, rng: random.Random, step: int, n: int) -> None:
         calls = calls_of(rng, attempt)
         found.append(seen_rollout(rollout, attempts, [], calls))
         records[name] = record
-        rows += [(name, row) for row in rows_of(calls, merge=True, limits=LIMITS)] if not record["unscored"] else []
+        made = [] if record["unscored"] else rows_of_turns(turns_of(calls), merge=True, limits=LIMITS)
+        rows += [(name, row) for row in made]
     left = {name: "unscored" for name, record in records.items() if record["unscored"]}
     updated = Updated({k: UpdatedRow(0.5, 120, True, 1) for k in range(len(rows))}, [0.1], "b" * 16, "a" * 16)
     audit.add(lambda: rollout_rows(found, records, run_id=audit.run_id), step=step)

@@ -34,7 +34,7 @@ from rich.console import Console
 from rich.table import Table
 from transformers import AutoTokenizer, Qwen3ForCausalLM
 
-from agl_plugin.update.adapter import ScoredTriplets
+from agl_plugin.update.adapter import ScoredTriplets, turns_of
 from agl_plugin.update.batch import Rollouts, build_batch
 from foundation.files import write_json
 from foundation.processes import keep_freed_memory
@@ -83,7 +83,7 @@ def rollouts_of(tokenizer: Any, *, n_questions: int, group_size: int, n_calls: i
         calls, reward = calls_of(tokenizer, conversation(demonstrator, n_calls)), rng.random()
         spans = [llm_call(*call, seq=seq) for seq, call in enumerate(calls)]
         spans.append(reward_span(reward, seq=n_calls, n_calls=n_calls))
-        rollouts[f"r{n}"] = (f"q{n // group_size}", reward, adapter.adapt(spans))
+        rollouts[f"r{n}"] = (f"q{n // group_size}", reward, turns_of(adapter.adapt(spans)))
     return rollouts
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from agentlightning.types import Triplet
 
+from agl_plugin.update.adapter import turns_of
 from agl_plugin.update.batch import Batch, build_batch
 from sql_agent.testing.actor import actor_of, as_planned, flat_weights, tiny_model, with_advantages
 
@@ -60,7 +61,7 @@ def qwen_tokenizer() -> Any:
 
 def batch_of(rollouts: Sequence[list[Triplet]], *, merge: bool = True) -> Batch:
     """One group, whose rewards differ."""
-    group = {f"r{n}": ("q", n / 4, calls) for n, calls in enumerate(rollouts)}
+    group = {f"r{n}": ("q", n / 4, turns_of(calls)) for n, calls in enumerate(rollouts)}
     limits = {"max_prompt_tokens": 4096, "max_response_tokens": 8192, "pad_id": 0}
     return build_batch(group, merge=merge, device=torch.device("cpu"), **limits)
 

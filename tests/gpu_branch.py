@@ -49,9 +49,9 @@ def policy(adapter: Path) -> Any:
 
 def batch() -> Any:
     """Eleven rollouts of two turns in three groups, one of them flat: lengths and rewards differ."""
-    from agentlightning.types import Triplet
 
     from agl_plugin.update.batch import build_batch
+    from agl_plugin.update.rows import NAN, Turn
     from sql_agent.testing.actor import with_advantages
 
     numbers = torch.Generator().manual_seed(4)
@@ -63,8 +63,8 @@ def batch() -> Any:
     for i, reward in enumerate([1.0, 0.0, 0.3, 0.8, 0.5, 0.5, 0.5, 0.1, 0.9, 0.2, 0.7]):
         first, answer, result, last = some(3 + i % 3), some(2 + i % 4), some(2), some(1 + i % 5)
         calls = [(first, answer), (first + answer + result, last)]
-        triplets = [Triplet(prompt={"token_ids": p}, response={"token_ids": r}, reward=None) for p, r in calls]
-        rollouts[f"r{i}"] = (f"q{min(i // 4, 2)}" if i not in (4, 5, 6) else "flat", reward, triplets)
+        turns = [Turn(p, r, [NAN] * len(r)) for p, r in calls]
+        rollouts[f"r{i}"] = (f"q{min(i // 4, 2)}" if i not in (4, 5, 6) else "flat", reward, turns)
     limits = {"max_prompt_tokens": 30, "max_response_tokens": 30, "pad_id": 0, "device": torch.device("cpu")}
     data = with_advantages(build_batch(rollouts, merge=True, **limits).data)
     data.meta_info |= {"temperature": TEMPERATURE, "micro_batch_size": 2}

@@ -73,8 +73,7 @@ ONLY_IN = {
         "sql_agent.api.*",
     ],
     "trl": [
-        *("reward_model.reward_modeling", "sql_agent.local.trainer"),
-        *("sql_agent.tuning.trainers", "sql_agent.tuning.unpaired"),
+        *("reward_model.reward_modeling", "sql_agent.tuning.trainers", "sql_agent.tuning.unpaired"),
     ],
     "fastapi": ["reward_model.api"],
     "inspect_ai": ["sql_agent.evaluation.inspect_log"],

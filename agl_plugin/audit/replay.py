@@ -99,7 +99,8 @@ def replay(run: Path, step: int) -> Replayed:
         if update is None:
             raise UserError(f"step {step} has no update in this run: `show` lists the steps")
         if settings.get("trainer"):
-            raise UserError(f"{run}: its updates are TRL's, and only verl's are repeated; `verify` computes the rest")
+            raise UserError(f"{run}: was trained in one process, and only updates of verl's workers are repeated; "
+                            "`verify` computes the rest")  # fmt: skip
         start = weights_before(schema.audit_file(run).parent, connection, settings["verl"], step)
         norms = [math.nan if norm is None else norm for norm in json.loads(update["grad_norms"])]
         stored = Updated({}, norms, update["weights_before"], update["weights_after"], _state(connection, update["id"]))
@@ -168,22 +169,21 @@ def stored_batch(connection: sqlite3.Connection, settings: Settings, *, step: in
 
     Raises UserError where the calls give other rows than are stored.
     """
-    from agentlightning.types import Triplet
-
-    from agl_plugin.proxy.spans import LOG_PROBS
     from agl_plugin.update.batch import build_batch
+    from agl_plugin.update.rows import NAN, Turn
 
     query = """SELECT rollout_id, group_id, reward, attempt_id, max(train_row.advantage) AS advantage FROM train_row
         JOIN rollout ON rollout.id = train_row.rollout_id JOIN verdict USING (rollout_id)
         WHERE train_row.step = ? GROUP BY rollout_id ORDER BY min(row_number)"""
-    rollouts: dict[str, tuple[str, float, list[Triplet]]] = {}
+    rollouts: dict[str, tuple[str, float, list[Turn]]] = {}
     for row in connection.execute(query, (step,)).fetchall():
         calls = connection.execute("SELECT * FROM llm_call WHERE attempt_id = ? ORDER BY n", (row["attempt_id"],))
         rollouts[row["rollout_id"]] = (row["group_id"], row["reward"], [
-            Triplet(
-                prompt={"token_ids": unpack(call["prompt_ids"])},
-                response={"token_ids": unpack(call["sampled_ids"]), LOG_PROBS: unpack(call["log_probs"], "f"),
-                          "finish_reason": call["finish_reason"]},
+            Turn(
+                unpack(call["prompt_ids"]),
+                sampled := unpack(call["sampled_ids"]),
+                unpack(call["log_probs"], "f") or [NAN] * len(sampled),
+                call["finish_reason"] or "",
             )
             for call in calls
         ])  # fmt: skip

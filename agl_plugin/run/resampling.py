@@ -10,27 +10,28 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Literal
-
-from agentlightning.types import EnqueueRolloutRequest, RolloutConfig, RolloutLegacy
+from typing import TYPE_CHECKING, Any, Literal
 
 from agl_plugin.run.mixture import order
 from agl_plugin.update.rules import in_reward_steps
 from foundation.rollout_keys import SEED_KEY
 
+if TYPE_CHECKING:
+    from agentlightning.types import EnqueueRolloutRequest
+
 # A rollout whose runner was killed runs once more; one that fails or takes too long does not.
 RETRY: dict[str, Any] = {"max_attempts": 2, "retry_condition": ["unresponsive"]}
-Groups = Mapping[str, Sequence[RolloutLegacy]]  # question (data id) -> its scored rollouts
+Groups = Mapping[str, Sequence[float]]  # question (data id) -> the rewards of its scored rollouts
 
 
-def is_flat(members: Sequence[RolloutLegacy]) -> bool:
+def is_flat(rewards: Sequence[float]) -> bool:
     """True when at least two rollouts are scored, and all of them alike."""
-    return len(members) > 1 and not teaches(members)
+    return len(rewards) > 1 and not teaches(rewards)
 
 
-def teaches(members: Sequence[RolloutLegacy]) -> bool:
-    """True when the scored rollouts differ, in the steps in which advantages are computed."""
-    return len({in_reward_steps(rollout.final_reward or 0.0) for rollout in members}) > 1
+def teaches(rewards: Sequence[float]) -> bool:
+    """True when the rewards of scored rollouts differ, in the steps in which advantages are computed."""
+    return len(set(map(in_reward_steps, rewards))) > 1
 
 
 def key_of(question: Mapping[str, Any]) -> str:
@@ -78,6 +79,8 @@ def requests_for(
     resampled: bool,
 ) -> list[EnqueueRolloutRequest]:
     """`group_size` rollouts of each question (data id -> row); `seed_of` is asked for each of them in turn."""
+    from agentlightning.types import EnqueueRolloutRequest, RolloutConfig  # takes seconds; one process needs none of it
+
     limits = RolloutConfig(unresponsive_seconds=timeout_s, timeout_seconds=timeout_s, **RETRY)
     return [
         EnqueueRolloutRequest(

@@ -19,6 +19,7 @@ from agentlightning.emitter.reward import get_rewards_from_span
 from agentlightning.types import Span, Triplet
 
 from agl_plugin.proxy.spans import CALL_SPAN, LOG_PROBS, WEIGHTS, plain_log_probs
+from agl_plugin.update.rows import NAN, Turn
 from foundation.rollout_keys import AWAITS_GROUP, LLM_CALLS_KEY, UNSCORED_KEY
 
 logger = logging.getLogger(__name__)
@@ -75,6 +76,17 @@ def calls_of(spans: Sequence[Span]) -> list[Triplet]:
     """One triplet per LLM call, in order, whatever the order or number of copies of its span."""
     calls = [call for span in sorted(spans, key=lambda s: (s.sequence_id, s.start_time)) if (call := call_of(span))]
     return list({call.metadata["response_id"]: call for call in reversed(calls)}.values())[::-1]
+
+
+def turns_of(triplets: Sequence[Triplet]) -> list[Turn]:
+    """The LLM calls of a rollout, in order."""
+    return [_turn(t.prompt.get("token_ids") or [], t.response) for t in triplets]
+
+
+def _turn(prompt: Sequence[int], response: dict[str, Any]) -> Turn:
+    sampled = list(response.get("token_ids") or [])
+    log_probs = list(response.get(LOG_PROBS) or [NAN] * len(sampled))
+    return Turn(list(prompt), sampled, log_probs, response.get("finish_reason") or "")
 
 
 class ScoredTriplets(LlmProxyTraceToTriplet):

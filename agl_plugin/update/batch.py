@@ -17,12 +17,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from agentlightning.types import Triplet
 from tensordict import TensorDict
 from verl import DataProto
 
-from agl_plugin.proxy.spans import LOG_PROBS
-from agl_plugin.update.rows import NAN, PREFIX_MISMATCH, TOO_LONG, Limits, Row, Turn, rows_of_turns
+from agl_plugin.update.rows import PREFIX_MISMATCH, TOO_LONG, Limits, Row, Turn, rows_of_turns
 from agl_plugin.update.rules import REWARD_STEPS, in_reward_steps
 
 # The column that numbers the rows in the order of their rollouts: agent-lightning shuffles them without a seed.
@@ -31,27 +29,12 @@ ROW_NUMBER = "row_number"
 TRUNCATED = "truncated"
 # Joins the question's and the rollout's id in `uid`, for agl_plugin.update.advantage.
 UID_SEPARATOR = "/"
-Rollouts = Mapping[str, tuple[str, float, Sequence[Triplet]]]  # rollout id -> question id, reward, triplets
+Rollouts = Mapping[str, tuple[str, float, Sequence[Turn]]]  # rollout id -> question id, reward, LLM calls in order
 
 
-def turns_of(triplets: Sequence[Triplet]) -> list[Turn]:
-    """The LLM calls of a rollout, in order."""
-    return [_turn(t.prompt.get("token_ids") or [], t.response) for t in triplets]
-
-
-def _turn(prompt: Sequence[int], response: Mapping[str, Any]) -> Turn:
-    sampled = list(response.get("token_ids") or [])
-    return Turn(list(prompt), sampled, list(response.get(LOG_PROBS) or [NAN] * len(sampled)))
-
-
-def is_truncated(triplets: Sequence[Triplet]) -> bool:
+def is_truncated(turns: Sequence[Turn]) -> bool:
     """Whether an LLM call of the rollout ended at its limit of tokens."""
-    return any(t.response.get("finish_reason") == "length" for t in triplets)
-
-
-def rows_of(triplets: Sequence[Triplet], *, merge: bool, limits: Limits) -> list[Row]:
-    """The rows of a rollout's LLM calls, see agl_plugin.update.rows."""
-    return rows_of_turns(turns_of(triplets), merge=merge, limits=limits)
+    return any(turn.finish_reason == "length" for turn in turns)
 
 
 @dataclass(frozen=True)
@@ -81,7 +64,7 @@ def build_batch(
     the sampler gave any: 0 where the mask is 0, NaN where it is 1 and the call came without them.
     """
     limits = Limits(max_prompt_tokens, max_response_tokens)
-    rows = [(i, row) for i, (_, _, calls) in rollouts.items() for row in rows_of(calls, merge=merge, limits=limits)]
+    rows = [(i, row) for i, (*_, turns) in rollouts.items() for row in rows_of_turns(turns, merge=merge, limits=limits)]
     prompts = _pad([row.prompt[:max_prompt_tokens][::-1] for _, row in rows], pad_id).flip(1)
     in_prompt = _pad([[1] * min(len(row.prompt), max_prompt_tokens) for _, row in rows], 0).flip(1)
     responses = _pad([row.response[:max_response_tokens] for _, row in rows], pad_id)
@@ -128,11 +111,11 @@ def _sampler_log_probs(rows: list[list[float]], mask: torch.Tensor) -> dict[str,
 
 def _metrics(rollouts: Rollouts, rows: list[tuple[str, Row]], tensors: dict[str, torch.Tensor]) -> dict[str, Any]:
     """Counts of the batch; `trained_over_sampled` is 1 unless a row was cut or its prompt is over the limit."""
-    calls = [turn for _, _, triplets in rollouts.values() for turn in turns_of(triplets)]
+    calls = [turn for *_, turns in rollouts.values() for turn in turns]
     mask, attention = tensors["response_mask"], tensors["attention_mask"]
     trained = int(mask[~tensors["is_drop_mask"]].sum())
     rows_each = Counter(i for i, _ in rows)
-    several = [i for i, (_, _, triplets) in rollouts.items() if len(triplets) > 1]
+    several = [i for i, (*_, turns) in rollouts.items() if len(turns) > 1]
     apart = Counter(row.why for _, row in rows)
     return {
         "batch/rollouts": len(rollouts),

@@ -9,6 +9,7 @@ is in; each loss is weighed by the correction's weights and aggregated by verl's
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -65,14 +66,20 @@ for _name, _loss in OWN.items():
 def step_loss(
     config: Any, model_output: dict[str, torch.Tensor], data: TensorDict, dp_group: Any = None
 ) -> tuple[torch.Tensor, dict[str, float]]:
+    """`micro_batch_loss` as verl calls it, which gives `dp_group`."""
+    told: Any = tu.get_non_tensor_data
+    return micro_batch_loss(config, model_output, data, plan=told(data, PLAN, None), epochs=told(data, "epochs", 1))
+
+
+def micro_batch_loss(
+    config: Any, scores: Mapping[str, torch.Tensor], rows: Any, *, plan: Plan, epochs: int
+) -> tuple[torch.Tensor, dict[str, float]]:
     """A micro batch's share of the training step's loss; the shares add up to the Plan's number of optimizer steps.
 
-    `data` and `model_output` hold rows x response. verl calls it, and gives `dp_group`.
+    `config` is verl's of the actor; `rows` and `scores` (`log_probs`, `entropy` where it counts) hold rows x response.
     """
     ensure_registered(config.policy_loss.loss_mode)
-    told: Any = tu.get_non_tensor_data
-    plan: Plan = told(data, PLAN, None)
-    n_steps, mask, mode = len(plan.sizes), data["response_mask"].bool(), config.loss_agg_mode
+    n_steps, mask, mode = len(plan.sizes), rows["response_mask"].bool(), config.loss_agg_mode
     divisors: dict[str, Any] = {
         "dp_size": 1,  # the Plan counts per rank
         "batch_num_tokens": max(plan.tokens, 1.0) / n_steps,
@@ -80,18 +87,18 @@ def step_loss(
         "loss_scale_factor": plan.rules.row_tokens,
     }
     config.global_batch_info.update(divisors)
-    log_probs = model_output["log_probs"]
+    log_probs = scores["log_probs"]
     # The only pass with a gradient is that of the policy that sampled.
-    is_first = n_steps * told(data, "epochs", 1) == 1
-    weights = data.get(WEIGHTS, None)
-    if plan.only_pass and plan.rules.correction != "off" and SAMPLER_LOG_PROBS in data:
+    is_first = n_steps * epochs == 1
+    weights = rows.get(WEIGHTS, None)
+    if plan.only_pass and plan.rules.correction != "off" and SAMPLER_LOG_PROBS in rows.keys():  # noqa: SIM118
         now = log_probs.detach()
-        weights = weights_of(now, known_or_equal(data[SAMPLER_LOG_PROBS], now), mask, plan.rules)
+        weights = weights_of(now, known_or_equal(rows[SAMPLER_LOG_PROBS], now), mask, plan.rules)
     loss_of: Any = core_algos.get_policy_loss_fn(config.policy_loss.loss_mode)
     loss, metrics = loss_of(
-        old_log_prob=log_probs.detach() if is_first else data["old_log_probs"],
+        old_log_prob=log_probs.detach() if is_first else rows["old_log_probs"],
         log_prob=log_probs,
-        advantages=data["advantages"],
+        advantages=rows["advantages"],
         response_mask=mask,
         loss_agg_mode=mode,
         config=config,
@@ -99,9 +106,9 @@ def step_loss(
     )
     metrics = {**metrics, "actor/pg_loss": loss.detach().item()}
     if config.entropy_coeff:
-        loss = loss - config.entropy_coeff * core_algos.agg_loss(model_output["entropy"], mask, mode, **divisors)
+        loss = loss - config.entropy_coeff * core_algos.agg_loss(scores["entropy"], mask, mode, **divisors)
     if config.use_kl_loss:
-        kl = kl_penalty(log_probs, data["ref_log_prob"], config.kl_loss_type)
+        kl = kl_penalty(log_probs, rows["ref_log_prob"], config.kl_loss_type)
         kl_loss = core_algos.agg_loss(kl, mask, mode, **divisors)
         loss = loss + config.kl_loss_coef * kl_loss
         metrics |= {"actor/kl_loss": kl_loss.detach().item(), "actor/kl_coef": config.kl_loss_coef}

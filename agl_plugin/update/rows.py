@@ -27,11 +27,15 @@ class Limits:
 
 @dataclass(frozen=True)
 class Turn:
-    """One LLM call: what the policy saw, and what it sampled. `log_probs` is the sampler's; NaN where it gave none."""
+    """One LLM call: what the policy saw, and what it sampled. `log_probs` is the sampler's; NaN where it gave none.
+
+    `finish_reason` is that of the chat completions API: `length` where its limit of tokens cut the answer.
+    """
 
     prompt: list[int]
     sampled: list[int]
     log_probs: list[float]
+    finish_reason: str = ""
 
 
 @dataclass

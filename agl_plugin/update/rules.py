@@ -5,7 +5,8 @@ Light to import: the starting process builds these, and only the process that tr
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -76,6 +77,19 @@ class Plan:
     rules: UpdateRules
     only_pass: bool = False
     cuts: tuple[tuple[int, ...], ...] | None = None
+
+    @property
+    def steps(self) -> list[tuple[list[int], tuple[int, ...] | None]]:
+        """The places of the rows of each optimizer step that is made, and its micro batches where they are cut."""
+        rows = parts(range(sum(self.sizes)), self.sizes)
+        found = zip(rows, self.cuts or itertools.repeat(None), strict=False)
+        return [(places, cuts) for places, cuts in found if places]
+
+
+def parts(items: Iterable[int], sizes: Iterable[int]) -> Iterator[list[int]]:
+    """The items in parts of such sizes."""
+    rest = iter(items)
+    return (list(itertools.islice(rest, size)) for size in sizes)
 
 
 @dataclass(frozen=True)

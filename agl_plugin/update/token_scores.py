@@ -8,8 +8,9 @@ backward. float64 stays float64.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch.utils.checkpoint import checkpoint
@@ -28,6 +29,25 @@ def logits_at(model: torch.nn.Module, places: torch.Tensor) -> Iterator[None]:
         yield
     finally:
         hook.remove()
+
+
+def response_scores(
+    model: Any, inputs: Mapping[str, Any], rows: Any, *, temperature: float, with_entropy: bool, dtype: torch.dtype
+) -> dict[str, torch.Tensor]:
+    """`log_probs`, and `entropy`, of the trained tokens, rows x response, elsewhere 0; the pass computes in `dtype`.
+
+    `inputs` are the model's, each row from its first token on, padded on the right; `rows` as in a batch.
+    """
+    wanted = rows["response_mask"].bool()
+    n_prompt = rows["attention_mask"][:, : rows["prompts"].shape[1]].sum(dim=1)
+    places = torch.zeros_like(inputs["input_ids"], dtype=torch.bool)
+    row, token = wanted.nonzero(as_tuple=True)
+    places[row, n_prompt[row] + token - 1] = True  # logits of a position are those of the next token
+    with torch.autocast(wanted.device.type, dtype=dtype, enabled=dtype != torch.float32), logits_at(model, places):
+        logits = model(**inputs, use_cache=False).logits[0]
+    found = token_scores(logits, rows["responses"][wanted], temperature=temperature, with_entropy=with_entropy)
+    named = zip(("log_probs", "entropy"), found, strict=True)
+    return {k: v.new_zeros(wanted.shape).masked_scatter(wanted, v) for k, v in named if v is not None}
 
 
 def output_head(model: torch.nn.Module) -> torch.nn.Module | None:

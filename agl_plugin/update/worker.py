@@ -3,19 +3,14 @@
 Subclasses that verl finds through its own registries: nothing of verl is replaced. Guarantees: the optimizer steps are
 those of the Plan in the batch, which the trainer made; log-probabilities and entropies are float32, rows x response,
 and of the trained tokens alone, elsewhere 0; micro batches are as wide as their longest row, and the last may be short.
-Each update tells, beside the loss's metrics, `actor/weights_changed_share`, `actor/updates`, `actor/updates_skipped`
-(steps whose gradient was not finite) and what the audit keeps.
+What each update tells is agl_plugin.update.telling's.
 Not covered: float32 and the cut logits where rows are packed, kernels fused or models see images. verl's own pass has
 the precision of its autocast there.
 """
 
 from __future__ import annotations
 
-import itertools
-import math
 import os
-from collections import defaultdict
-from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any
 
@@ -38,13 +33,12 @@ from verl.workers.engine.utils import postprocess_batch_func
 from verl.workers.engine_workers import ActorRolloutRefWorker
 from verl.workers.utils.padding import no_padding_2_padding
 
-from agl_plugin.update.fingerprint import fingerprint, moments, sampled, settings_of
 from agl_plugin.update.policy_loss import step_loss
-from agl_plugin.update.rules import CUTS, GRAD_NORMS, PLAN, SCORES, STATE, WEIGHTS_AFTER, WEIGHTS_BEFORE, Plan
-from agl_plugin.update.token_scores import logits_at, output_head, token_scores
+from agl_plugin.update.rules import CUTS, PLAN, Plan, parts
+from agl_plugin.update.telling import Telling
+from agl_plugin.update.token_scores import output_head, response_scores
 from foundation.environment import CPU_PLATFORM
 
-SAMPLED_ELEMENTS = 1024
 # In the names of parameters, not in those of a saved adapter.
 OF_WRAPPERS = ("_fsdp_wrapped_module", "default")
 Engine: Any = FSDPEngineWithLMHead
@@ -56,10 +50,9 @@ Worker: Any = ActorRolloutRefWorker
     model_type="language_model", backend=["fsdp", "fsdp2"], device=["cuda", "cpu"], vendor=["nvidia", CPU_PLATFORM]
 )
 class PlannedEngine(Engine):
-    """See the module. `norms` and `moved` are of the update under way."""
+    """See the module. `telling` is of the update under way."""
 
-    norms: list[float]
-    moved: float
+    telling: Telling
 
     def forward_backward_batch(self, data: TensorDict, loss_function: Any, forward_only: bool = False) -> Any:
         """verl's, with micro batches of the Plan, or of so many rows, of which the last may be short.
@@ -68,7 +61,7 @@ class PlannedEngine(Engine):
         """
         told = list[Any]()
         sizes = setting(data, CUTS, default=None) or [data["micro_batch_size_per_gpu"]] * len(data)
-        for rows in filter(None, parts(len(data), sizes)):
+        for rows in filter(None, parts(range(len(data)), sizes)):
             micro_batch = tu.index_select_tensor_dict(data, rows)
             with (
                 torch.set_grad_enabled(not forward_only),
@@ -105,21 +98,14 @@ class PlannedEngine(Engine):
 
     def _scores(self, rows: TensorDict) -> dict[str, torch.Tensor]:
         inputs, args = self.prepare_model_inputs(rows)
-        wanted = rows["response_mask"].bool()
-        n_prompt = rows["attention_mask"][:, : rows["prompts"].shape[1]].sum(dim=1)
-        places = torch.zeros_like(inputs["input_ids"], dtype=torch.bool)
-        row, token = wanted.nonzero(as_tuple=True)
-        places[row, n_prompt[row] + token - 1] = True  # logits of a position are those of the next token
-        precision: dict[str, Any] = {"dtype": self._autocast_dtype, "enabled": self._autocast_dtype != torch.float32}
-        with torch.autocast(get_device_name(), **precision), logits_at(self.module, places):
-            logits = self.module(**inputs, use_cache=False).logits[0]
-        temperature, with_entropy = (
-            float(args["temperature"][0]),
-            setting(rows, "calculate_entropy", False),
+        return response_scores(
+            self.module,
+            inputs,
+            rows,
+            temperature=float(args["temperature"][0]),
+            with_entropy=setting(rows, "calculate_entropy", False),
+            dtype=self._autocast_dtype,
         )
-        scores = token_scores(logits, rows["responses"][wanted], temperature=temperature, with_entropy=with_entropy)
-        found = {"log_probs": scores[0]} | ({} if scores[1] is None else {"entropy": scores[1]})
-        return {k: v.new_zeros(wanted.shape).masked_scatter(wanted, v) for k, v in found.items()}
 
     def get_per_tensor_param(self, layered_summon: bool = False, base_sync_done: bool = False, **kwargs: Any) -> Any:
         """What vLLM gets. Of an adapter in FSDP1 each part by itself, under PEFT's names: verl's own way finds none."""
@@ -140,22 +126,9 @@ class PlannedEngine(Engine):
             offload_fsdp_model_to_cpu(self.module)
         return found.items(), policy.peft_config["default"].to_dict()
 
-    def _sample(self) -> list[torch.Tensor]:
-        """Copies of the first 1,024 elements of this rank's shard of each parameter."""
-        shards = (getattr(p, "_local_tensor", p).detach() for p in self.module.parameters())
-        return [s.flatten()[:SAMPLED_ELEMENTS].clone() for s in shards if s.numel()]
-
     def optimizer_step(self) -> float:
-        """verl's step, with its gradient norm and the share of moved tensors kept.
-
-        A learning rate that vanishes in the precision of the weights, or a skipped update, shows as 0.
-        """
-        before = self._sample()
-        grad_norm = super().optimizer_step()
-        moved = [not torch.equal(a, b) for a, b in zip(before, self._sample(), strict=True)]
-        self.moved = max(self.moved, sum(moved) / max(len(moved), 1))
-        self.norms.append(grad_norm)
-        return grad_norm
+        """verl's step, of which `telling` takes note."""
+        return self.telling.stepped(super().optimizer_step)
 
 
 class GrpoWorker(Worker):
@@ -180,62 +153,34 @@ class GrpoWorker(Worker):
         }
     )
     def update_actor(self, data: TensorDict) -> dict[str, list[Any]]:
-        """The optimizer steps of the Plan in this rank's rows. `actor/grad_norm` is the mean of the finite ones."""
+        """The optimizer steps of the Plan in this rank's rows."""
         assert self.actor is not None
         engine: Any = self.actor.engine
-        engine.moved, engine.norms = 0.0, []
         with engine.train_mode():
-            before, weights = fingerprint(engine.module), sampled(engine.module.parameters())
-            settings = settings_of(engine.optimizer) | {"grad_clip": engine.optimizer_config.clip_grad}
-            metrics = self._steps(engine, data)
+            engine.telling = telling = Telling(engine.module, engine.optimizer, clip=engine.optimizer_config.clip_grad)
+            self._steps(engine, data)
             engine.lr_scheduler_step()
-            state = {"settings": settings, "weights_before": weights, **moments(engine.optimizer)}
-            state["weights_after"] = sampled(engine.module.parameters())
-            after = fingerprint(engine.module)
-        finite = [norm for norm in engine.norms if math.isfinite(norm)]
-        return metrics | {
-            "actor/lr": [settings["lr"]],
-            "actor/grad_norm": finite or [math.nan if engine.norms else 0.0],
-            "actor/weights_changed_share": [engine.moved],
-            "actor/updates": [len(engine.norms)],
-            "actor/updates_skipped": [len(engine.norms) - len(finite)],
-            **{GRAD_NORMS: engine.norms, WEIGHTS_BEFORE: [before], WEIGHTS_AFTER: [after], STATE: [state]},
-        }
+            return telling.told(setting(data, PLAN, None), epochs=setting(data, "epochs", 1))
 
-    def _steps(self, engine: Any, data: TensorDict) -> dict[str, list[Any]]:
-        """The passes of each optimizer step; of the losses their sums over micro batches, as means over the steps."""
+    def _steps(self, engine: Any, data: TensorDict) -> None:
+        """The passes of each optimizer step."""
         plan: Plan = setting(data, PLAN, None)
-        epochs: int = setting(data, "epochs", 1)
         config = engine.engine_config
         tu.assign_non_tensor(
             data,
             **{name: getattr(config, name) for name in ("use_remove_padding", "use_fused_kernels", "use_dynamic_bsz")},
             **{name: getattr(config, name) for name in ("max_token_len_per_gpu", "micro_batch_size_per_gpu")},
         )
-        steps = zip(parts(len(data), plan.sizes), plan.cuts or itertools.repeat(None), strict=False)
-        metrics: dict[str, list[Any]] = defaultdict(list)
-        for rows, cuts in [(rows, cuts) for rows, cuts in steps if rows] * epochs:
+        for rows, cuts in plan.steps * setting(data, "epochs", 1):
             step = tu.index_select_tensor_dict(data, rows)
             tu.assign_non_tensor(step, **{CUTS: cuts})
             found = engine.train_batch(step, self.actor.loss_fn)
-            for name, values in found["metrics"].items():
-                metrics[name] += values if isinstance(values, list) else [values]
+            found["metrics"].pop("grad_norm", None)
+            engine.telling.passed(found["metrics"])
             if plan.only_pass:
                 width = data["responses"].shape[1]
                 scores = (found["model_output"][name].values().reshape(-1, width) for name in ("log_probs", "entropy"))
-                metrics[SCORES] = [tuple(values.cpu() for values in scores)]
-        metrics.pop("grad_norm", None)
-        n_passes = len(plan.sizes) * epochs
-        for name in ("actor/pg_loss", "actor/kl_loss"):
-            if name in metrics or name == "actor/pg_loss":  # without any advantage it is 0
-                metrics[name] = [sum(metrics[name]) / n_passes]
-        return dict(metrics)
-
-
-def parts(n: int, sizes: Iterable[int]) -> Iterator[list[int]]:
-    """The numbers below `n` in parts of such sizes."""
-    rest = iter(range(n))
-    return (list(itertools.islice(rest, size)) for size in sizes)
+                engine.telling.scored(*scores)
 
 
 def meet_by_gloo() -> None:

@@ -55,7 +55,7 @@ Serve it: `{serve}`
 """
 METHODS = {
     "grpo": "GRPO (agent-lightning, verl)",
-    "local": "GRPO in one process (TRL)",
+    "local": "GRPO in one process",
     "sft": "supervised fine-tuning (TRL)",
     "dpo": "preferences (TRL)",
 }

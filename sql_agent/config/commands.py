@@ -54,13 +54,12 @@ READERS: dict[str, set[str]] = {
     "rollout.trajectory_max_response_tokens": PLAYERS,
     "rollout.tool_parser": PLAYERS | {SERVE},
     "optim": ROLLOUTS,
-    "optim.importance_level": {GRPO},
-    "optim.importance_cap": {GRPO},
     "sft": {SFT},
     "dpo": {DPO},
     "local": {LOCAL},
     "health": ROLLOUTS,
     "trainer": TRAINERS,
+    "trainer.offload": {GRPO},
     "trainer.device": TRAINERS | PLAYERS | {SERVE},
     "trainer.seed": TRAINERS | PLAYERS | {SERVE},
     "trainer.runs_dir": TRAINERS | {TRY},
@@ -73,6 +72,7 @@ READERS: dict[str, set[str]] = {
     "logging": TRAINERS,
     "logging.audit": ROLLOUTS,
     "verl": {GRPO},
+    **{f"verl.actor_rollout_ref.actor.{name}": ROLLOUTS for name in ("clip_ratio_c", "ppo_epochs", "optim")},
 }
 # Engine and processes of `agentgrpo train` and, where they say so, of the servers.
 READERS |= {
@@ -82,7 +82,6 @@ READERS |= {
         "runner_concurrency",
         "tensor_parallel",
         "proxy",
-        "sampler_logprobs",
         "poll_interval_s",
         "calls_per_engine",
     )

@@ -1,1 +1,1 @@
-"""Training in one process: transformers samples, TRL updates; no Ray, no store, no vLLM."""
+"""Training in one process: transformers samples, torch updates; no Ray, no store, no vLLM."""

@@ -25,7 +25,7 @@ from aiohttp import web
 from jinja2 import TemplateError
 
 from agl_plugin.proxy.answers import as_stream
-from agl_plugin.update.rows import NAN, Turn
+from agl_plugin.update.rows import Turn
 from foundation.background import LoopThread
 from foundation.chat_request import NotAllowed, allowed
 from foundation.marks import tokenizer_marks
@@ -45,18 +45,32 @@ class Drawn:
     temperature: float = 0.0
     top_p: float = 1.0
     top_k: int = 0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+
+
+@dataclass(frozen=True)
+class Generated:
+    """What was sampled for a call, the end of its turn included; `ended` says whether there is one.
+
+    `log_probs`: what it was drawn with, by temperature, cut and penalties; NaN where that was not asked for.
+    """
+
+    ids: list[int]
+    log_probs: list[float]
+    ended: bool
 
 
 @dataclass
 class Call:
-    """A call that waits. `answer` gets the sampled ids and whether an end of turn ended them."""
+    """A call that waits for its `answer`."""
 
     rollout: str
     prompt: list[int]
     max_tokens: int
     sampling: Drawn
     seed: int
-    answer: asyncio.Future[tuple[list[int], bool]]
+    answer: asyncio.Future[Generated]
     trained: bool = True
     asked_s: float = field(default_factory=time.time)
 
@@ -66,7 +80,6 @@ class Sampled:
     """The calls of a rollout so far."""
 
     turns: list[Turn] = field(default_factory=list)
-    finish_reasons: list[str | None] = field(default_factory=list)
     times: list[tuple[float, float]] = field(default_factory=list)  # asked and answered, seconds since 1970
 
 
@@ -108,7 +121,7 @@ class PolicyEndpoint:
         return LLMEndpoint(f"{place}/v1", model=MODEL, untrained_url=untrained, marks=self._marks)
 
     def begin(self, rollouts: Sequence[str]) -> None:
-        """Answer these from now on, and keep their calls; no others, and what was kept is forgotten."""
+        """Generated these from now on, and keep their calls; no others, and what was kept is forgotten."""
         with self._lock:
             self.sampled.clear()
             self._playing = {rollout: place for place, rollout in enumerate(rollouts)}
@@ -133,12 +146,12 @@ class PolicyEndpoint:
             self._waiting = []
             return taken, False
 
-    def answer(self, call: Call, ids: list[int], *, ended: bool) -> None:
+    def answer(self, call: Call, answer: Generated) -> None:
         """Give a call its tokens; from any thread."""
 
         def give() -> None:
             if not call.answer.done():
-                call.answer.set_result((ids, ended))
+                call.answer.set_result(answer)
 
         self.worker.loop.call_soon_threadsafe(give)
 
@@ -157,7 +170,8 @@ class PolicyEndpoint:
         if room < 1:
             return _refusal(f"maximum context length is {self._context} tokens, and the messages have {len(prompt)}")
         limit = min(room, asked.get("max_tokens", self._max_tokens), self._max_tokens)
-        sampling = Drawn(asked.get("temperature", 1.0), asked.get("top_p", 1.0), asked.get("top_k", 0))
+        names = ("top_p", "top_k", "presence_penalty", "frequency_penalty")
+        sampling = Drawn(asked.get("temperature", 1.0), **{name: asked[name] for name in names if name in asked})
         rollout, trained = request.match_info["rollout"], "untrained" not in request.match_info
         seed = asked.get("seed", secrets.randbits(63))
         call = Call(rollout, prompt, limit, sampling, seed, asyncio.get_running_loop().create_future(), trained)
@@ -166,8 +180,7 @@ class PolicyEndpoint:
                 return _refusal(f"rollout {rollout!r} does not play: it is over, or never began", status=410)
             self._waiting.append(call)
             self._last_s = time.monotonic()
-        ids, ended = await call.answer
-        completion = self._completion(call, asked, ids, ended=ended)
+        completion = self._completion(call, asked, await call.answer)
         if not asked.get("stream"):
             return web.json_response(completion)
         events = as_stream(completion, usage="stream_options" in asked)
@@ -186,9 +199,9 @@ class PolicyEndpoint:
     def _text(self, ids: list[int]) -> str:
         return self._tokenizer.decode(ids, skip_special_tokens=True)
 
-    def _completion(self, call: Call, asked: dict[str, Any], ids: list[int], *, ended: bool) -> dict[str, Any]:
-        ids, text, stopped = self._until_stop(ids, asked.get("stop", []))
-        reason = "stop" if ended or stopped else "length"
+    def _completion(self, call: Call, asked: dict[str, Any], answer: Generated) -> dict[str, Any]:
+        ids, text, stopped = self._until_stop(answer.ids, asked.get("stop", []))
+        reason = "stop" if answer.ended or stopped else "length"
         message: dict[str, Any] = {"role": "assistant", "content": text}
         if "tools" in asked and "tool_choice" not in asked:
             message = message_of(text)
@@ -196,8 +209,7 @@ class PolicyEndpoint:
             reason = "tool_calls"
         if call.trained:
             kept = self.sampled[call.rollout]
-            kept.turns.append(Turn(call.prompt, ids, [NAN] * len(ids)))
-            kept.finish_reasons.append(reason)
+            kept.turns.append(Turn(call.prompt, ids, answer.log_probs[: len(ids)], reason))
             kept.times.append((call.asked_s, time.time()))
         n_in, n_out = len(call.prompt), len(ids)
         return {

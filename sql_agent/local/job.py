@@ -1,4 +1,4 @@
-"""The story of a run in one process: look at everything, train with TRL on rollouts played here, sum up.
+"""The story of a run in one process: look at everything, train on rollouts played here, sum up.
 
 What can be known before the first step is a UserError of `prepare`; what breaks later ends the run with a summary that
 says so. Run folder, names and checkpoints are those of train_sql_agent.py.
@@ -23,9 +23,9 @@ from foundation.errors import RunError, UserError
 from foundation.files import write_json
 from foundation.processes import ProcessTree, keep_freed_memory
 from sql_agent.agent.grading import scoring_of
-from sql_agent.config import HOME, TrainConfig
+from sql_agent.config import HOME, TrainConfig, merge
 from sql_agent.data.bundled import ensure_data
-from sql_agent.local.arguments import check_keys, grpo_arguments
+from sql_agent.local.arguments import check_checkpoint, check_keys
 from sql_agent.scoring.check import check_judge
 from sql_agent.scoring.registry import ScoringContext
 from sql_agent.serving.merged_start import start_of
@@ -39,9 +39,12 @@ from sql_agent.training.options import is_tiny
 from sql_agent.training.probe import probed, told
 from sql_agent.training.questions import load_data, total_steps
 from sql_agent.training.summary import summary_table
-from sql_agent.tuning.job import TRL, light_trl, prepare_process
+from sql_agent.training.verl_config import verl_overrides
+from sql_agent.tuning.job import prepare_process
 
 logger = logging.getLogger(__name__)
+PACKAGES = ("torch", "transformers", "verl", "peft")  # what a run in this process imports
+OF_8_BITS = {"optimizer_impl": "bitsandbytes.optim", "optimizer": "AdamW8bit"}
 
 
 def run_local(config: TrainConfig, terminal: Console) -> tuple[int, Path]:
@@ -66,7 +69,7 @@ def run_local(config: TrainConfig, terminal: Console) -> tuple[int, Path]:
 def dry_run_local(config: TrainConfig, terminal: Console) -> int:
     """`--dry-run`: look at what needs no model, and count. Returns the exit status. Raises UserError."""
     check_keys(config)
-    preflight.check_installed(TRL, extra="reward-model")
+    preflight.check_installed(PACKAGES, extra="gpu] or agentgrpo[cpu")
     ensure_data(config)
     return dry_run(config, terminal, verl=False)
 
@@ -74,7 +77,7 @@ def dry_run_local(config: TrainConfig, terminal: Console) -> int:
 def prepare(config: TrainConfig, *, run: str, scoring: ScoringContext) -> Job:
     """Look at keys, data, checkpoint, model, judge, trackers and disk, in order. Raises UserError."""
     check_keys(config)
-    preflight.check_installed(TRL, extra="reward-model")
+    preflight.check_installed(PACKAGES, extra="gpu] or agentgrpo[cpu")
     ensure_data(config)
     preflight.check_devices(config)
     preflight.check_agent(config)
@@ -82,7 +85,10 @@ def prepare(config: TrainConfig, *, run: str, scoring: ScoringContext) -> Job:
     questions, val = load_data(config, scoring)
     steps = total_steps(config, len(questions))
     config = preflight.resumed(config, runs_dir, steps=steps)
+    if config.trainer.resume:
+        check_checkpoint(Path(config.trainer.resume))
     preflight.check_adapter(config)
+    preflight.check_loss(config)
     preflight.check_trackers(config.logging.trackers)
     model = model_folder(config, tiny=is_tiny(config))
     check_judge(scoring)
@@ -131,62 +137,41 @@ def fit(job: Job, run_dir: Path) -> str:
 
 
 def _fit(job: Job, run_dir: Path) -> None:
-    from transformers import AutoTokenizer
+    import torch
 
-    from sql_agent.local.audit import LocalAudit, settings_of
+    from agl_plugin.update.composed import verl_config
     from sql_agent.local.endpoint import PolicyEndpoint
+    from sql_agent.local.grpo import Run, limits_of, train
+    from sql_agent.local.notes import Notes, settings_of
+    from sql_agent.local.policy import Policy
     from sql_agent.local.rollouts import Player
-    from sql_agent.local.step import Step
+    from sql_agent.local.sampling import Sampler
+    from sql_agent.tuning.watch import Stop
 
     config, rollout = job.config, job.config.rollout
-    with light_trl(config):
-        from sql_agent.local.trainer import limits_of, make_trainer
-        from sql_agent.local.watch import Watch
-        from sql_agent.tuning.trainers import load_model
-        from sql_agent.tuning.watch import Stop
-
     keep_freed_memory()
-    tokenizer = AutoTokenizer.from_pretrained(job.model, trust_remote_code=config.model.allow_remote_code)
+    overrides = verl_overrides(config, model_path=str(job.model), run_dir=run_dir, total_steps=job.steps)
+    if config.local.optimizer == "adamw_8bit":
+        overrides = merge(overrides, {"actor_rollout_ref": {"actor": {"optim": OF_8_BITS}}})
+    torch.manual_seed(config.trainer.seed)  # an adapter begins with random numbers
+    verl = verl_config(overrides)
+    policy = Policy(config, job.model, verl=verl)
+    limits, tokenizer = limits_of(config), policy.tokenizer
     endpoint = PolicyEndpoint(tokenizer, context_tokens=rollout.context_tokens, max_tokens=rollout.max_response_tokens)
-    settings = settings_of(config, model=job.model, run_dir=run_dir, steps=job.steps)
-    with (
-        AuditLog(run_dir, settings=settings) if config.logging.audit else nullcontext() as log,
-        endpoint,
-        closing(Player(config, endpoint, job.scoring)) as player,
-        Stop() as stop,
-    ):
-        step = Step(
-            run_dir,
-            player,
-            tokenizer,
-            health=health_of(config),
-            audit=LocalAudit(log, limits=limits_of(config), every_row_moves=config.optim.kl_coef > 0) if log else None,
-            seed=config.trainer.seed,
-            max_batch=config.local.max_batch,
-            of_steps=job.steps,
+    audited = AuditLog(run_dir, settings=settings_of(config, overrides)) if config.logging.audit else nullcontext()
+    with audited as log, endpoint, closing(Player(config, endpoint, job.scoring)) as player, Stop() as stop:
+        told: dict[str, Any] = {"max_batch": config.local.max_batch, "log_probs": rollout.sampler_logprobs}
+        train(
+            Run(
+                config=config,
+                policy=policy,
+                sampler=Sampler(policy.model, tokenizer, **told),
+                player=player,
+                notes=Notes(run_dir, verl=verl, health=health_of(config), audit=log, limits=limits, n_steps=job.steps),
+                train=job.train,
+                val=job.val,
+                n_steps=job.steps,
+                checkpoints=run_dir / run_folder.CHECKPOINTS,
+                stop=stop,
+            )
         )
-        args = grpo_arguments(config, run_dir=run_dir, checkpoints=run_dir / run_folder.CHECKPOINTS, steps=job.steps)
-        model = _for_training(load_model(config, job.model, **_quantized(config)))
-        trainer = make_trainer(config, model, tokenizer, job.train, step=step, args=args)
-        trainer.add_callback(Watch(step, stop, config, job.val))
-        resume = config.trainer.resume
-        trainer.train(resume_from_checkpoint=str(Path(resume) / "actor") if resume else None)
-
-
-def _for_training(model: Any) -> Any:
-    """bitsandbytes 0.49 repacks 4-bit weights when an AVX-512 CPU samples; no gradient passes through those then."""
-    for module in model.modules():
-        if hasattr(module, "support_avx512bf16_for_cpu"):
-            module.support_avx512bf16_for_cpu = False
-    return model
-
-
-def _quantized(config: TrainConfig) -> dict[str, Any]:
-    """How the weights are loaded: as they are, or in 4 bits."""
-    if config.local.quantization == "none":
-        return {}
-    import torch
-    from transformers import BitsAndBytesConfig
-
-    settings: dict[str, Any] = {"load_in_4bit": True, "bnb_4bit_quant_type": "nf4", "bnb_4bit_use_double_quant": True}
-    return {"quantization_config": BitsAndBytesConfig(**settings, bnb_4bit_compute_dtype=torch.bfloat16)}

@@ -40,9 +40,9 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Played:
-    """A rollout: its line of rollouts.jsonl, and its LLM calls. `group` is the question's place in the step."""
+    """A rollout: its line of rollouts.jsonl, and its LLM calls. `group` is its question's, by name."""
 
-    group: int
+    group: str
     row: dict[str, Any]
     turns: list[Turn]
     times: Sequence[tuple[float, float]] = ()  # of each call: asked and answered, seconds since 1970
@@ -68,15 +68,20 @@ class Player:
         self._runner.close()
 
     def play(
-        self, questions: Sequence[tuple[int, Question]], sampler: Sampler, *, step: int, mode: Mode
+        self, questions: Sequence[Question], sampler: Sampler, *, step: int, mode: Mode, first: int = 0
     ) -> list[Played]:
-        """A rollout for each (group, question), in the same order; the calling thread samples."""
-        names = [f"{mode}-{step}-{n}" for n in range(len(questions))]
-        seeds = self._seeds([question for _, question in questions], step=step, mode=mode)
+        """Rollouts of the questions: a group of each in training, else one; the calling thread samples.
+
+        `first`: how many rollouts the step has already, which these stand in for.
+        """
+        size = self._config.rollout.group_size if mode == "train" else 1
+        questions = [question for question in questions for _ in range(size)]
+        names = [f"{mode}-{step}-{n}" for n in range(first, first + len(questions))]
+        seeds = self._seeds(questions, step=step, mode=mode)
         self._endpoint.begin(names)
         tasks = [
             self._endpoint.worker.submit(self._rollout(name, question, mode, seed))
-            for name, (_, question), seed in zip(names, questions, seeds, strict=True)
+            for name, question, seed in zip(names, questions, seeds, strict=True)
         ]
         patience_s = PATIENCE * self._config.rollout.rollout_timeout_s
         while not all(task.done() for task in tasks):
@@ -84,14 +89,16 @@ class Player:
             if not calls:
                 time.sleep(POLL_S)
                 patience_s -= POLL_S * waiting
-            for call, (ids, ended) in zip(calls, sampler.answers(calls), strict=True):
-                self._endpoint.answer(call, ids, ended=ended)
+            for call, answer in zip(calls, sampler.answers(calls), strict=True):
+                self._endpoint.answer(call, answer)
         records = [task.result() for task in tasks]
         played: list[Played] = []
-        for name, (group, _), record in zip(names, questions, records, strict=True):
+        for n, (name, record) in enumerate(zip(names, records, strict=True), start=first):
             sampled = self._endpoint.sampled.get(name, Sampled())
-            row = record | _keys(name, group, sampled, record, step, mode)
-            played.append(Played(group, row, sampled.turns, sampled.times))
+            told = {"step": step, "mode": mode, "group": f"{mode}-{step}-group-{n // size}", "resampled": first > 0}
+            played.append(
+                Played(told["group"], record | _keys(name, sampled, record, told), sampled.turns, sampled.times)
+            )
         return self._graded(played) if mode == "train" else played
 
     def _seeds(self, questions: Sequence[Question], *, step: int, mode: Mode) -> list[int]:
@@ -140,19 +147,26 @@ class Player:
         return played
 
 
-def _keys(name: str, group: int, sampled: Sampled, record: dict[str, Any], step: int, mode: Mode) -> dict[str, Any]:
+def _keys(name: str, sampled: Sampled, record: dict[str, Any], told: dict[str, Any]) -> dict[str, Any]:
     unscored = record["unscored"]
     if not sampled.turns and unscored in ("", AWAITS_GROUP):
         unscored = "no_token_ids"
     keys = RunKeys(
-        step=step,
-        mode=mode,
+        **told,
         rollout_id=name,
-        group=f"{mode}-{step}-group-{group}",
         status="succeeded" if unscored in ("", AWAITS_GROUP) else "failed",
         unscored=unscored,
         prompt_tokens_by_call=[len(turn.prompt) for turn in sampled.turns],
         response_tokens=[len(turn.sampled) for turn in sampled.turns],
-        finish_reasons=sampled.finish_reasons,
+        finish_reasons=[turn.finish_reason for turn in sampled.turns],
     )
     return keys.model_dump()
+
+
+def rewards_of(played: Sequence[Played]) -> dict[str, list[float]]:
+    """The rewards of each group's scored rollouts."""
+    found: dict[str, list[float]] = {}
+    for one in played:
+        if one.reward is not None:
+            found.setdefault(one.group, []).append(one.reward)
+    return found

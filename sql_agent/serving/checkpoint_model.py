@@ -1,4 +1,5 @@
-"""The model that a checkpoint holds: of verl's FSDP actor, put together from the shards of its ranks, or of TRL.
+"""The model that a checkpoint holds: of verl's FSDP actor, put together from the shards of its ranks, or of a
+run in one process.
 
 Guarantees: weights keep the precision of the checkpoint (verl's own merger rounds them to bfloat16); a LoRA adapter
 keeps the scale of its training (verl's merger writes 0, which leaves the base model); shards are read without running
@@ -20,9 +21,9 @@ if TYPE_CHECKING:
 
 BROKEN = "{path}: {why}; the checkpoint is damaged or was not written whole. Use another global_step_N folder"
 
-# What TRL's trainer writes last into a checkpoint, and verl does not.
+# What TRL's trainer and sql_agent.local write into a checkpoint, and verl does not.
 TRL_STATE = "trainer_state.json"
-# JSON files of TRL's that are not the model's.
+# JSON files there that are not the model's.
 NOT_THE_MODELS = (TRL_STATE, "adapter_config.json")
 
 

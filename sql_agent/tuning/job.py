@@ -210,7 +210,8 @@ def fit(job: Job, run_dir: Path, terminal: Console) -> str:
     """Run TRL's trainer. Returns what went wrong, for people, or ""."""
     config = job.config
     with light_trl(config):
-        from sql_agent.tuning.trainers import dpo_trainer, load_model, sft_trainer
+        from sql_agent.tuning.models import load_model
+        from sql_agent.tuning.trainers import dpo_trainer, sft_trainer
         from sql_agent.tuning.watch import Stop, Watch
 
     keep_freed_memory()

@@ -18,7 +18,6 @@ from typing import Any
 import torch
 from datasets import Dataset
 from torch.utils.data import SequentialSampler
-from transformers import AutoModelForCausalLM
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 from trl.trainer.dpo_config import DPOConfig
 from trl.trainer.dpo_trainer import DPOTrainer
@@ -31,6 +30,7 @@ from sql_agent.config import TrainConfig
 from sql_agent.serving.checkpoints import NOTE, step_folder, steps_of
 from sql_agent.tuning.arguments import trl_arguments
 from sql_agent.tuning.encoding import Encoded
+from sql_agent.tuning.models import lora_of
 
 IGNORED = -100  # a label that does not count
 Row = tuple[list[int], list[int]]  # token ids, and 1 where one counts
@@ -171,31 +171,3 @@ def dpo_trainer(
     )
     trainer.kept = config.trainer.keep_checkpoints
     return trainer
-
-
-def load_model(config: TrainConfig, folder: Path, **more: Any) -> Any:
-    """The policy in float32; with `model.lora_adapter_path`, to be trained on, unless `folder` has it merged in."""
-    model: Any = AutoModelForCausalLM.from_pretrained(
-        folder,
-        **more,
-        dtype=torch.float32,
-        attn_implementation=config.model.attention,
-        trust_remote_code=config.model.allow_remote_code,
-        use_safetensors=None if config.model.allow_remote_code else True,
-    )
-    if config.model.lora_adapter_path and not config.merges_adapter:
-        from peft import PeftModel
-
-        adapter = Path(config.model.lora_adapter_path).expanduser()
-        return PeftModel.from_pretrained(model, adapter, is_trainable=True, use_safetensors=True)
-    return model
-
-
-def lora_of(config: TrainConfig) -> Any:
-    """A new adapter's settings; None for all weights, and for an adapter that is there already."""
-    if not config.model.lora_rank or (config.model.lora_adapter_path and not config.merges_adapter):
-        return None
-    from peft import LoraConfig
-
-    settings = {"r": config.model.lora_rank, "lora_alpha": config.model.lora_alpha, "target_modules": "all-linear"}
-    return LoraConfig(**settings, task_type="CAUSAL_LM")

@@ -13,7 +13,8 @@ from trl.trainer.kto_trainer import KTOTrainer
 from sql_agent.config import TrainConfig
 from sql_agent.tuning.arguments import trl_arguments
 from sql_agent.tuning.encoding import Encoded
-from sql_agent.tuning.trainers import Resumable, in_order, lora_of, pad_id_of, padded, rows_of_pairs, sides_of
+from sql_agent.tuning.models import lora_of
+from sql_agent.tuning.trainers import Resumable, in_order, pad_id_of, padded, rows_of_pairs, sides_of
 
 
 class UnpairedTrainer(Resumable, KTOTrainer):

@@ -17,7 +17,8 @@ import pytest
 from tiktoken import Encoding
 from tiktoken.load import load_tiktoken_bpe
 
-from agl_plugin.update.batch import PREFIX_MISMATCH, Limits, Row, rows_of
+from agl_plugin.update.adapter import turns_of
+from agl_plugin.update.rows import PREFIX_MISMATCH, Limits, Row, rows_of_turns
 from foundation import run_folder
 from foundation.files import read_lines
 from foundation.net import free_port
@@ -116,7 +117,7 @@ def test_what_the_templates_let_merge(case: str, tokenizers: dict[str, Any]) -> 
         llm = LLMEndpoint(base_url=server.base_url, model="fake-model")
         episode = asyncio.run(runner.run(question, llm))
     assert episode.stop_reason == "answered" and len(policy.triplets) == 2
-    rows: list[Row] = rows_of(policy.triplets, merge=True, limits=Limits(2048, 4096))
+    rows: list[Row] = rows_of_turns(turns_of(policy.triplets), merge=True, limits=Limits(2048, 4096))
     print(f"\n{case}: {len(rows)} row(s) for 2 calls")
     assert len(rows) == n_rows and [row.why for row in rows[1:]] == [PREFIX_MISMATCH] * (n_rows - 1)
 

@@ -12,15 +12,15 @@ import tempfile
 from pathlib import Path
 
 import torch
-from agentlightning.types import Triplet
 from verl.utils.device import get_device_name
 
 from agl_plugin.update.batch import build_batch
+from agl_plugin.update.rows import NAN, Turn
 from sql_agent.testing.actor import actor_of, as_planned, flat_weights, one_rank, tiny_model, with_advantages
 
 
-def call(prompt: list[int], sampled: list[int]) -> Triplet:
-    return Triplet(prompt={"token_ids": prompt}, response={"token_ids": sampled})
+def call(prompt: list[int], sampled: list[int]) -> Turn:
+    return Turn(prompt, sampled, [NAN] * len(sampled))
 
 
 ROLLOUTS = {

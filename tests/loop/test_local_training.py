@@ -1,4 +1,4 @@
-"""Training in one process: real episodes of the tiny policy, TRL's trainer, the run's files."""
+"""Training in one process: real episodes of the tiny policy, real updates, the run's files."""
 
 from __future__ import annotations
 
@@ -23,19 +23,21 @@ from typer.testing import CliRunner
 
 from agl_plugin.audit.verify import verify
 from agl_plugin.run.question_order import SeededOrder
+from agl_plugin.update.composed import verl_config
 from foundation.errors import UserError
 from sql_agent.commands.export import export_checkpoint
-from sql_agent.config import ROOT, TrainConfig, build_config, data_path, load_recipe, parse_assignment
-from sql_agent.data.dataset import load_questions
+from sql_agent.config import ROOT, TrainConfig, build_config, load_recipe
 from sql_agent.environment.database import Database
-from sql_agent.local.arguments import check_keys, grpo_arguments
+from sql_agent.local import grpo
+from sql_agent.local.arguments import check_checkpoint, check_keys
 from sql_agent.local.endpoint import PolicyEndpoint
 from sql_agent.local.job import run_local
-from sql_agent.local.rollouts import Played, Player
-from sql_agent.local.trainer import EpisodeTrainer, advantages, order_of, training_rows
+from sql_agent.local.policy import Policy
+from sql_agent.local.rollouts import Player
 from sql_agent.records import Question
 from sql_agent.scoring.registry import ScoringContext
-from sql_agent.serving.checkpoints import own_checkpoint
+from sql_agent.serving.checkpoints import NOTE, own_checkpoint
+from sql_agent.training.verl_config import verl_overrides
 from tests.exact_rows import small_tokenizer
 from tests.typed import app_of
 
@@ -99,29 +101,23 @@ def environment() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def seen() -> Iterator[dict[str, Any]]:
-    """What a trainer made and did in a step: its rollouts, tensors, and the gradient's norm by another computation."""
+    """What the last update was made of, and its gradient's norm by another computation."""
     found: dict[str, Any] = {}
-    patch = pytest.MonkeyPatch()
-    make, tensors_of = EpisodeTrainer._with_reference, EpisodeTrainer._tensors
+    patch, update = pytest.MonkeyPatch(), grpo.update
 
-    def with_reference(trainer: EpisodeTrainer, tensors: dict[str, Any]) -> dict[str, Any]:
-        found["model"] = model = trainer.accelerator.unwrap_model(trainer.model)
-        ids = torch.cat([tensors["prompt_ids"], tensors["completion_ids"]], dim=1)
-        mask = torch.cat([tensors["prompt_mask"], tensors["completion_mask"]], dim=1)
-        logits = model(input_ids=ids, attention_mask=mask).logits[:, tensors["prompt_ids"].shape[1] - 1 : -1]
-        chosen = torch.log_softmax(logits, -1).gather(-1, tensors["completion_ids"][..., None])[..., 0]
+    def watched(policy: Policy, data: Any, config: TrainConfig) -> Any:
+        found["model"], found["rows"] = policy.model, data.batch
+        batch, width = data.batch, data.batch["responses"].shape[1]
+        inputs = {name: batch[name] for name in ("input_ids", "attention_mask", "position_ids")}
+        chosen = torch.log_softmax(policy.model(**inputs).logits[:, -width - 1 : -1], -1)
+        chosen = chosen.gather(-1, batch["responses"][..., None])[..., 0]
         # At a ratio of 1 the clipped loss has the gradient of -A log p.
-        loss = -(chosen * tensors["advantages"][:, None] * tensors["tool_mask"]).sum() / tensors["tool_mask"].sum()
-        grads = torch.autograd.grad(loss, [p for p in model.parameters() if p.requires_grad])
+        loss = -(chosen * batch["advantages"] * batch["response_mask"]).sum() / batch["response_mask"].sum()
+        grads = torch.autograd.grad(loss, [p for p in policy.model.parameters() if p.requires_grad])
         found["grad_norm"] = float(torch.cat([grad.flatten() for grad in grads]).norm())
-        return make(trainer, tensors)
+        return update(policy, data, config)
 
-    def tensors(trainer: EpisodeTrainer, rows: Any) -> dict[str, Any]:
-        found["rows"] = list(rows)
-        return tensors_of(trainer, rows)
-
-    patch.setattr(EpisodeTrainer, "_with_reference", with_reference)
-    patch.setattr(EpisodeTrainer, "_tensors", tensors)
+    patch.setattr(grpo, "update", watched)
     yield found
     patch.undo()
 
@@ -156,13 +152,14 @@ def test_the_audit_computes_the_step_again(run: Path) -> None:
 
 def test_each_sampled_token_is_trained_once(run: Path, seen: dict[str, Any]) -> None:
     rollouts = lines(run / "rollouts.jsonl")
-    assert sum(sum(row.mask) for row, _ in seen["rows"]) == sum(sum(row["response_tokens"]) for row in rollouts)
+    assert int(seen["rows"]["response_mask"].sum()) == sum(sum(row["response_tokens"]) for row in rollouts)
     assert len(seen["rows"]) < sum(len(row["response_tokens"]) for row in rollouts)  # calls share rows
 
 
 def test_the_gradient_is_that_of_the_formula(run: Path, seen: dict[str, Any]) -> None:
     (train, *_) = lines(run / "metrics.jsonl")
-    assert train["actor/grad_norm"] == pytest.approx(seen["grad_norm"], rel=1e-3)  # padding turns rotary positions
+    assert train["actor/grad_norm"] == pytest.approx(seen["grad_norm"], rel=1e-3)
+    assert train["sampler/log_prob_diff_mean"] < 1e-5  # what the sampler told of each token is what is trained
 
 
 def test_the_checkpoint_is_exported(run: Path, tmp_path: Path) -> None:
@@ -222,39 +219,63 @@ def test_a_step_on_weights_in_four_bits(tmp_path: Path, seen: dict[str, Any]) ->
     assert export_checkpoint(run_dir, tmp_path / "model").gap < 1e-3
 
 
+def test_a_kill_in_a_save_leaves_no_half_checkpoint(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process ends within each part of the second save: the first one is what a resume finds, and it is whole."""
+    config, model = config_of(tmp_path), json.loads((run / "summary.json").read_text(encoding="utf-8"))["model"]["path"]
+    overrides = verl_overrides(config, model_path=model, run_dir=tmp_path, total_steps=2)
+    policy, place = Policy(config, Path(model), verl=verl_config(overrides)), tmp_path / "run" / "checkpoints"
+    policy.save(place, step=1, keep=2)
+    (place.parent / "config.json").write_text("{}")
+    first = {file.name: file.read_bytes() for file in (place / "global_step_1" / "actor").iterdir()}
+
+    def killed(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    for name in ("torch.save", "sql_agent.local.policy.os.replace", "sql_agent.local.policy.write_text"):
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(name, killed)
+            policy.save(place, step=2, keep=2)
+        assert own_checkpoint(place, asked="test").name == "global_step_1"
+        assert {file.name: file.read_bytes() for file in (place / "global_step_1" / "actor").iterdir()} == first
+    for step in (2, 3):
+        policy.save(place, step=step, keep=2)
+    assert sorted(path.name for path in place.iterdir()) == ["global_step_2", "global_step_3", NOTE]
+
+
 @pytest.mark.slow
-def test_a_killed_run_goes_on_with_the_same_questions(tmp_path: Path) -> None:
-    """A real process, kill -9 after its second checkpoint, and another one that goes on to the fourth step."""
+def test_runs_that_are_killed_go_on_as_if_nothing_had_been(tmp_path: Path) -> None:
+    """Real processes, kill -9 as a checkpoint appears and its save has not ended, and others that go on."""
     sets = ["trainer.max_steps=4", "trainer.save_every=1", "trainer.validate_first=false", "trainer.validate_every=-1"]
-    sets += ["optim.questions_per_step=2", "optim.mini_batch_questions=2", "optim.micro_batch_rows=4"]
-    sets += ["rollout.group_size=2", f"trainer.runs_dir={tmp_path}"]
-    command = [sys.executable, str(ROOT / "sql_agent" / "train_local.py"), "--recipe", "smoke_cpu"]
+    sets += ["optim.questions_per_step=2", "optim.mini_batch_questions=1", "optim.micro_batch_rows=2"]
+    sets += [
+        "rollout.group_size=4",
+        "optim.lr_schedule=cosine",
+        "optim.kl_coef=0.01",
+        "agent.system_prompt=system_short",
+    ]
+    command = [sys.executable, "-m", "sql_agent", "train", "--backend", "local", "--recipe", "smoke_cpu"]
     command += [part for text in sets for part in ("--set", text)]
-    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL)
-    began = time.monotonic()
-    try:
-        while not list(tmp_path.glob("*/checkpoints/global_step_2")):
-            assert process.poll() is None and time.monotonic() - began < WAIT_S
-            time.sleep(0.05)
-    finally:
-        process.kill()
-        process.wait()
-    done = int(own_checkpoint(tmp_path, asked="test").name.rpartition("_")[2])
-    again = subprocess.run([*command, "--resume_checkpoint"], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert again.returncode == 0, again.stderr
-    last = max(tmp_path.iterdir(), key=lambda path: path.name)
-    assert json.loads((last / "summary.json").read_text(encoding="utf-8"))["last_step"] == 4
-    config = build_config(load_recipe("smoke_cpu"), *map(parse_assignment, sets))
-    questions = load_questions(data_path(config.data.training[0].file))
-    order = [questions[n].id for n in order_of(questions, config)]
-    played = {(row["step"], row["question_id"]) for row in lines(last / "rollouts.jsonl")}
-    assert done < 4 and played == {(n, id) for n in range(done + 1, 5) for id in order[2 * n - 2 : 2 * n]}
-    elsewhere = tmp_path / "never stopped"
-    subprocess.run(
-        [*command, "--set", f"trainer.runs_dir={elsewhere}"], cwd=ROOT, stdout=subprocess.DEVNULL, check=True
-    )
-    (whole,) = elsewhere.iterdir()
-    assert_same_run(whole, last, steps=range(done + 1, 5))
+
+    def start(runs: Path, *more: str) -> subprocess.Popen[bytes]:
+        given = [*command, "--set", f"trainer.runs_dir={runs}", *more]
+        return subprocess.Popen(given, cwd=ROOT, stdout=subprocess.DEVNULL)
+
+    assert start(tmp_path / "whole").wait() == 0
+    (whole,) = (tmp_path / "whole").iterdir()
+    for sign in ("global_step_2", "global_step_3"):
+        runs = tmp_path / f"killed at {sign}"
+        process, began = start(runs), time.monotonic()
+        try:
+            while not list(runs.glob(f"*/checkpoints/{sign}")):
+                assert process.poll() is None and time.monotonic() - began < WAIT_S
+        finally:
+            process.kill()
+            process.wait()
+        done = int(own_checkpoint(runs, asked="test").name.rpartition("_")[2])
+        assert start(runs, "--resume").wait() == 0 and done in (1, 2, 3)
+        last = max(runs.iterdir(), key=lambda path: path.name)
+        assert json.loads((last / "summary.json").read_text(encoding="utf-8"))["last_step"] == 4
+        assert_same_run(whole, last, steps=range(done + 1, 5))
 
 
 def test_a_fault_is_no_reward(tmp_path: Path) -> None:
@@ -297,16 +318,11 @@ def test_nothing_of_an_episode_counts_after_its_limit(tmp_path: Path, caplog: py
         PolicyEndpoint(tokenizer, context_tokens=100, max_tokens=5) as endpoint,
         closing(Player(config, endpoint, ScoringContext(config.reward, judge_name="none"))) as player,
     ):
-        played = player.play(list(enumerate(questions_of([0] * 3))), sampler, step=1, mode="val")
+        played = player.play(questions_of([0] * 3), sampler, step=1, mode="val")
         assert time.monotonic() - began_s < 20
     assert [one.row["unscored"] for one in played] == ["timed_out", "timed_out", "no_reference"]
     assert [one.row["answer"] for one in played] == ["", "", "42"] and played[1].reward is None
     assert "goes on" in played[1].row["reason"] and "was ended" in played[0].row["reason"]
-
-
-def test_advantages_are_grpos() -> None:
-    assert advantages([0.3, 0.3, 0.3]) == [0.0] * 3
-    assert advantages([1.0, 0.0]) == pytest.approx([0.70710, -0.70710], abs=1e-4)
 
 
 def test_the_questions_come_as_in_training_with_verl() -> None:
@@ -314,6 +330,11 @@ def test_the_questions_come_as_in_training_with_verl() -> None:
     config = build_config({"optim": few, "trainer": {"epochs": 3}, "data": {"seed": 7}})
     verl = SeededOrder(range(10), {"seed": 7})
     assert order_of(questions_of([0] * 10), config) == [n for _ in range(3) for n in list(verl)[:8]]
+
+
+def order_of(questions: list[Question], config: TrainConfig) -> list[int]:
+    """The questions of six steps."""
+    return [n for step in range(1, 7) for n in grpo.questions_of(questions, config, step)]
 
 
 def questions_of(files: list[int]) -> list[Question]:
@@ -329,16 +350,12 @@ def test_the_questions_of_several_files_too() -> None:
     assert order_of(rows, config) == [n for _ in range(3) for n in list(verl)[:8]]
 
 
-def test_unscored_rollouts_leave_their_group() -> None:
-    played = [Played(0, {"unscored": reason, "reward": None if reason else 1.0}, []) for reason in ("", "llm_fault")]
-    assert training_rows(played, build_config({})) == []
-
-
 @pytest.mark.parametrize(
     ("tree", "said"),
     [
-        ({"optim": {"mini_batch_questions": 2}}, "must be 4, as optim.questions_per_step"),
-        ({"optim": {"entropy_coef": 0.1}}, "optim.entropy_coef = 0.1 must be 0.0 here"),
+        ({"trainer": {"n_gpus": 2}}, "trainer.n_gpus = 2 must be 1 here"),
+        ({"verl": {"actor_rollout_ref": {"actor": {"strategy": "fsdp2"}}}}, "strategy.: has no meaning in one process"),
+        ({"verl": {"actor_rollout_ref": {"actor": {"optim": {"lr": 1}}}}}, "set optim.lr"),
         ({"rollout": {"tool_parser": "llama3_json"}}, "rollout.tool_parser = 'llama3_json' must be 'hermes'"),
         ({"local": {"optimizer": "adamw_8bit"}}, "local.optimizer = 'adamw_8bit' needs a GPU and bitsandbytes"),
         ({"local": {"quantization": "nf4"}}, "add --lora"),
@@ -349,8 +366,49 @@ def test_what_has_no_meaning_here_is_refused(tmp_path: Path, tree: dict[str, Any
         check_keys(config_of(tmp_path, tree))
 
 
-def test_the_arguments_of_a_gpu_are_made_as_far_as_a_cpu_goes(tmp_path: Path) -> None:
-    config = config_of(tmp_path, {"local": {"optimizer": "adamw_8bit"}, "optim": {"lr_schedule": "cosine"}})
-    args = grpo_arguments(config, run_dir=tmp_path, checkpoints=tmp_path, steps=3)
-    assert (args["optim"], args["lr_scheduler_type"]) == ("adamw_bnb_8bit", "cosine_with_min_lr")
-    assert args["per_device_train_batch_size"] * args["gradient_accumulation_steps"] == 16
+def test_a_checkpoint_of_another_back_end_is_refused(run: Path, tmp_path: Path) -> None:
+    check_checkpoint(run / "checkpoints" / "global_step_1")
+    for state in (None, '{"global_step": 1, "log_history": []}'):  # verl's, TRL's
+        actor = tmp_path / str(bool(state)) / "actor"
+        actor.mkdir(parents=True)
+        if state:
+            (actor / "trainer_state.json").write_text(state)
+        with pytest.raises(UserError, match="was not made by `agentgrpo train --backend local`"):
+            check_checkpoint(actor.parent)
+
+
+def test_keys_of_the_update_are_obeyed(tmp_path: Path) -> None:
+    """Mini-batches, epochs, warmup, a KL term, entropy, another loss and advantage, a correction and a cut sampler, one
+    row a call, and other questions in the place of flat groups."""
+    config = config_of(tmp_path, EVERYTHING)
+    status, run_dir = run_local(config, Console(quiet=True))
+    first, second = (row for row in lines(run_dir / "metrics.jsonl") if row["kind"] == "train")
+    assert status == 0 and (first["actor/lr"], second["actor/lr"]) == (
+        0.0,
+        config.optim.lr / 2,
+    )  # warms up in two steps
+    assert not first["actor/weights_changed_share"] and second["actor/weights_changed_share"] > 0
+    n_updates = 2 * (2 - second["actor/updates_without_signal"])  # epochs x mini-batches
+    assert second["actor/updates"] == n_updates and second["actor/kl_coef"] == 0.02
+    assert second["actor/kl_to_start"] >= 0 and second["sampler/effective_sample_share"] <= 1 + 1e-6
+    assert second["batch/rows"] == second["batch/calls"] > second["batch/rollouts"]
+    replaced = first["rollout/replaced_groups"], second["rollout/replaced_groups"]
+    assert first["rollout/resampled_groups"] >= replaced[0] and second["rollout/resampled_groups"] >= replaced[1]
+    rows = lines(run_dir / "rollouts.jsonl")
+    fresh = [row for row in rows if row["resampled"]]
+    assert len(fresh) == 4 * (first["rollout/resampled_groups"] + second["rollout/resampled_groups"]) > 0
+    assert len({(row["step"], row["rollout_id"]) for row in rows}) == len(rows)
+    found = verify(run_dir)
+    assert not found.problems and found.counts["updates"] == 2
+
+
+EVERYTHING: dict[str, Any] = {
+    "trainer": {"max_steps": 2, "save_every": -1},
+    "rollout": {"level": "transition", "top_p": 0.9, "resample_flat_groups": 2, "temperature": 0.7},
+    "optim": {
+        **{"loss": "cispo", "advantage": "group_no_std", "loss_aggregation": "seq-mean-token-mean", "warmup": 2},
+        **{"mini_batch_questions": 2, "kl_coef": 0.02, "kl_estimator": "k2", "entropy_coef": 0.001},
+        "importance_correction": "truncated",
+    },
+    "verl": {"actor_rollout_ref": {"actor": {"ppo_epochs": 2}}},
+}

@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 import torch
-from agentlightning.types import Triplet
 
 import agl_plugin.update.worker
 from agl_plugin.update.batch import build_batch
 from agl_plugin.update.plan import micro_batches
 from agl_plugin.update.prepare import needs_pass
+from agl_plugin.update.rows import NAN, Turn
 from agl_plugin.update.rules import UpdateRules
 from sql_agent.testing.actor import actor_of, as_planned, flat_weights, one_rank, tiny_model, with_advantages
 from tests import updates
 
-Rollouts = dict[str, tuple[str, float, list[Triplet]]]
+Rollouts = dict[str, tuple[str, float, list[Turn]]]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -27,11 +27,11 @@ def rank(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
-def call(prompt: list[int], response: list[int]) -> Triplet:
-    return Triplet(prompt={"token_ids": prompt}, response={"token_ids": response}, reward=None)
+def call(prompt: list[int], response: list[int]) -> Turn:
+    return Turn(prompt, response, [NAN] * len(response))
 
 
-def talk(first: list[int], *turns: tuple[list[int], list[int]]) -> list[Triplet]:
+def talk(first: list[int], *turns: tuple[list[int], list[int]]) -> list[Turn]:
     calls, so_far = [], first
     for added, sampled in turns:
         calls.append(call(so_far + added, sampled))

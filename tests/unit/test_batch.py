@@ -5,24 +5,23 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from agentlightning.types import Triplet
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from verl.trainer.ppo.core_algos import compute_grpo_outcome_advantage, get_adv_estimator_fn
 
 from agl_plugin.update.advantage import FUNCTIONS, name_of
-from agl_plugin.update.batch import Batch, Limits, build_batch, rows_of
+from agl_plugin.update.batch import Batch, build_batch
+from agl_plugin.update.rows import NAN, Limits, Turn, rows_of_turns
 
 WIDE = Limits(99, 99)
 TOKENS = st.lists(st.integers(1, 9), min_size=1, max_size=6)
 
 
-def call(prompt: list[int], response: list[int], log_probs: list[float] | None = None) -> Triplet:
-    sampled = {"token_ids": response, **({"log_probs": log_probs} if log_probs else {})}
-    return Triplet(prompt={"token_ids": prompt}, response=sampled, reward=None)
+def call(prompt: list[int], response: list[int], log_probs: list[float] | None = None) -> Turn:
+    return Turn(prompt, response, log_probs or [NAN] * len(response))
 
 
-def talk(first: list[int], turns: list[tuple[list[int], list[int]]]) -> list[Triplet]:
+def talk(first: list[int], turns: list[tuple[list[int], list[int]]]) -> list[Turn]:
     """Calls that continue each other: each turn is what the environment adds, and what the policy then samples."""
     calls, so_far = [], first
     for added, sampled in turns:
@@ -33,7 +32,7 @@ def talk(first: list[int], turns: list[tuple[list[int], list[int]]]) -> list[Tri
 
 
 def batch_of(
-    rollouts: dict[str, tuple[str, float, list[Triplet]]], *, merge: bool = True, prompt: int = 99, response: int = 99
+    rollouts: dict[str, tuple[str, float, list[Turn]]], *, merge: bool = True, prompt: int = 99, response: int = 99
 ) -> Batch:
     return build_batch(
         dict(rollouts),
@@ -51,13 +50,13 @@ def test_a_merged_talk_is_one_row_that_trains_exactly_what_was_sampled(
     first: list[int], turns: list[tuple[list[int], list[int]]]
 ) -> None:
     calls = talk(first, turns)
-    (row,) = rows_of(calls, merge=True, limits=WIDE)
+    (row,) = rows_of_turns(calls, merge=True, limits=WIDE)
     last = calls[-1]
-    assert row.prompt + row.response == last.prompt["token_ids"] + last.response["token_ids"]
+    assert row.prompt + row.response == last.prompt + last.sampled
     trained = [token for token, on in zip(row.response, row.mask, strict=True) if on]
     assert trained == [token for _, sampled in turns for token in sampled]
-    apart = rows_of(calls, merge=False, limits=WIDE)
-    assert [(r.prompt, r.response) for r in apart] == [(c.prompt["token_ids"], c.response["token_ids"]) for c in calls]
+    apart = rows_of_turns(calls, merge=False, limits=WIDE)
+    assert [(r.prompt, r.response) for r in apart] == [(c.prompt, c.sampled) for c in calls]
     assert all(all(r.mask) for r in apart)
 
 
@@ -72,7 +71,7 @@ def test_trained_tokens_are_the_sum_of_the_responses_whatever_the_history(
 
 
 def test_a_turn_that_adds_no_token_copies_nothing() -> None:
-    (row,) = rows_of([call([1, 2], [3]), call([1, 2, 3], [4])], merge=True, limits=WIDE)
+    (row,) = rows_of_turns([call([1, 2], [3]), call([1, 2, 3], [4])], merge=True, limits=WIDE)
     assert (row.prompt, row.response, row.mask) == ([1, 2], [3, 4], [1, 1])
 
 
@@ -112,10 +111,8 @@ def test_no_sampled_token_is_lost_while_each_call_fits_a_row(
     turns: list[tuple[list[int], list[int]]], prompt: int, response: int
 ) -> None:
     """A row holds prompt + response tokens; vLLM's own limit keeps each call within that."""
-    calls = [
-        c for c in talk([1], turns) if len(c.prompt["token_ids"]) + len(c.response["token_ids"]) <= prompt + response
-    ]
-    if not calls or len(calls[0].prompt["token_ids"]) > prompt:
+    calls = [c for c in talk([1], turns) if len(c.prompt) + len(c.sampled) <= prompt + response]
+    if not calls or len(calls[0].prompt) > prompt:
         return
     made = batch_of({"r": ("q", 1.0, calls)}, prompt=prompt, response=response)
     assert made.metrics["batch/trained_over_sampled"] == 1 and made.metrics["batch/rows_cut"] == 0
@@ -123,9 +120,7 @@ def test_no_sampled_token_is_lost_while_each_call_fits_a_row(
 
 
 def test_the_samplers_log_probabilities_stand_where_it_sampled() -> None:
-    calls = talk([1, 2], [([], [3, 4]), ([5], [6])])
-    for one, values in zip(calls, ([-0.5, -0.25], [-1.0]), strict=True):
-        one.response["log_probs"] = values
+    calls = [call([1, 2], [3, 4], [-0.5, -0.25]), call([1, 2, 3, 4, 5], [6], [-1.0])]
     rollouts = {"a": ("q", 1.0, calls), "b": ("q", 0.0, [call([1], [2])])}
     made = batch_of(rollouts)
     given = made.data.batch["rollout_log_probs"]

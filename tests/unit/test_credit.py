@@ -21,7 +21,7 @@ from agentlightning.types import Span
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agl_plugin.update.adapter import ScoredTriplets, reward_of
+from agl_plugin.update.adapter import ScoredTriplets, reward_of, turns_of
 from agl_plugin.update.advantage import FUNCTIONS
 from agl_plugin.update.batch import build_batch
 from sql_agent.testing.spans import fault_span, llm_call, noise, reward_span
@@ -134,14 +134,12 @@ def test_the_batch_is_what_the_spans_say(
         for q, group in enumerate(step)
         for n, (calls, reward) in enumerate(group)
     }
-    scored = {i: (q, reward_of(spans), ScoredTriplets().adapt(spans)) for i, (q, spans) in stored.items()}
+    scored = {i: (q, reward_of(spans), turns_of(ScoredTriplets().adapt(spans))) for i, (q, spans) in stored.items()}
     sizes = Counter(q for q, reward, _ in scored.values() if reward is not None)
     kept = {i: (q, r, calls) for i, (q, r, calls) in scored.items() if r is not None and sizes[q] > 1}
     if not kept:
         return
-    longest = max(
-        len(c.prompt["token_ids"]) + len(c.response["token_ids"]) for _, _, calls in kept.values() for c in calls
-    )
+    longest = max(len(c.prompt) + len(c.sampled) for _, _, calls in kept.values() for c in calls)
     made = build_batch(
         kept,
         merge=merge,
@@ -165,7 +163,7 @@ def test_an_unscored_member_changes_neither_mean_nor_deviation() -> None:
     plain = [Call([3], [4, 5], False)]
     stored = {i: ("q", spans_of(i, plain, reward, rng)) for i, reward in (("a", 0.1), ("b", 1.1), ("c", None))}
     _, advantages = account(stored)
-    scored = {i: ("q", reward_of(spans), ScoredTriplets().adapt(spans)) for i, (_, spans) in stored.items()}
+    scored = {i: ("q", reward_of(spans), turns_of(ScoredTriplets().adapt(spans))) for i, (_, spans) in stored.items()}
     assert scored["c"] == ("q", None, [])
     kept = {i: (q, r, calls) for i, (q, r, calls) in scored.items() if r is not None}
     limits = {"max_prompt_tokens": 9, "max_response_tokens": 9, "pad_id": PAD, "device": torch.device("cpu")}

@@ -17,7 +17,7 @@ from scipy.stats import chisquare
 from agl_plugin.update.rows import Turn
 from foundation.rollout_keys import AWAITS_GROUP
 from foundation.seeds import derived
-from sql_agent.local.endpoint import QUIET_S, Call, Drawn, PolicyEndpoint, Sampled
+from sql_agent.local.endpoint import QUIET_S, Call, Drawn, Generated, PolicyEndpoint, Sampled
 from sql_agent.local.rollouts import _keys  # pyright: ignore[reportPrivateUsage]
 from sql_agent.local.sampling import Sampler
 from tests.fsdp_shards import policy
@@ -28,6 +28,10 @@ FREE = Drawn(1.0)
 def call_of(tokenizer: Any, text: str, *, seed: int = 1, sampling: Drawn = FREE, max_tokens: int = 24) -> Call:
     nobody: Any = None
     return Call("r", tokenizer(text, add_special_tokens=False)["input_ids"], max_tokens, sampling, seed, nobody)
+
+
+def ids_of(answers: list[Generated]) -> list[list[int]]:
+    return [one.ids for one in answers]
 
 
 def ask(address: str) -> None:
@@ -45,8 +49,8 @@ def test_the_folders_sampling_does_not_bend_what_is_drawn(drawn: Drawn, tokenize
     """Qwen2.5's generation_config.json has a repetition_penalty of 1.1 and a top_k of 20."""
     model = policy(len(tokenizer))
 
-    def sampled() -> list[tuple[list[int], bool]]:
-        return Sampler(model, tokenizer, max_batch=1).answers([call_of(tokenizer, "用法用量", sampling=drawn)])
+    def sampled() -> list[list[int]]:
+        return ids_of(Sampler(model, tokenizer, max_batch=1).answers([call_of(tokenizer, "用法用量", sampling=drawn)]))
 
     expected = sampled()
     model.generation_config.update(repetition_penalty=1.9, no_repeat_ngram_size=1, top_k=2, min_p=0.99, do_sample=True)
@@ -67,7 +71,7 @@ def test_an_error_leaves_the_block_while_a_call_waits(tokenizer: Any) -> None:
 
 def test_a_rollout_that_its_group_will_judge_has_not_failed() -> None:
     of = {
-        why: _keys("r", 0, Sampled([Turn([1], [2], [0.0])]), {"unscored": why}, 1, "train")["status"]
+        why: _keys("r", Sampled([Turn([1], [2], [0.0])]), {"unscored": why}, {})["status"]
         for why in ("", AWAITS_GROUP, "llm_fault")
     }
     assert list(of.values()) == ["succeeded", "succeeded", "failed"]
@@ -79,16 +83,17 @@ def test_a_call_draws_the_same_whatever_is_sampled_beside_it(tokenizer: Any) -> 
     one = call_of(tokenizer, "用法用量", max_tokens=6)
     asked = [(n, Drawn(0.5 * (n % 2), top_k=7)) for n in range(1, 4)]
     others = [call_of(tokenizer, "用法" * n, seed=n, sampling=how, max_tokens=5) for n, how in asked]
-    alone = sampler.answers([one])
+    alone = ids_of(sampler.answers([one]))
     torch.manual_seed(1)
-    assert sampler.answers([*others, one])[-1:] == sampler.answers([one, *others])[:1] == alone
-    assert sampler.answers([call_of(tokenizer, "用法用量", seed=2, max_tokens=6)]) != alone
+    assert ids_of(sampler.answers([*others, one]))[-1:] == ids_of(sampler.answers([one, *others]))[:1] == alone
+    assert ids_of(sampler.answers([call_of(tokenizer, "用法用量", seed=2, max_tokens=6)])) != alone
 
 
 def test_first_tokens_come_as_often_as_they_are_likely(tokenizer: Any) -> None:
     model, sampling = policy(len(tokenizer)), Drawn(0.7, top_p=0.9, top_k=8)
     calls = [call_of(tokenizer, "用法", seed=derived(n), sampling=sampling, max_tokens=1) for n in range(3000)]
-    found = [ids[0] for ids, _ in Sampler(model, tokenizer, max_batch=3000).answers(calls)]
+    answers = Sampler(model, tokenizer, max_batch=3000, log_probs=True).answers(calls)
+    found = [one.ids[0] for one in answers]
     with torch.no_grad():
         logits = model(torch.tensor([calls[0].prompt])).logits[0, -1].double() / 0.7
     kept = torch.topk(logits, 8)
@@ -96,6 +101,23 @@ def test_first_tokens_come_as_often_as_they_are_likely(tokenizer: Any) -> None:
     probs = probs[: int((probs.cumsum(-1) < 0.9).sum()) + 1]
     counts = torch.tensor([found.count(int(token)) for token in kept.indices[: len(probs)]])
     assert counts.sum() == 3000 and chisquare(counts, 3000 * probs / probs.sum()).pvalue > 1e-3
+    likely = dict(zip(kept.indices.tolist(), (probs / probs.sum()).log().tolist(), strict=False))
+    assert [one.log_probs for one in answers] == [[pytest.approx(likely[token], abs=1e-4)] for token in found]
+
+
+def test_penalties_lower_what_was_sampled_and_not_the_prompt(tokenizer: Any) -> None:
+    """Against OpenAI's formula, token by token, on a model of its own logits."""
+    model, how = policy(len(tokenizer)), Drawn(presence_penalty=0.7, frequency_penalty=0.9)
+    call = call_of(tokenizer, "用法用量", sampling=how, max_tokens=12)
+    (answer,) = Sampler(model, tokenizer, max_batch=1).answers([call])
+    for place, token in enumerate(answer.ids):
+        with torch.no_grad():
+            logits = model(torch.tensor([[*call.prompt, *answer.ids[:place]]])).logits[0, -1]
+        for said in set(answer.ids[:place]):
+            logits[said] -= 0.7 + 0.9 * answer.ids[:place].count(said)
+        assert int(logits.argmax()) == token
+    plain = call_of(tokenizer, "用法用量", sampling=Drawn(), max_tokens=12)
+    assert ids_of(Sampler(model, tokenizer, max_batch=1).answers([plain])) != [answer.ids]
 
 
 def waiting(endpoint: PolicyEndpoint, n: int) -> list[str]:

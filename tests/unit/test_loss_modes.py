@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 import torch
-from agentlightning.types import Triplet
 from verl.workers.config import PolicyLossConfig
 
 from agl_plugin.update.batch import build_batch
+from agl_plugin.update.rows import NAN, Turn
 from sql_agent.testing.actor import actor_of, as_planned, flat_weights, one_rank, tiny_model, with_advantages
 
 # Question, reward, response: five rows of different lengths, and a group without variance.
@@ -35,7 +35,7 @@ def rank(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 def step_of(*, micro_rows: int, leave_out: bool = False, mode: str = "vanilla", **more: Any) -> torch.Tensor:
     """How the weights move in one training step of ROLLOUTS."""
     rollouts = {
-        str(i): (question, reward, [Triplet(prompt={"token_ids": [1, 2]}, response={"token_ids": ids}, reward=None)])
+        str(i): (question, reward, [Turn([1, 2], ids, [NAN] * len(ids))])
         for i, (question, reward, ids) in enumerate(ROLLOUTS)
     }
     limits = {"max_prompt_tokens": 30, "max_response_tokens": 30, "pad_id": 0, "device": torch.device("cpu")}

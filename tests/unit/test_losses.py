@@ -15,13 +15,14 @@ from typing import Any
 
 import pytest
 import torch
-from agentlightning.types import Triplet
 from verl.workers.config import PolicyLossConfig
 
 from agl_plugin.update.advantage import FUNCTIONS
 from agl_plugin.update.batch import build_batch
 from agl_plugin.update.losses import kl_penalty
+from agl_plugin.update.rows import NAN, Turn
 from sql_agent.config import TrainConfig, build_config, parse_assignment
+from sql_agent.local import grpo
 from sql_agent.testing.actor import actor_of, one_rank, tiny_model
 from sql_agent.training.verl_config import update_rules, verl_overrides
 from tests import updates
@@ -43,18 +44,17 @@ def rank(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     torch.set_num_threads(n_threads)
 
 
-def talk(first: list[int], *turns: tuple[list[int], list[int]], cut: bool = False) -> list[Triplet]:
+def talk(first: list[int], *turns: tuple[list[int], list[int]], cut: bool = False) -> list[Turn]:
     calls, so_far = [], first
-    for added, sampled in turns:
-        response = {"token_ids": sampled, "finish_reason": "stop"}
-        calls.append(Triplet(prompt={"token_ids": so_far + added}, response=response, reward=None))
+    for n, (added, sampled) in enumerate(turns, start=1):
+        why = "length" if cut and n == len(turns) else "stop"
+        calls.append(Turn(so_far + added, sampled, [NAN] * len(sampled), why))
         so_far = so_far + added + sampled
-    calls[-1].response["finish_reason"] = "length" if cut else "stop"
     return calls
 
 
 # Rewards in steps of 2^-16, as a batch keeps them.
-ROLLOUTS: dict[str, tuple[str, float, list[Triplet]]] = {
+ROLLOUTS: dict[str, tuple[str, float, list[Turn]]] = {
     "a": ("q", 1.0, talk([1, 2, 3], ([], [4, 5]), ([6, 7], [8]), ([9], [10, 11]))),
     "b": ("q", 0.0, talk([3, 2], ([], [5]), ([4], [6, 7, 8, 9, 10]))),
     "c": ("q", 0.25, talk([3], ([], [7]))),
@@ -95,8 +95,13 @@ def batch_of(config: TrainConfig) -> Any:
     return data
 
 
-def updated(config: TrainConfig, *, micro_rows: int = 2) -> tuple[float, torch.Tensor, dict[str, Any]]:
-    """Loss, gradient and metrics of a training step whose weights stay. Its optimizer steps are averaged."""
+def updated(
+    config: TrainConfig, *, micro_rows: int = 2, local: bool = False
+) -> tuple[float, torch.Tensor, dict[str, Any]]:
+    """Loss, gradient and metrics of a training step whose weights stay. Its optimizer steps are averaged.
+
+    `local`: as a run in one process makes it, else as verl's worker does.
+    """
     keys = verl_overrides(config, model_path="", run_dir=Path(), total_steps=1)["actor_rollout_ref"]["actor"]
     names = ("loss_agg_mode", "clip_ratio_low", "clip_ratio_high", "use_kl_loss", "kl_loss_coef", "kl_loss_type")
     model, gradients = tiny_model(), []
@@ -105,7 +110,10 @@ def updated(config: TrainConfig, *, micro_rows: int = 2) -> tuple[float, torch.T
     actor.engine.optimizer.step = lambda: gradients.append(gradient_of(model))  # pyright: ignore
 
     def update(data: Any) -> Any:
-        return actor.update_policy(data=data)
+        if not local:
+            return actor.update_policy(data=data)
+        cut = build_config(config.model_dump(), {"optim": {"micro_batch_rows": micro_rows}})
+        return grpo.update(updates.policy_of(model, actor.engine.optimizer, actor.config, cut), data, cut)
 
     data = batch_of(config)
     before = data.batch["response_mask"].clone()
@@ -130,7 +138,7 @@ def advantages_of(kind: str) -> dict[str, float]:
     for name, (question, _, _) in ROLLOUTS.items():
         groups[question].append(name)
     reward = {name: r for name, (_, r, _) in ROLLOUTS.items()}
-    tokens = {name: sum(len(t.response["token_ids"]) for t in calls) for name, (_, _, calls) in ROLLOUTS.items()}
+    tokens = {name: sum(len(t.sampled) for t in calls) for name, (_, _, calls) in ROLLOUTS.items()}
     every = [reward[name] for name in ROLLOUTS for _ in range(tokens[name])]
     found: dict[str, float] = {}
     for members in groups.values():
@@ -236,7 +244,7 @@ def account(config: TrainConfig, loss: str) -> tuple[float, torch.Tensor]:
     aggregation = optim.loss_aggregation if loss == "grpo" else aggregation
     model, data, rows = tiny_model(), batch_of(config), []
     for name, lp, given in rows_of(model, data):
-        cut = ROLLOUTS[name][2][-1].response["finish_reason"] == "length"
+        cut = ROLLOUTS[name][2][-1].finish_reason == "length"
         if (loss == "dapo" or optim.overlong_filter) and cut or optim.positive_only and worth[name] <= 0:
             continue
         args = (optim.importance_correction, optim.importance_level, optim.importance_cap)
@@ -257,11 +265,18 @@ def account(config: TrainConfig, loss: str) -> tuple[float, torch.Tensor]:
 
 
 def agree(config: TrainConfig, loss: str, *, micro_rows: int = 2) -> None:
-    value, gradient, _ = updated(config, micro_rows=micro_rows)
+    """Both back ends with the second account, and what they tell with each other."""
     expected, exact = account(config, loss)
     assert exact.norm() > 1e-6 and abs(expected) > 1e-6
-    assert value == pytest.approx(expected, rel=TOLERANCE, abs=TOLERANCE)
-    assert ((gradient - exact).norm() / exact.norm()).item() < TOLERANCE
+    told = []
+    for local in (False, True):
+        value, gradient, metrics = updated(config, micro_rows=micro_rows, local=local)
+        assert value == pytest.approx(expected, rel=TOLERANCE, abs=TOLERANCE)
+        assert ((gradient - exact).norm() / exact.norm()).item() < TOLERANCE
+        told.append({name: value for name, value in metrics.items() if not name.startswith("audit/")})
+    assert told[0].keys() == told[1].keys()
+    for name, values in told[0].items():
+        assert values == pytest.approx(told[1][name], rel=1e-5, abs=1e-7), name
 
 
 LEVELS = ["trajectory", "transition"]

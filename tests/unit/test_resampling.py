@@ -4,16 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from agentlightning.types import RolloutLegacy
-
 from agl_plugin.run.resampling import Places, SpareQuestions, is_flat, key_of, requests_for, teaches
 from foundation.rollout_keys import SEED_KEY
 
 DATASET = [{"id": f"q{i}", "question": f"第{i}问"} for i in range(20)]
-
-
-def members(*rewards: float) -> list[RolloutLegacy]:
-    return [RolloutLegacy(rollout_id=str(i), final_reward=reward) for i, reward in enumerate(rewards)]
 
 
 def ids(questions: list[dict[str, Any]]) -> list[str]:
@@ -41,18 +35,18 @@ def test_rows_without_an_id_are_told_apart_by_what_they_hold() -> None:
 
 def test_only_scored_groups_without_variance_are_flat() -> None:
     places = Places(["flat", "varied", "alone", "unscored"])
-    groups = {"flat": members(0.5, 0.5), "varied": members(0.5, 0.6), "alone": members(0.5)}
+    groups = {"flat": [0.5, 0.5], "varied": [0.5, 0.6], "alone": [0.5]}
     assert places.flat(groups) == ["flat"]
 
 
 def test_a_substitute_takes_the_place_only_if_it_teaches() -> None:
     places = Places(["a", "b", "c"])
-    groups = {name: members(0.5, 0.5) for name in ("a", "b", "c")}
-    groups |= {"x": members(0.1, 0.2), "y": members(0.3, 0.3), "z": members(0.4)}
+    groups = {name: [0.5, 0.5] for name in ("a", "b", "c")}
+    groups |= {"x": [0.1, 0.2], "y": [0.3, 0.3], "z": [0.4]}
     places.fill({"a": "x", "b": "y", "c": "z"}, groups)
     assert places.in_batch == {"x", "b", "c"} and (places.tried, places.replaced) == (3, 1)
     assert places.flat(groups) == ["b", "c"]
-    places.fill({"b": "w"}, {**groups, "w": members(0.0, 1.0)})
+    places.fill({"b": "w"}, {**groups, "w": [0.0, 1.0]})
     assert places.in_batch == {"x", "w", "c"} and (places.tried, places.replaced) == (4, 2)
 
 
@@ -69,5 +63,5 @@ def test_the_rollouts_of_a_question_are_queued_each_with_a_seed() -> None:
 
 def test_groups_are_flat_as_their_advantages_are() -> None:
     """Advantages take rewards in steps of 2^-16; sums of the same parts may differ by less."""
-    assert 0.1 + 0.7 != 0.8 and is_flat(members(0.1 + 0.7, 0.8)) and not teaches(members(0.1 + 0.7, 0.8))
-    assert teaches(members(0.8, 0.8 + 2**-16)) and not is_flat(members(0.8))
+    assert 0.1 + 0.7 != 0.8 and is_flat([0.1 + 0.7, 0.8]) and not teaches([0.1 + 0.7, 0.8])
+    assert teaches([0.8, 0.8 + 2**-16]) and not is_flat([0.8])

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import torch
 
-from agl_plugin.update.adapter import ScoredTriplets
+from agl_plugin.update.adapter import ScoredTriplets, turns_of
 from agl_plugin.update.batch import build_batch
 from foundation.errors import UserError
 from sql_agent.agent.endpoint import LLMEndpoint
@@ -79,7 +79,7 @@ def grpo_rows(policy: TemplatePolicy, *, merge: bool) -> Tokens:
     calls = [(t.prompt["token_ids"], t.response["token_ids"]) for t in policy.triplets]
     spans = [llm_call(prompt, sampled, seq=n + 1) for n, (prompt, sampled) in enumerate(calls)]
     spans.append(reward_span(1.0, seq=len(spans) + 1, n_calls=len(spans)))
-    rollout = ("q", 1.0, ScoredTriplets().adapt(spans))
+    rollout = ("q", 1.0, turns_of(ScoredTriplets().adapt(spans)))
     limits = {"max_prompt_tokens": 4096, "max_response_tokens": 4096, "pad_id": 0, "device": torch.device("cpu")}
     data = build_batch({"r": rollout}, merge=merge, **limits).data.batch
     assert data is not None

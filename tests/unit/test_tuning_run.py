@@ -39,7 +39,8 @@ from sql_agent.tiny_policy.demonstrations import app as demonstrations_app
 from sql_agent.training.verl_config import flatten
 from sql_agent.tuning.arguments import trl_arguments
 from sql_agent.tuning.encoding import Encoded
-from sql_agent.tuning.trainers import alike, dpo_trainer, load_model
+from sql_agent.tuning.models import load_model
+from sql_agent.tuning.trainers import alike, dpo_trainer
 from sql_agent.tuning.unpaired import KTOConfig, kto_trainer
 from tests.fsdp_shards import policy
 from tests.typed import status_of
@@ -381,7 +382,7 @@ def test_a_hidden_package_is_not_installed_for_others() -> None:
 def test_trl_comes_without_vllm_and_wandb() -> None:
     code = (
         "import sys\nfrom sql_agent.config import build_config\nfrom sql_agent.tuning.job import light_trl\n"
-        "with light_trl(build_config({'logging': {'trackers': ['console']}})):\n    import sql_agent.local.trainer\n"
+        "with light_trl(build_config({'logging': {'trackers': ['console']}})):\n    import sql_agent.tuning.trainers\n"
         "assert 'trl' in sys.modules and not {'vllm', 'wandb'} & sys.modules.keys()\nimport wandb"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)

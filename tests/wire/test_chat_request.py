@@ -18,12 +18,13 @@ import openai
 import pytest
 
 from agl_plugin.update.adapter import calls_of
+from agl_plugin.update.rows import NAN
 from foundation.background import LoopThread
 from foundation.chat_request import NOT_OF_A_TEMPLATE, RULES, NotAllowed, allowed, wishes
 from sql_agent.agent.endpoint import LLMEndpoint
 from sql_agent.agent.relay import Relay, Session
 from sql_agent.agent.tool import EpisodeContext
-from sql_agent.local.endpoint import Call, PolicyEndpoint
+from sql_agent.local.endpoint import Call, Generated, PolicyEndpoint
 from sql_agent.testing.server import Answer, Reply, openai_server
 from sql_agent.testing.spans import llm_call
 from tests.exact_rows import small_tokenizer
@@ -90,7 +91,8 @@ class Scripted:
                 self.calls.append(call)
                 text = CALL if "look" in self._tokenizer.decode(call.prompt) else SAID
                 ids = [*self._tokenizer(text).input_ids, self._tokenizer.eos_token_id][: call.max_tokens]
-                self._endpoint.answer(call, ids, ended=ids[-1] == self._tokenizer.eos_token_id)
+                ended = ids[-1] == self._tokenizer.eos_token_id
+                self._endpoint.answer(call, Generated(ids, [NAN] * len(ids), ended))
 
     def close(self) -> None:
         self._ended.set()

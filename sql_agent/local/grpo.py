@@ -1,0 +1,197 @@
+"""GRPO on one page, in one process: questions, episodes, rewards, advantages, update, save, validate.
+
+`agentgrpo train` does the same with vLLM for the sampler and verl's workers for the update. Rows and masks,
+advantages, plan and loss are the same functions there (agl_plugin.update), so keys and formulas are the same too.
+Guarantees: a fault is never a reward; two runs of one configuration are equal bit for bit, and so are a run that was
+killed and resumed and one that was not; SIGTERM or Ctrl-C lets the step end, and saves it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.nn.utils import clip_grad_norm_
+
+from agl_plugin.run.mixture import order
+from agl_plugin.run.resampling import Places, SpareQuestions, key_of
+from agl_plugin.update.advantage import FUNCTIONS
+from agl_plugin.update.batch import Batch, build_batch
+from agl_plugin.update.policy_loss import micro_batch_loss
+from agl_plugin.update.prepare import needs_pass, prepare, result
+from agl_plugin.update.rows import Limits
+from agl_plugin.update.rules import PLAN, Plan, parts
+from agl_plugin.update.telling import Telling
+from foundation.errors import RunError
+from sql_agent.config import TrainConfig
+from sql_agent.data.dataset import to_row
+from sql_agent.local.notes import Notes, no_group
+from sql_agent.local.policy import Policy
+from sql_agent.local.rollouts import Played, Player, rewards_of
+from sql_agent.local.sampling import Sampler
+from sql_agent.records import Question
+from sql_agent.training.verl_config import update_rules
+from sql_agent.tuning.watch import Stop
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a run is made of."""
+
+    config: TrainConfig
+    policy: Policy
+    sampler: Sampler
+    player: Player
+    notes: Notes
+    train: Sequence[Question]
+    val: Sequence[Question]
+    n_steps: int
+    checkpoints: Path
+    stop: Stop
+
+
+def train(run: Run) -> None:
+    """All steps, from where the policy is. Raises RunError when one has nothing to learn from, or health says stop."""
+    trainer, policy, notes = run.config.trainer, run.policy, run.notes
+    if trainer.validate_first and not policy.step:
+        validate(run, step=0)
+    for step in range(policy.step + 1, run.n_steps + 1):
+        train_step(run, step)
+        last = step == run.n_steps
+        if trainer.validate_every > 0 and (last or step % trainer.validate_every == 0):
+            validate(run, step=step)
+        wanted = last or run.stop.asked or step % max(1, trainer.save_every) == 0
+        if trainer.save_every > 0 and wanted and notes.weights_are_finite:
+            policy.save(run.checkpoints, step=step, keep=trainer.keep_checkpoints)
+            notes.saved(step)
+        if run.stop.asked:
+            return
+
+
+def train_step(run: Run, step: int) -> None:
+    """Questions become episodes, their rewards advantages, and those an update of the weights."""
+    config, policy, notes = run.config, run.policy, run.notes
+    torch.manual_seed(config.trainer.seed * 1_000_003 + step)  # dropout; what is sampled has seeds of its own
+    notes.begin()
+    # Episodes of the step's questions, a group of each, graded as they end. A fault leaves one without a reward.
+    with notes.timed("rollouts"):
+        played, places = episodes(run, step)
+    notes.played(played, step=step, mode="train")
+    # Rows: what the policy saw and sampled, one row an episode where its calls continue each other.
+    batch = batch_of(run, played, places, step)
+    tensors: Any = batch.data.batch
+    # Advantages: how much more an episode earned than the others of its question, for each token sampled in it.
+    rewards, mask = tensors["token_level_scores"], tensors["response_mask"]
+    of_rollout = batch.data.non_tensor_batch["data_id_list"]
+    tensors["advantages"], _ = FUNCTIONS[config.optim.advantage](rewards, mask, of_rollout)
+    kept: Any = batch.data[~tensors["is_drop_mask"]]  # no prompts over the limit, no rows with nothing to learn
+    # What policy and start model say of the sampled tokens before the update, where it does not find that out itself.
+    rules, tensors = update_rules(config), kept.batch
+    if needs_pass(kept, rules, epochs=policy.actor.ppo_epochs):
+        with notes.timed("old_log_prob"):
+            tensors["old_log_probs"], tensors["entropys"] = policy.log_probs(tensors)
+    if config.optim.kl_coef:
+        with notes.timed("ref"):
+            tensors["ref_log_prob"] = policy.reference_log_probs(tensors)
+    # Which rows make which optimizer step; those that cannot move a weight are left out.
+    prepared = prepare(kept, rules, step=step)
+    with notes.timed("update_actor"):
+        metrics, updated = result(prepared, [update(policy, prepared.data, config)])
+    metrics |= batch.metrics | {"perf/total_num_tokens": int(tensors["attention_mask"].sum())}
+    notes.trained(step, metrics, played=played, places=places, batch=batch, updated=updated)
+
+
+def episodes(run: Run, step: int) -> tuple[list[Played], Places]:
+    """The rollouts of a step, and which groups are in its batch.
+
+    With `rollout.resample_flat_groups` groups that all earned the same give their places to other questions.
+    """
+    questions = [run.train[n] for n in questions_of(run.train, run.config, step)]
+    played = run.player.play(questions, run.sampler, step=step, mode="train")
+    places, rows = Places(sorted({one.group for one in played})), [to_row(question) for question in run.train]
+    weights, files = [one.weight for one in run.config.data.train_files], [question.file for question in run.train]
+    spare = SpareQuestions(rows, seed=run.config.data.seed, step=step, weights=weights, files=files)
+    used = {key_of(to_row(question)) for question in questions}
+    for _ in range(run.config.rollout.resample_flat_groups):
+        flat = places.flat(rewards_of(played))
+        others = [Question.model_validate(row) for row in spare.draw(len(flat), used=used)]
+        if not others:
+            break
+        fresh = run.player.play(others, run.sampler, step=step, mode="train", first=len(played))
+        played += fresh
+        places.fill(dict(zip(flat, dict.fromkeys(one.group for one in fresh), strict=False)), rewards_of(played))
+    return played, places
+
+
+def questions_of(questions: Sequence[Question], config: TrainConfig, step: int) -> list[int]:
+    """The places of a step's questions: each epoch has an order of its own, which follows from `data.seed`."""
+    n, weights = config.optim.questions_per_step, [one.weight for one in config.data.train_files]
+    epoch, at = divmod(step - 1, len(questions) // n)
+    places = order([question.file for question in questions], weights, seed=config.data.seed, epoch=epoch)
+    return places[at * n : (at + 1) * n]
+
+
+def batch_of(run: Run, played: Sequence[Played], places: Places, step: int) -> Batch:
+    """The rows of scored rollouts whose group has at least two. Raises RunError when there are none."""
+    limits, sizes = limits_of(run.config), Counter({name: len(of) for name, of in rewards_of(played).items()})
+    rollouts = {
+        one.row["rollout_id"]: (one.group, one.reward, one.turns)
+        for one in played
+        if one.reward is not None and sizes[one.group] > 1 and one.group in places.in_batch
+    }
+    if not rollouts:
+        raise RunError(no_group(step, played))
+    return build_batch(
+        rollouts,
+        merge=run.config.rollout.level == "trajectory",
+        max_prompt_tokens=limits.prompt_tokens,
+        max_response_tokens=limits.response_tokens,
+        pad_id=run.policy.pad_id,
+        device=torch.device("cpu"),
+    )
+
+
+def limits_of(config: TrainConfig) -> Limits:
+    """The widest row."""
+    return Limits(config.rollout.max_prompt_tokens, config.rollout.row_response_tokens)
+
+
+def update(policy: Policy, data: Any, config: TrainConfig) -> dict[str, list[Any]]:
+    """The optimizer steps of the plan: of each its rows in micro batches, whose gradients add up. What it tells."""
+    plan: Plan = data.meta_info[PLAN]
+    model, optimizer, keys = policy.model.train(), policy.optimizer, policy.actor
+    telling = Telling(model, optimizer, clip=keys.optim.clip_grad)
+
+    def step() -> float:
+        norm = clip_grad_norm_(model.parameters(), keys.optim.clip_grad)
+        if norm.isfinite():
+            optimizer.step()
+        optimizer.zero_grad()
+        return norm.item()
+
+    for places, cuts in plan.steps * keys.ppo_epochs:
+        passed: list[dict[str, torch.Tensor]] = []
+        for some in filter(None, parts(places, cuts or [config.optim.micro_batch_rows] * len(places))):
+            rows = data.batch[some].to(model.device)
+            scores = policy.scores(rows, with_entropy=keys.entropy_coeff > 0 or plan.only_pass)
+            loss, metrics = micro_batch_loss(keys, scores, rows, plan=plan, epochs=keys.ppo_epochs)
+            loss.backward()
+            telling.passed(metrics)
+            passed.append({name: values.detach() for name, values in scores.items()})
+        if plan.only_pass:
+            telling.scored(*(torch.cat([one[name] for one in passed]) for name in ("log_probs", "entropy")))
+        telling.stepped(step)
+    policy.schedule.step()
+    return telling.told(plan, epochs=keys.ppo_epochs)
+
+
+def validate(run: Run, *, step: int) -> None:
+    """Play the validation questions once each, as `rollout.validation` samples."""
+    run.notes.begin()
+    played = run.player.play(run.val, run.sampler, step=step, mode="val")
+    run.notes.played(played, step=step, mode="val")
+    run.notes.validated(step, played)

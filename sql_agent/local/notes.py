@@ -1,0 +1,206 @@
+"""What a run in one process writes down: rollouts.jsonl, metrics.jsonl, the trackers' numbers and the audit.
+
+Names and tables are those of `agentgrpo train` (agl_plugin.trainer). The audit has calls, rows, masks and advantages as
+they were trained, so `agentgrpo audit verify` can compute them again. Not covered: `replay`, which repeats updates of
+verl.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from agl_plugin.audit.facts import (
+    REPLACED,
+    SMALL,
+    UNSCORED,
+    Batched,
+    Call,
+    Seen,
+    checkpoint_rows,
+    rollout_rows,
+    update_rows,
+)
+from agl_plugin.audit.log import AuditLog
+from agl_plugin.run.agents import reward_by_agent
+from agl_plugin.run.health import Health
+from agl_plugin.run.resampling import Places, is_flat
+from agl_plugin.run.statistics import of_rollouts
+from agl_plugin.run.time_split import Stopwatch
+from agl_plugin.run.tracking import tracking_of
+from agl_plugin.update.batch import Batch
+from agl_plugin.update.rows import Limits
+from agl_plugin.update.rules import Updated
+from foundation import run_folder
+from foundation.errors import RunError
+from foundation.files import append_lines
+from foundation.rollout_keys import told_tools
+from foundation.versions import versions
+from sql_agent.config import TrainConfig
+from sql_agent.local.rollouts import Played, rewards_of
+from sql_agent.training.verl_config import update_rules
+
+logger = logging.getLogger(__name__)
+MADE_BY = "one process"
+
+
+class Notes:
+    """The notes of one run. `verl` is verl's configuration of it; `audit` may be None."""
+
+    def __init__(
+        self, run_dir: Path, *, verl: Any, health: Health, audit: AuditLog | None, limits: Limits, n_steps: int
+    ) -> None:
+        self._run_dir, self._health, self._audit, self._limits = run_dir, health, audit, limits
+        self._n_steps, self._tracking = n_steps, tracking_of(verl)
+        self._watch, self._timers = Stopwatch(), dict[str, float]()
+        self._began_s = time.monotonic()
+
+    @property
+    def weights_are_finite(self) -> bool:
+        """Whether the model gives numbers: a checkpoint of others would push out the last good one."""
+        return self._health.weights_are_finite
+
+    def begin(self) -> None:
+        """A step or a validation begins."""
+        self._watch.clear()
+        self._timers.clear()
+        self._began_s = time.monotonic()
+
+    @contextmanager
+    def timed(self, name: str) -> Iterator[None]:
+        """Note the seconds of a part of the step."""
+        began = time.monotonic()
+        with self._watch.measure(name):
+            yield
+        self._timers[name] = time.monotonic() - began
+
+    def played(self, played: Sequence[Played], *, step: int, mode: str) -> None:
+        """The rollouts of a step or a validation."""
+        append_lines(self._run_dir / run_folder.ROLLOUTS, [one.row for one in played])
+        for kind, start, end in (part for one in played for part in one.row.get("timeline", [])):
+            self._watch.add(kind, start, end)
+        if self._audit:
+            n_updates, run_id = step - (mode == "train"), self._audit.run_id
+            seen = [_seen(one, n_updates) for one in played]
+            records = {one.row["rollout_id"]: one.row for one in played}
+            self._audit.add(lambda: rollout_rows(seen, records, run_id=run_id), step=step)
+
+    def trained(
+        self,
+        step: int,
+        metrics: Mapping[str, Any],
+        *,
+        played: Sequence[Played],
+        places: Places,
+        batch: Batch,
+        updated: Updated,
+    ) -> None:
+        """A step, after its update. Raises RunError where health ends the run."""
+        seconds = time.monotonic() - self._began_s
+        phases = self._watch.phases(self._timers, seconds=seconds)
+        stats = statistics_of(played) | _groups(played, places)
+        found: dict[str, Any] = {f"rollout/{name}": value for name, value in stats.items()}
+        found |= {**metrics, "training/reward": stats["reward_mean"]}
+        found |= {f"time/{phase}": seconds for phase, seconds in phases.items()}
+        found |= self._health.after_step(step, found, [one.row for one in played])
+        if self._audit:
+            batched = Batched(batch.rows, self._limits, _left_out(played, places, batch))
+            run_id = self._audit.run_id
+            self._audit.add(lambda: update_rows(batched, updated, found, step=step, run_id=run_id), step=step)
+        for text in found.get("warnings", []):
+            logger.warning(text)
+        self._write("train", step, found)
+        if self._health.stop:
+            raise RunError(self._health.stop)
+
+    def validated(self, step: int, played: Sequence[Played]) -> None:
+        """A validation."""
+        self._write("val", step, {f"val/{name}": value for name, value in statistics_of(played).items()})
+
+    def saved(self, step: int) -> None:
+        """A checkpoint."""
+        if self._audit:
+            place = f"{run_folder.CHECKPOINTS}/global_step_{step}"
+            self._audit.add(lambda: checkpoint_rows(step, place), step=step)
+        self._write("checkpoint", step, {})
+
+    def _write(self, kind: str, step: int, found: Mapping[str, Any]) -> None:
+        now = time.monotonic()
+        row = {"kind": kind, "step": step, "of_steps": self._n_steps, "seconds": round(now - self._began_s, 4)}
+        append_lines(self._run_dir / run_folder.METRICS, [{**row, **found}])
+        self._tracking.log({name: value for name, value in found.items() if name != "warnings"}, step=step)
+        self._began_s = now
+
+
+def settings_of(config: TrainConfig, overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """What the rows of a run follow from, in the words of the audit; `overrides` are verl's."""
+    rules = dataclasses.asdict(update_rules(config))
+    return {"verl": overrides, "rules": rules, "versions": versions(), "trainer": MADE_BY}
+
+
+def statistics_of(played: Sequence[Played]) -> dict[str, float]:
+    """Counts and means, under the names of a step's metrics; means are over scored rollouts only."""
+    counts = Counter(one.row["unscored"] for one in played if one.row["unscored"])
+    by_agent = reward_by_agent((one.row, one.reward) for one in played)
+    scored = [(one.reward, one.row) for one in played if one.reward is not None]
+    return {**of_rollouts(scored, n_rollouts=len(played), unscored=counts), **by_agent}
+
+
+def _groups(played: Sequence[Played], places: Places) -> dict[str, float]:
+    groups = rewards_of(played).values()
+    return {
+        "groups": len(groups),
+        "zero_variance_groups": sum(map(is_flat, groups)),
+        "groups_too_small": sum(len(rewards) < 2 for rewards in groups),
+        "resampled_groups": places.tried,
+        "replaced_groups": places.replaced,
+    }
+
+
+def no_group(step: int, played: Sequence[Played]) -> str:
+    """Why a step has nothing to learn from, for people."""
+    counts = Counter(one.row["unscored"] or "scored" for one in played)
+    reason = next((one.row["reason"] for one in played if one.row["unscored"]), "")
+    tools = told_tools(one.row for one in played)
+    return (
+        f"step {step}: no question has two scored rollouts to compare; rollouts by fate: {dict(counts)}. "
+        f"{f'Tools broke: {tools}. ' if tools else ''}"
+        f"The first reason: {reason or 'none given'}. rollouts.jsonl has them all"
+    )
+
+
+def _left_out(played: Sequence[Played], places: Places, batch: Batch) -> dict[str, str]:
+    """Why rollouts are not in the batch."""
+    there = {rollout for rollout, _ in batch.rows}
+    left = [one for one in played if one.row["rollout_id"] not in there]
+    why = {True: SMALL, False: REPLACED}
+    return {
+        one.row["rollout_id"]: UNSCORED if one.reward is None else why[one.group in places.in_batch] for one in left
+    }
+
+
+def _seen(one: Played, n_updates: int) -> Seen:
+    rollout = one.row["rollout_id"]
+    attempt = f"{rollout}/a1"
+    calls = [
+        Call(
+            {
+                **{"attempt_id": attempt, "response_id": f"{attempt}/{n}", "weights_version": n_updates},
+                **{"started_s": began_s, "ended_s": ended_s},
+            },
+            turn.prompt,
+            turn.sampled,
+            turn.log_probs,
+            turn.finish_reason,
+        )
+        for n, (turn, (began_s, ended_s)) in enumerate(zip(one.turns, one.times, strict=True))
+    ]
+    times = one.times or [(time.time(),) * 2]
+    told = {"id": attempt, "rollout_id": rollout, "n": 1, "status": one.row["status"]}
+    return Seen(rollout, {}, [{**told, "started_s": times[0][0], "ended_s": times[-1][1]}], calls)

@@ -1,0 +1,142 @@
+"""The policy of a run in one process: model, optimizer, schedule, and the checkpoints that hold all three.
+
+Guarantees: passes are those of the verl back end (agl_plugin.update.token_scores), optimizer and schedule are made of
+its keys; a checkpoint global_step_N is there as a whole or not at all, and counts from the moment when
+latest_checkpointed_iteration.txt names it; a run that goes on from it makes the same steps, bit for bit.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.nn.utils.rnn import pad_sequence
+from transformers import AutoTokenizer
+
+from agl_plugin.update.optimizer import actor_config, made_optimizer
+from agl_plugin.update.plan import micro_batches
+from agl_plugin.update.rules import parts
+from agl_plugin.update.token_scores import response_scores
+from foundation.files import write_json, write_text
+from sql_agent.config import TrainConfig
+from sql_agent.local.arguments import MAKER
+from sql_agent.serving.checkpoint_model import TRL_STATE
+from sql_agent.serving.checkpoints import NOTE, step_folder, steps_of
+from sql_agent.training.verl_config import in_bf16
+from sql_agent.tuning.models import load_model, lora_of
+
+OPTIMIZER, SCHEDULE = "optimizer.pt", "scheduler.pt"
+
+
+class Policy:
+    """The policy with all that its updates need. `actor` are verl's keys of it; `step`: training steps behind it."""
+
+    def __init__(self, config: TrainConfig, folder: Path, *, verl: Any) -> None:
+        self._config, self.actor = config, actor_config(verl)
+        self._dtype = torch.bfloat16 if in_bf16(config) else torch.float32
+        resumed = Path(config.trainer.resume) / "actor" if config.trainer.resume else None
+        self.tokenizer: Any = AutoTokenizer.from_pretrained(folder, trust_remote_code=config.model.allow_remote_code)
+        self.model = _trained(config, folder, resumed)
+        self._reference = _loaded(config, folder) if config.optim.kl_coef and not config.model.lora_rank else None
+        if verl.actor_rollout_ref.model.enable_gradient_checkpointing:
+            self.model.gradient_checkpointing_enable({"use_reentrant": False})
+        self.optimizer, self.schedule = made_optimizer(self.model.parameters(), self.actor)
+        self.step = 0
+        if resumed:
+            self.step = json.loads((resumed / TRL_STATE).read_text(encoding="utf-8"))["step"]
+            self.optimizer.load_state_dict(torch.load(resumed / OPTIMIZER, weights_only=True))
+            self.schedule.load_state_dict(torch.load(resumed / SCHEDULE, weights_only=True))
+
+    @property
+    def pad_id(self) -> int:
+        """What rows are filled up with."""
+        pad = self.tokenizer.pad_token_id
+        return self.tokenizer.eos_token_id if pad is None else pad
+
+    def scores(self, rows: Any, *, with_entropy: bool, model: Any = None) -> dict[str, torch.Tensor]:
+        """`log_probs` (and `entropy`) of the trained tokens of a micro batch, rows x response, elsewhere 0."""
+        there = rows["attention_mask"].bool()
+        ids = [row[seen] for row, seen in zip(rows["input_ids"], there, strict=True)]
+        inputs = {
+            "input_ids": pad_sequence(ids, batch_first=True, padding_value=self.pad_id),
+            "attention_mask": pad_sequence([torch.ones_like(row) for row in ids], batch_first=True),
+        }
+        told: dict[str, Any] = {"temperature": self._config.rollout.temperature, "with_entropy": with_entropy}
+        return response_scores(model or self.model, inputs, rows, dtype=self._dtype, **told)
+
+    @torch.no_grad()
+    def log_probs(self, batch: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        """Log-probabilities and entropies of the trained tokens before an update, rows x response."""
+        found = self._in_micro_batches(batch, self.model.eval(), with_entropy=True)
+        return found["log_probs"], found["entropy"]
+
+    @torch.no_grad()
+    def reference_log_probs(self, batch: Any) -> torch.Tensor:
+        """Those of the start model: with LoRA the policy without its adapter."""
+        model = self._reference or self.model.eval()
+        with nullcontext() if self._reference else self.model.disable_adapter():
+            return self._in_micro_batches(batch, model, with_entropy=False)["log_probs"]
+
+    def _in_micro_batches(self, batch: Any, model: Any, *, with_entropy: bool) -> dict[str, torch.Tensor]:
+        """By length, so that little is padding."""
+        n_tokens, optim = batch["attention_mask"].sum(dim=1), self._config.optim
+        order, limit = n_tokens.argsort(stable=True), optim.micro_batch_tokens
+        cuts = micro_batches(n_tokens[order].tolist(), limit) if limit else [optim.micro_batch_rows] * len(order)
+        some = (batch[rows].to(model.device) for rows in parts(order.tolist(), cuts) if rows)
+        found = [self.scores(rows, with_entropy=with_entropy, model=model) for rows in some]
+        back = order.argsort()
+        return {name: torch.cat([one[name].cpu() for one in found])[back] for name in found[0]}
+
+    def save(self, checkpoints: Path, *, step: int, keep: int) -> None:
+        """A checkpoint after `step` training steps; the newest `keep` stay. Written beside its place, then moved."""
+        part, place = checkpoints / f".saving-{step}", step_folder(checkpoints, step)
+        for folder in (part, place):
+            shutil.rmtree(folder, ignore_errors=True)
+        actor = part / "actor"
+        actor.mkdir(parents=True)
+        self.model.save_pretrained(actor)
+        self.tokenizer.save_pretrained(actor)
+        torch.save(self.optimizer.state_dict(), actor / OPTIMIZER)
+        torch.save(self.schedule.state_dict(), actor / SCHEDULE)
+        write_json(actor / TRL_STATE, {"step": step, "made_by": MAKER})
+        os.replace(part, place)
+        write_text(checkpoints / NOTE, str(step))
+        for old in steps_of(checkpoints)[:-keep]:
+            shutil.rmtree(old.rename(checkpoints / f".old-{old.name}"))
+
+
+def _trained(config: TrainConfig, folder: Path, resumed: Path | None) -> Any:
+    """The model to train: all weights, or an adapter; from the start, or as a checkpoint has it."""
+    if not config.model.lora_rank:
+        return _loaded(config, resumed or folder)
+    from peft import PeftModel, get_peft_model
+
+    if resumed:
+        base = _loaded(config, folder, adapter=False)
+        return PeftModel.from_pretrained(base, resumed, is_trainable=True, use_safetensors=True)
+    model, settings = _loaded(config, folder), lora_of(config)
+    return get_peft_model(model, settings) if settings else model
+
+
+def _loaded(config: TrainConfig, folder: Path, *, adapter: bool = True) -> Any:
+    model = load_model(config, folder, adapter=adapter, **_quantized(config))
+    for module in model.modules():
+        # bitsandbytes 0.49 repacks 4-bit weights when an AVX-512 CPU samples; no gradient passes through those then.
+        if hasattr(module, "support_avx512bf16_for_cpu"):
+            module.support_avx512bf16_for_cpu = False
+    return model if config.local.quantization != "none" else model.to(config.trainer.device)
+
+
+def _quantized(config: TrainConfig) -> dict[str, Any]:
+    """How the weights are loaded: as they are, or in 4 bits."""
+    if config.local.quantization == "none":
+        return {}
+    from transformers import BitsAndBytesConfig
+
+    settings: dict[str, Any] = {"load_in_4bit": True, "bnb_4bit_quant_type": "nf4", "bnb_4bit_use_double_quant": True}
+    return {"quantization_config": BitsAndBytesConfig(**settings, bnb_4bit_compute_dtype=torch.bfloat16)}
