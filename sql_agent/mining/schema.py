@@ -1,7 +1,8 @@
 """The schema of a SQLite file as questions need it: tables, views, keys, links, and what each column is good for.
 
 Guarantees: values are read through the SQL guard alone; a connection of its own, read-only, asks for names and keys
-(fixed PRAGMAs) and nothing else. A column's role follows from its values, not from its declared type. Names are data:
+(fixed PRAGMAs) and nothing else. A column's role follows from its values, not from its declared type. Links are
+declared foreign keys, and what is named and filled like one. Names are data:
 they are quoted wherever they could be anything else. Not covered: composite foreign keys, a table's links to itself,
 virtual tables; names that cannot be printed.
 """
@@ -10,7 +11,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Literal
@@ -177,18 +178,21 @@ def read_schema(path: Path, *, tables: Sequence[str] = (), max_rows: int = SAMPL
     config = DatabaseConfig(path=str(path), tables=list(names), max_rows=max_rows, timeout_s=20)
     try:
         with Database(config, path) as database:
-            found = [_table(database, name, is_view, keys) for name, is_view in names.items()]
+            read = [_table(database, name, is_view, keys) for name, is_view in names.items()]
+            found = [table for table in read if table]
+            implied = list(_implied(database, found, links))
     except DatabaseFault as exc:
         raise UserError(f"{exc}; --table NAME chooses tables") from exc
-    there = {table.name: {column.name for column in table.columns} for table in found if table}
+    found = [_with_keys(table, implied) for table in found]
+    there = {table.name: {column.name for column in table.columns} for table in found}
     kept = [
         link
-        for link in links
+        for link in [*links, *implied]
         if link.column in there.get(link.table, ()) and link.parent_column in there.get(link.parent, ())
     ]
     if not there:
         raise UserError(f"database {path}: no table with rows can be read; fill one, or name it with --table")
-    return Schema(tables=tuple(filter(None, found)), links=tuple(kept))
+    return Schema(tables=tuple(found), links=tuple(kept))
 
 
 def _structure(path: Path, chosen: Sequence[str]) -> tuple[dict[str, bool], set[tuple[str, str]], list[Link]]:
@@ -234,6 +238,27 @@ def _links(connection: sqlite3.Connection, table: str, names: Collection[str]) -
             made = (table, columns[column.lower()], parent, own[key[0].lower()])
             links.append(Link(**dict(zip(Link.model_fields, made, strict=True))))
     return sorted(links, key=lambda link: (link.column, link.parent))
+
+
+def _implied(database: Database, tables: Sequence[Table], links: Sequence[Link]) -> Iterator[Link]:
+    """Links that nobody declared: customer_id, where all of its values are keys of customers."""
+    known = {(link.table, link.column) for link in links}
+    keys = {table.label: (table, key) for table in tables for key in table.columns if key.role == "key" and key.unique}
+    for table in tables:
+        for column in table.columns:
+            parent, key = keys.get(column.label.removesuffix(" id"), (table, column))
+            if parent is table or (table.name, column.name) in known or not column.label.endswith(" id"):
+                continue
+            stray = f"{column.sql} IS NOT NULL AND {column.sql} NOT IN (SELECT {key.sql} FROM {parent.sql})"
+            if database.query_sync(f"SELECT COUNT(*) FROM {table.sql} WHERE {stray}").rows == [[0]]:
+                yield Link(table=table.name, column=column.name, parent=parent.name, parent_column=key.name)
+
+
+def _with_keys(table: Table, links: Sequence[Link]) -> Table:
+    """The table, its columns of these links as keys."""
+    keys = {link.column for link in links if link.table == table.name}
+    columns = [one.model_copy(update={"role": "key"}) if one.name in keys else one for one in table.columns]
+    return table.model_copy(update={"columns": tuple(columns)})
 
 
 def _is_sayable(text: str) -> bool:

@@ -43,8 +43,8 @@ CREATE TABLE "order" (id INTEGER PRIMARY KEY, "from" TEXT REFERENCES harbours, "
 CREATE TABLE boats (id INTEGER PRIMARY KEY, name TEXT, builtYear INT, crew INT, note TEXT, mast BLOB);
 CREATE TABLE sailors (id INTEGER PRIMARY KEY, name TEXT, boat_id INT REFERENCES boats (id), rank TEXT, paid REAL,
     chief INT REFERENCES sailors (id));
-CREATE TABLE berths (code TEXT, nr INT, boat_id INT, sailor_id INT, length INT, PRIMARY KEY (code, nr),
-    FOREIGN KEY (boat_id, sailor_id) REFERENCES sailors (boat_id, id));
+CREATE TABLE berths (code TEXT, nr INT, boat INT, sailor INT, length INT, PRIMARY KEY (code, nr),
+    FOREIGN KEY (boat, sailor) REFERENCES sailors (boat_id, id));
 CREATE TABLE vacant (id INTEGER PRIMARY KEY, name TEXT);
 CREATE VIEW "heavy orders" AS SELECT id AS order_no, weight, at FROM "order" WHERE weight > 300;
 """
@@ -161,6 +161,20 @@ def test_links_are_those_of_one_column_to_another_table(schema: Schema) -> None:
         ("order", "boat_id", "boats", "id"),
         ("sailors", "boat_id", "boats", "id"),
     }
+
+
+def test_what_is_named_and_filled_like_a_foreign_key_is_a_link(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "plain.db")) as connection, connection:
+        connection.execute("CREATE TABLE customers (id INTEGER PRIMARY KEY, name TEXT)")
+        connection.execute("CREATE TABLE bills (nr INTEGER PRIMARY KEY, customer_id INT, CustomerId INT, stray_id INT)")
+        connection.executemany("INSERT INTO customers VALUES (?, ?)", [(n, f"N{n}") for n in range(1, 9)])
+        bills = [(n, n, n + 1, n) for n in range(1, 9)]  # the second column leads to no customer once
+        connection.executemany("INSERT INTO bills VALUES (?, ?, ?, ?)", bills)
+    schema = read_schema(tmp_path / "plain.db")
+    assert [(link.column, link.parent, link.parent_column) for link in schema.links] == [
+        ("customer_id", "customers", "id")
+    ]
+    assert schema.table("bills").column("customer_id").role == "key"
 
 
 def test_chosen_tables_alone_are_read_and_others_refused(path: Path) -> None:
