@@ -119,6 +119,10 @@ class Chain:
     tpm: int = 0
     known: dict[str, _Endpoint] = field(default_factory=lambda: defaultdict(_Endpoint), repr=False)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Another process knows nothing yet."""
+        return {**vars(self), "known": defaultdict(_Endpoint)}
+
     async def ask(
         self,
         request: Request,
