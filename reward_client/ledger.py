@@ -30,7 +30,8 @@ from reward_client.errors import FAULTS, JudgeFault, JudgeFolderFault
 FILE = "judge.db"
 MAX_BYTES, BUSY_S = 2**30, 30.0
 SCHEMA = "CREATE TABLE IF NOT EXISTS kept (key TEXT PRIMARY KEY, value TEXT NOT NULL, at_s REAL NOT NULL) WITHOUT ROWID"
-OLDER_HALF = (
+# About half of them; budgets and turns stay.
+OLDER_VERDICTS = (
     "DELETE FROM kept WHERE key LIKE 'value:%' AND at_s <= (SELECT avg(at_s) FROM kept WHERE key LIKE 'value:%')"
 )
 
@@ -45,8 +46,8 @@ def _open(folder: Path, _process: int) -> tuple[sqlite3.Connection, threading.RL
     for pragma in ("journal_mode = WAL", "synchronous = NORMAL", "trusted_schema = OFF"):
         db.execute(f"PRAGMA {pragma}")
     db.execute(SCHEMA)
-    if (folder / FILE).stat().st_size > MAX_BYTES:  # the older half goes
-        db.execute("DELETE FROM kept WHERE at_s <= (SELECT avg(at_s) FROM kept)")
+    if (folder / FILE).stat().st_size > MAX_BYTES:
+        db.execute(OLDER_VERDICTS)
         db.execute("VACUUM")
     return db, threading.RLock()
 

@@ -79,7 +79,7 @@ def planned(batch: DataProto, rules: UpdateRules, *, n_ranks: int, step: int, on
     chosen = [pair for share in shares for pair in share] or [(shortest, True)] * n_ranks
     data = batch.select_idxs([row for row, _ in chosen])
     fills = torch.tensor([fills for _, fills in chosen])
-    widths = iter(n_tokens[row] for share in shares[-1:] for row, _ in share)  # the last rank has the longest rows
+    widths = iter([n_tokens[row] for row, _ in shares[-1]])  # the last rank has the longest rows
     limit = rules.micro_batch_tokens
     cuts = tuple(micro_batches(list(itertools.islice(widths, n)), limit) for n in sizes) if limit else None
     filled_tensors: Any = data.batch

@@ -30,7 +30,7 @@ from sql_agent.evaluation.results import EvalReport
 from sql_agent.mining.questions import SIZES, Mined, mine_questions
 from sql_agent.mining.recipe import ABOUT_SPLITS, told_drops, write_recipe
 from sql_agent.mining.schema import Schema, read_schema
-from sql_agent.mining.state import RUNS, Settled, State, begin, save
+from sql_agent.mining.state import RUNS, Settled, State, begin, begin_training, save
 from sql_agent.run_report.line import report_line
 from sql_agent.serving.models import GPU_MODEL, gpu_count
 
@@ -80,6 +80,14 @@ def settle(database: Path, *, language: str, seed: int, questions: int, tables: 
     )
 
 
+def command_of(settled: Settled, folder: Path) -> list[str]:
+    """What makes and continues this folder."""
+    words = ["agentgrpo", "mine", settled.database, "--out", str(folder), "--language", settled.language]
+    words += ["--seed", str(settled.seed), "--questions", str(settled.questions)]
+    words += [word for table in settled.tables for word in ("--table", table)]
+    return words + (["--model", settled.model] if settled.model else [])
+
+
 def write_questions(folder: Path, state: State) -> None:
     """The first stage: schema, questions, recipe. Raises UserError."""
     settled, path = state.settled, Path(state.settled.database)
@@ -111,25 +119,19 @@ def tell(schema: Schema, mined: Mined) -> None:
     console.print(f"  dropped: {told_drops(mined.dropped)}", markup=False)
 
 
-def train(folder: Path, state: State, *, steps: int) -> Path:
+def train(folder: Path, state: State) -> Path:
     """Train, or go on from the newest checkpoint; the run folder."""
     runs = folder / RUNS
-    flags = [
-        "--recipe",
-        str(folder),
-        "--set",
-        f"trainer.runs_dir={runs}",
-        "--set",
-        f"trainer.seed={state.settled.seed}",
-    ]
-    flags += ["--set", f"trainer.max_steps={steps}"] if steps else []
+    keys = [f"trainer.runs_dir={runs}", f"trainer.seed={state.settled.seed}"]
+    keys += [f"trainer.max_steps={steps}"] if (steps := state.amounts["steps"]) else []
+    flags = ["--recipe", str(folder), *(word for key in keys for word in ("--set", key))]
     flags += [] if gpu_count() else ["--backend", "local"]
     done = sorted(runs.glob(f"*/{run_folder.CHECKPOINTS}/global_step_*"), key=lambda path: path.stat().st_mtime)
     flags += ["--resume", str(done[-1].parents[1])] if done else []
     return Path(run(*COMMAND, "train", *flags).removeprefix(RUN_LINE))
 
 
-def measure(folder: Path, state: State, *, questions: int, samples: int) -> None:
+def measure(folder: Path, state: State) -> None:
     """Both models on what was held out, and the trained one as a model folder; the run's summary gets the figures."""
     made = Path(state.run)
     summary = json.loads((made / run_folder.SUMMARY).read_text(encoding="utf-8"))
@@ -138,7 +140,8 @@ def measure(folder: Path, state: State, *, questions: int, samples: int) -> None
         run(*COMMAND, "evaluate", "--resume", str(evaluation))
     else:
         files = [file for name in HELD_OUT if (file := folder / f"{name}.jsonl").stat().st_size]
-        plan = ["--recipe", str(folder), "--limit", str(questions), "--samples", str(samples), "--out", str(evaluation)]
+        amounts = ["--limit", str(state.amounts["test_questions"]), "--samples", str(state.amounts["samples"])]
+        plan = ["--recipe", str(folder), *amounts, "--out", str(evaluation)]
         plan += [word for file in files for word in ("--split", str(file))]
         run(*COMMAND, "evaluate", "--before", summary["model"]["path"], "--after", str(made), *plan)
     if not (made / "model").exists():
@@ -170,9 +173,13 @@ def mine(
     model: Annotated[str, typer.Option(help="model folder or hub name (default: a tiny policy)")] = "",
     questions: Annotated[int, typer.Option(min=24, help="most training questions")] = SIZES["train"],
     seed: Annotated[int, typer.Option(help="of questions, splits, tiny policy and training")] = 1,
-    steps: Annotated[int, typer.Option(min=0, help="training steps; 0: the recipe's")] = 0,
-    test_questions: Annotated[int, typer.Option(min=1, help="held-out questions per split")] = 60,
-    samples: Annotated[int, typer.Option(min=1, help="sampled answers to each of them, beside the greedy one")] = 1,
+    steps: Annotated[int | None, typer.Option(min=1, help="training steps (default: the recipe's)")] = None,
+    test_questions: Annotated[
+        int | None, typer.Option(min=1, help="held-out questions per split (default: 60)")
+    ] = None,
+    samples: Annotated[
+        int | None, typer.Option(min=1, help="sampled answers to each of them, beside the greedy one (default: 1)")
+    ] = None,
     train_: Annotated[bool, typer.Option("--train/--no-train", help="train and measure, or stop at the recipe")] = True,
 ) -> None:
     """Make an agent for your own database: write questions with reference SQL, train, and measure on what was held out.
@@ -192,15 +199,19 @@ def mine(
         state = begin(folder, settled)
         if not state.questions:
             write_questions(folder, state)
+        given = {"steps": steps, "test_questions": test_questions, "samples": samples}
         if not train_:
-            console.print(f"train: agentgrpo mine {shlex.quote(str(database))} --out {shlex.quote(str(folder))}")
+            if set_ := [name for name, value in given.items() if value is not None]:
+                raise UserError(f"--{set_[0].replace('_', '-')}: is read when it trains; leave it or --no-train out")
+            console.print(f"train: {shlex.join(command_of(settled, folder))}", markup=False)
             console.print(f"recipe: {folder}", markup=False)
             return
+        begin_training(folder, state, given)
         if not settled.model:
             console.print(TINY, markup=False)
         if not state.run:
-            state.run = str(train(folder, state, steps=steps))
+            state.run = str(train(folder, state))
             save(folder, state)
         if not state.evaluated:
-            measure(folder, state, questions=test_questions, samples=samples)
+            measure(folder, state)
         conclude(folder, state)

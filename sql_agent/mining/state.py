@@ -7,6 +7,7 @@ settings, or with a database that changed, is a UserError and never a mixture.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -16,6 +17,7 @@ from foundation.files import write_json
 
 STATE, SCHEMA, PROMPT, SHORT_PROMPT = "state.json", "schema.json", "prompt.txt", "prompt_short.txt"
 RUNS = "runs"
+AMOUNTS = {"steps": 0, "test_questions": 60, "samples": 1}
 
 
 class Settled(BaseModel):
@@ -39,11 +41,13 @@ class Settled(BaseModel):
 
 
 class State(BaseModel):
-    """How far a folder came; `run` is the folder of the finished training."""
+    """How far a folder came; `run` is the folder of the finished training. `amounts`: steps (0: the recipe's), test
+    questions of a split and samples, as training and measuring were begun with."""
 
     model_config = ConfigDict(extra="forbid")
 
     settled: Settled
+    amounts: dict[str, int] = {}
     questions: bool = False
     run: str = ""
     evaluated: bool = False
@@ -80,6 +84,17 @@ def begin(folder: Path, settled: Settled) -> State:
         told = ", ".join(f"{name} {old[name]!r} is now {new[name]!r}" for name in differing)
         raise UserError(f"--out {folder}: was begun otherwise ({told}); name another folder, or remove this one")
     return state
+
+
+def begin_training(folder: Path, state: State, given: Mapping[str, int | None]) -> None:
+    """Settle the amounts: given ones, else those of before, else AMOUNTS. Raises UserError where they differ."""
+    for name, value in given.items():
+        begun = state.amounts.get(name)
+        if None not in (value, begun) and value != begun:
+            flag = f"--{name.replace('_', '-')} {value}"
+            raise UserError(f"{flag}: {folder} was begun with {begun}; leave it out, or name another --out")
+    state.amounts = AMOUNTS | state.amounts | {name: n for name, n in given.items() if n is not None}
+    save(folder, state)
 
 
 def save(folder: Path, state: State) -> None:

@@ -27,13 +27,14 @@ from sql_agent.mining.asks import KINDS, Maker
 from sql_agent.mining.questions import Mined, mine_questions, shown_wordings, side_of, trivial
 from sql_agent.mining.recipe import write_recipe
 from sql_agent.mining.schema import Schema, literal, plural, quoted, read_schema, singular, words
-from sql_agent.mining.state import Settled, begin, read_state, save
+from sql_agent.mining.state import Settled, begin, begin_training, read_state, save
 from sql_agent.mining.tiny import TableTeacher, task_of
 from sql_agent.records import Episode, QueryResult, SqlCall
 from sql_agent.scoring.build import build_context
 from sql_agent.scoring.reward import score
 from sql_agent.tiny_policy.tokenizer import train_tokenizer
 from tests.sql_db import fingerprint
+from tests.typed import params
 
 SIZES = {"train": 150, "val": 20, "test": 40, "test_wordings": 40, "test_tables": 30}
 DDL = """
@@ -396,6 +397,30 @@ def test_other_settings_another_database_and_a_foreign_folder_are_refused(tmp_pa
         begin(tmp_path / "b", settled)
     with command.alone(tmp_path / "a"), pytest.raises(UserError, match="another"), command.alone(tmp_path / "a"):
         pass
+
+
+def test_amounts_are_those_that_training_was_begun_with(tmp_path: Path, settled: Settled) -> None:
+    state = begin(tmp_path / "a", settled)
+    begin_training(tmp_path / "a", state, {"steps": 5, "samples": None})
+    again = begin(tmp_path / "a", settled)
+    begin_training(tmp_path / "a", again, {"steps": None, "samples": 1})
+    assert again.amounts == {"steps": 5, "test_questions": 60, "samples": 1}
+    with pytest.raises(UserError, match="--steps 6: .*/a was begun with 5; leave it out"):
+        begin_training(tmp_path / "a", again, {"steps": 6})
+
+
+def test_the_line_that_goes_on_says_what_was_settled(tmp_path: Path, path: Path, settled: Settled) -> None:
+    asked = {"language": "zh", "seed": 3, "questions": 60, "tables": ("ship",), "model": "a b"}
+    line = command.command_of(settled.model_copy(update=asked), tmp_path)
+    given = params("mine", *line[2:])
+    names = ("database", "seed", "questions", "tables", "model")
+    found = command.settle(given["database"], language=given["language"], **{
+        **{name: given[name] for name in ("seed", "questions", "model")}, "tables": given["table"]
+    })  # fmt: skip
+    assert {n: getattr(found, n) for n in names[1:]} == {n: asked[n] for n in names[1:]}
+    assert (found.database, found.language, given["out"]) == (settled.database, "zh", tmp_path)
+    with pytest.raises(UserError, match="--steps: is read when it trains"):
+        command.mine(path, out=tmp_path / "c", questions=60, steps=3, train_=False)
 
 
 ODD = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=12)
