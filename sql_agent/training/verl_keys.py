@@ -19,7 +19,7 @@ from agl_plugin.update.composed import base_config
 from foundation.errors import UserError
 from sql_agent.config import TrainConfig
 from sql_agent.training.verl_config import check_keys, flatten, own_overrides
-from sql_agent.training.verl_rules import NEEDS, OPEN_SECTIONS, OWN, PASSED_ON, REFUSED, VLLM, row_of
+from sql_agent.training.verl_rules import FITS, NEEDS, OPEN_SECTIONS, OWN, PASSED_ON, REFUSED, VLLM, row_of
 
 # Files with the classes whose fields are the flags of `vllm serve`.
 VLLM_FLAGS = ("engine/arg_utils.py", "entrypoints/openai/cli_args.py")
@@ -79,7 +79,10 @@ def _misfit(key: str, value: Any, default: Any) -> str:
         return ""
     kind = type(default)
     fits = isinstance(value, int | float if kind is float else kind) and isinstance(value, bool) == (kind is bool)
-    return "" if fits else f"must be of the type {kind.__name__}, as verl's default {default!r}"
+    if not fits:
+        return f"must be of the type {kind.__name__}, as verl's default {default!r}"
+    rule, may_be = FITS.get(key, ("", bool))
+    return "" if not rule or may_be(value) else f"must be {rule}"
 
 
 def _unmet(key: str, config: TrainConfig, given: dict[str, Any]) -> str:

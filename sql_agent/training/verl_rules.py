@@ -84,6 +84,26 @@ PASSED_ON: dict[str, tuple[str, str]] = {
     "trainer.ray_wait_register_center_timeout": ("seconds that Ray's workers have to start", ""),
 }
 
+
+def _one_of(*values: str) -> tuple[str, Callable[[Any], bool]]:
+    return f"one of {', '.join(values)}", values.__contains__
+
+
+# Values that verl, torch or vLLM would refuse late or in no words, and those for which an update would be none.
+FITS: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    f"{ACTOR}clip_ratio_c": ("above 1", lambda value: value > 1),
+    f"{ACTOR}optim.betas": (
+        "two numbers in [0, 1)",
+        lambda value: len(value) == 2 and all(isinstance(one, int | float) and 0 <= one < 1 for one in value),
+    ),
+    f"{ACTOR}ppo_epochs": ("1 or more", lambda value: value >= 1),
+    f"{ACTOR}strategy": _one_of("fsdp", "fsdp2"),
+    f"{ACTOR}fsdp_config.model_dtype": _one_of("fp32", "bf16", "fp16"),
+    f"{ROLLOUT}max_num_batched_tokens": ("1 or more", lambda value: value >= 1),
+    f"{ROLLOUT}load_format": _one_of("dummy", "auto", "safetensors"),
+    f"{MODEL}fused_kernel_options.impl_backend": _one_of("torch", "triton"),
+}
+
 # The key of this project from which it follows.
 OWN: dict[str, str] = {
     f"{ACTOR}use_dynamic_bsz": "optim.micro_batch_tokens",

@@ -21,6 +21,7 @@ from sql_agent.training.verl_keys import check_verl, composed_base, problems_of,
 from sql_agent.training.verl_rules import (
     ACTOR,
     COSINE,
+    FITS,
     FLASH,
     FSDP2,
     GPU,
@@ -120,6 +121,27 @@ def test_every_key_of_verl_falls_under_a_row_and_every_row_has_a_key() -> None:
     used = {row_of(key) for key in KNOWN}
     assert {row for row in HOW if row not in used and not row.startswith(OPEN_SECTIONS)} == set()
     assert set(OWN.values()) <= known_keys().keys()
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "rule"),
+    [
+        ("clip_ratio_c", 0.5, "above 1"),
+        ("optim.betas", [0.9], "two numbers"),
+        ("optim.betas", [0.9, "x"], "two numbers"),
+        ("ppo_epochs", 0, "1 or more"),
+        ("strategy", "megatron", "one of fsdp, fsdp2"),
+    ],
+)
+def test_a_value_that_makes_no_update_is_refused(key: str, value: Any, rule: str) -> None:
+    (text,) = problems(f"verl.{ACTOR}{key}={json.dumps(value)}", "trainer.device=cuda")
+    assert text.startswith(f"{ACTOR}{key} = ") and f"must be {rule}" in text
+
+
+def test_each_value_rule_is_of_a_key_that_is_passed_on() -> None:
+    assert FITS.keys() <= PASSED_ON.keys() & KNOWN.keys() and all(
+        may_be(KNOWN[key]) for key, (_, may_be) in FITS.items()
+    )
 
 
 def test_what_is_passed_on_fits_verls_own_classes() -> None:
