@@ -79,7 +79,7 @@ def test_the_card_names_the_tools_of_all_agents_and_how_it_was_trained(run: Path
     found = CliRunner().invoke(app_of("export"), [str(run), str(tmp_path / "out")])
     assert found.exit_code == 0, found.output
     card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
-    assert "names them | `sql`, `search`, `python`, `tools.py:add` |" in card and "GRPO in one process (TRL)" in card
+    assert "names them | `sql`, `search`, `python`, `tools.py:add` |" in card and "GRPO in one process" in card
 
 
 def test_the_exported_template_renders_as_in_training(run: Path, tmp_path: Path) -> None:
