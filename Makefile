@@ -34,7 +34,7 @@ reward-model: setup  ## train and calibrate the small reward model (FOLDER=.cach
 	@bash utils/train_reward_model.sh $(FOLDER)
 
 train: setup  ## train one step: store, data, model, GRPO, summary (ARGS="--ci", PORT=9999)
-	@bash utils/train_with_store.sh $(PORT) $(ARGS)
+	@.venv/bin/agentgrpo train --set store.port=$(PORT) $(ARGS)
 
 demo: setup  ## train the tiny policy and measure it before and after (SEED=n)
 	@.venv/bin/agentgrpo demo --seed $(or $(SEED),1)

@@ -10,6 +10,7 @@ what the others are compared with. Intervals are bootstraps over validation ques
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from statistics import fmean
 from typing import Annotated
@@ -19,7 +20,6 @@ import typer
 from foundation.net import free_port
 from sql_agent.commands.demo import RUN_LINE
 from sql_agent.commands.demo import run as run_command
-from sql_agent.config import ROOT
 from sql_agent.config.losses import PRESETS
 from sql_agent.evaluation.stats import difference, estimate
 from sql_agent.run_report.folder import RunData, read_run
@@ -33,11 +33,11 @@ LAST_STEPS = 5
 
 def trained(loss: str, settings: list[str]) -> Path:
     """The run folder of a run with this loss."""
-    port = str(free_port())
     flags = [word for setting in settings for word in ("--set", setting)]
     name = ["--set", f"optim.loss={loss}", "--set", f"logging.experiment={loss.rpartition(':')[2]}"]
-    command = ["bash", str(ROOT / "utils" / "train_with_store.sh"), port, "--recipe", "losses", *name, *flags]
-    return Path(run_command(*command).removeprefix(RUN_LINE))
+    command = [sys.executable, "-m", "sql_agent", "train", "--recipe", "losses"]
+    place = ["--set", f"store.port={free_port()}"]
+    return Path(run_command(*command, *place, *name, *flags).removeprefix(RUN_LINE))
 
 
 def validation(run: RunData, step: int) -> dict[str, float]:

@@ -6,6 +6,7 @@ import os
 import signal
 import sqlite3
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -17,7 +18,6 @@ import pytest
 from foundation import run_folder
 from foundation.files import read_lines
 from foundation.net import free_port
-from sql_agent.config import ROOT
 from sql_agent.tiny_policy.build import ensure_tiny_policy
 from tests.drills.conftest import SMALL, START_S, Training, gone, training, until
 
@@ -151,10 +151,10 @@ def test_one_ctrl_c_ends_in_order(tmp_path: Path) -> None:
         assert gone(tree) == []
 
 
-def test_a_terminated_script_ends_its_run_before_the_store(tmp_path: Path) -> None:
-    runs, script = tmp_path / "runs", ROOT / "utils" / "train_with_store.sh"
+def test_a_terminated_run_with_a_store_of_its_own_ends_whole(tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
     settings = [*SMALL, "--set", "trainer.max_steps=50", "--set", f"trainer.runs_dir={runs}"]
-    command = ["bash", str(script), str(free_port()), *settings]
+    command = [sys.executable, "-m", "sql_agent", "train", "--set", f"store.port={free_port()}", *settings]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     run = Training(process=process, runs=runs)
     run.wait_for("train", 1)

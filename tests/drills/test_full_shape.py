@@ -10,6 +10,7 @@ import asyncio
 import json
 import math
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -125,7 +126,7 @@ def test_what_the_templates_let_merge(case: str, tokenizers: dict[str, Any]) -> 
 def test_a_step_at_full_shape(tmp_path: Path) -> None:
     runs, recipe = tmp_path / "runs", build_config(load_recipe("full_shape"))
     settings = ["--recipe", "full_shape", "--set", f"trainer.runs_dir={runs}"]
-    command = ["bash", "utils/train_with_store.sh", str(free_port()), *settings]
+    command = [sys.executable, "-m", "sql_agent", "train", "--set", f"store.port={free_port()}", *settings]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=STEP_S, check=False)
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
     (folder,) = runs.iterdir()

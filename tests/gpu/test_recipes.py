@@ -10,6 +10,7 @@ import json
 import math
 import os
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +45,7 @@ def step(recipe: str, runs: Path, *settings: str) -> dict[str, Any]:
     """The metrics of one step. Rewards are flat where a model fails all questions: the gap is measured even then."""
     config = gpu_recipes()[recipe]
     arguments = ["--recipe", recipe, "--model", model_of(config), *SMALL, "--set", f"trainer.runs_dir={runs}"]
-    command = ["bash", "utils/train_with_store.sh", str(free_port()), *arguments, *settings]
+    command = [sys.executable, "-m", "sql_agent", "train", "--set", f"store.port={free_port()}", *arguments, *settings]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=STEP_S, check=False)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     (folder,) = runs.iterdir()

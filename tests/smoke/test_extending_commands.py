@@ -23,7 +23,8 @@ from tests.pages import blocks_of
 
 pytestmark = pytest.mark.slow
 MAKE = """#!/usr/bin/env bash
-set -eu; [ "$1" = train ]; eval "set -- ${2#ARGS=}"; exec bash utils/train_with_store.sh "$STORE_PORT" "$@"
+set -eu; [ "$1" = train ]; eval "set -- ${2#ARGS=}"
+exec .venv/bin/python -m sql_agent train --set store.port="$STORE_PORT" "$@"
 """
 
 
