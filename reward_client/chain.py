@@ -159,7 +159,7 @@ class Chain:
                 self.known[endpoint.id].learn(fault)
                 if isinstance(fault, JudgeBusy) and not fault.retry_after_s:
                     # In its place, which another call would use in vain.
-                    await asyncio.sleep(min(way.jitter_s, way.left_s))
+                    await asyncio.sleep(way.take_s(way.jitter_s))
                 raise
         self.known[endpoint.id].learn(None)
         if reply.usage.tokens:
@@ -264,6 +264,13 @@ class _Way:
     def left_s(self) -> float:
         """Seconds until the whole question must be answered."""
         return max(0.0, self.ends_s - time.monotonic())
+
+    def take_s(self, pause_s: float) -> float:
+        """This pause; or none, and the end of the question, where it would take all the time that is left."""
+        if pause_s < self.left_s:
+            return pause_s
+        self.ends_s = time.monotonic()
+        return 0.0
 
     @property
     def jitter_s(self) -> float:

@@ -156,7 +156,8 @@ def test_two_endpoints_that_are_busy_for_ever_are_not_asked_in_a_tight_loop() ->
     with openai_server(lambda _: busy) as first, openai_server(lambda _: busy) as second:
         with pytest.raises(JudgeUnreachable, match="429"):
             grade(make([first.base_url, second.base_url], timeout_s=3.0))
-        assert 4 <= len(first.requests) + len(second.requests) < 40
+        # The first two pauses are shorter than half of the time, whatever is drawn.
+        assert 3 <= len(first.requests) + len(second.requests) < 40
 
 
 def test_a_blocked_endpoint_without_another_is_a_fault_at_once() -> None:
