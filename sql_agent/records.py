@@ -43,8 +43,9 @@ class Question(Record):
     """One row of a dataset.
 
     `answer` is the reference answer; empty means that none is known. `scorer` names an entry of
-    `sql_agent.scoring.scorers.SCORERS`, empty means the configured default. `sql` holds reference queries. `agent`
-    names one of the configuration's [agents], empty means [agent] itself. `file` is the number of its file in a run.
+    `sql_agent.scoring.scorers.SCORERS`, empty means the configured default. `sql` holds reference queries. `db_id`
+    names the question's database in `database.folder`. `agent` names one of the configuration's [agents], empty means
+    [agent] itself. `file` is the number of its file in a run.
     `answer_schema` holds at most one of ANSWER_MARKS and one of ANSWER_TYPES, with a blank between: "boxed number".
     """
 
@@ -57,12 +58,13 @@ class Question(Record):
     agent: str = ""
     answer_schema: str = ""
     task_type: str = ""
+    db_id: str = ""
     sql: list[str] = Field(default_factory=list)
     evidence: list[Evidence] = Field(default_factory=list)
     meta: dict[str, Any] = Field(default_factory=dict)
     file: int = 0
 
-    @field_validator("answer", "scorer", "agent", "answer_schema", "task_type", mode="before")
+    @field_validator("answer", "scorer", "agent", "answer_schema", "task_type", "db_id", mode="before")
     @classmethod
     def _null_is_empty(cls, value: Any) -> Any:
         return "" if value is None else value
@@ -248,6 +250,7 @@ class RolloutRecord(BaseModel):
     question: str = ""
     reference: str = ""
     agent: str = ""
+    db_id: str = ""
     task_type: str = ""
     sql_calls: list[SqlCall] = Field(default_factory=list)
     tool_calls: list[ToolCall] = Field(default_factory=list)
@@ -326,6 +329,7 @@ def rollout_record(question: Question, episode: Episode | None, reward: Reward) 
         question=question.question,
         reference=question.answer,
         agent=question.agent,
+        db_id=question.db_id,
         task_type=question.task_type,
         reward=reward.total,
         reward_parts=reward.parts,

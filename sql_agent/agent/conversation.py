@@ -38,11 +38,11 @@ class Stopped(Exception):
 class Conversation:
     """Messages to one agent, one after the other."""
 
-    def __init__(self, runner: EpisodeRunner, llm: LLMEndpoint) -> None:
+    def __init__(self, runner: EpisodeRunner, llm: LLMEndpoint, db_id: str = "") -> None:
         agent = runner.config.agent
         if agent.own:
             raise UserError(f"--chat: {agent.own} plays one question an episode; ask it with --question instead")
-        self._runner, self.llm = runner, runner.prompted(llm)
+        self._runner, self.llm, self._db_id = runner, runner.prompted(llm), db_id
         self.llm_timeout_s = agent.llm_timeout_s
         self._open = AsyncExitStack()
         self._offered: EpisodeTools | None = None
@@ -78,7 +78,7 @@ class Conversation:
         """The message, and what the environments say beside the first one."""
         if self._offered:
             return text
-        question = Question(id="chat", question=text)
+        question = Question(id="chat", question=text, db_id=self._db_id)
         self._offered = await self._open.enter_async_context(self._runner.toolset.for_episode(question))
         return "\n".join([text, *self._offered.told])
 
@@ -114,7 +114,7 @@ class Conversation:
         result = Runner.run_streamed(
             build_agent(
                 PolicyModel(model=self.llm.model, openai_client=client),
-                system_prompt=self._runner.system_prompt,
+                system_prompt=self._runner.prompt_for(self._db_id),
                 tools=[given(tool, self.llm.marks) for tool in self._offered.tools],
             ),
             said,

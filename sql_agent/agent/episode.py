@@ -47,7 +47,7 @@ from sql_agent.agent.tool import EpisodeContext, Tool, given, is_repeated_call
 from sql_agent.agent.toolset import EpisodeTools, Toolset
 from sql_agent.agent.transcript import assistant_message, tool_message, writable
 from sql_agent.config import AgentConfig, TrainConfig, agent_config, prompt_file
-from sql_agent.environment.database import Database
+from sql_agent.environment.databases import Databases
 from sql_agent.errors import LLMFault
 from sql_agent.records import Episode, LlmCall, Question, StopReason
 
@@ -103,20 +103,21 @@ def _llm_call(usage: Any, elapsed_s: float) -> LlmCall:
     return LlmCall(elapsed_s=round(elapsed_s, 4), **told)
 
 
-def system_prompt_of(config: AgentConfig, database: Database | None) -> str:
-    """The text of the system prompt, with {schema} replaced by the database's tables and columns.
+def system_prompt_of(config: AgentConfig, databases: Databases | None, db_id: str) -> str:
+    """The text of the system prompt, with {schema} replaced by the tables and columns of the question's database.
 
-    Raises UserError naming the prompts there are, and for a {schema} without a database.
+    Raises UserError naming the prompts there are, and for a {schema} without a database; DatabaseFault for a database
+    that does not open.
     """
     text = prompt_file(config.system_prompt).read_text(encoding="utf-8").strip()
     if SCHEMA_MARK not in text:
         return text
-    if database is None:
+    if databases is None:
         raise UserError(
             f"agent.system_prompt = {config.system_prompt!r} holds {SCHEMA_MARK}, but agent.tools = {config.tools} has "
             "no sql: take the mark out of the prompt, or add sql to the tools"
         )
-    lines = [f"{table}: {', '.join(columns)}" for table, columns in database.schema().items()]
+    lines = [f"{table}: {', '.join(columns)}" for table, columns in databases.of(db_id).schema().items()]
     return text.replace(SCHEMA_MARK, "\n".join(lines))
 
 
@@ -181,6 +182,7 @@ class EpisodeRunner:
         self.config = config
         self.toolset = Toolset(config)
         self._others: dict[str, EpisodeRunner] = {}
+        self._prompts: dict[str, str] = {}
 
     def of(self, agent: str) -> EpisodeRunner:
         """The runner of one agent, "" being [agent] itself; closed with this. Raises UserError for an unknown name."""
@@ -203,15 +205,19 @@ class EpisodeRunner:
         """The second model that reads long results. Raises UserError."""
         return reader_of(self.config.agent.reader)
 
-    @cached_property
-    def system_prompt(self) -> str:
-        """What the model is told first. Raises UserError."""
-        return system_prompt_of(self.config.agent, self.toolset.database)
+    def prompt_for(self, db_id: str = "") -> str:
+        """What the model is told first of a question with this db_id. Raises UserError, DatabaseFault."""
+        if db_id not in self._prompts:
+            self._prompts[db_id] = system_prompt_of(self.config.agent, self.toolset.databases, db_id)
+        return self._prompts[db_id]
 
     def check(self) -> None:
         """Find what cannot work before the first episode. Raises UserError."""
         self.toolset.check()
-        _ = self.reader, self.config.agent.own or self.system_prompt
+        _ = self.reader
+        if not self.config.agent.own:
+            databases = self.toolset.databases
+            self.prompt_for(databases.any_id if databases else "")
         if self.config.agent.episode:
             load_episode(self.config.agent.episode)
         check_program(self.config.agent)
@@ -265,7 +271,7 @@ class EpisodeRunner:
         async with AsyncExitStack() as stack:
             model = await self._model(llm, context, stack)
             shown = [given(tool, llm.marks) for tool in tools]
-            built = build_agent(model, system_prompt=self.system_prompt, tools=shown)
+            built = build_agent(model, system_prompt=self.prompt_for(question.db_id), tools=shown)
             answer, reason = await _run(built, text, context, max_turns=agent.max_turns)
             return llm.marks.shown(answer), reason
 

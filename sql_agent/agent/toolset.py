@@ -7,6 +7,7 @@ belongs to the process that uses it first, so a Toolset may be made before a for
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import threading
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -22,25 +23,44 @@ from sql_agent.agent.mcp_tools import load_mcp
 from sql_agent.agent.own_remote import RemoteTools
 from sql_agent.agent.own_threads import ThreadTools
 from sql_agent.agent.python_tool import PYTHON, python_tool
+from sql_agent.agent.schema_tools import schema_tools
 from sql_agent.agent.sql_tool import sql_tool
 from sql_agent.agent.tool import Environment, Kind, Tool
 from sql_agent.config import TrainConfig, agents_of, database_path
+from sql_agent.data.dataset import fingerprint
 from sql_agent.environment.database import Database
+from sql_agent.environment.databases import Databases
 from sql_agent.environment.sandbox.pool import Sandbox
-from sql_agent.errors import ToolFault
+from sql_agent.errors import DatabaseFault, ToolFault
 from sql_agent.records import Question
 
-SQL = "sql"
+SQL, SCHEMA = "sql", "schema"
 
 
 def databases_of(config: TrainConfig) -> dict[str, Path]:
-    """The files that the agents of a run query: "database", and "database of NAME" where an agent has another one."""
+    """The files or folders that the agents of a run query: "database", and "database of NAME" where an agent has
+    another one."""
     found: dict[str, Path] = {}
     for name, one in agents_of(config).items():
         path = database_path(one.database)
         if SQL in one.agent.tools and path not in found.values():
             found[f"database of {name}" if found else "database"] = path
     return found
+
+
+def fingerprints_of(config: TrainConfig) -> dict[str, str]:
+    """The name of each file of `databases_of` -> 16 hex digits of what it holds; of a folder, of its names and sizes.
+
+    Raises UserError.
+    """
+    return {name: _fingerprint(path) for name, path in databases_of(config).items()}
+
+
+def _fingerprint(path: Path) -> str:
+    if not path.is_dir():
+        return fingerprint(path)
+    listed = sorted(f"{one.relative_to(path)} {one.stat().st_size}" for one in path.glob("*/*.sqlite"))
+    return hashlib.sha256("\n".join(listed).encode()).hexdigest()[:16]
 
 
 @dataclass
@@ -65,8 +85,7 @@ class Toolset:
 
     def __init__(self, config: TrainConfig) -> None:
         self._config = config
-        wants_database = SQL in config.agent.tools
-        self.database = Database(config.database, database_path(config.database)) if wants_database else None
+        self.databases = Databases(config.database) if SQL in config.agent.tools else None
         self._sandbox = Sandbox(config.python) if PYTHON in config.agent.tools else None
         self._sessions: list[McpSession] = []
         self._loading = threading.Lock()
@@ -79,7 +98,7 @@ class Toolset:
     def _own(self) -> RemoteTools | ThreadTools | None:
         """The tools of the user's sources, in processes of their own unless they are trusted."""
         agent = self._config.agent
-        sources = [source for source in agent.tools if source not in (SQL, PYTHON)]
+        sources = [source for source in agent.tools if source not in (SQL, SCHEMA, PYTHON)]
         if not sources:
             return None
         if agent.tools_in_process:
@@ -92,13 +111,8 @@ class Toolset:
         kinds: list[Kind] = []
         own = iter(self._own.by_source if self._own else [])
         for source in self._config.agent.tools:
-            if source == SQL:
-                assert self.database
-                description, max_chars = (
-                    self._config.agent.tool_description,
-                    self.max_chars(self._config.database.max_chars),
-                )
-                tools.append(sql_tool(self.database, description=description, max_chars=max_chars))
+            if source in (SQL, SCHEMA):
+                tools += self._of_database(source, self._any_database())
             elif source == PYTHON:
                 assert self._sandbox
                 tools.append(python_tool(self._sandbox))
@@ -106,6 +120,33 @@ class Toolset:
                 more_tools, more_kinds = next(own)
                 tools, kinds = tools + more_tools, kinds + more_kinds
         return tools, kinds
+
+    def _any_database(self) -> Database:
+        assert self.databases
+        try:
+            return self.databases.of(self.databases.any_id)
+        except DatabaseFault as fault:
+            raise UserError(str(fault)) from fault
+
+    def _of_database(self, source: str, database: Database) -> list[Tool]:
+        if source == SCHEMA:
+            return schema_tools(database)
+        config = self._config
+        max_chars = self.max_chars(config.database.max_chars)
+        return [sql_tool(database, description=config.agent.tool_description, max_chars=max_chars)]
+
+    def _for_question(self, tools: list[Tool], question: Question) -> list[Tool]:
+        """The tools, those of a database over the question's own. Raises DatabaseFault."""
+        if not self.databases or not self._config.database.folder:
+            return tools
+        database, sources = self.databases.of(question.db_id), self._config.agent.tools
+        own = {
+            tool.name: tool
+            for source in sources
+            if source in (SQL, SCHEMA)
+            for tool in self._of_database(source, database)
+        }
+        return [own.get(tool.name, tool) for tool in tools]
 
     @cached_property
     def _served(self) -> list[Tool]:
@@ -146,17 +187,19 @@ class Toolset:
 
     def check(self) -> None:
         """Raise UserError for tools that cannot be used, DatabaseFault for a database that does not answer."""
-        if self.database:
-            self.database.check()
+        if self.databases:
+            self.databases.check()
         if self._sandbox:
             self._sandbox.check()
         _ = self.offered
 
     @asynccontextmanager
     async def for_episode(self, question: Question) -> AsyncIterator[EpisodeTools]:
-        """The tools of one episode, its environments begun. Raises ToolFault where one breaks, or a server is gone."""
+        """The tools of one episode, its environments begun. Raises ToolFault where one breaks, or a server is gone, and
+        DatabaseFault for a question whose database is not there."""
         await self._load()
         tools, kinds = self._loaded
+        tools = self._for_question(tools, question)
         begun: list[Environment] = []
         agent = self._config.agent
         limits = {"timeout_s": agent.tool_timeout_s}
@@ -189,7 +232,7 @@ class Toolset:
         """End what was opened."""
         for session in self._sessions:
             session.close()
-        for opened in (self.database, self._sandbox):
+        for opened in (self.databases, self._sandbox):
             if opened:
                 opened.close()
         if own := self.__dict__.get("_own"):

@@ -207,6 +207,7 @@ class ChatFlags:
     set_: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="set any key")] = None
     agent: Annotated[str, typer.Option(help="one of [agents], for questions that name none")] = ""
     database: Annotated[Path | None, typer.Option(help="SQLite file (default: the bundled one)")] = None
+    db_id: Annotated[str, typer.Option(help="of database.folder, for questions that name none")] = ""
     temperature: Annotated[float, typer.Option(min=0.0, max=2.0, help="0 is greedy")] = 0.0
     max_tokens: Annotated[int | None, typer.Option(min=1, help="longest answer of one model call")] = None
 
@@ -237,7 +238,10 @@ def ask(flags: AskFlags) -> int:
     """
     config = composed(flags)
     questions = choose_questions(flags.question or [], flags.file, limit=flags.limit)
-    questions = [one.model_copy(update={"agent": one.agent or flags.agent}) for one in questions]
+    given = {"agent": flags.agent, "db_id": flags.db_id}
+    questions = [
+        one.model_copy(update={key: getattr(one, key) or value for key, value in given.items()}) for one in questions
+    ]
     with answering(config, flags) as llm:
         outcomes = try_out(questions, llm, config, as_lines=flags.json_)
     return int(any(outcome.failed for outcome in outcomes))
@@ -259,7 +263,7 @@ def talk_with(flags: ChatFlags) -> None:
     """The conversation. Raises UserError, LLMFault."""
     config = composed(flags)
     with answering(config, flags) as llm:
-        chat(agent_config(config, flags.agent), llm)
+        chat(agent_config(config, flags.agent), llm, flags.db_id)
 
 
 def composed(flags: ChatFlags) -> TrainConfig:

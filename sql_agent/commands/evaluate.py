@@ -72,7 +72,7 @@ def write_inspect_logs(evaluation: Evaluation, folder: Path, results: EvalReport
     prompts = {}
     for name, target in evaluation.targets.items():
         with EpisodeRunner(target.config) as runner:
-            prompts[name] = runner.system_prompt
+            prompts[name] = {db_id: runner.prompt_for(db_id) for db_id in {record.db_id for record in records}}
     files = eval_log.write_logs(folder / eval_folder.INSPECT, results, records, prompts)
     notes.print(f"{len(files)} logs: inspect view --log-dir {folder / eval_folder.INSPECT}", markup=False)
 

@@ -18,11 +18,12 @@ from mcp import MCPError, types
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 
+from foundation.errors import UserError
 from sql_agent.agent.sql_tool import sql_tool
 from sql_agent.agent.tool import EpisodeContext, Tool
-from sql_agent.config import build_config, command_tree, database_path, load_recipe
+from sql_agent.config import build_config, command_tree, load_recipe
 from sql_agent.config.commands import MCP
-from sql_agent.environment.database import Database
+from sql_agent.environment.databases import Databases
 from sql_agent.errors import DatabaseFault
 
 
@@ -54,6 +55,7 @@ async def serve(tool: Tool) -> None:
 
 def mcp(
     database: Annotated[Path | None, typer.Option(help="SQLite file (default: the bundled one)")] = None,
+    db_id: Annotated[str, typer.Option(help="which database of database.folder")] = "",
     recipe: Annotated[str, typer.Option(help="settings of a folder of recipes/ or a TOML file")] = "",
     set_: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="set any key")] = None,
 ) -> None:
@@ -67,7 +69,10 @@ def mcp(
     flags = {"database": {"path": str(database.expanduser().absolute())}} if database else {}
     base = load_recipe(recipe) if recipe else {}
     config = build_config(base, command_tree(MCP, set_ or [], recipe=recipe, flags=flags))
-    with Database(config.database, database_path(config.database)) as opened:
+    with Databases(config.database) as databases:
+        if problem := databases.problem(db_id):
+            raise UserError(f"--db-id: {problem}")
+        opened = databases.of(db_id)
         opened.check()
         description, max_chars = config.agent.tool_description, config.database.max_chars
         asyncio.run(serve(sql_tool(opened, description=description, max_chars=max_chars)))

@@ -52,7 +52,8 @@ class AgentConfig(Node):
     )
     tools: list[str] = Field(
         default=["sql"],
-        description="sql, python, and tools of your own: a module or .py file, or MODULE:NAME for a part of it",
+        description="sql, schema (list_tables, describe_table and sample_values beside sql), python, and tools of your "
+        "own: a module or .py file, or MODULE:NAME for a part of it",
     )
     mcp: dict[str, McpConfig] = Field(
         default={}, description="[MCP servers](50-extending.md#mcp-servers) by a name of your own: their tools too"
@@ -105,6 +106,12 @@ class AgentConfig(Node):
                 f"agent.min_turns = {self.min_turns} must not exceed agent.max_turns = {self.max_turns}: no answer "
                 "would be trained"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _schema_is_of_a_database(self) -> AgentConfig:
+        if "schema" in self.tools and "sql" not in self.tools:
+            raise ValueError(f"agent.tools = {self.tools}: schema tells of the database that sql reads; add sql")
         return self
 
     @property

@@ -107,11 +107,14 @@ FILES = (
 
 
 def anchored(tree: dict[str, Any], folder: Path, *, at_hand: bool = False) -> dict[str, Any]:
-    """The tree with the files that stand in the recipe's folder named by their absolute paths; `at_hand`: unless they
-    stand in the folder that the program runs in."""
+    """The tree with what stands in the recipe's folder named by its absolute path; `at_hand`: unless it stands in the
+    folder that the program runs in."""
 
     def is_there(name: str) -> bool:
         return (folder / name).is_file() and not (at_hand and Path(name).is_file())
+
+    def is_folder(name: Any) -> bool:
+        return isinstance(name, str) and (folder / name).is_dir() and not (at_hand and Path(name).is_dir())
 
     def absolute(value: Any) -> Any:
         if isinstance(value, list):
@@ -133,6 +136,8 @@ def anchored(tree: dict[str, Any], folder: Path, *, at_hand: bool = False) -> di
             key = OF_AN_AGENT.sub("", prefix)
             if key == "agent.command":
                 return line(node)
+            if key == "database.folder":
+                return os.path.abspath(folder / str(node)) if is_folder(node) else node
             return absolute(node) if any(fnmatch(key, name) for name in FILES) else node
         return {key: visit(value, f"{prefix}.{key}" if prefix else key) for key, value in node.items()}
 

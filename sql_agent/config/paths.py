@@ -25,8 +25,8 @@ def resolve_path(text: str, *bases: Path) -> Path:
 
 
 def database_path(config: DatabaseConfig) -> Path:
-    """Absolute path of the database file (it may not exist)."""
-    return resolve_path(config.path, ROOT)
+    """Absolute path of the database file, or of the folder of databases (it may not exist)."""
+    return resolve_path(config.folder or config.path, ROOT)
 
 
 def data_path(text: str) -> Path:

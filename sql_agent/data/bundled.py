@@ -22,6 +22,8 @@ def ensure_bundled(*texts: str) -> None:
 
 def ensure_data(config: TrainConfig) -> None:
     """The same for what a run reads. Raises UserError."""
-    databases = [one.database.path for one in agents_of(config).values() if "sql" in one.agent.tools]
+    databases = [
+        one.database.path for one in agents_of(config).values() if "sql" in one.agent.tools and not one.database.folder
+    ]
     files = [one.file for one in (*config.data.training, *config.data.validation)]
     ensure_bundled(*files, *databases)

@@ -35,6 +35,7 @@ COLUMNS = [
     "agent",
     "answer_schema",
     "task_type",
+    "db_id",
     "sql",
     "evidence",
     "meta",
@@ -102,10 +103,13 @@ def _with_ids(rows: list[tuple[int, Any]]) -> list[tuple[int, Any]]:
 
 
 def write_parquet(questions: Iterable[Question], path: str | Path) -> None:
-    """Write questions with the columns COLUMNS, all of them text (nested ones as JSON), replacing `path` atomically."""
+    """Write questions with the columns COLUMNS, all of them text (nested ones as JSON), replacing `path` atomically;
+    `db_id` only where a row has one.
+    """
     path = Path(path)
     rows = [{**to_row(question), "qid": question.id} for question in questions]
-    table = pa.Table.from_pylist(rows, schema=pa.schema([(name, pa.string()) for name in COLUMNS]))
+    columns = [name for name in COLUMNS if name != "db_id" or any(row["db_id"] for row in rows)]
+    table = pa.Table.from_pylist(rows, schema=pa.schema([(name, pa.string()) for name in columns]))
     with atomic_path(path) as temp:
         pq.write_table(table, temp)
 

@@ -15,10 +15,13 @@ import json
 import logging
 import os
 import sqlite3
+import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, suppress
+from functools import cached_property, partial
 from pathlib import Path
 
 from foundation.child import Child, Gone
@@ -26,7 +29,7 @@ from foundation.errors import UserError
 from sql_agent.config import DatabaseConfig
 from sql_agent.environment import sql_worker
 from sql_agent.environment.sql_text import Schema, UnusableSQL, clean_sql, explain_reply, is_query, refusal
-from sql_agent.environment.sql_worker import Reply
+from sql_agent.environment.sql_worker import Reply, TableDetails
 from sql_agent.errors import DatabaseFault
 from sql_agent.records import QueryResult
 
@@ -52,7 +55,85 @@ class _Worker:
         if hello["kind"] != "ready":
             self.child.kill()
             raise DatabaseFault(hello.get("message", "cannot be opened"))
+        self.path = settings["path"]
         self.schema: Schema = hello.get("schema", {})
+        self.details: dict[str, TableDetails] = hello.get("details", {})
+
+
+class Workers:
+    """Threads and worker processes, of one database or of many that share them.
+
+    N_FULL + N_SHORT queries run at once, further ones wait. Of idle processes `kept` stay; beyond that the one that
+    nobody asked for longest ends. A worker has one file open, and never another.
+    """
+
+    def __init__(self, kept: int = N_FULL + N_SHORT) -> None:
+        self._kept = kept
+        self._open()
+
+    def _open(self) -> None:
+        self._pid, self._lock = os.getpid(), threading.Lock()
+        self._idle: deque[_Worker] = deque()
+        self._full = ThreadPoolExecutor(N_FULL, thread_name_prefix="sql")
+        self._short = ThreadPoolExecutor(N_SHORT, thread_name_prefix="sql-short")
+        self._in_full: set[Future[QueryResult]] = set()
+
+    def _own(self) -> None:
+        """New threads and workers after a fork, where neither are ours."""
+        if self._pid != os.getpid():
+            for worker in self._idle:
+                worker.child.kill()
+            self._open()
+
+    def close(self) -> None:
+        """End the workers, after the query each of them runs. Queries that still wait are cancelled."""
+        self._own()
+        for pool in (self._short, self._full):
+            pool.shutdown(wait=True, cancel_futures=True)
+        while self._idle:
+            self._idle.pop().child.kill()
+
+    @property
+    def n_idle(self) -> int:
+        """Processes that wait for a query."""
+        return len(self._idle)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether a query can run to its limit now."""
+        return len(self._in_full) < N_FULL
+
+    def submit(self, work: Callable[[], QueryResult], *, in_full: bool) -> Future[QueryResult]:
+        """Run it in a thread. Raises RuntimeError where they are closed."""
+        self._own()
+        future = (self._full if in_full else self._short).submit(work)
+        if in_full:
+            self._in_full.add(future)
+            future.add_done_callback(self._in_full.discard)
+        return future
+
+    def take(self, settings: sql_worker.Settings) -> _Worker:
+        """The worker of this file that was asked last, else a new one. Raises DatabaseFault."""
+        while worker := self._found(settings["path"]):
+            if worker.child.alive:
+                return worker
+            worker.child.kill()
+        return _Worker(settings)
+
+    def _found(self, path: str) -> _Worker | None:
+        with self._lock:
+            worker = next((one for one in reversed(self._idle) if one.path == path), None)
+            if worker:
+                self._idle.remove(worker)
+        return worker
+
+    def give(self, worker: _Worker) -> None:
+        """Take it back, idle."""
+        with self._lock:
+            self._idle.append(worker)
+            oldest = self._idle.popleft() if len(self._idle) > self._kept else None
+        if oldest:
+            oldest.child.kill()
 
 
 class _Unfinished(Exception):
@@ -62,11 +143,12 @@ class _Unfinished(Exception):
 class Database:
     """A SQLite file that a model may read. A context manager; usable from any thread and any event loop.
 
-    N_FULL + N_SHORT queries run at once, further ones wait. Sizes and times are those of `config`.
+    Sizes and times are those of `config`. Given `workers` stay open when it is closed.
     """
 
-    def __init__(self, config: DatabaseConfig, path: Path) -> None:
+    def __init__(self, config: DatabaseConfig, path: Path, workers: Workers | None = None) -> None:
         self.config, self.path = config, path.absolute()
+        self.workers, self._owns_workers = workers or Workers(), workers is None
         self._signature: Signature | None = None
         self._settings: sql_worker.Settings = {
             "path": str(self.path),
@@ -78,21 +160,6 @@ class Database:
             "max_result_chars": max(MAX_RESULT_CHARS, config.max_chars),
             "max_memory_bytes": config.max_memory_mib << 20,
         }
-        self._open_pools()
-
-    def _open_pools(self) -> None:
-        self._pid = os.getpid()
-        self._idle: deque[_Worker] = deque()
-        self._full = ThreadPoolExecutor(N_FULL, thread_name_prefix="sql")
-        self._short = ThreadPoolExecutor(N_SHORT, thread_name_prefix="sql-short")
-        self._in_full: set[Future[QueryResult]] = set()
-
-    def _own_pools(self) -> None:
-        """New threads and workers after a fork, where neither are ours."""
-        if self._pid != os.getpid():
-            for worker in self._idle:
-                worker.child.kill()
-            self._open_pools()
 
     def __enter__(self) -> Database:
         return self
@@ -101,12 +168,9 @@ class Database:
         self.close()
 
     def close(self) -> None:
-        """End the workers, after the query each of them runs. Queries that still wait are cancelled."""
-        self._own_pools()
-        for pool in (self._short, self._full):
-            pool.shutdown(wait=True, cancel_futures=True)
-        while self._idle:
-            self._idle.pop().child.kill()
+        """End its own workers, as `Workers.close` does."""
+        if self._owns_workers:
+            self.workers.close()
 
     async def query(self, sql: object) -> QueryResult:
         """Run one SELECT. Whatever is wrong with `sql` comes back as `error`, a text for the model.
@@ -118,7 +182,7 @@ class Database:
         if isinstance(statement, QueryResult):
             return statement
         try:
-            return await asyncio.wrap_future(self._submit(statement, in_full=self._has_room()))
+            return await asyncio.wrap_future(self._submit(statement, in_full=self.workers.has_room))
         except _Unfinished:
             return await asyncio.wrap_future(self._submit(statement, in_full=True))
 
@@ -128,31 +192,23 @@ class Database:
         if isinstance(statement, QueryResult):
             return statement
         try:
-            return self._submit(statement, in_full=self._has_room()).result()
+            return self._submit(statement, in_full=self.workers.has_room).result()
         except _Unfinished:
             return self._submit(statement, in_full=True).result()
 
-    def _has_room(self) -> bool:
-        return len(self._in_full) < N_FULL
-
     def _submit(self, sql: str, *, in_full: bool) -> Future[QueryResult]:
-        self._own_pools()
-        pool = self._full if in_full else self._short
+        work = partial(self._run, sql, in_full=in_full, asked_s=time.monotonic())
         try:
-            future = pool.submit(self._run, sql, in_full=in_full, asked_s=time.monotonic())
+            return self.workers.submit(work, in_full=in_full)
         except RuntimeError as exc:
             raise DatabaseFault(f"database {self.path}: {exc}") from exc
-        if in_full:
-            self._in_full.add(future)
-            future.add_done_callback(self._in_full.discard)
-        return future
 
     def _prepare(self, sql: object) -> str | QueryResult:
         try:
             statement = clean_sql(sql)
         except UnusableSQL as exc:
             return QueryResult(error=str(exc))
-        return statement if is_query(statement) else QueryResult(error=refusal(self.config.tables))
+        return statement if is_query(statement) else QueryResult(error=refusal(self._tables()))
 
     def _run(self, sql: str, *, in_full: bool, asked_s: float) -> QueryResult:
         """In a thread of a pool: there are as many threads as workers, so each finds or starts one."""
@@ -189,14 +245,15 @@ class Database:
             )
 
     def _take(self) -> _Worker:
-        while self._idle:
-            worker = self._idle.pop()
-            if worker.child.alive:
-                return worker
-            worker.child.kill()
-        worker = _Worker(self._settings)
+        worker = self.workers.take(self._settings)
         self._signature = self._signature or _signature(self.path)
         return worker
+
+    def _tables(self) -> list[str]:
+        """The readable tables, by name; those of a database that does not open are unknown."""
+        with suppress(DatabaseFault):
+            return self.config.tables or list(self.schema())
+        return []
 
     def _ask(self, worker: _Worker, sql: str, *, limit_s: float) -> Reply:
         grace_s = 0.05 * self.config.timeout_s + 0.01
@@ -207,7 +264,7 @@ class Database:
         if reply["kind"] in ("memory", "fault"):  # a process that ran out of memory may not be whole
             worker.child.kill()
         else:
-            self._idle.append(worker)
+            self.workers.give(worker)
         return reply
 
     def _check_unchanged(self) -> None:
@@ -220,9 +277,18 @@ class Database:
 
     def schema(self) -> Schema:
         """The readable tables with their columns. Raises DatabaseFault when the database cannot be opened."""
+        return self._opened[0]
+
+    def details(self) -> dict[str, TableDetails]:
+        """Types and keys of the readable tables. Raises DatabaseFault when the database cannot be opened."""
+        return self._opened[1]
+
+    @cached_property
+    def _opened(self) -> tuple[Schema, dict[str, TableDetails]]:
+        """What a worker found."""
         worker = self._take()
-        self._idle.append(worker)
-        return worker.schema
+        self.workers.give(worker)
+        return worker.schema, worker.details
 
     def check(self) -> None:
         """Make sure that the database can serve: file, format, tables, one query on each table, integrity.
@@ -230,12 +296,13 @@ class Database:
         Raises UserError with the remedy.
         """
         try:
-            empty = [table for table in self.config.tables if not self._has_rows(table)]
+            tables = self.config.tables or list(self.schema())
+            empty = [table for table in tables if not self._has_rows(table)]
         except DatabaseFault as exc:
             raise UserError(str(exc)) from exc
         if empty:
             text = f"database {self.path}: no rows in {', '.join(empty)}; fill it, or leave it out of database.tables"
-            if len(empty) == len(self.config.tables):
+            if len(empty) == len(tables):
                 raise UserError(text)
             logger.warning(text)
         try:

@@ -90,12 +90,21 @@ class Settings(TypedDict):
 
     path: str
     uri: str
-    tables: list[str]
+    tables: list[str]  # none: all that can be read
     timeout_s: float
     max_rows: int
     max_cell_chars: int
     max_result_chars: int
     max_memory_bytes: int
+
+
+class TableDetails(TypedDict):
+    """A table beyond its columns' names: [column, declared type, whether of the primary key], and for each foreign key
+    [column, parent table, parent column].
+    """
+
+    columns: list[tuple[str, str, bool]]
+    foreign_keys: list[tuple[str, str, str]]
 
 
 class Reply(TypedDict, total=False):
@@ -104,6 +113,7 @@ class Reply(TypedDict, total=False):
     kind: Required[Kind]
     message: str
     schema: dict[str, list[str]]
+    details: dict[str, TableDetails]
     columns: list[str]
     rows: list[list[Any]]
     truncated: bool
@@ -247,6 +257,11 @@ def _define_functions(connection: sqlite3.Connection) -> None:
         connection.create_function(name, -1, printf, deterministic=True)
 
 
+def quoted(name: str) -> str:
+    """A name as SQL reads it as a name, whatever it holds."""
+    return '"' + name.replace('"', '""') + '"'
+
+
 def _names(connection: sqlite3.Connection, sql: str) -> list[str]:
     return [str(row[0]) for row in connection.execute(sql)]
 
@@ -287,6 +302,7 @@ class Guard:
         self._real.execute(f"PRAGMA hard_heap_limit = {int(SQLITE_SHARE * settings['max_memory_bytes'])}").close()
         self._real.text_factory = self._text
         self.schema = self._build_mirror()
+        self.details = self._details()
         self._lock_down()
         for connection in (self._real, self._mirror):
             _define_functions(connection)
@@ -296,17 +312,41 @@ class Guard:
         tables = "SELECT name, sql FROM sqlite_master WHERE type IN ('table', 'view')"  # a trigger may share a name
         made = {_fold(name): (name, sql) for name, sql in self._real.execute(tables)}
         schema: dict[str, list[str]] = {}
-        for wanted in self.settings["tables"]:
+        for wanted in self.settings["tables"] or self._table_names():
             if _fold(wanted) not in made:
                 there = ", ".join(self._table_names()) or "none"
                 raise Unusable(f"no table {wanted}; there are: {there}. database.tables names those to read")
             name, sql = made[_fold(wanted)]
-            self._mirror.execute(sql)
-            quoted = name.replace('"', '""')
-            cursor = self._real.execute(f'SELECT * FROM "{quoted}" LIMIT 1')
-            schema[name] = [str(column[0]) for column in cursor.description]
-            cursor.fetchall()
+            try:
+                cursor = self._real.execute(f"SELECT * FROM {quoted(name)} LIMIT 1")
+                columns = [str(column[0]) for column in cursor.description]
+                cursor.fetchall()
+                self._mirror.execute(sql)
+            except sqlite3.OperationalError as exc:  # a view of a table that is gone, an index of an unknown module
+                if self.settings["tables"] or (exc.sqlite_errorcode & 0xFF) in DATABASE_FAULTS:
+                    raise
+                continue
+            schema[name] = columns
+        if not schema:
+            raise Unusable("no table in it can be read; fill it, or name another file")
         return schema
+
+    def _details(self) -> dict[str, TableDetails]:
+        """Types and keys of the readable tables; a foreign key to a table that is not readable is left out."""
+        folded = {_fold(name): name for name in self.schema}
+        found: dict[str, TableDetails] = {}
+        for table in self.schema:
+            columns = self._real.execute("SELECT name, type, pk FROM pragma_table_info(?)", (table,))
+            keys = self._real.execute('SELECT "from", "table", "to" FROM pragma_foreign_key_list(?)', (table,))
+            found[table] = {
+                "columns": [(str(name), str(kind), bool(key)) for name, kind, key in columns],
+                "foreign_keys": [
+                    (str(column), folded[_fold(parent)], str(to or ""))
+                    for column, parent, to in keys
+                    if _fold(parent) in folded
+                ],
+            }
+        return found
 
     def _table_names(self) -> list[str]:
         types = "type IN ('table', 'view', 'virtual') AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'"
@@ -410,7 +450,7 @@ def main() -> None:
     except sqlite3.Error as exc:
         _answer({"kind": "fault", "message": explain(exc).get("message", str(exc))})
         return
-    _answer({"kind": "ready", "schema": guard.schema})
+    _answer({"kind": "ready", "schema": guard.schema, "details": guard.details})
     for sql, timeout_s in _requests(parent):
         # Only for the case that the parent died and cannot kill: SIGALRM's default action ends the process.
         signal.setitimer(signal.ITIMER_REAL, 2 * timeout_s + 1)

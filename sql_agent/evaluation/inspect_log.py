@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from inspect_ai.model import ChatMessage
     from inspect_ai.scorer import Score
 
+Prompts = Mapping[str, str]  # db_id -> the system prompt of its questions
 # Score name in the log -> the measure of results.json that sums it up.
 SCORES = {"reward": "reward", "answer": "answer score", "execution_match": "execution match"}
 
@@ -35,9 +36,9 @@ def is_installed() -> bool:
 
 
 def write_logs(
-    folder: Path, results: EvalReport, records: Iterable[TrialRecord], prompts: dict[str, str]
+    folder: Path, results: EvalReport, records: Iterable[TrialRecord], prompts: dict[str, Prompts]
 ) -> list[Path]:
-    """Write the logs of an evaluation; `prompts` has the text of each model's system prompt. Returns their files."""
+    """Write the logs of an evaluation; `prompts` has those of each model. Returns their files."""
     from inspect_ai.log import write_eval_log
 
     groups: dict[tuple[str, str, str], list[TrialRecord]] = {}
@@ -47,12 +48,12 @@ def write_logs(
     files = []
     for (model, split, decoding), found in groups.items():
         file = folder / f"{model}-{split}-{decoding}.eval"
-        write_eval_log(to_log(results, found, prompt=prompts[model]), file)
+        write_eval_log(to_log(results, found, prompts=prompts[model]), file)
         files.append(file)
     return files
 
 
-def to_log(results: EvalReport, records: Sequence[TrialRecord], *, prompt: str) -> EvalLog:
+def to_log(results: EvalReport, records: Sequence[TrialRecord], *, prompts: Prompts) -> EvalLog:
     """The log of trials that share model, split and decoding."""
     from inspect_ai.log import (
         EvalConfig,
@@ -69,7 +70,7 @@ def to_log(results: EvalReport, records: Sequence[TrialRecord], *, prompt: str) 
     model, split, decoding = (records[0].model, records[0].split, records[0].decoding)
     name = results.labels[model]
     ids = list(dict.fromkeys(record.question_id for record in records))
-    samples = [_sample(record, name, prompt) for record in records]
+    samples = [_sample(record, name, prompts[record.db_id]) for record in records]
     figures = results.models[model][f"{split}/{decoding}"]
     return EvalLog(
         status="cancelled" if results.partial else "success",

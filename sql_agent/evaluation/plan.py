@@ -13,7 +13,7 @@ from typing import Any
 from foundation.errors import UserError
 from sql_agent.agent.episode import EpisodeRunner
 from sql_agent.agent.grading import scoring_of
-from sql_agent.agent.toolset import databases_of
+from sql_agent.agent.toolset import fingerprints_of
 from sql_agent.config import FileConfig, TrainConfig, build_config, command_tree, data_path, load_recipe
 from sql_agent.config.commands import EVALUATE
 from sql_agent.data.bundled import SPLITS as BUNDLED
@@ -68,7 +68,7 @@ def prepare(asked: dict[str, Any]) -> Evaluation:
     facts = {
         "targets": {name: target.facts() for name, target in targets.items()},
         "questions": {name: [len(splits[name]), fingerprint(one.file)] for name, one in files.items()},
-        "database": " ".join(map(fingerprint, databases_of(config).values())),
+        "database": " ".join(fingerprints_of(config).values()),
         "judge": scoring.judge_name,
     }
     # A resumed evaluation must find the same things, from wherever it is started.

@@ -25,7 +25,7 @@ from sql_agent.records import (
     rollout_record,
 )
 from sql_agent.scoring.reward import reward_of_fault, score
-from sql_agent.scoring.scorers import ScoringContext, sql_result
+from sql_agent.scoring.scorers import PUBLIC, ScoringContext, sql_result
 from sql_agent.serving.endpoint import is_final
 
 
@@ -126,5 +126,7 @@ async def play_one(trial: Trial, setting: Setting) -> TrialRecord:
 
 
 async def _execution_match(question: Question, episode: Episode | None, scoring: ScoringContext) -> Score:
-    """The value of the scorer sql_result, whatever scorer the question names."""
-    return await sql_result(question, episode, scoring.of(question.agent)) if episode else Score(unscored="fault")
+    """By the public rule that the question names, else by the scorer sql_result."""
+    if episode is None:
+        return Score(unscored="fault")
+    return await PUBLIC.get(question.scorer, sql_result)(question, episode, scoring.of(question.agent))

@@ -13,7 +13,7 @@ from reward_client.prompting import read_prompt
 from reward_client.reward_model import RewardModelClient, reward_model_from_env
 from reward_client.schema import Budget, JudgeEndpoint
 from sql_agent.config import HOME, ROOT, DatabaseConfig, RewardConfig, database_path, resolve_path
-from sql_agent.environment.database import Database
+from sql_agent.environment.databases import Databases
 from sql_agent.scoring.check import _unusable
 from sql_agent.scoring.functions import load_function
 from sql_agent.scoring.registry import SCORERS, ScoringContext, load_scorers
@@ -25,7 +25,7 @@ def build_context(
 ) -> ScoringContext:
     """Decide who judges: the configuration, JUDGE_ENDPOINTS, TEACHER_* and REWARD_MODEL_*. No request is made here.
 
-    `database` is what `sql_result` queries. `run` names the account that all processes of a run share; "" opens one of
+    `database` is read by `sql_result`. `run` names the account that all processes of a run share; "" opens one of
     its own. `environment`: the agent's tools have an environment that gives rewards. Raises UserError for an unknown or
     unusable default scorer or term, a module of scorers that cannot be imported, a prompt of the judge that lacks
     something, kind "llm" without an endpoint, half-set variables, or a mode that needs an LLM judge.
@@ -41,7 +41,7 @@ def build_context(
         llm=judge,
         reward_model=model,
         no_reward_model=no_model,
-        database=tables and Database(tables, database_path(tables)),
+        databases=tables and Databases(tables),
         own_database=tables is not None and database_path(tables) != database_path(DatabaseConfig()),
         environment=environment,
     )

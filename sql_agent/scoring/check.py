@@ -17,6 +17,7 @@ from sql_agent.records import ANSWER_TYPES, Question
 from sql_agent.scoring.functions import RewardFunction
 from sql_agent.scoring.registry import SCORERS, ScoringContext, unknown_scorer
 from sql_agent.scoring.scorers import (
+    OF_QUERIES,
     environment,
     exact,
     judge,
@@ -27,7 +28,6 @@ from sql_agent.scoring.scorers import (
     overlong_penalty,
     reference,
     reward_model,
-    sql_result,
     turn_rank,
 )
 
@@ -37,7 +37,7 @@ SAMPLED_ROWS = 200
 
 def check_scorers(questions: Sequence[Question], context: ScoringContext | None = None, *, source: str = "") -> None:
     """Raise UserError naming the rows (from 1) whose scorer is unknown, or, given a context, cannot run in it; or whose
-    agent it does not know.
+    agent or database it does not know.
 
     `source` is the file that the rows are from.
     """
@@ -47,7 +47,7 @@ def check_scorers(questions: Sequence[Question], context: ScoringContext | None 
             problems.append(f"row {row} ({question.id}): {problem}")
     if problems:
         more = [f"... and {len(problems) - SHOWN_ROWS} more"] if len(problems) > SHOWN_ROWS else []
-        title = f"{source + ': ' * bool(source)}unknown or unusable scorers or agents:"
+        title = f"{source + ': ' * bool(source)}unknown or unusable scorers, agents or databases:"
         raise UserError("\n".join([title, *problems[:SHOWN_ROWS], *more]))
 
 
@@ -58,12 +58,14 @@ def _row_problem(question: Question, context: ScoringContext | None) -> str:
         context = context.of(question.agent)
     if question.scorer and (problem := _unusable(question.scorer, context)):
         return f"scorer {question.scorer!r}{'' if question.scorer in SCORERS else ':'} {problem}"
+    if context and context.databases and (problem := context.databases.problem(question.db_id)):
+        return problem
     terms = (context or RewardConfig()).terms_for(question.scorer)
     if problem := _type_problem(question, [term.scorer for term in terms]):
         return problem
     for name in [term.scorer for term in terms]:
         function = SCORERS.get(name)
-        if function is sql_result and not question.sql:
+        if function in OF_QUERIES and not question.sql:
             return f"scorer {name!r} needs reference queries in `sql`; or give the row another scorer"
         if isinstance(function, RewardFunction) and (problem := function.problem(question)):
             return f"scorer {name!r} {problem}"
@@ -94,7 +96,7 @@ def needs_answer(question: Question, context: ScoringContext) -> bool:
 REQUIREMENTS: dict[Any, Callable[[ScoringContext], str]] = {
     llm: lambda context: "" if context.llm else "needs the TEACHER_* variables",
     reward_model: lambda context: "" if context.reward_model else context.no_reward_model,
-    sql_result: lambda context: "" if context.database else "needs a database",
+    **{one: lambda context: "" if context.databases else "needs a database" for one in OF_QUERIES},
     environment: lambda context: "" if context.environment else "needs an environment with a reward method",
     turn_rank: lambda context: (
         "" if context.config.turn_parts else "compares answers that another term grades; make it one of reward.terms"

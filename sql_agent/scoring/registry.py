@@ -21,6 +21,7 @@ from sql_agent.config import ROOT, RewardConfig, resolve_path
 from sql_agent.config.agents import unknown_agent
 from sql_agent.config.reward import TermConfig
 from sql_agent.environment.database import Database
+from sql_agent.environment.databases import Databases
 from sql_agent.records import Episode, Question, Score
 
 ENTRY_POINTS = "agentgrpo.scorers"
@@ -32,7 +33,7 @@ class ScoringContext:
     """What scorers share. `judge_name` is for people. None stands for what is not there in this run.
 
     `llm` is None where the offline reference judge grades; `no_reward_model` says why there is no reward model.
-    `database` is the agent's, with a higher limit of rows. `in_group`: the episode belongs to a group that will be
+    `databases` are the agent's, with a higher limit of rows. `in_group`: the episode belongs to a group that will be
     graded together (see groups.py). `environment`: the agent's environment gives a reward, which then grades what
     neither a row nor the configuration grades otherwise. `target` and `limit` are those of the term under way, 0
     without one. In a group an answer that earns something with fewer than `min_turns` LLM calls stays unscored.
@@ -44,7 +45,7 @@ class ScoringContext:
     llm: LLMJudge | None = None
     reward_model: RewardModelClient | None = None
     no_reward_model: str = ""
-    database: Database | None = None
+    databases: Databases | None = None
     own_database: bool = False
     environment: bool = False
     in_group: bool = False
@@ -61,6 +62,15 @@ class ScoringContext:
             raise UserError(f"agent {agent!r}: {unknown_agent(agent, self.agents)}")
         return replace(self.agents[agent], in_group=self.in_group)
 
+    @property
+    def database(self) -> Database | None:
+        """The database of a run that has one for all questions; None without one."""
+        return self.database_of("")
+
+    def database_of(self, db_id: str) -> Database | None:
+        """The question's database; None where the agent has none. Raises DatabaseFault."""
+        return self.databases and self.databases.of(db_id)
+
     def terms_for(self, scorer: str) -> list[TermConfig]:
         """What a row is graded by that names `scorer` ("": none)."""
         unset = not scorer and self.config.default_scorer == "judge" and not self.config.terms
@@ -69,8 +79,8 @@ class ScoringContext:
     def close(self) -> None:
         """End the processes that scorers started."""
         for context in (self, *self.agents.values()):
-            if context.database:
-                context.database.close()
+            if context.databases:
+                context.databases.close()
 
 
 Scorer = Callable[[Question, Episode, ScoringContext], Awaitable[Score | float] | Score | float]

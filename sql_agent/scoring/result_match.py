@@ -30,7 +30,7 @@ def same_results(wanted: Sequence[Sequence[Any]], given: Sequence[Sequence[Any]]
     left, right = [_row(row) for row in wanted], [_row(row) for row in given]
     if len(left[0]) != len(right[0]):
         return False
-    for order in _column_orders(left, right):
+    for order in column_orders(left, right):
         arranged = [tuple(row[i] for i in order) for row in right]
         if arranged == left if ordered else Counter(arranged) == Counter(left):
             return True
@@ -70,7 +70,7 @@ def _value(cell: Any) -> Any:
     return cell.strip() if isinstance(cell, str) else cell
 
 
-def _column_orders(left: list[tuple[Any, ...]], right: list[tuple[Any, ...]]) -> Iterator[tuple[int, ...]]:
+def column_orders(left: list[tuple[Any, ...]], right: list[tuple[Any, ...]]) -> Iterator[tuple[int, ...]]:
     """Arrangements of the right columns in which each holds the same values as the left one in its place."""
     wanted = [Counter(column) for column in zip(*left, strict=True)]
     given = [Counter(column) for column in zip(*right, strict=True)]

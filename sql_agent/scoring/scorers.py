@@ -23,6 +23,7 @@ from sql_agent.offline_judge.sections import Cell
 from sql_agent.offline_judge.typed import kind_of_cells, kind_of_texts, truth_of
 from sql_agent.records import AnswerType, Episode, QueryResult, Question, Score, SqlCall
 from sql_agent.scoring.math_check import MathChecker, MathFault
+from sql_agent.scoring.public_match import RULES
 from sql_agent.scoring.registry import ScoringContext, scorer
 from sql_agent.scoring.result_match import MAX_RESULT_ROWS, is_ordered, reads_data, same_results
 
@@ -93,9 +94,10 @@ async def reference(question: Question, episode: Episode, context: ScoringContex
 
 async def _evidence(question: Question, context: ScoringContext) -> list[Cell]:
     """The quoted cells; where a question has none, the cells that its reference queries find. Raises DatabaseFault."""
-    if question.evidence or not question.sql or context.database is None:
+    database = context.database_of(question.db_id)
+    if question.evidence or not question.sql or database is None:
         return [Cell(one.quote, f"{one.source_table} {one.row_id}".strip(), one.field) for one in question.evidence]
-    results = [await context.database.query(sql) for sql in question.sql]
+    results = [await database.query(sql) for sql in question.sql]
     return [
         Cell(str(cell), f"{n} {row}", column)
         for n, result in enumerate(results)
@@ -175,14 +177,15 @@ async def sql_result(question: Question, episode: Episode, context: ScoringConte
     """
     if not question.sql:
         return Score(unscored=NO_REFERENCE, explanation=f"question {question.id} has no reference query")
-    if context.database is None:
-        return Score(unscored=NO_DATABASE, explanation="the scorer sql_result needs a database, and none is open")
     try:
-        wanted = [await context.database.query(sql) for sql in question.sql]
+        database = context.database_of(question.db_id)
+        if database is None:
+            return Score(unscored=NO_DATABASE, explanation="the scorer sql_result needs a database, and none is open")
+        wanted = [await database.query(sql) for sql in question.sql]
         if problem := next(filter(None, map(_no_yardstick, wanted)), ""):
             return Score(unscored=BAD_QUERY, explanation=f"question {question.id}: reference query: {problem}")
         calls = {call.sql: call for call in episode.sql_calls if call.result.ok and reads_data(call.sql)}
-        given = [await _whole_result(call, context.database) for call in list(calls.values())[-len(wanted) :]]
+        given = [await _whole_result(call, database) for call in list(calls.values())[-len(wanted) :]]
     except DatabaseFault as fault:
         return Score(unscored=fault.kind, explanation=str(fault))
     hits = [
@@ -203,6 +206,42 @@ async def _whole_result(call: SqlCall, database: Database) -> QueryResult:
     """The result without the agent's limit of rows; as it was where the query no longer runs."""
     again = await database.query(call.sql) if call.result.truncated else call.result
     return again if again.ok else call.result
+
+
+@scorer("bird_execution")
+async def bird_execution(question: Question, episode: Episode, context: ScoringContext) -> Score:
+    """1 where the agent's last query that ran gives what the reference gives by BIRD's public rule, else 0."""
+    return await _public_execution("bird_execution", question, episode, context)
+
+
+@scorer("spider_execution")
+async def spider_execution(question: Question, episode: Episode, context: ScoringContext) -> Score:
+    """1 where the agent's last query that ran gives what the reference gives by Spider's public rule, else 0."""
+    return await _public_execution("spider_execution", question, episode, context)
+
+
+async def _public_execution(name: str, question: Question, episode: Episode, context: ScoringContext) -> Score:
+    """See public_match.py. Both queries run without the agent's limit of rows."""
+    as_run, equal = RULES[name]
+    if len(question.sql) != 1:
+        why = f"question {question.id} has {len(question.sql)} reference queries, and the scorer {name} compares one"
+        return Score(unscored=NO_REFERENCE, explanation=why)
+    try:
+        database = context.database_of(question.db_id)
+        if database is None:
+            return Score(unscored=NO_DATABASE, explanation=f"the scorer {name} needs a database, and none is open")
+        wanted = await database.query(as_run(question.sql[0]))
+        if wanted.error or wanted.truncated:
+            problem = wanted.error or f"more than {MAX_RESULT_ROWS} rows, or too much text"
+            return Score(unscored=BAD_QUERY, explanation=f"question {question.id}: reference query: {problem}")
+        last = next((call.sql for call in reversed(episode.sql_calls) if call.result.ok), None)
+        if last is None:
+            return Score(value=0.0, explanation="no query ran")
+        given = await database.query(as_run(last))
+    except DatabaseFault as fault:
+        return Score(unscored=fault.kind, explanation=str(fault))
+    same = given.ok and not given.truncated and equal(wanted.rows, given.rows, reference=question.sql[0])
+    return Score(value=float(same), explanation="the reference's result" if same else "another result")
 
 
 @scorer("reward_model")
@@ -273,6 +312,9 @@ async def turn_rank(question: Question, episode: Episode, context: ScoringContex
     return Score(value=0.0)
 
 
+PUBLIC = {"bird_execution": bird_execution, "spider_execution": spider_execution}
+# These run reference queries.
+OF_QUERIES = (sql_result, *PUBLIC.values())
 # These look at the whole episode, so an empty answer is no reason to skip them.
 OF_THE_EPISODE = (environment, length_penalty, overlong_penalty, step_bonus, turn_rank)
 

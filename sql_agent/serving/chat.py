@@ -13,6 +13,7 @@ import sys
 from rich.console import Console
 from rich.text import Text
 
+from foundation.errors import UserError
 from sql_agent.agent.conversation import Conversation, Stopped
 from sql_agent.agent.endpoint import LLMEndpoint
 from sql_agent.agent.episode import EpisodeRunner
@@ -29,14 +30,19 @@ HELP = """/sql    the calls of tools in the last answer that had any, with their
 /quit   end; so does Ctrl-D. Ctrl-C ends an answer, and a second one the program"""
 
 
-def chat(config: TrainConfig, llm: LLMEndpoint) -> None:
-    """Read messages and answer them until /quit, the end of the input, or a second Ctrl-C. Raises UserError."""
+def chat(config: TrainConfig, llm: LLMEndpoint, db_id: str = "") -> None:
+    """Read messages and answer them until /quit, the end of the input, or a second Ctrl-C. Raises UserError.
+
+    `db_id` names the database where the configuration has a folder of them.
+    """
     out = Console(highlight=False, soft_wrap=True)
     with contextlib.suppress(ImportError):
         import readline  # noqa: F401  input() then edits lines and knows earlier ones
     with EpisodeRunner(config) as runner, asyncio.Runner() as loop:
-        chatting = Chat(Conversation(runner, llm), loop, out)
+        chatting = Chat(Conversation(runner, llm, db_id), loop, out)
         runner.check()
+        if (databases := runner.toolset.databases) and (problem := databases.problem(db_id)):
+            raise UserError(f"--db-id: {problem}")
         out.print(Text(clean(f"model {llm.model} at {llm.base_url}; /help lists the commands"), style="dim"))
         try:
             chatting.run()

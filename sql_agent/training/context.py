@@ -92,7 +92,8 @@ def check_context(config: TrainConfig, model: Path, questions: Sequence[Question
         for name, one in agents_of(config).items():
             if asked := [question for question in questions if question.agent == name]:
                 runner = runners.of(name)
-                said = {"system_prompt": runner.system_prompt, "offered": runner.toolset.offered}
+                prompts = [runner.prompt_for(db_id) for db_id in {question.db_id for question in asked}]
+                said = {"system_prompt": max(prompts, key=len), "offered": runner.toolset.offered}
                 tokens = measure(one, asked, **said, count=count, template=read_template(model))
                 compare(one, tokens, held=context_tokens(model, config.rollout), agent=name)
 

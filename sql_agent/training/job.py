@@ -27,9 +27,9 @@ from foundation.files import write_json
 from foundation.processes import ProcessTree
 from foundation.versions import versions
 from sql_agent.agent.grading import scoring_of
-from sql_agent.agent.toolset import databases_of
+from sql_agent.agent.toolset import fingerprints_of
 from sql_agent.config import HOME, TrainConfig
-from sql_agent.data.dataset import fingerprint, to_row
+from sql_agent.data.dataset import to_row
 from sql_agent.data.files import facts_of
 from sql_agent.records import Question
 from sql_agent.scoring.check import check_judge
@@ -80,7 +80,7 @@ class Job:
             "data": {
                 "train": facts_of(data.training, self.train),
                 "val": facts_of(data.validation, self.val),
-                **{name: {"fingerprint": fingerprint(path)} for name, path in databases_of(config).items()},
+                **{name: {"fingerprint": found} for name, found in fingerprints_of(config).items()},
             },
         }
 

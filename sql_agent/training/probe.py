@@ -22,9 +22,11 @@ from pydantic import Field
 
 from sql_agent.config.reward import SHAPING
 from sql_agent.environment.database import Database
+from sql_agent.environment.databases import Databases
 from sql_agent.records import Episode, QueryResult, Question, Record, SqlCall
 from sql_agent.scoring.registry import ScoringContext
 from sql_agent.scoring.reward import score
+from sql_agent.scoring.scorers import PUBLIC
 
 PAID, FLAT = 0.25, 0.05  # a constant above the first is named; a field whose answers differ by less than that is flat
 CHEAP_QUESTIONS, PER_FIELD, N_OTHERS, N_CLAUSES, N_JOINED = 320, 8, 4, 4, 3
@@ -72,8 +74,8 @@ def probe(questions: Sequence[Question], scoring: ScoringContext, *, n: int) -> 
 
 def _apart(scoring: ScoringContext) -> ScoringContext:
     """With databases of its own: a run forks, and threads and workers that are at work already would be in its way."""
-    own = scoring.database and Database(scoring.database.config, scoring.database.path)
-    return replace(scoring, database=own, agents={name: _apart(one) for name, one in scoring.agents.items()})
+    own = scoring.databases and Databases(scoring.databases.config)
+    return replace(scoring, databases=own, agents={name: _apart(one) for name, one in scoring.agents.items()})
 
 
 def probed(questions: Sequence[Question], scoring: ScoringContext) -> list[FieldProbe]:
@@ -86,7 +88,7 @@ def is_cheap(questions: Sequence[Question], scoring: ScoringContext) -> bool:
     contexts = [scoring.of(agent) for agent in {question.agent for question in questions}]
     asks = any(one.llm or one.environment for one in contexts)
     terms = {term.scorer for q in questions for term in scoring.of(q.agent).terms_for(q.scorer)}
-    return not asks and terms <= {"judge", "reference", "exact", "math", "sql_result"}
+    return not asks and terms <= {"judge", "reference", "exact", "math", "sql_result", *PUBLIC}
 
 
 def told(fields: Sequence[FieldProbe]) -> Iterator[str]:
@@ -112,11 +114,11 @@ class _Probe:
 
     def __init__(self, scoring: ScoringContext) -> None:
         self._scoring = scoring
-        self._ran: dict[tuple[str, str], QueryResult] = {}
+        self._ran: dict[tuple[str, str, str], QueryResult] = {}
 
     async def run(self, question: Question, sql: str) -> QueryResult:
         """What a query gives in the database of the question's agent; nothing where it has none."""
-        database, key = self._database(question), (question.agent, sql)
+        database, key = self._database(question), (question.agent, question.db_id, sql)
         if key not in self._ran:
             self._ran[key] = await database.query(sql) if database else QueryResult()
         return self._ran[key]
@@ -133,7 +135,7 @@ class _Probe:
         return FieldProbe(field=name, n=len(tried), honest=max(paid.pop(what, 0.0) for what in HONEST), paid=paid)
 
     def _database(self, question: Question) -> Database | None:
-        return self._scoring.of(question.agent).database
+        return self._scoring.of(question.agent).database_of(question.db_id)
 
     async def _mean(self, tried: Sequence[tuple[Question, str, Sequence[str]]]) -> float:
         values = [await self._value(question, answer, queries) for question, answer, queries in tried]
@@ -153,7 +155,7 @@ class _Probe:
         cells = [one.quote for one in question.evidence if one.quote not in question.question]
         cells = cells or [str(cell) for result in found for row in result.rows for cell in row if cell is not None]
         database = self._database(question)
-        tables = database.config.tables if database else []
+        tables = list(database.schema()) if database else []
         stars = [f'SELECT * FROM "{table}" LIMIT 3' for table in tables]
         rows = [(await self.run(question, sql)).rows for sql in stars]
         columns = [f"{one.source_table}.{one.field}" for one in question.evidence]

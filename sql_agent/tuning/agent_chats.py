@@ -53,8 +53,7 @@ class AgentChats:
         """The schemas of the agent's tools. Raises UserError."""
         return [tool.spec for tool in self._runner.toolset.offered]
 
-    @cached_property
-    def _system(self) -> list[Message]:
+    def _system(self, db_id: str) -> list[Message]:
         agent = self._config.agent
         if agent.own:
             raise UserError(
@@ -66,7 +65,7 @@ class AgentChats:
                 f"agent.tools = {agent.tools} has environments, which tell the model more than the question; rollouts "
                 "do not hold it. Write the conversations as rows with messages, and give that file"
             )
-        return [{"role": "system", "content": self._runner.system_prompt}]
+        return [{"role": "system", "content": self._runner.prompt_for(db_id)}]
 
     def of_rollout(self, row: dict[str, Any]) -> Chat:
         """A line of rollouts.jsonl or trials.jsonl. Raises Unusable."""
@@ -84,7 +83,9 @@ class AgentChats:
             raise Unusable("calls that are not all of the policy, or not all there")
         asked = {"role": "user", "content": record.question}
         group, agent = keys.group or record.question_id, self.of(record.agent)
-        return chat_of([*agent._system, asked, *record.messages], agent.specs, group=group, reward=record.reward)
+        return chat_of(
+            [*agent._system(record.db_id), asked, *record.messages], agent.specs, group=group, reward=record.reward
+        )
 
     def of_questions(self, questions: list[Question]) -> tuple[list[Chat], Counter[str]]:
         """A conversation for each question that has an answer, and what was left out."""
@@ -106,7 +107,7 @@ class AgentChats:
         if not question.answer.strip():
             return "no reference answer"
         tool = next((tool for tool in self._runner.toolset.offered if tool.name == QUERY), None)
-        messages: list[Message] = [*self._system, {"role": "user", "content": question.question}]
+        messages: list[Message] = [*self._system(question.db_id), {"role": "user", "content": question.question}]
         for n, sql in enumerate(question.sql if tool else []):
             assert tool
             context = EpisodeContext()

@@ -81,7 +81,7 @@ def test_the_first_prompt_fits(recipe: str, tokenizers: dict[str, Any]) -> None:
         questions = load_questions(data_path(CONFIG.data.train_file))
         llm = LLMEndpoint(base_url=server.base_url, model="fake-model")
         asyncio.run(runner.run(questions[0], llm))
-        system = {"role": "system", "content": runner.system_prompt}
+        system = {"role": "system", "content": runner.prompt_for()}
     tools = server.requests[0].json["tools"]
     users = [{"role": "user", "content": question.question} for question in questions]
     lengths = [len(prompt_ids(tokenizer, [system, user], tools)) for user in users]

@@ -24,6 +24,7 @@ FULL = Question(
     answer="片剂",
     scorer="judge",
     task_type="drug_field",
+    db_id="pharmacy",
     sql=["SELECT form FROM drugs_info WHERE id = 1"],
     evidence=[Evidence(source_table="drugs_info", row_id=1, field="form", quote="片剂")],
     meta={"entity": {"drug_id": 1}, "nested": [1, None, "x"]},
@@ -49,6 +50,8 @@ def test_round_trip_and_columns(tmp_path: Path) -> None:
     assert schema.names == COLUMNS
     assert set(schema.types) == {pa.string()}
     assert [path.name for path in tmp_path.iterdir()] == ["a.parquet"]
+    write_parquet([Question(id="q2", question="什么？")], tmp_path / "a.parquet")
+    assert pq.read_schema(tmp_path / "a.parquet").names == [name for name in COLUMNS if name != "db_id"]
 
 
 @given(ids=st.lists(TEXT.map(str.strip), min_size=1, max_size=4, unique=True), text=TEXT, answer=TEXT)
@@ -216,6 +219,8 @@ def test_a_failed_write_keeps_the_old_file(tmp_path: Path) -> None:
         write_parquet([FULL, Question(id="bad", question="a", meta={"b": "\ud800"})], tmp_path / "a.parquet")
     assert load_questions(tmp_path / "a.parquet") == [FULL]
     assert [path.name for path in tmp_path.iterdir()] == ["a.parquet"]
+    write_parquet([Question(id="q2", question="什么？")], tmp_path / "a.parquet")
+    assert pq.read_schema(tmp_path / "a.parquet").names == [name for name in COLUMNS if name != "db_id"]
 
 
 def test_fingerprint_follows_the_content(tmp_path: Path) -> None:

@@ -87,7 +87,7 @@ def test_the_documented_command(tmp_path: Path) -> None:
 
 
 def test_the_runs_own_database_is_left_as_it_is(context: ScoringContext) -> None:
-    assert context.database
-    before = len(context.database._idle)
+    assert context.databases
+    before = context.databases.n_idle
     probe(load_questions(ROOT / "sql_agent" / "data" / "val.parquet"), context, n=8)
-    assert len(context.database._idle) == before == 0
+    assert context.databases.n_idle == before == 0

@@ -1,0 +1,104 @@
+"""The tools `list_tables`, `describe_table` and `sample_values`: a database's schema for a model that asks for it.
+
+Guarantees: they tell what the SQL tool may read and nothing else; values come through the same guard; a name that there
+is not is an error text for the model. `agent.tools = ["sql", "schema"]` offers them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from foundation.errors import did_you_mean
+from sql_agent.agent.tool import BadArguments, EpisodeContext, Tool, ToolFailed, parse_object, record
+from sql_agent.environment.database import Database
+from sql_agent.environment.sql_worker import quoted
+
+SAMPLES, MOST_SAMPLES, CELL_CHARS = 5, 20, 100
+Work = Callable[[Database, dict[str, Any]], Awaitable[Any]]
+
+
+async def list_tables(database: Database, given: dict[str, Any]) -> Any:
+    """Each table with the number of its columns."""
+    return {table: f"{len(columns)} columns" for table, columns in database.schema().items()}
+
+
+async def describe_table(database: Database, given: dict[str, Any]) -> Any:
+    """Columns with types and keys."""
+    details = database.details()[_table(database, given)]
+    columns = [
+        {"name": name, "type": kind, **({"primary_key": True} if key else {})} for name, kind, key in details["columns"]
+    ]
+    links = [
+        {"column": column, "references": f"{parent}.{to}" if to else parent}
+        for column, parent, to in details["foreign_keys"]
+    ]
+    return {"columns": columns, **({"foreign_keys": links} if links else {})}
+
+
+async def sample_values(database: Database, given: dict[str, Any]) -> Any:
+    """Distinct values of a column."""
+    table = _table(database, given)
+    column = _one_of(database.schema()[table], given, "column")
+    limit = given.get("limit", SAMPLES)
+    if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= MOST_SAMPLES:
+        raise BadArguments(f"limit must be a number from 1 to {MOST_SAMPLES}, not {limit!r:.40}")
+    name = quoted(column)
+    result = await database.query(f"SELECT DISTINCT {name} FROM {quoted(table)} WHERE {name} IS NOT NULL LIMIT {limit}")
+    if result.error:
+        raise ToolFailed(result.error)
+    return [value[:CELL_CHARS] if isinstance(value, str) else value for (value,) in result.rows]
+
+
+def _table(database: Database, given: dict[str, Any]) -> str:
+    return _one_of(list(database.schema()), given, "table")
+
+
+def _one_of(names: list[str], given: dict[str, Any], what: str) -> str:
+    """The name as the database writes it. Raises BadArguments with those that there are."""
+    asked = given.get(what)
+    if not isinstance(asked, str):
+        raise BadArguments(f"{what} must be a name")
+    found = next((name for name in names if name.lower() == asked.strip().lower()), None)
+    if found is None:
+        raise BadArguments(f"no {what} {asked!r:.100}; there are: {', '.join(names)}{did_you_mean(asked, names)}")
+    return found
+
+
+TEXT = {"type": "string"}
+TABLE = {"table": {**TEXT, "description": "name of a table"}}
+COLUMN = {"column": {**TEXT, "description": "name of one of its columns"}}
+LIMIT = {"limit": {"type": "integer", "description": f"most values, at most {MOST_SAMPLES} ({SAMPLES} if left out)"}}
+TOOLS: list[tuple[str, str, dict[str, Any], list[str], Work]] = [
+    ("list_tables", "List the tables of the database.", {}, [], list_tables),
+    ("describe_table", "Columns, types and keys of a table.", TABLE, ["table"], describe_table),
+    (
+        "sample_values",
+        "Some distinct values of a column.",
+        {**TABLE, **COLUMN, **LIMIT},
+        ["table", "column"],
+        sample_values,
+    ),
+]
+
+
+def schema_tools(database: Database) -> list[Tool]:
+    """The three tools over a database."""
+    return [_tool(database, *one) for one in TOOLS]
+
+
+def _tool(
+    database: Database, name: str, description: str, properties: dict[str, Any], required: list[str], work: Work
+) -> Tool:
+    parameters = {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+
+    async def invoke(context: EpisodeContext, raw: str) -> str:
+        async def done() -> Any:
+            given = parse_object(raw)
+            if unknown := [key for key in given if key not in properties]:
+                raise BadArguments(f"no argument {unknown[0]!r:.60}; there are: {', '.join(properties) or 'none'}")
+            return await work(database, given)
+
+        return await record(context, name, raw, done)
+
+    return Tool(name=name, description=description, parameters=parameters, invoke=invoke)

@@ -1,0 +1,74 @@
+"""Execution accuracy by the public rules of BIRD and Spider: is a predicted query's result the reference's?
+
+Written from what the published programs do (BIRD's evaluation, Spider's test-suite-sql-eval with one database and
+without plugged values), so that figures compare. They are laxer than `result_match.py`: an empty result equals an empty
+one, BIRD forgets how often a row comes, Spider leaves DISTINCT out of both queries before they run. For a reward they
+are easier to game; `sql_result` is the rule for training.
+Guarantees: pure functions.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from sql_agent.scoring.result_match import column_orders
+
+Rows = Sequence[Sequence[Any]]
+# What stands in quotes or comments is left as it is.
+_PIECES = re.compile(
+    r"""'(?:[^']|'')*' | "(?:[^"]|"")*" | `[^`]*` | --[^\n]* | /\*.*?\*/ | \bDISTINCT\b""",
+    re.DOTALL | re.IGNORECASE | re.VERBOSE,
+)
+_THIS_YEAR = re.compile(r"YEAR\s*\(\s*CURDATE\s*\(\s*\)\s*\)\s*", re.IGNORECASE)
+_SPACED = re.compile(r"([<>!]) =")
+
+
+def bird_query(sql: str) -> str:
+    """The query as BIRD runs it: as it is."""
+    return sql
+
+
+def bird_equal(wanted: Rows, given: Rows, *, reference: str) -> bool:
+    """The same set of rows, columns in the same order; how often and in which order rows come does not matter."""
+    return set(map(tuple, wanted)) == set(map(tuple, given))
+
+
+def spider_query(sql: str) -> str:
+    """The query as Spider's test suite runs it: `> =` mended, without DISTINCT, the current year being 2020."""
+    plain = _PIECES.sub(lambda m: "" if m[0].upper() == "DISTINCT" else m[0], _SPACED.sub(r"\1=", sql))
+    return _THIS_YEAR.sub("2020", plain)
+
+
+def spider_equal(wanted: Rows, given: Rows, *, reference: str) -> bool:
+    """The same rows, each as often, under one order of the columns; in the same order of rows where the reference has
+    ORDER BY anywhere. Nothing equals nothing, whatever its columns.
+    """
+    if not wanted or not given or len(wanted) != len(given) or len(wanted[0]) != len(given[0]):
+        return not wanted and not given
+    left, right = list(map(tuple, wanted)), list(map(tuple, given))
+    is_ordered = "order by" in spider_query(reference).lower()
+    if not _same_sorted(left, right, is_ordered=is_ordered):
+        return False
+    for order in column_orders(left, right):
+        arranged = [tuple(row[i] for i in order) for row in right]
+        if arranged == left if is_ordered else Counter(arranged) == Counter(left):
+            return True
+    return False
+
+
+def _same_sorted(left: Sequence[tuple[Any, ...]], right: Sequence[tuple[Any, ...]], *, is_ordered: bool) -> bool:
+    """The published first look: rows with their cells sorted as text. It parts (1, 10) from (1.0, 10), which are equal
+    as numbers and sort differently.
+    """
+    sides = [[tuple(sorted(row, key=lambda cell: f"{cell}{type(cell)}")) for row in side] for side in (left, right)]
+    return sides[0] == sides[1] if is_ordered else set(sides[0]) == set(sides[1])
+
+
+# Scorer -> how a query is run, and when two results are the same.
+RULES: dict[str, tuple[Callable[[str], str], Callable[..., bool]]] = {
+    "bird_execution": (bird_query, bird_equal),
+    "spider_execution": (spider_query, spider_equal),
+}
