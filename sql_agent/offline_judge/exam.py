@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from sql_agent.offline_judge.lexicon import DENYING, Lexicon, spell
 from sql_agent.offline_judge.normal import flat, normalise
-from sql_agent.offline_judge.sections import Cell, Fact, Item, Names, Record, compared, labelled, parts, runs
+from sql_agent.offline_judge.sections import ORDER, Cell, Fact, Item, Names, Record, compared, labelled, parts, runs
 from sql_agent.offline_judge.tables import rows, ties
 from sql_agent.offline_judge.words import PHRASES, RELATIONS
 
@@ -28,7 +28,6 @@ LABEL_END = re.compile(r"(?<!\d):|:(?!\d)")
 YES_OR_NO = re.compile(r"[吗否]|(.)[不没]\1")  # the words of such a question are a statement
 MODAL = re.compile(r"(?<![功性机可])能|可以")
 JUDGING = re.compile(rf"{DENYING.pattern}|[禁忌慎停]|避免|{MODAL.pattern}")
-ORDER = re.compile(r"顺序|次序|依次|排序|排列|从.{1,6}到|\b(?:order(?:ed)?|rank(?:ed)?|sort(?:ed)?|top|from .+ to)\b")
 MIN_DENYING_RUN, MIN_OWN_CHARS = 4, 4
 COUNTERS = "种个款项条类点"
 CLOSED = frozenset(map(normalise, PHRASES.split()))

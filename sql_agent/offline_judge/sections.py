@@ -18,6 +18,10 @@ PART_END = re.compile(r"的|包括|[,;。?!:]|\b(?:of|for|in)\b")
 JOINT = re.compile(  # stands between things that are compared
     r"[、/和与跟同及]|以及|\b(?:and|or|vs|versus|with|(?:differ(?:s|ent)? )?from)\b(?: the\b)?"
 )
+ORDER = re.compile(  # what is asked for has an order
+    r"顺序|次序|依次|排序|排列|从.{1,6}到|由.到"
+    r"|\b(?:order(?:ed)?|rank(?:ed)?|sort(?:ed)?|top|\w+(?:est|most) first|from .+ to)\b"
+)
 MIN_RUN_CHARS, MAX_RUN = 2, 24
 Item = tuple[str, str]  # its label, and what it says
 Record = Sequence[Sequence[Item]]  # the items of each section

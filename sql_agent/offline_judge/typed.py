@@ -15,7 +15,7 @@ from typing import Literal
 
 from sql_agent.offline_judge.doubts import DENIALS, DOUBTS, FRAMES, FREE, NO, PHRASES, SOURCE, TITLES, YES, alternatives
 from sql_agent.offline_judge.lexicon import Lexicon, spell, tokens
-from sql_agent.offline_judge.sections import Cell, parts
+from sql_agent.offline_judge.sections import ORDER, Cell, parts
 from sql_agent.offline_judge.tables import is_torn
 from sql_agent.offline_judge.values import DATE, NUMBER, plain
 from sql_agent.offline_judge.words import PHRASES as QUOTE_PHRASES
@@ -28,20 +28,23 @@ ASKS_YES_NO = re.compile(
     r"^(?:is|are|was|were|do|does|did|has|have|had|can|could|will|would|should)\b|[吗否]|(.)[不没]\1|没有[?？]?$", re.I
 )
 SEPARATOR = re.compile(r"\s*(?:[,;、，；\n|]|\band\b|和|以及)\s*", re.I)
-ORDER = re.compile(
-    r"顺序|次序|依次|排序|排列|从.{1,6}到|由.到|\b(?:order(?:ed)?|rank(?:ed)?|sort(?:ed)?|top|from .+ to)\b"
-)
-CLAUSE_END = re.compile(r"(?<!\d)[,:]|[,:](?!\d)|[;。!?\n、|()—–/]|(?<!\d)\.|\.(?!\d)| - |--")
+CLAUSE_END = re.compile(r"(?<!\d)[,:]|[,:](?!\d)|[;。!?\n、|()—–/→>]|(?<!\d)\.|\.(?!\d)| - |--")
 MARK = re.compile(r"(?<![\w.-])\d{1,2}[.)](?=[^\W\d])")  # of an item
 JOINT = r"\s*(?:and|&|plus|as well as|以及|还有|加上|[和与及跟])\s*(?:the )?"
-JOINED = re.compile(rf"\|{JOINT}\?|\?{JOINT}\|")
-NAME = re.compile(r"(?<![.!?:] )(?<!^)(?<!\n)(?<![\"“*])\b[A-Z][a-z]+")
+JOINED = re.compile(rf"\|{JOINT}\?+(?!\?|\s*\|)|^[^|]*\?{JOINT}\|")
+NAME = re.compile(r"(?<![.!?:–—|-] )(?<!^)(?<!\n)(?<![\"“*>])\b[A-Z][a-z]+")
 DAYS = "monday tuesday wednesday thursday friday saturday sunday sql january february march april may june july august"
-AUXILIARIES = frozenset(
-    ["is", "are", "was", "were", "do", "does", "did", "has", "have", "had", "can", "could", "will", "would", "should"]
+AUXILIARIES = frozenset(  # stems
+    ["is", "are", "was", "were", "do", "does", "did", "has", "hav", "had", "can", "could", "will", "would", "should"]
 )
+ROUNDED = {"about", "around", "approximately", "roughly", "约", "大约", "左右"}
+NOT = re.compile(r"(.)[不没]\1|没有?(?=[?？]?$)")  # of a question that offers both
+MAY = re.compile(r"\bmay (?!be|have|not|or)")  # beside a yes or a no, a permission
+DENIES = re.compile(rf"(?:{DENIALS.pattern})(?:有|是|的)?$")
 KNOWN_NAMES = {
-    *f"{DAYS} september october november december the jan feb mar apr jun jul aug sep sept oct nov dec".split()
+    *f"{DAYS} september october november december the jan feb mar apr jun jul aug sep sept oct nov dec".split(),
+    "celsius",
+    "fahrenheit",
 }
 WORDS = frozenset(spell(one) for one in [*FREE.split(), *TITLES.split()])
 COMMON = [*FREE.split(), *TITLES.split(), *FRAMES.split(), *alternatives(PHRASES), *QUOTE_PHRASES.split()]
@@ -52,11 +55,12 @@ FRAME = Lexicon(COMMON)
 
 @dataclass(frozen=True)
 class Truth:
-    """What an answer has to say: values in the canonical form, each with the row of its cell."""
+    """What an answer has to say: values in the canonical form; `rows` is what stands together, the question's too."""
 
     kind: AnswerType
     values: tuple[str, ...]
-    rows: tuple[str, ...] = ()
+    rows: tuple[tuple[str, ...], ...] = ()
+    columns: str = ""
     is_ordered: bool = False
 
 
@@ -103,26 +107,25 @@ def is_value(*, question: str, reference: str, evidence: Sequence[str]) -> bool:
 def truth_of(question: str, reference: str, cells: Sequence[Cell], kind: AnswerType) -> Truth | None:
     """The values of this kind in cells or reference; None where they are none, or stand in the question."""
     asked = plain(question)
-    found = [(plain(cell.text), cell.row) for cell in cells]
-    found = [pair for pair in found if spell(pair[0]) not in spell(asked) or kind == "yes_no"]
+    columns = " ".join(dict.fromkeys(cell.column.replace("_", " ") for cell in cells))
+    by_row: dict[str, list[str]] = {}
+    for cell in cells:
+        by_row.setdefault(cell.row, []).append(_bare(plain(cell.text), kind))
+    values = [value for row in by_row.values() for value in row if kind == "yes_no" or spell(value) not in spell(asked)]
     said = spell(plain(reference))
-    if not found or (reference and not all(spell(value) in said for value, _ in found)):
+    if not values or (reference and not all(spell(value) in said for value in values)):
         texts = [plain(reference)] if kind in ("number", "date", "yes_no", "name") else _split(reference)
-        found = [(text, str(n)) for n, text in enumerate(texts) if text]
-    values = tuple(_bare(value, kind) for value, _ in found)
+        values, by_row = [_bare(text, kind) for text in texts if text], {}
     if kind == "yes_no":
-        values = tuple(
-            "yes" if value in {*YES_WORDS, "1"} else "no"
-            for value in values
-            if value in YES_WORDS | NO_WORDS | {"0", "1"}
-        )
+        read = [value for value in values if value in YES_WORDS | NO_WORDS | {"0", "1"}]
+        values = ["yes" if value in {*YES_WORDS, "1"} else "no" for value in read]
     elif any(spell(value) in spell(asked) for value in values):
         return None
     fits = {"number": NUMBER.match, "date": DATE.fullmatch}.get(kind, bool)
     if not values or not all(map(fits, values)) or (kind not in ("list", "set") and len({*values}) > 1):
         return None
     ordered = kind == "list" or (kind == "set" and ORDER.search(asked) is not None)
-    return Truth(kind, values, tuple(row for _, row in found), ordered)
+    return Truth(kind, tuple(values), tuple(map(tuple, by_row.values())), plain(columns), ordered)
 
 
 def typed_value(truth: Truth, *, question: str, answer: str) -> float:
@@ -142,32 +145,39 @@ def typed_value(truth: Truth, *, question: str, answer: str) -> float:
     return 2 * n / (n + len(wanted))
 
 
+def lead_end(text: str, asked: str) -> int:
+    """Where the colon stands behind words that only say whence all is known, or what was asked; else 0."""
+    lead, colon, _ = text.partition(":")
+    says_more = re.search(r"\d", lead) or DOUBTS.search(lead) or _lexicon(asked).read(lead)[1]
+    return len(lead) if colon and not says_more else 0
+
+
 class _Told:
     """The truths that an answer tells, in order, and whether it says nothing against them."""
 
     def __init__(self, truth: Truth, asked: str, said: str) -> None:
         self._truth, self._asked = truth, asked
         self._forms = {spell(form): value for value in truth.values for form in _forms(value, truth.kind)}
-        self._known, self._lexicon = _lexicon(asked), Lexicon(self._forms)
+        self._known, self._lexicon = _lexicon(f"{asked}\n{truth.columns}"), Lexicon(self._forms)
         self._numbers = {token[0] for token in tokens(f"{asked} {' '.join(truth.values)} {len({*truth.values})}")}
         self.order: list[str] = []
         self._doubted = {*DOUBTS.findall(asked.rstrip("?？")), *DENIALS.findall(asked)}
+        self._doubted |= ROUNDED if len(self._forms) > 3 and truth.kind == "number" else set()
         self._unsaid = _unsaid(asked, said)
+        self._topics = _content(asked)
+        self.is_torn = self._is_torn(said)
         self.is_clean = not re.search(r"[?？]|\.\.|…", said) and all(
             [self._is_clean(one, leads=leads) for one, leads in _clauses(said, self._lexicon)]
         )
 
-    @property
-    def is_torn(self) -> bool:
+    def _is_torn(self, said: str) -> bool:
         """Whether values of one row of a table are told of another's."""
-        by_row: dict[str, list[str]] = {}
-        for value, row in zip(self._truth.values, self._truth.rows, strict=False):
-            by_row.setdefault(row, []).append(value)
-        if len(by_row) < 2 or max(map(len, by_row.values())) < 2:
+        rows = self._truth.rows
+        if len(rows) < 2 or max(map(len, rows)) < 2:
             return False
-        heads = {values[0] for values in by_row.values()}
-        of = {value: frozenset(v[0] for v in by_row.values() if value in v) for value in self._truth.values}
-        return is_torn([(value, of[value], value in heads) for value in self.order])
+        heads = {row[0] for row in rows}
+        of = {spell(value): (value, frozenset(r[0] for r in rows if value in r)) for row in rows for value in row}
+        return is_torn([(*of[word], of[word][0] in heads) for *_, word in Lexicon(of).read(said)[0]])
 
     def _is_clean(self, clause: str, *, leads: bool) -> bool:
         """`leads`: the clause stands before a colon or a line's end, and the next one tells a truth."""
@@ -183,8 +193,10 @@ class _Told:
         first, last = (found[0][0], found[-1][1]) if found else (len(clause), len(clause))
         before = sum(_weight(rest[start:end]) for start, end in unknown if start < first)
         behind = sum(_weight(rest[start:end]) for start, end in unknown if end > last)
-        limit = BEFORE if found or leads else AROUND if SOURCE.search(clause) else 0
-        is_other = self._names_another(rest, unknown, first) if found or leads else False
+        heads = not self.order and clause.isascii() and self._topics & _content(clause)  # "ranked by size,"
+        near = SOURCE.search(clause) or self._truth.kind in ("number", "date") or heads
+        limit = BEFORE if found or leads else AROUND if near else 0
+        is_other = self._names_another(rest, unknown, first)
         return before <= limit and behind <= BEHIND and not is_other and not _joins(rest, found, unknown)
 
     def _names_another(self, rest: str, unknown: list[tuple[int, int]], first: int) -> bool:
@@ -247,12 +259,11 @@ def _weight(text: str) -> float:
 def _strange_names(answer: str, asked: str, values: Sequence[str]) -> bool:
     """Whether a capitalised word inside a sentence is neither in the question nor in a value."""
     known = {
-        *spell(asked).split(),
-        *spell(" ".join(values)).split(),
-        *" ".join(WORDS).split(),
+        *re.findall(r"\w+", f"{asked} {' '.join(values)} {' '.join(WORDS)}"),
         *KNOWN_NAMES,
         *FRAMES.split(),
     }
+    answer = re.sub(r"[*_`]", "", answer)
     return any(
         {*spell(plain(word)).split()} - known for word in NAME.findall(re.sub(r"(?<=\w)['’](?=[A-Z])", "", answer))
     )
@@ -299,6 +310,8 @@ def _forms(value: str, kind: AnswerType) -> list[str]:
     number = NUMBER.match(value)
     if kind == "number" and number:
         forms = [value, number[0]]
+        if len(number[0].partition(".")[2]) > 4:  # which nobody writes in full
+            forms += [f"{round(float(number[0]), digits):.10g}" for digits in (1, 2, 3, 4)]
         forms += [f"{float(number[0]) * 100:.10g} percent"] if abs(float(number[0])) <= 1 and "." in number[0] else []
         return forms
     return [value]
@@ -309,6 +322,7 @@ def _polarity(said: str, asked: str, answer: str) -> bool | None:
     if re.search(r"[?？]", said) or _strange_names(answer, asked, []):
         return None
     verdicts: list[bool] = []
+    asked = NOT.sub(r"\1", asked)
     for clause in filter(None, (one.strip() for one in CLAUSE_END.split(said))):
         found = _says(clause, asked, after=bool(verdicts))
         if found == "nothing":
@@ -322,30 +336,42 @@ def _says(clause: str, asked: str, *, after: bool) -> bool | Literal["frame", "n
     courtesy, strange = FRAME.read(clause)
     if len(courtesy) == 1 and not strange and courtesy[0][2].count(" ") > 3:
         return "frame"
+    clause = re.sub(r"^(?:and|so|that|then) ", "", clause)
     lead = NO.match(clause) or YES.match(clause)
     rest = clause[lead.end() :] if lead else clause
+    rest = MAY.sub(" ", rest) if lead or after else rest
     denied = bool({*DENIALS.findall(rest)} - {*DENIALS.findall(asked)})
     if {*DOUBTS.findall(rest)} - {*DOUBTS.findall(asked.rstrip("?？"))} or (lead and denied):
         return "nothing"
     said = DENIALS.sub(" ", rest)
-    content = {_stem(token[0]) for token in tokens(asked)} - _words()
-    told = {_stem(token[0]) for token in tokens(said)}
+    content, told = _content(asked), {_stem(token[0]) for token in tokens(said)}
     _, spans = _lexicon(asked).read(said)
     unknown = sum(_weight(said[a:b]) for a, b in spans if not {_stem(t[0]) for t in tokens(said[a:b])} <= content)
-    is_echo = len(told) > 1 and spell(said) in spell(asked)
+    is_echo = (len(told) > 1 or not said.isascii()) and bool(told) and spell(said) in spell(asked)
     is_frame = not lead and not is_echo and not FRAME.read(said)[1]
-    is_statement = bool(told & content and not is_frame) or bool(told and told <= _words() and told & AUXILIARIES)
-    if unknown > (AROUND if is_statement and (lead or after) else 0):
-        return "frame" if SOURCE.search(clause) and unknown <= AROUND and not denied else "nothing"
-    if lead:
+    is_statement = (sum(map(_weight, told & content)) >= 1 and not is_frame) or bool(
+        len(told) <= 3 and told <= _words() and told & AUXILIARIES
+    )
+    if lead and unknown <= AROUND * is_statement:
         return not NO.match(clause)
-    return not denied if is_statement else "nothing" if denied else "frame"
+    if not lead and denied and len(told) <= 1 and DENIES.search(rest):  # "never", "unfortunately not"
+        return False
+    if after and unknown and not denied and (is_statement or lead) and not NO.match(clause):
+        return "frame"  # why it is so
+    if not lead and is_statement and not unknown:
+        return not denied
+    return "nothing" if lead or denied or is_statement or unknown > AROUND else "frame"
+
+
+def _content(text: str) -> set[str]:
+    """What a text speaks of, without the words of any sentence."""
+    return {_stem(token[0]) for token in tokens(text)} - _words()
 
 
 @functools.cache
 def _words() -> frozenset[str]:
-    return frozenset(token[0] for word in WORDS for token in tokens(word)) | {"not", "no"}
+    return frozenset(_stem(token[0]) for word in WORDS for token in tokens(word)) | AUXILIARIES | {"not", "no"}
 
 
 def _stem(word: str) -> str:
-    return re.sub(r"(?:ies|es|s|ed|ing|e|d)$", "", word) if len(word) > 4 and word.isascii() else word
+    return re.sub(r"(?:ies|es|s|ed|ing|e|d)$", "", word) if len(word) > 3 and word.isascii() else word

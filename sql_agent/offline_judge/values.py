@@ -25,7 +25,7 @@ NUMERAL = re.compile(
     rf"(?:[ -]?(?:and )?(?:{NAMED}|hundred|thousand|million|billion))*\b(?: point((?: (?:{NAMED}))+)\b)?"
 )
 SCALED = re.compile(r"(\d+(?:\.\d+)?) ?(thousand\b|million\b|billion\b|[万亿])")
-DECIMAL = re.compile(r"(?<![\d.])(\d+)\.(\d+)(?!\.?\d)")
+DECIMAL = re.compile(r"(?<!\d)(?<!\d\.)(\d+)\.(\d+)(?!\.?\d)")
 BELOW_ZERO = re.compile(r"(?:\bminus |\bnegative |负)(\d[\d.]*)|(\d[\d.]*(?: degrees)?) below 0\b")
 NO_NUMERAL = re.compile(r"(?<![期周拜])一(?=[共起样定般些下直])|(?<=[同唯统])一")
 PERCENT = re.compile(r"百分之(-?\d[\d.]*)|(-?\d[\d.]*) ?(?:%|per ?cent\b)")
@@ -34,14 +34,25 @@ MONTH = "|".join(f"{month[:3]}(?:{month[3:]})?\\.?" for month in MONTHS) + "|sep
 WEEKDAY = r"(?:\b(?:mon|tues|wednes|thurs|fri|satur|sun)day[,;]? ?)?"
 DATES = (
     re.compile(
-        r"(?<!\d)(?P<y>\d{4}) ?[-/.年] ?(?P<m>\d{1,2}) ?[-/.月] ?(?P<d>\d{1,2})(?: ?[日号])?"
-        r"(?:[t ]00:00(?::00)?)?(?!\d)(?:[、 ]?(?:星期|周|礼拜)[1-6日天]、?)?"
+        r"(?<!\d)(?P<y>\d{4}) ?[-/.年] ?(?P<m>\d{1,2}) ?[-/.月] ?(?P<d>\d{1,2})(?: ?[日号]|(?!\d))"
+        r"(?:[t ]00:00(?::00)?(?!\d))?(?:[、 ]?(?:星期|周|礼拜)[1-6日天]、?)?"
     ),
     re.compile(rf"{WEEKDAY}\b(?P<d>\d{{1,2}})(?:st|nd|rd|th)?[ -](?:of )?(?P<m>{MONTH})[,; -]{{1,2}}(?P<y>\d{{4}})\b"),
+    re.compile(r"(?<!\d)(?P<d>1[3-9]|2\d|3[01])[-/.](?P<m>0?[1-9]|1[0-2])[-/.](?P<y>\d{4})(?!\d)"),
     re.compile(rf"{WEEKDAY}\b(?P<m>{MONTH}) ?(?:the )?(?P<d>\d{{1,2}})(?:st|nd|rd|th)?[,; ]{{1,2}}(?P<y>\d{{4}})\b"),
 )  # fmt: skip
-DATE = re.compile(r"\d{4}-\d\d-\d\d")
+DAY, HOUR = r"\d{4}-\d\d-\d\d", r"(?<![\d.:])(?P<h>[01]?\d|2[0-3])"
+DATE = re.compile(rf"{DAY}(?: \d\dh\d\d)?")
+CLOCKS = (
+    re.compile(rf"{HOUR}:(?P<m>[0-5]\d)(?::00(?:\.0+)?)?(?![:\d]) ?(?P<half>[ap]\.?m\b\.?)?"),
+    re.compile(rf"{HOUR}(?:\.(?P<m>[0-5]\d))? ?(?P<half>[ap]\.?m\b\.?)"),
+    re.compile(rf"(?P<half>[上下中]午|[晚早]上|凌晨)?{HOUR}[点时](?:(?P<m>[0-5]?\d)分|半|(?<=午\d.)|(?<=午\d\d.))"),
+)
+MOMENT = re.compile(rf"({DAY})(?:[,;、 ]|\bat\b|的)*(\d\dh\d\d)|(\d\dh\d\d)(?:[,; ]|\bon\b)*({DAY})")
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
+BLANK_THOUSANDS = re.compile(r"(?<![\d.,:/-])[1-9]\d{0,2}(?: \d{3})+(?![\d.,:/-]*\d)")
+SIGN = re.compile(r"(?<!\w)[-−](?=\d)")
+DASH = re.compile(r"(?<=[^\W\d]) +[-–—]+ +(?=\w)")  # between blanks: a stop, and no sign of a number
 MONEY = re.compile(r"([^\S\n]?)(?:US|HK)?[$€£¥]\s?(?=-?\d)")
 ABBREVIATED = re.compile(r"\b(mr|mrs|ms|dr|prof|st)\. ?", re.I)
 
@@ -52,15 +63,19 @@ def plain(text: str) -> str:
     text = NO_NUMERAL.sub("", unicodedata.normalize("NFKC", text).replace("零下", "负"))
     text = re.sub(r"(?<=[a-z])n['’]t\b", " not", re.sub(r"(?<=\w)['’](?=(?:s|re|ve|ll|d|m)\b)", " ", text, flags=re.I))
     text = re.sub(r"(?<=\w)['’](?=\w)", "", text)  # O'Brien is one word
+    text = DASH.sub(": ", SIGN.sub("负", BLANK_THOUSANDS.sub(lambda m: "".join(m[0].split()), text)))
     text = normalise(ABBREVIATED.sub(r"\1 ", MONEY.sub(r"\1", _unaccented(text))))
     for pattern in DATES:
         text = pattern.sub(_iso, text)
+    for pattern in CLOCKS:
+        text = pattern.sub(_clock, text)
+    text = MOMENT.sub(lambda m: f" {m[1] or m[4]} {m[2] or m[3]} ", text)
     text = SCALED.sub(lambda m: f"{Decimal(m[1]) * SCALES[m[2]]:f} ", NUMERAL.sub(_in_digits, text))
     text = BELOW_ZERO.sub(
-        lambda m: f"-{m[1] or m[2]}", DECIMAL.sub(lambda m: f"{m[1]}.{m[2]}".rstrip("0").rstrip("."), text)
+        lambda m: f" -{m[1] or m[2]}", DECIMAL.sub(lambda m: f"{m[1]}.{m[2]}".rstrip("0").rstrip("."), text)
     )
     text = PERCENT.sub(lambda m: f"{m[1] or m[2]} percent ", text)
-    return re.sub(r"(?<=\d)(?=[a-z°])(?!(?:st|nd|rd|th)\b)", " ", text).strip()
+    return re.sub(r"(?<=\d)(?=[a-z°])(?!(?:st|nd|rd|th|h\d\d)\b)", " ", text).strip()
 
 
 def _unaccented(text: str) -> str:
@@ -68,10 +83,16 @@ def _unaccented(text: str) -> str:
     return re.sub(r"(?<=[a-zA-Z])[\u0300-\u036f]+", "", unicodedata.normalize("NFD", text))
 
 
+def _clock(match: re.Match[str]) -> str:
+    half = match["half"] or ""
+    hour = int(match["h"]) % 12 + 12 * (half[0] in "p下晚") if half else int(match["h"])
+    return f" {hour:02}h{int(match['m'] or 30 * match[0].endswith('半')):02} "
+
+
 def _iso(match: re.Match[str]) -> str:
     month = match["m"]
     n = int(month) if month.isdecimal() else next(i for i, name in enumerate(MONTHS, 1) if name[:3] == month[:3])
-    return f"{match['y']}-{n:02}-{int(match['d']):02}"
+    return f"{match['y']}-{n:02}-{int(match['d']):02} "
 
 
 def _in_digits(match: re.Match[str]) -> str:
