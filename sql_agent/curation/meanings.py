@@ -84,6 +84,8 @@ def _glosses(word: str) -> frozenset[str]:
             plain = LEADING.sub("", " ".join(re.findall(r"[a-z]+", gloss)))
             if "to " in gloss[:4]:
                 found.update(PARTICLE.split(plain, maxsplit=1)[:1])
+            if plain.count(" ") >= LONGEST_GLOSS:  # the head of an institution whose ...
+                plain = PARTICLE.split(plain, maxsplit=1)[0]
             if plain and plain.count(" ") < LONGEST_GLOSS:
                 found.add(plain)
     return frozenset(found)
@@ -121,10 +123,17 @@ def is_rare(char: str) -> bool:
     return not any(byte in COMMON for byte in char.encode("gb2312", "ignore")[:1])
 
 
+def common_characters() -> list[str]:
+    """The 3,755 common characters of GB 2312."""
+    rows = (bytes([row, cell]) for row in COMMON for cell in range(0xA1, 0xFF))
+    return list("".join(char.decode("gb2312", "ignore") for char in rows))
+
+
 @functools.lru_cache(maxsize=65536)
 def sounds(char: str) -> frozenset[str]:
-    """How a Chinese character may be said, without tones."""
-    return frozenset(entry[1:].partition("]")[0].lower().rstrip("12345") for entry in _cedict().get(char, ()))
+    """How a Chinese character may be said, without tones and what many mix up: zh and z, n and ng, l and n."""
+    said = (entry[1:].partition("]")[0].lower().rstrip("12345") for entry in _cedict().get(char, ()))
+    return frozenset(re.sub(r"(?<=^[zcs])h|(?<=n)g$", "", re.sub("^l", "n", one)) for one in said)
 
 
 @functools.lru_cache(maxsize=65536)
@@ -159,13 +168,19 @@ def same_meaning(one: str, other: str) -> bool:
     if len(one) == len(other) == 1:
         return False
     if not one.isascii() and not other.isascii():
-        return bool(mine & theirs)
+        return bool(mine & theirs) or min(len(one), len(other)) > 1 and _share_a_sense(mine, theirs)
     return bool(mine & theirs) or any(
         _is_part(a, b) or _is_part(b, a) or _same_english(a, b)
         for a in mine
         for b in theirs
         if a.isascii() and b.isascii()
     )
+
+
+def _share_a_sense(mine: frozenset[str] | set[str], theirs: frozenset[str] | set[str]) -> bool:
+    """Whether WordNet has one synset with an English gloss of each."""
+    senses = {sense for gloss in mine if gloss.isascii() for sense in _synsets(gloss)}
+    return any(senses & _synsets(gloss) for gloss in theirs if gloss.isascii())
 
 
 def _is_part(part: str, whole: str) -> bool:

@@ -19,9 +19,19 @@ import numpy as np
 from rapidfuzz.distance import Levenshtein
 from scipy.sparse import csr_matrix
 
-from sql_agent.curation.gaps import Seen, gaps_between, is_acronym, is_misspelt, is_slip, means_same, pairs
+from sql_agent.curation.gaps import (
+    Seen,
+    gaps_between,
+    is_acronym,
+    is_misspelt,
+    is_slip,
+    lookalikes,
+    means_same,
+    pairs,
+    unlike,
+)
 from sql_agent.curation.tiles import change_roles, rearranged, tiles
-from sql_agent.curation.wording import DENIED, Wording, contrast, groups, wording
+from sql_agent.curation.wording import DENIALS, DENIED, Wording, contrast, groups, wording
 
 # What follows these is what they speak of: "A before B" is not "B before A".
 DIRECTED = frozenset(f"{DENIED} than before after from into instead minus divided subtract 比 减 除 转 从".split())
@@ -103,7 +113,7 @@ def _ends(form: Wording) -> Iterator[str]:
 
 def _alike(new: Wording, old: Wording, seen: Seen) -> float:
     """The share of equal tokens where the two, of the same numbers, are one question, by words or by tokens; else 0."""
-    if new.denials[0] != old.denials[0] and new.denials[1] != old.denials[1] or _name_others(new, old):
+    if _denies_alone(new, old, seen) or _name_others(new, old):
         return 0.0
     if any(mine == theirs for mine, theirs in zip(new.joined, old.joined, strict=True)):
         return 1.0
@@ -112,6 +122,18 @@ def _alike(new: Wording, old: Wording, seen: Seen) -> float:
     if _turned(new, old):
         return 1.0
     return max(_reordered(new, old, seen), *(_ordered(*view, seen) for view in zip(new.views, old.views, strict=True)))
+
+
+def _denies_alone(new: Wording, old: Wording, seen: Seen) -> bool:
+    """Whether one denies more often, and by more than a slip in a character (周未 for 周末)."""
+    if any(mine == theirs for mine, theirs in zip(new.denials, old.denials, strict=True)):
+        return False
+    gaps = [
+        (new.framed[start:end], old.framed[other_start:other_end])
+        for start, end, other_start, other_end in gaps_between(new.framed, old.framed)
+    ]
+    denying = [gap for gap in gaps if DENIALS & {*gap[0], *gap[1]}]
+    return not denying or any((*one, *other) not in lookalikes() for one, other in denying)
 
 
 def _ordered(new: Sequence[str], old: Sequence[str], seen: Seen) -> float:
@@ -200,7 +222,7 @@ def _share(new: Sequence[str], old: Sequence[str], *, seen: Seen) -> float:
     gaps = gaps_between(new, old)
     if len(gaps) > max(MOST_GAPS, most // 8):
         return 0.0
-    odd = [gap for gap in gaps if not means_same(gap, new, old)]
+    odd = [left for gap in gaps for left in unlike(gap, new, old, seen=seen)]
     if odd and len(gaps) > 1 and means_same((gaps[0][0], gaps[-1][1], gaps[0][2], gaps[-1][3]), new, old):
         return share
     return share if len(odd) <= 1 + most // LONG and all(is_slip(gap, new, old, seen=seen) for gap in odd) else 0.0

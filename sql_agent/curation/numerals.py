@@ -35,6 +35,8 @@ def _scaled(match: re.Match[str]) -> str:
 DIGITS = (
     (re.compile(r"(?<=\d),(?=\d{3}(?!\d))"), ""),
     (re.compile(r"(?<=[\u4e00-\u9fff])(?=[a-z])|(?<=[a-z])(?=[\u4e00-\u9fff])"), " "),
+    (re.compile(r"㎡"), "m²"),
+    (re.compile(r"(?<![a-z])([a-z]{1,2})²"), r" square \1 "),
     (re.compile(r"\btwice\b|\bbid\b"), "2 times"),
     (re.compile(r"\bthrice\b|\btid\b"), "3 times"),
     (re.compile(r"\bqid\b"), "4 times"),

@@ -55,7 +55,7 @@ CONTRACTED = (
     (re.compile(r"俩"), "两个"),
     (re.compile(r"(没|不)(?:曾|有)"), r"\1"),
     # A verb beside its denial asks and denies nothing.
-    (re.compile(r"有没(?!有)|有没有"), "有"),
+    (re.compile(r"有没(?!有)|有没有|有无"), "有"),
     (re.compile(r"([\u4e00-\u9fff]{1,2})不(?=\1)"), ""),
     (re.compile(r"(?<=能)不(?=可)|(?<=可)不(?=能)"), ""),
     (re.compile(r"是否|有否"), "是"),
@@ -228,16 +228,17 @@ def contrast(new: Wording, old: Wording) -> bool:
 
 @functools.cache
 def _lines() -> dict[tuple[str, ...], set[int]]:
-    """The lines of words.txt that each phrase stands in."""
+    """The lines of words.txt, and the things of contrasts.txt, that each phrase stands in."""
     found: dict[tuple[str, ...], set[int]] = {}
-    for n, line in enumerate(WORDS.read_text(encoding="utf-8").splitlines()):
+    things = re.sub(", ", "\n", CONTRASTS.read_text(encoding="utf-8")).replace("/", ", ").splitlines()
+    for n, line in enumerate(WORDS.read_text(encoding="utf-8").splitlines() + things):
         for phrase in line.split(", "):
             found.setdefault(tuple(map(_base, TOKEN.findall(normalise(phrase)))), set()).add(n)
     return found
 
 
 def are_listed_together(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
-    """Whether a line of words.txt has both phrases."""
+    """Whether a line of words.txt, or a thing of contrasts.txt, has both phrases."""
     return not _lines().get(one, set()).isdisjoint(_lines().get(other, set()))
 
 

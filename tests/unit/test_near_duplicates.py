@@ -79,6 +79,30 @@ def test_a_question_of_another_number_is_another_question_under_any_noise(noise:
         ("When does the bus leave?", "When dose the bus leave?", True),
         ("What is the price of the red lamp?", "What is the price of the blue lamp?", False),
         ("谁发明了电话？", "冒昧问一句，谁发明了电话？期待您的回复。", True),
+        # Characters that share a part, that sound nearly alike, and one of which denies.
+        ("这两种果冻有什么区别？", "这两种果冻有什么区另？", True),
+        ("烤鸡要多长时间？", "烤鸡要多长时问？", True),
+        ("煮面应该放多少盐？", "煮面因该放多少盐？", True),
+        ("图书馆周末几点开门？", "图书馆周未几点开门？", True),
+        ("护照过期后还能续签吗？", "护照过期后不能续签吗？", False),
+        # A synonym and a slip side by side.
+        ("怎样防止结块？", "怎么仿止结块？", True),
+        # A compound by its parts, and a long gloss by its head.
+        ("Why is my heat pump so noisy?", "Why is my 热泵 so noisy?", True),
+        ("Why is my heat pump so noisy?", "Why is my 水泵 so noisy?", False),
+        ("故宫博物院的院长是谁？", "故宫博物院的director是谁？", True),
+        # Units and what people write for them.
+        ("How big is an attic of 17 square metres?", "How big is an attic of 17 m²?", True),
+        ("How big is an attic of 17 square metres?", "How big is an attic of 17 sq ft?", False),
+        ("9平方米的阁楼有多大？", "9㎡的阁楼有多大？", True),
+        ("Is a panel of 110 watts enough?", "Is a panel of 110 W enough?", True),
+        ("Is a panel of 110 watts enough?", "Is a panel of 110 kW enough?", False),
+        ("How many kilowatt hours does it use?", "How many kWh does it use?", True),
+        # What is left of courtesy.
+        ("Did Shaw write plays?", "Sorry to bother you, but did Shaw write plays?", True),
+        ("Did Shaw write plays?", "Please help me out here. Did Shaw write plays?", True),
+        ("有没有有声书？", "有无有声书？", True),
+        ("煮面要放多少盐？", "有个小问题，煮面要放多少盐？", True),
     ],
 )
 def test_pairs(one: str, other: str, same: bool) -> None:
