@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from agl_plugin.run.health import Health
+from agl_plugin.run.kept import KeepRules
 from agl_plugin.update.rules import UpdateRules
 from foundation.rollout_keys import GradeGroup
 
@@ -39,7 +40,8 @@ class DaemonOptions:
 
 @dataclass(frozen=True)
 class TrainerOptions:
-    """What is done to a batch before verl's update, and what is watched."""
+    """What is done to a batch before verl's update, what is watched, and which checkpoints stay."""
 
     update: UpdateRules
     health: Health
+    keep: KeepRules

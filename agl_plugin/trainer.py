@@ -27,6 +27,7 @@ from agl_plugin.audit.log import AuditLog
 from agl_plugin.daemon import GrpoDaemon
 from agl_plugin.options import TrainerOptions
 from agl_plugin.run.between_steps import drain
+from agl_plugin.run.kept import Kept
 from agl_plugin.run.question_order import SeededOrder, files_of
 from agl_plugin.run.resampling import SpareQuestions
 from agl_plugin.run.time_split import Stopwatch
@@ -84,23 +85,28 @@ class GrpoTrainer:
         self._weights, self._files = files_of(train, config.data)
         self._n_aborted = 0
         self._told = Counter[str]()
+        folder, resumed = Path(config.trainer.default_local_dir), config.trainer.resume_from_path or ""
+        self._kept = Kept(folder, options.keep, resumed=resumed)
         self._estimate = advantage.FUNCTIONS[config.algorithm.adv_estimator.removesuffix("_rollouts")]
 
     def fit(self) -> None:
-        """Train until the configured number of steps is done."""
-        trainer = self.config.trainer
+        """Train until the configured number of steps is done, or it gets no better."""
+        trainer, kept = self.config.trainer, self._kept
         tracking = tracking_of(self.config)
         self._resume()
         if trainer.val_before_train:
             tracking.log(self._validate(), step=self.step)
-        while self.step < self.n_steps:
+        while self.step < self.n_steps and not kept.gets_no_better:
             for questions in self.questions:
                 self.step += 1
                 last = self.step == self.n_steps
                 metrics = self._train(questions)
                 if trainer.test_freq > 0 and (last or self.step % trainer.test_freq == 0):
-                    metrics |= self._validate()
-                if trainer.save_freq > 0 and (last or self.step % trainer.save_freq == 0):
+                    found = self._validate()
+                    kept.validated(self.step, found["val/reward_mean"])
+                    metrics, last = metrics | found, last or kept.gets_no_better
+                wanted = last or self.step % max(1, trainer.save_freq) == 0 or kept.is_best(self.step)
+                if trainer.save_freq > 0 and wanted:
                     self._save()
                 tracking.log(metrics, step=self.step)
                 if last:
@@ -203,12 +209,13 @@ class GrpoTrainer:
             logger.warning("step %d: no checkpoint, because the model gives no finite numbers", self.step)
             return
         trainer, step = self.config.trainer, self.step
-        folder = Path(trainer.default_local_dir) / f"global_step_{step}"
+        folder = run_folder.step_folder(Path(trainer.default_local_dir), step)
 
         def work() -> Metrics:
-            self.workers.save(str(folder / "actor"), step=step, keep=trainer.max_actor_ckpt_to_keep)
+            self.workers.save(str(folder / "actor"), step=step)
             torch.save(self.questions.state_dict(), folder / "data.pt")
-            write_text(folder.parent / "latest_checkpointed_iteration.txt", str(step))  # now it is whole
+            write_text(folder.parent / run_folder.NOTE, str(step))  # now it is whole
+            self._kept.saved()
             if self.audit:
                 place = f"{run_folder.CHECKPOINTS}/{folder.name}"
                 self.audit.add(lambda: checkpoint_rows(step, place), step=step)
@@ -221,7 +228,7 @@ class GrpoTrainer:
         if self.config.trainer.resume_mode == "disable":
             return
         folder = Path(self.config.trainer.resume_from_path)
-        self.step = int(folder.name.removeprefix("global_step_"))
+        self.step = run_folder.step_number(folder)
         self.workers.load(str(folder / "actor"))
         if (folder / "data.pt").is_file():
             self.questions.load_state_dict(torch.load(folder / "data.pt", weights_only=False))

@@ -103,9 +103,9 @@ class Workers(Passes):
 
         return asyncio.run(ask())
 
-    def save(self, folder: str, *, step: int, keep: int | None) -> None:
-        """Weights, optimizer and schedule below `folder`; of older checkpoints `keep` stay."""
-        self._group.save_checkpoint(folder, None, step, max_ckpt_to_keep=keep)
+    def save(self, folder: str, *, step: int) -> None:
+        """Weights, optimizer and schedule below `folder`; older checkpoints stay."""
+        self._group.save_checkpoint(folder, None, step, max_ckpt_to_keep=None)
 
     def load(self, folder: str) -> None:
         """What `save` wrote."""

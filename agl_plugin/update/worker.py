@@ -34,6 +34,7 @@ from verl.workers.engine_workers import ActorRolloutRefWorker
 from verl.workers.utils.padding import no_padding_2_padding
 
 from agl_plugin.update.policy_loss import step_loss
+from agl_plugin.update.resuming import own_settings
 from agl_plugin.update.rules import CUTS, PLAN, Plan, parts
 from agl_plugin.update.telling import Telling
 from agl_plugin.update.token_scores import output_head, response_scores
@@ -125,6 +126,11 @@ class PlannedEngine(Engine):
         if self._is_offload_param:
             offload_fsdp_model_to_cpu(self.module)
         return found.items(), policy.peft_config["default"].to_dict()
+
+    def load_checkpoint(self, *args: Any, **kwargs: Any) -> None:
+        """verl's, with this run's learning rate and other settings of the optimizer."""
+        with own_settings(self.optimizer, self.lr_scheduler):
+            super().load_checkpoint(*args, **kwargs)
 
     def optimizer_step(self) -> float:
         """verl's step, of which `telling` takes note."""

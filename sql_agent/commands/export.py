@@ -26,7 +26,7 @@ from rich.console import Console
 from foundation.chat_template import write_defaults
 from foundation.errors import UserError
 from sql_agent.serving.checkpoint_model import NOT_THE_MODELS, checkpoint_model, text_folder
-from sql_agent.serving.checkpoints import own_checkpoint
+from sql_agent.serving.checkpoints import checkpoint_path, own_checkpoint
 
 if TYPE_CHECKING:
     import torch
@@ -91,7 +91,8 @@ def export_checkpoint(
     source: Path, out: Path, *, evaluation: Path | None = None, dtype: Precision = Precision.auto
 ) -> Export:
     """Write the model folder `out`. Raises UserError when `out` exists, or is not the model of the checkpoint."""
-    checkpoint, out = own_checkpoint(source.expanduser().resolve(), asked=str(source)), out.expanduser().resolve()
+    asked, out = str(source), out.expanduser().resolve()
+    checkpoint = own_checkpoint(checkpoint_path(asked, asked=asked), asked=asked)
     if out.exists():
         raise UserError(f"{out}: exists; name a new folder")
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -193,7 +194,7 @@ def _json(path: Path) -> dict[str, Any]:
 
 
 def export(
-    source: Annotated[Path, typer.Argument(help="run folder, or one of its checkpoints/global_step_N")],
+    source: Annotated[Path, typer.Argument(help="run, RUN@best, RUN@STEP, or one of its checkpoints/global_step_N")],
     out: Annotated[Path, typer.Argument(help="new folder of the model")],
     evaluation: Annotated[Path | None, typer.Option(help="results.md of an evaluation, for the model card")] = None,
     dtype: Annotated[
@@ -204,7 +205,8 @@ def export(
 
     \b
     agentgrpo export runs/RUN my_model          the newest checkpoint of a run
-    agentgrpo export runs/RUN/checkpoints/global_step_40 my_model --dtype float32
+    agentgrpo export runs/RUN@best my_model     the one of the highest validation
+    agentgrpo export runs/RUN@40 my_model --dtype float32
 
     The last line is `model: FOLDER`.
     """

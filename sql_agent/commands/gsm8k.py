@@ -17,6 +17,7 @@ from foundation import console, run_folder
 from foundation.command import with_flags
 from foundation.errors import UserError
 from foundation.files import write_json
+from foundation.run_folder import step_folder
 from sql_agent.api.datasets import question_file
 from sql_agent.commands.ask import ChatFlags, talk_with
 from sql_agent.commands.export import export_checkpoint
@@ -25,7 +26,6 @@ from sql_agent.data.dataset import load_questions
 from sql_agent.local.job import run_local
 from sql_agent.run_report.line import report_line
 from sql_agent.serving import models
-from sql_agent.serving.checkpoints import step_folder
 from sql_agent.training import options
 
 NOTE = "run.json"  # beside the epochs: of which run and recipe they are

@@ -68,6 +68,8 @@ READERS: dict[str, set[str]] = {
     "trainer.max_steps": ROLLOUTS,
     "trainer.validate_every": ROLLOUTS,
     "trainer.validate_first": ROLLOUTS,
+    "trainer.best_over": ROLLOUTS,
+    "trainer.early_stop": ROLLOUTS,
     "store": {GRPO},
     "logging": TRAINERS,
     "logging.audit": ROLLOUTS,

@@ -30,11 +30,18 @@ class TrainerConfig(Node):
     save_every: int = Field(default=20, ge=-1, description="steps between checkpoints, the last step too; -1: none")
     validate_every: int = Field(default=20, ge=-1, description="steps between validations; -1: none")
     validate_first: bool = Field(default=True, description="validate before the first step")
-    keep_checkpoints: int = Field(
-        default=2, ge=2, description="checkpoints kept; verl deletes the oldest before it writes, so 1 would risk all"
+    keep_checkpoints: int = Field(default=2, ge=1, description="newest checkpoints that stay, beside the best (GRPO)")
+    best_over: int = Field(
+        default=2,
+        ge=1,
+        description="validations whose mean says how good a checkpoint is; RUN@best names the best one",
+    )
+    early_stop: int = Field(
+        default=0, ge=0, description="end after so many validations in a row that were no new best; 0: never"
     )
     resume: str = Field(
-        default="", description="empty: fresh; latest; or a global_step_N folder of a run of this project"
+        default="",
+        description="empty: fresh; latest; RUN, RUN@best, RUN@N or a global_step_N folder, of this project's runs",
     )
     resume_changed: bool = Field(
         default=False, description="resume although model, data, database or training settings differ from the old run"

@@ -83,6 +83,12 @@ class TrainConfig(Node):
                 f"optim.importance_correction = {self.optim.importance_correction} needs what vLLM says of its tokens: "
                 "set rollout.sampler_logprobs = true"
             )
+        trainer = self.trainer
+        if trainer.early_stop and min(trainer.save_every, trainer.validate_every) <= 0:
+            raise ValueError(
+                f"trainer.early_stop = {trainer.early_stop} needs validations and checkpoints: set "
+                "trainer.validate_every and trainer.save_every above 0"
+            )
         if rollout.calls_per_engine and rollout.proxy != "gateway":
             raise ValueError(
                 f"rollout.calls_per_engine = {rollout.calls_per_engine} is the gateway's, and rollout.proxy = "

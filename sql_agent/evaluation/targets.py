@@ -1,6 +1,6 @@
 """What can be evaluated: a checkpoint of a run, a model folder or hub name, an OpenAI-compatible endpoint.
 
-    runs/NAME, or its checkpoints/global_step_N     exported first; the export is kept in .cache/exports
+    runs/NAME, runs/NAME@best or runs/NAME@STEP     a checkpoint: exported first; the export is kept in .cache/exports
     FOLDER or hub name                              served here with vLLM
     NAME@http://host:8000/v1                        asked where it is; the key comes from OPENAI_API_KEY
     ""                                              the tiny policy (on a GPU the configured model)
@@ -34,7 +34,6 @@ from sql_agent.config import (
     agents_of,
     build_config,
     load_recipe,
-    resolve_path,
     resolve_system_prompt,
 )
 from sql_agent.errors import LLMFault
@@ -44,7 +43,7 @@ from sql_agent.serving.endpoint import Words, check_reachable, checked_endpoint,
 from sql_agent.serving.server import serve_model
 
 EXPORTS = HOME / ".cache" / "exports"
-FORMS = "a run folder, one of its checkpoints/global_step_N, a model folder, a hub name, or NAME@http://host:8000/v1"
+FORMS = "a run folder, RUN@best, RUN@STEP, one of its checkpoints/global_step_N, a model folder, a hub name, or NAME@http://host:8000/v1"
 TINY_RECIPE = "smoke_cpu"
 BROUGHT = ("agent", "agents", "database", "rollout", "reward")
 Kind = Literal["endpoint", "checkpoint", "folder", "tiny"]
@@ -104,7 +103,8 @@ def settings_for(targets: Iterable[str]) -> dict[str, Any]:
 
 
 def _path(text: str) -> Path | None:
-    return resolve_path(text, ROOT / "sql_agent", ROOT) if text and "://" not in text else None
+    is_path = text and "://" not in text
+    return checkpoints.checkpoint_path(text, ROOT / "sql_agent", ROOT, asked=text) if is_path else None
 
 
 def _run_config(step: Path) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch.nn.utils import clip_grad_norm_
 
+from agl_plugin.run.kept import Kept
 from agl_plugin.run.mixture import order
 from agl_plugin.run.resampling import Places, SpareQuestions, key_of
 from agl_plugin.update.advantage import FUNCTIONS
@@ -34,7 +35,7 @@ from sql_agent.local.policy import Policy
 from sql_agent.local.rollouts import Played, Player, rewards_of
 from sql_agent.local.sampling import Sampler
 from sql_agent.records import Question
-from sql_agent.training.verl_config import update_rules
+from sql_agent.training.verl_config import keep_rules, update_rules
 from sql_agent.tuning.watch import Stop
 
 
@@ -55,20 +56,22 @@ class Run:
 
 
 def train(run: Run) -> None:
-    """All steps, from where the policy is. Raises RunError when one has nothing to learn from, or health says stop."""
+    """All steps from where the policy is. Raises RunError when one has nothing to learn from, or health says stop."""
     trainer, policy, notes = run.config.trainer, run.policy, run.notes
+    kept = Kept(run.checkpoints, keep_rules(run.config), resumed=trainer.resume)
     if trainer.validate_first and not policy.step:
         validate(run, step=0)
     for step in range(policy.step + 1, run.n_steps + 1):
         train_step(run, step)
-        last = step == run.n_steps
-        if trainer.validate_every > 0 and (last or step % trainer.validate_every == 0):
-            validate(run, step=step)
-        wanted = last or run.stop.asked or step % max(1, trainer.save_every) == 0
+        if trainer.validate_every > 0 and (step == run.n_steps or step % trainer.validate_every == 0):
+            kept.validated(step, validate(run, step=step))
+        last = step == run.n_steps or run.stop.asked or kept.gets_no_better
+        wanted = last or step % max(1, trainer.save_every) == 0 or kept.is_best(step)
         if trainer.save_every > 0 and wanted and notes.weights_are_finite:
-            policy.save(run.checkpoints, step=step, keep=trainer.keep_checkpoints)
+            policy.save(run.checkpoints, step=step)
+            kept.saved()
             notes.saved(step)
-        if run.stop.asked:
+        if last:
             return
 
 
@@ -189,9 +192,9 @@ def update(policy: Policy, data: Any, config: TrainConfig) -> dict[str, list[Any
     return telling.told(plan, epochs=keys.ppo_epochs)
 
 
-def validate(run: Run, *, step: int) -> None:
-    """Play the validation questions once each, as `rollout.validation` samples."""
+def validate(run: Run, *, step: int) -> float | None:
+    """Play the validation questions once each, as `rollout.validation` samples; their mean reward."""
     run.notes.begin()
     played = run.player.play(run.val, run.sampler, step=step, mode="val")
     run.notes.played(played, step=step, mode="val")
-    run.notes.validated(step, played)
+    return run.notes.validated(step, played)

@@ -119,9 +119,11 @@ class Notes:
         if self._health.stop:
             raise RunError(self._health.stop)
 
-    def validated(self, step: int, played: Sequence[Played]) -> None:
-        """A validation."""
-        self._write("val", step, {f"val/{name}": value for name, value in statistics_of(played).items()})
+    def validated(self, step: int, played: Sequence[Played]) -> float | None:
+        """A validation; its mean reward, None where nothing was scored."""
+        found = statistics_of(played)
+        self._write("val", step, {f"val/{name}": value for name, value in found.items()})
+        return found.get("reward_mean")
 
     def saved(self, step: int) -> None:
         """A checkpoint."""

@@ -20,13 +20,14 @@ from transformers import AutoTokenizer
 
 from agl_plugin.update.optimizer import actor_config, made_optimizer
 from agl_plugin.update.plan import micro_batches
+from agl_plugin.update.resuming import own_settings
 from agl_plugin.update.rules import parts
 from agl_plugin.update.token_scores import response_scores
+from foundation import run_folder
 from foundation.files import write_json, write_text
 from sql_agent.config import TrainConfig
 from sql_agent.local.arguments import MAKER
 from sql_agent.serving.checkpoint_model import TRL_STATE
-from sql_agent.serving.checkpoints import NOTE, step_folder, steps_of
 from sql_agent.training.verl_config import in_bf16
 from sql_agent.tuning.models import load_model, lora_of
 
@@ -49,8 +50,9 @@ class Policy:
         self.step = 0
         if resumed:
             self.step = json.loads((resumed / TRL_STATE).read_text(encoding="utf-8"))["step"]
-            self.optimizer.load_state_dict(torch.load(resumed / OPTIMIZER, weights_only=True))
-            self.schedule.load_state_dict(torch.load(resumed / SCHEDULE, weights_only=True))
+            with own_settings(self.optimizer, self.schedule):
+                self.optimizer.load_state_dict(torch.load(resumed / OPTIMIZER, weights_only=True))
+                self.schedule.load_state_dict(torch.load(resumed / SCHEDULE, weights_only=True))
 
     @property
     def pad_id(self) -> int:
@@ -92,9 +94,9 @@ class Policy:
         back = order.argsort()
         return {name: torch.cat([one[name].cpu() for one in found])[back] for name in found[0]}
 
-    def save(self, checkpoints: Path, *, step: int, keep: int) -> None:
-        """A checkpoint after `step` training steps; the newest `keep` stay. Written beside its place, then moved."""
-        part, place = checkpoints / f".saving-{step}", step_folder(checkpoints, step)
+    def save(self, checkpoints: Path, *, step: int) -> None:
+        """A checkpoint after `step` training steps. Written beside its place, then moved."""
+        part, place = checkpoints / f".saving-{step}", run_folder.step_folder(checkpoints, step)
         for folder in (part, place):
             shutil.rmtree(folder, ignore_errors=True)
         actor = part / "actor"
@@ -105,9 +107,7 @@ class Policy:
         torch.save(self.schedule.state_dict(), actor / SCHEDULE)
         write_json(actor / TRL_STATE, {"step": step, "made_by": MAKER})
         os.replace(part, place)
-        write_text(checkpoints / NOTE, str(step))
-        for old in steps_of(checkpoints)[:-keep]:
-            shutil.rmtree(old.rename(checkpoints / f".old-{old.name}"))
+        write_text(checkpoints / run_folder.NOTE, str(step))
 
 
 def _trained(config: TrainConfig, folder: Path, resumed: Path | None) -> Any:

@@ -59,6 +59,8 @@ def facts(run: RunData) -> list[Fact]:
         ("device", text(s.get("device"))),
         ("judge", text(s.get("judge"))),
         ("constants that pay", _constants(s.get("probe"))),
+        ("best checkpoint", _best(tree(s.get("best")))),
+        ("goes on from", _ancestors(s.get("goes_on_from"))),
         ("rollouts", _rollouts(s)),
         ("groups", _groups(s)),
         ("triplets", _figure(s.get("triplets"))),
@@ -76,6 +78,18 @@ def _constants(probe: Any) -> str:
     paid = [(number(tree(one.get("paid")).get("a constant")) or 0.0, text(one.get("field"))) for one in fields]
     high = [f"{field} {value:.2f}" for value, field in sorted(paid, reverse=True) if value > PAID]
     return "; ".join(high) or (f"none above {PAID}" if fields else "")
+
+
+def _best(best: Tree) -> str:
+    reward, ends = number(best.get("reward_mean")), best.get("reward_ci95")
+    low, high = map(number, ends) if isinstance(ends, list) and len(ends) == 2 else (None, None)
+    interval = f" [{low:.3f}, {high:.3f}]" if low is not None and high is not None else ""
+    return "" if reward is None else f"step {number(best.get('step')) or 0:.0f}, validation {reward:.3f}{interval}"
+
+
+def _ancestors(found: Any) -> str:
+    runs = [tree(one) for one in found] if isinstance(found, list) else []
+    return ", before that ".join(f"{text(one.get('run'))}@{number(one.get('step')) or 0:.0f}" for one in runs)
 
 
 def _rollouts(summary: Tree) -> str:

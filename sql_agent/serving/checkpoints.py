@@ -7,12 +7,10 @@ from pathlib import Path
 
 from foundation import run_folder
 from foundation.errors import UserError
+from foundation.run_folder import BEST, CHECKPOINTS, NOTE, STEP, step_folder, step_number
 from sql_agent.config import TrainConfig, resolve_path
 
 MODEL_FILES = (".safetensors", ".pt", ".json")  # what makes another model when it changes
-# Beside the checkpoints of a run: the number of the last one that was written whole.
-NOTE = "latest_checkpointed_iteration.txt"
-STEP = "global_step_"
 
 
 def find_checkpoint(config: TrainConfig, runs_dir: Path) -> Path:
@@ -25,27 +23,35 @@ def find_checkpoint(config: TrainConfig, runs_dir: Path) -> Path:
     asked = f"--resume {resume}"
     if resume == "latest":
         return own_checkpoint(runs_dir, asked=asked, method=config.method)
-    checkpoint = own_checkpoint(resolve_path(resume, runs_dir), asked=asked)
+    checkpoint = own_checkpoint(checkpoint_path(resume, runs_dir, asked=asked), asked=asked)
     if (method := method_of(checkpoint)) != config.method:
         raise UserError(f"{asked}: {checkpoint} is of a run with method = {method}, and this one's is {config.method}")
     return checkpoint
+
+
+def checkpoint_path(text: str, *bases: Path, asked: str) -> Path:
+    """What a user's text names, as `resolve_path` finds it, and RUN@best and RUN@N: a checkpoint of a run.
+
+    Raises UserError naming `asked` for the best of a run that has none.
+    """
+    path, (name, _, which) = resolve_path(text, *bases), text.rpartition("@")
+    if path.exists() or not name or not (which == "best" or which.isdecimal()):
+        return path
+    checkpoints = resolve_path(name, *bases) / CHECKPOINTS
+    if which != "best":
+        return step_folder(checkpoints, int(which))
+    if not (checkpoints / BEST).is_file():
+        raise UserError(
+            f"{asked}: {checkpoints.parent} has no best checkpoint: none was saved after a validation "
+            "(trainer.validate_every, trainer.save_every; GRPO alone). Name the run for its newest, or RUN@N"
+        )
+    return Path(json.loads((checkpoints / BEST).read_text(encoding="utf-8"))["folder"])
 
 
 def method_of(step: Path) -> str:
     """What made a checkpoint of this project: grpo, sft or dpo."""
     tree = json.loads((step.parent.parent / run_folder.CONFIG).read_text(encoding="utf-8"))
     return str(tree.get("method", "grpo"))
-
-
-def step_folder(checkpoints: Path, step: int) -> Path:
-    """The folder of the checkpoint of one step."""
-    return checkpoints / f"{STEP}{step}"
-
-
-def steps_of(checkpoints: Path) -> list[Path]:
-    """The numbered folders of a run's checkpoints, in order."""
-    found = [path for path in checkpoints.glob(f"{STEP}*") if _step_number(path) >= 0]
-    return sorted(found, key=_step_number)
 
 
 def own_checkpoint(path: Path, *, asked: str, method: str = "") -> Path:
@@ -68,19 +74,14 @@ def own_checkpoint(path: Path, *, asked: str, method: str = "") -> Path:
             f"{asked}: {complete[-1].parent.parent} is no run folder of this project (config.json "
             "is missing). Checkpoints are loaded with pickle, so only own runs are resumed"
         )
-    return max(own, key=lambda step: (_note(step).stat().st_mtime, _step_number(step))).resolve()
+    return max(own, key=lambda step: (_note(step).stat().st_mtime, step_number(step))).resolve()
 
 
 def _note(step: Path) -> Path:
     return step.parent / NOTE
 
 
-def _step_number(step: Path) -> int:
-    text = step.name.rpartition("_")[2]
-    return int(text) if text.isdigit() else -1
-
-
 def _is_complete(step: Path) -> bool:
     """True for a numbered step that is not newer than the last one that was finished."""
     last = _note(step).read_text(encoding="utf-8").strip() if _note(step).is_file() else ""
-    return 0 <= _step_number(step) <= (int(last) if last.isdigit() else -1)
+    return 0 <= step_number(step) <= (int(last) if last.isdigit() else -1)

@@ -16,7 +16,7 @@ from sql_agent.config import TrainConfig
 from sql_agent.scoring.groups import grader_of
 from sql_agent.scoring.registry import ScoringContext
 from sql_agent.training.health_rules import health_of
-from sql_agent.training.verl_config import update_rules, verl_overrides
+from sql_agent.training.verl_config import keep_rules, update_rules, verl_overrides
 
 
 def make_store(config: TrainConfig, *, run_dir: Path | None) -> Any:
@@ -72,7 +72,7 @@ def make_algorithm(config: TrainConfig, *, model: Path, run_dir: Path, steps: in
         run_dir=run_dir,
         cpu=config.trainer.device == "cpu",
         daemon=daemon_options(config, scoring),
-        trainer=TrainerOptions(update=update_rules(config), health=health_of(config)),
+        trainer=TrainerOptions(update=update_rules(config), health=health_of(config), keep=keep_rules(config)),
         audit=config.logging.audit,
     )
 

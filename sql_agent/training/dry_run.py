@@ -129,11 +129,11 @@ def disk(config: TrainConfig) -> str:
         return "disk: no checkpoints (trainer.save_every)"
     lora = config.model.lora_rank > 0
     factor = preflight.BYTES_PER_LORA_CHECKPOINT_BYTE if lora else preflight.BYTES_PER_CHECKPOINT_BYTE
-    need = 2 * n * factor * (trainer.keep_checkpoints + 1)
+    need = 2 * n * factor * (trainer.keep_checkpoints + 2)
     runs_dir = HOME / Path(trainer.runs_dir).expanduser()
     there = next(folder for folder in (runs_dir, *runs_dir.parents) if folder.exists())
     free = shutil.disk_usage(there).free
     return (
-        f"disk: about {need / GB:.3g} GB for {trainer.keep_checkpoints} checkpoints and one in the making; "
+        f"disk: about {need / GB:.3g} GB for {trainer.keep_checkpoints} checkpoints, the best and one in the making; "
         f"{free / GB:.3g} GB free in {runs_dir}{' (too little: on this disk the run would not start)' * (free < need)}"
     )

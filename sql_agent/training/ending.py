@@ -30,7 +30,7 @@ def write_summary(
     """Write and return the summary; `facts` has `total_steps`. A summary that cannot be written is a failed run."""
     facts = {"status": "", "error": error, **facts}
     summary = build_summary(run_dir, total_s=total_s, peak_memory_gib=peak_memory_gib, facts=facts)
-    done = summary["last_step"] == summary["total_steps"]
+    done = summary["last_step"] == summary["total_steps"] or summary["best"].get("ended", False)
     summary["status"] = "failed" if error else ("finished" if done else "interrupted")
     try:
         write_json(run_dir / run_folder.SUMMARY, summary)

@@ -37,6 +37,7 @@ from sql_agent.scoring.registry import ScoringContext
 from sql_agent.serving.merged_start import start_of
 from sql_agent.serving.models import model_folder
 from sql_agent.training import preflight
+from sql_agent.training.ancestry import ancestors
 from sql_agent.training.assembly import make_agent, make_algorithm, make_trainer
 from sql_agent.training.context import check_context
 from sql_agent.training.ending import what_broke, write_summary
@@ -76,6 +77,7 @@ class Job:
             "judge": self.scoring.judge_name,
             "probe": [one.model_dump() for one in self.probed],
             "versions": versions(),
+            "goes_on_from": ancestors(config.model_dump(mode="json")),
             "model": {"path": str(self.model), "tiny_policy": is_tiny(config), "lora_rank": config.model.lora_rank},
             "data": {
                 "train": facts_of(data.training, self.train),

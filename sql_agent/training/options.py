@@ -78,8 +78,12 @@ class Flags:
         str | None,
         Option(
             metavar=LATEST,
-            help="continue from a global_step_N folder, a run folder, or (alone) the newest checkpoint",
+            help="continue from RUN, RUN@best, RUN@STEP, a global_step_N folder, or (alone) the newest checkpoint",
         ),
+    ] = None
+    fork: Annotated[
+        str | None,
+        Option(metavar="RUN@STEP", help="--resume, with other settings; RUN@best: its best checkpoint"),
     ] = None
     n_gpus: Annotated[int | None, Option(help="GPUs to train on (default: 1)")] = None
     n_runners: Annotated[
@@ -116,6 +120,8 @@ def command_line_tree(flags: Flags) -> dict[str, Any]:
         pairs.append(("rollout.level", "trajectory"))
     if flags.debug:
         pairs.append(("logging.debug", True))
+    if flags.fork is not None:
+        pairs += [("trainer.resume", flags.fork), ("trainer.resume_changed", True)]
     tree: dict[str, Any] = {}
     for key, value in pairs:
         node = tree
@@ -133,6 +139,8 @@ def resolve_config(flags: Flags) -> TrainConfig:
             "--weave: Weave's tracer is not wired in, because token ids come from the LLM proxy's spans. Leave the "
             "flag out; for dashboards use --set 'logging.trackers=[\"wandb\"]'"
         )
+    if flags.fork is not None and flags.resume is not None:
+        raise UserError(f"--fork {flags.fork} and --resume {flags.resume}: both name where the run goes on; give one")
     command = commands.LOCAL if flags.is_local else commands.GRPO
     if flags.llm_proxy and flags.is_local:
         raise UserError(f"--llm-proxy: {command} has no LLM proxy; leave the flag out, or call {commands.GRPO}")

@@ -16,13 +16,14 @@ from pathlib import Path
 from typing import Any
 
 from agl_plugin.patches.install import wrong_versions
+from foundation import run_folder
 from foundation.errors import UserError
 from foundation.files import size_text
 from foundation.net import bind, free_port
 from sql_agent.agent.episode import EpisodeRunner
 from sql_agent.config import ROOT, TrainConfig, build_config
 from sql_agent.config.losses import is_own
-from sql_agent.serving.checkpoints import _step_number, find_checkpoint
+from sql_agent.serving.checkpoints import find_checkpoint
 from sql_agent.serving.models import gpu_count
 from sql_agent.training.verl_config import flatten, loss_name
 
@@ -69,11 +70,11 @@ def check_disk(config: TrainConfig, runs_dir: Path, model: Path) -> None:
     keep, saves, lora = config.trainer.keep_checkpoints, config.trainer.save_every > 0, config.model.lora_rank > 0
     weights = sum(file.stat().st_size for file in model.glob("*.safetensors"))
     factor = BYTES_PER_LORA_CHECKPOINT_BYTE if lora else BYTES_PER_CHECKPOINT_BYTE
-    need = int(weights * factor * (keep + 1)) if saves else 0
+    need = int(weights * factor * (keep + 2)) if saves else 0
     free = shutil.disk_usage(runs_dir).free
     if free < need:
         raise UserError(
-            f"trainer.runs_dir = {runs_dir}: {size_text(free)} free, but {keep} checkpoints and one in the making "
+            f"trainer.runs_dir = {runs_dir}: {size_text(free)} free, but {keep} checkpoints, the best and another "
             f"need about {size_text(need)}. Free space, or choose another runs_dir"
         )
 
@@ -162,7 +163,7 @@ def check_resume(
 
     `compared` are the sections that matter, and `free` the keys in them that do not.
     """
-    done = _step_number(checkpoint)
+    done = run_folder.step_number(checkpoint)
     if done >= steps:
         raise UserError(
             f"--resume {checkpoint}: step {done} is done, and the run has {steps}. Raise "

@@ -5,6 +5,7 @@ A mean is over scored rollouts; what was not scored is counted by reason.
 
 from __future__ import annotations
 
+import json
 import statistics
 from collections import Counter, defaultdict
 from pathlib import Path
@@ -21,6 +22,7 @@ from foundation.rollout_keys import told_tools
 from sql_agent.config.agents import DEFAULT
 from sql_agent.evaluation.stats import estimate
 from sql_agent.records import RunRecord
+from sql_agent.training.ancestry import ancestors_text
 
 
 def _mean(values: list[float]) -> float | None:
@@ -36,6 +38,17 @@ def _validation(row: dict[str, Any], everything: list[RunRecord]) -> dict[str, A
     own = [one for one in everything if one.mode == "val" and one.step == row["step"]]
     agents = {name: reward_of(rows) for name, rows in by_agent(own).items()}
     return {**found, "by_agent": agents} if agents else found
+
+
+def _best(run_dir: Path, everything: list[RunRecord]) -> dict[str, Any]:
+    """The best checkpoint and the reward of the validations that say so; {} where there is none."""
+    file = run_dir / run_folder.CHECKPOINTS / run_folder.BEST
+    if not file.is_file():
+        return {}
+    known = json.loads(file.read_text(encoding="utf-8"))
+    own = [row for row in everything if row.mode == "val" and row.step in known["over"]]
+    found = {"step": known["step"], "validated_at": known["over"], "reward_mean": known["reward"]}
+    return {**found, "ended": known["ended"], **reward_of(own)}
 
 
 def by_agent(rollouts: list[RunRecord]) -> dict[str, list[RunRecord]]:
@@ -109,6 +122,7 @@ def build_summary(run_dir: Path, *, total_s: float, peak_memory_gib: float, fact
         "judge_usage": judge_usage(everything),
         "stop_reasons": dict(Counter(r.stop_reason for r in rollouts)),
         "validation": [_validation(row, everything) for row in vals],
+        "best": _best(run_dir, everything),
         "seconds": _seconds(metrics, total_s=total_s),
         "peak_memory_gib": round(peak_memory_gib, 2),
     }
@@ -158,6 +172,15 @@ def _validations_by_agent(validation: list[dict[str, Any]]) -> dict[str, str]:
     return {f"validation: {name}": ", ".join(parts) for name, parts in texts.items()}
 
 
+def best_text(best: dict[str, Any]) -> str:
+    """The best checkpoint for people."""
+    low, high = best.get("reward_ci95", (None, None))
+    steps = " and ".join(map(str, best["validated_at"]))
+    ended = "; the run ended because it got no better (trainer.early_stop)" if best["ended"] else ""
+    mean = f"{_number(best['reward_mean'])} [{_number(low)}, {_number(high)}]"
+    return f"step {best['step']}: {mean}, validated at step {steps}{ended}"
+
+
 def summary_table(summary: dict[str, Any]) -> Table:
     """The summary as people read it."""
     table = Table(title=f"run {summary['status']}", show_header=False, title_justify="left")
@@ -173,6 +196,8 @@ def summary_table(summary: dict[str, Any]) -> Table:
         "reward": f"{_number(summary['reward_mean'])} = {parts}" if parts else "-",
         "validation": ", ".join(f"step {v['step']}: {_number(v['reward_mean'])}" for v in summary["validation"]) or "-",
         **_validations_by_agent(summary["validation"]),
+        **({"best checkpoint": best_text(summary["best"])} if summary["best"] else {}),
+        **({"goes on from": ancestors_text(summary["goes_on_from"])} if summary.get("goes_on_from") else {}),
         "triplets": str(summary["triplets"]),
         "groups": f"{summary['groups']}, without variance {summary['zero_variance_groups']} (no update from these)",
         "update": f"loss {_number(summary['loss'])}, gradient norm {_number(summary['grad_norm'])}, "

@@ -10,6 +10,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+from agl_plugin.run.kept import KeepRules
 from agl_plugin.update.rules import UpdateRules
 from foundation.errors import UserError
 from sql_agent.config import ROOT, TrainConfig, merge, resolve_path
@@ -227,6 +228,12 @@ def update_rules(config: TrainConfig) -> UpdateRules:
         row_tokens=config.rollout.row_response_tokens,
         micro_batch_tokens=optim.micro_batch_tokens,
     )
+
+
+def keep_rules(config: TrainConfig) -> KeepRules:
+    """Which checkpoints stay."""
+    trainer = config.trainer
+    return KeepRules(newest=trainer.keep_checkpoints, best_over=trainer.best_over, early_stop=trainer.early_stop)
 
 
 def flatten(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -25,9 +25,10 @@ from trl.trainer.sft_config import SFTConfig
 from trl.trainer.sft_trainer import SFTTrainer
 from trl.trainer.utils import pad
 
+from agl_plugin.update.resuming import own_settings
 from foundation.files import write_text
+from foundation.run_folder import NOTE, step_folder, steps_of
 from sql_agent.config import TrainConfig
-from sql_agent.serving.checkpoints import NOTE, step_folder, steps_of
 from sql_agent.tuning.arguments import trl_arguments
 from sql_agent.tuning.encoding import Encoded
 from sql_agent.tuning.models import lora_of
@@ -46,6 +47,8 @@ class Resumable:
 
     kept: int
     args: Any
+    optimizer: Any
+    lr_scheduler: Any
     state: Any
     train_dataset: Any
 
@@ -54,6 +57,11 @@ class Resumable:
 
     def create_model_card(self, *_args: Any, **_kwargs: Any) -> None:
         """TRL would write one beside each checkpoint; `agentgrpo export` writes this project's."""
+
+    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+        schedule = getattr(self.lr_scheduler, "scheduler", self.lr_scheduler)  # as Accelerate wraps it
+        with own_settings(self.optimizer, schedule):
+            super()._load_optimizer_and_scheduler(checkpoint)  # pyright: ignore[reportAttributeAccessIssue]
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         super()._save_checkpoint(model, trial)  # pyright: ignore[reportAttributeAccessIssue]

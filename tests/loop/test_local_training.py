@@ -25,6 +25,8 @@ from agl_plugin.audit.verify import verify
 from agl_plugin.run.question_order import SeededOrder
 from agl_plugin.update.composed import verl_config
 from foundation.errors import UserError
+from foundation.files import read_lines
+from foundation.run_folder import NOTE
 from sql_agent.commands.export import export_checkpoint
 from sql_agent.config import ROOT, TrainConfig, build_config, load_recipe
 from sql_agent.environment.database import Database
@@ -36,7 +38,7 @@ from sql_agent.local.policy import Policy
 from sql_agent.local.rollouts import Player
 from sql_agent.records import Question
 from sql_agent.scoring.registry import ScoringContext
-from sql_agent.serving.checkpoints import NOTE, own_checkpoint
+from sql_agent.serving.checkpoints import own_checkpoint
 from sql_agent.training.verl_config import verl_overrides
 from tests.exact_rows import small_tokenizer
 from tests.typed import app_of
@@ -184,6 +186,10 @@ def test_one_seed_is_one_run_and_a_resume_equals_no_stop(run: Path, tmp_path: Pa
     status, resumed = run_local(config_of(tmp_path, two, {"trainer": resume}), Console(quiet=True))
     assert status == 0
     assert_same_run(whole, resumed, steps=range(2, 3))
+    faster = config_of(tmp_path, two, {"trainer": resume, "optim": {"lr": 5e-4}})
+    status, forked = run_local(faster, Console(quiet=True))
+    rates = [row["actor/lr"] for row in read_lines(forked / "metrics.jsonl") if row["kind"] == "train"]
+    assert status == 0 and rates == [5e-4] and config_of(tmp_path, two).optim.lr != 5e-4
 
 
 @pytest.mark.slow
@@ -224,7 +230,7 @@ def test_a_kill_in_a_save_leaves_no_half_checkpoint(run: Path, tmp_path: Path, m
     config, model = config_of(tmp_path), json.loads((run / "summary.json").read_text(encoding="utf-8"))["model"]["path"]
     overrides = verl_overrides(config, model_path=model, run_dir=tmp_path, total_steps=2)
     policy, place = Policy(config, Path(model), verl=verl_config(overrides)), tmp_path / "run" / "checkpoints"
-    policy.save(place, step=1, keep=2)
+    policy.save(place, step=1)
     (place.parent / "config.json").write_text("{}")
     first = {file.name: file.read_bytes() for file in (place / "global_step_1" / "actor").iterdir()}
 
@@ -234,12 +240,12 @@ def test_a_kill_in_a_save_leaves_no_half_checkpoint(run: Path, tmp_path: Path, m
     for name in ("torch.save", "sql_agent.local.policy.os.replace", "sql_agent.local.policy.write_text"):
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
             patch.setattr(name, killed)
-            policy.save(place, step=2, keep=2)
+            policy.save(place, step=2)
         assert own_checkpoint(place, asked="test").name == "global_step_1"
         assert {file.name: file.read_bytes() for file in (place / "global_step_1" / "actor").iterdir()} == first
     for step in (2, 3):
-        policy.save(place, step=step, keep=2)
-    assert sorted(path.name for path in place.iterdir()) == ["global_step_2", "global_step_3", NOTE]
+        policy.save(place, step=step)
+    assert sorted(path.name for path in place.iterdir()) == ["global_step_1", "global_step_2", "global_step_3", NOTE]
 
 
 @pytest.mark.slow

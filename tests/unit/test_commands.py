@@ -46,6 +46,7 @@ def test_each_command_takes_what_it_reads_and_refuses_the_rest(command: str) -> 
 
 
 NO_KEY = {
+    "fork",
     "backend",
     "recipe",
     "set_",

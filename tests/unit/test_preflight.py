@@ -142,7 +142,7 @@ def test_checkpoints_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     big.mkdir()
     with (big / "model.safetensors").open("wb") as file:
         file.truncate(2**42)  # a sparse file of 4 TiB
-    with pytest.raises(UserError, match=r" free, but 2 checkpoints and one in the making need about 84 TiB"):
+    with pytest.raises(UserError, match=r" free, but 2 checkpoints, the best and another need about 112 TiB"):
         preflight.check_disk(build_config({}), tmp_path / "runs", big)
     preflight.check_disk(build_config({"trainer": {"save_every": -1}}), tmp_path / "runs", big)
     assert list((tmp_path / "runs").iterdir()) == []
@@ -296,7 +296,7 @@ def test_a_checkpoint_that_is_not_there_is_named(tmp_path: Path) -> None:
 def test_sizes_are_told_in_units_that_show_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(preflight.shutil, "disk_usage", lambda _: SimpleNamespace(free=3_000_000))
     (tmp_path / "model.safetensors").write_bytes(b"x" * 4_000_000)
-    with pytest.raises(UserError, match=r"2\.9 MiB free, but 2 checkpoints and one in the making need about \d+ MiB"):
+    with pytest.raises(UserError, match=r"2\.9 MiB free, but 2 checkpoints, the best and another need about \d+ MiB"):
         preflight.check_disk(build_config({}), tmp_path / "runs", tmp_path)
     assert [size_text(n) for n in (0, 999, 2000, 2**33)] == ["0 bytes", "999 bytes", "2.0 KiB", "8.0 GiB"]
 

@@ -83,10 +83,32 @@ def optimizer_matters(folder: Path) -> None:
     assert not torch.equal(resumed.weights(), whole.weights())
 
 
+def settings_are_the_new_runs(folder: Path) -> None:
+    """Another learning rate and decay: the moments stay, and the next update is the new rate's."""
+    first, resumed = Run(), Run()
+    for number in (1, 2):
+        first.step(number)
+    first.checkpoints.save_checkpoint(str(folder), global_step=2)
+    resumed.optimizer = torch.optim.AdamW(resumed.model.parameters(), lr=1e-3, weight_decay=0.5)
+    resumed.schedule = get_cosine_schedule_with_warmup(resumed.optimizer, 1, num_training_steps=4, min_lr_ratio=0.2)
+    engine = resumed.actor.engine
+    resumed.checkpoints.optimizer = engine.optimizer = resumed.optimizer
+    resumed.checkpoints.lr_scheduler = engine.lr_scheduler = resumed.schedule
+    engine.checkpoint_manager = resumed.checkpoints
+    engine.load_checkpoint(str(folder))
+    (group,) = resumed.optimizer.param_groups
+    assert resumed.schedule.get_last_lr() == [group["lr"]] == [pytest.approx(1e-3 * (0.2 + 0.8 * 0.75))]
+    assert (group["initial_lr"], group["weight_decay"], resumed.schedule.last_epoch) == (1e-3, 0.5, 2)
+    states = [one.optimizer.state_dict()["state"][0] for one in (first, resumed)]
+    assert states[0]["step"] == 2 and all(torch.equal(states[0][name], states[1][name]) for name in states[0])
+    engine.lr_scheduler_step()
+    assert resumed.schedule.get_last_lr() == [pytest.approx(1e-3 * (0.2 + 0.8 * 0.25))]
+
+
 def main(folder: str) -> None:
     """Both, in a process group of their own."""
     with one_rank(Path(folder)):
-        for scenario in (resume_equals_no_stop, optimizer_matters):
+        for scenario in (resume_equals_no_stop, optimizer_matters, settings_are_the_new_runs):
             scenario(Path(folder) / scenario.__name__)
 
 

@@ -155,7 +155,10 @@ def test_a_stopped_run_goes_on_to_the_same_weights(
 
 def test_an_adapter_is_trained_resumed_and_merged(run: Run, model: Path, tmp_path: Path) -> None:
     first = run("sft", "--lora-rank", "4", "--max-steps", "3")
-    second = run("sft", "--lora-rank", "4", "--max-steps", "4", "--resume", str(first))
+    more = ["--max-steps", "4", "--lr", "3e-3", "--set", "trainer.resume_changed=true"]
+    second = run("sft", "--lora-rank", "4", *more, "--resume", str(first))
+    rates = [row["actor/lr"] for row in read_lines(second / run_folder.METRICS) if row["kind"] == "train"]
+    assert rates == [pytest.approx(3e-3 / 4)]  # of this run, in the last of its four steps
     export = export_checkpoint(second, tmp_path / "merged")
     assert export.gap < 1e-4
     start, merged = (AutoModelForCausalLM.from_pretrained(path).state_dict() for path in (model, tmp_path / "merged"))

@@ -1,0 +1,45 @@
+"""Which runs a run goes on from, and what each of them changed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from foundation import run_folder
+from foundation.run_folder import step_number
+from sql_agent.training.verl_config import flatten
+
+Tree = dict[str, Any]
+
+
+def ancestors(config: Tree) -> list[Tree]:
+    """The checkpoints that a run of this configuration goes back to, the nearest first: {run, step, changed}.
+
+    `changed` are the settings that differ from that run's: {key: [there, here]}. Ends where a run's folder is gone.
+    """
+    return list(_ancestors(config))
+
+
+def _ancestors(config: Tree) -> Iterator[Tree]:
+    seen = set[Path]()
+    while resume := config["trainer"]["resume"]:
+        step = Path(resume)
+        file = step.parent.parent / run_folder.CONFIG
+        if file in seen or not file.is_file():
+            return
+        seen.add(file)
+        older = json.loads(file.read_text(encoding="utf-8"))
+        there, here = flatten(older), flatten(config)
+        changed = {key: [there.get(key), value] for key, value in here.items() if there.get(key) != value}
+        changed.pop("trainer.resume", None)
+        yield {"run": file.parent.name, "step": step_number(step), "changed": changed}
+        config = older
+
+
+def ancestors_text(found: list[Tree]) -> str:
+    """For people: the runs and steps, and what the nearest changed."""
+    runs = ", before that ".join(f"{one['run']}@{one['step']}" for one in found)
+    changed = [f"{key} {old} -> {new}" for key, (old, new) in found[0]["changed"].items()] if found else []
+    return f"{runs}; changed: {', '.join(changed)}" if changed else runs
