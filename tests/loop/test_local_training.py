@@ -186,10 +186,10 @@ def test_one_seed_is_one_run_and_a_resume_equals_no_stop(run: Path, tmp_path: Pa
     status, resumed = run_local(config_of(tmp_path, two, {"trainer": resume}), Console(quiet=True))
     assert status == 0
     assert_same_run(whole, resumed, steps=range(2, 3))
-    faster = config_of(tmp_path, two, {"trainer": resume, "optim": {"lr": 5e-4}})
+    faster = config_of(tmp_path, two, {"trainer": resume, "optim": {"lr": 2e-4}})
     status, forked = run_local(faster, Console(quiet=True))
     rates = [row["actor/lr"] for row in read_lines(forked / "metrics.jsonl") if row["kind"] == "train"]
-    assert status == 0 and rates == [5e-4] and config_of(tmp_path, two).optim.lr != 5e-4
+    assert status == 0 and rates == [2e-4] and config_of(tmp_path, two).optim.lr != 2e-4
 
 
 @pytest.mark.slow
