@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from sql_agent.mining.schema import Column, Link, Role, Schema, Table, Value, literal, words
+from sql_agent.mining.schema import Column, Link, Role, Schema, Table, Value, literal, quoted, words
 
 # Shares of questions; a kind that a schema has no place for leaves its share to the others.
 KINDS = {
@@ -96,11 +96,12 @@ class Maker:
         return self._rng.choice(fits) if fits else None
 
     def _called(self, link: Link, parent: Table) -> str:
-        """What a sentence calls the parent: by the column too, where several lead there."""
-        if sum(one.table == link.table and one.parent == link.parent for one in self._schema.links) == 1:
+        """What a sentence calls the parent: by the column too, where several lead there or to the same table."""
+        own = link.table == link.parent
+        if not own and sum(one.table == link.table and one.parent == link.parent for one in self._schema.links) == 1:
             return parent.label
-        role = words(link.column).removesuffix(" id")
-        return role if parent.label in role else f"{role} {parent.label}"
+        role = words(link.columns[-1]).removesuffix(" id")
+        return role if own or parent.label in role else f"{role} {parent.label}"
 
     def _condition(self, table: Table, column: Column, *, prefix: str = "") -> tuple[str, Value] | None:
         value = self._pick(column)
@@ -198,7 +199,7 @@ class Maker:
         if not columns:
             return None
         column = self._rng.choice(columns)
-        source = f"{_joined(link, table, parent)} WHERE {where[0]}"
+        source = f"{joined(link, table, parent)} WHERE {where[0]}"
         slots = {
             "table": table.label,
             "parent": self._called(link, parent),
@@ -214,7 +215,7 @@ class Maker:
         if not found or not name or not (where := self._condition(found[2], name, prefix="T2.")):
             return None
         link, table, parent = found
-        source = f"{_joined(link, table, parent)} WHERE {where[0]}"
+        source = f"{joined(link, table, parent)} WHERE {where[0]}"
         slots = {"tables": table.labels, "parent": self._called(link, parent), "name": str(where[1])}
         about = (slots, _count(source), _names(table, parent), (where[1],))
         if count:
@@ -275,7 +276,8 @@ class Maker:
         if not found or not name:
             return None
         link, table, parent = found
-        source = f"{_joined(link, table, parent)} GROUP BY T2.{quoted_key(link, parent)} ORDER BY COUNT(*) DESC LIMIT "
+        each = ", ".join(f"T2.{quoted(column)}" for column in link.parent_columns)
+        source = f"{joined(link, table, parent)} GROUP BY {each} ORDER BY COUNT(*) DESC LIMIT "
         slots = {"tables": table.labels, "parent": self._called(link, parent)}
         ranked = f"SELECT COUNT(*) FROM {source}2"
         return Ask(
@@ -290,9 +292,11 @@ class Maker:
         link, table, parent = found
         if self._called(link, parent) != parent.label:
             return None  # which of the links is not said
-        child = table.column(link.column).sql
-        inner = f"SELECT {child} FROM {table.sql} WHERE {child} IS NOT NULL"
-        query = _select([name], f"{parent.sql} WHERE {quoted_key(link, parent)} NOT IN ({inner})")
+        filled = " AND ".join(f"{quoted(column)} IS NOT NULL" for column in link.columns)
+        inner = f"SELECT {', '.join(map(quoted, link.columns))} FROM {table.sql} WHERE {filled}"
+        key = ", ".join(map(quoted, link.parent_columns))
+        key = f"({key})" if len(link.columns) > 1 else key
+        query = _select([name], f"{parent.sql} WHERE {key} NOT IN ({inner})")
         slots = {"tables": table.labels, "parents": parent.labels}
         return Ask("without", slots, query, _names(table, parent), flat=_all(query), n_rows=MOST_ROWS)
 
@@ -309,18 +313,13 @@ class Maker:
         values = [self._pick(column), self._pick(column)]
         if None in values or values[0] == values[1]:
             return None
-        source = f"{_joined(link, table, parent)} WHERE T1.{column.sql} = "
+        source = f"{joined(link, table, parent)} WHERE T1.{column.sql} = "
         sides = [_select([name], f"{source}{literal(value)}", "T2.") for value in values if value is not None]
         query = Query(" INTERSECT ".join(side.sql for side in sides), sides[0].heads)
         slots = {"tables": table.labels, "parents": parent.labels, "column": column.label}
         slots |= {"value": str(values[0]), "second": str(values[1])}
         drawn = tuple(value for value in values if value is not None)
         return Ask("both", slots, query, _names(table, parent), drawn, sides[0], flat=sides[0].sql, n_rows=MOST_ROWS)
-
-
-def quoted_key(link: Link, parent: Table) -> str:
-    """The parent's column of a link in SQL."""
-    return parent.column(link.parent_column).sql
 
 
 def _names(*tables: Table) -> frozenset[str]:
@@ -341,6 +340,6 @@ def _all(query: Query) -> str:
     return query.sql.partition(" WHERE ")[0]
 
 
-def _joined(link: Link, table: Table, parent: Table) -> str:
-    on = f"T1.{table.column(link.column).sql} = T2.{quoted_key(link, parent)}"
-    return f"{table.sql} AS T1 JOIN {parent.sql} AS T2 ON {on}"
+def joined(link: Link, table: Table, parent: Table) -> str:
+    """What follows FROM where a link is followed: its table is T1, the parent T2."""
+    return f"{table.sql} AS T1 JOIN {parent.sql} AS T2 ON {link.on('T1', 'T2')}"

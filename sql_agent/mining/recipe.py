@@ -15,7 +15,7 @@ from foundation.files import write_lines, write_text
 from sql_agent.config import load_recipe, merge
 from sql_agent.data.dataset import COLUMNS
 from sql_agent.mining.questions import Mined, side_of
-from sql_agent.mining.schema import Column, Schema, Table
+from sql_agent.mining.schema import Column, Schema, Table, quoted
 from sql_agent.mining.state import PROMPT, SCHEMA, SHORT_PROMPT, Settled
 
 GPU_RECIPE = "qwen3_0_6b"
@@ -132,11 +132,7 @@ def write_recipe(folder: Path, schema: Schema, mined: Mined, settled: Settled, *
 def long_prompt(schema: Schema, settled: Settled) -> str:
     """The prompt for a language model."""
     tables = "\n".join(_told(table, settled) for table in schema.tables)
-    links = "\n".join(
-        f"{schema.table(one.table).sql}.{schema.table(one.table).column(one.column).sql} = "
-        f"{schema.table(one.parent).sql}.{schema.table(one.parent).column(one.parent_column).sql}"
-        for one in schema.links
-    )
+    links = "\n".join(one.on(quoted(one.table), quoted(one.parent)) for one in schema.links)
     heading = {"en": "\nForeign keys:\n", "zh": "\n外键：\n"}[settled.language]
     return LONG[settled.language].format(tables=tables, links=f"{heading}{links}\n" if links else "")
 

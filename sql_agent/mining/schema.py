@@ -2,9 +2,8 @@
 
 Guarantees: values are read through the SQL guard alone; a connection of its own, read-only, asks for names and keys
 (fixed PRAGMAs) and nothing else. A column's role follows from its values, not from its declared type. Links are
-declared foreign keys, and what is named and filled like one. Names are data:
-they are quoted wherever they could be anything else. Not covered: composite foreign keys, a table's links to itself,
-virtual tables; names that cannot be printed.
+declared foreign keys, of several columns and to the same table too, and what is named and filled like one. Names are
+data: they are quoted wherever they could be anything else. Not covered: virtual tables; names that cannot be printed.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ import re
 import sqlite3
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing
+from itertools import groupby
 from pathlib import Path
 from typing import Literal
 
@@ -31,6 +31,8 @@ CATEGORIES = 30  # most values of a category
 MAX_VALUE_CHARS = 40
 PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 DATE = re.compile(r"\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])(?:[ T]\d\d:\d\d(?::\d\d)?)?")
+DATED = re.compile(r"date|day|time")
+COMPACT_DATE = re.compile(r"[12]\d{3}(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])")
 NAMING = re.compile(r"(?:^| )(?:name|title|label)$", re.I)
 CODES = re.compile(r"(?:^| )(?:id|code|zip|postcode|phone|number|no)$", re.I)
 MARKS = re.compile(r"<\||\|>|</?(?:tool_|think)")
@@ -75,8 +77,11 @@ class Column(Part):
 
     @property
     def label(self) -> str:
-        """The name in a sentence."""
-        return words(self.name)
+        """The name in a sentence: "joined" of days is the joined date."""
+        said = words(self.name)
+        if self.role != "date" or not said.isascii() or DATED.search(said):
+            return said
+        return re.sub(r" (?:on|at)$", "", said) + " date"
 
 
 class Table(Part):
@@ -119,12 +124,17 @@ class Table(Part):
 
 
 class Link(Part):
-    """A foreign key of one column: `table`.`column` holds `parent`.`parent_column`."""
+    """A foreign key: `columns` of `table` hold `parent_columns` of `parent`, one for one."""
 
     table: str
-    column: str
+    columns: tuple[str, ...]
     parent: str
-    parent_column: str
+    parent_columns: tuple[str, ...]
+
+    def on(self, table: str, parent: str) -> str:
+        """The condition of a join, its sides as SQL calls them."""
+        pairs = zip(self.columns, self.parent_columns, strict=True)
+        return " AND ".join(f"{table}.{quoted(one)} = {parent}.{quoted(other)}" for one, other in pairs)
 
 
 class Schema(Part):
@@ -188,7 +198,7 @@ def read_schema(path: Path, *, tables: Sequence[str] = (), max_rows: int = SAMPL
     kept = [
         link
         for link in [*links, *implied]
-        if link.column in there.get(link.table, ()) and link.parent_column in there.get(link.parent, ())
+        if {*link.columns} <= there.get(link.table, set()) and {*link.parent_columns} <= there.get(link.parent, set())
     ]
     if not there:
         raise UserError(f"database {path}: no table with rows can be read; fill one, or name it with --table")
@@ -208,7 +218,7 @@ def _structure(path: Path, chosen: Sequence[str]) -> tuple[dict[str, bool], set[
             links = [link for name in names for link in _links(connection, name, names)]
     except sqlite3.Error as exc:
         raise UserError(f"database {path}: {exc}") from exc
-    return names, keys | {(link.table, link.column) for link in links}, links
+    return names, keys | {(link.table, column) for link in links for column in link.columns}, links
 
 
 def _check_chosen(chosen: Sequence[str], names: Collection[str], path: Path) -> None:
@@ -218,31 +228,39 @@ def _check_chosen(chosen: Sequence[str], names: Collection[str], path: Path) -> 
 
 
 def _primary(connection: sqlite3.Connection, table: str) -> list[str]:
-    return [row[0] for row in connection.execute("SELECT name FROM pragma_table_info(?) WHERE pk", (table,))]
+    return [
+        row[0] for row in connection.execute("SELECT name FROM pragma_table_info(?) WHERE pk ORDER BY pk", (table,))
+    ]
 
 
 def _links(connection: sqlite3.Connection, table: str, names: Collection[str]) -> list[Link]:
-    """The foreign keys of one column; SQLite leaves the parent's column out where it is its primary key."""
+    """The foreign keys; SQLite leaves the parent's columns out where they are its primary key."""
     folded = {name.lower(): name for name in names}
-    columns = {name.lower(): name for (name,) in connection.execute("SELECT name FROM pragma_table_info(?)", (table,))}
-    rows = connection.execute('SELECT id, "table", "from", "to" FROM pragma_foreign_key_list(?)', (table,)).fetchall()
+    rows = connection.execute(
+        'SELECT id, "table", "from", "to" FROM pragma_foreign_key_list(?) ORDER BY id, seq', (table,)
+    )
     links = []
-    for number, parent, column, to in rows:
-        parent = folded.get(parent.lower(), "")
-        alone = sum(row[0] == number for row in rows) == 1
-        if not alone or not parent or parent == table:
+    for (_, named), group in groupby(rows.fetchall(), key=lambda row: row[:2]):
+        pairs, parent = [row[2:] for row in group], folded.get(named.lower(), "")
+        if not parent:
             continue
-        key = [to] if to else _primary(connection, parent)
-        own = {name.lower(): name for (name,) in connection.execute("SELECT name FROM pragma_table_info(?)", (parent,))}
-        if len(key) == 1 and key[0].lower() in own and column.lower() in columns:
-            made = (table, columns[column.lower()], parent, own[key[0].lower()])
-            links.append(Link(**dict(zip(Link.model_fields, made, strict=True))))
-    return sorted(links, key=lambda link: (link.column, link.parent))
+        told = [to for _, to in pairs if to] or _primary(connection, parent)
+        columns = _spelled(connection, table, [column for column, _ in pairs])
+        parent_columns = _spelled(connection, parent, told)
+        if len(columns) == len(parent_columns) == len(pairs):
+            links.append(Link(table=table, columns=columns, parent=parent, parent_columns=parent_columns))
+    return sorted(links, key=lambda link: (link.columns, link.parent))
+
+
+def _spelled(connection: sqlite3.Connection, table: str, columns: Sequence[str]) -> tuple[str, ...]:
+    """These columns as the table spells them, without those that it lacks."""
+    own = {name.lower(): name for (name,) in connection.execute("SELECT name FROM pragma_table_info(?)", (table,))}
+    return tuple(own[column.lower()] for column in columns if column.lower() in own)
 
 
 def _implied(database: Database, tables: Sequence[Table], links: Sequence[Link]) -> Iterator[Link]:
     """Links that nobody declared: customer_id, where all of its values are keys of customers."""
-    known = {(link.table, link.column) for link in links}
+    known = {(link.table, column) for link in links for column in link.columns}
     keys = {table.label: (table, key) for table in tables for key in table.columns if key.role == "key" and key.unique}
     for table in tables:
         for column in table.columns:
@@ -251,12 +269,12 @@ def _implied(database: Database, tables: Sequence[Table], links: Sequence[Link])
                 continue
             stray = f"{column.sql} IS NOT NULL AND {column.sql} NOT IN (SELECT {key.sql} FROM {parent.sql})"
             if database.query_sync(f"SELECT COUNT(*) FROM {table.sql} WHERE {stray}").rows == [[0]]:
-                yield Link(table=table.name, column=column.name, parent=parent.name, parent_column=key.name)
+                yield Link(table=table.name, columns=(column.name,), parent=parent.name, parent_columns=(key.name,))
 
 
 def _with_keys(table: Table, links: Sequence[Link]) -> Table:
     """The table, its columns of these links as keys."""
-    keys = {link.column for link in links if link.table == table.name}
+    keys = {column for link in links if link.table == table.name for column in link.columns}
     columns = [one.model_copy(update={"role": "key"}) if one.name in keys else one for one in table.columns]
     return table.model_copy(update={"columns": tuple(columns)})
 
@@ -327,7 +345,8 @@ def _number_role(label: str, values: list[int | float], types: set[str], *, few:
         and all(value in YEARS for value in values)
     ):
         return "year"
-    return "code" if whole and CODES.search(label) else "number"
+    day = whole and all(COMPACT_DATE.fullmatch(str(value)) for value in values)
+    return "code" if day or (whole and CODES.search(label)) else "number"
 
 
 def _ident(columns: Sequence[Column]) -> str:

@@ -16,9 +16,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from sql_agent.mining.asks import KINDS, Ask, Head, Maker, Query
+from sql_agent.mining.asks import KINDS, Ask, Head, Maker, Query, joined
 from sql_agent.mining.questions import WORDINGS, answer_of, shown_wordings, side_of, worded, wordings
-from sql_agent.mining.schema import Column, Schema, Value, words
+from sql_agent.mining.schema import Column, Schema, Value
 from sql_agent.mining.state import SCHEMA, SHORT_PROMPT, Settled, read_settled
 from sql_agent.records import QueryResult
 from sql_agent.tiny_policy.demos import TOOLS, Draft, to_messages
@@ -158,12 +158,11 @@ def lesson_of(schema: Schema, settled: Settled, prompt: str) -> Lesson:
     parts = [text for kind, texts in known.items() if kind != "how" for text in texts]
     said = [re.sub(r"{\w+}", " ", text) for text in parts] + list(known["how"].values())
     names = [name for table in schema.tables for name in (table.name, *(column.name for column in table.columns))]
-    labels = [text for table in schema.tables for text in (table.label, table.labels, *map(words, names))]
+    labels = [
+        text for table in schema.tables for text in (table.label, table.labels, *(c.label for c in table.columns))
+    ]
     frames = [f" FROM {table.sql}" for table in schema.tables]
-    for link in schema.links:
-        table, parent = schema.table(link.table), schema.table(link.parent)
-        on = f"T1.{table.column(link.column).sql} = T2.{parent.column(link.parent_column).sql}"
-        frames.append(f" FROM {table.sql} AS T1 JOIN {parent.sql} AS T2 ON {on}")
+    frames += [f" FROM {joined(link, schema.table(link.table), schema.table(link.parent))}" for link in schema.links]
     odd = [column.sql for table in schema.tables for column in table.columns if column.sql.startswith('"')]
     frames = [json.dumps(text, ensure_ascii=False)[1:-1] for text in [*frames, *odd]]  # as calls have them
     frame = ["system", "user", "assistant", "MAX", "MIN", "SUM", "status", "success", "error", "records", "count"]

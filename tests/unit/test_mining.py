@@ -154,14 +154,41 @@ def test_the_schema_is_read_with_roles_that_follow_from_the_values(schema: Schem
     assert schema.table("heavy orders").is_view and not schema.table("order").is_view
 
 
-def test_links_are_those_of_one_column_to_another_table(schema: Schema) -> None:
-    found = {(link.table, link.column, link.parent, link.parent_column) for link in schema.links}
-    assert found == {
-        ("order", "from", "harbours", "code"),
-        ("order", "to", "harbours", "code"),
-        ("order", "boat_id", "boats", "id"),
-        ("sailors", "boat_id", "boats", "id"),
+def test_links_are_the_foreign_keys_of_several_columns_and_to_the_same_table_too(schema: Schema) -> None:
+    assert {(link.table, link.columns, link.parent, link.parent_columns) for link in schema.links} == {
+        ("order", ("from",), "harbours", ("code",)),
+        ("order", ("to",), "harbours", ("code",)),
+        ("order", ("boat_id",), "boats", ("id",)),
+        ("sailors", ("boat_id",), "boats", ("id",)),
+        ("sailors", ("chief",), "sailors", ("id",)),
+        ("berths", ("boat", "sailor"), "sailors", ("boat_id", "id")),
     }
+
+
+def test_a_link_to_the_same_table_and_one_of_two_columns_ask_by_right_sql(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "crews.db")) as connection, connection:
+        connection.execute("CREATE TABLE crews (port TEXT, name TEXT, chief TEXT, pay REAL, PRIMARY KEY (port, name))")
+        connection.execute(
+            "CREATE TABLE men (name TEXT PRIMARY KEY, boss TEXT REFERENCES men, port TEXT, crew TEXT, "
+            "age INT, FOREIGN KEY (port, crew) REFERENCES crews)"
+        )
+        crews = [(port, name, f"{port}{name}", n + 0.5) for port in "PQRST" for n, name in enumerate("abcd")]
+        connection.executemany("INSERT INTO crews VALUES (?, ?, ?, ?)", crews)
+        men = [(f"M{n}", f"M{n // 3}" if n else None, *crews[n % 7][:2], 20 + n) for n in range(60)]
+        connection.executemany("INSERT INTO men VALUES (?, ?, ?, ?, ?)", men)
+    schema = read_schema(tmp_path / "crews.db")
+    maker = Maker(schema, random.Random(1), lambda column: random.Random(2).choice(column.samples))
+    asked = [
+        ask for _ in range(40) for kind in ("parent", "children_count", "most", "without") if (ask := maker.ask(kind))
+    ]
+    own = {ask.slots["parent"] for ask in asked if ask.tables == {"men"}}
+    assert own == {"boss"}  # nobody asks for the man of a man
+    config = DatabaseConfig(path=str(tmp_path / "crews.db"), tables=["men", "crews"])
+    with Database(config, tmp_path / "crews.db") as database:
+        rows = {ask.query.sql: database.query_sync(ask.query.sql) for ask in asked}
+    assert all(result.ok for result in rows.values()), [result.error for result in rows.values()]
+    without = next(ask.query.sql for ask in asked if ask.kind == "without")
+    assert sorted(rows[without].rows) == [[chief] for *_, chief, _ in crews[7:]]
 
 
 def test_what_is_named_and_filled_like_a_foreign_key_is_a_link(tmp_path: Path) -> None:
@@ -172,8 +199,8 @@ def test_what_is_named_and_filled_like_a_foreign_key_is_a_link(tmp_path: Path) -
         bills = [(n, n, n + 1, n) for n in range(1, 9)]  # the second column leads to no customer once
         connection.executemany("INSERT INTO bills VALUES (?, ?, ?, ?)", bills)
     schema = read_schema(tmp_path / "plain.db")
-    assert [(link.column, link.parent, link.parent_column) for link in schema.links] == [
-        ("customer_id", "customers", "id")
+    assert [(link.columns, link.parent, link.parent_columns) for link in schema.links] == [
+        (("customer_id",), "customers", ("id",))
     ]
     assert schema.table("bills").column("customer_id").role == "key"
 
