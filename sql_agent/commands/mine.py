@@ -22,15 +22,17 @@ from foundation import run_folder
 from foundation.console import Heartbeat
 from foundation.errors import UserError
 from foundation.files import write_json
+from reward_client import needed_endpoints
 from sql_agent.commands.demo import EVALUATION, RUN_LINE, rewards, run
 from sql_agent.config import COMMAND, HOME
 from sql_agent.errors import DatabaseFault
 from sql_agent.evaluation import folder as eval_folder
 from sql_agent.evaluation.results import EvalReport
+from sql_agent.mining.phrasing import phrased
 from sql_agent.mining.questions import SIZES, Mined, mine_questions
 from sql_agent.mining.recipe import ABOUT_SPLITS, told_drops, write_recipe
 from sql_agent.mining.schema import Schema, read_schema
-from sql_agent.mining.state import RUNS, Settled, State, begin, begin_training, save
+from sql_agent.mining.state import PHRASED, RUNS, Settled, State, begin, begin_training, save
 from sql_agent.run_report.line import report_line
 from sql_agent.serving.models import GPU_MODEL, gpu_count
 
@@ -62,11 +64,16 @@ def alone(folder: Path) -> Iterator[None]:
         yield
 
 
-def settle(database: Path, *, language: str, seed: int, questions: int, tables: list[str], model: str) -> Settled:
+def settle(
+    database: Path, *, language: str, seed: int, questions: int, tables: list[str], model: str, phrase: bool = False
+) -> Settled:
     """What is asked for. Raises UserError where there is no such file."""
     path = database.expanduser().absolute()
     if not path.is_file():
         raise UserError(f"DATABASE {database}: no such file; name a SQLite file")
+    model = model or (GPU_MODEL if gpu_count() else "")
+    if phrase and not model:
+        raise UserError("--phrase: the tiny policy reads nothing but the wordings it is shown; name a --model too")
     about = path.stat()
     return Settled(
         database=str(path),
@@ -76,7 +83,8 @@ def settle(database: Path, *, language: str, seed: int, questions: int, tables: 
         seed=seed,
         questions=questions,
         tables=tuple(tables),
-        model=model or (GPU_MODEL if gpu_count() else ""),
+        model=model,
+        phrase=phrase,
     )
 
 
@@ -85,17 +93,22 @@ def command_of(settled: Settled, folder: Path) -> list[str]:
     words = ["agentgrpo", "mine", settled.database, "--out", str(folder), "--language", settled.language]
     words += ["--seed", str(settled.seed), "--questions", str(settled.questions)]
     words += [word for table in settled.tables for word in ("--table", table)]
-    return words + (["--model", settled.model] if settled.model else [])
+    words += ["--model", settled.model] if settled.model else []
+    return words + (["--phrase"] if settled.phrase else [])
 
 
 def write_questions(folder: Path, state: State) -> None:
     """The first stage: schema, questions, recipe. Raises UserError."""
     settled, path = state.settled, Path(state.settled.database)
+    endpoints = needed_endpoints("phrasing model") if settled.phrase else []
     try:
         with Heartbeat(console, lambda: "reading the database and asking it"):
             schema = read_schema(path, tables=settled.tables)
             sizes = {**SIZES, "train": settled.questions}
             mined = mine_questions(schema, path, language=settled.language, seed=settled.seed, sizes=sizes)
+        if endpoints:
+            with Heartbeat(console, lambda: "asking for words"):
+                mined = phrased(mined, schema, settled, endpoints[0], file=folder / PHRASED)
     except DatabaseFault as exc:
         raise UserError(str(exc)) from exc
     for split, least in LEAST_QUESTIONS.items():
@@ -117,6 +130,8 @@ def tell(schema: Schema, mined: Mined) -> None:
     for name, questions in mined.splits.items():
         console.print(f"  {name:14}{len(questions):5}  {ABOUT_SPLITS[name]}", markup=False)
     console.print(f"  dropped: {told_drops(mined.dropped)}", markup=False)
+    if mined.phrased:
+        console.print(f"  {mined.phrased}", markup=False)
 
 
 def train(folder: Path, state: State) -> Path:
@@ -171,6 +186,9 @@ def mine(
     language: Annotated[Language, typer.Option(help="of the questions")] = Language.en,
     table: Annotated[list[str] | None, typer.Option(help="table or view to ask about (default: all); repeat")] = None,
     model: Annotated[str, typer.Option(help="model folder or hub name (default: a tiny policy)")] = "",
+    phrase: Annotated[
+        bool, typer.Option("--phrase", help="have the questions said by TEACHER_MODEL; needs a language model to train")
+    ] = False,
     questions: Annotated[int, typer.Option(min=24, help="most training questions")] = SIZES["train"],
     seed: Annotated[int, typer.Option(help="of questions, splits, tiny policy and training")] = 1,
     steps: Annotated[int | None, typer.Option(min=1, help="training steps (default: the recipe's)")] = None,
@@ -187,13 +205,14 @@ def mine(
     \b
     agentgrpo mine shop.db                           a tiny policy, on two cores
     agentgrpo mine shop.db --model Qwen/Qwen3-0.6B   a language model, on a GPU
+    agentgrpo mine shop.db --model M --phrase        its questions said by TEACHER_MODEL, and checked
     agentgrpo mine shop.db --language zh --no-train  questions and recipe alone
 
     The database is read and never written. A command that was killed goes on when it is given again. The last line is
     `run: FOLDER`, with --no-train `recipe: FOLDER`.
     """
     folder = (out or HOME / "mined" / database.stem).expanduser().absolute()
-    told = {"seed": seed, "questions": questions, "tables": table or [], "model": model}
+    told = {"seed": seed, "questions": questions, "tables": table or [], "model": model, "phrase": phrase}
     settled = settle(database, language=language.value, **told)
     with alone(folder):
         state = begin(folder, settled)

@@ -44,11 +44,14 @@ LEAST_TABLES = 4  # with names, before one of them is held out
 
 @dataclass(frozen=True)
 class Mined:
-    """The questions of each split, why others were dropped, and the tables that training questions do not touch."""
+    """The questions of each split, why others were dropped, and the tables that training questions do not touch.
+    `phrased` says how many are in a language model's words, "" where none was asked.
+    """
 
     splits: dict[str, list[Question]]
     dropped: Counter[str]
     held_tables: list[str]
+    phrased: str = ""
 
 
 @cache
@@ -96,13 +99,17 @@ def side_digest(name: str, seed: int) -> str:
     return hashlib.sha256(f"{seed} {name}".encode()).hexdigest()
 
 
+def database_of(schema: Schema, path: Path) -> Database:
+    """The database at `path`, its tables of the schema alone."""
+    tables = [table.name for table in schema.tables]
+    return Database(DatabaseConfig(path=str(path), tables=tables, timeout_s=10), path)
+
+
 def mine_questions(schema: Schema, path: Path, *, language: str, seed: int, sizes: Mapping[str, int] = SIZES) -> Mined:
     """Questions about the database at `path`, in the splits of `sizes`. Raises DatabaseFault where it fails."""
-    tables = [table.name for table in schema.tables]
-    config = DatabaseConfig(path=str(path), tables=tables, timeout_s=10)
     held, dropped, taken = held_tables(schema, seed), Counter[str](), set[str]()
     splits: dict[str, list[Question]] = {}
-    with Database(config, path) as database:
+    with database_of(schema, path) as database:
         for split, size in sizes.items():
             made = _split(schema, database, split, held=held, seed=seed, language=language, dropped=dropped)
             kept: list[Question] = []
@@ -115,10 +122,11 @@ def mine_questions(schema: Schema, path: Path, *, language: str, seed: int, size
                     taken.add(key)
                     kept.append(question.model_copy(update={"id": f"{split}-{len(kept) + 1}"}))
             splits[split] = kept
-    return Mined(_without_leaks(splits, dropped), dropped, held)
+    return Mined(without_leaks(splits, dropped), dropped, held)
 
 
-def _without_leaks(splits: dict[str, list[Question]], dropped: Counter[str]) -> dict[str, list[Question]]:
+def without_leaks(splits: dict[str, list[Question]], dropped: Counter[str]) -> dict[str, list[Question]]:
+    """The splits, without what of `train` gives a held-out question away; `dropped` counts it."""
     held = [question for name, found in splits.items() if name != "train" for question in found]
     leaks = find_leaks(_rows(splits["train"]), _rows(held))
     guilty = {leak.train.question.id for leak in leaks}

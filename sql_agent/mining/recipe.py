@@ -96,7 +96,7 @@ Made by `agentgrpo mine` of `{database}`: {n_tables} tables, {n_links} foreign k
 | `config.toml`, `tiny.py` | | the recipe; its tiny policy |
 
 Every reference query ran and found something. Held out are values, the last two wordings of each kind of question, and
-the tables: {held}. Dropped: {dropped}.
+the tables: {held}. Dropped: {dropped}.{phrased}
 
 ```bash
 agentgrpo mine {database} --out {folder}
@@ -180,6 +180,7 @@ def readme(folder: Path, schema: Schema, mined: Mined, settled: Settled) -> str:
     return README.format(
         **settled.model_dump(include={"database", "language", "seed"}),
         **{"name": settled.name, "folder": folder, "files": files, "held": ", ".join(mined.held_tables) or "none"},
+        phrased=f" Asked {mined.phrased}." if mined.phrased else "",
         **{"n_tables": len(schema.tables), "n_links": len(schema.links), "dropped": told_drops(mined.dropped)},
     )
 

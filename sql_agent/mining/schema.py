@@ -31,7 +31,7 @@ CATEGORIES = 30  # most values of a category
 MAX_VALUE_CHARS = 40
 PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 DATE = re.compile(r"\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])(?:[ T]\d\d:\d\d(?::\d\d)?)?")
-DATED = re.compile(r"date|day|time")
+DATED = re.compile(r"date|day|time|year")
 COMPACT_DATE = re.compile(r"[12]\d{3}(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])")
 NAMING = re.compile(r"(?:^| )(?:name|title|label)$", re.I)
 CODES = re.compile(r"(?:^| )(?:id|code|zip|postcode|phone|number|no)$", re.I)
@@ -77,11 +77,11 @@ class Column(Part):
 
     @property
     def label(self) -> str:
-        """The name in a sentence: "joined" of days is the joined date."""
+        """The name in a sentence: "joined" of days is the joined date, "founded" of years the founded year."""
         said = words(self.name)
-        if self.role != "date" or not said.isascii() or DATED.search(said):
+        if self.role not in ("date", "year") or not said.isascii() or DATED.search(said):
             return said
-        return re.sub(r" (?:on|at)$", "", said) + " date"
+        return f"{re.sub(r' (?:on|at|in)$', '', said)} {self.role}"
 
 
 class Table(Part):
@@ -211,7 +211,7 @@ def _structure(path: Path, chosen: Sequence[str]) -> tuple[dict[str, bool], set[
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
             kinds = "SELECT name, type = 'view' FROM pragma_table_list WHERE schema = 'main' AND type IN "
             rows = connection.execute(f"{kinds} ('table', 'view') AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'")
-            names = {str(name): bool(view) for name, view in sorted(rows) if _is_sayable(name)}
+            names = {str(name): bool(view) for name, view in sorted(rows) if is_sayable(name)}
             _check_chosen(chosen, names, path)
             names = {name: view for name, view in names.items() if not chosen or name in chosen}
             keys = {(name, key) for name in names for key in _primary(connection, name)}
@@ -279,7 +279,7 @@ def _with_keys(table: Table, links: Sequence[Link]) -> Table:
     return table.model_copy(update={"columns": tuple(columns)})
 
 
-def _is_sayable(text: str) -> bool:
+def is_sayable(text: str) -> bool:
     """Whether a text can stand in a prompt: no control characters, no marks of a chat template."""
     return text.isprintable() and bool(text.strip()) and not MARKS.search(text)
 
@@ -301,7 +301,7 @@ def _column(database: Database, table: str, name: str, n_rows: int, is_key: bool
     counts = database.query_sync(f"SELECT COUNT({column}), COUNT(DISTINCT {column}) {source}")
     kinds = database.query_sync(f"SELECT DISTINCT typeof({column}) {source}")
     sampled = database.query_sync(f"SELECT DISTINCT {column} {source} WHERE {column} IS NOT NULL LIMIT {SAMPLES}")
-    if not (counts.ok and kinds.ok and sampled.ok) or not _is_sayable(name):
+    if not (counts.ok and kinds.ok and sampled.ok) or not is_sayable(name):
         return None
     n_filled, n_distinct = counts.rows[0]
     types = {row[0] for row in kinds.rows} - {"null"}
@@ -317,7 +317,7 @@ def _is_short(value: Value) -> bool:
     """Whether a value fits into a sentence."""
     if not isinstance(value, str):
         return abs(value) < 1e12
-    return 0 < len(value) <= MAX_VALUE_CHARS and value == value.strip() and _is_sayable(value) and "…" not in value
+    return 0 < len(value) <= MAX_VALUE_CHARS and value == value.strip() and is_sayable(value) and "…" not in value
 
 
 def _role(name: str, types: set[str], values: list[Value], short: list[Value], *, few: bool, is_key: bool) -> Role:

@@ -16,7 +16,7 @@ from foundation.errors import UserError
 from foundation.files import write_json
 
 STATE, SCHEMA, PROMPT, SHORT_PROMPT = "state.json", "schema.json", "prompt.txt", "prompt_short.txt"
-RUNS = "runs"
+RUNS, PHRASED = "runs", "phrased.jsonl"
 AMOUNTS = {"steps": 0, "test_questions": 60, "samples": 1}
 
 
@@ -33,6 +33,7 @@ class Settled(BaseModel):
     questions: int
     tables: tuple[str, ...] = ()
     model: str = ""
+    phrase: bool = False
 
     @property
     def name(self) -> str:
