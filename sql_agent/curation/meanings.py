@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import gzip
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from importlib.resources import files
 from pathlib import Path
 
@@ -23,6 +23,7 @@ POINTED = re.compile(
 ABBREVIATED = re.compile(r"abbr\. (?:for|of) (?:\S*\|)?([\u4e00-\u9fff]+)")
 PARTICLE = re.compile(r" (?:on|in|of|for|with|from|at) ")
 COMMON = range(0xB0, 0xD8)  # the first byte
+PERSON = re.compile(r"\[[A-Z]\S+ [A-Z]\S+ [a-z]")  # how a family name and a given one of two characters are said
 CLASSIFIER = re.compile(r"CL:[^/]*/")
 LEADING = re.compile(r"^(?:to be|to|a|an|the|be|of) ")
 # What a gloss or a word of one alone says nothing by.
@@ -116,6 +117,21 @@ def _wikdict() -> dict[str, set[str]]:
 def is_chinese_word(word: str) -> bool:
     """Whether CC-CEDICT has the word."""
     return word in _cedict()
+
+
+def characters_of_given_names(families: Collection[str]) -> set[str]:
+    """The characters behind a family name in CC-CEDICT's persons of three characters."""
+    persons = (
+        word
+        for word, entries in _cedict().items()
+        if len(word) == 3 and word[0] in families and any(PERSON.match(entry) for entry in entries)
+    )
+    return {char for word in persons for char in word[1:]}
+
+
+def is_english_word(phrase: str) -> bool:
+    """Whether WordNet has the word or phrase in lower case, or what it is a form of."""
+    return bool(_synsets(phrase))
 
 
 def is_rare(char: str) -> bool:

@@ -1,8 +1,8 @@
-"""Names of persons in a text: a given and a family name of one country side by side, by the lists of Faker.
+"""Names of persons in a text: a given and a family name side by side, by Faker's lists and CC-CEDICT's persons.
 
-Guarantees: a pure function of the text. Not covered: names that those lists lack (most family names of Poland and
-Turkey, most given ones of Japan), a given name alone, and names in lower case; where every word of a text has a capital
-(a headline), a pair of words is no name.
+Guarantees: a pure function of the text. One of the two may stand in no list, where neither is a word of WordNet. Not
+covered: a given name alone, names in lower case, and Chinese names of rare family names or with a word in them; where
+every word of a text has a capital (a headline), a pair of words is no name. Well-known people have names too.
 """
 
 from __future__ import annotations
@@ -10,81 +10,110 @@ from __future__ import annotations
 import functools
 import importlib
 import re
+from collections.abc import Collection
 from itertools import pairwise
+from pathlib import Path
 
-from sql_agent.curation.wording import is_word
+from faker.providers import person
 
-LOCALES = "en_US en_GB en_IN de_DE fr_FR es_ES it_IT pt_BR nl_NL sv_SE da_DK pl_PL cs_CZ tr_TR id_ID ru_RU hi_IN"
+from sql_agent.curation.meanings import characters_of_given_names, is_chinese_word, is_english_word
+
 TOGETHER = ("zh_CN", "ja_JP", "ko_KR")  # written without a blank, the family name first
 WORD = re.compile(r"(?:(?:de|van|von|der|da|di|del) )*(?:[^\W\d_]|[\u0900-\u097f])+(?:['’-][^\W\d_]+)*")
-# Given names that begin a question, a sentence or a date more often.
-WORDS = frozenset(
-    [
-        "will",
-        "may",
-        "april",
-        "june",
-        "august",
-        "can",
-        "chase",
-        "grace",
-        "hope",
-        "art",
-        "dean",
-        "mark",
-        "bill",
-        "rose",
-        "summer",
-        "dawn",
-        "penny",
-    ]
-)
 BEFORE = (
     r"(?:(?<![\u3040-\u9fff\uac00-\ud7af])|(?<=患者)|(?<=病人)|(?<=叫)|(?<=姓名)|(?<=我是)|(?<=さん)|(?<=는)|(?<=は))"
 )
-AFTER = r"(?=[^\u4e00-\u9fff\uac00-\ud7af]|$|先生|女士|小姐|同志|医生|大夫|老师|今年|现年|さん|씨|님|입니다|です)"
+AFTER = (
+    r"(?=[^\u4e00-\u9fff\uac00-\ud7af]|$|先生|女士|小姐|同志|医生|大夫|老师|今年|现年|様|氏"
+    r"|씨|님|입니다|[의은는이가을를](?![\uac00-\ud7af]))"
+)
+# What is named after somebody: "Charcot Marie Tooth disease".
+AFTER_SOMEBODY = re.compile(r"(?: \w+)? (?:disease|disorder|syndrome|lymphoma|sign|test|score|scale)(?![a-z])", re.I)
+LONGEST_WORD = 4  # characters
+COMMON = 0.25  # percent of China's people with a family name; rarer ones begin foreign words more often
 
 
 @functools.cache
-def _lists(locale: str) -> tuple[frozenset[str], frozenset[str]]:
-    """The given and the family names of a country."""
-    provider = importlib.import_module(f"faker.providers.person.{locale}").Provider
+def _lists(*locales: str) -> tuple[frozenset[str], frozenset[str]]:
+    """The given and the family names of some countries, in their script and in Latin letters."""
     given, family = set(), set()
-    for kind, names in (("first_name", given), ("last_name", family)):
-        for attribute in dir(provider):
-            if attribute.startswith(kind) and not callable(values := getattr(provider, attribute)):
-                names.update(name for name in values if isinstance(name, str))
+    for locale in locales:
+        provider = importlib.import_module(f"faker.providers.person.{locale}").Provider
+        for kind, names in (("first_", given), ("last_", family)):
+            for attribute in dir(provider):
+                values = getattr(provider, attribute)
+                if re.match(f"{kind}(?:romanized_)?name", attribute) and isinstance(values, Collection):
+                    names.update(name for name in values if isinstance(name, str))
     return frozenset(given), frozenset(family)
+
+
+@functools.cache
+def _countries() -> list[tuple[frozenset[str], frozenset[str]]]:
+    """The lists of all countries of Faker."""
+    folders = sorted(Path(person.__file__).parent.glob("*_*/__init__.py"))
+    return [_lists(file.parent.name) for file in folders]
 
 
 @functools.cache
 def _together() -> re.Pattern[str]:
     """Names of countries that write them without a blank."""
-    wholes = []
+    wholes, called = [], ""
     for locale in TOGETHER:
-        given, family = ("|".join(sorted(names, key=len, reverse=True)) for names in _lists(locale))
+        lists = ([name for name in names if not name.isascii()] for names in _lists(locale))
+        given, family = ("|".join(sorted(names, key=len, reverse=True)) for names in lists)
         second = "".join(sorted(set("".join(_lists(locale)[0]))))
-        wholes.append(f"(?:{family}) ?(?:{given}" + (f"|[{second}]{{1,2}})" if locale == "zh_CN" else ")"))
-    return re.compile(f"{BEFORE}(?:{'|'.join(wholes)}){AFTER}")
+        wholes.append(f"(?:{family}) ?(?:{given}{f'|[{second}]{{1,2}}' if locale == 'zh_CN' else ''})")
+        if locale == "ja_JP":
+            called = f"(?:{family})[\u3040-\u30ff\u4e00-\u9fff]{{0,3}}(?:さん|様|氏|くん|ちゃん)"
+    return re.compile(f"{BEFORE}(?:(?:{'|'.join(wholes)}){AFTER}|{called})")
+
+
+@functools.cache
+def _han() -> re.Pattern[str]:
+    """A common Chinese family name, or one of two characters, and two characters of given names."""
+    shares = importlib.import_module("faker.providers.person.zh_CN").Provider.last_names
+    family = sorted((name for name, share in shares.items() if share >= COMMON or len(name) > 1), key=len, reverse=True)
+    return re.compile(f"(?=(({'|'.join(family)})([{''.join(characters_of_given_names(family))}]{{2}})))")
+
+
+def _stands_alone(text: str, name: re.Match[str]) -> bool:
+    """Whether no word of CC-CEDICT reaches into a Chinese name, or is a part of it but its given name."""
+    start, end = name.span(1)
+    words = (
+        (at, at + n)
+        for n in range(2, LONGEST_WORD + 1)
+        for at in range(max(0, start - n + 1), min(end, len(text) - n + 1))
+        if is_chinese_word(text[at : at + n])
+    )
+    return all(
+        word in (name.span(1), name.span(2)) or word == name.span(3) and name[3] in _lists("zh_CN")[0] for word in words
+    )
 
 
 def names_someone(text: str) -> bool:
     """Whether a person is named by given and family name."""
-    if _together().search(text):
+    if _together().search(text) or any(_stands_alone(text, name) for name in _han().finditer(text)):
         return True
     found = list(WORD.finditer(text))
     if len(found) > 4 and all(word[0][:1].isupper() for word in found):
         return False
-    beside = [(one[0], other[0]) for one, other in pairwise(found) if text[one.end() : other.start()] in (" ", ", ")]
+    beside = [
+        (one[0], other[0])
+        for one, other in pairwise(found)
+        if text[one.end() : other.start()] in (" ", ", ") and not AFTER_SOMEBODY.match(text, other.end())
+    ]
     return any(_pair(one, other) or _pair(other, one) for one, other in beside)
 
 
 def _pair(given: str, family: str) -> bool:
-    if given[:1].islower() or family[-1:].isupper() and len(family) < 3 or given.lower() in WORDS:
+    """Whether the two are names of one country; or of two, or one a name and the other in no dictionary."""
+    if given[:1].islower() or family.split()[-1][:1].islower() or family[-1:].isupper() and len(family) < 3:
         return False
-    countries = [(given in one, family in other) for one, other in map(_lists, LOCALES.split())]
-    if any(map(all, countries)):
+    lists = [(given in one, family in other) for one, other in _countries()]
+    words = [is_english_word(given.lower()), is_english_word(family.lower())]
+    if is_english_word(f"{given} {family}".lower()):
+        return False
+    if any(map(all, lists)):
         return True
-    # Of two countries: unless both are words that have another sense.
-    rare = not (is_word(given.lower()) and is_word(family.lower()))
-    return rare and any(one for one, _ in countries) and any(other for _, other in countries)
+    listed = [any(one) for one in zip(*lists, strict=True)]
+    return not any(words) and (all(listed) or any(listed) and min(map(len, (given, family))) > 2)

@@ -16,8 +16,11 @@ from stdnum.br import cpf
 from stdnum.cn import ric
 from stdnum.es import dni
 from stdnum.fr import nir
+from stdnum.in_ import aadhaar
 from stdnum.it import codicefiscale
 from stdnum.kr import rrn
+from stdnum.pl import pesel
+from stdnum.tr import tckimlik
 from stdnum.us import ssn
 
 from sql_agent.curation.names import names_someone
@@ -35,6 +38,8 @@ IDENTITY = (
     (re.compile(r"(?<!\d)[12](?: ?\d){14}(?!\d)"), nir.is_valid),
     (re.compile(r"(?<!\w)[A-Za-z]{6}\w{10}(?!\w)"), codicefiscale.is_valid),
     (re.compile(r"(?<!\d)\d{6}-\d{7}(?!\d)"), rrn.is_valid),
+    (re.compile(r"(?<![\d.])\d{11}(?![\d.]\d|\d)"), lambda said: pesel.is_valid(said) or tckimlik.is_valid(said)),
+    (re.compile(r"(?<!\d)\d{4} \d{4} \d{4}(?! ?\d)"), aadhaar.is_valid),
 )
 ACCOUNT = re.compile(
     r"(?:\b(?:account|acct|passport|ssn|social security|member id|iban)\b"

@@ -264,6 +264,7 @@ def test_a_greeting_is_taken_off_and_the_question_stays(tmp_path: Path, said: st
             "手机13812345678",
         ),
         *("SSN 536-90-4399", "card 4111 1111 1111 1111", "DE89 3704 0044 0532 0130 00", "身份证11010519491231002X"),
+        *("PESEL 44051401359", "TC kimlik 10000000146", "Aadhaar 2341 2341 2346"),
         *("account number 12345678", "My name is anna", "Ask Mrs. Miller", "我叫王小明"),
     ],
 )
@@ -308,6 +309,47 @@ def test_names_of_many_countries_are_seen(name: str) -> None:
         else f"What helps? {name} has a fever since Monday"
     )
     assert private(says) == "a name"
+
+
+NAMED_IN_TEXT = (
+    *("Agnieszka Wiśniewska", "Tomasz Jankowski", "Ayşe Demir", "Hakan Öztürk", "Haruto Yamaguchi", "Takeshi Inoue"),
+    *("Rajesh Patel", "Gemma Whitfield", "Annika Schröder", "Olga Sokolova", "Trần Thị Mai", "Chinedu Okafor"),
+)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        *(f"Please check whether {name} paid the fee in March." for name in NAMED_IN_TEXT),
+        *(
+            "帮我查一下赵晓雯的预约。",
+            "租客欧阳建国想知道谁来修锅炉？",
+            "中村悠斗さんの予約を確認してください。",
+            "이서연의 연차는 며칠 남았나요?",
+        ),
+    ],
+)
+def test_names_in_a_sentence_are_seen(said: str) -> None:
+    assert private(said) == "a name"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Which visa do I need for New York in June?",
+        "How long is the flight from Buenos Aires to San Francisco?",
+        "Is Green Tea better than Black Coffee for sleep?",
+        "What is the boiling point of water on Mount Everest?",
+        "¿Dónde está la Plaza Mayor de Madrid?",
+        "王府井步行街几点关门？",
+        "华法林的效果比二甲双胍强吗？",
+        "安全生产许可证怎么办理？",
+        "東京から京都までどのくらいかかりますか？",
+        "이자율은 얼마인가요?",
+    ],
+)
+def test_places_and_things_are_no_names(said: str) -> None:
+    assert private(said) == ""
 
 
 @pytest.mark.parametrize(
