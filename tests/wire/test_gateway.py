@@ -18,7 +18,10 @@ import pytest
 from agentlightning.store.client_server import LightningStoreServer
 from agentlightning.utils.server_launcher import PythonServerLauncherArgs
 
+from agl_plugin.daemon import _make_proxy
+from agl_plugin.options import DaemonOptions
 from agl_plugin.proxy.calls import FEW, MAX_BODY_BYTES
+from agl_plugin.proxy.gate import Gate
 from agl_plugin.proxy.gateway import Gateway
 from agl_plugin.proxy.spans import WEIGHTS
 from agl_plugin.update.adapter import call_of
@@ -555,6 +558,21 @@ async def test_a_reused_connection_that_the_server_had_closed_costs_no_call(
         _, url = await running.attempt()
         assert (await running.call(url)).status_code == 200
         assert (await running.call(url)).status_code == status and len(made) == n_connections
+
+
+async def test_a_stop_waits_for_calls_as_long_as_a_rollout_may_take() -> None:
+    options = DaemonOptions(poll_interval_s=1.0, rollout_timeout_s=0.5, stall_s=1.0)
+    store = LightningStoreServer(agl.InMemoryLightningStore(), "127.0.0.1", free_port())
+    await store.start()
+    gate = Gate()
+    proxy = _make_proxy(options, store, gate)
+    try:
+        await proxy.start()
+        with gate.call():
+            await asyncio.wait_for(proxy.stop(), 30.0)
+        assert not proxy.is_running()
+    finally:
+        await store.stop()
 
 
 async def test_a_stop_waits_for_long_answers_and_a_cancelled_one_does_not() -> None:
