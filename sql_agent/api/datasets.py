@@ -16,6 +16,7 @@ from foundation.errors import UserError, did_you_mean
 from foundation.files import write_lines
 from sql_agent.api.given import rows_of
 from sql_agent.config import HOME, data_path
+from sql_agent.config.data import QUESTION_FILES
 from sql_agent.data.bundled import SPLITS, ensure_bundled
 from sql_agent.data.hub import HUB, hub_rows, is_hub_name, local_copy
 from sql_agent.records import Question
@@ -27,7 +28,6 @@ BUNDLED = "medical"
 QUESTION_KEYS = ("question", "prompt", "query", "problem", "instruction")
 ANSWER_KEYS = ("answer", "ground_truth", "completion", "solution", "output")
 TALKS = {"messages", "conversations", "conversation", "chosen", "rejected"}
-SUFFIXES = (".parquet", ".jsonl", ".json", ".ndjson")
 _registered: dict[str, list[dict[str, Any]] | Path] = {}
 
 
@@ -69,7 +69,9 @@ def _existing(path: str | Path) -> Path:
     found = data_path(str(path))
     if not found.is_file():
         what = "is a folder" if found.is_dir() else "does not exist"
-        raise UserError(f"{path}: {what}, seen from {Path.cwd()}; a question file is needed ({', '.join(SUFFIXES)})")
+        raise UserError(
+            f"{path}: {what}, seen from {Path.cwd()}; a question file is needed ({', '.join(QUESTION_FILES)})"
+        )
     return found
 
 
@@ -147,10 +149,10 @@ def _file(name: str, split: str) -> Path | None:
         return data_path(f"data/{split}.parquet")
     if is_hub_name(name) or local_copy(name, split):
         return None
-    if not name.endswith(SUFFIXES) and not data_path(name).is_dir():
+    if not name.endswith(QUESTION_FILES) and not data_path(name).is_dir():
         names = [BUNDLED, *_registered, *HUB]
         raise UserError(
-            f"dataset {name!r}: neither a name ({', '.join(names)}) nor a file ({', '.join(SUFFIXES)})"
+            f"dataset {name!r}: neither a name ({', '.join(names)}) nor a file ({', '.join(QUESTION_FILES)})"
             f"{did_you_mean(name, names)}"
         )
     return _existing(name)

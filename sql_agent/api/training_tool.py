@@ -23,6 +23,7 @@ from sql_agent.api import jobs
 from sql_agent.api.datasets import BUNDLED, load_dataset, register_dataset
 from sql_agent.api.rewards import create_reward, register_reward_function
 from sql_agent.api.runs import Run
+from sql_agent.config.data import QUESTION_FILES
 
 if TYPE_CHECKING:
     from agents import FunctionTool
@@ -222,7 +223,7 @@ class RLTrainingTool:
         return source, len(load_dataset(source, split=asked.split or "train", max_samples=asked.max_samples))
 
     def _source(self, name: str) -> str:
-        is_path = Path(name).suffix in (".jsonl", ".json", ".parquet", ".ndjson")
+        is_path = Path(name).suffix in QUESTION_FILES
         return str(self._inside(name, what="dataset")) if is_path else name
 
     def _model(self, name: str) -> str:

@@ -6,6 +6,7 @@ from pydantic import Field, model_validator
 
 from sql_agent.config.node import Node
 
+QUESTION_FILES = (".parquet", ".jsonl", ".json", ".ndjson", ".csv")
 TRAIN, VAL = "data/train.parquet", "data/val.parquet"
 
 

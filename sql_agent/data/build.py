@@ -13,7 +13,7 @@ import sqlite3
 from collections import Counter
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -25,6 +25,7 @@ from foundation.files import write_json
 from sql_agent.data.build_database import build_database
 from sql_agent.data.dataset import SHOWN_ROWS, BadRow, fingerprint, write_parquet
 from sql_agent.data.import_raw import Imported, import_raw, write_splits
+from sql_agent.data.public import LAYOUTS, read_public, write_public
 from sql_agent.data.questions import make_entity_questions, make_questions, write_raw
 from sql_agent.data.templates import SPLITS, TEMPLATES, load_templates
 
@@ -90,6 +91,32 @@ def _is_current(out: Path, inputs: str) -> bool:
     return stamp == {"inputs": inputs, "outputs": outputs}
 
 
+def import_public(words: list[str], out: Path | None, **shares: Any) -> None:
+    """`agentgrpo data import spider|bird FOLDER --out DIR`. Raises UserError."""
+    if len(words) != 3 or words[0] != "import" or words[1] not in LAYOUTS or out is None:
+        raise UserError(
+            f"data {' '.join(words)}: expected `agentgrpo data import {'|'.join(LAYOUTS)} FOLDER --out DIR`, FOLDER as "
+            "it was published"
+        )
+    read = read_public(words[1], Path(words[2]).expanduser(), **shares)
+    files = write_public(read, out)
+    for split in SPLITS:
+        databases = {question.db_id for question in read.splits[split]}
+        console.print(f"{split}: {len(read.splits[split])} questions about {len(databases)} databases")
+    shown = [f"left out: {text}" for text in read.left_out[:SHOWN_ROWS]]
+    more = [f"and {len(read.left_out) - SHOWN_ROWS} more"] * (len(read.left_out) > SHOWN_ROWS)
+    for text in (*shown, *more, *(f"warning: {text}" for text in read.warnings)):
+        console.print(text, markup=False, highlight=False)
+    folder = f" --set database.folder={read.folders['test']}" * (read.folders["test"] != read.folders["train"])
+    console.print(
+        "\n".join([*map(str, files), f"train:    agentgrpo train --recipe {files[-1]} --model MODEL"]), markup=False
+    )
+    console.print(
+        f"evaluate: agentgrpo evaluate --recipe {files[-1]} --model MODEL --split {files[2]} --limit 0{folder}",
+        markup=False,
+    )
+
+
 def show(imported: Imported, files: list[Path]) -> None:
     """Print what was made, and everything that was skipped or looks wrong."""
     counts = Counter(
@@ -126,12 +153,15 @@ def _show_rows(title: str, rows: list[BadRow]) -> None:
 
 
 def main(
+    words: Annotated[
+        list[str] | None, typer.Argument(metavar="[import spider|bird FOLDER]", show_default=False)
+    ] = None,
     raw: Annotated[Path | None, typer.Option(help="your questions: qa jsonl or parquet, see data/README.md")] = None,
     database: Annotated[Path | None, typer.Option(help="your SQLite file: reference SQL is run on it")] = None,
     out: Annotated[Path | None, typer.Option(help="folder of the results (needed with --raw)")] = None,
-    val_share: Annotated[float, typer.Option(help="share of rows for validation (--raw)")] = 0.1,
-    test_share: Annotated[float, typer.Option(help="share of rows for the test (--raw)")] = 0.1,
-    seed: Annotated[int, typer.Option(help="seed of the split (--raw)")] = 1,
+    val_share: Annotated[float, typer.Option(help="share of rows for validation (--raw, import)")] = 0.1,
+    test_share: Annotated[float, typer.Option(help="share of rows for the test (--raw, import)")] = 0.1,
+    seed: Annotated[int, typer.Option(help="seed of the split (--raw, import)")] = 1,
     force: Annotated[bool, typer.Option("--force", help="build the bundled data even if it is up to date")] = False,
 ) -> None:
     """Make train.parquet, val.parquet and test.parquet.
@@ -143,12 +173,18 @@ def main(
     \b
     agentgrpo data
     agentgrpo data --raw mine.jsonl --database mine.db --out DIR
+    agentgrpo data import spider FOLDER --out DIR       Spider or BIRD as published; whole databases are held out
 
     With your own data each line needs qid and question; ground_truth,
     sql, evidence, meta and task_type are used when there. Bad lines are named and skipped. Rows that share an entity
     never end up on two sides of a split.
     """
     heartbeat = Heartbeat(console, lambda: "building the data")
+    if words:
+        if raw or database or force:
+            raise UserError("data import: takes --out alone; leave --raw, --database and --force out")
+        with heartbeat:
+            return import_public(words, out, val_share=val_share, test_share=test_share, seed=seed)
     if raw is None and database is not None:
         raise UserError(f"--database {database}: only used with --raw; add --raw FILE.jsonl --out DIR")
     if raw is not None and out is None:

@@ -1,4 +1,4 @@
-"""Questions on disk: parquet or jsonl in, validated `Question` rows out, and back.
+"""Questions on disk: parquet, jsonl or csv in, validated `Question` rows out, and back.
 
 Guarantees: every row that comes out has a text id that is unique in its file and a non-empty question; every error
 names the file and the row (parquet rows and jsonl lines count from 1); nothing but plain Python values gets through.
@@ -9,8 +9,10 @@ Not covered: splitting and the repair of raw files, see `sql_agent.data.import_r
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import json
+import logging
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -24,7 +26,10 @@ from rapidfuzz import fuzz, process
 
 from foundation.errors import UserError
 from foundation.files import BadLine, atomic_path, decode_line, numbered_lines
+from sql_agent.config.data import QUESTION_FILES
 from sql_agent.records import Question
+
+logger = logging.getLogger(__name__)
 
 COLUMNS = [
     "id",
@@ -79,19 +84,38 @@ def load_questions(path: str | Path) -> list[Question]:
 def parse_file(path: str | Path) -> Parsed:
     """Read a file and sort its rows into questions and bad rows.
 
-    Raises UserError when the file as a whole is unusable: missing, empty, broken, or a needed column is not there.
+    Columns that nobody reads are named in a warning. Raises UserError when the file as a whole is unusable: missing,
+    empty, broken, or a needed column is not there.
     """
     path = _existing_file(path)
     suffix = path.suffix.lower()
-    if suffix == ".parquet":
-        rows = _read_parquet(path)
-    elif suffix in (".jsonl", ".json", ".ndjson"):
-        rows = _read_jsonl(path)
-    else:
-        raise UserError(f"{path}: {path.suffix or 'no suffix'} is not a question file; use .parquet or .jsonl")
+    if suffix not in QUESTION_FILES:
+        raise UserError(f"{path}: {path.suffix or 'no suffix'} is not a question file; use one of {QUESTION_FILES}")
+    rows = {".parquet": _read_parquet, ".csv": _read_csv}.get(suffix, _read_jsonl)(path)
     if not rows:
         raise UserError(f"{path}: the file has no rows; at least one question is needed")
-    return _parse_rows(_with_ids(rows))
+    parsed = _parse_rows(_with_ids(rows))
+    if unread := _unread(path, rows):
+        logger.warning(
+            "%s: nobody reads the column %s; reference queries belong into `sql` and all else into `meta`, and "
+            "`agentgrpo data import` reads Spider and BIRD",
+            *(path, ", ".join(unread)),
+        )
+    return parsed
+
+
+def _unread(path: Path, rows: list[tuple[int, Any]]) -> list[str]:
+    """Names of columns without a reader, and synonyms beside the name itself that say something else."""
+    tables = [row for _, row in rows if isinstance(row, dict)]
+    names = dict.fromkeys(name for row in tables for name in row)
+    if path.suffix.lower() == ".parquet":
+        names |= dict.fromkeys(pq.read_schema(path).names)
+    beside = {
+        name
+        for name, other in SYNONYMS.items()
+        if any(row.get(name) is not None and other in row and row[name] != row[other] for row in tables)
+    }
+    return [name for name in names if name in beside or not (name in COLUMNS or name in SYNONYMS)]
 
 
 def _with_ids(rows: list[tuple[int, Any]]) -> list[tuple[int, Any]]:
@@ -148,6 +172,22 @@ def _read_jsonl(path: Path) -> list[tuple[int, Any]]:
         except BadLine as exc:
             rows.append((number, BadRow(number, str(exc))))
     return rows
+
+
+def _read_csv(path: Path) -> list[tuple[int, Any]]:
+    """Rows by the names of the first line; an empty cell says nothing."""
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as stream:
+            reader = csv.DictReader(stream, strict=True)
+            rows = [(n, row) for n, row in enumerate(reader, start=1)]
+    except (UnicodeDecodeError, csv.Error) as exc:
+        raise UserError(f"{path}: not a CSV file of UTF-8 text ({exc}); write it again") from exc
+    wide = next((n for n, row in rows if None in row or None in row.values()), None)
+    if wide:
+        raise UserError(f"{path}: row {wide} has not as many cells as the first line has names; mend it")
+    if rows and (problem := _column_problem(rows[0][1])):
+        raise UserError(f"{path}: {problem}")
+    return [(n, {name: cell for name, cell in row.items() if cell or name in ("id", "question")}) for n, row in rows]
 
 
 def _read_parquet(path: Path) -> list[tuple[int, Any]]:

@@ -16,6 +16,7 @@ from sql_agent.agent.grading import scoring_of
 from sql_agent.agent.toolset import fingerprints_of
 from sql_agent.config import FileConfig, TrainConfig, build_config, command_tree, data_path, load_recipe
 from sql_agent.config.commands import EVALUATE
+from sql_agent.config.data import QUESTION_FILES
 from sql_agent.data.bundled import SPLITS as BUNDLED
 from sql_agent.data.bundled import ensure_bundled
 from sql_agent.data.dataset import fingerprint
@@ -29,7 +30,6 @@ from sql_agent.scoring.check import check_judge
 from sql_agent.scoring.registry import ScoringContext
 
 SPLITS = ("test_entities", "test")
-FILES = (".parquet", ".jsonl", ".json", ".ndjson")
 
 
 @dataclass(frozen=True)
@@ -89,9 +89,11 @@ def question_files(names: list[str]) -> dict[str, FileConfig]:
     files: dict[str, FileConfig] = {}
     for text in names or SPLITS:
         agent, _, name = text.rpartition("=")
-        is_file = name.endswith(FILES)
+        is_file = name.endswith(QUESTION_FILES)
         if not is_file and name not in BUNDLED:
-            raise UserError(f"--split {text}: neither a bundled split ({', '.join(BUNDLED)}) nor a file {FILES}")
+            raise UserError(
+                f"--split {text}: neither a bundled split ({', '.join(BUNDLED)}) nor a file {QUESTION_FILES}"
+            )
         stem = f"{agent}-{Path(name).stem}" if agent else Path(name).stem
         if stem in files:
             raise UserError(f"--split {text}: there is a split {stem} already; give the file another name")

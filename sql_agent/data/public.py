@@ -1,0 +1,200 @@
+"""Spider and BIRD as they come -> train, val and test.parquet, and a configuration that reads their databases.
+
+Guarantees: no database is in two splits: the published dev questions are test, whole; of the training questions whole
+databases are held out as val, and those about a database of dev are left out. Training rows are graded by `sql_result`,
+the others by the public rule, so that figures compare. Training rows whose reference fails, or finds nothing, are left
+out with their reason. Not covered: the hidden test sets; questions of several turns.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from foundation.errors import UserError
+from foundation.files import write_text
+from sql_agent.data.dataset import BadRow, write_parquet
+from sql_agent.data.import_raw import check_sql
+from sql_agent.data.splits import Item, assign
+from sql_agent.data.templates import SPLITS, Split
+from sql_agent.records import Question
+
+VAL_SHARE, TEST_SHARE = 0.1, 0.1
+
+
+def _spider(row: dict[str, Any]) -> dict[str, Any]:
+    return {"question": row["question"], "sql": [row["query"]], "task_type": "spider"}
+
+
+def _bird(row: dict[str, Any]) -> dict[str, Any]:
+    """The hint is a part of the question, as in the published setting with evidence."""
+    hint, level = str(row.get("evidence") or "").strip(), str(row.get("difficulty") or "")
+    text = f"{row['question']}\nHint: {hint}" if hint else row["question"]
+    return {"question": text, "sql": [row["SQL"]], "task_type": level or "bird", "meta": {"evidence": hint}}
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Names of a published folder: question files, their folders of databases, and what a row says."""
+
+    train: tuple[str, ...]
+    databases: dict[Split, str]
+    row: Callable[[dict[str, Any]], dict[str, Any]]
+    tables: tuple[str, ...]
+
+
+LAYOUTS = {
+    "spider": Layout(
+        ("train_spider.json", "train_others.json"), {"train": "database", "test": "database"}, _spider, ("tables.json",)
+    ),
+    "bird": Layout(
+        ("train.json",),
+        {"train": "train_databases", "test": "dev_databases"},
+        _bird,
+        ("train_tables.json", "dev_tables.json"),
+    ),
+}
+DEV = "dev.json"
+
+
+@dataclass
+class Read:
+    """What a folder held: rows by split, where their databases are, and what was left out."""
+
+    name: str
+    splits: dict[Split, list[Question]] = field(default_factory=dict)
+    folders: dict[Split, Path] = field(default_factory=dict)
+    left_out: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+
+def read_public(
+    name: str, folder: Path, *, val_share: float = VAL_SHARE, test_share: float = TEST_SHARE, seed: int = 1
+) -> Read:
+    """The questions of a published folder, split; `test_share` counts where there are no dev questions beside training
+    ones. Raises UserError where it has not the layout.
+    """
+    if name not in LAYOUTS:
+        raise UserError(f"data import {name}: no such layout; there are: {', '.join(LAYOUTS)}")
+    layout, read = LAYOUTS[name], Read(name)
+    dev = _items(name, layout, folder, "test", (DEV,), read)
+    train = _items(name, layout, folder, "train", layout.train, read)
+    if not dev and not train:
+        raise UserError(f"{folder}: none of {', '.join((*layout.train, DEV))} there or one folder below it")
+    if dev and train:
+        if test_share != TEST_SHARE:
+            raise UserError(f"--test-share {test_share:g}: {DEV} is the test split of {folder}; leave it out")
+        held, test_share = {item.question.db_id for item in dev}, 0.0
+        rest = [item for item in train if item.question.db_id not in held]
+        if n := len(train) - len(rest):
+            read.left_out.append(f"{n} training questions about databases of {DEV}")
+    else:
+        rest = train or dev
+    bad = _failing(rest, read.folders["train" if train else "test"])
+    read.left_out += [f"question {line}: {reason}" for line, reason in sorted(bad.items())]
+    sound = [item for item in rest if item.line not in bad]
+    splits, read.warnings = assign(sound, val_share=val_share, test_share=test_share, seed=seed)
+    if dev and train:
+        splits["test"] = dev
+    else:  # one file, from one folder
+        read.folders = dict.fromkeys(("train", "test"), next(iter(read.folders.values())))
+    for split in SPLITS:
+        scorer = "sql_result" if split == "train" else f"{name}_execution"
+        read.splits[split] = [
+            item.question.model_copy(update={"scorer": scorer, "meta": {**item.question.meta, "split": split}})
+            for item in splits[split]
+        ]
+    read.warnings += _missing(folder, layout, read)
+    return read
+
+
+def _items(name: str, layout: Layout, folder: Path, split: Split, files: tuple[str, ...], read: Read) -> list[Item]:
+    items: list[Item] = []
+    for file in files:
+        found = _found(folder, file)
+        if found is None:
+            continue
+        read.folders[split] = _databases(found, layout.databases[split])
+        for n, row in enumerate(_rows(found), start=1):
+            try:
+                asked = layout.row(row)
+                db_id = str(row["db_id"])
+            except (KeyError, TypeError) as exc:
+                raise UserError(f"{found}: row {n}: {exc} is missing; this is not the layout of {name}") from exc
+            question = Question(id=f"{name}-{found.stem}-{n:05d}", db_id=db_id, **asked)
+            items.append(Item(len(items) + 1, question, frozenset({("database", db_id)})))
+    return items
+
+
+def _found(folder: Path, name: str) -> Path | None:
+    """A file there, or one folder below."""
+    return next((one for one in (folder / name, *sorted(folder.glob(f"*/{name}"))) if one.is_file()), None)
+
+
+def _databases(file: Path, name: str) -> Path:
+    """The folder of databases beside a question file. Raises UserError."""
+    for one in (file.parent / name, file.parent / name / name):
+        if next(one.glob("*/*.sqlite"), None):
+            return one.resolve()
+    raise UserError(f"{file.parent / name}: no ID/ID.sqlite there; {file.name} asks about these databases")
+
+
+def _rows(path: Path) -> list[Any]:
+    try:
+        rows = json.loads(path.read_bytes())
+    except (ValueError, RecursionError) as exc:
+        raise UserError(f"{path}: not JSON ({exc})") from exc
+    if not isinstance(rows, list):
+        raise UserError(f"{path}: a {type(rows).__name__}; a list of questions is needed")
+    return rows
+
+
+def _failing(items: list[Item], folder: Path) -> dict[int, str]:
+    """Line -> why its reference query is none."""
+    by_database: dict[str, list[Item]] = {}
+    for item in items:
+        by_database.setdefault(item.question.db_id, []).append(item)
+    bad: list[BadRow] = []
+    for db_id, asked in by_database.items():
+        path = folder / db_id / f"{db_id}.sqlite"
+        there = path.resolve().is_relative_to(folder) and path.is_file()
+        bad += check_sql(path, asked) if there else [BadRow(one.line, f"no file {path}") for one in asked]
+    return {one.row: one.reason for one in bad}
+
+
+def _missing(folder: Path, layout: Layout, read: Read) -> list[str]:
+    """Databases that the published list of schemas names and that have no file."""
+    told = []
+    for name in layout.tables:
+        if file := _found(folder, name):
+            names = {str(one.get("db_id")) for one in _rows(file) if isinstance(one, dict)}
+            there = {one.stem for where in read.folders.values() for one in where.glob("*/*.sqlite")}
+            if lost := sorted(names - there):
+                told.append(f"{file.name} names {len(lost)} databases without a file: {', '.join(lost[:5])}")
+    return told
+
+
+def write_public(read: Read, out: Path) -> list[Path]:
+    """Write the three files and config.toml, and return their paths."""
+    for split in SPLITS:
+        write_parquet(read.splits[split], out / f"{split}.parquet")
+    write_text(out / "config.toml", _config(read))
+    return [*(out / f"{split}.parquet" for split in SPLITS), out / "config.toml"]
+
+
+def _config(read: Read) -> str:
+    folders = {split: json.dumps(str(path), ensure_ascii=False) for split, path in read.folders.items()}
+    test = folders["test"]
+    other = f"# test.parquet has databases of its own: --set database.folder={test}\n" * (test != folders["train"])
+    return (
+        f"# Made by `agentgrpo data import {read.name}`.\n{other}"
+        f"[database]\nfolder = {folders['train']}\n\n"
+        '[agent]\ntools = ["sql"]  # add "schema" for list_tables, describe_table and sample_values\n'
+        'system_prompt = "generic_en"\n'
+        'tool_description = "Run one read-only SELECT on the SQLite database; returns JSON."\n\n'
+        '[data]\ntrain_file = "train.parquet"\nval_file = "val.parquet"\n\n'
+        '[reward]\ndefault_scorer = "sql_result"\n'
+    )
