@@ -74,7 +74,7 @@ def make_exam(question: str, reference: str, evidence: tuple[str | Cell, ...]) -
         cells, record = [], [[pair for pair in told if pair[0] == label] for label in labels]
         facts = [Fact((core, item), n) for n, items in enumerate(record) for _, item in items if (core := own[item])]
     else:
-        facts = _asked(question, own, record, [_headers(cell.text) for cell in cells])
+        facts = _asked(question, own, record, cells)
     is_quote = {fact.forms[0] for fact in facts} <= {*own, *own.values()}
     names = labelled(told, record, labels, facts)
     if not names and cells and not (is_quote and any(labels)):
@@ -170,17 +170,20 @@ def _headers(cell: str) -> set[str]:
     return {item for header, *_ in rows(cell) for field in header for _, item in _items(normalise(field))}
 
 
-def _asked(question: str, own: dict[str, str], record: Record, headers: Sequence[set[str]]) -> list[Fact]:
+def _asked(question: str, own: dict[str, str], record: Record, cells: Sequence[Cell]) -> list[Fact]:
     """What the reference quotes where it does nothing else; else all but numbers of rows and what the question says."""
     forms: dict[tuple[int, str], list[str]] = {}
     for n, items in enumerate(record):
         for above, item in items:  # a heading may stand before its own: without it, it may be another's
             forms.setdefault((n, item), [item]).extend([f"{above}:{item}"] if above else [])
+            if f"{item}?" in normalise(cells[n].text):  # a fact that asks
+                forms[n, item].append(f"{item}?")
     facts = [Fact(tuple(texts), n) for (n, _), texts in forms.items()]
     known = {fact.forms[0] for fact in facts}
     if own and all({item, core} & known for item, core in own.items() if core):
         return [fact for fact in facts if fact.forms[0] in {*own, *own.values()}]
     asked = [f for f in facts if not f.forms[0].isdecimal() and spell(f.forms[0]) not in spell(question)]
+    headers = [_headers(cell.text) for cell in cells]
     asked = [fact for fact in asked if fact.forms[0] not in headers[fact.section]] or asked
     return asked or facts
 

@@ -14,9 +14,12 @@ from dataclasses import dataclass
 
 from sql_agent.offline_judge.lexicon import Lexicon, spell, tokens
 
-PART_END = re.compile(r"的|包括|[,;。?!:]|\b(?:of|for|in)\b")
+PART_END = re.compile(
+    r"的|包括|[;。?!:]|,(?! ?(?:and|or|as)\b)|(?<!\band )(?<!\bor )(?<!\bthat )(?<!\bthose )(?<!\bas )\b(?:of|for|in)\b"
+)
 JOINT = re.compile(  # stands between things that are compared
-    r"[、/和与跟同及]|以及|\b(?:and|or|vs|versus|with|(?:differ(?:s|ent)? )?from)\b(?: the\b)?"
+    r"[、/和与跟同及]|以及|\b(?:and|or|as well as|vs|versus|with|(?:differ(?:s|ent)? )?from)\b"
+    r"(?: (?:the|that|those|of|for|in)\b)*"
 )
 ORDER = re.compile(  # what is asked for has an order
     r"顺序|次序|依次|排序|排列|从.{1,6}到|由.到"

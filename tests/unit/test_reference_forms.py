@@ -12,6 +12,7 @@ from sql_agent.offline_judge.exam import make_exam
 from sql_agent.offline_judge.judge import CAP, by_column, grade
 from sql_agent.offline_judge.lexicon import Lexicon
 from sql_agent.offline_judge.normal import normalise
+from sql_agent.offline_judge.sections import Cell
 from sql_agent.offline_judge.words import PHRASES, RELATIONS
 
 USES = ("氨氯地平的适应症是什么？", "氨氯地平的适应症：高血压；稳定型心绞痛。")
@@ -249,3 +250,26 @@ def test_long_answers_take_linear_time(piece: str) -> None:
     started_s = time.process_time()
     assert value(USES, piece * (20_000 // len(piece))) < CAP
     assert time.process_time() - started_s < 5
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "What are the care notes of silver fern and of stone lily?",
+        "How do the care notes of silver fern and those of stone lily differ?",
+        "Give the care notes of silver fern, and of stone lily.",
+        "Tell me the care notes for silver fern as well as for stone lily.",
+        "Compare the care notes of silver fern with those of stone lily.",
+    ],
+)
+def test_two_things_are_told_apart_however_the_question_joins_them(question: str) -> None:
+    fern, lily = "prune in march; keep the roots moist", "shade from noon; is it in bud? feed twice"
+    cells = [Cell(fern, "plants 1", "care notes"), Cell(lily, "plants 2", "care notes")]
+
+    def paid(answer: str) -> float:
+        found = grade(question=question, reference="", answer=answer, evidence=cells, kind="text")
+        assert found is not None
+        return found.value
+
+    assert paid(f"silver fern: {fern}\nstone lily: {lily}") >= 0.9
+    assert paid(f"silver fern: {lily}\nstone lily: {fern}") <= 0.1
