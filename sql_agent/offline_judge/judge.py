@@ -18,11 +18,11 @@ from dataclasses import dataclass
 from itertools import groupby, zip_longest
 from typing import Literal
 
-from sql_agent.offline_judge.exam import CLAUSE_END, JUDGING, Cell, Exam, Fact, make_exam
+from sql_agent.offline_judge.exam import CLAUSE_END, Cell, Exam, Fact, make_exam
 from sql_agent.offline_judge.lexicon import DENYING, pairs_of, spell
 from sql_agent.offline_judge.normal import normalise
 from sql_agent.offline_judge.tables import Told, is_torn
-from sql_agent.offline_judge.typed import kind_of_texts, lead_end, truth_of, typed_value
+from sql_agent.offline_judge.typed import kind_of_texts, truth_of, typed_value
 from sql_agent.records import AnswerType
 
 CAP, SAME_WORDS = 0.25, 0.1  # an answer that says anything else earns less than CAP; without a quote at most the other
@@ -101,8 +101,7 @@ class _Reading:
         words, unknown = exam.lexicon.read(self._text, exam.echoes)
         for start, end, word in words:
             self._read(word, self._text[max(0, start - 2) : start].rstrip(" "), self._text[end : end + 1])
-        lead = 0 if JUDGING.search(self._text.partition(":")[0]) else lead_end(self._text, exam.question)
-        self._foreign += [self._text[start:end] for start, end in unknown if start >= lead]
+        self._foreign += [self._text[start:end] for start, end in unknown]
         if any(map(self._is_torn, exam.axes)):
             self._foreign.append("told of another row, column or heading")
             self._is_misplaced = True

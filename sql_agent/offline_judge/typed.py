@@ -145,13 +145,6 @@ def typed_value(truth: Truth, *, question: str, answer: str) -> float:
     return 2 * n / (n + len(wanted))
 
 
-def lead_end(text: str, asked: str) -> int:
-    """Where the colon stands behind words that only say whence all is known, or what was asked; else 0."""
-    lead, colon, _ = text.partition(":")
-    says_more = re.search(r"\d", lead) or DOUBTS.search(lead) or _lexicon(asked).read(lead)[1]
-    return len(lead) if colon and not says_more else 0
-
-
 class _Told:
     """The truths that an answer tells, in order, and whether it says nothing against them."""
 
