@@ -16,7 +16,7 @@ from foundation.errors import RunError
 from foundation.files import append_lines, write_json, write_text
 from sql_agent.agent.endpoint import LLMEndpoint
 from sql_agent.agent.episode import EpisodeRunner
-from sql_agent.config import TrainConfig, build_config
+from sql_agent.config import TrainConfig
 from sql_agent.evaluation.folder import TRIALS
 from sql_agent.evaluation.stats import Estimate, difference, estimate
 from sql_agent.evaluation.trials import Setting, Trial, play
@@ -66,8 +66,7 @@ class PromptTrials:
             if mode == "val" and record.reward is not None:
                 self.val[name, record.question_id] = record
 
-        tree = {"agent": {"system_prompt": str(self._file(name))}}
-        with EpisodeRunner(build_config(self.config.model_dump(), tree)) as runner:
+        with EpisodeRunner(self.config.but(agent={"system_prompt": str(self._file(name))})) as runner:
             setting = Setting(self.llm, runner, self.scoring)
             await play(trials, setting, concurrency=self.concurrency, on_done=on_done)
         self.n_episodes += len(rows)

@@ -30,7 +30,6 @@ from sql_agent.agent.grading import scoring_of
 from sql_agent.agent.toolset import databases_of
 from sql_agent.agent.view import Outcome, as_json, clean, show, summary_line
 from sql_agent.config import (
-    HOME,
     TrainConfig,
     agent_config,
     build_config,
@@ -103,7 +102,7 @@ def own_server(config: TrainConfig) -> Iterator[Server]:
     cpu = config.trainer.device == "cpu" or (config.trainer.device == "auto" and models.gpu_count() == 0)
     if not config.model.path:
         notes.print("no endpoint and no --model: the tiny policy answers, as newly trained as it is found here")
-    folder = (None if config.model.path else trained_tiny_policy(config)) or model_folder(config)
+    folder = (None if config.model.path else trained_tiny_policy(config.trainer.runs)) or model_folder(config)
     notes.print(f"model {folder}", markup=False)
     starting = f"starting vLLM with {folder.name} on the {'CPU' if cpu else 'GPU'}"
     with notes.status(starting) as status, Heartbeat(notes, lambda: starting):
@@ -116,9 +115,8 @@ def own_server(config: TrainConfig) -> Iterator[Server]:
             yield server
 
 
-def trained_tiny_policy(config: TrainConfig) -> Path | None:
+def trained_tiny_policy(runs: Path) -> Path | None:
     """The model of the newest run that exported a trained tiny policy, as `make demo` does; None without one."""
-    runs = HOME / Path(config.trainer.runs_dir).expanduser()
     for summary in sorted(runs.glob(f"*/{run_folder.SUMMARY}"), key=lambda path: path.stat().st_mtime, reverse=True):
         exported = summary.parent / "model"
         is_tiny = json.loads(summary.read_text(encoding="utf-8")).get("model", {}).get("tiny_policy")

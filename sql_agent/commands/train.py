@@ -63,7 +63,7 @@ def _with_verl(config: TrainConfig, flags: Flags, terminal: Console) -> tuple[in
     if flags.dry_run:
         return dry_run(config, terminal), None
     if role != "runner":
-        preflight.check_devices(config)
+        preflight.check_devices(config.trainer, config.rollout)
     preflight.check_agent(config)
     if config.store.external_address:
         wait_for_store(config.store.external_address, say=terminal.print)

@@ -10,7 +10,7 @@ from foundation import console
 from foundation.command import with_flags
 from sql_agent.config import COMMAND
 from sql_agent.run_report.line import report_line
-from sql_agent.tuning.job import run_tuning, section_of
+from sql_agent.tuning.job import run_tuning
 from sql_agent.tuning.options import DpoFlags, Flags, Method, SftFlags, resolve_config
 
 
@@ -53,7 +53,7 @@ def _tune(method: Method, flags: Flags) -> int:
     terminal = console.own_terminal()
     config = resolve_config(method, flags)
     status, run_dir = run_tuning(config, terminal)
-    if status == 0 and (out := section_of(config).output_dir):
+    if status == 0 and (out := config.tune.output_dir):
         status = _export(run_dir, Path(out).expanduser().absolute())
     terminal.print(f"{report_line(run_dir)}\nrun: {run_dir}", markup=False)
     return status

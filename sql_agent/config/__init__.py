@@ -16,6 +16,7 @@ from sql_agent.config.build import (
     parse_assignment,
     recipe_path,
     resolve_system_prompt,
+    with_prompts,
 )
 from sql_agent.config.commands import command_tree
 from sql_agent.config.data import DataConfig, FileConfig
@@ -73,4 +74,5 @@ __all__ = [
     "recipe_path",
     "resolve_path",
     "resolve_system_prompt",
+    "with_prompts",
 ]

@@ -15,6 +15,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from foundation.errors import UserError, did_you_mean
+from sql_agent.config.agent import AgentConfig
 from sql_agent.config.agents import unknown_agent
 from sql_agent.config.data import FileConfig
 from sql_agent.config.database import DatabaseConfig
@@ -171,8 +172,10 @@ def agent_config(config: TrainConfig, name: str) -> TrainConfig:
     # The run's files name agents, and one configuration alone has none.
     data = config.data.model_copy(update={"train_files": [], "val_files": []})
     alone = config.model_copy(update={"agents": {}, "data": data})
-    tree = config.agents.get(name)
-    return _validated(merge(alone.model_dump(), tree), prefix=f"agents.{name}.") if tree else alone
+    if not (tree := config.agents.get(name)):
+        return alone
+    changed = {section: merge(getattr(alone, section).model_dump(), keys) for section, keys in tree.items()}
+    return _validated({**dict(alone), **changed}, prefix=f"agents.{name}.")
 
 
 def agents_of(config: TrainConfig) -> dict[str, TrainConfig]:
@@ -207,16 +210,21 @@ def resolve_system_prompt(config: TrainConfig, *, tiny: bool) -> TrainConfig:
 
     Raises UserError when a prompt does not exist.
     """
-    found = {name: _prompt_for(one, tiny=tiny) for name, one in agents_of(config).items()}
-    prompts = {name: {"agent": {"system_prompt": prompt}} for name, prompt in found.items()}
-    return build_config(config.model_dump(), prompts.pop(""), {"agents": prompts})
+    prompts = {name: _prompt_for(one.agent, one.database, tiny=tiny) for name, one in agents_of(config).items()}
+    return with_prompts(config, prompts)
 
 
-def _prompt_for(config: TrainConfig, *, tiny: bool) -> str:
-    if config.agent.system_prompt != "auto":
-        prompt_file(config.agent.system_prompt)
-        return config.agent.system_prompt
-    if "sql" not in config.agent.tools:
+def with_prompts(config: TrainConfig, prompts: dict[str, str]) -> TrainConfig:
+    """The same with these system prompts of agents, "" being [agent] itself."""
+    told = {name: {"agent": {"system_prompt": prompt}} for name, prompt in prompts.items()}
+    return config.but(**told.pop("", {})).model_copy(update={"agents": merge(config.agents, told)})
+
+
+def _prompt_for(agent: AgentConfig, database: DatabaseConfig, *, tiny: bool) -> str:
+    if agent.system_prompt != "auto":
+        prompt_file(agent.system_prompt)
+        return agent.system_prompt
+    if "sql" not in agent.tools:
         return "tools"
-    bundled = config.database.tables == DatabaseConfig().tables
+    bundled = database.tables == DatabaseConfig().tables
     return "generic_zh" if not bundled else "system_short" if tiny else "system_zh"

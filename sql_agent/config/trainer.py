@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Literal
 
 from pydantic import Field
 
 from sql_agent.config.node import Node
+from sql_agent.config.paths import HOME
 
 
 class TrainerConfig(Node):
@@ -48,3 +50,13 @@ class TrainerConfig(Node):
     )
     runs_dir: str = Field(default="runs", description="parent of run folders; relative paths start at the project root")
     seed: int = Field(default=1, description="seed of sampling (with step, question and call), and of the tiny policy")
+
+    @property
+    def runs(self) -> Path:
+        """The parent of run folders."""
+        return HOME / Path(self.runs_dir).expanduser()
+
+    @property
+    def in_bf16(self) -> bool:
+        """Whether passes through the model are in bfloat16, around weights and moments in float32."""
+        return self.precision == "bfloat16" or (self.precision == "auto" and self.device != "cpu")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -21,7 +21,7 @@ from sql_agent.config.reward import RewardConfig
 from sql_agent.config.rollout import RolloutConfig
 from sql_agent.config.store import StoreConfig
 from sql_agent.config.trainer import TrainerConfig
-from sql_agent.config.tune import DpoConfig, SftConfig
+from sql_agent.config.tune import DpoConfig, SftConfig, TuneConfig
 
 
 class TrainConfig(Node):
@@ -54,6 +54,21 @@ class TrainConfig(Node):
     verl: dict[str, Any] = Field(
         default={}, description="keys of verl itself, passed on to it: [see below](#verls-own-keys)"
     )
+
+    def but(self, **sections: dict[str, Any]) -> Self:
+        """The same with keys of sections as the program decided them; nobody's input, so not validated again."""
+        changed = {name: getattr(self, name).model_copy(update=keys) for name, keys in sections.items()}
+        return self.model_copy(update=changed)
+
+    @property
+    def is_tiny(self) -> bool:
+        """Whether the run trains the tiny policy: no GPU, and no model named."""
+        return self.trainer.device == "cpu" and not self.model.path
+
+    @property
+    def tune(self) -> TuneConfig:
+        """[sft] or [dpo]."""
+        return self.sft if self.method == "sft" else self.dpo
 
     @property
     def merges_adapter(self) -> bool:

@@ -32,9 +32,9 @@ from sql_agent.config import (
     ROOT,
     TrainConfig,
     agents_of,
-    build_config,
     load_recipe,
     resolve_system_prompt,
+    with_prompts,
 )
 from sql_agent.errors import LLMFault
 from sql_agent.serving import checkpoints, models
@@ -123,7 +123,7 @@ def look_at(text: str, config: TrainConfig, *, option: str) -> Target:
         return Target(option, "checkpoint", str(step), _as_trained(step, config))
     if path is None and not config.model.path and models.gpu_count() == 0:
         return Target(option, "tiny", "", resolve_system_prompt(config, tiny=True))
-    config = build_config(config.model_dump(), {"model": {"path": text or config.model.path}})
+    config = config.but(model={"path": text or config.model.path})
     try:
         folder = models.model_folder(config, tiny=False)
     except UserError as exc:
@@ -157,16 +157,11 @@ def _is_run(path: Path) -> bool:
 def _as_trained(step: Path, config: TrainConfig) -> TrainConfig:
     """The configuration with the system prompts of the run, where `config` leaves them open."""
     run = _run_config(step)
-    tree = {**_prompt_of(run, config), "agents": {}}
-    for name, one in agents_of(config).items():
-        if name:
-            tree["agents"][name] = _prompt_of(run.get("agents", {}).get(name, {}), one)
-    return resolve_system_prompt(build_config(config.model_dump(), tree), tiny=False)
-
-
-def _prompt_of(run: dict[str, Any], config: TrainConfig) -> dict[str, Any]:
-    prompt = run.get("agent", {}).get("system_prompt")
-    return {"agent": {"system_prompt": prompt}} if prompt and config.agent.system_prompt == "auto" else {}
+    left_open = [name for name, one in agents_of(config).items() if one.agent.system_prompt == "auto"]
+    trees = {name: run.get("agents", {}).get(name, {}) if name else run for name in left_open}
+    found = {name: tree.get("agent", {}).get("system_prompt") for name, tree in trees.items()}
+    told = {name: prompt for name, prompt in found.items() if prompt}
+    return resolve_system_prompt(with_prompts(config, told), tiny=False)
 
 
 def label(target: Target) -> str:

@@ -25,17 +25,16 @@ from agl_plugin.update.batch import Batch, build_batch
 from agl_plugin.update.policy_loss import micro_batch_loss
 from agl_plugin.update.prepare import needs_pass, prepare, result
 from agl_plugin.update.rows import Limits
-from agl_plugin.update.rules import PLAN, Plan, parts
+from agl_plugin.update.rules import PLAN, Plan, UpdateRules, parts
 from agl_plugin.update.telling import Telling
 from foundation.errors import RunError
-from sql_agent.config import TrainConfig
+from sql_agent.config import RolloutConfig, TrainConfig
 from sql_agent.data.dataset import to_row
 from sql_agent.local.notes import Notes, no_group
 from sql_agent.local.policy import Policy
 from sql_agent.local.rollouts import Played, Player, rewards_of
 from sql_agent.local.sampling import Sampler
 from sql_agent.records import Question
-from sql_agent.training.verl_config import keep_rules, update_rules
 from sql_agent.tuning.watch import Stop
 
 
@@ -44,6 +43,7 @@ class Run:
     """What a run is made of."""
 
     config: TrainConfig
+    rules: UpdateRules
     policy: Policy
     sampler: Sampler
     player: Player
@@ -52,13 +52,13 @@ class Run:
     val: Sequence[Question]
     n_steps: int
     checkpoints: Path
+    kept: Kept
     stop: Stop
 
 
 def train(run: Run) -> None:
     """All steps from where the policy is. Raises RunError when one has nothing to learn from, or health says stop."""
-    trainer, policy, notes = run.config.trainer, run.policy, run.notes
-    kept = Kept(run.checkpoints, keep_rules(run.config), resumed=trainer.resume)
+    trainer, policy, notes, kept = run.config.trainer, run.policy, run.notes, run.kept
     if trainer.validate_first and not policy.step:
         validate(run, step=0)
     for step in range(policy.step + 1, run.n_steps + 1):
@@ -93,17 +93,17 @@ def train_step(run: Run, step: int) -> None:
     tensors["advantages"], _ = FUNCTIONS[config.optim.advantage](rewards, mask, of_rollout)
     kept: Any = batch.data[~tensors["is_drop_mask"]]  # no prompts over the limit, no rows with nothing to learn
     # What policy and start model say of the sampled tokens before the update, where it does not find that out itself.
-    rules, tensors = update_rules(config), kept.batch
-    if needs_pass(kept, rules, epochs=policy.actor.ppo_epochs):
+    tensors = kept.batch
+    if needs_pass(kept, run.rules, epochs=policy.actor.ppo_epochs):
         with notes.timed("old_log_prob"):
             tensors["old_log_probs"], tensors["entropys"] = policy.log_probs(tensors)
     if config.optim.kl_coef:
         with notes.timed("ref"):
             tensors["ref_log_prob"] = policy.reference_log_probs(tensors)
     # Which rows make which optimizer step; those that cannot move a weight are left out.
-    prepared = prepare(kept, rules, step=step)
+    prepared = prepare(kept, run.rules, step=step)
     with notes.timed("update_actor"):
-        metrics, updated = result(prepared, [update(policy, prepared.data, config)])
+        metrics, updated = result(prepared, [update(policy, prepared.data)])
     metrics |= batch.metrics | {"perf/total_num_tokens": int(tensors["attention_mask"].sum())}
     notes.trained(step, metrics, played=played, places=places, batch=batch, updated=updated)
 
@@ -140,7 +140,7 @@ def questions_of(questions: Sequence[Question], config: TrainConfig, step: int) 
 
 def batch_of(run: Run, played: Sequence[Played], places: Places, step: int) -> Batch:
     """The rows of scored rollouts whose group has at least two. Raises RunError when there are none."""
-    limits, sizes = limits_of(run.config), Counter({name: len(of) for name, of in rewards_of(played).items()})
+    limits, sizes = limits_of(run.config.rollout), Counter({name: len(of) for name, of in rewards_of(played).items()})
     rollouts = {
         one.row["rollout_id"]: (one.group, one.reward, one.turns)
         for one in played
@@ -158,12 +158,12 @@ def batch_of(run: Run, played: Sequence[Played], places: Places, step: int) -> B
     )
 
 
-def limits_of(config: TrainConfig) -> Limits:
+def limits_of(rollout: RolloutConfig) -> Limits:
     """The widest row."""
-    return Limits(config.rollout.max_prompt_tokens, config.rollout.row_response_tokens)
+    return Limits(rollout.max_prompt_tokens, rollout.row_response_tokens)
 
 
-def update(policy: Policy, data: Any, config: TrainConfig) -> dict[str, list[Any]]:
+def update(policy: Policy, data: Any) -> dict[str, list[Any]]:
     """The optimizer steps of the plan: of each its rows in micro batches, whose gradients add up. What it tells."""
     plan: Plan = data.meta_info[PLAN]
     model, optimizer, keys = policy.model.train(), policy.optimizer, policy.actor
@@ -178,7 +178,7 @@ def update(policy: Policy, data: Any, config: TrainConfig) -> dict[str, list[Any
 
     for places, cuts in plan.steps * keys.ppo_epochs:
         passed: list[dict[str, torch.Tensor]] = []
-        for some in filter(None, parts(places, cuts or [config.optim.micro_batch_rows] * len(places))):
+        for some in filter(None, parts(places, cuts or [keys.ppo_micro_batch_size_per_gpu] * len(places))):
             rows = data.batch[some].to(model.device)
             scores = policy.scores(rows, with_entropy=keys.entropy_coeff > 0 or plan.only_pass)
             loss, metrics = micro_batch_loss(keys, scores, rows, plan=plan, epochs=keys.ppo_epochs)

@@ -36,15 +36,13 @@ from agl_plugin.run.time_split import Stopwatch
 from agl_plugin.run.tracking import tracking_of
 from agl_plugin.update.batch import Batch
 from agl_plugin.update.rows import Limits
-from agl_plugin.update.rules import Updated
+from agl_plugin.update.rules import Updated, UpdateRules
 from foundation import run_folder
 from foundation.errors import RunError
 from foundation.files import append_lines
 from foundation.rollout_keys import told_tools
 from foundation.versions import versions
-from sql_agent.config import TrainConfig
 from sql_agent.local.rollouts import Played, rewards_of
-from sql_agent.training.verl_config import update_rules
 
 logger = logging.getLogger(__name__)
 MADE_BY = "one process"
@@ -140,10 +138,9 @@ class Notes:
         self._began_s = now
 
 
-def settings_of(config: TrainConfig, overrides: Mapping[str, Any]) -> dict[str, Any]:
+def settings_of(rules: UpdateRules, overrides: Mapping[str, Any]) -> dict[str, Any]:
     """What the rows of a run follow from, in the words of the audit; `overrides` are verl's."""
-    rules = dataclasses.asdict(update_rules(config))
-    return {"verl": overrides, "rules": rules, "versions": versions(), "trainer": MADE_BY}
+    return {"verl": overrides, "rules": dataclasses.asdict(rules), "versions": versions(), "trainer": MADE_BY}
 
 
 def statistics_of(played: Sequence[Played]) -> dict[str, float]:

@@ -28,7 +28,6 @@ from foundation.files import write_json, write_text
 from sql_agent.config import TrainConfig
 from sql_agent.local.arguments import MAKER
 from sql_agent.serving.checkpoint_model import TRL_STATE
-from sql_agent.training.verl_config import in_bf16
 from sql_agent.tuning.models import load_model, lora_of
 
 OPTIMIZER, SCHEDULE = "optimizer.pt", "scheduler.pt"
@@ -39,7 +38,7 @@ class Policy:
 
     def __init__(self, config: TrainConfig, folder: Path, *, verl: Any) -> None:
         self._config, self.actor = config, actor_config(verl)
-        self._dtype = torch.bfloat16 if in_bf16(config) else torch.float32
+        self._dtype = torch.bfloat16 if config.trainer.in_bf16 else torch.float32
         resumed = Path(config.trainer.resume) / "actor" if config.trainer.resume else None
         self.tokenizer: Any = AutoTokenizer.from_pretrained(folder, trust_remote_code=config.model.allow_remote_code)
         self.model = _trained(config, folder, resumed)

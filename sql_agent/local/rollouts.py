@@ -23,7 +23,7 @@ from foundation.rollout_keys import AWAITS_GROUP, TIMED_OUT, RunKeys
 from foundation.seeds import call_seeds, rollout_seed
 from sql_agent.agent.endpoint import LLMEndpoint
 from sql_agent.agent.episode import EpisodeRunner
-from sql_agent.config import TrainConfig, build_config
+from sql_agent.config import TrainConfig
 from sql_agent.errors import Fault
 from sql_agent.local.endpoint import PolicyEndpoint, Sampled
 from sql_agent.local.sampling import Sampler
@@ -59,8 +59,7 @@ class Player:
     def __init__(self, config: TrainConfig, endpoint: PolicyEndpoint, scoring: ScoringContext) -> None:
         self._config, self._endpoint, self._scoring = config, endpoint, scoring
         # A call waits here while those of all other rollouts are sampled, so it has the time that its rollout has.
-        limit = {"agent": {"llm_timeout_s": config.rollout.rollout_timeout_s}}
-        self._runner = EpisodeRunner(build_config(config.model_dump(), limit))
+        self._runner = EpisodeRunner(config.but(agent={"llm_timeout_s": config.rollout.rollout_timeout_s}))
         self._grader = grader_of(scoring)
 
     def close(self) -> None:

@@ -8,24 +8,24 @@ from pathlib import Path
 from foundation import run_folder
 from foundation.errors import UserError
 from foundation.run_folder import BEST, CHECKPOINTS, NOTE, STEP, step_folder, step_number
-from sql_agent.config import TrainConfig, resolve_path
+from sql_agent.config import TrainerConfig, resolve_path
 
 MODEL_FILES = (".safetensors", ".pt", ".json")  # what makes another model when it changes
 
 
-def find_checkpoint(config: TrainConfig, runs_dir: Path) -> Path:
+def find_checkpoint(trainer: TrainerConfig, *, method: str) -> Path:
     """The complete global_step_N folder that `trainer.resume` means. Raises UserError.
 
     Checkpoints are loaded with pickle, so only folders of this project's runs count; and a checkpoint that was cut off
-    while being saved does not (NOTE names the last complete one). `latest` is of the configuration's method.
+    while being saved does not (NOTE names the last complete one). All are of runs with this `method`.
     """
-    resume = config.trainer.resume
+    resume = trainer.resume
     asked = f"--resume {resume}"
     if resume == "latest":
-        return own_checkpoint(runs_dir, asked=asked, method=config.method)
-    checkpoint = own_checkpoint(checkpoint_path(resume, runs_dir, asked=asked), asked=asked)
-    if (method := method_of(checkpoint)) != config.method:
-        raise UserError(f"{asked}: {checkpoint} is of a run with method = {method}, and this one's is {config.method}")
+        return own_checkpoint(trainer.runs, asked=asked, method=method)
+    checkpoint = own_checkpoint(checkpoint_path(resume, trainer.runs, asked=asked), asked=asked)
+    if (other := method_of(checkpoint)) != method:
+        raise UserError(f"{asked}: {checkpoint} is of a run with method = {other}, and this one's is {method}")
     return checkpoint
 
 

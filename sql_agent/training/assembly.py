@@ -1,4 +1,4 @@
-"""The parts of agent-lightning that a run is made of: store, trainer, runners, and GRPO as its algorithm.
+"""The parts of agent-lightning that a run is made of: store, trainer, runners.
 
 agent-lightning is imported inside the functions: it takes seconds, and what is wrong with a run shows before that.
 """
@@ -9,31 +9,29 @@ import os
 from pathlib import Path
 from typing import Any
 
-from agl_plugin.options import DaemonOptions, TrainerOptions
+from agl_plugin.options import DaemonOptions
 from foundation import run_folder
 from foundation.marks import model_marks
-from sql_agent.config import TrainConfig
+from sql_agent.config import RolloutConfig, StoreConfig, TrainConfig
 from sql_agent.scoring.groups import grader_of
 from sql_agent.scoring.registry import ScoringContext
-from sql_agent.training.health_rules import health_of
-from sql_agent.training.verl_config import keep_rules, update_rules, verl_overrides
 
 
-def make_store(config: TrainConfig, *, run_dir: Path | None) -> Any:
+def make_store(config: StoreConfig, *, run_dir: Path | None) -> Any:
     """The agent-lightning store that the configuration means; runners alone, without a run folder, are its clients."""
     from agl_plugin.store.client import StoreClient
 
-    address = config.store.external_address
+    address = config.external_address
     if address or not run_dir:
-        place = address or f"http://localhost:{config.store.port}"
-        return StoreClient(place, patience_s=config.store.patience_s)
-    if config.store.mongo_uri:
+        place = address or f"http://localhost:{config.port}"
+        return StoreClient(place, patience_s=config.patience_s)
+    if config.mongo_uri:
         from agentlightning.store.mongo import MongoLightningStore
 
-        return MongoLightningStore(mongo_uri=config.store.mongo_uri)
+        return MongoLightningStore(mongo_uri=config.mongo_uri)
     from agl_plugin.store.sqlite import SqliteLightningStore
 
-    return SqliteLightningStore(run_dir / run_folder.STORE, keep_spans=config.store.keep_spans)
+    return SqliteLightningStore(run_dir / run_folder.STORE, keep_spans=config.keep_spans)
 
 
 def make_trainer(config: TrainConfig, *, role: str, algorithm: Any, run_dir: Path | None) -> Any:
@@ -49,7 +47,7 @@ def make_trainer(config: TrainConfig, *, role: str, algorithm: Any, run_dir: Pat
     return agl.Trainer(
         algorithm=algorithm,
         n_runners=rollout.n_runners,
-        store=make_store(config, run_dir=run_dir),
+        store=make_store(config.store, run_dir=run_dir),
         tracer=tracer,
         adapter=ScoredTriplets(),
         runner=ConcurrentRunner(
@@ -63,34 +61,19 @@ def make_trainer(config: TrainConfig, *, role: str, algorithm: Any, run_dir: Pat
     )
 
 
-def make_algorithm(config: TrainConfig, *, model: Path, run_dir: Path, steps: int, scoring: ScoringContext) -> Any:
-    """GRPO with the run's settings."""
-    from agl_plugin.algorithm import Grpo
-
-    return Grpo(
-        verl_overrides(config, model_path=str(model), run_dir=run_dir, total_steps=steps),
-        run_dir=run_dir,
-        cpu=config.trainer.device == "cpu",
-        daemon=daemon_options(config, scoring),
-        trainer=TrainerOptions(update=update_rules(config), health=health_of(config), keep=keep_rules(config)),
-        audit=config.logging.audit,
-    )
-
-
-def daemon_options(config: TrainConfig, scoring: ScoringContext) -> DaemonOptions:
+def daemon_options(rollout: RolloutConfig, store: StoreConfig, *, seed: int, scoring: ScoringContext) -> DaemonOptions:
     """How the trainer's side treats rollouts."""
-    rollout = config.rollout
     return DaemonOptions(
         poll_interval_s=rollout.poll_interval_s,
         rollout_timeout_s=rollout.rollout_timeout_s,
         stall_s=rollout.rollout_timeout_s + 60.0,
         proxy=rollout.proxy,
-        proxy_host=config.store.proxy_host,
-        proxy_port=config.store.proxy_port,
+        proxy_host=store.proxy_host,
+        proxy_port=store.proxy_port,
         grade_group=grader_of(scoring),
         resample=rollout.resample_flat_groups,
         log_probs=rollout.sampler_logprobs,
-        seed=config.trainer.seed,
+        seed=seed,
         calls_per_engine=rollout.calls_per_engine or 2 * rollout.max_num_seqs,
     )
 

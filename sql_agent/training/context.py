@@ -20,7 +20,7 @@ from foundation.marks import model_marks
 from sql_agent.agent.episode import EpisodeRunner
 from sql_agent.agent.sql_tool import QUERY
 from sql_agent.agent.tool import Tool
-from sql_agent.config import TrainConfig, agents_of
+from sql_agent.config import AgentConfig, RolloutConfig, TrainConfig, agents_of
 from sql_agent.records import Question
 from sql_agent.serving.server import context_tokens
 
@@ -95,12 +95,12 @@ def check_context(config: TrainConfig, model: Path, questions: Sequence[Question
                 prompts = [runner.prompt_for(db_id) for db_id in {question.db_id for question in asked}]
                 said = {"system_prompt": max(prompts, key=len), "offered": runner.toolset.offered}
                 tokens = measure(one, asked, **said, count=count, template=read_template(model))
-                compare(one, tokens, held=context_tokens(model, config.rollout), agent=name)
+                compare(one.agent, one.rollout, tokens, held=context_tokens(model, config.rollout), name=name)
 
 
-def compare(config: TrainConfig, tokens: EpisodeTokens, *, held: int, agent: str = "") -> None:
-    """`held`: tokens that the model server holds of one conversation; `agent` is told where it is one of several."""
-    rollout, who = config.rollout, f"agent {agent}: " * bool(agent)
+def compare(agent: AgentConfig, rollout: RolloutConfig, tokens: EpisodeTokens, *, held: int, name: str = "") -> None:
+    """`held`: tokens that the model server holds of one conversation; `name` is the agent's where it is of several."""
+    who = f"agent {name}: " if name else ""
     if tokens.first > rollout.max_prompt_tokens or tokens.first + rollout.max_response_tokens > held:
         raise UserError(
             f"{who}system prompt, tools and the longest question take about {tokens.first} tokens, which must not "
@@ -108,11 +108,11 @@ def compare(config: TrainConfig, tokens: EpisodeTokens, *, held: int, agent: str
             f"rollout.max_response_tokens = {rollout.max_response_tokens} of the {held} tokens of a conversation. "
             "Raise rollout.max_prompt_tokens and rollout.max_model_len, or shorten agent.system_prompt"
         )
-    if tokens.episode > held and config.agent.context == "keep":
+    if tokens.episode > held and agent.context == "keep":
         logger.warning(
             "%san episode of agent.max_turns = %d needs about %d tokens (%d before the first answer, %d for a full "
             "result), but a conversation holds %d: it would end as context_overflow, through no fault of the policy. "
             "Raise rollout.trajectory_max_response_tokens and rollout.max_model_len, or lower database.max_chars or "
             "agent.max_turns",
-            *(who, config.agent.max_turns, tokens.episode, tokens.first, tokens.result, held),
+            *(who, agent.max_turns, tokens.episode, tokens.first, tokens.result, held),
         )

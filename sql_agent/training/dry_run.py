@@ -20,10 +20,9 @@ from rich.console import Console
 
 from foundation.errors import UserError
 from sql_agent.agent.grading import scoring_of
-from sql_agent.config import HOME, TrainConfig, agents_of
+from sql_agent.config import TrainConfig, TrainerConfig, agents_of
 from sql_agent.scoring.check import check_judge, offline_kinds
 from sql_agent.scoring.registry import ScoringContext
-from sql_agent.serving.checkpoints import find_checkpoint
 from sql_agent.serving.models import check_model_folder, gpu_count
 from sql_agent.training import preflight
 from sql_agent.training.memory import GB, local_model, memory, model_name, parameters
@@ -59,17 +58,15 @@ def dry_run(config: TrainConfig, terminal: Console, *, verl: bool = True) -> int
 
 def check(config: TrainConfig, scoring: ScoringContext, *, steps: int) -> None:
     """The checks of a run that need neither GPU nor store nor model."""
-    runs_dir = HOME / Path(config.trainer.runs_dir).expanduser()
-    if config.trainer.resume:
-        preflight.check_resume(config, find_checkpoint(config, runs_dir), steps=steps)
-    preflight.check_adapter(config)
-    preflight.check_loss(config)
+    preflight.resumed(config, steps=steps)
+    preflight.check_adapter(config.model)
+    preflight.check_loss(config.optim.loss)
     preflight.check_trackers(config.logging.trackers)
-    if folder := local_model(config):
+    if folder := local_model(config.model.path):
         check_model_folder(folder, allow_remote_code=config.model.allow_remote_code)
-        preflight.check_disk(config, runs_dir, folder)
+        preflight.check_disk(config.trainer, folder, lora=config.model.lora_rank > 0)
     if gpu_count() >= config.trainer.n_gpus or config.trainer.device == "cpu":
-        preflight.check_devices(config)
+        preflight.check_devices(config.trainer, config.rollout)
     elif config.trainer.n_gpus % config.rollout.tensor_parallel:
         raise UserError(
             f"rollout.tensor_parallel = {config.rollout.tensor_parallel} must divide --n-gpus {config.trainer.n_gpus}"
@@ -88,7 +85,7 @@ def arithmetic(config: TrainConfig, scoring: ScoringContext, *, n_train: int, n_
     rollout, optim, trainer = config.rollout, config.optim, config.trainer
     rollouts = optim.questions_per_step * rollout.group_size
     updates = math.ceil(optim.questions_per_step / optim.mini_batch_questions)
-    validations = n_validations(config, steps)
+    validations = n_validations(trainer, steps)
     yield f"recipe {config.recipe} on {trainer.device}, {trainer.n_gpus} GPU(s); model {model_name(config)}"
     if trainer.device == "cuda" and gpu_count() < trainer.n_gpus:
         yield f"GPUs: not looked at (the driver here shows {gpu_count()})"
@@ -102,14 +99,15 @@ def arithmetic(config: TrainConfig, scoring: ScoringContext, *, n_train: int, n_
     yield f"model calls: at most {(steps * rollouts + validations * n_val) * turns} ({turns} turns each)"
     yield f"judge: {scoring.judge_name}; calls: {judge_calls(config, scoring, steps=steps, n_val=validations * n_val)}"
     yield from memory(config)
-    yield disk(config)
+    n, _ = parameters(config.model.path, tiny=config.is_tiny)
+    yield disk(trainer, n, lora=config.model.lora_rank > 0)
 
 
-def n_validations(config: TrainConfig, steps: int) -> int:
+def n_validations(trainer: TrainerConfig, steps: int) -> int:
     """Validations of a run: before the first step, every so many steps, and after the last."""
-    every = config.trainer.validate_every
+    every = trainer.validate_every
     later = math.ceil(steps / every) if every > 0 else 0
-    return later + int(config.trainer.validate_first)
+    return later + int(trainer.validate_first)
 
 
 def judge_calls(config: TrainConfig, scoring: ScoringContext, *, steps: int, n_val: int) -> str:
@@ -121,16 +119,13 @@ def judge_calls(config: TrainConfig, scoring: ScoringContext, *, steps: int, n_v
     return f"at most {calls + n_val}, {calls} of them in training (equal answers and failed tries not counted)"
 
 
-def disk(config: TrainConfig) -> str:
-    """What the checkpoints need, beside what is free."""
-    n, _ = parameters(config)
-    trainer = config.trainer
+def disk(trainer: TrainerConfig, n: float, *, lora: bool) -> str:
+    """What the checkpoints of a model of `n` parameters need, beside what is free."""
     if trainer.save_every <= 0:
         return "disk: no checkpoints (trainer.save_every)"
-    lora = config.model.lora_rank > 0
     factor = preflight.BYTES_PER_LORA_CHECKPOINT_BYTE if lora else preflight.BYTES_PER_CHECKPOINT_BYTE
     need = 2 * n * factor * (trainer.keep_checkpoints + 2)
-    runs_dir = HOME / Path(trainer.runs_dir).expanduser()
+    runs_dir = trainer.runs
     there = next(folder for folder in (runs_dir, *runs_dir.parents) if folder.exists())
     free = shutil.disk_usage(there).free
     return (

@@ -15,7 +15,7 @@ import httpx
 
 from foundation.errors import UserError
 from foundation.store_token import VARIABLE, token_headers
-from sql_agent.config import TrainConfig, build_config
+from sql_agent.config import TrainConfig
 
 FALSY = {"0", "false", "no", "off"}
 USUAL_ADDRESS = "http://localhost:9999"
@@ -32,7 +32,7 @@ def with_store_address(config: TrainConfig) -> TrainConfig:
         os.environ.setdefault("AGL_MANAGED_STORE", "0")
     managed = os.environ.get("AGL_MANAGED_STORE", "1").strip().lower() not in FALSY
     if not managed and not config.store.external_address:
-        config = build_config(config.model_dump(), {"store": {"external_address": USUAL_ADDRESS}})
+        config = config.but(store={"external_address": USUAL_ADDRESS})
     address = config.store.external_address
     if address and managed:
         raise UserError(

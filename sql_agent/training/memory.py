@@ -11,7 +11,6 @@ from sql_agent.config import ROOT, TrainConfig, resolve_path
 from sql_agent.serving.models import GPU_MODEL, gpu_memory_gb
 from sql_agent.tiny_policy.sources import fingerprint
 from sql_agent.tiny_policy.task import load_task
-from sql_agent.training.options import is_tiny
 
 GB = 1e9
 TINY_PARAMETERS = 1.12e6
@@ -29,28 +28,28 @@ LORA_SHARE = 0.011  # of the parameters at rank 32, all linear layers: 81 of 7,6
 SPARE = 1.1  # room that allocators leave unused
 
 
-def local_model(config: TrainConfig) -> Path | None:
-    """The model's folder where it is on this machine."""
-    path = resolve_path(config.model.path, ROOT / "sql_agent", ROOT) if config.model.path else None
+def local_model(name: str) -> Path | None:
+    """The folder of `model.path` where it is on this machine."""
+    path = resolve_path(name, ROOT / "sql_agent", ROOT) if name else None
     return path if path is not None and path.is_dir() else None
 
 
 def model_name(config: TrainConfig) -> str:
     """Folder or hub name of the policy."""
-    if is_tiny(config):
+    if config.is_tiny:
         return f".cache/tiny_policy/{fingerprint(config.trainer.seed, load_task(config.model.tiny))}"
-    return str(local_model(config) or config.model.path or GPU_MODEL)
+    return str(local_model(config.model.path) or config.model.path or GPU_MODEL)
 
 
-def parameters(config: TrainConfig) -> tuple[float, str]:
-    """How many parameters the model has, 0 where nothing tells, and where the number is from."""
-    if is_tiny(config):
+def parameters(path: str, *, tiny: bool = False) -> tuple[float, str]:
+    """How many parameters the model of `model.path` has, 0 where nothing tells, and where the number is from."""
+    if tiny:
         return TINY_PARAMETERS, "tiny policy"
-    if folder := local_model(config):
+    if folder := local_model(path):
         n_bytes = sum(file.stat().st_size for file in folder.glob("*.safetensors"))
         stored = str(json.loads((folder / "config.json").read_text(encoding="utf-8")).get("torch_dtype", "bfloat16"))
         return n_bytes / (4 if stored == "float32" else 2), "size of the weights"
-    name = Path(model_name(config)).name
+    name = Path(path or GPU_MODEL).name
     found = re.search(r"(\d+(?:\.\d+)?)[bB]\b", name)
     if found is None:
         return 0.0, ""
@@ -58,9 +57,8 @@ def parameters(config: TrainConfig) -> tuple[float, str]:
     return (real * 1e9, "what its name stands for") if real else (float(found[1]) * 1e9, "its name, which may round it")
 
 
-def update_bytes(config: TrainConfig, n: float) -> float:
-    """Weights, gradients and moments of a model of `n` parameters, of all GPUs together."""
-    lora = config.model.lora_rank
+def update_bytes(n: float, *, lora: int) -> float:
+    """Weights, gradients and moments of a model of `n` parameters, adapters of rank `lora`; all GPUs together."""
     return FROZEN_BYTES * n + TRAINED_BYTES * LORA_SHARE * n * lora / 32 if lora else TRAINED_BYTES * n
 
 
@@ -71,25 +69,25 @@ def offloads(config: TrainConfig) -> bool:
     """
     if config.trainer.device == "cpu" or config.trainer.offload != "auto":
         return config.trainer.device != "cpu" and config.trainer.offload == "always"
-    n, _ = parameters(config)
+    n, _ = parameters(config.model.path)
     reference = FROZEN_BYTES * n if config.optim.kl_coef and not config.model.lora_rank else 0.0
-    needed = SPARE * (update_bytes(config, n) + reference) / config.trainer.n_gpus
+    needed = SPARE * (update_bytes(n, lora=config.model.lora_rank) + reference) / config.trainer.n_gpus
     return not n or needed > GB * gpu_memory_gb() * (1 - config.rollout.gpu_memory_utilization)
 
 
 def memory(config: TrainConfig) -> Iterator[str]:
     """What the update and vLLM need, in GB; nothing where the model's size is unknown."""
-    n, source = parameters(config)
+    n, source = parameters(config.model.path, tiny=config.is_tiny)
     if not n:
         yield "memory: unknown, because neither files nor name tell the model's size"
         return
     trainer, rollout, optim = config.trainer, config.rollout, config.optim
-    state = update_bytes(config, n)
+    state = update_bytes(n, lora=config.model.lora_rank)
     yield f"memory ({n / 1e9:.3g} billion parameters, from {source}; calculated, not measured):"
     where = "; offloaded while vLLM samples" if offloads(config) else ""
     per_gpu = state / trainer.n_gpus / GB
     yield f"  update: {per_gpu:.3g} GB per GPU for weights, gradients and Adam ({state / GB:.3g} in all){where}"
-    if not is_tiny(config):
+    if not config.is_tiny:
         trained = rollout.row_tokens - rollout.max_prompt_tokens
         tokens = (
             max(optim.micro_batch_tokens, trained) if optim.micro_batch_tokens else optim.micro_batch_rows * trained

@@ -150,17 +150,15 @@ def resolve_config(flags: Flags) -> TrainConfig:
     if device == "auto":
         device = "cuda" if models.gpu_count() else "cpu"
     recipe = named or load_recipe("smoke_cpu" if device == "cpu" else "qwen3_0_6b")
-    config = build_config(recipe, told)
+    config = build_config(recipe, told, {"trainer": {"device": device}})
     if config.method != "grpo":
         raise UserError(
             f"method = {config.method}: this is the configuration of `agentgrpo {config.method}`; call that one"
         )
-    extra: dict[str, Any] = {"trainer": {"device": device}} if config.trainer.device == "auto" else {}
     if (flags.lora or flags.lora_adapter_path) and not config.model.lora_rank:
-        extra["model"] = {"lora_rank": DEFAULT_LORA_RANK}
-    config = build_config(config.model_dump(), extra) if extra else config
-    config = resolve_system_prompt(config, tiny=is_tiny(config))
-    if is_tiny(config) and not config.model.tiny and config.database.tables != DatabaseConfig().tables:
+        config = config.but(model={"lora_rank": DEFAULT_LORA_RANK})
+    config = resolve_system_prompt(config, tiny=config.is_tiny)
+    if config.is_tiny and not config.model.tiny and config.database.tables != DatabaseConfig().tables:
         logger.warning(
             "the tiny policy knows the bundled tables alone and learns nothing of %s; `agentgrpo mine %s` makes one "
             "that does, or name a --model",
@@ -168,11 +166,6 @@ def resolve_config(flags: Flags) -> TrainConfig:
             config.database.path,
         )
     return shorten(config, ci=flags.ci or flags.ci_fast, fast=flags.ci_fast)
-
-
-def is_tiny(config: TrainConfig) -> bool:
-    """True when the run trains the tiny policy: no GPU, and no model named."""
-    return config.trainer.device == "cpu" and not config.model.path
 
 
 def shorten(config: TrainConfig, *, ci: bool, fast: bool) -> TrainConfig:
@@ -192,4 +185,4 @@ def shorten(config: TrainConfig, *, ci: bool, fast: bool) -> TrainConfig:
             ),
         }
         tree["data"] = {"val_max_rows": min(config.data.val_max_rows, 8)}
-    return build_config(config.model_dump(), tree)
+    return config.but(**tree)

@@ -21,7 +21,7 @@ from foundation.errors import UserError
 from foundation.files import size_text
 from foundation.net import bind, free_port
 from sql_agent.agent.episode import EpisodeRunner
-from sql_agent.config import ROOT, TrainConfig, build_config
+from sql_agent.config import ROOT, ModelConfig, RolloutConfig, StoreConfig, TrainConfig, TrainerConfig
 from sql_agent.config.losses import is_own
 from sql_agent.serving.checkpoints import find_checkpoint
 from sql_agent.serving.models import gpu_count
@@ -58,8 +58,9 @@ def check_installed(packages: Iterable[str], *, extra: str) -> None:
         )
 
 
-def check_disk(config: TrainConfig, runs_dir: Path, model: Path) -> None:
+def check_disk(trainer: TrainerConfig, model: Path, *, lora: bool) -> None:
     """The run folder can be written, and the checkpoints to keep fit on its disk."""
+    runs_dir = trainer.runs
     try:
         runs_dir.mkdir(parents=True, exist_ok=True)
         probe = runs_dir / ".write-test"
@@ -67,7 +68,7 @@ def check_disk(config: TrainConfig, runs_dir: Path, model: Path) -> None:
         probe.unlink()
     except OSError as exc:
         raise UserError(f"trainer.runs_dir = {runs_dir}: cannot be written ({exc}). Choose another folder") from exc
-    keep, saves, lora = config.trainer.keep_checkpoints, config.trainer.save_every > 0, config.model.lora_rank > 0
+    keep, saves = trainer.keep_checkpoints, trainer.save_every > 0
     weights = sum(file.stat().st_size for file in model.glob("*.safetensors"))
     factor = BYTES_PER_LORA_CHECKPOINT_BYTE if lora else BYTES_PER_CHECKPOINT_BYTE
     need = int(weights * factor * (keep + 2)) if saves else 0
@@ -79,13 +80,13 @@ def check_disk(config: TrainConfig, runs_dir: Path, model: Path) -> None:
         )
 
 
-def check_store_port(config: TrainConfig) -> None:
+def check_store_port(store: StoreConfig) -> None:
     """The port of the store that this run is to serve is free: what starts it would name neither port nor remedy."""
-    if config.store.external_address:
+    if store.external_address:
         return
     set_by, port = "AGL_SERVER_PORT", os.environ.get("AGL_SERVER_PORT", "")
     if not port:
-        set_by, port = "store.port", str(config.store.port)
+        set_by, port = "store.port", str(store.port)
     if not port.isdecimal() or not 0 < int(port) < 65536:
         raise UserError(f"{set_by} = {port!r}: not a port; give a number from 1 to 65535")
     host = os.environ.get("AGL_SERVER_HOST", "localhost")
@@ -121,9 +122,8 @@ def check_trackers(trackers: Iterable[str]) -> None:
                 )
 
 
-def check_devices(config: TrainConfig) -> None:
+def check_devices(trainer: TrainerConfig, rollout: RolloutConfig) -> None:
     """The configured GPUs exist and divide."""
-    trainer, rollout = config.trainer, config.rollout
     if trainer.device == "cpu" and trainer.n_gpus > 1:
         raise UserError(f"--n-gpus {trainer.n_gpus}: on a CPU there is one pretended GPU; leave it at 1")
     if trainer.device == "cuda" and gpu_count() < trainer.n_gpus and not os.environ.get("RAY_ADDRESS"):
@@ -142,13 +142,13 @@ def _compared(tree: dict[str, Any], sections: Iterable[str], free: Iterable[str]
     return {key: value for key, value in flat.items() if value != {} and key not in free}
 
 
-def resumed(config: TrainConfig, runs_dir: Path, *, steps: int) -> TrainConfig:
+def resumed(config: TrainConfig, *, steps: int) -> TrainConfig:
     """The configuration with the checkpoint that a run goes on from; as it is for a new run. Raises UserError."""
     if not config.trainer.resume:
         return config
-    checkpoint = find_checkpoint(config, runs_dir)
+    checkpoint = find_checkpoint(config.trainer, method=config.method)
     check_resume(config, checkpoint, steps=steps)
-    return build_config(config.model_dump(), {"trainer": {"resume": str(checkpoint)}})
+    return config.but(trainer={"resume": str(checkpoint)})
 
 
 def check_resume(
@@ -182,12 +182,11 @@ def check_resume(
         )
 
 
-def check_loss(config: TrainConfig) -> None:
+def check_loss(loss: str) -> None:
     """A loss of the user gives what a loss must, tried out in a process of its own (it needs torch). UserError."""
-    loss = config.optim.loss
     if not is_own(loss):
         return
-    command = [sys.executable, "-m", "agl_plugin.update.losses", loss_name(config)]
+    command = [sys.executable, "-m", "agl_plugin.update.losses", loss_name(loss)]
     paths = {"PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), *sys.path]))}
     env = {**os.environ, **paths}
     try:
@@ -203,12 +202,12 @@ def check_loss(config: TrainConfig) -> None:
         raise UserError(f"optim.loss = {loss!r}: {problem}. docs/15-training.md has an example")
 
 
-def check_adapter(config: TrainConfig) -> None:
+def check_adapter(model: ModelConfig) -> None:
     """A LoRA adapter to continue from is a folder with adapter_config.json, and comes with a rank. Raises UserError."""
-    text = config.model.lora_adapter_path
+    text = model.lora_adapter_path
     if not text:
         return
     if not (Path(text).expanduser() / "adapter_config.json").is_file():
         raise UserError(f"--lora-adapter-path {text}: no adapter_config.json there; give the folder of a PEFT adapter")
-    if not config.model.lora_rank:
+    if not model.lora_rank:
         raise UserError("model.lora_adapter_path needs model.lora_rank > 0: add --lora")

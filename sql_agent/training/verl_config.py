@@ -13,7 +13,17 @@ from typing import Any
 from agl_plugin.run.kept import KeepRules
 from agl_plugin.update.rules import UpdateRules
 from foundation.errors import UserError
-from sql_agent.config import ROOT, TrainConfig, merge, resolve_path
+from sql_agent.config import (
+    ROOT,
+    LoggingConfig,
+    ModelConfig,
+    OptimConfig,
+    RolloutConfig,
+    TrainConfig,
+    TrainerConfig,
+    merge,
+    resolve_path,
+)
 from sql_agent.config.losses import CLIPPED, is_own
 from sql_agent.serving.server import context_tokens
 from sql_agent.training.memory import offloads
@@ -40,57 +50,62 @@ def verl_overrides(config: TrainConfig, *, model_path: str, run_dir: Path, total
 
 def own_overrides(config: TrainConfig, *, model_path: str, run_dir: Path, total_steps: int) -> dict[str, Any]:
     """What this project's own keys mean to verl."""
-    cpu = config.trainer.device == "cpu"
+    trainer, rollout, optim, lora = config.trainer, config.rollout, config.optim, config.model.lora_rank > 0
+    offload = offloads(config)
+    fsdp = _fsdp(trainer, offload=offload)
     return {
-        "algorithm": {"adv_estimator": f"{config.optim.advantage}_rollouts", "use_kl_in_reward": False},
-        "data": _data(config),
-        "actor_rollout_ref": {
-            "model": _model(config, model_path=model_path, cpu=cpu),
-            "rollout": _rollout(config, model_path=model_path, cpu=cpu),
-            "actor": _actor(config, cpu=cpu, total_steps=total_steps),
-            "ref": _ref(config),
+        "algorithm": {"adv_estimator": f"{optim.advantage}_rollouts", "use_kl_in_reward": False},
+        "data": {
+            "train_batch_size": optim.questions_per_step,
+            "max_prompt_length": rollout.max_prompt_tokens,
+            "max_response_length": rollout.max_response_tokens,
+            "seed": config.data.seed,
+            # Of agl_plugin.run.question_order.
+            "sampler": {"weights": [one.weight for one in config.data.train_files]},
+            "trust_remote_code": config.model.allow_remote_code,
         },
-        "trainer": _trainer(config, run_dir=run_dir, total_steps=total_steps),
+        "actor_rollout_ref": {
+            "model": _model(config.model, trainer, model_path=model_path, keeps_adapter=not config.merges_adapter),
+            "rollout": {
+                **_rollout(rollout, trainer, model_path=model_path, lora=lora),
+                "log_prob_micro_batch_size_per_gpu": optim.micro_batch_rows,
+            },
+            "actor": {
+                **_actor(optim, total_steps=total_steps),
+                "fsdp_config": {**fsdp, "optimizer_offload": offload},
+            },
+            "ref": {"log_prob_micro_batch_size_per_gpu": optim.micro_batch_rows, "fsdp_config": fsdp},
+        },
+        "trainer": _trainer(trainer, config.logging, run_dir=run_dir, total_steps=total_steps),
         "agentlightning": {
             "trace_aggregator": {
-                "level": config.rollout.level,
-                "trajectory_max_prompt_length": config.rollout.max_prompt_tokens,
-                "trajectory_max_response_length": config.rollout.trajectory_max_response_tokens,
+                "level": rollout.level,
+                "trajectory_max_prompt_length": rollout.max_prompt_tokens,
+                "trajectory_max_response_length": rollout.trajectory_max_response_tokens,
             }
         },
     }
 
 
-def _data(config: TrainConfig) -> dict[str, Any]:
-    return {
-        "train_batch_size": config.optim.questions_per_step,
-        "max_prompt_length": config.rollout.max_prompt_tokens,
-        "max_response_length": config.rollout.max_response_tokens,
-        "seed": config.data.seed,
-        # Of agl_plugin.run.question_order.
-        "sampler": {"weights": [one.weight for one in config.data.train_files]},
-        "trust_remote_code": config.model.allow_remote_code,
-    }
-
-
-def _model(config: TrainConfig, *, model_path: str, cpu: bool) -> dict[str, Any]:
-    lora = {"lora_rank": config.model.lora_rank, "lora_alpha": config.model.lora_alpha, "target_modules": "all-linear"}
-    if config.model.lora_adapter_path and not config.merges_adapter:
-        lora["lora_adapter_path"] = str(Path(config.model.lora_adapter_path).expanduser().resolve())
+def _model(model: ModelConfig, trainer: TrainerConfig, *, model_path: str, keeps_adapter: bool) -> dict[str, Any]:
+    cpu = trainer.device == "cpu"
+    lora = {"lora_rank": model.lora_rank, "lora_alpha": model.lora_alpha, "target_modules": "all-linear"}
+    if model.lora_adapter_path and keeps_adapter:
+        lora["lora_adapter_path"] = str(Path(model.lora_adapter_path).expanduser().resolve())
     return {
         "path": model_path,
-        "trust_remote_code": config.model.allow_remote_code,
+        "trust_remote_code": model.allow_remote_code,
         # Packed rows need flash attention, which is made for GPUs; agl_plugin/update computes no padding either way.
-        "use_remove_padding": not cpu and config.model.attention == "flash_attention_2",
+        "use_remove_padding": not cpu and model.attention == "flash_attention_2",
         # Recomputing spares memory, which small models do not lack; in bf16 a CPU drills what GPUs do.
-        "enable_gradient_checkpointing": not cpu or in_bf16(config),
-        "override_config": {"attn_implementation": config.model.attention},
-        **(lora if config.model.lora_rank else {}),
+        "enable_gradient_checkpointing": not cpu or trainer.in_bf16,
+        "override_config": {"attn_implementation": model.attention},
+        **(lora if model.lora_rank else {}),
     }
 
 
-def _rollout(config: TrainConfig, *, model_path: str, cpu: bool) -> dict[str, Any]:
-    rollout = config.rollout
+def _rollout(rollout: RolloutConfig, trainer: TrainerConfig, *, model_path: str, lora: bool) -> dict[str, Any]:
+    cpu = trainer.device == "cpu"
     # verl would take prompt_length + response_length, and so bound the whole conversation by the prompt of a row.
     n_context = context_tokens(Path(model_path), rollout)
     vllm: dict[str, Any] = {
@@ -110,7 +125,6 @@ def _rollout(config: TrainConfig, *, model_path: str, cpu: bool) -> dict[str, An
         "gpu_memory_utilization": rollout.gpu_memory_utilization,
         "max_num_seqs": rollout.max_num_seqs,
         "max_num_batched_tokens": max(8192, n_context),
-        "log_prob_micro_batch_size_per_gpu": config.optim.micro_batch_rows,
         "engine_kwargs": {"vllm": vllm},
     }
     if rollout.sampler_logprobs and (rollout.temperature != 1.0 or rollout.is_shifted):
@@ -122,47 +136,38 @@ def _rollout(config: TrainConfig, *, model_path: str, cpu: bool) -> dict[str, An
         keys |= {"enforce_eager": True, "free_cache_engine": False}
         if rollout.tensor_parallel == 1:
             vllm["distributed_executor_backend"] = ALONE
-    if not in_bf16(config):
+    if not trainer.in_bf16:
         keys["dtype"] = "float32"
-    if config.model.lora_rank:
+    if lora:
         # On one rank without a GPU torch has no way to fetch an adapter layer by layer.
         keys |= {"load_format": "safetensors", "layered_summon": not cpu}
     return keys
 
 
-def in_bf16(config: TrainConfig) -> bool:
-    """Whether passes through the model are in bfloat16, around weights and moments in float32."""
-    precision = config.trainer.precision
-    return precision == "bfloat16" or (precision == "auto" and config.trainer.device != "cpu")
-
-
-def _fsdp(config: TrainConfig) -> dict[str, Any]:
+def _fsdp(trainer: TrainerConfig, *, offload: bool) -> dict[str, Any]:
     # Compiling for the CPU needs a C++ compiler, and minutes; a small model does not earn them back.
-    cpu = config.trainer.device == "cpu"
-    keys: dict[str, Any] = {"param_offload": offloads(config), "use_torch_compile": not cpu}
-    if in_bf16(config):
+    keys: dict[str, Any] = {"param_offload": offload, "use_torch_compile": trainer.device != "cpu"}
+    if trainer.in_bf16:
         return keys
     # Of `dtype` verl reads nothing here; without these all passes would be in bfloat16.
     exact = dict.fromkeys(("param_dtype", "reduce_dtype", "buffer_dtype"), "fp32")
     return {**keys, "model_dtype": "fp32", "dtype": "float32", "mixed_precision": exact}
 
 
-def loss_name(config: TrainConfig) -> str:
-    """The loss's name in verl's registry. A file is named as the workers find it."""
-    loss = config.optim.loss
+def loss_name(loss: str) -> str:
+    """The name of `optim.loss` in verl's registry. A file is named as the workers find it."""
     where, _, function = loss.rpartition(":")
     if where.endswith(".py"):
         return f"{resolve_path(where, ROOT)}:{function}"
     return "vanilla" if loss in CLIPPED else loss
 
 
-def _actor(config: TrainConfig, *, cpu: bool, total_steps: int) -> dict[str, Any]:
-    optim = config.optim
+def _actor(optim: OptimConfig, *, total_steps: int) -> dict[str, Any]:
     return {
         "strategy": "fsdp",
         "ppo_mini_batch_size": optim.mini_batch_questions,
         "ppo_micro_batch_size_per_gpu": optim.micro_batch_rows,
-        "policy_loss": {"loss_mode": loss_name(config)},
+        "policy_loss": {"loss_mode": loss_name(optim.loss)},
         "loss_agg_mode": optim.loss_aggregation,
         "clip_ratio_low": optim.clip_low,
         "clip_ratio_high": optim.clip_high,
@@ -178,22 +183,13 @@ def _actor(config: TrainConfig, *, cpu: bool, total_steps: int) -> dict[str, Any
             "lr_warmup_steps": int(optim.warmup if optim.warmup >= 1 else optim.warmup * total_steps),
             "weight_decay": optim.weight_decay,
         },
-        "fsdp_config": {**_fsdp(config), "optimizer_offload": offloads(config)},
     }
 
 
-def _ref(config: TrainConfig) -> dict[str, Any]:
-    return {
-        "log_prob_micro_batch_size_per_gpu": config.optim.micro_batch_rows,
-        "fsdp_config": _fsdp(config),
-    }
-
-
-def _trainer(config: TrainConfig, *, run_dir: Path, total_steps: int) -> dict[str, Any]:
-    trainer = config.trainer
+def _trainer(trainer: TrainerConfig, logging: LoggingConfig, *, run_dir: Path, total_steps: int) -> dict[str, Any]:
     resume = trainer.resume not in ("", "latest")
     return {
-        "device": "cpu" if config.trainer.device == "cpu" else "cuda",
+        "device": "cpu" if trainer.device == "cpu" else "cuda",
         "nnodes": 1,
         "n_gpus_per_node": trainer.n_gpus,
         "total_epochs": trainer.epochs,
@@ -201,9 +197,9 @@ def _trainer(config: TrainConfig, *, run_dir: Path, total_steps: int) -> dict[st
         "save_freq": trainer.save_every,
         "test_freq": trainer.validate_every,
         "val_before_train": trainer.validate_first,
-        "logger": list(config.logging.trackers),
-        "project_name": config.logging.project,
-        "experiment_name": config.logging.experiment,
+        "logger": list(logging.trackers),
+        "project_name": logging.project,
+        "experiment_name": logging.experiment,
         "default_local_dir": str(run_dir / "checkpoints"),
         "max_actor_ckpt_to_keep": trainer.keep_checkpoints,
         "resume_mode": "resume_path" if resume else "disable",
@@ -230,9 +226,8 @@ def update_rules(config: TrainConfig) -> UpdateRules:
     )
 
 
-def keep_rules(config: TrainConfig) -> KeepRules:
+def keep_rules(trainer: TrainerConfig) -> KeepRules:
     """Which checkpoints stay."""
-    trainer = config.trainer
     return KeepRules(newest=trainer.keep_checkpoints, best_over=trainer.best_over, early_stop=trainer.early_stop)
 
 

@@ -46,8 +46,9 @@ def composed_base(*, resolve: bool = False) -> dict[str, Any]:
 def problems_of(config: TrainConfig, base: dict[str, Any]) -> Iterator[str]:
     """`KEY = VALUE: what is wrong` for each key of the section that does not reach verl as it is."""
     known, given = flatten(base), {key: value for key, value in flatten(config.verl).items() if value != {}}
+    met = {name for name, is_met in NEEDS.items() if is_met(config, given)}
     for key, value in given.items():
-        problem = _unknown(key, known) or _misfit(key, value, known.get(key)) or _unmet(key, config, given)
+        problem = _unknown(key, known) or _misfit(key, value, known.get(key)) or _unmet(key, met)
         if problem:
             yield f"{key} = {value!r}: {problem}"
 
@@ -85,10 +86,9 @@ def _misfit(key: str, value: Any, default: Any) -> str:
     return "" if not rule or may_be(value) else f"must be {rule}"
 
 
-def _unmet(key: str, config: TrainConfig, given: dict[str, Any]) -> str:
+def _unmet(key: str, met: set[str]) -> str:
     why, need = PASSED_ON[row_of(key)]
-    unmet = need and not NEEDS[need](config, given)
-    return f"works only with {need.replace('`', '')} ({why})" if unmet else ""
+    return f"works only with {need.replace('`', '')} ({why})" if need and need not in met else ""
 
 
 def _hint(key: str, names: Any, *, prefix: str = "") -> str:

@@ -25,21 +25,17 @@ LORA, NEW_LORA = "`model.lora_rank` above 0", "`model.lora_rank` above 0, and no
 FSDP2 = 'a GPU and `verl.actor_rollout_ref.actor.strategy = "fsdp2"`'
 
 
-def _on_gpu(config: TrainConfig, _verl: Mapping[str, Any]) -> bool:
-    return config.trainer.device != "cpu"
-
-
 # What a key works with only, in words, and whether a run has it, by its configuration and its section [verl].
 NEEDS: dict[str, Callable[[TrainConfig, Mapping[str, Any]], bool]] = {
-    GPU: _on_gpu,
-    FLASH: lambda config, verl: _on_gpu(config, verl) and config.model.attention == "flash_attention_2",
+    GPU: lambda config, _: config.trainer.device != "cpu",
+    FLASH: lambda config, _: config.trainer.device != "cpu" and config.model.attention == "flash_attention_2",
     PPO: lambda config, _: config.optim.loss in CLIPPED,
     COSINE: lambda config, _: config.optim.lr_schedule == "cosine",
     LORA: lambda config, _: config.model.lora_rank > 0,
     NEW_LORA: lambda config, _: (
         config.model.lora_rank > 0 and (config.merges_adapter or not config.model.lora_adapter_path)
     ),
-    FSDP2: lambda config, verl: _on_gpu(config, verl) and verl.get(f"{ACTOR}strategy") == "fsdp2",
+    FSDP2: lambda config, verl: config.trainer.device != "cpu" and verl.get(f"{ACTOR}strategy") == "fsdp2",
 }
 
 # What it does, and what it needs.

@@ -25,7 +25,6 @@ def shared_arguments(
 ) -> dict[str, Any]:
     """What all of TRL's trainers take."""
     gpu, trainer = config.trainer.device == "cuda", config.trainer
-    bf16 = trainer.precision == "bfloat16" or (trainer.precision == "auto" and gpu)
     schedule = "constant_with_warmup" if tune.lr_schedule == "constant" and tune.warmup_share else tune.lr_schedule
     return {
         "output_dir": str(checkpoints),
@@ -38,7 +37,7 @@ def shared_arguments(
         "weight_decay": tune.weight_decay,
         "max_grad_norm": tune.grad_clip,
         "optim": "adamw_torch",
-        "bf16": bf16,
+        "bf16": trainer.in_bf16,
         "fp16": False,
         "use_cpu": not gpu,
         "gradient_checkpointing": gpu,

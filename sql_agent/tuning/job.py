@@ -6,9 +6,7 @@ says so. Run folder, names and checkpoints are those of GRPO.
 
 from __future__ import annotations
 
-import logging
 import os
-import time
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -18,29 +16,23 @@ from typing import Any
 
 from rich.console import Console
 
-from foundation import console, run_folder
-from foundation.environment import end_trackers, prepare_environment, prepare_trackers
-from foundation.errors import RunError, UserError
-from foundation.files import write_json
+from foundation import run_folder
+from foundation.environment import prepare_environment
+from foundation.errors import UserError
 from foundation.modules import hidden
-from foundation.processes import ProcessTree, keep_freed_memory
-from foundation.versions import versions
-from sql_agent.config import HOME, TrainConfig, TuneConfig, build_config
+from foundation.processes import keep_freed_memory
+from sql_agent.config import TrainConfig, TuneConfig
 from sql_agent.data.bundled import ensure_data
 from sql_agent.data.dataset import fingerprint
 from sql_agent.serving.checkpoints import find_checkpoint
 from sql_agent.serving.merged_start import start_of
 from sql_agent.serving.models import model_folder
 from sql_agent.training import preflight
-from sql_agent.training.ending import what_broke, write_summary
-from sql_agent.training.job import EXIT
-from sql_agent.training.options import is_tiny
+from sql_agent.training.plan import EXIT, Plan, carry_out, folder_for
 from sql_agent.tuning.choice import best, mined
 from sql_agent.tuning.encoding import Encoded, Encoder
 from sql_agent.tuning.sources import FORMS, Pair, Source, read_source
 from sql_agent.tuning.summary import tuning_table
-
-logger = logging.getLogger(__name__)
 
 TRL = ("torch", "transformers", "trl", "peft", "datasets")  # what a run in this process imports
 COMPARED_ON_RESUME = ("agent", "agents", "database", "data", "model")
@@ -49,115 +41,107 @@ FREE_ON_RESUME = ("epochs", "max_steps", "output_dir")
 Rows = Sequence[Encoded] | Sequence[tuple[Encoded, Encoded]]
 
 
-@dataclass(frozen=True)
-class Job:
-    """A run that was looked at."""
+@dataclass(frozen=True, kw_only=True)
+class TunePlan(Plan):
+    """A run of TRL's: its rows, encoded, and where they are from."""
 
-    config: TrainConfig
-    runs_dir: Path
-    model: Path
     tokenizer: Any
     source: Source
     rows: Rows
-    steps: int
 
     @property
-    def tune(self) -> TuneConfig:
-        """The section of this run."""
-        return section_of(self.config)
+    def tokens(self) -> dict[str, int]:
+        """Of all rows: how many there are, and how many are learned."""
+        rows = [row for one in self.rows for row in (one if isinstance(one, tuple) else [one])]
+        return {"all": sum(map(len, rows)), "supervised": sum(sum(row.mask) for row in rows)}
 
     def facts(self) -> dict[str, Any]:
         """What the summary says of it, whatever happens."""
-        config, source = self.config, self.source
-        rows = [row for one in self.rows for row in (one if isinstance(one, tuple) else [one])]
+        source = self.source
         data = {"fingerprint": fingerprint(source.file)} if source.file else {}
         return {
-            "method": config.method,
-            "recipe": config.recipe,
-            "total_steps": self.steps,
-            "device": config.trainer.device,
+            **super().facts(),
+            "method": self.config.method,
             "judge": "none",
-            "versions": versions(),
-            "model": {"path": str(self.model), "tiny_policy": is_tiny(config), "lora_rank": config.model.lora_rank},
             "data": {"train": {**data, "source": source.name, "rows": len(self.rows), "left_out": source.left_out}},
-            "tokens": {"all": sum(map(len, rows)), "supervised": sum(sum(row.mask) for row in rows)},
+            "tokens": self.tokens,
         }
-
-
-def section_of(config: TrainConfig) -> TuneConfig:
-    """[sft] or [dpo]."""
-    return config.sft if config.method == "sft" else config.dpo
 
 
 def run_tuning(config: TrainConfig, terminal: Console) -> tuple[int, Path]:
     """Everything. Returns the exit status and the run folder. Raises UserError."""
-    prepare_process(config)
-    job = prepare(config)
-    tokens, left = job.facts()["tokens"], sum(job.source.left_out.values())
+    prepare_process(cpu=config.trainer.device == "cpu")
+    plan = prepare(config)
+    tokens, left = plan.tokens, sum(plan.source.left_out.values())
     what = "rows" if config.method == "sft" else "pairs"
     terminal.print(
-        f"{config.method} on {config.trainer.device}: {len(job.rows)} {what} of {job.source.name}, {left} left out, "
-        f"{tokens['supervised']} of {tokens['all']} tokens supervised, {job.steps} steps\nmodel {job.model}",
+        f"{config.method} on {config.trainer.device}: {len(plan.rows)} {what} of {plan.source.name}, {left} left out, "
+        f"{tokens['supervised']} of {tokens['all']} tokens supervised, {plan.steps} steps\nmodel {plan.model}",
         markup=False,
     )
-    for reason, n in job.source.left_out.most_common(5):
+    for reason, n in plan.source.left_out.most_common(5):
         terminal.print(f"left out: {n} x {reason}", markup=False)
-    config = job.config
-    name = f"{config.recipe or config.method}-{config.logging.experiment}"
-    run_dir = run_folder.new_run_folder(job.runs_dir, name=name)
-    prepare_trackers(run_dir)
-    write_json(run_dir / run_folder.CONFIG, config.model_dump())
-    summary = train(job, run_dir)
+    plan.write_down()
+    summary = carry_out(plan, lambda shown: fit(plan, shown))
     terminal.print(tuning_table(summary))
-    return EXIT[summary["status"]], run_dir
+    return EXIT[summary["status"]], plan.run_dir
 
 
-def prepare_process(config: TrainConfig) -> None:
+def prepare_process(*, cpu: bool) -> None:
     """The environment of a run in this process; before torch is imported."""
-    prepare_environment(cpu=config.trainer.device == "cpu", offline=False)
+    prepare_environment(cpu=cpu, offline=False)
     # Read when torch is loaded: its threads would spin while they wait, which beside other work costs many times more.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 
-def light_trl(config: TrainConfig) -> AbstractContextManager[None]:
+def light_trl(trackers: Sequence[str]) -> AbstractContextManager[None]:
     """Within it TRL is imported without vLLM, and without wandb where no tracker needs it: half of its time."""
-    return hidden("vllm", *(() if "wandb" in config.logging.trackers else ("wandb",)))
+    return hidden("vllm", *(() if "wandb" in trackers else ("wandb",)))
 
 
-def prepare(config: TrainConfig) -> Job:
+def prepare(config: TrainConfig) -> TunePlan:
     """Look at checkpoint, trackers, output folder, model, data and disk, in order. Raises UserError."""
-    runs_dir, tune = HOME / Path(config.trainer.runs_dir).expanduser(), section_of(config)
+    tune = config.tune
     preflight.check_installed(TRL, extra="reward-model")
     ensure_data(config)
-    preflight.check_devices(config)
+    preflight.check_devices(config.trainer, config.rollout)
     preflight.check_trackers(config.logging.trackers)
-    preflight.check_adapter(config)
+    preflight.check_adapter(config.model)
     out = Path(tune.output_dir).expanduser()
     if tune.output_dir and out.exists():
         raise UserError(f"--out {out}: exists; name a new folder")
-    checkpoint = find_checkpoint(config, runs_dir) if config.trainer.resume else None
-    model = model_folder(config, tiny=is_tiny(config))
-    tokenizer, source = _tokenizer(config, model), read_source(tune, config)
+    checkpoint = find_checkpoint(config.trainer, method=config.method) if config.trainer.resume else None
+    model = model_folder(config, tiny=config.is_tiny)
+    tokenizer, source = _tokenizer(model, trusted=config.model.allow_remote_code), read_source(tune, config)
     rows = encoded(config, source, Encoder(tokenizer, config.agent.chat_template_kwargs))
     steps = n_steps(len(rows), tune)
     if checkpoint:
         compared = (*COMPARED_ON_RESUME, config.method)
         free = [f"{config.method}.{key}" for key in FREE_ON_RESUME]
         preflight.check_resume(config, checkpoint, steps=steps, compared=compared, free=free)
-        config = build_config(config.model_dump(), {"trainer": {"resume": str(checkpoint)}})
-    preflight.check_disk(config, runs_dir, model)
-    return Job(config, runs_dir, start_of(config, model), tokenizer, source, rows, steps)
+        config = config.but(trainer={"resume": str(checkpoint)})
+    preflight.check_disk(config.trainer, model, lora=config.model.lora_rank > 0)
+    start = start_of(config, model)
+    return TunePlan(
+        config=config,
+        run_dir=folder_for(config),
+        model=start,
+        steps=steps,
+        tokenizer=tokenizer,
+        source=source,
+        rows=rows,
+    )
 
 
-def _tokenizer(config: TrainConfig, model: Path) -> Any:
+def _tokenizer(model: Path, *, trusted: bool) -> Any:
     from transformers import AutoTokenizer
 
-    return AutoTokenizer.from_pretrained(model, trust_remote_code=config.model.allow_remote_code)
+    return AutoTokenizer.from_pretrained(model, trust_remote_code=trusted)
 
 
 def encoded(config: TrainConfig, source: Source, encoder: Encoder) -> Rows:
     """The rows or pairs to train on; what is left out is counted in the source. Raises UserError when none is left."""
-    tune, left = section_of(config), source.left_out
+    tune, left = config.tune, source.left_out
     if config.method == "sft":
         if source.pairs:
             raise UserError(f"--data {source.name}: holds pairs; `agentgrpo dpo` learns from them")
@@ -193,42 +177,21 @@ def n_steps(n_rows: int, tune: TuneConfig) -> int:
     return min(steps, tune.max_steps or steps)
 
 
-def train(job: Job, run_dir: Path) -> dict[str, Any]:
-    """Train with a quiet console; write and return the summary."""
-    started = time.monotonic()
-    with (
-        console.quiet(run_dir / run_folder.LOG, enabled=not job.config.logging.debug) as terminal,
-        ProcessTree() as tree,
-    ):
-        error = fit(job, run_dir, terminal)
-        end_trackers()
-    total_s = time.monotonic() - started
-    return write_summary(run_dir, error=error, total_s=total_s, peak_memory_gib=tree.peak_gib, facts=job.facts())
-
-
-def fit(job: Job, run_dir: Path, terminal: Console) -> str:
-    """Run TRL's trainer. Returns what went wrong, for people, or ""."""
-    config = job.config
-    with light_trl(config):
+def fit(plan: TunePlan, terminal: Console) -> None:
+    """Run TRL's trainer."""
+    config = plan.config
+    with light_trl(config.logging.trackers):
         from sql_agent.tuning.models import load_model
         from sql_agent.tuning.trainers import dpo_trainer, sft_trainer
         from sql_agent.tuning.watch import Stop, Watch
 
     keep_freed_memory()
-    told = {"run_dir": run_dir, "checkpoints": run_dir / run_folder.CHECKPOINTS, "steps": job.steps}
+    told = {"run_dir": plan.run_dir, "checkpoints": plan.run_dir / run_folder.CHECKPOINTS, "steps": plan.steps}
     make: Any = sft_trainer if config.method == "sft" else dpo_trainer
     if config.method == "dpo" and config.dpo.loss == "kto":
         from sql_agent.tuning.unpaired import kto_trainer as make
-    try:
-        with Stop() as stop:
-            trainer = make(config, load_model(config, job.model), job.tokenizer, job.rows, **told)
-            trainer.add_callback(Watch(run_dir, terminal, stop, saves=config.trainer.save_every > 0))
-            resume = config.trainer.resume
-            trainer.train(resume_from_checkpoint=str(Path(resume) / "actor") if resume else None)
-    except RunError as exc:
-        return str(exc)
-    except KeyboardInterrupt:
-        return ""
-    except Exception as exc:
-        return what_broke(exc, run_dir)
-    return ""
+    with Stop() as stop:
+        trainer = make(config, load_model(config, plan.model), plan.tokenizer, plan.rows, **told)
+        trainer.add_callback(Watch(plan.run_dir, terminal, stop, saves=config.trainer.save_every > 0))
+        resume = config.trainer.resume
+        trainer.train(resume_from_checkpoint=str(Path(resume) / "actor") if resume else None)

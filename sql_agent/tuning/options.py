@@ -25,7 +25,7 @@ from sql_agent.config import (
 from sql_agent.evaluation.folder import PLAN
 from sql_agent.evaluation.targets import settings_for
 from sql_agent.serving import models
-from sql_agent.training.options import DEFAULT_LORA_RANK, is_tiny
+from sql_agent.training.options import DEFAULT_LORA_RANK
 from sql_agent.tuning.sources import find_file
 
 Method = Literal["sft", "dpo"]
@@ -134,13 +134,13 @@ def resolve_config(method: Method, flags: Flags) -> TrainConfig:
     config = build_config(recipe, told)
     config = build_config(brought(config, method), recipe, told, {"trainer": {"device": device}})
     if flags.lora and not config.model.lora_rank:
-        config = build_config(config.model_dump(), {"model": {"lora_rank": DEFAULT_LORA_RANK}})
-    return resolve_system_prompt(config, tiny=is_tiny(config))
+        config = config.but(model={"lora_rank": DEFAULT_LORA_RANK})
+    return resolve_system_prompt(config, tiny=config.is_tiny)
 
 
 def brought(config: TrainConfig, method: Method) -> dict[str, Any]:
     """The sections that the rollouts of `dataset` were played with; {} for other data."""
-    file = find_file(getattr(config, method).dataset, config)
+    file = find_file(getattr(config, method).dataset, config.data)
     if file is None:
         return {}
     run, plan = _json(file.parent / run_folder.CONFIG), _json(file.parent / PLAN)

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -26,7 +27,7 @@ import pyarrow.parquet as pq
 from foundation import run_folder
 from foundation.errors import UserError
 from foundation.files import BadLine, decode_line, numbered_lines
-from sql_agent.config import ROOT, TrainConfig, TuneConfig, data_path, resolve_path
+from sql_agent.config import ROOT, DataConfig, TrainConfig, TuneConfig, data_path, resolve_path
 from sql_agent.data.dataset import parse_file
 from sql_agent.data.hub import hub_rows, local_copy, rows_of
 from sql_agent.evaluation.folder import TRIALS
@@ -63,10 +64,10 @@ class Source:
     are_rollouts: bool = False
 
 
-def find_file(text: str, config: TrainConfig) -> Path | None:
+def find_file(text: str, data: DataConfig) -> Path | None:
     """The file that a data set's name means; None for a hub name or a copy of it. Raises UserError for a wrong path."""
     if not text:
-        first, *others = config.data.training
+        first, *others = data.training
         if others:
             raise UserError(
                 f"data.train_files names {1 + len(others)} files, and one is learned from: name it with --data; "
@@ -89,22 +90,24 @@ def find_file(text: str, config: TrainConfig) -> Path | None:
 
 def read_source(tune: TuneConfig, config: TrainConfig) -> Source:
     """All of a data set, in its order. Raises UserError."""
-    file = find_file(tune.dataset, config)
-    source = Source(tune.dataset or config.data.training[0].file, file)
-    if file is None:
-        _take(source, hub_rows(tune.dataset, "train"), config)
-    elif file.suffix == ".parquet":
-        if _columns(file) & TOLD:
-            _take(source, rows_of(file), config)
+    name = tune.dataset
+    file = find_file(name, config.data)
+    source = Source(name or config.data.training[0].file, file)
+    with AgentChats(config) as agent:
+        if file is None:
+            _take(source, hub_rows(name, "train"), agent)
+        elif file.suffix == ".parquet":
+            if _columns(file) & TOLD:
+                _take(source, rows_of(file), agent)
+            else:
+                _take_questions(source, file, agent)
         else:
-            _take_questions(source, file, config)
-    else:
-        rows = _jsonl_rows(file, source.left_out)
-        first = next(rows, {})
-        if not first or TOLD & first.keys():
-            _take(source, _chain(first, rows), config)
-        else:
-            _take_questions(source, file, config)
+            rows = _jsonl_rows(file, source.left_out)
+            first = next(rows, {})
+            if not first or TOLD & first.keys():
+                _take(source, chain([first] if first else [], rows), agent)
+            else:
+                _take_questions(source, file, agent)
     if not source.chats and not source.pairs:
         reasons = "\n".join(f"  {n} x {reason}" for reason, n in source.left_out.most_common())
         raise UserError(f"--data {source.name}: nothing to learn from; {FORMS}. Left out:\n{reasons or '  no rows'}")
@@ -116,12 +119,6 @@ def _columns(file: Path) -> set[str]:
         return set(pq.read_schema(file).names)
     except (pa.ArrowException, OSError):
         return set()  # who reads the rows tells why
-
-
-def _chain(first: Row, rows: Iterator[Row]) -> Iterator[Row]:
-    if first:
-        yield first
-    yield from rows
 
 
 def _jsonl_rows(file: Path, left_out: Counter[str]) -> Iterator[Row]:
@@ -140,27 +137,25 @@ def _jsonl_rows(file: Path, left_out: Counter[str]) -> Iterator[Row]:
         raise UserError(f"--data {file}: cannot be read ({exc.strerror})") from exc
 
 
-def _take(source: Source, rows: Iterable[Row], config: TrainConfig) -> None:
+def _take(source: Source, rows: Iterable[Row], agent: AgentChats) -> None:
     """Sort rows into conversations, rollouts and pairs."""
-    with AgentChats(config) as agent:
-        for row in rows:
-            try:
-                if "reward_parts" in row:
-                    source.are_rollouts = True
-                    source.chats.append(agent.of_rollout(row))
-                elif "chosen" in row or "rejected_messages" in row:
-                    source.pairs.append(_pair(row, agent))
-                else:
-                    source.chats.append(_chat(row, agent))
-            except Unusable as exc:
-                source.left_out[str(exc)] += 1
+    for row in rows:
+        try:
+            if "reward_parts" in row:
+                source.are_rollouts = True
+                source.chats.append(agent.of_rollout(row))
+            elif "chosen" in row or "rejected_messages" in row:
+                source.pairs.append(_pair(row, agent))
+            else:
+                source.chats.append(_chat(row, agent))
+        except Unusable as exc:
+            source.left_out[str(exc)] += 1
 
 
-def _take_questions(source: Source, file: Path, config: TrainConfig) -> None:
+def _take_questions(source: Source, file: Path, agent: AgentChats) -> None:
     parsed = parse_file(file)
     source.left_out += Counter("no question: " + bad.reason[:80] for bad in parsed.bad)
-    with AgentChats(config) as agent:
-        kept, left = agent.of_questions([question for _, question in parsed.rows])
+    kept, left = agent.of_questions([question for _, question in parsed.rows])
     source.chats += kept
     source.left_out += left
 

@@ -119,7 +119,7 @@ def test_a_file_is_found_from_the_recipes_folder_and_by_every_worker(tmp_path: P
     keys = flatten(verl_overrides(config, model_path="/m", run_dir=Path("/run"), total_steps=9))
     assert keys[f"{ACTOR}policy_loss.loss_mode"] == f"{tmp_path / 'my_loss.py'}:f"
     assert not update_rules(config).advantage_decides  # a token without an advantage may have a gradient
-    check_loss(config)
+    check_loss(config.optim.loss)
 
 
 @pytest.mark.parametrize(
@@ -152,12 +152,12 @@ def test_a_bad_loss_ends_the_run_before_ray(tmp_path: Path) -> None:
     file = tmp_path / "my_loss.py"
     file.write_text("import os\nos._exit(3)\n")
     with pytest.raises(UserError, match=r"optim\.loss = .*my_loss\.py:f': ends the process that tries it: .*docs/15"):
-        check_loss(config_of(f"optim.loss={file}:f"))
+        check_loss(f"{file}:f")
 
 
 def test_a_named_loss_starts_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subprocess, "run", lambda *_args, **_more: pytest.fail("started"))
-    check_loss(config_of("optim.loss=minirl"))
+    check_loss("minirl")
 
 
 def test_a_loss_that_hangs_is_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -165,4 +165,4 @@ def test_a_loss_that_hangs_is_told_of(tmp_path: Path, monkeypatch: pytest.Monkey
     file = tmp_path / "hangs.py"
     file.write_text("import time\ntime.sleep(600)\n")
     with pytest.raises(UserError, match="did not end within 1 s .* must not wait for anything when it is imported"):
-        check_loss(config_of(f"optim.loss={file}:f"))
+        check_loss(f"{file}:f")

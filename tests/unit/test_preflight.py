@@ -13,7 +13,7 @@ import pytest
 
 from foundation.errors import UserError
 from foundation.files import size_text
-from sql_agent.config import TrainConfig, build_config, resolve_system_prompt
+from sql_agent.config import RolloutConfig, StoreConfig, TrainConfig, TrainerConfig, build_config, resolve_system_prompt
 from sql_agent.scoring.build import build_context
 from sql_agent.scoring.check import check_judge
 from sql_agent.serving import checkpoints, models
@@ -134,7 +134,7 @@ def test_what_is_neither_folder_nor_hub_name_is_refused_without_the_network(name
 def test_a_runs_folder_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="file/runs: cannot be written"):
-        preflight.check_disk(build_config({}), tmp_path / "file" / "runs", tmp_path)
+        preflight.check_disk(TrainerConfig(runs_dir=str(tmp_path / "file" / "runs")), tmp_path, lora=False)
 
 
 def test_checkpoints_that_do_not_fit_are_refused(tmp_path: Path) -> None:
@@ -143,8 +143,8 @@ def test_checkpoints_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     with (big / "model.safetensors").open("wb") as file:
         file.truncate(2**42)  # a sparse file of 4 TiB
     with pytest.raises(UserError, match=r" free, but 2 checkpoints, the best and another need about 112 TiB"):
-        preflight.check_disk(build_config({}), tmp_path / "runs", big)
-    preflight.check_disk(build_config({"trainer": {"save_every": -1}}), tmp_path / "runs", big)
+        preflight.check_disk(TrainerConfig(runs_dir=str(tmp_path / "runs")), big, lora=False)
+    preflight.check_disk(TrainerConfig(runs_dir=str(tmp_path / "runs"), save_every=-1), big, lora=False)
     assert list((tmp_path / "runs").iterdir()) == []
 
 
@@ -210,17 +210,16 @@ def test_missing_gpus_are_named_unless_ray_has_them(monkeypatch: pytest.MonkeyPa
     devices(monkeypatch, tmp_path, gpus=1)
     config = build_config({"trainer": {"device": "cuda", "n_gpus": 2}})
     with pytest.raises(UserError, match=r"--n-gpus 2: the driver shows 1 GPU\(s\)"):
-        preflight.check_devices(config)
-    preflight.check_devices(build_config({"trainer": {"device": "cuda", "n_gpus": 1}}))
+        preflight.check_devices(config.trainer, config.rollout)
+    preflight.check_devices(TrainerConfig(device="cuda", n_gpus=1), config.rollout)
     monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
-    preflight.check_devices(config)
+    preflight.check_devices(config.trainer, config.rollout)
 
 
 def test_engines_must_divide_the_gpus(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     devices(monkeypatch, tmp_path, gpus=4)
-    config = {"trainer": {"device": "cuda", "n_gpus": 4}, "rollout": {"tensor_parallel": 3}}
     with pytest.raises(UserError, match="rollout.tensor_parallel = 3 must divide --n-gpus 4"):
-        preflight.check_devices(build_config(config))
+        preflight.check_devices(TrainerConfig(device="cuda", n_gpus=4), RolloutConfig(tensor_parallel=3))
 
 
 def checkpoint(run: Path, step: int, *, complete: bool = True) -> Path:
@@ -234,7 +233,7 @@ def checkpoint(run: Path, step: int, *, complete: bool = True) -> Path:
 
 
 def found(resume: str, runs: Path) -> Path:
-    return checkpoints.find_checkpoint(build_config({"trainer": {"resume": resume}}), runs)
+    return checkpoints.find_checkpoint(TrainerConfig(resume=resume, runs_dir=str(runs)), method="grpo")
 
 
 def test_latest_is_the_newest_checkpoint_of_all_runs(tmp_path: Path) -> None:
@@ -297,7 +296,7 @@ def test_sizes_are_told_in_units_that_show_them(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(preflight.shutil, "disk_usage", lambda _: SimpleNamespace(free=3_000_000))
     (tmp_path / "model.safetensors").write_bytes(b"x" * 4_000_000)
     with pytest.raises(UserError, match=r"2\.9 MiB free, but 2 checkpoints, the best and another need about \d+ MiB"):
-        preflight.check_disk(build_config({}), tmp_path / "runs", tmp_path)
+        preflight.check_disk(TrainerConfig(runs_dir=str(tmp_path / "runs")), tmp_path, lora=False)
     assert [size_text(n) for n in (0, 999, 2000, 2**33)] == ["0 bytes", "999 bytes", "2.0 KiB", "8.0 GiB"]
 
 
@@ -305,18 +304,17 @@ def test_a_taken_port_of_the_own_store_is_named_with_a_free_one(monkeypatch: pyt
     monkeypatch.delenv("AGL_SERVER_PORT", raising=False)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        config = build_config({"store": {"port": port}})
         with pytest.raises(UserError, match=rf"store\.port = {port}: .*choose another: store\.port=\d+ is free"):
-            preflight.check_store_port(config)
-        preflight.check_store_port(build_config({"store": {"port": port, "external_address": "http://localhost:1"}}))
+            preflight.check_store_port(StoreConfig(port=port))
+        preflight.check_store_port(StoreConfig(port=port, external_address="http://localhost:1"))
         monkeypatch.setenv("AGL_SERVER_PORT", str(port))
         with pytest.raises(UserError, match=f"AGL_SERVER_PORT = {port}: "):
-            preflight.check_store_port(build_config({}))
+            preflight.check_store_port(StoreConfig())
 
 
 @pytest.mark.parametrize(("name", "billions"), [("Qwen/Qwen2.5-7B-Instruct", 7.616), ("x/Other-7B", 7.0)])
 def test_a_model_is_reckoned_with_its_real_size_where_it_is_known(name: str, billions: float) -> None:
-    found, source = parameters(build_config({"model": {"path": name}, "trainer": {"device": "cuda"}}))
+    found, source = parameters(name)
     assert found == billions * 1e9 and ("round" in source) == (billions == 7.0)
 
 

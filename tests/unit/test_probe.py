@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,7 @@ from sql_agent.run_report.facts import facts
 from sql_agent.run_report.folder import RunData
 from sql_agent.scoring.build import build_context
 from sql_agent.scoring.registry import ScoringContext
-from sql_agent.training.job import Job
+from sql_agent.training.job import GrpoPlan
 from sql_agent.training.probe import FieldProbe, field_of, is_cheap, probe, probed, told
 
 pytestmark = pytest.mark.usefixtures("offline_judge")
@@ -70,8 +71,21 @@ def test_a_scorer_that_pays_everything_alike_is_flat_and_asked_only_on_demand(tm
 
 def test_the_run_says_it_in_its_summary_and_report(context: ScoringContext, tmp_path: Path) -> None:
     fields = [FieldProbe(field=f"field {n}", n=8, honest=1.0, paid={"a constant": n / 10}) for n in (6, 1)]
-    job = Job(TrainConfig(), "both", "run", tmp_path, tmp_path, STORED, STORED, 1, context, fields)
-    summary = json.loads(json.dumps(job.facts()))
+    told_of: Any = {"verl": {}, "daemon": None, "trainer": None}
+    plan = GrpoPlan(
+        config=TrainConfig(),
+        run_dir=tmp_path,
+        model=tmp_path,
+        steps=1,
+        method="grpo",
+        run="run",
+        train=STORED,
+        val=STORED,
+        scoring=context,
+        probed=fields,
+        **told_of,
+    )
+    summary = json.loads(json.dumps(plan.facts()))
     assert dict(facts(RunData(tmp_path, summary=summary)))["constants that pay"] == "field 6 0.60"
     low = {"probe": [fields[1].model_dump()]}
     assert dict(facts(RunData(tmp_path, summary=low)))["constants that pay"] == "none above 0.25"

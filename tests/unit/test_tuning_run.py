@@ -384,8 +384,8 @@ def test_a_hidden_package_is_not_installed_for_others() -> None:
 @pytest.mark.slow
 def test_trl_comes_without_vllm_and_wandb() -> None:
     code = (
-        "import sys\nfrom sql_agent.config import build_config\nfrom sql_agent.tuning.job import light_trl\n"
-        "with light_trl(build_config({'logging': {'trackers': ['console']}})):\n    import sql_agent.tuning.trainers\n"
+        "import sys\nfrom sql_agent.tuning.job import light_trl\n"
+        "with light_trl(['console']):\n    import sql_agent.tuning.trainers\n"
         "assert 'trl' in sys.modules and not {'vllm', 'wandb'} & sys.modules.keys()\nimport wandb"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)

@@ -17,7 +17,7 @@ import sys
 from sql_agent.config import build_config
 from sql_agent.training import assembly, job
 config = build_config({{"rollout": {{"proxy": "{proxy}"}}, "trainer": {{"device": "cpu"}}}})
-job._prepare(config, cpu=True, offline=True)
+job.prepare_stack(config, cpu=True, offline=True)
 import agl_plugin.run.store_claim
 assembly.make_trainer(config, role="runner", algorithm=None, run_dir=None)
 assembly.make_agent(config, run="r")

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,7 @@ from reward_client.prompting import PROMPTS, read_prompt
 from sql_agent.config import ROOT, TrainConfig, build_config, load_recipe
 from sql_agent.scoring.build import build_context
 from sql_agent.testing.server import chat_reply, openai_server
-from sql_agent.training.job import Job, made_run_folder
+from sql_agent.training.job import GrpoPlan
 
 GOOD = "Number {nonce}. Grade ANSWER: " + '{"accuracy": 0.0, "completeness": 0.0, "clarity": 0, "professionalism": 1}'
 SCORES = {"accuracy": 0.5, "completeness": 0.5, "clarity": 1, "professionalism": 1, "reason": "x"}
@@ -118,15 +119,15 @@ def test_the_run_folder_keeps_the_text_and_the_path(tmp_path: Path, monkeypatch:
     for name, value in teacher("http://127.0.0.1:9/v1").items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(os, "environ", dict(os.environ))  # preparing a run sets variables
-    config = config_of(tmp_path / "own")
-    scoring = build_context(config.reward)
-    with made_run_folder(Job(config, "both", "r", tmp_path, tmp_path, [], [], 1, scoring)) as folder:
-        assert (folder / run_folder.JUDGE_PROMPT).read_text(encoding="utf-8") == GOOD
-        kept = json.loads((folder / run_folder.CONFIG).read_text(encoding="utf-8"))
+    rest: dict[str, Any] = {"model": tmp_path, "steps": 1, "method": "grpo", "run": "r", "train": [], "val": []}
+    rest |= {"verl": {}, "daemon": None, "trainer": None}
+    config, bare = config_of(tmp_path / "own"), build_config({})
+    for name, one in (("own", config), ("bare", bare)):
+        GrpoPlan(config=one, run_dir=tmp_path / name, scoring=build_context(one.reward), **rest).write_down()
+    assert (tmp_path / "own" / run_folder.JUDGE_PROMPT).read_text(encoding="utf-8") == GOOD
+    kept = json.loads((tmp_path / "own" / run_folder.CONFIG).read_text(encoding="utf-8"))
     assert kept["reward"]["judge"]["prompt"] == str(tmp_path / "own" / "my.txt")
-    plain = build_context(build_config({}).reward)
-    with made_run_folder(Job(build_config({}), "both", "r", tmp_path, tmp_path, [], [], 1, plain)) as folder:
-        assert not (folder / run_folder.JUDGE_PROMPT).exists()
+    assert not (tmp_path / "bare" / run_folder.JUDGE_PROMPT).exists()
 
 
 def test_the_judge_report_measures_it(tmp_path: Path) -> None:
