@@ -46,7 +46,7 @@ from sql_agent.agent.sql_tool import QUERY
 from sql_agent.agent.tool import EpisodeContext, Tool, given, is_repeated_call
 from sql_agent.agent.toolset import EpisodeTools, Toolset
 from sql_agent.agent.transcript import assistant_message, tool_message, writable
-from sql_agent.config import AgentConfig, TrainConfig, agent_config, prompt_file
+from sql_agent.config import AgentConfig, AgentTree, agent_config, prompt_file
 from sql_agent.environment.databases import Databases
 from sql_agent.errors import LLMFault
 from sql_agent.records import Episode, LlmCall, Question, StopReason
@@ -178,7 +178,7 @@ class EpisodeRunner:
     A question that names an agent is played by that agent, whose runner is `of(name)`.
     """
 
-    def __init__(self, config: TrainConfig) -> None:
+    def __init__(self, config: AgentTree) -> None:
         self.config = config
         self.toolset = Toolset(config)
         self._others: dict[str, EpisodeRunner] = {}

@@ -7,12 +7,12 @@ from contextlib import ExitStack, closing
 from dataclasses import replace
 
 from sql_agent.agent.toolset import SQL, Toolset
-from sql_agent.config import TrainConfig, agents_of
+from sql_agent.config import AgentTree, agents_of
 from sql_agent.scoring.build import build_context
 from sql_agent.scoring.registry import ScoringContext
 
 
-def scoring_of(config: TrainConfig, *, run: str = "", opened: Callable[[str], Toolset] | None = None) -> ScoringContext:
+def scoring_of(config: AgentTree, *, run: str = "", opened: Callable[[str], Toolset] | None = None) -> ScoringContext:
     """The scoring context of a run and of its agents. Raises UserError for tools or scorers that cannot be used.
 
     `opened` gives the tools of an agent where they are there already.
@@ -30,7 +30,7 @@ def scoring_of(config: TrainConfig, *, run: str = "", opened: Callable[[str], To
     return replace(own, agents={name: replace(one, **shared) for name, one in of_all.items()})
 
 
-def _scoring_of(config: TrainConfig, toolset: Toolset, *, run: str) -> ScoringContext:
+def _scoring_of(config: AgentTree, toolset: Toolset, *, run: str) -> ScoringContext:
     environment = toolset.gives_rewards or bool(config.agent.agl_class)
     database = config.database if SQL in config.agent.tools else None
     context = build_context(config.reward, database, run=run, environment=environment)

@@ -26,7 +26,7 @@ from sql_agent.agent.python_tool import PYTHON, python_tool
 from sql_agent.agent.schema_tools import schema_tools
 from sql_agent.agent.sql_tool import sql_tool
 from sql_agent.agent.tool import Environment, Kind, Tool
-from sql_agent.config import TrainConfig, agents_of, database_path
+from sql_agent.config import AgentTree, agents_of, database_path
 from sql_agent.data.dataset import fingerprint
 from sql_agent.environment.database import Database
 from sql_agent.environment.databases import Databases
@@ -37,7 +37,7 @@ from sql_agent.records import Question
 SQL, SCHEMA = "sql", "schema"
 
 
-def databases_of(config: TrainConfig) -> dict[str, Path]:
+def databases_of(config: AgentTree) -> dict[str, Path]:
     """The files or folders that the agents of a run query: "database", and "database of NAME" where an agent has
     another one."""
     found: dict[str, Path] = {}
@@ -48,7 +48,7 @@ def databases_of(config: TrainConfig) -> dict[str, Path]:
     return found
 
 
-def fingerprints_of(config: TrainConfig) -> dict[str, str]:
+def fingerprints_of(config: AgentTree) -> dict[str, str]:
     """The name of each file of `databases_of` -> 16 hex digits of what it holds; of a folder, of its names and sizes.
 
     Raises UserError.
@@ -83,7 +83,7 @@ class EpisodeTools:
 class Toolset:
     """Opens what the configured tools need."""
 
-    def __init__(self, config: TrainConfig) -> None:
+    def __init__(self, config: AgentTree) -> None:
         self._config = config
         self.databases = Databases(config.database) if SQL in config.agent.tools else None
         self._sandbox = Sandbox(config.python) if PYTHON in config.agent.tools else None

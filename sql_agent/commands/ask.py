@@ -30,6 +30,8 @@ from sql_agent.agent.grading import scoring_of
 from sql_agent.agent.toolset import databases_of
 from sql_agent.agent.view import Outcome, as_json, clean, show, summary_line
 from sql_agent.config import (
+    AgentTree,
+    ModelConfig,
     TrainConfig,
     agent_config,
     build_config,
@@ -102,7 +104,9 @@ def own_server(config: TrainConfig) -> Iterator[Server]:
     cpu = config.trainer.device == "cpu" or (config.trainer.device == "auto" and models.gpu_count() == 0)
     if not config.model.path:
         notes.print("no endpoint and no --model: the tiny policy answers, as newly trained as it is found here")
-    folder = (None if config.model.path else trained_tiny_policy(config.trainer.runs)) or model_folder(config)
+    folder = (None if config.model.path else trained_tiny_policy(config.trainer.runs)) or model_folder(
+        config.model, seed=config.trainer.seed
+    )
     notes.print(f"model {folder}", markup=False)
     starting = f"starting vLLM with {folder.name} on the {'CPU' if cpu else 'GPU'}"
     with notes.status(starting) as status, Heartbeat(notes, lambda: starting):
@@ -125,10 +129,10 @@ def trained_tiny_policy(runs: Path) -> Path | None:
     return None
 
 
-def model_folder(config: TrainConfig) -> Path:
+def model_folder(model: ModelConfig, *, seed: int) -> Path:
     """The folder to serve. Raises UserError."""
     try:
-        return models.model_folder(config, tiny=not config.model.path)
+        return models.model_folder(model, seed=seed, tiny=not model.path)
     except UserError as exc:
         raise UserError(f"{exc}. To ask a running server instead, name it with --base-url") from exc
 
@@ -167,7 +171,7 @@ async def ask_all(
     return outcomes
 
 
-def try_out(questions: list[Question], llm: LLMEndpoint, config: TrainConfig, *, as_lines: bool) -> list[Outcome]:
+def try_out(questions: list[Question], llm: LLMEndpoint, config: AgentTree, *, as_lines: bool) -> list[Outcome]:
     """Ask and print. Raises UserError when database or scorers cannot be used."""
     out = Console(highlight=False, width=None if sys.stdout.isatty() else 110)
     scoring = scoring_of(config)

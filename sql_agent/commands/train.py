@@ -33,21 +33,18 @@ def train(flags: Flags) -> int:
     logging.basicConfig(level=logging.DEBUG if flags.debug else logging.WARNING)
     terminal = console.own_terminal()
     config = resolve_config(flags)
-    status, run_dir = (
-        _in_one_process(config, flags, terminal) if flags.is_local else _with_verl(config, flags, terminal)
-    )
+    if flags.is_local:
+        from sql_agent.local.job import dry_run_local, run_local
+
+        status, run_dir = (dry_run_local(config, terminal), None) if flags.dry_run else run_local(config, terminal)
+    else:
+        status, run_dir = _with_verl(config, terminal, dry=flags.dry_run)
     if run_dir:
         terminal.print(f"{report_line(run_dir)}\nrun: {run_dir}", markup=False)
     return status
 
 
-def _in_one_process(config: TrainConfig, flags: Flags, terminal: Console) -> tuple[int, Path | None]:
-    from sql_agent.local.job import dry_run_local, run_local
-
-    return (dry_run_local(config, terminal), None) if flags.dry_run else run_local(config, terminal)
-
-
-def _with_verl(config: TrainConfig, flags: Flags, terminal: Console) -> tuple[int, Path | None]:
+def _with_verl(config: TrainConfig, terminal: Console, *, dry: bool) -> tuple[int, Path | None]:
     from sql_agent.data.bundled import ensure_data
     from sql_agent.training import preflight
     from sql_agent.training.dry_run import dry_run
@@ -60,7 +57,7 @@ def _with_verl(config: TrainConfig, flags: Flags, terminal: Console) -> tuple[in
     if role != "runner":
         preflight.check_installed(("torch", "verl", "vllm"), extra="gpu] or agentgrpo[cpu")
     ensure_data(config)
-    if flags.dry_run:
+    if dry:
         return dry_run(config, terminal), None
     if role != "runner":
         preflight.check_devices(config.trainer, config.rollout)

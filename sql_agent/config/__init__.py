@@ -32,11 +32,12 @@ from sql_agent.config.reward import JudgeConfig, RewardConfig, RewardModelConfig
 from sql_agent.config.rollout import RolloutConfig
 from sql_agent.config.store import StoreConfig
 from sql_agent.config.trainer import TrainerConfig
-from sql_agent.config.tree import TrainConfig
+from sql_agent.config.tree import AgentTree, TrainConfig
 from sql_agent.config.tune import DpoConfig, SftConfig, TuneConfig
 
 __all__ = [
     "AgentConfig",
+    "AgentTree",
     "COMMAND",
     "DataConfig",
     "DatabaseConfig",

@@ -16,13 +16,13 @@ from pydantic import BaseModel, ValidationError
 
 from foundation.errors import UserError, did_you_mean
 from sql_agent.config.agent import AgentConfig
-from sql_agent.config.agents import unknown_agent
+from sql_agent.config.agents import SECTIONS, unknown_agent
 from sql_agent.config.data import FileConfig
 from sql_agent.config.database import DatabaseConfig
 from sql_agent.config.mcp import McpConfig
 from sql_agent.config.paths import RECIPES, prompt_file
 from sql_agent.config.reward import TermConfig
-from sql_agent.config.tree import TrainConfig
+from sql_agent.config.tree import AgentTree, TrainConfig
 
 
 def known_keys(model: type[BaseModel] = TrainConfig, prefix: str = "") -> dict[str, Any]:
@@ -152,33 +152,30 @@ def build_config(*trees: dict[str, Any]) -> TrainConfig:
     merged: dict[str, Any] = {}
     for tree in trees:
         merged = merge(merged, tree)
-    config = _validated(merged)
+    config = _validated(TrainConfig, merged)
     for name in config.agents:
         agent_config(config, name)
     return config
 
 
-def _validated(tree: dict[str, Any], *, prefix: str = "") -> TrainConfig:
+def _validated[T: AgentTree](kind: type[T], tree: dict[str, Any], *, prefix: str = "") -> T:
     try:
-        return TrainConfig.model_validate(tree)
+        return kind.model_validate(tree)
     except ValidationError as exc:
         raise UserError("configuration:\n" + "\n".join(_explain(error, prefix) for error in exc.errors())) from exc
 
 
-def agent_config(config: TrainConfig, name: str) -> TrainConfig:
-    """The configuration of one agent alone; that of [agent] for "". Raises UserError for a name that there is not."""
+def agent_config(config: AgentTree, name: str) -> AgentTree:
+    """One agent alone; that of [agent] for "". Raises UserError for a name that there is not."""
     if name and name not in config.agents:
         raise UserError(f"agent {name!r}: {unknown_agent(name, config.agents)}")
-    # The run's files name agents, and one configuration alone has none.
-    data = config.data.model_copy(update={"train_files": [], "val_files": []})
-    alone = config.model_copy(update={"agents": {}, "data": data})
-    if not (tree := config.agents.get(name)):
-        return alone
-    changed = {section: merge(getattr(alone, section).model_dump(), keys) for section, keys in tree.items()}
-    return _validated({**dict(alone), **changed}, prefix=f"agents.{name}.")
+    sections: dict[str, Any] = {section: getattr(config, section) for section in SECTIONS}
+    for section, keys in config.agents.get(name, {}).items():
+        sections[section] = merge(sections[section].model_dump(), keys)
+    return _validated(AgentTree, sections, prefix=f"agents.{name}.")
 
 
-def agents_of(config: TrainConfig) -> dict[str, TrainConfig]:
+def agents_of(config: AgentTree) -> dict[str, AgentTree]:
     """All agents of a run by name, "" being [agent] itself."""
     return {name: agent_config(config, name) for name in ("", *config.agents)}
 
@@ -204,7 +201,7 @@ def _explain(error: Any, prefix: str = "") -> str:
     return f"  {prefix}{key} = {error['input']!r}: {error['msg']}"
 
 
-def resolve_system_prompt(config: TrainConfig, *, tiny: bool) -> TrainConfig:
+def resolve_system_prompt[T: AgentTree](config: T, *, tiny: bool) -> T:
     """The same configuration with agent.system_prompt "auto" replaced by the prompt that fits policy and database,
     for each agent.
 
@@ -214,7 +211,7 @@ def resolve_system_prompt(config: TrainConfig, *, tiny: bool) -> TrainConfig:
     return with_prompts(config, prompts)
 
 
-def with_prompts(config: TrainConfig, prompts: dict[str, str]) -> TrainConfig:
+def with_prompts[T: AgentTree](config: T, prompts: dict[str, str]) -> T:
     """The same with these system prompts of agents, "" being [agent] itself."""
     told = {name: {"agent": {"system_prompt": prompt}} for name, prompt in prompts.items()}
     return config.but(**told.pop("", {})).model_copy(update={"agents": merge(config.agents, told)})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
@@ -24,13 +25,12 @@ from sql_agent.config.trainer import TrainerConfig
 from sql_agent.config.tune import DpoConfig, SftConfig, TuneConfig
 
 
-class TrainConfig(Node):
-    """The whole run."""
+class AgentTree(Node):
+    """What plays and grades: the sections that an agent has of its own, and further agents.
 
-    recipe: str = Field(default="", description="name of the recipe this configuration started from")
-    method: Literal["grpo", "sft", "dpo"] = Field(
-        default="grpo", description="whose configuration this is: `agentgrpo train`, sft or dpo"
-    )
+    One agent alone is a tree without `agents`. All else of a run's configuration is shared by its agents.
+    """
+
     agent: AgentConfig = AgentConfig()
     agents: dict[str, dict[str, Any]] = Field(
         default={},
@@ -39,8 +39,22 @@ class TrainConfig(Node):
     )
     database: DatabaseConfig = DatabaseConfig()
     python: PythonConfig = PythonConfig()
-    data: DataConfig = DataConfig()
     reward: RewardConfig = RewardConfig()
+
+    def but(self, **sections: dict[str, Any]) -> Self:
+        """The same with keys of sections as the program decided them; nobody's input, so not validated again."""
+        changed = {name: getattr(self, name).model_copy(update=keys) for name, keys in sections.items()}
+        return self.model_copy(update=changed)
+
+
+class TrainConfig(AgentTree):
+    """The whole run."""
+
+    recipe: str = Field(default="", description="name of the recipe this configuration started from")
+    method: Literal["grpo", "sft", "dpo"] = Field(
+        default="grpo", description="whose configuration this is: `agentgrpo train`, sft or dpo"
+    )
+    data: DataConfig = DataConfig()
     model: ModelConfig = ModelConfig()
     rollout: RolloutConfig = RolloutConfig()
     optim: OptimConfig = OptimConfig()
@@ -55,20 +69,30 @@ class TrainConfig(Node):
         default={}, description="keys of verl itself, passed on to it: [see below](#verls-own-keys)"
     )
 
-    def but(self, **sections: dict[str, Any]) -> Self:
-        """The same with keys of sections as the program decided them; nobody's input, so not validated again."""
-        changed = {name: getattr(self, name).model_copy(update=keys) for name, keys in sections.items()}
-        return self.model_copy(update=changed)
-
     @property
     def is_tiny(self) -> bool:
         """Whether the run trains the tiny policy: no GPU, and no model named."""
         return self.trainer.device == "cpu" and not self.model.path
 
     @property
+    def run_name(self) -> str:
+        """What the run's folder is called, after the time."""
+        return f"{self.recipe or self.method}-{self.logging.experiment}"
+
+    @property
     def tune(self) -> TuneConfig:
         """[sft] or [dpo]."""
         return self.sft if self.method == "sft" else self.dpo
+
+    @property
+    def trained_adapter(self) -> str:
+        """The adapter that is trained on as it is; "" for all weights, a new adapter, and one that is merged."""
+        return "" if self.merges_adapter else self.model.lora_adapter_path
+
+    @property
+    def merged_adapter(self) -> Path | None:
+        """The adapter that goes into the start model."""
+        return Path(self.model.lora_adapter_path).expanduser().resolve() if self.merges_adapter else None
 
     @property
     def merges_adapter(self) -> bool:

@@ -114,7 +114,7 @@ def _run_config(step: Path) -> dict[str, Any]:
 def look_at(text: str, config: TrainConfig, *, option: str) -> Target:
     """Find out what a target is and check it. Raises UserError with value, rule and remedy."""
     if "://" in text:
-        llm = _endpoint(text, config, option=option)
+        llm = _endpoint(text, max_tokens=config.rollout.max_response_tokens, option=option)
         address = f"{llm.model}@{llm.base_url}"
         return Target(option, "endpoint", address, resolve_system_prompt(config, tiny=False), llm)
     path = _path(text)
@@ -125,13 +125,13 @@ def look_at(text: str, config: TrainConfig, *, option: str) -> Target:
         return Target(option, "tiny", "", resolve_system_prompt(config, tiny=True))
     config = config.but(model={"path": text or config.model.path})
     try:
-        folder = models.model_folder(config, tiny=False)
+        folder = models.model_folder(config.model, seed=config.trainer.seed, tiny=False)
     except UserError as exc:
         raise UserError(f"{str(exc).replace('--model', option, 1)}. A target is {FORMS}") from exc
     return Target(option, "folder", str(folder), resolve_system_prompt(config, tiny=False))
 
 
-def _endpoint(text: str, config: TrainConfig, *, option: str) -> LLMEndpoint:
+def _endpoint(text: str, *, max_tokens: int, option: str) -> LLMEndpoint:
     scheme_at = text.index("://")
     name, at, _ = text[:scheme_at].rpartition("@")
     address = text[len(name) + len(at) :]
@@ -140,7 +140,7 @@ def _endpoint(text: str, config: TrainConfig, *, option: str) -> LLMEndpoint:
         model=name,
         api_key=os.environ.get("OPENAI_API_KEY", ""),
         temperature=0.0,
-        max_tokens=config.rollout.max_response_tokens,
+        max_tokens=max_tokens,
         words=_words(option),
     )
     check_reachable(llm, words=_words(option))
@@ -207,7 +207,7 @@ def model_folder(target: Target, *, tell: Tell) -> Path | None:
         return None
     if target.kind == "tiny":
         tell("the tiny policy (built in minutes if it is not there yet)")
-        return models.model_folder(target.config, tiny=True)
+        return models.model_folder(target.config.model, seed=target.config.trainer.seed, tiny=True)
     return exported(Path(target.text), tell=tell) if target.kind == "checkpoint" else Path(target.text)
 
 

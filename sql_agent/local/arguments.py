@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from foundation.errors import UserError
-from sql_agent.config import TrainConfig
+from sql_agent.config import LocalConfig, TrainConfig
 from sql_agent.serving.checkpoint_model import TRL_STATE
 from sql_agent.training.verl_config import flatten
 from sql_agent.training.verl_keys import check_verl
@@ -35,22 +35,24 @@ def _refused(config: TrainConfig) -> Iterator[str]:
             yield f"{key} = {value!r} must be {wanted!r} here; --backend verl does it"
     if others := [key for key in flatten(config.verl) if not key.startswith(OF_VERL)]:
         yield f"verl.* ({', '.join(others[:3])}): has no meaning in one process; leave these keys out"
-    yield from _missing_for_8_bits_and_less(config)
+    yield from _missing_for_8_bits_and_less(config.local, gpu=config.trainer.device == "cuda")
     if config.local.quantization == "nf4" and not config.model.lora_rank:
         yield "local.quantization = 'nf4' trains adapters on frozen weights: add --lora"
 
 
-def _missing_for_8_bits_and_less(config: TrainConfig) -> Iterator[str]:
-    local, installed = config.local, importlib.util.find_spec("bitsandbytes") is not None
+def _missing_for_8_bits_and_less(local: LocalConfig, *, gpu: bool) -> Iterator[str]:
+    installed = importlib.util.find_spec("bitsandbytes") is not None
     if local.quantization == "nf4" and not installed:
         yield "local.quantization = 'nf4' needs bitsandbytes: install the extra quantized (uv sync --extra quantized)"
-    if local.optimizer == "adamw_8bit" and not (installed and config.trainer.device == "cuda"):
+    if local.optimizer == "adamw_8bit" and not (installed and gpu):
         yield "local.optimizer = 'adamw_8bit' needs a GPU and bitsandbytes (uv sync --extra quantized)"
 
 
-def check_checkpoint(checkpoint: Path) -> None:
-    """One of this back end's. Raises UserError for those of verl, and of TRL, with which 0.1.0 made them."""
-    state = checkpoint / "actor" / TRL_STATE
+def check_checkpoint(checkpoint: str) -> None:
+    """One of this back end's, or "". Raises UserError for those of verl, and of TRL, with which 0.1.0 made them."""
+    state = Path(checkpoint) / "actor" / TRL_STATE
+    if not checkpoint:
+        return
     if not state.is_file() or json.loads(state.read_text(encoding="utf-8")).get("made_by") != MAKER:
         raise UserError(
             f"--resume {checkpoint}: was not made by `agentgrpo train --backend local` of this version, so its "

@@ -28,7 +28,7 @@ from agl_plugin.update.rows import Limits
 from agl_plugin.update.rules import PLAN, Plan, UpdateRules, parts
 from agl_plugin.update.telling import Telling
 from foundation.errors import RunError
-from sql_agent.config import RolloutConfig, TrainConfig
+from sql_agent.config import DataConfig, RolloutConfig, TrainConfig
 from sql_agent.data.dataset import to_row
 from sql_agent.local.notes import Notes, no_group
 from sql_agent.local.policy import Policy
@@ -113,7 +113,9 @@ def episodes(run: Run, step: int) -> tuple[list[Played], Places]:
 
     With `rollout.resample_flat_groups` groups that all earned the same give their places to other questions.
     """
-    questions = [run.train[n] for n in questions_of(run.train, run.config, step)]
+    questions = [
+        run.train[n] for n in questions_of(run.train, run.config.data, n=run.config.optim.questions_per_step, step=step)
+    ]
     played = run.player.play(questions, run.sampler, step=step, mode="train")
     places, rows = Places(sorted({one.group for one in played})), [to_row(question) for question in run.train]
     weights, files = [one.weight for one in run.config.data.train_files], [question.file for question in run.train]
@@ -130,11 +132,11 @@ def episodes(run: Run, step: int) -> tuple[list[Played], Places]:
     return played, places
 
 
-def questions_of(questions: Sequence[Question], config: TrainConfig, step: int) -> list[int]:
-    """The places of a step's questions: each epoch has an order of its own, which follows from `data.seed`."""
-    n, weights = config.optim.questions_per_step, [one.weight for one in config.data.train_files]
+def questions_of(questions: Sequence[Question], data: DataConfig, *, n: int, step: int) -> list[int]:
+    """The places of a step's `n` questions: each epoch has an order of its own, which follows from `data.seed`."""
+    weights = [one.weight for one in data.train_files]
     epoch, at = divmod(step - 1, len(questions) // n)
-    places = order([question.file for question in questions], weights, seed=config.data.seed, epoch=epoch)
+    places = order([question.file for question in questions], weights, seed=data.seed, epoch=epoch)
     return places[at * n : (at + 1) * n]
 
 

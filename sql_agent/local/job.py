@@ -33,7 +33,7 @@ def run_local(config: TrainConfig, terminal: Console) -> tuple[int, Path]:
     _look(config)
     preflight.check_devices(config.trainer, config.rollout)
     preflight.check_agent(config)
-    return run_grpo(config, terminal, check=_check_resumed, fit=_fit, method="local", begins="loading the model")
+    return run_grpo(config, terminal, check=check_checkpoint, fit=_fit, method="local", begins="loading the model")
 
 
 def dry_run_local(config: TrainConfig, terminal: Console) -> int:
@@ -46,11 +46,6 @@ def _look(config: TrainConfig) -> None:
     check_keys(config)
     preflight.check_installed(PACKAGES, extra="gpu] or agentgrpo[cpu")
     ensure_data(config)
-
-
-def _check_resumed(config: TrainConfig) -> None:
-    if config.trainer.resume:
-        check_checkpoint(Path(config.trainer.resume))
 
 
 def _fit(plan: GrpoPlan) -> None:

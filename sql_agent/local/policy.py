@@ -41,8 +41,8 @@ class Policy:
         self._dtype = torch.bfloat16 if config.trainer.in_bf16 else torch.float32
         resumed = Path(config.trainer.resume) / "actor" if config.trainer.resume else None
         self.tokenizer: Any = AutoTokenizer.from_pretrained(folder, trust_remote_code=config.model.allow_remote_code)
-        self.model = _trained(config, folder, resumed)
-        self._reference = _loaded(config, folder) if config.optim.kl_coef and not config.model.lora_rank else None
+        self.model = self._trained(folder, resumed)
+        self._reference = self._loaded(folder) if config.optim.kl_coef and not config.model.lora_rank else None
         if verl.actor_rollout_ref.model.enable_gradient_checkpointing:
             self.model.gradient_checkpointing_enable({"use_reentrant": False})
         self.optimizer, self.schedule = made_optimizer(self.model.parameters(), self.actor)
@@ -52,6 +52,28 @@ class Policy:
             with own_settings(self.optimizer, self.schedule):
                 self.optimizer.load_state_dict(torch.load(resumed / OPTIMIZER, weights_only=True))
                 self.schedule.load_state_dict(torch.load(resumed / SCHEDULE, weights_only=True))
+
+    def _trained(self, folder: Path, resumed: Path | None) -> Any:
+        """The model to train: all weights, or an adapter; from the start, or as a checkpoint has it."""
+        adapter = self._config.trained_adapter
+        if not self._config.model.lora_rank:
+            return self._loaded(resumed or folder)
+        from peft import PeftModel, get_peft_model
+
+        if resumed:
+            return PeftModel.from_pretrained(self._loaded(folder), resumed, is_trainable=True, use_safetensors=True)
+        if adapter:
+            return self._loaded(folder, adapter=adapter)
+        return get_peft_model(self._loaded(folder), lora_of(self._config.model))
+
+    def _loaded(self, folder: Path, *, adapter: str = "") -> Any:
+        kind = self._config.local.quantization
+        model = load_model(self._config.model, folder, adapter=adapter, **_quantized(kind))
+        for module in model.modules():
+            # bitsandbytes 0.49 repacks 4-bit weights when an AVX-512 CPU samples, and no gradient passes through those.
+            if hasattr(module, "support_avx512bf16_for_cpu"):
+                module.support_avx512bf16_for_cpu = False
+        return model if kind != "none" else model.to(self._config.trainer.device)
 
     @property
     def pad_id(self) -> int:
@@ -109,31 +131,9 @@ class Policy:
         write_text(checkpoints / run_folder.NOTE, str(step))
 
 
-def _trained(config: TrainConfig, folder: Path, resumed: Path | None) -> Any:
-    """The model to train: all weights, or an adapter; from the start, or as a checkpoint has it."""
-    if not config.model.lora_rank:
-        return _loaded(config, resumed or folder)
-    from peft import PeftModel, get_peft_model
-
-    if resumed:
-        base = _loaded(config, folder, adapter=False)
-        return PeftModel.from_pretrained(base, resumed, is_trainable=True, use_safetensors=True)
-    model, settings = _loaded(config, folder), lora_of(config)
-    return get_peft_model(model, settings) if settings else model
-
-
-def _loaded(config: TrainConfig, folder: Path, *, adapter: bool = True) -> Any:
-    model = load_model(config, folder, adapter=adapter, **_quantized(config))
-    for module in model.modules():
-        # bitsandbytes 0.49 repacks 4-bit weights when an AVX-512 CPU samples; no gradient passes through those then.
-        if hasattr(module, "support_avx512bf16_for_cpu"):
-            module.support_avx512bf16_for_cpu = False
-    return model if config.local.quantization != "none" else model.to(config.trainer.device)
-
-
-def _quantized(config: TrainConfig) -> dict[str, Any]:
+def _quantized(kind: str) -> dict[str, Any]:
     """How the weights are loaded: as they are, or in 4 bits."""
-    if config.local.quantization == "none":
+    if kind == "none":
         return {}
     from transformers import BitsAndBytesConfig
 

@@ -18,7 +18,7 @@ from sql_agent.agent.conversation import Conversation, Stopped
 from sql_agent.agent.endpoint import LLMEndpoint
 from sql_agent.agent.episode import EpisodeRunner
 from sql_agent.agent.view import clean, show_calls
-from sql_agent.config import TrainConfig
+from sql_agent.config import AgentTree
 from sql_agent.errors import Fault, LLMFault
 from sql_agent.serving.endpoint import explain_fault
 
@@ -30,7 +30,7 @@ HELP = """/sql    the calls of tools in the last answer that had any, with their
 /quit   end; so does Ctrl-D. Ctrl-C ends an answer, and a second one the program"""
 
 
-def chat(config: TrainConfig, llm: LLMEndpoint, db_id: str = "") -> None:
+def chat(config: AgentTree, llm: LLMEndpoint, db_id: str = "") -> None:
     """Read messages and answer them until /quit, the end of the input, or a second Ctrl-C. Raises UserError.
 
     `db_id` names the database where the configuration has a folder of them.

@@ -20,7 +20,7 @@ from typing import Any
 
 from foundation.errors import UserError
 from foundation.files import stamps
-from sql_agent.config import HOME, ROOT, TrainConfig
+from sql_agent.config import HOME, ROOT
 from sql_agent.serving.checkpoints import MODEL_FILES
 
 MERGED = HOME / ".cache" / "merged"
@@ -28,15 +28,10 @@ MERGED = HOME / ".cache" / "merged"
 TEXT_FILES = (".json", ".jinja", ".txt", ".model")
 
 
-def start_of(config: TrainConfig, model: Path) -> Path:
-    """The folder of the weights that a run starts from, which has the old adapter where it must. Raises UserError."""
-    if not config.merges_adapter:
-        return model
-    return merged_start(model, Path(config.model.lora_adapter_path).expanduser().resolve())
-
-
-def merged_start(base: Path, adapter: Path) -> Path:
+def merged_start(base: Path, adapter: Path | None) -> Path:
     """The folder of `base` with `adapter` merged in, made now if it is not there yet. Raises UserError."""
+    if adapter is None:
+        return base
     if not (adapter / "adapter_model.safetensors").is_file():
         raise UserError(
             f"--lora-adapter-path {adapter}: no adapter_model.safetensors there (pickled weights can run code)"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from foundation.errors import UserError
 from foundation.model_code import LOADED, code_key
-from sql_agent.config import ROOT, TrainConfig, resolve_path
+from sql_agent.config import ROOT, ModelConfig, resolve_path
 
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.pkl", "*.ckpt")
 GPU_MODEL = "Qwen/Qwen3-0.6B"
@@ -37,8 +37,8 @@ def _driver(*asked: str) -> list[str]:
     return answer.stdout.splitlines()
 
 
-def model_folder(config: TrainConfig, *, tiny: bool) -> Path:
-    """The absolute folder of the policy, built (tiny policy) or downloaded (hub name) where needed.
+def model_folder(model: ModelConfig, *, seed: int, tiny: bool) -> Path:
+    """The absolute folder of the policy, built (the tiny one, with this seed) or downloaded (hub name) where needed.
 
     verl takes a relative or missing path for a hub name and dies in a worker, so only absolute folders go further.
     """
@@ -46,12 +46,12 @@ def model_folder(config: TrainConfig, *, tiny: bool) -> Path:
         from sql_agent.tiny_policy.build import ensure_tiny_policy
         from sql_agent.tiny_policy.task import load_task
 
-        return ensure_tiny_policy(config.trainer.seed, load_task(config.model.tiny))
-    text = config.model.path or GPU_MODEL
+        return ensure_tiny_policy(seed, load_task(model.tiny))
+    text = model.path or GPU_MODEL
     path = resolve_path(text, ROOT / "sql_agent", ROOT)
     if not path.exists():
         path = _download(text)
-    check_model_folder(path, allow_remote_code=config.model.allow_remote_code)
+    check_model_folder(path, allow_remote_code=model.allow_remote_code)
     return path
 
 

@@ -11,7 +11,6 @@ from typing import Any
 
 from agl_plugin.options import DaemonOptions
 from foundation import run_folder
-from foundation.marks import model_marks
 from sql_agent.config import RolloutConfig, StoreConfig, TrainConfig
 from sql_agent.scoring.groups import grader_of
 from sql_agent.scoring.registry import ScoringContext
@@ -76,13 +75,3 @@ def daemon_options(rollout: RolloutConfig, store: StoreConfig, *, seed: int, sco
         seed=seed,
         calls_per_engine=rollout.calls_per_engine or 2 * rollout.max_num_seqs,
     )
-
-
-def make_agent(config: TrainConfig, *, run: str, model: Path | None = None) -> Any:
-    """The agent of the runners over the policy `model`, whose folder not every runner has.
-
-    `run` names the account of the judge's budget.
-    """
-    from sql_agent.training.lit_agent import SqlAgent
-
-    return SqlAgent(config, run=run, marks=model_marks(model) if model else None)

@@ -13,6 +13,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from foundation.chat_template import read_template, rendered
 from foundation.errors import UserError
@@ -20,7 +21,7 @@ from foundation.marks import model_marks
 from sql_agent.agent.episode import EpisodeRunner
 from sql_agent.agent.sql_tool import QUERY
 from sql_agent.agent.tool import Tool
-from sql_agent.config import AgentConfig, RolloutConfig, TrainConfig, agents_of
+from sql_agent.config import AgentConfig, AgentTree, RolloutConfig, TrainConfig, agents_of
 from sql_agent.records import Question
 from sql_agent.serving.server import context_tokens
 
@@ -42,9 +43,10 @@ class EpisodeTokens:
 
 
 def measure(
-    config: TrainConfig,
+    config: AgentTree,
     questions: Sequence[Question],
     *,
+    answer_tokens: int,
     system_prompt: str,
     offered: Sequence[Tool],
     count: Count,
@@ -52,7 +54,8 @@ def measure(
 ) -> EpisodeTokens:
     """Count what the set-up puts into an episode of agent.max_turns calls.
 
-    With the chat `template` the first prompt is counted as it will be; without one, or where it refuses, estimated.
+    A call is answered in at most `answer_tokens`. With the chat `template` the first prompt is counted as it will be;
+    without one, or where it refuses, estimated.
     """
     tools = [[tool.name, tool.description, tool.parameters] for tool in offered]
     longest = max((question.question for question in questions), key=len)
@@ -67,7 +70,7 @@ def measure(
     max_chars = max(config.database.max_chars * (QUERY in names), config.agent.tool_max_chars * bool(names - {QUERY}))
     result = math.ceil(max_chars * count(sample) / len(sample))
     turns = (config.agent.max_turns - 1) * (QUERY_TOKENS + result)
-    return EpisodeTokens(first, result, first + turns + config.rollout.max_response_tokens)
+    return EpisodeTokens(first, result, first + turns + answer_tokens)
 
 
 def check_context(config: TrainConfig, model: Path, questions: Sequence[Question]) -> None:
@@ -93,9 +96,10 @@ def check_context(config: TrainConfig, model: Path, questions: Sequence[Question
             if asked := [question for question in questions if question.agent == name]:
                 runner = runners.of(name)
                 prompts = [runner.prompt_for(db_id) for db_id in {question.db_id for question in asked}]
-                said = {"system_prompt": max(prompts, key=len), "offered": runner.toolset.offered}
-                tokens = measure(one, asked, **said, count=count, template=read_template(model))
-                compare(one.agent, one.rollout, tokens, held=context_tokens(model, config.rollout), name=name)
+                said: dict[str, Any] = {"system_prompt": max(prompts, key=len), "offered": runner.toolset.offered}
+                said |= {"answer_tokens": config.rollout.max_response_tokens, "template": read_template(model)}
+                tokens = measure(one, asked, **said, count=count)
+                compare(one.agent, config.rollout, tokens, held=context_tokens(model, config.rollout), name=name)
 
 
 def compare(agent: AgentConfig, rollout: RolloutConfig, tokens: EpisodeTokens, *, held: int, name: str = "") -> None:

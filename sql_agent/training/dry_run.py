@@ -97,7 +97,13 @@ def arithmetic(config: TrainConfig, scoring: ScoringContext, *, n_train: int, n_
     yield f"rollouts: {steps * rollouts} in training, {validations * n_val} in {validations} validation(s)"
     turns = max(one.agent.max_turns for one in agents_of(config).values())
     yield f"model calls: at most {(steps * rollouts + validations * n_val) * turns} ({turns} turns each)"
-    yield f"judge: {scoring.judge_name}; calls: {judge_calls(config, scoring, steps=steps, n_val=validations * n_val)}"
+    calls = judge_calls(
+        config.reward.judge.mode if scoring.llm else "",
+        groups=steps * optim.questions_per_step,
+        size=rollout.group_size,
+        n_val=validations * n_val,
+    )
+    yield f"judge: {scoring.judge_name}; calls: {calls}"
     yield from memory(config)
     n, _ = parameters(config.model.path, tiny=config.is_tiny)
     yield disk(trainer, n, lora=config.model.lora_rank > 0)
@@ -110,12 +116,11 @@ def n_validations(trainer: TrainerConfig, steps: int) -> int:
     return later + int(trainer.validate_first)
 
 
-def judge_calls(config: TrainConfig, scoring: ScoringContext, *, steps: int, n_val: int) -> str:
-    """The most calls of an LLM judge, tries after a failure not counted."""
-    if scoring.llm is None:
+def judge_calls(mode: str, *, groups: int, size: int, n_val: int) -> str:
+    """The most calls of an LLM judge, tries after a failure not counted; `mode` is "" without one."""
+    if not mode:
         return "none"
-    size, groups = config.rollout.group_size, steps * config.optim.questions_per_step
-    calls = {"pointwise": size, "pairwise": size * (size - 1), "groupwise": 1}[config.reward.judge.mode] * groups
+    calls = {"pointwise": size, "pairwise": size * (size - 1), "groupwise": 1}[mode] * groups
     return f"at most {calls + n_val}, {calls} of them in training (equal answers and failed tries not counted)"
 
 

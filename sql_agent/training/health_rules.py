@@ -13,7 +13,7 @@ from typing import Any
 from agl_plugin.run.health import Health, share
 from agl_plugin.update.rules import StopRules, Watch
 from foundation.rollout_keys import broken_tools
-from sql_agent.config import AgentConfig, HealthConfig, TrainConfig, agents_of
+from sql_agent.config import AgentConfig, AgentTree, HealthConfig, agents_of
 from sql_agent.records import RunRecord
 
 TOOL_CALLS = "tool_call_share_min"
@@ -94,12 +94,11 @@ def _has_tools(agent: AgentConfig) -> bool:
     return bool(agent.tools or agent.mcp) and not (agent.command or agent.agl_class)
 
 
-def health_of(config: TrainConfig) -> Health:
-    """The health of a run with this configuration."""
-    health = config.health
+def health_of(health: HealthConfig, agents: AgentTree, *, max_response_tokens: int) -> Health:
+    """The health of a run whose model calls sample at most `max_response_tokens`."""
     return Health(
         watches=watches_of(
-            health, with_tools=[name for name, one in agents_of(config).items() if _has_tools(one.agent)]
+            health, with_tools=[name for name, one in agents_of(agents).items() if _has_tools(one.agent)]
         ),
         rules=StopRules(
             max_bad_steps=health.max_bad_steps,
@@ -110,7 +109,7 @@ def health_of(config: TrainConfig) -> Health:
             stop_on_collapse=health.on_collapse == "stop",
         ),
         window=health.window,
-        max_response_tokens=config.rollout.max_response_tokens,
+        max_response_tokens=max_response_tokens,
         describe=behaviour,
     )
 

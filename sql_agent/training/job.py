@@ -21,6 +21,7 @@ from agl_plugin.run.progress import STARTING, Progress
 from foundation import console, run_folder
 from foundation.environment import prepare_environment
 from foundation.errors import RunError, UserError
+from foundation.marks import model_marks
 from sql_agent.agent.grading import scoring_of
 from sql_agent.agent.toolset import fingerprints_of
 from sql_agent.config import TrainConfig
@@ -29,14 +30,14 @@ from sql_agent.data.files import facts_of
 from sql_agent.records import Question
 from sql_agent.scoring.check import check_judge
 from sql_agent.scoring.registry import ScoringContext
-from sql_agent.serving.merged_start import start_of
+from sql_agent.serving.merged_start import merged_start
 from sql_agent.serving.models import model_folder
 from sql_agent.training import preflight
 from sql_agent.training.ancestry import ancestors
-from sql_agent.training.assembly import daemon_options, make_agent, make_trainer
+from sql_agent.training.assembly import daemon_options, make_trainer
 from sql_agent.training.context import check_context
 from sql_agent.training.health_rules import health_of
-from sql_agent.training.plan import EXIT, Plan, carry_out, folder_for
+from sql_agent.training.plan import EXIT, Plan, carry_out
 from sql_agent.training.probe import FieldProbe, probed, told
 from sql_agent.training.questions import load_data, total_steps
 from sql_agent.training.summary import summary_table
@@ -84,10 +85,10 @@ class GrpoPlan(Plan):
 def run_training(config: TrainConfig, *, role: str, terminal: Console) -> tuple[int, Path]:
     """GRPO with verl: everything of the algorithm's side. Returns the exit status and the run folder. UserError."""
 
-    def check(resumed: TrainConfig) -> None:
+    def check(_checkpoint: str) -> None:
         preflight.check_packages()
         if role != "runner":
-            preflight.check_store_port(resumed.store)
+            preflight.check_store_port(config.store)
 
     check_verl(config)
     return run_grpo(config, terminal, check=check, held=claimed, fit=lambda plan: fit(plan, role=role))
@@ -97,7 +98,7 @@ def run_grpo(
     config: TrainConfig,
     terminal: Console,
     *,
-    check: Callable[[TrainConfig], None],
+    check: Callable[[str], None],
     fit: Callable[[GrpoPlan], None],
     held: Callable[[GrpoPlan], AbstractContextManager[None]] = lambda _: nullcontext(),
     method: str = "grpo",
@@ -105,7 +106,8 @@ def run_grpo(
 ) -> tuple[int, Path]:
     """GRPO by a back end: `check` looks at what that needs, and `fit` trains within `held`. Raises UserError.
 
-    `method` is what the summary calls it; `begins` is said while nothing is trained yet.
+    `check` gets the checkpoint to go on from, or ""; `method` is what the summary calls the back end; `begins` is said
+    while nothing is trained yet.
     """
     run = secrets.token_hex(8)
     with closing(scoring_of(config, run=run)) as scoring:
@@ -126,22 +128,24 @@ def _watched(plan: GrpoPlan, terminal: Console, *, fit: Callable[[GrpoPlan], Non
 
 
 def prepare(
-    config: TrainConfig, *, run: str, scoring: ScoringContext, method: str, check: Callable[[TrainConfig], None]
+    config: TrainConfig, *, run: str, scoring: ScoringContext, method: str, check: Callable[[str], None]
 ) -> GrpoPlan:
     """Look at data, checkpoint, packages, model, judge, trackers and disk, in order, and derive. Raises UserError."""
     questions, val = load_data(config, scoring)
     steps = total_steps(config, len(questions))
     config = preflight.resumed(config, steps=steps)
-    check(config)
+    check(config.trainer.resume)
     preflight.check_adapter(config.model)
     preflight.check_loss(config.optim.loss)
     preflight.check_trackers(config.logging.trackers)
-    model = model_folder(config, tiny=config.is_tiny)
+    model = model_folder(config.model, seed=config.trainer.seed, tiny=config.is_tiny)
     if not config.is_tiny:  # it asks once or twice, whatever it may
         check_context(config, model, questions)
     check_judge(scoring)
     preflight.check_disk(config.trainer, model, lora=config.model.lora_rank > 0)
-    start, paying, run_dir = start_of(config, model), probed(questions, scoring), folder_for(config)
+    start, paying = merged_start(model, config.merged_adapter), probed(questions, scoring)
+    run_dir = run_folder.new_run_folder(config.trainer.runs, name=config.run_name)
+    health = health_of(config.health, config, max_response_tokens=config.rollout.max_response_tokens)
     return GrpoPlan(
         config=config,
         run_dir=run_dir,
@@ -154,15 +158,15 @@ def prepare(
         scoring=scoring,
         verl=verl_overrides(config, model_path=str(start), run_dir=run_dir, total_steps=steps),
         daemon=daemon_options(config.rollout, config.store, seed=config.trainer.seed, scoring=scoring),
-        trainer=TrainerOptions(update=update_rules(config), health=health_of(config), keep=keep_rules(config.trainer)),
+        trainer=TrainerOptions(update=update_rules(config), health=health, keep=keep_rules(config.trainer)),
         probed=paying,
     )
 
 
-def prepare_stack(config: TrainConfig, *, cpu: bool, offline: bool) -> None:
+def prepare_stack(*, cpu: bool, offline: bool, lora: bool, gateway: bool) -> None:
     """What must be there before the stack is imported: environment, and the patches of the start."""
-    prepare_environment(cpu=cpu, offline=offline, lora=config.model.lora_rank > 0)
-    if config.rollout.proxy == "gateway":
+    prepare_environment(cpu=cpu, offline=offline, lora=lora)
+    if gateway:
         install_at_start()
 
 
@@ -170,7 +174,8 @@ def prepare_stack(config: TrainConfig, *, cpu: bool, offline: bool) -> None:
 def claimed(plan: GrpoPlan) -> Iterator[None]:
     """The external store held for the run. Raises UserError while another run holds it, and leaves no run folder."""
     config = plan.config
-    prepare_stack(config, cpu=config.trainer.device == "cpu", offline=True)
+    lora, gateway = config.model.lora_rank > 0, config.rollout.proxy == "gateway"
+    prepare_stack(cpu=config.trainer.device == "cpu", offline=True, lora=lora, gateway=gateway)
     with ExitStack() as held:
         if address := config.store.external_address:
             from agl_plugin.run.store_claim import StoreClaim
@@ -187,20 +192,23 @@ def claimed(plan: GrpoPlan) -> Iterator[None]:
 
 
 def fit(plan: GrpoPlan, *, role: str) -> None:
-    """Run the algorithm, and the runners unless they are elsewhere."""
+    """Run verl's algorithm, and the runners unless they are elsewhere."""
     from agl_plugin.algorithm import Grpo
+    from sql_agent.training.lit_agent import SqlAgent
 
     config, run_dir, cpu = plan.config, plan.run_dir, plan.config.trainer.device == "cpu"
-    parts: dict[str, Any] = {"daemon": plan.daemon, "trainer": plan.trainer, "audit": config.logging.audit}
-    algorithm = Grpo(plan.verl, run_dir=run_dir, cpu=cpu, **parts)
+    audit = config.logging.audit
+    algorithm = Grpo(plan.verl, run_dir=run_dir, cpu=cpu, daemon=plan.daemon, trainer=plan.trainer, audit=audit)
     trainer = make_trainer(config, role=role, algorithm=algorithm, run_dir=run_dir)
-    agent = make_agent(config, run=plan.run, model=plan.model)
+    agent = SqlAgent(config, run=plan.run, marks=model_marks(plan.model))
     trainer.fit(agent, [to_row(q) for q in plan.train], val_dataset=[to_row(q) for q in plan.val])
 
 
 def run_runners(config: TrainConfig) -> int:
     """The runners' side alone (AGL_CURRENT_ROLE=runner): no model is loaded, no run folder is made."""
-    prepare_stack(config, cpu=True, offline=False)
+    prepare_stack(cpu=True, offline=False, lora=config.model.lora_rank > 0, gateway=config.rollout.proxy == "gateway")
+    from sql_agent.training.lit_agent import SqlAgent
+
     trainer = make_trainer(config, role="runner", algorithm=None, run_dir=None)
-    trainer.fit(make_agent(config, run=secrets.token_hex(8)), [], val_dataset=[])
+    trainer.fit(SqlAgent(config, run=secrets.token_hex(8)), [], val_dataset=[])
     return 0

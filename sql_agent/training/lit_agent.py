@@ -22,7 +22,7 @@ from foundation.store_token import token
 from sql_agent.agent.endpoint import LLMEndpoint
 from sql_agent.agent.episode import EpisodeRunner
 from sql_agent.agent.grading import scoring_of
-from sql_agent.config import TrainConfig
+from sql_agent.config import JudgeConfig, TrainConfig
 from sql_agent.errors import Fault
 from sql_agent.records import Episode, Question, Reward, RolloutRecord, rollout_record
 from sql_agent.scoring.reward import reward_of_fault, score
@@ -45,11 +45,9 @@ def to_spans(record: RolloutRecord) -> list[SpanCoreFields]:
     return [agl.emit_reward(dimensions, primary_key="total", attributes=attributes, propagate=False)]
 
 
-def with_share_of_judge(config: TrainConfig) -> TrainConfig:
-    """The configuration of one of the runner processes, which share out the calls that the judge may get at once."""
-    share = max(1, config.reward.judge.concurrency // config.rollout.n_runners)
-    judge = config.reward.judge.model_copy(update={"concurrency": share})
-    return config.model_copy(update={"reward": config.reward.model_copy(update={"judge": judge})})
+def share_of(judge: JudgeConfig, *, n_runners: int) -> JudgeConfig:
+    """The judge of one of the runner processes, which share out the calls that it may get at once."""
+    return judge.model_copy(update={"concurrency": max(1, judge.concurrency // n_runners)})
 
 
 class SqlAgent(agl.LitAgent[dict[str, Any]]):
@@ -70,7 +68,8 @@ class SqlAgent(agl.LitAgent[dict[str, Any]]):
     def _open(self) -> tuple[EpisodeRunner, ScoringContext]:
         if self._runner is None or self._scoring is None:
             runner = self._runner = EpisodeRunner(self.config)
-            config = with_share_of_judge(self.config)
+            judge = share_of(self.config.reward.judge, n_runners=self.config.rollout.n_runners)
+            config = self.config.but(reward={"judge": judge})
             self._scoring = scoring_of(config, run=self._run, opened=lambda name: runner.of(name).toolset)
         return self._runner, self._scoring
 

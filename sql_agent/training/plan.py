@@ -51,12 +51,6 @@ class Plan:
         write_json(self.run_dir / run_folder.CONFIG, self.config.model_dump())
 
 
-def folder_for(config: TrainConfig) -> Path:
-    """A new run folder."""
-    name = f"{config.recipe or config.method}-{config.logging.experiment}"
-    return run_folder.new_run_folder(config.trainer.runs, name=name)
-
-
 def carry_out(plan: Plan, fit: Callable[[Console], None]) -> dict[str, Any]:
     """Train by `fit` on a console that is quiet else, and leave no process behind; write and return the summary."""
     started = time.monotonic()

@@ -21,7 +21,7 @@ from foundation.errors import UserError
 from foundation.files import size_text
 from foundation.net import bind, free_port
 from sql_agent.agent.episode import EpisodeRunner
-from sql_agent.config import ROOT, ModelConfig, RolloutConfig, StoreConfig, TrainConfig, TrainerConfig
+from sql_agent.config import ROOT, AgentTree, ModelConfig, RolloutConfig, StoreConfig, TrainConfig, TrainerConfig
 from sql_agent.config.losses import is_own
 from sql_agent.serving.checkpoints import find_checkpoint
 from sql_agent.serving.models import gpu_count
@@ -99,7 +99,7 @@ def check_store_port(store: StoreConfig) -> None:
         ) from None
 
 
-def check_agent(config: TrainConfig) -> None:
+def check_agent(config: AgentTree) -> None:
     """The tools can be used, the database answers with the configured tables, and the system prompt is there."""
     with EpisodeRunner(config) as runner:
         runner.check()

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import chain
 
 from foundation.errors import UserError
-from sql_agent.config import TrainConfig
+from sql_agent.config import OptimConfig, RolloutConfig, TrainConfig, TrainerConfig
 from sql_agent.config.agents import DEFAULT
 from sql_agent.data.files import load_files
 from sql_agent.records import Question
@@ -25,7 +25,7 @@ def load_data(config: TrainConfig, scoring: ScoringContext) -> tuple[list[Questi
     for files, parts in ((data.training, train), (data.validation, val)):
         for one, questions in zip(files, parts, strict=True):
             check_gradable(questions, scoring, source=one.file)
-    for what in silent_faults(config, [*chain(*train)], [*chain(*val)]):
+    for what in silent_faults(config.rollout, config.optim, config.trainer, train=[*chain(*train)], val=[*chain(*val)]):
         logger.warning("%s", what)
     whole = sum(one.weight for one in data.validation)
     shares = [max(1, round(data.val_max_rows * one.weight / whole)) for one in data.validation]
@@ -37,19 +37,20 @@ def evenly(questions: list[Question], n: int) -> list[Question]:
     return questions[:: max(1, len(questions) // n)][:n]
 
 
-def silent_faults(config: TrainConfig, train: list[Question], val: list[Question]) -> Iterator[str]:
+def silent_faults(
+    rollout: RolloutConfig, optim: OptimConfig, trainer: TrainerConfig, *, train: list[Question], val: list[Question]
+) -> Iterator[str]:
     """What a run survives and nobody wants."""
-    if config.rollout.group_size == 1:
+    if rollout.group_size == 1:
         yield "rollout.group_size = 1: a rollout alone has no advantage, so nothing is learned. Take 4 or more"
-    rollout = config.rollout
-    if rollout.is_shifted and config.optim.importance_correction == "off":
+    if rollout.is_shifted and optim.importance_correction == "off":
         yield (
             f"rollout.top_p = {rollout.top_p:g} and rollout.top_k = {rollout.top_k} cut what training samples from, "
             "and the update takes it for the whole distribution. optim.importance_correction = truncated weighs the "
             "gap (sampler/...); rollout.validation and rollout.evaluation have keys of their own"
         )
     shared = {q.question for q in train} & {q.question for q in val}
-    if shared and (config.trainer.validate_first or config.trainer.validate_every > 0):
+    if shared and (trainer.validate_first or trainer.validate_every > 0):
         yield (
             f"{len(shared)} of {len(val)} questions of data.val_file are in data.train_file too: validation "
             "will look better than it is. Split the data with `python -m sql_agent.data.build --raw`"

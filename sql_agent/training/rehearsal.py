@@ -14,7 +14,7 @@ from typing import Any
 from foundation.errors import UserError
 from sql_agent.agent.endpoint import LLMEndpoint
 from sql_agent.agent.episode import EpisodeRunner
-from sql_agent.config import TrainConfig, agents_of
+from sql_agent.config import AgentTree, agents_of
 from sql_agent.errors import Fault
 from sql_agent.records import Question
 from sql_agent.testing.server import Answer, chat_reply, openai_server, stream_reply
@@ -22,16 +22,16 @@ from sql_agent.testing.server import Answer, chat_reply, openai_server, stream_r
 TRAINED, UNTRAINED = "/trained", "/untrained"
 
 
-def rehearse(config: TrainConfig, questions: Sequence[Question]) -> Iterator[str]:
+def rehearse(config: AgentTree, questions: Sequence[Question]) -> Iterator[str]:
     """A line for each agent that has a question. Raises UserError naming the agent that fails, and why."""
     with EpisodeRunner(config) as runner:
         for name, own in agents_of(config).items():
             question = next((one for one in questions if one.agent == name), None)
             if question is not None:
-                yield _played(runner, question, own, f"agents.{name}" if name else "agent")
+                yield _played(runner, question, own.agent.match, f"agents.{name}" if name else "agent")
 
 
-def _played(runner: EpisodeRunner, question: Question, config: TrainConfig, key: str) -> str:
+def _played(runner: EpisodeRunner, question: Question, match: str, key: str) -> str:
     said = question.answer or "42"
 
     def answer(asked: dict[str, Any]) -> Answer:
@@ -48,7 +48,7 @@ def _played(runner: EpisodeRunner, question: Question, config: TrainConfig, key:
     trained = sum(path.startswith(TRAINED) for path in called)
     if called and not trained:
         raise UserError(
-            f"{key}.match = {config.agent.match!r}: of {len(called)} calls of the episode none was of an agent of that "
+            f"{key}.match = {match!r}: of {len(called)} calls of the episode none was of an agent of that "
             "name, so nothing would be trained. Write the name by which the program asks (endpoint.for_agent, or "
             "/agent/NAME/v1 in the model's address), or leave agent.match out"
         )

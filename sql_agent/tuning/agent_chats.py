@@ -19,7 +19,7 @@ from foundation.rollout_keys import RunKeys
 from sql_agent.agent.episode import EpisodeRunner
 from sql_agent.agent.sql_tool import QUERY
 from sql_agent.agent.tool import EpisodeContext
-from sql_agent.config import TrainConfig, agent_config
+from sql_agent.config import AgentTree, agent_config
 from sql_agent.records import Question, RolloutRecord
 from sql_agent.tuning.chats import Chat, Message, Unusable, chat_of
 
@@ -27,7 +27,7 @@ from sql_agent.tuning.chats import Chat, Message, Unusable, chat_of
 class AgentChats:
     """Opens the agent's tools on first use. A context manager."""
 
-    def __init__(self, config: TrainConfig) -> None:
+    def __init__(self, config: AgentTree) -> None:
         self._config = config
         self._runner = EpisodeRunner(config)
         self._others: dict[str, AgentChats] = {}

@@ -5,29 +5,31 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from sql_agent.config import TrainConfig, TuneConfig
+from sql_agent.config import TrainConfig, TrainerConfig, TuneConfig
 
 TRL_LOSS = {"dpo": "sigmoid", "ipo": "ipo", "kto": "kto"}
 
 
 def trl_arguments(config: TrainConfig, *, run_dir: Path, checkpoints: Path, steps: int) -> dict[str, Any]:
     """What TRL's configuration of the method is made of."""
-    told = {"run_dir": run_dir, "checkpoints": checkpoints, "steps": steps}
+    shared = shared_arguments(config.tune, config.trainer, steps=steps) | {
+        "output_dir": str(checkpoints),
+        "logging_dir": str(run_dir / "tensorboard"),
+        "report_to": [name for name in config.logging.trackers if name != "console"] or "none",
+        "run_name": config.logging.experiment,
+    }
     if config.method == "sft":
         own = {"completion_only_loss": False, "dataset_kwargs": {"skip_prepare_dataset": True}}
-        return shared_arguments(config, config.sft, **told) | own
+        return shared | own
     own = {"loss_type": TRL_LOSS[config.dpo.loss], "beta": config.dpo.beta}
-    return shared_arguments(config, config.dpo, **told) | own
+    return shared | own
 
 
-def shared_arguments(
-    config: TrainConfig, tune: TuneConfig, *, run_dir: Path, checkpoints: Path, steps: int
-) -> dict[str, Any]:
+def shared_arguments(tune: TuneConfig, trainer: TrainerConfig, *, steps: int) -> dict[str, Any]:
     """What all of TRL's trainers take."""
-    gpu, trainer = config.trainer.device == "cuda", config.trainer
+    gpu = trainer.device == "cuda"
     schedule = "constant_with_warmup" if tune.lr_schedule == "constant" and tune.warmup_share else tune.lr_schedule
     return {
-        "output_dir": str(checkpoints),
         "max_steps": steps,
         "per_device_train_batch_size": tune.batch_size,
         "gradient_accumulation_steps": tune.gradient_accumulation_steps,
@@ -43,11 +45,8 @@ def shared_arguments(
         "gradient_checkpointing": gpu,
         "seed": trainer.seed,
         "logging_steps": 1,
-        "logging_dir": str(run_dir / "tensorboard"),
         "save_strategy": "no" if trainer.save_every < 1 else "steps",
         "save_steps": max(1, trainer.save_every),
-        "report_to": [name for name in config.logging.trackers if name != "console"] or "none",
-        "run_name": config.logging.experiment,
         "remove_unused_columns": False,
         "dataloader_pin_memory": gpu,
         "disable_tqdm": True,

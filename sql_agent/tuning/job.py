@@ -25,10 +25,11 @@ from sql_agent.config import TrainConfig, TuneConfig
 from sql_agent.data.bundled import ensure_data
 from sql_agent.data.dataset import fingerprint
 from sql_agent.serving.checkpoints import find_checkpoint
-from sql_agent.serving.merged_start import start_of
+from sql_agent.serving.merged_start import merged_start
 from sql_agent.serving.models import model_folder
 from sql_agent.training import preflight
-from sql_agent.training.plan import EXIT, Plan, carry_out, folder_for
+from sql_agent.training.plan import EXIT, Plan, carry_out
+from sql_agent.tuning.arguments import trl_arguments
 from sql_agent.tuning.choice import best, mined
 from sql_agent.tuning.encoding import Encoded, Encoder
 from sql_agent.tuning.sources import FORMS, Pair, Source, read_source
@@ -111,7 +112,7 @@ def prepare(config: TrainConfig) -> TunePlan:
     if tune.output_dir and out.exists():
         raise UserError(f"--out {out}: exists; name a new folder")
     checkpoint = find_checkpoint(config.trainer, method=config.method) if config.trainer.resume else None
-    model = model_folder(config, tiny=config.is_tiny)
+    model = model_folder(config.model, seed=config.trainer.seed, tiny=config.is_tiny)
     tokenizer, source = _tokenizer(model, trusted=config.model.allow_remote_code), read_source(tune, config)
     rows = encoded(config, source, Encoder(tokenizer, config.agent.chat_template_kwargs))
     steps = n_steps(len(rows), tune)
@@ -121,10 +122,10 @@ def prepare(config: TrainConfig) -> TunePlan:
         preflight.check_resume(config, checkpoint, steps=steps, compared=compared, free=free)
         config = config.but(trainer={"resume": str(checkpoint)})
     preflight.check_disk(config.trainer, model, lora=config.model.lora_rank > 0)
-    start = start_of(config, model)
+    start = merged_start(model, config.merged_adapter)
     return TunePlan(
         config=config,
-        run_dir=folder_for(config),
+        run_dir=run_folder.new_run_folder(config.trainer.runs, name=config.run_name),
         model=start,
         steps=steps,
         tokenizer=tokenizer,
@@ -181,17 +182,22 @@ def fit(plan: TunePlan, terminal: Console) -> None:
     """Run TRL's trainer."""
     config = plan.config
     with light_trl(config.logging.trackers):
-        from sql_agent.tuning.models import load_model
+        from sql_agent.tuning.models import load_model, lora_of
         from sql_agent.tuning.trainers import dpo_trainer, sft_trainer
         from sql_agent.tuning.watch import Stop, Watch
 
     keep_freed_memory()
-    told = {"run_dir": plan.run_dir, "checkpoints": plan.run_dir / run_folder.CHECKPOINTS, "steps": plan.steps}
+    folders = {"run_dir": plan.run_dir, "checkpoints": plan.run_dir / run_folder.CHECKPOINTS}
+    given = {"epochs": config.tune.epochs, "seed": config.data.seed}
+    given["arguments"] = trl_arguments(config, **folders, steps=plan.steps)
+    given["lora"] = lora_of(config.model) if config.model.lora_rank and not config.trained_adapter else None
+    model = load_model(config.model, plan.model, adapter=config.trained_adapter)
     make: Any = sft_trainer if config.method == "sft" else dpo_trainer
     if config.method == "dpo" and config.dpo.loss == "kto":
         from sql_agent.tuning.unpaired import kto_trainer as make
     with Stop() as stop:
-        trainer = make(config, load_model(config, plan.model), plan.tokenizer, plan.rows, **told)
+        trainer = make(model, plan.tokenizer, plan.rows, **given)
+        trainer.kept = config.trainer.keep_checkpoints
         trainer.add_callback(Watch(plan.run_dir, terminal, stop, saves=config.trainer.save_every > 0))
         resume = config.trainer.resume
         trainer.train(resume_from_checkpoint=str(Path(resume) / "actor") if resume else None)

@@ -132,15 +132,15 @@ def resolve_config(method: Method, flags: Flags) -> TrainConfig:
     if recipe.get("method", method) != method:
         raise UserError(f"--recipe {flags.recipe}: its method is {recipe['method']}, and this is `agentgrpo {method}`")
     config = build_config(recipe, told)
-    config = build_config(brought(config, method), recipe, told, {"trainer": {"device": device}})
+    played = brought(find_file(config.tune.dataset, config.data))
+    config = build_config(played, recipe, told, {"trainer": {"device": device}})
     if flags.lora and not config.model.lora_rank:
         config = config.but(model={"lora_rank": DEFAULT_LORA_RANK})
     return resolve_system_prompt(config, tiny=config.is_tiny)
 
 
-def brought(config: TrainConfig, method: Method) -> dict[str, Any]:
-    """The sections that the rollouts of `dataset` were played with; {} for other data."""
-    file = find_file(getattr(config, method).dataset, config.data)
+def brought(file: Path | None) -> dict[str, Any]:
+    """The sections that the rollouts of a data set's file were played with; {} for other data."""
     if file is None:
         return {}
     run, plan = _json(file.parent / run_folder.CONFIG), _json(file.parent / PLAN)

@@ -28,12 +28,10 @@ from trl.trainer.utils import pad
 from agl_plugin.update.resuming import own_settings
 from foundation.files import write_text
 from foundation.run_folder import NOTE, step_folder, steps_of
-from sql_agent.config import TrainConfig
-from sql_agent.tuning.arguments import trl_arguments
 from sql_agent.tuning.encoding import Encoded
-from sql_agent.tuning.models import lora_of
 
 IGNORED = -100  # a label that does not count
+Pair = tuple[Encoded, Encoded]
 Row = tuple[list[int], list[int]]  # token ids, and 1 where one counts
 BUCKET_BATCHES = 8  # whose rows are sorted by length together: they still mix
 
@@ -112,7 +110,7 @@ def sides_of(pairs: Sequence[dict[str, Any]]) -> list[Row]:
     return [(pair[f"{side}_ids"], pair[f"{side}_mask"]) for side in ("chosen", "rejected") for pair in pairs]
 
 
-def rows_of_pairs(pairs: Sequence[tuple[Encoded, Encoded]]) -> list[dict[str, Any]]:
+def rows_of_pairs(pairs: Sequence[Pair]) -> list[dict[str, Any]]:
     """Pairs as rows of a data set, which `sides_of` reads."""
     return [
         {"chosen_ids": a.ids, "chosen_mask": a.mask, "rejected_ids": b.ids, "rejected_mask": b.mask} for a, b in pairs
@@ -154,28 +152,26 @@ def labels_of(row: Encoded) -> list[int]:
     return [token if counts else IGNORED for token, counts in zip(row.ids, row.mask, strict=True)]
 
 
-def sft_trainer(config: TrainConfig, model: Any, tokenizer: Any, rows: Sequence[Encoded], **told: Any) -> ChatTrainer:
-    """TRL's SFTTrainer over encoded rows."""
+def sft_trainer(
+    model: Any, tokenizer: Any, rows: Sequence[Encoded], *, arguments: dict[str, Any], lora: Any, epochs: int, seed: int
+) -> ChatTrainer:
+    """TRL's SFTTrainer over encoded rows, with its `arguments`; `lora` is a new adapter's, or None."""
     found = [{"input_ids": row.ids, "labels": labels_of(row)} for row in rows]
-    order = {"epochs": config.sft.epochs, "seed": config.data.seed, "batch_rows": config.sft.batch_size}
-    data = in_order(found, **order, lengths=[len(row) for row in rows])
-    args = SFTConfig(**trl_arguments(config, **told))
-    trainer = ChatTrainer(model, args=args, train_dataset=data, processing_class=tokenizer, peft_config=lora_of(config))
-    trainer.kept = config.trainer.keep_checkpoints
-    return trainer
+    lengths, batch_rows = [len(row) for row in rows], arguments["per_device_train_batch_size"]
+    data = in_order(found, epochs=epochs, seed=seed, batch_rows=batch_rows, lengths=lengths)
+    args = SFTConfig(**arguments)
+    return ChatTrainer(model, args=args, train_dataset=data, processing_class=tokenizer, peft_config=lora)
 
 
 def dpo_trainer(
-    config: TrainConfig, model: Any, tokenizer: Any, pairs: Sequence[tuple[Encoded, Encoded]], **told: Any
+    model: Any, tokenizer: Any, pairs: Sequence[Pair], *, arguments: dict[str, Any], lora: Any, epochs: int, seed: int
 ) -> PairTrainer:
-    """TRL's DPOTrainer over encoded pairs."""
-    trainer = PairTrainer(
+    """TRL's DPOTrainer over encoded pairs, as above."""
+    return PairTrainer(
         model,
-        args=DPOConfig(**trl_arguments(config, **told)),
+        args=DPOConfig(**arguments),
         data_collator=PairCollator(pad_id_of(tokenizer)),  # pyright: ignore[reportArgumentType]
-        train_dataset=in_order(rows_of_pairs(pairs), epochs=config.dpo.epochs, seed=config.data.seed),
+        train_dataset=in_order(rows_of_pairs(pairs), epochs=epochs, seed=seed),
         processing_class=tokenizer,
-        peft_config=lora_of(config),
+        peft_config=lora,
     )
-    trainer.kept = config.trainer.keep_checkpoints
-    return trainer

@@ -10,11 +10,7 @@ import torch
 from trl.trainer.kto_config import KTOConfig
 from trl.trainer.kto_trainer import KTOTrainer
 
-from sql_agent.config import TrainConfig
-from sql_agent.tuning.arguments import trl_arguments
-from sql_agent.tuning.encoding import Encoded
-from sql_agent.tuning.models import lora_of
-from sql_agent.tuning.trainers import Resumable, in_order, pad_id_of, padded, rows_of_pairs, sides_of
+from sql_agent.tuning.trainers import Pair, Resumable, in_order, pad_id_of, padded, rows_of_pairs, sides_of
 
 
 class UnpairedTrainer(Resumable, KTOTrainer):
@@ -43,16 +39,14 @@ class UnpairedCollator:
 
 
 def kto_trainer(
-    config: TrainConfig, model: Any, tokenizer: Any, pairs: Sequence[tuple[Encoded, Encoded]], **told: Any
+    model: Any, tokenizer: Any, pairs: Sequence[Pair], *, arguments: dict[str, Any], lora: Any, epochs: int, seed: int
 ) -> UnpairedTrainer:
-    """TRL's KTOTrainer over the sides of encoded pairs."""
-    trainer = UnpairedTrainer(
+    """TRL's KTOTrainer over the sides of encoded pairs, as in trainers.py."""
+    return UnpairedTrainer(
         model,
-        args=KTOConfig(**trl_arguments(config, **told)),
+        args=KTOConfig(**arguments),
         data_collator=UnpairedCollator(pad_id_of(tokenizer)),  # pyright: ignore[reportArgumentType]
-        train_dataset=in_order(rows_of_pairs(pairs), epochs=config.dpo.epochs, seed=config.data.seed),
+        train_dataset=in_order(rows_of_pairs(pairs), epochs=epochs, seed=seed),
         processing_class=tokenizer,
-        peft_config=lora_of(config),
+        peft_config=lora,
     )
-    trainer.kept = config.trainer.keep_checkpoints
-    return trainer

@@ -340,7 +340,11 @@ def test_the_questions_come_as_in_training_with_verl() -> None:
 
 def order_of(questions: list[Question], config: TrainConfig) -> list[int]:
     """The questions of six steps."""
-    return [n for step in range(1, 7) for n in grpo.questions_of(questions, config, step)]
+    return [
+        n
+        for step in range(1, 7)
+        for n in grpo.questions_of(questions, config.data, n=config.optim.questions_per_step, step=step)
+    ]
 
 
 def questions_of(files: list[int]) -> list[Question]:

@@ -56,6 +56,7 @@ def test_the_recipes_hold_an_ordinary_episode(recipe: str, caplog: pytest.LogCap
     tokens = measure(
         config,
         QUESTIONS,
+        answer_tokens=config.rollout.max_response_tokens,
         system_prompt=prompt,
         offered=Toolset(config).offered,
         count=lambda text: -(-len(text) * 65 // 100),
@@ -69,7 +70,7 @@ def test_the_recipes_hold_an_ordinary_episode(recipe: str, caplog: pytest.LogCap
 def test_the_sum_is_what_an_episode_holds() -> None:
     config = build_config({"agent": {"max_turns": 3}, "database": {"max_chars": 500}})
     offered = Toolset(config).offered
-    tokens = measure(config, QUESTIONS, system_prompt="甲" * 100, offered=offered, count=len)
+    tokens = measure(config, QUESTIONS, answer_tokens=768, system_prompt="甲" * 100, offered=offered, count=len)
     schema = [[tool.name, tool.description, tool.parameters] for tool in offered]
     first = 100 + len(json.dumps(schema, ensure_ascii=False)) + 40 + 64
     assert tokens == EpisodeTokens(first, 500, first + 2 * (128 + 500) + 768)
@@ -77,7 +78,7 @@ def test_the_sum_is_what_an_episode_holds() -> None:
 
 def test_the_first_prompt_is_counted_with_the_keys_of_the_template() -> None:
     template = "{% for m in messages %}{{ m.content }}{% endfor %}{{ tools | tojson }}{{ '思' * thoughts }}"
-    given: dict[str, Any] = {"system_prompt": "甲" * 100, "count": len, "template": template}
+    given: dict[str, Any] = {"system_prompt": "甲" * 100, "count": len, "template": template, "answer_tokens": 768}
     config = build_config({"agent": {"chat_template_kwargs": {"thoughts": 30}}})
     offered = Toolset(config).offered
     schema = json.dumps([tool.spec for tool in offered], ensure_ascii=False)

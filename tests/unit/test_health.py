@@ -184,7 +184,13 @@ def called(tool: str, outcome: str) -> dict[str, Any]:
 
 
 def test_a_policy_that_stops_calling_its_tool_is_told_of_once_whatever_the_tool() -> None:
-    one = health_of(build_config({"agent": {"tools": ["python"]}, "health": {"window": 2, "answer_chars_max": 0}}))
+    one = health_of(
+        (
+            config := build_config({"agent": {"tools": ["python"]}, "health": {"window": 2, "answer_chars_max": 0}})
+        ).health,
+        config,
+        max_response_tokens=768,
+    )
     lazy, fails = row(sql_calls=[], tool_calls=[], answer="#### 4", reward=1.0), called("python", "error")
     steps = [[called("python", "ok"), lazy], [called("python", "cut"), lazy], [lazy, fails], [lazy, lazy], [lazy, lazy]]
     found = [one.after_step(step, metrics(), rows) for step, rows in enumerate(steps, start=1)]
@@ -197,7 +203,7 @@ def test_a_policy_that_stops_calling_its_tool_is_told_of_once_whatever_the_tool(
 
 def test_an_agent_without_tools_of_ours_is_not_told_to_call_them() -> None:
     def watched(**agent: Any) -> bool:
-        watches = health_of(build_config({"agent": agent})).watches
+        watches = health_of(HealthConfig(), build_config({"agent": agent}), max_response_tokens=768).watches
         return "health.tool_call_share_min" in {watch.key for watch in watches}
 
     assert watched() and watched(tools=["python"]) and watched(tools=[], mcp={"a": {"command": "b"}})
@@ -205,8 +211,8 @@ def test_an_agent_without_tools_of_ours_is_not_told_to_call_them() -> None:
 
 
 def test_health_travels_to_the_process_that_trains() -> None:
-    config = build_config({"health": {"window": 3, "on_collapse": "stop"}, "rollout": {"max_response_tokens": 64}})
-    one = pickle.loads(pickle.dumps(health_of(config)))
+    config = build_config({"health": {"window": 3, "on_collapse": "stop"}})
+    one = pickle.loads(pickle.dumps(health_of(config.health, config, max_response_tokens=64)))
     assert (one.window, one.max_response_tokens, one.rules.stop_on_collapse) == (3, 64, True)
     assert "health/unscored_share" in one.after_step(1, metrics(), [record()])
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from reward_client import endpoints_from_env, read_endpoints
-from sql_agent.config import build_config
-from sql_agent.training.lit_agent import with_share_of_judge
+from sql_agent.config import JudgeConfig
+from sql_agent.training.lit_agent import share_of
 
 KEY = "sk-very-secret-0123456789"
 FIRST = {"api_key": KEY, "base_url": "https://a.example.com", "model": "large", "rpm": 60, "prompt_price": 0.5}
@@ -78,5 +78,4 @@ def test_a_file_that_is_neither_form_is_named(tmp_path: Path, name: str, content
 
 @pytest.mark.parametrize(("n_runners", "share"), [(1, 16), (4, 4), (5, 3), (40, 1)])
 def test_the_runner_processes_share_out_the_calls_in_flight(n_runners: int, share: int) -> None:
-    config = build_config({"reward": {"judge": {"concurrency": 16}}, "rollout": {"n_runners": n_runners}})
-    assert with_share_of_judge(config).reward.judge.concurrency == share
+    assert share_of(JudgeConfig(concurrency=16), n_runners=n_runners).concurrency == share

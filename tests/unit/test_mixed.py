@@ -223,7 +223,11 @@ def test_the_summary_has_the_validation_of_each_agent_with_its_interval(tmp_path
 
 def test_an_agent_that_stops_calling_its_tools_is_told_of_by_name() -> None:
     config = build_config(OFFLINE, {"agents": {"talk": {"agent": {"tools": [], "system_prompt": "tools"}}}})
-    watched = {watch.metric for watch in health_of(config).watches if watch.key == "health.tool_call_share_min"}
+    watched = {
+        watch.metric
+        for watch in health_of(config.health, config, max_response_tokens=768).watches
+        if watch.key == "health.tool_call_share_min"
+    }
     assert watched == {"health/tool_call_share", "health/tool_call_share/math"}
     found = behaviour([record("math", 0.0, tool=False), record("math", 1.0), record("talk", 1.0, tool=False)])
     assert found["health/tool_call_share/math"] == 0.5 and found["health/tool_call_share"] == pytest.approx(1 / 3)

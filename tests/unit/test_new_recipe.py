@@ -35,7 +35,8 @@ def test_it_composes_from_any_folder_with_its_own_files(tmp_path: Path, monkeypa
         runner.check()
         assert [tool.name for tool in runner.toolset.offered] == ["price_of", "multiply"]
         train, val = load_data(config, scoring)
-    assert (len(train), len(val), list(silent_faults(config, train, val))) == (10, 10, [])
+    faults = silent_faults(config.rollout, config.optim, config.trainer, train=train, val=val)
+    assert (len(train), len(val), [*faults]) == (10, 10, [])
     assert total_steps(config, len(train)) == 20
 
 

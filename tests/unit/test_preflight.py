@@ -13,7 +13,15 @@ import pytest
 
 from foundation.errors import UserError
 from foundation.files import size_text
-from sql_agent.config import RolloutConfig, StoreConfig, TrainConfig, TrainerConfig, build_config, resolve_system_prompt
+from sql_agent.config import (
+    ModelConfig,
+    RolloutConfig,
+    StoreConfig,
+    TrainConfig,
+    TrainerConfig,
+    build_config,
+    resolve_system_prompt,
+)
 from sql_agent.scoring.build import build_context
 from sql_agent.scoring.check import check_judge
 from sql_agent.serving import checkpoints, models
@@ -44,7 +52,7 @@ def test_a_whole_model_folder_passes(tmp_path: Path) -> None:
     (jinja / "chat_template.jinja").write_text("{{ messages }}")
     check(jinja)
     config = build_config({"model": {"path": str(tmp_path / "a")}})
-    assert models.model_folder(config, tiny=False) == tmp_path / "a"
+    assert models.model_folder(config.model, seed=1, tiny=False) == tmp_path / "a"
 
 
 CODE_KEYS = [
@@ -128,7 +136,7 @@ def test_a_broken_config_is_named(tmp_path: Path, content: bytes) -> None:
 @pytest.mark.parametrize("name", ["./none", "/none/at/all", "~/none", "none", "a/b/c"])
 def test_what_is_neither_folder_nor_hub_name_is_refused_without_the_network(name: str) -> None:
     with pytest.raises(UserError, match="no such folder, and not a hub name like Qwen/Qwen3-0.6B"):
-        models.model_folder(build_config({"model": {"path": name}}), tiny=False)
+        models.model_folder(ModelConfig(path=name), seed=1, tiny=False)
 
 
 def test_a_runs_folder_that_cannot_be_written_is_refused(tmp_path: Path) -> None:

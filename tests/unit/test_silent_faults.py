@@ -10,7 +10,8 @@ ROWS = [Question(id=str(n), question=f"第{n}问") for n in range(6)]
 
 
 def told(group_size: int, val: list[Question], **settings: object) -> list[str]:
-    return list(silent_faults(build_config({"rollout": {"group_size": group_size}}, settings), ROWS[:4], val))
+    config = build_config({"rollout": {"group_size": group_size}}, settings)
+    return list(silent_faults(config.rollout, config.optim, config.trainer, train=ROWS[:4], val=val))
 
 
 def test_a_cut_distribution_is_told_unless_it_is_weighed() -> None:

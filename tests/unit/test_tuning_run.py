@@ -230,9 +230,10 @@ def trainer_of(loss: str, model: Path, tokenizer: Any, tmp_path: Path) -> Any:
     """A trainer of PAIRS whose policy has moved away from the reference."""
     tree = {"method": "dpo", "dpo": {"loss": loss, "beta": 0.3, "batch_size": 2}, "trainer": {"device": "cpu"}}
     config = build_config(tree, {"logging": {"trackers": ["console"]}})
-    told = {"run_dir": tmp_path, "checkpoints": tmp_path / "checkpoints", "steps": 1}
-    make = kto_trainer if loss == "kto" else dpo_trainer
-    trainer: Any = make(config, load_model(config, model), tokenizer, PAIRS, **told)
+    arguments = trl_arguments(config, run_dir=tmp_path, checkpoints=tmp_path / "checkpoints", steps=1)
+    make: Any = kto_trainer if loss == "kto" else dpo_trainer
+    loaded = load_model(config.model, model)
+    trainer = make(loaded, tokenizer, PAIRS, arguments=arguments, lora=None, epochs=1, seed=0)
     with torch.no_grad():
         for n, weight in enumerate(trainer.model.parameters()):
             weight += 0.05 * torch.randn(weight.shape, generator=torch.Generator().manual_seed(n))

@@ -17,10 +17,11 @@ import sys
 from sql_agent.config import build_config
 from sql_agent.training import assembly, job
 config = build_config({{"rollout": {{"proxy": "{proxy}"}}, "trainer": {{"device": "cpu"}}}})
-job.prepare_stack(config, cpu=True, offline=True)
+job.prepare_stack(cpu=True, offline=True, lora=False, gateway="{proxy}" == "gateway")
 import agl_plugin.run.store_claim
 assembly.make_trainer(config, role="runner", algorithm=None, run_dir=None)
-assembly.make_agent(config, run="r")
+from sql_agent.training.lit_agent import SqlAgent
+SqlAgent(config, run="r")
 from agl_plugin import algorithm, daemon, trainer
 from agl_plugin.options import DaemonOptions
 from agl_plugin.proxy.gate import Gate
