@@ -15,16 +15,18 @@ import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
+from foundation.errors import AgentGRPOError
+
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
 ENDING_S = 0.5  # for work to end once it is cancelled
 
 
-class Exited(Exception):
+class Exited(AgentGRPOError):
     """Work raised what is no Exception, or what means something else to a waiter. The text has its name and words."""
 
 
-class Overdue(Exception):
+class Overdue(AgentGRPOError):
     """Work took longer than its limit. `goes_on`: it swallows its cancelling, and nobody waits for it any more."""
 
     def __init__(self, *, goes_on: bool) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from foundation.errors import did_you_mean
+from foundation.errors import AgentGRPOError, did_you_mean
 
 ROLES = ("system", "user", "assistant", "tool")  # a template may write any other one into the prompt as it stands
 MOST_STOPS = 16
@@ -31,7 +31,7 @@ NOT_OF_A_TEMPLATE = {
 }
 
 
-class NotAllowed(Exception):
+class NotAllowed(AgentGRPOError):
     """A request asks for what it may not, by `key`. The text says which value broke which rule, and what helps."""
 
     def __init__(self, key: str, text: str) -> None:

@@ -18,13 +18,15 @@ import time
 import weakref
 from typing import Any, Literal
 
+from foundation.errors import AgentGRPOError
+
 CHUNK_BYTES = 1 << 18
 INHERITED = ("LD_LIBRARY_PATH",)  # a Python may need it to start
 # What any program needs to find its files, and to read and write text; no name of these is a secret's.
 USUAL = ("HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER", *INHERITED)
 
 
-class Gone(Exception):
+class Gone(AgentGRPOError):
     """No answer came and the child is ended: it took too long, or it died. The text is for people."""
 
     def __init__(self, kind: Literal["timeout", "crash"], why: str = "") -> None:

@@ -2,12 +2,22 @@
 
 AgentGRPOError              every exception of this project; `status` is what a command that it ends exits with
  |-- UserError          2   wrong input: something that the user can mend
- |-- RunError           1   a run cannot go on: PatchError, BudgetSpent, EpisodesSpent, TrainingFailed
+ |-- RunError           1   a run cannot go on
+ |    +-- PatchError, BudgetSpent, EpisodesSpent, TrainingFailed, NotFinite
  |-- Fault              1   something broke around the policy, so an episode has no meaning (sql_agent/errors.py)
+ |    +-- LLMFault, DatabaseFault, ReaderFault, ToolFault, EpisodeFault
  |-- JudgeFault         1   something broke around the judge, so an answer has no value (reward_client/errors.py)
- +-- a defect           -   the others: words between two modules of one room, which none of them lets out
+ |    +-- JudgeUnreachable (JudgeBusy, RewardModelBusy), JudgeRejected (JudgeBadRequest),
+ |        JudgeUnparsable (JudgeNoCompletion), JudgeBudgetSpent, JudgeFolderFault
+ +-- a word             -   between two modules of one room, which none of them lets out
+      |-- of processes      Gone, Garbage, Died, Exited, Overdue
+      |-- of requests       NotAllowed, CallError, Refused, Unsaid, BadBody, NoAnswer (NoConnection), _Refused, _Gone,
+      |                     Overloaded, ModelFailed
+      |-- of rows           BadLine, Unusable
+      +-- of episodes       UnusableSQL, _Unfinished, BadArguments, ToolFailed, EpisodeStopped, Stopped, MathFault
 
-Not in the tree: what a child process raises that may import nothing of ours (sql_worker, the sandbox of Python code).
+Not in the tree, as a child process may import nothing of ours: Unusable of sql_worker.py, Refused, Flood and Unconfined
+of the sandbox, _TimeUp of own_child.py. tests/test_layers.py looks that each exception stands here.
 """
 
 from __future__ import annotations

@@ -15,6 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from foundation.errors import AgentGRPOError
+
 
 def jsonable(value: Any) -> Any:
     """Numbers as JSON has them: numpy and torch scalars become Python's, NaN and Inf become None."""
@@ -102,7 +104,7 @@ def _entries(text: bytes) -> list[bytes]:
         return []
 
 
-class BadLine(ValueError):
+class BadLine(AgentGRPOError, ValueError):
     """A line that is no JSON of UTF-8 texts. `kind` is a reason that lines may share; the text adds the place."""
 
     def __init__(self, kind: str, place: str = "") -> None:

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from foundation import supervise
+from foundation.errors import AgentGRPOError
 from foundation.forks import ENDED, HEADER_BYTES, frame
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -31,7 +32,7 @@ END_S = 10.0  # of a process that is killed, with what it started
 Reason = Literal["exit", "signal", "timeout", "output", "processes", "garbage", "memory", "start"]
 
 
-class Died(Exception):
+class Died(AgentGRPOError):
     """A process gave no answer and is ended. The text says how, for people."""
 
     def __init__(self, reason: Reason, text: str) -> None:

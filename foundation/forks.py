@@ -27,6 +27,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, TextIO
 
 from foundation import supervise
+from foundation.errors import AgentGRPOError
 
 HEADER_BYTES = 4
 MOST_BYTES = 1 << 26  # of a request, which is the parent's own
@@ -34,7 +35,7 @@ WATCH_S = 0.2
 ENDED = "\0ended"  # a child's last line, which its parent writes
 
 
-class Garbage(Exception):
+class Garbage(AgentGRPOError):
     """What came over a line is no frame."""
 
 

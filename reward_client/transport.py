@@ -29,6 +29,7 @@ from weakref import WeakKeyDictionary
 import aiohttp
 import certifi
 
+from foundation.errors import AgentGRPOError
 from foundation.net import is_loopback
 from foundation.redaction import keep_secret, redacted, redacted_tree
 
@@ -36,11 +37,11 @@ ANY_HEADER = 32 + zlib.MAX_WBITS  # zlib's name for: of gzip or of deflate
 IDLE_S = 1.0  # servers close idle connections after a few seconds, and a request on a closing one is lost
 
 
-class BadBody(Exception):
+class BadBody(AgentGRPOError):
     """The body of an answer is too long or cannot be unpacked; the text says which."""
 
 
-class NoAnswer(Exception):
+class NoAnswer(AgentGRPOError):
     """The address, the proxy or the connection cannot be used; the text tells no token and no password."""
 
 

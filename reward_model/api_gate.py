@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from foundation.errors import AgentGRPOError
 from reward_model.api_metrics import Metrics
 
 # A client that is still sending would lose our answer in a reset connection: read on up to so many times the limit.
@@ -40,14 +41,14 @@ class Traffic:
         return f"{known}, {lost} not answered"
 
 
-class _Refused(Exception):
+class _Refused(AgentGRPOError):
     def __init__(self, status: int, detail: str, **headers: str) -> None:
         self.status = status
         self.detail = detail
         self.headers = headers
 
 
-class _Gone(Exception):
+class _Gone(AgentGRPOError):
     """The client closed the connection."""
 
 

@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+from foundation.errors import AgentGRPOError
 from reward_model.scoring import Item, NotFinite, Scored
 
 logger = logging.getLogger(__name__)
@@ -24,11 +25,11 @@ ScoreBatch = Callable[[Sequence[Item]], list[Scored]]
 OnBatch = Callable[[int, float], None]
 
 
-class Overloaded(Exception):
+class Overloaded(AgentGRPOError):
     """The queue is full, or nobody works at it; the caller should come back later."""
 
 
-class ModelFailed(Exception):
+class ModelFailed(AgentGRPOError):
     """The model raised something else than a verdict on the item: no memory, for example."""
 
 

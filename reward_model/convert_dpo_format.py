@@ -18,7 +18,7 @@ import typer
 from pydantic import ValidationError
 
 from foundation.command import alias
-from foundation.errors import UserError
+from foundation.errors import AgentGRPOError, UserError
 from foundation.files import write_lines
 from reward_model.pairs import Pair, Skipped, json_lines, make_pair, reason_of
 
@@ -26,7 +26,7 @@ TEXT_KEYS = ("prompt", "chosen", "rejected")
 KEPT_ROLES = ("user", "assistant")
 
 
-class Unusable(Exception):
+class Unusable(AgentGRPOError):
     """Why a line is no pair, in words that do not vary with its content."""
 
 

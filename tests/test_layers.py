@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import graphlib
 import importlib.metadata
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -162,6 +163,19 @@ def test_heavy_libraries_have_one_home(library: str) -> None:
     users = {m for m, tree in MODULES.items() if library in {name.split(".")[0] for name in imports_of(tree)}}
     strangers = {m for m in users if not any(fnmatch(m, pattern) for pattern in ONLY_IN[library])}
     assert users and not strangers, f"{sorted(strangers)} must not import {library}"
+
+
+def test_every_exception_stands_in_the_one_tree() -> None:
+    drawn = set(re.findall(r"\w+", ast.get_docstring(MODULES["foundation.errors"]) or ""))
+    classes = [(m, node) for m, tree in MODULES.items() for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+    bases = {(module, node.name): {ast.unparse(base) for base in node.bases} for module, node in classes}
+    pythons, ours = {"Exception", "BaseException", "ValueError", "RuntimeError", "OSError"}, set[str]()
+    while more := {name for (_, name), of in bases.items() if of & (ours | pythons)} - ours:
+        ours |= more
+    assert len(ours) > 30 and ours - drawn == set()
+    alone = {f"{module}.{name}" for (module, name), of in bases.items() if of & pythons and not of & ours}
+    children = ("sql_agent.environment.sql_worker.", "sql_agent.environment.sandbox.", "sql_agent.agent.own_child.")
+    assert {name for name in alone if not name.startswith(children)} == {"foundation.errors.AgentGRPOError"}
 
 
 @pytest.mark.parametrize("module", LIGHT)

@@ -43,6 +43,7 @@ from agl_plugin.proxy.pace import Pace
 from agl_plugin.proxy.span_writer import CallSpan, SpanWriter
 from agl_plugin.proxy.spans import WEIGHTS
 from foundation.chat_request import NotAllowed, allowed
+from foundation.errors import AgentGRPOError
 
 logger = logging.getLogger(__name__)
 
@@ -76,7 +77,7 @@ class Connector(aiohttp.TCPConnector):
         return await super()._create_connection(*args, **kwargs)
 
 
-class CallError(Exception):
+class CallError(AgentGRPOError):
     """An answer that the gateway gives itself."""
 
     def __init__(

@@ -31,6 +31,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span as WireSpan
 from prometheus_client import Counter
 
 from agl_plugin.proxy.spans import CALL_SPAN
+from foundation.errors import AgentGRPOError
 from foundation.store_token import token_headers
 
 logger = logging.getLogger(__name__)
@@ -57,7 +58,7 @@ class CallSpan:
     settled: asyncio.Event = field(default_factory=asyncio.Event)  # stored, refused or lost
 
 
-class Refused(Exception):
+class Refused(AgentGRPOError):
     """The store does not take this request, and would not take it another time."""
 
 

@@ -18,6 +18,8 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 from agentlightning.store.collection.base import normalize_filter_options, resolve_sort_options
 from pydantic import BaseModel
 
+from foundation.errors import AgentGRPOError
+
 T = TypeVar("T", bound=BaseModel)
 
 SIMPLE = (str, int, float)
@@ -27,7 +29,7 @@ NOTHING = {str: "''", int: "0", float: "0.0"}
 MAX_LISTED = 10_000  # values of one `within`; a statement of SQLite has at most 32,766
 
 
-class Unsaid(Exception):
+class Unsaid(AgentGRPOError):
     """A filter or an order that SQL does not express as Python means it."""
 
 

@@ -17,7 +17,7 @@ import openai
 from agents import MaxTurnsExceeded, ModelBehaviorError, RunConfig, Runner
 from agents import UserError as AgentsUserError
 
-from foundation.errors import UserError
+from foundation.errors import AgentGRPOError, UserError
 from foundation.marks import Showing
 from sql_agent.agent.call_ids import PolicyModel
 from sql_agent.agent.endpoint import LLMEndpoint, is_overflow
@@ -31,7 +31,7 @@ from sql_agent.records import Question
 Tell = Callable[[str, str], None]
 
 
-class Stopped(Exception):
+class Stopped(AgentGRPOError):
     """The answer ended before its end, by the model's own doing. The text says why, and what helps."""
 
 

@@ -32,7 +32,7 @@ from agents import (
 )
 
 from foundation.background import contained
-from foundation.errors import UserError
+from foundation.errors import AgentGRPOError, UserError
 from foundation.net import is_loopback
 from sql_agent.agent.call_ids import PolicyModel
 from sql_agent.agent.completion_check import require_completion, require_stream
@@ -56,7 +56,7 @@ set_tracing_disabled(True)
 SCHEMA_MARK = "{schema}"
 
 
-class EpisodeStopped(Exception):
+class EpisodeStopped(AgentGRPOError):
     """Ends an episode early with a reason."""
 
     def __init__(self, reason: StopReason) -> None:

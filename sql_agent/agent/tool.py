@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from foundation.background import Exited
+from foundation.errors import AgentGRPOError
 from foundation.marks import Marks
 from sql_agent.agent.transcript import writable
 from sql_agent.errors import Fault, ToolFault
@@ -25,11 +26,11 @@ ERROR_CHARS = 500
 NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}")
 
 
-class BadArguments(Exception):
+class BadArguments(AgentGRPOError):
     """The model's arguments do not fit the tool. The text is for the model."""
 
 
-class ToolFailed(Exception):
+class ToolFailed(AgentGRPOError):
     """The tool did not do it, and says why. The text is for the model."""
 
     def __init__(self, text: str, outcome: ToolOutcome = "error") -> None:

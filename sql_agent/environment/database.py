@@ -25,7 +25,7 @@ from functools import cached_property, partial
 from pathlib import Path
 
 from foundation.child import Child, Gone
-from foundation.errors import UserError
+from foundation.errors import AgentGRPOError, UserError
 from sql_agent.config import DatabaseConfig
 from sql_agent.environment import sql_worker
 from sql_agent.environment.sql_text import Schema, UnusableSQL, clean_sql, explain_reply, is_query, refusal
@@ -136,7 +136,7 @@ class Workers:
             oldest.child.kill()
 
 
-class _Unfinished(Exception):
+class _Unfinished(AgentGRPOError):
     """A query needs more than a short run."""
 
 

@@ -10,6 +10,7 @@ import re
 
 from rapidfuzz import fuzz, process
 
+from foundation.errors import AgentGRPOError
 from sql_agent.environment.sql_worker import FUNCTIONS, MAX_SQL_CHARS, Reply
 
 MAX_MESSAGE_CHARS = 200
@@ -43,7 +44,7 @@ _HINTS = {
 }
 
 
-class UnusableSQL(ValueError):
+class UnusableSQL(AgentGRPOError, ValueError):
     """The argument cannot be a query; the text is for the model."""
 
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from foundation.child import Child, Gone
+from foundation.errors import AgentGRPOError
 from sql_agent.scoring.answer_text import last_boxed
 
 MAX_CHARS = 2000
@@ -47,7 +48,7 @@ UNITS = {
 }
 
 
-class MathFault(Exception):
+class MathFault(AgentGRPOError):
     """No comparison could be made, and the answer is not to blame."""
 
 

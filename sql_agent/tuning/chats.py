@@ -13,11 +13,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from foundation.chat_request import ROLES
+from foundation.errors import AgentGRPOError
 
 Message = dict[str, Any]
 
 
-class Unusable(Exception):
+class Unusable(AgentGRPOError):
     """Why a row cannot be learned from."""
 
 
