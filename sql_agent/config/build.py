@@ -169,7 +169,7 @@ def agent_config(config: AgentTree, name: str) -> AgentTree:
     """One agent alone; that of [agent] for "". Raises UserError for a name that there is not."""
     if name and name not in config.agents:
         raise UserError(f"agent {name!r}: {unknown_agent(name, config.agents)}")
-    sections: dict[str, Any] = {section: getattr(config, section) for section in SECTIONS}
+    sections: dict[str, Any] = {section: getattr(config, section) for section in (*SECTIONS, "rollout")}
     for section, keys in config.agents.get(name, {}).items():
         sections[section] = merge(sections[section].model_dump(), keys)
     return _validated(AgentTree, sections, prefix=f"agents.{name}.")

@@ -26,9 +26,9 @@ from sql_agent.config.tune import DpoConfig, SftConfig, TuneConfig
 
 
 class AgentTree(Node):
-    """What plays and grades: the sections that an agent has of its own, and further agents.
+    """What plays and grades: the sections that an agent has of its own, how models are asked, and further agents.
 
-    One agent alone is a tree without `agents`. All else of a run's configuration is shared by its agents.
+    One agent alone is a tree without `agents`.
     """
 
     agent: AgentConfig = AgentConfig()
@@ -40,6 +40,7 @@ class AgentTree(Node):
     database: DatabaseConfig = DatabaseConfig()
     python: PythonConfig = PythonConfig()
     reward: RewardConfig = RewardConfig()
+    rollout: RolloutConfig = RolloutConfig()
 
     def but(self, **sections: dict[str, Any]) -> Self:
         """The same with keys of sections as the program decided them; nobody's input, so not validated again."""
@@ -56,7 +57,6 @@ class TrainConfig(AgentTree):
     )
     data: DataConfig = DataConfig()
     model: ModelConfig = ModelConfig()
-    rollout: RolloutConfig = RolloutConfig()
     optim: OptimConfig = OptimConfig()
     sft: SftConfig = SftConfig()
     dpo: DpoConfig = DpoConfig()

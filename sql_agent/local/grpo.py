@@ -103,7 +103,7 @@ def train_step(run: Run, step: int) -> None:
     # Which rows make which optimizer step; those that cannot move a weight are left out.
     prepared = prepare(kept, run.rules, step=step)
     with notes.timed("update_actor"):
-        metrics, updated = result(prepared, [update(policy, prepared.data)])
+        metrics, updated = result(prepared, [update(policy, prepared.data, micro_rows=config.optim.micro_batch_rows)])
     metrics |= batch.metrics | {"perf/total_num_tokens": int(tensors["attention_mask"].sum())}
     notes.trained(step, metrics, played=played, places=places, batch=batch, updated=updated)
 
@@ -165,7 +165,7 @@ def limits_of(rollout: RolloutConfig) -> Limits:
     return Limits(rollout.max_prompt_tokens, rollout.row_response_tokens)
 
 
-def update(policy: Policy, data: Any) -> dict[str, list[Any]]:
+def update(policy: Policy, data: Any, *, micro_rows: int) -> dict[str, list[Any]]:
     """The optimizer steps of the plan: of each its rows in micro batches, whose gradients add up. What it tells."""
     plan: Plan = data.meta_info[PLAN]
     model, optimizer, keys = policy.model.train(), policy.optimizer, policy.actor
@@ -180,7 +180,7 @@ def update(policy: Policy, data: Any) -> dict[str, list[Any]]:
 
     for places, cuts in plan.steps * keys.ppo_epochs:
         passed: list[dict[str, torch.Tensor]] = []
-        for some in filter(None, parts(places, cuts or [keys.ppo_micro_batch_size_per_gpu] * len(places))):
+        for some in filter(None, parts(places, cuts or [micro_rows] * len(places))):
             rows = data.batch[some].to(model.device)
             scores = policy.scores(rows, with_entropy=keys.entropy_coeff > 0 or plan.only_pass)
             loss, metrics = micro_batch_loss(keys, scores, rows, plan=plan, epochs=keys.ppo_epochs)

@@ -107,7 +107,7 @@ def seen() -> Iterator[dict[str, Any]]:
     found: dict[str, Any] = {}
     patch, update = pytest.MonkeyPatch(), grpo.update
 
-    def watched(policy: Policy, data: Any, config: TrainConfig) -> Any:
+    def watched(policy: Policy, data: Any, *, micro_rows: int) -> Any:
         found["model"], found["rows"] = policy.model, data.batch
         batch, width = data.batch, data.batch["responses"].shape[1]
         inputs = {name: batch[name] for name in ("input_ids", "attention_mask", "position_ids")}
@@ -117,7 +117,7 @@ def seen() -> Iterator[dict[str, Any]]:
         loss = -(chosen * batch["advantages"] * batch["response_mask"]).sum() / batch["response_mask"].sum()
         grads = torch.autograd.grad(loss, [p for p in policy.model.parameters() if p.requires_grad])
         found["grad_norm"] = float(torch.cat([grad.flatten() for grad in grads]).norm())
-        return update(policy, data, config)
+        return update(policy, data, micro_rows=micro_rows)
 
     patch.setattr(grpo, "update", watched)
     yield found
@@ -377,14 +377,14 @@ def test_what_has_no_meaning_here_is_refused(tmp_path: Path, tree: dict[str, Any
 
 
 def test_a_checkpoint_of_another_back_end_is_refused(run: Path, tmp_path: Path) -> None:
-    check_checkpoint(run / "checkpoints" / "global_step_1")
+    check_checkpoint(str(run / "checkpoints" / "global_step_1"))
     for state in (None, '{"global_step": 1, "log_history": []}'):  # verl's, TRL's
         actor = tmp_path / str(bool(state)) / "actor"
         actor.mkdir(parents=True)
         if state:
             (actor / "trainer_state.json").write_text(state)
         with pytest.raises(UserError, match="was not made by `agentgrpo train --backend local`"):
-            check_checkpoint(actor.parent)
+            check_checkpoint(str(actor.parent))
 
 
 def test_keys_of_the_update_are_obeyed(tmp_path: Path) -> None:

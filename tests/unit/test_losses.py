@@ -112,8 +112,8 @@ def updated(
     def update(data: Any) -> Any:
         if not local:
             return actor.update_policy(data=data)
-        cut = build_config(config.model_dump(), {"optim": {"micro_batch_rows": micro_rows}})
-        return grpo.update(updates.policy_of(model, actor.engine.optimizer, actor.config, cut), data, cut)
+        policy = updates.policy_of(model, actor.engine.optimizer, actor.config, config)
+        return grpo.update(policy, data, micro_rows=micro_rows)
 
     data = batch_of(config)
     before = data.batch["response_mask"].clone()
