@@ -41,7 +41,7 @@ class Kept:
     """The checkpoints below `folder` of one run; `resumed` is the checkpoint of another that it goes on from, or ""."""
 
     def __init__(self, folder: Path, rules: KeepRules, *, resumed: str) -> None:
-        self._folder, self._rules = folder, rules
+        self.folder, self._rules = folder, rules
         self._validations: list[list[float]] = []  # step and reward
         self._best: dict[str, Any] = {}
         if resumed and (file := Path(resumed).parent / run_folder.BEST).is_file():
@@ -61,7 +61,7 @@ class Kept:
         steps, rewards = zip(*self._validations[-self._rules.best_over :], strict=True)
         smoothed = statistics.fmean(rewards)
         if not self._best or smoothed > self._best["reward"]:
-            folder = run_folder.step_folder(self._folder, step)
+            folder = run_folder.step_folder(self.folder, step)
             self._best = {"step": step, "reward": smoothed, "over": list(steps), "folder": str(folder.resolve())}
 
     def is_best(self, step: int) -> bool:
@@ -77,13 +77,13 @@ class Kept:
     def saved(self) -> None:
         """A checkpoint is whole: say which is the best, and delete those that need not stay."""
         self._write()
-        steps = run_folder.steps_of(self._folder)
+        steps = run_folder.steps_of(self.folder)
         for old in steps[: -self._rules.newest]:
             if not self.is_best(run_folder.step_number(old)):
-                shutil.rmtree(old.rename(self._folder / f".old-{old.name}"))
+                shutil.rmtree(old.rename(self.folder / f".old-{old.name}"))
 
     def _write(self) -> None:
         if self._best:
-            self._folder.mkdir(parents=True, exist_ok=True)
+            self.folder.mkdir(parents=True, exist_ok=True)
             found = {"validations": self._validations, **self._best, "ended": self.gets_no_better}
-            write_json(self._folder / run_folder.BEST, found)
+            write_json(self.folder / run_folder.BEST, found)

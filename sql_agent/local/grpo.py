@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -51,7 +50,6 @@ class Run:
     train: Sequence[Question]
     val: Sequence[Question]
     n_steps: int
-    checkpoints: Path
     kept: Kept
     stop: Stop
 
@@ -68,7 +66,7 @@ def train(run: Run) -> None:
         last = step == run.n_steps or run.stop.asked or kept.gets_no_better
         wanted = last or step % max(1, trainer.save_every) == 0 or kept.is_best(step)
         if trainer.save_every > 0 and wanted and notes.weights_are_finite:
-            policy.save(run.checkpoints, step=step)
+            policy.save(kept.folder, step=step)
             kept.saved()
             notes.saved(step)
         if last:

@@ -63,7 +63,6 @@ def _fit(plan: GrpoPlan) -> None:
 
     config, run_dir, rollout = plan.config, plan.run_dir, plan.config.rollout
     keep_freed_memory()
-    checkpoints = run_dir / run_folder.CHECKPOINTS
     overrides, rules, health = plan.verl, plan.trainer.update, plan.trainer.health
     if config.local.optimizer == "adamw_8bit":
         overrides = merge(overrides, {"actor_rollout_ref": {"actor": {"optim": OF_8_BITS}}})
@@ -86,8 +85,7 @@ def _fit(plan: GrpoPlan) -> None:
                 train=plan.train,
                 val=plan.val,
                 n_steps=plan.steps,
-                checkpoints=checkpoints,
-                kept=Kept(checkpoints, plan.trainer.keep, resumed=config.trainer.resume),
+                kept=Kept(run_dir / run_folder.CHECKPOINTS, plan.trainer.keep, resumed=config.trainer.resume),
                 stop=stop,
             )
         )
