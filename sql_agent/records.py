@@ -164,7 +164,7 @@ class Episode(Record):
 
     `environment_reward` is what the episode's environment gave, None without one that gives rewards.
     `n_untrained_calls` of the `n_turns` LLM calls were of agents that are not trained (agent.match). `output` is what
-    a foreign program printed.
+    a foreign program printed. `logprob`: of all tokens of the policy, where it was asked for and every call told it.
     """
 
     question: Question
@@ -181,6 +181,7 @@ class Episode(Record):
     environment_reward: float | None = None
     n_untrained_calls: int = 0
     output: str = ""
+    logprob: float | None = None
 
     @property
     def executed_sql(self) -> bool:
@@ -274,6 +275,7 @@ class RolloutRecord(BaseModel):
     completion_tokens: int | None = None
     timeline: list[Moment] = Field(default_factory=list)
     output: str = ""
+    logprob: float | None = None
     messages: list[dict[str, Any]] = Field(default_factory=list)  # what was said after the question
 
     @property
@@ -356,6 +358,7 @@ def rollout_record(question: Question, episode: Episode | None, reward: Reward) 
         "prompt_tokens": episode.prompt_tokens,
         "completion_tokens": episode.completion_tokens,
         "output": episode.output,
+        "logprob": episode.logprob,
         "messages": episode.messages,
         "timeline": [(kind, round(a, 3), round(b, 3)) for kind, a, b in episode.timeline],
     }

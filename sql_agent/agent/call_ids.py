@@ -23,8 +23,25 @@ def told_apart(answer: Iterable[Any], history: str | list[Any]) -> None:
             seen.add(item.call_id)
 
 
+def logprob_of(completion: Any) -> float | None:
+    """The log-probability of an answer's tokens together; None where the server does not tell it."""
+    tokens = getattr(completion.choices[0].logprobs, "content", None)
+    return sum(token.logprob for token in tokens) if tokens else None
+
+
 class PolicyModel(OpenAIChatCompletionsModel):
-    """See the module."""
+    """See the module. `logprobs` gets the log-probability of each answer."""
+
+    def __init__(self, *args: Any, logprobs: list[float | None] | None = None, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._logprobs = logprobs
+
+    async def _fetch_response(self, *args: Any, **kwargs: Any) -> Any:
+        """openai-agents' own step from request to completion, which drops the log-probabilities."""
+        completion = await super()._fetch_response(*args, **kwargs)
+        if self._logprobs is not None and hasattr(completion, "choices"):
+            self._logprobs.append(logprob_of(completion))
+        return completion
 
     async def get_response(self, system_instructions: Any, input: Any, *args: Any, **kwargs: Any) -> ModelResponse:
         """openai-agents' answer."""

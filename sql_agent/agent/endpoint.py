@@ -27,7 +27,7 @@ class LLMEndpoint:
     `max_tokens` bounds one call, None: the server. At `untrained_url` the same model answers calls that are not
     trained on; empty where nothing is trained. `template_kwargs` go to the chat template with each call. `seeds` are
     those of the calls, one after the other, where their draws must not depend on what else is sampled. `marks` are the
-    model's control tokens, which texts of others are sent without.
+    model's control tokens, which texts of others are sent without. `logprobs`: ask for those of the answer's tokens.
     """
 
     base_url: str
@@ -44,6 +44,7 @@ class LLMEndpoint:
     untrained_url: str = ""
     seeds: Iterator[int] | None = field(default=None, repr=False, compare=False)
     marks: Marks = Marks()
+    logprobs: bool = False
 
     def sampled(self, how: Sampling) -> LLMEndpoint:
         """The same endpoint, sampled as a split is."""
@@ -70,6 +71,8 @@ class LLMEndpoint:
             asked |= {name: value} if (value := getattr(self, name)) else {}
         if self.seeds and self.temperature:
             asked["seed"] = next(self.seeds)
+        if self.logprobs:
+            asked["logprobs"] = True
         if self.stop:
             own = asked.get("stop") or []
             asked["stop"] = [*dict.fromkeys([*self.stop, *([own] if isinstance(own, str) else own)])]

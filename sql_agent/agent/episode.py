@@ -289,7 +289,9 @@ class EpisodeRunner:
 
         async def at(url: str) -> Model:
             client = PolicyClient(replace(llm, base_url=url), timeout_s=agent.llm_timeout_s)
-            return PolicyModel(model=llm.model, openai_client=await stack.enter_async_context(client))
+            return PolicyModel(
+                model=llm.model, openai_client=await stack.enter_async_context(client), logprobs=context.logprobs
+            )
 
         model = await at(llm.base_url)
         if agent.context == "keep":
@@ -330,7 +332,13 @@ def episode_of(
         environment_reward=reward,
         n_untrained_calls=context.n_untrained_calls,
         output=context.output,
+        logprob=_sum_told(context.logprobs),
     )
+
+
+def _sum_told(logprobs: Sequence[float | None]) -> float | None:
+    told = [one for one in logprobs if one is not None]
+    return sum(told) if told and len(told) == len(logprobs) else None
 
 
 async def _run(

@@ -68,6 +68,7 @@ class EpisodeContext:
     asked_s: float = 0.0
     n_untrained_calls: int = 0
     output: str = ""
+    logprobs: list[float | None] = field(default_factory=list)
     fault: Fault | None = None
     reward: float | None = None
 

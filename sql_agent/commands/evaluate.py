@@ -7,6 +7,7 @@ import logging
 import sys
 import time
 from contextlib import closing
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -33,6 +34,7 @@ from sql_agent.scoring.scorers import ScoringContext
 notes = Console(stderr=True, highlight=False, soft_wrap=True)
 EVALUATIONS = HOME / "runs" / "evaluations"
 # A resumed evaluation may be given these anew; all else stands in its plan.
+SAMPLES = 4
 FREE = {"resume", "concurrency", "inspect_log"}
 
 
@@ -60,7 +62,8 @@ def play_all(
                 with EpisodeRunner(target.config) as runner, running(target, tell=meter.describe) as server:
                     meter.describe(f"{name} ({label(target)})")
                     meter.start()
-                    setting = Setting(server.llm, runner, scoring)
+                    llm = replace(server.llm, logprobs=bool(evaluation.asked.get("vote")))
+                    setting = Setting(llm, runner, scoring)
                     try:
                         asyncio.run(play(mine, setting, concurrency=concurrency, on_done=on_done))
                     except LLMFault as fault:
@@ -139,7 +142,12 @@ def evaluate(
         list[str] | None, typer.Option(help="bundled split or question file, or AGENT=FILE; may be repeated")
     ] = None,
     limit: Annotated[int, typer.Option(min=0, help="questions per split, drawn with a fixed seed; 0: all")] = 120,
-    samples: Annotated[int, typer.Option(min=1, help="sampled episodes per question, temperature 1")] = 4,
+    samples: Annotated[
+        int | None, typer.Option(min=1, help="sampled episodes per question, temperature 1 (default: 4, or --vote)")
+    ] = None,
+    vote: Annotated[
+        int, typer.Option(min=0, help="measure also the answer that so many samples vote for, by equal results")
+    ] = 0,
     concurrency: Annotated[int, typer.Option(min=1, help="episodes in flight")] = 32,
     recipe: Annotated[str, typer.Option(help="settings of a folder of recipes/ or a TOML file")] = "",
     set_: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="set any key")] = None,
@@ -156,6 +164,7 @@ def evaluate(
     agentgrpo evaluate --before A --after runs/RUN            two models; paired differences with intervals
     agentgrpo evaluate --model gpt@http://host:8000/v1        a running server (key: OPENAI_API_KEY)
     agentgrpo evaluate --split my.jsonl --limit 0 --samples 8
+    agentgrpo evaluate --vote 8                               beside greedy and pass@8, what 8 samples vote for
     agentgrpo evaluate --resume runs/evaluations/TIME         plays what is missing
 
     Writes results.json, results.md and, trial by trial, trials.jsonl; the last line is `evaluation: FOLDER`. Status
@@ -164,9 +173,13 @@ def evaluate(
     logging.basicConfig(level=logging.WARNING)
     logging.getLogger("openai.agents").setLevel(logging.CRITICAL)
     asked = {
-        **{"before": before, "after": after, "split": split or [], "limit": limit, "samples": samples},
-        **{"recipe": recipe, "set": set_ or []},
+        **{"before": before, "after": after, "split": split or [], "limit": limit, "vote": vote},
+        **{"samples": samples or max(vote, 0 if vote else SAMPLES), "recipe": recipe, "set": set_ or []},
     }
+    if vote and (vote == 1 or asked["samples"] < vote):
+        raise UserError(
+            f"--vote {vote} with --samples {asked['samples']}: 2 or more samples vote, and as many are drawn; raise one"
+        )
     folder = (resume or out or EVALUATIONS / datetime.now().strftime("%Y%m%d-%H%M%S")).expanduser().absolute()
     check_flags(context, resume=resume, inspect_log=inspect_log)
     wants_log = eval_log.is_installed() if inspect_log is None else inspect_log

@@ -25,6 +25,7 @@ from sql_agent.evaluation.measures import compare, compare_agents, compare_tasks
 from sql_agent.evaluation.results import Counts, EvalReport
 from sql_agent.evaluation.targets import Target, label, look_at, settings_for
 from sql_agent.evaluation.trials import Trial, draw, plan_trials
+from sql_agent.evaluation.vote import voted
 from sql_agent.records import Question, TrialRecord
 from sql_agent.scoring.check import check_judge
 from sql_agent.scoring.registry import ScoringContext
@@ -113,7 +114,14 @@ def report(evaluation: Evaluation, records: list[TrialRecord], *, started: str, 
     groups: dict[str, dict[str, list[TrialRecord]]] = {name: {} for name in evaluation.targets}
     for record in records:
         groups[record.model].setdefault(f"{record.split}/{record.decoding}", []).append(record)
-    keys = [f"{split}/{decoding}" for split in evaluation.splits for decoding in ("sampled", "greedy")]
+    ways, vote = ["sampled", "greedy"], evaluation.asked.get("vote", 0)
+    if vote:
+        ways.append(f"vote of {vote}")
+        for found in groups.values():
+            for split in evaluation.splits:
+                if chosen := voted(found.get(f"{split}/sampled", []), vote):
+                    found[f"{split}/{ways[-1]}"] = chosen
+    keys = [f"{split}/{way}" for split in evaluation.splits for way in ways]
     planned = len(evaluation.trials())
     before, after = groups.values() if len(groups) == 2 else ({}, {})
     both = [key for key in keys if key in before and key in after]

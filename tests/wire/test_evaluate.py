@@ -360,3 +360,54 @@ def test_the_concurrency_is_used_and_not_exceeded(files: list[str], tmp_path: Pa
         plan = ["--samples", "4", "--concurrency", "3", "--out", str(tmp_path / "results"), *files]
         evaluate("--before", server.base_url, *plan)
     assert server.most_open == 3
+
+
+class Voters:
+    """Of the sampled episodes of a question 3 of 5 query the right row; one of two that do not agree is more probable.
+
+    What an episode answers is what it found; a greedy one never finds it.
+    """
+
+    def __init__(self) -> None:
+        self.asked: Counter[int] = Counter()
+
+    def __call__(self, request: dict[str, Any]) -> Answer:
+        n, last = number_of(request), request["messages"][-1]
+        if last["role"] == "tool":
+            reply = chat_reply(f"药品的价格：{json.loads(last['content'])['records'][0]['price']}元。")
+        else:
+            turn = self.asked[n] % 5 if request["temperature"] else 4
+            self.asked[n] += 1 if request["temperature"] else 0
+            row = n + 1 if turn in (0, 2, 3) else 100 + turn
+            reply = tool_call_reply((TOOL, {"sql": f"SELECT price FROM drugs_info WHERE id = {row}"}))
+        if request.get("logprobs"):
+            token = {"token": "x", "logprob": -0.5, "bytes": None, "top_logprobs": []}
+            reply["choices"][0]["logprobs"] = {"content": [token, token], "refusal": None}
+        return reply
+
+
+def test_a_vote_stands_beside_greedy_and_the_best_of_k(files: list[str], tmp_path: Path) -> None:
+    out = tmp_path / "results"
+    with openai_server(Voters()) as server:
+        plan = ["--vote", "5", "--concurrency", "1", "--out", str(out), *files]
+        done = evaluate("--model", server.base_url, *plan)
+    assert done.exit_code == 0, done.output
+    found = results(out)["models"]["model"]
+    match = {how: one["measures"]["execution match"] for how, one in found.items()}
+    assert {how: one["mean"] for how, one in match.items()} == {
+        **{"mine/sampled": pytest.approx(0.6), "mine/greedy": 0.0},
+        "mine/vote of 5": 1.0,
+    }
+    assert (
+        match["mine/vote of 5"]["n"] == 3 and found["mine/sampled"]["of_k"]["execution match"]["5"]["best"]["mean"] == 1
+    )
+    tokens = {how: one["measures"]["prompt tokens"]["mean"] for how, one in found.items()}
+    assert (tokens["mine/sampled"], tokens["mine/vote of 5"]) == (14, 70)
+    assert {line["logprob"] for line in trials(out)} == {-2.0}
+    assert "| mine | vote of 5 | model |" in (out / "results.md").read_text(encoding="utf-8")
+
+
+def test_a_vote_of_more_than_are_drawn_is_refused(files: list[str]) -> None:
+    for flags in (["--vote", "8", "--samples", "4"], ["--vote", "1"]):
+        done = evaluate("--model", "http://127.0.0.1:9/v1", *flags, *files)
+        assert done.exit_code == 2 and "raise one" in done.output
