@@ -9,7 +9,8 @@ PY := .venv/bin/python
 PORT ?= 9999
 ARGS ?= --ci-fast
 FOLDER ?= .cache/reward_model
-LAYERS ?= 28
+SHAPE ?= qwen3
+LAYERS ?= 0
 # In two processes, a file in one of them, in this order: the whole job is the last, with both cores to itself.
 TWO_AT_A_TIME := -n 2 --dist loadfile --no-loadscope-reorder
 
@@ -52,8 +53,8 @@ test: setup  ## all tests but the expensive extras
 test-all: test  ## all tests, the expensive ones too
 	@$(PY) -m pytest -m "slow and not gpu"
 
-full-shape: data  ## one step of Qwen3-0.6B's shape on this CPU, real vocabulary and templates (LAYERS=28)
-	@$(PY) -m recipes.full_shape.model --layers $(LAYERS)
+full-shape: data  ## one step of a model's shape on this CPU, real vocabulary and templates (SHAPE=qwen3_5, LAYERS=4)
+	@$(PY) -m recipes.full_shape.model --shape $(SHAPE) --layers $(LAYERS)
 	@$(PY) -m pytest -s tests/drills/test_full_shape.py
 
 gpu-test: setup  ## what needs a GPU: a step of each GPU recipe, and the update against the CPU's

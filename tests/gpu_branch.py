@@ -1,7 +1,8 @@
 """A training step as GPUs make it, on two ranks of FSDP over gloo: what each rank runs. Light: ranks import this alone.
 
 A LoRA adapter that is loaded, gradient checkpointing, the pass before the update and the reference's (the base model),
-two optimizer steps with KL and entropy, in the given precision. `numbers_of` is the batch, the same in each process.
+two optimizer steps with KL and entropy, in the given precision. Each rank has rows of its own, or both share each row,
+packed (verl's Ulysses; flash attention is written out here). `numbers_of` is the batch, the same in each process.
 """
 
 from __future__ import annotations
@@ -78,13 +79,47 @@ def rules() -> Any:
     return UpdateRules(n_updates=2, cap=2.0, has_reference=True, has_entropy=True, seed=1)
 
 
-def actor_of(model: Any, *, dtype: str) -> Any:
+def attention(
+    query: Any, key: Any, value: Any, _mask: Any, _length: int, *, position_ids: Any, softmax_scale: float, **_: Any
+) -> Any:
+    """What flash attention computes of packed rows, 1 x tokens x heads x width: each token sees its own row so far."""
+    row = (position_ids == 0).cumsum(dim=-1)
+    seen = (row[..., None] == row[:, None]).tril()[:, None]
+    query, key, value = (one.transpose(1, 2) for one in (query, key, value))
+    attend = torch.nn.functional.scaled_dot_product_attention
+    return attend(query, key, value, attn_mask=seen, scale=softmax_scale, enable_gqa=True).transpose(1, 2)
+
+
+def exchange(received: list[Any], sent: list[Any], group: Any = None, async_op: bool = False) -> None:
+    """dist.all_to_all, which gloo lacks for lists."""
+    every: list[Any] = [torch.empty_like(torch.stack(sent)) for _ in sent]
+    torch.distributed.all_gather(every, torch.stack(sent), group=group)
+    for place, one in zip(received, every, strict=True):
+        place.copy_(one[torch.distributed.get_rank(group)])
+
+
+def share_rows(model: Any) -> Any:
+    """The group whose ranks share each row of the model, made able to as verl does."""
+    from verl.models.transformers import monkey_patch
+    from verl.utils import ulysses
+
+    theirs: Any = monkey_patch
+    theirs._flash_attention_forward = attention
+    ulysses.dist.all_to_all = exchange  # pyright: ignore
+    base = model.get_base_model()
+    base.config._attn_implementation_internal = "flash_attention_2"
+    monkey_patch.apply_monkey_patch(base, ulysses_sp_size=RANKS, use_remove_padding=True)
+    return torch.distributed.new_group(range(RANKS))
+
+
+def actor_of(model: Any, *, dtype: str, shared: bool) -> Any:
     """FSDP and the worker around the policy, as verl's engine builds them."""
     from verl.utils.fsdp_utils import get_fsdp_wrap_policy
     from verl.utils.torch_dtypes import PrecisionType
 
     from sql_agent.testing.actor import Actor, actor_config
 
+    parallel = share_rows(model) if shared else None
     param_dtype = PrecisionType.to_dtype(dtype)
     sharded = FullyShardedDataParallel(
         model,
@@ -94,13 +129,14 @@ def actor_of(model: Any, *, dtype: str) -> Any:
         device_mesh=init_device_mesh("cpu", (RANKS,), mesh_dim_names=("fsdp",)),
     )
     config = actor_config(
-        micro_rows=2, dtype=dtype, clip_ratio_low=CLIP_LOW, clip_ratio_high=CLIP_HIGH, use_kl_loss=True,
+        micro_rows=2, dtype=dtype, packed=shared, clip_ratio_low=CLIP_LOW, clip_ratio_high=CLIP_HIGH, use_kl_loss=True,
         kl_loss_type="k3", kl_loss_coef=KL, entropy_coeff=ENTROPY,
     )  # fmt: skip
-    return Actor(sharded, torch.optim.SGD(sharded.parameters(), lr=LR), config, dtype=param_dtype)
+    optimizer = torch.optim.SGD(sharded.parameters(), lr=LR)
+    return Actor(sharded, optimizer, config, dtype=param_dtype, parallel=parallel)
 
 
-def _train_as_rank(rank: int, folder: str, dtype: str) -> None:
+def _train_as_rank(rank: int, folder: str, dtype: str, shared: bool) -> None:
     from verl.protocol import pad_dataproto_to_divisor
 
     from agl_plugin.patches.install import install
@@ -108,23 +144,24 @@ def _train_as_rank(rank: int, folder: str, dtype: str) -> None:
 
     torch.set_num_threads(1)  # the threads of two ranks would wait for each other
     install("cpu", "worker")
-    address = f"file://{folder}/rendezvous_{dtype}"
+    address = f"file://{folder}/rendezvous_{dtype}_{shared}"
     torch.distributed.init_process_group("gloo", init_method=address, rank=rank, world_size=RANKS)
-    own, data = actor_of(policy(Path(folder) / "adapter"), dtype=dtype), batch()
+    own, data = actor_of(policy(Path(folder) / "adapter"), dtype=dtype, shared=shared), batch()
+    n_shares, share = (1, 0) if shared else (RANKS, rank)
 
     def log_probs() -> torch.Tensor:
         """Of all rows: each rank computes its share."""
-        padded, _ = pad_dataproto_to_divisor(data, RANKS)
+        padded, _ = pad_dataproto_to_divisor(data, n_shares)
         parts: list[Any] = [None] * RANKS
-        torch.distributed.all_gather_object(parts, own.compute_log_prob(padded.chunk(RANKS)[rank])[0])
+        torch.distributed.all_gather_object(parts, own.compute_log_prob(padded.chunk(n_shares)[share])[0])
         return torch.cat(parts)[: len(data)]
 
     data.batch["old_log_probs"] = log_probs()
     with own.engine.module.disable_adapter():
         data.batch["ref_log_prob"] = log_probs()
 
-    prepared, told = prepare(data, rules(), step=STEP, n_ranks=RANKS), [None] * RANKS
-    torch.distributed.all_gather_object(told, own.update_policy(prepared.data.chunk(RANKS)[rank]))
+    prepared, told = prepare(data, rules(), step=STEP, n_ranks=n_shares), [None] * RANKS
+    torch.distributed.all_gather_object(told, own.update_policy(prepared.data.chunk(n_shares)[share]))
     metrics, _ = result(prepared, told)  # pyright: ignore[reportArgumentType]
     with FullyShardedDataParallel.summon_full_params(own.engine.module, writeback=False):
         weights = {
@@ -139,7 +176,7 @@ def _train_as_rank(rank: int, folder: str, dtype: str) -> None:
     torch.distributed.destroy_process_group()
 
 
-def train_on_two_ranks(folder: Path, *, dtype: str) -> list[dict[str, Any]]:
-    """What each rank found; `folder` holds the adapter."""
-    torch.multiprocessing.spawn(_train_as_rank, args=(str(folder), dtype), nprocs=RANKS)  # pyright: ignore
+def train_on_two_ranks(folder: Path, *, dtype: str, shared: bool) -> list[dict[str, Any]]:
+    """What each rank found; `folder` holds the adapter. `shared`: both ranks share each row."""
+    torch.multiprocessing.spawn(_train_as_rank, args=(str(folder), dtype, shared), nprocs=RANKS)  # pyright: ignore
     return [torch.load(folder / f"{dtype}_{rank}.pt") for rank in range(RANKS)]

@@ -1,4 +1,4 @@
-"""A scripted policy that speaks through a real tokenizer and chat template, as vLLM with the hermes parser does.
+"""A scripted policy that speaks through a real tokenizer and chat template, as vLLM with one of its parsers does.
 
 A TemplatePolicy is a handler for sql_agent.testing.server.openai_server: it renders the request, tokenizes it,
 "samples" the next scripted text and parses it. What it saw and said are triplets, as agl_plugin.update.batch takes
@@ -19,7 +19,7 @@ from vllm.entrypoints.chat_utils import (
     _postprocess_messages,  # pyright: ignore[reportPrivateUsage]
 )
 from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
-from vllm.tool_parsers.hermes_tool_parser import Hermes2ProToolParser
+from vllm.tool_parsers import ToolParserManager
 
 from sql_agent.testing.server import Answer, chat_reply
 
@@ -34,6 +34,7 @@ class TemplatePolicy:
     tokenizer: Any
     texts: Sequence[str]
     kwargs: dict[str, Any] = field(default_factory=dict)
+    parser: str = "hermes"
     triplets: list[Triplet] = field(default_factory=list)
 
     def __call__(self, request: dict[str, Any]) -> Answer:
@@ -42,7 +43,10 @@ class TemplatePolicy:
         kwargs = self.kwargs | request.get("chat_template_kwargs", {})
         prompt = prompt_ids(self.tokenizer, request["messages"], request.get("tools"), **kwargs)
         self.triplets.append(Triplet(prompt={"token_ids": prompt}, response={"token_ids": sampled}))
-        parsed = Hermes2ProToolParser(self.tokenizer).extract_tool_calls(text, request=None)  # pyright: ignore
+        asked = ChatCompletionRequest.model_validate({"model": "m", **request})
+        tools: Any = asked.tools
+        parser = ToolParserManager.get_tool_parser(self.parser)(self.tokenizer, tools)
+        parsed = parser.extract_tool_calls(text, asked)
         if not parsed.tools_called:
             return chat_reply(parsed.content)
         calls = [call.model_dump() for call in parsed.tool_calls]

@@ -60,6 +60,7 @@ READERS: dict[str, set[str]] = {
     "health": ROLLOUTS,
     "trainer": TRAINERS,
     "trainer.offload": {GRPO},
+    "trainer.sequence_parallel": {GRPO},
     "trainer.device": TRAINERS | PLAYERS | {SERVE},
     "trainer.seed": TRAINERS | PLAYERS | {SERVE},
     "trainer.runs_dir": TRAINERS | {TRY},

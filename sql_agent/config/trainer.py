@@ -27,6 +27,12 @@ class TrainerConfig(Node):
         "auto: where they would not fit beside rollout.gpu_memory_utilization",
     )
     n_gpus: int = Field(default=1, ge=1, description="GPUs (or one pretended GPU on the CPU)")
+    sequence_parallel: int = Field(
+        default=1,
+        ge=1,
+        description="GPUs that share each row in the update (Ulysses); above 1 it needs model.attention = "
+        "flash_attention_2",
+    )
     epochs: int = Field(default=2, ge=1, description="passes over the training questions")
     max_steps: int = Field(default=0, ge=0, description="stop after this many steps; 0: as many as the epochs have")
     save_every: int = Field(default=20, ge=-1, description="steps between checkpoints, the last step too; -1: none")

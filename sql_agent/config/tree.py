@@ -180,6 +180,12 @@ class TrainConfig(AgentTree):
             )
         if self.trainer.device == "cpu" and self.trainer.offload == "always":
             raise ValueError('trainer.offload = "always" needs a GPU: on a CPU there is no second memory; leave it out')
+        packs = self.trainer.device != "cpu" and self.model.attention == "flash_attention_2"
+        if self.trainer.sequence_parallel > 1 and not packs:
+            raise ValueError(
+                f"trainer.sequence_parallel = {self.trainer.sequence_parallel} needs a GPU and model.attention = "
+                "flash_attention_2, which takes rows without padding: set that, or leave it at 1"
+            )
         if rows % (optim.micro_batch_rows * self.trainer.n_gpus):
             raise ValueError(
                 f"optim.mini_batch_questions x rollout.group_size = {rows} must be a multiple of "

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from foundation.errors import UserError
 from foundation.model_code import LOADED, code_key
@@ -87,6 +89,13 @@ def check_model_folder(path: Path, *, allow_remote_code: bool) -> None:
     tokenizer = _read_json(path / "tokenizer_config.json", path)
     if "chat_template" not in tokenizer and not (path / "chat_template.jinja").is_file():
         raise UserError(f"--model {path}: the tokenizer has no chat template; use an instruct model")
+
+
+def language_model(folder: Path) -> Mapping[str, Any]:
+    """config.json, or the part of it that is the language model's where the model sees images too. Raises UserError."""
+    tree = _read_json(folder / "config.json", folder)
+    text = tree.get("text_config", tree)
+    return text if isinstance(text, dict) else tree
 
 
 def _check_files(path: Path) -> None:

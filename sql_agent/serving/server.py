@@ -25,11 +25,13 @@ import httpx
 from agl_plugin.patches.install import wrong_versions
 from foundation.chat_template import read_template, with_defaults
 from foundation.environment import COMMON_ENV, CPU_ENV, FIXED_ENV
+from foundation.errors import UserError
 from foundation.marks import model_marks
 from foundation.net import free_port
 from sql_agent.agent.endpoint import LLMEndpoint
 from sql_agent.config import RolloutConfig, TrainConfig
 from sql_agent.errors import LLMFault
+from sql_agent.serving.models import language_model
 
 LOOK_EVERY_S = 0.2
 GRACE_S = 15.0  # vLLM's engine takes a few seconds to free a GPU
@@ -53,10 +55,9 @@ SECOND_HAND = ("See root cause above", "Engine core initialization failed")
 def context_tokens(folder: Path, rollout: RolloutConfig) -> int:
     """Tokens of one conversation, in training and in serving: what the configuration asks for, if the model can."""
     try:
-        tree = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        limit = language_model(folder).get("max_position_embeddings")
+    except UserError:
         return rollout.context_tokens
-    limit = tree.get("max_position_embeddings") if isinstance(tree, dict) else None
     return min(limit, rollout.context_tokens) if isinstance(limit, int) else rollout.context_tokens
 
 

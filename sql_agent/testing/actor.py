@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
 from verl import DataProto
+from verl.utils.torch_functional import entropy_from_logits
 from verl.workers.config import FSDPActorConfig, FSDPEngineConfig, FSDPOptimizerConfig
 
 from agl_plugin.patches.install import install
@@ -50,9 +51,21 @@ def one_rank(folder: Path) -> Iterator[None]:
 
 
 class Actor:
-    """A worker around a module that is there already, in the precision `dtype` of its passes."""
+    """A worker around a module that is there already, in the precision `dtype` of its passes.
 
-    def __init__(self, module: Any, optimizer: torch.optim.Optimizer, config: FSDPActorConfig, *, dtype: Any) -> None:
+    Where `config` takes rows without padding, the pass is verl's own; `parallel` is then the group, if any, whose ranks
+    share each row.
+    """
+
+    def __init__(
+        self,
+        module: Any,
+        optimizer: torch.optim.Optimizer,
+        config: FSDPActorConfig,
+        *,
+        dtype: Any,
+        parallel: Any = None,
+    ) -> None:
         self.engine: Any = PlannedEngine.__new__(PlannedEngine)
         vars(self.engine).update(
             module=module,
@@ -67,7 +80,10 @@ class Actor:
             _is_offload_optimizer=False,
             _qat_enabled=False,
             ulysses_device_mesh=None,
-            ulysses_parallel_group=None,
+            ulysses_parallel_group=parallel,
+            use_ulysses_sp=parallel is not None,
+            ulysses_sequence_parallel_size=parallel.size() if parallel else 1,
+            compute_entropy_from_logits=entropy_from_logits,
         )
         self.worker: Any = GrpoWorker.__new__(GrpoWorker)
         self.worker.actor = SimpleNamespace(engine=self.engine, loss_fn=partial(step_loss, config))
@@ -96,12 +112,12 @@ class Actor:
         return self.worker.update_actor(self._rows(data, **settings))
 
     def _rows(self, data: DataProto, **settings: Any) -> Any:
-        plain = {"use_remove_padding": False, "use_dynamic_bsz": False}
+        plain = {"use_remove_padding": self.config.fsdp_config.use_remove_padding, "use_dynamic_bsz": False}
         return unpadded(data, temperature=data.meta_info["temperature"], **plain, **settings)
 
 
-def actor_config(*, micro_rows: int, dtype: str = "float32", **more: Any) -> FSDPActorConfig:
-    """verl's configuration of an actor; `more` are keys of it."""
+def actor_config(*, micro_rows: int, dtype: str = "float32", packed: bool = False, **more: Any) -> FSDPActorConfig:
+    """verl's configuration of an actor, which takes rows without padding if `packed`; `more` are keys of it."""
     engine: dict[str, Any] = {"micro_batch_size_per_gpu": micro_rows, "use_dynamic_bsz": False}
     return FSDPActorConfig(
         rollout_n=1,
@@ -109,7 +125,7 @@ def actor_config(*, micro_rows: int, dtype: str = "float32", **more: Any) -> FSD
         ppo_micro_batch_size_per_gpu=micro_rows,
         optim=FSDPOptimizerConfig(lr=1.0, clip_grad=1e9),
         use_torch_compile=False,
-        fsdp_config=FSDPEngineConfig(dtype=dtype, use_remove_padding=False, use_fused_kernels=False, **engine),
+        fsdp_config=FSDPEngineConfig(dtype=dtype, use_remove_padding=packed, use_fused_kernels=False, **engine),
         **{"clip_ratio_low": 0.2, "clip_ratio_high": 0.3, **more},
     )
 

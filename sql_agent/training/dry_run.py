@@ -18,7 +18,6 @@ from typing import Any
 
 from rich.console import Console
 
-from foundation.errors import UserError
 from sql_agent.agent.grading import scoring_of
 from sql_agent.config import TrainConfig, TrainerConfig, agents_of
 from sql_agent.scoring.check import check_judge, offline_kinds
@@ -67,10 +66,7 @@ def check(config: TrainConfig, scoring: ScoringContext, *, steps: int) -> None:
         preflight.check_disk(config.trainer, folder, lora=config.model.lora_rank > 0)
     if gpu_count() >= config.trainer.n_gpus or config.trainer.device == "cpu":
         preflight.check_devices(config.trainer, config.rollout)
-    elif config.trainer.n_gpus % config.rollout.tensor_parallel:
-        raise UserError(
-            f"rollout.tensor_parallel = {config.rollout.tensor_parallel} must divide --n-gpus {config.trainer.n_gpus}"
-        )
+    preflight.check_parallel(config.trainer, config.rollout, folder)
     check_judge(scoring)
 
 

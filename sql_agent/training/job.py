@@ -139,6 +139,7 @@ def prepare(
     preflight.check_loss(config.optim.loss)
     preflight.check_trackers(config.logging.trackers)
     model = model_folder(config.model, seed=config.trainer.seed, tiny=config.is_tiny)
+    preflight.check_parallel(config.trainer, config.rollout, model)
     if not config.is_tiny:  # it asks once or twice, whatever it may
         check_context(config, model, questions)
     check_judge(scoring)

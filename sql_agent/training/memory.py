@@ -8,12 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from sql_agent.config import ROOT, TrainConfig, resolve_path
-from sql_agent.serving.models import GPU_MODEL, gpu_memory_gb
+from sql_agent.serving.models import GPU_MODEL, gpu_memory_gb, language_model
 from sql_agent.tiny_policy.sources import fingerprint
 from sql_agent.tiny_policy.task import load_task
 
 GB = 1e9
 TINY_PARAMETERS = 1.12e6
+VOCABULARIES = {"qwen3.5": 248_320}  # words of the models whose folder is not here
 QWEN_VOCABULARY = 151_936
 TRAINED_BYTES = 16  # per parameter: float32 weight and gradient, two moments of Adam
 FROZEN_BYTES = 4  # per parameter beside adapters: verl keeps float32
@@ -53,8 +54,19 @@ def parameters(path: str, *, tiny: bool = False) -> tuple[float, str]:
     found = re.search(r"(\d+(?:\.\d+)?)[bB]\b", name)
     if found is None:
         return 0.0, ""
-    real = REAL_SIZES.get(name.lower().split("-")[0], {}).get(found[1])
+    real = REAL_SIZES.get(_family(path), {}).get(found[1])
     return (real * 1e9, "what its name stands for") if real else (float(found[1]) * 1e9, "its name, which may round it")
+
+
+def vocabulary(path: str) -> int:
+    """Words of the model of `model.path`, by its folder or its family."""
+    if folder := local_model(path):
+        return int(language_model(folder).get("vocab_size", QWEN_VOCABULARY))
+    return VOCABULARIES.get(_family(path), QWEN_VOCABULARY)
+
+
+def _family(path: str) -> str:
+    return Path(path or GPU_MODEL).name.lower().split("-")[0]
 
 
 def update_bytes(n: float, *, lora: int) -> float:
@@ -92,8 +104,9 @@ def memory(config: TrainConfig) -> Iterator[str]:
         tokens = (
             max(optim.micro_batch_tokens, trained) if optim.micro_batch_tokens else optim.micro_batch_rows * trained
         )
-        n_bytes = LOGIT_BYTES * tokens * QWEN_VOCABULARY
-        yield f"  logits: {n_bytes / GB:.3g} GB at most, for {tokens} tokens after the prompt x {QWEN_VOCABULARY} words"
+        words, tokens = vocabulary(config.model.path), -(-tokens // trainer.sequence_parallel)
+        n_bytes = LOGIT_BYTES * tokens * words
+        yield f"  logits: {n_bytes / GB:.3g} GB at most, for {tokens} tokens after the prompt x {words} words"
     weights = SAMPLED_BYTES * n / rollout.tensor_parallel
     yield f"  vLLM: {weights / GB:.3g} GB of weights per GPU, within {rollout.gpu_memory_utilization:.0%} of its memory"
     if config.optim.kl_coef:

@@ -24,7 +24,7 @@ from sql_agent.agent.episode import EpisodeRunner
 from sql_agent.config import ROOT, AgentTree, ModelConfig, RolloutConfig, StoreConfig, TrainConfig, TrainerConfig
 from sql_agent.config.losses import is_own
 from sql_agent.serving.checkpoints import find_checkpoint
-from sql_agent.serving.models import gpu_count
+from sql_agent.serving.models import gpu_count, language_model
 from sql_agent.training.verl_config import flatten, loss_name
 
 COMPARED_ON_RESUME = ("agent", "agents", "database", "data", "reward", "model", "rollout", "optim", "verl")
@@ -132,8 +132,21 @@ def check_devices(trainer: TrainerConfig, rollout: RolloutConfig) -> None:
             f"{'Lower --n-gpus, use' if gpu_count() else 'There is no GPU to train on: use'} --set "
             "trainer.device=cpu with a CPU recipe (smoke_cpu), or name a Ray cluster in RAY_ADDRESS"
         )
-    if trainer.n_gpus % rollout.tensor_parallel:
-        raise UserError(f"rollout.tensor_parallel = {rollout.tensor_parallel} must divide --n-gpus {trainer.n_gpus}")
+    check_parallel(trainer, rollout)
+
+
+def check_parallel(trainer: TrainerConfig, rollout: RolloutConfig, folder: Path | None = None) -> None:
+    """Engines, and groups of GPUs that share rows, divide the GPUs, and the heads of a model that is in `folder`."""
+    n_gpus, n_heads = trainer.n_gpus, language_model(folder).get("num_attention_heads", 0) if folder else 0
+    sizes = {
+        "rollout.tensor_parallel": rollout.tensor_parallel,
+        "trainer.sequence_parallel": trainer.sequence_parallel,
+    }
+    for key, size in sizes.items():
+        if n_gpus % size:
+            raise UserError(f"{key} = {size} must divide --n-gpus {n_gpus}")
+        if n_heads % size:
+            raise UserError(f"{key} = {size} must divide the {n_heads} attention heads of {folder}")
 
 
 def _compared(tree: dict[str, Any], sections: Iterable[str], free: Iterable[str]) -> dict[str, Any]:

@@ -71,7 +71,7 @@ def own_overrides(config: TrainConfig, *, model_path: str, run_dir: Path, total_
                 "log_prob_micro_batch_size_per_gpu": optim.micro_batch_rows,
             },
             "actor": {
-                **_actor(optim, total_steps=total_steps),
+                **_actor(optim, total_steps=total_steps, sequence_parallel=trainer.sequence_parallel),
                 "fsdp_config": {**fsdp, "optimizer_offload": offload},
             },
             "ref": {"log_prob_micro_batch_size_per_gpu": optim.micro_batch_rows, "fsdp_config": fsdp},
@@ -162,11 +162,12 @@ def loss_name(loss: str) -> str:
     return "vanilla" if loss in CLIPPED else loss
 
 
-def _actor(optim: OptimConfig, *, total_steps: int) -> dict[str, Any]:
+def _actor(optim: OptimConfig, *, total_steps: int, sequence_parallel: int) -> dict[str, Any]:
     return {
         "strategy": "fsdp",
         "ppo_mini_batch_size": optim.mini_batch_questions,
         "ppo_micro_batch_size_per_gpu": optim.micro_batch_rows,
+        "ulysses_sequence_parallel_size": sequence_parallel,
         "policy_loss": {"loss_mode": loss_name(optim.loss)},
         "loss_agg_mode": optim.loss_aggregation,
         "clip_ratio_low": optim.clip_low,

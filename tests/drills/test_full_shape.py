@@ -1,7 +1,7 @@
-"""The GPU's way at full shape on a CPU: Qwen's real vocabulary and templates, and one whole step of Qwen3-0.6B's shape.
+"""The GPU's way at full shape on a CPU: Qwen's real vocabulary and templates, and one whole step of each shape.
 
-`make full-shape` builds the model (recipes/full_shape) and runs this; without the model all is skipped, so that nothing
-here waits for a network. What is found is printed.
+`make full-shape` builds a model (recipes/full_shape) and runs this; without any all is skipped, so that nothing here
+waits for a network. What is found is printed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from agl_plugin.update.rows import PREFIX_MISMATCH, Limits, Row, rows_of_turns
 from foundation import run_folder
 from foundation.files import read_lines
 from foundation.net import free_port
-from recipes.full_shape.model import FOLDER, n_layers_of
+from recipes.full_shape.model import FOLDERS, Shape, n_layers_of
 from recipes.full_shape.vocabulary import RANKS, WHEELS, qwen_tokenizer
 from sql_agent.agent.endpoint import LLMEndpoint
 from sql_agent.agent.episode import EpisodeRunner
@@ -35,7 +35,9 @@ from tests.template_policy import TemplatePolicy, prompt_ids
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(not n_layers_of(FOLDER), reason="no model of full shape is built: `make full-shape`"),
+    pytest.mark.skipif(
+        not any(map(n_layers_of, FOLDERS.values())), reason="no model of full shape is built: `make full-shape`"
+    ),
 ]
 CONFIG = build_config({"agent": {"system_prompt": "system_zh"}})
 PATTERN = (
@@ -53,9 +55,14 @@ def tool_call(**style: Any) -> str:
     return f"<tool_call>\n{json.dumps(body, ensure_ascii=False, **style)}\n</tool_call>"
 
 
+# As Qwen3.5 writes one.
+XML = f"<tool_call>\n<function=query_database_by_sql>\n<parameter=sql>\n{SQL}\n</parameter>\n</function>\n</tool_call>"
+
+
 @pytest.fixture(scope="module")
 def tokenizers() -> dict[str, Any]:
-    return {name: qwen_tokenizer(WHEELS, template=name) for name in ("qwen2_5", "qwen3", "qwen3_instruct_2507")}
+    names = ("qwen2_5", "qwen3", "qwen3_instruct_2507", "qwen3_5_nothink", "qwen3_5_think")
+    return {name: qwen_tokenizer(WHEELS, template=name) for name in names}
 
 
 def test_ids_are_those_of_tiktoken(tokenizers: dict[str, Any]) -> None:
@@ -73,7 +80,8 @@ def test_ids_are_those_of_tiktoken(tokenizers: dict[str, Any]) -> None:
 @pytest.mark.parametrize("recipe", gpu_recipes())
 def test_the_first_prompt_fits(recipe: str, tokenizers: dict[str, Any]) -> None:
     limit = gpu_recipes()[recipe].rollout.max_prompt_tokens
-    tokenizer = tokenizers["qwen3" if "qwen3" in recipe else "qwen2_5"]
+    of_recipe = {"qwen3_0_6b": "qwen3", "qwen3_5_0_8b": "qwen3_5_nothink"}
+    tokenizer = tokenizers[of_recipe.get(recipe, "qwen2_5")]
     with (
         EpisodeRunner(CONFIG) as runner,
         openai_server(TemplatePolicy(tokenizer, [ANSWER])) as server,
@@ -97,6 +105,8 @@ MERGES: dict[str, tuple[str, dict[str, Any], list[str], int]] = {
     "qwen2.5": ("qwen2_5", {}, [tool_call(), ANSWER], 1),
     "qwen3 2507": ("qwen3_instruct_2507", {}, [tool_call(), ANSWER], 1),
     "qwen3 with enable_thinking=false": ("qwen3", {"enable_thinking": False}, [tool_call(), ANSWER], 1),
+    "qwen3.5 without thoughts": ("qwen3_5_nothink", {"enable_thinking": False}, [XML, ANSWER], 1),
+    "qwen3.5 thinks": ("qwen3_5_think", {}, [THOUGHT.removeprefix("<think>\n") + XML, ANSWER], 1),
     # JSON is written anew, in the template's spacing.
     "qwen3, compact JSON": ("qwen3", {}, [THOUGHT + tool_call(separators=(",", ":")), THOUGHT + ANSWER], 2),
     "qwen2.5, words before the call": ("qwen2_5", {}, ["先查询。\n" + tool_call(), ANSWER], 1),
@@ -108,7 +118,8 @@ MERGES: dict[str, tuple[str, dict[str, Any], list[str], int]] = {
 def test_what_the_templates_let_merge(case: str, tokenizers: dict[str, Any]) -> None:
     """A case that comes to merge fails here too: then mend the table of recipes/full_shape/README.md."""
     template, kwargs, texts, n_rows = MERGES[case]
-    policy = TemplatePolicy(tokenizers[template], texts)
+    parser = "qwen3_coder" if template.startswith("qwen3_5") else "hermes"
+    policy = TemplatePolicy(tokenizers[template], texts, parser=parser)
     config = build_config(CONFIG.model_dump(), {"agent": {"chat_template_kwargs": kwargs}})
     question = load_questions(data_path(CONFIG.data.train_file))[0]
     with (
@@ -123,17 +134,37 @@ def test_what_the_templates_let_merge(case: str, tokenizers: dict[str, Any]) -> 
     assert len(rows) == n_rows and [row.why for row in rows[1:]] == [PREFIX_MISMATCH] * (n_rows - 1)
 
 
-def test_a_step_at_full_shape(tmp_path: Path) -> None:
+# What Qwen3.5 needs beside its model, as recipes/qwen3_5_0_8b has it.
+ONLY_TEXT = "verl.actor_rollout_ref.rollout.engine_kwargs.vllm.language_model_only=true"
+MORE: dict[Shape, list[str]] = {
+    "qwen3": [],
+    "qwen3_5": ["--set", "rollout.tool_parser=qwen3_coder", "--set", ONLY_TEXT],
+}
+
+
+@pytest.mark.parametrize("shape", FOLDERS)
+def test_a_step_at_full_shape(shape: Shape, tmp_path: Path) -> None:
+    if not n_layers_of(FOLDERS[shape]):
+        pytest.skip(f"no model of this shape is built: `make full-shape SHAPE={shape}`")
     runs, recipe = tmp_path / "runs", build_config(load_recipe("full_shape"))
-    settings = ["--recipe", "full_shape", "--set", f"trainer.runs_dir={runs}"]
-    command = [sys.executable, "-m", "sql_agent", "train", "--set", f"store.port={free_port()}", *settings]
+    settings = ["--recipe", "full_shape", "--model", str(FOLDERS[shape]), "--set", f"trainer.runs_dir={runs}"]
+    command = [
+        sys.executable,
+        "-m",
+        "sql_agent",
+        "train",
+        "--set",
+        f"store.port={free_port()}",
+        *settings,
+        *MORE[shape],
+    ]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=STEP_S, check=False)
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
     (folder,) = runs.iterdir()
     summary = json.loads((folder / run_folder.SUMMARY).read_text())
     (metrics,) = [row for row in read_lines(folder / run_folder.METRICS) if row["kind"] == "train"]
     print(
-        f"\n{n_layers_of(FOLDER)} layers: peak memory {summary['peak_memory_gib']:.1f} GiB, "
+        f"\n{shape}, {n_layers_of(FOLDERS[shape])} layers: peak memory {summary['peak_memory_gib']:.1f} GiB, "
         f"{summary['seconds']['total']:.0f} s; sampler gap {metrics['sampler/log_prob_diff_mean']:.4f} mean, "
         f"{metrics['sampler/log_prob_diff_max']:.3f} max; "
         f"entropy {metrics['actor/entropy_loss']:.2f} of {math.log(151_936):.2f} nats"

@@ -48,7 +48,7 @@ def test_a_call_without_a_limit_gets_the_longest_answer_or_what_is_left(prompt_t
     assert get_max_tokens(held, None, prompt_tokens, limits) == answer_tokens
 
 
-@pytest.mark.parametrize("recipe", ["qwen3_0_6b", "qwen2_5_7b", "qwen2_5_7b_lora"])
+@pytest.mark.parametrize("recipe", ["qwen3_0_6b", "qwen3_5_0_8b", "qwen2_5_7b", "qwen2_5_7b_lora"])
 def test_the_recipes_hold_an_ordinary_episode(recipe: str, caplog: pytest.LogCaptureFixture) -> None:
     """Counted with 0.65 tokens a character, what large vocabularies need for Chinese."""
     config = build_config(load_recipe(recipe))

@@ -59,9 +59,12 @@ def by_hand(adapter: Path) -> tuple[dict[str, torch.Tensor], dict[str, torch.Ten
     return start, {name: weight.detach() for name, weight in weights.items()}, old * mask
 
 
+@pytest.mark.parametrize("shared", [False, True], ids=["rows apart", "rows shared"])
 @pytest.mark.parametrize(("dtype", "tolerance", "gap"), [("float32", 1e-4, 1e-5), ("bfloat16", 0.1, 0.05)])
-def test_two_ranks_move_the_adapter_as_the_loss_says(folder: Path, dtype: str, tolerance: float, gap: float) -> None:
-    first, second = gpu_branch.train_on_two_ranks(folder, dtype=dtype)
+def test_two_ranks_move_the_adapter_as_the_loss_says(
+    folder: Path, dtype: str, tolerance: float, gap: float, shared: bool
+) -> None:
+    first, second = gpu_branch.train_on_two_ranks(folder, dtype=dtype, shared=shared)
     start, expected, old = by_hand(folder / "adapter")
     assert first["weights"].keys() == expected.keys() == second["weights"].keys()
     moved, meant = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -224,10 +225,32 @@ def test_missing_gpus_are_named_unless_ray_has_them(monkeypatch: pytest.MonkeyPa
     preflight.check_devices(config.trainer, config.rollout)
 
 
-def test_engines_must_divide_the_gpus(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def on_four(of: Callable[..., None], *folder: Path, tensor_parallel: int = 1, sequence_parallel: int = 1) -> None:
+    """On four GPUs."""
+    trainer = TrainerConfig(device="cuda", n_gpus=4, sequence_parallel=sequence_parallel)
+    of(trainer, RolloutConfig(tensor_parallel=tensor_parallel), *folder)
+
+
+@pytest.mark.parametrize("key", ["rollout.tensor_parallel", "trainer.sequence_parallel"])
+def test_what_shares_a_model_or_a_row_divides_gpus_and_heads(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, key: str
+) -> None:
     devices(monkeypatch, tmp_path, gpus=4)
-    with pytest.raises(UserError, match="rollout.tensor_parallel = 3 must divide --n-gpus 4"):
-        preflight.check_devices(TrainerConfig(device="cuda", n_gpus=4), RolloutConfig(tensor_parallel=3))
+    name = key.partition(".")[2]
+    with pytest.raises(UserError, match=f"{key} = 3 must divide --n-gpus 4"):
+        on_four(preflight.check_devices, **{name: 3})
+    config = tmp_path / "config.json"
+    for tree in ({"num_attention_heads": 14}, {"text_config": {"num_attention_heads": 14}}):  # the second sees images
+        config.write_text(json.dumps(tree))
+        on_four(preflight.check_parallel, tmp_path, **{name: 2})
+        with pytest.raises(UserError, match=f"{key} = 4 must divide the 14 attention heads of"):
+            on_four(preflight.check_parallel, tmp_path, **{name: 4})
+
+
+@pytest.mark.parametrize("tree", [{"trainer": {"device": "cpu"}}, {"trainer": {"device": "cuda"}}])
+def test_rows_are_shared_only_where_they_have_no_padding(tree: dict[str, Any]) -> None:
+    with pytest.raises(UserError, match=r"trainer.sequence_parallel = 2 needs a GPU and model.attention = flash_att"):
+        build_config(tree, {"trainer": {"sequence_parallel": 2}})
 
 
 def checkpoint(run: Path, step: int, *, complete: bool = True) -> Path:
