@@ -252,7 +252,7 @@ def _weight(text: str) -> float:
 def _strange_names(answer: str, asked: str, values: Sequence[str]) -> bool:
     """Whether a capitalised word inside a sentence is neither in the question nor in a value."""
     known = {
-        *re.findall(r"\w+", f"{asked} {' '.join(values)} {' '.join(WORDS)}"),
+        *re.findall(r"[^\W\u4e00-\u9fff]+", f"{asked} {' '.join(values)} {' '.join(WORDS)}"),
         *KNOWN_NAMES,
         *FRAMES.split(),
     }
