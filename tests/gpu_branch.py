@@ -1,8 +1,8 @@
 """A training step as GPUs make it, on two ranks of FSDP over gloo: what each rank runs. Light: ranks import this alone.
 
 A LoRA adapter that is loaded, gradient checkpointing, the pass before the update and the reference's (the base model),
-two optimizer steps with KL and entropy, in the given precision. Each rank has rows of its own, or both share each row,
-packed (verl's Ulysses; flash attention is written out here). `numbers_of` is the batch, the same in each process.
+two optimizer steps with KL and entropy, in the given precision. Each rank has rows of its own, padded or packed (flash
+attention is written out here), or both share each row (verl's Ulysses). `batch` is the same in each process.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FullyShardedDataParallel, MixedPrecision
 
 RANKS, STEP, LR = 2, 3, 0.5
+KINDS = ("padded", "packed", "shared")
 KL, ENTROPY, CLIP_LOW, CLIP_HIGH, TEMPERATURE = 0.2, 0.05, 0.2, 0.3, 0.8
 
 
@@ -98,8 +99,8 @@ def exchange(received: list[Any], sent: list[Any], group: Any = None, async_op: 
         place.copy_(one[torch.distributed.get_rank(group)])
 
 
-def share_rows(model: Any) -> Any:
-    """The group whose ranks share each row of the model, made able to as verl does."""
+def pack_rows(model: Any, *, n_shares: int) -> Any:
+    """The group whose ranks share each row of the model, which takes packed rows, made able to as verl does."""
     from verl.models.transformers import monkey_patch
     from verl.utils import ulysses
 
@@ -108,18 +109,18 @@ def share_rows(model: Any) -> Any:
     ulysses.dist.all_to_all = exchange  # pyright: ignore
     base = model.get_base_model()
     base.config._attn_implementation_internal = "flash_attention_2"
-    monkey_patch.apply_monkey_patch(base, ulysses_sp_size=RANKS, use_remove_padding=True)
-    return torch.distributed.new_group(range(RANKS))
+    monkey_patch.apply_monkey_patch(base, ulysses_sp_size=n_shares, use_remove_padding=True)
+    return torch.distributed.new_group(range(RANKS)) if n_shares > 1 else None
 
 
-def actor_of(model: Any, *, dtype: str, shared: bool) -> Any:
-    """FSDP and the worker around the policy, as verl's engine builds them."""
+def actor_of(model: Any, *, dtype: str, kind: str) -> Any:
+    """FSDP and the worker around the policy, as verl's engine builds them; `kind` of KINDS."""
     from verl.utils.fsdp_utils import get_fsdp_wrap_policy
     from verl.utils.torch_dtypes import PrecisionType
 
     from sql_agent.testing.actor import Actor, actor_config
 
-    parallel = share_rows(model) if shared else None
+    parallel = None if kind == "padded" else pack_rows(model, n_shares=RANKS if kind == "shared" else 1)
     param_dtype = PrecisionType.to_dtype(dtype)
     sharded = FullyShardedDataParallel(
         model,
@@ -129,14 +130,14 @@ def actor_of(model: Any, *, dtype: str, shared: bool) -> Any:
         device_mesh=init_device_mesh("cpu", (RANKS,), mesh_dim_names=("fsdp",)),
     )
     config = actor_config(
-        micro_rows=2, dtype=dtype, packed=shared, clip_ratio_low=CLIP_LOW, clip_ratio_high=CLIP_HIGH, use_kl_loss=True,
-        kl_loss_type="k3", kl_loss_coef=KL, entropy_coeff=ENTROPY,
+        micro_rows=2, dtype=dtype, packed=kind != "padded", clip_ratio_low=CLIP_LOW, clip_ratio_high=CLIP_HIGH,
+        use_kl_loss=True, kl_loss_type="k3", kl_loss_coef=KL, entropy_coeff=ENTROPY,
     )  # fmt: skip
     optimizer = torch.optim.SGD(sharded.parameters(), lr=LR)
     return Actor(sharded, optimizer, config, dtype=param_dtype, parallel=parallel)
 
 
-def _train_as_rank(rank: int, folder: str, dtype: str, shared: bool) -> None:
+def _train_as_rank(rank: int, folder: str, dtype: str, kind: str) -> None:
     from verl.protocol import pad_dataproto_to_divisor
 
     from agl_plugin.patches.install import install
@@ -144,10 +145,10 @@ def _train_as_rank(rank: int, folder: str, dtype: str, shared: bool) -> None:
 
     torch.set_num_threads(1)  # the threads of two ranks would wait for each other
     install("cpu", "worker")
-    address = f"file://{folder}/rendezvous_{dtype}_{shared}"
+    address = f"file://{folder}/rendezvous_{dtype}_{kind}"
     torch.distributed.init_process_group("gloo", init_method=address, rank=rank, world_size=RANKS)
-    own, data = actor_of(policy(Path(folder) / "adapter"), dtype=dtype, shared=shared), batch()
-    n_shares, share = (1, 0) if shared else (RANKS, rank)
+    own, data = actor_of(policy(Path(folder) / "adapter"), dtype=dtype, kind=kind), batch()
+    n_shares, share = (1, 0) if kind == "shared" else (RANKS, rank)
 
     def log_probs() -> torch.Tensor:
         """Of all rows: each rank computes its share."""
@@ -176,7 +177,7 @@ def _train_as_rank(rank: int, folder: str, dtype: str, shared: bool) -> None:
     torch.distributed.destroy_process_group()
 
 
-def train_on_two_ranks(folder: Path, *, dtype: str, shared: bool) -> list[dict[str, Any]]:
-    """What each rank found; `folder` holds the adapter. `shared`: both ranks share each row."""
-    torch.multiprocessing.spawn(_train_as_rank, args=(str(folder), dtype, shared), nprocs=RANKS)  # pyright: ignore
+def train_on_two_ranks(folder: Path, *, dtype: str, kind: str) -> list[dict[str, Any]]:
+    """What each rank found; `folder` holds the adapter, `kind` is of KINDS."""
+    torch.multiprocessing.spawn(_train_as_rank, args=(str(folder), dtype, kind), nprocs=RANKS)  # pyright: ignore
     return [torch.load(folder / f"{dtype}_{rank}.pt") for rank in range(RANKS)]

@@ -51,9 +51,7 @@ class Passes:
     def log_probs(self, batch: DataProto, rules: UpdateRules) -> DataProto:
         """The batch, which has advantages, with `old_log_probs` and `entropys`, rows x response, where the update's own
         pass does not give them."""
-        # verl's own pass over packed rows would keep the entropies' gradient, as large as the logits.
-        packed = self._config.model.use_remove_padding
-        if not packed and not needs_pass(batch, rules, epochs=self._config.actor.ppo_epochs):
+        if not needs_pass(batch, rules, epochs=self._config.actor.ppo_epochs):
             return batch
         found = self._scored(batch, rules, self._group.compute_log_prob, calculate_entropy=True)
         scores: Any = {"old_log_probs": found["log_probs"], "entropys": found["entropy"]}

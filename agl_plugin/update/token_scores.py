@@ -8,7 +8,7 @@ backward. float64 stays float64.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -21,9 +21,13 @@ PART_ELEMENTS = 2**25
 
 @contextmanager
 def logits_at(model: torch.nn.Module, places: torch.Tensor) -> Iterator[None]:
-    """Inside the block, calls of the model give the logits at `places` (rows x positions) alone: 1 x places x words."""
-    head = output_head(model)
-    assert head is not None
+    """Inside the block, calls of the model give the logits at `places` (rows x positions) alone: 1 x places x words.
+
+    Raises ValueError for a model that names no layer that makes them.
+    """
+    head = getattr(model, "get_output_embeddings", lambda: None)()
+    if not isinstance(head, torch.nn.Module):
+        raise ValueError(f"{type(model).__name__} names no layer that makes its logits (get_output_embeddings)")
     hook = head.register_forward_pre_hook(lambda _head, args: (args[0][places][None], *args[1:]))
     try:
         yield
@@ -32,28 +36,48 @@ def logits_at(model: torch.nn.Module, places: torch.Tensor) -> Iterator[None]:
 
 
 def response_scores(
-    model: Any, inputs: Mapping[str, Any], rows: Any, *, temperature: float, with_entropy: bool, dtype: torch.dtype
+    model: Any,
+    inputs: Mapping[str, Any],
+    rows: Any,
+    *,
+    temperature: float,
+    with_entropy: bool,
+    dtype: torch.dtype,
+    part: slice | None = None,
+    whole: Callable[[torch.Tensor], torch.Tensor] | None = None,
 ) -> dict[str, torch.Tensor]:
     """`log_probs`, and `entropy`, of the trained tokens, rows x response, elsewhere 0; the pass computes in `dtype`.
 
-    `inputs` are the model's, each row from its first token on, padded on the right; `rows` as in a batch.
+    `inputs` are the model's: each row from its first token on, padded on the right, or without `attention_mask` one
+    row after the other; `rows` as in a batch. Where ranks share rows, `part` are the places whose logits the model
+    gives here, and `whole` makes what each rank found, one number a place, one tensor of all places.
     """
     wanted = rows["response_mask"].bool()
-    n_prompt = rows["attention_mask"][:, : rows["prompts"].shape[1]].sum(dim=1)
-    places = torch.zeros_like(inputs["input_ids"], dtype=torch.bool)
+    lengths, width = rows["attention_mask"].sum(dim=1), rows["prompts"].shape[1]
+    n_prompt = rows["attention_mask"][:, :width].sum(dim=1)
+    is_packed = inputs["attention_mask"] is None
+    first = (
+        lengths.cumsum(0) - lengths
+        if is_packed
+        else torch.arange(len(lengths)).to(lengths) * inputs["input_ids"].shape[1]
+    )
     row, token = wanted.nonzero(as_tuple=True)
-    places[row, n_prompt[row] + token - 1] = True  # logits of a position are those of the next token
-    with torch.autocast(wanted.device.type, dtype=dtype, enabled=dtype != torch.float32), logits_at(model, places):
+    at = first[row] + n_prompt[row] + token - 1  # logits of a place are those of the next token
+    part = part or slice(0, inputs["input_ids"].numel())
+    is_here = (at >= part.start) & (at < part.stop)
+    places = at.new_zeros(part.stop - part.start, dtype=torch.bool)
+    places[at[is_here] - part.start] = True
+    with (
+        torch.autocast(wanted.device.type, dtype=dtype, enabled=dtype != torch.float32),
+        logits_at(model, places.view(1 if is_packed else len(lengths), -1)),
+    ):
         logits = model(**inputs, use_cache=False).logits[0]
-    found = token_scores(logits, rows["responses"][wanted], temperature=temperature, with_entropy=with_entropy)
-    named = zip(("log_probs", "entropy"), found, strict=True)
-    return {k: v.new_zeros(wanted.shape).masked_scatter(wanted, v) for k, v in named if v is not None}
-
-
-def output_head(model: torch.nn.Module) -> torch.nn.Module | None:
-    """The layer of a transformers model (maybe in FSDP, with an adapter) that makes logits of hidden states."""
-    found = getattr(model, "get_output_embeddings", lambda: None)()
-    return found if isinstance(found, torch.nn.Module) else None
+    tokens = rows["responses"][wanted][is_here]
+    found = token_scores(logits, tokens, temperature=temperature, with_entropy=with_entropy)
+    scores = {k: v for k, v in zip(("log_probs", "entropy"), found, strict=True) if v is not None}
+    if whole:
+        scores = {k: whole(v.new_zeros(places.shape).masked_scatter(places, v))[at] for k, v in scores.items()}
+    return {k: v.new_zeros(wanted.shape).masked_scatter(wanted, v) for k, v in scores.items()}
 
 
 def token_scores(

@@ -4,8 +4,7 @@ Subclasses that verl finds through its own registries: nothing of verl is replac
 those of the Plan in the batch, which the trainer made; log-probabilities and entropies are float32, rows x response,
 and of the trained tokens alone, elsewhere 0; micro batches are as wide as their longest row, and the last may be short.
 What each update tells is agl_plugin.update.telling's.
-Not covered: float32 and the cut logits where rows are packed, kernels fused or models see images. verl's own pass has
-the precision of its autocast there.
+Not covered: models that see images, fused kernels.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from typing import Any
 
 import torch
 from tensordict import TensorDict
-from torch.distributed import HashStore  # pyright: ignore[reportPrivateImportUsage]
+from torch.distributed import HashStore, get_rank  # pyright: ignore[reportPrivateImportUsage]
 from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
 from verl.single_controller.base.decorator import (
     Dispatch,
@@ -31,13 +30,12 @@ from verl.workers.engine import EngineRegistry
 from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead
 from verl.workers.engine.utils import postprocess_batch_func
 from verl.workers.engine_workers import ActorRolloutRefWorker
-from verl.workers.utils.padding import no_padding_2_padding
 
 from agl_plugin.update.policy_loss import step_loss
 from agl_plugin.update.resuming import own_settings
 from agl_plugin.update.rules import CUTS, PLAN, Plan, parts
 from agl_plugin.update.telling import Telling
-from agl_plugin.update.token_scores import output_head, response_scores
+from agl_plugin.update.token_scores import response_scores
 from foundation.environment import CPU_PLATFORM
 
 # In the names of parameters, not in those of a saved adapter.
@@ -78,10 +76,6 @@ class PlannedEngine(Engine):
 
     def forward_step(self, micro_batch: TensorDict, loss_function: Any, forward_only: bool) -> Any:
         """The loss with its gradient, and what verl passes on of a micro batch."""
-        theirs = setting(micro_batch, "use_remove_padding", default=True)
-        theirs |= setting(micro_batch, "use_fused_kernels", default=False)
-        if theirs or "multi_modal_inputs" in micro_batch or output_head(self.module) is None:
-            return super().forward_step(micro_batch, loss_function, forward_only)
         micro_batch = micro_batch.to(get_device_id())
         found = self._scores(micro_batch)
         loss, metrics = torch.tensor(0.0), {}
@@ -90,22 +84,21 @@ class PlannedEngine(Engine):
         found = {name: values.detach() for name, values in found.items()}
         return loss, {"model_output": found, "loss": loss.item(), "metrics": metrics}
 
-    def prepare_model_outputs(
-        self, output: Any, output_args: Any, micro_batch: TensorDict, *args: Any, **kwargs: Any
-    ) -> Any:
-        """Of verl's own pass, as rows x response."""
-        found = super().prepare_model_outputs(output, output_args, micro_batch, *args, **kwargs)
-        return {name: no_padding_2_padding(values, micro_batch) for name, values in found.items()}
-
     def _scores(self, rows: TensorDict) -> dict[str, torch.Tensor]:
         inputs, args = self.prepare_model_inputs(rows)
+        shared: Any = {}
+        if self.use_ulysses_sp:
+            size, rank = len(args["input_ids_rmpad_rolled"]), get_rank(self.ulysses_parallel_group)
+            shared["part"] = slice(size * rank, size * (rank + 1))
+            shared["whole"] = partial(self._gather_and_unpad_packed, pad_size=args["pad_size"])
         return response_scores(
             self.module,
             inputs,
             rows,
-            temperature=float(args["temperature"][0]),
+            temperature=float(setting(rows, "temperature", None)),
             with_entropy=setting(rows, "calculate_entropy", False),
             dtype=self._autocast_dtype,
+            **shared,
         )
 
     def get_per_tensor_param(self, layered_summon: bool = False, base_sync_done: bool = False, **kwargs: Any) -> Any:
@@ -174,7 +167,7 @@ class GrpoWorker(Worker):
         config = engine.engine_config
         tu.assign_non_tensor(
             data,
-            **{name: getattr(config, name) for name in ("use_remove_padding", "use_fused_kernels", "use_dynamic_bsz")},
+            **{name: getattr(config, name) for name in ("use_remove_padding", "use_dynamic_bsz")},
             **{name: getattr(config, name) for name in ("max_token_len_per_gpu", "micro_batch_size_per_gpu")},
         )
         for rows, cuts in plan.steps * setting(data, "epochs", 1):

@@ -16,7 +16,6 @@ from typing import Any
 import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
 from verl import DataProto
-from verl.utils.torch_functional import entropy_from_logits
 from verl.workers.config import FSDPActorConfig, FSDPEngineConfig, FSDPOptimizerConfig
 
 from agl_plugin.patches.install import install
@@ -53,8 +52,7 @@ def one_rank(folder: Path) -> Iterator[None]:
 class Actor:
     """A worker around a module that is there already, in the precision `dtype` of its passes.
 
-    Where `config` takes rows without padding, the pass is verl's own; `parallel` is then the group, if any, whose ranks
-    share each row.
+    `config` may take rows without padding; `parallel` is then the group, if any, whose ranks share each row.
     """
 
     def __init__(
@@ -83,7 +81,6 @@ class Actor:
             ulysses_parallel_group=parallel,
             use_ulysses_sp=parallel is not None,
             ulysses_sequence_parallel_size=parallel.size() if parallel else 1,
-            compute_entropy_from_logits=entropy_from_logits,
         )
         self.worker: Any = GrpoWorker.__new__(GrpoWorker)
         self.worker.actor = SimpleNamespace(engine=self.engine, loss_fn=partial(step_loss, config))

@@ -145,8 +145,8 @@ def _rollout(rollout: RolloutConfig, trainer: TrainerConfig, *, model_path: str,
 
 
 def _fsdp(trainer: TrainerConfig, *, offload: bool) -> dict[str, Any]:
-    # Compiling for the CPU needs a C++ compiler, and minutes; a small model does not earn them back.
-    keys: dict[str, Any] = {"param_offload": offload, "use_torch_compile": trainer.device != "cpu"}
+    # What verl would compile is its own entropy, which this update does not use.
+    keys: dict[str, Any] = {"param_offload": offload, "use_torch_compile": False}
     if trainer.in_bf16:
         return keys
     # Of `dtype` verl reads nothing here; without these all passes would be in bfloat16.

@@ -19,7 +19,7 @@ MODEL, VLLM = "actor_rollout_ref.model.", "actor_rollout_ref.rollout.engine_kwar
 
 CLASS = "_target_"  # the last name of a key, in any section
 
-GPU, FLASH = "a GPU", 'a GPU and `model.attention = "flash_attention_2"`'
+GPU = "a GPU"
 PPO, COSINE = "`optim.loss` grpo, dapo or dr_grpo", '`optim.lr_schedule = "cosine"`'
 LORA, NEW_LORA = "`model.lora_rank` above 0", "`model.lora_rank` above 0, and no adapter to continue from"
 FSDP2 = 'a GPU and `verl.actor_rollout_ref.actor.strategy = "fsdp2"`'
@@ -28,7 +28,6 @@ FSDP2 = 'a GPU and `verl.actor_rollout_ref.actor.strategy = "fsdp2"`'
 # What a key works with only, in words, and whether a run has it, by its configuration and its section [verl].
 NEEDS: dict[str, Callable[[TrainConfig, Mapping[str, Any]], bool]] = {
     GPU: lambda config, _: config.trainer.device != "cpu",
-    FLASH: lambda config, _: config.trainer.device != "cpu" and config.model.attention == "flash_attention_2",
     PPO: lambda config, _: config.optim.loss in CLIPPED,
     COSINE: lambda config, _: config.optim.lr_schedule == "cosine",
     LORA: lambda config, _: config.model.lora_rank > 0,
@@ -56,9 +55,6 @@ PASSED_ON: dict[str, tuple[str, str]] = {
     f"{ACTOR}fsdp_config.wrap_policy.min_num_params": ("smallest part that FSDP wraps", GPU),
     f"{ACTOR}fsdp_config.use_orig_params": ("FSDP keeps the model's own parameters", GPU),
     f"{ACTOR}fsdp_config.model_dtype": ("precision of the weights and of AdamW; fp32, bf16, fp16", GPU),
-    f"{ACTOR}fsdp_config.entropy_from_logits_with_chunking": ("of verl's own forward pass", FLASH),
-    f"{ACTOR}fsdp_config.entropy_checkpointing": ("read by verl's own forward pass", FLASH),
-    f"{ACTOR}fsdp_config.use_torch_compile": ("whether verl compiles its entropy", FLASH),
     f"{ROLLOUT}max_num_batched_tokens": ("tokens of one step of vLLM", ""),
     f"{ROLLOUT}enable_chunked_prefill": ("whether vLLM cuts long prompts", ""),
     f"{ROLLOUT}enable_prefix_caching": ("false: vLLM computes each turn's history again", ""),
@@ -72,8 +68,6 @@ PASSED_ON: dict[str, tuple[str, str]] = {
     f"{MODEL}target_modules": ("layers that get an adapter: a name, or a pattern", NEW_LORA),
     f"{MODEL}exclude_modules": ("layers that get none", NEW_LORA),
     f"{MODEL}override_config.": ("keys of the model's config.json, in training", ""),
-    f"{MODEL}use_fused_kernels": ("log-probabilities without whole logits; not tried here", GPU),
-    f"{MODEL}fused_kernel_options.impl_backend": ("kernels of use_fused_kernels; torch, triton", GPU),
     f"{MODEL}enable_gradient_checkpointing": ("false: more memory, no second forward pass", GPU),
     f"{MODEL}enable_activation_offload": ("activations wait in the machine's memory", GPU),
     f"{MODEL}use_shm": ("copy the model to /dev/shm first", ""),
@@ -97,7 +91,6 @@ FITS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     f"{ACTOR}fsdp_config.model_dtype": _one_of("fp32", "bf16", "fp16"),
     f"{ROLLOUT}max_num_batched_tokens": ("1 or more", lambda value: value >= 1),
     f"{ROLLOUT}load_format": _one_of("dummy", "auto", "safetensors"),
-    f"{MODEL}fused_kernel_options.impl_backend": _one_of("torch", "triton"),
 }
 
 # The key of this project from which it follows.
@@ -209,7 +202,7 @@ REFUSED: dict[str, str] = {
     f"{ACTOR}shuffle": "verl's FSDP actor does not read it",
     "trainer.balance_batch": "the update deals the rows over the GPUs itself",
     f"{ACTOR}fsdp_config.": "it would change what the update of this project relies on",
-    f"{ACTOR}use_fused_kernels": "it follows verl.actor_rollout_ref.model.use_fused_kernels",
+    f"{ACTOR}use_fused_kernels": "logits are those of the trained tokens alone, and scored in parts",
     f"{ACTOR}freeze_vision_tower": "the agent's model reads text alone",
     f"{ACTOR}checkpoint.": "resuming and `agentgrpo export` need all that verl writes by default",
     f"{ACTOR}profiler.": "verl's profilers are driven by its own loop, which this project's replaces",
@@ -231,6 +224,8 @@ REFUSED: dict[str, str] = {
     f"{VLLM}host": "verl chooses it",
     f"{VLLM}port": "verl chooses it",
     ROLLOUT: "it belongs to verl's own agent loop or to SGLang; here agent-lightning's runners ask vLLM",
+    f"{MODEL}use_fused_kernels": "logits are those of the trained tokens alone, and scored in parts",
+    f"{MODEL}fused_kernel_options.": "it belongs to use_fused_kernels",
     f"{MODEL}external_lib": "it loads this project's part of the update",
     f"{MODEL}use_liger": "its package is not part of this project's environment",
     MODEL: "tokenizer, template and config.json are those of model.path, which vLLM reads too",

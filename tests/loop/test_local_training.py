@@ -251,7 +251,8 @@ def test_a_kill_in_a_save_leaves_no_half_checkpoint(run: Path, tmp_path: Path, m
 @pytest.mark.slow
 def test_runs_that_are_killed_go_on_as_if_nothing_had_been(tmp_path: Path) -> None:
     """Real processes, kill -9 as a checkpoint appears and its save has not ended, and others that go on."""
-    sets = ["trainer.max_steps=4", "trainer.save_every=1", "trainer.validate_first=false", "trainer.validate_every=-1"]
+    sets = ["trainer.max_steps=4", "trainer.save_every=1", "trainer.keep_checkpoints=4"]
+    sets += ["trainer.validate_first=false", "trainer.validate_every=-1"]
     sets += ["optim.questions_per_step=2", "optim.mini_batch_questions=1", "optim.micro_batch_rows=2"]
     sets += [
         "rollout.group_size=4",

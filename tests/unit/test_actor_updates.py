@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 import torch
 
-import agl_plugin.update.worker
 from agl_plugin.update.batch import build_batch
 from agl_plugin.update.plan import micro_batches
 from agl_plugin.update.prepare import needs_pass
 from agl_plugin.update.rows import NAN, Turn
 from agl_plugin.update.rules import UpdateRules
+from agl_plugin.update.token_scores import logits_at
+from agl_plugin.update.worker import PlannedEngine
 from sql_agent.testing.actor import actor_of, as_planned, flat_weights, one_rank, tiny_model, with_advantages
 from tests import updates
 
@@ -211,20 +212,14 @@ def test_a_finite_step_after_a_skipped_one_is_still_made() -> None:
     assert len(metrics["actor/grad_norm"]) == 1 and math.isfinite(metrics["actor/grad_norm"][0])
 
 
-@pytest.mark.parametrize("own_head", [True, False])
-def test_logits_that_nobody_reads_are_not_computed_and_change_nothing(
-    monkeypatch: pytest.MonkeyPatch, own_head: bool
-) -> None:
-    if not own_head:  # a model whose head is not known gives all logits
-        monkeypatch.setattr(agl_plugin.update.worker, "output_head", lambda _model: None)
+def test_logits_that_nobody_reads_are_not_computed_and_change_nothing() -> None:
     model, data, seen = tiny_model(), data_of(ROLLOUTS), []
     model.lm_head.register_forward_hook(lambda _head, inputs, _output: seen.append(inputs[0].shape[:2].numel()))
     actor = actor_of(model, micro_rows=5)
     data.meta_info |= {"micro_batch_size": 5, "temperature": 0.5}
     log_probs, entropies = actor.compute_log_prob(data, calculate_entropy=True)
     width = log_probs.size(1)
-    widest = int(data.batch["attention_mask"].sum(dim=1).max())
-    assert seen == [int(data.batch["response_mask"].sum()) if own_head else len(data) * widest]
+    assert seen == [int(data.batch["response_mask"].sum())]
     mask = data.batch["response_mask"] == 1
     with torch.no_grad():
         ids, positions = data.batch["input_ids"], data.batch["position_ids"]
@@ -253,8 +248,8 @@ def test_rows_without_a_trained_token_move_nothing_and_break_nothing() -> None:
 
 
 def test_a_model_without_a_known_head_is_noticed() -> None:
-    head = agl_plugin.update.worker.output_head
-    assert head(tiny_model()) is not None and head(torch.nn.Linear(2, 2)) is None
+    with pytest.raises(ValueError, match="Linear names no layer"), logits_at(torch.nn.Linear(2, 2), torch.ones(1, 2)):
+        pass
 
 
 def sampled(rollouts: Rollouts, rules: UpdateRules) -> Any:
@@ -300,7 +295,7 @@ def test_an_update_that_computes_no_row_needs_the_pass_before_it() -> None:
 @pytest.mark.parametrize("limit", [1, 16, 24, 1000])
 def test_micro_batches_by_tokens_make_the_same_update(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes: list[tuple[int, int]] = []
-    engine: Any = agl_plugin.update.worker.PlannedEngine
+    engine: Any = PlannedEngine
     forward = engine.forward_step
 
     def note(self: Any, micro_batch: Any, *args: Any) -> Any:

@@ -22,7 +22,6 @@ from sql_agent.training.verl_rules import (
     ACTOR,
     COSINE,
     FITS,
-    FLASH,
     FSDP2,
     GPU,
     HOW,
@@ -48,7 +47,6 @@ ROWS = {
 # One way to fulfil each need, and one not to, where the defaults do.
 SETTINGS = {
     GPU: ("trainer.device=cuda",),
-    FLASH: ("trainer.device=cuda", "model.attention=flash_attention_2"),
     PPO: ("optim.loss=grpo",),
     COSINE: ("optim.lr_schedule=cosine",),
     LORA: ("model.lora_rank=8",),
