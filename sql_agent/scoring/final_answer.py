@@ -3,8 +3,8 @@
 The answer is what follows the last ####, else what is in the box, else what follows "final answer", "answer" or
 "result" (答案, 结果), else the last formula, else the last sentence with a number.
 Guarantees: pure functions; a number is read with its sign, thousands, currency, unit, percent, 万 and 亿, as a fraction
-and in Chinese numerals; where a text offers several (3 or 4), doubts (maybe 3), denies or takes back, it has none, and
-"about 3" is 3 only for a truth that is no whole number. Not covered: numbers in English words, one amount in two units.
+and in English and Chinese words; where a text offers several (3 or 4), doubts (maybe 3), denies or takes back, it has
+none, and "about 3" is 3 only for a truth that is no whole number. Not covered: one amount in two units.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import cn2an
+from text_to_num import alpha2digit
 
 from sql_agent.scoring.answer_text import last_boxed, strip_thinking
 from sql_agent.scoring.math_check import FORMULA, MARK, UNITS
@@ -47,7 +48,9 @@ DENIALS = r"\b(?:not|never|neither|nor|wrong|incorrect)\b|n't\b|不是|并非|�
 TAKES_BACK = r"\b(?:wait|actually|correction|sorry|instead|rather|i mean)\b|更正|其实|应该|等等|不,"
 ABOUT = re.compile(r"\b(?:about|approximately|approx|around|roughly|nearly|almost)\b|[≈~]|约|左右|将近|接近", re.I)
 BOUND = re.compile(
-    r"(?:\b(?:more|less|fewer|greater) than|\bover|超过|大于|小于|不少于|不超过|[<>≥≤])\s*-?\d|\d\s*\+\s*$", re.I
+    r"(?:\b(?:(?:more|less|fewer|greater) than|over|at (?:least|most)|up to)\b|至少|至多|最[多少]|超过|大于|小于"
+    r"|不少于|不超过|[<>≥≤])\s*-?\d|\d\s*\+\s*$",
+    re.I,
 )
 DOUBT = re.compile(rf"{ALTERNATIVES}|{HEDGES}|{UNSURE}|[?？]|吗", re.I)
 LATER_DOUBT = re.compile(rf"{DOUBT.pattern}|{DENIALS}|{TAKES_BACK}", re.I)
@@ -68,6 +71,8 @@ TELLS = re.compile(r"[^\W\d_]{2,}\W+-?\d|[\u4e00-\u9fff]{2,}\s*-?\d|\d[^=]*=")  
 # Bounded: the time that cn2an takes grows with the square of the length.
 NUMERAL = re.compile(r"[第负]?[零〇一二两三四五六七八九十百千万亿]{1,20}(?:点[零〇一二三四五六七八九]{1,9})?")
 NO_NUMERAL = re.compile(r"一[共样起定些般直下致半]|[统唯万同每另]一|(?<!分)之一|十分|千万不?|万分")
+NO_ONE = re.compile(r"\b(?:no|any|every|each|some|which|this|that|the(?: \w+)?) one\b|\bone (?:of|another)\b", re.I)
+MINUS = re.compile(r"\b(?:minus|negative) (?=[a-z])", re.I)
 LAYOUT = re.compile(  # of Markdown and LaTeX, and GSM8K's <<48/2=24>>
     r"<<[^<>\n]*>>|\*\*|__|`+|^\s*(?:#{1,3}\s|\d{1,2}[.)、]\s|[-*•]\s)|\bstep\s*\d+|\\(?:text|mathrm|textbf|[,;! $])",
     re.I | re.M,
@@ -144,6 +149,7 @@ def _plain(text: str) -> str:
     """One form for all ways to write a text; formulas keep their marks."""
     text = SQUARED.sub(r"\1", text).translate({ord("²"): "^2", ord("³"): "^3", ord("，"): ", ", ord("−"): "-"})
     text = LAYOUT.sub(" ", unicodedata.normalize("NFKC", text).replace("⁄", "/").replace("...", ", "))
+    text = re.sub(r"零下(?=[\d零一二三四五六七八九十])", "-", text)
     return re.sub(r"(?<![\w*)])\*([^\s*][^*\n]*)\*(?![\w*(])", r"\1", text).strip()
 
 
@@ -227,9 +233,10 @@ def _unit(word: str) -> str:
 
 
 def _in_digits(text: str) -> str:
-    """Chinese numerals as digits, where there are no digits yet."""
+    """Words for numbers as digits, where there are no digits yet."""
     if re.search(r"\d", text):
         return text
+    text = alpha2digit(MINUS.sub("-", NO_ONE.sub(" ", text)), "en", 0)
     text = re.sub(rf"百分之({NUMERAL.pattern})", r"\1%", NO_NUMERAL.sub(" ", text))
     text = re.sub(rf"({NUMERAL.pattern})分之({NUMERAL.pattern})", r"\2/\1", text)
     return NUMERAL.sub(lambda found: _digits(found[0]), text)

@@ -11,6 +11,13 @@ from hypothesis import strategies as st
 from sql_agent.api.rewards import accuracy_of, final_answer
 
 RIGHT = [
+    ("18", "It comes out to eighteen dollars."),
+    ("3", "There are three apples left."),
+    ("1205", "One thousand two hundred and five"),
+    ("-5", "minus five degrees"),
+    ("-5", "零下5度"),
+    ("2.5", "Two point five litres."),
+    ("1", "Only one apple is left."),
     ("18", "So the answer is: 18 dollars"),
     ("18", "The final answer is **18**."),
     ("12", "答案是 12 元。"),
@@ -162,6 +169,14 @@ RIGHT = [
 ]
 # Alternatives, hedges, denials, several answers, other amounts.
 WRONG = [
+    ("18", "at least 18"),
+    ("18", "最多18"),
+    ("3", "three or four"),
+    ("3", "Three, maybe four."),
+    ("1", "No one is left."),
+    ("1", "That is the one."),
+    ("3", "It is the third."),
+    ("3", "not three"),
     ("47", "$x = 47$ or 3"),
     ("4", "It is $3$ or $4$."),
     ("4", "It is $4$ or $3$."),
