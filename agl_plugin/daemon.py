@@ -425,6 +425,11 @@ class GrpoDaemon:
         groups = self._groups(scored).items()
         return {group: [scored[i].final_reward or 0.0 for i in members] for group, members in groups}
 
+    def asked_groups(self) -> list[tuple[dict[str, Any], list[float]]]:
+        """Each question that was asked, in the order of the queue, and the rewards of its scored rollouts."""
+        asked, rewards = {one["data_id"]: one for one in self._asked.values()}, self._rewards()
+        return [(question, rewards.get(data_id, [])) for data_id, question in asked.items()]
+
     def batch(self, limits: Limits) -> tuple[DataProto, dict[str, Any]]:
         """The rows of the step, from scored rollouts in groups of at least two, and their metrics.
 

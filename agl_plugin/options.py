@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from agl_plugin.run.curriculum import CurriculumRules
 from agl_plugin.run.health import Health
 from agl_plugin.run.kept import KeepRules
 from agl_plugin.update.rules import UpdateRules
@@ -40,8 +41,9 @@ class DaemonOptions:
 
 @dataclass(frozen=True)
 class TrainerOptions:
-    """What is done to a batch before verl's update, what is watched, and which checkpoints stay."""
+    """What is done to a batch before verl's update, what is watched, which checkpoints stay, and what is asked next."""
 
     update: UpdateRules
     health: Health
     keep: KeepRules
+    curriculum: CurriculumRules | None = None

@@ -19,17 +19,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import torch
-from torchdata.stateful_dataloader import StatefulDataLoader
-
 from agl_plugin.audit.facts import checkpoint_rows, update_rows
 from agl_plugin.audit.log import AuditLog
 from agl_plugin.daemon import GrpoDaemon
 from agl_plugin.options import TrainerOptions
 from agl_plugin.run.between_steps import drain
 from agl_plugin.run.kept import Kept
-from agl_plugin.run.question_order import SeededOrder, files_of
-from agl_plugin.run.resampling import SpareQuestions
+from agl_plugin.run.question_order import QuestionOrder
 from agl_plugin.run.time_split import Stopwatch
 from agl_plugin.run.tracking import tracking_of
 from agl_plugin.run.workers import Workers
@@ -44,17 +40,6 @@ from foundation.files import append_lines, write_text
 logger = logging.getLogger(__name__)
 Metrics = dict[str, Any]
 Questions = list[dict[str, Any]]
-
-
-def loader_of(rows: Questions, data: Any) -> StatefulDataLoader[Any]:
-    """The questions of each step, epoch after epoch; its state is that of the order. `data`: that section of verl's."""
-    return StatefulDataLoader(
-        rows,  # pyright: ignore[reportArgumentType]
-        batch_size=data.train_batch_size,
-        sampler=SeededOrder(rows, data),
-        collate_fn=list,
-        drop_last=True,
-    )
 
 
 class GrpoTrainer:
@@ -78,11 +63,11 @@ class GrpoTrainer:
         self.train, self.val = train, val
         self.step = 0
         self.n_steps: int = config.trainer.total_training_steps
-        self.questions = loader_of(train, config.data)
-        assert len(self.questions), f"{len(train)} questions make no step of {config.data.train_batch_size}"
+        told: Any = {"n": config.data.train_batch_size, "seed": config.data.seed or 0}
+        weights = list((config.data.get("sampler") or {}).get("weights") or [])
+        self.order = QuestionOrder(train, **told, weights=weights, curriculum=options.curriculum)
         self.watch = daemon.watch = Stopwatch()
         self._timers: dict[str, float] = {}
-        self._weights, self._files = files_of(train, config.data)
         self._n_aborted = 0
         self._told = Counter[str]()
         folder, resumed = Path(config.trainer.default_local_dir), config.trainer.resume_from_path or ""
@@ -96,21 +81,20 @@ class GrpoTrainer:
         self._resume()
         if trainer.val_before_train:
             tracking.log(self._validate(), step=self.step)
+        if not self.step and self.order.to_probe:
+            tracking.log(self._probe(), step=self.step)
         while self.step < self.n_steps and not kept.gets_no_better:
-            for questions in self.questions:
-                self.step += 1
-                last = self.step == self.n_steps
-                metrics = self._train(questions)
-                if trainer.test_freq > 0 and (last or self.step % trainer.test_freq == 0):
-                    found = self._validate()
-                    kept.validated(self.step, found["val/reward_mean"])
-                    metrics, last = metrics | found, last or kept.gets_no_better
-                wanted = last or self.step % max(1, trainer.save_freq) == 0 or kept.is_best(self.step)
-                if trainer.save_freq > 0 and wanted:
-                    self._save()
-                tracking.log(metrics, step=self.step)
-                if last:
-                    break
+            self.step += 1
+            metrics = self._train([self.train[place] for place in self.order.of_step(self.step)])
+            if trainer.test_freq > 0 and (self.step == self.n_steps or self.step % trainer.test_freq == 0):
+                found = self._validate()
+                kept.validated(self.step, found["val/reward_mean"])
+                metrics |= found
+            last = self.step == self.n_steps or kept.gets_no_better
+            wanted = last or self.step % max(1, trainer.save_freq) == 0 or kept.is_best(self.step)
+            if trainer.save_freq > 0 and wanted:
+                self._save()
+            tracking.log(metrics, step=self.step)
 
     def _step(self, questions: Questions) -> Metrics:
         """Rollouts of the questions become rows, and the rows an update of the weights."""
@@ -159,10 +143,7 @@ class GrpoTrainer:
         daemon, self._updated = self.daemon, None
         self.watch.clear()
         self._timers.clear()
-        daemon.step, seed = self.step, self.config.data.seed or 0
-        daemon.spare_questions = SpareQuestions(
-            self.train, seed=seed, step=self.step, weights=self._weights, files=self._files
-        )
+        daemon.step, daemon.spare_questions = self.step, self.order.spare(self.step)
 
         def work() -> Metrics:
             with self._timed("step"):
@@ -171,6 +152,7 @@ class GrpoTrainer:
             metrics |= {f"timing_s/{name}": seconds for name, seconds in self._timers.items()}
             metrics |= {f"time/{phase}": seconds for phase, seconds in phases.items()}
             metrics |= {f"rollout/{k}": v for k, v in daemon.stats.items()}
+            metrics |= self.order.learned(self.step, daemon.asked_groups())
             metrics |= self.health.after_step(self.step, metrics, daemon.step_rows)
             if warnings := [f"step {self.step}: {text}" for text in daemon.warnings]:
                 metrics["warnings"] = [*metrics.get("warnings", []), *warnings]
@@ -203,6 +185,17 @@ class GrpoTrainer:
 
         return self._logged("val", work)
 
+    def _probe(self) -> Metrics:
+        """Play questions with the first weights, from which nothing is learned but how hard they are."""
+        daemon = self.daemon
+        daemon.step, daemon.spare_questions = self.step, None
+
+        def work() -> Metrics:
+            self._collect([self.train[place] for place in self.order.to_probe], is_train=True, weights=self.step)
+            return self.order.probed(daemon.asked_groups())
+
+        return self._logged("probe", work)
+
     def _save(self) -> None:
         """A checkpoint, unless the model gives no finite numbers: it would push out the last good one."""
         if not self.health.weights_are_finite:
@@ -213,7 +206,7 @@ class GrpoTrainer:
 
         def work() -> Metrics:
             self.workers.save(str(folder / "actor"), step=step)
-            torch.save(self.questions.state_dict(), folder / "data.pt")
+            self.order.save(folder)
             write_text(folder.parent / run_folder.NOTE, str(step))  # now it is whole
             self._kept.saved()
             if self.audit:
@@ -230,8 +223,7 @@ class GrpoTrainer:
         folder = Path(self.config.trainer.resume_from_path)
         self.step = run_folder.step_number(folder)
         self.workers.load(str(folder / "actor"))
-        if (folder / "data.pt").is_file():
-            self.questions.load_state_dict(torch.load(folder / "data.pt", weights_only=False))
+        self.order.load(folder)
 
     @contextmanager
     def _timed(self, name: str) -> Iterator[None]:

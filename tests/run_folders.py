@@ -112,6 +112,8 @@ def metrics_row(step: int, of_steps: int, rollouts: list[Tree], *, rng: random.R
     row |= {"health/truncation_share": row["batch/rows_cut"] / len(rollouts)}
     row |= {"health/unscored_share": 1 - len(scored) / len(rollouts), "health/zero_variance_share": 0.25}
     row |= {"time/other": row["seconds"] - 8.4, "health/reward_mean": row["rollout/reward_mean"]}
+    pools = {"new": 90 - step, "never": step // 3, "hard": step // 4, "middle": step // 5, "easy": 2, "always": 1}
+    row |= {f"curriculum/{name}": n for name, n in pools.items()}
     if step == 30:
         row["warnings"] = ["step 30: health/repeat_share is 0.3, above health.repeat_share_max = 0.3"]
     return row
@@ -133,6 +135,8 @@ def make_run(folder: Path, *, steps: int = 40, seed: int = 1, validate_every: in
         append_lines(folder / run_folder.METRICS, [row])
 
     validate(0)
+    probed = {"kind": "probe", "step": 0, "seconds": 1.0, "probe/groups": 12, "probe/flat": 5, "curriculum/new": 90}
+    append_lines(folder / run_folder.METRICS, [probed])
     for step in range(1, steps + 1):
         rows = []
         for group in range(questions):

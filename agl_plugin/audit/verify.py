@@ -170,6 +170,8 @@ class Step:
     def check(self) -> None:
         """Who is in the batch, rows, advantages, and the place of each row in the update."""
         left_out = {row["rollout_id"]: row["why"] for row in self._all("SELECT * FROM left_out WHERE step = ?")}
+        if not self.rows and not left_out and self.step == 0:
+            return  # a probe (data.curriculum.probe): nothing is learned from it
         if not self.rows and not left_out:
             self.found.notes.append(f"step {self.step} has rollouts and no update: the run ended in it")
             return

@@ -1,55 +1,81 @@
-"""The order of the training questions: made of (data.seed, epoch) and the files' weights, and of nothing else.
+"""The training questions of each step, and those that stand in for flat groups: for both back ends.
 
-Guarantees: a run that stops after any step and goes on sees the questions that it would have seen (mixture.py says
-which). Rows of several files tell theirs in the column `file`, and data.sampler.weights has the weights.
-torch's RandomSampler does not: its random state is in no checkpoint. torchdata's StatefulDataLoader keeps the state of
-this one in data.pt; checkpoints that were made without it start at the first epoch.
+Guarantees: without a curriculum they are made of (data.seed, step) and the files' weights, and of nothing else; with
+one, of the rewards so far too, and a checkpoint keeps what is known. So a run that stops after any step and goes on
+sees the questions that it would have seen. Rows of several files tell theirs in the column `file`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sized
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from torch.utils.data import Sampler
-
+from agl_plugin.run.curriculum import Curriculum, CurriculumRules, forecast
 from agl_plugin.run.mixture import order
+from agl_plugin.run.resampling import SpareQuestions, key_of
+from foundation.files import write_json
+
+STATE = "curriculum.json"  # in a checkpoint's folder
+Groups = Sequence[tuple[Mapping[str, Any], Sequence[float]]]  # questions that were asked, with their scored rewards
 
 
-def files_of(data_source: Any, data_config: Any) -> tuple[list[float], list[int]]:
-    """The weights of the files ([]: there is one), and the file of each row."""
-    weights = list((data_config.get("sampler") or {}).get("weights") or [])
-    n = len(data_source)
-    return weights, [int(data_source[i].get("file") or 0) for i in range(n)] if weights else [0] * n
+class QuestionOrder:
+    """The order of a run: `n` questions a step. `weights`: those of several files, [] for one."""
 
+    def __init__(
+        self,
+        rows: Sequence[Mapping[str, Any]],
+        *,
+        n: int,
+        seed: int,
+        weights: Sequence[float] = (),
+        curriculum: CurriculumRules | None = None,
+    ) -> None:
+        assert len(rows) >= n, f"{len(rows)} questions make no step of {n}"
+        self._rows, self._n, self._seed, self._weights = rows, n, seed, list(weights)
+        self._files = [int(row.get("file") or 0) if weights else 0 for row in rows]
+        shares = self._weights or [1.0]
+        keys = list(map(key_of, rows)) if curriculum else []
+        self.curriculum = Curriculum(curriculum, keys, self._files, shares, seed) if curriculum else None
 
-class SeededOrder(Sampler[int]):
-    """Indices of `data_source`, epoch after epoch; each `iter` goes on where the one before was left."""
+    def of_step(self, step: int) -> list[int]:
+        """The places of a step's questions; without a curriculum each epoch has an order of its own."""
+        if self.curriculum:
+            return self.curriculum.picks(self._n, step=step)
+        epoch, at = divmod(step - 1, len(self._rows) // self._n)
+        places = order(self._files, self._weights, seed=self._seed, epoch=epoch)
+        return places[at * self._n : (at + 1) * self._n]
 
-    def __init__(self, data_source: Sized, data_config: Any) -> None:
-        self._n_rows = len(data_source)
-        self._weights, self._files = files_of(data_source, data_config)
-        self._seed = data_config.get("seed") or 0
-        self._epoch = 0
-        self._taken = 0
+    def spare(self, step: int) -> SpareQuestions:
+        """What stands in for groups of this step that are flat; with a curriculum after `of_step`."""
+        if self.curriculum:
+            return SpareQuestions(self._rows, self.curriculum.spare(step=step))
+        return SpareQuestions(self._rows, order(self._files, self._weights, seed=f"{self._seed}/{step}", epoch=0)[::-1])
 
-    def __len__(self) -> int:
-        """Questions of one epoch."""
-        return self._n_rows
+    @property
+    def to_probe(self) -> list[int]:
+        """The places of the questions that are played before the first step."""
+        n = self.curriculum.rules.probe if self.curriculum else 0
+        return order(self._files, self._weights, seed=f"{self._seed}/probe", epoch=0)[:n]
 
-    def __iter__(self) -> Iterator[int]:
-        """What is left of the epoch; after its last question, the next epoch."""
-        if self._taken >= self._n_rows:
-            self._epoch, self._taken = self._epoch + 1, 0
-        places = order(self._files, self._weights, seed=self._seed, epoch=self._epoch)
-        while self._taken < self._n_rows:
-            self._taken += 1
-            yield places[self._taken - 1]
+    def learned(self, step: int, groups: Groups) -> dict[str, float]:
+        """Note what the questions of a step earned, those included that stood in; the metrics of the pools."""
+        if not self.curriculum:
+            return {}
+        return self.curriculum.learned(step, [(key_of(question), rewards) for question, rewards in groups])
 
-    def state_dict(self) -> dict[str, int]:
-        """Where the run is, for a checkpoint."""
-        return {"epoch": self._epoch, "taken": self._taken}
+    def probed(self, groups: Groups) -> dict[str, float]:
+        """The same before the first step, and how many groups were flat."""
+        return self.learned(0, groups) | forecast([(key_of(question), rewards) for question, rewards in groups])
 
-    def load_state_dict(self, state_dict: dict[str, int]) -> None:
-        """Go to where a checkpoint was."""
-        self._epoch, self._taken = state_dict["epoch"], state_dict["taken"]
+    def save(self, folder: Path) -> None:
+        """Keep what is known in a checkpoint's folder; without a curriculum there is nothing."""
+        if self.curriculum:
+            write_json(folder / STATE, self.curriculum.state())
+
+    def load(self, folder: Path) -> None:
+        """Go to where a checkpoint was; one without a curriculum knows of no question."""
+        if self.curriculum and (folder / STATE).is_file():
+            self.curriculum.load(json.loads((folder / STATE).read_text(encoding="utf-8")))

@@ -1,18 +1,17 @@
 """Dynamic sampling: what stands in for groups whose rollouts all earned the same.
 
 Such a group has no advantage and teaches nothing. As in DAPO (Yu et al. 2025, 3.2) another question takes its place,
-within the same step, because the same question mostly gives the same rewards again. Guarantees: which questions are
-drawn follows from seed and step alone, and none is one of the step's own; the order of the training data stays as it
-is; a group with fewer than two scored rollouts is not replaced, since more load does not mend an outage.
+within the same step, because the same question mostly gives the same rewards again; agl_plugin.run.question_order says
+which. Guarantees: none is one of the step's own; there are no more rounds than the recipe says; a group with fewer than
+two scored rollouts is not replaced, since more load does not mend an outage.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from agl_plugin.run.mixture import order
 from agl_plugin.update.rules import in_reward_steps
 from foundation.rollout_keys import SEED_KEY
 
@@ -40,30 +39,17 @@ def key_of(question: Mapping[str, Any]) -> str:
 
 
 class SpareQuestions:
-    """Further questions of the training set for one step, in random order. Drawn once, each is used up.
+    """Further questions of the training set for one step: its rows at `places`, in their order. Each is used up."""
 
-    `weights` and `files` are those of a mixture (question_order.files_of): shares are as in the step's own questions.
-    """
-
-    def __init__(
-        self,
-        dataset: Sequence[Mapping[str, Any]],
-        *,
-        seed: int,
-        step: int,
-        weights: Sequence[float] = (),
-        files: Sequence[int] = (),
-    ) -> None:
-        self._dataset = dataset
-        self._order = order(files or [0] * len(dataset), weights, seed=f"{seed}/{step}", epoch=0)
+    def __init__(self, dataset: Sequence[Mapping[str, Any]], places: Iterable[int]) -> None:
+        self._dataset, self._places = dataset, iter(places)
 
     def draw(self, n: int, *, used: set[str]) -> list[dict[str, Any]]:
         """Up to `n` questions whose keys are not in `used`."""
         return list(itertools.islice(self._unused(used), n))
 
     def _unused(self, used: set[str]) -> Iterator[dict[str, Any]]:
-        while self._order:
-            row = self._dataset[self._order.pop()]
+        for row in map(self._dataset.__getitem__, self._places):
             if key_of(row) not in used:
                 yield dict(row)
 

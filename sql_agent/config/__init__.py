@@ -19,7 +19,7 @@ from sql_agent.config.build import (
     with_prompts,
 )
 from sql_agent.config.commands import command_tree
-from sql_agent.config.data import DataConfig, FileConfig
+from sql_agent.config.data import CurriculumConfig, DataConfig, FileConfig
 from sql_agent.config.database import DatabaseConfig
 from sql_agent.config.health import HealthConfig
 from sql_agent.config.local import LocalConfig
@@ -39,6 +39,7 @@ __all__ = [
     "AgentConfig",
     "AgentTree",
     "COMMAND",
+    "CurriculumConfig",
     "DataConfig",
     "DatabaseConfig",
     "DpoConfig",

@@ -18,6 +18,47 @@ class FileConfig(Node):
     agent: str = ""
 
 
+class PoolWeights(Node):
+    """Shares of a step's questions, by pool; pools without a question give theirs to the others."""
+
+    new: float = Field(default=2.0, gt=0, description="not asked yet")
+    hard: float = Field(default=1.0, gt=0, description="solved by up to a third of their rollouts, and not never")
+    middle: float = Field(default=1.0, gt=0, description="by a third to two thirds")
+    easy: float = Field(default=0.5, gt=0, description="by more, and not always")
+    rested: float = Field(default=0.25, gt=0, description="never or always solved, after their rest")
+
+
+class CurriculumConfig(Node):
+    """Questions by how often each was solved."""
+
+    on: bool = Field(default=False, description="choose [by difficulty](15-training.md#curriculum)")
+    solved_at: float = Field(default=0.5, description="a rollout with this reward or more has solved its question")
+    half_life_steps: float = Field(
+        default=24.0, gt=0, description="training steps after which a rollout counts half as much"
+    )
+    rest_steps: int = Field(
+        default=12, ge=0, description="training steps that a question rests which was never or always solved"
+    )
+    edge: float = Field(
+        default=0.06, ge=0, lt=0.5, description="never solved: a share of at most this; always: at least 1 less this"
+    )
+    probe: int = Field(
+        default=0,
+        ge=0,
+        description="questions played before the first step, which fill the pools and forecast flat groups",
+    )
+    weights: PoolWeights = PoolWeights()
+
+    @model_validator(mode="after")
+    def _something_reads_it(self) -> CurriculumConfig:
+        given = self.model_dump(exclude_defaults=True)
+        if given and not self.on:
+            raise ValueError(
+                f"data.curriculum.{next(iter(given))} has nothing to do: set data.curriculum.on = true, or leave it out"
+            )
+        return self
+
+
 class DataConfig(Node):
     """The questions. Relative paths are looked up from the working directory, then from sql_agent/."""
 
@@ -33,6 +74,8 @@ class DataConfig(Node):
     )
     val_max_rows: int = Field(default=64, ge=1, description="validation questions used in one validation")
     seed: int = Field(default=1, description="order of the training questions, and which rows share an optimizer step")
+
+    curriculum: CurriculumConfig = CurriculumConfig()
 
     @property
     def training(self) -> list[FileConfig]:

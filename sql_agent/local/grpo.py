@@ -11,14 +11,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch.nn.utils import clip_grad_norm_
 
+from agl_plugin.run.curriculum import CurriculumRules
 from agl_plugin.run.kept import Kept
-from agl_plugin.run.mixture import order
-from agl_plugin.run.resampling import Places, SpareQuestions, key_of
+from agl_plugin.run.question_order import QuestionOrder
+from agl_plugin.run.resampling import Places, key_of
 from agl_plugin.update.advantage import FUNCTIONS
 from agl_plugin.update.batch import Batch, build_batch
 from agl_plugin.update.policy_loss import micro_batch_loss
@@ -27,7 +29,7 @@ from agl_plugin.update.rows import Limits
 from agl_plugin.update.rules import PLAN, Plan, UpdateRules, parts
 from agl_plugin.update.telling import Telling
 from foundation.errors import RunError
-from sql_agent.config import DataConfig, RolloutConfig, TrainConfig
+from sql_agent.config import RolloutConfig, TrainConfig
 from sql_agent.data.dataset import to_row
 from sql_agent.local.notes import Notes, no_group
 from sql_agent.local.policy import Policy
@@ -48,6 +50,7 @@ class Run:
     player: Player
     notes: Notes
     train: Sequence[Question]
+    order: QuestionOrder
     val: Sequence[Question]
     n_steps: int
     kept: Kept
@@ -59,6 +62,8 @@ def train(run: Run) -> None:
     trainer, policy, notes, kept = run.config.trainer, run.policy, run.notes, run.kept
     if trainer.validate_first and not policy.step:
         validate(run, step=0)
+    if run.order.to_probe and not policy.step:
+        probe(run)
     for step in range(policy.step + 1, run.n_steps + 1):
         train_step(run, step)
         if trainer.validate_every > 0 and (step == run.n_steps or step % trainer.validate_every == 0):
@@ -66,7 +71,7 @@ def train(run: Run) -> None:
         last = step == run.n_steps or run.stop.asked or kept.gets_no_better
         wanted = last or step % max(1, trainer.save_every) == 0 or kept.is_best(step)
         if trainer.save_every > 0 and wanted and notes.weights_are_finite:
-            policy.save(kept.folder, step=step)
+            policy.save(kept.folder, step=step, beside=run.order.save)
             kept.saved()
             notes.saved(step)
         if last:
@@ -80,7 +85,7 @@ def train_step(run: Run, step: int) -> None:
     notes.begin()
     # Episodes of the step's questions, a group of each, graded as they end. A fault leaves one without a reward.
     with notes.timed("rollouts"):
-        played, places = episodes(run, step)
+        played, places, asked = episodes(run, step)
     notes.played(played, step=step, mode="train")
     # Rows: what the policy saw and sampled, one row an episode where its calls continue each other.
     batch = batch_of(run, played, places, step)
@@ -103,39 +108,43 @@ def train_step(run: Run, step: int) -> None:
     with notes.timed("update_actor"):
         metrics, updated = result(prepared, [update(policy, prepared.data, micro_rows=config.optim.micro_batch_rows)])
     metrics |= batch.metrics | {"perf/total_num_tokens": int(tensors["attention_mask"].sum())}
+    metrics |= run.order.learned(step, asked_groups(asked, played))
     notes.trained(step, metrics, played=played, places=places, batch=batch, updated=updated)
 
 
-def episodes(run: Run, step: int) -> tuple[list[Played], Places]:
-    """The rollouts of a step, and which groups are in its batch.
+def episodes(run: Run, step: int) -> tuple[list[Played], Places, list[Question]]:
+    """The rollouts of a step, which groups are in its batch, and the question of each group.
 
     With `rollout.resample_flat_groups` groups that all earned the same give their places to other questions.
     """
-    questions = [
-        run.train[n] for n in questions_of(run.train, run.config.data, n=run.config.optim.questions_per_step, step=step)
-    ]
-    played = run.player.play(questions, run.sampler, step=step, mode="train")
-    places, rows = Places(sorted({one.group for one in played})), [to_row(question) for question in run.train]
-    weights, files = [one.weight for one in run.config.data.train_files], [question.file for question in run.train]
-    spare = SpareQuestions(rows, seed=run.config.data.seed, step=step, weights=weights, files=files)
-    used = {key_of(to_row(question)) for question in questions}
+    asked = [run.train[place] for place in run.order.of_step(step)]
+    played = run.player.play(asked, run.sampler, step=step, mode="train")
+    places, spare = Places(sorted({one.group for one in played})), run.order.spare(step)
+    used = {key_of(to_row(question)) for question in asked}
     for _ in range(run.config.rollout.resample_flat_groups):
         flat = places.flat(rewards_of(played))
         others = [Question.model_validate(row) for row in spare.draw(len(flat), used=used)]
         if not others:
             break
         fresh = run.player.play(others, run.sampler, step=step, mode="train", first=len(played))
-        played += fresh
+        played, asked = played + fresh, asked + others
         places.fill(dict(zip(flat, dict.fromkeys(one.group for one in fresh), strict=False)), rewards_of(played))
-    return played, places
+    return played, places, asked
 
 
-def questions_of(questions: Sequence[Question], data: DataConfig, *, n: int, step: int) -> list[int]:
-    """The places of a step's `n` questions: each epoch has an order of its own, which follows from `data.seed`."""
-    weights = [one.weight for one in data.train_files]
-    epoch, at = divmod(step - 1, len(questions) // n)
-    places = order([question.file for question in questions], weights, seed=data.seed, epoch=epoch)
-    return places[at * n : (at + 1) * n]
+def asked_groups(asked: Sequence[Question], played: Sequence[Played]) -> list[tuple[dict[str, str], list[float]]]:
+    """Each question, and the rewards of its scored rollouts; groups were played in the order of the questions."""
+    rewards, groups = rewards_of(played), dict.fromkeys(one.group for one in played)
+    return [(to_row(question), rewards.get(group, [])) for question, group in zip(asked, groups, strict=True)]
+
+
+def probe(run: Run) -> None:
+    """Play questions with the first weights, from which nothing is learned but how hard they are."""
+    run.notes.begin()
+    asked = [run.train[place] for place in run.order.to_probe]
+    played = run.player.play(asked, run.sampler, step=0, mode="train")
+    run.notes.played(played, step=0, mode="train")
+    run.notes.probed(run.order.probed(asked_groups(asked, played)))
 
 
 def batch_of(run: Run, played: Sequence[Played], places: Places, step: int) -> Batch:
@@ -156,6 +165,17 @@ def batch_of(run: Run, played: Sequence[Played], places: Places, step: int) -> B
         pad_id=run.policy.pad_id,
         device=torch.device("cpu"),
     )
+
+
+def order_of(config: TrainConfig, questions: Sequence[Question], curriculum: CurriculumRules | None) -> QuestionOrder:
+    """Which questions each step asks, as the checkpoint left it where the run goes on from one."""
+    rows, data = [to_row(question) for question in questions], config.data
+    weights = [one.weight for one in data.train_files]
+    n = config.optim.questions_per_step
+    found = QuestionOrder(rows, n=n, seed=data.seed, weights=weights, curriculum=curriculum)
+    if config.trainer.resume:
+        found.load(Path(config.trainer.resume))
+    return found
 
 
 def limits_of(rollout: RolloutConfig) -> Limits:

@@ -54,7 +54,7 @@ def _fit(plan: GrpoPlan) -> None:
 
     from agl_plugin.update.composed import verl_config
     from sql_agent.local.endpoint import PolicyEndpoint
-    from sql_agent.local.grpo import Run, limits_of, train
+    from sql_agent.local.grpo import Run, limits_of, order_of, train
     from sql_agent.local.notes import Notes, settings_of
     from sql_agent.local.policy import Policy
     from sql_agent.local.rollouts import Player
@@ -74,6 +74,7 @@ def _fit(plan: GrpoPlan) -> None:
     audited = AuditLog(run_dir, settings=settings_of(rules, overrides)) if config.logging.audit else nullcontext()
     with audited as log, endpoint, closing(Player(config, endpoint, plan.scoring)) as player, Stop() as stop:
         told: dict[str, Any] = {"max_batch": config.local.max_batch, "log_probs": rollout.sampler_logprobs}
+        order = order_of(config, plan.train, curriculum=plan.trainer.curriculum)
         train(
             Run(
                 config=config,
@@ -83,6 +84,7 @@ def _fit(plan: GrpoPlan) -> None:
                 player=player,
                 notes=Notes(run_dir, verl=verl, health=health, audit=log, limits=limits, n_steps=plan.steps),
                 train=plan.train,
+                order=order,
                 val=plan.val,
                 n_steps=plan.steps,
                 kept=Kept(run_dir / run_folder.CHECKPOINTS, plan.trainer.keep, resumed=config.trainer.resume),

@@ -123,6 +123,10 @@ class Notes:
         self._write("val", step, {f"val/{name}": value for name, value in found.items()})
         return found.get("reward_mean")
 
+    def probed(self, found: Mapping[str, float]) -> None:
+        """What was played before the first step."""
+        self._write("probe", 0, found)
+
     def saved(self, step: int) -> None:
         """A checkpoint."""
         if self._audit:

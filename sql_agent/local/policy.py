@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -115,8 +116,8 @@ class Policy:
         back = order.argsort()
         return {name: torch.cat([one[name].cpu() for one in found])[back] for name in found[0]}
 
-    def save(self, checkpoints: Path, *, step: int) -> None:
-        """A checkpoint after `step` training steps. Written beside its place, then moved."""
+    def save(self, checkpoints: Path, *, step: int, beside: Callable[[Path], None] = lambda _: None) -> None:
+        """A checkpoint after `step` training steps, with what `beside` puts in; made elsewhere and then moved."""
         part, place = checkpoints / f".saving-{step}", run_folder.step_folder(checkpoints, step)
         for folder in (part, place):
             shutil.rmtree(folder, ignore_errors=True)
@@ -127,6 +128,7 @@ class Policy:
         torch.save(self.optimizer.state_dict(), actor / OPTIMIZER)
         torch.save(self.schedule.state_dict(), actor / SCHEDULE)
         write_json(actor / TRL_STATE, {"step": step, "made_by": MAKER})
+        beside(part)
         os.replace(part, place)
         write_text(checkpoints / run_folder.NOTE, str(step))
 

@@ -19,8 +19,10 @@ from markupsafe import Markup
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import SqlLexer
 
+from agl_plugin.run.curriculum import POOLS
 from foundation.console import duration
 from sql_agent.agent.view import clean
+from sql_agent.judge_audit.metrics import rate
 from sql_agent.run_report import cases, facts, health, measures, plots
 from sql_agent.run_report.folder import RunData
 from sql_agent.run_report.headline import Headline, headlines, measure_rows
@@ -28,7 +30,7 @@ from sql_agent.run_report.measures import Estimate, Series
 from sql_agent.run_report.plain import cut
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
-PNGS = ("reward.png", "parts.png", "loss.png", "time.png", "health.png")
+PNGS = ("reward.png", "parts.png", "pools.png", "loss.png", "time.png", "health.png")
 BONUS_TOP = 1.1  # the reward's usual maximum: the scale of the bars
 
 
@@ -69,7 +71,7 @@ class Page:
 
 def build(run: RunData) -> Page:
     """The charts of a run."""
-    charts = [chart for chart in (_reward(run), _parts(run), *_learned(run), _time(run)) if chart]
+    charts = [chart for chart in (_reward(run), _parts(run), _pools(run), *_learned(run), _time(run)) if chart]
     panels = [
         Panel(series, plots.small(plots.line(series), name=f"health{n}")) for n, series in enumerate(health.health(run))
     ]
@@ -123,6 +125,24 @@ def _parts(run: RunData) -> Chart | None:
     about = "; ".join(f"{s.title}: {s.values[0]:.3f} at first, {s.values[-1]:.3f} at last" for s in series) + "."
     legend = [(f"--c{n % len(plots.LIGHT_SERIES) + 1}", s.title) for n, s in enumerate(series)]
     return Chart("parts", "Parts of the reward", about, legend, plots.parts(series), *by_step(series))
+
+
+def _pools(run: RunData) -> Chart | None:
+    """How many questions are in each pool of the curriculum, but for those that were never asked."""
+    rows = run.rows("probe") + run.rows("train")
+    found = [Series(name, name, "", "count", *measures.over_steps(rows, f"curriculum/{name}")) for name in POOLS]
+    if not found[0].steps:
+        return None
+    told = ", ".join(f"{one.title} {one.shown(one.values[-1])}" for one in found)
+    about = f"Questions by how often their rollouts solved them. After step {found[0].steps[-1]}: {told}."
+    for row in run.rows("probe"):
+        flat = rate(int(row["probe/flat"]), int(row["probe/groups"]))
+        if flat.low is not None and flat.high is not None:
+            about += f" Played before the first step: {flat.count} of {flat.n} groups were flat, which forecasts"
+            about += f" {100 * flat.low:.0f} to {100 * flat.high:.0f} % of those to come, while the policy is the same."
+    asked = found[1:]
+    legend = [(f"--c{n % len(plots.LIGHT_SERIES) + 1}", s.title) for n, s in enumerate(asked)]
+    return Chart("pools", "Pools of questions", about, legend, plots.parts(asked), *by_step(found))
 
 
 LEARNED = {

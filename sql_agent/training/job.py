@@ -41,7 +41,7 @@ from sql_agent.training.plan import EXIT, Plan, carry_out
 from sql_agent.training.probe import FieldProbe, probed, told
 from sql_agent.training.questions import load_data, total_steps
 from sql_agent.training.summary import summary_table
-from sql_agent.training.verl_config import keep_rules, update_rules, verl_overrides
+from sql_agent.training.verl_config import curriculum_rules, keep_rules, update_rules, verl_overrides
 from sql_agent.training.verl_keys import check_verl
 
 
@@ -159,7 +159,12 @@ def prepare(
         scoring=scoring,
         verl=verl_overrides(config, model_path=str(start), run_dir=run_dir, total_steps=steps),
         daemon=daemon_options(config.rollout, config.store, seed=config.trainer.seed, scoring=scoring),
-        trainer=TrainerOptions(update=update_rules(config), health=health, keep=keep_rules(config.trainer)),
+        trainer=TrainerOptions(
+            update=update_rules(config),
+            health=health,
+            keep=keep_rules(config.trainer),
+            curriculum=curriculum_rules(config.data.curriculum),
+        ),
         probed=paying,
     )
 

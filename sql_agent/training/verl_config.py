@@ -10,11 +10,13 @@ import math
 from pathlib import Path
 from typing import Any
 
+from agl_plugin.run.curriculum import CurriculumRules
 from agl_plugin.run.kept import KeepRules
 from agl_plugin.update.rules import UpdateRules
 from foundation.errors import UserError
 from sql_agent.config import (
     ROOT,
+    CurriculumConfig,
     LoggingConfig,
     ModelConfig,
     OptimConfig,
@@ -60,7 +62,7 @@ def own_overrides(config: TrainConfig, *, model_path: str, run_dir: Path, total_
             "max_prompt_length": rollout.max_prompt_tokens,
             "max_response_length": rollout.max_response_tokens,
             "seed": config.data.seed,
-            # Of agl_plugin.run.question_order.
+            # Of agl_plugin.trainer.
             "sampler": {"weights": [one.weight for one in config.data.train_files]},
             "trust_remote_code": config.model.allow_remote_code,
         },
@@ -230,6 +232,12 @@ def update_rules(config: TrainConfig) -> UpdateRules:
 def keep_rules(trainer: TrainerConfig) -> KeepRules:
     """Which checkpoints stay."""
     return KeepRules(newest=trainer.keep_checkpoints, best_over=trainer.best_over, early_stop=trainer.early_stop)
+
+
+def curriculum_rules(curriculum: CurriculumConfig) -> CurriculumRules | None:
+    """How questions are chosen by how often they were solved; None: as they come."""
+    told = curriculum.model_dump(exclude={"on"})
+    return CurriculumRules(**told) if curriculum.on else None
 
 
 def flatten(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -14,7 +14,7 @@ from foundation import run_folder
 from foundation.files import read_lines
 from sql_agent.config import build_config, data_path, load_recipe
 from sql_agent.data.dataset import load_questions
-from sql_agent.local.grpo import questions_of
+from sql_agent.local.grpo import order_of
 from sql_agent.tiny_policy.build import ensure_tiny_policy
 from tests.drills.conftest import Training, gone, training
 
@@ -79,7 +79,7 @@ def test_rollouts_that_hang_leave_the_next_steps_untouched(tmp_path: Path) -> No
         load_recipe("demo_cpu"), {"optim": {"questions_per_step": 2, "mini_batch_questions": 2, "micro_batch_rows": 2}}
     )
     questions = load_questions(data_path(config.data.training[0].file))
-    hangs = questions[questions_of(questions, config.data, n=config.optim.questions_per_step, step=1)[0]].id
+    hangs = questions[order_of(config, questions, curriculum=None).of_step(1)[0]].id
     for calls in (True, False):
         folder = tmp_path / str(calls)
         folder.mkdir()

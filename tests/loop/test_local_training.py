@@ -22,7 +22,6 @@ from safetensors.torch import load_file
 from typer.testing import CliRunner
 
 from agl_plugin.audit.verify import verify
-from agl_plugin.run.question_order import SeededOrder
 from agl_plugin.update.composed import verl_config
 from foundation.errors import UserError
 from foundation.files import read_lines
@@ -254,6 +253,7 @@ def test_runs_that_are_killed_go_on_as_if_nothing_had_been(tmp_path: Path) -> No
     sets = ["trainer.max_steps=4", "trainer.save_every=1", "trainer.keep_checkpoints=4"]
     sets += ["trainer.validate_first=false", "trainer.validate_every=-1"]
     sets += ["optim.questions_per_step=2", "optim.mini_batch_questions=1", "optim.micro_batch_rows=2"]
+    sets += ["data.curriculum.on=true", "data.curriculum.probe=3", "rollout.resample_flat_groups=1"]
     sets += [
         "rollout.group_size=4",
         "optim.lr_schedule=cosine",
@@ -283,6 +283,8 @@ def test_runs_that_are_killed_go_on_as_if_nothing_had_been(tmp_path: Path) -> No
         last = max(runs.iterdir(), key=lambda path: path.name)
         assert json.loads((last / "summary.json").read_text(encoding="utf-8"))["last_step"] == 4
         assert_same_run(whole, last, steps=range(done + 1, 5))
+        known = [run / "checkpoints" / "global_step_4" / "curriculum.json" for run in (whole, last)]
+        assert known[0].read_bytes() == known[1].read_bytes()
 
 
 def test_a_fault_is_no_reward(tmp_path: Path) -> None:
@@ -332,33 +334,8 @@ def test_nothing_of_an_episode_counts_after_its_limit(tmp_path: Path, caplog: py
     assert "goes on" in played[1].row["reason"] and "was ended" in played[0].row["reason"]
 
 
-def test_the_questions_come_as_in_training_with_verl() -> None:
-    few = {"questions_per_step": 4, "mini_batch_questions": 4}
-    config = build_config({"optim": few, "trainer": {"epochs": 3}, "data": {"seed": 7}})
-    verl = SeededOrder(range(10), {"seed": 7})
-    assert order_of(questions_of([0] * 10), config) == [n for _ in range(3) for n in list(verl)[:8]]
-
-
-def order_of(questions: list[Question], config: TrainConfig) -> list[int]:
-    """The questions of six steps."""
-    return [
-        n
-        for step in range(1, 7)
-        for n in grpo.questions_of(questions, config.data, n=config.optim.questions_per_step, step=step)
-    ]
-
-
 def questions_of(files: list[int]) -> list[Question]:
     return [Question(id=str(n), question="?", file=file) for n, file in enumerate(files)]
-
-
-def test_the_questions_of_several_files_too() -> None:
-    few = {"questions_per_step": 4, "mini_batch_questions": 4}
-    files = [{"file": "a.jsonl", "weight": 3.0}, {"file": "b.jsonl"}]
-    config = build_config({"optim": few, "trainer": {"epochs": 3}, "data": {"seed": 7, "train_files": files}})
-    rows = questions_of([0] * 6 + [1] * 4)
-    verl = SeededOrder([{"file": str(row.file)} for row in rows], {"seed": 7, "sampler": {"weights": [3.0, 1.0]}})
-    assert order_of(rows, config) == [n for _ in range(3) for n in list(verl)[:8]]
 
 
 @pytest.mark.parametrize(

@@ -226,7 +226,8 @@ class Spare(SpareQuestions):
     """Further questions, each of which is answered as soon as its group is queued: the daemon is waiting then."""
 
     def __init__(self, daemon: GrpoDaemon, groups: list[list[Play]]) -> None:
-        super().__init__([{"id": f"spare{i}", "question": "肝炎？"} for i in range(len(groups))], seed=0, step=0)
+        n = len(groups)
+        super().__init__([{"id": f"spare{i}", "question": "肝炎？"} for i in range(n)], range(n))
         self.plays = [play for group in groups for play in group]
         self.rounds: list[int] = []
         enqueue = daemon.store.enqueue_many_rollouts
@@ -297,7 +298,7 @@ def test_a_substitute_without_a_runner_ends_the_run_like_any_other(daemon: GrpoD
     daemon.options = replace(daemon.options, resample=1)
     queue(daemon, [2])
     asyncio.run(answer(daemon.store, FLAT))
-    daemon.spare_questions = SpareQuestions([{"id": "s", "question": "肝炎？"}], seed=0, step=0)
+    daemon.spare_questions = SpareQuestions([{"id": "s", "question": "肝炎？"}], [0])
     with pytest.raises(RunError, match="no rollout finished"):
         daemon._wait(daemon._play())
     assert len(lines(daemon)) == 2  # what had finished is on record

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from agl_plugin.run.agents import reward_by_agent
 from agl_plugin.run.mixture import order
-from agl_plugin.run.resampling import SpareQuestions
+from agl_plugin.run.question_order import QuestionOrder
 from foundation import run_folder
 from foundation.errors import UserError
 from foundation.files import write_lines
@@ -72,7 +72,7 @@ def test_a_file_without_questions_has_no_turn_and_one_file_is_a_plain_permutatio
 
 def test_questions_that_replace_flat_groups_have_the_same_shares() -> None:
     rows = [{"id": f"{file}-{n}", "file": str(file)} for n, file in enumerate(FILES)]
-    spare = SpareQuestions(rows, seed=1, step=3, weights=WEIGHTS, files=FILES)
+    spare = QuestionOrder(rows, n=2, seed=1, weights=WEIGHTS).spare(3)
     assert Counter(row["file"] for row in spare.draw(12, used=set())) == {"0": 6, "1": 4, "2": 2}
 
 

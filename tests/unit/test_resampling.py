@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from agl_plugin.run.question_order import QuestionOrder
 from agl_plugin.run.resampling import Places, SpareQuestions, is_flat, key_of, requests_for, teaches
 from foundation.rollout_keys import SEED_KEY
 
@@ -15,13 +16,13 @@ def ids(questions: list[dict[str, Any]]) -> list[str]:
 
 
 def test_seed_and_step_decide_what_is_drawn() -> None:
-    one, same, other = (SpareQuestions(DATASET, seed=1, step=step) for step in (4, 4, 5))
+    one, same, other = (QuestionOrder(DATASET, n=2, seed=1).spare(step) for step in (4, 4, 5))
     drawn = ids(one.draw(6, used=set()))
     assert drawn == ids(same.draw(6, used=set())) != ids(other.draw(6, used=set())) and len(set(drawn)) == 6
 
 
 def test_no_question_is_drawn_twice_in_a_step_or_is_one_of_its_own() -> None:
-    spare, own = SpareQuestions(DATASET, seed=1, step=1), {"q3", "q7"}
+    spare, own = SpareQuestions(DATASET, range(20)), {"q3", "q7"}
     drawn = [*ids(spare.draw(5, used=own)), *ids(spare.draw(0, used=own)), *ids(spare.draw(5, used=own))]
     assert len(set(drawn)) == 10 and not own & set(drawn)
     assert len(spare.draw(99, used=own)) == 8 and spare.draw(1, used=own) == []

@@ -347,9 +347,11 @@ def test_curves_lie_beside_the_page(tmp_path: Path) -> None:
     target = write_report(make_run(tmp_path, steps=5))
     assert target == tmp_path / REPORT and not list(tmp_path.glob("*.tmp"))
     pngs = {path.name: path.read_bytes() for path in (tmp_path / PLOTS).iterdir()}
-    assert sorted(pngs) == ["health.png", "parts.png", "reward.png", "time.png"]
+    assert sorted(pngs) == ["health.png", "parts.png", "pools.png", "reward.png", "time.png"]
     assert all(data.startswith(b"\x89PNG") and len(data) > 10_000 for data in pngs.values())
-    assert all(f'href="plots/{name}"' in target.read_text(encoding="utf-8") for name in pngs)
+    page = target.read_text(encoding="utf-8")
+    assert all(f'href="plots/{name}"' in page for name in pngs)
+    assert "5 of 12 groups were flat, which forecasts 19 to 68 %" in page
     (tmp_path / run_folder.METRICS).unlink()
     write_report(tmp_path)  # the pictures of the older report go
     assert sorted(p.name for p in (tmp_path / PLOTS).iterdir()) == ["reward.png"]

@@ -24,6 +24,7 @@ READ_ELSEWHERE = {
     "database.": "sql_agent.environment.database",
     "python.": "sql_agent.agent.toolset, the sandbox",
     "reader.": "sql_agent.agent.reader",
+    "data.curriculum.": "agl_plugin.run.curriculum",
     "trainer.best_over": "agl_plugin.run.kept",
     "trainer.early_stop": "agl_plugin.run.kept",
     "data.train_file": "questions.load_data",
