@@ -40,6 +40,7 @@ from agl_plugin.run.statistics import of_rollouts
 from agl_plugin.run.time_split import Stopwatch
 from agl_plugin.update.adapter import annotation_of, reward_of, turns_of
 from agl_plugin.update.batch import Limits, build_batch
+from agl_plugin.update.phases import phases_of
 from foundation import run_folder
 from foundation.errors import RunError
 from foundation.files import append_lines
@@ -430,11 +431,11 @@ class GrpoDaemon:
         asked, rewards = {one["data_id"]: one for one in self._asked.values()}, self._rewards()
         return [(question, rewards.get(data_id, [])) for data_id, question in asked.items()]
 
-    def batch(self, limits: Limits) -> tuple[DataProto, dict[str, Any]]:
+    def batch(self, limits: Limits, *, by_turn: bool = False) -> tuple[DataProto, dict[str, Any]]:
         """The rows of the step, from scored rollouts in groups of at least two, and their metrics.
 
-        A group that another one replaced is left out; statistics are over all rollouts of the step. Raises RunError
-        with the likely causes when nothing can be learned from this step.
+        With `by_turn` they have the phases of their turns. A group that another one replaced is left out; statistics
+        are over all rollouts of the step. Raises RunError with the likely causes when nothing can be learned from it.
         """
         scored = self._scored()
         if not scored:
@@ -455,6 +456,7 @@ class GrpoDaemon:
             "resampled_groups": self._places.tried,
             "replaced_groups": self._places.replaced,
         }
+        records = {row["rollout_id"]: row for row in self._rows} if by_turn else {}
         batch = build_batch(
             {i: (self._question_of(i), r.final_reward or 0.0, turns_of(r.triplets or [])) for i, r in kept.items()},
             merge=self.merge,
@@ -462,6 +464,11 @@ class GrpoDaemon:
             max_response_tokens=limits.response_tokens,
             pad_id=self.pad_token_id,
             device=torch.device("cpu"),
+            phases={
+                i: phases_of(records[i], len(r.triplets or []), reward=r.final_reward or 0.0) for i, r in kept.items()
+            }
+            if by_turn
+            else None,
         )
         self.batched = Batched(batch.rows, limits, {i: self._why_left_out(i) for i in queued if i not in kept})
         self.stats = stats | self._gateway.counts

@@ -29,7 +29,7 @@ from agl_plugin.run.question_order import QuestionOrder
 from agl_plugin.run.time_split import Stopwatch
 from agl_plugin.run.tracking import tracking_of
 from agl_plugin.run.workers import Workers
-from agl_plugin.update import advantage
+from agl_plugin.update.advantage import add_advantages
 from agl_plugin.update.prepare import prepare, result
 from agl_plugin.update.rows import Limits
 from agl_plugin.update.rules import Updated
@@ -72,7 +72,7 @@ class GrpoTrainer:
         self._told = Counter[str]()
         folder, resumed = Path(config.trainer.default_local_dir), config.trainer.resume_from_path or ""
         self._kept = Kept(folder, options.keep, resumed=resumed)
-        self._estimate = advantage.FUNCTIONS[config.algorithm.adv_estimator.removesuffix("_rollouts")]
+        self._advantage = config.algorithm.adv_estimator.removesuffix("_rollouts")
 
     def fit(self) -> None:
         """Train until the configured number of steps is done, or it gets no better."""
@@ -100,11 +100,10 @@ class GrpoTrainer:
         """Rollouts of the questions become rows, and the rows an update of the weights."""
         with self._timed("gen"):
             self._collect(questions, is_train=True, weights=self.step - 1)
-            batch, metrics = self.daemon.batch(self._limits())
+            batch, metrics = self.daemon.batch(self._limits(), by_turn=self.rules.by_turn)
         with self._timed("adv"):
-            tensors, rollouts = batch.batch, batch.non_tensor_batch["data_id_list"]
-            tensors["advantages"], _ = self._estimate(tensors["token_level_scores"], tensors["response_mask"], rollouts)
-            kept: Any = batch[~tensors["is_drop_mask"]]  # no prompts over the limit, no rows with nothing to learn
+            add_advantages(batch, self._advantage, self.rules)
+            kept: Any = batch[~batch.batch["is_drop_mask"]]  # no prompts over the limit, no rows with nothing to learn
         with self._timed("old_log_prob"):
             kept = self.workers.log_probs(kept, self.rules)
         if self.workers.has_reference:

@@ -47,7 +47,7 @@ from sql_agent.tiny_policy.demos import TOOLS, Demonstrator, Message
 from sql_agent.tiny_policy.tokenizer import IM_END
 
 MICRO_ROWS = load_recipe("demo_cpu")["optim"]["micro_batch_rows"]
-LIMITS = {"max_prompt_tokens": 8192, "max_response_tokens": 8192}
+LIMITS: dict[str, Any] = {"max_prompt_tokens": 8192, "max_response_tokens": 8192}
 KINDS = {"merged": True, "unmerged": False}
 
 

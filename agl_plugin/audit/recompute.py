@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import math
 import random
+import re
 import struct
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 Call = tuple[list[int], list[int]]  # what the policy saw, what it sampled
@@ -106,11 +107,14 @@ def _row(piece: Sequence[Call], settings: Settings, *, later: bool) -> Expected:
 
 @dataclass(frozen=True)
 class Earned:
-    """A rollout of the batch: its group, its reward, and how many trained tokens its rows have."""
+    """A rollout of the batch: its group, its reward, how many trained tokens its rows have, together and each, and its
+    tool calls: turn, name, arguments, whether it went well."""
 
     group: str
     reward: float
     n_tokens: int
+    each: Sequence[int] = ()
+    tools: Sequence[tuple[int, str, str, bool]] = ()
 
 
 def advantages(earned: Mapping[str, Earned], settings: Settings) -> dict[str, float]:
@@ -126,6 +130,54 @@ def advantages(earned: Mapping[str, Earned], settings: Settings) -> dict[str, fl
         values = ESTIMATES[settings.estimator](rewards, [earned[member].n_tokens for member in members])
         found |= dict(zip(members, map(float32, values), strict=True))
     return found
+
+
+def by_row(earned: Mapping[str, Earned], settings: Settings) -> dict[str, list[float]]:
+    """The advantage of each row of each rollout; where turns have their own, a row is a turn. Raises ValueError."""
+    values = advantages(earned, settings)
+    found = {rollout: [values[rollout]] * max(1, len(one.each)) for rollout, one in earned.items()}
+    if settings.rules.get("credit", "rollout") == "phases":
+        told = {rollout: _exploring(one) for rollout, one in earned.items()}
+        worth = advantages({name: replace(one, reward=told[name][1]) for name, one in earned.items()}, settings)
+        for rollout, (turns, _) in told.items():
+            found[rollout] = [
+                worth[rollout] if n in turns else value for n, value in enumerate(found[rollout], start=1)
+            ]
+    if size := settings.rules.get("turn_shaping", 0.0):
+        for rollout, one in earned.items():
+            bad = {turn for turn, *_, well in one.tools if not well} if _in_order(one) else set()
+            mean = sum(n for turn, n in enumerate(one.each, start=1) if turn in bad) / max(1, one.n_tokens)
+            found[rollout] = [v + size * (mean - (n in bad)) for n, v in enumerate(found[rollout], start=1)]
+    return found
+
+
+def _in_order(one: Earned) -> bool:
+    return all(turn <= len(one.each) for turn, *_ in one.tools)
+
+
+def _exploring(one: Earned) -> tuple[set[int], float]:
+    """The turns of a rollout that explored, and what that was worth."""
+    if not _in_order(one):
+        return set(), one.reward
+    of_schema = {
+        n for n, (_, name, sql, _) in enumerate(one.tools) if name in LOOKING or (name == "sql" and _looks(sql))
+    }
+    told = {turn: True for turn, *_ in one.tools}
+    for n, (turn, *_, well) in enumerate(one.tools):
+        told[turn] &= n in of_schema or not well
+    turns = {turn for turn, explores in told.items() if explores}
+    after = [turn for n, (turn, name, _, well) in enumerate(one.tools) if well and name == "sql" and n not in of_schema]
+    in_vain = bool(turns) and not any(turn > min(turns) for turn in after)
+    n_failed = sum(not well for *_, well in one.tools)
+    return turns, (0.0 if in_vain else one.reward) - n_failed / max(1, len(one.tools))
+
+
+LOOKING = {"list_tables", "describe_table", "sample_values"}
+
+
+def _looks(sql: str) -> bool:
+    words = set(re.findall(r"\w+", sql.lower()))
+    return bool(words & {"pragma", "sqlite_master", "sqlite_schema", "information_schema"})
 
 
 def _distance(rewards: list[float], weights: list[int]) -> list[float]:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from agl_plugin.audit import schema
 from agl_plugin.audit.log import seal_of
-from agl_plugin.audit.recompute import Call, Earned, Expected, Settings, advantages, optimizer_steps, rows_of
+from agl_plugin.audit.recompute import Call, Earned, Expected, Settings, by_row, optimizer_steps, rows_of
 from agl_plugin.audit.schema import unpack
 from foundation import run_folder
 from foundation.files import read_lines
@@ -186,10 +186,10 @@ class Step:
                 return
             earned[rollout] = self._rows(one, rows)
         self._numbers()
-        values = advantages(earned, self.settings)
+        values = by_row(earned, self.settings)
         for rollout, rows in self.rows.items():
-            for row in rows:
-                self._fate(row, values[rollout])
+            for row, value in zip(rows, values[rollout], strict=False):
+                self._fate(row, value)
         self._optimizer_steps()
 
     def _membership(self, rollouts: dict[str, sqlite3.Row], left_out: dict[str, str]) -> None:
@@ -218,7 +218,13 @@ class Step:
         self.found.expect(same, f"{rollout['id']} has {len(rows)} rows, and its calls give {len(expected)}")
         for row, one in zip(rows, expected, strict=False):
             self._row(row, one)
-        return Earned(rollout["group_id"], rollout["reward"], sum(sum(one.mask) for one in expected))
+        each = [sum(one.mask) for one in expected]
+        return Earned(rollout["group_id"], rollout["reward"], sum(each), each, self._tools(rollout["id"]))
+
+    def _tools(self, rollout: str) -> list[tuple[int, str, str, bool]]:
+        query = "SELECT turn, name, arguments, outcome FROM tool_call WHERE rollout_id = ? ORDER BY n"
+        found = self.connection.execute(query, (rollout,))
+        return [(turn, name, text, outcome in ("ok", "cut")) for turn, name, text, outcome in found]
 
     def _calls(self, attempt: str) -> list[Call]:
         query = "SELECT prompt_ids, sampled_ids, log_probs FROM llm_call WHERE attempt_id = ? ORDER BY n"

@@ -21,9 +21,11 @@ from typing import Any
 
 import numpy as np
 import torch
+from verl import DataProto
 from verl.trainer.ppo import core_algos
 
-from agl_plugin.update.batch import UID_SEPARATOR
+from agl_plugin.update.batch import EXPLORES, FAILED, UID_SEPARATOR, WORTH
+from agl_plugin.update.rules import UpdateRules
 
 # rewards, trained tokens and question of each rollout -> advantages
 Estimate = Callable[[torch.Tensor, torch.Tensor, np.ndarray], torch.Tensor]
@@ -75,6 +77,36 @@ def over_rollouts(
     values = estimate(rewards, n_tokens, questions)[rollout].float().to(response_mask.device)
     advantages = values[:, None] * response_mask
     return advantages, advantages
+
+
+def add_advantages(batch: DataProto, advantage: str, rules: UpdateRules) -> None:
+    """Set `advantages`, rows x tokens, by the estimate of that name.
+
+    With `rules.credit` phases, turns that explored have the estimate of what exploring was worth. `rules.turn_shaping`
+    takes that much from turns with a failed call, and gives each trained token of the rollout its share of it back, so
+    that an episode's shaping is 0 over its tokens.
+    """
+    tensors: Any = batch.batch
+    mask, index = tensors["response_mask"], batch.non_tensor_batch["data_id_list"]
+    found, _ = FUNCTIONS[advantage](tensors["token_level_scores"], mask, index)
+    if rules.credit == "phases":
+        explored, _ = FUNCTIONS[advantage](tensors[WORTH], mask, index)
+        found = torch.where(tensors[EXPLORES][:, None], explored, found)
+    if rules.turn_shaping:
+        found = found + rules.turn_shaping * shaping(tensors[FAILED], mask, index)
+    tensors["advantages"] = found
+
+
+def shaping(failed: torch.Tensor, mask: torch.Tensor, index: np.ndarray) -> torch.Tensor:
+    """-1 on the trained tokens of failed turns, less the mean of that over the trained tokens of their rollout."""
+    places: dict[str, int] = {}
+    rollout = torch.tensor([places.setdefault(uid, len(places)) for uid in index])
+    n_tokens, said = mask.sum(dim=-1).double().cpu(), -failed.double().cpu()
+    told, whole = torch.zeros(2, len(places), dtype=torch.float64)
+    told.index_add_(0, rollout, said * n_tokens)
+    whole.index_add_(0, rollout, n_tokens)
+    values = said - (told / whole.clamp(min=1))[rollout]
+    return values.float().to(mask.device)[:, None] * mask
 
 
 def name_of(advantage: str) -> str:

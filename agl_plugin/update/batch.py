@@ -20,6 +20,7 @@ import torch
 from tensordict import TensorDict
 from verl import DataProto
 
+from agl_plugin.update.phases import Phases
 from agl_plugin.update.rows import PREFIX_MISMATCH, TOO_LONG, Limits, Row, Turn, rows_of_turns
 from agl_plugin.update.rules import REWARD_STEPS, in_reward_steps
 
@@ -27,6 +28,8 @@ from agl_plugin.update.rules import REWARD_STEPS, in_reward_steps
 ROW_NUMBER = "row_number"
 # The column that marks the rows of rollouts with an answer that was cut at its limit of tokens.
 TRUNCATED = "truncated"
+# The columns of agl_plugin.update.phases, of rows that are a turn each.
+EXPLORES, FAILED, WORTH = "explores", "failed", "worth"
 # Joins the question's and the rollout's id in `uid`, for agl_plugin.update.advantage.
 UID_SEPARATOR = "/"
 Rollouts = Mapping[str, tuple[str, float, Sequence[Turn]]]  # rollout id -> question id, reward, LLM calls in order
@@ -54,6 +57,7 @@ def build_batch(
     max_response_tokens: int,
     pad_id: int,
     device: torch.device,
+    phases: Mapping[str, Phases] | None = None,
 ) -> Batch:
     """Rows of all rollouts.
 
@@ -61,7 +65,8 @@ def build_batch(
     n x R (padded right), input_ids, attention_mask and position_ids n x (P + R), token_level_scores n x R float32 with
     the rollout's reward on the last token of each of its rows, is_drop_mask n (prompt over the limit, cut, or nothing
     left to train), row_number n, truncated n (an answer of the rollout was cut), rollout_log_probs n x R float32 where
-    the sampler gave any: 0 where the mask is 0, NaN where it is 1 and the call came without them.
+    the sampler gave any: 0 where the mask is 0, NaN where it is 1 and the call came without them. With `phases` by
+    rollout (and without `merge`): explores n, failed n, worth n x 1 float32.
     """
     limits = Limits(max_prompt_tokens, max_response_tokens)
     rows = [(i, row) for i, (*_, turns) in rollouts.items() for row in rows_of_turns(turns, merge=merge, limits=limits)]
@@ -86,6 +91,7 @@ def build_batch(
         "token_level_scores": scores,
         ROW_NUMBER: torch.arange(len(rows)),
         TRUNCATED: torch.tensor([is_truncated(rollouts[i][2]) for i, _ in rows]),
+        **_phases(phases, rows),
         **_sampler_log_probs([row.log_probs[:max_response_tokens] for _, row in rows], mask),
     }
     data = DataProto(batch=TensorDict({k: v.to(device) for k, v in tensors.items()}, batch_size=len(rows)))  # pyright: ignore[reportArgumentType]
@@ -100,6 +106,16 @@ def _pad(rows: list[list[Any]], value: float) -> torch.Tensor:
     width = max(1, *map(len, rows))
     dtype = torch.float32 if isinstance(value, float) else torch.long
     return torch.tensor([row + [value] * (width - len(row)) for row in rows], dtype=dtype)
+
+
+def _phases(phases: Mapping[str, Phases] | None, rows: list[tuple[str, Row]]) -> dict[str, torch.Tensor]:
+    """Of each row those of its turn."""
+    if phases is None:
+        return {}
+    turns = {rollout: iter(zip(of.explores, of.failed, strict=True)) for rollout, of in phases.items()}
+    told = torch.tensor([next(turns[rollout]) for rollout, _ in rows])
+    worth = [[in_reward_steps(phases[rollout].worth) / REWARD_STEPS] for rollout, _ in rows]
+    return {EXPLORES: told[:, 0], FAILED: told[:, 1], WORTH: torch.tensor(worth, dtype=torch.float32)}
 
 
 def _sampler_log_probs(rows: list[list[float]], mask: torch.Tensor) -> dict[str, torch.Tensor]:

@@ -39,7 +39,8 @@ class UpdateRules:
     is the user's. `seed` and the training step decide which rows share an optimizer step. `overlong_filter` leaves out
     rollouts with an answer that was cut, `positive_only` those whose advantage is not positive. `row_tokens`: the most
     tokens of a row after its prompt, by which the aggregation "-norm" divides. `micro_batch_tokens`: the most tokens of
-    a forward pass, 0 where verl's number of rows decides.
+    a forward pass, 0 where verl's number of rows decides. `credit`: what is compared, rollouts or their phases;
+    `turn_shaping`: what a turn with a failed call is behind the others of its rollout.
     """
 
     n_updates: int
@@ -54,6 +55,13 @@ class UpdateRules:
     positive_only: bool = False
     row_tokens: int = 1
     micro_batch_tokens: int = 0
+    credit: Literal["rollout", "phases"] = "rollout"
+    turn_shaping: float = 0.0
+
+    @property
+    def by_turn(self) -> bool:
+        """Whether turns of a rollout have advantages of their own: each is a row then."""
+        return self.credit == "phases" or self.turn_shaping > 0
 
     @property
     def advantage_decides(self) -> bool:

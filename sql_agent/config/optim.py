@@ -22,6 +22,15 @@ class OptimConfig(Node):
     advantage: Advantage = Field(
         default="group", description="what a rollout is [compared with](15-training.md#advantage)"
     )
+    credit: Literal["rollout", "phases"] = Field(
+        default="rollout",
+        description="what is compared: rollouts, or their [exploring and answering turns](15-training.md#phases) apart",
+    )
+    turn_shaping: float = Field(
+        default=0.0,
+        ge=0,
+        description="what turns with a failed call are behind the rest of their rollout; over its tokens it sums to 0",
+    )
     loss_aggregation: Aggregation = Field(
         default="token-mean",
         description="[what weighs the same](15-training.md#aggregation): a token, or a row with the mean or the sum of "

@@ -146,6 +146,23 @@ class TrainConfig(AgentTree):
                 "reinforce++: it compares with the whole step, so a group whose rewards are equal teaches too. Set it "
                 "to 0, or take optim.advantage = group"
             )
+        by_turn = {"optim.credit": self.optim.credit != "rollout", "optim.turn_shaping": self.optim.turn_shaping > 0}
+        for key in (key for key, wanted in by_turn.items() if wanted):
+            if rollout.level != "transition":
+                raise ValueError(
+                    f"{key} gives turns of a rollout advantages of their own, and with rollout.level = "
+                    f"{rollout.level} they share a row: set rollout.level = transition, or leave {key} out"
+                )
+            if self.agent.match:
+                raise ValueError(
+                    f"{key} numbers turns by the calls that are trained, and agent.match leaves some out: leave one of "
+                    "the two out"
+                )
+        if self.optim.credit == "phases" and self.optim.advantage == "reinforce++":
+            raise ValueError(
+                "optim.credit = phases compares within a group, and optim.advantage = reinforce++ with the whole step: "
+                "take optim.advantage = group, or leave optim.credit out"
+            )
         if rollout.temperature == 0:
             raise ValueError(
                 "rollout.temperature = 0 must be above 0: a question's rollouts would be the same, and the trainer "

@@ -21,8 +21,9 @@ from agl_plugin.run.curriculum import CurriculumRules
 from agl_plugin.run.kept import Kept
 from agl_plugin.run.question_order import QuestionOrder
 from agl_plugin.run.resampling import Places, key_of
-from agl_plugin.update.advantage import FUNCTIONS
+from agl_plugin.update.advantage import add_advantages
 from agl_plugin.update.batch import Batch, build_batch
+from agl_plugin.update.phases import phases_of
 from agl_plugin.update.policy_loss import micro_batch_loss
 from agl_plugin.update.prepare import needs_pass, prepare, result
 from agl_plugin.update.rows import Limits
@@ -89,12 +90,9 @@ def train_step(run: Run, step: int) -> None:
     notes.played(played, step=step, mode="train")
     # Rows: what the policy saw and sampled, one row an episode where its calls continue each other.
     batch = batch_of(run, played, places, step)
-    tensors: Any = batch.data.batch
     # Advantages: how much more an episode earned than the others of its question, for each token sampled in it.
-    rewards, mask = tensors["token_level_scores"], tensors["response_mask"]
-    of_rollout = batch.data.non_tensor_batch["data_id_list"]
-    tensors["advantages"], _ = FUNCTIONS[config.optim.advantage](rewards, mask, of_rollout)
-    kept: Any = batch.data[~tensors["is_drop_mask"]]  # no prompts over the limit, no rows with nothing to learn
+    add_advantages(batch.data, config.optim.advantage, run.rules)
+    kept: Any = batch.data[~batch.data.batch["is_drop_mask"]]  # no prompts over the limit, no rows with no token
     # What policy and start model say of the sampled tokens before the update, where it does not find that out itself.
     tensors = kept.batch
     if needs_pass(kept, run.rules, epochs=policy.actor.ppo_epochs):
@@ -157,6 +155,7 @@ def batch_of(run: Run, played: Sequence[Played], places: Places, step: int) -> B
     }
     if not rollouts:
         raise RunError(no_group(step, played))
+    records = {one.row["rollout_id"]: one.row for one in played}
     return build_batch(
         rollouts,
         merge=run.config.rollout.level == "trajectory",
@@ -164,6 +163,12 @@ def batch_of(run: Run, played: Sequence[Played], places: Places, step: int) -> B
         max_response_tokens=limits.response_tokens,
         pad_id=run.policy.pad_id,
         device=torch.device("cpu"),
+        phases={
+            rollout: phases_of(records[rollout], len(turns), reward=reward)
+            for rollout, (_, reward, turns) in rollouts.items()
+        }
+        if run.rules.by_turn
+        else None,
     )
 
 

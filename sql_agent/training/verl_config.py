@@ -226,6 +226,8 @@ def update_rules(config: TrainConfig) -> UpdateRules:
         positive_only=optim.positive_only,
         row_tokens=config.rollout.row_response_tokens,
         micro_batch_tokens=optim.micro_batch_tokens,
+        credit=optim.credit,
+        turn_shaping=optim.turn_shaping,
     )
 
 

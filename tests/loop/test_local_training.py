@@ -397,6 +397,7 @@ EVERYTHING: dict[str, Any] = {
         **{"loss": "cispo", "advantage": "group_no_std", "loss_aggregation": "seq-mean-token-mean", "warmup": 2},
         **{"mini_batch_questions": 2, "kl_coef": 0.02, "kl_estimator": "k2", "entropy_coef": 0.001},
         "importance_correction": "truncated",
+        **{"credit": "phases", "turn_shaping": 0.2},
     },
     "verl": {"actor_rollout_ref": {"actor": {"ppo_epochs": 2}}},
 }

@@ -82,6 +82,16 @@ def test_the_default_is_what_it_was() -> None:
             "optim.advantage=reinforce++ rollout.resample_flat_groups=2",
             r"resample_flat_groups = 2 must be 0 with optim\.advantage = reinforce\+\+: .*take optim\.advantage =",
         ),
+        ("optim.credit=phases", r"optim\.credit .*rollout\.level = trajectory they share a row: set rollout\.level"),
+        ("optim.turn_shaping=0.1", r"optim\.turn_shaping .*set rollout\.level = transition"),
+        (
+            "optim.credit=phases rollout.level=transition agent.episode=a.py:play agent.match=x",
+            r"optim\.credit .*agent\.match leaves some out",
+        ),
+        (
+            "optim.credit=phases rollout.level=transition optim.advantage=reinforce++",
+            r"optim\.credit = phases .*take optim\.advantage = group",
+        ),
         (
             "optim.importance_correction=masked rollout.sampler_logprobs=false",
             r"importance_correction = masked needs what vLLM says",
