@@ -3,7 +3,8 @@
 Numbers with units, thousands, decimals and words, dates in many forms, yes and no, names with titles, lists and sets,
 over four small databases that exist here alone: shops and weather in the part `chosen`, sports and finance in `kept`.
 Each part has its own questions, sentences, frames and ways to be wrong, so that rules can be chosen without `kept`.
-The parts `open` and `locked` are sentences that were written one by one, halves of one set by question.
+The parts `open` and `locked`, `fresh` and `unread` are sentences that were written one by one, halves of two sets by
+question.
 Guarantees: a pure function of the seed.
 """
 
@@ -29,9 +30,12 @@ from sql_agent.offline_judge.sections import Cell
 from sql_agent.offline_judge.typed import kind_of_cells
 
 TEXT = tomllib.loads((Path(__file__).parent / "support" / "typed_sentences.toml").read_text(encoding="utf-8"))
-WRITTEN = tomllib.loads((Path(__file__).parent / "support" / "written_answers.toml").read_text(encoding="utf-8"))
 PARTS = [(part, language) for part, languages in TEXT.items() for language in languages]
-HALVES: list[str] = ["open", "locked"]
+HALVES: list[str] = ["open", "locked", "fresh", "unread"]
+WRITTEN = {
+    file: tomllib.loads((Path(__file__).parent / "support" / file).read_text(encoding="utf-8"))["ask"]
+    for file in ("written_answers.toml", "fresh_answers.toml")
+}
 
 
 @dataclass(frozen=True)
@@ -65,8 +69,9 @@ def answers(n: int, *, part: str, language: str, seed: int = 0) -> Iterator[Told
 
 
 def written(half: str, language: str) -> Iterator[Told]:
-    """The answers that were written one by one, of every second question."""
-    for ask in WRITTEN["ask"][HALVES.index(half) :: 2]:
+    """The answers that were written one by one, of every second question of their file."""
+    n = HALVES.index(half)
+    for ask in list(WRITTEN.values())[n // 2][n % 2 :: 2]:
         rows = [zip(ask["columns"], row, strict=True) for row in ask["rows"]]
         cells = tuple(Cell(str(value), f"0 {n}", column) for n, row in enumerate(rows) for column, value in row)
         for why in ("right", "wrong", "part") if ask["language"] == language else ():

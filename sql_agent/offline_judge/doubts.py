@@ -14,7 +14,7 @@ DOUBTS_ZH = r"""
 实际上|等等|[更纠改]正|抱歉|对不起|收回|作废|哦|但|不过|然而|却|虽|尽管|除非|除了|否认|反对|同意|记得|印象|我想|认为|觉得|以为
 吧|哪里|岂|介于|之间|二者|两者|其中之一|另说|仅供|玩笑|胡说|编的|虚构|几乎|[将接]近|近(?=\d)|不到|超过|[多少]于|逾(?=\d)
 [查找]不到|没有?(?:记录|资料|提到|提及|找到|查到|信息|数据)|无[法从]|不[清知详]|撤销|矛盾|取消|看情况|难说|有时|未必|才怪|别信
-反[之话]
+反[之话]|多半|八成|十有八九
 """
 DOUBTS_EN = r"""
 or|either|one of|whether|may ?be|perhaps|possibl[ey]|probabl[ey]|presumabl[ey]|suppos\w*|alleged\w*|apparently
@@ -22,10 +22,11 @@ seeming\w*|conceivabl[ey]|likely|unlikely|might|may|could|about|around|approxima
 (?:more|less|fewer|other|rather) than|more or less|at (?:least|most)|up to|between|somewhere|unsure|uncertain|guess\w*
 estimate[sd]?|assum\w*|suspect\w*|think|thought|believe\w*|reckon|imagin\w*|remember\w*|recall\w*|memory|opinion|seem\w*
 appears? to|doubt\w*|unclear|unknown|rumou?r\w*|lies?|lying|liar|false|fake|myth|jok\w+|kidding|untrue|wrong\w*
-incorrect\w*|inaccurate|mistake\w*|errors?|wait|hm+|actually|sorry|apolog\w+|instead|rather|correction|scratch|ignor\w+
+incorrect\w*|inaccurate|mistake\w*|errors?|^wait|hm+|actually|sorry|apolog\w+|instead|rather|correction|scratch|ignor\w+
 disregard|forget|retract\w*|except|versus|vs|unless|although|though|but|however|contrary|opposite|reverse|disagree\w*
 den(?:y|ies|ied)|reject\w*|refuse\w*|hardly|barely|scarcely|far from|anything but|pretend\w*|hypothe\w+|alternatively
 depends?|sometimes|invented|nonsense|ridiculous|if|quote me|not (?:know|say|sure|certain|find|mention)
+bet|wager|apart from
 no (?:records?|information|data|entry|results?|mention|idea|clue)
 """
 DENIALS = re.compile(
@@ -63,7 +64,7 @@ as follows|you are welcome|have a nice day|好的|好|没问题|当然|当然可
 为您|查了|查询了|一下|下|查到了|查到|已|了|执行|执行了|运行|运行了|语句|数据|表|表中|表里|的记录|表格|库|库里|表明|表示|说明
 可以|可|看到|看出|看|可知|得知|得到|得出|找到|发现|显示|返回|返回了|最终|最后|结论|简而言之|简单来说|总的来说|总之|清楚|很清楚
 很|明确|按照|依照|依据|来看|里|上|这是|这个|这些|这|那么|他|她|他们|它们|这家店|该店|店里|这本书|该书|如需更多信息请告诉我
-如有疑问|请随时联系|随时|欢迎|继续|提问|祝您生活愉快|需要|帮助|次序|顺序|排序|排列|由大到小|由高到低|就|是|乃|即|所|于|在|从
+如有疑问|请随时联系|随时|欢迎|继续|提问|祝您生活愉快|需要|帮助|目前|当前|现在|如今|担任|次序|顺序|排序|排列|由大到小|由高到低|就|是|乃|即|所|于|在|从
 由|向|到|被|把|将|给|让|用|以|为|其|此|并|且|一共|总共|合计|共计|达|达到|约定
 """
 SOURCE = re.compile(

@@ -29,7 +29,7 @@ ITEM_MARK = re.compile(
 )
 ROW_NUMBER = re.compile(r"(?<=^\|)[ \t]*\d{1,2}[ \t]*(?=\|[ \t]*[^\s|])", re.MULTILINE)
 # Bounded: the time that cn2an takes grows with the square of the length.
-NUMERAL = re.compile(r"[零〇一二两三四五六七八九十百千万]{1,20}(?:点[零一二三四五六七八九]{1,9})?")
+NUMERAL = re.compile(r"[零〇一二两三四五六七八九十百千万亿]{1,20}(?:点[零一二三四五六七八九]{1,9})?")
 PARENTHESES = str.maketrans("()", "、、")  # what stands in them is an item of its own
 MARKS = re.compile(r"[*#`\[\]{}《》「」『』〔〕\"'“”‘’]+")
 # Tags by name, so that "<90" is none; what is struck through or not shown is not as if it were plain.

@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from faker.providers.person.zh_CN import Provider
+
 from sql_agent.offline_judge.doubts import DENIALS, DOUBTS, FRAMES, FREE, NO, PHRASES, SOURCE, TITLES, YES, alternatives
 from sql_agent.offline_judge.lexicon import Lexicon, spell, tokens
 from sql_agent.offline_judge.sections import ORDER, Cell, parts
@@ -22,7 +24,7 @@ from sql_agent.offline_judge.words import PHRASES as QUOTE_PHRASES
 from sql_agent.records import AnswerType
 
 MAX_CHARS, MAX_HAN, MAX_WORDS, MAX_ITEMS = 60, 24, 6, 30  # of a truth; longer ones are no values
-BEFORE, BEHIND, AROUND = 8, 5, 4  # unknown words (half a Chinese character each) in a clause that tells; in a source
+AROUND, MAX_NAME = 4, 12  # unknown words (a Chinese character is half a one) around a yes or a no
 YES_WORDS, NO_WORDS = {"yes", "true", "是", "是的", "对"}, {"no", "false", "否", "不是", "不对"}
 ASKS_YES_NO = re.compile(
     r"^(?:is|are|was|were|do|does|did|has|have|had|can|could|will|would|should)\b|[吗否]|(.)[不没]\1|没有[?？]?$", re.I
@@ -34,9 +36,16 @@ JOINT = r"\s*(?:and|&|plus|as well as|以及|还有|加上|[和与及跟])\s*(?:
 JOINED = re.compile(rf"\|{JOINT}\?+(?!\?|\s*\|)|^[^|]*\?{JOINT}\|")
 NAME = re.compile(r"(?<![.!?:–—|-] )(?<!^)(?<!\n)(?<![\"“*>])\b[A-Z][a-z]+")
 DAYS = "monday tuesday wednesday thursday friday saturday sunday sql january february march april may june july august"
-AUXILIARIES = frozenset(  # stems
-    ["is", "are", "was", "were", "do", "does", "did", "has", "hav", "had", "can", "could", "will", "would", "should"]
+LACKS = re.compile(r"\b(?:lack\w*|missing|without|closed?|shut)\b|[缺闭]")  # as good as a denial
+OR = re.compile(r"# (?:or|nor) (?:the |an? )?#|#或者?#")
+# Doubts only beside a truth: "under the direction of", "boarded or left".
+NEAR = {"or", "或", "about", "around", "over", "under", "between"}
+AT_TRUTH = re.compile(
+    r"(?:\b(?:or|about|around|over|under|between) (?:the |an? |some )*|或者?|^或)[#\d]|# ?(?:or\b|或)|^(?:or\b|或)"
 )
+OF_TRUTH = re.compile(r"# s (?!the\b|an?\b|in\b)")  # somebody else: "her brother"
+DEFINITE = ("这", "该", "本", "此", "其")
+SURNAMES = {*list(Provider.last_names)[:100]}  # the most frequent ones
 ROUNDED = {"about", "around", "approximately", "roughly", "约", "大约", "左右"}
 NOT = re.compile(r"(.)[不没]\1|没有?(?=[?？]?$)")  # of a question that offers both
 MAY = re.compile(r"\bmay (?!be|have|not|or)")  # beside a yes or a no, a permission
@@ -133,7 +142,7 @@ def typed_value(truth: Truth, *, question: str, answer: str) -> float:
     asked, said = plain(question), plain(answer)
     if truth.kind == "yes_no":
         return float(_polarity(said, asked, answer) is (truth.values[0] == "yes"))
-    told = _Told(truth, asked, MARK.sub("\n", said))
+    told = _Told(truth, question, answer)
     if not told.order or not told.is_clean or _strange_names(answer, asked, truth.values):
         return 0.0
     wanted = list(dict.fromkeys(truth.values))
@@ -148,20 +157,28 @@ def typed_value(truth: Truth, *, question: str, answer: str) -> float:
 class _Told:
     """The truths that an answer tells, in order, and whether it says nothing against them."""
 
-    def __init__(self, truth: Truth, asked: str, said: str) -> None:
-        self._truth, self._asked = truth, asked
+    def __init__(self, truth: Truth, question: str, answer: str) -> None:
+        asked, said = plain(question), MARK.sub("\n", plain(answer))
+        self._truth = truth
         self._forms = {spell(form): value for value in truth.values for form in _forms(value, truth.kind)}
         self._known, self._lexicon = _lexicon(f"{asked}\n{truth.columns}"), Lexicon(self._forms)
-        self._numbers = {token[0] for token in tokens(f"{asked} {' '.join(truth.values)} {len({*truth.values})}")}
+        self._is_named = truth.kind in ("name", "list", "set")
+        places = range(1, len({*truth.values}) + 1) if self._is_named else [len({*truth.values})]
+        self._numbers = {token[0] for token in tokens(f"{asked} {' '.join(truth.values)} {' '.join(map(str, places))}")}
         self.order: list[str] = []
         self._doubted = {*DOUBTS.findall(asked.rstrip("?？")), *DENIALS.findall(asked)}
         self._doubted |= ROUNDED if len(self._forms) > 3 and truth.kind == "number" else set()
-        self._unsaid = _unsaid(asked, said)
-        self._topics = _content(asked)
+        self._is_negative = DENIALS.search(LACKS.sub(" no ", asked)) is not None
+        self._capitals = _capitals(answer)
+        self._gone, self._topics = _unsaid(asked, said), self._topics_of(asked)
+        self._is_capital = all({*spell(one).split()[:1]} <= self._capitals for one in truth.values)
+        self._behind = _behind_names(asked, said, _capitals(question))
         self.is_torn = self._is_torn(said)
-        self.is_clean = not re.search(r"[?？]|\.\.|…", said) and all(
-            [self._is_clean(one, leads=leads) for one, leads in _clauses(said, self._lexicon)]
-        )
+        denied = [len(DENIALS.findall(LACKS.sub(" no ", one))) for one in re.split("[.。!;\n]", said)]
+        is_turned = self._is_negative and max(denied) > 1  # who do not lack one have one
+        asks = re.search(r"[?？]|\.\.|…", said) is not None
+        clean = [self._is_clean(one, leads=leads) for one, leads in _clauses(said, self._lexicon)]
+        self.is_clean = not asks and not is_turned and all(clean)
 
     def _is_torn(self, said: str) -> bool:
         """Whether values of one row of a table are told of another's."""
@@ -178,31 +195,65 @@ class _Told:
         self.order += [self._forms[word] for *_, word in found]
         rest = _filled(clause, found)
         courtesy, unknown = self._known.read(rest)
-        phrases = _filled(rest, [one for one in courtesy if one[2].count(" ") > 3])  # "if you need anything else"
-        if {*DOUBTS.findall(phrases), *DENIALS.findall(phrases)} - self._doubted:
+        polite = [one for one in courtesy if one[2].count(" ") > 3]  # "if you need anything else"
+        if self._is_doubted(_filled(_filled(clause, found, "#"), polite)) or _joins(rest, found, unknown):
             return False
         if any(token[0] not in self._numbers and re.search(r"\d", token[0]) for token in tokens(rest)):
             return False
-        first, last = (found[0][0], found[-1][1]) if found else (len(clause), len(clause))
-        before = sum(_weight(rest[start:end]) for start, end in unknown if start < first)
-        behind = sum(_weight(rest[start:end]) for start, end in unknown if end > last)
-        heads = not self.order and clause.isascii() and self._topics & _content(clause)  # "ranked by size,"
-        near = SOURCE.search(clause) or self._truth.kind in ("number", "date") or heads
-        limit = BEFORE if found or leads else AROUND if near else 0
-        is_other = self._names_another(rest, unknown, first)
-        return before <= limit and behind <= BEHIND and not is_other and not _joins(rest, found, unknown)
+        if self._is_named and not found and unknown and not (leads or self._is_source(clause, rest, unknown)):
+            return False
+        return not self._is_other(rest, courtesy, unknown, found[0][0] if found else 0)
 
-    def _names_another(self, rest: str, unknown: list[tuple[int, int]], first: int) -> bool:
-        """Whether something else stands where the question has what the answer does not say: in Chinese, where no
-        capital tells a name, before the same words, or as the first thing of the clause."""
-        gone, following = self._unsaid
-        for n, (start, end) in enumerate(unknown):
-            behind = rest[end:].lstrip(f" {gone}")
-            is_subject = n == 0 and start < first and rest[end:first].strip()
-            is_subject = is_subject and (behind[:1] not in ("是", "为") or (not start and behind[:1] == following[:1]))
-            if gone and end - start > 1 and (is_subject or (following and behind.startswith(following))):
-                return True
+    def _is_source(self, clause: str, rest: str, unknown: Sequence[tuple[int, int]]) -> bool:
+        """Whether a clause that tells no truth says whence one is known, or what it is about: no further item."""
+        if clause.isascii() and self._is_capital:
+            return not any({*rest[start:end].split()} & self._capitals for start, end in unknown)
+        return bool(SOURCE.search(clause)) or (not self.order and bool(self._topics & self._topics_of(clause)))
+
+    def _topics_of(self, clause: str) -> set[str]:
+        pairs = {clause[n : n + 2] for n in range(len(clause) - 1)}
+        return _content(clause) if clause.isascii() else {one for one in pairs if not one.isascii()}
+
+    def _is_doubted(self, clause: str) -> bool:
+        """Whether a clause, with # for the truths, doubts or denies more than the question does."""
+        denials = {*DENIALS.findall(clause)} - self._doubted
+        if self._is_negative:  # "have no room" of who lacks one
+            denials, clause = set[str](), OR.sub("# #", clause.replace("not find", ""))
+        doubts = {*DOUBTS.findall(clause)} - (NEAR if not AT_TRUTH.search(clause) else set())
+        is_another = self._truth.kind == "name" and OF_TRUTH.search(clause) is not None
+        return bool(denials or doubts - self._doubted) or is_another
+
+    def _is_other(
+        self, rest: str, known: Sequence[tuple[int, int, str]], unknown: Sequence[tuple[int, int]], first: int
+    ) -> bool:
+        """Whether something unknown looks like a value, or is a name in the place of one that the question has and the
+        answer does not say: before the same words, or as the subject. Chinese has no capitals: a value's last character
+        or a surname tells a value."""
+        gone, following = self._gone
+        for start, end in unknown:
+            text, behind, before = rest[start:end], rest[end:].lstrip(), rest[:start].rstrip()
+            if not "\u4e00" <= text[-1] <= "\u9fff":
+                if text.split()[-1] in self._capitals and any(spell(behind).startswith(one) for one in self._behind):
+                    return True
+            elif not before.endswith(DEFINITE):
+                begins = not before or (before[-1] != "的" and any(b - a > 1 and b == len(before) for a, b, _ in known))
+                is_first = begins and (start, end) == unknown[0] and start < first and rest[end:first].strip()
+                is_told = behind[:1] not in ("是", "为") or (not start and behind[:1] == following[:1])
+                if gone and ((is_first and is_told and len(text) > 1) or (following and behind.startswith(following))):
+                    return True
+                if self._is_named and len(text) > 1 and any(_alike(text, one) for one in self._truth.values):
+                    return True
         return False
+
+
+def _alike(text: str, value: str) -> bool:
+    is_person = 1 < len(value) < 4 and value[0] in SURNAMES
+    return len(value) > 1 and (text[0] in SURNAMES if is_person else text[-1] == value[-1])
+
+
+def _capitals(text: str) -> set[str]:
+    words = [spell(plain(word)) for word in re.findall(r"\b[A-Z][\w-]*", text)]
+    return {word.strip() for word in words if word not in WORDS and not re.search(r"\d", word)}
 
 
 def _clauses(said: str, truths: Lexicon) -> list[tuple[str, bool]]:
@@ -220,11 +271,18 @@ def _unsaid(asked: str, said: str) -> tuple[str, str]:
     """What the question begins with and the answer does not say, and the two characters behind; for Chinese alone."""
     asked = re.sub(r"^(?:请问|谁是|谁为|[请把按在])+", "", asked)
     _, gone = Lexicon(parts(said)).read(asked)
-    if asked.isascii() or not gone or gone[0][0] or gone[0][1] < 2:
+    if asked.isascii() or not gone or gone[0][0] or not 2 <= gone[0][1] <= MAX_NAME:
         return "", ""
     ends = re.search(r"[是有的在于由为]", asked[2 : gone[0][1]])
     end = 2 + ends.start() if ends else gone[0][1]
     return asked[:end], asked[end : end + 2]
+
+
+def _behind_names(asked: str, said: str, names: set[str]) -> list[str]:
+    """The words of the question behind a name that the answer does not say."""
+    words, told = [token[0] for token in tokens(asked)], spell(said)
+    pairs = zip(words, words[1:], strict=False)
+    return [f" {after} " for name, after in pairs if name in names and f" {name} " not in told]
 
 
 def _joins(rest: str, found: Sequence[tuple[int, int, str]], unknown: Sequence[tuple[int, int]]) -> bool:
@@ -317,14 +375,14 @@ def _polarity(said: str, asked: str, answer: str) -> bool | None:
     verdicts: list[bool] = []
     asked = NOT.sub(r"\1", asked)
     for clause in filter(None, (one.strip() for one in CLAUSE_END.split(said))):
-        found = _says(clause, asked, after=bool(verdicts))
+        found = _says(clause, asked, after=verdicts[0] if verdicts else None)
         if found == "nothing":
             return None
         verdicts += [found] if isinstance(found, bool) else []
     return verdicts[0] if verdicts and len({*verdicts}) == 1 else None
 
 
-def _says(clause: str, asked: str, *, after: bool) -> bool | Literal["frame", "nothing"]:
+def _says(clause: str, asked: str, *, after: bool | None) -> bool | Literal["frame", "nothing"]:
     """What one clause says: yes, no, whence it is known, or nothing that can be read."""
     courtesy, strange = FRAME.read(clause)
     if len(courtesy) == 1 and not strange and courtesy[0][2].count(" ") > 3:
@@ -332,9 +390,10 @@ def _says(clause: str, asked: str, *, after: bool) -> bool | Literal["frame", "n
     clause = re.sub(r"^(?:and|so|that|then) ", "", clause)
     lead = NO.match(clause) or YES.match(clause)
     rest = clause[lead.end() :] if lead else clause
-    rest = MAY.sub(" ", rest) if lead or after else rest
+    if lead or after is not None:
+        clause, rest = MAY.sub(" ", clause), MAY.sub(" ", rest)
     denied = bool({*DENIALS.findall(rest)} - {*DENIALS.findall(asked)})
-    if {*DOUBTS.findall(rest)} - {*DOUBTS.findall(asked.rstrip("?？"))} or (lead and denied):
+    if {*DOUBTS.findall(clause)} - {*DOUBTS.findall(asked.rstrip("?？"))} or (lead and denied):
         return "nothing"
     said = DENIALS.sub(" ", rest)
     content, told = _content(asked), {_stem(token[0]) for token in tokens(said)}
@@ -349,7 +408,9 @@ def _says(clause: str, asked: str, *, after: bool) -> bool | Literal["frame", "n
         return not NO.match(clause)
     if not lead and denied and len(told) <= 1 and DENIES.search(rest):  # "never", "unfortunately not"
         return False
-    if after and unknown and not denied and (is_statement or lead) and not NO.match(clause):
+    if after is False and denied and not lead:
+        return "frame"  # the same again
+    if after is not None and unknown and not denied and (is_statement or lead) and not NO.match(clause):
         return "frame"  # why it is so
     if not lead and is_statement and not unknown:
         return not denied
@@ -368,3 +429,8 @@ def _words() -> frozenset[str]:
 
 def _stem(word: str) -> str:
     return re.sub(r"(?:ies|es|s|ed|ing|e|d)$", "", word) if len(word) > 3 and word.isascii() else word
+
+
+AUXILIARIES = frozenset(
+    map(_stem, re.findall(r"\w+", "is are was were do does did has have had can could will would should"))
+)
