@@ -108,7 +108,7 @@ def train(
     with AuditLog(run_dir, settings=settings) if audit else nullcontext() as log:
         GrpoTrainer(
             config,
-            workers=Workers(config),
+            workers=Workers(config, teacher=trainer.update.teacher),
             daemon=GrpoDaemon(
                 store=parts["store"],
                 adapter=parts["adapter"],

@@ -33,6 +33,7 @@ from agl_plugin.update.advantage import add_advantages
 from agl_plugin.update.prepare import prepare, result
 from agl_plugin.update.rows import Limits
 from agl_plugin.update.rules import Updated
+from agl_plugin.update.teacher import teacher_log_probs
 from foundation import run_folder
 from foundation.errors import RunError
 from foundation.files import append_lines, write_text
@@ -106,7 +107,10 @@ class GrpoTrainer:
             kept: Any = batch[~batch.batch["is_drop_mask"]]  # no prompts over the limit, no rows with nothing to learn
         with self._timed("old_log_prob"):
             kept = self.workers.log_probs(kept, self.rules)
-        if self.workers.has_reference:
+        if self.rules.teacher:
+            with self._timed("ref"):
+                kept.batch["ref_log_prob"] = teacher_log_probs(kept.batch, self.rules.teacher)
+        elif self.workers.has_reference:
             with self._timed("ref"):
                 kept = self.workers.reference_log_probs(kept, self.rules)
         prepared = prepare(kept, self.rules, step=self.step, n_ranks=self.workers.n_ranks)

@@ -44,7 +44,7 @@ class Settings:
         limits = (data["max_prompt_length"], data["max_response_length"])
         if merge:
             limits = (aggregator["trajectory_max_prompt_length"], aggregator["trajectory_max_response_length"])
-        others = ("has_reference", "has_entropy", "has_own_loss")
+        others = ("has_reference", "has_entropy", "has_own_loss", "imitation")
         return cls(
             merge=merge,
             prompt_tokens=limits[0],

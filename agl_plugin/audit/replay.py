@@ -145,6 +145,9 @@ def _repeat(connection: sqlite3.Connection, settings: Mapping[str, Any], *, step
     from agl_plugin.update.prepare import prepare, result
 
     rules, config = UpdateRules(**settings["rules"]), verl_config(dict(settings["verl"]))
+    if rules.teacher or rules.imitation:
+        what = "a teacher" if rules.teacher else "what succeeded beside failures"
+        raise UserError(f"the run learned from {what}: such updates are not repeated; `verify` computes the rest")
     batch = stored_batch(connection, Settings.of(settings), step=step)
     os.environ |= {"WORLD_SIZE": "1", "RANK": "0", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
     with tempfile.TemporaryDirectory() as place:

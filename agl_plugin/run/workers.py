@@ -36,8 +36,8 @@ def is_well(address: str) -> bool:
 class Workers(Passes):
     """The processes of a run."""
 
-    def __init__(self, config: Any) -> None:
-        separate = need_reference_policy(config) and not has_adapter(config)
+    def __init__(self, config: Any, *, teacher: str = "") -> None:
+        separate = need_reference_policy(config) and not has_adapter(config) and not teacher
         pool = RayResourcePool([config.trainer.n_gpus_per_node] * config.trainer.nnodes, use_gpu=True)
         role = "actor_rollout_ref" if separate else "actor_rollout"
         worker = RayClassWithInitArgs(cls=ray.remote(GrpoWorker), config=config.actor_rollout_ref, role=role)

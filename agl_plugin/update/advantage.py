@@ -24,7 +24,7 @@ import torch
 from verl import DataProto
 from verl.trainer.ppo import core_algos
 
-from agl_plugin.update.batch import EXPLORES, FAILED, UID_SEPARATOR, WORTH
+from agl_plugin.update.batch import EXPLORES, FAILED, IMITATED, UID_SEPARATOR, WORTH
 from agl_plugin.update.rules import UpdateRules
 
 # rewards, trained tokens and question of each rollout -> advantages
@@ -95,6 +95,15 @@ def add_advantages(batch: DataProto, advantage: str, rules: UpdateRules) -> None
     if rules.turn_shaping:
         found = found + rules.turn_shaping * shaping(tensors[FAILED], mask, index)
     tensors["advantages"] = found
+    if rules.imitation:
+        tensors[IMITATED] = imitated(tensors["token_level_scores"].sum(dim=-1), index, rules.imitated_from)
+
+
+def imitated(rewards: torch.Tensor, index: np.ndarray, least: float) -> torch.Tensor:
+    """Which rows, n bool, are of a rollout that earned at least that, in a group where another did not."""
+    good, questions = (rewards >= least).tolist(), [uid.partition(UID_SEPARATOR)[0] for uid in index]
+    failed = {question for question, well in zip(questions, good, strict=True) if not well}
+    return torch.tensor([well and question in failed for question, well in zip(questions, good, strict=True)])
 
 
 def shaping(failed: torch.Tensor, mask: torch.Tensor, index: np.ndarray) -> torch.Tensor:

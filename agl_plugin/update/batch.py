@@ -30,6 +30,8 @@ ROW_NUMBER = "row_number"
 TRUNCATED = "truncated"
 # The columns of agl_plugin.update.phases, of rows that are a turn each.
 EXPLORES, FAILED, WORTH = "explores", "failed", "worth"
+# The column of rows that are imitated (agl_plugin.update.advantage).
+IMITATED = "imitated"
 # Joins the question's and the rollout's id in `uid`, for agl_plugin.update.advantage.
 UID_SEPARATOR = "/"
 Rollouts = Mapping[str, tuple[str, float, Sequence[Turn]]]  # rollout id -> question id, reward, LLM calls in order

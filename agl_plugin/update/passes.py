@@ -15,6 +15,7 @@ from verl.protocol import pad_dataproto_to_divisor
 from verl.trainer.ppo.utils import need_reference_policy
 from verl.utils import tensordict_utils as tu
 
+from agl_plugin.update.batch import IMITATED
 from agl_plugin.update.plan import micro_batches
 from agl_plugin.update.prepare import needs_pass
 from agl_plugin.update.rules import CUTS, PLAN, Plan, UpdateRules
@@ -23,7 +24,7 @@ from agl_plugin.update.sampler_gap import SAMPLER_LOG_PROBS, WEIGHTS
 # What the workers read of a batch's tensors, besides `input_ids` and `position_ids`.
 READ = (
     *("prompts", "responses", "attention_mask", "response_mask"),
-    *("old_log_probs", "advantages", "ref_log_prob", SAMPLER_LOG_PROBS, WEIGHTS),
+    *("old_log_probs", "advantages", "ref_log_prob", IMITATED, SAMPLER_LOG_PROBS, WEIGHTS),
 )
 
 

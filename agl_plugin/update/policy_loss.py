@@ -18,6 +18,7 @@ from verl.trainer.ppo import core_algos
 from verl.utils import tensordict_utils as tu
 from verl.utils.torch_functional import masked_mean
 
+from agl_plugin.update.batch import IMITATED
 from agl_plugin.update.losses import TokenLoss, Tokens, cispo, kl_penalty, load, minirl
 from agl_plugin.update.rules import PLAN, Plan
 from agl_plugin.update.sampler_gap import SAMPLER_LOG_PROBS, WEIGHTS, known_or_equal, weights_of
@@ -112,4 +113,8 @@ def micro_batch_loss(
         kl_loss = core_algos.agg_loss(kl, mask, mode, **divisors)
         loss = loss + config.kl_loss_coef * kl_loss
         metrics |= {"actor/kl_loss": kl_loss.detach().item(), "actor/kl_coef": config.kl_loss_coef}
+    if IMITATED in rows.keys():  # noqa: SIM118
+        told = core_algos.agg_loss(-log_probs, mask & rows[IMITATED][:, None], mode, **divisors)
+        loss = loss + plan.rules.imitation * told
+        metrics |= {"actor/imitation_loss": told.detach().item()}
     return loss, metrics

@@ -85,7 +85,7 @@ def compared(batch: DataProto, rules: UpdateRules) -> dict[str, float]:
     tensors: Any = batch.batch
     entropy = tensors.pop("entropys", None)
     told = {} if entropy is None else {"actor/entropy_loss": entropy[tensors["response_mask"] == 1].mean().item()}
-    return told | sampler_gap.correct(batch, rules) | kl_to_start(batch)
+    return told | sampler_gap.correct(batch, rules) | kl_to_reference(batch, rules)
 
 
 def told_scores(data: DataProto, scores: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> dict[str, float]:
@@ -129,11 +129,12 @@ def updated_rows(whole: DataProto, kept: DataProto, rules: UpdateRules, *, step:
     return {n: UpdatedRow(value, int(n_trained), moves, places[n]) for n, value, n_trained, moves in told}
 
 
-def kl_to_start(batch: DataProto) -> dict[str, float]:
-    """Mean k3 estimate, per sampled token, of the KL divergence to the reference model; {} without one."""
+def kl_to_reference(batch: DataProto, rules: UpdateRules) -> dict[str, float]:
+    """Mean k3 estimate, per sampled token, of the KL divergence to the start model or the teacher; {} without one."""
     tensors = batch.batch
     if tensors is None or "ref_log_prob" not in tensors:
         return {}
     mask = tensors["response_mask"] == 1
     kl = kl_penalty(tensors["old_log_probs"], tensors["ref_log_prob"], "k3")
-    return {"actor/kl_to_start": torch.masked_select(kl, mask).mean().item()}
+    name = "actor/kl_to_teacher" if rules.teacher else "actor/kl_to_start"
+    return {name: torch.masked_select(kl, mask).mean().item()}

@@ -40,7 +40,9 @@ class UpdateRules:
     rollouts with an answer that was cut, `positive_only` those whose advantage is not positive. `row_tokens`: the most
     tokens of a row after its prompt, by which the aggregation "-norm" divides. `micro_batch_tokens`: the most tokens of
     a forward pass, 0 where verl's number of rows decides. `credit`: what is compared, rollouts or their phases;
-    `turn_shaping`: what a turn with a failed call is behind the others of its rollout.
+    `turn_shaping`: what a turn with a failed call is behind the others of its rollout. `teacher`: where the reference
+    model is another than the start model. `imitation`: weight of the likelihood of rollouts with a reward from
+    `imitated_from` on, in groups that have others.
     """
 
     n_updates: int
@@ -57,6 +59,9 @@ class UpdateRules:
     micro_batch_tokens: int = 0
     credit: Literal["rollout", "phases"] = "rollout"
     turn_shaping: float = 0.0
+    teacher: str = ""
+    imitation: float = 0.0
+    imitated_from: float = 0.5
 
     @property
     def by_turn(self) -> bool:
@@ -66,7 +71,7 @@ class UpdateRules:
     @property
     def advantage_decides(self) -> bool:
         """Whether a token without an advantage has no gradient."""
-        return not (self.has_reference or self.has_entropy or self.has_own_loss)
+        return not (self.has_reference or self.has_entropy or self.has_own_loss or self.imitation)
 
 
 @dataclass(frozen=True)

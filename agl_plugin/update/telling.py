@@ -19,7 +19,8 @@ from agl_plugin.update.fingerprint import fingerprint, moments, sampled, setting
 from agl_plugin.update.rules import GRAD_NORMS, SCORES, STATE, WEIGHTS_AFTER, WEIGHTS_BEFORE, Plan
 
 SAMPLED_ELEMENTS = 1024
-SUMS = ("actor/pg_loss", "actor/kl_loss")  # whose parts of micro batches add up to a training step's, as means
+# Parts of micro batches that add up to a training step's, as means.
+SUMS = ("actor/pg_loss", "actor/kl_loss", "actor/imitation_loss")
 
 
 class Telling:

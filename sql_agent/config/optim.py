@@ -65,6 +65,17 @@ class OptimConfig(Node):
     kl_estimator: Literal["k1", "k2", "k3", "abs"] = Field(
         default="k3", description="[estimator](15-training.md#kl-term) of the KL loss; health/kl_to_start stays k3"
     )
+    teacher: str = Field(
+        default="",
+        description="the KL loss goes to this [teacher](15-training.md#distillation) instead: a model folder with the "
+        "policy's tokenizer (one process), or the address of a vLLM server",
+    )
+    imitation_coef: float = Field(
+        default=0.0,
+        ge=0,
+        description="weight of the likelihood of rollouts that solved their question where others of the group did not",
+    )
+    imitated_from: float = Field(default=0.5, description="the reward from which a rollout is imitated")
     entropy_coef: float = Field(default=0.0, ge=0, description="entropy bonus")
     questions_per_step: int = Field(default=32, ge=1, description="questions sampled per step")
     mini_batch_questions: int = Field(
@@ -123,6 +134,16 @@ class OptimConfig(Node):
             raise ValueError(
                 f"optim.kl_estimator = {self.kl_estimator} has nothing to estimate: set optim.kl_coef above 0, or "
                 "leave it out"
+            )
+        if self.teacher and not self.kl_coef:
+            raise ValueError(
+                f"optim.teacher = {self.teacher} is what the KL loss goes to, and optim.kl_coef is 0: set that above "
+                "0, with optim.kl_estimator = k2"
+            )
+        if self.imitated_from != 0.5 and not self.imitation_coef:
+            raise ValueError(
+                f"optim.imitated_from = {self.imitated_from:g} has nothing to choose: set optim.imitation_coef above "
+                "0, or leave it out"
             )
         if self.importance_level != "token" and self.importance_correction == "off":
             raise ValueError(

@@ -158,6 +158,11 @@ class TrainConfig(AgentTree):
                     f"{key} numbers turns by the calls that are trained, and agent.match leaves some out: leave one of "
                     "the two out"
                 )
+        if self.optim.teacher.startswith("http") and rollout.temperature != 1:
+            raise ValueError(
+                f"optim.teacher = {self.optim.teacher} tells log-probabilities at temperature 1, and "
+                f"rollout.temperature = {rollout.temperature:g}: set that to 1"
+            )
         if self.optim.credit == "phases" and self.optim.advantage == "reinforce++":
             raise ValueError(
                 "optim.credit = phases compares within a group, and optim.advantage = reinforce++ with the whole step: "

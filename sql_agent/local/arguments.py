@@ -33,6 +33,9 @@ def _refused(config: TrainConfig) -> Iterator[str]:
     ):
         if value != wanted:
             yield f"{key} = {value!r} must be {wanted!r} here; --backend verl does it"
+    teacher = config.optim.teacher
+    if teacher and not teacher.startswith("http") and not (Path(teacher).expanduser() / "config.json").is_file():
+        yield f"optim.teacher = {teacher!r}: no model folder, and not the address of a server; name one of both"
     if others := [key for key in flatten(config.verl) if not key.startswith(OF_VERL)]:
         yield f"verl.* ({', '.join(others[:3])}): has no meaning in one process; leave these keys out"
     yield from _missing_for_8_bits_and_less(config.local, gpu=config.trainer.device == "cuda")

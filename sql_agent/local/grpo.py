@@ -28,6 +28,7 @@ from agl_plugin.update.policy_loss import micro_batch_loss
 from agl_plugin.update.prepare import needs_pass, prepare, result
 from agl_plugin.update.rows import Limits
 from agl_plugin.update.rules import PLAN, Plan, UpdateRules, parts
+from agl_plugin.update.teacher import is_address, teacher_log_probs
 from agl_plugin.update.telling import Telling
 from foundation.errors import RunError
 from sql_agent.config import RolloutConfig, TrainConfig
@@ -100,7 +101,10 @@ def train_step(run: Run, step: int) -> None:
             tensors["old_log_probs"], tensors["entropys"] = policy.log_probs(tensors)
     if config.optim.kl_coef:
         with notes.timed("ref"):
-            tensors["ref_log_prob"] = policy.reference_log_probs(tensors)
+            teacher = run.rules.teacher
+            served = is_address(teacher)
+            found = teacher_log_probs(tensors, teacher) if served else policy.reference_log_probs(tensors)
+            tensors["ref_log_prob"] = found
     # Which rows make which optimizer step; those that cannot move a weight are left out.
     prepared = prepare(kept, run.rules, step=step)
     with notes.timed("update_actor"):

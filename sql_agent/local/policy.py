@@ -23,8 +23,10 @@ from agl_plugin.update.optimizer import actor_config, made_optimizer
 from agl_plugin.update.plan import micro_batches
 from agl_plugin.update.resuming import own_settings
 from agl_plugin.update.rules import parts
+from agl_plugin.update.teacher import is_address
 from agl_plugin.update.token_scores import response_scores
 from foundation import run_folder
+from foundation.errors import RunError
 from foundation.files import write_json, write_text
 from sql_agent.config import TrainConfig
 from sql_agent.local.arguments import MAKER
@@ -43,7 +45,7 @@ class Policy:
         resumed = Path(config.trainer.resume) / "actor" if config.trainer.resume else None
         self.tokenizer: Any = AutoTokenizer.from_pretrained(folder, trust_remote_code=config.model.allow_remote_code)
         self.model = self._trained(folder, resumed)
-        self._reference = self._loaded(folder) if config.optim.kl_coef and not config.model.lora_rank else None
+        self._reference = self._loaded_reference(folder)
         if verl.actor_rollout_ref.model.enable_gradient_checkpointing:
             self.model.gradient_checkpointing_enable({"use_reentrant": False})
         self.optimizer, self.schedule = made_optimizer(self.model.parameters(), self.actor)
@@ -53,6 +55,19 @@ class Policy:
             with own_settings(self.optimizer, self.schedule):
                 self.optimizer.load_state_dict(torch.load(resumed / OPTIMIZER, weights_only=True))
                 self.schedule.load_state_dict(torch.load(resumed / SCHEDULE, weights_only=True))
+
+    def _loaded_reference(self, start: Path) -> Any:
+        """The teacher's model, or the start model; None without a KL loss, where an adapter is left out for it, and
+        where the teacher is served."""
+        optim = self._config.optim
+        if not optim.kl_coef or is_address(optim.teacher):
+            return None
+        if optim.teacher:
+            folder = Path(optim.teacher).expanduser().resolve()
+            if AutoTokenizer.from_pretrained(folder).get_vocab() != self.tokenizer.get_vocab():
+                raise RunError(f"optim.teacher = {folder}: its tokens are not the policy's; take one of its family")
+            return self._loaded(folder)
+        return None if self._config.model.lora_rank else self._loaded(start)
 
     def _trained(self, folder: Path, resumed: Path | None) -> Any:
         """The model to train: all weights, or an adapter; from the start, or as a checkpoint has it."""

@@ -91,6 +91,11 @@ def run_training(config: TrainConfig, *, role: str, terminal: Console) -> tuple[
             preflight.check_store_port(config.store)
 
     check_verl(config)
+    if config.optim.teacher and not config.optim.teacher.startswith("http"):
+        raise UserError(
+            f"optim.teacher = {config.optim.teacher}: verl's workers load no second model. Serve it with vLLM and give "
+            "its address, or train with --backend local"
+        )
     return run_grpo(config, terminal, check=check, held=claimed, fit=lambda plan: fit(plan, role=role))
 
 

@@ -228,6 +228,9 @@ def update_rules(config: TrainConfig) -> UpdateRules:
         micro_batch_tokens=optim.micro_batch_tokens,
         credit=optim.credit,
         turn_shaping=optim.turn_shaping,
+        teacher=optim.teacher,
+        imitation=optim.imitation_coef,
+        imitated_from=optim.imitated_from,
     )
 
 

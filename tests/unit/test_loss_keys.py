@@ -82,6 +82,15 @@ def test_the_default_is_what_it_was() -> None:
             "optim.advantage=reinforce++ rollout.resample_flat_groups=2",
             r"resample_flat_groups = 2 must be 0 with optim\.advantage = reinforce\+\+: .*take optim\.advantage =",
         ),
+        (
+            "optim.teacher=http://a/v1",
+            r"optim\.teacher = http://a/v1 .*set that above 0, with optim\.kl_estimator = k2",
+        ),
+        ("optim.imitated_from=0.9", r"imitated_from = 0\.9 has nothing to choose: set optim\.imitation_coef"),
+        (
+            "optim.teacher=http://a/v1 optim.kl_coef=1 rollout.temperature=0.7",
+            r"at temperature 1, and rollout\.temperature = 0\.7: set that to 1",
+        ),
         ("optim.credit=phases", r"optim\.credit .*rollout\.level = trajectory they share a row: set rollout\.level"),
         ("optim.turn_shaping=0.1", r"optim\.turn_shaping .*set rollout\.level = transition"),
         (

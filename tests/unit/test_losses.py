@@ -17,7 +17,7 @@ import pytest
 import torch
 from verl.workers.config import PolicyLossConfig
 
-from agl_plugin.update.advantage import FUNCTIONS
+from agl_plugin.update.advantage import add_advantages
 from agl_plugin.update.batch import build_batch
 from agl_plugin.update.losses import kl_penalty
 from agl_plugin.update.rows import NAN, Turn
@@ -82,10 +82,7 @@ def batch_of(config: TrainConfig) -> Any:
     limits = {"max_prompt_tokens": 30, "max_response_tokens": 30, "pad_id": 0, "device": torch.device("cpu")}
     data = build_batch(ROLLOUTS, merge=config.rollout.level == "trajectory", **limits).data
     tensors, info = data.batch, data.meta_info
-    uids = data.non_tensor_batch["data_id_list"]
-    tensors["advantages"], _ = FUNCTIONS[config.optim.advantage](
-        tensors["token_level_scores"], tensors["response_mask"], uids
-    )
+    add_advantages(data, config.optim.advantage, update_rules(config))
     info |= {"temperature": 1.0, "micro_batch_size": 9}
     now, _ = actor_of(tiny_model(), micro_rows=9).compute_log_prob(data)
     generator = torch.Generator().manual_seed(8)
@@ -122,6 +119,7 @@ def updated(
     n_updates = math.ceil(config.optim.questions_per_step / config.optim.mini_batch_questions)
     (loss,) = metrics["actor/pg_loss"]
     loss += config.optim.kl_coef * metrics.get("actor/kl_loss", [0.0])[0]
+    loss += config.optim.imitation_coef * metrics.get("actor/imitation_loss", [0.0])[0]
     return loss, torch.stack(gradients).sum(dim=0) / n_updates, metrics
 
 
@@ -252,6 +250,9 @@ def account(config: TrainConfig, loss: str) -> tuple[float, torch.Tensor]:
         losses = rule(lp, given["old_log_probs"], worth[name], low, high) * weights
         if optim.kl_coef:
             losses = losses + optim.kl_coef * KL[optim.kl_estimator](given["ref_log_prob"] - lp)
+        group = [reward for question, reward, _ in ROLLOUTS.values() if question == ROLLOUTS[name][0]]
+        if ROLLOUTS[name][1] >= optim.imitated_from > min(group):
+            losses = losses - optim.imitation_coef * lp
         rows.append(losses)
     longest = rollout.trajectory_max_response_tokens if rollout.level == "trajectory" else rollout.max_response_tokens
     total = {
@@ -294,6 +295,15 @@ def own_loss(tmp_path_factory: pytest.TempPathFactory) -> str:
 def test_a_loss_is_its_formula(loss: str, level: str, own_loss: str) -> None:
     name = own_loss if loss == "own" else loss
     agree(config_of(f"optim.loss={name}", f"rollout.level={level}"), loss)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("aggregation", ["token-mean", "seq-mean-token-mean"])
+def test_what_succeeded_beside_failures_is_imitated(level: str, aggregation: str) -> None:
+    """In the group p all reach 0.5: of it nobody is imitated, with 0.6 two are."""
+    sets = ("optim.imitation_coef=0.3", f"rollout.level={level}", f"optim.loss_aggregation={aggregation}")
+    for least in (0.5, 0.6):
+        agree(config_of(*sets, f"optim.imitated_from={least}"), "grpo")
 
 
 @pytest.mark.parametrize("level", LEVELS)

@@ -46,6 +46,8 @@ READ_ELSEWHERE = {
     "rollout.sampler_logprobs": "assembly.daemon_options",
     "rollout.resample_flat_groups": "assembly.daemon_options",
     "optim.importance_": "verl_config.update_rules",
+    "optim.teacher": "verl_config.update_rules",
+    "optim.imit": "verl_config.update_rules",
     "optim.credit": "verl_config.update_rules",
     "optim.turn_shaping": "verl_config.update_rules",
     "optim.overlong_filter": "verl_config.update_rules",
