@@ -121,7 +121,7 @@ def _weights(connection: sqlite3.Connection, found: Checked) -> None:
         last = row
     stale = """SELECT llm_call.id, weights_version, rollout.step, mode FROM llm_call
         JOIN attempt ON attempt.id = llm_call.attempt_id JOIN rollout ON rollout.id = attempt.rollout_id
-        WHERE weights_version IS NOT NULL AND weights_version != rollout.step - (mode = 'train')"""
+        WHERE weights_version IS NOT NULL AND weights_version != max(0, rollout.step - (mode = 'train'))"""
     for call, version, step, mode in connection.execute(stale):
         found.expect(False, f"{call} ({mode}, step {step}) was answered by weights after {version} updates")
 

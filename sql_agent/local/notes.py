@@ -84,7 +84,7 @@ class Notes:
         for kind, start, end in (part for one in played for part in one.row.get("timeline", [])):
             self._watch.add(kind, start, end)
         if self._audit:
-            n_updates, run_id = step - (mode == "train"), self._audit.run_id
+            n_updates, run_id = max(0, step - (mode == "train")), self._audit.run_id
             seen = [_seen(one, n_updates) for one in played]
             records = {one.row["rollout_id"]: one.row for one in played}
             self._audit.add(lambda: rollout_rows(seen, records, run_id=run_id), step=step)

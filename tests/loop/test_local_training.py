@@ -394,8 +394,11 @@ def test_a_teacher_and_what_succeeded_are_learned_from(run: Path, tmp_path: Path
     """The teacher is the start model: before the first update nothing is between them."""
     model = json.loads((run / "summary.json").read_text(encoding="utf-8"))["model"]["path"]
     optim = {"teacher": model, "kl_coef": 1.0, "kl_estimator": "k2", "imitation_coef": 0.1, "imitated_from": 0.3}
-    status, run_dir = run_local(config_of(tmp_path, {"optim": optim}), Console(quiet=True))
-    (train, *_) = lines(run_dir / "metrics.jsonl")
+    probe = {"data": {"curriculum": {"on": True, "probe": 2}}}
+    status, run_dir = run_local(config_of(tmp_path, {"optim": optim}, probe), Console(quiet=True))
+    (probed, train, *_) = lines(run_dir / "metrics.jsonl")
+    assert (probed["kind"], probed["probe/groups"]) == ("probe", 2)
+    assert 0 < probed["curriculum/new"] - train["curriculum/new"] <= 4
     assert status == 0 and train["actor/kl_to_teacher"] == pytest.approx(0, abs=1e-9) and not verify(run_dir).problems
     assert train["actor/imitation_loss"] > 0 and train["actor/kl_coef"] == 1.0 and "actor/kl_to_start" not in train
     with pytest.raises(UserError, match=r"optim\.teacher = '/nowhere': no model folder"):
