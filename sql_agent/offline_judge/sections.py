@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from os.path import commonprefix
 
 from sql_agent.offline_judge.lexicon import Lexicon, spell, tokens
 
@@ -26,6 +27,10 @@ ORDER = re.compile(  # what is asked for has an order
     r"|\b(?:order(?:ed)?|rank(?:ed)?|sort(?:ed)?|top|\w+(?:est|most) first|from .+ to)\b"
 )
 MIN_RUN_CHARS, MAX_RUN = 2, 24
+ASK_END = re.compile(  # between two questions
+    r"[?;]\s*(?:and |而|那么?)?|,\s*(?:and |而|那么?)?(?=(?:how|what|which|who|when|where)\b)|,(?=[^,?]*呢\??$)"
+)
+ASKING = re.compile(r"^(?:how|what|which|who|when|where)\b|呢|什么|如何|怎|哪|多少|几")
 Item = tuple[str, str]  # its label, and what it says
 Record = Sequence[Sequence[Item]]  # the items of each section
 Names = dict[str, frozenset[int]]  # the sections that each name stands for
@@ -76,8 +81,8 @@ def compared(question: str, cells: Sequence[Cell], facts: Sequence[Fact]) -> Nam
     asked = sorted({fact.section for fact in facts})
     columns = [cells[n].column for n in asked]
     ways, names = [[cells[n].row or str(n) for n in asked], *([columns] if all(columns) else [])], Names()
-    for things in map(JOINT.split, PART_END.split(question)):
-        runs = {n: list(_ends(thing, n, len(things))) for n, thing in enumerate(things) if len(things) > 1}
+    for things, is_whole in _things(question):
+        runs = {n: list(_ends(thing, n or is_whole, len(things))) for n, thing in enumerate(things) if len(things) > 1}
         named = _names(runs)
         own = {run: min(named[run]) for run in named if sum(spell(run) in spell(thing) for thing in things) == 1}
         both = any(len({n for run, n in own.items() if spell(run) in spell(fact.forms[0])}) > 1 for fact in facts)
@@ -90,6 +95,18 @@ def compared(question: str, cells: Sequence[Cell], facts: Sequence[Fact]) -> Nam
                 run: frozenset(n for n, i in zip(asked, dealt, strict=True) if i == of) for run, of in own.items()
             }
     return names
+
+
+def _things(question: str) -> Iterator[tuple[list[str], bool]]:
+    """What is joined in a part of the question; or else what several questions begin with, behind what they share."""
+    asked = [one for one in ASK_END.split(question) if len(tokens(one)) > 1]
+    if len(asked) < 2 or not all(map(ASKING.search, asked)):
+        yield from ((JOINT.split(part), False) for part in PART_END.split(question))
+    else:
+        spelt = [[token[0] for token in tokens(one)] for one in asked]
+        same = len(commonprefix(spelt))
+        asked = [one[tokens(one)[same].start() :] for one in asked if len(tokens(one)) > same]
+        yield [re.sub(r"^(?:(?:(?!\bof\b).)* of )?(?:the |an? )?", "", one) for one in asked], True
 
 
 def _ends(text: str, n: int, of: int) -> Iterator[str]:

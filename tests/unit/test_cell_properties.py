@@ -18,8 +18,18 @@ UNITS = ("mg", "ml", "℃", "%", "kg", "mmol/L", "周", "元", "毫克", "小时
 ASK = {
     ("one", True): ("{a}的{c}是什么？", "请问{a}的{c}？", "{a}有哪些{c}？"),
     ("one", False): ("What is the {c} of {a}?", "Which {c} does {a} have?"),
-    ("two", True): ("{a}和{b}的{c}有何不同？", "比较{a}与{b}的{c}。", "{a}跟{b}比，{c}怎么样？"),
-    ("two", False): ("Compare the {c} of {a} and {b}.", "How does the {c} of {a} differ from {b}?", "{a} vs {b}: {c}?"),
+    ("two", True): (
+        "{a}和{b}的{c}有何不同？",
+        "比较{a}与{b}的{c}。",
+        "{a}跟{b}比，{c}怎么样？",
+        "{a}的{c}是什么？{b}的呢？",
+    ),
+    ("two", False): (
+        "Compare the {c} of {a} and {b}.",
+        "How does the {c} of {a} differ from {b}?",
+        "{a} vs {b}: {c}?",
+        "What is the {c} of {a}, and what is that of {b}?",
+    ),
     ("columns", True): ("{a}的{c}和{e}分别是什么？", "{a}的{c}以及{e}？"),
     ("columns", False): ("What are the {c} and {e} of {a}?", "Give the {c} and the {e} of {a}."),
 }

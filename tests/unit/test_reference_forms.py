@@ -260,6 +260,8 @@ def test_long_answers_take_linear_time(piece: str) -> None:
         "Give the care notes of silver fern, and of stone lily.",
         "Tell me the care notes for silver fern as well as for stone lily.",
         "Compare the care notes of silver fern with those of stone lily.",
+        "How is silver fern cared for, and how is stone lily?",
+        "What are the care notes of silver fern, and what are those of stone lily?",
     ],
 )
 def test_two_things_are_told_apart_however_the_question_joins_them(question: str) -> None:
