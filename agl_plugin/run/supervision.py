@@ -32,6 +32,7 @@ from foundation.processes import die_with_parent
 logger = logging.getLogger(__name__)
 
 RESTARTS = 3
+RUNNER = "runner-"
 
 
 class SupervisedExecution(ClientServerExecutionStrategy):
@@ -54,7 +55,7 @@ class SupervisedExecution(ClientServerExecutionStrategy):
         self._check_process_exitcodes(processes)
 
     async def _execute_algorithm(self, algorithm: Any, store: LightningStore, stop_evt: ExecutionEvent) -> None:
-        """As upstream; a managed store is served with the token."""
+        """As upstream; a managed store is served with the token, and to the runners' last requests."""
         if not self.managed_store:
             return await super()._execute_algorithm(algorithm, store, stop_evt)
         server = StoreServer(store, host=self.server_host or "localhost", port=self.server_port or 4747)
@@ -63,6 +64,9 @@ class SupervisedExecution(ClientServerExecutionStrategy):
             with self._unmanaged():
                 await super()._execute_algorithm(algorithm, server, stop_evt)
         finally:
+            stop_evt.set()
+            runners = [child for child in multiprocessing.active_children() if child.name.startswith(RUNNER)]
+            await asyncio.to_thread(self._join_until_deadline, runners, self.graceful_timeout)
             await server.stop()
             if isinstance(store, SqliteLightningStore):
                 await store.close()
@@ -95,7 +99,7 @@ class SupervisedExecution(ClientServerExecutionStrategy):
         processes: list[Any] = []
         for i in range(self.n_runners):
             args = (runner, i, store, stop_evt, ctx)
-            processes.append(ctx.Process(target=self._supervise, args=args, name=f"runner-{i}"))  # pyright: ignore[reportAttributeAccessIssue]
+            processes.append(ctx.Process(target=self._supervise, args=args, name=f"{RUNNER}{i}"))  # pyright: ignore[reportAttributeAccessIssue]
             processes[-1].start()
         return processes
 
@@ -106,7 +110,7 @@ class SupervisedExecution(ClientServerExecutionStrategy):
         code = 0
         for start in range(RESTARTS + 1):
             args = (runner, worker_id, store, stop_evt)
-            child: Any = ctx.Process(target=self._run_runner, args=args, name=f"runner-{worker_id}.{start}")  # pyright: ignore[reportAttributeAccessIssue]
+            child: Any = ctx.Process(target=self._run_runner, args=args, name=f"{RUNNER}{worker_id}.{start}")  # pyright: ignore[reportAttributeAccessIssue]
             child.start()
             code = self._watch(child)
             if code >= 0 or stop_evt.is_set():
