@@ -1,8 +1,9 @@
 """GRPO as an agent-lightning algorithm: Ray's start, and in a task of it the trainer's loop on verl's workers.
 
-Runs on GPUs as verl does, and on a CPU as agl_plugin.cpu.platform. verl is imported in the Ray task alone, not in the
-starting process too: 12 s of CPU less before the first rollout. Covers one node; for several nodes start Ray there
-first (restart_ray.sh), and it is found by RAY_ADDRESS.
+Runs on GPUs as verl does, and on a CPU as agl_plugin.cpu.platform. verl is not imported in the starting process. On a
+CPU, where what four processes import is half of the time to the first rollout, Ray's workers and vLLM's engine are
+forked from one process that has imported it. Covers one node; for several nodes start Ray there first
+(restart_ray.sh), and it is found by RAY_ADDRESS.
 """
 
 from __future__ import annotations
@@ -21,7 +22,6 @@ import ray
 from ray.exceptions import RayTaskError
 
 from agl_plugin.options import DaemonOptions, TrainerOptions
-from agl_plugin.run.early_servers import start_servers, use_servers
 from agl_plugin.update.composed import verl_config
 from foundation.ends_with import ends_with_this
 from foundation.environment import COMMON_ENV, CPU_ENV, FIXED_ENV, PATCH_ENV, TRACKER_ENV
@@ -31,24 +31,26 @@ from foundation.versions import versions
 PASSED_ON = (*COMMON_ENV, *FIXED_ENV, *CPU_ENV, *PATCH_ENV, *TRACKER_ENV, "HF_HUB_OFFLINE", "NO_PROXY")
 
 
-def start_ray(*, cpu: bool, n_gpus: int, without_litellm: bool = False) -> None:
+def start_ray(*, cpu: bool, n_gpus: int, without_litellm: bool, python: Path | None) -> None:
     """Ray for a run, which leaves nothing behind where the run is killed. Raises RunError: see `_start`."""
     this = psutil.Process()
     before = set(this.children(recursive=True))
-    _start(cpu=cpu, n_gpus=n_gpus, without_litellm=without_litellm)
+    _start(cpu=cpu, n_gpus=n_gpus, without_litellm=without_litellm, python=python)
     ends_with_this(one.pid for one in this.children(recursive=True) if one not in before)
 
 
-def _start(*, cpu: bool, n_gpus: int, without_litellm: bool = False) -> None:
+def _start(*, cpu: bool, n_gpus: int, without_litellm: bool, python: Path | None) -> None:
     """Connect to the running Ray (GPU), or start one on the loopback interface with a pretended GPU (CPU).
 
-    `without_litellm` spares its workers the import of LiteLLM (agl_plugin.patches.without_litellm).
+    `without_litellm` spares its workers the import of LiteLLM (agl_plugin.patches.without_litellm); `python` runs them.
     Raises RunError when Ray sees fewer GPUs than asked for.
     """
     # Ray would run its workers, which are the training, at the lowest priority but four.
     os.environ.setdefault("RAY_worker_niceness", "0")
     passed_on = {k: os.environ[k] for k in PASSED_ON if k in os.environ}
     runtime_env: dict[str, Any] = {"env_vars": passed_on}
+    if python:
+        runtime_env["py_executable"] = str(python)
     if without_litellm:
         runtime_env["worker_process_setup_hook"] = "agl_plugin.patches.install.install_at_start"
     if not cpu:
@@ -86,12 +88,9 @@ def train(
     daemon: DaemonOptions,
     trainer: TrainerOptions,
     audit: bool,
-    servers: list[Any],
     parts: dict[str, Any],
 ) -> None:
-    """Compose verl's configuration with the overrides, and train. `servers`: actors that load, for vLLM; `parts`:
-    store, adapter, datasets.
-    """
+    """Compose verl's configuration with the overrides, and train. `parts`: store, adapter, datasets."""
     from omegaconf import OmegaConf
     from verl.utils.tokenizer import hf_tokenizer
 
@@ -100,7 +99,6 @@ def train(
     from agl_plugin.run.workers import Workers
     from agl_plugin.trainer import GrpoTrainer
 
-    use_servers(servers)
     config = verl_config(overrides)
     OmegaConf.resolve(config)
     rollout, model = config.actor_rollout_ref.rollout, config.actor_rollout_ref.model
@@ -132,8 +130,9 @@ def train(
 class Grpo(agl.Algorithm):
     """GRPO through verl.
 
-    `verl` are the overrides of verl's configuration; no key is checked here. With `audit` the run keeps
-    an audit.db. `run` raises RunError where the text alone tells the user what to do.
+    `verl` are the overrides of verl's configuration; no key is checked here. With `audit` the run keeps an audit.db.
+    `python` runs Ray's workers (agl_plugin.run.loading). `run` raises RunError where the text alone tells the user what
+    to do.
     """
 
     def __init__(
@@ -145,8 +144,10 @@ class Grpo(agl.Algorithm):
         daemon: DaemonOptions,
         trainer: TrainerOptions,
         audit: bool = True,
+        python: Path | None = None,
     ) -> None:
         super().__init__()
+        self.python = python
         self.audit = audit
         self.verl = verl
         self.run_dir = run_dir
@@ -164,7 +165,7 @@ class Grpo(agl.Algorithm):
         }
         on_sigterm = signal.getsignal(signal.SIGTERM)
         n_gpus = int(self.verl["trainer"]["n_gpus_per_node"])
-        start_ray(cpu=self.cpu, n_gpus=n_gpus, without_litellm=self.daemon.proxy == "gateway")
+        start_ray(cpu=self.cpu, n_gpus=n_gpus, without_litellm=self.daemon.proxy == "gateway", python=self.python)
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, on_sigterm)  # Ray's own handler would end the process without a summary
         try:
@@ -176,7 +177,6 @@ class Grpo(agl.Algorithm):
                     daemon=self.daemon,
                     trainer=self.trainer_options,
                     audit=self.audit,
-                    servers=start_servers(self.verl),
                     parts=parts,
                 )
             )

@@ -43,7 +43,7 @@ def main() -> None:
         if program:
             program.kill()  # where it has not ended
         _end_descendants()
-    _end_like(status)
+    end_like(status)
 
 
 def _prctl(option: int, value: int) -> None:
@@ -68,7 +68,8 @@ def _ended(_signal: int, _frame: FrameType | None) -> None:
     raise SystemExit(128 + signal.SIGTERM)
 
 
-def _end_like(status: int) -> None:
+def end_like(status: int) -> None:
+    """End this process as one with this exit status, or below 0 this signal, ended."""
     if status < 0:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         if -status not in (signal.SIGKILL, signal.SIGSTOP):

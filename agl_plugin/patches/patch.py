@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Place = Literal["start", "worker", "server", "cpu", "lora", "vllm"]
+Place = Literal["start", "worker", "cpu", "lora", "vllm"]
 How = Literal["replaced", "wrapped", "stand-in"]
 
 

@@ -23,7 +23,6 @@ PLACES: dict[Place, str] = {
     "start": "each process of a run with the gateway, before agentlightning is imported (`sql_agent/training/job.py`, "
     "and Ray's workers)",
     "worker": "each process that loads verl (`agl_plugin/patches/verl_hook.py`)",
-    "server": "the process of each vLLM server in training (`agl_plugin/run/early_servers.py`)",
     "cpu": "the processes of `worker`, where there is no GPU",
     "lora": "the same, in a run with LoRA",
     "vllm": "each process of vLLM, in training and in serving (`agl_plugin/patches/vllm_plugin.py`)",
@@ -97,16 +96,6 @@ WITHOUT_A_GPU = (
 )
 
 IN_VLLM = (
-    Patch(
-        name="forked_engines",
-        places=("server",),
-        package="vllm",
-        targets=(Target("vllm.v1.engine.utils:get_mp_context", "agl_plugin.run.early_servers:engine_context", ""),),
-        how="replaced",
-        why="within Ray vLLM spawns its engine, which imports all again: 7 s of CPU between server and first call",
-        until="vLLM takes multiprocessing's forkserver",
-        speed=True,
-    ),
     Patch(
         name="policy_adapter",
         places=("lora",),

@@ -65,7 +65,8 @@ class SupervisedExecution(ClientServerExecutionStrategy):
                 await super()._execute_algorithm(algorithm, server, stop_evt)
         finally:
             stop_evt.set()
-            runners = [child for child in multiprocessing.active_children() if child.name.startswith(RUNNER)]
+            children: Any = multiprocessing.active_children()
+            runners = [child for child in children if child.name.startswith(RUNNER)]
             await asyncio.to_thread(self._join_until_deadline, runners, self.graceful_timeout)
             await server.stop()
             if isinstance(store, SqliteLightningStore):

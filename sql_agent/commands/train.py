@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import logging
 import os
+from contextlib import closing
 from pathlib import Path
 
 from rich.console import Console
 
+from agl_plugin.run.loading import loaded_python
 from foundation import console
 from foundation.command import with_flags
+from foundation.environment import prepare_environment
 from sql_agent.config import TrainConfig
 from sql_agent.run_report.line import report_line
 from sql_agent.training.options import Flags, resolve_config
@@ -45,6 +48,18 @@ def train(flags: Flags) -> int:
 
 
 def _with_verl(config: TrainConfig, terminal: Console, *, dry: bool) -> tuple[int, Path | None]:
+    role = os.environ.get("AGL_CURRENT_ROLE", "both")
+    if dry or role == "runner" or config.trainer.device != "cpu" or config.rollout.proxy != "gateway":
+        return _checked(config, terminal, dry=dry, role=role, python=None)
+    prepare_environment(cpu=True, offline=True, lora=config.model.lora_rank > 0)
+    with closing(loaded_python()) as python:
+        return _checked(config, terminal, dry=dry, role=role, python=python.executable)
+
+
+def _checked(
+    config: TrainConfig, terminal: Console, *, dry: bool, role: str, python: Path | None
+) -> tuple[int, Path | None]:
+    """What may be imported meanwhile is imported here."""
     from sql_agent.data.bundled import ensure_data
     from sql_agent.training import preflight
     from sql_agent.training.dry_run import dry_run
@@ -52,7 +67,6 @@ def _with_verl(config: TrainConfig, terminal: Console, *, dry: bool) -> tuple[in
     from sql_agent.training.job import run_runners, run_training
 
     config = with_store_address(config)
-    role = os.environ.get("AGL_CURRENT_ROLE", "both")
     preflight.check_role(role)
     if role != "runner":
         preflight.check_installed(("torch", "verl", "vllm"), extra="gpu] or agentgrpo[cpu")
@@ -66,4 +80,4 @@ def _with_verl(config: TrainConfig, terminal: Console, *, dry: bool) -> tuple[in
         wait_for_store(config.store.external_address, say=terminal.print)
     if role == "runner":
         return run_runners(config), None
-    return run_training(config, role=role, terminal=terminal)
+    return run_training(config, role=role, terminal=terminal, python=python)

@@ -82,8 +82,11 @@ class GrpoPlan(Plan):
             (self.run_dir / run_folder.JUDGE_PROMPT).write_text(self.scoring.llm.prompt, encoding="utf-8")
 
 
-def run_training(config: TrainConfig, *, role: str, terminal: Console) -> tuple[int, Path]:
-    """GRPO with verl: everything of the algorithm's side. Returns the exit status and the run folder. UserError."""
+def run_training(config: TrainConfig, *, role: str, terminal: Console, python: Path | None = None) -> tuple[int, Path]:
+    """GRPO with verl: everything of the algorithm's side. Returns the exit status and the run folder. UserError.
+
+    `python` runs Ray's workers.
+    """
 
     def check(_checkpoint: str) -> None:
         preflight.check_packages()
@@ -96,7 +99,7 @@ def run_training(config: TrainConfig, *, role: str, terminal: Console) -> tuple[
             f"optim.teacher = {config.optim.teacher}: verl's workers load no second model. Serve it with vLLM and give "
             "its address, or train with --backend local"
         )
-    return run_grpo(config, terminal, check=check, held=claimed, fit=lambda plan: fit(plan, role=role))
+    return run_grpo(config, terminal, check=check, held=claimed, fit=lambda plan: fit(plan, role=role, python=python))
 
 
 def run_grpo(
@@ -202,14 +205,14 @@ def claimed(plan: GrpoPlan) -> Iterator[None]:
             console.close_output(plan.run_dir / run_folder.LOG)
 
 
-def fit(plan: GrpoPlan, *, role: str) -> None:
+def fit(plan: GrpoPlan, *, role: str, python: Path | None) -> None:
     """Run verl's algorithm, and the runners unless they are elsewhere."""
     from agl_plugin.algorithm import Grpo
     from sql_agent.training.lit_agent import SqlAgent
 
     config, run_dir, cpu = plan.config, plan.run_dir, plan.config.trainer.device == "cpu"
-    audit = config.logging.audit
-    algorithm = Grpo(plan.verl, run_dir=run_dir, cpu=cpu, daemon=plan.daemon, trainer=plan.trainer, audit=audit)
+    parts: Any = {"daemon": plan.daemon, "trainer": plan.trainer, "audit": config.logging.audit, "python": python}
+    algorithm = Grpo(plan.verl, run_dir=run_dir, cpu=cpu, **parts)
     trainer = make_trainer(config, role=role, algorithm=algorithm, run_dir=run_dir)
     agent = SqlAgent(config, run=plan.run, marks=model_marks(plan.model))
     trainer.fit(agent, [to_row(q) for q in plan.train], val_dataset=[to_row(q) for q in plan.val])

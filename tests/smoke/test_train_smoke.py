@@ -32,7 +32,7 @@ SUMMARY_KEYS = {
 @dataclass(frozen=True)
 class Run:
     """What `make train` said and left; `listeners`: program -> addresses at which one of its processes listened;
-    `engines_of`: the commands of the processes that made vLLM's engines.
+    `makers`: the commands of the processes that made verl's workers and vLLM's engines.
     """
 
     status: int
@@ -40,7 +40,7 @@ class Run:
     stderr: str
     runs: Path
     listeners: dict[str, set[str]]
-    engines_of: set[str]
+    makers: set[str]
 
     @property
     def folder(self) -> Path:
@@ -58,13 +58,13 @@ def note_listeners(process: psutil.Process, listeners: dict[str, set[str]]) -> N
             listeners[child.name()] |= found
 
 
-def note_engines(process: psutil.Process, engines_of: set[str]) -> None:
-    """Add the commands of the parents of vLLM's engines among the descendants of a process."""
+def note_makers(process: psutil.Process, makers: set[str]) -> None:
+    """Add the commands of the parents of verl's workers and vLLM's engines among the descendants of a process."""
     for child in process.children(recursive=True):
         with suppress(psutil.Error):
             parent = child.parent()
-            if child.name().startswith("VLLM::EngineCor") and parent:
-                engines_of.add(" ".join(parent.cmdline()))
+            if child.name().startswith(("VLLM::EngineCor", "ray::GrpoWorker")) and parent:
+                makers.add(" ".join(parent.cmdline()))
 
 
 def is_local(text: str) -> bool:
@@ -82,17 +82,17 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     command = ["make", "train", f"PORT={free_port()}", f"ARGS=--ci-fast --set trainer.runs_dir={runs}"]
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     listeners: dict[str, set[str]] = defaultdict(set)
-    engines_of: set[str] = set()
+    makers: set[str] = set()
     deadline_s = time.monotonic() + TRAIN_S
     with (logs / "stdout").open("w") as stdout, (logs / "stderr").open("w") as stderr:
         process = psutil.Popen(command, cwd=ROOT, stdout=stdout, stderr=stderr, env=environment)
         while process.poll() is None:
             assert time.monotonic() < deadline_s, (logs / "stderr").read_text()
             note_listeners(process, listeners)
-            note_engines(process, engines_of)
+            note_makers(process, makers)
             time.sleep(LOOK_EVERY_S)
     said = (logs / "stdout").read_text(), (logs / "stderr").read_text()
-    return Run(process.returncode, *said, runs, listeners, engines_of)
+    return Run(process.returncode, *said, runs, listeners, makers)
 
 
 def test_the_step_really_trained(run: Run) -> None:
@@ -140,10 +140,13 @@ def test_the_audit_of_the_run_holds(run: Run) -> None:
     assert "weights after 0 updates" in told and "checkpoints/global_step_1\n" in told and "no longer there" not in told
 
 
-def test_the_engine_is_forked_from_what_has_loaded(run: Run) -> None:
-    (maker,) = run.engines_of
-    assert "multiprocessing.forkserver" in maker and "vllm_async_server" in maker
-    assert "ray::EarlyServer" in run.listeners
+def test_workers_and_engines_are_forked_of_one_process_that_has_loaded(run: Run) -> None:
+    (maker,) = run.makers
+    assert "preloaded.main()" in maker and "agl_plugin.run.loaded" in maker
+
+
+def test_a_store_answers_until_its_runners_have_ended(run: Run) -> None:
+    assert "the store does not answer" not in (run.folder / "train.log").read_text(encoding="utf-8")
 
 
 def test_the_update_is_repeated_without_vllm(run: Run) -> None:
