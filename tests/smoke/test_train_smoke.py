@@ -145,8 +145,9 @@ def test_workers_and_engines_are_forked_of_one_process_that_has_loaded(run: Run)
     assert "preloaded.main()" in maker and "agl_plugin.run.loaded" in maker
 
 
-def test_a_store_answers_until_its_runners_have_ended(run: Run) -> None:
-    assert "the store does not answer" not in (run.folder / "train.log").read_text(encoding="utf-8")
+def test_runners_end_at_once_with_the_run(run: Run) -> None:
+    """For their last requests the store still answers."""
+    assert "Subprocesses still alive" not in (run.folder / "train.log").read_text(encoding="utf-8")
 
 
 def test_the_update_is_repeated_without_vllm(run: Run) -> None:
