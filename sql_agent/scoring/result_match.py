@@ -37,6 +37,43 @@ def same_results(wanted: Sequence[Sequence[Any]], given: Sequence[Sequence[Any]]
     return False
 
 
+def nearness(wanted: Sequence[Sequence[Any]], given: Sequence[Sequence[Any]], *, ordered: bool) -> float:
+    """1 for the same results, else 0.5 * columns * rows, in [0, 0.5]; each is precision times recall.
+
+    Columns pair off by the values that they share. Rows are compared in those columns, each as often as it stands;
+    where the reference orders its rows, only those in their place count. A product, so that neither everything
+    (`SELECT *`, a cross join) nor a single lucky row pays much.
+    """
+    if same_results(wanted, given, ordered=ordered):
+        return 1.0
+    if not wanted or not given:
+        return 0.0
+    left, right = [_row(row) for row in wanted], [_row(row) for row in given]
+    pairs = _column_pairs(left, right)
+    columns = len(pairs) ** 2 / (len(left[0]) * len(right[0]))
+    asked = [tuple(row[i] for i, _ in pairs) for row in left]
+    found = [tuple(row[j] for _, j in pairs) for row in right]
+    hits = sum(a == b for a, b in zip(asked, found, strict=False)) if ordered else _shared(asked, found)
+    return 0.5 * columns * hits**2 / (len(left) * len(right)) if pairs else 0.0
+
+
+def _shared(left: Sequence[Any], right: Sequence[Any]) -> int:
+    """How many values both hold, each as often as it stands in both."""
+    return (Counter(left) & Counter(right)).total()
+
+
+def _column_pairs(left: list[tuple[Any, ...]], right: list[tuple[Any, ...]]) -> list[tuple[int, int]]:
+    """Each left column, in turn, with the free right column that shares most values with it, where one shares any."""
+    theirs = list(enumerate(zip(*right, strict=True)))
+    pairs: list[tuple[int, int]] = []
+    for i, column in enumerate(zip(*left, strict=True)):
+        free = [(_shared(column, other), -j) for j, other in theirs if j not in {used for _, used in pairs}]
+        best, at = max(free, default=(0, 0))
+        if best:
+            pairs.append((i, -at))
+    return pairs
+
+
 def is_ordered(sql: str) -> bool:
     """True when the query's outermost rows come in an order that it asks for. Unreadable SQL counts as unordered."""
     query = _parsed(sql)

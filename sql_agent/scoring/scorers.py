@@ -10,6 +10,7 @@ import asyncio
 import atexit
 import re
 import unicodedata
+from collections.abc import Callable
 from typing import Literal
 
 from foundation.rollout_keys import AWAITS_GROUP
@@ -25,7 +26,7 @@ from sql_agent.records import AnswerType, Episode, QueryResult, Question, Score,
 from sql_agent.scoring.math_check import MathChecker, MathFault
 from sql_agent.scoring.public_match import RULES
 from sql_agent.scoring.registry import ScoringContext, scorer
-from sql_agent.scoring.result_match import MAX_RESULT_ROWS, is_ordered, reads_data, same_results
+from sql_agent.scoring.result_match import MAX_RESULT_ROWS, is_ordered, nearness, reads_data, same_results
 
 NO_REFERENCE = "no_reference"
 NO_LLM_JUDGE = "no_llm_judge"
@@ -175,12 +176,25 @@ async def sql_result(question: Question, episode: Episode, context: ScoringConte
 
     Only queries that ran and that read a table count, each once. Only the last k: a row of guesses must not pay.
     """
+    return await _by_results("sql_result", same_results, question, episode, context)
+
+
+@scorer("sql_partial")
+async def sql_partial(question: Question, episode: Episode, context: ScoringContext) -> Score:
+    """As `sql_result`, and up to half of it where a result is near the reference's (see result_match.nearness)."""
+    return await _by_results("sql_partial", nearness, question, episode, context)
+
+
+async def _by_results(
+    name: str, compare: Callable[..., float], question: Question, episode: Episode, context: ScoringContext
+) -> Score:
+    """The mean over the reference queries of the best that one of the last queries earns by `compare`, in [0, 1]."""
     if not question.sql:
         return Score(unscored=NO_REFERENCE, explanation=f"question {question.id} has no reference query")
     try:
         database = context.database_of(question.db_id)
         if database is None:
-            return Score(unscored=NO_DATABASE, explanation="the scorer sql_result needs a database, and none is open")
+            return Score(unscored=NO_DATABASE, explanation=f"the scorer {name} needs a database, and none is open")
         wanted = [await database.query(sql) for sql in question.sql]
         if problem := next(filter(None, map(_no_yardstick, wanted)), ""):
             return Score(unscored=BAD_QUERY, explanation=f"question {question.id}: reference query: {problem}")
@@ -188,11 +202,14 @@ async def sql_result(question: Question, episode: Episode, context: ScoringConte
         given = [await _whole_result(call, database) for call in list(calls.values())[-len(wanted) :]]
     except DatabaseFault as fault:
         return Score(unscored=fault.kind, explanation=str(fault))
-    hits = [
-        any(not g.truncated and same_results(w.rows, g.rows, ordered=is_ordered(sql)) for g in given)
+    whole = [g for g in given if not g.truncated]
+    earned = [
+        max((float(compare(w.rows, g.rows, ordered=is_ordered(sql))) for g in whole), default=0.0)
         for sql, w in zip(question.sql, wanted, strict=True)
     ]
-    return Score(value=sum(hits) / len(hits), explanation=f"{sum(hits)} of {len(hits)} reference results were found")
+    found = f"{sum(value == 1 for value in earned)} of {len(earned)} reference results were found"
+    near = [value for value in earned if 0 < value < 1]
+    return Score(value=sum(earned) / len(earned), explanation=found + (f", {len(near)} nearly" if near else ""))
 
 
 def _no_yardstick(result: QueryResult) -> str:
@@ -314,7 +331,7 @@ async def turn_rank(question: Question, episode: Episode, context: ScoringContex
 
 PUBLIC = {"bird_execution": bird_execution, "spider_execution": spider_execution}
 # These run reference queries.
-OF_QUERIES = (sql_result, *PUBLIC.values())
+OF_QUERIES = (sql_result, sql_partial, *PUBLIC.values())
 # These look at the whole episode, so an empty answer is no reason to skip them.
 OF_THE_EPISODE = (environment, length_penalty, overlong_penalty, step_bonus, turn_rank)
 

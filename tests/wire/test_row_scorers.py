@@ -54,7 +54,7 @@ def run_agent(folder: Path, *queries: str, **values: Any) -> Episode:
     """What the agent's tool would have recorded for these queries (three rows are kept of a result)."""
     with open_database(folder / "medical.db", max_rows=3) as database:
         calls = [SqlCall(sql=sql, result=database.query_sync(sql)) for sql in queries]
-    return Episode(question=question(scorer="sql_result", **values), final_answer="答", sql_calls=calls)
+    return Episode(question=question(**{"scorer": "sql_result"} | values), final_answer="答", sql_calls=calls)
 
 
 def sql_reward(folder: Path, *queries: str, **values: Any) -> Reward:
@@ -99,6 +99,30 @@ DISEASES = "SELECT disease_name FROM disease"
 def test_sql_result(tmp_path: Path, reference: list[str], queries: list[str], value: float) -> None:
     make_database(tmp_path)
     assert sql_reward(tmp_path, *queries, sql=reference).parts["answer"] == value
+
+
+@pytest.mark.parametrize(
+    ("reference", "query", "value"),
+    [
+        (NAMES, "SELECT med_name AS n FROM drugs_info WHERE id <= 3", 1.0),
+        (NAMES, "SELECT med_name FROM drugs_info WHERE id < 5", 0.5 * 3 / 4),
+        (NAMES, "SELECT med_name FROM drugs_info WHERE id < 3", 0.5 * 2 / 3),
+        (NAMES, "SELECT id, med_name FROM drugs_info WHERE id < 4", 0.5 / 2),
+        ("SELECT id, med_name FROM drugs_info WHERE id < 4", NAMES, 0.5 / 2),
+        (ORDERED, "SELECT med_name FROM drugs_info WHERE id < 4 ORDER BY id DESC", 0.5 / 9),
+        # What a policy without the answer may try: whole tables, their product, their union, constants, one row often.
+        (NAMES, "SELECT med_name FROM drugs_info", 0.5 * 3 / 300),
+        (NAMES, "SELECT a.med_name, b.med_name FROM drugs_info a, drugs_info b WHERE b.id < 31", 0.0),
+        (NAMES, "SELECT med_name FROM drugs_info UNION ALL SELECT disease_name FROM disease", 0.0),
+        (NAMES, "SELECT 1 FROM drugs_info", 0.0),
+        (NAMES, "SELECT COUNT(*) FROM drugs_info", 0.0),
+        (NAMES, "SELECT a.med_name FROM drugs_info a, drugs_info b WHERE a.id = 1", 0.0),
+    ],
+)
+def test_sql_partial_pays_little_for_everything(tmp_path: Path, reference: str, query: str, value: float) -> None:
+    make_database(tmp_path)
+    found = sql_reward(tmp_path, query, sql=[reference], scorer="sql_partial").parts["answer"]
+    assert found == pytest.approx(value, abs=0.006)
 
 
 @pytest.mark.parametrize(
