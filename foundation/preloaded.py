@@ -148,9 +148,10 @@ def _be_program(line: socket.socket, executable: str, begin: Callable[[], None])
 
 def _be_in(environment: dict[str, str]) -> None:
     """What is the same stays where it is: setproctitle finds its place behind it."""
-    for name in os.environ.keys() - environment.keys():
+    before = dict(os.environ)
+    for name in before.keys() - environment.keys():
         del os.environ[name]
-    os.environ.update({k: v for k, v in environment.items() if os.environ.get(k) != v})
+    os.environ.update({k: v for k, v in environment.items() if before.get(k) != v})
 
 
 def _run(arguments: list[str]) -> int:
