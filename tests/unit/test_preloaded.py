@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from multiprocessing import spawn
+from multiprocessing import resource_tracker, spawn
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +86,7 @@ def test_a_program_ends_as_that_of_a_plain_python(python: str, code: str, status
 
 def test_processes_of_multiprocessing_are_forked_too(python: str) -> None:
     before = spawn.get_executable()
+    resource_tracker.ensure_running()  # this process's own, which outlives this test
     multiprocessing.set_executable(python)
     try:
         context = multiprocessing.get_context("spawn")
