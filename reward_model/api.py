@@ -18,8 +18,8 @@ from fastapi.responses import JSONResponse, PlainTextResponse
 from fastapi.security import HTTPBearer
 from starlette.exceptions import HTTPException
 
+from foundation.http_gate import RETRY_AFTER_S, Gate, Traffic
 from reward_model import api_types as t
-from reward_model.api_gate import RETRY_AFTER_S, Gate, Traffic
 from reward_model.api_metrics import Metrics
 from reward_model.batching import MicroBatcher, ModelFailed, Overloaded
 from reward_model.scale import RewardScale

@@ -8,7 +8,6 @@ Not covered: TLS, several models, several processes (torch uses all cores from o
 
 from __future__ import annotations
 
-import ipaddress
 import logging
 import os
 from pathlib import Path
@@ -17,17 +16,15 @@ from typing import Annotated, Literal
 import typer
 
 from foundation.command import alias
-from foundation.errors import UserError
+from foundation.http_gate import Traffic, checked_token
+from foundation.http_server import run
 from foundation.net import bind
 from reward_model.api import Limits, Served, make_app
-from reward_model.api_gate import Traffic
-from reward_model.api_server import run
 from reward_model.folder import weights_fingerprint
 from reward_model.scale import SCALE_FILE, load_scale
 from reward_model.scoring import load_scorer
 
 TOKEN_NAME = "REWARD_API_TOKEN"
-MIN_TOKEN_CHARS = 16
 
 
 def load_served(
@@ -49,27 +46,7 @@ def load_served(
 
 def read_token(host: str) -> str:
     """The token of the environment. Raises UserError when it is weak, or missing where strangers can connect."""
-    token = os.environ.get(TOKEN_NAME, "").strip()
-    if not token and not _is_loopback(host):
-        raise UserError(
-            f"--host {host}: others can connect there, so a token is needed; set {TOKEN_NAME} (in .env) to "
-            f"{MIN_TOKEN_CHARS} random characters or more"
-        )
-    if token and (len(token) < MIN_TOKEN_CHARS or not token.isascii() or not token.isprintable() or " " in token):
-        raise UserError(
-            f"{TOKEN_NAME}: must be {MIN_TOKEN_CHARS} or more printable ASCII characters without spaces (its value is "
-            "not shown); for example the output of `openssl rand -hex 24`"
-        )
-    return token
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+    return checked_token(os.environ.get(TOKEN_NAME, ""), host=host, name=TOKEN_NAME)
 
 
 def main(

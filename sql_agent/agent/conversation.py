@@ -8,13 +8,13 @@ agent.command), which play one question.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from typing import Any
 
 import httpx2
 import openai
-from agents import MaxTurnsExceeded, ModelBehaviorError, RunConfig, Runner
+from agents import MaxTurnsExceeded, ModelBehaviorError, ModelSettings, RunConfig, Runner
 from agents import UserError as AgentsUserError
 
 from foundation.errors import AgentGRPOError, UserError
@@ -36,9 +36,14 @@ class Stopped(AgentGRPOError):
 
 
 class Conversation:
-    """Messages to one agent, one after the other."""
+    """Messages to one agent, one after the other; `history` is what was said before, as messages with a role.
 
-    def __init__(self, runner: EpisodeRunner, llm: LLMEndpoint, db_id: str = "") -> None:
+    `answered` is of the last message, `last` of the last one that called a tool.
+    """
+
+    def __init__(
+        self, runner: EpisodeRunner, llm: LLMEndpoint, db_id: str = "", *, history: Sequence[Any] = ()
+    ) -> None:
         agent = runner.config.agent
         if agent.own:
             raise UserError(f"--chat: {agent.own} plays one question an episode; ask it with --question instead")
@@ -46,8 +51,8 @@ class Conversation:
         self.llm_timeout_s = agent.llm_timeout_s
         self._open = AsyncExitStack()
         self._offered: EpisodeTools | None = None
-        self._history: list[Any] = []
-        self.last = EpisodeContext()
+        self._history: list[Any] = list(history)
+        self.last = self.answered = EpisodeContext()
 
     async def reset(self) -> None:
         """Forget what was said, and end the tools' environments."""
@@ -69,6 +74,7 @@ class Conversation:
             async with PolicyClient(self.llm, timeout_s=self.llm_timeout_s, streams=True) as client:
                 self._history = await self._answer(said, context, client, tell)
         finally:
+            self.answered = context
             if context.asked:
                 self.last = context
             if not self._history:  # its environments were begun for this message alone
@@ -121,7 +127,7 @@ class Conversation:
             context=context,
             max_turns=self._runner.config.agent.max_turns,
             hooks=EpisodeHooks(),
-            run_config=RunConfig(tracing_disabled=True),
+            run_config=RunConfig(tracing_disabled=True, model_settings=ModelSettings(include_usage=True)),
         )
         try:
             showing = Showing(self.llm.marks)

@@ -1,51 +1,116 @@
-"""`agentgrpo serve`: a model for OpenAI clients."""
+"""`agentgrpo serve`: a model, or the agent around it, for OpenAI clients.
+
+Guarantees: an address is taken before a model is loaded; a vLLM of ours that ends also ends the command, with its last
+words; SIGTERM or Ctrl-C closes the agent's port and answers what was accepted. Not covered: TLS.
+"""
 
 from __future__ import annotations
 
+import logging
+import math
+import os
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
 from foundation.errors import UserError
-from sql_agent.config import build_config, command_tree, load_recipe
-from sql_agent.config.commands import SERVE
+from foundation.http_gate import Traffic, checked_token
+from foundation.http_server import run
+from foundation.net import bind
+from sql_agent.agent.episode import EpisodeRunner
+from sql_agent.config import agent_config, build_config, command_tree, load_recipe
+from sql_agent.config.commands import SERVE, SERVE_AGENT
 from sql_agent.errors import LLMFault
-from sql_agent.evaluation.targets import look_at, model_folder, settings_for
+from sql_agent.evaluation.targets import Target, look_at, model_folder, running, settings_for
+from sql_agent.serving.agent_api import AgentApi, Limits
 from sql_agent.serving.models import gpu_count
 from sql_agent.serving.server import serve_model
 
+TOKEN_NAME = "AGENT_API_TOKEN"
+notes = Console(stderr=True, highlight=False, soft_wrap=True)
+
 
 def serve(
-    model: Annotated[str, typer.Option(help="run, checkpoint, model folder or hub name; empty: the tiny policy")] = "",
-    port: Annotated[int, typer.Option(min=1, max=65535, help="on 127.0.0.1")] = 8000,
+    model: Annotated[
+        str,
+        typer.Option(help="run, checkpoint, model folder or hub name; --as-agent: or NAME@ADDRESS; empty: tiny policy"),
+    ] = "",
+    port: Annotated[int, typer.Option(min=1, max=65535, help="of the address")] = 8000,
     recipe: Annotated[str, typer.Option(help="settings of a folder of recipes/ or a TOML file")] = "",
     set_: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="set any key")] = None,
+    as_agent: Annotated[bool, typer.Option("--as-agent", help="the agent: prompt, tools and loop")] = False,
+    host: Annotated[str | None, typer.Option(help="interface; beyond 127.0.0.1 AGENT_API_TOKEN is needed")] = None,
+    agent: Annotated[str | None, typer.Option(help="one of [agents]")] = None,
+    db_id: Annotated[str | None, typer.Option(help="of database.folder")] = None,
+    max_open: Annotated[int | None, typer.Option(min=1, help="conversations in flight before 429 (256)")] = None,
+    timeout_s: Annotated[float | None, typer.Option(min=1.0, help="longest answer, then 504 (300)")] = None,
 ) -> None:
     """Serve a model with vLLM until Ctrl-C, with the settings of training: tool parser, chat template, precision.
 
     \b
-    agentgrpo serve --model runs/RUN        then, in another terminal, the command that it prints
+    agentgrpo serve --model runs/RUN                       then, in another terminal, the command that it prints
+    agentgrpo serve --model runs/RUN --as-agent            the agent: its address answers with prompt, tools and loop
+    agentgrpo serve --model NAME@http://host:8000/v1 --as-agent --recipe R    around a running server
 
-    Only this machine can connect; docs/40-serve.md has `vllm serve` for others.
+    A model alone is for this machine; docs/40-serve.md has `vllm serve` for others. With --as-agent, AGENT_API_TOKEN
+    (in the environment or .env) makes clients send it as their key.
     """
+    options = {"--host": host, "--agent": agent, "--db-id": db_id, "--max-open": max_open, "--timeout-s": timeout_s}
+    if not as_agent and (given := [name for name, value in options.items() if value is not None]):
+        raise UserError(f"{', '.join(given)}: only for a served agent; add --as-agent, or leave it out")
     base = load_recipe(recipe) if recipe else settings_for([model])
-    config = build_config(base, command_tree(SERVE, set_ or [], recipe=recipe, flags={}))
+    config = build_config(base, command_tree(SERVE_AGENT if as_agent else SERVE, set_ or [], recipe=recipe, flags={}))
     target = look_at(model, config, option="--model")
-    notes = Console(stderr=True, highlight=False, soft_wrap=True)
+    if not as_agent:
+        return _serve_model(target, model, port)
+    limits = Limits(max_open=max_open or Limits.max_open, time_s=timeout_s or Limits.time_s)
+    return _serve_agent(target, host or "127.0.0.1", port, agent=agent or "", db_id=db_id or "", limits=limits)
 
-    def tell(text: str, detail: str = "") -> None:
-        notes.print(f"{text}{detail}", markup=False)
 
-    folder = model_folder(target, tell=tell)
+def _tell(text: str, detail: str = "") -> None:
+    if not detail:
+        notes.print(text, markup=False)
+
+
+def _serve_model(target: Target, model: str, port: int) -> None:
+    folder = model_folder(target, tell=_tell)
     if folder is None:
-        raise UserError(f"--model {model}: is served already; name a run, a folder or a hub name")
+        raise UserError(
+            f"--model {model}: is served already; name a run, a folder or a hub name, or put the agent in front of it "
+            "with --as-agent"
+        )
     device = target.config.trainer.device
-    tell(f"starting vLLM with {folder.name}")
+    _tell(f"starting vLLM with {folder.name}")
     cpu = device == "cpu" or (device == "auto" and gpu_count() == 0)
     with serve_model(folder, target.config, cpu=cpu, port=port) as server:
         asked = f"--base-url {server.base_url} --model {server.model}"
-        tell(f"try:   agentgrpo ask {asked} --set agent.system_prompt={target.config.agent.system_prompt}")
+        _tell(f"try:   agentgrpo ask {asked} --set agent.system_prompt={target.config.agent.system_prompt}")
         print(f"serving {server.model} at {server.base_url}", flush=True)
         server.process.wait()
         raise LLMFault(server.why_it_died())
+
+
+def _serve_agent(target: Target, host: str, port: int, *, agent: str, db_id: str, limits: Limits) -> None:
+    """Serve until a signal comes. Raises UserError, and LLMFault when vLLM does not start or ends."""
+    logging.basicConfig(level=logging.WARNING)
+    logging.getLogger("foundation.http_server").setLevel(logging.INFO)
+    logging.getLogger("openai.agents").setLevel(logging.CRITICAL)  # what it logs is in the fault
+    token = checked_token(os.environ.get(TOKEN_NAME, ""), host=host, name=TOKEN_NAME)
+    listener, traffic = bind(host, port), Traffic()
+    with EpisodeRunner(agent_config(target.config, agent)) as runner:
+        runner.check()
+        if (databases := runner.toolset.databases) and (problem := databases.problem(db_id)):
+            raise UserError(f"--db-id: {problem}")
+        _tell("starting the model" if target.llm is None else f"model {target.text}")
+        with running(target, tell=_tell) as model:
+            llm = model.llm.sampled(target.config.rollout.evaluation)
+            api = AgentApi(runner, llm, name=llm.model, limits=limits, db_id=db_id)
+            where = f"http://{f'[{host}]' if ':' in host else host}:{port}/v1"
+            listener.listen()  # whoever reads the next line and calls is kept waiting, and not refused
+            print(f"serving the agent {llm.model} at {where}, token {'' if token else 'not '}needed", flush=True)
+            drain_s, is_over = math.ceil(limits.time_s), lambda: bool(model.why_it_died())
+            run(api.app(traffic, token=token), traffic, listener, drain_s=drain_s, is_over=is_over)
+            if why := model.why_it_died():
+                raise LLMFault(why)
+            raise KeyboardInterrupt  # a signal came

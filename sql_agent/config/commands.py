@@ -16,43 +16,47 @@ from foundation.errors import UserError
 from sql_agent.config.build import anchored, merge, parse_assignment, recipe_path
 
 NAMES = ("train", "train --backend local", "sft", "dpo", "evaluate", "prompt", "ask", "judge-report", "mcp", "serve")
+NAMES += ("serve --as-agent",)
 COMMANDS = tuple(f"agentgrpo {name}" for name in NAMES)
-GRPO, LOCAL, SFT, DPO, EVALUATE, OPTIMIZE, TRY, JUDGE, MCP, SERVE = COMMANDS
+GRPO, LOCAL, SFT, DPO, EVALUATE, OPTIMIZE, TRY, JUDGE, MCP, SERVE, SERVE_AGENT = COMMANDS
 
 ROLLOUTS = {GRPO, LOCAL}
 TUNING = {SFT, DPO}
 TRAINERS = ROLLOUTS | TUNING
 PLAYERS = {*ROLLOUTS, EVALUATE, OPTIMIZE, TRY}
-SERVERS = {GRPO, EVALUATE, OPTIMIZE, TRY, SERVE}  # which start vLLM
+ANSWERERS = {*PLAYERS, SERVE_AGENT}
+SERVERS = {GRPO, EVALUATE, OPTIMIZE, TRY, SERVE, SERVE_AGENT}  # which start vLLM
 
 # The longest name that is a key's own, or a section around it, decides.
 READERS: dict[str, set[str]] = {
     "recipe": set(COMMANDS),
     "method": set(TRAINERS),
-    "agent": PLAYERS | TUNING,
+    "agent": ANSWERERS | TUNING,
     "agent.min_turns": ROLLOUTS,
-    "agent.chat_template_kwargs": PLAYERS | TUNING | {SERVE},
+    "agent.chat_template_kwargs": ANSWERERS | TUNING | {SERVE},
     **{f"agent.{name}": PLAYERS for name in ("match", "command_env", "agl_python", "env_map")},
-    **{f"agent.{name}": PLAYERS for name in ("episode_timeout_s", "llm_timeout_s", "repeat_limit")},
-    "agent.tool_description": PLAYERS | TUNING | {MCP},
-    "agents": PLAYERS | TUNING,
-    "database": PLAYERS | TUNING | {MCP},
-    "python": PLAYERS | TUNING,
+    "agent.episode_timeout_s": PLAYERS,
+    **{f"agent.{name}": ANSWERERS for name in ("llm_timeout_s", "repeat_limit")},
+    **{f"agent.{name}": PLAYERS | TUNING for name in ("context_tokens", "keep_results", "train_summaries", "reader")},
+    "agent.tool_description": ANSWERERS | TUNING | {MCP},
+    "agents": ANSWERERS | TUNING,
+    "database": ANSWERERS | TUNING | {MCP},
+    "python": ANSWERERS | TUNING,
     "data": ROLLOUTS,
     "data.train_file": TRAINERS | {OPTIMIZE},
     "data.train_files": TRAINERS,
     "data.val_file": ROLLOUTS | {OPTIMIZE},
     "data.seed": TRAINERS,
     "reward": PLAYERS | {JUDGE},
-    "model": PLAYERS | TUNING | {SERVE},
+    "model": ANSWERERS | TUNING | {SERVE},
     "rollout": ROLLOUTS,
-    "rollout.evaluation": {EVALUATE, OPTIMIZE, TRY},
-    "rollout.max_model_len": PLAYERS | {SERVE},
-    "rollout.max_prompt_tokens": PLAYERS | {SERVE},
-    "rollout.max_response_tokens": PLAYERS | {SERVE},
+    "rollout.evaluation": {EVALUATE, OPTIMIZE, TRY, SERVE_AGENT},
+    "rollout.max_model_len": ANSWERERS | {SERVE},
+    "rollout.max_prompt_tokens": ANSWERERS | {SERVE},
+    "rollout.max_response_tokens": ANSWERERS | {SERVE},
     "rollout.level": PLAYERS,
     "rollout.trajectory_max_response_tokens": PLAYERS,
-    "rollout.tool_parser": PLAYERS | {SERVE},
+    "rollout.tool_parser": ANSWERERS | {SERVE},
     "optim": ROLLOUTS,
     "sft": {SFT},
     "dpo": {DPO},
@@ -61,8 +65,8 @@ READERS: dict[str, set[str]] = {
     "trainer": TRAINERS,
     "trainer.offload": {GRPO},
     "trainer.sequence_parallel": {GRPO},
-    "trainer.device": TRAINERS | PLAYERS | {SERVE},
-    "trainer.seed": TRAINERS | PLAYERS | {SERVE},
+    "trainer.device": TRAINERS | ANSWERERS | {SERVE},
+    "trainer.seed": TRAINERS | ANSWERERS | {SERVE},
     "trainer.runs_dir": TRAINERS | {TRY},
     "trainer.n_gpus": ROLLOUTS,
     "trainer.epochs": ROLLOUTS,

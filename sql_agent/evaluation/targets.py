@@ -175,10 +175,13 @@ def label(target: Target) -> str:
 
 @dataclass(frozen=True)
 class Running:
-    """A target that answers, and how to explain a fault of it that ends the evaluation."""
+    """A target that answers, how to explain a fault of it that ends the evaluation, and whether a server of ours ended:
+    its last words, empty while it runs.
+    """
 
     llm: LLMEndpoint
     explain: Callable[[LLMFault], str]
+    why_it_died: Callable[[], str] = lambda: ""
 
 
 @contextmanager
@@ -198,7 +201,7 @@ def running(target: Target, *, tell: Tell) -> Iterator[Running]:
 
     with serve_model(folder, config, cpu=cpu, on_wait=on_wait) as server:
         llm = server.endpoint()
-        yield Running(llm, lambda fault: server.why_it_died() or str(fault))
+        yield Running(llm, lambda fault: server.why_it_died() or str(fault), server.why_it_died)
 
 
 def model_folder(target: Target, *, tell: Tell) -> Path | None:

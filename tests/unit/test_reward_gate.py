@@ -12,8 +12,8 @@ import httpx
 import pytest
 from starlette.types import Message
 
+from foundation.http_gate import Gate, Traffic
 from reward_model.api import Limits, Served, make_app
-from reward_model.api_gate import Gate, Traffic
 from reward_model.api_metrics import Metrics
 from reward_model.scoring import Item, NotFinite, Scored
 

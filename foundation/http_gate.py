@@ -11,19 +11,46 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import hmac
+import ipaddress
 import json
 import time
 from dataclasses import dataclass
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from foundation.errors import AgentGRPOError
-from reward_model.api_metrics import Metrics
+from foundation.errors import AgentGRPOError, UserError
+from foundation.request_metrics import RequestMetrics
 
 # A client that is still sending would lose our answer in a reset connection: read on up to so many times the limit.
 READ_ON = 8
 GONE = 499  # never sent; as proxies count a client that did not wait for its answer
 RETRY_AFTER_S = 1
+MIN_TOKEN_CHARS = 16
+
+
+def checked_token(token: str, *, host: str, name: str) -> str:
+    """The token of the variable `name`. Raises UserError when it is weak, or missing where strangers can connect."""
+    token = token.strip()
+    if not token and not _is_loopback(host):
+        raise UserError(
+            f"--host {host}: others can connect there, so a token is needed; set {name} (in .env) to "
+            f"{MIN_TOKEN_CHARS} random characters or more"
+        )
+    if token and (len(token) < MIN_TOKEN_CHARS or not token.isascii() or not token.isprintable() or " " in token):
+        raise UserError(
+            f"{name}: must be {MIN_TOKEN_CHARS} or more printable ASCII characters without spaces (its value is "
+            "not shown); for example the output of `openssl rand -hex 24`"
+        )
+    return token
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 @dataclass
@@ -64,7 +91,7 @@ class Gate:
         known_paths: frozenset[str],
         max_body_bytes: int,
         body_timeout_s: float,
-        metrics: Metrics,
+        metrics: RequestMetrics,
         traffic: Traffic,
     ) -> None:
         self._app = app

@@ -13,11 +13,12 @@ import contextlib
 import logging
 import socket
 import time
+from collections.abc import Callable
 from typing import Any
 
 import uvicorn
 
-from reward_model.api_gate import Traffic
+from foundation.http_gate import Traffic
 
 logger = logging.getLogger(__name__)
 
@@ -25,8 +26,11 @@ GOODBYE_S = 1.0  # kept connections may bring one more request in this time
 POLL_S = 0.02
 
 
-def run(app: Any, traffic: Traffic, listener: socket.socket, *, drain_s: int) -> None:
-    """Serve until a signal comes, then answer what was accepted, for at most `drain_s` seconds."""
+def run(
+    app: Any, traffic: Traffic, listener: socket.socket, *, drain_s: int, is_over: Callable[[], bool] = lambda: False
+) -> None:
+    """Serve until a signal comes or `is_over` (asked ten times a second) says so; then answer what was accepted, for at
+    most `drain_s` seconds."""
     config = uvicorn.Config(
         app,
         log_level="warning",
@@ -35,19 +39,25 @@ def run(app: Any, traffic: Traffic, listener: socket.socket, *, drain_s: int) ->
         timeout_graceful_shutdown=drain_s,
     )
     with contextlib.suppress(KeyboardInterrupt):
-        _Server(config, traffic).run(sockets=[listener])
+        HttpServer(config, traffic, is_over).run(sockets=[listener])
 
 
-class _Server(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config, traffic: Traffic) -> None:
+class HttpServer(uvicorn.Server):
+    """uvicorn's, with the end that this module tells of."""
+
+    def __init__(self, config: uvicorn.Config, traffic: Traffic, is_over: Callable[[], bool] = lambda: False) -> None:
         super().__init__(config)
-        self._traffic = traffic
+        self._traffic, self._is_over = traffic, is_over
         self._spare: list[socket.socket] = []
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """A second handle on each port: closing the only one resets the connections that wait behind it."""
         self._spare = [listener.dup() for listener in sockets or []]
         await super().startup(sockets)
+
+    async def on_tick(self, counter: int) -> bool:
+        """True ends the server."""
+        return await super().on_tick(counter) or self._is_over()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Close the port, let kept connections end by themselves, then what uvicorn does: wait for the rest."""
