@@ -103,6 +103,8 @@ def train(
     OmegaConf.resolve(config)
     rollout, model = config.actor_rollout_ref.rollout, config.actor_rollout_ref.model
     settings = {"verl": overrides, "rules": dataclasses.asdict(trainer.update), "versions": versions()}
+    if daemon.async_groups:
+        settings["max_staleness"] = daemon.max_staleness
     with AuditLog(run_dir, settings=settings) if audit else nullcontext() as log:
         GrpoTrainer(
             config,

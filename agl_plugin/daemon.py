@@ -25,7 +25,7 @@ from agentlightning.store.base import LightningStore
 from agentlightning.types import Rollout, RolloutLegacy, Span, Task, Triplet
 from verl import DataProto
 
-from agl_plugin.audit.facts import REPLACED, SMALL, UNSCORED, Batched, Seen, rollout_rows
+from agl_plugin.audit.facts import REPLACED, SMALL, TOO_OLD, UNSCORED, Batched, Seen, rollout_rows
 from agl_plugin.audit.log import AuditLog
 from agl_plugin.audit.spans import seen_rollout
 from agl_plugin.options import DaemonOptions
@@ -33,6 +33,7 @@ from agl_plugin.proxy.gate import Gate
 from agl_plugin.proxy.gateway import make_gateway
 from agl_plugin.proxy.spans import CALL_SPAN
 from agl_plugin.run.agents import reward_by_agent
+from agl_plugin.run.ahead import InFlight, staleness_of
 from agl_plugin.run.gateway_watch import GatewayWatch
 from agl_plugin.run.group_rewards import GroupRewards
 from agl_plugin.run.resampling import Places, SpareQuestions, is_flat, key_of, requests_for
@@ -138,6 +139,8 @@ class GrpoDaemon:
         self._n_queued = 0
         self._finished_rollouts: dict[str, RolloutLegacy] = {}
         self._asked: dict[str, dict[str, Any]] = {}  # rollout -> its question
+        self.playing_on = InFlight()  # over the ends of steps
+        self._too_old, self._dropped = set[str](), set[str]()  # rollouts of the step, and groups
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
@@ -148,10 +151,15 @@ class GrpoDaemon:
         self._thread.join(30)
         self._loop.close()
 
-    def collect(self, questions: list[dict[str, Any]], addresses: Sequence[str], *, is_train: bool) -> None:
-        """Play these questions with the model servers at `addresses`, to the end."""
-        self._wait(self._set_up(questions, addresses, is_train=is_train), timeout_s=SET_UP_S)
-        self._wait(self._play())
+    def collect(
+        self, questions: list[dict[str, Any]], addresses: Sequence[str], *, is_train: bool, n_groups: int = 0
+    ) -> None:
+        """Play these questions with the model servers at `addresses`, to the end.
+
+        With `n_groups` until so many groups, of this step or earlier ones, can be trained: the others are `playing_on`.
+        """
+        self._wait(self._set_up(questions, addresses, is_train=is_train, resumes=n_groups > 0), timeout_s=SET_UP_S)
+        self._wait(self._play(n_groups))
 
     def _wait[T](self, work: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout_s)
@@ -166,14 +174,24 @@ class GrpoDaemon:
         """The records of the last rollouts, as they stand in rollouts.jsonl."""
         return self._rows
 
-    async def _set_up(self, questions: list[dict[str, Any]], addresses: Sequence[str], *, is_train: bool) -> None:
+    async def _set_up(
+        self, questions: list[dict[str, Any]], addresses: Sequence[str], *, is_train: bool, resumes: bool = False
+    ) -> None:
         """Serve the model at these addresses, and queue the step's rollouts."""
         self._queued_at_s, self.is_train = time.time(), is_train
-        self._finished_rollouts.clear()
-        self._asked.clear()
         self._copies.clear()
+        self._too_old.clear()
+        self._dropped.clear()
         self._n_queued = 0
-        self._gateway.begin()
+        self._gateway.begin(self.playing_on.pending)
+        if self.playing_on.asked:
+            await self._gateway.look(self.playing_on.pending)  # it may have died between the steps
+            self._hold(self.playing_on)
+            # Before newer resources, by which the store counts what spans it may delete.
+            await self._collect(sorted(self.playing_on.pending), enough=lambda: True)
+        self._hold(self.playing_on if resumes else InFlight())
+        if resumes:
+            questions = [*questions, *self._drop_groups()]
         if list(addresses) != self._addresses:
             self._addresses = list(addresses)
             self.llm_proxy.update_model_list([self._served(address) for address in addresses])
@@ -199,9 +217,53 @@ class GrpoDaemon:
                 self.watch.add(kind, start, end)
         self.watch.add("rollouts", self._queued_at_s, time.time())
 
-    async def _play(self) -> None:
-        self._rows, self._seen, self.batched = [], [], None
+    def _hold(self, these: InFlight) -> None:
+        """Let the rollouts of the step be these."""
+        self._asked, self._finished_rollouts = these.asked, these.finished
+        self._rows, self._seen = these.rows, these.seen
+
+    @property
+    def _in_flight(self) -> InFlight:
+        return InFlight(self._asked, self._finished_rollouts, self._rows, self._seen)
+
+    @property
+    def _ages(self) -> dict[str, int]:
+        """The weights that are trained, and how much older those of a rollout may be."""
+        return {"weights": self.gate.weights, "bound": self.options.max_staleness}
+
+    def _drop_groups(self) -> list[dict[str, Any]]:
+        """Leave out the complete groups that are too old, and give their questions, which are asked again."""
+        _, lost = self._in_flight.complete(**self._ages)
+        fresh, groups = [name for name in lost if name not in self._dropped], self._in_flight.groups
+        self._dropped.update(fresh)
+        return [self._asked[groups[name][0]] for name in fresh]
+
+    async def _play_ahead(self, n_groups: int) -> None:
+        """Until so many groups are complete and young enough; what else was asked plays on."""
+        ready: list[str] = []
+
+        def enough() -> bool:
+            ready[:] = self._in_flight.complete(**self._ages)[0][:n_groups]
+            return len(ready) == n_groups
+
+        while not enough():
+            await self._collect(sorted(self._in_flight.pending), enough=enough)
+            if len(ready) < n_groups:
+                if not (again := self._drop_groups()):
+                    break  # fewer were asked
+                await self._enqueue(again)
+        everything, taken = self._in_flight, {*ready, *self._dropped}
+        self.playing_on = everything.of(taken, others=True)
+        self._hold(everything.of(taken))
+        self._too_old = self._in_flight.too_old(**self._ages) & self._scored().keys()
+        self._n_queued, self._places = len(self._asked), Places(sorted(taken))
+
+    async def _play(self, n_groups: int = 0) -> None:
+        self.batched = None
         try:
+            if n_groups:
+                return await self._play_ahead(n_groups)
+            self._rows, self._seen = [], []
             await self._collect(list(self._asked))
             self._places = Places(sorted({self._question_of(i) for i in self._asked}))
             for _ in range(self.options.resample if self.is_train else 0):
@@ -210,6 +272,8 @@ class GrpoDaemon:
         except STORE_ERRORS as exc:
             raise self._store_gone(exc) from exc
         finally:
+            for row in self._rows:
+                row["step"] = self.step  # that of the update, if it finished before
             append_lines(self.run_dir / run_folder.ROLLOUTS, self._rows)
             self._audit_rollouts()
 
@@ -261,15 +325,15 @@ class GrpoDaemon:
         self._copies[key] += 1
         return rollout_seed(self.options.seed, mode=mode, step=self.step, question=key, copy=self._copies[key] - 1)
 
-    async def _collect(self, rollout_ids: list[str]) -> None:
-        """Wait until all these rollouts have finished and have their rewards."""
+    async def _collect(self, rollout_ids: list[str], *, enough: Callable[[], bool] = lambda: False) -> None:
+        """Wait until all these rollouts have finished and have their rewards, or there are `enough`."""
         pending = set(rollout_ids)
         groups = {i: self._question_of(i) for i in rollout_ids}
         rewards = GroupRewards(self.grade_group, self._rows, self._finished_rollouts, Counter(groups.values()))
         last_change = last_watch = time.monotonic()
         while pending:
             finished = await self._finished(sorted(pending))
-            await self._gateway.look(pending)
+            await self._gateway.look(pending | self.playing_on.pending)
             validated = await asyncio.gather(*(self._ended(rollout, pending) for rollout in finished))
             for rollout, seen in zip(finished, validated, strict=True):
                 if seen is None:
@@ -277,6 +341,8 @@ class GrpoDaemon:
                 self._finished_rollouts[rollout.rollout_id] = seen
                 pending.discard(rollout.rollout_id)
                 rewards.finished(groups[rollout.rollout_id])
+            if enough():
+                break
             now = time.monotonic()
             last_change = now if finished else last_change
             if pending and now - last_watch > WATCH_EVERY_S:
@@ -374,7 +440,7 @@ class GrpoDaemon:
         record = annotation_of(spans, RECORD_KEY)
         keys = RunKeys(
             step=self.step,
-            mode="train" if self.is_train else "val",
+            mode="train" if rollout.mode == "train" else "val",
             rollout_id=rollout.rollout_id,
             group=(rollout.metadata or {}).get("data_id", ""),
             resampled=bool((rollout.metadata or {}).get("resampled")),
@@ -388,7 +454,8 @@ class GrpoDaemon:
         return {"agent": asked.get("agent") or "", **(json.loads(record) if record else {}), **keys.model_dump()}
 
     def _scored(self) -> dict[str, RolloutLegacy]:
-        return {k: r for k, r in self._finished_rollouts.items() if r.final_reward is not None and r.triplets}
+        scored = {k: r for k, r in self._finished_rollouts.items() if r.final_reward is not None and r.triplets}
+        return {k: r for k, r in scored.items() if k not in self._too_old}
 
     def _unscored_counts(self) -> dict[str, int]:
         reasons = [(r.metadata or {}).get("unscored", "") for r in self._finished_rollouts.values()]
@@ -471,12 +538,22 @@ class GrpoDaemon:
             else None,
         )
         self.batched = Batched(batch.rows, limits, {i: self._why_left_out(i) for i in queued if i not in kept})
-        self.stats = stats | self._gateway.counts
+        self.stats = stats | self._gateway.counts | self._staleness(kept)
         self._note_times()
         return batch.data, {**batch.metrics, "training/reward": stats["reward_mean"]}
 
+    def _staleness(self, kept: dict[str, RolloutLegacy]) -> dict[str, float]:
+        """Of the rollouts that are trained, and what was left out for it; {} where every step waits for all."""
+        if not self.options.async_groups:
+            return {}
+        ages = [staleness_of(rollout, weights=self.gate.weights) for rollout in kept.values()]
+        told = {"staleness_mean": sum(ages) / len(ages), "staleness_max": max(ages), "too_old": len(self._too_old)}
+        return {**told, "asked_again": len(self._dropped), "groups_in_flight": len(self.playing_on.groups)}
+
     def _why_left_out(self, rollout_id: str) -> str:
         """Why a rollout is not in the batch."""
+        if rollout_id in self._too_old:
+            return TOO_OLD
         if rollout_id not in self._scored():
             return UNSCORED
         return SMALL if self._question_of(rollout_id) in self._places.in_batch else REPLACED

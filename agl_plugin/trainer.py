@@ -5,8 +5,9 @@ Each training step, validation and checkpoint appends one line to metrics.jsonl:
 time went (timing_s/... as measured, time/... one phase for each moment) and health (health/..., new problems as texts
 in `warnings`). The trackers get the same numbers. A run whose health says stop ends after the line of that step;
 checkpoints made before stay.
+With `async_groups` a step begins with rollouts that are under way since earlier ones (agl_plugin.run.ahead).
 Guarantees: the engines change their weights only while no call is under way; no row is left out because others are few;
-a run that stops after any checkpoint and goes on makes the same steps.
+a run that stops after any checkpoint and goes on makes the same steps, or with `async_groups` asks the same questions.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from agl_plugin.audit.facts import checkpoint_rows, update_rows
 from agl_plugin.audit.log import AuditLog
 from agl_plugin.daemon import GrpoDaemon
 from agl_plugin.options import TrainerOptions
-from agl_plugin.run.between_steps import drain
+from agl_plugin.run.ahead import QuestionLine
+from agl_plugin.run.between_steps import drain, hold
 from agl_plugin.run.kept import Kept
 from agl_plugin.run.question_order import QuestionOrder
 from agl_plugin.run.time_split import Stopwatch
@@ -67,6 +69,8 @@ class GrpoTrainer:
         told: Any = {"n": config.data.train_batch_size, "seed": config.data.seed or 0}
         weights = list((config.data.get("sampler") or {}).get("weights") or [])
         self.order = QuestionOrder(train, **told, weights=weights, curriculum=options.curriculum)
+        ahead = {"n": config.data.train_batch_size, "ahead": daemon.options.async_groups, "n_steps": self.n_steps}
+        self.line = QuestionLine(self.order, train, **ahead) if daemon.options.async_groups else None
         self.watch = daemon.watch = Stopwatch()
         self._timers: dict[str, float] = {}
         self._n_aborted = 0
@@ -86,7 +90,7 @@ class GrpoTrainer:
             tracking.log(self._probe(), step=self.step)
         while self.step < self.n_steps and not kept.gets_no_better:
             self.step += 1
-            metrics = self._train([self.train[place] for place in self.order.of_step(self.step)])
+            metrics = self._train(self._questions())
             if trainer.test_freq > 0 and (self.step == self.n_steps or self.step % trainer.test_freq == 0):
                 found = self._validate()
                 kept.validated(self.step, found["val/reward_mean"])
@@ -96,6 +100,12 @@ class GrpoTrainer:
             if trainer.save_freq > 0 and wanted:
                 self._save()
             tracking.log(metrics, step=self.step)
+
+    def _questions(self) -> Questions:
+        """What this step asks."""
+        if self.line:
+            return self.line.of_step(self.step, n_open=len(self.daemon.playing_on.groups))
+        return [self.train[place] for place in self.order.of_step(self.step)]
 
     def _step(self, questions: Questions) -> Metrics:
         """Rollouts of the questions become rows, and the rows an update of the weights."""
@@ -128,17 +138,20 @@ class GrpoTrainer:
     def _collect(self, questions: Questions, *, is_train: bool, weights: int) -> None:
         """Play the questions with the newest weights, which have seen so many updates.
 
-        Then the engines are left by all calls, forget what they cached, and sleep.
+        Then the engines are left by all calls, forget what they cached, and sleep. Calls of rollouts that play on wait.
         """
         daemon, workers = self.daemon, self.workers
+        n_groups = self.config.data.train_batch_size if is_train and self.line else 0
         with self.watch.measure("weight_sync"):
             workers.send_weights(step=weights)
         daemon.gate.open(weights=weights)
-        daemon.collect(questions, workers.addresses, is_train=is_train)
+        daemon.collect(questions, workers.addresses, is_train=is_train, n_groups=n_groups)
         with self.watch.measure("weight_sync"):
+            if held := bool(daemon.playing_on.pending):
+                hold(daemon.gate, daemon.llm_proxy.is_running, limit_s=daemon.options.rollout_timeout_s)
             if not daemon.llm_proxy.is_running():
                 daemon.gate.forget()  # a killed proxy counts no more; the next step starts another
-            self._n_aborted += drain(daemon.gate, workers.abort)
+            self._n_aborted += drain(daemon.gate, workers.abort, held=held)
             workers.sleep()
 
     def _train(self, questions: Questions) -> Metrics:
@@ -157,7 +170,11 @@ class GrpoTrainer:
             metrics |= {f"rollout/{k}": v for k, v in daemon.stats.items()}
             metrics |= self.order.learned(self.step, daemon.asked_groups())
             metrics |= self.health.after_step(self.step, metrics, daemon.step_rows)
-            if warnings := [f"step {self.step}: {text}" for text in daemon.warnings]:
+            told = daemon.warnings
+            if self.line and self.line.dropped:
+                names, self.line.dropped = ", ".join(self.line.dropped), []
+                told = [*told, f"rollouts in flight at the checkpoint are dropped, and asked again: {names}"]
+            if warnings := [f"step {self.step}: {text}" for text in told]:
                 metrics["warnings"] = [*metrics.get("warnings", []), *warnings]
             return {**metrics, **self._audit_step(metrics)}
 
@@ -210,6 +227,8 @@ class GrpoTrainer:
         def work() -> Metrics:
             self.workers.save(str(folder / "actor"), step=step)
             self.order.save(folder)
+            if self.line:
+                self.line.save(folder, self.daemon.playing_on)
             write_text(folder.parent / run_folder.NOTE, str(step))  # now it is whole
             self._kept.saved()
             if self.audit:
@@ -227,6 +246,8 @@ class GrpoTrainer:
         self.step = run_folder.step_number(folder)
         self.workers.load(str(folder / "actor"))
         self.order.load(folder)
+        if self.line:
+            self.line.load(folder, step=self.step)
 
     @contextmanager
     def _timed(self, name: str) -> Iterator[None]:

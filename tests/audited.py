@@ -69,13 +69,13 @@ def make_run(folder: Path, groups: list[list[Any]], *, level: str = "trajectory"
         finish(daemon, [[scored(0.5)]], is_train=False)
         for daemon.step in range(1, STEPS + 1):
             finish(daemon, groups)
-            _update(daemon, audit, actor, rules)
+            update_step(daemon, audit, actor, rules)
             if daemon.step == 2:
                 audit.add(lambda: checkpoint_rows(2, f"{run_folder.CHECKPOINTS}/global_step_2"), step=2)
     return folder
 
 
-def _update(daemon: GrpoDaemon, audit: AuditLog, actor: Any, rules: UpdateRules) -> None:
+def update_step(daemon: GrpoDaemon, audit: AuditLog, actor: Any, rules: UpdateRules) -> None:
     """What the trainer does with a step's batch, without its passes before the update."""
     batch, _ = daemon.batch(Limits(MAX_PROMPT, MAX_TOGETHER if daemon.merge else MAX_RESPONSE))
     batch: Any = with_advantages(batch)[~batch.batch["is_drop_mask"]]

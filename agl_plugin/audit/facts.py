@@ -20,7 +20,7 @@ from agl_plugin.update.rules import Updated
 from foundation.files import jsonable
 
 # Why a row, or a whole rollout, was not learned from.
-UNSCORED, SMALL, REPLACED = "unscored", "group_too_small", "group_replaced"
+UNSCORED, SMALL, REPLACED, TOO_OLD = "unscored", "group_too_small", "group_replaced", "too_old"
 PROMPT_TOO_LONG, NOTHING_SAMPLED = "prompt_too_long", "nothing_sampled"
 FILTERED, NO_ADVANTAGE = "left_out_by_recipe", "no_advantage"
 

@@ -33,6 +33,7 @@ class Settings:
     seed: int
     advantage_decides: bool
     rules: Mapping[str, Any]
+    max_staleness: int = 0
 
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> Settings:
@@ -54,6 +55,7 @@ class Settings:
             seed=rules["seed"],
             advantage_decides=not any(rules.get(name) for name in others),
             rules=rules,
+            max_staleness=settings.get("max_staleness", 0),
         )
 
 

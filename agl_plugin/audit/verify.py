@@ -95,7 +95,7 @@ def _content(connection: sqlite3.Connection, found: Checked, *, folder: Path) ->
     for step in steps:
         Step(connection, settings, found, step).check()
     _verdicts(connection, found)
-    _weights(connection, found)
+    _weights(connection, found, settings)
     _files(connection, found, folder=folder)
 
 
@@ -110,8 +110,9 @@ def _verdicts(connection: sqlite3.Connection, found: Checked) -> None:
             found.expect(abs(total - reward) <= TOLERANCE, f"{rollout}: reward {reward}, and its parts sum to {total}")
 
 
-def _weights(connection: sqlite3.Connection, found: Checked) -> None:
-    """Each update begins with the weights that the last one left; calls were answered by the weights of their step."""
+def _weights(connection: sqlite3.Connection, found: Checked, settings: Settings) -> None:
+    """Each update begins with the weights that the last one left; calls were answered by the weights of their step, or
+    in a training with `async_groups` by those or older ones."""
     last: sqlite3.Row | None = None
     for row in connection.execute("SELECT * FROM policy_update ORDER BY step"):
         found.counts["updates"] += 1
@@ -119,11 +120,26 @@ def _weights(connection: sqlite3.Connection, found: Checked) -> None:
             same = row["weights_before"] == last["weights_after"]
             found.expect(same, f"{row['id']} begins with weights that {last['id']} did not leave")
         last = row
-    stale = """SELECT llm_call.id, weights_version, rollout.step, mode FROM llm_call
+    newest = "max(0, rollout.step - (mode = 'train'))"
+    wrong = f"""SELECT llm_call.id, weights_version, rollout.step, mode FROM llm_call
         JOIN attempt ON attempt.id = llm_call.attempt_id JOIN rollout ON rollout.id = attempt.rollout_id
-        WHERE weights_version IS NOT NULL AND weights_version != max(0, rollout.step - (mode = 'train'))"""
-    for call, version, step, mode in connection.execute(stale):
+        WHERE weights_version > {newest} OR (weights_version < {newest} AND NOT (mode = 'train' AND ?))"""
+    for call, version, step, mode in connection.execute(wrong, (settings.max_staleness > 0,)):
         found.expect(False, f"{call} ({mode}, step {step}) was answered by weights after {version} updates")
+    if settings.max_staleness:
+        trained = {row[0] for row in connection.execute("SELECT rollout_id FROM train_row")}
+        steps = [row[0] for row in connection.execute("SELECT DISTINCT step FROM train_row")]
+        ages = (staleness(connection, step).items() for step in steps)
+        counted = Counter(age for told in ages for rollout, age in told if rollout in trained)
+        told = ", ".join(f"{age}: {n}" for age, n in sorted(counted.items()))
+        found.notes.append(f"trained rollouts by staleness in updates (at most {settings.max_staleness}): {told}")
+
+
+def staleness(connection: sqlite3.Connection, step: int) -> dict[str, int]:
+    """Of each rollout of a training step: updates from the oldest weights that answered it to those that it trained."""
+    query = """SELECT rollout.id, rollout.step - 1 - min(weights_version) FROM rollout JOIN llm_call USING (attempt_id)
+        WHERE rollout.step = ? AND mode = 'train' AND weights_version IS NOT NULL GROUP BY rollout.id"""
+    return dict(connection.execute(query, (step,)).fetchall())
 
 
 def _files(connection: sqlite3.Connection, found: Checked, *, folder: Path) -> None:
@@ -161,6 +177,8 @@ class Step:
         self.connection, self.settings, self.found, self.step = connection, settings, found, step
         self.rows: dict[str, list[sqlite3.Row]] = defaultdict(list)
         self.cut_short = {row[0] for row in self._all(CUT_SHORT)}
+        ages = staleness(connection, step) if settings.max_staleness else {}
+        self.too_old = {rollout for rollout, age in ages.items() if age > settings.max_staleness}
         for row in self._all("SELECT * FROM train_row WHERE step = ? ORDER BY row_number"):
             self.rows[row["rollout_id"]].append(row)
 
@@ -199,15 +217,18 @@ class Step:
         self.found.expect(
             not both and not missing, f"step {self.step}: unclear what became of {sorted(both | missing)}"
         )
-        scored = Counter(row["group_id"] for row in rollouts.values() if not row["unscored"])
+        young = (row for row in rollouts.values() if row["id"] not in self.too_old)
+        scored = Counter(row["group_id"] for row in young if not row["unscored"])
         for rollout, why in left_out.items():
             row = rollouts.get(rollout)
             if row is None:
                 continue
-            scored_alone = ["group_too_small"] if scored[row["group_id"]] < 2 else []
-            allowed = ["unscored"] if row["unscored"] else [*scored_alone, "group_replaced"]
+            alone = ["group_too_small"] if scored[row["group_id"]] < 2 else []
+            alone = ["too_old"] if rollout in self.too_old else alone
+            allowed = ["unscored"] if row["unscored"] else [*alone, "group_replaced"]
             self.found.expect(why in allowed, f"{rollout} was left out as {why}, and it should be {allowed[0]}")
         for rollout in self.rows:
+            self.found.expect(rollout not in self.too_old, f"{rollout} is in the batch, and is too old for it")
             alone = rollout in rollouts and scored[rollouts[rollout]["group_id"]] < 2
             self.found.expect(not alone, f"{rollout} is in the batch, and has no other scored rollout in its group")
 

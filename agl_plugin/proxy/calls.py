@@ -191,7 +191,7 @@ class Calls:
         async with self._room:
             await self._pace.turn()
             request = Request(asked_of(body), self.log_probs, rollout or "")
-            with self.gate.call() as passes:
+            async with self.gate.call() as passes:
                 if not passes:
                     return JSONResponse(REFUSED, GONE)
                 start_ns = time.time_ns()

@@ -2,14 +2,16 @@
 
 The trainer's process opens, closes and reads it, and says with which weights it is open; the proxy's, forked from that
 one, counts. So there must be one proxy process, forked after the gate was made.
-Guarantees: once it is closed and `in_flight` is 0, the proxy waits for no answer of the model server and asks it
-nothing. Whether the proxy lives may be asked at any time.
+Guarantees: once it is closed or held and `in_flight` is 0, the proxy waits for no answer of the model server and asks
+it nothing. A closed one refuses calls; at a held one they wait, and do not count, until it is opened: so rollouts go on
+over a change of weights. Whether the proxy lives may be asked at any time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from multiprocessing.sharedctypes import RawValue
 from typing import Any
 
@@ -20,6 +22,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 ALIVE_PATH = "/health/liveliness"
 # Not 503, at which clients try again: the next step has other weights, and no use for this rollout.
 GONE = 410
+OPEN, CLOSED, HELD = range(3)
+HELD_LOOK_S = 0.05
 REFUSAL = "the step of this rollout has ended, and the model server is taking new weights: the call is too late"
 
 
@@ -35,7 +39,7 @@ class Gate:
     """Numbers that both processes see; each is written by one of them."""
 
     def __init__(self) -> None:
-        self._closed, self._in_flight, self._refused = RawValue("i"), RawValue("i"), RawValue("i")
+        self._state, self._in_flight, self._refused = RawValue("i"), RawValue("i"), RawValue("i")
         self._weights = RawValue("i")
 
     @property
@@ -56,35 +60,42 @@ class Gate:
     def open(self, *, weights: int = 0) -> None:
         """Let calls pass, to a model server that has these weights."""
         self._weights.value = weights
-        self._closed.value = 0
+        self._state.value = OPEN
 
     def close(self) -> None:
         """Refuse calls from now on."""
-        self._closed.value = 1
+        self._state.value = CLOSED
+
+    def hold(self) -> None:
+        """Let calls wait from now on."""
+        self._state.value = HELD
 
     @contextmanager
     def shut(self) -> Iterator[None]:
         """Refuse calls within the block; after it, it is as it was."""
-        before = self._closed.value
-        self._closed.value = 1
+        before = self._state.value
+        self._state.value = CLOSED
         try:
             yield
         finally:
-            self._closed.value = before
+            self._state.value = before
 
     def forget(self) -> None:
         """The process that counted has ended: nothing is in flight."""
         self._in_flight.value = 0
 
-    @contextmanager
-    def call(self) -> Iterator[bool]:
+    @asynccontextmanager
+    async def call(self) -> AsyncIterator[bool]:
         """Count a call; False when it must be refused. It must be whole: one that is still being sent would count."""
         # Counted before the look, so that the trainer, who closes before it counts, misses none.
         self._in_flight.value += 1
+        while (state := self._state.value) == HELD:
+            self._in_flight.value -= 1
+            await asyncio.sleep(HELD_LOOK_S)
+            self._in_flight.value += 1
         try:
-            closed = self._closed.value
-            self._refused.value += closed
-            yield not closed
+            self._refused.value += state
+            yield state == OPEN
         finally:
             self._in_flight.value -= 1
 
@@ -103,7 +114,7 @@ class Gate:
             async def receive_again() -> Message:
                 return next(read, None) or await receive()
 
-            with self.call() as passes:
+            async with self.call() as passes:
                 await (app if passes else JSONResponse(REFUSED, GONE))(scope, receive_again, send)
 
         return guarded

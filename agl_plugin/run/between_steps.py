@@ -3,7 +3,8 @@
 What still plays after the step's end (a call whose runner gave up waiting, an episode that ignores its limit) would
 run on a sleeping engine, or leave keys and values of the old weights in its prefix cache. `drain` closes the proxy's
 gate and aborts what the engines run, until nothing is in flight; verl's abort drops the cache, and leaves the engines
-paused until they have new weights.
+paused until they have new weights. Where rollouts go on over the change (`rollout.async_groups`), `hold` lets their
+next calls wait and the present ones end, so that each is answered by one version of the weights.
 Not covered: requests that reach an engine past the proxy; those are aborted, but may come again.
 """
 
@@ -18,9 +19,21 @@ from foundation.errors import RunError
 DRAIN_LIMIT_S = 30.0
 
 
-def drain(gate: Gate, abort: Callable[[], int], *, limit_s: float = DRAIN_LIMIT_S) -> int:
-    """Close the gate, `abort` until no call is in flight, and tell how many were aborted. RunError after `limit_s`."""
-    gate.close()
+def hold(gate: Gate, lives: Callable[[], bool], *, limit_s: float) -> None:
+    """Hold the gate, and wait until no call is in flight, the proxy has ended, or `limit_s` are over."""
+    gate.hold()
+    deadline = time.monotonic() + limit_s
+    while gate.in_flight and lives() and time.monotonic() < deadline:
+        time.sleep(0.02)
+
+
+def drain(gate: Gate, abort: Callable[[], int], *, held: bool = False, limit_s: float = DRAIN_LIMIT_S) -> int:
+    """Close the gate, unless it is `held`, `abort` until no call is in flight, and tell how many were aborted.
+
+    RunError after `limit_s`.
+    """
+    if not held:
+        gate.close()
     deadline, n_aborted = time.monotonic() + limit_s, 0
     while n_left := gate.in_flight:
         n_aborted += abort()

@@ -43,9 +43,9 @@ class GatewayWatch:
             return []
         return [f"the LLM proxy died {self.deaths} x and was started again; rollouts that lost calls played again"]
 
-    def begin(self) -> None:
-        """A step begins."""
-        self._exposed.clear()
+    def begin(self, open_rollouts: Iterable[str] = ()) -> None:
+        """A step begins, in which rollouts of earlier ones may play on."""
+        self._exposed.intersection_update(open_rollouts)
         self._again.clear()
         self.deaths = 0
 

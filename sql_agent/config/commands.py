@@ -91,6 +91,8 @@ READERS |= {
         "proxy",
         "poll_interval_s",
         "calls_per_engine",
+        "async_groups",
+        "max_staleness",
     )
 }
 READERS |= {f"rollout.{name}": SERVERS for name in ("max_num_seqs", "gpu_memory_utilization")}

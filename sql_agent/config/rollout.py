@@ -100,6 +100,18 @@ class RolloutConfig(Sampling):
     sampler_logprobs: bool = Field(
         default=True, description="let vLLM return the log-probability of each sampled token, and compare (sampler/...)"
     )
+    async_groups: int = Field(
+        default=0,
+        ge=0,
+        description="groups in flight beyond those that a step trains; they play on over the change of weights. 0: "
+        "each step waits for all of its own",
+    )
+    max_staleness: int = Field(
+        default=2,
+        ge=1,
+        description="with async_groups: updates that the trained weights may be ahead of those that answered a "
+        "rollout's first call; what is older is left out and counted",
+    )
     resample_flat_groups: int = Field(
         default=0,
         ge=0,

@@ -133,6 +133,26 @@ class TrainConfig(AgentTree):
                 f"rollout.calls_per_engine = {rollout.calls_per_engine} is the gateway's, and rollout.proxy = "
                 f"{rollout.proxy} has no such limit: leave it out, or set rollout.proxy = gateway"
             )
+        if n := rollout.async_groups:
+            for key, wrong, remedy in (
+                ("rollout.proxy", rollout.proxy != "gateway", "gateway, which tells the weights of each call"),
+                ("rollout.resample_flat_groups", rollout.resample_flat_groups > 0, "0: steps do not wait for groups"),
+                ("data.curriculum.on", self.data.curriculum.on, "false: questions are drawn before rewards are known"),
+                (
+                    "optim.importance_correction",
+                    self.optim.importance_correction == "off",
+                    "truncated or masked: older weights sampled than are trained",
+                ),
+            ):
+                if wrong:
+                    raise ValueError(
+                        f"rollout.async_groups = {n} needs {key} = {remedy}. Set that, or async_groups = 0"
+                    )
+        elif rollout.max_staleness != RolloutConfig().max_staleness:
+            raise ValueError(
+                f"rollout.max_staleness = {rollout.max_staleness} has nothing to bound, because rollout.async_groups "
+                "is 0: set that above 0, or leave max_staleness out"
+            )
         if rollout.has_penalties and self.optim.importance_correction == "off":
             raise ValueError(
                 f"rollout.presence_penalty = {rollout.presence_penalty:g} and rollout.frequency_penalty = "

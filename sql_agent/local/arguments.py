@@ -30,6 +30,7 @@ def _refused(config: TrainConfig) -> Iterator[str]:
     for key, value, wanted in (
         ("rollout.tool_parser", config.rollout.tool_parser, "hermes"),
         ("trainer.n_gpus", config.trainer.n_gpus, 1),
+        ("rollout.async_groups", config.rollout.async_groups, 0),
     ):
         if value != wanted:
             yield f"{key} = {value!r} must be {wanted!r} here; --backend verl does it"

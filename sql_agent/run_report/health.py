@@ -66,6 +66,14 @@ HEALTH = [
         *("zero_variance_share", "Groups without variance", "All rewards of the group equal: no update comes from it."),
         "percent",
     ),
+    Measure(
+        *("staleness", "Staleness", "Updates since the oldest weights that answered a trained rollout, mean.", "count"),
+        metric="rollout/staleness_mean",
+    ),
+    Measure(
+        *("too_old", "Too old", "Rollouts of the step that rollout.max_staleness left out.", "count"),
+        metric="rollout/too_old",
+    ),
     Measure("zero_reward_share", "Rewards of 0", "Scored rollouts that earned nothing at all.", "percent"),
     Measure("unscored_share", "Unscored", "Rollouts that a fault left without a reward.", "percent"),
     Measure("judge_fault_share", "Judge faults", "Rollouts that the judge failed to grade.", "percent"),

@@ -26,6 +26,7 @@ def llm_call(
     call_id: str | None = None,
     log_probs: list[float] | None = None,
     finish_reason: str = "stop",
+    weights: int | None = None,
     **ids: str,
 ) -> Span:
     """What the proxy writes of one call: lists as text, the response's ids and log-probabilities within `choices`."""
@@ -35,6 +36,8 @@ def llm_call(
         "llm.hosted_vllm.prompt_token_ids": str(prompt),
         "llm.hosted_vllm.choices": str([choice | ({"log_probs": log_probs} if log_probs else {})]),
     }
+    if weights is not None:
+        attributes["agentgrpo.weights_version"] = weights
     return span("raw_gen_ai_request", attributes, seq=seq, **ids)
 
 

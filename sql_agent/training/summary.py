@@ -105,6 +105,7 @@ def build_summary(run_dir: Path, *, total_s: float, peak_memory_gib: float, fact
         "unscored": dict(Counter(r.unscored for r in rollouts if r.unscored)),
         "broken_tools": told_tools(r.model_dump() for r in rollouts if r.unscored),
         "late_calls": {what: _total(metrics, f"rollout/late_calls/{what}") for what in ("aborted", "refused")},
+        "too_old": _total(train, "rollout/too_old"),
         "triplets": sum(len(r.response_tokens) for r in scored),
         "reward_mean": _mean([r.reward for r in scored if r.reward is not None]),
         "reward_parts": {name: statistics.fmean(values) for name, values in parts.items()},
@@ -192,6 +193,7 @@ def summary_table(summary: dict[str, Any]) -> Table:
         "steps": f"{summary['steps']} of {summary['total_steps']}",
         "rollouts": f"{summary['rollouts']}, scored {summary['scored']}, unscored: {unscored}"
         + (f"; tools broke: {escape(broken)}" if (broken := summary.get("broken_tools")) else "")
+        + (f"; too old: {old}" if (old := summary.get("too_old")) else "")
         + (f"; calls after a step's end: {late}" if late else ""),
         "reward": f"{_number(summary['reward_mean'])} = {parts}" if parts else "-",
         "validation": ", ".join(f"step {v['step']}: {_number(v['reward_mean'])}" for v in summary["validation"]) or "-",

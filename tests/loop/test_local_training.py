@@ -345,6 +345,10 @@ def questions_of(files: list[int]) -> list[Question]:
         ({"verl": {"actor_rollout_ref": {"actor": {"strategy": "fsdp2"}}}}, "strategy.: has no meaning in one process"),
         ({"verl": {"actor_rollout_ref": {"actor": {"optim": {"lr": 1}}}}}, "set optim.lr"),
         ({"rollout": {"tool_parser": "llama3_json"}}, "rollout.tool_parser = 'llama3_json' must be 'hermes'"),
+        (
+            {"rollout": {"async_groups": 4}, "optim": {"importance_correction": "truncated"}},
+            "rollout.async_groups = 4 must be 0 here; --backend verl does it",
+        ),
         ({"local": {"optimizer": "adamw_8bit"}}, "local.optimizer = 'adamw_8bit' needs a GPU and bitsandbytes"),
         ({"local": {"quantization": "nf4"}}, "add --lora"),
     ],

@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from agl_plugin.proxy.gate import ALIVE_PATH, GONE, Gate
-from agl_plugin.run.between_steps import drain
+from agl_plugin.run.between_steps import drain, hold
 from foundation.errors import RunError
 
 
@@ -63,5 +63,32 @@ async def test_a_call_that_does_not_end_ends_the_run() -> None:
         call = await server.call_under_way(client)
         with pytest.raises(RunError, match=r"1 calls .* did not end within 0 s.*--resume latest"):
             await asyncio.to_thread(drain, server.gate, lambda: 0, limit_s=0.1)
+        server.aborted.set()
+        await call
+
+
+async def test_a_held_call_waits_for_the_next_weights_and_the_one_under_way_ends_before_them() -> None:
+    server = Server()
+    async with server.client as client:
+        call = await server.call_under_way(client)
+        holding = asyncio.create_task(asyncio.to_thread(hold, server.gate, lambda: True, limit_s=30.0))
+        late = asyncio.create_task(client.post("/call"))
+        await asyncio.sleep(0.2)
+        assert not holding.done() and server.n_seen == 1  # nothing is aborted
+        server.aborted.set()
+        await holding
+        assert (await call).status_code == 200
+        assert drain(server.gate, lambda: 0, held=True) == 0 and not late.done()
+        server.gate.open(weights=1)
+        assert (await late).status_code == 200 and (server.gate.refused, server.n_seen) == (0, 2)
+
+
+async def test_holding_ends_with_its_limit_and_with_the_proxy() -> None:
+    server = Server()
+    async with server.client as client:
+        call = await server.call_under_way(client)
+        for lives, limit_s in ((True, 0.1), (False, 60.0)):
+            await asyncio.wait_for(asyncio.to_thread(hold, server.gate, lambda: lives, limit_s=limit_s), 10.0)  # noqa: B023
+            assert server.gate.in_flight == 1
         server.aborted.set()
         await call

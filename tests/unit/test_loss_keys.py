@@ -82,6 +82,11 @@ def test_the_default_is_what_it_was() -> None:
             "optim.advantage=reinforce++ rollout.resample_flat_groups=2",
             r"resample_flat_groups = 2 must be 0 with optim\.advantage = reinforce\+\+: .*take optim\.advantage =",
         ),
+        ("rollout.async_groups=4", r"async_groups = 4 needs optim\.importance_correction = truncated or masked"),
+        ("rollout.async_groups=4 rollout.proxy=litellm", r"async_groups = 4 needs rollout\.proxy = gateway"),
+        ("rollout.async_groups=4 rollout.resample_flat_groups=1", r"needs rollout\.resample_flat_groups = 0"),
+        ("rollout.async_groups=4 data.curriculum.on=true", r"needs data\.curriculum\.on = false"),
+        ("rollout.max_staleness=3", r"max_staleness = 3 has nothing to bound, because rollout\.async_groups is 0"),
         (
             "optim.teacher=http://a/v1",
             r"optim\.teacher = http://a/v1 .*set that above 0, with optim\.kl_estimator = k2",

@@ -45,6 +45,8 @@ READ_ELSEWHERE = {
     "rollout.evaluation.": "evaluation.trials",
     "rollout.sampler_logprobs": "assembly.daemon_options",
     "rollout.resample_flat_groups": "assembly.daemon_options",
+    "rollout.async_groups": "assembly.daemon_options",
+    "rollout.max_staleness": "assembly.daemon_options",
     "optim.importance_": "verl_config.update_rules",
     "optim.teacher": "verl_config.update_rules",
     "optim.imit": "verl_config.update_rules",

@@ -568,7 +568,7 @@ async def test_a_stop_waits_for_calls_as_long_as_a_rollout_may_take() -> None:
     proxy = _make_proxy(options, store, gate)
     try:
         await proxy.start()
-        with gate.call():
+        async with gate.call():
             await asyncio.wait_for(proxy.stop(), 30.0)
         assert not proxy.is_running()
     finally:

@@ -1,0 +1,115 @@
+"""Asynchronous sampling: more groups play than a step trains, and the others go on over the change of weights.
+
+A step trains the groups that are complete, the one that was asked first before the others. The staleness of a rollout
+is how many updates the weights that are trained are ahead of the oldest ones that answered a call of it; above the
+bound it is left out. Guarantees: a question is trained once for each time that it is drawn: one of which fewer than two
+rollouts are young enough is asked again; where a run goes on from a checkpoint, what was in flight there is asked
+again, since its rollouts belong to a store that may be gone.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from agl_plugin.run.question_order import QuestionOrder
+from agl_plugin.run.resampling import key_of
+from foundation.files import write_json
+
+if TYPE_CHECKING:
+    from agentlightning.types import RolloutLegacy
+
+STATE = "in_flight.json"  # in a checkpoint's folder
+Question = dict[str, Any]
+
+
+def staleness_of(rollout: RolloutLegacy, *, weights: int) -> int:
+    """Updates from the oldest weights that answered a call of the rollout to these; 0 without calls to train."""
+    return weights - min((call.metadata["weights_version"] for call in rollout.triplets or []), default=weights)
+
+
+@dataclass
+class InFlight:
+    """Rollouts that were asked: their questions and, of the finished ones, what came of them."""
+
+    asked: dict[str, Question] = field(default_factory=dict)
+    finished: dict[str, RolloutLegacy] = field(default_factory=dict)
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    seen: list[Any] = field(default_factory=list)
+
+    @property
+    def pending(self) -> set[str]:
+        """Those that play."""
+        return self.asked.keys() - self.finished.keys()
+
+    @property
+    def groups(self) -> dict[str, list[str]]:
+        """The rollouts of each group, in the order in which they were asked."""
+        found: dict[str, list[str]] = defaultdict(list)
+        for rollout, question in self.asked.items():
+            found[question["data_id"]].append(rollout)
+        return found
+
+    def of(self, groups: set[str], *, others: bool = False) -> InFlight:
+        """What belongs to these groups, or to all others."""
+
+        def wanted(rollout: str) -> bool:
+            return (self.asked[rollout]["data_id"] in groups) is not others
+
+        return InFlight(
+            {i: question for i, question in self.asked.items() if wanted(i)},
+            {i: rollout for i, rollout in self.finished.items() if wanted(i)},
+            [row for row in self.rows if wanted(row["rollout_id"])],
+            [one for one in self.seen if wanted(one.rollout_id)],
+        )
+
+    def too_old(self, *, weights: int, bound: int) -> set[str]:
+        """Rollouts that these weights may not be trained with."""
+        return {i for i, rollout in self.finished.items() if staleness_of(rollout, weights=weights) > bound}
+
+    def complete(self, *, weights: int, bound: int) -> tuple[list[str], list[str]]:
+        """Groups of which no rollout plays: those to train, and those in which too few are young enough."""
+        old = self.too_old(weights=weights, bound=bound)
+        told = {name: set(members) for name, members in self.groups.items() if self.finished.keys() >= set(members)}
+        young = {name: {i for i in members - old if self.finished[i].triplets} for name, members in told.items()}
+        lost = [name for name, members in told.items() if members & old and len(young[name]) < 2]
+        return [name for name in told if name not in lost], lost
+
+
+class QuestionLine:
+    """What is asked in each step, so that `ahead` groups more are in flight than the `n` that it trains."""
+
+    def __init__(
+        self, order: QuestionOrder, rows: Sequence[Question], *, n: int, ahead: int, n_steps: int
+    ) -> None:  # fmt: skip
+        self._order, self._rows, self._n, self._ahead, self._n_steps = order, rows, n, ahead, n_steps
+        self._drawn, self._again = 0, list[Question]()
+        self.dropped = list[str]()  # rollouts that were in flight where the run goes on from
+
+    def of_step(self, step: int, *, n_open: int) -> list[Question]:
+        """The questions to ask where `n_open` groups are in flight; never more than the steps that are left train."""
+        again, self._again = self._again, []
+        wanted = min(self._n + self._ahead, (self._n_steps - step + 1) * self._n) - n_open - len(again)
+        first, upto = self._drawn // self._n, self._drawn + max(0, wanted)
+        places = [at for past in range(first, -(-upto // self._n)) for at in self._order.of_step(past + 1)]
+        fresh, self._drawn = places[self._drawn - first * self._n : upto - first * self._n], upto
+        return again + [self._rows[at] for at in fresh]
+
+    def save(self, folder: Path, in_flight: InFlight) -> None:
+        """Keep what is in flight in a checkpoint's folder."""
+        groups = [{"key": key_of(in_flight.asked[i[0]]), "rollouts": i} for i in in_flight.groups.values()]
+        write_json(folder / STATE, {"drawn": self._drawn, "groups": groups})
+
+    def load(self, folder: Path, *, step: int) -> None:
+        """Go to where a checkpoint was; what was in flight there is asked again."""
+        self._drawn = step * self._n
+        if not (folder / STATE).is_file():
+            return
+        told: Mapping[str, Any] = json.loads((folder / STATE).read_text(encoding="utf-8"))
+        by_key, self._drawn = {key_of(row): row for row in self._rows}, told["drawn"]
+        self._again = [by_key[group["key"]] for group in told["groups"] if group["key"] in by_key]
+        self.dropped = [rollout for group in told["groups"] for rollout in group["rollouts"]]

@@ -1,0 +1,100 @@
+"""Steps a minute and reward where a tool has a heavy tail, with steps that wait for all and with rollout.async_groups.
+
+  .venv/bin/python benchmarks/async_sampling.py [--seeds 3] [--steps 24] [--ahead 8] [--out async.json]
+
+Trains the tiny policy (4 questions x 4 rollouts a step) with benchmarks/support/slow_tool.py: a tool call takes 0.2 s,
+one of twenty 10 s. Per data.seed a run of each kind, from the same policy; without the first steps:
+steps_per_minute   from the end of the first measured step's predecessor to the end of the last step
+reward             mean of the held-out questions after the last step, greedy
+staleness_mean, too_old, asked_again   of asynchronous steps
+`verify` of each run's audit must find nothing. Wall-clock times: run it on an idle machine.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from agl_plugin.audit.verify import verify
+from foundation import run_folder
+from foundation.files import read_lines
+from sql_agent.config import ROOT
+from sql_agent.tiny_policy.build import ensure_tiny_policy
+
+WARM_UP = 2
+KEYS = {
+    "optim.questions_per_step": 4,
+    "optim.mini_batch_questions": 4,
+    "optim.micro_batch_rows": 4,
+    "optim.importance_correction": "truncated",
+    "rollout.group_size": 4,
+    "trainer.validate_first": "false",
+    "trainer.save_every": -1,
+    "agent.episode": f"{ROOT}/benchmarks/support/slow_tool.py:play",
+}
+
+
+def trained(folder: Path, *, seed: int, steps: int, ahead: int) -> dict[str, Any]:
+    """The figures of one run below `folder`."""
+    more = {"rollout.async_groups": ahead, "rollout.max_staleness": 8} if ahead else {}
+    told = {"trainer.max_steps": steps, "trainer.validate_every": steps, "trainer.runs_dir": folder, "data.seed": seed}
+    flags = [word for key, value in (KEYS | told | more).items() for word in ("--set", f"{key}={value}")]
+    environment = {k: v for k, v in os.environ.items() if k not in ("AGL_MANAGED_STORE", "AGL_CURRENT_ROLE")}
+    command = [sys.executable, "-m", "sql_agent.train_sql_agent", "--recipe", "demo_cpu", *flags]
+    done = subprocess.run(command, cwd=ROOT, env=environment, text=True, capture_output=True)
+    if done.returncode:
+        typer.echo(f"{done.stdout[-3000:]}{done.stderr[-3000:]}\nerror: a run ended with {done.returncode}", err=True)
+        raise typer.Exit(1)
+    (run,) = [path.parent for path in folder.rglob(run_folder.SUMMARY)]
+    lines = read_lines(run / run_folder.METRICS)
+    found = [line for line in lines if line["kind"] == "train"][WARM_UP:]
+    problems = verify(run).problems
+    return {
+        "steps_per_minute": round(60 * len(found) / sum(line["seconds"] for line in found), 2),
+        "reward": round(next(line["val/reward_mean"] for line in lines if line["kind"] == "val"), 3),
+        "staleness_mean": statistics.fmean(line.get("rollout/staleness_mean", 0) for line in found),
+        "too_old": sum(line.get("rollout/too_old", 0) for line in found),
+        "asked_again": sum(line.get("rollout/asked_again", 0) for line in found),
+        "sampler_gap": statistics.fmean(line["sampler/log_prob_diff_mean"] for line in found),
+        "weight_sync_s": statistics.fmean(line["time/weight_sync"] for line in found),
+        "audit_problems": problems[:3],
+    }
+
+
+def main(
+    seeds: Annotated[int, typer.Option(min=1)] = 3,
+    steps: Annotated[int, typer.Option(min=WARM_UP + 1)] = 24,
+    ahead: Annotated[int, typer.Option(min=1, help="rollout.async_groups of the asynchronous runs")] = 8,
+    first_seed: Annotated[int, typer.Option()] = 1,
+    out: Annotated[Path | None, typer.Option(help="write the figures there as JSON")] = None,
+) -> None:
+    """Measure both; some three minutes a run of 24 steps on two idle cores."""
+    ensure_tiny_policy(1)
+    rows = list[dict[str, Any]]()
+    for seed in range(first_seed, first_seed + seeds):
+        for groups in (0, ahead):
+            with tempfile.TemporaryDirectory() as temp:
+                rows.append(
+                    {"seed": seed, "async_groups": groups, **trained(Path(temp), seed=seed, steps=steps, ahead=groups)}
+                )
+            typer.echo(json.dumps(rows[-1]))
+    rates, rewards = ([[row[key] for row in rows if bool(row["async_groups"]) is kind] for kind in (False, True)]
+                      for key in ("steps_per_minute", "reward"))  # fmt: skip
+    ratio = statistics.fmean(rates[1]) / statistics.fmean(rates[0])
+    typer.echo(f"steps a minute, asynchronous over synchronous: {ratio:.2f}; rewards {rewards[0]} and {rewards[1]}")
+    if out:
+        out.write_text(json.dumps({"rows": rows, "ratio": ratio}, indent=2) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    typer.run(main)
