@@ -6,7 +6,7 @@ a conversation for the model's mistake, and the episode would end.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Sequence
 from typing import Any
 
 from agents import ModelResponse, OpenAIChatCompletionsModel
@@ -29,6 +29,12 @@ def logprob_of(completion: Any) -> float | None:
     return sum(token.logprob for token in tokens) if tokens else None
 
 
+def sum_told(logprobs: Sequence[float | None]) -> float | None:
+    """The log-probability of all calls together; None where one of them, or every one, was not told."""
+    told = [one for one in logprobs if one is not None]
+    return sum(told) if told and len(told) == len(logprobs) else None
+
+
 class PolicyModel(OpenAIChatCompletionsModel):
     """See the module. `logprobs` gets the log-probability of each answer."""
 
@@ -38,10 +44,24 @@ class PolicyModel(OpenAIChatCompletionsModel):
 
     async def _fetch_response(self, *args: Any, **kwargs: Any) -> Any:
         """openai-agents' own step from request to completion, which drops the log-probabilities."""
-        completion = await super()._fetch_response(*args, **kwargs)
-        if self._logprobs is not None and hasattr(completion, "choices"):
-            self._logprobs.append(logprob_of(completion))
-        return completion
+        fetched = await super()._fetch_response(*args, **kwargs)
+        if self._logprobs is None:
+            return fetched
+        if isinstance(fetched, tuple):
+            response, stream = fetched
+            return response, self._summed(stream)
+        self._logprobs.append(logprob_of(fetched))
+        return fetched
+
+    async def _summed(self, stream: AsyncIterable[Any]) -> AsyncIterator[Any]:
+        """The events of a stream; behind its last one its log-probability is known."""
+        told: list[float | None] = []
+        async for chunk in stream:
+            if chunk.choices and getattr(chunk.choices[0].logprobs, "content", None):
+                told.append(logprob_of(chunk))
+            yield chunk
+        if self._logprobs is not None:
+            self._logprobs.append(sum_told(told))
 
     async def get_response(self, system_instructions: Any, input: Any, *args: Any, **kwargs: Any) -> ModelResponse:
         """openai-agents' answer."""

@@ -66,7 +66,9 @@ class Conversation:
         """
         agent = self._runner.config.agent
         context = EpisodeContext(
-            max_chars=agent.tool_max_chars, timeout_s=agent.tool_timeout_s, repeat_limit=agent.repeat_limit
+            max_chars=self._runner.toolset.max_chars(agent.tool_max_chars),
+            timeout_s=agent.tool_timeout_s,
+            repeat_limit=agent.repeat_limit,
         )
         try:
             content = await self._begun(text)
@@ -117,11 +119,12 @@ class Conversation:
         self, said: list[Any], context: EpisodeContext, client: openai.AsyncOpenAI, tell: Tell
     ) -> list[Any]:
         assert self._offered
+        tools = [self._runner.read(tool, said[-1]["content"]) for tool in self._offered.tools]
         result = Runner.run_streamed(
             build_agent(
-                PolicyModel(model=self.llm.model, openai_client=client),
+                PolicyModel(model=self.llm.model, openai_client=client, logprobs=context.logprobs),
                 system_prompt=self._runner.prompt_for(self._db_id),
-                tools=[given(tool, self.llm.marks) for tool in self._offered.tools],
+                tools=[given(tool, self.llm.marks) for tool in tools],
             ),
             said,
             context=context,

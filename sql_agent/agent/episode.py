@@ -34,7 +34,7 @@ from agents import (
 from foundation.background import contained
 from foundation.errors import AgentGRPOError, UserError
 from foundation.net import is_loopback
-from sql_agent.agent.call_ids import PolicyModel
+from sql_agent.agent.call_ids import PolicyModel, sum_told
 from sql_agent.agent.completion_check import require_completion, require_stream
 from sql_agent.agent.endpoint import LLMEndpoint, is_overflow
 from sql_agent.agent.long_context import Limits, ShortenedModel
@@ -264,7 +264,7 @@ class EpisodeRunner:
     ) -> tuple[str, StopReason]:
         agent = self.config.agent
         text = "\n".join([question.question, *offered.told])
-        tools = [self._read(tool, question.question) for tool in offered.tools]
+        tools = [self.read(tool, question.question) for tool in offered.tools]
         if agent.own:
             asked = question.model_copy(update={"question": text})
             return await play_own(self._relay, asked, llm, context, config=agent, tools=tools)
@@ -275,7 +275,7 @@ class EpisodeRunner:
             answer, reason = await _run(built, text, context, max_turns=agent.max_turns)
             return llm.marks.shown(answer), reason
 
-    def _read(self, tool: Tool, question: str) -> Tool:
+    def read(self, tool: Tool, question: str) -> Tool:
         """The tool with its long results read by the second model, where there is one."""
         config = self.config
         if self.reader is None:
@@ -332,13 +332,8 @@ def episode_of(
         environment_reward=reward,
         n_untrained_calls=context.n_untrained_calls,
         output=context.output,
-        logprob=_sum_told(context.logprobs),
+        logprob=sum_told(context.logprobs),
     )
-
-
-def _sum_told(logprobs: Sequence[float | None]) -> float | None:
-    told = [one for one in logprobs if one is not None]
-    return sum(told) if told and len(told) == len(logprobs) else None
 
 
 async def _run(

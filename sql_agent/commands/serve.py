@@ -23,6 +23,7 @@ from sql_agent.config import agent_config, build_config, command_tree, load_reci
 from sql_agent.config.commands import SERVE, SERVE_AGENT
 from sql_agent.errors import LLMFault
 from sql_agent.evaluation.targets import Target, look_at, model_folder, running, settings_for
+from sql_agent.serving.agent_answer import Answerer
 from sql_agent.serving.agent_api import AgentApi, Limits
 from sql_agent.serving.models import gpu_count
 from sql_agent.serving.server import serve_model
@@ -32,10 +33,13 @@ notes = Console(stderr=True, highlight=False, soft_wrap=True)
 
 
 def serve(
-    model: Annotated[
+    target: Annotated[
         str,
-        typer.Option(help="run, checkpoint, model folder or hub name; --as-agent: or NAME@ADDRESS; empty: tiny policy"),
+        typer.Argument(
+            help="run, checkpoint, model folder or hub name; --as-agent: or NAME@ADDRESS; left out: the tiny policy"
+        ),
     ] = "",
+    model: Annotated[str, typer.Option(help="the same, as other commands say it")] = "",
     port: Annotated[int, typer.Option(min=1, max=65535, help="of the address")] = 8000,
     recipe: Annotated[str, typer.Option(help="settings of a folder of recipes/ or a TOML file")] = "",
     set_: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="set any key")] = None,
@@ -45,27 +49,37 @@ def serve(
     db_id: Annotated[str | None, typer.Option(help="of database.folder")] = None,
     max_open: Annotated[int | None, typer.Option(min=1, help="conversations in flight before 429 (256)")] = None,
     timeout_s: Annotated[float | None, typer.Option(min=1.0, help="longest answer, then 504 (300)")] = None,
+    vote: Annotated[
+        int | None, typer.Option(min=2, help="answers per question, of which the result set of most is sent")
+    ] = None,
 ) -> None:
     """Serve a model with vLLM until Ctrl-C, with the settings of training: tool parser, chat template, precision.
 
     \b
-    agentgrpo serve --model runs/RUN                       then, in another terminal, the command that it prints
-    agentgrpo serve --model runs/RUN --as-agent            the agent: its address answers with prompt, tools and loop
-    agentgrpo serve --model NAME@http://host:8000/v1 --as-agent --recipe R    around a running server
+    agentgrpo serve runs/RUN                       then, in another terminal, the command that it prints
+    agentgrpo serve runs/RUN --as-agent            the agent: its address answers with prompt, tools and loop
+    agentgrpo serve NAME@http://host:8000/v1 --as-agent --recipe R    around a running server
 
     A model alone is for this machine; docs/40-serve.md has `vllm serve` for others. With --as-agent, AGENT_API_TOKEN
     (in the environment or .env) makes clients send it as their key.
     """
+    if target and model:
+        raise UserError(f"{target} and --model {model}: two models; name one")
+    model = target or model
     options = {"--host": host, "--agent": agent, "--db-id": db_id, "--max-open": max_open, "--timeout-s": timeout_s}
+    options["--vote"] = vote
     if not as_agent and (given := [name for name, value in options.items() if value is not None]):
         raise UserError(f"{', '.join(given)}: only for a served agent; add --as-agent, or leave it out")
     base = load_recipe(recipe) if recipe else settings_for([model])
-    config = build_config(base, command_tree(SERVE_AGENT if as_agent else SERVE, set_ or [], recipe=recipe, flags={}))
-    target = look_at(model, config, option="--model")
+    flags = {} if vote is None else {"serve": {"vote": vote}}
+    config = build_config(
+        base, command_tree(SERVE_AGENT if as_agent else SERVE, set_ or [], recipe=recipe, flags=flags)
+    )
+    found = look_at(model, config, option="--model")
     if not as_agent:
-        return _serve_model(target, model, port)
+        return _serve_model(found, model, port)
     limits = Limits(max_open=max_open or Limits.max_open, time_s=timeout_s or Limits.time_s)
-    return _serve_agent(target, host or "127.0.0.1", port, agent=agent or "", db_id=db_id or "", limits=limits)
+    return _serve_agent(found, host or "127.0.0.1", port, agent=agent or "", db_id=db_id or "", limits=limits)
 
 
 def _tell(text: str, detail: str = "") -> None:
@@ -105,7 +119,8 @@ def _serve_agent(target: Target, host: str, port: int, *, agent: str, db_id: str
         _tell("starting the model" if target.llm is None else f"model {target.text}")
         with running(target, tell=_tell) as model:
             llm = model.llm.sampled(target.config.rollout.evaluation)
-            api = AgentApi(runner, llm, name=llm.model, limits=limits, db_id=db_id)
+            answerer = Answerer(runner, llm, db_id, vote=target.config.serve.vote)
+            api = AgentApi(answerer, name=llm.model, limits=limits)
             where = f"http://{f'[{host}]' if ':' in host else host}:{port}/v1"
             listener.listen()  # whoever reads the next line and calls is kept waiting, and not refused
             print(f"serving the agent {llm.model} at {where}, token {'' if token else 'not '}needed", flush=True)

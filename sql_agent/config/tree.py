@@ -20,6 +20,7 @@ from sql_agent.config.optim import OptimConfig
 from sql_agent.config.python import PythonConfig
 from sql_agent.config.reward import RewardConfig
 from sql_agent.config.rollout import RolloutConfig
+from sql_agent.config.serve import ServeConfig
 from sql_agent.config.store import StoreConfig
 from sql_agent.config.trainer import TrainerConfig
 from sql_agent.config.tune import DpoConfig, SftConfig, TuneConfig
@@ -64,6 +65,7 @@ class TrainConfig(AgentTree):
     health: HealthConfig = HealthConfig()
     trainer: TrainerConfig = TrainerConfig()
     store: StoreConfig = StoreConfig()
+    serve: ServeConfig = ServeConfig()
     logging: LoggingConfig = LoggingConfig()
     verl: dict[str, Any] = Field(
         default={}, description="keys of verl itself, passed on to it: [see below](#verls-own-keys)"

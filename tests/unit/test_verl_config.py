@@ -64,6 +64,7 @@ READ_ELSEWHERE = {
     "trainer.runs_dir": "the run folder",
     "trainer.seed": "agl_plugin.run.between_steps, the tiny policy",
     "store.": "assembly.make_store",
+    "serve.": "commands.serve",
     "logging.debug": "the console",
     "logging.audit": "assembly, agl_plugin.audit",
     "model.tiny": "models.model_folder",

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from sql_agent.evaluation.vote import choose, voted
+from sql_agent.evaluation.vote import voted
 from sql_agent.records import QueryResult, SqlCall, TrialRecord
+from sql_agent.scoring.vote import choose
 
 
 def sample(n: int, *results: Any, logprob: float | None = None, question: str = "q") -> TrialRecord:

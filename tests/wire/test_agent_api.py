@@ -6,11 +6,12 @@ import asyncio
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +25,19 @@ from foundation.net import bind, free_port
 from sql_agent.agent.endpoint import LLMEndpoint
 from sql_agent.agent.episode import EpisodeRunner
 from sql_agent.config import build_config, load_recipe
+from sql_agent.serving.agent_answer import Answerer
 from sql_agent.serving.agent_api import AgentApi, Limits
 from sql_agent.testing.server import HANG, Reply, error_reply, openai_server, stream_reply
 from tests.typed import status_of
 
 TOOLS = '''
+import os, signal
+
+
 def add(a: float, b: float) -> float:
     """Add two numbers."""
+    if a and (a % 64 == 0 or a % 95 == 0):
+        os.kill(os.getpid(), signal.SIGKILL)
     return a + b
 '''
 TOKEN = "a" * 24
@@ -55,14 +62,17 @@ def recipe(folder: Path) -> str:
 
 
 @contextmanager
-def served(folder: Path, handler: Any = model, *, address: str = "", **limits: Any) -> Iterator[str]:
+def served(
+    folder: Path, handler: Any = model, *, address: str = "", vote: int = 0, config: Any = None, **limits: Any
+) -> Iterator[str]:
     import uvicorn
 
     listener, traffic = bind("127.0.0.1", 0), Traffic()
-    config = build_config(load_recipe(recipe(folder)))
+    config = config or build_config(load_recipe(recipe(folder)))
     with openai_server(handler) as behind, EpisodeRunner(config) as runner:
-        llm = LLMEndpoint(base_url=address or behind.base_url, model="fake-model", max_tokens=64)
-        app = AgentApi(runner, llm, name="agent", limits=Limits(**limits)).app(traffic, token=TOKEN)
+        llm = LLMEndpoint(base_url=address or behind.base_url, model="fake-model", max_tokens=64, temperature=1.0)
+        api = AgentApi(Answerer(runner, llm, vote=vote), name="agent", limits=Limits(**limits))
+        app = api.app(traffic, token=TOKEN)
         server = HttpServer(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=1), traffic)
         thread = threading.Thread(target=lambda: server.run(sockets=[listener]))
         thread.start()
@@ -77,7 +87,9 @@ def client(url: str) -> openai.AsyncOpenAI:
     return openai.AsyncOpenAI(base_url=f"{url}/v1", api_key=TOKEN, max_retries=0, timeout=60)
 
 
-def test_64_conversations_at_once_get_each_their_own_answer(tmp_path: Path) -> None:
+def test_256_conversations_at_once_get_each_their_own_answer_though_tools_are_killed(tmp_path: Path) -> None:
+    """A tool's process that dies in a call is an error reply; the next call has another process."""
+
     async def one(of: openai.AsyncOpenAI, number: int) -> str:
         said: Any = [{"role": "user", "content": str(number)}]
         if number % 2:
@@ -87,12 +99,23 @@ def test_64_conversations_at_once_get_each_their_own_answer(tmp_path: Path) -> N
         stream = await of.chat.completions.create(model="agent", messages=said, stream=True)
         return "".join([chunk.choices[0].delta.content or "" async for chunk in stream])
 
+    async def tried(of: openai.AsyncOpenAI, number: int) -> str:
+        try:
+            return await one(of, number)
+        except openai.APIError as exc:  # a stream's error has no status
+            return f"fault: {exc.message}"
+
     async def all_(url: str) -> list[str]:
         async with client(url) as of:
-            return await asyncio.gather(*(one(of, number) for number in range(64)))
+            return await asyncio.gather(*(tried(of, number) for number in range(1, 257)))
 
     with served(tmp_path) as url:
-        assert asyncio.run(all_(url)) == [f"It is {number + 1}.0" for number in range(64)]
+        told = asyncio.run(all_(url))
+    faults = {number for number, text in enumerate(told, start=1) if text.startswith("fault: ")}
+    assert faults == {64, 128, 192, 256} | {95, 190}, faults
+    assert all("add" in told[number - 1] for number in faults)
+    rest = set(range(1, 257)) - faults
+    assert {number: told[number - 1] for number in rest} == {number: f"It is {number + 1}.0" for number in rest}
 
 
 def test_an_answer_without_a_tool_is_an_answer_too(tmp_path: Path) -> None:
@@ -128,7 +151,15 @@ def test_a_fault_is_an_error_and_no_answer(tmp_path: Path, handler: Any, status:
         (b'{"model": "agent", "messages": [{"role": "user", "content": "1"}], "top_k": 1}', 400, "top_k"),
         (b'{"model": "agent", "messages": [{"role": "user", "content": "1"}], "n": 2}', 400, "n: "),
         (b'{"model": "agent", "messages": [{"role": "user", "content": "1"}], "top_p": NaN}', 400, "top_p"),
-        (b'{"model": "agent", "messages": [{"role": "system", "content": "1"}]}', 400, "messages.0.role"),
+        (b'{"model": "agent", "messages": [{"role": "system", "content": "1"}]}', 400, "messages.0.role: 'system'"),
+        (b'{"model": "agent", "messages": [{"role": "developer", "content": "1"}]}', 400, "'developer': prompt"),
+        (b'{"model": "agent", "messages": [{"role": "user", "content": [{"type": "file"}]}]}', 400, "content.0.type: "),
+        (b'{"model": "agent", "messages": [{"role": "user", "content": " "}]}', 400, "messages.0.content: is empty"),
+        (
+            b'{"model": "agent", "messages": [{"role": "user", "content": "1"}], "stream_options": {}}',
+            400,
+            "stream = true",
+        ),
         (b"x" * 2_000_000, 413, "larger"),
     ],
 )
@@ -154,6 +185,110 @@ def test_more_conversations_than_allowed_are_refused_and_those_that_end_make_roo
         assert asyncio.run(statuses(url)) == [200, 200, 429, 429, 429, 429, 200]
 
 
+def test_a_body_that_comes_byte_by_byte_is_ended_at_the_limit_and_keeps_nobody_waiting(tmp_path: Path) -> None:
+    body = json.dumps({"model": "agent", "messages": [{"role": "user", "content": "1"}]}).encode()
+    head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {TOKEN}\r\n"
+    head += f"Content-Length: {len(body)}\r\n\r\n"
+
+    async def slow(port: int, pause_s: float) -> bytes:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(head.encode())
+
+        async def send() -> None:
+            for byte in body:
+                writer.write(bytes([byte]))
+                await asyncio.sleep(pause_s)
+
+        sending = asyncio.ensure_future(send())
+        line = await reader.readline()
+        sending.cancel()
+        writer.close()
+        return line
+
+    async def all_(url: str) -> list[Any]:
+        port = int(url.rpartition(":")[2])
+        async with client(url) as of:
+            quick = of.chat.completions.create(model="agent", messages=[{"role": "user", "content": "1"}])
+            return await asyncio.gather(quick, slow(port, 0.005), *(slow(port, 60.0) for _ in range(20)))
+
+    with served(tmp_path, body_timeout_s=5.0) as url:
+        quick, patient, *late = asyncio.run(all_(url))
+    assert quick.choices[0].message.content == "It is 2.0"
+    assert b" 200 " in patient and all(b" 408 " in line for line in late)
+
+
+def test_langchain_talks_to_it_streamed_and_whole_with_what_was_said_before(tmp_path: Path) -> None:
+    from langchain_openai import ChatOpenAI
+    from pydantic import SecretStr
+
+    with served(tmp_path) as url:
+        asked = ChatOpenAI(
+            model="agent", base_url=f"{url}/v1", api_key=SecretStr(TOKEN), max_retries=0, stream_usage=True, n=1
+        )
+        parts: Any = [("user", "1"), ("assistant", "It is 2.0"), ("user", [{"type": "text", "text": "41"}])]
+        reply = asked.invoke(parts)
+        assert reply.content == "It is 42.0" and (usage := reply.usage_metadata) and usage["output_tokens"] == 8
+        chunks = list(asked.stream(parts))
+        assert "".join(str(chunk.content) for chunk in chunks) == "It is 42.0"
+        assert sum(chunk.usage_metadata["output_tokens"] for chunk in chunks if chunk.usage_metadata) == 8
+        # What a client made of a reply comes back with null in all that was not set.
+        message = {"role": "assistant", "content": "It is 2.0", "refusal": None, "tool_calls": None, "audio": None}
+        said = [{"role": "user", "content": "1"}, message, {"role": "user", "content": "41"}]
+        body = {"model": "agent", "messages": said, "stop": None, "tools": None, "stream_options": None}
+        headers = {"Authorization": f"Bearer {TOKEN}"}
+        whole = httpx.post(f"{url}/v1/chat/completions", json=body, headers=headers, timeout=30)
+        assert whole.json()["choices"][0]["message"]["content"] == "It is 42.0", whole.text
+
+
+def voting(answers: list[tuple[str, float]]) -> Any:
+    """A model that says its queries in turn, each call with this log-probability, then what came of it."""
+    rest, lock = list(answers), threading.Lock()
+
+    def reply(logprob: float, **delta: Any) -> Reply:
+        token = {"token": "x", "logprob": logprob, "bytes": [120], "top_logprobs": []}
+        choice = {"index": 0, "delta": {"role": "assistant", **delta}, "logprobs": {"content": [token]}}
+        body = f"data: {json.dumps({'choices': [choice]})}\n\ndata: [DONE]\n\n"
+        return Reply(body=body, content_type="text/event-stream")
+
+    def handler(request: dict[str, Any]) -> Reply:
+        assert request["logprobs"] is True
+        last = request["messages"][-1]
+        if last["role"] == "tool":
+            return reply(0.0, content=f"It is {last['content']}")
+        with lock:
+            sql, logprob = rest.pop(0)
+        function = {"name": "query_database_by_sql", "arguments": json.dumps({"sql": sql})}
+        return reply(logprob, tool_calls=[{"index": 0, "id": "c", "type": "function", "function": function}])
+
+    return handler
+
+
+@pytest.mark.parametrize(
+    ("answers", "chosen"),
+    [
+        ([("SELECT 3", -1.0), ("SELECT 1 + 1", -9.0), ("SELECT 2", -8.0)], "SELECT 2"),  # most ballots, then likelier
+        ([("SELECT 3", -2.0), ("SELECT 4", -1.0), ("SELECT x", -0.1)], "SELECT 4"),  # a query that failed has no ballot
+    ],
+)
+@pytest.mark.parametrize("stream", [False, True])
+def test_the_answer_is_the_one_that_most_vote_for(
+    tmp_path: Path, answers: list[tuple[str, float]], chosen: str, stream: bool
+) -> None:
+    body = {"model": "agent", "messages": [{"role": "user", "content": "?"}], "tool_calls": True, "stream": stream}
+    with closing(sqlite3.connect(tmp_path / "own.db")) as database, database:
+        database.execute("CREATE TABLE numbers (n)")
+    database = {"path": str(tmp_path / "own.db"), "tables": []}
+    config = build_config({"agent": {"system_prompt": "generic_en", "max_turns": 3}, "database": database})
+    with served(tmp_path, voting(answers), vote=3, config=config) as url:
+        headers = {"Authorization": f"Bearer {TOKEN}"}
+        reply = httpx.post(f"{url}/v1/chat/completions", json=body, headers=headers, timeout=60)
+        assert reply.text.count("It is ") == 1, reply.text
+        text = reply.text if not stream else next(line for line in reply.text.splitlines() if '"sql_calls"' in line)
+        assert [call["sql"] for call in json.loads(text.removeprefix("data: "))["sql_calls"]] == [chosen]
+        greedy = httpx.post(f"{url}/v1/chat/completions", json={**body, "temperature": 0}, headers=headers, timeout=60)
+        assert greedy.status_code == 400 and "3 answers vote" in greedy.text
+
+
 SAMPLED = {"temperature": 0.5, "top_p": 0.9, "seed": 7, "stop": ["END"], "max_tokens": 20, "presence_penalty": 0.25}
 
 
@@ -161,7 +296,7 @@ def test_the_command_serves_an_agent_around_an_address_and_ends_in_order(tmp_pat
     port = free_port()
     agentgrpo = Path(sys.executable).with_name("agentgrpo")
     with openai_server(model) as behind, (tmp_path / "log").open("w+") as log:
-        command = [agentgrpo, "serve", "--model", f"fake-model@{behind.base_url}", "--as-agent", "--port", str(port)]
+        command = [agentgrpo, "serve", f"fake-model@{behind.base_url}", "--as-agent", "--port", str(port)]
         command += ["--recipe", recipe(tmp_path)]
         environment = {**os.environ, "AGENT_API_TOKEN": TOKEN}
         with subprocess.Popen(
@@ -199,5 +334,7 @@ def test_a_model_that_went_away_is_503_and_options_of_the_agent_need_it(
         headers = {"Authorization": f"Bearer {TOKEN}"}
         reply = httpx.post(f"{url}/v1/chat/completions", json=asked, headers=headers, timeout=60)
         assert reply.status_code == 503 and reply.headers["retry-after"], reply.text
-    assert status_of("serve", "--model", "x", "--host", "0.0.0.0", "--db-id", "d") == 2
-    assert "--host, --db-id: only for a served agent" in capsys.readouterr().err
+    assert status_of("serve", "--model", "x", "--host", "0.0.0.0", "--db-id", "d", "--vote", "3") == 2
+    assert "--host, --db-id, --vote: only for a served agent" in capsys.readouterr().err
+    assert status_of("serve", "x", "--model", "y") == 2
+    assert "x and --model y: two models" in capsys.readouterr().err

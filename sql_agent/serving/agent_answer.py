@@ -1,0 +1,124 @@
+"""One answer of the served agent: that of one conversation, or the one that several vote for.
+
+Guarantees: environments are begun and ended with the answer; with a vote, each of the conversations plays for itself,
+and nothing is told before all of them have ended; a fault in one is a fault of the answer. What ends without an answer
+by the model's own doing has no vote.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from sql_agent.agent.call_ids import sum_told
+from sql_agent.agent.conversation import Conversation, Stopped, Tell
+from sql_agent.agent.endpoint import LLMEndpoint
+from sql_agent.agent.episode import EpisodeRunner
+from sql_agent.agent.tool import EpisodeContext
+from sql_agent.records import SqlCall
+from sql_agent.scoring.vote import choose
+from sql_agent.serving.agent_request import ChatRequest
+
+
+@dataclass
+class Sample:
+    """One conversation's answer: what came, in order, what it came to, and `stopped`, why there is none."""
+
+    llm: LLMEndpoint
+    told: list[tuple[str, str]] = field(default_factory=list)
+    context: EpisodeContext = field(default_factory=EpisodeContext)
+    stopped: Stopped | None = None
+
+    @property
+    def sql_calls(self) -> Sequence[SqlCall]:
+        """In the order in which they ran."""
+        return self.context.calls
+
+    @property
+    def logprob(self) -> float | None:
+        """Of all its tokens."""
+        return sum_told(self.context.logprobs)
+
+    @property
+    def text(self) -> str:
+        """What was said after the last call of a tool."""
+        last = max((n for n, (kind, _) in enumerate(self.told) if kind == "call"), default=-1)
+        return "".join(text for kind, text in self.told[last + 1 :] if kind == "text")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The sample that is sent, and all that were drawn."""
+
+    chosen: Sample
+    drawn: Sequence[Sample]
+
+    @property
+    def finish_reason(self) -> str:
+        """OpenAI's word for why the last call ended: `length` at the limit of tokens, where one was sent."""
+        limit, used = self.chosen.llm.max_tokens, self.chosen.context.llm_calls[-1].completion_tokens or 0
+        return "length" if limit and used >= limit else "stop"
+
+    @property
+    def usage(self) -> dict[str, int]:
+        """The tokens of all that were drawn."""
+        calls = [call for sample in self.drawn for call in sample.context.llm_calls]
+        prompt = sum(call.prompt_tokens or 0 for call in calls)
+        completion = sum(call.completion_tokens or 0 for call in calls)
+        return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
+
+
+@dataclass(frozen=True)
+class Answerer:
+    """Answers requests with one agent; `vote` conversations are drawn for each, 0 or 1: one."""
+
+    runner: EpisodeRunner
+    llm: LLMEndpoint
+    db_id: str = ""
+    vote: int = 0
+
+    async def answer(self, asked: ChatRequest, tell: Tell) -> Answer:
+        """Answer the last message. Raises Stopped, LLMFault, DatabaseFault or ToolFault."""
+        if self.vote < 2:
+            sample = await self._sample(asked, asked.sampled(self.llm), tell)
+            drawn = [sample]
+        else:
+            drawn = await self._draw(asked)
+        able = [sample for sample in drawn if not sample.stopped]
+        if not able and (stopped := drawn[0].stopped):
+            raise stopped
+        chosen = choose(able)
+        if self.vote >= 2:
+            for kind, text in chosen.told:
+                tell(kind, text)
+        return Answer(chosen, drawn)
+
+    async def _draw(self, asked: ChatRequest) -> list[Sample]:
+        llm = replace(self.llm, logprobs=True)
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = [
+                    group.create_task(self._sample(asked, asked.sampled(llm, number))) for number in range(self.vote)
+                ]
+        except* Exception as several:
+            raise several.exceptions[0] from None
+        return [task.result() for task in tasks]
+
+    async def _sample(self, asked: ChatRequest, llm: LLMEndpoint, tell: Tell | None = None) -> Sample:
+        *before, last = asked.said
+        talk, sample = Conversation(self.runner, llm, self.db_id, history=before), Sample(llm)
+
+        def told(kind: str, text: str) -> None:
+            sample.told.append((kind, text))
+            if tell:
+                tell(kind, text)
+
+        try:
+            await talk.say(last["content"], told)
+        except Stopped as stopped:
+            sample.stopped = stopped
+        finally:
+            sample.context = talk.answered
+            await talk.reset()
+        return sample

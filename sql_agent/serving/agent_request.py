@@ -1,0 +1,115 @@
+"""What a client may ask of the served agent, in OpenAI's form.
+
+Guarantees: a key that is not known is refused by name, and so is each value that would not be obeyed; `null` says what
+leaving the key out says, as clients send it for what they do not set.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from sql_agent.agent.endpoint import LLMEndpoint
+
+Text = Annotated[str, Field(min_length=1)]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_null(cls, given: Any) -> Any:
+        return {key: value for key, value in given.items() if value is not None} if isinstance(given, dict) else given
+
+
+class TextPart(_Strict):
+    """A part of a message. Images, sound and files are refused."""
+
+    type: Literal["text"]
+    text: str
+
+
+class Message(_Strict):
+    """One message of the client."""
+
+    role: str
+    content: list[TextPart]
+
+    @field_validator("role")
+    @classmethod
+    def _is_a_clients(cls, role: str) -> str:
+        if role not in ("user", "assistant"):
+            raise ValueError(f"{role[:40]!r}: prompt and tools are the agent's; send user and assistant messages alone")
+        return role
+
+    @field_validator("content", mode="before")
+    @classmethod
+    def _in_parts(cls, content: Any) -> Any:
+        return [{"type": "text", "text": content}] if isinstance(content, str) else content
+
+    @field_validator("content")
+    @classmethod
+    def _says_something(cls, content: list[TextPart]) -> list[TextPart]:
+        if not any(part.text.strip() for part in content):
+            raise ValueError("is empty; leave the message out, or say something")
+        return content
+
+    @property
+    def text(self) -> str:
+        """All its parts."""
+        return "\n".join(part.text for part in self.content)
+
+
+class StreamOptions(_Strict):
+    """OpenAI's."""
+
+    include_usage: bool = False
+
+
+class ChatRequest(_Strict):
+    """What may be asked. `tool_calls` asks for the calls of tools, with SQL and rows, beside the answer."""
+
+    model: str
+    messages: list[Message] = Field(min_length=1)
+    stream: bool = False
+    stream_options: StreamOptions | None = None
+    tool_calls: bool = False
+    temperature: float | None = Field(default=None, ge=0, le=2)
+    top_p: float | None = Field(default=None, gt=0, le=1)
+    presence_penalty: float | None = Field(default=None, ge=-2, le=2)
+    frequency_penalty: float | None = Field(default=None, ge=-2, le=2)
+    seed: int | None = Field(default=None, ge=0, lt=1 << 63)
+    stop: Text | Annotated[list[Text], Field(max_length=16)] | None = None
+    max_tokens: int | None = Field(default=None, gt=0)
+    max_completion_tokens: int | None = Field(default=None, gt=0)
+    n: Literal[1] | None = None
+    logprobs: Literal[False] | None = None
+    user: str | None = None
+
+    @model_validator(mode="after")
+    def _options_are_of_a_stream(self) -> ChatRequest:
+        if self.stream_options and not self.stream:
+            raise ValueError("stream_options: only with stream = true; leave it out")
+        return self
+
+    @property
+    def said(self) -> list[dict[str, str]]:
+        """The messages, each with its role and its text."""
+        return [{"role": message.role, "content": message.text} for message in self.messages]
+
+    def sampled(self, llm: LLMEndpoint, number: int = 0) -> LLMEndpoint:
+        """`llm` as asked for: what is left open stays, a limit can only be lowered, and stop texts come on top.
+
+        `number` is that of an answer among several that vote: each has a seed of its own.
+        """
+        names = ("temperature", "top_p", "presence_penalty", "frequency_penalty")
+        keys = {name: value for name in names if (value := getattr(self, name)) is not None}
+        own = [self.stop] if isinstance(self.stop, str) else self.stop or []
+        limits = [one for one in (llm.max_tokens, self.max_tokens, self.max_completion_tokens) if one]
+        seeds = llm.seeds if self.seed is None else itertools.repeat((self.seed + number) % (1 << 63))
+        stop = tuple(dict.fromkeys([*llm.stop, *own]))
+        return replace(llm, **keys, stop=stop, max_tokens=min(limits, default=None), seeds=seeds)
