@@ -12,6 +12,7 @@ from foundation.command import STATUSES, Table, group, prepare, run_old
 
 CURATE: Table = {
     "chats": ("sql_agent.commands.curate:chats", "The questions that stand alone in chat logs."),
+    "traffic": ("sql_agent.commands.curate:traffic", "What a served agent kept, as data to learn from."),
     "keep": ("sql_agent.commands.curate:keep", "An LLM keeps or drops each question."),
     "again": ("sql_agent.commands.curate:again", "A second, strict reading of what was kept."),
     "new": ("sql_agent.commands.curate:new", "Questions that an older set does not ask yet."),

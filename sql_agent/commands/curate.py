@@ -15,6 +15,7 @@ from sql_agent.curation.leaks import Leak, find_leaks
 from sql_agent.curation.near import repeats
 from sql_agent.curation.pass_command import PassFlags, decide
 from sql_agent.curation.rows import check_out, read_rows, write_dropped, write_rows
+from sql_agent.curation.traffic import curate, read_talks
 
 
 def chats(
@@ -43,6 +44,36 @@ def chats(
         typer.echo(f"left out: {text}", err=True)
     print(f"{len(rows)} questions of {len(turns)} turns: {out}\nleft out {len(dropped)}: {file}")
     for why, n in Counter(why.partition(" (")[0] for _, why in dropped).most_common():
+        print(f"  {why} {n}")
+
+
+def traffic(
+    log: Annotated[Path, typer.Argument(help="what `agentgrpo serve --as-agent` wrote to serve.keep")],
+    out: Annotated[Path, typer.Argument(help="folder of the files, made if need be")],
+    min_chars: Annotated[int, typer.Option(min=1, help="shortest question")] = Limits.min_chars,
+    max_chars: Annotated[int, typer.Option(min=1, help="longest question")] = Limits.max_chars,
+) -> None:
+    """Turn the conversations and the feedback of a served agent into data to learn from.
+
+    \b
+    agentgrpo curate traffic kept.jsonl traffic
+    agentgrpo train --data traffic/questions.jsonl
+
+    Writes questions.jsonl (for train), conversations.jsonl (sft), pairs.jsonl (dpo) and dropped.jsonl, each row with
+    its origin. A question without feedback has no reference answer.
+    """
+    talks, bad = read_talks(log)
+    found = curate(talks, Limits(min_chars=min_chars, max_chars=max_chars))
+    out.mkdir(parents=True, exist_ok=True)
+    for text in bad:
+        typer.echo(f"left out: {text}", err=True)
+    n_vouched = sum(bool(row["ground_truth"]) for row in found.questions)
+    print(f"{len(talks)} conversations, {sum(talk.score != 0 for talk in talks)} with feedback")
+    for name, rows in vars(found).items():
+        write_lines(out / f"{name}.jsonl", rows)
+        more = f", {n_vouched} with a reference" if name == "questions" else ""
+        print(f"{len(rows)} {name}{more}: {out / name}.jsonl")
+    for why, n in Counter(row["why"].partition(" (")[0] for row in found.dropped).most_common():
         print(f"  {why} {n}")
 
 

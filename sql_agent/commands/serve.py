@@ -9,6 +9,8 @@ from __future__ import annotations
 import logging
 import math
 import os
+from contextlib import ExitStack
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -25,6 +27,7 @@ from sql_agent.errors import LLMFault
 from sql_agent.evaluation.targets import Target, look_at, model_folder, running, settings_for
 from sql_agent.serving.agent_answer import Answerer
 from sql_agent.serving.agent_api import AgentApi, Limits
+from sql_agent.serving.kept import Keeper
 from sql_agent.serving.models import gpu_count
 from sql_agent.serving.server import serve_model
 
@@ -112,7 +115,7 @@ def _serve_agent(target: Target, host: str, port: int, *, agent: str, db_id: str
     logging.getLogger("openai.agents").setLevel(logging.CRITICAL)  # what it logs is in the fault
     token = checked_token(os.environ.get(TOKEN_NAME, ""), host=host, name=TOKEN_NAME)
     listener, traffic = bind(host, port), Traffic()
-    with EpisodeRunner(agent_config(target.config, agent)) as runner:
+    with EpisodeRunner(agent_config(target.config, agent)) as runner, ExitStack() as stack:
         runner.check()
         if (databases := runner.toolset.databases) and (problem := databases.problem(db_id)):
             raise UserError(f"--db-id: {problem}")
@@ -120,7 +123,9 @@ def _serve_agent(target: Target, host: str, port: int, *, agent: str, db_id: str
         with running(target, tell=_tell) as model:
             llm = model.llm.sampled(target.config.rollout.evaluation)
             answerer = Answerer(runner, llm, db_id, vote=target.config.serve.vote)
-            api = AgentApi(answerer, name=llm.model, limits=limits)
+            kept = target.config.serve.keep
+            keeper = stack.enter_context(Keeper(Path(kept).expanduser())) if kept else None
+            api = AgentApi(answerer, name=llm.model, limits=limits, keeper=keeper)
             where = f"http://{f'[{host}]' if ':' in host else host}:{port}/v1"
             listener.listen()  # whoever reads the next line and calls is kept waiting, and not refused
             print(f"serving the agent {llm.model} at {where}, token {'' if token else 'not '}needed", flush=True)

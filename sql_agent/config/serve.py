@@ -16,3 +16,8 @@ class ServeConfig(Node):
         description="answers that are drawn for each question; the one is sent whose result set most of them found; "
         "0: one, without a vote",
     )
+    keep: str = Field(
+        default="",
+        description="file to which conversations and feedback are appended, for [agentgrpo curate "
+        "traffic](45-curate.md#traffic); empty: nothing is kept",
+    )

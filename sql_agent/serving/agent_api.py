@@ -1,10 +1,10 @@
-"""The agent behind one OpenAI-compatible address: chat completions (plain and streamed), models, health, metrics.
+"""The agent behind one OpenAI-compatible address: chat completions (plain and streamed), models, feedback, health.
 
 Guarantees: no state from one request to the next: the client's messages are the history, the system prompt and the
 tools are the configuration's; a fault of model, database or tool is an error reply, never an answer; a key that is not
-known is refused by name. The client's sampling keys count in each call of the
-model. agent_request.py says what may be asked, agent_answer.py makes the answer. Not covered: agent.context, episodes
-of one's own, several answers, log-probabilities.
+known is refused by name. The client's sampling keys count in each call of the model. agent_request.py says what may be
+asked, agent_answer.py makes the answer, kept.py writes what is to be kept. Not covered: agent.context, episodes of
+one's own, several answers, log-probabilities.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.requests import Request
@@ -31,8 +31,9 @@ from sql_agent.agent.conversation import Stopped, Tell
 from sql_agent.errors import Fault, LLMFault
 from sql_agent.serving.agent_answer import Answer, Answerer
 from sql_agent.serving.agent_request import ChatRequest
+from sql_agent.serving.kept import Feedback, Keeper
 
-PATHS = frozenset({"/health", "/metrics", "/v1/models", "/v1/chat/completions"})
+PATHS = frozenset({"/health", "/metrics", "/v1/models", "/v1/chat/completions", "/v1/feedback"})
 
 INVALID = "invalid_request_error"
 
@@ -59,11 +60,27 @@ class NoReply(AgentGRPOError):
     def body(self) -> dict[str, Any]:
         return {"error": {"message": str(self), "type": self.kind, "param": None, "code": self.code}}
 
+    @property
+    def response(self) -> Response:
+        """As it is sent."""
+        headers = {"Retry-After": str(RETRY_AFTER_S)} if self.code in (429, 503, 504) else {}
+        return JSONResponse(self.body, status_code=self.code, headers=headers)
+
+
+def _parsed[T: BaseModel](kind: type[T], body: bytes) -> T:
+    """Raises NoReply naming what does not fit."""
+    try:
+        return kind.model_validate_json(body)
+    except ValidationError as exc:
+        one = exc.errors(include_url=False, include_input=False)[0]
+        where = ".".join(map(str, one["loc"])) or "body"
+        raise NoReply(400, f"{where}: {one['msg'].removeprefix('Value error, ')}", INVALID) from None
+
 
 class AgentApi:
     """The routes over one agent. `name` is the model's name to clients."""
 
-    def __init__(self, answerer: Answerer, *, name: str, limits: Limits) -> None:
+    def __init__(self, answerer: Answerer, *, name: str, limits: Limits, keeper: Keeper | None = None) -> None:
         runner, vote = answerer.runner, answerer.vote
         if runner.config.agent.context != "keep":
             raise UserError(
@@ -76,7 +93,9 @@ class AgentApi:
                 f"serve.vote = {vote} with rollout.evaluation.temperature = 0: so many answers would be the same; set "
                 "the temperature above 0, or serve.vote = 0"
             )
-        self._answerer, self._name, self._limits = answerer, name, limits
+        if keeper and runner.toolset.has_environments:
+            raise UserError("serve.keep: environments tell the model what is in no message; leave it out")
+        self._answerer, self._name, self._limits, self._keeper = answerer, name, limits, keeper
         self._open = 0
         self.metrics = RequestMetrics("agent_api")
 
@@ -97,6 +116,7 @@ class AgentApi:
             Route("/metrics", self._metrics),
             Route("/v1/models", self._models),
             Route("/v1/chat/completions", self._chat, methods=["POST"]),
+            Route("/v1/feedback", self._feedback, methods=["POST"]),
         ]
         return Starlette(routes=routes, middleware=[gate])
 
@@ -118,20 +138,29 @@ class AgentApi:
                 return StreamingResponse(turn.events(), media_type="text/event-stream")
             return JSONResponse(await turn.whole())
         except NoReply as no:
-            headers = {"Retry-After": str(RETRY_AFTER_S)} if no.code in (429, 503, 504) else {}
-            return JSONResponse(no.body, status_code=no.code, headers=headers)
+            return no.response
+
+    async def _feedback(self, request: Request) -> Response:
+        try:
+            given = _parsed(Feedback, await request.body())
+            if not self._keeper:
+                raise NoReply(404, "nothing is kept here: set serve.keep", INVALID)
+            try:
+                left_out = await asyncio.wrap_future(self._keeper.feedback(given))
+            except OSError as exc:
+                raise NoReply(500, f"the feedback was not kept: {exc.strerror}", "not_kept") from exc
+        except NoReply as no:
+            return no.response
+        return JSONResponse({"id": given.id, "score": given.score, **({"answer": left_out} if left_out else {})})
 
     def _read(self, body: bytes) -> ChatRequest:
-        try:
-            asked = ChatRequest.model_validate_json(body)
-        except ValidationError as exc:
-            one = exc.errors(include_url=False, include_input=False)[0]
-            where = ".".join(map(str, one["loc"])) or "body"
-            raise NoReply(400, f"{where}: {one['msg'].removeprefix('Value error, ')}", INVALID) from None
+        asked = _parsed(ChatRequest, body)
         if asked.model != self._name:
             raise NoReply(404, f"model {asked.model[:80]!r}: there is {self._name!r}", INVALID)
         if asked.messages[-1].role != "user":
             raise NoReply(400, "messages: the last one must be the user's", INVALID)
+        if asked.store and not self._keeper:
+            raise NoReply(400, "store: nothing is kept here; leave it out", INVALID)
         if asked.temperature == 0 and self._answerer.vote > 1:
             raise NoReply(
                 400, f"temperature: {self._answerer.vote} answers vote here, which 0 makes all the same", INVALID
@@ -164,6 +193,13 @@ class AgentApi:
         except Fault as fault:
             raise NoReply(500, str(fault), fault.kind) from fault
 
+    def keep(self, name: str, asked: ChatRequest, answer: Answer) -> None:
+        """Keep an answered conversation, where the configuration and its client let it."""
+        if self._keeper and asked.store is not False:
+            db_id = self._answerer.db_id
+            about = {"id": name, "model": self._name, "db_id": db_id, "prompt": self._answerer.runner.prompt_for(db_id)}
+            self._keeper.conversation(about, asked.said, answer.chosen)
+
     @property
     def name(self) -> str:
         """The model's name to clients."""
@@ -174,7 +210,7 @@ class _Turn:
     """One answer, begun: whole, or as it comes. Raises NoReply at the limit."""
 
     def __init__(self, api: AgentApi, asked: ChatRequest) -> None:
-        self._asked = asked
+        self._api, self._asked = api, asked
         self._head = {"id": f"chatcmpl-{uuid.uuid4().hex}", "created": int(time.time()), "model": api.name}
         self._told: asyncio.Queue[str | None] = asyncio.Queue()
         self._task = api.begin(asked, self._tell)
@@ -190,6 +226,7 @@ class _Turn:
             answer = await self._task
         finally:
             self._task.cancel()  # nothing is cancelled where it is done
+        self._api.keep(self._head["id"], self._asked, answer)
         message = {"role": "assistant", "content": answer.chosen.text}
         choice = {"index": 0, "message": message, "finish_reason": answer.finish_reason, "logprobs": None}
         reply = {**self._head, "object": "chat.completion", "choices": [choice], "usage": answer.usage}
@@ -202,6 +239,7 @@ class _Turn:
             while (text := await self._told.get()) is not None:
                 yield self._event({"content": text})
             answer = await self._task
+            self._api.keep(self._head["id"], self._asked, answer)
             yield self._event({}, finish_reason=answer.finish_reason, **self._calls(answer))
             if self._asked.stream_options and self._asked.stream_options.include_usage:
                 yield self._line({"choices": [], "usage": answer.usage})

@@ -89,6 +89,7 @@ class ChatRequest(_Strict):
     n: Literal[1] | None = None
     logprobs: Literal[False] | None = None
     user: str | None = None
+    store: bool | None = None
 
     @model_validator(mode="after")
     def _options_are_of_a_stream(self) -> ChatRequest:

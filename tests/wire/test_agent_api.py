@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +19,19 @@ import httpx
 import openai
 import pytest
 
+from foundation.files import read_lines
 from foundation.http_gate import Traffic
 from foundation.http_server import HttpServer
 from foundation.net import bind, free_port
 from sql_agent.agent.endpoint import LLMEndpoint
 from sql_agent.agent.episode import EpisodeRunner
 from sql_agent.config import build_config, load_recipe
+from sql_agent.data.dataset import load_questions
 from sql_agent.serving.agent_answer import Answerer
 from sql_agent.serving.agent_api import AgentApi, Limits
-from sql_agent.testing.server import HANG, Reply, error_reply, openai_server, stream_reply
+from sql_agent.serving.kept import Keeper
+from sql_agent.testing.server import HANG, Reply, error_reply, in_turn, openai_server, stream_reply
+from sql_agent.tuning.sources import read_source
 from tests.typed import status_of
 
 TOOLS = '''
@@ -63,15 +67,23 @@ def recipe(folder: Path) -> str:
 
 @contextmanager
 def served(
-    folder: Path, handler: Any = model, *, address: str = "", vote: int = 0, config: Any = None, **limits: Any
+    folder: Path,
+    handler: Any = model,
+    *,
+    address: str = "",
+    vote: int = 0,
+    config: Any = None,
+    keep: Path | None = None,
+    **limits: Any,
 ) -> Iterator[str]:
     import uvicorn
 
     listener, traffic = bind("127.0.0.1", 0), Traffic()
     config = config or build_config(load_recipe(recipe(folder)))
-    with openai_server(handler) as behind, EpisodeRunner(config) as runner:
+    with openai_server(handler) as behind, EpisodeRunner(config) as runner, ExitStack() as kept:
         llm = LLMEndpoint(base_url=address or behind.base_url, model="fake-model", max_tokens=64, temperature=1.0)
-        api = AgentApi(Answerer(runner, llm, vote=vote), name="agent", limits=Limits(**limits))
+        keeper = kept.enter_context(Keeper(keep)) if keep else None
+        api = AgentApi(Answerer(runner, llm, vote=vote), name="agent", limits=Limits(**limits), keeper=keeper)
         app = api.app(traffic, token=TOKEN)
         server = HttpServer(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=1), traffic)
         thread = threading.Thread(target=lambda: server.run(sockets=[listener]))
@@ -287,6 +299,72 @@ def test_the_answer_is_the_one_that_most_vote_for(
         assert [call["sql"] for call in json.loads(text.removeprefix("data: "))["sql_calls"]] == [chosen]
         greedy = httpx.post(f"{url}/v1/chat/completions", json={**body, "temperature": 0}, headers=headers, timeout=60)
         assert greedy.status_code == 400 and "3 answers vote" in greedy.text
+
+
+def test_nothing_is_kept_unless_it_is_asked_for(tmp_path: Path) -> None:
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    with served(tmp_path) as url:
+        body = {"model": "agent", "messages": [{"role": "user", "content": "1"}], "store": True}
+        asked = httpx.post(f"{url}/v1/chat/completions", json=body, headers=headers, timeout=30)
+        assert asked.status_code == 400 and "store: nothing is kept" in asked.text
+        given = httpx.post(f"{url}/v1/feedback", json={"id": f"chatcmpl-{'0' * 32}", "score": 1}, headers=headers)
+        assert given.status_code == 404 and "serve.keep" in given.text
+
+
+def test_what_is_kept_becomes_questions_conversations_and_pairs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept, out = tmp_path / "kept" / "kept.jsonl", tmp_path / "out"
+    says = in_turn(*(stream_reply({"role": "assistant", "content": text}) for text in ("Seven.", "Six.", "Seven.")))
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+
+    with served(tmp_path, says, keep=kept) as url, httpx.Client(headers=headers, timeout=30) as http:
+
+        def talk(*messages: str, stream: bool = False, **more: Any) -> str:
+            roles = [("user", "assistant")[n % 2] for n in range(len(messages))]
+            given = [{"role": role, "content": text} for role, text in zip(roles, messages, strict=True)]
+            body = {"model": "agent", "messages": given, "stream": stream, **more}
+            reply = http.post(f"{url}/v1/chat/completions", json=body).raise_for_status()
+            return (json.loads(reply.text[6:].split("\n")[0]) if stream else reply.json())["id"]
+
+        def judge(name: str, **said: Any) -> httpx.Response:
+            return http.post(f"{url}/v1/feedback", json={"id": name, **said})
+
+        good, bad = talk("How many days has a week?"), talk("How many days has a week?", stream=True)
+        wrong = talk("How many months has a year?")
+        talk("How many weeks has a year?")
+        talk("How many weeks has a month?", store=False)
+        talk("My phone is +49 30 901820, how many hours has a day?")
+        later = talk("How many days has June?", "Thirty.", "And how many has July, please?")
+        for name, score in ((good, -1), (good, 1), (bad, -1), (later, 1)):
+            assert judge(name, score=score).json() == {"id": name, "score": score}
+        judge(wrong, score=-1, answer="Twelve.").raise_for_status()
+        told = judge(bad, score=-1, answer="Ask me at a.person@example.org").json()
+        assert told["answer"] == "holds a mail address"
+        for refused in ({"score": 2}, {"score": 1, "why": "x"}, {"score": 1, "id": "../x"}):
+            assert judge(good, **refused).status_code == 400
+    text = kept.read_text(encoding="utf-8")
+    assert "901820" not in text and "example.org" not in text and "weeks has a month" not in text
+    assert kept.stat().st_mode & 0o777 == 0o600
+
+    assert status_of("curate", "traffic", str(kept), str(out)) == 0
+    assert "5 conversations, 4 with feedback" in capsys.readouterr().out
+    found = {question.question: question for question in load_questions(out / "questions.jsonl")}
+    assert {name: one.answer for name, one in found.items()} == {
+        "How many days has a week?": "Seven.",
+        "How many months has a year?": "Twelve.",
+        "How many weeks has a year?": "",
+    }
+    assert found["How many days has a week?"].meta["origin"]["id"] == good
+    (dropped, *_) = [row for row in read_lines(out / "dropped.jsonl") if row["id"] == later]
+    assert dropped["why"] == "a later turn"
+    tree = {"agent": {"tools": [str(tmp_path / "tools.py")], "system_prompt": "tools"}}
+    chats = build_config(tree, {"sft": {"dataset": str(out / "conversations.jsonl")}})
+    pairs = build_config(tree, {"method": "dpo", "dpo": {"dataset": str(out / "pairs.jsonl")}})
+    source = read_source(chats.sft, chats)
+    roles = [[message["role"] for message in chat.messages] for chat in source.chats]
+    assert roles == [["system", "user", "assistant"], ["system", "user", "assistant", "user", "assistant"]]
+    assert len(read_source(pairs.dpo, pairs).pairs) == 1 and not source.left_out
 
 
 SAMPLED = {"temperature": 0.5, "top_p": 0.9, "seed": 7, "stop": ["END"], "max_tokens": 20, "presence_penalty": 0.25}

@@ -1,0 +1,134 @@
+"""What a served agent kept (serving/kept.py) -> questions, conversations and preference pairs, each with its origin.
+
+Guarantees: a pure function of the file; of several feedbacks on an answer the last counts; an answer is a reference, or
+a conversation to learn from, only where somebody said that it was good, or gave the right one. A corrected answer is a
+reference alone: its agent has not found it, and would learn to say what its queries do not show. Two answers are a pair
+where one was good and one bad, with the same prompt and the same history. Private data is looked for again. What is
+left out has its reason.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from foundation.errors import UserError
+from foundation.files import BadLine, decode_line, numbered_lines
+from sql_agent.curation.chats import Limits, Turn, why_unusable
+from sql_agent.curation.private import private
+from sql_agent.curation.wording import wording
+
+Row = dict[str, Any]
+
+
+@dataclass
+class Curated:
+    """The rows for `agentgrpo train`, `sft` and `dpo`, and (id, question, why) of what was left out."""
+
+    questions: list[Row] = field(default_factory=list)
+    conversations: list[Row] = field(default_factory=list)
+    pairs: list[Row] = field(default_factory=list)
+    dropped: list[Row] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Talk:
+    """A kept conversation and what was said of it: `score` 1, -1, or 0 for nothing; `correct`: the right answer."""
+
+    row: Row
+    origin: Row
+    score: int = 0
+    correct: str = ""
+
+    @property
+    def question(self) -> str:
+        """The last message of the client."""
+        return " ".join(self.row["said"][-1]["content"].split())
+
+    @property
+    def reference(self) -> str:
+        """The answer that somebody vouched for; "" for none."""
+        return self.correct or (self.row["answer"] if self.score == 1 else "")
+
+    @property
+    def messages(self) -> list[Row]:
+        """The conversation as the model saw it."""
+        return [{"role": "system", "content": self.row["prompt"]}, *self.row["said"], *self.row["messages"]]
+
+
+def read_talks(path: Path) -> tuple[list[Talk], list[str]]:
+    """The conversations of a file, and what could not be read or belongs to none. Raises UserError for no file."""
+    if not path.is_file():
+        raise UserError(f"{path}: no such file; name what `agentgrpo serve --as-agent --set serve.keep=FILE` wrote")
+    rows: dict[str, Row] = {}
+    feedback: dict[str, Row] = {}
+    bad: list[str] = []
+    for number, line in numbered_lines(path):
+        try:
+            row = decode_line(line)
+            (rows if row["kind"] == "conversation" else feedback)[row["id"]] = row
+        except (BadLine, KeyError, TypeError) as exc:
+            bad.append(f"line {number}: {exc if isinstance(exc, BadLine) else 'is no kept conversation or feedback'}")
+    if not rows:
+        raise UserError(f"{path}: no conversation in it; " + ("; ".join(bad[:3]) or "nobody has talked yet"))
+    bad += [f"feedback on {name}, which was not kept" for name in feedback if name not in rows]
+    return [_talk(path, row, feedback.get(name, {})) for name, row in rows.items()], bad
+
+
+def _talk(path: Path, row: Row, said: Row) -> Talk:
+    score, correct = said.get("score", 0), said.get("answer", "")
+    origin = {"file": path.name, "id": row["id"], "model": row["model"], "at": row["at"], "score": score}
+    return Talk(row, origin, score, correct)
+
+
+def curate(talks: list[Talk], limits: Limits) -> Curated:
+    """The rows of the usable conversations."""
+    found, usable = Curated(), list[Talk]()
+    for talk in talks:
+        if why := next((why for one in talk.row["said"] if (why := private(one["content"]))), ""):
+            found.dropped.append({"id": talk.row["id"], "why": f"holds {why}"})
+        else:
+            usable.append(talk)
+    _questions(usable, limits, found)
+    found.conversations = [_row(one, messages=one.messages) for one in usable if one.score == 1 and not one.correct]
+    found.pairs = _pairs(usable)
+    return found
+
+
+def _row(talk: Talk, **keys: Any) -> Row:
+    return {**keys, "meta": {"origin": talk.origin}}
+
+
+def _questions(talks: list[Talk], limits: Limits, found: Curated) -> None:
+    """Each question that stands alone, once: where it was asked several times, with a reference if there is one."""
+    asked: dict[tuple[Any, ...], str] = {}
+    for talk in sorted(talks, key=lambda one: not one.reference):
+        name, first = talk.row["id"], len(talk.row["said"]) == 1
+        why = why_unusable(Turn(0, name, 1 if first else 2, talk.question), limits, first=first)
+        key = (talk.row["db_id"], *wording(talk.question).words)
+        if not why and key in asked:
+            why = f"asked before ({asked[key]})"
+        if why:
+            found.dropped.append({"id": name, "question": talk.question, "why": why})
+            continue
+        asked[key] = name
+        sql = talk.row["queries"][-1:] if talk.score == 1 and not talk.correct else []
+        keys = {"qid": f"traffic-{name[-12:]}", "question": talk.question, "ground_truth": talk.reference, "sql": sql}
+        found.questions.append(_row(talk, **keys, **({"db_id": talk.row["db_id"]} if talk.row["db_id"] else {})))
+
+
+def _pairs(talks: list[Talk]) -> list[Row]:
+    """Good and bad answers to the same, the first with the first."""
+    same: dict[str, dict[int, list[Talk]]] = defaultdict(lambda: defaultdict(list))
+    for talk in talks:
+        key = json.dumps([talk.row["prompt"], talk.row["db_id"], talk.row["said"]], sort_keys=True)
+        same[key][talk.score].append(talk)
+    return [
+        {"chosen": good.messages, "rejected": bad.messages, "meta": {"origin": [good.origin, bad.origin]}}
+        for by_score in same.values()
+        for good, bad in zip((one for one in by_score[1] if not one.correct), by_score[-1], strict=False)
+        if good.messages != bad.messages
+    ]
