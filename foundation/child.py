@@ -1,10 +1,10 @@
 """A child process that answers one JSON line with another: for work that may hang, bloat or crash whatever runs it.
 
 Guarantees: an answer within the time given, or Gone and the child is dead; whatever keeps a child from starting is Gone
-too; a Child that is dropped ends its process. The child sees none of this process's environment but INHERITED, so no
-secret; Ctrl-C reaches the parent only, which ends its children in order; what a fork inherited is left alone. It takes
-one descriptor here and no pipe, whose buffers Linux counts per user. One thread at a time. What the child limits is its
-own affair.
+too; a Child that is dropped ends its process. The child sees none of this process's environment but INHERITED and
+what `environment` holds, so no other secret; Ctrl-C reaches the parent only, which ends its children in order; what a
+fork inherited is left alone. It takes one descriptor here and no pipe, whose buffers Linux counts per user. One thread
+at a time. What the child limits is its own affair.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import subprocess
 import sys
 import time
 import weakref
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from foundation.errors import AgentGRPOError
@@ -42,10 +43,10 @@ def usual_environment(*more: str) -> dict[str, str]:
 class Child:
     """`python ARGUMENTS` and a line to it. `hello` is its first line; raises Gone when none comes within `start_s`."""
 
-    def __init__(self, arguments: list[str], *, start_s: float) -> None:
+    def __init__(self, arguments: list[str], *, start_s: float, environment: Mapping[str, str] | None = None) -> None:
         self._parent = os.getpid()
         try:
-            self._process, self._line = _start(arguments)
+            self._process, self._line = _start(arguments, environment or {})
         except OSError as exc:
             raise Gone("crash", f"{exc.strerror}; run fewer at once, or raise `ulimit -n` and `ulimit -u`") from exc
         self.kill = weakref.finalize(self, _end, self._parent, self._process, self._line)
@@ -80,7 +81,7 @@ class Child:
         self._line.settimeout(max(1e-6, deadline_s - time.monotonic()))  # 0 would mean: without waiting
 
 
-def _start(arguments: list[str]) -> tuple[subprocess.Popen[bytes], socket.socket]:
+def _start(arguments: list[str], more: Mapping[str, str]) -> tuple[subprocess.Popen[bytes], socket.socket]:
     ours, theirs = socket.socketpair()
     with theirs:
         try:
@@ -89,7 +90,7 @@ def _start(arguments: list[str]) -> tuple[subprocess.Popen[bytes], socket.socket
                 stdin=theirs.fileno(),
                 stdout=theirs.fileno(),
                 stderr=subprocess.DEVNULL,
-                env={name: os.environ[name] for name in INHERITED if name in os.environ},
+                env={name: os.environ[name] for name in INHERITED if name in os.environ} | {**more},
                 start_new_session=True,
             )
         except OSError:

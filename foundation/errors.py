@@ -14,7 +14,8 @@ AgentGRPOError              every exception of this project; `status` is what a 
       |-- of requests       NotAllowed, CallError, Refused, Unsaid, BadBody, NoAnswer (NoConnection), NoReply, _Refused,
       |                     _Gone, Overloaded, ModelFailed
       |-- of rows           BadLine, Unusable
-      +-- of episodes       UnusableSQL, _Unfinished, BadArguments, ToolFailed, EpisodeStopped, Stopped, MathFault
+      +-- of episodes       UnusableSQL, Forbidden, _Unfinished, BadArguments, ToolFailed, EpisodeStopped, Stopped,
+                            MathFault
 
 Not in the tree, as a child process may import nothing of ours: Unusable of sql_worker.py, Refused, Flood and Unconfined
 of the sandbox, _TimeUp of own_child.py. tests/test_layers.py looks that each exception stands here.

@@ -6,6 +6,7 @@ import asyncio
 import os
 import shutil
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -31,6 +32,15 @@ def postgres() -> Iterator[str]:
 
     with server() as address:
         yield address
+
+
+@pytest.fixture(scope="session")
+def mariadb() -> Iterator[Path]:
+    """The socket of a MariaDB server; the test is skipped where none is installed."""
+    from tests.mariadb import server
+
+    with server() as socket:
+        yield socket
 
 
 def pytest_configure() -> None:

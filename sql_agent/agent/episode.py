@@ -46,7 +46,7 @@ from sql_agent.agent.sql_tool import QUERY
 from sql_agent.agent.tool import EpisodeContext, Tool, given, is_repeated_call
 from sql_agent.agent.toolset import EpisodeTools, Toolset
 from sql_agent.agent.transcript import assistant_message, tool_message, writable
-from sql_agent.config import AgentConfig, AgentTree, agent_config, prompt_file
+from sql_agent.config import TITLES, AgentConfig, AgentTree, agent_config, prompt_file
 from sql_agent.environment.databases import Databases
 from sql_agent.errors import LLMFault
 from sql_agent.records import Episode, LlmCall, Question, StopReason
@@ -104,12 +104,15 @@ def _llm_call(usage: Any, elapsed_s: float) -> LlmCall:
 
 
 def system_prompt_of(config: AgentConfig, databases: Databases | None, db_id: str) -> str:
-    """The text of the system prompt, with {schema} replaced by the tables and columns of the question's database.
+    """The text of the system prompt, with {dialect} and {schema} replaced by the kind, the tables and columns of the
+    question's database.
 
     Raises UserError naming the prompts there are, and for a {schema} without a database; DatabaseFault for a database
     that does not open.
     """
     text = prompt_file(config.system_prompt).read_text(encoding="utf-8").strip()
+    if databases:
+        text = text.replace("{dialect}", TITLES[databases.config.dialect])
     if SCHEMA_MARK not in text:
         return text
     if databases is None:

@@ -12,7 +12,6 @@ from typing import Any
 from foundation.errors import did_you_mean
 from sql_agent.agent.tool import BadArguments, EpisodeContext, Tool, ToolFailed, parse_object, record
 from sql_agent.environment.database import Database
-from sql_agent.environment.sql_worker import quoted
 
 SAMPLES, MOST_SAMPLES, CELL_CHARS = 5, 20, 100
 Work = Callable[[Database, dict[str, Any]], Awaitable[Any]]
@@ -43,8 +42,9 @@ async def sample_values(database: Database, given: dict[str, Any]) -> Any:
     limit = given.get("limit", SAMPLES)
     if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= MOST_SAMPLES:
         raise BadArguments(f"limit must be a number from 1 to {MOST_SAMPLES}, not {limit!r:.40}")
-    name = quoted(column)
-    result = await database.query(f"SELECT DISTINCT {name} FROM {quoted(table)} WHERE {name} IS NOT NULL LIMIT {limit}")
+    name = database.quoted(column)
+    source = f"{database.quoted(table)} WHERE {name} IS NOT NULL"
+    result = await database.query(f"SELECT DISTINCT {name} FROM {source} LIMIT {limit}")
     if result.error:
         raise ToolFailed(result.error)
     return [value[:CELL_CHARS] if isinstance(value, str) else value for (value,) in result.rows]

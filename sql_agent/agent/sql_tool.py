@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from sql_agent.agent.tool import BadArguments, EpisodeContext, Tool, parse_object
+from sql_agent.config import TITLES
 from sql_agent.environment.database import Database
 from sql_agent.environment.sql_worker import MAX_SQL_CHARS, plain_value
 from sql_agent.errors import DatabaseFault
@@ -40,6 +41,7 @@ def sql_tool(database: Database, *, description: str, max_chars: int) -> Tool:
             return render_result(QueryResult(error=str(exc)), max_chars=max_chars)
         return await _query(database, context, sql, max_chars=max_chars)
 
+    description = description.replace("{dialect}", TITLES[database.dialect])
     return Tool(name=QUERY, description=description, parameters=PARAMETERS, invoke=invoke, strict=True)
 
 

@@ -26,7 +26,7 @@ from sql_agent.agent.python_tool import PYTHON, python_tool
 from sql_agent.agent.schema_tools import schema_tools
 from sql_agent.agent.sql_tool import sql_tool
 from sql_agent.agent.tool import Environment, Kind, Tool
-from sql_agent.config import AgentTree, agents_of, database_path
+from sql_agent.config import AgentTree, agents_of, database_place
 from sql_agent.data.dataset import fingerprint
 from sql_agent.environment.database import Database
 from sql_agent.environment.databases import Databases
@@ -37,26 +37,29 @@ from sql_agent.records import Question
 SQL, SCHEMA = "sql", "schema"
 
 
-def databases_of(config: AgentTree) -> dict[str, Path]:
-    """The files or folders that the agents of a run query: "database", and "database of NAME" where an agent has
-    another one."""
-    found: dict[str, Path] = {}
+def databases_of(config: AgentTree) -> dict[str, Path | str]:
+    """The files, folders or servers that the agents of a run query: "database", and "database of NAME" where an agent
+    has another one."""
+    found: dict[str, Path | str] = {}
     for name, one in agents_of(config).items():
-        path = database_path(one.database)
+        path = database_place(one.database)
         if SQL in one.agent.tools and path not in found.values():
             found[f"database of {name}" if found else "database"] = path
     return found
 
 
 def fingerprints_of(config: AgentTree) -> dict[str, str]:
-    """The name of each file of `databases_of` -> 16 hex digits of what it holds; of a folder, of its names and sizes.
+    """The name of each file of `databases_of` -> 16 hex digits of what it holds; of a folder, of its names and sizes;
+    of a server, of its URL.
 
     Raises UserError.
     """
     return {name: _fingerprint(path) for name, path in databases_of(config).items()}
 
 
-def _fingerprint(path: Path) -> str:
+def _fingerprint(path: Path | str) -> str:
+    if isinstance(path, str):
+        return hashlib.sha256(path.encode()).hexdigest()[:16]
     if not path.is_dir():
         return fingerprint(path)
     listed = sorted(f"{one.relative_to(path)} {one.stat().st_size}" for one in path.glob("*/*.sqlite"))

@@ -20,13 +20,23 @@ from sql_agent.config.build import (
 )
 from sql_agent.config.commands import command_tree
 from sql_agent.config.data import CurriculumConfig, DataConfig, FileConfig
-from sql_agent.config.database import DatabaseConfig
+from sql_agent.config.database import DIALECTS, TITLES, DatabaseConfig
 from sql_agent.config.health import HealthConfig
 from sql_agent.config.local import LocalConfig
 from sql_agent.config.logging import LoggingConfig
 from sql_agent.config.model import ModelConfig
 from sql_agent.config.optim import OptimConfig
-from sql_agent.config.paths import COMMAND, HOME, RECIPES, ROOT, data_path, database_path, prompt_file, resolve_path
+from sql_agent.config.paths import (
+    COMMAND,
+    HOME,
+    RECIPES,
+    ROOT,
+    data_path,
+    database_path,
+    database_place,
+    prompt_file,
+    resolve_path,
+)
 from sql_agent.config.python import PythonConfig
 from sql_agent.config.reward import JudgeConfig, RewardConfig, RewardModelConfig
 from sql_agent.config.rollout import RolloutConfig
@@ -40,6 +50,7 @@ __all__ = [
     "AgentTree",
     "COMMAND",
     "CurriculumConfig",
+    "DIALECTS",
     "DataConfig",
     "DatabaseConfig",
     "DpoConfig",
@@ -59,6 +70,7 @@ __all__ = [
     "RolloutConfig",
     "SftConfig",
     "StoreConfig",
+    "TITLES",
     "TrainConfig",
     "TrainerConfig",
     "TuneConfig",
@@ -68,6 +80,7 @@ __all__ = [
     "command_tree",
     "data_path",
     "database_path",
+    "database_place",
     "known_keys",
     "load_recipe",
     "merge",

@@ -47,7 +47,7 @@ class AgentConfig(Node):
         "answer without a thought",
     )
     tool_description: str = Field(
-        default="在数据库中执行一条只读 SQL 查询（SQLite 语法，仅限 SELECT），返回 JSON。可查询的表和列见系统提示。",
+        default="在数据库中执行一条只读 SQL 查询（{dialect} 语法，仅限 SELECT），返回 JSON。可查询的表和列见系统提示。",
         description="what the model is told of query_database_by_sql",
     )
     tools: list[str] = Field(

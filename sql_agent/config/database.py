@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import urlsplit
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from sql_agent.config.node import Node
+
+# Schemes of database.url, and what sqlglot calls their SQL.
+DIALECTS = {"duckdb": "duckdb", "postgresql": "postgres", "mysql": "mysql", "mariadb": "mysql"}
+TITLES = {"sqlite": "SQLite", "duckdb": "DuckDB", "postgres": "PostgreSQL", "mysql": "MySQL"}
 
 
 class DatabaseConfig(Node):
@@ -20,8 +25,14 @@ class DatabaseConfig(Node):
         description="instead of path, a folder with a database for each question, ID/ID.sqlite as in Spider and BIRD; "
         "the column db_id of a question names its database",
     )
+    url: str = Field(
+        default="",
+        description="instead of path, duckdb:///FILE, postgresql://USER@HOST/NAME, mysql:// or mariadb://; the "
+        "environment variable DATABASE_PASSWORD holds the password",
+    )
     tables: list[str] = Field(
-        default=["drugs_info", "disease"], description="tables the model may read; none: all; of a folder always all"
+        default=["drugs_info", "disease"],
+        description="tables the model may read; none: all; of a url all unless named; of a folder always all",
     )
     timeout_s: float = Field(default=2.0, gt=0, description="longest run of one query")
     max_rows: int = Field(default=50, ge=1, description="rows kept of one result")
@@ -31,8 +42,17 @@ class DatabaseConfig(Node):
     @model_validator(mode="before")
     @classmethod
     def _all_tables_of_a_folder(cls, tree: Any) -> Any:
-        if not isinstance(tree, dict) or not tree.get("folder"):
+        if not isinstance(tree, dict) or not (tree.get("folder") or tree.get("url")):
             return tree
+        if not tree.get("folder"):
+            if tree.get("path", cls.model_fields["path"].default) != cls.model_fields["path"].default:
+                raise ValueError(
+                    f"database.path = {tree['path']!r} and database.url = {tree['url']!r} are two databases: leave "
+                    "one of them out"
+                )
+            return {"tables": [], **tree}
+        if tree.get("url"):
+            raise ValueError("database.folder and database.url are two places: leave one of them out")
         for key in ("path", "tables"):
             default = cls.model_fields[key].default
             if tree.get(key, default) not in (default, []):
@@ -41,3 +61,29 @@ class DatabaseConfig(Node):
                     "a database for each question, whose tables may all be read: leave one of the two out"
                 )
         return {**tree, "tables": []}
+
+    @field_validator("url")
+    @classmethod
+    def _readable_url(cls, url: str) -> str:
+        if not url:
+            return url
+        try:
+            parts = urlsplit(url)
+            has_password = parts.password is not None or "password" in parts.query or "passwd" in parts.query
+        except ValueError as exc:
+            raise ValueError(f"database.url is no URL: {exc}") from None
+        if has_password:
+            raise ValueError("database.url holds a password: leave it out, and set DATABASE_PASSWORD instead")
+        if parts.scheme not in DIALECTS:
+            known = ", ".join(f"{scheme}://" for scheme in DIALECTS)
+            raise ValueError(
+                f"database.url: {parts.scheme or 'no scheme'} is none of {known}; database.path names a SQLite file"
+            )
+        if parts.scheme == "duckdb" and (parts.netloc or len(parts.path) < 2):
+            raise ValueError("database.url: duckdb:///FILE, or duckdb:////FILE with the path from the root, is wanted")
+        return url
+
+    @property
+    def dialect(self) -> str:
+        """What sqlglot calls the SQL of this database."""
+        return DIALECTS[urlsplit(self.url).scheme] if self.url else "sqlite"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 from foundation.environment import HOME as HOME
 from foundation.errors import UserError
@@ -27,6 +28,13 @@ def resolve_path(text: str, *bases: Path) -> Path:
 def database_path(config: DatabaseConfig) -> Path:
     """Absolute path of the database file, or of the folder of databases (it may not exist)."""
     return resolve_path(config.folder or config.path, ROOT)
+
+
+def database_place(config: DatabaseConfig) -> Path | str:
+    """The file or folder, as `database_path` has it; of a server, its URL."""
+    if config.dialect == "duckdb":
+        return resolve_path(unquote(urlsplit(config.url).path[1:]), ROOT)
+    return config.url or database_path(config)
 
 
 def data_path(text: str) -> Path:

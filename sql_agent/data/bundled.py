@@ -23,7 +23,9 @@ def ensure_bundled(*texts: str) -> None:
 def ensure_data(config: TrainConfig) -> None:
     """The same for what a run reads. Raises UserError."""
     databases = [
-        one.database.path for one in agents_of(config).values() if "sql" in one.agent.tools and not one.database.folder
+        one.database.path
+        for one in agents_of(config).values()
+        if "sql" in one.agent.tools and not (one.database.folder or one.database.url)
     ]
     files = [one.file for one in (*config.data.training, *config.data.validation)]
     ensure_bundled(*files, *databases)

@@ -1,8 +1,9 @@
 """Read-only execution of model-written SQL: text in, QueryResult out.
 
-Queries run in child processes (`sql_worker.py` holds the rules); one that overruns its time is killed and replaced, so
-no statement can hang, bloat or crash this process. `query` never raises for bad SQL. It raises DatabaseFault when the
-database itself is missing, locked, corrupt or no longer the file of the first query, and when no worker could be had.
+Queries run in child processes (`sql_worker.py` holds the rules of SQLite, `server_worker.py` those of the others); one
+that overruns its time is killed and replaced, so no statement can hang, bloat or crash this process. `query` never
+raises for bad SQL. It raises DatabaseFault when the database itself is missing, locked, corrupt, away or no longer the
+file of the first query, and when no worker could be had. The workers are a process's pool of connections, one each.
 Half of the workers run queries to their limit. While those are taken, the others run new queries for a short time each,
 and what does not end in it waits for the first half: a lookup never waits for what is slow. Nothing binds to an event
 loop; a Database inherited through a fork opens workers of its own. It does not look at what the data says.
@@ -37,6 +38,8 @@ logger = logging.getLogger(__name__)
 START_TIMEOUT_S = 20.0  # 0.05 s on an idle machine
 MAX_CELL_CHARS = 10_000
 MAX_RESULT_CHARS = 200_000
+SERVERS = ("postgres", "mysql")
+SERVER_GRACE_S = 2.0  # a server ends its statements itself
 N_FULL = N_SHORT = 4  # workers that run queries to their limit, and workers for short runs
 SHORT_RUN = 0.05  # of the limit, for a query that finds half of the workers taken
 LONGEST_WAIT = 20  # limits; the last of 64 endless queries waits for 15
@@ -47,8 +50,12 @@ class _Worker:
     """A child process that runs SQL, and the columns that it found. Raises DatabaseFault when it cannot serve."""
 
     def __init__(self, settings: sql_worker.Settings) -> None:
+        program, environment = ["-I", "-S", sql_worker.__file__], {}
+        if settings["dialect"] != "sqlite":
+            program = ["-I", "-m", "sql_agent.environment.server_worker"]
+            environment = {name: os.environ[name] for name in ("DATABASE_PASSWORD", "HOME") if name in os.environ}
         try:
-            self.child = Child(["-I", "-S", sql_worker.__file__, json.dumps(settings)], start_s=START_TIMEOUT_S)
+            self.child = Child([*program, json.dumps(settings)], start_s=START_TIMEOUT_S, environment=environment)
         except Gone as gone:
             raise DatabaseFault(f"the SQL worker process did not start ({gone})") from gone
         hello: Reply = self.child.hello
@@ -141,18 +148,21 @@ class _Unfinished(AgentGRPOError):
 
 
 class Database:
-    """A SQLite file that a model may read. A context manager; usable from any thread and any event loop.
+    """A database that a model may read: a file, or the URL of a server. A context manager; usable from any thread and
+    any event loop.
 
     Sizes and times are those of `config`. Given `workers` stay open when it is closed.
     """
 
-    def __init__(self, config: DatabaseConfig, path: Path, workers: Workers | None = None) -> None:
-        self.config, self.path = config, path.absolute()
+    def __init__(self, config: DatabaseConfig, path: Path | str, workers: Workers | None = None) -> None:
+        self.config, self.dialect = config, config.dialect
+        self.path = path.absolute() if isinstance(path, Path) else path
         self.workers, self._owns_workers = workers or Workers(), workers is None
         self._signature: Signature | None = None
         self._settings: sql_worker.Settings = {
+            "dialect": self.dialect,
             "path": str(self.path),
-            "uri": f"{self.path.as_uri()}?mode=ro",
+            "uri": f"{self.path.as_uri()}?mode=ro" if isinstance(self.path, Path) else self.path,
             "tables": list(config.tables),
             "timeout_s": config.timeout_s,
             "max_rows": config.max_rows,
@@ -227,7 +237,8 @@ class Database:
         if reply["kind"] == "timeout" and not in_full:
             raise _Unfinished
         if reply["kind"] != "rows":
-            text = explain_reply(reply, sql=sql, schema=worker.schema, timeout_s=self.config.timeout_s)
+            told = {"timeout_s": self.config.timeout_s, "dialect": self.dialect}
+            text = explain_reply(reply, sql=sql, schema=worker.schema, **told)
             return QueryResult(error=text, elapsed_s=elapsed_s)
         return QueryResult(
             columns=reply.get("columns", []),
@@ -246,7 +257,8 @@ class Database:
 
     def _take(self) -> _Worker:
         worker = self.workers.take(self._settings)
-        self._signature = self._signature or _signature(self.path)
+        if isinstance(self.path, Path):
+            self._signature = self._signature or _signature(self.path)
         return worker
 
     def _tables(self) -> list[str]:
@@ -256,10 +268,13 @@ class Database:
         return []
 
     def _ask(self, worker: _Worker, sql: str, *, limit_s: float) -> Reply:
-        grace_s = 0.05 * self.config.timeout_s + 0.01
+        served = self.dialect in SERVERS
+        grace_s = SERVER_GRACE_S if served else 0.05 * self.config.timeout_s + 0.01
         try:
             reply: Reply = worker.child.ask((sql, limit_s), timeout_s=limit_s + grace_s)
         except Gone as gone:
+            if served:
+                raise DatabaseFault(f"no answer within {limit_s + grace_s:.1f} s; is the server up?") from gone
             return {"kind": gone.kind}
         if reply["kind"] in ("memory", "fault"):  # a process that ran out of memory may not be whole
             worker.child.kill()
@@ -268,12 +283,18 @@ class Database:
         return reply
 
     def _check_unchanged(self) -> None:
+        if not isinstance(self.path, Path):
+            return
         try:
             now = _signature(self.path)
         except OSError as exc:
             raise DatabaseFault(f"it is gone ({exc.strerror})") from exc
         if now != self._signature:
             raise DatabaseFault("the file was replaced or changed since the first query")
+
+    def quoted(self, name: str) -> str:
+        """A name as SQL reads it as a name, whatever it holds."""
+        return sql_worker.quoted(name, self.dialect)
 
     def schema(self) -> Schema:
         """The readable tables with their columns. Raises DatabaseFault when the database cannot be opened."""
@@ -305,6 +326,8 @@ class Database:
             if len(empty) == len(tables):
                 raise UserError(text)
             logger.warning(text)
+        if self.dialect != "sqlite":
+            return
         try:
             with closing(sqlite3.connect(self._settings["uri"], uri=True)) as connection:
                 verdict = str(connection.execute("PRAGMA quick_check(1)").fetchone()[0])
@@ -314,8 +337,7 @@ class Database:
             raise UserError(f"database {self.path}: corrupt ({verdict.splitlines()[-1]}); {sql_worker.REMEDY}")
 
     def _has_rows(self, table: str) -> bool:
-        name = table.replace('"', '""')
-        result = self.query_sync(f'SELECT * FROM "{name}" LIMIT 1')
+        result = self.query_sync(f"SELECT * FROM {self.quoted(table)} LIMIT 1")
         if result.error:
             raise UserError(
                 f"database {self.path}: table {table} cannot be read alone ({result.error}). If it is a view or "

@@ -1,4 +1,4 @@
-"""The databases of a run: one file, or one for each question, chosen by its `db_id`.
+"""The databases of a run: one file or server, or one for each question, chosen by its `db_id`.
 
 `database.folder` holds them as Spider and BIRD do: FOLDER/ID/ID.sqlite. Guarantees: a db_id is data of strangers: it
 names a file right there or nothing, so no id reaches another file; each worker process has one file open and never
@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 
 from foundation.errors import UserError, did_you_mean
-from sql_agent.config import DatabaseConfig, database_path
+from sql_agent.config import DatabaseConfig, database_path, database_place
 from sql_agent.environment.database import N_FULL, N_SHORT, Database, Workers
 from sql_agent.errors import DatabaseFault
 
@@ -48,7 +48,7 @@ class Databases:
         if db_id not in self._made:
             if problem := self.problem(db_id):
                 raise DatabaseFault(problem)
-            self._made[db_id] = Database(self.config, self._path(db_id), self._workers)
+            self._made[db_id] = Database(self.config, self._place(db_id), self._workers)
         return self._made[db_id]
 
     @cached_property
@@ -82,9 +82,11 @@ class Databases:
             return f"db_id {db_id!r:.150}: {path} is a link out of database.folder; put the file itself there"
         return ""
 
+    def _place(self, db_id: str) -> Path | str:
+        return self._path(db_id) if self.config.folder else database_place(self.config)
+
     def _path(self, db_id: str) -> Path:
-        path = database_path(self.config)
-        return path / db_id / f"{db_id}{SUFFIX}" if self.config.folder else path
+        return database_path(self.config) / db_id / f"{db_id}{SUFFIX}"
 
     def check(self) -> None:
         """Make sure that the one database can serve, or any of the folder. Raises UserError with the remedy."""

@@ -90,7 +90,7 @@ def refusal(schema_tables: list[str]) -> str:
     return f"only a single SELECT over {', '.join(schema_tables)} is allowed"
 
 
-def explain_reply(reply: Reply, *, sql: str, schema: Schema, timeout_s: float) -> str:
+def explain_reply(reply: Reply, *, sql: str, schema: Schema, timeout_s: float, dialect: str = "sqlite") -> str:
     """The error text for the model: short, with the nearest names and the columns it may use."""
     message = reply.get("message", "")
     match reply["kind"]:
@@ -100,7 +100,7 @@ def explain_reply(reply: Reply, *, sql: str, schema: Schema, timeout_s: float) -
             return "the query needs too much memory; select fewer rows or columns, or add conditions"
         case "crash":
             return "the query ended the database process; make it simpler"
-    hints = _hints(f"{message}\n{_outside_quotes(sql)}")
+    hints = _hints(f"{message}\n{_outside_quotes(sql)}") if dialect == "sqlite" else []
     if reply["kind"] == "refused":
         return "; ".join([_explain_refusal(message, schema), *hints])
     kind, _, name = message.partition(": ")

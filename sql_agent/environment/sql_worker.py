@@ -88,6 +88,7 @@ Kind = Literal["ready", "rows", "error", "refused", "timeout", "memory", "crash"
 class Settings(TypedDict):
     """What the parent hands over on the command line. Sizes in characters, bytes and rows."""
 
+    dialect: str  # sqlite, or a name of sqlglot
     path: str
     uri: str
     tables: list[str]  # none: all that can be read
@@ -257,9 +258,10 @@ def _define_functions(connection: sqlite3.Connection) -> None:
         connection.create_function(name, -1, printf, deterministic=True)
 
 
-def quoted(name: str) -> str:
+def quoted(name: str, dialect: str = "sqlite") -> str:
     """A name as SQL reads it as a name, whatever it holds."""
-    return '"' + name.replace('"', '""') + '"'
+    mark = "`" if dialect == "mysql" else '"'
+    return mark + name.replace(mark, mark * 2) + mark
 
 
 def _names(connection: sqlite3.Connection, sql: str) -> list[str]:
@@ -437,18 +439,13 @@ def _answer(reply: Reply) -> None:
     sys.stdout.buffer.flush()
 
 
-def main() -> None:
-    """Serve requests until the parent goes away."""
+def serve(make: Callable[[Settings], Any]) -> None:
+    """Open the database of the command line and serve requests until the parent goes away."""
     parent = os.getppid()
-    settings: Settings = json.loads(sys.argv[1])
-    confine(settings["max_memory_bytes"])
     try:
-        guard = Guard(settings)
+        guard = make(json.loads(sys.argv[1]))
     except (Unusable, MemoryError) as exc:
         _answer({"kind": "fault", "message": str(exc) or "needs more than database.max_memory_mib to open"})
-        return
-    except sqlite3.Error as exc:
-        _answer({"kind": "fault", "message": explain(exc).get("message", str(exc))})
         return
     _answer({"kind": "ready", "schema": guard.schema, "details": guard.details})
     for sql, timeout_s in _requests(parent):
@@ -461,5 +458,14 @@ def main() -> None:
         signal.setitimer(signal.ITIMER_REAL, 0)
 
 
+def opened(settings: Settings) -> Guard:
+    """The guard, in a process that is confined from now on. Raises Unusable."""
+    confine(settings["max_memory_bytes"])
+    try:
+        return Guard(settings)
+    except sqlite3.Error as exc:
+        raise Unusable(explain(exc).get("message", str(exc))) from exc
+
+
 if __name__ == "__main__":
-    main()
+    serve(opened)

@@ -12,7 +12,7 @@ from reward_client.judge import LLMJudge
 from reward_client.prompting import read_prompt
 from reward_client.reward_model import RewardModelClient, reward_model_from_env
 from reward_client.schema import Budget, JudgeEndpoint
-from sql_agent.config import HOME, ROOT, DatabaseConfig, RewardConfig, database_path, resolve_path
+from sql_agent.config import HOME, ROOT, DatabaseConfig, RewardConfig, database_place, resolve_path
 from sql_agent.environment.databases import Databases
 from sql_agent.scoring.check import _unusable
 from sql_agent.scoring.functions import load_function
@@ -42,7 +42,7 @@ def build_context(
         reward_model=model,
         no_reward_model=no_model,
         databases=tables and Databases(tables),
-        own_database=tables is not None and database_path(tables) != database_path(DatabaseConfig()),
+        own_database=tables is not None and database_place(tables) != database_place(DatabaseConfig()),
         environment=environment,
     )
     for term in context.terms_for(""):

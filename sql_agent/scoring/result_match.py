@@ -74,24 +74,24 @@ def _column_pairs(left: list[tuple[Any, ...]], right: list[tuple[Any, ...]]) -> 
     return pairs
 
 
-def is_ordered(sql: str) -> bool:
+def is_ordered(sql: str, dialect: str = "sqlite") -> bool:
     """True when the query's outermost rows come in an order that it asks for. Unreadable SQL counts as unordered."""
-    query = _parsed(sql)
+    query = _parsed(sql, dialect)
     return isinstance(query, exp.Query) and query.args.get("order") is not None
 
 
-def reads_data(sql: str) -> bool:
+def reads_data(sql: str, dialect: str = "sqlite") -> bool:
     """False for a query that gives constants only, `SELECT 4` for example. Unreadable SQL counts as reading."""
-    query = _parsed(sql)
+    query = _parsed(sql, dialect)
     if not isinstance(query, exp.Query):
         return query is None
     computed = any(part.find(exp.Column, exp.Star, exp.AggFunc) for part in query.selects)
     return computed and query.find(exp.Table) is not None
 
 
-def _parsed(sql: str) -> exp.Expr | None:
+def _parsed(sql: str, dialect: str) -> exp.Expr | None:
     try:
-        return sqlglot.parse_one(sql, read="sqlite")
+        return sqlglot.parse_one(sql, read=dialect)
     except (SqlglotError, RecursionError):
         return None
 

@@ -195,16 +195,17 @@ async def _by_results(
         database = context.database_of(question.db_id)
         if database is None:
             return Score(unscored=NO_DATABASE, explanation=f"the scorer {name} needs a database, and none is open")
+        dialect = database.dialect
         wanted = [await database.query(sql) for sql in question.sql]
         if problem := next(filter(None, map(_no_yardstick, wanted)), ""):
             return Score(unscored=BAD_QUERY, explanation=f"question {question.id}: reference query: {problem}")
-        calls = {call.sql: call for call in episode.sql_calls if call.result.ok and reads_data(call.sql)}
+        calls = {call.sql: call for call in episode.sql_calls if call.result.ok and reads_data(call.sql, dialect)}
         given = [await _whole_result(call, database) for call in list(calls.values())[-len(wanted) :]]
     except DatabaseFault as fault:
         return Score(unscored=fault.kind, explanation=str(fault))
     whole = [g for g in given if not g.truncated]
     earned = [
-        max((float(compare(w.rows, g.rows, ordered=is_ordered(sql))) for g in whole), default=0.0)
+        max((float(compare(w.rows, g.rows, ordered=is_ordered(sql, dialect))) for g in whole), default=0.0)
         for sql, w in zip(question.sql, wanted, strict=True)
     ]
     found = f"{sum(value == 1 for value in earned)} of {len(earned)} reference results were found"

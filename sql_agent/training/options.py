@@ -163,7 +163,7 @@ def resolve_config(flags: Flags) -> TrainConfig:
             "the tiny policy knows the bundled tables alone and learns nothing of %s; `agentgrpo mine %s` makes one "
             "that does, or name a --model",
             ", ".join(config.database.tables),
-            config.database.path,
+            config.database.url or config.database.path,
         )
     return shorten(config, ci=flags.ci or flags.ci_fast, fast=flags.ci_fast)
 

@@ -156,7 +156,7 @@ class _Probe:
         cells = cells or [str(cell) for result in found for row in result.rows for cell in row if cell is not None]
         database = self._database(question)
         tables = list(database.schema()) if database else []
-        stars = [f'SELECT * FROM "{table}" LIMIT 3' for table in tables]
+        stars = [f"SELECT * FROM {database.quoted(table)} LIMIT 3" for table in tables] if database else []
         rows = [(await self.run(question, sql)).rows for sql in stars]
         columns = [f"{one.source_table}.{one.field}" for one in question.evidence]
         others = {

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from sql_agent.environment.database import Database
 from sql_agent.environment.sql_text import clean_sql, is_query
 from sql_agent.records import QueryResult
+from tests.hostile_sql import HIDDEN, TELLTALE, WRITES
 from tests.sql_db import N_DRUGS, SECRET, TABLES, fingerprint, make_database, open_database
 
 ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)"
@@ -41,53 +42,6 @@ def database(folder: Path) -> Iterator[Database]:
         yield database
 
 
-WRITES = [
-    "SELECT 1; DROP TABLE disease",
-    "SELECT 1; SELECT 2",
-    "WITH x AS (SELECT 1) DELETE FROM disease",
-    "WITH x AS (SELECT 1) INSERT INTO disease (id) SELECT * FROM x RETURNING id",
-    "WITH x AS (SELECT 1) UPDATE disease SET overview = '' RETURNING *",
-    "INSERT INTO disease (id) VALUES (9) RETURNING id",
-    "REPLACE INTO disease (id) VALUES (1)",
-    "DROP TABLE disease",
-    "ALTER TABLE disease RENAME TO x",
-    "CREATE TABLE x AS SELECT * FROM disease",
-    "CREATE TEMP TABLE x (a)",
-    "CREATE TEMP VIEW x AS SELECT 1",
-    "CREATE VIRTUAL TABLE temp.x USING fts5 (a)",
-    "CREATE TRIGGER t AFTER INSERT ON disease BEGIN SELECT 1; END",
-    "ATTACH 'evil.db' AS e",
-    "ATTACH 'file:evil.db?mode=rwc' AS e",
-    "DETACH main",
-    "VACUUM",
-    "VACUUM INTO 'evil.db'",
-    "BEGIN",
-    "BEGIN EXCLUSIVE",
-    "COMMIT",
-    "ROLLBACK",
-    "SAVEPOINT a",
-    "RELEASE a",
-    "PRAGMA user_version = 7",
-    "PRAGMA data_version",
-    "PRAGMA writable_schema = ON",
-    "PRAGMA hard_heap_limit = 0",
-    "PRAGMA table_info(accounts)",
-    "REINDEX",
-    "ANALYZE",
-    "EXPLAIN SELECT 1",
-    "EXPLAIN QUERY PLAN SELECT 1",
-    "QUERY PLAN SELECT 1",
-    "VALUES (1)",
-    "SELECT load_extension('x.so')",
-    "SELECT fts3_tokenizer('simple')",
-    "SELECT fts3_tokenizer('simple', x'0000000000000000')",
-    "SELECT readfile('/etc/passwd')",
-    "SELECT writefile('evil.db', 'x')",
-    "SELECT edit('x')",
-    "SELECT sqlite_compileoption_get(0)",
-]
-
-
 @pytest.mark.parametrize("prefix", ["", "-- SELECT\n", "/* SELECT */ ", "--\rSELECT 1;\n", ";;"], ids=repr)
 @pytest.mark.parametrize("sql", WRITES)
 def test_anything_but_one_select_is_refused(database: Database, folder: Path, sql: str, prefix: str) -> None:
@@ -101,77 +55,11 @@ def fingerprint_of_cwd() -> list[str]:
     return sorted(entry.name for entry in Path.cwd().glob("evil*"))
 
 
-HIDDEN = [
-    "SELECT * FROM accounts",
-    "SELECT * FROM main.accounts",
-    'SELECT * FROM "accounts"',
-    "SELECT * FROM logins",
-    "SELECT count(*) FROM accounts",
-    "SELECT 1 FROM accounts",
-    "SELECT EXISTS (SELECT 1 FROM accounts)",
-    "SELECT id FROM disease WHERE id IN accounts",
-    "SELECT (SELECT login FROM accounts)",
-    "SELECT id FROM disease UNION ALL SELECT login FROM accounts",
-    "SELECT d.id FROM disease d NATURAL JOIN accounts",
-    "SELECT d.id FROM disease d LEFT JOIN accounts ON 0",
-    "SELECT d.id FROM disease d, accounts",
-    "WITH disease AS (SELECT login FROM accounts) SELECT * FROM disease",
-    "WITH x AS (SELECT * FROM logins) SELECT count(*) FROM x",
-    "SELECT max(login) OVER () FROM accounts",
-    "SELECT login FROM disease, accounts ORDER BY login",
-    "SELECT * FROM drug_index_data",
-    "SELECT count(*) FROM drug_index_content",
-    "SELECT c0 FROM drug_index_content",
-    "SELECT * FROM sqlite_master",
-    "SELECT count(*) FROM sqlite_master",
-    "SELECT sql FROM main.sqlite_schema",
-    "SELECT * FROM sqlite_temp_master",
-    "SELECT count(*) FROM sqlite_temp_schema",
-    "SELECT * FROM pragma_table_list",
-    "SELECT count(*) FROM pragma_table_list",
-    "SELECT name FROM pragma_table_info('accounts')",
-    "SELECT 1 FROM pragma_table_info('accounts')",
-    "SELECT * FROM pragma_database_list",
-    "SELECT file FROM pragma_database_list",
-    "SELECT * FROM pragma_function_list",
-    "SELECT * FROM pragma_index_list('accounts')",
-    "SELECT name FROM dbstat",
-    "SELECT count(*) FROM dbstat",
-    "SELECT * FROM sqlite_stmt",
-    "SELECT * FROM sqlite_dbpage",
-    "SELECT * FROM bytecode('SELECT 1')",
-    "SELECT * FROM tables_used('SELECT 1')",
-    "SELECT value FROM json_each('[1]')",
-    "SELECT count(*) FROM json_tree('[1]')",
-    "SELECT value FROM generate_series(1, 9)",
-    "SELECT term FROM fts5vocab",
-]
-
-
 @pytest.mark.parametrize("sql", HIDDEN)
 def test_nothing_but_the_allowed_tables_can_be_read(database: Database, sql: str) -> None:
     result = database.query_sync(sql)
     assert result.error and not result.rows
     assert SECRET not in result.model_dump_json() and "login TEXT" not in result.model_dump_json()
-
-
-TELLTALE = [
-    "SELECT * FROM {}",
-    "SELECT count(*) FROM {}",
-    "SELECT nocolumn FROM {}",
-    "SELECT login FROM {}",
-    "SELECT id FROM disease, {}",
-    "SELECT id FROM disease NATURAL JOIN {}",
-    "SELECT 1 WHERE 0 AND EXISTS (SELECT 1 FROM {})",
-    "SELECT 1 IN {}",
-    "SELECT FROM {}",
-    "SELECT * FROM {} INDEXED BY i",
-    "SELECT * FROM {}(1)",
-    "SELECT main.{}.id FROM disease",
-    "WITH {0} AS (SELECT 1 AS id) SELECT id FROM {0}",
-    "WITH {0} AS (SELECT 1 AS id) SELECT count(*) FROM {0}",
-    "SELECT id FROM disease {0} WHERE {0}.id = 1",
-]
 
 
 @pytest.mark.parametrize("sql", TELLTALE)

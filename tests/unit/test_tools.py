@@ -195,7 +195,7 @@ def test_odd_sql_is_an_error_that_a_record_can_carry(tool: Tool, context: Episod
 
 
 def test_a_database_fault_is_kept_and_raised(tool: Tool, database: Database, context: EpisodeContext) -> None:
-    database.path.unlink()
+    Path(database.path).unlink()
     with pytest.raises(DatabaseFault) as caught:
         asyncio.run(tool.invoke(context, '{"sql": "SELECT 1"}'))
     assert context.fault is caught.value and context.calls == []

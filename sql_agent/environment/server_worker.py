@@ -1,0 +1,313 @@
+"""The child process for DuckDB, PostgreSQL, MySQL and MariaDB; `database.py` starts it as sql_worker.py's.
+
+Layers: the tree of the statement (sql_tree.py); a connection that only reads (DuckDB: the file opened read-only,
+nothing outside it, its settings locked; servers: read-only transactions, no role that reads or writes the server's
+files, no schema to find names in); the server's own time limit; kernel limits on this process. One connection, which is
+made again when it was lost; a statement that was under way then is a fault of the database.
+Not covered: what one statement takes of the server's memory and disk within its time; that is the server's to limit.
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import json
+import os
+import re
+import threading
+from typing import Any, ClassVar
+
+from sql_agent.environment.sql_tree import Forbidden, Rules
+from sql_agent.environment.sql_worker import (
+    Reply,
+    Settings,
+    TableDetails,
+    Unusable,
+    confine,
+    distinct,
+    plain_value,
+    quoted,
+    serve,
+)
+
+Rows = tuple[list[str], list[tuple[Any, ...]]]
+PASSWORD = "DATABASE_PASSWORD"
+# Errors that say nothing of the statement: no resources, locks, shutdown, system, internal. SQLSTATE; MySQL's numbers.
+FAULTS = re.compile(r"08|53|55P03|57P|58|XX")
+MYSQL_FAULTS = {1021, 1030, 1037, 1038, 1040, 1041, 1053, 1105, 1129, 1130, 1194, 1195, 1203, 1205, 1226, 1317, 1927}
+MYSQL_MODE = (
+    "STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION"  # texts in ' and ", names in `, \ escapes: as sqlglot reads them
+)
+ROLES = "('pg_read_server_files', 'pg_write_server_files', 'pg_execute_server_program')"
+POWERFUL = f"""SELECT rolname FROM pg_catalog.pg_roles WHERE pg_has_role(current_user, oid, 'member')
+    AND (rolsuper OR rolname IN {ROLES}) LIMIT 1"""
+READER = "make a role that has SELECT on these tables and nothing more, and name it in the URL"
+CONNECT_S = 10
+EXTRAS = {"duckdb": "duckdb", "postgres": "postgres", "mysql": "mysql"}
+
+
+class Duck:
+    """A DuckDB file; the connection of this process to it, and what is particular about it."""
+
+    SETTINGS: ClassVar[dict[str, Any]] = {
+        "enable_external_access": "false",
+        "autoinstall_known_extensions": "false",
+        "autoload_known_extensions": "false",
+        "allow_community_extensions": "false",
+        "python_enable_replacements": "false",
+        "max_temp_directory_size": "0GB",
+        "temp_directory": "",
+        "threads": "1",
+    }
+
+    def __init__(self, settings: Settings) -> None:
+        import duckdb
+
+        self.errors, self._duckdb = duckdb.Error, duckdb
+        self._connection = duckdb.connect(settings["path"], read_only=True, config=self.SETTINGS)
+        self._connection.execute(f"SET memory_limit = '{settings['max_memory_bytes'] // 2 >> 20}MiB'")
+        self._connection.execute("SET lock_configuration = true")
+        self.home = (self._rows("SELECT current_database()")[0][0], "main")
+
+    def _rows(self, sql: str, *values: str) -> list[tuple[Any, ...]]:
+        return self._connection.execute(sql, values).fetchall()
+
+    def tables(self) -> dict[str, TableDetails]:
+        here = "WHERE database_name = ? AND schema_name = 'main'"
+        columns = f"SELECT table_name, column_name, data_type FROM duckdb_columns() {here} ORDER BY 1, column_index"
+        what = "table_name, constraint_type, constraint_column_names, referenced_table, referenced_column_names"
+        constraints = self._rows(f"SELECT {what} FROM duckdb_constraints() {here}", self.home[0])
+        keys = {(table, name) for table, kind, names, *_ in constraints if kind == "PRIMARY KEY" for name in names}
+        found: dict[str, TableDetails] = {}
+        for table, name, kind in self._rows(columns, self.home[0]):
+            one = found.setdefault(table, {"columns": [], "foreign_keys": []})
+            one["columns"].append((name, kind, (table, name) in keys))
+        for table, kind, names, parent, theirs in constraints:
+            if kind == "FOREIGN KEY":
+                found[table]["foreign_keys"] += [(name, parent, to) for name, to in zip(names, theirs, strict=True)]
+        return found
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def run(self, sql: str, timeout_s: float) -> Rows:
+        clock = threading.Timer(timeout_s, self._connection.interrupt)
+        clock.start()
+        try:
+            cursor = self._connection.execute(sql)
+            return [str(column[0]) for column in cursor.description or ()], cursor.fetchall()
+        finally:
+            clock.cancel()
+
+    def explain(self, exc: Exception) -> Reply:
+        if isinstance(exc, self._duckdb.InterruptException):
+            return {"kind": "timeout"}
+        if isinstance(exc, self._duckdb.OutOfMemoryException):
+            return {"kind": "memory"}
+        broken = self._duckdb.IOException, self._duckdb.FatalException, self._duckdb.InternalException
+        return {"kind": "fault" if isinstance(exc, broken) else "error", "message": str(exc).split("\n", 1)[0]}
+
+
+class Served:
+    """A schema of PostgreSQL, or a database of MySQL or MariaDB. Raises Unusable for a role that may do too much."""
+
+    def __init__(self, settings: Settings) -> None:
+        import sqlalchemy
+        from sqlalchemy import event, exc
+
+        url = sqlalchemy.make_url(settings["uri"])
+        self._is_postgres = settings["dialect"] == "postgres"
+        driver, password = "postgresql+psycopg" if self._is_postgres else "mysql+pymysql", os.environ.get(PASSWORD)
+        self.errors, self._secret = exc.DBAPIError, password or ""
+        self._lock_s, self._limits = min(1.0, settings["timeout_s"] / 2), ""
+        self._engine = sqlalchemy.create_engine(
+            url.set(drivername=driver, password=password or None),
+            **{"isolation_level": "AUTOCOMMIT", "pool_size": 1, "max_overflow": 0, "pool_pre_ping": True},
+            connect_args={"connect_timeout": CONNECT_S},
+        )
+        try:
+            with self._engine.connect() as connection:
+                self._check_role(connection)
+                named = "SELECT current_schema()" if self._is_postgres else "SELECT DATABASE()"
+                name = connection.exec_driver_sql(named).scalar()
+                if not name:
+                    raise Unusable("no schema to read: end the URL with /NAME of the database")
+                self.home = (str(name),)
+                self._is_mariadb = bool(getattr(connection.dialect, "is_mariadb", False))
+                self._tables = self._read_tables(sqlalchemy.inspect(connection))
+        except exc.DBAPIError as why:
+            raise Unusable(self.explain(why).get("message", "")) from why
+        self._engine.dispose()
+        event.listen(self._engine, "connect", self._settle)
+
+    def _check_role(self, connection: Any) -> None:
+        if self._is_postgres:
+            powers = connection.exec_driver_sql(POWERFUL).scalar()
+        else:
+            grants = [str(row[0]) for row in connection.exec_driver_sql("SHOW GRANTS")]
+            everywhere = [grant for grant in grants if " ON *.* " in grant]
+            found = re.search(r"\b(?:FILE|SUPER|ALL PRIVILEGES)\b", " ".join(everywhere))
+            powers = found and found[0]
+        if powers:
+            raise Unusable(f"its user may read or write files of the server ({powers}); {READER}")
+
+    def _settle(self, connection: Any, _record: Any) -> None:
+        """What holds for every statement of a new connection."""
+        if self._is_postgres:
+            wait = f"SET lock_timeout = {round(1000 * self._lock_s)}"
+            told = ["SET default_transaction_read_only = on", "SET search_path = pg_catalog", wait]
+            told += ["SET standard_conforming_strings = on"]
+        else:
+            told = ["SET SESSION TRANSACTION READ ONLY", f"SET SESSION sql_mode = '{MYSQL_MODE}'"]
+            told += ["SET SESSION lock_wait_timeout = 1"]
+        with connection.cursor() as cursor:
+            for line in told:
+                cursor.execute(line)
+        self._limits = ""
+
+    def tables(self) -> dict[str, TableDetails]:
+        return self._tables
+
+    def _read_tables(self, inspector: Any) -> dict[str, TableDetails]:
+        from sqlalchemy.engine.reflection import ObjectKind
+
+        (home,), any_kind = self.home, {"kind": ObjectKind.ANY}
+        primary = inspector.get_multi_pk_constraint(schema=home, **any_kind)
+        foreign = inspector.get_multi_foreign_keys(schema=home, **any_kind)
+        found: dict[str, TableDetails] = {}
+        for place, columns in inspector.get_multi_columns(schema=home, **any_kind).items():
+            keys = set((primary.get(place) or {}).get("constrained_columns") or ())
+            links = [key for key in foreign.get(place, []) if key["referred_schema"] in (home, None)]
+            found[place[1]] = {
+                "columns": [(column["name"], str(column["type"]), column["name"] in keys) for column in columns],
+                "foreign_keys": [
+                    (column, key["referred_table"], to)
+                    for key in links
+                    for column, to in zip(key["constrained_columns"], key["referred_columns"], strict=True)
+                ],
+            }
+        return dict(sorted(found.items()))
+
+    def close(self) -> None:
+        self._engine.dispose()
+
+    def run(self, sql: str, timeout_s: float) -> Rows:
+        with self._engine.connect() as connection:
+            if self._limits != (limits := self._time_limit(timeout_s)):
+                connection.exec_driver_sql(limits)
+                self._limits = limits
+            found = connection.exec_driver_sql(sql.replace("%", "%%"))
+            return list(found.keys()), [tuple(row) for row in found.fetchall()]
+
+    def _time_limit(self, timeout_s: float) -> str:
+        if self._is_mariadb:
+            return f"SET SESSION max_statement_time = {timeout_s:.3f}"
+        what = "statement_timeout" if self._is_postgres else "SESSION max_execution_time"
+        return f"SET {what} = {max(1, round(1000 * timeout_s))}"
+
+    def explain(self, exc: Exception) -> Reply:
+        cause: Any = getattr(exc, "orig", None) or exc
+        message = str(cause.args[-1] if cause.args else cause).split("\n", 1)[0]
+        message = message.replace(self._secret, "***") if self._secret else message
+        state = getattr(cause, "sqlstate", None) or "" if self._is_postgres else cause.args[0] if cause.args else 0
+        if state in ("57014", 1969, 3024):
+            return {"kind": "timeout"}
+        if state in ("53200", "53400"):
+            return {"kind": "memory"}
+        if self._is_postgres:
+            is_fault = not state or bool(FAULTS.match(state))
+        else:
+            is_fault = not state or state in MYSQL_FAULTS or state >= 2000
+        if is_fault or getattr(exc, "connection_invalidated", False):
+            return {
+                "kind": "fault",
+                "message": f"{message}; is the server up, and are address, user and password right?",
+            }
+        return {"kind": "refused" if state in ("42501", "25006", 1142, 1143, 1792) else "error", "message": message}
+
+
+class Guard:
+    """A session and its rules. Raises Unusable."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._session = Duck(settings) if settings["dialect"] == "duckdb" else Served(settings)
+        self.schema: dict[str, list[str]] = {}
+        self.details: dict[str, TableDetails] = {}
+        self._read_tables()
+        self._rules = Rules(settings["dialect"], self.schema, home=self._session.home, max_rows=settings["max_rows"])
+
+    def _read_tables(self) -> None:
+        session, there = self._session, self._session.tables()
+        spelled = {name.lower(): name for name in there}
+        for wanted in self._settings["tables"] or there:
+            name = spelled.get(wanted.lower())
+            if name is None:
+                told = ", ".join(there) or "none"
+                raise Unusable(f"no table {wanted}; there are: {told}. database.tables names those to read")
+            probe = Rules(self._settings["dialect"], {name: []}, home=session.home, max_rows=1)
+            try:
+                sql = f"SELECT * FROM {quoted(name, self._settings['dialect'])} LIMIT 0"
+                columns, _ = session.run(probe.statement(sql), CONNECT_S)
+            except session.errors as exc:
+                reply = session.explain(exc)
+                if self._settings["tables"] or reply["kind"] == "fault":
+                    raise Unusable(f"table {name}: {reply.get('message', '')}") from exc
+                continue
+            self.schema[name], self.details[name] = columns, there[name]
+        if not self.schema:
+            raise Unusable("no table in it can be read; fill it, or let its user read some")
+        for found in self.details.values():
+            found["foreign_keys"] = [link for link in found["foreign_keys"] if link[1] in self.schema]
+
+    def run(self, sql: str, *, timeout_s: float) -> Reply:
+        """Raises MemoryError, and nothing else for what a statement can do."""
+        try:
+            names, rows = self._session.run(self._rules.statement(sql), timeout_s)
+        except Forbidden as exc:
+            return {"kind": "refused" if exc.kind == "refused" else "error", "message": str(exc)}
+        except self._session.errors as exc:
+            reply = self._session.explain(exc)
+            return {**reply, "message": reply.get("message", "").replace(self._rules.mark, "")}
+        return self._kept(names, rows)
+
+    def _kept(self, names: list[str], rows: list[tuple[Any, ...]]) -> Reply:
+        limits, kept, n_chars = self._settings, [], 0
+        cell_chars = min(limits["max_cell_chars"], limits["max_result_chars"] // max(1, len(names)))
+        for row in rows[: limits["max_rows"]]:
+            if n_chars > limits["max_result_chars"]:
+                break
+            kept.append([plain_value(plain(value), cell_chars) for value in row])
+            n_chars += sum(len(value) for value in kept[-1] if isinstance(value, str))
+        columns = distinct([str(plain_value(name, 100)) for name in names])
+        return {"kind": "rows", "columns": columns, "rows": kept, "truncated": len(kept) < len(rows)}
+
+
+def plain(value: Any) -> Any:
+    """A cell as SQLite would hold it: numbers, texts, bytes, NULL. Dates are written as ISO 8601 has them."""
+    if isinstance(value, bool):
+        return int(value)
+    if isinstance(value, decimal.Decimal):
+        return int(value) if value.is_finite() and value == value.to_integral_value() else float(value)
+    if isinstance(value, datetime.datetime):
+        return value.isoformat(" ")
+    if isinstance(value, memoryview | bytearray):
+        return bytes(value)
+    if value is None or isinstance(value, int | float | str | bytes):
+        return value
+    return json.dumps(value, ensure_ascii=False, default=str) if isinstance(value, list | dict) else str(value)
+
+
+def opened(settings: Settings) -> Guard:
+    """The guard; what a statement takes of this process is bounded from then on. Raises Unusable."""
+    try:
+        guard = Guard(settings)
+    except ImportError as exc:
+        raise Unusable(f"needs a package more ({exc}): pip install 'agentgrpo[{EXTRAS[settings['dialect']]}]'") from exc
+    threading.stack_size(1 << 18)
+    confine(settings["max_memory_bytes"])
+    return guard
+
+
+if __name__ == "__main__":
+    serve(opened)
