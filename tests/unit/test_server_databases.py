@@ -7,6 +7,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -579,14 +580,16 @@ def test_a_slow_query_ends_at_the_limit(served: Served, database: Database, sql:
     assert database.query_sync("SELECT COUNT(*) FROM disease").rows == [[2]]
 
 
+ACTIVE = {
+    "postgresql": "SELECT COUNT(*) FROM pg_stat_activity WHERE usename = 'keeper' AND state = 'active'",
+    "mariadb": "SELECT COUNT(*) FROM information_schema.processlist WHERE user = 'keeper' AND command = 'Query'",
+}
+
+
 def test_a_statement_stopped_by_the_server_leaves_none_behind(served: Served, database: Database) -> None:
-    lists = {
-        "postgresql": "SELECT COUNT(*) FROM pg_stat_activity WHERE usename = 'keeper' AND state = 'active'",
-        "mariadb": "SELECT COUNT(*) FROM information_schema.processlist WHERE user = 'keeper' AND command = 'Query'",
-    }
-    if served.kind in lists:
+    if served.kind in ACTIVE:
         database.query_sync(SLOW[1])
-        assert served.owner(lists[served.kind]) == [(0,)]
+        assert served.owner(ACTIVE[served.kind]) == [(0,)]
 
 
 def test_a_server_that_goes_away_is_a_fault_and_one_that_comes_back_serves(tmp_path: Path) -> None:
@@ -604,6 +607,25 @@ def test_a_server_that_goes_away_is_a_fault_and_one_that_comes_back_serves(tmp_p
                 database.query_sync("SELECT COUNT(*) FROM disease")
                 time.sleep(0.1)
         database.close()
+
+
+BROKEN_OFF = {
+    "postgresql": ["SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'keeper'"],
+    "mariadb": ["KILL CONNECTION USER keeper", "KILL QUERY USER keeper"],
+}
+
+
+def test_a_statement_that_the_server_breaks_off_is_a_fault(served: Served) -> None:
+    for sql in BROKEN_OFF.get(served.kind, []):
+        with served.open(timeout_s=30) as database, ThreadPoolExecutor(1) as thread:
+            assert database.query_sync("SELECT COUNT(*) FROM disease").rows == [[2]]
+            answer = thread.submit(database.query_sync, SLOW[1])
+            while not served.owner(ACTIVE[served.kind])[0][0]:
+                assert not answer.done()
+            served.owner(sql)
+            with pytest.raises(DatabaseFault, match="is the server up"):
+                answer.result()
+            assert database.query_sync("SELECT COUNT(*) FROM disease").rows == [[2]]
 
 
 def test_a_duckdb_file_that_goes_away_is_a_fault(tmp_path: Path) -> None:
