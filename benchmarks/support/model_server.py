@@ -72,7 +72,7 @@ def _serve(port: int) -> None:
 
     async def complete(request: web.Request) -> web.StreamResponse:
         body, delay_ms = await request.read(), int(request.match_info["delay_ms"])
-        if b'"stream": true' in body:
+        if b'"stream":true' in body.replace(b" ", b""):
             return await stream(request, delay_ms / 1000 / len(streamed))
         if delay_ms:
             await asyncio.sleep(delay_ms / 1000)

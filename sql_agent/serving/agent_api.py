@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import time
 import uuid
 from collections.abc import AsyncIterator
@@ -35,6 +36,7 @@ from sql_agent.serving.kept import Feedback, Keeper
 
 PATHS = frozenset({"/health", "/metrics", "/v1/models", "/v1/chat/completions", "/v1/feedback"})
 
+logger = logging.getLogger(__name__)
 INVALID = "invalid_request_error"
 
 
@@ -192,6 +194,9 @@ class AgentApi:
             raise NoReply(503, str(fault), fault.kind) from fault
         except Fault as fault:
             raise NoReply(500, str(fault), fault.kind) from fault
+        except Exception as exc:  # a client library's too, as when a connection dies while it is made
+            logger.exception("an answer failed")
+            raise NoReply(500, f"the agent failed ({type(exc).__name__}); its log says more", "internal_error") from exc
 
     def keep(self, name: str, asked: ChatRequest, answer: Answer) -> None:
         """Keep an answered conversation, where the configuration and its client let it."""

@@ -23,6 +23,7 @@ from foundation.files import read_lines
 from foundation.http_gate import Traffic
 from foundation.http_server import HttpServer
 from foundation.net import bind, free_port
+from sql_agent.agent.conversation import Conversation
 from sql_agent.agent.endpoint import LLMEndpoint
 from sql_agent.agent.episode import EpisodeRunner
 from sql_agent.config import build_config, load_recipe
@@ -141,6 +142,20 @@ def test_an_answer_without_a_tool_is_an_answer_too(tmp_path: Path) -> None:
         assert reply["choices"][0]["finish_reason"] == "stop"
         streamed = httpx.post(path, json={**body, "stream": True}, headers=headers, timeout=30).text
         assert "Hello." in streamed and streamed.endswith("data: [DONE]\n\n")
+
+
+def test_what_nobody_expected_is_an_error_reply_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fails(*_: Any) -> None:
+        raise AttributeError("a library's secret")
+
+    monkeypatch.setattr(Conversation, "say", fails)
+    body = {"model": "agent", "messages": [{"role": "user", "content": "1"}]}
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    with served(tmp_path) as url:
+        reply = httpx.post(f"{url}/v1/chat/completions", json=body, headers=headers, timeout=30)
+        assert reply.status_code == 500 and reply.json()["error"]["type"] == "internal_error"
+        streamed = httpx.post(f"{url}/v1/chat/completions", json={**body, "stream": True}, headers=headers, timeout=30)
+        assert '"internal_error"' in streamed.text and "secret" not in streamed.text + reply.text
 
 
 @pytest.mark.parametrize(("handler", "status"), [(lambda _: error_reply(500, "boom"), 503), (lambda _: HANG, 504)])
