@@ -5,8 +5,9 @@
 # and stops its own. `ray stop` ends every Ray process of this user, so no run may be going on.
 #
 #   RAY_PORT       port of the head node           (default 6379)
-#   RAY_NODE_IP    interface it listens on         (default 127.0.0.1: reachable from this machine alone; Ray has no
-#                  authentication, so name another address only inside a closed network)
+#   RAY_NODE_IP    interface it listens on         (default 127.0.0.1: reachable from this machine alone; who has the
+#                  token runs code, and nothing is encrypted: name another address only inside a closed network)
+#   RAY_AUTH_MODE  token or disabled               (default token: the one of ~/.ray/auth_token, made where it is missing)
 #   RAY_NUM_GPUS   GPUs it may use                 (default: all that Ray finds)
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -25,7 +26,7 @@ ray=$root/.venv/bin/ray
 [[ -z $num_gpus || $num_gpus =~ ^[0-9]+$ ]] || fail "RAY_NUM_GPUS=$num_gpus: must be a whole number" 2
 
 unset RAY_ADDRESS # it would send `ray start --head` to another cluster
-export RAY_USAGE_STATS_ENABLED=0
+export RAY_USAGE_STATS_ENABLED=0 RAY_AUTH_MODE=${RAY_AUTH_MODE:-token}
 log=$(mktemp -t restart_ray.XXXXXX)
 trap 'rm -f "$log"' EXIT
 
@@ -44,8 +45,10 @@ fi
 
 args=(--head "--node-ip-address=$node_ip" "--port=$port" --include-dashboard=false --disable-usage-stats)
 [ -z "$num_gpus" ] || args+=("--num-gpus=$num_gpus")
+[ "$RAY_AUTH_MODE" = disabled ] || quietly "$ray" get-auth-token --generate || fail "Ray has no token; see above"
 echo "starting Ray: ray start ${args[*]}"
 quietly "$ray" start "${args[@]}" || fail "Ray does not start; see above"
 
-echo "Ray runs at $node_ip:$port. Training on this machine finds it by itself; elsewhere set RAY_ADDRESS=$node_ip:$port"
+echo "Ray runs at $node_ip:$port. Training on this machine finds it by itself; elsewhere copy ~/.ray/auth_token there and"
+echo "set RAY_ADDRESS=$node_ip:$port"
 echo "stop it with: $ray stop"

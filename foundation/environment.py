@@ -19,6 +19,8 @@ COMMON_ENV = {
     "VLLM_NO_USAGE_STATS": "1",
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_DEDUP_LOGS": "0",
+    # Ray asks for a token by itself only where it starts, or finds, a cluster of this machine: not at RAY_ADDRESS.
+    "RAY_AUTH_MODE": "token",
     "TOKENIZERS_PARALLELISM": "false",
     "LITELLM_LOCAL_MODEL_COST_MAP": "True",
     # LiteLLM would keep idle connections for 120 s; vLLM's server closes them after 5 s, and a call on a closed one

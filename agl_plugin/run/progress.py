@@ -15,7 +15,7 @@ from foundation.console import Heartbeat, duration
 from foundation.files import read_lines
 
 LOOK_EVERY_S = 0.5
-STARTING = "starting Ray, the trainer and vLLM (1 to 3 minutes; log: train.log in the run folder)"
+STARTING = "starting Ray, the trainer and vLLM (15 s on a quiet CPU; log: train.log in the run folder)"
 
 
 def describe(row: dict[str, Any], *, eta_s: float | None) -> str:

@@ -167,7 +167,7 @@ def test_nothing_is_left_running(run: Run) -> None:
 
 
 def test_nothing_listens_beyond_the_machine(run: Run) -> None:
-    """Ray, vLLM, proxy and store, from start to end: who reaches Ray runs code (SECURITY.md)."""
+    """Ray, vLLM, proxy and store, from start to end: who has its token runs code (SECURITY.md)."""
     assert {"gcs_server", "raylet"} <= {program for program, addresses in run.listeners.items() if addresses}
     beyond = {(program, a) for program, found in run.listeners.items() for a in found if not is_local(a)}
     assert beyond == set()
