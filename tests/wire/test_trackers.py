@@ -39,7 +39,7 @@ from agl_plugin.run.time_split import Stopwatch
 from agl_plugin.trainer import GrpoTrainer
 verl, counts = json.loads(sys.argv[2])
 trainer = GrpoTrainer.__new__(GrpoTrainer)
-trainer.run_dir, trainer.n_steps, trainer.step = folder, 2, 0
+trainer.run_dir, trainer.n_steps, trainer.step, trainer.line = folder, 2, 0, None
 parts = {"stats": counts, "step": 0, "step_rows": [], "warnings": [], "gate": Gate(), "batched": None}
 trainer.daemon = types.SimpleNamespace(**parts, asked_groups=list)
 trainer.order = types.SimpleNamespace(spare=lambda _step: [], learned=lambda _step, _groups: {})
