@@ -53,7 +53,7 @@ tracking = Tracking("AgentGRPO", "test", json.loads(sys.argv[3]), config={"train
 for step in (1, 2):
     trainer.step = step
     tracking.log(trainer._train([]), step=step)
-del tracking
+tracking.finish()
 """
 Numbers = dict[str, dict[int, float]]
 
