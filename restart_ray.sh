@@ -5,8 +5,9 @@
 # and stops its own. `ray stop` ends every Ray process of this user, so no run may be going on.
 #
 #   RAY_PORT       port of the head node           (default 6379)
-#   RAY_NODE_IP    interface it listens on         (default 127.0.0.1: reachable from this machine alone; who has the
-#                  token runs code, and nothing is encrypted: name another address only inside a closed network)
+#   RAY_NODE_IP    interface it listens on         (default 127.0.0.1, which Ray 2.60 turns into the machine's address: it
+#                  listens on all of them. Who has its token runs code, and nothing is encrypted: close its ports to
+#                  others)
 #   RAY_AUTH_MODE  token or disabled               (default token: the one of ~/.ray/auth_token, made where it is missing)
 #   RAY_NUM_GPUS   GPUs it may use                 (default: all that Ray finds)
 set -euo pipefail
