@@ -7,7 +7,6 @@ import pwd
 import shutil
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +14,8 @@ from typing import Any
 
 import pymysql
 import pytest
+
+from tests.servers import running
 
 SETTINGS = ("--skip-networking", "--innodb-flush-log-at-trx-commit=0", "--innodb-buffer-pool-size=16M")
 CHARSET = "--character-set-server=utf8mb4"
@@ -40,27 +41,17 @@ def server() -> Iterator[Path]:
         made = [install, "--no-defaults", f"--datadir={folder / 'data'}", "--auth-root-authentication-method=normal"]
         subprocess.run([*made, "--skip-test-db"], check=True, capture_output=True, timeout=120, **run)
         socket = folder / "socket"
-        with (folder / "log").open("w") as log:
-            places = [f"--datadir={folder / 'data'}", f"--socket={socket}", f"--pid-file={folder / 'pid'}"]
-            command = [daemon, "--no-defaults", *places, *SETTINGS, CHARSET]
-            process = subprocess.Popen(command, stdout=log, stderr=log, **run)
-            try:
-                _wait_for(socket, process)
-                yield socket
-            finally:
-                process.terminate()
-                process.wait(60)
+        places = [f"--datadir={folder / 'data'}", f"--socket={socket}", f"--pid-file={folder / 'pid'}"]
+        command = [daemon, "--no-defaults", *places, *SETTINGS, CHARSET]
+        with running(command, folder / "log", answers=lambda: _answers(socket), **run):
+            yield socket
 
 
-def _wait_for(socket: Path, process: subprocess.Popen[Any]) -> None:
-    for _ in range(600):
-        assert process.poll() is None, "the server ended"
-        if not socket.exists():
-            time.sleep(0.1)
-            continue
-        try:
-            pymysql.connect(unix_socket=str(socket), user="root").close()
-            return
-        except pymysql.err.OperationalError:
-            time.sleep(0.1)
-    raise AssertionError("the server did not start within 60 s")
+def _answers(socket: Path) -> bool:
+    if not socket.exists():  # a connection that fails leaves a descriptor behind
+        return False
+    try:
+        pymysql.connect(unix_socket=str(socket), user="root").close()
+    except pymysql.err.OperationalError:
+        return False
+    return True

@@ -7,7 +7,6 @@ import pwd
 import shutil
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
@@ -16,6 +15,8 @@ from typing import Any
 
 import psycopg
 import pytest
+
+from tests.servers import running
 
 NUMBERS = count()
 # Nothing survives these tests, and a commit need not reach the disk.
@@ -43,27 +44,18 @@ def server() -> Iterator[str]:
         made = [bin / "initdb", "-D", folder / "data", "-U", "postgres", "-A", "trust", "--no-sync", "-E", "UTF8"]
         subprocess.run(made, check=True, capture_output=True, timeout=120, **run)
         flags = [flag for setting in SETTINGS for flag in ("-c", setting)]
-        with (folder / "log").open("w") as log:
-            command = [bin / "postgres", "-D", folder / "data", "-k", folder, *flags]
-            process = subprocess.Popen(command, stdout=log, stderr=log, **run)
-            address = f"host={folder} user=postgres dbname=postgres"
-            try:
-                _wait_for(address, process)
-                yield address
-            finally:
-                process.terminate()
-                process.wait(60)
+        command = [bin / "postgres", "-D", folder / "data", "-k", folder, *flags]
+        address = f"host={folder} user=postgres dbname=postgres"
+        with running(command, folder / "log", answers=lambda: _answers(address), **run):
+            yield address
 
 
-def _wait_for(address: str, process: subprocess.Popen[Any]) -> None:
-    for _ in range(600):
-        assert process.poll() is None, "the server ended"
-        try:
-            psycopg.connect(address).close()
-            return
-        except psycopg.OperationalError:
-            time.sleep(0.1)
-    raise AssertionError("the server did not start within 60 s")
+def _answers(address: str) -> bool:
+    try:
+        psycopg.connect(address).close()
+    except psycopg.OperationalError:
+        return False
+    return True
 
 
 def new_database(address: str) -> str:
