@@ -13,7 +13,9 @@ import json
 from collections import defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from foundation.errors import UserError
 from foundation.files import BadLine, decode_line, numbered_lines
@@ -22,6 +24,40 @@ from sql_agent.curation.private import private
 from sql_agent.curation.wording import wording
 
 Row = dict[str, Any]
+
+
+class Message(BaseModel):
+    """Of a client."""
+
+    role: Literal["user", "assistant"]
+    content: str
+
+
+class Conversation(BaseModel):
+    """A line of the file: what a client `said`, and the agent's `messages`, `queries` that ran, and `answer` then."""
+
+    kind: Literal["conversation"]
+    id: str
+    model: str
+    db_id: str
+    prompt: str
+    at: int
+    said: list[Message] = Field(min_length=1)
+    messages: list[dict[str, Any]]
+    answer: str
+    queries: list[str]
+
+
+class Said(BaseModel):
+    """A line of the file: what was said of an answer."""
+
+    kind: Literal["feedback"]
+    id: str
+    score: Literal[1, -1]
+    answer: str = ""
+
+
+LINE: TypeAdapter[Conversation | Said] = TypeAdapter(Annotated[Conversation | Said, Field(discriminator="kind")])
 
 
 @dataclass
@@ -38,7 +74,7 @@ class Curated:
 class Talk:
     """A kept conversation and what was said of it: `score` 1, -1, or 0 for nothing; `correct`: the right answer."""
 
-    row: Row
+    row: Conversation
     origin: Row
     score: int = 0
     correct: str = ""
@@ -46,50 +82,56 @@ class Talk:
     @property
     def question(self) -> str:
         """The last message of the client."""
-        return " ".join(self.row["said"][-1]["content"].split())
+        return " ".join(self.row.said[-1].content.split())
 
     @property
     def reference(self) -> str:
         """The answer that somebody vouched for; "" for none."""
-        return self.correct or (self.row["answer"] if self.score == 1 else "")
+        return self.correct or (self.row.answer if self.score == 1 else "")
 
     @property
     def messages(self) -> list[Row]:
         """The conversation as the model saw it."""
-        return [{"role": "system", "content": self.row["prompt"]}, *self.row["said"], *self.row["messages"]]
+        said = [one.model_dump() for one in self.row.said]
+        return [{"role": "system", "content": self.row.prompt}, *said, *self.row.messages]
 
 
 def read_talks(path: Path) -> tuple[list[Talk], list[str]]:
     """The conversations of a file, and what could not be read or belongs to none. Raises UserError for no file."""
     if not path.is_file():
         raise UserError(f"{path}: no such file; name what `agentgrpo serve --as-agent --set serve.keep=FILE` wrote")
-    rows: dict[str, Row] = {}
-    feedback: dict[str, Row] = {}
+    rows: dict[str, Conversation] = {}
+    feedback: dict[str, Said] = {}
     bad: list[str] = []
     for number, line in numbered_lines(path):
         try:
-            row = decode_line(line)
-            (rows if row["kind"] == "conversation" else feedback)[row["id"]] = row
-        except (BadLine, KeyError, TypeError) as exc:
+            row = LINE.validate_python(decode_line(line))
+        except (BadLine, ValidationError) as exc:
             bad.append(f"line {number}: {exc if isinstance(exc, BadLine) else 'is no kept conversation or feedback'}")
+            continue
+        if isinstance(row, Said):
+            feedback[row.id] = row
+        else:
+            rows[row.id] = row
     if not rows:
         raise UserError(f"{path}: no conversation in it; " + ("; ".join(bad[:3]) or "nobody has talked yet"))
     bad += [f"feedback on {name}, which was not kept" for name in feedback if name not in rows]
-    return [_talk(path, row, feedback.get(name, {})) for name, row in rows.items()], bad
+    return [_talk(path, row, feedback.get(name)) for name, row in rows.items()], bad
 
 
-def _talk(path: Path, row: Row, said: Row) -> Talk:
-    score, correct = said.get("score", 0), said.get("answer", "")
-    origin = {"file": path.name, "id": row["id"], "model": row["model"], "at": row["at"], "score": score}
-    return Talk(row, origin, score, correct)
+def _talk(path: Path, row: Conversation, said: Said | None) -> Talk:
+    score, correct = (said.score, said.answer) if said else (0, "")
+    return Talk(
+        row, {"file": path.name, "id": row.id, "model": row.model, "at": row.at, "score": score}, score, correct
+    )
 
 
 def curate(talks: list[Talk], limits: Limits) -> Curated:
     """The rows of the usable conversations."""
     found, usable = Curated(), list[Talk]()
     for talk in talks:
-        if why := next((why for one in talk.row["said"] if (why := private(one["content"]))), ""):
-            found.dropped.append({"id": talk.row["id"], "why": f"holds {why}"})
+        if why := next((why for one in talk.row.said if (why := private(one.content))), ""):
+            found.dropped.append({"id": talk.row.id, "why": f"holds {why}"})
         else:
             usable.append(talk)
     _questions(usable, limits, found)
@@ -106,25 +148,25 @@ def _questions(talks: list[Talk], limits: Limits, found: Curated) -> None:
     """Each question that stands alone, once: where it was asked several times, with a reference if there is one."""
     asked: dict[tuple[Any, ...], str] = {}
     for talk in sorted(talks, key=lambda one: not one.reference):
-        name, first = talk.row["id"], len(talk.row["said"]) == 1
+        name, first = talk.row.id, len(talk.row.said) == 1
         why = why_unusable(Turn(0, name, 1 if first else 2, talk.question), limits, first=first)
-        key = (talk.row["db_id"], *wording(talk.question).words)
+        key = (talk.row.db_id, *wording(talk.question).words)
         if not why and key in asked:
             why = f"asked before ({asked[key]})"
         if why:
             found.dropped.append({"id": name, "question": talk.question, "why": why})
             continue
         asked[key] = name
-        sql = talk.row["queries"][-1:] if talk.score == 1 and not talk.correct else []
+        sql = talk.row.queries[-1:] if talk.score == 1 and not talk.correct else []
         keys = {"qid": f"traffic-{name[-12:]}", "question": talk.question, "ground_truth": talk.reference, "sql": sql}
-        found.questions.append(_row(talk, **keys, **({"db_id": talk.row["db_id"]} if talk.row["db_id"] else {})))
+        found.questions.append(_row(talk, **keys, **({"db_id": talk.row.db_id} if talk.row.db_id else {})))
 
 
 def _pairs(talks: list[Talk]) -> list[Row]:
     """Good and bad answers to the same, the first with the first."""
     same: dict[str, dict[int, list[Talk]]] = defaultdict(lambda: defaultdict(list))
     for talk in talks:
-        key = json.dumps([talk.row["prompt"], talk.row["db_id"], talk.row["said"]], sort_keys=True)
+        key = json.dumps([one.content for one in talk.row.said] + [talk.row.prompt, talk.row.db_id])
         same[key][talk.score].append(talk)
     return [
         {"chosen": good.messages, "rejected": bad.messages, "meta": {"origin": [good.origin, bad.origin]}}

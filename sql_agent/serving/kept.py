@@ -43,7 +43,9 @@ class Keeper:
         self._path, self._writer = path, ThreadPoolExecutor(1, "kept")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            os.close(os.open(path, os.O_APPEND | os.O_CREAT | os.O_WRONLY, 0o600))
+            path.touch(0o600)
+            path.chmod(0o600)
+            os.close(os.open(path, os.O_APPEND | os.O_WRONLY))
         except OSError as exc:
             raise UserError(f"serve.keep = {path}: cannot be written ({exc.strerror}); name another file") from exc
 
