@@ -307,7 +307,10 @@ class Database:
     @cached_property
     def _opened(self) -> tuple[Schema, dict[str, TableDetails]]:
         """What a worker found."""
-        worker = self._take()
+        try:
+            worker = self._take()
+        except DatabaseFault as exc:
+            raise DatabaseFault(f"database {self.path}: {exc}") from exc
         self.workers.give(worker)
         return worker.schema, worker.details
 

@@ -43,6 +43,7 @@ POWERFUL = f"""SELECT rolname FROM pg_catalog.pg_roles WHERE pg_has_role(current
     AND (rolsuper OR rolname IN {ROLES}) LIMIT 1"""
 READER = "make a role that has SELECT on these tables and nothing more, and name it in the URL"
 CONNECT_S = 10
+LOOK = "is the server up, and are address, user and password (DATABASE_PASSWORD) right?"
 EXTRAS = {"duckdb": "duckdb", "postgres": "postgres", "mysql": "mysql"}
 
 
@@ -64,7 +65,10 @@ class Duck:
         import duckdb
 
         self.errors, self._duckdb = duckdb.Error, duckdb
-        self._connection = duckdb.connect(settings["path"], read_only=True, config=self.SETTINGS)
+        try:
+            self._connection = duckdb.connect(settings["path"], read_only=True, config=self.SETTINGS)
+        except duckdb.Error as exc:
+            raise Unusable(f"{str(exc).splitlines()[0]}; database.url = duckdb:///FILE names a DuckDB file") from exc
         self._connection.execute(f"SET memory_limit = '{settings['max_memory_bytes'] // 2 >> 20}MiB'")
         self._connection.execute("SET lock_configuration = true")
         self.home = (self._rows("SELECT current_database()")[0][0], "main")
@@ -136,7 +140,7 @@ class Served:
                 self._is_mariadb = bool(getattr(connection.dialect, "is_mariadb", False))
                 self._tables = self._read_tables(sqlalchemy.inspect(connection))
         except exc.DBAPIError as why:
-            raise Unusable(self.explain(why).get("message", "")) from why
+            raise Unusable(f"{self._text(why)}; {LOOK}") from why
         self._engine.dispose()
         event.listen(self._engine, "connect", self._settle)
 
@@ -205,10 +209,13 @@ class Served:
         what = "statement_timeout" if self._is_postgres else "SESSION max_execution_time"
         return f"SET {what} = {max(1, round(1000 * timeout_s))}"
 
-    def explain(self, exc: Exception) -> Reply:
+    def _text(self, exc: Exception) -> str:
         cause: Any = getattr(exc, "orig", None) or exc
         message = str(cause.args[-1] if cause.args else cause).split("\n", 1)[0]
-        message = message.replace(self._secret, "***") if self._secret else message
+        return message.replace(self._secret, "***") if self._secret else message
+
+    def explain(self, exc: Exception) -> Reply:
+        cause, message = getattr(exc, "orig", None) or exc, self._text(exc)
         state = getattr(cause, "sqlstate", None) or "" if self._is_postgres else cause.args[0] if cause.args else 0
         if state in ("57014", 1969, 3024):
             return {"kind": "timeout"}
@@ -219,10 +226,7 @@ class Served:
         else:
             is_fault = not state or state in MYSQL_FAULTS or state >= 2000
         if is_fault or getattr(exc, "connection_invalidated", False):
-            return {
-                "kind": "fault",
-                "message": f"{message}; is the server up, and are address, user and password right?",
-            }
+            return {"kind": "fault", "message": f"{message}; {LOOK}"}
         return {"kind": "refused" if state in ("42501", "25006", 1142, 1143, 1792) else "error", "message": message}
 
 

@@ -159,11 +159,12 @@ def resolve_config(flags: Flags) -> TrainConfig:
         config = config.but(model={"lora_rank": DEFAULT_LORA_RANK})
     config = resolve_system_prompt(config, tiny=config.is_tiny)
     if config.is_tiny and not config.model.tiny and config.database.tables != DatabaseConfig().tables:
+        database = config.database
+        made = "" if database.url else f"`agentgrpo mine {database.path}` makes one that does, or "
         logger.warning(
-            "the tiny policy knows the bundled tables alone and learns nothing of %s; `agentgrpo mine %s` makes one "
-            "that does, or name a --model",
-            ", ".join(config.database.tables),
-            config.database.url or config.database.path,
+            "the tiny policy knows the bundled tables alone and learns nothing of %s; %sname a --model",
+            ", ".join(database.tables) or database.url or database.folder,
+            made,
         )
     return shorten(config, ci=flags.ci or flags.ci_fast, fast=flags.ci_fast)
 
