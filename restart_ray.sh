@@ -5,9 +5,8 @@
 # and stops its own. `ray stop` ends every Ray process of this user, so no run may be going on.
 #
 #   RAY_PORT       port of the head node           (default 6379)
-#   RAY_NODE_IP    interface it listens on         (default 127.0.0.1, which Ray 2.60 turns into the machine's address: it
-#                  listens on all of them. Who has its token runs code, and nothing is encrypted: close its ports to
-#                  others)
+#   RAY_NODE_IP    interface it listens on         (default 127.0.0.1: reachable from this machine alone; at any other Ray
+#                  listens on all addresses, who has its token runs code, and nothing is encrypted: close its ports)
 #   RAY_AUTH_MODE  token or disabled               (default token: the one of ~/.ray/auth_token, made where it is missing)
 #   RAY_NUM_GPUS   GPUs it may use                 (default: all that Ray finds)
 set -euo pipefail
@@ -28,6 +27,8 @@ ray=$root/.venv/bin/ray
 
 unset RAY_ADDRESS # it would send `ray start --head` to another cluster
 export RAY_USAGE_STATS_ENABLED=0 RAY_AUTH_MODE=${RAY_AUTH_MODE:-token}
+# Else Ray turns 127.0.0.1 into the machine's address and listens on all of them.
+[ "$node_ip" != 127.0.0.1 ] || export RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER=0
 log=$(mktemp -t restart_ray.XXXXXX)
 trap 'rm -f "$log"' EXIT
 
@@ -46,10 +47,10 @@ fi
 
 args=(--head "--node-ip-address=$node_ip" "--port=$port" --include-dashboard=false --disable-usage-stats)
 [ -z "$num_gpus" ] || args+=("--num-gpus=$num_gpus")
-[ "$RAY_AUTH_MODE" = disabled ] || quietly "$ray" get-auth-token --generate || fail "Ray has no token; see above"
+[ "$RAY_AUTH_MODE" = disabled ] || (umask 077 && quietly "$ray" get-auth-token --generate) || fail "Ray has no token; see above"
 echo "starting Ray: ray start ${args[*]}"
 quietly "$ray" start "${args[@]}" || fail "Ray does not start; see above"
 
-echo "Ray runs at $node_ip:$port. Training on this machine finds it by itself; elsewhere copy ~/.ray/auth_token there and"
-echo "set RAY_ADDRESS=$node_ip:$port"
+echo "Ray runs at $node_ip:$port. Training on this machine finds it by itself; another one needs"
+echo "RAY_NODE_IP=ADDRESS here, ~/.ray/auth_token there, and RAY_ADDRESS=ADDRESS:$port"
 echo "stop it with: $ray stop"

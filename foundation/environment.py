@@ -21,6 +21,8 @@ COMMON_ENV = {
     "RAY_DEDUP_LOGS": "0",
     # Ray asks for a token by itself only where it starts, or finds, a cluster of this machine: not at RAY_ADDRESS.
     "RAY_AUTH_MODE": "token",
+    # Ray would turn 127.0.0.1 into the machine's address and listen on all of them; without clusters it stays there.
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
     "TOKENIZERS_PARALLELISM": "false",
     "LITELLM_LOCAL_MODEL_COST_MAP": "True",
     # LiteLLM would keep idle connections for 120 s; vLLM's server closes them after 5 s, and a call on a closed one
@@ -40,8 +42,6 @@ CPU_PLATFORM = "agentgrpo_cpu"
 CPU_ENV = {
     "AGENTGRPO_CPU": "1",
     "VERL_PLATFORM": CPU_PLATFORM,
-    # Ray would turn 127.0.0.1 into the machine's address and listen on all of them; without clusters it stays there.
-    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
     "VLLM_CPU_KVCACHE_SPACE": "1",
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",
     "OMP_NUM_THREADS": str(max(1, min(8, os.cpu_count() or 1))),

@@ -79,6 +79,7 @@ def _said(address: str, environment: dict[str, str], sign: str) -> str:
 
 def test_without_its_token_nobody_runs_code(cluster: tuple[str, Path], tmp_path: Path, short_folder: Path) -> None:
     address, home = cluster
+    assert address.startswith("127.0.0.1:")
     token = home / ".ray" / "auth_token"
     assert token.read_text().strip()
     assert "ran 42" in _said(address, _environment(home, short_folder), "ran 42")
