@@ -19,7 +19,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from sql_agent.config import TrainConfig, known_keys
-from sql_agent.training.verl_rules import HOW, OWN, PASSED_ON, REFUSED
+from sql_agent.training.verl_rules import PASSED_ON
 
 DOCS = Path(__file__).resolve().parent
 SIGNS = {"ge": "&ge;", "gt": "&gt;", "le": "&le;", "lt": "&lt;"}
@@ -80,13 +80,12 @@ def configuration() -> str:
 
 
 def verl_keys() -> str:
-    """What happens to each key of verl in the section [verl]."""
-    passed = {key: why + (f"; needs {need}" if need else "") for key, (why, need) in PASSED_ON.items()}
-    reasons = passed | {key: f"`{own}`" for key, own in OWN.items()} | REFUSED
-    named = {key: "*" if key.endswith(".") else "" for key in reasons}
-    return table(
-        ("key", "is", "why"), [(f"`verl.{key}{named[key]}`", HOW[key], why) for key, why in sorted(reasons.items())]
-    )
+    """The keys of verl that the section [verl] may hold."""
+    rows = [
+        (f"`verl.{key}{'*' if key.endswith('.') else ''}`", why + (f"; needs {need}" if need else ""))
+        for key, (why, need) in sorted(PASSED_ON.items())
+    ]
+    return table(("key", "is"), rows)
 
 
 def _section_doc(section: str) -> str:

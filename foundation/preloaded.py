@@ -54,6 +54,8 @@ class Preloaded:
                 [sys.executable, "-I", "-S", supervise.__file__, str(os.getpid())]
                 + [sys.executable, "-c", f"{CALL}main()", str(self.executable), module],
                 stdin=line.fileno(),
+                stdout=subprocess.DEVNULL,  # what loads in vain here tells it in the plain Python that follows
+                stderr=subprocess.DEVNULL,
                 env={**os.environ, **environment},
                 start_new_session=True,
             )

@@ -1,4 +1,4 @@
-"""What happens to verl's keys in a recipe's section [verl], as data: docs/10-configuration.md shows these tables.
+"""What happens to verl's keys in a recipe's section [verl], as data: docs/10-configuration.md shows what is passed on.
 
 A key that is in none of them falls under the longest section (a name that ends with a dot) that it is in. Guarantees,
 kept by tests/unit/test_verl_keys.py: each key of verl's composed configuration falls under a row, what is passed on
