@@ -29,8 +29,9 @@ async def describe_table(database: Database, given: dict[str, Any]) -> Any:
         {"name": name, "type": kind, **({"primary_key": True} if key else {})} for name, kind, key in details["columns"]
     ]
     links = [
-        {"column": column, "references": f"{parent}.{to}" if to else parent}
-        for column, parent, to in details["foreign_keys"]
+        {"column": column, "references": f"{parent}.{to}"}
+        for columns, parent, theirs in details["foreign_keys"]
+        for column, to in zip(columns, theirs, strict=True)
     ]
     return {"columns": columns, **({"foreign_keys": links} if links else {})}
 

@@ -31,8 +31,8 @@ from sql_agent.evaluation.results import EvalReport
 from sql_agent.mining.phrasing import phrased
 from sql_agent.mining.questions import SIZES, Mined, mine_questions
 from sql_agent.mining.recipe import ABOUT_SPLITS, told_drops, write_recipe
-from sql_agent.mining.schema import Schema, read_schema
-from sql_agent.mining.state import PHRASED, RUNS, Settled, State, begin, begin_training, save
+from sql_agent.mining.schema import Schema, config_of, read_schema
+from sql_agent.mining.state import PHRASED, RUNS, Settled, State, begin, begin_training, name_of, save
 from sql_agent.run_report.line import report_line
 from sql_agent.serving.models import GPU_MODEL, gpu_count
 
@@ -65,20 +65,23 @@ def alone(folder: Path) -> Iterator[None]:
 
 
 def settle(
-    database: Path, *, language: str, seed: int, questions: int, tables: list[str], model: str, phrase: bool = False
+    database: str, *, language: str, seed: int, questions: int, tables: list[str], model: str, phrase: bool = False
 ) -> Settled:
     """What is asked for. Raises UserError where there is no such file."""
-    path = database.expanduser().absolute()
-    if not path.is_file():
-        raise UserError(f"DATABASE {database}: no such file; name a SQLite file")
+    size, changed_ns = 0, 0
+    if "://" not in database or config_of(database).dialect == "duckdb":
+        path = Path(database.removeprefix("duckdb:///")).expanduser().absolute()
+        if not path.is_file():
+            raise UserError(f"DATABASE {database}: no such file; name a SQLite file, or a URL as database.url takes it")
+        database = f"duckdb:///{path}" if "://" in database else str(path)
+        size, changed_ns = path.stat().st_size, path.stat().st_mtime_ns
     model = model or (GPU_MODEL if gpu_count() else "")
     if phrase and not model:
         raise UserError("--phrase: the tiny policy reads nothing but the wordings it is shown; name a --model too")
-    about = path.stat()
     return Settled(
-        database=str(path),
-        size=about.st_size,
-        changed_ns=about.st_mtime_ns,
+        database=database,
+        size=size,
+        changed_ns=changed_ns,
         language=language,
         seed=seed,
         questions=questions,
@@ -99,13 +102,13 @@ def command_of(settled: Settled, folder: Path) -> list[str]:
 
 def write_questions(folder: Path, state: State) -> None:
     """The first stage: schema, questions, recipe. Raises UserError."""
-    settled, path = state.settled, Path(state.settled.database)
+    settled, database = state.settled, state.settled.database
     endpoints = needed_endpoints("phrasing model") if settled.phrase else []
     try:
         with Heartbeat(console, lambda: "reading the database and asking it"):
-            schema = read_schema(path, tables=settled.tables)
+            schema = read_schema(database, tables=settled.tables)
             sizes = {**SIZES, "train": settled.questions}
-            mined = mine_questions(schema, path, language=settled.language, seed=settled.seed, sizes=sizes)
+            mined = mine_questions(schema, database, language=settled.language, seed=settled.seed, sizes=sizes)
         if endpoints:
             with Heartbeat(console, lambda: "asking for words"):
                 mined = phrased(mined, schema, settled, endpoints[0], file=folder / PHRASED)
@@ -114,7 +117,7 @@ def write_questions(folder: Path, state: State) -> None:
     for split, least in LEAST_QUESTIONS.items():
         if len(mined.splits[split]) < least:
             raise UserError(
-                f"database {path}: {len(mined.splits[split])} questions for {split}, at least {least} are needed; "
+                f"database {database}: {len(mined.splits[split])} questions for {split}, at least {least} are needed; "
                 f"dropped: {told_drops(mined.dropped)}. Tables need rows, and a unique column or primary key"
             )
     write_recipe(folder, schema, mined, settled, gpu=bool(gpu_count()))
@@ -181,7 +184,9 @@ def conclude(folder: Path, state: State) -> None:
 
 
 def mine(
-    database: Annotated[Path, typer.Argument(help="SQLite file")],
+    database: Annotated[
+        str, typer.Argument(help="SQLite file; or duckdb:///FILE, postgresql://USER@HOST/NAME, mysql://, mariadb://")
+    ],
     out: Annotated[Path | None, typer.Option(help="folder of the recipe (default: mined/NAME); goes on there")] = None,
     language: Annotated[Language, typer.Option(help="of the questions")] = Language.en,
     table: Annotated[list[str] | None, typer.Option(help="table or view to ask about (default: all); repeat")] = None,
@@ -207,11 +212,12 @@ def mine(
     agentgrpo mine shop.db --model Qwen/Qwen3-0.6B   a language model, on a GPU
     agentgrpo mine shop.db --model M --phrase        its questions said by TEACHER_MODEL, and checked
     agentgrpo mine shop.db --language zh --no-train  questions and recipe alone
+    agentgrpo mine postgresql://reader@db/shop       a server; DATABASE_PASSWORD holds the password
 
     The database is read and never written. A command that was killed goes on when it is given again. The last line is
     `run: FOLDER`, with --no-train `recipe: FOLDER`.
     """
-    folder = (out or HOME / "mined" / database.stem).expanduser().absolute()
+    folder = (out or HOME / "mined" / name_of(database)).expanduser().absolute()
     told = {"seed": seed, "questions": questions, "tables": table or [], "model": model, "phrase": phrase}
     settled = settle(database, language=language.value, **told)
     with alone(folder):

@@ -15,6 +15,7 @@ import json
 import os
 import re
 import threading
+from itertools import groupby
 from typing import Any, ClassVar
 
 from sql_agent.environment.sql_tree import Forbidden, Rules
@@ -82,13 +83,15 @@ class Duck:
         what = "table_name, constraint_type, constraint_column_names, referenced_table, referenced_column_names"
         constraints = self._rows(f"SELECT {what} FROM duckdb_constraints() {here}", self.home[0])
         keys = {(table, name) for table, kind, names, *_ in constraints if kind == "PRIMARY KEY" for name in names}
+        views = {name for (name,) in self._rows(f"SELECT view_name FROM duckdb_views() {here}", self.home[0])}
         found: dict[str, TableDetails] = {}
         for table, name, kind in self._rows(columns, self.home[0]):
-            one = found.setdefault(table, {"columns": [], "foreign_keys": []})
+            what = "view" if table in views else "table"
+            one = found.setdefault(table, {"kind": what, "columns": [], "foreign_keys": []})
             one["columns"].append((name, kind, (table, name) in keys))
         for table, kind, names, parent, theirs in constraints:
             if kind == "FOREIGN KEY":
-                found[table]["foreign_keys"] += [(name, parent, to) for name, to in zip(names, theirs, strict=True)]
+                found[table]["foreign_keys"].append((list(names), parent, list(theirs)))
         return found
 
     def close(self) -> None:
@@ -138,7 +141,7 @@ class Served:
                     raise Unusable("no schema to read: end the URL with /NAME of the database")
                 self.home = (str(name),)
                 self._is_mariadb = bool(getattr(connection.dialect, "is_mariadb", False))
-                self._tables = self._read_tables(sqlalchemy.inspect(connection))
+                self._tables = self._inspected(connection) if self._is_postgres else self._of_mysql(connection)
         except exc.DBAPIError as why:
             raise Unusable(f"{self._text(why)}; {LOOK}") from why
         self._engine.dispose()
@@ -172,22 +175,45 @@ class Served:
     def tables(self) -> dict[str, TableDetails]:
         return self._tables
 
-    def _read_tables(self, inspector: Any) -> dict[str, TableDetails]:
+    def _of_mysql(self, connection: Any) -> dict[str, TableDetails]:
+        """By what SELECT alone may see: SHOW CREATE, which SQLAlchemy asks, wants more for a view."""
+        here = "table_schema = DATABASE()"
+        kinds = f"SELECT table_name, table_type FROM information_schema.tables WHERE {here} ORDER BY 1"
+        columns = "SELECT table_name, column_name, column_type, column_key = 'PRI' FROM information_schema.columns"
+        keys = "SELECT table_name, constraint_name, referenced_table_name, column_name, referenced_column_name"
+        keys += f" FROM information_schema.key_column_usage WHERE {here} AND referenced_table_schema = DATABASE()"
+        found: dict[str, TableDetails] = {
+            str(name): {"kind": "view" if "VIEW" in kind else "table", "columns": [], "foreign_keys": []}
+            for name, kind in connection.exec_driver_sql(kinds)
+        }
+        for table, name, kind, is_key in connection.exec_driver_sql(
+            f"{columns} WHERE {here} ORDER BY 1, ordinal_position"
+        ):
+            found[table]["columns"].append((str(name), _text_of(kind), bool(is_key)))
+        rows = connection.exec_driver_sql(f"{keys} ORDER BY 1, 2, ordinal_position").fetchall()
+        for (table, _, parent), group in groupby(rows, key=lambda row: tuple(row)[:3]):
+            own, theirs = zip(*((row[3], row[4]) for row in group), strict=True)
+            found[table]["foreign_keys"].append((list(own), parent, list(theirs)))
+        return found
+
+    def _inspected(self, connection: Any) -> dict[str, TableDetails]:
+        import sqlalchemy
         from sqlalchemy.engine.reflection import ObjectKind
 
+        inspector = sqlalchemy.inspect(connection)
         (home,), any_kind = self.home, {"kind": ObjectKind.ANY}
         primary = inspector.get_multi_pk_constraint(schema=home, **any_kind)
         foreign = inspector.get_multi_foreign_keys(schema=home, **any_kind)
+        views = {*inspector.get_view_names(schema=home), *inspector.get_materialized_view_names(schema=home)}
         found: dict[str, TableDetails] = {}
         for place, columns in inspector.get_multi_columns(schema=home, **any_kind).items():
             keys = set((primary.get(place) or {}).get("constrained_columns") or ())
             links = [key for key in foreign.get(place, []) if key["referred_schema"] in (home, None)]
             found[place[1]] = {
+                "kind": "view" if place[1] in views else "table",
                 "columns": [(column["name"], str(column["type"]), column["name"] in keys) for column in columns],
                 "foreign_keys": [
-                    (column, key["referred_table"], to)
-                    for key in links
-                    for column, to in zip(key["constrained_columns"], key["referred_columns"], strict=True)
+                    (key["constrained_columns"], key["referred_table"], key["referred_columns"]) for key in links
                 ],
             }
         return dict(sorted(found.items()))
@@ -300,6 +326,10 @@ def plain(value: Any) -> Any:
     if value is None or isinstance(value, int | float | str | bytes):
         return value
     return json.dumps(value, ensure_ascii=False, default=str) if isinstance(value, list | dict) else str(value)
+
+
+def _text_of(value: Any) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)
 
 
 def opened(settings: Settings) -> Guard:

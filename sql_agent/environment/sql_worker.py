@@ -23,7 +23,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
-from itertools import count, islice
+from itertools import count, groupby, islice
 from typing import Any, Literal, Required, TypedDict
 
 MAX_SQL_CHARS = 20_000
@@ -101,11 +101,12 @@ class Settings(TypedDict):
 
 class TableDetails(TypedDict):
     """A table beyond its columns' names: [column, declared type, whether of the primary key], and for each foreign key
-    [column, parent table, parent column].
+    [columns, parent table, the parent's columns]. `kind` is table, view or virtual.
     """
 
+    kind: str
     columns: list[tuple[str, str, bool]]
-    foreign_keys: list[tuple[str, str, str]]
+    foreign_keys: list[tuple[list[str], str, list[str]]]
 
 
 class Reply(TypedDict, total=False):
@@ -264,8 +265,8 @@ def quoted(name: str, dialect: str = "sqlite") -> str:
     return mark + name.replace(mark, mark * 2) + mark
 
 
-def _names(connection: sqlite3.Connection, sql: str) -> list[str]:
-    return [str(row[0]) for row in connection.execute(sql)]
+def _names(connection: sqlite3.Connection, sql: str, *values: str) -> list[str]:
+    return [str(row[0]) for row in connection.execute(sql, values)]
 
 
 class Unusable(Exception):
@@ -335,20 +336,36 @@ class Guard:
 
     def _details(self) -> dict[str, TableDetails]:
         """Types and keys of the readable tables; a foreign key to a table that is not readable is left out."""
-        folded = {_fold(name): name for name in self.schema}
+        kinds = dict(self._real.execute("SELECT name, type FROM pragma_table_list WHERE schema = 'main'"))
         found: dict[str, TableDetails] = {}
         for table in self.schema:
             columns = self._real.execute("SELECT name, type, pk FROM pragma_table_info(?)", (table,))
-            keys = self._real.execute('SELECT "from", "table", "to" FROM pragma_foreign_key_list(?)', (table,))
             found[table] = {
+                "kind": str(kinds.get(table, "table")),
                 "columns": [(str(name), str(kind), bool(key)) for name, kind, key in columns],
-                "foreign_keys": [
-                    (str(column), folded[_fold(parent)], str(to or ""))
-                    for column, parent, to in keys
-                    if _fold(parent) in folded
-                ],
+                "foreign_keys": list(self._foreign_keys(table)),
             }
         return found
+
+    def _foreign_keys(self, table: str) -> Iterator[tuple[list[str], str, list[str]]]:
+        """SQLite folds names, and leaves the parent's columns out where they are its primary key."""
+        folded = {_fold(name): name for name in self.schema}
+        keys = 'SELECT id, "table", "from", "to" FROM pragma_foreign_key_list(?) ORDER BY id, seq'
+        rows = self._real.execute(keys, (table,)).fetchall()
+        for (_, named), group in groupby(rows, key=lambda row: row[:2]):
+            parent, pairs = folded.get(_fold(named), ""), [row[2:] for row in group]
+            if not parent:
+                continue
+            primary = _names(self._real, "SELECT name FROM pragma_table_info(?) WHERE pk ORDER BY pk", parent)
+            told = [to for _, to in pairs if to] or primary
+            own, theirs = self._spelled(table, [column for column, _ in pairs]), self._spelled(parent, told)
+            if len(own) == len(theirs) == len(pairs):
+                yield own, parent, theirs
+
+    def _spelled(self, table: str, columns: list[str]) -> list[str]:
+        """These columns as the table spells them, without those that it lacks."""
+        own = {_fold(name): name for name in self.schema[table]}
+        return [own[_fold(column)] for column in columns if _fold(column) in own]
 
     def _table_names(self) -> list[str]:
         types = "type IN ('table', 'view', 'virtual') AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'"

@@ -1,16 +1,21 @@
 """What can be asked of a schema: kinds of questions, each with its SQL, its slots and what would make it trivial.
 
 Guarantees: an Ask is decided by schema, generator and the values that `pick` gives, so that real values make questions
-and made-up ones make demonstrations, in the same SQL. Nothing is run here.
+and made-up ones make demonstrations, in the same SQL. It is written for SQLite and said in the schema's dialect.
+Nothing is run here.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 
-from sql_agent.mining.schema import Column, Link, Role, Schema, Table, Value, literal, quoted, words
+import sqlglot
+from sqlglot import exp
+
+from sql_agent.mining.schema import Column, Link, Role, Schema, Table, Value, literal, words
 
 # Shares of questions; a kind that a schema has no place for leaves its share to the others.
 KINDS = {
@@ -38,6 +43,7 @@ AMOUNTS = {
     "highest": "MAX({})",
     "lowest": "MIN({})",
 }
+COMPUTED = "value"  # what a computed column is called where the dialect is not SQLite
 MOST_ROWS = 8  # of an answer; longer lists are no answers for people
 Head = tuple[str, Column | None]  # a key of the result's records, and the column of its values; None: a count
 Pick = Callable[[Column], Value | None]
@@ -79,7 +85,8 @@ class Maker:
 
     def ask(self, kind: str) -> Ask | None:
         """One of this kind; None where the schema, or what was drawn of it, has no place for it."""
-        return getattr(self, f"_{kind}")()
+        made = getattr(self, f"_{kind}")()
+        return made and said_in(self._schema.dialect, made)
 
     def _of(self, *roles: Role, n: int = 1) -> tuple[Table, Column, list[Column]] | None:
         """A table with a name, that column, and n others of these roles."""
@@ -233,7 +240,10 @@ class Maker:
             return None
         table, _, (column,) = found
         year = str(value)[:4]
-        query = _count(f"{table.sql} WHERE strftime('%Y', {column.sql}) = '{year}'")
+        is_year = f"strftime('%Y', {column.sql}) = '{year}'"
+        if self._schema.dialect != "sqlite":
+            is_year = f"EXTRACT(YEAR FROM {column.sql}) = {year}"
+        query = _count(f"{table.sql} WHERE {is_year}")
         slots = {"tables": table.labels, "column": column.label, "value": year}
         return Ask("year", slots, query, _names(table), (year,), flat=_all(query))
 
@@ -276,7 +286,9 @@ class Maker:
         if not found or not name:
             return None
         link, table, parent = found
-        each = ", ".join(f"T2.{quoted(column)}" for column in link.parent_columns)
+        keys = [parent.column(column) for column in link.parent_columns]
+        keys += [] if self._schema.dialect == "sqlite" or name in keys else [name]  # others want what they show in it
+        each = ", ".join(f"T2.{column.sql}" for column in keys)
         source = f"{joined(link, table, parent)} GROUP BY {each} ORDER BY COUNT(*) DESC LIMIT "
         slots = {"tables": table.labels, "parent": self._called(link, parent)}
         ranked = f"SELECT COUNT(*) FROM {source}2"
@@ -292,9 +304,10 @@ class Maker:
         link, table, parent = found
         if self._called(link, parent) != parent.label:
             return None  # which of the links is not said
-        filled = " AND ".join(f"{quoted(column)} IS NOT NULL" for column in link.columns)
-        inner = f"SELECT {', '.join(map(quoted, link.columns))} FROM {table.sql} WHERE {filled}"
-        key = ", ".join(map(quoted, link.parent_columns))
+        own = [table.column(column).sql for column in link.columns]
+        filled = " AND ".join(f"{column} IS NOT NULL" for column in own)
+        inner = f"SELECT {', '.join(own)} FROM {table.sql} WHERE {filled}"
+        key = ", ".join(parent.column(column).sql for column in link.parent_columns)
         key = f"({key})" if len(link.columns) > 1 else key
         query = _select([name], f"{parent.sql} WHERE {key} NOT IN ({inner})")
         slots = {"tables": table.labels, "parents": parent.labels}
@@ -320,6 +333,35 @@ class Maker:
         slots |= {"value": str(values[0]), "second": str(values[1])}
         drawn = tuple(value for value in values if value is not None)
         return Ask("both", slots, query, _names(table, parent), drawn, sides[0], flat=sides[0].sql, n_rows=MOST_ROWS)
+
+
+def said_in(dialect: str, ask: Ask) -> Ask:
+    """The same in another dialect."""
+    if dialect == "sqlite":
+        return ask
+    queries = {name: _query_in(dialect, one) for name, one in (("query", ask.query), ("slip", ask.slip)) if one}
+    return replace(ask, **queries, flat=_sql_in(dialect, ask.flat)[0], ranked=_sql_in(dialect, ask.ranked)[0])
+
+
+def _query_in(dialect: str, query: Query) -> Query:
+    sql, names = _sql_in(dialect, query.sql)
+    heads = zip(names, query.heads, strict=True)
+    return Query(sql, tuple((name, column) for name, (_, column) in heads))
+
+
+@cache
+def _sql_in(dialect: str, sql: str) -> tuple[str, list[str]]:
+    """The SQL, and what its result calls its columns: a dialect names computed ones as it likes, so they get a name."""
+    if not sql:
+        return "", []
+    tree = sqlglot.parse_one(sql, read="sqlite")
+    assert isinstance(tree, exp.Query)
+    for rounded in tree.find_all(exp.Round) if dialect == "postgres" else ():
+        rounded.set("this", exp.cast(rounded.this, "DECIMAL"))  # its ROUND(x, n) takes no other number
+    for one in tree.selects:
+        if not isinstance(one, exp.Column):
+            one.replace(exp.alias_(one.copy(), COMPUTED))
+    return tree.sql(dialect=dialect), [one.alias_or_name for one in tree.selects]
 
 
 def _names(*tables: Table) -> frozenset[str]:

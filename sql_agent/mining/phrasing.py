@@ -98,7 +98,7 @@ class Phraser:
 
 def phrased(mined: Mined, schema: Schema, settled: Settled, endpoint: JudgeEndpoint, *, file: Path) -> Mined:
     """The same questions in the endpoint's words where these pass; `phrased` says how many. Raises DatabaseFault."""
-    with database_of(schema, Path(settled.database)) as database:
+    with database_of(schema, settled.database) as database:
         phraser = Phraser(endpoint, settled.language, long_prompt(schema, settled), database, file)
         every = asyncio.run(phraser.all([question for found in mined.splits.values() for question in found]))
     rest = iter(every)

@@ -21,12 +21,12 @@ from typing import Any
 
 import yaml
 
-from sql_agent.config import DatabaseConfig
+from sql_agent.config import database_place
 from sql_agent.curation.leaks import find_leaks
 from sql_agent.curation.rows import Row
 from sql_agent.environment.database import Database
 from sql_agent.mining.asks import KINDS, MOST_ROWS, Ask, Maker
-from sql_agent.mining.schema import Column, Schema, Value
+from sql_agent.mining.schema import Column, Schema, Value, config_of
 from sql_agent.offline_judge import judge
 from sql_agent.offline_judge.sections import Cell
 from sql_agent.offline_judge.typed import is_value
@@ -99,19 +99,21 @@ def side_digest(name: str, seed: int) -> str:
     return hashlib.sha256(f"{seed} {name}".encode()).hexdigest()
 
 
-def database_of(schema: Schema, path: Path) -> Database:
-    """The database at `path`, its tables of the schema alone."""
-    tables = [table.name for table in schema.tables]
-    return Database(DatabaseConfig(path=str(path), tables=tables, timeout_s=10), path)
+def database_of(schema: Schema, database: str) -> Database:
+    """The file or URL, its tables of the schema alone."""
+    config = config_of(database, tables=[table.name for table in schema.tables], timeout_s=10)
+    return Database(config, database_place(config))
 
 
-def mine_questions(schema: Schema, path: Path, *, language: str, seed: int, sizes: Mapping[str, int] = SIZES) -> Mined:
-    """Questions about the database at `path`, in the splits of `sizes`. Raises DatabaseFault where it fails."""
+def mine_questions(
+    schema: Schema, database: str, *, language: str, seed: int, sizes: Mapping[str, int] = SIZES
+) -> Mined:
+    """Questions about a file or URL, in the splits of `sizes`. Raises DatabaseFault where it fails."""
     held, dropped, taken = held_tables(schema, seed), Counter[str](), set[str]()
     splits: dict[str, list[Question]] = {}
-    with database_of(schema, path) as database:
+    with database_of(schema, database) as opened:
         for split, size in sizes.items():
-            made = _split(schema, database, split, held=held, seed=seed, language=language, dropped=dropped)
+            made = _split(schema, opened, split, held=held, seed=seed, language=language, dropped=dropped)
             kept: list[Question] = []
             for _ in range(TRIES * size):
                 if len(kept) == size:

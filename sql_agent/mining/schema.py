@@ -1,26 +1,23 @@
-"""The schema of a SQLite file as questions need it: tables, views, keys, links, and what each column is good for.
+"""The schema of a database as questions need it: tables, views, keys, links, and what each column is good for.
 
-Guarantees: values are read through the SQL guard alone; a connection of its own, read-only, asks for names and keys
-(fixed PRAGMAs) and nothing else. A column's role follows from its values, not from its declared type. Links are
-declared foreign keys, of several columns and to the same table too, and what is named and filled like one. Names are
+Guarantees: everything is read through the SQL guard alone. A column's role follows from its values. Links are declared
+foreign keys, of several columns and to the same table too, and what is named and filled like one. Names are
 data: they are quoted wherever they could be anything else. Not covered: virtual tables; names that cannot be printed.
 """
 
 from __future__ import annotations
 
 import re
-import sqlite3
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import closing
-from itertools import groupby
-from pathlib import Path
-from typing import Literal
+from collections.abc import Iterator, Sequence
+from functools import cache
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationError
 
-from foundation.errors import UserError, did_you_mean
-from sql_agent.config import DatabaseConfig
-from sql_agent.environment.database import Database
+from foundation.errors import UserError
+from sql_agent.config import DatabaseConfig, database_place
+from sql_agent.environment import sql_worker
+from sql_agent.environment.database import SERVERS, Database
 from sql_agent.errors import DatabaseFault
 
 Value = str | int | float
@@ -37,6 +34,7 @@ NAMING = re.compile(r"(?:^| )(?:name|title|label)$", re.I)
 CODES = re.compile(r"(?:^| )(?:id|code|zip|postcode|phone|number|no)$", re.I)
 MARKS = re.compile(r"<\||\|>|</?(?:tool_|think)")
 YEARS = range(1000, 2200)
+TYPES = {int: "integer", float: "real", str: "text"}
 # https://www.sqlite.org/lang_keywords.html
 KEYWORD_LIST = """
     ABORT ACTION ADD AFTER ALL ALTER ALWAYS ANALYZE AND AS ASC ATTACH AUTOINCREMENT BEFORE BEGIN BETWEEN BY CASCADE
@@ -54,9 +52,11 @@ KEYWORDS = frozenset(KEYWORD_LIST.split())
 
 
 class Part(BaseModel):
-    """Base of what a schema is made of."""
+    """Base of what a schema is made of. `dialect`, a name of sqlglot, decides how names are quoted."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+    dialect: str = "sqlite"
 
 
 class Column(Part):
@@ -64,7 +64,6 @@ class Column(Part):
 
     table: str
     name: str
-    declared: str = ""
     role: Role
     samples: tuple[Value, ...] = ()
     unique: bool = False
@@ -73,7 +72,7 @@ class Column(Part):
     @property
     def sql(self) -> str:
         """The name in SQL."""
-        return quoted(self.name)
+        return quoted(self.name, self.dialect)
 
     @property
     def label(self) -> str:
@@ -96,7 +95,7 @@ class Table(Part):
     @property
     def sql(self) -> str:
         """The name in SQL."""
-        return quoted(self.name)
+        return quoted(self.name, self.dialect)
 
     @property
     def label(self) -> str:
@@ -134,7 +133,8 @@ class Link(Part):
     def on(self, table: str, parent: str) -> str:
         """The condition of a join, its sides as SQL calls them."""
         pairs = zip(self.columns, self.parent_columns, strict=True)
-        return " AND ".join(f"{table}.{quoted(one)} = {parent}.{quoted(other)}" for one, other in pairs)
+        each = ((quoted(one, self.dialect), quoted(other, self.dialect)) for one, other in pairs)
+        return " AND ".join(f"{table}.{one} = {parent}.{other}" for one, other in each)
 
 
 class Schema(Part):
@@ -148,10 +148,30 @@ class Schema(Part):
         return next(table for table in self.tables if table.name == name)
 
 
-def quoted(name: str) -> str:
-    """A name as SQL reads it as a name, whatever it holds."""
-    plain = PLAIN.fullmatch(name) and name.upper() not in KEYWORDS
-    return name if plain else '"' + name.replace('"', '""') + '"'
+def quoted(name: str, dialect: str = "sqlite") -> str:
+    """A name as SQL reads it as a name, whatever it holds; quoted only where it must be."""
+    if dialect in SERVERS:
+        return _preparer(dialect).quote(name)
+    reserved = KEYWORDS if dialect == "sqlite" else _words_of_duckdb()
+    plain = PLAIN.fullmatch(name) and name.upper() not in reserved
+    return name if plain else sql_worker.quoted(name)
+
+
+@cache
+def _preparer(dialect: str) -> Any:
+    """Who knows the reserved words of a server."""
+    from sqlalchemy.dialects import mysql, postgresql
+
+    return (mysql if dialect == "mysql" else postgresql).dialect().identifier_preparer
+
+
+@cache
+def _words_of_duckdb() -> frozenset[str]:
+    import duckdb
+
+    words = "SELECT UPPER(keyword_name) FROM duckdb_keywords() WHERE keyword_category <> 'unreserved'"
+    with duckdb.connect() as connection:
+        return frozenset(name for (name,) in connection.execute(words).fetchall())
 
 
 def literal(value: Value) -> str:
@@ -182,80 +202,49 @@ def plural(text: str) -> str:
     return text + ("es" if re.search(r"(?:s|x|ch|sh)$", text) else "s")
 
 
-def read_schema(path: Path, *, tables: Sequence[str] = (), max_rows: int = SAMPLES) -> Schema:
-    """The schema of a SQLite file, of `tables` alone where some are named. Raises UserError."""
-    names, keys, links = _structure(path, tables)
-    config = DatabaseConfig(path=str(path), tables=list(names), max_rows=max_rows, timeout_s=20)
+def read_schema(database: str, *, tables: Sequence[str] = (), max_rows: int = SAMPLES) -> Schema:
+    """The schema of a SQLite file or of a URL as `database.url` has it, of `tables` alone where some are named.
+
+    Raises UserError.
+    """
+    config = config_of(database, tables=list(tables), max_rows=max_rows, timeout_s=20)
     try:
-        with Database(config, path) as database:
-            read = [_table(database, name, is_view, keys) for name, is_view in names.items()]
+        with Database(config, database_place(config)) as opened:
+            there = {name: about for name, about in sorted(opened.details().items()) if is_sayable(name)}
+            there = {name: about for name, about in there.items() if about["kind"] != "virtual"}
+            links = [
+                Link(
+                    table=name, columns=tuple(own), parent=parent, parent_columns=tuple(theirs), dialect=opened.dialect
+                )
+                for name, about in there.items()
+                for own, parent, theirs in sorted(about["foreign_keys"])
+            ]
+            keys = {(name, column) for name, about in there.items() for column, _, is_key in about["columns"] if is_key}
+            keys |= {(link.table, column) for link in links for column in link.columns}
+            read = [_table(opened, name, about["kind"] == "view", keys) for name, about in there.items()]
             found = [table for table in read if table]
-            implied = list(_implied(database, found, links))
+            implied = list(_implied(opened, found, links))
     except DatabaseFault as exc:
-        raise UserError(f"{exc}; --table NAME chooses tables") from exc
+        raise UserError(f"{exc}; here DATABASE is the file or URL, and --table names its tables") from exc
     found = [_with_keys(table, implied) for table in found]
-    there = {table.name: {column.name for column in table.columns} for table in found}
+    columns = {table.name: {column.name for column in table.columns} for table in found}
     kept = [
         link
         for link in [*links, *implied]
-        if {*link.columns} <= there.get(link.table, set()) and {*link.parent_columns} <= there.get(link.parent, set())
+        if {*link.columns} <= columns.get(link.table, set())
+        and {*link.parent_columns} <= columns.get(link.parent, set())
     ]
-    if not there:
-        raise UserError(f"database {path}: no table with rows can be read; fill one, or name it with --table")
-    return Schema(tables=tuple(found), links=tuple(kept))
+    if not found:
+        raise UserError(f"database {database}: no table with rows can be read; fill one, or name it with --table")
+    return Schema(tables=tuple(found), links=tuple(kept), dialect=config.dialect)
 
 
-def _structure(path: Path, chosen: Sequence[str]) -> tuple[dict[str, bool], set[tuple[str, str]], list[Link]]:
-    """Names of tables (True: a view), (table, column) of keys, and links. Raises UserError."""
+def config_of(database: str, **keys: Any) -> DatabaseConfig:
+    """The section `database` of a file or URL. Raises UserError."""
     try:
-        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
-            kinds = "SELECT name, type = 'view' FROM pragma_table_list WHERE schema = 'main' AND type IN "
-            rows = connection.execute(f"{kinds} ('table', 'view') AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'")
-            names = {str(name): bool(view) for name, view in sorted(rows) if is_sayable(name)}
-            _check_chosen(chosen, names, path)
-            names = {name: view for name, view in names.items() if not chosen or name in chosen}
-            keys = {(name, key) for name in names for key in _primary(connection, name)}
-            links = [link for name in names for link in _links(connection, name, names)]
-    except sqlite3.Error as exc:
-        raise UserError(f"database {path}: {exc}") from exc
-    return names, keys | {(link.table, column) for link in links for column in link.columns}, links
-
-
-def _check_chosen(chosen: Sequence[str], names: Collection[str], path: Path) -> None:
-    for name in chosen:
-        if name not in names:
-            raise UserError(f"--table {name!r}: {path} has none of this name{did_you_mean(name, names)}")
-
-
-def _primary(connection: sqlite3.Connection, table: str) -> list[str]:
-    return [
-        row[0] for row in connection.execute("SELECT name FROM pragma_table_info(?) WHERE pk ORDER BY pk", (table,))
-    ]
-
-
-def _links(connection: sqlite3.Connection, table: str, names: Collection[str]) -> list[Link]:
-    """The foreign keys; SQLite leaves the parent's columns out where they are its primary key."""
-    folded = {name.lower(): name for name in names}
-    rows = connection.execute(
-        'SELECT id, "table", "from", "to" FROM pragma_foreign_key_list(?) ORDER BY id, seq', (table,)
-    )
-    links = []
-    for (_, named), group in groupby(rows.fetchall(), key=lambda row: row[:2]):
-        pairs, parent = [row[2:] for row in group], folded.get(named.lower(), "")
-        if not parent:
-            continue
-        told = [to for _, to in pairs if to] or _primary(connection, parent)
-        columns = _spelled(connection, table, [column for column, _ in pairs])
-        parent_columns = _spelled(connection, parent, told)
-        if len(columns) == len(parent_columns) == len(pairs):
-            links.append(Link(table=table, columns=columns, parent=parent, parent_columns=parent_columns))
-    return sorted(links, key=lambda link: (link.columns, link.parent))
-
-
-def _spelled(connection: sqlite3.Connection, table: str, columns: Sequence[str]) -> tuple[str, ...]:
-    """These columns as the table spells them, without those that it lacks."""
-    own = {name.lower(): name for (name,) in connection.execute("SELECT name FROM pragma_table_info(?)", (table,))}
-    return tuple(own[column.lower()] for column in columns if column.lower() in own)
+        return DatabaseConfig.model_validate({"url" if "://" in database else "path": database, **keys})
+    except ValidationError as exc:
+        raise UserError("; ".join(str(one["msg"]).removeprefix("Value error, ") for one in exc.errors())) from exc
 
 
 def _implied(database: Database, tables: Sequence[Table], links: Sequence[Link]) -> Iterator[Link]:
@@ -269,7 +258,13 @@ def _implied(database: Database, tables: Sequence[Table], links: Sequence[Link])
                 continue
             stray = f"{column.sql} IS NOT NULL AND {column.sql} NOT IN (SELECT {key.sql} FROM {parent.sql})"
             if database.query_sync(f"SELECT COUNT(*) FROM {table.sql} WHERE {stray}").rows == [[0]]:
-                yield Link(table=table.name, columns=(column.name,), parent=parent.name, parent_columns=(key.name,))
+                yield Link(
+                    dialect=table.dialect,
+                    table=table.name,
+                    columns=(column.name,),
+                    parent=parent.name,
+                    parent_columns=(key.name,),
+                )
 
 
 def _with_keys(table: Table, links: Sequence[Link]) -> Table:
@@ -286,31 +281,42 @@ def is_sayable(text: str) -> bool:
 
 def _table(database: Database, name: str, is_view: bool, keys: set[tuple[str, str]]) -> Table | None:
     """One table; None where it has no rows, or cannot be read by itself."""
-    counted = database.query_sync(f"SELECT COUNT(*) FROM {quoted(name)}")
-    there = database.query_sync(f"SELECT * FROM {quoted(name)} LIMIT 1")
+    source, dialect = quoted(name, database.dialect), database.dialect
+    counted = database.query_sync(f"SELECT COUNT(*) FROM {source}")
+    there = database.query_sync(f"SELECT * FROM {source} LIMIT 1")
     if not counted.ok or not there.rows:
         return None
     n_rows = counted.rows[0][0]
     found = [_column(database, name, column, n_rows, (name, column) in keys) for column in database.schema()[name]]
     columns = tuple(filter(None, found))
-    return Table(name=name, is_view=is_view, n_rows=n_rows, columns=columns, ident=_ident(columns))
+    return Table(name=name, dialect=dialect, is_view=is_view, n_rows=n_rows, columns=columns, ident=_ident(columns))
 
 
 def _column(database: Database, table: str, name: str, n_rows: int, is_key: bool) -> Column | None:
-    column, source = quoted(name), f"FROM {quoted(table)}"
+    dialect = database.dialect
+    column, source = quoted(name, dialect), f"FROM {quoted(table, dialect)}"
     counts = database.query_sync(f"SELECT COUNT({column}), COUNT(DISTINCT {column}) {source}")
-    kinds = database.query_sync(f"SELECT DISTINCT typeof({column}) {source}")
-    sampled = database.query_sync(f"SELECT DISTINCT {column} {source} WHERE {column} IS NOT NULL LIMIT {SAMPLES}")
-    if not (counts.ok and kinds.ok and sampled.ok) or not is_sayable(name):
+    some = f"SELECT DISTINCT {column} {source} WHERE {column} IS NOT NULL"
+    some += "" if dialect == "sqlite" else " ORDER BY 1"  # servers find rows in any order
+    sampled = database.query_sync(f"{some} LIMIT {SAMPLES}")
+    if not (counts.ok and sampled.ok) or not is_sayable(name):
         return None
     n_filled, n_distinct = counts.rows[0]
-    types = {row[0] for row in kinds.rows} - {"null"}
     values = [row[0] for row in sampled.rows]
+    types = _types(database, column, source, values)
     short = [value for value in values if _is_short(value)]
     few = n_distinct <= CATEGORIES and n_distinct <= n_filled / 2
     role = _role(name, types, values, short, few=few, is_key=is_key)
     about = {"unique": n_filled == n_distinct and n_filled > 1, "complete": n_filled == n_rows}
-    return Column(table=table, name=name, role=role, samples=tuple(short), **about)
+    return Column(table=table, name=name, dialect=dialect, role=role, samples=tuple(short), **about)
+
+
+def _types(database: Database, column: str, source: str, values: Sequence[Value]) -> set[str]:
+    """What the cells hold. SQLite's differ from cell to cell; elsewhere all have that of the column."""
+    if database.dialect != "sqlite":
+        return {TYPES[type(value)] for value in values}
+    kinds = database.query_sync(f"SELECT DISTINCT typeof({column}) {source}")
+    return {row[0] for row in kinds.rows} - {"null"} if kinds.ok else {"blob"}
 
 
 def _is_short(value: Value) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -21,7 +22,7 @@ AMOUNTS = {"steps": 0, "test_questions": 60, "samples": 1}
 
 
 class Settled(BaseModel):
-    """What a folder is made of. `size` (bytes) and `changed_ns` are those of the database file."""
+    """What a folder is made of. `size` (bytes) and `changed_ns` are those of the database file, 0 of a server."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -38,7 +39,17 @@ class Settled(BaseModel):
     @property
     def name(self) -> str:
         """What people call the database."""
-        return Path(self.database).stem
+        return name_of(self.database)
+
+    @property
+    def is_url(self) -> bool:
+        """Whether the database is no SQLite file."""
+        return "://" in self.database
+
+
+def name_of(database: str) -> str:
+    """What people call a file or URL."""
+    return Path(urlsplit(database).path if "://" in database else database).stem or "database"
 
 
 class State(BaseModel):

@@ -37,6 +37,18 @@ FRAMES = [
     *("strftime('%Y', ", "T1.", "T2.", "COUNT(*)", ", "),
     *('\n{"status": "success", "records": [', '{"', '": "', '": ', '", "', '"}, {"', '"}', '], "count": ', "}\n"),
 ]
+FRAMES_IN = {  # as asks are said in these dialects
+    "postgres": (
+        " AS value",
+        "EXTRACT(YEAR FROM ",
+        "ROUND(CAST(AVG(",
+        "ROUND(CAST(SUM(",
+        ") AS DECIMAL), 2)",
+        " NULLS LAST",
+    ),
+    "duckdb": (" AS value", "EXTRACT(YEAR FROM "),
+    "mysql": (" AS value", "EXTRACT(YEAR FROM "),
+}
 
 
 @dataclass(frozen=True)
@@ -163,7 +175,8 @@ def lesson_of(schema: Schema, settled: Settled, prompt: str) -> Lesson:
     ]
     frames = [f" FROM {table.sql}" for table in schema.tables]
     frames += [f" FROM {joined(link, schema.table(link.table), schema.table(link.parent))}" for link in schema.links]
-    odd = [column.sql for table in schema.tables for column in table.columns if column.sql.startswith('"')]
+    odd = [column.sql for table in schema.tables for column in table.columns if column.sql[0] in '"`']
+    frames += FRAMES_IN.get(schema.dialect, ())
     frames = [json.dumps(text, ensure_ascii=False)[1:-1] for text in [*frames, *odd]]  # as calls have them
     frame = ["system", "user", "assistant", "MAX", "MIN", "SUM", "status", "success", "error", "records", "count"]
     texts = [*said, *labels, *names, *SYLLABLES, *frame, "query_database_by_sql", "sql", "工具", prompt] * 3

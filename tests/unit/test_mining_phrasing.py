@@ -29,17 +29,17 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def schema(path: Path) -> Schema:
-    return read_schema(path)
+    return read_schema(str(path))
 
 
 @pytest.fixture(scope="module")
 def settled(path: Path) -> Settled:
-    return settle(path, language="en", seed=1, questions=40, tables=[], model="any/model", phrase=True)
+    return settle(str(path), language="en", seed=1, questions=40, tables=[], model="any/model", phrase=True)
 
 
 @pytest.fixture
 def mined(schema: Schema, path: Path) -> Iterator[Mined]:
-    yield mine_questions(schema, path, language="en", seed=1, sizes=SIZES)
+    yield mine_questions(schema, str(path), language="en", seed=1, sizes=SIZES)
 
 
 def model_of(mined: Mined, *, words: str = "Would you kindly say: {}", sql: str = "") -> Handler:
@@ -105,4 +105,4 @@ def test_a_dead_endpoint_is_asked_no_more_and_named(
 def test_without_a_language_model_it_is_refused_and_the_line_to_go_on_names_it(path: Path, settled: Settled) -> None:
     assert command_of(settled, path.parent)[-1] == "--phrase"
     with pytest.raises(UserError, match="--phrase.*name a --model"):
-        settle(path, language="en", seed=1, questions=40, tables=[], model="", phrase=True)
+        settle(str(path), language="en", seed=1, questions=40, tables=[], model="", phrase=True)

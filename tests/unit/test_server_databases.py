@@ -203,8 +203,8 @@ def test_quoted_and_reserved_names(database: Database) -> None:
 async def test_the_schema_tools(database: Database) -> None:
     names = {table["table"] if isinstance(table, dict) else table for table in await list_tables(database, {})}
     assert names == {*READABLE}
-    described = json.dumps(await describe_table(database, {"table": "drugs_info"}))
-    assert "disease.id" in described and ("DECIMAL" in described or "NUMERIC" in described)
+    described = json.dumps(await describe_table(database, {"table": "drugs_info"})).upper()
+    assert "DISEASE.ID" in described and ("DECIMAL" in described or "NUMERIC" in described)
     assert sorted(await sample_values(database, {"table": "Order List", "column": "group"})) == ["x", "y"]
 
 
