@@ -2,23 +2,28 @@
 
 Guarantees: `host` says what the sources hold, or what is wrong with them, and then forks; each `play` runs one call at
 a time, in its main thread, within the limits of time and memory; a text is cut before it is sent. After each call it
-says whether the process is as it was: directory, environment, signal handlers, limits, children, output, memory. Not
-covered: what a call changed in modules, which stays. Speaks frames of foundation/forks.py with own_remote.py.
+says whether the process is as it was: directory, environment, signal handlers, limits, children, threads and tasks at
+work, standard streams, open files, locale, built-ins, memory. Not covered: what a call changed within modules, which
+stays. Speaks frames of foundation/forks.py with own_remote.py.
 """
 
 from __future__ import annotations
 
 import asyncio
+import builtins
 import contextlib
 import gc
 import inspect
+import locale
 import os
 import resource
 import signal
 import socket
 import sys
+import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from concurrent.futures import thread
 from contextlib import contextmanager
 from typing import Any
 
@@ -34,6 +39,7 @@ PATIENCE_S = 0.5  # of a coroutine that is cancelled
 MOST_FAULT_CHARS = 2000
 AGAIN_S = 0.2  # a call that swallows its end gets it again
 SIGNALS = [number for number in signal.valid_signals() if number not in (signal.SIGKILL, signal.SIGSTOP)]
+WAITING = vars(thread)["_worker"].__code__
 LIMITS = [value for name, value in vars(resource).items() if name.startswith("RLIMIT_")]
 Loaded = tuple[list[Tool], list[EnvironmentClass]]
 
@@ -81,6 +87,13 @@ class Alone:
             self.loop = asyncio.new_event_loop()
             asyncio.set_event_loop(self.loop)
         return self.loop.run_until_complete(limited())
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether a call left something that runs: a task, or a thread other than a pool's that waits for work."""
+        frames, ours = sys._current_frames(), threading.get_ident()
+        at_work = [n for n, frame in frames.items() if n != ours and frame.f_code is not WAITING]
+        return bool(at_work) or (self.loop is not None and bool(asyncio.all_tasks(self.loop)))
 
     def next_frame(self, line: socket.socket) -> Any:
         """The next request; until then, tasks that calls left in the loop go on."""
@@ -170,7 +183,7 @@ class Player:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         resource.setrlimit(resource.RLIMIT_DATA, (self._most_data, self._most_data))
         self._half_data = self._most_data - memory_bytes // 2
-        self._as_it_was = _state()
+        self._as_it_was, self._modules = _state(), set(sys.modules)  # to touch a module would copy it
 
     def serve(self, line: socket.socket) -> None:
         """Answer until the line closes. What only a process can survive ends this one, with its words on stderr."""
@@ -201,11 +214,26 @@ class Player:
 
     async def _call(self, tools: dict[str, Tool], request: dict[str, Any], limits: dict[str, Any]) -> dict[str, Any]:
         context = EpisodeContext(turn=request["turn"], **limits)
-        text = await tools[request["name"]].invoke(context, request["raw"])
+        name = request["name"]
+        try:
+            text = await tools[name].invoke(context, request["raw"])
+        except Fault:
+            raise
+        except BaseException as exc:
+            reason = "memory" if isinstance(exc, MemoryError) else "exit"
+            raise ToolFault(f"{name}: its result raised {named(exc)}", tool=name, reason=reason) from exc
         return {"text": text, "outcome": context.tool_calls[-1].outcome}
 
     def _is_clean(self) -> bool:
-        return not self._worker.overran and _data_bytes() < self._half_data and _state() == self._as_it_was
+        with contextlib.suppress(BaseException):  # what cannot be seen is not as it was
+            return (
+                not (self._worker.overran or self._worker.goes_on)
+                and _data_bytes() < self._half_data
+                and len(os.listdir("/proc/self/fd")) < resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2
+                and sys.modules.keys() >= self._modules
+                and _state() == self._as_it_was
+            )
+        return False
 
 
 def _data_bytes() -> int:
@@ -228,8 +256,10 @@ def _state() -> tuple[Any, ...]:
     except ChildProcessError:
         has_children = False
     os.umask(mask := os.umask(0o77))
+    streams = [(one.st_dev, one.st_ino) for one in map(os.fstat, range(3))]
     handlers, limits = [signal.getsignal(n) for n in SIGNALS], [resource.getrlimit(one) for one in LIMITS]
     return (
         *(directory, mask, has_children, dict(os.environb), handlers, limits, list(sys.path)),
-        *(id(sys.stdout), id(sys.stderr)),
+        *(id(sys.stdout), sys.stdout.closed, id(sys.stderr), sys.stderr.closed, streams),
+        *(locale.setlocale(locale.LC_ALL), os.nice(0), sys.getrecursionlimit(), dict(vars(builtins))),
     )

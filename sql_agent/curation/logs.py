@@ -134,7 +134,8 @@ def read_sessions(path: Path) -> Iterator[tuple[int, Any]]:
             raise UserError(f"{path}: is no text in UTF-8 ({exc}); write it again in UTF-8") from exc
         text = data.decode("utf-8", "replace")
     if path.suffix.lower() in (".csv", ".tsv"):
-        rows = csv.DictReader(io.StringIO(text), delimiter="\t" if path.suffix.lower() == ".tsv" else ",")
+        head = text.partition("\n")[0]
+        rows = csv.DictReader(io.StringIO(text), delimiter=max(",;\t", key=head.count))
         yield from enumerate(rows, start=1)
     elif text.lstrip()[:1] not in ("{", "["):
         yield from _transcripts(path, text)
@@ -290,8 +291,8 @@ def _text(content: Any) -> str:
 def _asked(row: dict[str, Any]) -> str:
     """What a row of question and answer asks (Alpaca, Dolly, prompt and completion), "" for none."""
     inside = next((row[key] for key in INSIDE if isinstance(row.get(key), dict)), None)
-    if inside is not None:
-        return _asked(inside)
+    if inside is not None and (said := _asked(inside)):
+        return said
     key = next((key for key in ASKED if isinstance(row.get(key), str) and row[key].strip()), None)
     if key is None or not (ANSWERED & row.keys() or key in ("queryText", "question", "query")):
         return ""

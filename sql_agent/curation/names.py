@@ -25,7 +25,7 @@ BEFORE = (
 )
 AFTER = (
     r"(?=[^\u4e00-\u9fff\uac00-\ud7af]|$|先生|女士|小姐|同志|医生|大夫|老师|今年|现年|様|氏"
-    r"|씨|님|입니다|[의은는이가을를](?![\uac00-\ud7af]))"
+    r"|씨|님|입니다|이?라고|이?에요|예요|[의은는이가을를](?![\uac00-\ud7af]))"
 )
 # What is named after somebody: "Charcot Marie Tooth disease".
 AFTER_SOMEBODY = re.compile(r"(?: \w+)? (?:disease|disorder|syndrome|lymphoma|sign|test|score|scale)(?![a-z])", re.I)
@@ -42,7 +42,9 @@ def _lists(*locales: str) -> tuple[frozenset[str], frozenset[str]]:
         for kind, names in (("first_", given), ("last_", family)):
             for attribute in dir(provider):
                 values = getattr(provider, attribute)
-                if re.match(f"{kind}(?:romanized_)?name", attribute) and isinstance(values, Collection):
+                if re.match(f"(?:male_|unisex_)?{kind}(?:romanized_)?name", attribute) and isinstance(
+                    values, Collection
+                ):
                     names.update(name for name in values if isinstance(name, str))
     return frozenset(given), frozenset(family)
 

@@ -85,6 +85,9 @@ EXPRESSION = re.compile(
 SQUARED = re.compile(r"(?<=[\d\s])([ckdm]?m|ft|in|[^\W\d_]{0,2}米)\s?(?:\^\{?[23]\}?|[²³])")
 MIXED = re.compile(r"(?<![\d.])(\d{1,9}) (\d{1,9})/([1-9]\d{0,8})(?!\d)")
 THOUSANDS = re.compile(r"(?<=\d)[,\u00a0\u202f\u2009](?=\d{3}(?!\d))")
+SEVERAL_SCALES = re.compile(  # 1亿2千万
+    r"(?<![\d.])\d{1,4}[百千万亿]{1,2}(?:\d{1,4}(?:[十百千万亿]{1,2}(?![克米瓦卡焦帕赫])|(?![\d.十百千万亿])))+"
+)
 CURRENCY = re.compile(r"(-?)(?:US|HK|R)?\\?[$€£¥](?=\s?-?\d)")
 
 
@@ -156,7 +159,7 @@ def _plain(text: str) -> str:
 def _unwrapped(text: str) -> str:
     """The same without the marks of formulas, money and thousands."""
     text = FORMULA.sub(lambda found: f" {_inside(found.groups())} ", text)
-    text = THOUSANDS.sub("", CURRENCY.sub(r" \1", text)).strip()
+    text = SEVERAL_SCALES.sub(lambda found: _digits(found[0]), THOUSANDS.sub("", CURRENCY.sub(r" \1", text)).strip())
     return MIXED.sub(lambda found: f"{int(found[1]) * int(found[3]) + int(found[2])}/{found[3]}", text)
 
 

@@ -44,6 +44,7 @@ READ: dict[str, Any] = {
     "Dolly": {"instruction": Q, "context": "", "response": A, "category": "qa"},
     "prompt and completion": {"prompt": Q, "completion": A},
     "question and answer": {"question": Q, "answer": A},
+    "Dify": {"conversation_id": "1", "inputs": {}, "query": Q, "answer": A},
     "ChatGLM": {"prompt": "And in summer?", "response": A, "history": [[Q, A]]},
     "pairs": {"turns": [{"user": Q, "bot": A}]},
     "UltraChat": {"id": "0", "data": [Q, A]},
@@ -54,6 +55,7 @@ READ: dict[str, Any] = {
     "Discord": {"messages": [{"author": {"name": "x", "isBot": False}, "content": Q}, {"author": {"isBot": True}, "content": A}]},
 }  # fmt: skip
 TEXTS = {
+    "semicolons.csv": f'session_id;role;content\n1;user;"{Q}"\n1;assistant;{A}\n',
     "log.csv": f'session_id,role,content\n1,user,"{Q}"\n1,assistant,{A}\n',
     "log.tsv": f"role\ttext\nuser\t{Q}\nassistant\t{A}\n",
     "log.txt": f"User: {Q}\nAssistant: {A}\n",

@@ -26,7 +26,7 @@ from sql_agent.errors import DatabaseFault, LLMFault, ToolFault
 from sql_agent.records import Question
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="what a child left is found on Linux")
-MARK = "agentgrpo-stray-91"
+MARK = f"agentgrpo-stray-{os.getpid()}"  # another checkout may run these tests too
 MakeTools = Callable[..., Toolset]
 
 
@@ -54,7 +54,8 @@ def make(tmp_path: Path) -> Iterator[MakeTools]:
 
 
 HOSTILE = f'''
-    import asyncio, collections, ctypes, itertools, os, resource, signal, subprocess, sys, threading, time
+    import asyncio, builtins, collections, ctypes, itertools, locale, os, resource, signal, subprocess, sys, threading
+    import time
     from sql_agent.errors import LLMFault
 
     def good(n: int) -> int:
@@ -200,6 +201,58 @@ HOSTILE = f'''
                 raise SystemExit(5)
         raise Nasty
 
+    def leaves_a_thread() -> str:
+        threading.Thread(target=lambda: (time.sleep(0.5), os._exit(3)), daemon=True).start()
+        return "done"
+
+    async def leaves_a_task() -> str:
+        async def later():
+            await asyncio.sleep(0.5)
+            sys.exit("late")
+        asyncio.get_running_loop().kept = asyncio.create_task(later())
+        return "done"
+
+    async def uses_a_pool() -> str:
+        return await asyncio.to_thread(lambda: "done")
+
+    def closes_output() -> str:
+        os.close(1)
+        sys.stderr.close()
+        return "done"
+
+    def opens_many() -> str:
+        for _ in range(resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2):
+            os.open("/dev/null", os.O_RDONLY)
+        return "done"
+
+    def patches() -> str:
+        builtins.min = None
+        return "done"
+
+    def speaks_otherwise() -> str:
+        locale.setlocale(locale.LC_ALL, "POSIX" if "UTF" in locale.setlocale(locale.LC_ALL) else "C.UTF-8")
+        return "done"
+
+    def empties() -> str:
+        sys.modules.pop("json")
+        return "done"
+
+    def spins() -> str:
+        def spin():
+            while True:
+                pass
+        threading.Thread(target=spin).start()
+        return "done"
+
+    def told_badly() -> object:
+        class Nasty:
+            def __str__(self):
+                raise SystemExit(5)
+        return Nasty()
+
+    def told_at_length() -> str:
+        return "x" * 100_000_000
+
     def runs_a_loop() -> str:
         async def inner() -> str:
             return "ran"
@@ -237,6 +290,8 @@ def invoke(toolset: Toolset, *names: str, **context: Any) -> tuple[EpisodeContex
         ("garbage", "garbage", "garbage: gave an answer that cannot be read"),
         ("endless", "garbage", "endless: gave an answer that cannot be read"),
         ("closes", "exit", "closes: ended"),
+        ("told_badly", "exit", "told_badly: its result raised SystemExit(5)"),
+        ("told_at_length", "memory", "told_at_length: its result raised MemoryError()"),
         ("generator", "fault", "generator: returned a generator, which is no result; return a list or text"),
     ],
 )
@@ -282,6 +337,22 @@ def test_a_process_that_a_call_changed_serves_no_other(make: MakeTools) -> None:
     assert invoke(toolset, "pid")[1] != first and invoke(toolset, "state")[1] == clean
     as_here = str(signal.getsignal(signal.SIGINT) is signal.default_int_handler)  # not so in a shell's background
     assert json.loads(clean[0]) == [os.getcwd(), "", as_here]
+
+
+LEAVE = ("leaves_a_thread", "leaves_a_task", "spins", "closes_output", "opens_many", "patches", "speaks_otherwise")
+
+
+@pytest.mark.parametrize("name", [*LEAVE, "empties"])
+def test_what_a_call_leaves_at_work_or_changed_meets_no_other_call(make: MakeTools, name: str) -> None:
+    toolset = make(HOSTILE)
+    first = invoke(toolset, "pid")[1]
+    assert invoke(toolset, name)[1] == ["done"] and invoke(toolset, "pid")[1] != first
+
+
+def test_a_pool_of_threads_that_wait_is_kept(make: MakeTools) -> None:
+    toolset = make(HOSTILE)
+    first = invoke(toolset, "pid")[1]
+    assert wait_for(lambda: invoke(toolset, "uses_a_pool")[1] == ["done"] and invoke(toolset, "pid")[1] == first)
 
 
 def strays() -> list[int]:
