@@ -11,11 +11,14 @@ from typing import Any
 
 
 def number_of(value: Any) -> float | None:
-    """One number: also a scalar, array or tensor that holds one. NaN and infinity are numbers here."""
+    """One number: also a scalar, array or tensor that holds one; a masked one is none. NaN and infinity are numbers."""
     try:
-        value = value.item() if hasattr(value, "item") else value
+        if hasattr(value, "tolist"):
+            value = value.tolist()  # of what is masked it gives None, where item() gives 0
+            while isinstance(value, list) and len(value) == 1:
+                value = value[0]
         return float(value) if isinstance(value, Real | Decimal) else None
-    except (ValueError, RuntimeError, OverflowError):  # an array of several; a whole number beyond any float
+    except (ValueError, RuntimeError, OverflowError):  # a tensor without data; a whole number beyond any float
         return None
 
 

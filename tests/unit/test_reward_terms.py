@@ -220,7 +220,12 @@ def test_what_awaits_its_group_keeps_the_other_parts(monkeypatch: pytest.MonkeyP
         *("return [None]", "return ['1']", "return [[1.0]]", "return []", "return [1.0, 1.0]", "return [0.5] * 99999"),
         *("return 1.0", "return None", "return '1'", "return {0: 1.0}", "yield 1.0"),
         *("return np.array([1.0, 1.0])", "return np.array([math.nan])", "return np.array(['1'])"),
-        *("return np.array([[1.0, 1.0]])", "return [np.array([0.5, 0.5])]", "return np.float32(2)"),
+        *(
+            "return np.array([[1.0, 1.0]])",
+            "return [np.array([0.5, 0.5])]",
+            "return np.float32(2)",
+            "return np.ma.masked",
+        ),
     ],
 )
 def test_a_function_that_gives_nonsense_leaves_the_rollout_unscored(tmp_path: Path, body: str) -> None:
