@@ -17,7 +17,7 @@ TWO_AT_A_TIME := -n 2 --dist loadfile --no-loadscope-reorder
 # Most tests talk over real sockets, some watch a clock: what failed is run once more, alone. What is broken fails twice.
 AGAIN := echo "once more, alone, what failed:" && $(PY) -m pytest --last-failed --last-failed-no-failures none
 
-.PHONY: help setup data tiny reward-model train demo math-demo mine test test-all full-shape gpu-test judge-report lint format check clean
+.PHONY: help setup data tiny reward-model train demo math-demo mine test test-all full-shape gpu-test judge-report site release lint format check clean
 
 help:  ## show the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | column -t -s "$$(printf '\t')"
@@ -63,6 +63,13 @@ gpu-test: setup  ## what needs a GPU: a step of each GPU recipe, and the update 
 judge-report: ARGS =
 judge-report: setup  ## measure the judges on judged answers (ARGS="--items FILE")
 	@.venv/bin/agentgrpo judge-report $(ARGS)
+
+site: setup  ## these pages as a site in site/, whose links all lead somewhere
+	@UV_PROJECT_ENVIRONMENT=.cache/docs .tools/bin/uv sync -q --frozen --python $(PY) --only-group docs --no-install-project
+	@.cache/docs/bin/python docs/build_site.py site
+
+release: setup  ## wheel, source, locked requirements and SBOM, in dist/
+	@bash utils/release.sh dist
 
 lint: setup  ## ruff and pyright
 	@.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/pyright

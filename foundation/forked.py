@@ -24,7 +24,7 @@ from foundation import supervise
 from foundation.errors import AgentGRPOError
 from foundation.forks import ENDED, HEADER_BYTES, frame
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[__name__.count(".")]  # where the package lies, installed or not
 START = f"import sys; sys.path.append({str(ROOT)!r}); from foundation.forks import main; main()"
 KEPT_BYTES = 2000
 CHUNK_BYTES = 1 << 16

@@ -31,8 +31,8 @@ from pathlib import Path
 from foundation import supervise
 from foundation.forks import ENDED, Forks, receive_frame, send_frame
 
-ROOT = Path(__file__).resolve().parents[1]
-CALL = f"import sys; sys.path.append({str(ROOT)!r}); from foundation import preloaded; preloaded."
+ROOT = Path(__file__).resolve().parents[__name__.count(".")]  # where the package lies, installed or not
+CALL = f"import sys; sys.path.append({str(ROOT)!r}); import {__name__} as preloaded; preloaded."
 FIRST_FREE = 256  # descriptors that programs get have lower numbers
 MOST_FILES = 250  # that one message may carry
 LOOK_S = 0.5

@@ -45,7 +45,7 @@ FOREIGN_FLAGS = {
     *("--local_dir", "--target_dir"),
     *("--gpus", "--shm-size", "--logdir"),
     "--log-dir",  # inspect-ai
-    *("--extra", "--frozen", "--no-hashes", "--no-dev", "--no-emit-project", "--no-deps", "--override"),  # uv and pip
+    "--no-deps",  # pip
     # accelerate, and reward_modeling.py, whose parser is TRL's
     *("--num_processes", "--dataset_name", "--dataset_split", "--eval_dataset", "--eval_share", "--model_name_or_path"),
     *("--output_dir", "--resume_from_checkpoint", "--max_length", "--use_peft", "--lora_r", "--learning_rate"),

@@ -17,12 +17,12 @@ from sql_agent.tiny_policy.sources import fingerprint
 from sql_agent.tiny_policy.task import load_task
 
 UV = ROOT / ".tools" / "bin" / "uv"
-# What vLLM for CPUs pins and no index can give together; docs/55-python-api.md has the same lines.
+# What vLLM for CPUs pins and no index can give together.
 OVERRIDES = ("packaging>=25", "torch==2.11.0", "torchvision==0.26.0", "torchaudio==2.11.0")
 # The checkout is on the path of these tests' environment: here it must not be found.
 APART = f"import sys\nsys.path[:] = [p for p in sys.path if p.rstrip('/') != {str(ROOT)!r}]\n"
 INSTALLED = """
-import importlib.util, sys
+import importlib.util, subprocess, sys
 import pytest
 old = ("foundation", "recipes", "agl_plugin", "reward_client", "reward_model", "utils", "benchmarks")
 found = [name for name in old if importlib.util.find_spec(name)]
@@ -38,6 +38,11 @@ from sql_agent.tiny_policy.sources import fingerprint
 from sql_agent.tiny_policy.task import load_task
 for task in TASKS:
     print("policy", fingerprint(1, load_task(task)))
+from sql_agent.foundation.preloaded import Preloaded
+loaded = Preloaded("wave")  # as Ray's workers are started
+asked = subprocess.run([loaded.executable, "-c", "import sys; print('wave' in sys.modules)"], capture_output=True)
+assert asked.stdout == b"True\\n", asked
+loaded.close()
 made = make_recipe("shop_agent")
 assert made == HOME / "shop_agent", made
 assert pytest.main(["-q", "-p", "no:cacheprovider", str(made)]) == 0
