@@ -4,7 +4,7 @@ Numbers with units, thousands, decimals and words, dates in many forms, yes and 
 over four small databases that exist here alone: shops and weather in the part `chosen`, sports and finance in `kept`.
 Each part has its own questions, sentences, frames and ways to be wrong, so that rules can be chosen without `kept`.
 The parts `open` and `locked`, `fresh` and `unread` are sentences that were written one by one, halves of two sets by
-question.
+question; `later` is a third set.
 Guarantees: a pure function of the seed.
 """
 
@@ -31,10 +31,13 @@ from sql_agent.offline_judge.typed import kind_of_cells
 
 TEXT = tomllib.loads((Path(__file__).parent / "support" / "typed_sentences.toml").read_text(encoding="utf-8"))
 PARTS = [(part, language) for part, languages in TEXT.items() for language in languages]
-HALVES: list[str] = ["open", "locked", "fresh", "unread"]
-WRITTEN = {
-    file: tomllib.loads((Path(__file__).parent / "support" / file).read_text(encoding="utf-8"))["ask"]
-    for file in ("written_answers.toml", "fresh_answers.toml")
+_OPEN, _FRESH, _LATER = (
+    tomllib.loads((Path(__file__).parent / "support" / f"{file}_answers.toml").read_text(encoding="utf-8"))["ask"]
+    for file in ("written", "fresh", "later")
+)
+WRITTEN: dict[str, list[dict[str, Any]]] = {
+    **{"open": _OPEN[::2], "locked": _OPEN[1::2], "fresh": _FRESH[::2], "unread": _FRESH[1::2]},
+    "later": _LATER,
 }
 
 
@@ -68,11 +71,10 @@ def answers(n: int, *, part: str, language: str, seed: int = 0) -> Iterator[Told
         yield from _answers(draw, part, language, domain, ask)
 
 
-def written(half: str, language: str) -> Iterator[Told]:
-    """The answers that were written one by one, of every second question of their file."""
-    n = HALVES.index(half)
-    for ask in list(WRITTEN.values())[n // 2][n % 2 :: 2]:
-        rows = [zip(ask["columns"], row, strict=True) for row in ask["rows"]]
+def written(part: str, language: str) -> Iterator[Told]:
+    """The answers that were written one by one."""
+    for ask in WRITTEN[part]:
+        rows = [zip(ask.get("columns", ["value"]), row, strict=True) for row in ask["rows"]]
         cells = tuple(Cell(str(value), f"0 {n}", column) for n, row in enumerate(rows) for column, value in row)
         for why in ("right", "wrong", "part") if ask["language"] == language else ():
             for answer in ask.get(why, []):
@@ -163,12 +165,12 @@ def main(
     show: Annotated[int, typer.Option(help="print so many answers that earn what they should not")] = 0,
 ) -> None:
     """Print the share of right answers that earn .9 or more, and of wrong ones that earn .1 or less."""
-    halves = [(half, language) for half in HALVES for language in ("en", "zh")]
-    asked = [key for key in [*PARTS, *halves] if part in ("", key[0])]
+    by_hand = [(one, language) for one in WRITTEN for language in ("en", "zh")]
+    asked = [key for key in [*PARTS, *by_hand] if part in ("", key[0])]
     hits: dict[str, dict[tuple[str, str], list[bool]]] = defaultdict(lambda: defaultdict(list))
     for key in asked:
         missed = []
-        for told in written(*key) if key in halves else answers(n, part=key[0], language=key[1], seed=seed):
+        for told in written(*key) if key in by_hand else answers(n, part=key[0], language=key[1], seed=seed):
             is_right = told.why == "right"
             hit = told.value >= 0.9 if is_right else told.value <= (0.9 if told.why == "part" else 0.1)
             wrong = ("wrong", f"wrong: {told.why}") if told.why != "part" else ("a part, .9 or less",)

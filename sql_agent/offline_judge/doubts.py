@@ -9,17 +9,19 @@ from __future__ import annotations
 import re
 
 DOUBTS_ZH = r"""
-[?？]|\.\.|…|[或猜谣假谎疑]|还是|要么|可能|也许|没准|大概|恐怕|大约|约[莫摸]|约(?=[\d#])|左右|上下|至少|至多|最多(?=[\d#])|起码
-似乎|好像|像是|仿佛|难道|据说|听说|据传|传[说闻]|当真|[错误]|相反|相左|估[计摸]|推[测断]|应[该当]|不定|如果|假如|倘若|若是|其实
-实际上|等等|[更纠改]正|抱歉|对不起|收回|作废|哦|但|不过|然而|却|虽|尽管|除非|除了|否认|反对|同意|记得|印象|我想|认为|觉得|以为
-吧|哪里|岂|介于|之间|二者|两者|其中之一|另说|仅供|玩笑|胡说|编的|虚构|几乎|[将接]近|近(?=[\d#])|不到|超过|[多少]于|逾(?=[\d#])
+[?？]|\.\.|…|[或猜谣假谎疑]|还是|要么|可能|也许|没准|大[概致约]|恐怕|约[莫摸]|约(?=有?[\d#])|左右|上下|至少|至多|最多(?=[\d#])|起码
+似乎|好像|像是|仿佛|难道|据说|听说|据传|传[说闻]|当真|(?<![没不])错|误|相反|相左|估[计摸]|推[测断]|应[该当]|不定|如果|假如|倘若|若是|其实
+实际|等等|[更纠改]正|抱歉|对不起|收回|作废|哦|但|不过|然而|却|虽|尽管|除非|除了|除#|#以?外
+#[^#\d]{0,3}(?:[以之][上下内外前后]|前后)|# ?[^\W\d]?[多余](?!数)|否认|反对|同意|记得|印象|我想|认为|觉得|以为
+吧|[哪岂]|介于|二者|两者|其中之一|另说|仅供|玩笑|胡说|编的|虚构|几乎|[将接]近|近(?=[\d#])|不到|超过|[多少高低大小]于|有待|逾(?=[\d#])
 [查找]不到|没有?(?:记录|资料|提到|提及|找到|查到|信息|数据)|无[法从]|不[清知详]|撤销|矛盾|取消|看情况|难说|有时|未必|才怪|别信
 反[之话]|多半|八成|十有八九
 """
 DOUBTS_EN = r"""
 or|either|one of|whether|may ?be|perhaps|possibl[ey]|probabl[ey]|presumabl[ey]|suppos\w*|alleged\w*|apparently
-seeming\w*|conceivabl[ey]|likely|unlikely|might|may|could|about|around|approximate\w*|approx|roughly|nearly|almost|circa|over|under
-(?:more|less|fewer|other|rather) than|more or less|at (?:least|most)|up to|between|somewhere|unsure|uncertain|guess\w*
+seeming\w*|conceivabl[ey]|likely|unlikely|might|may|could|about|around|approximate\w*|approx|roughly|nearly|almost
+close to|circa|over|under|(?:more|less|fewer|other|rather) than|more or less|at (?:least|most)|up to|between|somewhere
+unsure|uncertain|guess\w*
 estimate[sd]?|assum\w*|suspect\w*|think|thought|believe\w*|reckon|imagin\w*|remember\w*|recall\w*|memory|opinion|seem\w*
 appears? to|doubt\w*|unclear|unknown|rumou?r\w*|lies?|lying|liar|false|fake|myth|jok\w+|kidding|untrue|wrong\w*
 incorrect\w*|inaccurate|mistake\w*|errors?|^wait|hm+|actually|sorry|apolog\w+|instead|rather|correction|scratch|ignor\w+
@@ -34,11 +36,11 @@ DENIALS = re.compile(
 )
 YES = re.compile(
     r"(?:yes|yeah|yep|true|correct|right|indeed|affirmative)(?![a-z])"
-    r"|[没不]错|是(?:的|啊)?|对(?:的|啊)?|有(?:的)?|可以|确实|会的?|能"
+    r"|肯定的?|[没不]错|是(?:的|啊)?|对(?:的|啊)?|有(?:的)?|可以|确实|会的?|能"
 )
 NO = re.compile(
     r"(?![没不]错)(?:(?:no|nope|false|incorrect|negative)(?![a-z])"
-    r"|不(?:是|对|可以|会|能|行)?的?|没(?:有)?|否(?:定)?|并[不非]|并没有|未|从来?(?:没有?|不)|无)"
+    r"|不(?:是|对|可以|会|能|行)?的?|没(?:有)?|否(?:定)?|并[不非]|并没有|[还尚]未|还没有?|未|从来?(?:没有?|不)|无)"
 )
 TITLES = "mr mrs ms miss dr prof professor sir madam dame captain mx 先生 女士 小姐 教授 博士 医生 老师 经理 同志 太太"
 FREE = """
@@ -63,7 +65,7 @@ hope that helps|feel free to ask|if you have any other questions|if you have mor
 as follows|you are welcome|have a nice day|好的|好|没问题|当然|当然可以|感谢|感谢提问|谢谢|您的|你的|我|我们
 为您|查了|查询了|一下|下|查到了|查到|已|了|执行|执行了|运行|运行了|语句|数据|表|表中|表里|的记录|表格|库|库里|表明|表示|说明
 可以|可|看到|看出|看|可知|得知|得到|得出|找到|发现|显示|返回|返回了|最终|最后|结论|简而言之|简单来说|总的来说|总之|清楚|很清楚
-很|明确|按照|依照|依据|来看|里|上|这是|这个|这些|这|那么|他|她|他们|它们|这家店|该店|店里|这本书|该书|如需更多信息请告诉我
+很|明确|按照|依照|依据|来看|里|上|这是|这个|这些|这|那么|那|那里|那天|他|她|他们|它们|这家店|该店|店里|这本书|该书|如需更多信息请告诉我
 如有疑问|请随时联系|随时|欢迎|继续|提问|祝您生活愉快|需要|帮助|目前|当前|现在|如今|担任|次序|顺序|排序|排列|由大到小|由高到低|就|是|乃|即|所|于|在|从
 由|向|到|被|把|将|给|让|用|以|为|其|此|并|且|一共|总共|合计|共计|达|达到|约定
 """

@@ -192,7 +192,7 @@ def _echoes(question: str) -> Iterator[str]:
     """Parts of the question that may be said again: none that asks yes or no, none that a judging word was cut from."""
     for clause in CLAUSE_END.split(question):
         sign = JUDGING.search(clause)
-        for run in parts(clause) if not YES_OR_NO.search(clause) else ():
+        for run in (clause, *parts(clause)) if not YES_OR_NO.search(clause) else ():
             is_cut = sign and clause.find(run) > sign.start()
             if not is_cut and not MODAL.search(run) and (len(run) >= MIN_DENYING_RUN or not DENYING.search(run)):
                 yield run

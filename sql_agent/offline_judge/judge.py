@@ -12,9 +12,10 @@ asked, quoted or in part, never raises the value. Not covered: rewording; whethe
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby, zip_longest
 from typing import Literal
 
@@ -78,10 +79,21 @@ def grade(
     typed = ReferenceVerdict(value, value, [] if value else [*truth.values], []) if truth else None
     if kind and kind != "text":
         return typed
-    exam = make_exam(question, reference, tuple(evidence))
+    exam = _exam(question, reference, tuple(evidence))
     quoted = _Reading(exam, normalise(answer)).verdict() if exam else None
     is_quote = quoted and not quoted.foreign and quoted.value > value
     return quoted if not typed or is_quote or (exam and exam.names) else typed
+
+
+@functools.lru_cache(maxsize=1024)
+def _exam(question: str, reference: str, evidence: tuple[str | Cell, ...]) -> Exam | None:
+    """With the axes that the evidence itself does not break: a heading may be a word of the text too."""
+    exam = make_exam(question, reference, evidence)
+    if not exam or not exam.axes:
+        return exam
+    texts = [cell if isinstance(cell, str) else cell.text for cell in evidence] or [reference]
+    read = [_Reading(exam, normalise(text)) for text in ("\n".join(texts), *texts)]
+    return replace(exam, axes=[axis for axis in exam.axes if not any(one.is_torn(axis) for one in read)])
 
 
 class _Reading:
@@ -102,11 +114,11 @@ class _Reading:
         for start, end, word in words:
             self._read(word, self._text[max(0, start - 2) : start].rstrip(" "), self._text[end : end + 1])
         self._foreign += [self._text[start:end] for start, end in unknown]
-        if any(map(self._is_torn, exam.axes)):
+        if any(map(self.is_torn, exam.axes)):
             self._foreign.append("told of another row, column or heading")
             self._is_misplaced = True
 
-    def _is_torn(self, axis: dict[str, frozenset[int]]) -> bool:
+    def is_torn(self, axis: dict[str, frozenset[int]]) -> bool:
         """Whether facts of one cell are told of what others of them stand under."""
         tied = frozenset[int]().union(*axis.values())
         told, breaks = list[Told](), set[int]()
@@ -163,7 +175,8 @@ class _Reading:
     def _tell(self, word: str, facts: frozenset[int]) -> None:
         """A fact with its heading before it in one word tells both."""
         for axis in self._exam.axes:
-            self._told += [(one, frozenset()) for one in axis if word != one and word.startswith(one)]
+            own = [one for one in axis if facts & axis[one]]
+            self._told += [(one, frozenset()) for one in own if word != one and word.startswith(one)]
         if (word, frozenset()) not in self._told[-1:]:  # the heading of a row was told as such
             self._told.append((word, facts))
 

@@ -15,6 +15,8 @@ import unicodedata
 import cn2an
 import opencc
 
+from sql_agent.offline_judge.lexicon import LATIN
+
 SYMBOLS = "千克=kg 公斤=kg 克=g 毫克=mg 微克=μg 升=l 毫升=ml 厘米=cm 毫米=mm 摄氏度=°c 毫米汞柱=mmhg 小时=h"
 SYMBOL_OF: dict[str, str] = dict(re.findall(r"(\S+)=(\S+)", SYMBOLS))
 UNITS = "|".join(sorted({*SYMBOL_OF, *SYMBOL_OF.values()}, key=len, reverse=True))
@@ -41,7 +43,7 @@ BLOCK = re.compile(
 HEADING = re.compile(r"</h[1-6]>(?:\s|<[^<>/]*>)*|[:：]?】[:：]?", re.I)
 RANGE = re.compile(r"(?<=\d)[ \t]*[~–—至到-][ \t]*(?=\d)")
 THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
-BLANK = re.compile(r"(?<![a-z0-9]) | (?![a-z0-9])")  # others part Latin words or numbers
+BLANK = re.compile(rf"(?<![{LATIN}]) | (?![{LATIN}])")  # others part words of letters, or numbers
 _simplify = opencc.OpenCC("t2s")
 
 
@@ -65,7 +67,15 @@ def normalise(text: str) -> str:
 
 
 def _in_digits(match: re.Match[str]) -> str:
-    try:
-        return f"{cn2an.cn2an(match[0].replace('两', '二').replace('〇', '零'), 'smart')}"
-    except ValueError:  # characters of a numeral in an order that makes none
-        return match[0]
+    numeral, text = match[0], match.string
+    before, after = (
+        " " * char.isdecimal()
+        for char in (text[match.start() - 1 : match.start()], text[match.end() : match.end() + 1])
+    )
+    for unit in ("", "千" * numeral.endswith("千")):  # thirty kilowatts: 三十千瓦
+        try:
+            digits = cn2an.cn2an(numeral.removesuffix(unit).replace("两", "二").replace("〇", "零"), "smart")
+        except ValueError:  # characters of a numeral in an order that makes none
+            continue
+        return f"{before}{digits}{unit}{after}"
+    return numeral

@@ -15,12 +15,13 @@ from os.path import commonprefix
 
 from sql_agent.offline_judge.lexicon import Lexicon, spell, tokens
 
-PART_END = re.compile(
-    r"的|包括|[;。?!:]|,(?! ?(?:and|or|as)\b)|(?<!\band )(?<!\bor )(?<!\bthat )(?<!\bthose )(?<!\bas )\b(?:of|for|in)\b"
+PART_END = re.compile(  # no \b: beside Chinese there is no blank
+    r"的|包括|[;。?!:]|,(?! ?(?:and|or|as)(?![a-z]))"
+    r"|(?<!\band )(?<!\bor )(?<!\bthat )(?<!\bthose )(?<!\bas )(?<![a-z])(?:of|for|in)(?![a-z])"
 )
 JOINT = re.compile(  # stands between things that are compared
-    r"[、/和与跟同及]|以及|\b(?:and|or|as well as|vs|versus|with|(?:differ(?:s|ent)? )?from)\b"
-    r"(?: (?:the|that|those|of|for|in)\b)*"
+    r"[、/和与跟同及]|以及|(?<![a-z])(?:and|or|as well as|vs|versus|with|(?:differ(?:s|ent)? )?from)(?![a-z])"
+    r"(?: ?(?:the|that|those|of|for|in)(?![a-z]))*"
 )
 ORDER = re.compile(  # what is asked for has an order
     r"顺序|次序|依次|排序|排列|从.{1,6}到|由.到"

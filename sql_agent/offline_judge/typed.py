@@ -11,6 +11,7 @@ import functools
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from os.path import commonprefix
 from typing import Literal
 
 from faker.providers.person.zh_CN import Provider
@@ -41,9 +42,22 @@ OR = re.compile(r"# (?:or|nor) (?:the |an? )?#|#或者?#")
 # Doubts only beside a truth: "under the direction of", "boarded or left".
 NEAR = {"or", "或", "about", "around", "over", "under", "between"}
 AT_TRUTH = re.compile(
-    r"(?:\b(?:or|about|around|over|under|between) (?:the |an? |some )*|或者?|^或)[#\d]|# ?(?:or\b|或)|^(?:or\b|或)"
+    r"(?:\b(?:or|about|around|over|under|between) (?:the |an? |some )*|或者?|^或)[#\d]|# *(?:or\b|或)|^(?:or\b|或)"
 )
+SENTENCE = re.compile(r"[.。!;\n]|,(?=[^\x00-\x7f])")
+WAY = re.compile(r"(?:\bfrom |[从由])(\w+?)( to |[到至])(\w+)")  # of an order, or of a journey
+HEADER = re.compile(r"^(.+)\n[|: \t-]+$", re.M)  # of a table
+NONE = re.compile(  # is 0, of what the question counts: no "no idea"
+    r"(?:\b(?:none|no|not (?:a single|any|one))\b(?: of (?:the|its|them)\b)?"
+    r"|1[^\d\s]?[也都]没有?|没有?(?:.{0,4}任何|1[^\d\s])) ?([a-z]+|[\u4e00-\u9fff]{0,2})"
+)
+COPULA = re.compile(r"[是为叫由].?$")
+DENIED = re.compile(
+    r"(?:[不没未无]有?|\b(?:not?|without|never) (?:have |had )?(?:an? |any |the )?)([\u4e00-\u9fff]{2}|[a-z]{3,})"
+)
+ASKED = re.compile(r"[#哪谁几何怎吗呢]|什么|多少|是否|(.)[不没]\1")
 OF_TRUTH = re.compile(r"# s (?!the\b|an?\b|in\b)")  # somebody else: "her brother"
+TIMES = "年月日天季度份周期次场"
 DEFINITE = ("这", "该", "本", "此", "其")
 SURNAMES = {*list(Provider.last_names)[:100]}  # the most frequent ones
 ROUNDED = {"about", "around", "approximately", "roughly", "约", "大约", "左右"}
@@ -158,27 +172,31 @@ class _Told:
     """The truths that an answer tells, in order, and whether it says nothing against them."""
 
     def __init__(self, truth: Truth, question: str, answer: str) -> None:
-        asked, said = plain(question), MARK.sub("\n", plain(answer))
-        self._truth = truth
+        asked, said = plain(question), MARK.sub("\n", plain(HEADER.sub(_heading, answer)))
+        said = NONE.sub(lambda m: _zero(m, asked), said) if truth.values == ("0",) else said
+        self._truth, self._asked = truth, asked
         self._forms = {spell(form): value for value in truth.values for form in _forms(value, truth.kind)}
         self._known, self._lexicon = _lexicon(f"{asked}\n{truth.columns}"), Lexicon(self._forms)
         self._is_named = truth.kind in ("name", "list", "set")
-        places = range(1, len({*truth.values}) + 1) if self._is_named else [len({*truth.values})]
-        self._numbers = {token[0] for token in tokens(f"{asked} {' '.join(truth.values)} {' '.join(map(str, places))}")}
+        is_numbered = self._is_named and not any(map(NUMBER.fullmatch, truth.values))
+        places = range(1, len({*truth.values}) + 1) if is_numbered else [len({*truth.values})]
+        self._numbers = {token[0] for token in tokens(f"{asked} {' '.join(map(str, places))}")}
+        self._count = re.compile(rf"(?<=[共有这们#]){len({*truth.values}) if self._is_named else 'x'}[^\W\d]?(?![\d.])")
         self.order: list[str] = []
         self._doubted = {*DOUBTS.findall(asked.rstrip("?？")), *DENIALS.findall(asked)}
         self._doubted |= ROUNDED if len(self._forms) > 3 and truth.kind == "number" else set()
         self._is_negative = DENIALS.search(LACKS.sub(" no ", asked)) is not None
+        self._denied = DENIED.findall(LACKS.sub(" no ", asked))
         self._capitals = _capitals(answer)
         self._gone, self._topics = _unsaid(asked, said), self._topics_of(asked)
         self._is_capital = all({*spell(one).split()[:1]} <= self._capitals for one in truth.values)
         self._behind = _behind_names(asked, said, _capitals(question))
         self.is_torn = self._is_torn(said)
-        denied = [len(DENIALS.findall(LACKS.sub(" no ", one))) for one in re.split("[.。!;\n]", said)]
+        denied = [len(DENIALS.findall(LACKS.sub(" no ", one))) for one in SENTENCE.split(said)]
         is_turned = self._is_negative and max(denied) > 1  # who do not lack one have one
         asks = re.search(r"[?？]|\.\.|…", said) is not None
         clean = [self._is_clean(one, leads=leads) for one, leads in _clauses(said, self._lexicon)]
-        self.is_clean = not asks and not is_turned and all(clean)
+        self.is_clean = not (asks or is_turned or _turns(asked, said, is_ordered=truth.is_ordered)) and all(clean)
 
     def _is_torn(self, said: str) -> bool:
         """Whether values of one row of a table are told of another's."""
@@ -193,22 +211,33 @@ class _Told:
         """`leads`: the clause stands before a colon or a line's end, and the next one tells a truth."""
         found, _ = self._lexicon.read(clause)
         self.order += [self._forms[word] for *_, word in found]
-        rest = _filled(clause, found)
+        filled = _filled(clause, found, "#")
+        rest = self._count.sub(lambda m: " " * len(m[0]), filled).replace("#", " ")
         courtesy, unknown = self._known.read(rest)
-        polite = [one for one in courtesy if one[2].count(" ") > 3]  # "if you need anything else"
-        if self._is_doubted(_filled(_filled(clause, found, "#"), polite)) or _joins(rest, found, unknown):
+        polite = [one for one in FRAME.read(rest)[0] if one[2].count(" ") > 3]  # "if you need anything else"
+        if self._is_doubted(_filled(filled, polite)) or (
+            (self._is_named or rest.isascii()) and _joins(rest, found, unknown)
+        ):
+            return False
+        if _renames(self._asked, filled) or (found and self._affirms(clause)):
             return False
         if any(token[0] not in self._numbers and re.search(r"\d", token[0]) for token in tokens(rest)):
             return False
         if self._is_named and not found and unknown and not (leads or self._is_source(clause, rest, unknown)):
             return False
-        return not self._is_other(rest, courtesy, unknown, found[0][0] if found else 0)
+        return not self._is_other(_filled(rest, found, "#"), courtesy, unknown, found[0][0] if found else 0)
+
+    def _affirms(self, clause: str) -> bool:
+        """Whether a clause says without a denial what the question denies."""
+        return not DENIALS.search(LACKS.sub(" no ", clause)) and any(one in clause for one in self._denied)
 
     def _is_source(self, clause: str, rest: str, unknown: Sequence[tuple[int, int]]) -> bool:
         """Whether a clause that tells no truth says whence one is known, or what it is about: no further item."""
         if clause.isascii() and self._is_capital:
             return not any({*rest[start:end].split()} & self._capitals for start, end in unknown)
-        return bool(SOURCE.search(clause)) or (not self.order and bool(self._topics & self._topics_of(clause)))
+        is_topic = not any(COPULA.search(rest[:start]) for start, _ in unknown)
+        is_topic = is_topic and (not self.order or clause.startswith((*DEFINITE, "它", "他", "她")))
+        return bool(SOURCE.search(clause)) or (is_topic and bool(self._topics & self._topics_of(clause)))
 
     def _topics_of(self, clause: str) -> set[str]:
         pairs = {clause[n : n + 2] for n in range(len(clause) - 1)}
@@ -237,9 +266,12 @@ class _Told:
                     return True
             elif not before.endswith(DEFINITE):
                 begins = not before or (before[-1] != "的" and any(b - a > 1 and b == len(before) for a, b, _ in known))
-                is_first = begins and (start, end) == unknown[0] and start < first and rest[end:first].strip()
-                is_told = behind[:1] not in ("是", "为") or (not start and behind[:1] == following[:1])
-                if gone and ((is_first and is_told and len(text) > 1) or (following and behind.startswith(following))):
+                is_gone = following and following in before and before[-1] not in TIMES  # who it is was left out
+                is_first = begins and not is_gone and (start, end) == unknown[0]
+                is_first = is_first and start < first and rest[end:first].strip()
+                is_told = behind[:1] not in (*"是为上里中",) or (not start and behind[:1] == following[:1])
+                is_there = (is_first and is_told) or (following and behind.startswith(following))
+                if len(text) > 1 and gone and is_there:
                     return True
                 if self._is_named and len(text) > 1 and any(_alike(text, one) for one in self._truth.values):
                     return True
@@ -276,6 +308,49 @@ def _unsaid(asked: str, said: str) -> tuple[str, str]:
     ends = re.search(r"[是有的在于由为]", asked[2 : gone[0][1]])
     end = 2 + ends.start() if ends else gone[0][1]
     return asked[:end], asked[end : end + 2]
+
+
+def _zero(match: re.Match[str], asked: str) -> str:
+    counted = match[1]
+    is_asked = _stem(counted) in _content(asked) if counted.isascii() and counted else counted in asked
+    return f" 0 {counted}" if is_asked else match[0]
+
+
+def _heading(match: re.Match[str]) -> str:
+    """The header of a table, as what leads to its rows."""
+    return f"{match[1].replace('|', ' ')}:" if "|" in match[1] and "-" in match[0] else match[0]
+
+
+def _turns(asked: str, said: str, *, is_ordered: bool) -> bool:
+    """Whether "from A to B" of the question became "from B to A", or its 最低 another end where it asks for one."""
+    if not is_ordered and any(re.search(f"{of}最(?!{end})", said) for of, end in re.findall(r"(\w\w)最(\w)", asked)):
+        return True
+    ends = re.findall(r"\b(\w+est|most) (\w{3,})", asked)
+    if not is_ordered and any(re.search(rf"\b(?!{end}\b)(?:\w+est|most) {of}\b", said) for end, of in ends):
+        return True
+    said = said.replace("至", "到")
+    ways = [(a, to.replace("至", "到"), b if to == " to " else b[: len(a)]) for a, to, b in WAY.findall(asked)]
+    return any(a != b and f"{b}{to}{a}" in said for a, to, b in ways)
+
+
+def _renames(asked: str, clause: str) -> bool:
+    """Whether a Chinese clause begins as the question does, but for a part of the first name: 桂花小学 for 桐花小学."""
+    asked, clause = ASKED.sub("#", asked.rstrip("?")), re.sub("#+", "#", clause)
+    words, told = (["^", *(token[0] for token in tokens(text)), "$"] for text in (asked, clause))
+    same = next((n for n, (a, b) in enumerate(zip(words, told, strict=False)) if a != b), 0)
+    for n in range(1, MAX_NAME if same else 0):
+        gone, new = "".join(words[same : same + n]), "".join(told[same : same + n])
+        agree = len(commonprefix([words[same + n :], told[same + n :]]))
+        if ASKED.search(gone + new) or gone.isascii() or not agree:
+            continue
+        if agree < 3 and "的" in words[:same]:
+            return False
+        if agree < 2 and same > 3 and told[same + n] not in "是在有由为$":  # perhaps another word for the same
+            return False
+        is_new = not {*new} & {*DEFINITE} and not any(new[i : i + 2] in asked for i in range(max(1, len(new) - 1)))
+        is_new = is_new and FRAME.read(new) == ([], [(0, len(new))])
+        return is_new and gone not in clause and bool(FRAME.read(gone)[1]) and same + agree > 2
+    return False
 
 
 def _behind_names(asked: str, said: str, names: set[str]) -> list[str]:
@@ -376,7 +451,7 @@ def _polarity(said: str, asked: str, answer: str) -> bool | None:
     asked = NOT.sub(r"\1", asked)
     for clause in filter(None, (one.strip() for one in CLAUSE_END.split(said))):
         found = _says(clause, asked, after=verdicts[0] if verdicts else None)
-        if found == "nothing":
+        if found == "nothing" or _renames(asked, clause):
             return None
         verdicts += [found] if isinstance(found, bool) else []
     return verdicts[0] if verdicts and len({*verdicts}) == 1 else None
@@ -387,11 +462,12 @@ def _says(clause: str, asked: str, *, after: bool | None) -> bool | Literal["fra
     courtesy, strange = FRAME.read(clause)
     if len(courtesy) == 1 and not strange and courtesy[0][2].count(" ") > 3:
         return "frame"
-    clause = re.sub(r"^(?:and|so|that|then) ", "", clause)
+    clause = re.sub(r"^(?:(?:and|so|that|then|the answer is) |答案[是为])", "", clause)
     lead = NO.match(clause) or YES.match(clause)
     rest = clause[lead.end() :] if lead else clause
     if lead or after is not None:
         clause, rest = MAY.sub(" ", clause), MAY.sub(" ", rest)
+    rest = re.sub(r" 1$", "", rest)  # "it has one"
     denied = bool({*DENIALS.findall(rest)} - {*DENIALS.findall(asked)})
     if {*DOUBTS.findall(clause)} - {*DOUBTS.findall(asked.rstrip("?？"))} or (lead and denied):
         return "nothing"

@@ -27,14 +27,20 @@ NUMERAL = re.compile(
 SCALED = re.compile(r"(\d+(?:\.\d+)?) ?(thousand\b|million\b|billion\b|[万亿])")
 DECIMAL = re.compile(r"(?<!\d)(?<!\d\.)(\d+)\.(\d+)(?!\.?\d)")
 BELOW_ZERO = re.compile(r"(?:\bminus |\bnegative |负)(\d[\d.]*)|(\d[\d.]*(?: degrees)?) below 0\b")
-NO_NUMERAL = re.compile(r"(?<![期周拜])一(?=[共起样定般些下直])|(?<=[同唯统])一")
+NO_NUMERAL = re.compile(r"(?<![期周拜])一(?=[共起样定般些下直列栏])|(?<=[同唯统])一")
+HALVES = (  # two and a half hours, half an acre; no half of a year, as in 上半年
+    re.compile(r"(\d+)(?:个半|([^\W\d]{1,2})半(?![\u4e00-\u9fff]))"),
+    re.compile(r"(?<![\d上下前后大多过一])(半)(?=[个小天年月日亩斤里米吨升])"),
+    re.compile(r"(?<![.\d])(\d+) and (?:a|1) half\b"),
+)
+YUAN = re.compile(r"(\d+)[元块](\d)角?(?:(\d)分)?(?!\d)")
 PERCENT = re.compile(r"百分之(-?\d[\d.]*)|(-?\d[\d.]*) ?(?:%|per ?cent\b)")
 MONTHS = re.findall(r"\w+", "january february march april may june july august september october november december")
 MONTH = "|".join(f"{month[:3]}(?:{month[3:]})?\\.?" for month in MONTHS) + "|sept\\.?"
 WEEKDAY = r"(?:\b(?:mon|tues|wednes|thurs|fri|satur|sun)day[,;]? ?)?"
 DATES = (
     re.compile(
-        r"(?<!\d)(?P<y>\d{4}) ?[-/.年] ?(?P<m>\d{1,2}) ?[-/.月] ?(?P<d>\d{1,2})(?: ?[日号]|(?!\d))"
+        r"(?<!\d)(?P<y>\d{4}) ?(?:[-/.]|年的?) ?(?P<m>\d{1,2}) ?[-/.月] ?(?P<d>\d{1,2})(?: ?[日号]|(?!\d))"
         r"(?:[t ]00:00(?::00)?(?!\d))?(?:[、 ]?(?:星期|周|礼拜)[1-6日天]、?)?"
     ),
     re.compile(rf"{WEEKDAY}\b(?P<d>\d{{1,2}})(?:st|nd|rd|th)?[ -](?:of )?(?P<m>{MONTH})[,; -]{{1,2}}(?P<y>\d{{4}})\b"),
@@ -69,8 +75,12 @@ def plain(text: str) -> str:
         text = pattern.sub(_iso, text)
     for pattern in CLOCKS:
         text = pattern.sub(_clock, text)
+    text = YUAN.sub(lambda m: f"{m[1]}.{m[2]}{m[3] or ''}元", text)
     text = MOMENT.sub(lambda m: f" {m[1] or m[4]} {m[2] or m[3]} ", text)
+    text = re.sub(r"(\d+)万(\d{4})(?!\d)", lambda m: str(int(m[1]) * 10_000 + int(m[2])), text)
     text = SCALED.sub(lambda m: f"{Decimal(m[1]) * SCALES[m[2]]:f} ", NUMERAL.sub(_in_digits, text))
+    for pattern in HALVES:
+        text = pattern.sub(lambda m: f"{0 if m[1] == '半' else m[1]}.5{(m.re.groups > 1 and m[2]) or ''}", text)
     text = BELOW_ZERO.sub(
         lambda m: f" -{m[1] or m[2]}", DECIMAL.sub(lambda m: f"{m[1]}.{m[2]}".rstrip("0").rstrip("."), text)
     )

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 import pytest
+from faker import Faker
 
 from sql_agent.offline_judge.exam import JUDGING, make_exam
 from sql_agent.offline_judge.judge import CAP, grade
@@ -235,3 +236,26 @@ def test_rows_of_a_table_in_a_cell_are_told_of_their_own(form: str) -> None:
         assert min(map(value, right)) >= 0.9, (question, cell, [*map(value, right)])
         assert max(map(value, wrong)) <= 0.1, (question, cell, [*map(value, wrong)], wrong)
         assert value("\n".join("，".join(values) for _, values in told)) > 0.5
+
+
+@pytest.mark.parametrize("locale", ["ja_JP", "ru_RU", "el_GR", "fr_FR", "vi_VN", "zh_CN", "en_US"])
+def test_words_of_other_languages_that_come_again_as_headings_are_quoted(locale: str) -> None:
+    """Few words, so that what is a heading in one line is text in others."""
+    words = Faker(locale)
+    words.seed_instance(5)
+    for n in range(12):
+        lines = ["".join(f"{one} " for one in words.words(3)).strip() for _ in range(4 + 5 * n)]
+        told = list(dict.fromkeys(f"{words.word()}: {one}" if i % 4 == 0 else one for i, one in enumerate(lines)))
+        cell = "<ul>" + "".join(f"<li>{one}</li>" for one in told) + "</ul>"
+        for answer in (cell, "\n".join(told)):
+            found = grade(question="What does Quadri Ltd say?", reference="", answer=answer, evidence=[cell])
+            assert found and found.value >= 0.95, (told, found)
+        found = grade(question="What does Quadri Ltd say?", reference="", answer=f"{cell}\nxyzzy", evidence=[cell])
+        assert found and found.value < CAP
+
+
+def test_an_english_question_tells_chinese_columns_apart() -> None:
+    for question in ("Give 色泽 and 气味 of 甲药.", "What are the 色泽 and the 气味 of 甲药?"):
+        for answer, pays in (("色泽：赤褐\n气味：辛香", True), ("色泽：辛香\n气味：赤褐", False)):
+            found = grade(question=question, reference="", answer=answer, evidence=["赤褐", "辛香"])
+            assert found and (found.value >= 0.9) is pays

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.typed_answers import HALVES, PARTS, answers, written
+from benchmarks.typed_answers import PARTS, WRITTEN, answers, written
 from sql_agent.offline_judge.judge import grade
 
 PAGES = "How many pages does The Silent Lantern have?"
@@ -183,13 +183,13 @@ def test_a_quote_of_a_long_cell_pays_beside_a_short_reference() -> None:
     assert value("Is The Silent Lantern in print?", "yes", cell, cell) >= 0.9
 
 
-@pytest.mark.parametrize("half", HALVES)
+@pytest.mark.parametrize("part", WRITTEN)
 @pytest.mark.parametrize("language", ["en", "zh"])
-def test_written_sentences_earn_what_they_should(half: str, language: str) -> None:
-    told = [one for one in written(half, language) if one.kind != "text"]
+def test_written_sentences_earn_what_they_should(part: str, language: str) -> None:
+    told = [one for one in written(part, language) if one.kind != "text"]
     right, parts = ([one.value for one in told if one.why == why] for why in ("right", "part"))
     lies = [one.value for one in told if one.why not in ("right", "part")]
-    assert sum(value >= 0.9 for value in right) >= (0.83 if half == "unread" else 0.93) * len(right)
+    assert sum(value >= 0.9 for value in right) >= 0.93 * len(right)
     assert sum(value <= 0.1 for value in lies) >= 0.94 * len(lies)
     assert all(value < 0.9 for value in parts)
 
