@@ -263,7 +263,7 @@ def _is_slip_zh(gap: Gap, new: Tokens, old: Tokens, *, seen: Seen) -> bool:
         one, other = new[start], old[other_start]
         long = any(len(word) > 2 and is_chinese_word(word) for window in windows for word in window)
         rare = few < max(KNOWN, RARE * many) and (is_rare(one) or is_rare(other))
-        if broken and long or rare or sounds(one) & sounds(other):
+        if broken and long and not TURNS & {one, other} or rare or sounds(one) & sounds(other):
             return True
         return look_alike(one, other) and (broken or less_likely(gap, new, old) >= UNLIKELY)
     tokens, at = (new, start) if start < end else (old, other_start)

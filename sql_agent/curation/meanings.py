@@ -198,11 +198,9 @@ def same_meaning(one: str, other: str) -> bool:
         return False
     if not one.isascii() and not other.isascii():
         return bool(mine & theirs) or min(len(one), len(other)) > 1 and _share_a_sense(mine, theirs)
+    alike = one_sense if min(len(one), len(other)) == 1 else _same_english  # a character alone has many glosses
     return bool(mine & theirs) or any(
-        _is_part(a, b) or _is_part(b, a) or _same_english(a, b)
-        for a in mine
-        for b in theirs
-        if a.isascii() and b.isascii()
+        _is_part(a, b) or _is_part(b, a) or alike(a, b) for a in mine for b in theirs if a.isascii() and b.isascii()
     )
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from rapidfuzz.distance import Levenshtein
+from rapidfuzz.distance import OSA, Levenshtein
 from scipy.sparse import csr_matrix
 
 from sql_agent.curation.gaps import (
@@ -73,7 +73,7 @@ def alike(texts: Sequence[str], *, n_old: int = 0) -> Iterator[list[Match]]:
     forms = [wording(text) for text in texts]
     seen: Seen = Counter()
     for one in forms:
-        seen.update({*pairs(one.plain), *pairs(one.framed), *one.words, *one.framed})
+        seen.update({*pairs(one.plain), *pairs(one.framed), *pairs(one.written), *one.words, *one.framed})
     for index, others in _candidates(forms, n_old):
         scores = {other: _alike(forms[index], forms[other], seen) for other in others}
         yield [Match(index, other, round(score, 4)) for other, score in scores.items() if score]
@@ -125,6 +125,10 @@ def _alike(new: Wording, old: Wording, seen: Seen) -> float:
         return 0.0
     if _turned(new, old):
         return 1.0
+    if OSA.distance(new.written, old.written, score_cutoff=1) == 1 and (
+        share := _share(new.written, old.written, seen=seen)
+    ):
+        return share
     return max(_reordered(new, old, seen), *(_ordered(*view, seen) for view in zip(new.views, old.views, strict=True)))
 
 

@@ -35,10 +35,14 @@ CONTRACTED = (
     (re.compile(r"\bw/o(?:ut)?\b"), "without"),
     (re.compile(r"\bw/|&"), " and "),
     (re.compile(r"\by/?o\b"), "year old"),
+    (re.compile(r"(?<=[a-z])/(?=(?:h|hr|hour|s|sec|min|day|wk|week|month|yr|year)\b)"), " per "),
+    (re.compile(r"(?<![\w)\]/-])(?<!\d )[-−](?=\d)|零下|负(?=[\d一二三四五六七八九十])"), " minus "),
     (re.compile(r"\bdr\b\.?"), "doctor"),
     (re.compile(r"\bgotta\b"), "must"),
     (re.compile(r"\b(?:per ?cent|pct)\b|(?<=\d) ?%"), "%"),
+    (re.compile(r"\bd'(?=(?:i|you|we|they|he|she|it)\b)"), "do "),
     (re.compile(r"\bb4\b"), "before"),
+    (re.compile(r"\bnite\b"), "night"),
     (re.compile(r"\b2day\b"), "today"),
     (re.compile(r"\b(?:tmrw|tmr|2moro)\b"), "tomorrow"),
     (re.compile(r"\bppl\b"), "people"),
@@ -91,12 +95,14 @@ DENIED = "not"
 @dataclass(frozen=True)
 class Wording:
     """The words that carry a question, as words.txt has them; the drugs and diseases among them, and how they are
-    written here; and its own tokens, all of them and those that do not only ask."""
+    written here; its own tokens, all of them and those that do not only ask; and, of Chinese, before numbers and units
+    are put into one form."""
 
     words: tuple[str, ...]
     names: dict[str, str]
     framed: tuple[str, ...]
     plain: tuple[str, ...]
+    written: tuple[str, ...]
 
     @functools.cached_property
     def views(self) -> tuple[tuple[str, ...], ...]:
@@ -140,12 +146,13 @@ def wording(text: str) -> Wording:
     said = text.lower()
     for pattern, plain in CONTRACTED:
         said = pattern.sub(plain, said)
+    written = () if said.isascii() else tuple(TOKEN.findall(re.sub(POLITE_ZH, " ", _without_courtesy(said))))
     said = _without_courtesy(in_digits(said))
     plain = tuple(token for part in _parts(POLITE.sub(" ", said)) for token in part)
     tokens, names = _named(plain)
     words = tuple(DENIED if token in DENIALS else token for token in tokens if token != "1")
     framed = tuple(_base(token, respelt=False) for token in TOKEN.findall(POLITE.sub(" ", said)))
-    return Wording(words or plain or framed or (text,), names, framed or (text,), plain or framed or (text,))
+    return Wording(words or plain or framed or (text,), names, framed or (text,), plain or framed or (text,), written)
 
 
 def _without_courtesy(said: str) -> str:
