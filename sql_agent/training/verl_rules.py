@@ -1,21 +1,26 @@
-"""What happens to verl's keys in a recipe's section [verl], as data: docs/10-configuration.md shows what is passed on.
+"""What happens to verl's keys in a recipe's section [verl]: passed on, set by a key of this project, or refused.
 
-A key that is in none of them falls under the longest section (a name that ends with a dot) that it is in. Guarantees,
-kept by tests/unit/test_verl_keys.py: each key of verl's composed configuration falls under a row, what is passed on
-reaches verl, and what is not is refused with the reason given here. Written for verl 0.9.1. Not covered: values, which
-are verl's to check, and whether one that verl accepts helps.
+A key falls under the longest name that covers it; a name that ends with a dot is a section, and "" is everything.
+Guarantees, kept by tests/unit/test_verl_keys.py: what is passed on reaches verl, and what is not is refused with the
+reason given here. Written for verl 0.9.1. Not covered: values, which are verl's to check, and whether one that verl
+accepts helps.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from typing import Any
 
 from sql_agent.config import TrainConfig
 from sql_agent.config.losses import CLIPPED
 
 ACTOR, REF, ROLLOUT = "actor_rollout_ref.actor.", "actor_rollout_ref.ref.", "actor_rollout_ref.rollout."
 MODEL, VLLM = "actor_rollout_ref.model.", "actor_rollout_ref.rollout.engine_kwargs.vllm."
+
+OF_THE_SERVER = (
+    *("enable_auto_tool_choice", "enable_sleep_mode", "distributed_executor_backend"),
+    *("model", "served_model_name", "api_key", "host", "port"),
+)
 
 CLASS = "_target_"  # the last name of a key, in any section
 
@@ -93,179 +98,113 @@ FITS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     f"{ROLLOUT}load_format": _one_of("dummy", "auto", "safetensors"),
 }
 
-# The key of this project from which it follows.
+# A key of this project, and the keys of verl that follow from it; those of actor_rollout_ref without that word.
+FOLLOWING = """
+optim.micro_batch_tokens actor.use_dynamic_bsz actor.ppo_max_token_len_per_gpu ref.log_prob_use_dynamic_bsz
+optim.micro_batch_tokens ref.log_prob_max_token_len_per_gpu rollout.log_prob_use_dynamic_bsz
+optim.micro_batch_tokens rollout.log_prob_max_token_len_per_gpu
+trainer.offload actor.fsdp_config.param_offload actor.fsdp_config.optimizer_offload ref.fsdp_config.param_offload
+optim.advantage algorithm.adv_estimator algorithm.norm_adv_by_std_in_grpo
+optim.importance_correction algorithm.rollout_correction.rollout_is
+optim.importance_cap algorithm.rollout_correction.rollout_is_threshold
+optim.clip_low actor.clip_ratio actor.clip_ratio_low
+optim.clip_high actor.clip_ratio_high
+optim.kl_coef actor.use_kl_loss actor.kl_loss_coef
+optim.kl_estimator actor.kl_loss_type
+optim.entropy_coef actor.entropy_coeff
+optim.loss actor.policy_loss.loss_mode
+optim.loss_aggregation actor.loss_agg_mode
+optim.lr actor.optim.lr
+optim.lr_schedule actor.optim.lr_scheduler_type actor.optim.warmup_style
+optim.lr_final_share actor.optim.min_lr_ratio
+optim.weight_decay actor.optim.weight_decay
+optim.grad_clip actor.optim.clip_grad actor.grad_clip
+trainer.max_steps actor.optim.total_training_steps trainer.total_training_steps
+optim.warmup actor.optim.lr_warmup_steps actor.optim.lr_warmup_steps_ratio
+optim.mini_batch_questions actor.ppo_mini_batch_size
+optim.micro_batch_rows actor.ppo_micro_batch_size actor.ppo_micro_batch_size_per_gpu ref.log_prob_micro_batch_size
+optim.micro_batch_rows ref.log_prob_micro_batch_size_per_gpu rollout.log_prob_micro_batch_size
+optim.micro_batch_rows rollout.log_prob_micro_batch_size_per_gpu
+trainer.precision actor.fsdp_config.dtype rollout.dtype rollout.engine_kwargs.vllm.dtype
+model.attention actor.use_remove_padding model.override_config.attn_implementation model.use_remove_padding
+rollout.temperature rollout.temperature rollout.engine_kwargs.vllm.logprobs_mode
+rollout.top_p rollout.top_p
+rollout.top_k rollout.top_k
+rollout.group_size rollout.n
+rollout.max_prompt_tokens rollout.prompt_length data.max_prompt_length
+rollout.max_prompt_tokens agentlightning.trace_aggregator.trajectory_max_prompt_length
+rollout.max_response_tokens rollout.response_length data.max_response_length
+rollout.sampler_logprobs rollout.calculate_log_probs
+rollout.tensor_parallel rollout.tensor_model_parallel_size
+trainer.sequence_parallel actor.ulysses_sequence_parallel_size
+rollout.gpu_memory_utilization rollout.gpu_memory_utilization
+rollout.max_num_seqs rollout.max_num_seqs
+rollout.max_model_len rollout.max_model_len rollout.engine_kwargs.vllm.max_model_len
+rollout.tool_parser rollout.engine_kwargs.vllm.tool_call_parser rollout.multi_turn.format
+agent.max_turns rollout.multi_turn.max_assistant_turns
+model.path model.path
+model.lora_rank model.lora_rank
+model.lora_alpha model.lora_alpha
+model.lora_adapter_path model.lora_adapter_path
+model.allow_remote_code model.trust_remote_code data.trust_remote_code
+data.train_file data.train_files
+data.val_file data.val_files
+data.val_max_rows data.val_max_samples
+optim.questions_per_step data.train_batch_size
+data.seed data.seed
+trainer.device trainer.device
+trainer.n_gpus trainer.n_gpus_per_node
+trainer.epochs trainer.total_epochs
+trainer.save_every trainer.save_freq
+trainer.validate_every trainer.test_freq
+trainer.validate_first trainer.val_before_train
+trainer.resume trainer.resume_mode trainer.resume_from_path
+trainer.runs_dir trainer.default_local_dir
+trainer.keep_checkpoints trainer.max_actor_ckpt_to_keep
+logging.trackers trainer.logger
+logging.project trainer.project_name
+logging.experiment trainer.experiment_name
+rollout.level agentlightning.trace_aggregator.level
+rollout.trajectory_max_response_tokens agentlightning.trace_aggregator.trajectory_max_response_length
+"""
+SECTIONS = ("actor.", "model.", "ref.", "rollout.")
 OWN: dict[str, str] = {
-    f"{ACTOR}use_dynamic_bsz": "optim.micro_batch_tokens",
-    f"{ACTOR}ppo_max_token_len_per_gpu": "optim.micro_batch_tokens",
-    f"{REF}log_prob_use_dynamic_bsz": "optim.micro_batch_tokens",
-    f"{REF}log_prob_max_token_len_per_gpu": "optim.micro_batch_tokens",
-    f"{ROLLOUT}log_prob_use_dynamic_bsz": "optim.micro_batch_tokens",
-    f"{ROLLOUT}log_prob_max_token_len_per_gpu": "optim.micro_batch_tokens",
-    f"{ACTOR}fsdp_config.param_offload": "trainer.offload",
-    f"{ACTOR}fsdp_config.optimizer_offload": "trainer.offload",
-    f"{REF}fsdp_config.param_offload": "trainer.offload",
-    "algorithm.adv_estimator": "optim.advantage",
-    "algorithm.norm_adv_by_std_in_grpo": "optim.advantage",
-    "algorithm.rollout_correction.rollout_is": "optim.importance_correction",
-    "algorithm.rollout_correction.rollout_is_threshold": "optim.importance_cap",
-    f"{ACTOR}clip_ratio": "optim.clip_low",
-    f"{ACTOR}clip_ratio_low": "optim.clip_low",
-    f"{ACTOR}clip_ratio_high": "optim.clip_high",
-    f"{ACTOR}use_kl_loss": "optim.kl_coef",
-    f"{ACTOR}kl_loss_coef": "optim.kl_coef",
-    f"{ACTOR}kl_loss_type": "optim.kl_estimator",
-    f"{ACTOR}entropy_coeff": "optim.entropy_coef",
-    f"{ACTOR}policy_loss.loss_mode": "optim.loss",
-    f"{ACTOR}loss_agg_mode": "optim.loss_aggregation",
-    f"{ACTOR}optim.lr": "optim.lr",
-    f"{ACTOR}optim.lr_scheduler_type": "optim.lr_schedule",
-    f"{ACTOR}optim.warmup_style": "optim.lr_schedule",
-    f"{ACTOR}optim.min_lr_ratio": "optim.lr_final_share",
-    f"{ACTOR}optim.weight_decay": "optim.weight_decay",
-    f"{ACTOR}optim.clip_grad": "optim.grad_clip",
-    f"{ACTOR}grad_clip": "optim.grad_clip",
-    f"{ACTOR}optim.total_training_steps": "trainer.max_steps",
-    f"{ACTOR}optim.lr_warmup_steps": "optim.warmup",
-    f"{ACTOR}optim.lr_warmup_steps_ratio": "optim.warmup",
-    f"{ACTOR}ppo_mini_batch_size": "optim.mini_batch_questions",
-    f"{ACTOR}ppo_micro_batch_size": "optim.micro_batch_rows",
-    f"{ACTOR}ppo_micro_batch_size_per_gpu": "optim.micro_batch_rows",
-    f"{ACTOR}fsdp_config.dtype": "trainer.precision",
-    f"{ACTOR}use_remove_padding": "model.attention",
-    f"{REF}log_prob_micro_batch_size": "optim.micro_batch_rows",
-    f"{REF}log_prob_micro_batch_size_per_gpu": "optim.micro_batch_rows",
-    f"{ROLLOUT}temperature": "rollout.temperature",
-    f"{ROLLOUT}top_p": "rollout.top_p",
-    f"{ROLLOUT}top_k": "rollout.top_k",
-    f"{ROLLOUT}n": "rollout.group_size",
-    f"{ROLLOUT}prompt_length": "rollout.max_prompt_tokens",
-    f"{ROLLOUT}response_length": "rollout.max_response_tokens",
-    f"{ROLLOUT}calculate_log_probs": "rollout.sampler_logprobs",
-    f"{ROLLOUT}tensor_model_parallel_size": "rollout.tensor_parallel",
-    f"{ACTOR}ulysses_sequence_parallel_size": "trainer.sequence_parallel",
-    f"{ROLLOUT}gpu_memory_utilization": "rollout.gpu_memory_utilization",
-    f"{ROLLOUT}max_num_seqs": "rollout.max_num_seqs",
-    f"{ROLLOUT}max_model_len": "rollout.max_model_len",
-    f"{ROLLOUT}dtype": "trainer.precision",
-    f"{VLLM}dtype": "trainer.precision",
-    f"{VLLM}tool_call_parser": "rollout.tool_parser",
-    f"{VLLM}max_model_len": "rollout.max_model_len",
-    f"{VLLM}logprobs_mode": "rollout.temperature",
-    f"{ROLLOUT}multi_turn.format": "rollout.tool_parser",
-    f"{ROLLOUT}multi_turn.max_assistant_turns": "agent.max_turns",
-    f"{ROLLOUT}log_prob_micro_batch_size": "optim.micro_batch_rows",
-    f"{ROLLOUT}log_prob_micro_batch_size_per_gpu": "optim.micro_batch_rows",
-    f"{MODEL}path": "model.path",
-    f"{MODEL}lora_rank": "model.lora_rank",
-    f"{MODEL}lora_alpha": "model.lora_alpha",
-    f"{MODEL}lora_adapter_path": "model.lora_adapter_path",
-    f"{MODEL}trust_remote_code": "model.allow_remote_code",
-    f"{MODEL}override_config.attn_implementation": "model.attention",
-    f"{MODEL}use_remove_padding": "model.attention",
-    "data.train_files": "data.train_file",
-    "data.val_files": "data.val_file",
-    "data.val_max_samples": "data.val_max_rows",
-    "data.train_batch_size": "optim.questions_per_step",
-    "data.max_prompt_length": "rollout.max_prompt_tokens",
-    "data.max_response_length": "rollout.max_response_tokens",
-    "data.seed": "data.seed",
-    "data.trust_remote_code": "model.allow_remote_code",
-    "trainer.device": "trainer.device",
-    "trainer.n_gpus_per_node": "trainer.n_gpus",
-    "trainer.total_epochs": "trainer.epochs",
-    "trainer.total_training_steps": "trainer.max_steps",
-    "trainer.save_freq": "trainer.save_every",
-    "trainer.test_freq": "trainer.validate_every",
-    "trainer.val_before_train": "trainer.validate_first",
-    "trainer.resume_mode": "trainer.resume",
-    "trainer.resume_from_path": "trainer.resume",
-    "trainer.default_local_dir": "trainer.runs_dir",
-    "trainer.max_actor_ckpt_to_keep": "trainer.keep_checkpoints",
-    "trainer.logger": "logging.trackers",
-    "trainer.project_name": "logging.project",
-    "trainer.experiment_name": "logging.experiment",
-    "agentlightning.trace_aggregator.level": "rollout.level",
-    "agentlightning.trace_aggregator.trajectory_max_prompt_length": "rollout.max_prompt_tokens",
-    "agentlightning.trace_aggregator.trajectory_max_response_length": "rollout.trajectory_max_response_tokens",
+    f"actor_rollout_ref.{key}" if key.startswith(SECTIONS) else key: own
+    for own, *keys in map(str.split, FOLLOWING.strip().splitlines())
+    for key in keys
 }
 
-# Why.
+# Why all keys of a section, or one of them, are refused.
 REFUSED: dict[str, str] = {
+    "": "rewards, questions, logs and the loop over steps are this project's, and read no such key",
     CLASS: "it names a class of verl",
     "algorithm.": "these advantages read neither discounts, nor critics, nor a KL term in the reward",
-    "algorithm.rollout_correction.": (
-        "this project's loop does not read it, and corrects per token (optim.importance_correction)"
-    ),
-    f"{ACTOR}policy_loss.": (
-        "it belongs to clip_cov and kl_cov, which choose tokens by micro batch: the update would depend on its size"
-    ),
-    f"{ACTOR}shuffle": "verl's FSDP actor does not read it",
-    "trainer.balance_batch": "the update deals the rows over the GPUs itself",
-    f"{ACTOR}fsdp_config.": "it would change what the update of this project relies on",
-    f"{ACTOR}use_fused_kernels": "logits are those of the trained tokens alone, and scored in parts",
-    f"{ACTOR}freeze_vision_tower": "the agent's model reads text alone",
+    ACTOR: "the update of this project does not read it, or relies on verl's own value",
+    f"{ACTOR}policy_loss.": "it chooses tokens by micro batch: the update would depend on its size",
     f"{ACTOR}checkpoint.": "resuming and `agentgrpo export` need all that verl writes by default",
-    f"{ACTOR}profiler.": "verl's profilers are driven by its own loop, which this project's replaces",
-    ACTOR: "the update of this project does not read it",
     REF: "the reference model is the start model, run as the actor is",
-    f"{ROLLOUT}val_kwargs.": "agent-lightning does not read it: each request says how it samples (rollout.validation)",
-    f"{ROLLOUT}do_sample": "each request says how it samples",
-    f"{ROLLOUT}ignore_eos": "vLLM's server does not read it, and an answer without an end is of no use",
-    f"{ROLLOUT}data_parallel_size": "rollout.tensor_parallel alone divides the GPUs",
-    f"{ROLLOUT}expert_parallel_size": "rollout.tensor_parallel alone divides the GPUs",
-    f"{VLLM}enable_auto_tool_choice": "the agent calls tools",
-    f"{VLLM}enable_sleep_mode": "trainer and vLLM share a GPU's memory",
-    f"{VLLM}override_generation_config": "each request says how it samples: rollout.temperature, top_p and top_k",
-    f"{VLLM}generation_config": "each request says how it samples: rollout.temperature, top_p and top_k",
-    f"{VLLM}distributed_executor_backend": "verl sets it",
-    f"{VLLM}model": "verl sets it: model.path",
-    f"{VLLM}served_model_name": "agent-lightning asks for the model by its path",
-    f"{VLLM}api_key": "agent-lightning sends none",
-    f"{VLLM}host": "verl chooses it",
-    f"{VLLM}port": "verl chooses it",
-    ROLLOUT: "it belongs to verl's own agent loop or to SGLang; here agent-lightning's runners ask vLLM",
-    f"{MODEL}use_fused_kernels": "logits are those of the trained tokens alone, and scored in parts",
-    f"{MODEL}fused_kernel_options.": "it belongs to use_fused_kernels",
-    f"{MODEL}external_lib": "it loads this project's part of the update",
-    f"{MODEL}use_liger": "its package is not part of this project's environment",
-    MODEL: "tokenizer, template and config.json are those of model.path, which vLLM reads too",
-    "actor_rollout_ref.nccl_timeout": "verl's workers do not read it",
-    "actor_rollout_ref.hybrid_engine": "trainer and vLLM share the GPUs",
-    "data.": (
-        "agent-lightning gets the questions as read from data.train_file or data.train_files, in an order "
-        "that follows from data.seed"
+    ROLLOUT: "it belongs to verl's own agent loop or to SGLang; each request to vLLM says how it samples",
+    **dict.fromkeys(
+        (f"{VLLM}override_generation_config", f"{VLLM}generation_config"),
+        "each request says how it samples: rollout.temperature, top_p and top_k",
     ),
+    **dict.fromkeys(
+        (f"{VLLM}{name}" for name in OF_THE_SERVER),
+        "verl, agent-lightning or this project sets it, for an agent that calls tools on a GPU that is shared",
+    ),
+    MODEL: "tokenizer, template and config.json are those of model.path, which vLLM reads too",
     "trainer.nnodes": "the checks of batches, GPUs and memory are for one machine",
     "trainer.val_only": "`agentgrpo evaluate` measures a model without training it",
-    "trainer.": "this project's loop does not read it, or the run folder has it (rollouts.jsonl)",
     "critic.": "GRPO has no critic",
-    "reward_model.": "rewards come from reward.terms; a reward model is asked over HTTP",
-    "custom_reward_function.": "rewards come from reward.terms",
-    "global_profiler.": "verl's profilers are driven by its own loop, which this project's replaces",
-    "transfer_queue.": "this project's loop does not use it",
-    "skip.": "this project's loop does not use it",
-    "reward.": "rewards come from reward.terms; a reward model is asked over HTTP",
-    "distillation.": "the policy learns from rewards, without a teacher's tokens",
-    "sandbox_fusion.": "rewards come from reward.terms",
-    "model_engine": "the update is built on verl's FSDP engine",
-    "ray_kwargs.": "Ray is started by this project, or found by RAY_ADDRESS",
 }
 
-How = Literal["passed on", "own key", "refused"]
-HOW: dict[str, How] = {
-    **dict.fromkeys(REFUSED, "refused"),
-    **dict.fromkeys(OWN, "own key"),
-    **dict.fromkeys(PASSED_ON, "passed on"),
-}
+ROWS = (*OWN, *PASSED_ON, *REFUSED)
 # Free-form sections: verl's configuration does not list their keys.
 OPEN_SECTIONS = tuple(key for key in PASSED_ON if key.endswith("."))
 
 
 def row_of(key: str) -> str:
-    """The longest name above that covers a key of verl. Raises ValueError when there is none."""
+    """The longest name above that covers a key of verl."""
     if key.endswith(f".{CLASS}"):
         return CLASS
-    fitting = [row for row in HOW if f"{key}.".startswith(row if row.endswith(".") else f"{row}.")]
-    if not fitting:
-        raise ValueError(f"{key}: verl has it, but this module does not say what happens to it")
-    return max(fitting, key=len)
+    return max((row for row in ROWS if not row or f"{key}.".startswith(f"{row.rstrip('.')}.")), key=len)

@@ -1,4 +1,4 @@
-"""The section [verl]: each row of the table is set, and arrives at verl or is refused as the table says."""
+"""The section [verl]: each row of its rules is set, and arrives at verl or is refused as the row says."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ from sql_agent.training.verl_rules import (
     FITS,
     FSDP2,
     GPU,
-    HOW,
     LORA,
     MODEL,
     NEW_LORA,
@@ -34,13 +33,11 @@ from sql_agent.training.verl_rules import (
     PPO,
     REFUSED,
     ROLLOUT,
+    ROWS,
     VLLM,
     row_of,
 )
 
-PAGE = (ROOT / "docs" / "10-configuration.md").read_text(encoding="utf-8")
-TABLE = PAGE.partition("<!-- generated: verl -->")[2].partition("<!-- end: verl -->")[0]
-DOCUMENTED = {key.rstrip("*"): why for key, why in re.findall(r"^\| `verl\.(\S+)` \| (.+) \|$", TABLE, re.M)}
 # One way to fulfil each need, and one not to, where the defaults do.
 SETTINGS = {
     GPU: ("trainer.device=cuda",),
@@ -83,23 +80,17 @@ def problems(*settings: str, **verl: Any) -> list[str]:
     return list(problems_of(config_of(*settings, **({"verl": verl} if verl else {})), BASE))
 
 
-def test_the_table_holds_what_is_passed_on() -> None:
-    assert all(why in DOCUMENTED[key] for key, (why, _) in PASSED_ON.items())
-    assert DOCUMENTED.keys() == PASSED_ON.keys() and len(HOW) == len(OWN) + len(PASSED_ON) + len(REFUSED)
-
-
-@pytest.mark.parametrize("row", HOW)
-def test_a_row_of_the_table_is_true(row: str) -> None:
+@pytest.mark.parametrize("row", ROWS)
+def test_a_row_is_true(row: str) -> None:
     """Set as a user does; what is passed on is found in what agent-lightning gets, the rest in an error."""
-    how = HOW[row]
     for key, value in samples_of(row).items():
         settings = [f"verl.{key}={json.dumps(value)}"]
-        if how == "passed on":
+        if row in PASSED_ON:
             settings += SETTINGS.get(PASSED_ON[row][1], ())
             assert problems(*settings) == []
             assert value == {} or overrides_of(config_of(*settings))[key] == value
         else:
-            reason = f"set {OWN[row]}, from" if how == "own key" else f"refused: {REFUSED[row]}"
+            reason = f"set {OWN[row]}, from" if row in OWN else f"refused: {REFUSED[row]}"
             (problem,) = [text for text in problems(*settings) if text.startswith(f"{key} = ")] or [""]
             assert value == {} or reason in problem
 
@@ -114,7 +105,8 @@ def test_a_key_that_could_not_work_is_refused(key: str) -> None:
 
 def test_every_key_of_verl_falls_under_a_row_and_every_row_has_a_key() -> None:
     used = {row_of(key) for key in KNOWN}
-    assert {row for row in HOW if row not in used and not row.startswith(OPEN_SECTIONS)} == set()
+    assert {row for row in ROWS if row not in used and not row.startswith(OPEN_SECTIONS)} == set()
+    assert len(ROWS) == len(set(ROWS))
     assert set(OWN.values()) <= known_keys().keys()
 
 
