@@ -34,7 +34,6 @@ class Limits:
     """What one server takes."""
 
     batch_size: int = 32
-    wait_s: float = 0.002
     max_queued: int = 2048
     max_items: int = 256
     max_chars: int = 32_768
@@ -71,7 +70,6 @@ def make_app(served: Served, *, limits: Limits, token: str = "", traffic: Traffi
     batcher = MicroBatcher(
         served.scorer.score,
         batch_size=limits.batch_size,
-        wait_s=limits.wait_s,
         max_queued=limits.max_queued,
         on_batch=metrics.on_batch,
     )
@@ -79,8 +77,8 @@ def make_app(served: Served, *, limits: Limits, token: str = "", traffic: Traffi
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        async with batcher:
-            yield
+        yield
+        await batcher.at_rest()
 
     # No pages: FastAPI's load scripts from elsewhere.
     app = FastAPI(
@@ -173,8 +171,8 @@ def _add_status(app: FastAPI, served: Served, batcher: MicroBatcher, limits: Lim
 
     @app.get("/readyz", summary="Would a request be taken now?", **ready)
     async def readyz() -> Any:
-        if traffic.is_ending or not batcher.is_running:
-            return _later("the server ends, or its model does not run; try again later")
+        if traffic.is_ending:
+            return _later("the server ends; try again later")
         if batcher.is_full:
             return _later(f"{batcher.n_queued} items wait; try again later")
         return t.Ready(queued=batcher.n_queued)

@@ -62,7 +62,6 @@ def main(
         int | None, typer.Option(min=16, help="longest dialogue (default: the model's, at most 2048)")
     ] = None,
     batch_size: Annotated[int, typer.Option(min=1, help="items per forward pass")] = Limits.batch_size,
-    wait_ms: Annotated[float, typer.Option(min=0, help="how long an item waits for company")] = Limits.wait_s * 1000,
     max_queued: Annotated[int, typer.Option(min=1, help="waiting items before 503")] = Limits.max_queued,
     max_items: Annotated[int, typer.Option(min=1, help="items of one /score-batch")] = Limits.max_items,
     max_chars: Annotated[int, typer.Option(min=1, help="characters of one text")] = Limits.max_chars,
@@ -81,7 +80,6 @@ def main(
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     limits = Limits(
         batch_size=batch_size,
-        wait_s=wait_ms / 1000,
         max_queued=max_queued,
         max_items=min(max_items, max_queued),
         max_chars=max_chars,

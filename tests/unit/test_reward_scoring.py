@@ -240,25 +240,27 @@ def items_of(*responses: str) -> list[Item]:
     return [Item("q", response) for response in responses]
 
 
+def batcher_of(model: Model, *, batch_size: int, max_queued: int = 100) -> MicroBatcher:
+    return MicroBatcher(model, batch_size=batch_size, max_queued=max_queued, on_batch=lambda size, seconds: None)
+
+
 async def test_single_requests_share_a_batch() -> None:
     model = Model()
-    async with MicroBatcher(model, batch_size=8, wait_s=0.05, max_queued=100) as batcher:
-        scores = await asyncio.gather(*(batcher.submit(items_of("x" * n)) for n in range(20)))
+    batcher = batcher_of(model, batch_size=8)
+    scores = await asyncio.gather(*(batcher.submit(items_of("x" * n)) for n in range(20)))
     assert [one.score for [one] in scores] == list(range(20))
     assert len(model.batches) <= 4 and max(model.batches) == 8
 
 
 async def test_the_order_of_a_request_is_kept() -> None:
-    async with MicroBatcher(Model(), batch_size=3, wait_s=0, max_queued=100) as batcher:
-        scores = await batcher.submit(items_of("xxx", "", "x", "xxxxx", "xx"))
+    scores = await batcher_of(Model(), batch_size=3).submit(items_of("xxx", "", "x", "xxxxx", "xx"))
     assert [one.score for one in scores] == [3, 0, 1, 5, 2]
 
 
 async def test_one_bad_item_spares_its_neighbours() -> None:
-    model = Model()
-    async with MicroBatcher(model, batch_size=8, wait_s=0.05, max_queued=100) as batcher:
-        tasks = [batcher.submit(items_of(text)) for text in ("a", "bad", "bb", "ccc")]
-        results = await asyncio.gather(*tasks, return_exceptions=True)
+    batcher = batcher_of(Model(), batch_size=8)
+    tasks = [batcher.submit(items_of(text)) for text in ("a", "bad", "bb", "ccc")]
+    results = await asyncio.gather(*tasks, return_exceptions=True)
     assert isinstance(results[1], NotFinite)
     assert [one[0].score for one in results if isinstance(one, list)] == [1, 2, 3]
 
@@ -266,35 +268,27 @@ async def test_one_bad_item_spares_its_neighbours() -> None:
 async def test_a_full_queue_refuses_at_once_and_loses_nothing() -> None:
     model = Model()
     model.gate.clear()
-    async with MicroBatcher(model, batch_size=2, wait_s=0, max_queued=4) as batcher:
-        first = asyncio.create_task(batcher.submit(items_of("a", "b", "c", "d")))
-        await asyncio.sleep(0.05)
-        second = asyncio.create_task(batcher.submit(items_of("e", "f")))
-        await asyncio.sleep(0.05)
-        assert batcher.is_full
-        with pytest.raises(Overloaded):
-            await batcher.submit(items_of("g"))
-        model.gate.set()
-        assert len(await first) == 4 and len(await second) == 2
-
-
-async def test_what_was_accepted_is_scored_before_the_end() -> None:
-    model = Model()
-    async with MicroBatcher(model, batch_size=2, wait_s=0, max_queued=100) as batcher:
-        tasks = [asyncio.create_task(batcher.submit(items_of("x" * n))) for n in range(9)]
-        await asyncio.sleep(0)
-    assert [(await task)[0].score for task in tasks] == list(range(9))
-    assert not batcher.is_running
+    batcher = batcher_of(model, batch_size=2, max_queued=4)
+    first = asyncio.create_task(batcher.submit(items_of("a", "b", "c", "d")))
+    await asyncio.sleep(0.05)
+    second = asyncio.create_task(batcher.submit(items_of("e", "f")))
+    await asyncio.sleep(0.05)
+    assert batcher.is_full
+    with pytest.raises(Overloaded):
+        await batcher.submit(items_of("g"))
+    model.gate.set()
+    assert len(await first) == 4 and len(await second) == 2
 
 
 async def test_a_request_that_is_gone_does_not_stop_the_others() -> None:
     model = Model()
     model.gate.clear()
-    async with MicroBatcher(model, batch_size=1, wait_s=0, max_queued=100) as batcher:
-        gone = asyncio.create_task(batcher.submit(items_of("a")))
-        stays = asyncio.create_task(batcher.submit(items_of("bb")))
-        await asyncio.sleep(0.05)
-        gone.cancel()
-        model.gate.set()
-        assert (await stays)[0].score == 2
-    assert gone.cancelled()
+    batcher = batcher_of(model, batch_size=1)
+    gone = [asyncio.create_task(batcher.submit(items_of(text))) for text in ("a", "aa")]
+    stays = asyncio.create_task(batcher.submit(items_of("bb")))
+    await asyncio.sleep(0.05)
+    for task in gone:
+        task.cancel()
+    model.gate.set()
+    assert (await stays)[0].score == 2
+    assert all(task.cancelled() for task in gone) and sum(model.batches) == 2  # one had begun, the other never does
