@@ -2,16 +2,12 @@
 
   .venv/bin/python -m benchmarks.traffic [--seconds 5] [--path gateway ...] [--out traffic.json]
   .venv/bin/python -m benchmarks.traffic --path gateway --soak 100000
-  .venv/bin/python -m benchmarks.traffic --path store --rollouts 100000
 
 For each path, number of calls in flight and model (one that answers at once, one that takes 500 ms): calls per second,
 CPU of the proxy and of the store in ms per call, calls that failed, and calls whose span the store has not got. `stock`
 is agentlightning.LLMProxy as it comes, with `agl store`; `gateway` is this project's, with the store that lasts;
 `direct` calls the model server (support/model_server.py). MiB are those of proxy and store after the cell.
 `--soak` makes so many calls at 64 in flight instead; `--stream` asks for streams.
-`store` and `audit` are no paths. `store` is a training's work of so many rollouts on the memory store and on the one
-that lasts, without a network (support/store_load.py); operations per second, CPU per operation, memory and file after
-each tenth. `audit` is what the audit chain of so many rollouts costs (audit.py).
 Everything is on this machine, the client too: calls per second say what is possible beside it, CPU per call is what a
 path costs. Run it on an idle machine; the load before it stands in the file.
 """
@@ -20,7 +16,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import json
 import os
 import subprocess
 import sys
@@ -38,19 +33,15 @@ import typer
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benchmarks.audit import measure as measure_audit
 from benchmarks.support.model_server import MODEL, model_server
 from foundation.environment import COMMON_ENV
 from foundation.files import write_json
 from foundation.net import free_port
 
 PATHS = ("stock", "gateway", "direct")
-STORE, AUDIT, BACKENDS = "store", "audit", ("memory", "sqlite")
 IN_FLIGHT, DELAYS_MS = (1, 16, 64, 256), (0, 500)
 N_ATTEMPTS = 64
-NAMES = (*PATHS, STORE, AUDIT)
 HEADER = "path     model ms in flight    calls   calls/s  proxy ms  store ms  failed  no span proxy MiB store MiB"
-STORE_HEADER = "store    rollouts   ops/s   ms per op   RSS MiB  file MiB    lost"
 PROMPT = {"system": "你是一位医学数据库助手。" * 20, "user": "甲药的适应症是什么？"}
 MESSAGES = [{"role": role, "content": text} for role, text in PROMPT.items()]
 BODY = {"model": MODEL, "messages": MESSAGES, "temperature": 1.0, "top_p": 1.0}
@@ -239,40 +230,6 @@ async def measured(paths: list[str], *, model: str, seconds: float, soak: int, s
     return cells
 
 
-def store_looks(n_rollouts: int) -> list[dict[str, Any]]:
-    """What support/store_load.py sees of each backend, in a process of its own."""
-    looks: list[dict[str, Any]] = []
-    for backend in BACKENDS:
-        with tempfile.TemporaryDirectory() as folder:
-            command = [sys.executable, "-m", "benchmarks.support.store_load", backend, str(n_rollouts), folder]
-            with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-                assert process.stdout
-                for text in process.stdout:
-                    looks.append(json.loads(text))
-                    typer.echo(store_line(looks[-1]), err=True)
-            if process.returncode:
-                raise RuntimeError(f"the load on the {backend} store ended with {process.returncode}")
-    return looks
-
-
-def audit_cost(n_rollouts: int) -> dict[str, Any]:
-    """What the audit chain of so many rollouts costs."""
-    with tempfile.TemporaryDirectory() as folder:
-        cost = measure_audit(Path(folder), n_rollouts=n_rollouts)
-    slowest_s, kib = max(cost["query_seconds"].values()), cost["bytes_per_rollout"] / 1024
-    typer.echo(
-        f"audit of {n_rollouts} rollouts: {cost['ms_per_rollout']:.2f} ms and {kib:.1f} KiB each, slowest query "
-        f"{slowest_s:.2f} s, {memory_mib(os.getpid()):.0f} MiB"
-    )
-    return cost
-
-
-def store_line(look: dict[str, Any]) -> str:
-    """A look as a row of the table."""
-    sizes = f"{look['rss_mib']:10.0f}{look['file_mib']:10.0f}{look['lost']:8}"
-    return f"{look['backend']:9}{look['rollouts']:8}{look['ops_per_s']:8.0f}{look['cpu_ms_per_op']:12.2f}{sizes}"
-
-
 def line(cell: Cell) -> str:
     """A cell as a row of the table."""
     speed = f"{cell.calls_per_s:10.1f}{cell.proxy_ms:10.2f}{cell.store_ms:10.2f}"
@@ -281,31 +238,24 @@ def line(cell: Cell) -> str:
 
 
 def main(
-    path: Annotated[list[str] | None, typer.Option(help=f"of {', '.join(NAMES)} (default: all)")] = None,
+    path: Annotated[list[str] | None, typer.Option(help=f"of {', '.join(PATHS)} (default: all)")] = None,
     seconds: Annotated[float, typer.Option(min=1, help="time of each measurement")] = 5.0,
     soak: Annotated[int, typer.Option(min=0, help="so many calls at 64 in flight instead")] = 0,
     stream: Annotated[bool, typer.Option("--stream", help="ask for streams")] = False,
-    rollouts: Annotated[int, typer.Option(min=10, help="so many on each store, and in the audit")] = 5000,
     out: Annotated[Path | None, typer.Option(help="write the figures there as JSON")] = None,
 ) -> None:
     """Measure what an LLM call costs on each path; about six minutes for all."""
-    paths = path or [*NAMES]
-    if strangers := set(paths) - {*NAMES}:
-        typer.echo(f"error: --path {', '.join(sorted(strangers))}: must be of {', '.join(NAMES)}", err=True)
+    paths = path or [*PATHS]
+    if strangers := set(paths) - {*PATHS}:
+        typer.echo(f"error: --path {', '.join(sorted(strangers))}: must be of {', '.join(PATHS)}", err=True)
         raise typer.Exit(2)
     os.environ |= {name: os.environ.get(name, value) for name, value in COMMON_ENV.items()}
     facts = {"seconds": seconds, "cores": os.cpu_count(), "load_before": [round(one, 2) for one in os.getloadavg()]}
-    cells: list[Cell] = []
-    if calls := [one for one in paths if one in PATHS]:
-        with model_server() as model:
-            cells = asyncio.run(measured(calls, model=model, seconds=seconds, soak=soak, stream=stream))
-        typer.echo("\n".join([HEADER, *map(line, cells)]))
-    looks = store_looks(rollouts) if STORE in paths else []
-    if looks:
-        typer.echo("\n".join([STORE_HEADER, *map(store_line, looks)]))
-    audit = audit_cost(rollouts) if AUDIT in paths else {}
+    with model_server() as model:
+        cells = asyncio.run(measured(paths, model=model, seconds=seconds, soak=soak, stream=stream))
+    typer.echo("\n".join([HEADER, *map(line, cells)]))
     if out:
-        write_json(out, {**facts, "cells": [asdict(cell) for cell in cells], "store": looks, "audit": audit})
+        write_json(out, {**facts, "cells": [asdict(cell) for cell in cells]})
 
 
 if __name__ == "__main__":

@@ -60,7 +60,7 @@ ONLY_IN = {
         "benchmarks.audit",
         "benchmarks.traffic",
         "sql_agent.testing.spans",
-        "benchmarks.support.store_load",
+        "benchmarks.store",
     ],
     "verl": ["agl_plugin.*", "sql_agent.testing.actor"],
     "ray": ["agl_plugin.*"],
