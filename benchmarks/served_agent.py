@@ -1,24 +1,33 @@
-"""What the served agent costs beside the bare loop.
+"""What the served agent costs beside the bare loop, and whether it loses or crosses answers while its parts are killed.
 
   .venv/bin/python -m benchmarks.served_agent overhead [--turns 2000] [--in-flight 64]
+  .venv/bin/python -m benchmarks.served_agent soak [--turns 10000] [--in-flight 256]
 
-CPU of a turn (one message, one streamed answer of 52 tokens, no call of a tool) of `agentgrpo serve --as-agent`, whole
-and streamed, and of the same conversations in a process without HTTP before them; both before support/model_server.py,
-after a warm-up.
+`overhead`: CPU of a turn (one message, one streamed answer of 52 tokens, no call of a tool) of `agentgrpo serve
+--as-agent`, whole and streamed, and of the same conversations in a process without HTTP before them; both before
+support/model_server.py, after a warm-up. `soak`: each turn asks for N + 1 through a tool; every few seconds the model
+server, or a process of the tools, is killed. An answer to another question is crossed; a turn without a reply and
+without an error is lost; turns that got an error are asked again until they have an answer.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import itertools
+import json
 import os
+import random
 import signal
 import subprocess
 import sys
 import tempfile
+import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import aiohttp
 import psutil
@@ -31,10 +40,11 @@ from sql_agent.agent.conversation import Conversation
 from sql_agent.agent.endpoint import LLMEndpoint
 from sql_agent.agent.episode import EpisodeRunner
 from sql_agent.config import build_config, load_recipe
+from sql_agent.testing.server import Reply, openai_server, stream_reply
 
 TOOLS = 'def add(a: float, b: float) -> float:\n    """Add two numbers."""\n    return a + b\n'
 RECIPE = '[agent]\nsystem_prompt = "tools"\ntools = ["tools.py"]\n'
-MODEL = "fake-model"
+MODEL, KILL_EVERY_S = "fake-model", 5.0
 app = typer.Typer(add_completion=False, help=__doc__, pretty_exceptions_enable=False)
 
 
@@ -141,6 +151,112 @@ def overhead(
             for name, stream in (("served, whole", False), ("served, streamed", True)):
                 cost = asyncio.run(asked(address, pid, stream=stream, turns=turns, in_flight=in_flight))
                 print(f"{name:17}{cost:7.2f} ms a turn, {cost - bare:+.2f}")
+
+
+def adds(request: dict[str, Any]) -> Reply:
+    """A model that calls add(N, 1) for the question N, then says what came."""
+    last = request["messages"][-1]
+    if last["role"] == "tool":
+        return stream_reply({"role": "assistant", "content": f"It is {last['content']}"})
+    call = {"name": "add", "arguments": json.dumps({"a": int(last["content"]), "b": 1})}
+    return stream_reply({"tool_calls": [{"index": 0, "id": "c", "type": "function", "function": call}]})
+
+
+@app.command(hidden=True)
+def model(port: int) -> None:
+    """That model on a port, until it is killed."""
+    with openai_server(adds, port=port):
+        signal.pause()
+
+
+class Killer:
+    """The model server in a process, killed in turn with a process of the agent's tools."""
+
+    def __init__(self) -> None:
+        self.port, self.killed = free_port(), Counter[str]()
+        self._model = self._started()
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        return subprocess.Popen([sys.executable, "-m", "benchmarks.served_agent", "model", str(self.port)])
+
+    async def up(self) -> None:
+        """Wait for the model server."""
+        while True:
+            with contextlib.suppress(OSError):
+                _, writer = await asyncio.open_connection("127.0.0.1", self.port)
+                return writer.close()
+            await asyncio.sleep(0.1)
+
+    async def run(self, pid: int) -> None:
+        """Until it is cancelled."""
+        for number in itertools.count():
+            await asyncio.sleep(KILL_EVERY_S)
+            if number % 2:
+                self._model.kill()
+                self._model.wait()
+                self.killed["model"] += 1
+                self._model = self._started()
+            elif leaves := [one for one in psutil.Process(pid).children(recursive=True) if not one.children()]:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    random.choice(leaves).kill()
+                    self.killed["tool"] += 1
+
+    def end(self) -> None:
+        """Kill the model server for the last time."""
+        self._model.kill()
+        self._model.wait()
+
+
+async def asked_until_answered(address: str, pid: int, killer: Killer, *, turns: int, in_flight: int) -> Counter[str]:
+    """What became of all requests."""
+    found, timeout = Counter[str](), aiohttp.ClientTimeout(total=120)
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), timeout=timeout) as http:
+
+        async def turn(number: int) -> None:
+            body = {"model": MODEL, "messages": [{"role": "user", "content": str(number)}]}
+            while True:
+                try:
+                    async with http.post(address, json=body) as reply:
+                        told = await reply.json()
+                except (aiohttp.ClientError, TimeoutError) as exc:
+                    found["lost"] += 1
+                    found[type(exc).__name__] += 1
+                    return
+                if reply.status == 200:
+                    text = told["choices"][0]["message"]["content"]
+                    found["right" if text == f"It is {number + 1}.0" else "crossed"] += 1
+                    return
+                found[f"error {reply.status}"] += 1
+                await asyncio.sleep(0.5)
+
+        killing = asyncio.ensure_future(killer.run(pid))
+        try:
+            await at_once(turn, turns, in_flight)
+        finally:
+            killing.cancel()
+    return found
+
+
+@app.command()
+def soak(
+    turns: Annotated[int, typer.Option(min=1)] = 10_000, in_flight: Annotated[int, typer.Option(min=1)] = 256
+) -> None:
+    """Turns while parts are killed: what became of them. Status 1: some were lost or crossed."""
+    killer = Killer()
+    try:
+        asyncio.run(killer.up())
+        with (
+            recipe() as folder,
+            served(folder, f"http://127.0.0.1:{killer.port}/v1", max_open=in_flight) as (address, pid),
+        ):
+            started = time.monotonic()
+            found = asyncio.run(asked_until_answered(address, pid, killer, turns=turns, in_flight=in_flight))
+            took_s = time.monotonic() - started
+            print(f"{turns} turns, {in_flight} in flight, {took_s:.0f} s; killed {dict(killer.killed)}")
+            print(f"lost {found['lost']}, crossed {found['crossed']}, {dict(found)}")
+    finally:
+        killer.end()
+    raise typer.Exit(int(found["lost"] + found["crossed"] > 0))
 
 
 if __name__ == "__main__":

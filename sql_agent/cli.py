@@ -35,7 +35,6 @@ AUDIT: Table = {
     "why": ("sql_agent.commands.audit:why", "Why a rollout got its reward, and what that did to the weights."),
     "verify": ("sql_agent.commands.audit:verify", "Compute all rows, masks and advantages again."),
     "replay": ("sql_agent.commands.audit:replay", "Repeat the update of a step."),
-    "datasette": ("sql_agent.commands.audit:datasette", "Canned queries for datasette."),
 }
 COMMANDS: Table = {
     "train": ("sql_agent.commands.train:train", "Train an agent with GRPO."),

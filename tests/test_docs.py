@@ -38,7 +38,6 @@ TRANSLATED = [("README.md", "README_zh.md"), ("docs/01-quickstart.md", "docs/01-
 # tensorboard.
 FOREIGN_FLAGS = {
     "--logdir",  # tensorboard
-    "--metadata",  # datasette
     *("--host", "--port", "--backend", "--mongo-uri"),
     *("--served-model-name", "--enable-auto-tool-choice", "--tool-call-parser", "--generation-config"),
     *("--dtype", "--enforce-eager", "--max-model-len"),

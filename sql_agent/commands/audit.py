@@ -23,7 +23,7 @@ from foundation import run_folder
 from foundation.environment import prepare_environment
 from foundation.errors import UserError
 from sql_agent.agent.view import clean
-from sql_agent.run_audit import canned, search
+from sql_agent.run_audit import search
 from sql_agent.run_audit.chain import Chain, short
 
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="a run folder, or an audit.db")]
@@ -146,11 +146,3 @@ def replay(run: Run, step: Annotated[int, typer.Argument(min=1, help="the traini
     wrong = found.differences
     say(f"DIFFERENT: {'; '.join(wrong)}" if wrong else f"ok: the same update; differences: {gaps}")
     return int(bool(wrong))
-
-
-def datasette(run: Run) -> None:
-    """Write canned queries for datasette beside the file; the last line is the command that opens both.
-
-    datasette is no part of this project: `pip install datasette`.
-    """
-    say(canned.write_metadata(run))

@@ -31,7 +31,6 @@ from benchmarks.audit import ASKED, measure
 from foundation import run_folder
 from foundation.errors import UserError
 from foundation.files import read_lines
-from sql_agent.run_audit import canned
 from sql_agent.run_audit.search import FOUND, trails
 from sql_agent.run_report import cases
 from sql_agent.run_report.folder import read_run
@@ -417,18 +416,6 @@ def test_wrong_questions_end_with_a_reason(made: Path, tmp_path: Path) -> None:
     assert ask("why", made, "ro-")[0] == ask("why", made, "x")[0] == ask("show", tmp_path)[0] == 2
     (tmp_path / run_folder.AUDIT).write_bytes(b"SQLite format 3\0 and then nothing that is")
     assert ask("show", tmp_path)[0] == 2 and "no audit file" in ask("show", tmp_path)[1]
-
-
-def test_each_canned_query_runs(made: Path, tmp_path: Path) -> None:
-    (one, *_) = rows(made, "SELECT rollout_id FROM tool_call")
-    values = {"rollout": one["rollout_id"], "low": "0.2", "high": "0.8", "step": "2"}
-    shutil.copy(made / run_folder.AUDIT, tmp_path)
-    status, told = ask("datasette", tmp_path)
-    assert status == 0 and told.startswith("datasette ")
-    queries = json.loads((tmp_path / canned.METADATA).read_text())["databases"]["audit"]["queries"]
-    with closing(schema.opened(made)) as connection:
-        found = {name: connection.execute(query["sql"], values).fetchall() for name, query in queries.items()}
-    assert len(found) == len(canned.QUERIES) and all(found.values())
 
 
 def test_trails_for_the_report(made: Path, tmp_path: Path) -> None:
