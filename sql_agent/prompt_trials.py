@@ -16,7 +16,7 @@ from foundation.errors import RunError
 from foundation.files import append_lines, write_json, write_text
 from sql_agent.agent.endpoint import LLMEndpoint
 from sql_agent.agent.episode import EpisodeRunner
-from sql_agent.config import TrainConfig
+from sql_agent.config import AgentTree
 from sql_agent.evaluation.folder import TRIALS
 from sql_agent.evaluation.stats import Estimate, difference, estimate
 from sql_agent.evaluation.trials import Setting, Trial, play
@@ -34,7 +34,7 @@ class EpisodesSpent(RunError):
 class PromptTrials:
     """All trials of a search. `max_episodes` 0: no limit."""
 
-    config: TrainConfig
+    config: AgentTree
     llm: LLMEndpoint
     scoring: ScoringContext
     folder: Path

@@ -97,7 +97,7 @@ def with_references(rows: Sequence[dict[str, Any]], known: Sequence[Question]) -
 def write_log(out: Path, *, n: int, seed: int) -> list[Question]:
     """chats.jsonl and old.jsonl; returns the bundled training questions."""
     config = TrainConfig()
-    ensure_data(config)
+    ensure_data(config.data, config)
     train, held = load_questions(data_path(config.data.train_file)), load_questions(data_path("data/val.parquet"))
     log, old = sessions(train, held, n=n, seed=seed)
     write_lines(out / "chats.jsonl", log)

@@ -63,14 +63,14 @@ def _checked(
     from sql_agent.data.bundled import ensure_data
     from sql_agent.training import preflight
     from sql_agent.training.dry_run import dry_run
-    from sql_agent.training.external_store import wait_for_store, with_store_address
+    from sql_agent.training.external_store import store_address, wait_for_store
     from sql_agent.training.job import run_runners, run_training
 
-    config = with_store_address(config)
+    config = config.but(store={"external_address": store_address(config.store)})
     preflight.check_role(role)
     if role != "runner":
         preflight.check_installed(("torch", "verl", "vllm"), extra="gpu] or agentgrpo[cpu")
-    ensure_data(config)
+    ensure_data(config.data, config)
     if dry:
         return dry_run(config, terminal), None
     if role != "runner":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sql_agent.config import DatabaseConfig, TrainConfig, agents_of
+from sql_agent.config import AgentTree, DatabaseConfig, DataConfig, agents_of
 
 DATA = Path(__file__).resolve().parent
 SPLITS = ("train", "val", "test", "test_entities")
@@ -20,12 +20,12 @@ def ensure_bundled(*texts: str) -> None:
     build_bundled()
 
 
-def ensure_data(config: TrainConfig) -> None:
-    """The same for what a run reads. Raises UserError."""
+def ensure_data(data: DataConfig, agents: AgentTree) -> None:
+    """The same for what a run reads: questions, and the databases of its agents. Raises UserError."""
     databases = [
         one.database.path
-        for one in agents_of(config).values()
+        for one in agents_of(agents).values()
         if "sql" in one.agent.tools and not (one.database.folder or one.database.url)
     ]
-    files = [one.file for one in (*config.data.training, *config.data.validation)]
+    files = [one.file for one in (*data.training, *data.validation)]
     ensure_bundled(*files, *databases)

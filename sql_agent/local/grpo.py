@@ -31,7 +31,7 @@ from agl_plugin.update.rules import PLAN, Plan, UpdateRules, parts
 from agl_plugin.update.teacher import is_address, teacher_log_probs
 from agl_plugin.update.telling import Telling
 from foundation.errors import RunError
-from sql_agent.config import RolloutConfig, TrainConfig
+from sql_agent.config import DataConfig, RolloutConfig, TrainConfig
 from sql_agent.data.dataset import to_row
 from sql_agent.local.notes import Notes, no_group
 from sql_agent.local.policy import Policy
@@ -176,15 +176,20 @@ def batch_of(run: Run, played: Sequence[Played], places: Places, step: int) -> B
     )
 
 
-def order_of(config: TrainConfig, questions: Sequence[Question], curriculum: CurriculumRules | None) -> QuestionOrder:
-    """Which questions each step asks, as the checkpoint left it where the run goes on from one."""
-    rows, data = [to_row(question) for question in questions], config.data
-    weights = [one.weight for one in data.train_files]
-    n = config.optim.questions_per_step
-    found = QuestionOrder(rows, n=n, seed=data.seed, weights=weights, curriculum=curriculum)
-    if config.trainer.resume:
-        found.load(Path(config.trainer.resume))
-    return found
+def order_of(
+    data: DataConfig,
+    questions: Sequence[Question],
+    *,
+    n: int,
+    curriculum: CurriculumRules | None = None,
+    resume: str = "",
+) -> QuestionOrder:
+    """Which `n` questions each step asks, as the checkpoint left it where the run goes on from one."""
+    rows, weights = [to_row(question) for question in questions], [one.weight for one in data.train_files]
+    order = QuestionOrder(rows, n=n, seed=data.seed, weights=weights, curriculum=curriculum)
+    if resume:
+        order.load(Path(resume))
+    return order
 
 
 def limits_of(rollout: RolloutConfig) -> Limits:

@@ -45,7 +45,7 @@ def dry_run_local(config: TrainConfig, terminal: Console) -> int:
 def _look(config: TrainConfig) -> None:
     check_keys(config)
     preflight.check_installed(PACKAGES, extra="gpu] or agentgrpo[cpu")
-    ensure_data(config)
+    ensure_data(config.data, config)
 
 
 def _fit(plan: GrpoPlan) -> None:
@@ -72,9 +72,20 @@ def _fit(plan: GrpoPlan) -> None:
     limits, tokenizer = limits_of(rollout), policy.tokenizer
     endpoint = PolicyEndpoint(tokenizer, context_tokens=rollout.context_tokens, max_tokens=rollout.max_response_tokens)
     audited = AuditLog(run_dir, settings=settings_of(rules, overrides)) if config.logging.audit else nullcontext()
-    with audited as log, endpoint, closing(Player(config, endpoint, plan.scoring)) as player, Stop() as stop:
+    with (
+        audited as log,
+        endpoint,
+        closing(Player(config, endpoint, plan.scoring, seed=config.trainer.seed)) as player,
+        Stop() as stop,
+    ):
         told: dict[str, Any] = {"max_batch": config.local.max_batch, "log_probs": rollout.sampler_logprobs}
-        order = order_of(config, plan.train, curriculum=plan.trainer.curriculum)
+        order = order_of(
+            config.data,
+            plan.train,
+            n=config.optim.questions_per_step,
+            curriculum=plan.trainer.curriculum,
+            resume=config.trainer.resume,
+        )
         train(
             Run(
                 config=config,

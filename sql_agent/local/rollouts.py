@@ -23,7 +23,7 @@ from foundation.rollout_keys import AWAITS_GROUP, TIMED_OUT, RunKeys
 from foundation.seeds import call_seeds, rollout_seed
 from sql_agent.agent.endpoint import LLMEndpoint
 from sql_agent.agent.episode import EpisodeRunner
-from sql_agent.config import TrainConfig
+from sql_agent.config import AgentTree
 from sql_agent.errors import Fault
 from sql_agent.local.endpoint import PolicyEndpoint, Sampled
 from sql_agent.local.sampling import Sampler
@@ -56,8 +56,8 @@ class Played:
 class Player:
     """Plays the rollouts of a step at once."""
 
-    def __init__(self, config: TrainConfig, endpoint: PolicyEndpoint, scoring: ScoringContext) -> None:
-        self._config, self._endpoint, self._scoring = config, endpoint, scoring
+    def __init__(self, config: AgentTree, endpoint: PolicyEndpoint, scoring: ScoringContext, *, seed: int) -> None:
+        self._config, self._endpoint, self._scoring, self._seed = config, endpoint, scoring, seed
         # A call waits here while those of all other rollouts are sampled, so it has the time that its rollout has.
         self._runner = EpisodeRunner(config.but(agent={"llm_timeout_s": config.rollout.rollout_timeout_s}))
         self._grader = grader_of(scoring)
@@ -102,10 +102,10 @@ class Player:
 
     def _seeds(self, questions: Sequence[Question], *, step: int, mode: Mode) -> list[int]:
         """Those of the rollouts, as train_sql_agent.py has them."""
-        seen, run = Counter[str](), self._config.trainer.seed
+        seen = Counter[str]()
         seeds: list[int] = []
         for key in (question.id or question.question for question in questions):
-            seeds.append(rollout_seed(run, mode=mode, step=step, question=key, copy=seen[key]))
+            seeds.append(rollout_seed(self._seed, mode=mode, step=step, question=key, copy=seen[key]))
             seen[key] += 1
         return seeds
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from agl_plugin.options import DaemonOptions
 from foundation import run_folder
-from sql_agent.config import RolloutConfig, StoreConfig, TrainConfig
+from sql_agent.config import RolloutConfig, StoreConfig
 from sql_agent.scoring.groups import grader_of
 from sql_agent.scoring.registry import ScoringContext
 
@@ -33,7 +33,9 @@ def make_store(config: StoreConfig, *, run_dir: Path | None) -> Any:
     return SqliteLightningStore(run_dir / run_folder.STORE, keep_spans=config.keep_spans)
 
 
-def make_trainer(config: TrainConfig, *, role: str, algorithm: Any, run_dir: Path | None) -> Any:
+def make_trainer(
+    rollout: RolloutConfig, store: StoreConfig, *, role: str, algorithm: Any, run_dir: Path | None, debug: bool = False
+) -> Any:
     """agent-lightning's Trainer with this project's parts."""
     import agentlightning as agl
 
@@ -41,12 +43,12 @@ def make_trainer(config: TrainConfig, *, role: str, algorithm: Any, run_dir: Pat
     from agl_plugin.runner import ConcurrentRunner
     from agl_plugin.update.adapter import ScoredTriplets
 
-    agl.setup_logging("DEBUG" if config.logging.debug else "INFO")
-    tracer, rollout = agl.OtelTracer(), config.rollout
+    agl.setup_logging("DEBUG" if debug else "INFO")
+    tracer = agl.OtelTracer()
     return agl.Trainer(
         algorithm=algorithm,
         n_runners=rollout.n_runners,
-        store=make_store(config.store, run_dir=run_dir),
+        store=make_store(store, run_dir=run_dir),
         tracer=tracer,
         adapter=ScoredTriplets(),
         runner=ConcurrentRunner(
@@ -55,7 +57,7 @@ def make_trainer(config: TrainConfig, *, role: str, algorithm: Any, run_dir: Pat
         strategy=SupervisedExecution(
             role=role,  # pyright: ignore[reportArgumentType]
             n_runners=rollout.n_runners,
-            server_port=None if os.environ.get("AGL_SERVER_PORT") else config.store.port,
+            server_port=None if os.environ.get("AGL_SERVER_PORT") else store.port,
         ),
     )
 

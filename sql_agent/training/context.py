@@ -21,7 +21,7 @@ from foundation.marks import model_marks
 from sql_agent.agent.episode import EpisodeRunner
 from sql_agent.agent.sql_tool import QUERY
 from sql_agent.agent.tool import Tool
-from sql_agent.config import AgentConfig, AgentTree, RolloutConfig, TrainConfig, agents_of
+from sql_agent.config import AgentConfig, AgentTree, RolloutConfig, agents_of
 from sql_agent.records import Question
 from sql_agent.serving.server import context_tokens
 
@@ -73,7 +73,7 @@ def measure(
     return EpisodeTokens(first, result, first + turns + answer_tokens)
 
 
-def check_context(config: TrainConfig, model: Path, questions: Sequence[Question]) -> None:
+def check_context(config: AgentTree, model: Path, questions: Sequence[Question]) -> None:
     """Raise UserError when not even the first call fits; warn when an ordinary episode of all turns does not."""
     tokenizer = model / "tokenizer.json"
     if not tokenizer.is_file():

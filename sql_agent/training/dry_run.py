@@ -48,7 +48,8 @@ def dry_run(config: TrainConfig, terminal: Console, *, verl: bool = True) -> int
         lines += told(probed(train, scoring))
     show(terminal, "configuration", flatten(config.model_dump(mode="json")))
     if verl:
-        overrides = verl_overrides(config, model_path=model_name(config), run_dir=Path("RUN_FOLDER"), total_steps=steps)
+        path = model_name(config.model, tiny=config.is_tiny, seed=config.trainer.seed)
+        overrides = verl_overrides(config, model_path=path, run_dir=Path("RUN_FOLDER"), total_steps=steps)
         show(terminal, "verl's configuration", {**flatten(composed_base()), **flatten(overrides)})
     terminal.print("\n".join(["", *lines]), markup=False)
     terminal.print("dry run: the checks passed; nothing was trained", markup=False)
@@ -82,7 +83,8 @@ def arithmetic(config: TrainConfig, scoring: ScoringContext, *, n_train: int, n_
     rollouts = optim.questions_per_step * rollout.group_size
     updates = math.ceil(optim.questions_per_step / optim.mini_batch_questions)
     validations = n_validations(trainer, steps)
-    yield f"recipe {config.recipe} on {trainer.device}, {trainer.n_gpus} GPU(s); model {model_name(config)}"
+    name = model_name(config.model, tiny=config.is_tiny, seed=trainer.seed)
+    yield f"recipe {config.recipe} on {trainer.device}, {trainer.n_gpus} GPU(s); model {name}"
     if trainer.device == "cuda" and gpu_count() < trainer.n_gpus:
         yield f"GPUs: not looked at (the driver here shows {gpu_count()})"
     yield f"questions: {n_train} to train, {n_val} to validate"
@@ -100,7 +102,7 @@ def arithmetic(config: TrainConfig, scoring: ScoringContext, *, n_train: int, n_
         n_val=validations * n_val,
     )
     yield f"judge: {scoring.judge_name}; calls: {calls}"
-    yield from memory(config)
+    yield from memory(config.model, optim, rollout, trainer, tiny=config.is_tiny)
     n, _ = parameters(config.model.path, tiny=config.is_tiny)
     yield disk(trainer, n, lora=config.model.lora_rank > 0)
 

@@ -15,7 +15,7 @@ import httpx
 
 from foundation.errors import UserError
 from foundation.store_token import VARIABLE, token_headers
-from sql_agent.config import TrainConfig
+from sql_agent.config import StoreConfig
 
 FALSY = {"0", "false", "no", "off"}
 USUAL_ADDRESS = "http://localhost:9999"
@@ -23,28 +23,26 @@ START_LIMIT_S = 30.0
 LOOK_EVERY_S = 0.5
 
 
-def with_store_address(config: TrainConfig) -> TrainConfig:
-    """The same configuration, with the usual address where AGL_MANAGED_STORE=0 stands alone.
+def store_address(store: StoreConfig) -> str:
+    """The address of the store that is meant; "" for one of the run's own. Alone, AGL_MANAGED_STORE=0 means the usual.
 
     An address alone says AGL_MANAGED_STORE=0, to agent-lightning too. Raises UserError where the two contradict.
     """
-    if config.store.external_address:
+    if store.external_address:
         os.environ.setdefault("AGL_MANAGED_STORE", "0")
     managed = os.environ.get("AGL_MANAGED_STORE", "1").strip().lower() not in FALSY
-    if not managed and not config.store.external_address:
-        config = config.but(store={"external_address": USUAL_ADDRESS})
-    address = config.store.external_address
+    address = store.external_address or ("" if managed else USUAL_ADDRESS)
     if address and managed:
         raise UserError(
             f"--store {address}: with AGL_MANAGED_STORE={os.environ['AGL_MANAGED_STORE']} agent-lightning would start "
             "a store of its own beside it. Set the variable to 0, or leave it out"
         )
-    if address and config.store.mongo_uri:
+    if address and store.mongo_uri:
         raise UserError(
             f"--mongo-uri and --store {address} exclude each other: give MongoDB to `agl store` "
             "instead, or unset AGL_MANAGED_STORE"
         )
-    return config
+    return address
 
 
 def wait_for_store(address: str, *, say: Callable[[str], None]) -> None:

@@ -213,7 +213,9 @@ def fit(plan: GrpoPlan, *, role: str, python: Path | None) -> None:
     config, run_dir, cpu = plan.config, plan.run_dir, plan.config.trainer.device == "cpu"
     parts: Any = {"daemon": plan.daemon, "trainer": plan.trainer, "audit": config.logging.audit, "python": python}
     algorithm = Grpo(plan.verl, run_dir=run_dir, cpu=cpu, **parts)
-    trainer = make_trainer(config, role=role, algorithm=algorithm, run_dir=run_dir)
+    trainer = make_trainer(
+        config.rollout, config.store, role=role, algorithm=algorithm, run_dir=run_dir, debug=config.logging.debug
+    )
     agent = SqlAgent(config, run=plan.run, marks=model_marks(plan.model))
     trainer.fit(agent, [to_row(q) for q in plan.train], val_dataset=[to_row(q) for q in plan.val])
 
@@ -223,6 +225,8 @@ def run_runners(config: TrainConfig) -> int:
     prepare_stack(cpu=True, offline=False, lora=config.model.lora_rank > 0, gateway=config.rollout.proxy == "gateway")
     from sql_agent.training.lit_agent import SqlAgent
 
-    trainer = make_trainer(config, role="runner", algorithm=None, run_dir=None)
+    trainer = make_trainer(
+        config.rollout, config.store, role="runner", algorithm=None, run_dir=None, debug=config.logging.debug
+    )
     trainer.fit(SqlAgent(config, run=secrets.token_hex(8)), [], val_dataset=[])
     return 0

@@ -22,7 +22,7 @@ from foundation.store_token import token
 from sql_agent.agent.endpoint import LLMEndpoint
 from sql_agent.agent.episode import EpisodeRunner
 from sql_agent.agent.grading import scoring_of
-from sql_agent.config import JudgeConfig, TrainConfig
+from sql_agent.config import AgentTree, JudgeConfig
 from sql_agent.errors import Fault
 from sql_agent.records import Episode, Question, Reward, RolloutRecord, rollout_record
 from sql_agent.scoring.reward import reward_of_fault, score
@@ -57,7 +57,7 @@ class SqlAgent(agl.LitAgent[dict[str, Any]]):
     tokens of the policy.
     """
 
-    def __init__(self, config: TrainConfig, *, run: str = "", marks: Marks | None = None) -> None:
+    def __init__(self, config: AgentTree, *, run: str = "", marks: Marks | None = None) -> None:
         super().__init__()
         self.config = config
         self._run = run

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from sql_agent.config import ROOT, TrainConfig, resolve_path
+from sql_agent.config import ROOT, ModelConfig, OptimConfig, RolloutConfig, TrainerConfig, resolve_path
 from sql_agent.serving.models import GPU_MODEL, gpu_memory_gb, language_model
 from sql_agent.tiny_policy.sources import fingerprint
 from sql_agent.tiny_policy.task import load_task
@@ -35,11 +35,11 @@ def local_model(name: str) -> Path | None:
     return path if path is not None and path.is_dir() else None
 
 
-def model_name(config: TrainConfig) -> str:
+def model_name(model: ModelConfig, *, tiny: bool, seed: int) -> str:
     """Folder or hub name of the policy."""
-    if config.is_tiny:
-        return f".cache/tiny_policy/{fingerprint(config.trainer.seed, load_task(config.model.tiny))}"
-    return str(local_model(config.model.path) or config.model.path or GPU_MODEL)
+    if tiny:
+        return f".cache/tiny_policy/{fingerprint(seed, load_task(model.tiny))}"
+    return str(local_model(model.path) or model.path or GPU_MODEL)
 
 
 def parameters(path: str, *, tiny: bool = False) -> tuple[float, str]:
@@ -74,40 +74,41 @@ def update_bytes(n: float, *, lora: int) -> float:
     return FROZEN_BYTES * n + TRAINED_BYTES * LORA_SHARE * n * lora / 32 if lora else TRAINED_BYTES * n
 
 
-def offloads(config: TrainConfig) -> bool:
+def offloads(model: ModelConfig, optim: OptimConfig, rollout: RolloutConfig, trainer: TrainerConfig) -> bool:
     """Whether the update's weights and moments wait in the machine's memory while vLLM samples.
 
     They need not where they fit beside vLLM's share; they do where the driver or the model's name tells no size.
     """
-    if config.trainer.device == "cpu" or config.trainer.offload != "auto":
-        return config.trainer.device != "cpu" and config.trainer.offload == "always"
-    n, _ = parameters(config.model.path)
-    reference = FROZEN_BYTES * n if config.optim.kl_coef and not config.model.lora_rank else 0.0
-    needed = SPARE * (update_bytes(n, lora=config.model.lora_rank) + reference) / config.trainer.n_gpus
-    return not n or needed > GB * gpu_memory_gb() * (1 - config.rollout.gpu_memory_utilization)
+    if trainer.device == "cpu" or trainer.offload != "auto":
+        return trainer.device != "cpu" and trainer.offload == "always"
+    n, _ = parameters(model.path)
+    reference = FROZEN_BYTES * n if optim.kl_coef and not model.lora_rank else 0.0
+    needed = SPARE * (update_bytes(n, lora=model.lora_rank) + reference) / trainer.n_gpus
+    return not n or needed > GB * gpu_memory_gb() * (1 - rollout.gpu_memory_utilization)
 
 
-def memory(config: TrainConfig) -> Iterator[str]:
+def memory(
+    model: ModelConfig, optim: OptimConfig, rollout: RolloutConfig, trainer: TrainerConfig, *, tiny: bool
+) -> Iterator[str]:
     """What the update and vLLM need, in GB; nothing where the model's size is unknown."""
-    n, source = parameters(config.model.path, tiny=config.is_tiny)
+    n, source = parameters(model.path, tiny=tiny)
     if not n:
         yield "memory: unknown, because neither files nor name tell the model's size"
         return
-    trainer, rollout, optim = config.trainer, config.rollout, config.optim
-    state = update_bytes(n, lora=config.model.lora_rank)
+    state = update_bytes(n, lora=model.lora_rank)
     yield f"memory ({n / 1e9:.3g} billion parameters, from {source}; calculated, not measured):"
-    where = "; offloaded while vLLM samples" if offloads(config) else ""
+    where = "; offloaded while vLLM samples" if offloads(model, optim, rollout, trainer) else ""
     per_gpu = state / trainer.n_gpus / GB
     yield f"  update: {per_gpu:.3g} GB per GPU for weights, gradients and Adam ({state / GB:.3g} in all){where}"
-    if not config.is_tiny:
+    if not tiny:
         trained = rollout.row_tokens - rollout.max_prompt_tokens
         tokens = (
             max(optim.micro_batch_tokens, trained) if optim.micro_batch_tokens else optim.micro_batch_rows * trained
         )
-        words, tokens = vocabulary(config.model.path), -(-tokens // trainer.sequence_parallel)
+        words, tokens = vocabulary(model.path), -(-tokens // trainer.sequence_parallel)
         n_bytes = LOGIT_BYTES * tokens * words
         yield f"  logits: {n_bytes / GB:.3g} GB at most, for {tokens} tokens after the prompt x {words} words"
     weights = SAMPLED_BYTES * n / rollout.tensor_parallel
     yield f"  vLLM: {weights / GB:.3g} GB of weights per GPU, within {rollout.gpu_memory_utilization:.0%} of its memory"
-    if config.optim.kl_coef:
+    if optim.kl_coef:
         yield f"  reference model (optim.kl_coef > 0): {FROZEN_BYTES * n / GB:.3g} GB in float32"

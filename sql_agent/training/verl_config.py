@@ -53,7 +53,7 @@ def verl_overrides(config: TrainConfig, *, model_path: str, run_dir: Path, total
 def own_overrides(config: TrainConfig, *, model_path: str, run_dir: Path, total_steps: int) -> dict[str, Any]:
     """What this project's own keys mean to verl."""
     trainer, rollout, optim, lora = config.trainer, config.rollout, config.optim, config.model.lora_rank > 0
-    offload = offloads(config)
+    offload = offloads(config.model, optim, rollout, trainer)
     fsdp = _fsdp(trainer, offload=offload)
     return {
         "algorithm": {"adv_estimator": f"{optim.advantage}_rollouts", "use_kl_in_reward": False},

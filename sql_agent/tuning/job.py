@@ -104,7 +104,7 @@ def prepare(config: TrainConfig) -> TunePlan:
     """Look at checkpoint, trackers, output folder, model, data and disk, in order. Raises UserError."""
     tune = config.tune
     preflight.check_installed(TRL, extra="reward-model")
-    ensure_data(config)
+    ensure_data(config.data, config)
     preflight.check_devices(config.trainer, config.rollout)
     preflight.check_trackers(config.logging.trackers)
     preflight.check_adapter(config.model)
@@ -113,7 +113,8 @@ def prepare(config: TrainConfig) -> TunePlan:
         raise UserError(f"--out {out}: exists; name a new folder")
     checkpoint = find_checkpoint(config.trainer, method=config.method) if config.trainer.resume else None
     model = model_folder(config.model, seed=config.trainer.seed, tiny=config.is_tiny)
-    tokenizer, source = _tokenizer(model, trusted=config.model.allow_remote_code), read_source(tune, config)
+    tokenizer = _tokenizer(model, trusted=config.model.allow_remote_code)
+    source = read_source(tune, config.data, config)
     rows = encoded(config, source, Encoder(tokenizer, config.agent.chat_template_kwargs))
     steps = n_steps(len(rows), tune)
     if checkpoint:

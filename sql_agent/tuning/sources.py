@@ -27,7 +27,7 @@ import pyarrow.parquet as pq
 from foundation import run_folder
 from foundation.errors import UserError
 from foundation.files import BadLine, decode_line, numbered_lines
-from sql_agent.config import ROOT, DataConfig, TrainConfig, TuneConfig, data_path, resolve_path
+from sql_agent.config import ROOT, AgentTree, DataConfig, TuneConfig, data_path, resolve_path
 from sql_agent.data.dataset import parse_file
 from sql_agent.data.hub import hub_rows, local_copy, rows_of
 from sql_agent.evaluation.folder import TRIALS
@@ -88,12 +88,12 @@ def find_file(text: str, data: DataConfig) -> Path | None:
     return None
 
 
-def read_source(tune: TuneConfig, config: TrainConfig) -> Source:
-    """All of a data set, in its order. Raises UserError."""
+def read_source(tune: TuneConfig, data: DataConfig, agents: AgentTree) -> Source:
+    """All of a data set, in its order, as the agents show it. Raises UserError."""
     name = tune.dataset
-    file = find_file(name, config.data)
-    source = Source(name or config.data.training[0].file, file)
-    with AgentChats(config) as agent:
+    file = find_file(name, data)
+    source = Source(name or data.training[0].file, file)
+    with AgentChats(agents) as agent:
         if file is None:
             _take(source, hub_rows(name, "train"), agent)
         elif file.suffix == ".parquet":

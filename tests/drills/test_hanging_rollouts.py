@@ -79,7 +79,7 @@ def test_rollouts_that_hang_leave_the_next_steps_untouched(tmp_path: Path) -> No
         load_recipe("demo_cpu"), {"optim": {"questions_per_step": 2, "mini_batch_questions": 2, "micro_batch_rows": 2}}
     )
     questions = load_questions(data_path(config.data.training[0].file))
-    hangs = questions[order_of(config, questions, curriculum=None).of_step(1)[0]].id
+    hangs = questions[order_of(config.data, questions, n=2).of_step(1)[0]].id
     for calls in (True, False):
         folder = tmp_path / str(calls)
         folder.mkdir()

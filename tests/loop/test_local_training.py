@@ -325,7 +325,7 @@ def test_nothing_of_an_episode_counts_after_its_limit(tmp_path: Path, caplog: py
     sampler: Any = SimpleNamespace(answers=lambda calls: [])
     with (
         PolicyEndpoint(tokenizer, context_tokens=100, max_tokens=5) as endpoint,
-        closing(Player(config, endpoint, ScoringContext(config.reward, judge_name="none"))) as player,
+        closing(Player(config, endpoint, ScoringContext(config.reward, judge_name="none"), seed=1)) as player,
     ):
         played = player.play(questions_of([0] * 3), sampler, step=1, mode="val")
         assert time.monotonic() - began_s < 20

@@ -45,7 +45,7 @@ def test_the_seed_decides_what_is_shown(shown: Path) -> None:
 
 def test_what_is_supervised_is_what_the_warm_start_supervises(shown: Path, tokenizer: Any) -> None:
     config = build_config({"sft": {"dataset": str(shown)}})
-    source, encoder = read_source(config.sft, config), Encoder(tokenizer)
+    source, encoder = read_source(config.sft, config.data, config), Encoder(tokenizer)
     assert not source.left_out
     for row, chat in zip(read_lines(shown), source.chats, strict=True):
         text = tokenizer.apply_chat_template(row["messages"], tools=row["tools"] or None, tokenize=False)

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from foundation.errors import UserError
-from sql_agent.config import build_config
+from sql_agent.config import StoreConfig
 from sql_agent.training import external_store
-from sql_agent.training.external_store import USUAL_ADDRESS, wait_for_store, with_store_address
+from sql_agent.training.external_store import USUAL_ADDRESS, store_address, wait_for_store
 from tests.typed import status_of
 
 
@@ -100,14 +100,14 @@ def test_another_answer_than_a_stores_is_not_waited_for(store: str) -> None:
 @pytest.mark.parametrize("value", ["0", "false", "OFF"])
 def test_a_store_of_ones_own_is_on_this_machine_unless_named(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AGL_MANAGED_STORE", value)
-    assert with_store_address(build_config()).store.external_address == USUAL_ADDRESS == "http://localhost:9999"
-    named = build_config({"store": {"external_address": "http://10.0.0.1:9998"}})
-    assert with_store_address(named).store.external_address == "http://10.0.0.1:9998"
+    assert store_address(StoreConfig()) == USUAL_ADDRESS == "http://localhost:9999"
+    named = StoreConfig(external_address="http://10.0.0.1:9998")
+    assert store_address(named) == "http://10.0.0.1:9998"
 
 
 def test_a_managed_store_has_no_address(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AGL_MANAGED_STORE", raising=False)
-    assert with_store_address(build_config()).store.external_address == ""
+    assert store_address(StoreConfig()) == ""
 
 
 def test_a_port_in_use_is_one_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

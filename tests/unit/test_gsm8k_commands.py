@@ -47,7 +47,7 @@ def test_a_folder_stands_for_the_hubs_set(here: Path, form: str) -> None:
     assert [row["answer"] for row in api.load_dataset("gsm8k")] == [row["answer"] for row in ROWS]
     assert api.load_dataset(here / "gsm8k", max_samples=2)[1]["question"] == "1 + 1?"
     config = build_config({"sft": {"dataset": "gsm8k"}})
-    chats = read_source(config.sft, config).chats
+    chats = read_source(config.sft, config.data, config).chats
     assert [[message["role"] for message in chat.messages] for chat in chats] == [["user", "assistant"]] * len(ROWS)
 
 

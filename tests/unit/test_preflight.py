@@ -349,6 +349,11 @@ def test_a_model_is_reckoned_with_its_real_size_where_it_is_known(name: str, bil
     assert found == billions * 1e9 and ("round" in source) == (billions == 7.0)
 
 
+def offloaded(tree: dict[str, Any]) -> bool:
+    config = build_config(tree)
+    return offloads(config.model, config.optim, config.rollout, config.trainer)
+
+
 @pytest.mark.parametrize(
     ("mib", "model", "sets", "expected"),
     [
@@ -372,10 +377,10 @@ def test_the_update_is_offloaded_where_it_does_not_fit_beside_vllm(
         driver.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin" if mib else str(tmp_path))
     tree = {"model": {"path": model}, "rollout": {"gpu_memory_utilization": 0.5}, "trainer": {"device": "cuda", **sets}}
-    assert offloads(build_config(tree)) is expected
+    assert offloaded(tree) is expected
 
 
 def test_a_cpu_has_no_second_memory() -> None:
-    assert not offloads(build_config({"trainer": {"device": "cpu"}}))
+    assert not offloaded({"trainer": {"device": "cpu"}})
     with pytest.raises(UserError, match="needs a GPU"):
         build_config({"trainer": {"device": "cpu", "offload": "always"}})

@@ -293,7 +293,9 @@ def test_the_supervised_loss_is_over_the_masked_tokens_alone(run: Run, model: Pa
     folder = run("sft", "--max-steps", "1", "--max-samples", "8")
     (row,) = [row for row in read_lines(folder / run_folder.METRICS) if row["kind"] == "train"]
     config = build_config({"sft": {"dataset": str(data / "chats.jsonl")}})
-    rows = [Encoded.of(Encoder(tokenizer).rows(chat)[0]) for chat in read_source(config.sft, config).chats[:8]]
+    rows = [
+        Encoded.of(Encoder(tokenizer).rows(chat)[0]) for chat in read_source(config.sft, config.data, config).chats[:8]
+    ]
     start = AutoModelForCausalLM.from_pretrained(model)
     found = [log_prob(start, row) for row in rows]
     mean = -sum(total for total, _ in found) / sum(n for _, n in found)

@@ -32,7 +32,7 @@ RESULT = {"role": "tool", "tool_call_id": "1", "content": "{}"}
 def read(path: Path, *rows: Any, **config: Any) -> Source:
     write_lines(path, rows)
     tree = build_config(TINY, {"sft": {"dataset": str(path)}}, config)
-    return read_source(tree.sft, tree)
+    return read_source(tree.sft, tree.data, tree)
 
 
 def rollout(reward: float | None, **changes: Any) -> dict[str, Any]:
@@ -149,7 +149,7 @@ def test_a_parquet_file_and_a_json_list_are_read_as_lines_are(tmp_path: Path, ro
     pq.write_table(pa.Table.from_pylist([*rows, *rows]), tmp_path / "rows.parquet")
     for name in ("rows.json", "rows.parquet"):
         tree = build_config(TINY, {"sft": {"dataset": str(tmp_path / name)}})
-        found = read_source(tree.sft, tree)
+        found = read_source(tree.sft, tree.data, tree)
         assert found.chats == lines.chats and len(found.chats) == 2 and not found.left_out
 
 
@@ -182,10 +182,10 @@ def test_a_path_that_is_not_there_is_no_hub_name(tmp_path: Path) -> None:
     for name in (str(tmp_path / "gone"), "gone.jsonl", "./gone", "a/b/c"):
         config = build_config({"sft": {"dataset": name}})
         with pytest.raises(UserError, match="does not exist"):
-            read_source(config.sft, config)
+            read_source(config.sft, config.data, config)
     config = build_config({"sft": {"dataset": str(tmp_path)}})
     with pytest.raises(UserError, match="holds neither"):
-        read_source(config.sft, config)
+        read_source(config.sft, config.data, config)
 
 
 def test_environments_and_own_episodes_are_refused(tmp_path: Path) -> None:

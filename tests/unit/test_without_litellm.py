@@ -19,7 +19,7 @@ from sql_agent.training import assembly, job
 config = build_config({{"rollout": {{"proxy": "{proxy}"}}, "trainer": {{"device": "cpu"}}}})
 job.prepare_stack(cpu=True, offline=True, lora=False, gateway="{proxy}" == "gateway")
 import agl_plugin.run.store_claim
-assembly.make_trainer(config, role="runner", algorithm=None, run_dir=None)
+assembly.make_trainer(config.rollout, config.store, role="runner", algorithm=None, run_dir=None)
 from sql_agent.training.lit_agent import SqlAgent
 SqlAgent(config, run="r")
 from agl_plugin import algorithm, daemon, trainer

@@ -376,10 +376,10 @@ def test_what_is_kept_becomes_questions_conversations_and_pairs(
     tree = {"agent": {"tools": [str(tmp_path / "tools.py")], "system_prompt": "tools"}}
     chats = build_config(tree, {"sft": {"dataset": str(out / "conversations.jsonl")}})
     pairs = build_config(tree, {"method": "dpo", "dpo": {"dataset": str(out / "pairs.jsonl")}})
-    source = read_source(chats.sft, chats)
+    source = read_source(chats.sft, chats.data, chats)
     roles = [[message["role"] for message in chat.messages] for chat in source.chats]
     assert roles == [["system", "user", "assistant"], ["system", "user", "assistant", "user", "assistant"]]
-    assert len(read_source(pairs.dpo, pairs).pairs) == 1 and not source.left_out
+    assert len(read_source(pairs.dpo, pairs.data, pairs).pairs) == 1 and not source.left_out
 
 
 SAMPLED = {"temperature": 0.5, "top_p": 0.9, "seed": 7, "stop": ["END"], "max_tokens": 20, "presence_penalty": 0.25}
