@@ -4,6 +4,7 @@ truth, no look-up earns no pay, a quote pays in any layout."""
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from itertools import combinations
 from statistics import fmean
 
@@ -11,11 +12,10 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from benchmarks.reward_hacks import mean_reward
 from sql_agent.config import ROOT
 from sql_agent.data.build import build_bundled
 from sql_agent.data.dataset import load_questions
-from sql_agent.judge_audit.hacks import MEANT_FOR, asked_cells, constants, hacks, honest, of_intent, value
+from sql_agent.judge_audit.hacks import MEANT_FOR, Strategy, asked_cells, constants, hacks, honest, of_intent, value
 from sql_agent.judge_audit.items import load_items
 from sql_agent.offline_judge.exam import Exam, make_exam
 from sql_agent.offline_judge.judge import CAP, SAME_WORDS, ReferenceVerdict, grade
@@ -156,6 +156,11 @@ def test_facts_of_one_thing_told_of_the_other_do_not_pay() -> None:
 
 
 # No look-up, no pay
+
+
+def mean_reward(strategy: Strategy, questions: Sequence[Question]) -> float:
+    """With the bonus for a query."""
+    return 0.1 + fmean(value(question, strategy(question)) for question in questions)
 
 
 @pytest.fixture(scope="module")
