@@ -14,7 +14,7 @@ import logging
 import threading
 import time
 import uuid
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,19 +25,18 @@ from agentlightning.store.base import LightningStore
 from agentlightning.types import Rollout, RolloutLegacy, Span, Task, Triplet
 from verl import DataProto
 
-from agl_plugin.audit.facts import REPLACED, SMALL, TOO_OLD, UNSCORED, Batched, Seen, rollout_rows
+from agl_plugin.audit.facts import Batched, Seen, rollout_rows
 from agl_plugin.audit.log import AuditLog
 from agl_plugin.audit.spans import seen_rollout
 from agl_plugin.options import DaemonOptions
+from agl_plugin.outcome import Outcome
 from agl_plugin.proxy.gate import Gate
 from agl_plugin.proxy.gateway import make_gateway
 from agl_plugin.proxy.spans import CALL_SPAN
-from agl_plugin.run.agents import reward_by_agent
 from agl_plugin.run.ahead import InFlight, staleness_of
 from agl_plugin.run.gateway_watch import GatewayWatch
 from agl_plugin.run.group_rewards import GroupRewards
-from agl_plugin.run.resampling import Places, SpareQuestions, is_flat, key_of, requests_for
-from agl_plugin.run.statistics import of_rollouts
+from agl_plugin.run.resampling import Places, SpareQuestions, key_of, requests_for
 from agl_plugin.run.time_split import Stopwatch
 from agl_plugin.update.adapter import annotation_of, reward_of, turns_of
 from agl_plugin.update.batch import Limits, build_batch
@@ -51,10 +50,8 @@ from foundation.rollout_keys import (
     LLM_CALLS_KEY,
     RECORD_KEY,
     TIMED_OUT,
-    TOOL_FAULT,
     UNSCORED_KEY,
     RunKeys,
-    told_tools,
 )
 from foundation.seeds import rollout_seed
 
@@ -64,18 +61,6 @@ SET_UP_S = 300.0
 LATE_SPANS_S, LOOK_EVERY_S = 5.0, 0.05
 WATCH_EVERY_S = 10.0
 STORE_ERRORS = (aiohttp.ClientError, ConnectionError, TimeoutError)
-
-NO_TRAINING_DATA = """{what}. Why:
-{causes}
-Seen in this step: {counts}{first}. Each rollout with its reason: {rollouts}"""
-# What stands behind a reason; of others the record of the rollout says more.
-CAUSES = {
-    "no_token_ids": "the model server gave no token ids: it must be vLLM behind the LLM proxy",
-    "llm_fault": "calls of the model failed: the model server, or the LLM proxy before it, was down or refused them",
-    "agent_error": "the agent raised, or its runner could not reach the store: see the runner's log",
-    TIMED_OUT: "rollouts took longer than rollout.rollout_timeout_s",
-}
-OTHER_CAUSE = "a fault of that kind ended them: {first}"
 
 
 async def _leave_unscored(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -227,6 +212,11 @@ class GrpoDaemon:
         return InFlight(self._asked, self._finished_rollouts, self._rows, self._seen)
 
     @property
+    def outcome(self) -> Outcome:
+        """What the rollouts of the step, or of the validation, came to so far."""
+        return Outcome(self._in_flight, self._too_old, self._n_queued, self.run_dir / run_folder.ROLLOUTS)
+
+    @property
     def _ages(self) -> dict[str, int]:
         """The weights that are trained, and how much older those of a rollout may be."""
         return {"weights": self.gate.weights, "bound": self.options.max_staleness}
@@ -255,7 +245,7 @@ class GrpoDaemon:
         everything, taken = self._in_flight, {*ready, *self._dropped}
         self.playing_on = everything.of(taken, others=True)
         self._hold(everything.of(taken))
-        self._too_old = self._in_flight.too_old(**self._ages) & self._scored().keys()
+        self._too_old = self._in_flight.too_old(**self._ages) & self.outcome.scored.keys()
         self._n_queued, self._places = len(self._asked), Places(sorted(taken))
 
     async def _play(self, n_groups: int = 0) -> None:
@@ -265,7 +255,7 @@ class GrpoDaemon:
                 return await self._play_ahead(n_groups)
             self._rows, self._seen = [], []
             await self._collect(list(self._asked))
-            self._places = Places(sorted({self._question_of(i) for i in self._asked}))
+            self._places = Places(sorted(self._in_flight.groups))
             for _ in range(self.options.resample if self.is_train else 0):
                 if not await self._replace_flat_groups():
                     break
@@ -284,15 +274,14 @@ class GrpoDaemon:
 
     async def _replace_flat_groups(self) -> bool:
         """Roll out other questions in the place of flat groups; False when there is nothing to replace."""
-        groups = self._rewards()
-        flat = self._places.flat(groups)
+        flat = self._places.flat(self.outcome.rewards)
         used = {key_of(sample) for sample in self._asked.values()}
         questions = self.spare_questions.draw(len(flat), used=used) if self.spare_questions else []
         if not questions:
             return False
         fresh = await self._enqueue(questions, resampled=True)
         await self._collect([rollout_id for rollout_ids in fresh.values() for rollout_id in rollout_ids])
-        self._places.fill(dict(zip(flat, fresh, strict=False)), self._rewards())
+        self._places.fill(dict(zip(flat, fresh, strict=False)), self.outcome.rewards)
         return True
 
     async def _enqueue(self, questions: list[dict[str, Any]], *, resampled: bool = False) -> dict[str, list[str]]:
@@ -328,7 +317,7 @@ class GrpoDaemon:
     async def _collect(self, rollout_ids: list[str], *, enough: Callable[[], bool] = lambda: False) -> None:
         """Wait until all these rollouts have finished and have their rewards, or there are `enough`."""
         pending = set(rollout_ids)
-        groups = {i: self._question_of(i) for i in rollout_ids}
+        groups = {i: self._asked[i]["data_id"] for i in rollout_ids}
         rewards = GroupRewards(self.grade_group, self._rows, self._finished_rollouts, Counter(groups.values()))
         last_change = last_watch = time.monotonic()
         while pending:
@@ -453,79 +442,23 @@ class GrpoDaemon:
         asked = rollout.input if isinstance(rollout.input, dict) else {}
         return {"agent": asked.get("agent") or "", **(json.loads(record) if record else {}), **keys.model_dump()}
 
-    def _scored(self) -> dict[str, RolloutLegacy]:
-        scored = {k: r for k, r in self._finished_rollouts.items() if r.final_reward is not None and r.triplets}
-        return {k: r for k, r in scored.items() if k not in self._too_old}
-
-    def _unscored_counts(self) -> dict[str, int]:
-        reasons = [(r.metadata or {}).get("unscored", "") for r in self._finished_rollouts.values()]
-        return dict(Counter(reason for reason in reasons if reason))
-
-    def _no_data(self, what: str) -> RunError:
-        counts = {"rollouts": self._n_queued, "scored": len(self._scored()), **self._unscored_counts()}
-        reason = next((why for row in self._rows if row["unscored"] and (why := row.get("reason"))), "")
-        first = f"; the first reason: {reason[:300]}" if reason else ""
-        seen = {"counts": counts, "first": first, "rollouts": self.run_dir / run_folder.ROLLOUTS}
-        other = OTHER_CAUSE.format(first=reason[:300] or "the reason stands with each rollout")
-        known = CAUSES | ({TOOL_FAULT: f"tools broke: {tools}"} if (tools := told_tools(self._rows)) else {})
-        causes = "\n".join(f"  {n} x {why}: {known.get(why, other)}" for why, n in self._unscored_counts().items())
-        return RunError(NO_TRAINING_DATA.format(what=what, causes=causes, **seen))
-
-    def _summarize(self, scored: dict[str, RolloutLegacy]) -> dict[str, float]:
-        """Counts and means of the finished rollouts; means are over scored rollouts only."""
-        rows = {row["rollout_id"]: row for row in self._rows}
-        of = [(r.final_reward or 0.0, rows[name]) for name, r in scored.items()]
-        by_agent = reward_by_agent((row, self._reward_of(name, scored)) for name, row in rows.items())
-        return {**of_rollouts(of, n_rollouts=self._n_queued, unscored=self._unscored_counts()), **by_agent}
-
-    def _reward_of(self, rollout_id: str, scored: dict[str, RolloutLegacy]) -> float | None:
-        return scored[rollout_id].final_reward if rollout_id in scored else None
-
-    def _groups(self, scored: dict[str, RolloutLegacy]) -> dict[str, list[str]]:
-        groups: dict[str, list[str]] = defaultdict(list)
-        for rollout_id in scored:
-            groups[self._question_of(rollout_id)].append(rollout_id)
-        return groups
-
-    def _rewards(self) -> dict[str, list[float]]:
-        """The rewards of the scored rollouts of each question."""
-        scored = self._scored()
-        groups = self._groups(scored).items()
-        return {group: [scored[i].final_reward or 0.0 for i in members] for group, members in groups}
-
-    def asked_groups(self) -> list[tuple[dict[str, Any], list[float]]]:
-        """Each question that was asked, in the order of the queue, and the rewards of its scored rollouts."""
-        asked, rewards = {one["data_id"]: one for one in self._asked.values()}, self._rewards()
-        return [(question, rewards.get(data_id, [])) for data_id, question in asked.items()]
-
     def batch(self, limits: Limits, *, by_turn: bool = False) -> tuple[DataProto, dict[str, Any]]:
         """The rows of the step, from scored rollouts in groups of at least two, and their metrics.
 
         With `by_turn` they have the phases of their turns. A group that another one replaced is left out; statistics
         are over all rollouts of the step. Raises RunError with the likely causes when nothing can be learned from it.
         """
-        scored = self._scored()
-        if not scored:
-            raise self._no_data(f"step {self.step}: none of {self._n_queued} rollouts can be trained on")
-        groups = self._groups(scored)
-        stats = self._summarize(scored)
-        in_batch = self._places.in_batch
-        large = {group for group, members in groups.items() if len(members) > 1} & in_batch
-        # In the order of the queue, not of their ends: which rows share an optimizer step follows from it.
-        queued = self._asked
-        kept = {i: scored[i] for i in queued if i in scored and self._question_of(i) in large}
+        outcome, in_batch = self.outcome, self._places.in_batch
+        if not outcome.scored:
+            raise outcome.no_data(f"step {self.step}: none of {self._n_queued} rollouts can be trained on")
+        kept = outcome.kept(in_batch)
         if not kept:
-            raise self._no_data(f"step {self.step}: no question has two scored rollouts to compare")
-        stats |= {
-            "groups": len(groups),
-            "zero_variance_groups": sum(map(is_flat, self._rewards().values())),
-            "groups_too_small": sum(len(members) < 2 for members in groups.values()),
-            "resampled_groups": self._places.tried,
-            "replaced_groups": self._places.replaced,
-        }
+            raise outcome.no_data(f"step {self.step}: no question has two scored rollouts to compare")
+        stats = outcome.counts | outcome.group_counts
+        stats |= {"resampled_groups": self._places.tried, "replaced_groups": self._places.replaced}
         records = {row["rollout_id"]: row for row in self._rows} if by_turn else {}
         batch = build_batch(
-            {i: (self._question_of(i), r.final_reward or 0.0, turns_of(r.triplets or [])) for i, r in kept.items()},
+            {i: (outcome.question_of(i), r.final_reward or 0.0, turns_of(r.triplets or [])) for i, r in kept.items()},
             merge=self.merge,
             max_prompt_tokens=limits.prompt_tokens,
             max_response_tokens=limits.response_tokens,
@@ -537,7 +470,8 @@ class GrpoDaemon:
             if by_turn
             else None,
         )
-        self.batched = Batched(batch.rows, limits, {i: self._why_left_out(i) for i in queued if i not in kept})
+        left_out = {i: outcome.why_left_out(i, in_batch) for i in self._asked if i not in kept}
+        self.batched = Batched(batch.rows, limits, left_out)
         self.stats = stats | self._gateway.counts | self._staleness(kept)
         self._note_times()
         return batch.data, {**batch.metrics, "training/reward": stats["reward_mean"]}
@@ -550,20 +484,9 @@ class GrpoDaemon:
         told = {"staleness_mean": sum(ages) / len(ages), "staleness_max": max(ages), "too_old": len(self._too_old)}
         return {**told, "asked_again": len(self._dropped), "groups_in_flight": len(self.playing_on.groups)}
 
-    def _why_left_out(self, rollout_id: str) -> str:
-        """Why a rollout is not in the batch."""
-        if rollout_id in self._too_old:
-            return TOO_OLD
-        if rollout_id not in self._scored():
-            return UNSCORED
-        return SMALL if self._question_of(rollout_id) in self._places.in_batch else REPLACED
-
-    def _question_of(self, rollout_id: str) -> str:
-        return self._asked[rollout_id]["data_id"]
-
     def validation(self) -> dict[str, Any]:
         """Validation metrics over scored rollouts; raises RunError when there is none."""
-        scored = self._scored()
-        if not scored:
-            raise self._no_data(f"validation: none of {self._n_queued} rollouts was scored")
-        return {f"val/{name}": value for name, value in self._summarize(scored).items()}
+        outcome = self.outcome
+        if not outcome.scored:
+            raise outcome.no_data(f"validation: none of {self._n_queued} rollouts was scored")
+        return {f"val/{name}": value for name, value in outcome.counts.items()}

@@ -168,7 +168,7 @@ class GrpoTrainer:
             metrics |= {f"timing_s/{name}": seconds for name, seconds in self._timers.items()}
             metrics |= {f"time/{phase}": seconds for phase, seconds in phases.items()}
             metrics |= {f"rollout/{k}": v for k, v in daemon.stats.items()}
-            metrics |= self.order.learned(self.step, daemon.asked_groups())
+            metrics |= self.order.learned(self.step, daemon.outcome.asked_groups)
             metrics |= self.health.after_step(self.step, metrics, daemon.step_rows)
             told = daemon.warnings
             if self.line and self.line.dropped:
@@ -212,7 +212,7 @@ class GrpoTrainer:
 
         def work() -> Metrics:
             self._collect([self.train[place] for place in self.order.to_probe], is_train=True, weights=self.step)
-            return self.order.probed(daemon.asked_groups())
+            return self.order.probed(daemon.outcome.asked_groups)
 
         return self._logged("probe", work)
 

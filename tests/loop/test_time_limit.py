@@ -24,7 +24,7 @@ def test_a_rollout_over_its_limit_makes_no_further_call(loop: Loop, tmp_path: Pa
         waited_s = time.monotonic() - started
         time.sleep(2 * SLOW_S)
     assert [row["unscored"] for row in rows] == ["timed_out"] * 2
-    assert all(row["rollout_id"] not in daemon._scored() for row in rows)
+    assert all(row["rollout_id"] not in daemon.outcome.scored for row in rows)
     assert len(loop.server.requests) - before <= 2  # the first call of each; without the limit, they go on to a second
     assert waited_s < 60
 
