@@ -48,8 +48,15 @@ def train(
     UserError for wrong input, and TrainingFailed, whose `run` is what there is.
     """
     command = train_command(
-        **{"recipe": recipe, "model": model, "dataset": dataset, "max_samples": max_samples, "reward": reward},
-        **{"ci": ci, "ci_fast": ci_fast, "overrides": overrides, "tools": tools},
+        recipe=recipe,
+        model=model,
+        dataset=dataset,
+        max_samples=max_samples,
+        reward=reward,
+        ci=ci,
+        ci_fast=ci_fast,
+        overrides=overrides,
+        tools=tools,
     )
     return _run_of(run_command(command, quiet=quiet))
 

@@ -207,25 +207,19 @@ def evaluate_rewards(
         raise UserError(f"none of {len(found)} completions was scored")
     mean = math.fsum(values) / len(values)
     interval = estimate(values)
-    shares = [sum(test(value) for value in values) / len(values) for test in (_passes, _is_zero, _is_one)]
-    std = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / len(values))
     return RewardStats(
-        **{"n": len(values), "unscored": len(found) - len(values), "mean": mean, "std": std},
-        **{"min": min(values), "max": max(values), "low": interval.low, "high": interval.high},
-        **dict(zip(("accuracy", "share_zero", "share_one"), shares, strict=True)),
+        n=len(values),
+        unscored=len(found) - len(values),
+        mean=mean,
+        std=math.sqrt(math.fsum((value - mean) ** 2 for value in values) / len(values)),
+        min=min(values),
+        max=max(values),
+        accuracy=sum(value >= PASS for value in values) / len(values),
+        share_zero=values.count(0) / len(values),
+        share_one=values.count(1) / len(values),
+        low=interval.low,
+        high=interval.high,
     )
-
-
-def _passes(value: float) -> bool:
-    return value >= PASS
-
-
-def _is_zero(value: float) -> bool:
-    return value == 0
-
-
-def _is_one(value: float) -> bool:
-    return value == 1
 
 
 MODULE = '''\

@@ -135,8 +135,13 @@ class Evaluation:
         """Mean reward with its 95 % interval, by model, split and decoding; unscored trials are in none."""
         return frame(
             {
-                **{"model": model, "split": key.rpartition("/")[0], "decoding": key.rpartition("/")[2]},
-                **{"reward": one.mean, "low": one.low, "high": one.high, "questions": one.n},
+                "model": model,
+                "split": key.rpartition("/")[0],
+                "decoding": key.rpartition("/")[2],
+                "reward": one.mean,
+                "low": one.low,
+                "high": one.high,
+                "questions": one.n,
                 "unscored": sum(figures.unscored.values()),
             }
             for model, found in self.results.models.items()

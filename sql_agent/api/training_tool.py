@@ -130,7 +130,9 @@ class RLTrainingTool:
         told = ("algorithm", "model_name", "output_dir", "num_epochs", "use_lora")
         return {
             **{name: getattr(asked, name) for name in told},
-            **{"num_samples": n, "dataset": dataset, "run": str(run.folder)},
+            "num_samples": n,
+            "dataset": dataset,
+            "run": str(run.folder),
             **{name: run.summary.get(name) for name in ("steps", "reward_mean", "validation") if name in run.summary},
         }
 
@@ -154,7 +156,9 @@ class RLTrainingTool:
         run = jobs.train(
             **of_task,
             model="" if tiny else self._model(asked.model_name),
-            **{"dataset": dataset, "max_samples": asked.max_samples, "quiet": self._quiet},
+            dataset=dataset,
+            max_samples=asked.max_samples,
+            quiet=self._quiet,
             reward=asked.custom_reward or (asked.reward_type if dataset != BUNDLED else ""),
             **overrides,
         )
@@ -166,8 +170,12 @@ class RLTrainingTool:
         overrides |= {"sft.lr": asked.learning_rate} if asked.learning_rate else {}
         overrides |= {"sft.max_steps": asked.max_steps} if asked.max_steps else {}
         return jobs.sft(
-            **{"model": "" if asked.model_name == TINY else self._model(asked.model_name), "dataset": dataset},
-            **{"max_samples": asked.max_samples, "output_dir": out, "use_lora": asked.use_lora, "quiet": self._quiet},
+            model="" if asked.model_name == TINY else self._model(asked.model_name),
+            dataset=dataset,
+            max_samples=asked.max_samples,
+            output_dir=out,
+            use_lora=asked.use_lora,
+            quiet=self._quiet,
             **overrides,
         )
 
@@ -184,7 +192,10 @@ class RLTrainingTool:
             model=model,
         )
         return {
-            **{"format": asked.format, "split": asked.split or "train", "dataset": dataset, "dataset_size": len(rows)},
+            "format": asked.format,
+            "split": asked.split or "train",
+            "dataset": dataset,
+            "dataset_size": len(rows),
             "sample_keys": list(rows[0]) if rows else [],
         }
 
@@ -208,9 +219,15 @@ class RLTrainingTool:
         (found,) = [one for key, one in figures.items() if key.endswith("/greedy")]
         reward, passed = found.measures["reward"], [t for t in evaluation.trials().to_dict("records") if _passes(t)]
         return {
-            **{"model_path": name, "split": split, "num_samples": reward.n, "unscored": sum(found.unscored.values())},
-            **{"accuracy": len(passed) / reward.n if reward.n else None, "average_reward": reward.mean},
-            **{"interval": [reward.low, reward.high], "device": _device(), "evaluation": str(evaluation.folder)},
+            "model_path": name,
+            "split": split,
+            "num_samples": reward.n,
+            "unscored": sum(found.unscored.values()),
+            "accuracy": len(passed) / reward.n if reward.n else None,
+            "average_reward": reward.mean,
+            "interval": [reward.low, reward.high],
+            "device": _device(),
+            "evaluation": str(evaluation.folder),
         }
 
     def _dataset(self, asked: Asked) -> tuple[str, int]:
