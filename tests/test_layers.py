@@ -165,6 +165,19 @@ def test_heavy_libraries_have_one_home(library: str) -> None:
     assert users and not strangers, f"{sorted(strangers)} must not import {library}"
 
 
+def test_few_functions_take_the_whole_configuration() -> None:
+    """A part takes its section, what plays the agents' tree; a number that falls is written here."""
+    takers = [
+        module
+        for module, tree in MODULES.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        for one in (*node.args.args, *node.args.kwonlyargs)
+        if one.annotation and ast.unparse(one.annotation) == "TrainConfig"
+    ]
+    assert len(takers) <= 35 and len(set(takers)) <= 16, sorted(set(takers))
+
+
 def test_every_exception_stands_in_the_one_tree() -> None:
     drawn = set(re.findall(r"\w+", ast.get_docstring(MODULES["foundation.errors"]) or ""))
     classes = [(m, node) for m, tree in MODULES.items() for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]

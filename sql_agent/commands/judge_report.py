@@ -27,7 +27,7 @@ from foundation.errors import UserError
 from foundation.files import write_json, write_lines
 from reward_client.errors import JudgeFault
 from sql_agent.agent.grading import scoring_of
-from sql_agent.config import HOME, RewardConfig, TrainConfig, build_config, command_tree, load_recipe
+from sql_agent.config import HOME, RewardConfig, build_config, command_tree, load_recipe
 from sql_agent.config.commands import JUDGE
 from sql_agent.data.build import build_bundled
 from sql_agent.data.dataset import fingerprint
@@ -141,13 +141,10 @@ def policies(n: int) -> dict[str, list[JudgedItem]]:
         return attempts(n=n, data=BUNDLED_ITEMS.parent)
 
 
-def probe_report(config: TrainConfig, folder: Path, *, n: int) -> None:
+def probe_report(questions: Sequence[Question], scoring: ScoringContext, folder: Path, *, recipe: str, n: int) -> None:
     """Print what the recipe's rewards pay to answers that know nothing, and write it into probe.json."""
-    build_bundled()
-    with closing(scoring_of(config)) as scoring:
-        questions, _ = load_data(config, scoring)
-        with notes.status(f"probing the rewards of {config.recipe or 'the defaults'}; judge: {scoring.judge_name}"):
-            fields = probe_fields(questions, scoring, n=n)
+    with notes.status(f"probing the rewards of {recipe or 'the defaults'}; judge: {scoring.judge_name}"):
+        fields = probe_fields(questions, scoring, n=n)
     names = list(dict.fromkeys(what for one in fields for what in one.paid))
     table = Table("field", "questions", "honest", *names)
     for one in fields:
@@ -195,7 +192,10 @@ def judge_report(
     config = build_config(load_recipe(recipe) if recipe else {}, told)
     folder = out or HOME / "runs" / f"judge-report-{datetime.now():%Y%m%d-%H%M%S}"
     if probe:
-        probe_report(config, folder, n=probe)
+        build_bundled()
+        with closing(scoring_of(config)) as scoring:
+            questions, _ = load_data(config, scoring)
+            probe_report(questions, scoring, folder, recipe=config.recipe, n=probe)
         return 0
     file = items or BUNDLED_ITEMS
     judged = load_items(file)

@@ -5,24 +5,24 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from sql_agent.config import TrainConfig, TrainerConfig, TuneConfig
+from sql_agent.config import DpoConfig, LoggingConfig, TrainerConfig, TuneConfig
 
 TRL_LOSS = {"dpo": "sigmoid", "ipo": "ipo", "kto": "kto"}
 
 
-def trl_arguments(config: TrainConfig, *, run_dir: Path, checkpoints: Path, steps: int) -> dict[str, Any]:
+def trl_arguments(
+    tune: TuneConfig, trainer: TrainerConfig, logging: LoggingConfig, *, run_dir: Path, checkpoints: Path, steps: int
+) -> dict[str, Any]:
     """What TRL's configuration of the method is made of."""
-    shared = shared_arguments(config.tune, config.trainer, steps=steps) | {
+    shared = shared_arguments(tune, trainer, steps=steps) | {
         "output_dir": str(checkpoints),
         "logging_dir": str(run_dir / "tensorboard"),
-        "report_to": [name for name in config.logging.trackers if name != "console"] or "none",
-        "run_name": config.logging.experiment,
+        "report_to": [name for name in logging.trackers if name != "console"] or "none",
+        "run_name": logging.experiment,
     }
-    if config.method == "sft":
-        own = {"completion_only_loss": False, "dataset_kwargs": {"skip_prepare_dataset": True}}
-        return shared | own
-    own = {"loss_type": TRL_LOSS[config.dpo.loss], "beta": config.dpo.beta}
-    return shared | own
+    if isinstance(tune, DpoConfig):
+        return shared | {"loss_type": TRL_LOSS[tune.loss], "beta": tune.beta}
+    return shared | {"completion_only_loss": False, "dataset_kwargs": {"skip_prepare_dataset": True}}
 
 
 def shared_arguments(tune: TuneConfig, trainer: TrainerConfig, *, steps: int) -> dict[str, Any]:

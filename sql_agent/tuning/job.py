@@ -190,7 +190,7 @@ def fit(plan: TunePlan, terminal: Console) -> None:
     keep_freed_memory()
     folders = {"run_dir": plan.run_dir, "checkpoints": plan.run_dir / run_folder.CHECKPOINTS}
     given: dict[str, Any] = {"epochs": config.tune.epochs, "seed": config.data.seed}
-    given["arguments"] = trl_arguments(config, **folders, steps=plan.steps)
+    given["arguments"] = trl_arguments(config.tune, config.trainer, config.logging, **folders, steps=plan.steps)
     given["lora"] = lora_of(config.model) if config.model.lora_rank and not config.trained_adapter else None
     model = load_model(config.model, plan.model, adapter=config.trained_adapter)
     make: Any = sft_trainer if config.method == "sft" else dpo_trainer

@@ -230,7 +230,9 @@ def trainer_of(loss: str, model: Path, tokenizer: Any, tmp_path: Path) -> Any:
     """A trainer of PAIRS whose policy has moved away from the reference."""
     tree = {"method": "dpo", "dpo": {"loss": loss, "beta": 0.3, "batch_size": 2}, "trainer": {"device": "cpu"}}
     config = build_config(tree, {"logging": {"trackers": ["console"]}})
-    arguments = trl_arguments(config, run_dir=tmp_path, checkpoints=tmp_path / "checkpoints", steps=1)
+    arguments = trl_arguments(
+        config.tune, config.trainer, config.logging, run_dir=tmp_path, checkpoints=tmp_path / "checkpoints", steps=1
+    )
     make: Any = kto_trainer if loss == "kto" else dpo_trainer
     loaded = load_model(config.model, model)
     trainer = make(loaded, tokenizer, PAIRS, arguments=arguments, lora=None, epochs=1, seed=0)
@@ -330,7 +332,11 @@ READ_ELSEWHERE |= {"pairs_per_question", "epochs", "max_steps"}  # sources, choi
 def test_every_setting_has_a_reader(method: str) -> None:
     def arguments(*texts: str) -> dict[str, Any]:
         config = build_config({"method": method}, *(parse_assignment(f"{method}.{text}") for text in texts))
-        return flatten(trl_arguments(config, run_dir=Path("/r"), checkpoints=Path("/r/c"), steps=5))
+        return flatten(
+            trl_arguments(
+                config.tune, config.trainer, config.logging, run_dir=Path("/r"), checkpoints=Path("/r/c"), steps=5
+            )
+        )
 
     changed = [*CHANGED, *(["loss=ipo", "beta=0.5"] if method == "dpo" else [])]
     names = {text.partition("=")[0] for text in changed}
@@ -344,7 +350,10 @@ def test_trl_takes_the_arguments(tmp_path: Path) -> None:
     kto = {"dpo": {"loss": "kto", "batch_size": 2}}
     for method, more, kind in (("sft", {}, SFTConfig), ("dpo", {}, DPOConfig), ("dpo", kto, KTOConfig)):
         tree = {"method": method, "trainer": {"device": "cpu"}, "logging": {"trackers": ["console"]}}
-        args = trl_arguments(build_config(tree, more), run_dir=tmp_path, checkpoints=tmp_path, steps=3)
+        config = build_config(tree, more)
+        args = trl_arguments(
+            config.tune, config.trainer, config.logging, run_dir=tmp_path, checkpoints=tmp_path, steps=3
+        )
         assert kind(**args).max_steps == 3
     with pytest.raises(UserError, match="give 2 or more pairs"):
         build_config({"dpo": {"loss": "kto"}})
