@@ -29,6 +29,10 @@ import typer
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from foundation.environment import COMMON_ENV, CPU_ENV, VERL_HOOK
+
+os.environ.update(COMMON_ENV | CPU_ENV | {"VERL_USE_EXTERNAL_MODULES": VERL_HOOK})
+
 import torch
 from rich.console import Console
 from rich.table import Table

@@ -45,6 +45,8 @@ CPU_ENV = {
     "VLLM_CPU_KVCACHE_SPACE": "1",
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",
     "OMP_NUM_THREADS": str(max(1, min(8, os.cpu_count() or 1))),
+    # Else torch's threads spin while they wait for each other, and take the cores from those they wait for.
+    "OMP_WAIT_POLICY": "PASSIVE",
     # Else verl's thread gets a part of the heap of its own, from which large blocks go back to the system at once.
     "MALLOC_ARENA_MAX": "1",
     # vLLM would compile one small function of its sampler, for seconds, at the first step.

@@ -14,6 +14,7 @@ from rich.console import Console
 from agl_plugin.audit.log import AuditLog
 from agl_plugin.run.kept import Kept
 from foundation import run_folder
+from foundation.environment import prepare_environment
 from foundation.processes import keep_freed_memory
 from sql_agent.config import TrainConfig, merge
 from sql_agent.data.bundled import ensure_data
@@ -21,7 +22,6 @@ from sql_agent.local.arguments import check_checkpoint, check_keys
 from sql_agent.training import preflight
 from sql_agent.training.dry_run import dry_run
 from sql_agent.training.job import GrpoPlan, run_grpo
-from sql_agent.tuning.job import prepare_process
 
 PACKAGES = ("torch", "transformers", "verl", "peft")  # what a run in this process imports
 OF_8_BITS = {"optimizer_impl": "bitsandbytes.optim", "optimizer": "AdamW8bit"}
@@ -29,7 +29,7 @@ OF_8_BITS = {"optimizer_impl": "bitsandbytes.optim", "optimizer": "AdamW8bit"}
 
 def run_local(config: TrainConfig, terminal: Console) -> tuple[int, Path]:
     """Everything. Returns the exit status and the run folder. Raises UserError."""
-    prepare_process(cpu=config.trainer.device == "cpu")
+    prepare_environment(cpu=config.trainer.device == "cpu", offline=False)
     _look(config)
     preflight.check_devices(config.trainer, config.rollout)
     preflight.check_agent(config)

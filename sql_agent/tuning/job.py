@@ -6,7 +6,6 @@ says so. Run folder, names and checkpoints are those of GRPO.
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -71,7 +70,7 @@ class TunePlan(Plan):
 
 def run_tuning(config: TrainConfig, terminal: Console) -> tuple[int, Path]:
     """Everything. Returns the exit status and the run folder. Raises UserError."""
-    prepare_process(cpu=config.trainer.device == "cpu")
+    prepare_environment(cpu=config.trainer.device == "cpu", offline=False)  # before torch is imported
     plan = prepare(config)
     tokens, left = plan.tokens, sum(plan.source.left_out.values())
     what = "rows" if config.method == "sft" else "pairs"
@@ -86,13 +85,6 @@ def run_tuning(config: TrainConfig, terminal: Console) -> tuple[int, Path]:
     summary = carry_out(plan, lambda shown: fit(plan, shown))
     terminal.print(tuning_table(summary))
     return EXIT[summary["status"]], plan.run_dir
-
-
-def prepare_process(*, cpu: bool) -> None:
-    """The environment of a run in this process; before torch is imported."""
-    prepare_environment(cpu=cpu, offline=False)
-    # Read when torch is loaded: its threads would spin while they wait, which beside other work costs many times more.
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 
 def light_trl(trackers: Sequence[str]) -> AbstractContextManager[None]:
