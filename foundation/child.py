@@ -23,8 +23,10 @@ from foundation.errors import AgentGRPOError
 
 CHUNK_BYTES = 1 << 18
 INHERITED = ("LD_LIBRARY_PATH",)  # a Python may need it to start
-# What any program needs to find its files, and to read and write text; no name of these is a secret's.
-USUAL = ("HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER", *INHERITED)
+# What any program needs to find its files, to read and write text, and to trust whom the machine trusts; no name of
+# these is a secret's.
+TRUSTED = ("CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE", "SSL_CERT_DIR", "SSL_CERT_FILE")
+USUAL = ("HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER")
 
 
 class Gone(AgentGRPOError):
@@ -36,8 +38,8 @@ class Gone(AgentGRPOError):
 
 
 def usual_environment(*more: str) -> dict[str, str]:
-    """The variables of this process that a program of others may see: USUAL, and those named."""
-    return {name: os.environ[name] for name in (*USUAL, *more) if name in os.environ}
+    """The variables of this process that a program of others may see, and those named."""
+    return {name: os.environ[name] for name in (*USUAL, *TRUSTED, *INHERITED, *more) if name in os.environ}
 
 
 class Child:
