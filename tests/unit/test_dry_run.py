@@ -18,11 +18,10 @@ from sql_agent.data.build import build_bundled
 from sql_agent.training.dry_run import dry_run
 from sql_agent.training.options import resolve_config
 from tests.typed import train_flags
+from tests.unit.test_public_data import database
 
 NAMES = sorted(path.parent.name for path in ROOT.glob("recipes/*/config.toml"))
 RECIPES = [name for name in NAMES if load_recipe(name).get("method", "grpo") == "grpo"]
-# A recipe whose questions do not come along.
-BROUGHT = ("math_gsm8k",)
 CONSOLE = ("--set", 'logging.trackers=["console"]')
 
 
@@ -54,6 +53,19 @@ def gsm8k_files(folder: Path, suffix: str) -> list[str]:
     return flags
 
 
+def brought(recipe: str, folder: Path) -> list[str]:
+    """Flags for a recipe whose questions do not come along."""
+    if recipe == "math_gsm8k":
+        return gsm8k_files(folder, ".jsonl")
+    if recipe != "spider_qwen":
+        return []
+    database(folder / "database", "shop")
+    rows = [{"question": f"What is {n}?", "sql": ["SELECT name FROM item"], "db_id": "shop"} for n in range(40)]
+    (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    files = [word for flag in ("--data", "--val-data") for word in (flag, str(folder / "rows.jsonl"))]
+    return [*files, "--set", f"database.folder={folder / 'database'}"]
+
+
 @pytest.mark.parametrize("suffix", [".jsonl", ".parquet"])
 @pytest.mark.parametrize("more", [(), ("--model", "Qwen/Qwen3-0.6B")])
 def test_gsm8ks_files_are_read_as_they_are(tmp_path: Path, suffix: str, more: tuple[str, ...]) -> None:
@@ -64,7 +76,7 @@ def test_gsm8ks_files_are_read_as_they_are(tmp_path: Path, suffix: str, more: tu
 
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_every_recipe_is_looked_at_without_a_gpu(recipe: str, tmp_path: Path) -> None:
-    text = told("--recipe", recipe, *(gsm8k_files(tmp_path, ".jsonl") if recipe in BROUGHT else ()), *CONSOLE)
+    text = told("--recipe", recipe, *brought(recipe, tmp_path), *CONSOLE)
     assert f'  recipe = "{recipe}"' in text and "  trainer.total_training_steps = " in text
     assert text.endswith("dry run: the checks passed; nothing was trained\n")
     # Keys of verl that no recipe sets are there too.

@@ -38,6 +38,9 @@ LINE = re.compile(r"^#([A-Za-z]\w*)=(.*)$", re.M)
 # Of the system and of Python: passed on to child processes, or followed; nothing for a user to set here.
 SYSTEM = {"LD_LIBRARY_PATH", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME"}
 SYSTEM |= {"PATH", "PYENV_ROOT", "SHELL", "TERM", "TMPDIR", "TZ", "USER"}
+SYSTEM |= {"CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE"}
+# Programs for other environments: what they read is what a run tells them.
+OTHERS = ROOT / "docs" / "agents"
 # What verl tells each of its workers.
 OF_RANKS = {"RANK", "WORLD_SIZE", "MASTER_PORT"}
 # Read by libraries, not by this code: the file of the installed package that names it.
@@ -150,7 +153,8 @@ def reads(module: Module) -> list[ast.expr]:
 
 def sources(pattern: str) -> list[Path]:
     top = [path for path in ROOT.glob(pattern) if path.is_file()]
-    return sorted(top + [path for folder in FOLDERS for path in (ROOT / folder).rglob(pattern)])
+    below = [path for folder in FOLDERS for path in (ROOT / folder).rglob(pattern)]
+    return sorted(path for path in top + below if OTHERS not in path.parents)
 
 
 def names_in_code() -> set[str]:
