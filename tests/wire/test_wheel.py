@@ -18,7 +18,7 @@ from sql_agent.tiny_policy.task import load_task
 
 UV = ROOT / ".tools" / "bin" / "uv"
 # What vLLM for CPUs pins and no index can give together.
-OVERRIDES = ("packaging>=25", "torch==2.11.0", "torchvision==0.26.0", "torchaudio==2.11.0")
+OVERRIDES = ("packaging>=25", "torch==2.13.0", "torchvision==0.28.0", "torchaudio==2.11.0")
 # The checkout is on the path of these tests' environment: here it must not be found.
 APART = f"import sys\nsys.path[:] = [p for p in sys.path if p.rstrip('/') != {str(ROOT)!r}]\n"
 INSTALLED = """
@@ -103,4 +103,4 @@ def test_what_an_index_gives_for_the_wheel_is_within_what_is_tried(wheel: Path, 
     assert done.returncode == 0, done.stderr
     found = dict(line.split("==") for line in done.stdout.splitlines() if "==" in line and not line.startswith(" "))
     assert found["opentelemetry-sdk"].startswith("1.39."), found
-    assert found["torch"] == "2.11.0" and tuple(map(int, found["numpy"].split(".")[:2])) < (2, 4)
+    assert found["torch"] == "2.13.0" and tuple(map(int, found["numpy"].split(".")[:2])) < (2, 4)
