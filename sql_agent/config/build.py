@@ -188,6 +188,14 @@ INNER: dict[str, type[BaseModel]] = {
 }
 
 
+def _leaf(key: str, value: Any) -> tuple[str, Any]:
+    """The first key in a table and its value, which is how keys are known: rolout.group_size of `rolout`."""
+    while isinstance(value, dict) and value:
+        first, value = next(iter(value.items()))
+        key = f"{key}.{first}"
+    return key, value
+
+
 def _explain(error: Any, prefix: str = "") -> str:
     key = ".".join(str(part) for part in error["loc"])
     if not key or error["type"] == "value_error":
@@ -195,9 +203,10 @@ def _explain(error: Any, prefix: str = "") -> str:
         return f"  {where}{error['msg'].removeprefix('Value error, ')}"
     if error["type"] == "extra_forbidden":
         inner = next((node for start, node in INNER.items() if key.startswith(start)), None)
-        hint = did_you_mean(error["loc"][-1], inner.model_fields) if inner else did_you_mean(key, known_keys())
+        leaf, value = _leaf(key, error["input"])
+        hint = did_you_mean(error["loc"][-1], inner.model_fields) if inner else did_you_mean(leaf, known_keys())
         hint = hint or "; docs/10-configuration.md lists all keys"
-        return f"  {prefix}{key} = {error['input']!r}: unknown key{hint}"
+        return f"  {prefix}{leaf} = {value!r}: unknown key{hint}"
     return f"  {prefix}{key} = {error['input']!r}: {error['msg']}"
 
 

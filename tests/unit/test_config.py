@@ -88,6 +88,7 @@ def test_defaults_yield_to_the_recipe_and_that_to_the_command_line(tmp_path: Pat
     [
         ("optim.lrr=1", "did you mean optim.lr?"),
         ("rollout.groupsize=4", "did you mean rollout.group_size?"),
+        ("rolout.group_size=4", "did you mean rollout.group_size?"),
         ("trainer.save_evry=5", "did you mean trainer.save_every?"),
         ("reward.judge.timeout=5", "did you mean reward.judge.timeout_s?"),
         ("qqqqqqq=1", "docs/10-configuration.md lists all keys"),
