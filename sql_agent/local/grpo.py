@@ -11,13 +11,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch.nn.utils import clip_grad_norm_
 
-from agl_plugin.run.curriculum import CurriculumRules
 from agl_plugin.run.kept import Kept
 from agl_plugin.run.question_order import QuestionOrder
 from agl_plugin.run.resampling import Places, key_of
@@ -26,15 +24,15 @@ from agl_plugin.update.batch import Batch, build_batch
 from agl_plugin.update.phases import phases_of
 from agl_plugin.update.policy_loss import micro_batch_loss
 from agl_plugin.update.prepare import needs_pass, prepare, result
-from agl_plugin.update.rows import Limits
 from agl_plugin.update.rules import PLAN, Plan, UpdateRules, parts
 from agl_plugin.update.teacher import is_address, teacher_log_probs
 from agl_plugin.update.telling import Telling
 from foundation.errors import RunError
-from sql_agent.config import DataConfig, RolloutConfig, TrainConfig
+from sql_agent.config import TrainConfig
 from sql_agent.data.dataset import to_row
 from sql_agent.local.notes import Notes, no_group
 from sql_agent.local.policy import Policy
+from sql_agent.local.questions import asked_groups
 from sql_agent.local.rollouts import Played, Player, rewards_of
 from sql_agent.local.sampling import Sampler
 from sql_agent.records import Question
@@ -102,9 +100,8 @@ def train_step(run: Run, step: int) -> None:
     if config.optim.kl_coef:
         with notes.timed("ref"):
             teacher = run.rules.teacher
-            served = is_address(teacher)
-            found = teacher_log_probs(tensors, teacher) if served else policy.reference_log_probs(tensors)
-            tensors["ref_log_prob"] = found
+            told = teacher_log_probs(tensors, teacher) if is_address(teacher) else policy.reference_log_probs(tensors)
+            tensors["ref_log_prob"] = told
     # Which rows make which optimizer step; those that cannot move a weight are left out.
     prepared = prepare(kept, run.rules, step=step)
     with notes.timed("update_actor"):
@@ -134,12 +131,6 @@ def episodes(run: Run, step: int) -> tuple[list[Played], Places, list[Question]]
     return played, places, asked
 
 
-def asked_groups(asked: Sequence[Question], played: Sequence[Played]) -> list[tuple[dict[str, str], list[float]]]:
-    """Each question, and the rewards of its scored rollouts; groups were played in the order of the questions."""
-    rewards, groups = rewards_of(played), dict.fromkeys(one.group for one in played)
-    return [(to_row(question), rewards.get(group, [])) for question, group in zip(asked, groups, strict=True)]
-
-
 def probe(run: Run) -> None:
     """Play questions with the first weights, from which nothing is learned but how hard they are."""
     run.notes.begin()
@@ -151,7 +142,7 @@ def probe(run: Run) -> None:
 
 def batch_of(run: Run, played: Sequence[Played], places: Places, step: int) -> Batch:
     """The rows of scored rollouts whose group has at least two. Raises RunError when there are none."""
-    limits, sizes = limits_of(run.config.rollout), Counter({name: len(of) for name, of in rewards_of(played).items()})
+    rollout, sizes = run.config.rollout, Counter({name: len(of) for name, of in rewards_of(played).items()})
     rollouts = {
         one.row["rollout_id"]: (one.group, one.reward, one.turns)
         for one in played
@@ -160,41 +151,16 @@ def batch_of(run: Run, played: Sequence[Played], places: Places, step: int) -> B
     if not rollouts:
         raise RunError(no_group(step, played))
     records = {one.row["rollout_id"]: one.row for one in played}
+    by_turn = rollouts.items() if run.rules.by_turn else ()
     return build_batch(
         rollouts,
-        merge=run.config.rollout.level == "trajectory",
-        max_prompt_tokens=limits.prompt_tokens,
-        max_response_tokens=limits.response_tokens,
+        merge=rollout.level == "trajectory",
+        max_prompt_tokens=rollout.max_prompt_tokens,
+        max_response_tokens=rollout.row_response_tokens,
         pad_id=run.policy.pad_id,
         device=torch.device("cpu"),
-        phases={
-            rollout: phases_of(records[rollout], len(turns), reward=reward)
-            for rollout, (_, reward, turns) in rollouts.items()
-        }
-        if run.rules.by_turn
-        else None,
+        phases={name: phases_of(records[name], len(of), reward=reward) for name, (_, reward, of) in by_turn} or None,
     )
-
-
-def order_of(
-    data: DataConfig,
-    questions: Sequence[Question],
-    *,
-    n: int,
-    curriculum: CurriculumRules | None = None,
-    resume: str = "",
-) -> QuestionOrder:
-    """Which `n` questions each step asks, as the checkpoint left it where the run goes on from one."""
-    rows, weights = [to_row(question) for question in questions], [one.weight for one in data.train_files]
-    order = QuestionOrder(rows, n=n, seed=data.seed, weights=weights, curriculum=curriculum)
-    if resume:
-        order.load(Path(resume))
-    return order
-
-
-def limits_of(rollout: RolloutConfig) -> Limits:
-    """The widest row."""
-    return Limits(rollout.max_prompt_tokens, rollout.row_response_tokens)
 
 
 def update(policy: Policy, data: Any, *, micro_rows: int) -> dict[str, list[Any]]:

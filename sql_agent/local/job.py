@@ -53,10 +53,12 @@ def _fit(plan: GrpoPlan) -> None:
     import torch
 
     from agl_plugin.update.composed import verl_config
+    from agl_plugin.update.rows import Limits
     from sql_agent.local.endpoint import PolicyEndpoint
-    from sql_agent.local.grpo import Run, limits_of, order_of, train
+    from sql_agent.local.grpo import Run, train
     from sql_agent.local.notes import Notes, settings_of
     from sql_agent.local.policy import Policy
+    from sql_agent.local.questions import order_of
     from sql_agent.local.rollouts import Player
     from sql_agent.local.sampling import Sampler
     from sql_agent.tuning.watch import Stop
@@ -69,7 +71,7 @@ def _fit(plan: GrpoPlan) -> None:
     torch.manual_seed(config.trainer.seed)  # an adapter begins with random numbers
     verl = verl_config(overrides)
     policy = Policy(config, plan.model, verl=verl)
-    limits, tokenizer = limits_of(rollout), policy.tokenizer
+    limits, tokenizer = Limits(rollout.max_prompt_tokens, rollout.row_response_tokens), policy.tokenizer
     endpoint = PolicyEndpoint(tokenizer, context_tokens=rollout.context_tokens, max_tokens=rollout.max_response_tokens)
     audited = AuditLog(run_dir, settings=settings_of(rules, overrides)) if config.logging.audit else nullcontext()
     with (

@@ -14,7 +14,7 @@ from foundation import run_folder
 from foundation.files import read_lines
 from sql_agent.config import build_config, data_path, load_recipe
 from sql_agent.data.dataset import load_questions
-from sql_agent.local.grpo import order_of
+from sql_agent.local.questions import order_of
 from sql_agent.tiny_policy.build import ensure_tiny_policy
 from tests.drills.conftest import Training, gone, training
 
