@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.long_cells import GOOD, questions, strategies
+from tests.judge_exam.long_cells import GOOD, questions, strategies
 
 ASKED = [asked for part in ("chosen", "kept") for asked in questions(60, part=part, seed=7)]
 

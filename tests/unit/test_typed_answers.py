@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.typed_answers import PARTS, WRITTEN, answers, written
 from sql_agent.offline_judge.judge import grade
+from tests.judge_exam.typed_answers import PARTS, WRITTEN, answers, written
 
 PAGES = "How many pages does The Silent Lantern have?"
 RIGHT = [

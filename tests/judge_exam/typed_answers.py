@@ -1,4 +1,6 @@
-"""Sentences around values, right and wrong, and what the offline judge pays: `python benchmarks/typed_answers.py`.
+"""Sentences around values, right and wrong, and what the offline judge pays.
+
+    python -m tests.judge_exam.typed_answers
 
 Numbers with units, thousands, decimals and words, dates in many forms, yes and no, names with titles, lists and sets,
 over four small databases that exist here alone: shops and weather in the part `chosen`, sports and finance in `kept`.
@@ -24,15 +26,15 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.support.typed_forms import days, lists, numbers, titled
 from sql_agent.offline_judge.judge import grade
 from sql_agent.offline_judge.sections import Cell
 from sql_agent.offline_judge.typed import kind_of_cells
+from tests.judge_exam.typed_forms import days, lists, numbers, titled
 
-TEXT = tomllib.loads((Path(__file__).parent / "support" / "typed_sentences.toml").read_text(encoding="utf-8"))
+TEXT = tomllib.loads((Path(__file__).parent / "typed_sentences.toml").read_text(encoding="utf-8"))
 PARTS = [(part, language) for part, languages in TEXT.items() for language in languages]
 _OPEN, _FRESH, _LATER = (
-    tomllib.loads((Path(__file__).parent / "support" / f"{file}_answers.toml").read_text(encoding="utf-8"))["ask"]
+    tomllib.loads((Path(__file__).parent / f"{file}_answers.toml").read_text(encoding="utf-8"))["ask"]
     for file in ("written", "fresh", "later")
 )
 WRITTEN: dict[str, list[dict[str, Any]]] = {

@@ -1,4 +1,4 @@
-"""Questions on long cells, and what the offline judge pays: `python benchmarks/long_cells.py`.
+"""Questions on long cells, and what the offline judge pays: `python -m tests.judge_exam.long_cells`.
 
 Cells of 1 to 3,000 characters, Chinese and English, on drugs, kitchen appliances, garden plants and mountain huts:
 plain, enumerated, with headings, with tables, as HTML; the references are prose that says the same in other words, with

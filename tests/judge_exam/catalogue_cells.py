@@ -1,4 +1,6 @@
-"""Quotes of sentences that other people wrote, and what the offline judge pays: `python benchmarks/catalogue_cells.py`.
+"""Quotes of sentences that other people wrote, and what the offline judge pays.
+
+    python -m tests.judge_exam.catalogue_cells
 
 Cells are messages of the programs of this machine, in English and as their catalogues translate them into Chinese, with
 HTML and without; an entity is a program. Guarantees: a pure function of catalogues and seed. Not covered: facts.
