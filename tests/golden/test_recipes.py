@@ -122,6 +122,12 @@ def test_verl_accepts_the_configuration(verl_name: str, base: dict[str, Any]) ->
     assert rollout.engine_kwargs["vllm"]["tool_call_parser"] == config.rollout.tool_parser
 
 
+def test_what_bf16_samples_is_weighed_and_shares_passes_by_its_tokens(verl_name: str) -> None:
+    config = config_of(verl_name)
+    assert not config.trainer.in_bf16 or config.optim.importance_correction == "truncated"
+    assert config.trainer.device == "cpu" or config.optim.micro_batch_tokens >= config.rollout.row_tokens
+
+
 def test_kl_brings_the_reference_model(base: dict[str, Any]) -> None:
     tree = flatten(overrides_of(config_of("qwen3_0_6b", {"optim": {"kl_coef": 0.01}})))
     assert tree["actor_rollout_ref.actor.use_kl_loss"] is True
