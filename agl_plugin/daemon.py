@@ -170,7 +170,7 @@ class GrpoDaemon:
         self._n_queued = 0
         self._gateway.begin(self.playing_on.pending)
         if self.playing_on.asked:
-            await self._gateway.look(self.playing_on.pending)  # it may have died between the steps
+            await self._look()  # it may have died between the steps
             self._hold(self.playing_on)
             # Before newer resources, by which the store counts what spans it may delete.
             await self._collect(sorted(self.playing_on.pending), enough=lambda: True)
@@ -322,8 +322,8 @@ class GrpoDaemon:
         last_change = last_watch = time.monotonic()
         while pending:
             finished = await self._finished(sorted(pending))
-            await self._gateway.look(pending | self.playing_on.pending)
-            validated = await asyncio.gather(*(self._ended(rollout, pending) for rollout in finished))
+            await self._look()
+            validated = await asyncio.gather(*(self._ended(rollout) for rollout in finished))
             for rollout, seen in zip(finished, validated, strict=True):
                 if seen is None:
                     continue
@@ -342,6 +342,10 @@ class GrpoDaemon:
                     await asyncio.sleep(self.options.poll_interval_s)
         with self.watch.measure("judge"):
             await rewards.all_graded()
+
+    async def _look(self) -> None:
+        """Start a dead gateway again; whatever plays may have lost a call with it."""
+        await self._gateway.look(self._in_flight.pending | self.playing_on.pending)
 
     async def _finished(self, rollout_ids: list[str]) -> list[Rollout]:
         try:
@@ -386,7 +390,7 @@ class GrpoDaemon:
                 return spans, self.adapter.adapt(spans) if spans else []
             await asyncio.sleep(LOOK_EVERY_S)
 
-    async def _ended(self, rollout: Rollout, pending: set[str]) -> RolloutLegacy | None:
+    async def _ended(self, rollout: Rollout) -> RolloutLegacy | None:
         """A rollout with its reward or why it has none, written down; None where it plays again."""
         spans, triplets = await self._spans(rollout)
         reward = reward_of(spans)
@@ -396,7 +400,7 @@ class GrpoDaemon:
         elif (reward is not None or unscored == AWAITS_GROUP) and not triplets:
             unscored = "no_token_ids"
         if unscored not in ("", AWAITS_GROUP):
-            await self._gateway.look(pending)  # it may have died since
+            await self._look()  # it may have died since
             if self._gateway.plays_again(rollout.rollout_id):
                 await self.store.update_rollout(rollout.rollout_id, status="requeuing")
                 return None

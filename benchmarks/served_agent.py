@@ -35,6 +35,7 @@ import typer
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from benchmarks.support.processor import cpu_s
 from foundation.net import free_port
 from sql_agent.agent.conversation import Conversation
 from sql_agent.agent.endpoint import LLMEndpoint
@@ -46,12 +47,6 @@ TOOLS = 'def add(a: float, b: float) -> float:\n    """Add two numbers."""\n    
 RECIPE = '[agent]\nsystem_prompt = "tools"\ntools = ["tools.py"]\n'
 MODEL, KILL_EVERY_S = "fake-model", 5.0
 app = typer.Typer(add_completion=False, help=__doc__, pretty_exceptions_enable=False)
-
-
-def cpu_s(pid: int) -> float:
-    """CPU time of a process and those that it started, in seconds."""
-    processes = [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
-    return sum(sum(process.cpu_times()[:2]) for process in processes)
 
 
 @contextmanager

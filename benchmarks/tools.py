@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
-import psutil
 import typer
 
+from benchmarks.support.processor import cpu_s
 from sql_agent.agent.tool import EpisodeContext
 from sql_agent.agent.toolset import Toolset
 from sql_agent.config import build_config
@@ -35,12 +35,6 @@ async def stock(item: str) -> str:
 '''
 
 
-def cpu_s() -> float:
-    """Processor time of this process and of all that it started, also of those that ended."""
-    times = [psutil.Process(), *psutil.Process().children(recursive=True)]
-    return sum(sum(one.cpu_times()[:4]) for one in times)
-
-
 async def episode(toolset: Toolset, n_calls: int) -> None:
     """One episode of calls, sync and async in turn."""
     context = EpisodeContext()
@@ -56,10 +50,10 @@ def costs(toolsets: list[Toolset], *, episodes: int, calls: int, rounds: int) ->
     for _ in range(rounds):
         found = []
         for toolset in toolsets:
-            before_s = cpu_s()
+            before_s = cpu_s(os.getpid())
             for _ in range(episodes):
                 asyncio.run(episode(toolset, calls))
-            found.append(1000 * (cpu_s() - before_s) / (episodes * calls))
+            found.append(1000 * (cpu_s(os.getpid()) - before_s) / (episodes * calls))
         yield found
 
 

@@ -34,6 +34,7 @@ import typer
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.support.model_server import MODEL, model_server
+from benchmarks.support.processor import cpu_s
 from foundation.environment import COMMON_ENV
 from foundation.files import write_json
 from foundation.net import free_port
@@ -62,14 +63,6 @@ class Cell:
     span_gap: int
     proxy_mib: float
     store_mib: float
-
-
-def cpu_s(pid: int) -> float:
-    """CPU time of a process and those that it started, in seconds; 0 for none."""
-    if not pid:
-        return 0.0
-    processes = [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
-    return sum(sum(process.cpu_times()[:2]) for process in processes)
 
 
 def memory_mib(pid: int) -> float:

@@ -1,8 +1,9 @@
 """The gateway's work on one request: from the agent to a model server and back, and its span to the store.
 
 Guarantees: the first call of a rollout goes to the address with the fewest calls in flight, and its next ones there
-too, where their prompt's beginning is in the prefix cache, until it takes no connections; above `per_engine` at each
-(without it MOST_CALLS in all) they wait, and none is refused for being too many; a body that has not come within BODY_S
+too, where their prompt's beginning is in the prefix cache, until it has `per_engine` or takes no connections; where
+each has so many (without it MOST_CALLS in all) calls wait, and none is refused for being too many; one whose address
+takes no connections finds room at the others; a body that has not come within BODY_S
 is refused, and stands in nobody's way until then; a connection that cannot be made is tried again, there or elsewhere,
 for CONNECT_S; one that was reused and closed within STALE_S without a byte of an answer is tried once more, on a fresh
 one; nothing else is sent twice; an address without connections rests while others have them, and one call in REST_S
@@ -279,11 +280,14 @@ class Calls:
         return await self._http_once.post(address.url, data=data(), **how)
 
     def _next_of(self, addresses: Sequence[Address], rollout: str) -> Address:
-        """The rollout's own; else the one with the fewest calls, and of those the one that was asked longest ago; one
-        that rests at last."""
-        now, home = time.monotonic(), self._homes.pop(rollout, None)
-        ranks = {id(one): (one.rests_until_s > now, one is not home, one.in_flight, one.last_used) for one in addresses}
-        address = min(addresses, key=lambda one: ranks[id(one)])
+        """The rollout's own, unless it is full; else the one with the fewest calls, and of those the one that was asked
+        longest ago; one that rests at last."""
+        now, home, most = time.monotonic(), self._homes.pop(rollout, None), self.per_engine or MOST_CALLS
+
+        def rank(one: Address) -> tuple[float, ...]:
+            return one.rests_until_s > now, one.in_flight >= most, one is not home, one.in_flight, one.last_used
+
+        address = min(addresses, key=rank)
         if rollout:
             self._homes[rollout] = address  # behind the others
             if len(self._homes) > MOST_HOMES:

@@ -2,7 +2,7 @@
 again.
 
 Guarantees: the new gateway listens at the address of the old one; whoever asks while it starts waits for the same
-start; a rollout that was open when a gateway died and ends without a score runs again, AGAIN times at most, under its
+start; a rollout that was open when a gateway died and ends without a score runs again, once for each death, under its
 own id, seed and question; after MOST_DEATHS in one step the run ends with what killed it, since a gateway that is
 killed again and again is no accident. Does not cover LiteLLM's proxy, whose process is not watched.
 """
@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
@@ -19,7 +18,7 @@ from foundation.errors import RunError
 
 logger = logging.getLogger(__name__)
 
-AGAIN, MOST_DEATHS = 2, 5
+MOST_DEATHS = 5
 
 
 class GatewayWatch:
@@ -27,14 +26,13 @@ class GatewayWatch:
 
     def __init__(self, proxy: Any) -> None:
         self._proxy, self._starting = proxy, asyncio.Lock()
-        self._exposed = set[str]()  # rollouts that were open when a gateway died
-        self._again = Counter[str]()  # rollout -> how often it was played again
-        self.deaths = 0
+        self._exposed = set[str]()  # rollouts that were open when a gateway died, and were not played again since
+        self.deaths = self.requeued = 0
 
     @property
     def counts(self) -> dict[str, float]:
         """Of the step, where there is anything to tell: deaths, and rollouts that were played again, each time."""
-        return {"gateway_deaths": self.deaths, "requeued": self._again.total()} if self.deaths else {}
+        return {"gateway_deaths": self.deaths, "requeued": self.requeued} if self.deaths else {}
 
     @property
     def warnings(self) -> list[str]:
@@ -46,8 +44,7 @@ class GatewayWatch:
     def begin(self, open_rollouts: Iterable[str] = ()) -> None:
         """A step begins, in which rollouts of earlier ones may play on."""
         self._exposed.intersection_update(open_rollouts)
-        self._again.clear()
-        self.deaths = 0
+        self.deaths = self.requeued = 0
 
     async def look(self, open_rollouts: Iterable[str]) -> None:
         """Start the gateway again where its process has ended. Raises RunError when it does so too often."""
@@ -68,7 +65,8 @@ class GatewayWatch:
 
     def plays_again(self, rollout_id: str) -> bool:
         """Whether a rollout that ended without a score may have lost a call with a gateway. Counts it."""
-        if rollout_id not in self._exposed or self._again[rollout_id] >= AGAIN:
+        if rollout_id not in self._exposed:
             return False
-        self._again[rollout_id] += 1
+        self._exposed.remove(rollout_id)
+        self.requeued += 1
         return True

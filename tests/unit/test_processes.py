@@ -12,6 +12,7 @@ from multiprocessing import resource_tracker
 import psutil
 import pytest
 
+from benchmarks.support.processor import cpu_s
 from foundation.processes import ProcessTree, tracker_pid
 from sql_agent.config import ROOT
 
@@ -229,3 +230,13 @@ def test_what_exists_is_not_collected_again() -> None:
         "print(gc.get_freeze_count() > 1000, len(gc.get_objects()) < 1000, gc.get_threshold() == GC_THRESHOLDS)"
     )
     assert subprocess.check_output([sys.executable, "-c", code], text=True, cwd=ROOT) == "True True True\n"
+
+
+def test_processor_time_is_read_although_a_child_ends_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    child = subprocess.Popen([sys.executable, "-c", "sum(range(3 * 10**6))"])
+    ended, before_s = psutil.Process(child.pid), cpu_s(psutil.Process().pid)
+    child.wait()
+    listed = iter([[ended], []])  # as it was a moment ago, and as it is
+    monkeypatch.setattr(psutil.Process, "children", lambda *_, **__: next(listed))
+    assert cpu_s(psutil.Process().pid) > before_s
+    assert cpu_s(0) == 0
