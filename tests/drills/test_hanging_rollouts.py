@@ -13,6 +13,7 @@ import torch
 from foundation import run_folder
 from foundation.files import read_lines
 from sql_agent.config import build_config, data_path, load_recipe
+from sql_agent.data.bundled import ensure_bundled
 from sql_agent.data.dataset import load_questions
 from sql_agent.local.questions import order_of
 from sql_agent.tiny_policy.build import ensure_tiny_policy
@@ -78,6 +79,7 @@ def test_rollouts_that_hang_leave_the_next_steps_untouched(tmp_path: Path) -> No
     config = build_config(
         load_recipe("demo_cpu"), {"optim": {"questions_per_step": 2, "mini_batch_questions": 2, "micro_batch_rows": 2}}
     )
+    ensure_bundled(config.data.training[0].file)
     questions = load_questions(data_path(config.data.training[0].file))
     hangs = questions[order_of(config.data, questions, n=2).of_step(1)[0]].id
     for calls in (True, False):
