@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +21,7 @@ FLAGS = [
     *("--disable-features=OptimizationHints,MediaRouter", "--hide-scrollbars"),
 ]
 SETTLE_S = 0.4
+FOUND = "return [...document.querySelectorAll('{}')].map(one => one.innerText);"
 Theme = Literal["light", "dark"]
 
 
@@ -42,8 +43,10 @@ class Browser:
 
     driver: Any
 
-    def show(self, page: Path, *, width: int, height: int = 900, theme: Theme = "light", media: str = "screen") -> None:
-        """Load a file in a window of that many CSS pixels."""
+    def show(
+        self, page: Path | str, *, width: int, height: int = 900, theme: Theme = "light", media: str = "screen"
+    ) -> None:
+        """Load a file or an address in a window of that many CSS pixels."""
         metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
         self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
         features = [{"name": "prefers-color-scheme", "value": theme}]
@@ -52,7 +55,7 @@ class Browser:
         self.driver.execute_script("try { localStorage.clear(); } catch (error) { }")
         self.driver.get_log("browser")
         self.driver.get_log("performance")
-        self.driver.get(page.resolve().as_uri())
+        self.driver.get(page if isinstance(page, str) else page.resolve().as_uri())
 
     def run(self, script: str) -> Any:
         """The value of a script's `return`, after what is pending has had its time."""
@@ -81,6 +84,31 @@ class Browser:
         clip = {"x": 0, "y": 0, "width": size[0], "height": size[1], "scale": 1}
         shot = {"format": "png", "captureBeyondViewport": True, "clip": clip}
         path.write_bytes(base64.b64decode(self.driver.execute_cdp_cmd("Page.captureScreenshot", shot)["data"]))
+
+
+@dataclass
+class Reader:
+    """Who reads a page and types into it. Waits, for 30 s, until what is named is there."""
+
+    browser: Browser
+
+    def types(self, where: str, text: str) -> None:
+        self.sees(where, "")
+        self.browser.driver.find_element("css selector", where).send_keys(text + "\ue007")
+
+    def clicks(self, what: str) -> None:
+        self.browser.driver.find_element("css selector", what).click()
+
+    def sees(self, what: str, text: str) -> None:
+        """Wait for it."""
+        self.until(
+            lambda driver: any(text in one for one in driver.execute_script(FOUND.format(what))), f"{what}: no {text!r}"
+        )
+
+    def until(self, seen: Callable[[Any], bool], else_: str) -> None:
+        from selenium.webdriver.support.wait import WebDriverWait
+
+        WebDriverWait(self.browser.driver, 30).until(seen, else_)
 
 
 @contextmanager

@@ -88,13 +88,12 @@ def choose_questions(texts: list[str], file: Path | None, *, limit: int | None) 
         asked += load_questions(data_path(str(file)))[:limit]
     if asked:
         return asked
-    path = data_path(BUNDLED)
-    if not path.exists():
+    if not data_path(BUNDLED).exists():
         from sql_agent.data.build import build_bundled
 
         notes.print("building the bundled database and questions")
         build_bundled()
-    bundled = {q.id: q for q in load_questions(path)}
+    bundled = {q.id: q for q in load_questions(data_path(BUNDLED))}
     return [bundled[name] for name in FIRST_LOOK][:limit]
 
 

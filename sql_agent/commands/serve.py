@@ -9,12 +9,14 @@ from __future__ import annotations
 import logging
 import math
 import os
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
+from starlette.types import ASGIApp
 
 from foundation.errors import UserError
 from foundation.http_gate import Traffic, checked_token
@@ -55,12 +57,14 @@ def serve(
     vote: Annotated[
         int | None, typer.Option(min=2, help="answers per question, of which the result set of most is sent")
     ] = None,
+    page: Annotated[bool | None, typer.Option("--page", help="a page to talk to the agent, at /page")] = None,
 ) -> None:
     """Serve a model with vLLM until Ctrl-C, with the settings of training: tool parser, chat template, precision.
 
     \b
     agentgrpo serve runs/RUN                       then, in another terminal, the command that it prints
     agentgrpo serve runs/RUN --as-agent            the agent: its address answers with prompt, tools and loop
+    agentgrpo serve runs/RUN --as-agent --page     and a page to talk to it
     agentgrpo serve NAME@http://host:8000/v1 --as-agent --recipe R    around a running server
 
     A model alone is for this machine; docs/40-serve.md has `vllm serve` for others. With --as-agent, AGENT_API_TOKEN
@@ -70,7 +74,7 @@ def serve(
         raise UserError(f"{target} and --model {model}: two models; name one")
     model = target or model
     options = {"--host": host, "--agent": agent, "--db-id": db_id, "--max-open": max_open, "--timeout-s": timeout_s}
-    options["--vote"] = vote
+    options |= {"--vote": vote, "--page": page}
     if not as_agent and (given := [name for name, value in options.items() if value is not None]):
         raise UserError(f"{', '.join(given)}: only for a served agent; add --as-agent, or leave it out")
     base = load_recipe(recipe) if recipe else settings_for([model])
@@ -82,7 +86,8 @@ def serve(
     if not as_agent:
         return _serve_model(found, model, port)
     limits = Limits(max_open=max_open or Limits.max_open, time_s=timeout_s or Limits.time_s)
-    return _serve_agent(found, host or "127.0.0.1", port, agent=agent or "", db_id=db_id or "", limits=limits)
+    names = {"agent": agent or "", "db_id": db_id or ""}
+    return _serve_agent(found, host or "127.0.0.1", port, **names, limits=limits, page=bool(page))
 
 
 def _tell(text: str, detail: str = "") -> None:
@@ -108,12 +113,22 @@ def _serve_model(target: Target, model: str, port: int) -> None:
         raise LLMFault(server.why_it_died())
 
 
-def _serve_agent(target: Target, host: str, port: int, *, agent: str, db_id: str, limits: Limits) -> None:
+def _paged() -> Callable[..., ASGIApp]:
+    """What adds the page. Raises UserError where its library is not installed."""
+    try:
+        from sql_agent.serving.page import with_page
+    except ImportError as exc:
+        raise UserError(f"--page: needs a package more ({exc}): pip install 'agentgrpo[page]'") from exc
+    return with_page
+
+
+def _serve_agent(target: Target, host: str, port: int, *, agent: str, db_id: str, limits: Limits, page: bool) -> None:
     """Serve until a signal comes. Raises UserError, and LLMFault when vLLM does not start or ends."""
     logging.basicConfig(level=logging.WARNING)
     logging.getLogger("foundation.http_server").setLevel(logging.INFO)
     logging.getLogger("openai.agents").setLevel(logging.CRITICAL)  # what it logs is in the fault
     token = checked_token(os.environ.get(TOKEN_NAME, ""), host=host, name=TOKEN_NAME)
+    with_page = _paged() if page else None
     listener, traffic = bind(host, port), Traffic()
     with EpisodeRunner(agent_config(target.config, agent)) as runner, ExitStack() as stack:
         runner.check()
@@ -127,10 +142,14 @@ def _serve_agent(target: Target, host: str, port: int, *, agent: str, db_id: str
             keeper = stack.enter_context(Keeper(Path(kept).expanduser())) if kept else None
             api = AgentApi(answerer, name=llm.model, limits=limits, keeper=keeper)
             where = f"http://{f'[{host}]' if ':' in host else host}:{port}/v1"
+            app: ASGIApp = api.app(traffic, token=token)
+            if with_page:
+                app = with_page(app, where, is_kept=bool(kept))
+                _tell(f"page at {where.removesuffix('/v1')}/page")
             listener.listen()  # whoever reads the next line and calls is kept waiting, and not refused
             print(f"serving the agent {llm.model} at {where}, token {'' if token else 'not '}needed", flush=True)
             drain_s, is_over = math.ceil(limits.time_s), lambda: bool(model.why_it_died())
-            run(api.app(traffic, token=token), traffic, listener, drain_s=drain_s, is_over=is_over)
+            run(app, traffic, listener, drain_s=drain_s, is_over=is_over)
             if why := model.why_it_died():
                 raise LLMFault(why)
             raise KeyboardInterrupt  # a signal came
