@@ -11,7 +11,9 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import logging
+import math
 import threading
+import time
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
@@ -37,12 +39,21 @@ class Overdue(AgentGRPOError):
 async def within[T](work: Awaitable[T], *, limit_s: float | None, ending_s: float = ENDING_S) -> T:
     """What `work` gives, if it comes in time; else it is cancelled, and has `ending_s` to close what it opened.
 
-    Raises Overdue, and what `work` raises.
+    Raises Overdue, and what `work` raises. Work that blocks the loop is late by the time at which it ended.
     """
-    task = asyncio.ensure_future(work)
+    limit_at_s, ended_s = time.monotonic() + (math.inf if limit_s is None else limit_s), 0.0
+
+    async def timed() -> T:
+        nonlocal ended_s
+        try:
+            return await work
+        finally:
+            ended_s = time.monotonic()
+
+    task = asyncio.create_task(timed())
     try:
         done, _ = await asyncio.wait({task}, timeout=limit_s)
-        if done:
+        if done and (ended_s <= limit_at_s or task.cancelled()):
             return task.result()
     finally:
         if task.cancel():

@@ -36,7 +36,7 @@ from foundation.errors import AgentGRPOError, UserError
 from foundation.net import is_loopback
 from sql_agent.agent.call_ids import PolicyModel, sum_told
 from sql_agent.agent.completion_check import require_completion, require_stream
-from sql_agent.agent.endpoint import LLMEndpoint, is_overflow
+from sql_agent.agent.endpoint import CONNECT_PAUSES_S, LLMEndpoint, is_overflow
 from sql_agent.agent.long_context import Limits, ShortenedModel
 from sql_agent.agent.own_episode import load_episode, play_own
 from sql_agent.agent.own_program import check_program
@@ -125,16 +125,19 @@ def system_prompt_of(config: AgentConfig, databases: Databases | None, db_id: st
 
 
 class PolicyClient(openai.AsyncOpenAI):
-    """An OpenAI client whose completions are sampled as the endpoint says, without retries.
+    """An OpenAI client whose completions are sampled as the endpoint says, and sent once.
 
-    Plain http skips loading TLS certificates (20 ms per client).
+    On this machine a connection that cannot be made is tried again for 3.5 s: nothing was sent, and a gateway that was
+    killed is there again. Plain http skips loading TLS certificates (20 ms per client).
     """
 
     def __init__(self, llm: LLMEndpoint, *, timeout_s: float, streams: bool = False) -> None:
+        here, verify = is_loopback(llm.base_url), not llm.base_url.startswith("http://")
         http = httpx2.AsyncClient(
             timeout=timeout_s,
-            trust_env=not is_loopback(llm.base_url),
-            verify=not llm.base_url.startswith("http://"),
+            trust_env=not here,
+            verify=verify,
+            transport=httpx2.AsyncHTTPTransport(verify=verify, retries=len(CONNECT_PAUSES_S)) if here else None,
             follow_redirects=True,
             event_hooks={"response": [require_stream if streams else require_completion]},
         )

@@ -13,6 +13,7 @@ stands in the context's messages.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import secrets
@@ -21,12 +22,22 @@ from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from aiohttp import ClientError, ClientSession, ClientTimeout, TCPConnector, web
+from aiohttp import (
+    ClientConnectorError,
+    ClientError,
+    ClientHandlerType,
+    ClientRequest,
+    ClientResponse,
+    ClientSession,
+    ClientTimeout,
+    TCPConnector,
+    web,
+)
 
 from foundation.background import LoopThread
 from foundation.chat_request import NotAllowed
 from foundation.net import is_loopback
-from sql_agent.agent.endpoint import LLMEndpoint, is_overflow
+from sql_agent.agent.endpoint import CONNECT_PAUSES_S, LLMEndpoint, is_overflow
 from sql_agent.agent.told import Told, ToldStream
 from sql_agent.agent.tool import EpisodeContext
 from sql_agent.agent.transcript import writable
@@ -98,7 +109,11 @@ class Relay:
         app.router.add_post(AGL_EVENTS, self._event)
         # A proxy variable must not capture addresses of this machine. No limit: all episodes call at once.
         self._clients = {
-            loopback: ClientSession(trust_env=not loopback, connector=TCPConnector(limit=0, keepalive_timeout=IDLE_S))
+            loopback: ClientSession(
+                trust_env=not loopback,
+                connector=TCPConnector(limit=0, keepalive_timeout=IDLE_S),
+                middlewares=(_when_connected,) if loopback else (),
+            )
             for loopback in (True, False)
         }
         self._runner = web.AppRunner(app, access_log=None, handler_cancellation=True)
@@ -224,6 +239,16 @@ class Relay:
             if request.transport:
                 request.transport.abort()  # so that the agent does not take it for whole
         return response
+
+
+async def _when_connected(request: ClientRequest, send: ClientHandlerType) -> ClientResponse:
+    """Send, once; a connection that cannot be made is tried again, as PolicyClient does."""
+    for pause_s in CONNECT_PAUSES_S:
+        try:
+            return await send(request)
+        except ClientConnectorError:
+            await asyncio.sleep(pause_s)
+    return await send(request)
 
 
 def _refusal(status: int, text: str) -> web.Response:

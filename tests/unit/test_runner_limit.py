@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import multiprocessing
+import time
 from types import SimpleNamespace
 from typing import Any
 
@@ -51,6 +52,22 @@ async def test_an_agent_that_swallows_its_end_has_no_result(times: int) -> None:
         (note,) = await in_time(swallow(), rollout(0.2))  # pyright: ignore
     assert note.attributes == {UNSCORED_KEY: TIMED_OUT}
     released.set()
+
+
+@pytest.mark.parametrize("raises", [False, True])
+async def test_an_agent_that_blocks_past_its_limit_has_no_result(raises: bool) -> None:
+    """The loop sees limit and result together; a neighbour that was done in time keeps its own."""
+
+    async def block() -> Any:
+        await asyncio.sleep(0.01)
+        time.sleep(0.4)
+        return [] if not raises else 1 / 0
+
+    async def neighbour() -> Any:
+        return ["a result"]
+
+    (note,), other = await asyncio.gather(in_time(block(), rollout(0.2)), in_time(neighbour(), rollout(0.2)))  # pyright: ignore
+    assert note.attributes == {UNSCORED_KEY: TIMED_OUT} and other == ["a result"]
 
 
 async def test_a_timeout_of_the_agents_own_is_an_error_of_the_agent() -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import agentlightning as agl
 import httpx
+import openai
 import pytest
 from agentlightning.store.client_server import LightningStoreServer
 from agentlightning.types import AttemptedRollout
@@ -22,6 +23,10 @@ from agl_plugin.update.adapter import ScoredTriplets
 from agl_plugin.update.rows import Limits
 from foundation.errors import RunError
 from foundation.net import free_port
+from sql_agent.agent.endpoint import LLMEndpoint
+from sql_agent.agent.episode import PolicyClient
+from sql_agent.agent.relay import Relay, Session
+from sql_agent.agent.tool import EpisodeContext
 from sql_agent.testing.server import FakeServer, Reply, openai_server
 from sql_agent.testing.spans import fault_span, reward_span
 from tests.proxies import MESSAGES, MODEL, vllm_reply
@@ -136,3 +141,20 @@ async def test_a_gateway_that_dies_again_and_again_ends_the_run_with_its_name(
     with pytest.raises(RunError, match=r"the LLM proxy died 2 times in one step .*exit code -9") as caught:
         await killed(tmp_path, server, kills=2)
     assert "token ids" not in str(caught.value) and "judge" not in str(caught.value)
+
+
+@pytest.mark.parametrize("own", [False, True], ids=["client", "relay"])
+async def test_a_call_waits_for_a_gateway_that_is_being_started(own: bool) -> None:
+    """Of the built-in agent, and of a program of one's own; it is sent once."""
+    port = free_port()
+    llm = LLMEndpoint(f"http://127.0.0.1:{port}/v1", MODEL)
+    session = Session(llm, EpisodeContext(), max_turns=1, timeout_s=20.0)
+    relay = Relay()
+    by_relay = openai.AsyncOpenAI(base_url=relay.open(session), api_key="x", max_retries=0)
+    async with by_relay if own else PolicyClient(llm, timeout_s=20.0) as client:
+        messages: Any = MESSAGES
+        call = asyncio.create_task(client.chat.completions.create(model=MODEL, messages=messages))
+        await asyncio.sleep(0.3)
+        with openai_server(vllm_reply, port=port) as server:
+            assert (await call).choices[0].message.content == "well" and len(server.requests) == 1
+    relay.close()
