@@ -19,7 +19,6 @@ from foundation.errors import UserError
 from sql_agent.config import HOME, RECIPES, ROOT
 
 TEMPLATE = RECIPES / "_template" / "agent"
-PYTHON = ".venv/bin/python" if RECIPES.parent == HOME else "python"  # in the checkout, installed
 NEW_RECIPES = RECIPES if RECIPES.parent == HOME else HOME
 NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 RESERVED = ("new",)  # recipes/new.py is this module
@@ -47,15 +46,15 @@ def make_recipe(name: str, folder: Path = NEW_RECIPES) -> Path:
 
 def _fill(draft: Path, *, called: str, at: Path) -> None:
     shutil.copytree(TEMPLATE, draft, ignore=shutil.ignore_patterns("__pycache__", ".*"))
-    names = {"MY_PYTHON": PYTHON, "my_recipe": at.name, "MY_RECIPE": shlex.quote(called), "MY_FOLDER": _place(at)}
+    names = {"my_recipe": at.name, "MY_RECIPE": shlex.quote(called), "MY_FOLDER": _seen_from(ROOT, at)}
     for file in (draft / "README.md", draft / "config.toml"):
         text = re.sub("|".join(names), lambda m: names[m[0]], file.read_text(encoding="utf-8"))
         file.write_text(text, encoding="utf-8")
 
 
-def _place(path: Path) -> str:
-    """The path as one types it in the project's folder."""
-    return shlex.quote(str(path.relative_to(ROOT) if path.is_relative_to(ROOT) else path))
+def _seen_from(folder: Path, path: Path) -> str:
+    """The path as one types it in a folder."""
+    return shlex.quote(str(path.relative_to(folder) if path.is_relative_to(folder) else path))
 
 
 def main(
@@ -75,5 +74,5 @@ def main(
     machine without GPU, a README with all commands, and a test. Change them one by one; docs/50-extending.md tells how.
     """
     made = make_recipe(name, folder or NEW_RECIPES)
-    place = _place(made)
-    print(f"made {place}\nnext: edit {place}/tools.py, then: {PYTHON} -m pytest {place}/test_recipe.py")
+    place = _seen_from(Path.cwd(), made)
+    print(f"made {place}\nnext: edit {place}/tools.py, then: python -m pytest {place}/test_recipe.py")

@@ -6,14 +6,14 @@
     api.evaluate(run, limit=20).rewards
     job = api.start(api.train, "smoke_cpu")         # goes on by itself: job.status, job.wait(), job.stop()
 
-Guarantees: training, evaluation and export are the command lines of the same names, each in a process of its own, so a
-call and a command do the same, several runs in one program do not disturb each other, and importing this package loads
-neither torch nor agentlightning. Errors are UserError (wrong input) and RunError (a run that failed).
+Guarantees: training, evaluation and export are the jobs of the commands of the same names, each in a process of its
+own, so a call and a command do the same, several runs in one program do not disturb each other, and importing this
+package loads neither torch nor agentlightning. Errors are UserError (wrong input) and RunError (a run that failed).
 """
 
 from foundation.errors import RunError, UserError
 from sql_agent.api.background import Job, start
-from sql_agent.api.commands import keys
+from sql_agent.api.calls import keys
 from sql_agent.api.datasets import load_dataset, register_dataset
 from sql_agent.api.jobs import TrainingFailed, dpo, evaluate, export, sft, train
 from sql_agent.api.rewards import RewardStats, create_reward, evaluate_rewards, register_reward_function

@@ -1,19 +1,21 @@
-"""Training, evaluation and export as calls: each is the command of that name, in a process of its own."""
+"""Training, evaluation and export as calls: each is the job of the command of that name, in a process of its own."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from foundation.errors import RunError, UserError
-from sql_agent.api.commands import INTERRUPTED, Done, command_line, run_command, settings, with_keys
+from foundation.errors import RunError, UserError, did_you_mean
+from sql_agent.api.calls import INTERRUPTED, Done, run_job, settings, with_keys
 from sql_agent.api.datasets import Source, question_file, tuning_source
-from sql_agent.api.given import tool_source
+from sql_agent.api.given import plain, tool_source
 from sql_agent.api.rewards import RewardFunction, term_of
 from sql_agent.api.runs import Evaluation, Run
-from sql_agent.config import HOME, data_path
+from sql_agent.config import HOME, TrainConfig, build_config, command_tree, commands, data_path, load_recipe, nested
+from sql_agent.training import options
 
 Model = Run | str | Path
 
@@ -47,48 +49,37 @@ def train(
     Overrides are configuration keys (see `keys`): optim__lr=1e-5, optim={"lr": 1e-5} or **{"optim.lr": 1e-5}. Raises
     UserError for wrong input, and TrainingFailed, whose `run` is what there is.
     """
-    command = train_command(
-        recipe=recipe,
-        model=model,
-        dataset=dataset,
-        max_samples=max_samples,
-        reward=reward,
-        ci=ci,
-        ci_fast=ci_fast,
-        overrides=overrides,
-        tools=tools,
-    )
-    return _run_of(run_command(command, quiet=quiet))
+    given: dict[str, Any] = {"recipe": recipe, "model": model, "dataset": dataset, "max_samples": max_samples}
+    config = train_config(**given, reward=reward, tools=tools, ci=ci, ci_fast=ci_fast, overrides=overrides)
+    return _run_of(run_job("sql_agent.commands.train:run", config=config, quiet=quiet))
 
 
-def train_command(
+def train_config(
     *,
-    recipe: str | Path,
-    model: Model,
-    dataset: Source,
-    max_samples: int | None,
-    reward: RewardFunction | str,
-    ci: bool,
-    ci_fast: bool,
-    overrides: dict[str, Any],
+    recipe: str | Path = "",
+    model: Model = "",
+    dataset: Source = "",
+    max_samples: int | None = None,
+    reward: RewardFunction | str = "",
     tools: Sequence[Any] = (),
-) -> list[str]:
-    """The command line of `train`. Raises UserError."""
-    flags = ["--recipe", str(recipe)] if recipe else []
-    flags += ["--ci"] * ci + ["--ci-fast"] * ci_fast
-    if model:
-        flags += ["--model", _model_text(model)]
+    ci: bool = False,
+    ci_fast: bool = False,
+    overrides: dict[str, Any],
+) -> TrainConfig:
+    """The configuration that `train` trains. Raises UserError."""
+    tree = {"model.path": _model_text(model)} if model else {}
     is_given = not isinstance(dataset, str) or bool(dataset)
     if is_given or max_samples:
         own = "" if is_given else _own_file(str(recipe), overrides, max_samples)
-        file = own or question_file(dataset, max_samples=max_samples)
-        flags += ["--data", str(file)]
+        tree["data.train_file"] = str(own or question_file(dataset, max_samples=max_samples))
     if reward:
         overrides = {"reward.default_scorer": "judge", **overrides, "reward.terms": [term_of(reward)]}
     if tools:
         overrides = {**overrides, "agent.tools": [tool_source(tool) for tool in tools]}
     arguments = ("model", "dataset", "max_samples", "reward", "tools", "ci", "ci_fast", "quiet")
-    return command_line("train", *flags, *settings(overrides, arguments=arguments))
+    tree |= settings(overrides, arguments=arguments)
+    told = command_tree(commands.GRPO, [], recipe=str(recipe), flags=nested(tree))
+    return options.shorten(options.configured(told, recipe=str(recipe)), ci=ci or ci_fast, fast=ci_fast)
 
 
 def for_word_problems(dataset: Source, max_samples: int | None = None, *, tiny: bool = False) -> dict[str, Any]:
@@ -101,8 +92,6 @@ def for_word_problems(dataset: Source, max_samples: int | None = None, *, tiny: 
 
 def _own_file(recipe: str, overrides: dict[str, Any], max_samples: int | None) -> Path:
     """The first questions of the recipe's training file."""
-    from sql_agent.config import TrainConfig, build_config, load_recipe
-
     named = build_config(load_recipe(recipe)).data if recipe else TrainConfig().data
     return question_file(overrides.get("data.train_file") or data_path(named.train_file), max_samples=max_samples)
 
@@ -119,9 +108,8 @@ def _model_text(model: Model) -> str:
 
 
 def _run_of(done: Done) -> Run:
-    """The run that a command names in its last lines. Raises TrainingFailed."""
-    folder = done.told("run: ")
-    run = Run(Path(folder)) if folder else None
+    """The run that a job made. Raises TrainingFailed."""
+    run = Run(done.made) if done.made else None
     if done.status or run is None:
         error = run.summary.get("error", "") if run and run.status else ""
         error = "stopped before its end" if done.status == INTERRUPTED else error
@@ -152,17 +140,23 @@ def evaluate(
     """
     arguments = ("before", "after", "splits", "limit", "samples", "recipe", "concurrency", "out", "quiet")
     keys = settings(overrides, arguments=arguments)
+    for name, value, least in (("limit", limit, 0), ("samples", samples, 1), ("concurrency", concurrency, 1)):
+        if value < least:
+            raise UserError(f"{name} = {value}: must be at least {least}")
     folder = Path(out) if out else HOME / "runs" / "evaluations" / datetime.now().strftime("%Y%m%d-%H%M%S-%f")
     several = (
         splits if isinstance(splits, list | tuple) and not (splits and isinstance(splits[0], Mapping)) else [splits]
     )
-    flags = [part for one in several for part in ("--split", _split(one))]
-    flags += ["--limit", str(limit), "--samples", str(samples), "--concurrency", str(concurrency)]
-    flags += ["--recipe", recipe] if recipe else []
-    for option, model in (("--before", before), ("--after", after)):
-        flags += [option, str(model.folder if isinstance(model, Run) else model)] if model else []
-    command = command_line("evaluate", *flags, "--out", str(folder.expanduser().absolute()), *keys)
-    done = run_command([*command, "--no-inspect-log"], quiet=quiet)
+    before, after = (str(model.folder if isinstance(model, Run) else model) for model in (before, after))
+    asked = {"before": before, "after": after, "split": [_split(source) for source in several], "limit": int(limit)}
+    asked |= {
+        "samples": int(samples),
+        "vote": 0,
+        "recipe": recipe,
+        "set": [f"{k}={json.dumps(v)}" for k, v in keys.items()],
+    }
+    how = {"folder": folder.expanduser().absolute(), "resumed": False, "concurrency": concurrency, "inspect_log": False}
+    done = run_job("sql_agent.commands.evaluate:run", asked=asked, quiet=quiet, **how)
     evaluation = Evaluation(folder.expanduser().absolute())
     if done.status and (not (evaluation.folder / "results.json").is_file() or evaluation.results.partial):
         raise RunError("\n".join(done.lines[-5:]))
@@ -180,9 +174,13 @@ def export(source: Run | str | Path, out: str | Path, *, dtype: str = "auto", qu
 
     Raises UserError, RunError.
     """
-    text = str(source.folder if isinstance(source, Run) else source)
+    from sql_agent.commands.export import Precision
+
+    if dtype not in Precision:
+        raise UserError(f"dtype = {dtype!r}: must be {', '.join(Precision)}{did_you_mean(dtype, Precision)}")
+    given = {"source": Path(source.folder if isinstance(source, Run) else source), "dtype": Precision(dtype)}
     target = Path(out).expanduser().absolute()
-    done = run_command(command_line("export", text, str(target), "--dtype", dtype), quiet=quiet)
+    done = run_job("sql_agent.commands.export:run", out=target, quiet=quiet, **given)
     if done.status:
         raise RunError("\n".join(done.lines[-5:]))
     return target
@@ -201,14 +199,17 @@ def tune(
     **overrides: Any,
 ) -> Run:
     """Learn from conversations or preferences: `agentgrpo sft`, `agentgrpo dpo`. As `train` for the rest."""
-    flags = ["--recipe", str(recipe)] if recipe else []
-    flags += ["--model", _model_text(model)] if model else []
-    flags += ["--data", tuning_source(dataset)] if not isinstance(dataset, str) or dataset else []
-    flags += ["--max-samples", str(max_samples)] if max_samples else []
-    flags += ["--out", str(output_dir)] if output_dir else []
-    flags += ["--lora"] * use_lora
+    from sql_agent.tuning.options import configured
+
+    tree = {"method": method} | ({"model.path": _model_text(model)} if model else {})
+    is_given = not isinstance(dataset, str) or bool(dataset)
+    own = {"dataset": tuning_source(dataset) if is_given else "", "max_samples": max_samples, "output_dir": output_dir}
+    tree |= {f"{method}.{name}": plain(value, what=name) for name, value in own.items() if value}
     arguments = ("recipe", "model", "dataset", "max_samples", "output_dir", "use_lora", "quiet")
-    return _run_of(run_command(command_line(method, *flags, *settings(overrides, arguments=arguments)), quiet=quiet))
+    tree |= settings(overrides, arguments=arguments)
+    told = command_tree(f"agentgrpo {method}", [], recipe=str(recipe), flags=nested(tree))
+    config = configured(method, told, recipe=str(recipe), lora=use_lora)
+    return _run_of(run_job("sql_agent.commands.tune:run", config=config, quiet=quiet))
 
 
 @with_keys

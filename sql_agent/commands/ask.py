@@ -103,6 +103,8 @@ def own_server(config: TrainConfig) -> Iterator[Server]:
     cpu = config.trainer.device == "cpu" or (config.trainer.device == "auto" and models.gpu_count() == 0)
     if not config.model.path:
         notes.print("no endpoint and no --model: the tiny policy answers, as newly trained as it is found here")
+        if not config.model.tiny and "sql" not in config.agent.tools:
+            notes.print("it knows the SQL tool alone, and none of this recipe: name a --base-url or a --model")
     folder = (None if config.model.path else trained_tiny_policy(config.trainer.runs)) or model_folder(
         config.model, seed=config.trainer.seed
     )

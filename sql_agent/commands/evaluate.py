@@ -106,8 +106,9 @@ def check_flags(context: typer.Context, *, resume: Path | None, inspect_log: boo
         raise UserError(f"--resume {resume}: everything stands in its {eval_folder.PLAN}; leave out {flags}")
 
 
-def run(asked: dict[str, Any], folder: Path, *, resumed: bool, concurrency: int, inspect_log: bool) -> int:
-    """Play, write and print; returns the exit status. What ends it early leaves partial results."""
+def run(asked: dict[str, Any], folder: Path, *, resumed: bool, concurrency: int, inspect_log: bool) -> tuple[int, Path]:
+    """Play, write and print; returns the exit status and the folder. What ends it early leaves partial results."""
+    logging.getLogger("openai.agents").setLevel(logging.CRITICAL)
     began_s, started = time.monotonic(), datetime.now(UTC).isoformat(timespec="seconds")
     evaluation, done = begin(asked, folder, resumed=resumed)
     status, problem = 0, ""
@@ -129,7 +130,7 @@ def run(asked: dict[str, Any], folder: Path, *, resumed: bool, concurrency: int,
     show(Console(highlight=False, width=None if sys.stdout.isatty() else 160), results)
     if problem:
         notes.print(f"{problem}\ncontinue with: agentgrpo evaluate --resume {folder}", markup=False)
-    return status or int(any(record.reward is None for record in records))
+    return status or int(any(record.reward is None for record in records)), folder
 
 
 def evaluate(
@@ -171,7 +172,6 @@ def evaluate(
     1: not all trials were scored, or a server failed.
     """
     logging.basicConfig(level=logging.WARNING)
-    logging.getLogger("openai.agents").setLevel(logging.CRITICAL)
     asked = {
         **{"before": before, "after": after, "split": split or [], "limit": limit, "vote": vote},
         **{"samples": samples or max(vote, 0 if vote else SAMPLES), "recipe": recipe, "set": set_ or []},
@@ -183,6 +183,6 @@ def evaluate(
     folder = (resume or out or EVALUATIONS / datetime.now().strftime("%Y%m%d-%H%M%S")).expanduser().absolute()
     check_flags(context, resume=resume, inspect_log=inspect_log)
     wants_log = eval_log.is_installed() if inspect_log is None else inspect_log
-    status = run(asked, folder, resumed=resume is not None, concurrency=concurrency, inspect_log=wants_log)
+    status, _ = run(asked, folder, resumed=resume is not None, concurrency=concurrency, inspect_log=wants_log)
     Console(highlight=False).print(f"evaluation: {folder}", soft_wrap=True, markup=False)
     return status

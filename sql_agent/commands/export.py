@@ -211,6 +211,11 @@ def export(
     The last line is `model: FOLDER`.
     """
     logging.basicConfig(level=logging.WARNING)
+    run(source, out, evaluation=evaluation, dtype=dtype)
+
+
+def run(source: Path, out: Path, *, dtype: Precision, evaluation: Path | None = None) -> tuple[int, Path]:
+    """The job itself. Returns the exit status, 0, and the folder. Raises UserError."""
     console = Console(highlight=False, soft_wrap=True)
     made = export_checkpoint(source, out, evaluation=evaluation, dtype=dtype)
     serve = SERVE.format(name=shlex.quote(str(made.folder)), parser=made.parser)
@@ -218,3 +223,4 @@ def export(
     console.print(f"serve: {serve}", markup=False)
     console.print(f"try:   agentgrpo ask --model {shlex.quote(str(made.folder))}", markup=False)
     console.print(f"model: {made.folder}", markup=False)
+    return 0, made.folder

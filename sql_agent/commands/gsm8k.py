@@ -21,7 +21,7 @@ from foundation.run_folder import step_folder
 from sql_agent.api.datasets import question_file
 from sql_agent.commands.ask import ChatFlags, talk_with
 from sql_agent.commands.export import export_checkpoint
-from sql_agent.config import TrainConfig, build_config, load_recipe
+from sql_agent.config import TrainConfig, build_config, command_tree, commands, load_recipe, nested
 from sql_agent.data.dataset import load_questions
 from sql_agent.local.job import run_local
 from sql_agent.run_report.line import report_line
@@ -69,21 +69,14 @@ def resolve_config(flags: Flags) -> TrainConfig:
     cpu = not models.gpu_count()
     recipe = flags.recipe or (TINY_RECIPE if cpu and not flags.model else RECIPE)
     file = str(_questions(flags, recipe))
-    sets = [f"trainer.device={'cpu' if cpu else 'cuda'}", *_step(flags, recipe, n=len(load_questions(Path(file))))]
-    sets += [f"{key}={value}" for name, key in KEYS.items() if (value := getattr(flags, name)) is not None]
-    sets += ["trainer.max_steps=0", "trainer.validate_first=false", "trainer.validate_every=-1"]
-    sets += ["rollout.rollout_timeout_s=3600", 'logging.trackers=["console"]', *(flags.set_ or [])]
-    told = options.Flags(
-        backend=options.Backend.local,
-        recipe=recipe,
-        set_=sets,
-        model=flags.model or None,
-        data=file,
-        val_data=file,
-        lora=flags.lora,
-        debug=flags.debug,
-    )
-    return options.resolve_config(told)
+    keys = {"model.path": flags.model} if flags.model else {}
+    keys |= {"data.train_file": file, "data.val_file": file, "logging.debug": flags.debug}
+    keys |= {"trainer.device": "cpu" if cpu else "cuda"} | _step(flags, recipe, n=len(load_questions(Path(file))))
+    keys |= {key: value for name, key in KEYS.items() if (value := getattr(flags, name)) is not None}
+    keys |= {"trainer.max_steps": 0, "trainer.validate_first": False, "trainer.validate_every": -1}
+    keys |= {"rollout.rollout_timeout_s": 3600, "logging.trackers": ["console"]}
+    told = command_tree(commands.LOCAL, flags.set_ or [], recipe=recipe, flags=nested(keys))
+    return options.configured(told, recipe=recipe, lora=flags.lora)
 
 
 def _questions(flags: Flags, recipe: str) -> Path:
@@ -94,7 +87,7 @@ def _questions(flags: Flags, recipe: str) -> Path:
     return question_file(name, split="train", max_samples=flags.max_samples)
 
 
-def _step(flags: Flags, recipe: str, *, n: int) -> list[str]:
+def _step(flags: Flags, recipe: str, *, n: int) -> dict[str, int]:
     """How many questions make a step and rows a pass, and the epochs' checkpoints: a step never has more than `n`."""
     base = build_config(load_recipe(recipe))
     group = flags.group_size or base.rollout.group_size
@@ -102,12 +95,13 @@ def _step(flags: Flags, recipe: str, *, n: int) -> list[str]:
     passes = flags.gradient_accumulation_steps
     asked = max(1, rows * passes // group) if passes else base.optim.questions_per_step
     questions = max(1, min(asked, n))
-    return [
-        *(f"optim.{key}={questions}" for key in ("questions_per_step", "mini_batch_questions")),
-        f"optim.micro_batch_rows={math.gcd(questions * group, rows)}",
-        f"trainer.save_every={max(1, n // questions)}",
-        f"trainer.keep_checkpoints={max(2, flags.epochs)}",
-    ]
+    return {
+        "optim.questions_per_step": questions,
+        "optim.mini_batch_questions": questions,
+        "optim.micro_batch_rows": math.gcd(questions * group, rows),
+        "trainer.save_every": max(1, n // questions),
+        "trainer.keep_checkpoints": max(2, flags.epochs),
+    }
 
 
 def train(config: TrainConfig, out: Path, terminal: Console) -> tuple[int, Path]:

@@ -34,17 +34,21 @@ def train(flags: Flags) -> int:
     --set takes. The last line is `run: FOLDER`.
     """
     logging.basicConfig(level=logging.DEBUG if flags.debug else logging.WARNING)
+    return run(resolve_config(flags), local=flags.is_local, dry=flags.dry_run)[0]
+
+
+def run(config: TrainConfig, *, local: bool = False, dry: bool = False) -> tuple[int, Path | None]:
+    """The job itself, with verl or in one process. Returns the exit status and the run folder. Raises UserError."""
     terminal = console.own_terminal()
-    config = resolve_config(flags)
-    if flags.is_local:
+    if local:
         from sql_agent.local.job import dry_run_local, run_local
 
-        status, run_dir = (dry_run_local(config, terminal), None) if flags.dry_run else run_local(config, terminal)
+        status, run_dir = (dry_run_local(config, terminal), None) if dry else run_local(config, terminal)
     else:
-        status, run_dir = _with_verl(config, terminal, dry=flags.dry_run)
+        status, run_dir = _with_verl(config, terminal, dry=dry)
     if run_dir:
         terminal.print(f"{report_line(run_dir)}\nrun: {run_dir}", markup=False)
-    return status
+    return status, run_dir
 
 
 def _with_verl(config: TrainConfig, terminal: Console, *, dry: bool) -> tuple[int, Path | None]:

@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 import tomllib
+from collections.abc import Mapping
 from contextlib import suppress
 from fnmatch import fnmatch
 from pathlib import Path
@@ -53,13 +54,16 @@ def parse_assignment(text: str) -> dict[str, Any]:
     key, sep, raw = text.partition("=")
     if not sep or not key.strip():
         raise UserError(f"--set {text!r}: expected KEY=VALUE, for example --set optim.lr=2e-6")
-    value = _value(raw)
+    return nested({key.strip(): _value(raw)})
+
+
+def nested(keys: Mapping[str, Any]) -> dict[str, Any]:
+    """The tree of dotted keys: {"a.b": 1, "a.c": 2} is {"a": {"b": 1, "c": 2}}."""
     tree: dict[str, Any] = {}
-    node = tree
-    *parents, leaf = key.strip().split(".")
-    for name in parents:
-        node = node.setdefault(name, {})
-    node[leaf] = value
+    for key, value in keys.items():
+        for name in reversed(key.split(".")):
+            value = {name: value}
+        tree = merge(tree, value)
     return tree
 
 

@@ -20,6 +20,7 @@ from sql_agent.config import (
     commands,
     load_recipe,
     merge,
+    nested,
     resolve_system_prompt,
 )
 from sql_agent.serving import models
@@ -122,14 +123,7 @@ def command_line_tree(flags: Flags) -> dict[str, Any]:
         pairs.append(("logging.debug", True))
     if flags.fork is not None:
         pairs += [("trainer.resume", flags.fork), ("trainer.resume_changed", True)]
-    tree: dict[str, Any] = {}
-    for key, value in pairs:
-        node = tree
-        *parents, leaf = key.split(".")
-        for name in parents:
-            node = node.setdefault(name, {})
-        node[leaf] = value
-    return tree
+    return nested(dict(pairs))
 
 
 def resolve_config(flags: Flags) -> TrainConfig:
@@ -145,17 +139,23 @@ def resolve_config(flags: Flags) -> TrainConfig:
     if flags.llm_proxy and flags.is_local:
         raise UserError(f"--llm-proxy: {command} has no LLM proxy; leave the flag out, or call {commands.GRPO}")
     told = command_tree(command, flags.set_ or [], recipe=flags.recipe, flags=command_line_tree(flags))
-    named = load_recipe(flags.recipe) if flags.recipe else {}
+    config = configured(told, recipe=flags.recipe, lora=flags.lora or bool(flags.lora_adapter_path))
+    return shorten(config, ci=flags.ci or flags.ci_fast, fast=flags.ci_fast)
+
+
+def configured(told: dict[str, Any], *, recipe: str, lora: bool = False) -> TrainConfig:
+    """defaults < recipe < what is told (see command_tree), with device and prompt decided. Raises UserError."""
+    named = load_recipe(recipe) if recipe else {}
     device = merge(named, told).get("trainer", {}).get("device", "auto")
     if device == "auto":
         device = "cuda" if models.gpu_count() else "cpu"
-    recipe = named or load_recipe("smoke_cpu" if device == "cpu" else "qwen3_0_6b")
-    config = build_config(recipe, told, {"trainer": {"device": device}})
+    base = named or load_recipe("smoke_cpu" if device == "cpu" else "qwen3_0_6b")
+    config = build_config(base, told, {"trainer": {"device": device}})
     if config.method != "grpo":
         raise UserError(
             f"method = {config.method}: this is the configuration of `agentgrpo {config.method}`; call that one"
         )
-    if (flags.lora or flags.lora_adapter_path) and not config.model.lora_rank:
+    if lora and not config.model.lora_rank:
         config = config.but(model={"lora_rank": DEFAULT_LORA_RANK})
     config = resolve_system_prompt(config, tiny=config.is_tiny)
     if config.is_tiny and not config.model.tiny and config.database.tables != DatabaseConfig().tables:
@@ -166,7 +166,7 @@ def resolve_config(flags: Flags) -> TrainConfig:
             ", ".join(database.tables) or database.url or database.folder,
             made,
         )
-    return shorten(config, ci=flags.ci or flags.ci_fast, fast=flags.ci_fast)
+    return config
 
 
 def shorten(config: TrainConfig, *, ci: bool, fast: bool) -> TrainConfig:

@@ -19,6 +19,7 @@ from sql_agent.config import (
     command_tree,
     load_recipe,
     merge,
+    nested,
     parse_assignment,
     resolve_system_prompt,
 )
@@ -109,32 +110,32 @@ class DpoFlags(Flags):
 
 def command_line_tree(method: Method, flags: Flags) -> dict[str, Any]:
     """The configuration tree that the flags mean."""
-    tree: dict[str, Any] = {"method": method}
-    for name, key in KEYS.items():
-        value = getattr(flags, name, None)
-        if value is not None:
-            section, _, leaf = (key if "." in key else f"{method}.{key}").partition(".")
-            tree = merge(tree, {section: {leaf: value}})
-    return merge(tree, {"logging": {"debug": True}}) if flags.debug else tree
+    told = {key if "." in key else f"{method}.{key}": getattr(flags, name, None) for name, key in KEYS.items()}
+    told |= {"method": method, "logging.debug": flags.debug or None}
+    return nested({key: value for key, value in told.items() if value is not None})
 
 
 def resolve_config(method: Method, flags: Flags) -> TrainConfig:
     """defaults < settings of the rollouts < recipe < flags < --set, with the device decided. Raises UserError."""
-    told = command_tree(
-        f"agentgrpo {method}", flags.set_ or [], recipe=flags.recipe, flags=command_line_tree(method, flags)
-    )
-    recipe = load_recipe(flags.recipe) if flags.recipe else {}
-    device = merge(recipe, told).get("trainer", {}).get("device", "auto")
+    tree = command_line_tree(method, flags)
+    told = command_tree(f"agentgrpo {method}", flags.set_ or [], recipe=flags.recipe, flags=tree)
+    return configured(method, told, recipe=flags.recipe, lora=flags.lora)
+
+
+def configured(method: Method, told: dict[str, Any], *, recipe: str, lora: bool) -> TrainConfig:
+    """The same of what is told (see command_tree)."""
+    named = load_recipe(recipe) if recipe else {}
+    device = merge(named, told).get("trainer", {}).get("device", "auto")
     if device == "auto":
         device = "cuda" if models.gpu_count() else "cpu"
-    if not recipe and device == "cpu" and not told.get("model", {}).get("path"):
-        recipe = load_recipe(f"{method}_cpu")
-    if recipe.get("method", method) != method:
-        raise UserError(f"--recipe {flags.recipe}: its method is {recipe['method']}, and this is `agentgrpo {method}`")
-    config = build_config(recipe, told)
+    if not named and device == "cpu" and not told.get("model", {}).get("path"):
+        named = load_recipe(f"{method}_cpu")
+    if named.get("method", method) != method:
+        raise UserError(f"--recipe {recipe}: its method is {named['method']}, and this is `agentgrpo {method}`")
+    config = build_config(named, told)
     played = brought(find_file(config.tune.dataset, config.data))
-    config = build_config(played, recipe, told, {"trainer": {"device": device}})
-    if flags.lora and not config.model.lora_rank:
+    config = build_config(played, named, told, {"trainer": {"device": device}})
+    if lora and not config.model.lora_rank:
         config = config.but(model={"lora_rank": DEFAULT_LORA_RANK})
     return resolve_system_prompt(config, tiny=config.is_tiny)
 

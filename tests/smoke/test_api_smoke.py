@@ -17,12 +17,18 @@ from nbclient import NotebookClient
 from foundation.files import write_lines
 from foundation.net import free_port
 from sql_agent import api
-from sql_agent.api.commands import command_line, run_command
-from sql_agent.config import ROOT
+from sql_agent.api.calls import run_process
+from sql_agent.config import COMMAND, ROOT
 from sql_agent.testing.server import Answer, chat_reply, openai_server, tool_call_reply
 
 pytestmark = pytest.mark.slow
 FIGURES = ("reward_mean", "reward_parts", "validation", "loss", "grad_norm", "scored", "groups", "triplets")
+
+
+def run_of(*words: str) -> api.Run:
+    """The run of a command line."""
+    lines = run_process([*COMMAND, *words], quiet=True).lines
+    return api.Run(Path(lines[-1].removeprefix("run: ")))
 
 
 def figures(run: api.Run) -> dict[str, Any]:
@@ -36,8 +42,7 @@ def test_a_call_and_a_command_and_a_second_call_measure_the_same(tmp_path: Path)
     calls = [api.train("smoke_cpu", ci_fast=True, quiet=True, **{"store.port": free_port()}, **same) for _ in range(2)]
     flags = ["--recipe", "smoke_cpu", "--ci-fast", "--set", f"store.port={free_port()}"]
     typed = [part for key, value in same.items() for part in ("--set", f"{key}={value}")]
-    done = run_command(command_line("train_sql_agent.py", *flags, *typed), quiet=True)
-    runs = [*calls, api.Run(Path(done.told("run: ")))]
+    runs = [*calls, run_of("train", *flags, *typed)]
     assert len({run.folder for run in runs}) == 3
     played = [
         sorted(zip(frame.question, frame.answer, frame.reward, strict=True))
@@ -57,10 +62,7 @@ def test_tuning_by_a_call_and_by_a_command_measures_the_same(method: Literal["sf
     call = {"sft": api.sft, "dpo": api.dpo}[method]
     runs = [call(dataset=tmp_path / "rows.jsonl", quiet=True, **keys) for _ in range(2)]
     typed = [part for key, value in keys.items() for part in ("--set", f"{key}={value}")]
-    done = run_command(
-        command_line(f"train_{method}.py", "--dataset", str(tmp_path / "rows.jsonl"), *typed), quiet=True
-    )
-    runs.append(api.Run(Path(done.told("run: "))))
+    runs.append(run_of(method, "--data", str(tmp_path / "rows.jsonl"), *typed))
     names = ["step", "train/loss", "actor/grad_norm", "actor/lr", "actor/weights_changed_share"]
     steps = [run.metrics("train")[names].to_numpy().tolist() for run in runs]
     assert len(steps[0]) == 3 and steps[0] == steps[1] == steps[2]
@@ -119,14 +121,15 @@ def test_the_tour_runs() -> None:
 
 WHEEL = """
 from sql_agent import api
-from sql_agent.config import HOME, load_recipe
-from sql_agent.api.commands import command_line, run_command
+from sql_agent.config import COMMAND, HOME, load_recipe
+from sql_agent.api.calls import run_process
 assert "/wheel/" in api.__file__, api.__file__
-command = command_line("train_sql_agent.py", "--recipe", "smoke_cpu", "--ci-fast", "--dry-run")
-told = run_command(command, quiet=True).lines[-1]  # the first that asks for the bundled data
+command = [*COMMAND, "train", "--recipe", "smoke_cpu", "--ci-fast", "--dry-run"]
+told = run_process(command, quiet=True).lines[-1]  # the first that asks for the bundled data
 print(HOME, load_recipe("smoke_cpu")["recipe"], len(api.load_dataset("medical", split="val", max_samples=5)))
 print(told)
-run = run_command(command_line("train_local.py", "--ci-fast", "--set", "data.val_max_rows=2"), quiet=True).told("run: ")
+command = [*COMMAND, "train", "--backend", "local", "--ci-fast", "--set", "data.val_max_rows=2"]
+run = run_process(command, quiet=True).lines[-1].removeprefix("run: ")
 print(api.Run(run).status, len(api.Run(run).rollouts("train")), api.Run(run).folder.parent)
 """
 

@@ -1,4 +1,4 @@
-"""sql_agent.api without a model: what commands it composes, data sets, rewards, run folders, the training tool."""
+"""sql_agent.api without a model: configurations, data sets, rewards, run folders, the training tool."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from foundation import run_folder
 from foundation.files import write_json, write_lines
 from sql_agent import api
 from sql_agent.api import jobs
-from sql_agent.api.commands import command_line, run_command
+from sql_agent.api.calls import run_job
 from sql_agent.api.rewards import term_of
-from sql_agent.config import COMMAND, ROOT
+from sql_agent.config import ROOT
 from sql_agent.records import Episode, Question
 from sql_agent.scoring.functions import load_function
 from sql_agent.scoring.registry import SCORERS, ScoringContext
@@ -36,14 +36,8 @@ def caches_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sql_agent.api.given.HOME", tmp_path)
 
 
-def composed(**asked: Any) -> list[str]:
-    defaults = dict.fromkeys(("recipe", "model", "dataset", "reward"), "")
-    more = {"max_samples": None, "ci": False, "ci_fast": False, "overrides": {}}
-    return jobs.train_command(**{**defaults, **more, **asked})
-
-
-def config_of(flags: list[str]) -> dict[str, Any]:
-    return resolve_config(train_flags(*flags)).model_dump()
+def composed(overrides: dict[str, Any], **given: Any) -> dict[str, Any]:
+    return jobs.train_config(**given, overrides=overrides).model_dump()
 
 
 def test_word_problems_are_played_with_their_own_tools_and_the_reward_that_was_given() -> None:
@@ -51,7 +45,7 @@ def test_word_problems_are_played_with_their_own_tools_and_the_reward_that_was_g
     of_task = jobs.for_word_problems("sums")
     steps = {"optim.questions_per_step": 2, "optim.mini_batch_questions": 2, "optim.micro_batch_rows": 2}
     asked = {"recipe": of_task.pop("recipe"), "dataset": "sums", "reward": api.create_reward("accuracy")}
-    config = config_of(composed(**asked, overrides={**of_task, **steps})[len(COMMAND) + 1 :])
+    config = composed({**of_task, **steps}, **asked)
     assert [Path(name).name for name in config["agent"]["tools"]] == ["python", "tools.py"]
     assert Path(config["agent"]["system_prompt"]).name == "prompt.txt" and len(config["reward"]["terms"]) == 1
     assert config["data"]["train_file"] == config["data"]["val_file"] and not config["trainer"]["validate_first"]
@@ -67,14 +61,13 @@ def test_word_problems_are_played_with_their_own_tools_and_the_reward_that_was_g
 )
 def test_a_call_is_the_command_that_a_person_types(overrides: dict[str, Any]) -> None:
     typed = ["--recipe", "smoke_cpu", "--ci", "--set", "optim.lr=2e-6", "--set", "trainer.max_steps=3"]
-    command = composed(recipe="smoke_cpu", ci=True, overrides=overrides)
-    n = len(command_line("train"))
-    assert command[:n] == command_line("train") and config_of(command[n:]) == config_of(typed)
+    called = composed(overrides, recipe="smoke_cpu", ci=True)
+    assert called == resolve_config(train_flags(*typed)).model_dump()
 
 
 def test_any_value_reaches_the_configuration_as_it_is() -> None:
     overrides = {"database.tables": ["a", "b"], "logging.experiment": "true", "trainer.resume": "x y"}
-    tree = config_of(composed(recipe="smoke_cpu", overrides=overrides)[len(COMMAND) + 1 :])
+    tree = composed(overrides, recipe="smoke_cpu")
     assert tree["database"]["tables"] == ["a", "b"]
     assert (tree["logging"]["experiment"], tree["trainer"]["resume"]) == ("true", "x y")
 
@@ -89,9 +82,27 @@ def test_what_a_command_refuses_is_a_user_error() -> None:
         api.train("no_such_recipe", quiet=True)
 
 
-def test_a_command_tells_its_last_lines(capsys: pytest.CaptureFixture[str]) -> None:
-    done = run_command([sys.executable, "-c", "print('run: a'); print('run: b'); raise SystemExit(1)"])
-    assert (done.status, done.told("run: "), capsys.readouterr().out) == (1, "b", "run: a\nrun: b\n")
+JOB = """
+from foundation.errors import UserError
+def work(path, status):
+    print(f"at work on {path}")
+    if status == 2:
+        raise UserError("no such thing")
+    return status, path
+"""
+
+
+@pytest.mark.parametrize("status", [0, 1])
+def test_a_job_gives_its_status_its_words_and_what_it_made(
+    status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a_job.py").write_text(JOB, encoding="utf-8")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    done = run_job("a_job:work", quiet=False, path=Path("a b"), status=status)
+    assert (done.status, done.made, done.lines[-1:]) == (status, Path("a b"), ["at work on a b"])
+    assert capsys.readouterr().out.endswith("at work on a b\n")
+    with pytest.raises(api.UserError, match="^no such thing$"):
+        run_job("a_job:work", quiet=True, path=Path(), status=2)
 
 
 def test_a_command_ends_in_order_after_one_interrupt_of_the_group(tmp_path: Path) -> None:
@@ -102,7 +113,7 @@ def test_a_command_ends_in_order_after_one_interrupt_of_the_group(tmp_path: Path
     )
     child = f"{heed}try:\n print('up', flush=True)\n time.sleep(600)\n"
     child += f"except KeyboardInterrupt:\n time.sleep(1)\n open({str(told)!r}, 'w').write('in order')"
-    code = f"{heed}from sql_agent.api.commands import run_command\nrun_command([sys.executable, '-c', {child!r}])"
+    code = f"{heed}from sql_agent.api.calls import run_process\nrun_process([sys.executable, '-c', {child!r}])"
     pipe: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "start_new_session": True}
     with subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, **pipe) as one:
         assert one.stdout and one.stdout.readline() == b"up\n"
@@ -123,8 +134,7 @@ def test_data_sets_in_three_forms(tmp_path: Path) -> None:
     assert [row["answer"] for row in api.load_dataset("sums")] == ["2", "3"]
     write_lines(tmp_path / "own.jsonl", [{"qid": 1, "question": "a?", "ground_truth": "b"}])
     assert api.load_dataset(tmp_path / "own.jsonl", format="rl")[0]["ground_truth"] == "b"
-    command = composed(dataset="sums", max_samples=1)
-    assert len(api.load_dataset(config_of(command[len(COMMAND) + 1 :])["data"]["train_file"])) == 1
+    assert len(api.load_dataset(composed({}, dataset="sums", max_samples=1)["data"]["train_file"])) == 1
 
 
 @pytest.mark.parametrize(

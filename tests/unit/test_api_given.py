@@ -22,7 +22,7 @@ from sql_agent import api
 from sql_agent.agent.own_threads import Threads
 from sql_agent.agent.own_tools import load
 from sql_agent.api import jobs
-from sql_agent.api.commands import run_command, settings
+from sql_agent.api.calls import run_process, settings
 from sql_agent.api.datasets import question_file, tuning_source
 from sql_agent.api.given import plain, tool_source
 from sql_agent.config import ROOT
@@ -64,11 +64,8 @@ def test_rows_in_any_form_are_a_data_set(source: Any) -> None:
     rows = api.load_dataset(source)
     assert [(row["question"], row["answer"]) for row in rows] == [("1 + 1?", "2"), ("1 + 2?", "3")]
     assert len(read_lines(question_file(source, max_samples=1))) == 1
-    flags = jobs.train_command(
-        **{"recipe": "", "model": "", "dataset": source, "max_samples": np.int64(2), "reward": "", "ci": False},
-        **{"ci_fast": False, "overrides": {}},
-    )
-    assert flags[flags.index("--data") + 1] == str(question_file(source, max_samples=2))
+    config = jobs.train_config(dataset=source, max_samples=np.int64(2), overrides={})  # pyright: ignore[reportArgumentType]
+    assert config.data.train_file == str(question_file(source, max_samples=2))
 
 
 def test_conversations_and_pairs_are_passed_on_as_they_are() -> None:
@@ -78,10 +75,10 @@ def test_conversations_and_pairs_are_passed_on_as_they_are() -> None:
     assert tuning_source("owner/name") == "owner/name"
 
 
-def test_values_of_numpy_paths_and_dates_reach_the_command() -> None:
+def test_values_of_numpy_paths_and_dates_reach_the_configuration() -> None:
     given = {"optim.lr": np.float32(0.5), "optim.questions_per_step": np.int64(4), "database.path": Path("a/b.db")}
-    assert settings(given)[1::2] == ["optim.lr=0.5", "optim.questions_per_step=4", 'database.path="a/b.db"']
-    assert settings({"database.tables": np.array(["a", "b"])})[1] == 'database.tables=["a", "b"]'
+    assert settings(given) == {"optim.lr": 0.5, "optim.questions_per_step": 4, "database.path": "a/b.db"}
+    assert settings({"database.tables": np.array(["a", "b"])}) == {"database.tables": ["a", "b"]}
     assert plain({"a": (1, {2})}, what="x") == {"a": [1, [2]]} and plain(pd.NaT, what="x") is None
     assert plain([pd.NA, pd.Timestamp(0), datetime.date(2020, 1, 2)], what="x")[0::2] == [None, "2020-01-02"]
     with pytest.raises(api.UserError, match=r"optim\.lr = .*object.* cannot be passed on"):
@@ -190,7 +187,7 @@ except KeyboardInterrupt:
 
 
 def command(code: str) -> list[str]:
-    done = run_command([sys.executable, "-c", code], quiet=True)
+    done = run_process([sys.executable, "-c", code], quiet=True)
     if done.status:
         raise RunError(f"{done.status}: {done.lines}")
     return done.lines

@@ -70,6 +70,11 @@ def test_a_folder_with_blanks_is_one_word_of_each_command(tmp_path: Path) -> Non
     assert f"edit '{made.parent}/other'/tools.py" in done.stdout
 
 
+def test_what_it_prints_can_be_typed_where_one_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert "python -m pytest agents/shop/test_recipe.py" in invoke("shop", "--folder", "agents").stdout
+
+
 @pytest.mark.parametrize(
     "name", ["", "Shop", "my-shop", "../shop", "shop/a", "1shop", "_shop", ".", "new", "店", "a b", "a" * 65, "shop\n"]
 )

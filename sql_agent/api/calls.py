@@ -1,25 +1,32 @@
-"""Keyword arguments -> a command line, and the command in a process of its own.
+"""Keyword arguments -> configuration keys, and a job in a process of its own (foundation/entry.py).
 
-Guarantees: what a command prints is shown as it comes; its own end, and no other process's, is waited for. Ctrl-C and a
+Why a process: torch, Ray, vLLM and agent-lightning read the environment and are patched while they are imported, once;
+they keep GPU memory, threads and the process's output, and a second run, or a notebook, would meet them. It gets no
+command line, but the job's function and its arguments: a TrainConfig as it was checked here.
+Guarantees: what a job prints is shown as it comes; its own end, and no other process's, is waited for. Ctrl-C and a
 notebook's stop reach it by themselves, once, so that it ends in order; who interrupts again interrupts it again. Exit
-status 2 is a UserError with the command's words.
+status 2 is a UserError with the job's words.
 """
 
 from __future__ import annotations
 
 import inspect
-import json
+import pickle
 import signal
 import subprocess
+import sys
+import tempfile
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
+from foundation.entry import JOB, MADE
 from foundation.errors import UserError, did_you_mean
 from sql_agent.api.background import Job, current
 from sql_agent.api.given import plain
-from sql_agent.config import COMMAND, TrainConfig, known_keys
+from sql_agent.config import TrainConfig, known_keys
 
 KEPT_LINES = 400
 WRONG_INPUT, INTERRUPTED = 2, 130
@@ -28,27 +35,24 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @dataclass(frozen=True)
 class Done:
-    """How a command ended, and the end of what it said."""
+    """How a process ended, the end of what it said, and the path that its job made."""
 
     status: int
     lines: list[str]
-
-    def told(self, prefix: str) -> str:
-        """What the last line that begins with `prefix` says behind it, or ""."""
-        return next((line.removeprefix(prefix) for line in reversed(self.lines) if line.startswith(prefix)), "")
+    made: Path | None = None
 
 
-def settings(overrides: Mapping[str, Any], *, arguments: Iterable[str] = ()) -> list[str]:
-    """--set flags of overrides: {"optim.lr": 1e-5}, optim__lr=1e-5 or optim={"lr": 1e-5}. Raises UserError.
+def settings(overrides: Mapping[str, Any], *, arguments: Iterable[str] = ()) -> dict[str, Any]:
+    """Dotted keys and plain values of overrides: {"optim.lr": 1e-5}, optim__lr=1e-5 or optim={"lr": 1e-5}.
 
-    `arguments` are those of the call, one of which a misspelt key may mean.
+    `arguments` are those of the call, one of which a misspelt key may mean. Raises UserError.
     """
-    flags: list[str] = []
+    keys: dict[str, Any] = {}
     for key, value in _flat(overrides, ""):
         if key not in known_keys() and key.partition(".")[0] not in ("verl", "agent"):
             raise UserError(f"{key} = {value!r:.80}: unknown key{did_you_mean(key, [*arguments, *known_keys()])}")
-        flags += ["--set", f"{key}={json.dumps(plain(value, what=key), ensure_ascii=False)}"]
-    return flags
+        keys[key] = plain(value, what=key)
+    return keys
 
 
 def keys(search: str = "") -> dict[str, str]:
@@ -91,12 +95,20 @@ def _flat(tree: Mapping[str, Any], prefix: str) -> list[tuple[str, Any]]:
     return pairs
 
 
-def command_line(name: str, *flags: str) -> list[str]:
-    """The command line of `agentgrpo NAME`."""
-    return [*COMMAND, name, *flags]
+def run_job(function: str, *, quiet: bool, **given: Any) -> Done:
+    """Call a function, "module:function", in a process of its own; it gives an exit status and what it made.
+
+    Raises UserError for wrong input, KeyboardInterrupt.
+    """
+    with tempfile.TemporaryDirectory(prefix="agentgrpo-job-") as name:
+        folder = Path(name)
+        (folder / JOB).write_bytes(pickle.dumps((function, given)))
+        done = run_process([sys.executable, "-P", "-m", "foundation.entry", name], quiet=quiet)
+        made = folder / MADE
+        return Done(done.status, done.lines, Path(made.read_text(encoding="utf-8")) if made.is_file() else None)
 
 
-def run_command(command: list[str], *, quiet: bool = False) -> Done:
+def run_process(command: list[str], *, quiet: bool = False) -> Done:
     """Run it, showing what it prints unless `quiet`. Raises UserError for wrong input, KeyboardInterrupt."""
     lines: deque[str] = deque(maxlen=KEPT_LINES)
     streams: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}

@@ -1,0 +1,40 @@
+"""A function in a process of its own: `python -P -m foundation.entry FOLDER`.
+
+FOLDER/job holds, pickled, the function's name ("module:function") and its arguments; what it made, a path, is written
+to FOLDER/made. Errors end it as they end a command (see foundation/command.py). The folder is the caller's own: what
+is unpickled there may do anything.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import pickle
+import sys
+from pathlib import Path
+
+import typer
+
+from foundation.command import prepare, shown_errors
+
+JOB, MADE = "job", "made"
+
+
+def main() -> None:
+    """Do what FOLDER says, and exit with the status that the function gives."""
+    prepare()
+    logging.basicConfig(level=logging.WARNING)
+    folder = Path(sys.argv[1])
+    name, given = pickle.loads((folder / JOB).read_bytes())
+    module, _, function = name.partition(":")
+    try:
+        with shown_errors():
+            status, made = getattr(importlib.import_module(module), function)(**given)
+            (folder / MADE).write_text(str(made), encoding="utf-8")
+    except typer.Exit as end:
+        status = end.exit_code
+    sys.exit(status)
+
+
+if __name__ == "__main__":
+    main()
