@@ -23,8 +23,6 @@ from typing import Annotated, Any
 
 import typer
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
 from agl_plugin.audit.verify import verify
 from foundation import run_folder
 from foundation.files import read_lines

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import os
 import random
-import sys
 import tempfile
 import time
 import warnings
@@ -26,8 +25,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from foundation.environment import COMMON_ENV, CPU_ENV, VERL_HOOK
 

@@ -21,7 +21,6 @@ import random
 import re
 import resource
 import statistics
-import sys
 import tempfile
 import threading
 import time
@@ -33,8 +32,6 @@ from typing import Annotated, Any
 import aiohttp
 import typer
 from pydantic import SecretStr
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.support.measure import FORK, own_process, per_call_s
 from foundation.files import write_json

@@ -33,8 +33,6 @@ import aiohttp
 import psutil
 import typer
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
 from benchmarks.support.processor import cpu_s
 from foundation.net import free_port
 from sql_agent.agent.conversation import Conversation

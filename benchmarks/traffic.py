@@ -31,8 +31,6 @@ import aiohttp
 import psutil
 import typer
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
 from benchmarks.support.model_server import MODEL, model_server
 from benchmarks.support.processor import cpu_s
 from foundation.environment import COMMON_ENV

@@ -27,8 +27,6 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
 from agl_plugin.run.time_split import PHASES
 from foundation import run_folder
 from foundation.files import read_lines
