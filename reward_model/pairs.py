@@ -82,7 +82,8 @@ class Skipped:
 
     def __str__(self) -> str:
         return "\n".join(
-            f"  {count} x {reason} (line {', '.join(map(str, self.lines[reason]))}{', ...' * (count > SHOWN_LINES)})"
+            f"  {count} x {reason} (line {', '.join(map(str, self.lines[reason]))}"
+            f"{', ...' if count > SHOWN_LINES else ''})"
             for reason, count in self.counts.most_common()
         )
 

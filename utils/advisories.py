@@ -48,36 +48,36 @@ def known(path: Path = LIST) -> list[Advisory]:
 
 def locked(lock: Path = ROOT / "uv.lock") -> dict[str, set[str]]:
     """The versions of each package of a lock; the CPU's and the GPU's may differ."""
-    found: dict[str, set[str]] = {}
+    by_name: dict[str, set[str]] = {}
     for package in tomllib.loads(lock.read_text(encoding="utf-8"))["package"]:
         if "version" in package:
             name = str(package["name"])
-            found.setdefault(SAME.get(name, name), set()).add(package["version"])
-    return found
+            by_name.setdefault(SAME.get(name, name), set()).add(package["version"])
+    return by_name
 
 
 def open_here(advisories: list[Advisory], versions: dict[str, set[str]]) -> list[Advisory]:
     """Those that a locked version has."""
-    return [one for one in advisories if any(one.affects(v) for v in versions.get(one.package, ()))]
+    return [advisory for advisory in advisories if any(advisory.affects(v) for v in versions.get(advisory.package, ()))]
 
 
 def ranges(affected: dict[str, Any]) -> list[str]:
     """OSV's events of one package as specifiers: https://ossf.github.io/osv-schema/#affectedrangesevents-fields."""
-    found: list[str] = []
-    for one in affected.get("ranges", []):
-        if one.get("type") != "ECOSYSTEM":
+    specifiers: list[str] = []
+    for span in affected.get("ranges", []):
+        if span.get("type") != "ECOSYSTEM":
             continue
         start = ""
-        for event in one["events"]:
+        for event in span["events"]:
             if "introduced" in event:
                 start = "" if event["introduced"] == "0" else f">={event['introduced']}"
             else:
                 end = f"<{event['fixed']}" if "fixed" in event else f"<={event['last_affected']}"
-                found.append(",".join(part for part in (start, end) if part))
+                specifiers.append(",".join(part for part in (start, end) if part))
                 start = "closed"
         if start != "closed":
-            found.append(start or ">=0")
-    return found or [f"=={version}" for version in affected.get("versions", [])]
+            specifiers.append(start or ">=0")
+    return specifiers or [f"=={version}" for version in affected.get("versions", [])]
 
 
 def asked(versions: dict[str, set[str]], url: str = OSV) -> list[Advisory]:
@@ -95,27 +95,31 @@ def _read(entry: dict[str, Any], versions: dict[str, set[str]]) -> list[Advisory
     name = next((alias for alias in entry.get("aliases", []) if alias.startswith("CVE-")), entry["id"])
     text = " ".join((entry.get("summary") or entry.get("details", "")).split())[:160]
     return [
-        Advisory(name, package, ranges(one), text)
-        for one in entry.get("affected", [])
-        if (package := one.get("package", {}).get("name", "").lower().replace("_", "-")) in versions
+        Advisory(name, package, ranges(package_entry), text)
+        for package_entry in entry.get("affected", [])
+        if (package := package_entry.get("package", {}).get("name", "").lower().replace("_", "-")) in versions
     ]
 
 
 def merged(old: list[Advisory], new: list[Advisory]) -> list[Advisory]:
     """Both, the newer of one fault in one package."""
-    return [one for _, one in sorted({(one.package, one.id): one for one in [*old, *new]}.items())]
+    return [
+        advisory
+        for _, advisory in sorted({(advisory.package, advisory.id): advisory for advisory in [*old, *new]}.items())
+    ]
 
 
 def undecided(security: str, advisories: list[Advisory], versions: dict[str, set[str]]) -> list[str]:
     """A line for each open fault that the text of SECURITY.md does not name, and for each row that is open no more."""
-    still_open = {one.id for one in open_here(advisories, versions)}
+    still_open = {advisory.id for advisory in open_here(advisories, versions)}
     lines = [
-        f"{one.package} {', '.join(sorted(versions[one.package]))} has {one.id} ({' or '.join(one.affected)}): "
-        f"{one.summary}. Raise it in uv.lock, or say in SECURITY.md what it reaches here"
-        for one in open_here(advisories, versions)
-        if one.id not in security
+        f"{advisory.package} {', '.join(sorted(versions[advisory.package]))} has {advisory.id} "
+        f"({' or '.join(advisory.affected)}): {advisory.summary}. Raise it in uv.lock, or say in SECURITY.md what it "
+        "reaches here"
+        for advisory in open_here(advisories, versions)
+        if advisory.id not in security
     ]
-    gone = {one.id for one in advisories if one.id in security} - still_open
+    gone = {advisory.id for advisory in advisories if advisory.id in security} - still_open
     return lines + [f"SECURITY.md names {name}, which no locked version has: take its row out" for name in sorted(gone)]
 
 

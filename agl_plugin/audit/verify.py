@@ -44,95 +44,97 @@ class Checked:
 
 def verify(run: Path) -> Checked:
     """Everything of a run's audit. Raises UserError where there is none."""
-    path, found = schema.audit_file(run), Checked()
+    path, checked = schema.audit_file(run), Checked()
     connection = schema.opened(run)
     try:
-        _seal(path, found)
+        _seal(path, checked)
         for row in connection.execute("PRAGMA integrity_check"):
-            found.expect(row[0] == "ok", f"SQLite: {row[0]}")
-        _ledger(connection, found)
-        if not found.problems:  # on what is damaged, whatever follows would be one story more
-            _content(connection, found, folder=path.parent)
+            checked.expect(row[0] == "ok", f"SQLite: {row[0]}")
+        _ledger(connection, checked)
+        if not checked.problems:  # on what is damaged, whatever follows would be one story more
+            _content(connection, checked, folder=path.parent)
     except (sqlite3.DatabaseError, ValueError, KeyError, TypeError) as exc:
-        found.expect(False, f"the file cannot be read: {type(exc).__name__}: {exc}")
+        checked.expect(False, f"the file cannot be read: {type(exc).__name__}: {exc}")
     finally:
         connection.close()
-    return found
+    return checked
 
 
-def _seal(path: Path, found: Checked) -> None:
+def _seal(path: Path, checked: Checked) -> None:
     seal = path.with_name(run_folder.AUDIT_SEAL)
     if not seal.is_file():
-        found.notes.append(f"no {seal.name}: the run goes on or was killed, and only the values are checked")
+        checked.notes.append(f"no {seal.name}: the run goes on or was killed, and only the values are checked")
         return
     expected, is_ = seal.read_text(encoding="utf-8", errors="replace").strip(), seal_of(path)
-    found.expect(is_ == expected, f"{path.name} has the SHA-256 {is_}, and {seal.name} says {expected}")
+    checked.expect(is_ == expected, f"{path.name} has the SHA-256 {is_}, and {seal.name} says {expected}")
 
 
-def _ledger(connection: sqlite3.Connection, found: Checked) -> None:
+def _ledger(connection: sqlite3.Connection, checked: Checked) -> None:
     """The hash of each entry, and that no row stands outside of them."""
     previous, ends, version = "", Counter[str](), schema.version_of(connection)
     for entry in connection.execute("SELECT * FROM ledger ORDER BY n"):
         table, first, last = entry["table"], entry["first"], entry["last"]
         place = f"{table}, rows {first} to {last} (step {entry['step']})"
         if table not in schema.tables_of(version) or first != ends[table] + 1:
-            found.expect(False, f"ledger: {place} do not follow row {ends[table]}")
+            checked.expect(False, f"ledger: {place} do not follow row {ends[table]}")
             return
         rows = schema.rows_between(connection, table, first, last)
         previous = schema.digest(previous, table, rows, step=entry["step"], version=version)
-        found.expect(previous == entry["sha256"], f"{place}: what they hold is not what was written")
+        checked.expect(previous == entry["sha256"], f"{place}: what they hold is not what was written")
         previous, ends[table] = entry["sha256"], last
-        found.counts["ledger entries"] += 1
+        checked.counts["ledger entries"] += 1
     for table in schema.tables_of(version):
         (n,) = connection.execute(f"SELECT count(*) FROM {table}").fetchone()
-        found.expect(n == ends[table], f"{table} has {n} rows, and the ledger knows {ends[table]}")
+        checked.expect(n == ends[table], f"{table} has {n} rows, and the ledger knows {ends[table]}")
 
 
-def _content(connection: sqlite3.Connection, found: Checked, *, folder: Path) -> None:
+def _content(connection: sqlite3.Connection, checked: Checked, *, folder: Path) -> None:
     (run,) = connection.execute("SELECT * FROM run").fetchall()
     settings = Settings.of(json.loads(run["settings"]))
     steps = [row[0] for row in connection.execute("SELECT DISTINCT step FROM rollout WHERE mode = 'train' ORDER BY 1")]
     for step in steps:
-        Step(connection, settings, found, step).check()
-    _verdicts(connection, found)
-    _weights(connection, found, settings)
-    _files(connection, found, folder=folder)
+        Step(connection, settings, checked, step).check()
+    _verdicts(connection, checked)
+    _weights(connection, checked, settings)
+    _files(connection, checked, folder=folder)
 
 
-def _verdicts(connection: sqlite3.Connection, found: Checked) -> None:
+def _verdicts(connection: sqlite3.Connection, checked: Checked) -> None:
     """A reward is the sum of its parts, and there is one or a reason."""
     for row in connection.execute("SELECT * FROM verdict"):
-        found.counts["verdicts"] += 1
+        checked.counts["verdicts"] += 1
         rollout, reward, parts = row["rollout_id"], row["reward"], json.loads(row["parts"])
-        found.expect(reward is not None or bool(row["unscored"]), f"{rollout}: neither reward nor reason")
+        checked.expect(reward is not None or bool(row["unscored"]), f"{rollout}: neither reward nor reason")
         if reward is not None and parts:
             total = sum(parts.values())
-            found.expect(abs(total - reward) <= TOLERANCE, f"{rollout}: reward {reward}, and its parts sum to {total}")
+            checked.expect(
+                abs(total - reward) <= TOLERANCE, f"{rollout}: reward {reward}, and its parts sum to {total}"
+            )
 
 
-def _weights(connection: sqlite3.Connection, found: Checked, settings: Settings) -> None:
+def _weights(connection: sqlite3.Connection, checked: Checked, settings: Settings) -> None:
     """Each update begins with the weights that the last one left; calls were answered by the weights of their step, or
     in a training with `async_groups` by those or older ones."""
     last: sqlite3.Row | None = None
     for row in connection.execute("SELECT * FROM policy_update ORDER BY step"):
-        found.counts["updates"] += 1
+        checked.counts["updates"] += 1
         if last and row["step"] == last["step"] + 1:
             same = row["weights_before"] == last["weights_after"]
-            found.expect(same, f"{row['id']} begins with weights that {last['id']} did not leave")
+            checked.expect(same, f"{row['id']} begins with weights that {last['id']} did not leave")
         last = row
     newest = "max(0, rollout.step - (mode = 'train'))"
     wrong = f"""SELECT llm_call.id, weights_version, rollout.step, mode FROM llm_call
         JOIN attempt ON attempt.id = llm_call.attempt_id JOIN rollout ON rollout.id = attempt.rollout_id
         WHERE weights_version > {newest} OR (weights_version < {newest} AND NOT (mode = 'train' AND ?))"""
     for call, version, step, mode in connection.execute(wrong, (settings.max_staleness > 0,)):
-        found.expect(False, f"{call} ({mode}, step {step}) was answered by weights after {version} updates")
+        checked.expect(False, f"{call} ({mode}, step {step}) was answered by weights after {version} updates")
     if settings.max_staleness:
         trained = {row[0] for row in connection.execute("SELECT rollout_id FROM train_row")}
         steps = [row[0] for row in connection.execute("SELECT DISTINCT step FROM train_row")]
         ages = (staleness(connection, step).items() for step in steps)
-        counted = Counter(age for told in ages for rollout, age in told if rollout in trained)
-        told = ", ".join(f"{age}: {n}" for age, n in sorted(counted.items()))
-        found.notes.append(f"trained rollouts by staleness in updates (at most {settings.max_staleness}): {told}")
+        counted = Counter(age for ages_of_step in ages for rollout, age in ages_of_step if rollout in trained)
+        shown = ", ".join(f"{age}: {n}" for age, n in sorted(counted.items()))
+        checked.notes.append(f"trained rollouts by staleness in updates (at most {settings.max_staleness}): {shown}")
 
 
 def staleness(connection: sqlite3.Connection, step: int) -> dict[str, int]:
@@ -142,27 +144,27 @@ def staleness(connection: sqlite3.Connection, step: int) -> dict[str, int]:
     return dict(connection.execute(query, (step,)).fetchall())
 
 
-def _files(connection: sqlite3.Connection, found: Checked, *, folder: Path) -> None:
+def _files(connection: sqlite3.Connection, checked: Checked, *, folder: Path) -> None:
     """The same rollouts and updates as in the files of the run."""
     lines = folder / run_folder.ROLLOUTS
     if lines.exists():
         query = """SELECT rollout.id, step, mode, agent, reward, unscored
             FROM rollout JOIN verdict ON rollout_id = rollout.id"""
-        kept = {row[0]: tuple(row)[1:] for row in connection.execute(query)}
-        told = {
+        in_audit = {row[0]: tuple(row)[1:] for row in connection.execute(query)}
+        in_file = {
             r["rollout_id"]: (r["step"], r["mode"], r.get("agent") or "", r.get("reward"), r["unscored"])
             for r in read_lines(lines)
         }
-        for rollout in sorted(kept.keys() | told.keys()):
-            same = kept.get(rollout) == told.get(rollout)
-            found.expect(same, f"{rollout}: {told.get(rollout)} in {lines.name}, {kept.get(rollout)} here")
+        for rollout in sorted(in_audit.keys() | in_file.keys()):
+            same = in_audit.get(rollout) == in_file.get(rollout)
+            checked.expect(same, f"{rollout}: {in_file.get(rollout)} in {lines.name}, {in_audit.get(rollout)} here")
     steps = folder / run_folder.METRICS
     if steps.exists():
         updates = {row[0]: row[1] for row in connection.execute("SELECT step, grad_norm FROM policy_update")}
         for row in read_lines(steps):
             if row["kind"] == "train":
                 norm, own = row.get("actor/grad_norm"), updates.get(row["step"])
-                found.expect(norm == own, f"step {row['step']}: gradient norm {norm} in {steps.name}, {own} here")
+                checked.expect(norm == own, f"step {row['step']}: gradient norm {norm} in {steps.name}, {own} here")
 
 
 # Rollouts with a call that ended at its limit of tokens.
@@ -173,8 +175,8 @@ CUT_SHORT = """SELECT DISTINCT rollout.id FROM rollout JOIN llm_call USING (atte
 class Step:
     """The check of one training step."""
 
-    def __init__(self, connection: sqlite3.Connection, settings: Settings, found: Checked, step: int) -> None:
-        self.connection, self.settings, self.found, self.step = connection, settings, found, step
+    def __init__(self, connection: sqlite3.Connection, settings: Settings, checked: Checked, step: int) -> None:
+        self.connection, self.settings, self.checked, self.step = connection, settings, checked, step
         self.rows: dict[str, list[sqlite3.Row]] = defaultdict(list)
         self.cut_short = {row[0] for row in self._all(CUT_SHORT)}
         ages = staleness(connection, step) if settings.max_staleness else {}
@@ -191,7 +193,7 @@ class Step:
         if not self.rows and not left_out and self.step == 0:
             return  # a probe (data.curriculum.probe): nothing is learned from it
         if not self.rows and not left_out:
-            self.found.notes.append(f"step {self.step} has rollouts and no update: the run ended in it")
+            self.checked.notes.append(f"step {self.step} has rollouts and no update: the run ended in it")
             return
         query = """SELECT rollout.*, reward, unscored FROM rollout JOIN verdict ON verdict.rollout_id = rollout.id
             WHERE step = ? AND mode = 'train'"""
@@ -199,10 +201,10 @@ class Step:
         self._membership(rollouts, left_out)
         earned: dict[str, Earned] = {}
         for rollout, rows in self.rows.items():
-            if (one := rollouts.get(rollout)) is None or one["reward"] is None:
-                self.found.expect(False, f"{rollout} has training rows, and no reward in step {self.step}")
+            if (played := rollouts.get(rollout)) is None or played["reward"] is None:
+                self.checked.expect(False, f"{rollout} has training rows, and no reward in step {self.step}")
                 return
-            earned[rollout] = self._rows(one, rows)
+            earned[rollout] = self._rows(played, rows)
         self._numbers()
         values = by_row(earned, self.settings)
         for rollout, rows in self.rows.items():
@@ -214,7 +216,7 @@ class Step:
         """Each rollout is in the batch, or is left out for the reason that holds."""
         both = self.rows.keys() & left_out.keys()
         missing = rollouts.keys() ^ (self.rows.keys() | left_out.keys())
-        self.found.expect(
+        self.checked.expect(
             not both and not missing, f"step {self.step}: unclear what became of {sorted(both | missing)}"
         )
         young = (row for row in rollouts.values() if row["id"] not in self.too_old)
@@ -226,26 +228,26 @@ class Step:
             alone = ["group_too_small"] if scored[row["group_id"]] < 2 else []
             alone = ["too_old"] if rollout in self.too_old else alone
             allowed = ["unscored"] if row["unscored"] else [*alone, "group_replaced"]
-            self.found.expect(why in allowed, f"{rollout} was left out as {why}, and it should be {allowed[0]}")
+            self.checked.expect(why in allowed, f"{rollout} was left out as {why}, and it should be {allowed[0]}")
         for rollout in self.rows:
-            self.found.expect(rollout not in self.too_old, f"{rollout} is in the batch, and is too old for it")
+            self.checked.expect(rollout not in self.too_old, f"{rollout} is in the batch, and is too old for it")
             alone = rollout in rollouts and scored[rollouts[rollout]["group_id"]] < 2
-            self.found.expect(not alone, f"{rollout} is in the batch, and has no other scored rollout in its group")
+            self.checked.expect(not alone, f"{rollout} is in the batch, and has no other scored rollout in its group")
 
     def _rows(self, rollout: sqlite3.Row, rows: list[sqlite3.Row]) -> Earned:
         """Tokens and masks of one rollout; the stored rows must equal those that its calls give."""
         expected = list(rows_of(self._calls(rollout["attempt_id"]), self.settings))
         same = len(expected) == len(rows)
-        self.found.expect(same, f"{rollout['id']} has {len(rows)} rows, and its calls give {len(expected)}")
-        for row, one in zip(rows, expected, strict=False):
-            self._row(row, one)
-        each = [sum(one.mask) for one in expected]
+        self.checked.expect(same, f"{rollout['id']} has {len(rows)} rows, and its calls give {len(expected)}")
+        for row, wanted in zip(rows, expected, strict=False):
+            self._row(row, wanted)
+        each = [sum(wanted.mask) for wanted in expected]
         return Earned(rollout["group_id"], rollout["reward"], sum(each), each, self._tools(rollout["id"]))
 
     def _tools(self, rollout: str) -> list[tuple[int, str, str, bool]]:
         query = "SELECT turn, name, arguments, outcome FROM tool_call WHERE rollout_id = ? ORDER BY n"
-        found = self.connection.execute(query, (rollout,))
-        return [(turn, name, text, outcome in ("ok", "cut")) for turn, name, text, outcome in found]
+        calls = self.connection.execute(query, (rollout,))
+        return [(turn, name, text, outcome in ("ok", "cut")) for turn, name, text, outcome in calls]
 
     def _calls(self, attempt: str) -> list[Call]:
         query = "SELECT prompt_ids, sampled_ids, log_probs FROM llm_call WHERE attempt_id = ? ORDER BY n"
@@ -253,47 +255,49 @@ class Step:
         for prompt, sampled, log_probs in self.connection.execute(query, (attempt,)):
             calls.append((unpack(prompt), unpack(sampled)))
             n_given = len(unpack(log_probs, "f"))
-            self.found.expect(n_given in (0, len(calls[-1][1])), f"{attempt}: {n_given} log-probabilities")
-            self.found.counts["calls"] += 1
+            self.checked.expect(n_given in (0, len(calls[-1][1])), f"{attempt}: {n_given} log-probabilities")
+            self.checked.counts["calls"] += 1
         return calls
 
     def _row(self, row: sqlite3.Row, expected: Expected) -> None:
         prompt, response, mask = unpack(row["prompt_ids"]), unpack(row["response_ids"]), unpack(row["mask"], "B")
         name = row["id"]
-        self.found.counts["rows"] += 1
-        self.found.counts["tokens"] += len(prompt) + len(response)
-        self.found.expect(prompt == expected.prompt, f"{name}: its prompt is not what its calls give")
-        self.found.expect(response == expected.response, f"{name}: its response is not what its calls give")
-        self.found.expect(mask == expected.mask, f"{name}: its mask is not 1 on exactly what was sampled")
+        self.checked.counts["rows"] += 1
+        self.checked.counts["tokens"] += len(prompt) + len(response)
+        self.checked.expect(prompt == expected.prompt, f"{name}: its prompt is not what its calls give")
+        self.checked.expect(response == expected.response, f"{name}: its response is not what its calls give")
+        self.checked.expect(mask == expected.mask, f"{name}: its mask is not 1 on exactly what was sampled")
         numbers = (row["n_prompt"], row["n_response"], row["n_trained"])
-        self.found.expect(numbers == (len(prompt), len(response), sum(mask)), f"{name}: its counts are not its tokens'")
+        self.checked.expect(
+            numbers == (len(prompt), len(response), sum(mask)), f"{name}: its counts are not its tokens'"
+        )
         dropped = "prompt_too_long" if expected.too_long else "" if any(expected.mask) else "nothing_sampled"
         is_ = row["why_not"] if row["why_not"] in ("prompt_too_long", "nothing_sampled") else ""
-        self.found.expect(
+        self.checked.expect(
             is_ == dropped, f"{name}: dropped as {is_ or 'nothing'}, and it should be {dropped or 'kept'}"
         )
 
     def _numbers(self) -> None:
         numbers = sorted(row["row_number"] for rows in self.rows.values() for row in rows)
-        self.found.expect(numbers == list(range(len(numbers))), f"step {self.step}: rows are missing, or there twice")
+        self.checked.expect(numbers == list(range(len(numbers))), f"step {self.step}: rows are missing, or there twice")
 
     def _fate(self, row: sqlite3.Row, advantage: float) -> None:
         """The advantage of a row, and whether it was learned from for the reason that holds."""
         name, given, why = row["id"], row["advantage"], row["why_not"]
         if given is None:
-            self.found.expect(not row["used"], f"{name} was learned from without an advantage")
+            self.checked.expect(not row["used"], f"{name} was learned from without an advantage")
             return
         close = abs(given - advantage) <= TOLERANCE * max(1.0, abs(advantage))
-        self.found.expect(close, f"{name}: advantage {given}, and its group gives {advantage}")
+        self.checked.expect(close, f"{name}: advantage {given}, and its group gives {advantage}")
         rules = self.settings.rules
         overlong = bool(rules.get("overlong_filter")) and row["rollout_id"] in self.cut_short
         left_out = overlong or (bool(rules.get("positive_only")) and given <= 0)
         kept = f"{why or 'learned from'}, and the recipe {'leaves it out' if left_out else 'keeps it'}"
-        self.found.expect((why == "left_out_by_recipe") == left_out, f"{name}: {kept} (advantage {given})")
+        self.checked.expect((why == "left_out_by_recipe") == left_out, f"{name}: {kept} (advantage {given})")
         idle = self.settings.advantage_decides and advantage == 0
-        self.found.expect(not (row["used"] and idle), f"{name} was learned from with advantage 0")
-        self.found.expect(bool(row["used"]) == (not why), f"{name}: used = {row['used']}, and the reason is {why!r}")
-        self.found.expect(why != "no_advantage" or idle, f"{name} was left out, and its advantage is {advantage}")
+        self.checked.expect(not (row["used"] and idle), f"{name} was learned from with advantage 0")
+        self.checked.expect(bool(row["used"]) == (not why), f"{name}: used = {row['used']}, and the reason is {why!r}")
+        self.checked.expect(why != "no_advantage" or idle, f"{name} was left out, and its advantage is {advantage}")
 
     def _optimizer_steps(self) -> None:
         """The seed decides which optimizer step a row belongs to."""
@@ -302,4 +306,4 @@ class Step:
         for row in there:
             expected = places[row["row_number"]] if row["used"] else None
             is_ = row["optimizer_step"]
-            self.found.expect(is_ == expected, f"{row['id']}: optimizer step {is_}, and the seed gives {expected}")
+            self.checked.expect(is_ == expected, f"{row['id']}: optimizer step {is_}, and the seed gives {expected}")

@@ -87,7 +87,8 @@ def render_result(result: QueryResult, *, max_chars: int) -> str:
     counted = f"{'至少 ' if result.truncated else ''}{n_rows} 条"
     records = _first_records(result, max_chars)
     if len(records) == n_rows:
-        whole = _success(records, n_rows, f"结果过多，共{counted}，只返回前 {n_rows} 条" * result.truncated)
+        note = f"结果过多，共{counted}，只返回前 {n_rows} 条" if result.truncated else ""
+        whole = _success(records, n_rows, note)
         if len(whole) <= max_chars:
             return whole
     n_fit = _largest(len(records) - 1, lambda n: len(_success(records[:n], n_rows, _note(n, counted))) <= max_chars)

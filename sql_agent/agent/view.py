@@ -130,15 +130,15 @@ def _cell(value: Any) -> Text:
 def _count(result: QueryResult) -> str:
     shown = SHOWN_ROWS if len(result.columns) <= SHOWN_COLUMNS else 1
     parts = [f"{len(result.rows)} row(s)"]
-    parts += [f"{shown} shown"] * (len(result.rows) > shown)
-    parts += ["there are more"] * result.truncated
+    parts += [f"{shown} shown"] if len(result.rows) > shown else []
+    parts += ["there are more"] if result.truncated else []
     return ", ".join([*parts, f"{result.elapsed_s * 1000:.0f} ms"])
 
 
 def _show_end(console: Console, episode: Episode) -> None:
     bad = f", {episode.n_bad_tool_calls} bad tool call(s)" if episode.n_bad_tool_calls else ""
     n_others = len(episode.tool_calls)
-    calls = f"{len(episode.sql_calls)} SQL call(s)" + f", {n_others} other tool call(s)" * bool(n_others)
+    calls = f"{len(episode.sql_calls)} SQL call(s)" + (f", {n_others} other tool call(s)" if n_others else "")
     end = f"\n{episode.stop_reason} after {episode.n_turns} turn(s), {calls}{bad}, {episode.elapsed_s:.1f} s"
     console.print(Text(end, style="dim" if episode.stop_reason == "answered" else "yellow"))
     if episode.final_answer:

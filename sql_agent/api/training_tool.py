@@ -38,7 +38,7 @@ DESCRIPTION = (
 )
 
 
-class Asked(BaseModel):
+class Request(BaseModel):
     """What `run` takes; which fields count depends on the action. Unknown ones are errors."""
 
     model_config = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
@@ -80,14 +80,14 @@ class RLTrainingTool:
     def run(self, parameters: dict[str, Any]) -> str:
         """Do what is asked; JSON text with status, and what the action returns."""
         try:
-            asked = Asked.model_validate(parameters)
-            found = getattr(self, f"_{asked.action}")(asked)
+            request = Request.model_validate(parameters)
+            answer = getattr(self, f"_{request.action}")(request)
         except ValidationError as exc:
             text = "; ".join(f"{'.'.join(map(str, e['loc']))} = {e['input']!r:.80}: {e['msg']}" for e in exc.errors())
             return _json(status="error", message=text)
         except (UserError, RunError, OSError) as exc:
             return _json(status="error", message=str(exc))
-        return _json(status="success", **found)
+        return _json(status="success", **answer)
 
     def register_dataset(self, name: str, rows: Any) -> None:
         """Call a data set by a name (see api.register_dataset)."""
@@ -103,14 +103,14 @@ class RLTrainingTool:
 
         async def invoke(context: Any, arguments: str) -> str:
             try:
-                asked = json.loads(arguments)
+                request = json.loads(arguments)
             except ValueError as exc:
                 return _json(status="error", message=f"the arguments are no JSON ({exc})")
-            if not isinstance(asked, dict) or any(not isinstance(asked.get(key, ""), str) for key in OBJECTS):
+            if not isinstance(request, dict) or any(not isinstance(request.get(key, ""), str) for key in OBJECTS):
                 return _json(status="error", message=f"an object is needed, in which {' and '.join(OBJECTS)} are names")
-            return await asyncio.to_thread(self.run, asked)
+            return await asyncio.to_thread(self.run, request)
 
-        schema = Asked.model_json_schema()
+        schema = Request.model_json_schema()
         for name in OBJECTS:
             schema["properties"][name] = {"type": "string", "default": ""}
         return FunctionTool(
@@ -121,108 +121,112 @@ class RLTrainingTool:
             strict_json_schema=False,
         )
 
-    def _train(self, asked: Asked) -> dict[str, Any]:
-        out = self._inside(asked.output_dir, what="output_dir")
+    def _train(self, request: Request) -> dict[str, Any]:
+        out = self._inside(request.output_dir, what="output_dir")
         if out.exists() and any(out.iterdir()):
-            raise UserError(f"output_dir = {asked.output_dir!r}: is there and not empty; name a new folder")
-        dataset, n = self._dataset(asked)
-        run = (self._grpo if asked.algorithm == "grpo" else self._sft)(asked, dataset, out)
-        told = ("algorithm", "model_name", "output_dir", "num_epochs", "use_lora")
+            raise UserError(f"output_dir = {request.output_dir!r}: is there and not empty; name a new folder")
+        dataset, n = self._dataset(request)
+        run = (self._grpo if request.algorithm == "grpo" else self._sft)(request, dataset, out)
+        names = ("algorithm", "model_name", "output_dir", "num_epochs", "use_lora")
         return {
-            **{name: getattr(asked, name) for name in told},
+            **{name: getattr(request, name) for name in names},
             "num_samples": n,
             "dataset": dataset,
             "run": str(run.folder),
             **{name: run.summary.get(name) for name in ("steps", "reward_mean", "validation") if name in run.summary},
         }
 
-    def _grpo(self, asked: Asked, dataset: str, out: Path) -> Run:
-        trackers = ["console"] + ["wandb"] * asked.use_wandb + ["tensorboard"] * asked.use_tensorboard
-        tiny = asked.model_name == TINY
+    def _grpo(self, request: Request, dataset: str, out: Path) -> Run:
+        wanted = {"console": True, "wandb": request.use_wandb, "tensorboard": request.use_tensorboard}
+        tiny = request.model_name == TINY
         overrides: dict[str, Any] = {
-            "trainer.epochs": asked.num_epochs,
-            "trainer.max_steps": asked.max_steps,
-            "logging.trackers": trackers,
-            "optim.questions_per_step": asked.batch_size,
-            "optim.mini_batch_questions": asked.batch_size,
-            "optim.micro_batch_rows": math.gcd(asked.batch_size, 8),
+            "trainer.epochs": request.num_epochs,
+            "trainer.max_steps": request.max_steps,
+            "logging.trackers": [name for name, is_wanted in wanted.items() if is_wanted],
+            "optim.questions_per_step": request.batch_size,
+            "optim.mini_batch_questions": request.batch_size,
+            "optim.micro_batch_rows": math.gcd(request.batch_size, 8),
         }
-        overrides |= {"optim.lr": asked.learning_rate} if asked.learning_rate else {}
-        overrides |= {"logging.project": asked.wandb_project} if asked.wandb_project else {}
-        overrides |= {"model.lora_rank": LORA_RANK} if asked.use_lora else {}
+        overrides |= {"optim.lr": request.learning_rate} if request.learning_rate else {}
+        overrides |= {"logging.project": request.wandb_project} if request.wandb_project else {}
+        overrides |= {"model.lora_rank": LORA_RANK} if request.use_lora else {}
         of_task: dict[str, Any] = {"recipe": "smoke_cpu" if tiny else ""}
         if dataset == GSM8K:
-            of_task = jobs.for_word_problems(dataset, asked.max_samples, tiny=tiny)
+            of_task = jobs.for_word_problems(dataset, request.max_samples, tiny=tiny)
         run = jobs.train(
             **of_task,
-            model="" if tiny else self._model(asked.model_name),
+            model="" if tiny else self._model(request.model_name),
             dataset=dataset,
-            max_samples=asked.max_samples,
+            max_samples=request.max_samples,
             quiet=self._quiet,
-            reward=asked.custom_reward or (asked.reward_type if dataset != BUNDLED else ""),
+            reward=request.custom_reward or (request.reward_type if dataset != BUNDLED else ""),
             **overrides,
         )
         jobs.export(run, out, quiet=self._quiet)
         return run
 
-    def _sft(self, asked: Asked, dataset: str, out: Path) -> Run:
-        overrides: dict[str, Any] = {"sft.epochs": asked.num_epochs, "sft.batch_size": asked.batch_size}
-        overrides |= {"sft.lr": asked.learning_rate} if asked.learning_rate else {}
-        overrides |= {"sft.max_steps": asked.max_steps} if asked.max_steps else {}
+    def _sft(self, request: Request, dataset: str, out: Path) -> Run:
+        overrides: dict[str, Any] = {"sft.epochs": request.num_epochs, "sft.batch_size": request.batch_size}
+        overrides |= {"sft.lr": request.learning_rate} if request.learning_rate else {}
+        overrides |= {"sft.max_steps": request.max_steps} if request.max_steps else {}
         return jobs.sft(
-            model="" if asked.model_name == TINY else self._model(asked.model_name),
+            model="" if request.model_name == TINY else self._model(request.model_name),
             dataset=dataset,
-            max_samples=asked.max_samples,
+            max_samples=request.max_samples,
             output_dir=out,
-            use_lora=asked.use_lora,
+            use_lora=request.use_lora,
             quiet=self._quiet,
             **overrides,
         )
 
-    def _load_dataset(self, asked: Asked) -> dict[str, Any]:
-        dataset, _ = self._dataset(asked)
+    def _load_dataset(self, request: Request) -> dict[str, Any]:
+        dataset, _ = self._dataset(request)
         model = (
-            self._model(asked.model_name) if "model_name" in asked.model_fields_set and asked.format == "rl" else None
+            self._model(request.model_name)
+            if "model_name" in request.model_fields_set and request.format == "rl"
+            else None
         )
         rows = load_dataset(
             dataset,
-            format=asked.format,
-            split=asked.split or "train",
-            max_samples=asked.max_samples or 100,
+            format=request.format,
+            split=request.split or "train",
+            max_samples=request.max_samples or 100,
             model=model,
         )
         return {
-            "format": asked.format,
-            "split": asked.split or "train",
+            "format": request.format,
+            "split": request.split or "train",
             "dataset": dataset,
             "dataset_size": len(rows),
             "sample_keys": list(rows[0]) if rows else [],
         }
 
-    def _create_reward(self, asked: Asked) -> dict[str, Any]:
-        names = {"length_penalty": ("penalty_weight", "max_length"), "step": ("step_bonus",)}.get(asked.reward_type, ())
-        parameters = {name: getattr(asked, name) for name in names}
-        create_reward(asked.reward_type, **parameters)
-        return {"reward_type": asked.reward_type, **parameters}
+    def _create_reward(self, request: Request) -> dict[str, Any]:
+        names = {"length_penalty": ("penalty_weight", "max_length"), "step": ("step_bonus",)}.get(
+            request.reward_type, ()
+        )
+        parameters = {name: getattr(request, name) for name in names}
+        create_reward(request.reward_type, **parameters)
+        return {"reward_type": request.reward_type, **parameters}
 
-    def _evaluate(self, asked: Asked) -> dict[str, Any]:
-        name = asked.model_path or asked.model_name
-        split = asked.dataset or asked.split or "test"
+    def _evaluate(self, request: Request) -> dict[str, Any]:
+        name = request.model_path or request.model_name
+        split = request.dataset or request.split or "test"
         evaluation = jobs.evaluate(
             "" if name == TINY else self._model(name),
             splits=[self._source(split)],
-            limit=asked.max_samples or 100,
+            limit=request.max_samples or 100,
             samples=1,
             quiet=self._quiet,
         )
         (figures,) = evaluation.results.models.values()
-        (found,) = [one for key, one in figures.items() if key.endswith("/greedy")]
-        reward, passed = found.measures["reward"], [t for t in evaluation.trials().to_dict("records") if _passes(t)]
+        (greedy,) = [of_decoding for key, of_decoding in figures.items() if key.endswith("/greedy")]
+        reward, passed = greedy.measures["reward"], [t for t in evaluation.trials().to_dict("records") if _passes(t)]
         return {
             "model_path": name,
             "split": split,
             "num_samples": reward.n,
-            "unscored": sum(found.unscored.values()),
+            "unscored": sum(greedy.unscored.values()),
             "accuracy": len(passed) / reward.n if reward.n else None,
             "average_reward": reward.mean,
             "interval": [reward.low, reward.high],
@@ -230,14 +234,14 @@ class RLTrainingTool:
             "evaluation": str(evaluation.folder),
         }
 
-    def _dataset(self, asked: Asked) -> tuple[str, int]:
+    def _dataset(self, request: Request) -> tuple[str, int]:
         """The data set that is meant, and how many of its rows count."""
-        name = asked.custom_dataset or asked.dataset or BUNDLED
+        name = request.custom_dataset or request.dataset or BUNDLED
         if not isinstance(name, str):
             register_dataset("custom", name)
             name = "custom"
         source = self._source(name)
-        return source, len(load_dataset(source, split=asked.split or "train", max_samples=asked.max_samples))
+        return source, len(load_dataset(source, split=request.split or "train", max_samples=request.max_samples))
 
     def _source(self, name: str) -> str:
         is_path = Path(name).suffix in QUESTION_FILES

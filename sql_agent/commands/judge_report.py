@@ -39,8 +39,8 @@ from sql_agent.records import Episode, Evidence, QueryResult, Question, Reward, 
 from sql_agent.scoring.build import build_context
 from sql_agent.scoring.reward import score
 from sql_agent.scoring.scorers import ScoringContext
+from sql_agent.training.probe import findings
 from sql_agent.training.probe import probe as probe_fields
-from sql_agent.training.probe import told as told_of
 from sql_agent.training.questions import load_data
 
 notes = Console(stderr=True, highlight=False, soft_wrap=True)
@@ -153,7 +153,7 @@ def probe_report(questions: Sequence[Question], scoring: ScoringContext, folder:
     write_json(folder / "probe.json", {"fields": [one.model_dump() for one in fields]})
     console = Console(highlight=False)
     (console if console.is_terminal else Console(highlight=False, width=200)).print(table)
-    print("\n".join([*told_of(fields), f"report: {folder}"]), flush=True)
+    print("\n".join([*findings(fields), f"report: {folder}"]), flush=True)
 
 
 def judge_report(

@@ -104,10 +104,11 @@ def import_public(words: list[str], out: Path | None, **shares: Any) -> None:
         databases = {question.db_id for question in read.splits[split]}
         console.print(f"{split}: {len(read.splits[split])} questions about {len(databases)} databases")
     shown = [f"left out: {text}" for text in read.left_out[:SHOWN_ROWS]]
-    more = [f"and {len(read.left_out) - SHOWN_ROWS} more"] * (len(read.left_out) > SHOWN_ROWS)
+    more = [f"and {len(read.left_out) - SHOWN_ROWS} more"] if len(read.left_out) > SHOWN_ROWS else []
     for text in (*shown, *more, *(f"warning: {text}" for text in read.warnings)):
         console.print(text, markup=False, highlight=False)
-    folder = f" --set database.folder={read.folders['test']}" * (read.folders["test"] != read.folders["train"])
+    train, test = read.folders["train"], read.folders["test"]
+    folder = f" --set database.folder={test}" if test != train else ""
     console.print(
         "\n".join([*map(str, files), f"train:    agentgrpo train --recipe {files[-1]} --model MODEL"]), markup=False
     )

@@ -188,7 +188,9 @@ def write_public(read: Read, out: Path) -> list[Path]:
 def _config(read: Read) -> str:
     folders = {split: json.dumps(str(path), ensure_ascii=False) for split, path in read.folders.items()}
     test = folders["test"]
-    other = f"# test.parquet has databases of its own: --set database.folder={test}\n" * (test != folders["train"])
+    other = (
+        f"# test.parquet has databases of its own: --set database.folder={test}\n" if test != folders["train"] else ""
+    )
     return (
         f"# Made by `agentgrpo data import {read.name}`.\n{other}"
         f"[database]\nfolder = {folders['train']}\n\n"

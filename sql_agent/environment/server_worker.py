@@ -129,7 +129,10 @@ class Served:
         self._lock_s, self._limits = min(1.0, settings["timeout_s"] / 2), ""
         self._engine = sqlalchemy.create_engine(
             url.set(drivername=driver, password=password or None),
-            **{"isolation_level": "AUTOCOMMIT", "pool_size": 1, "max_overflow": 0, "pool_pre_ping": True},
+            isolation_level="AUTOCOMMIT",
+            pool_size=1,
+            max_overflow=0,
+            pool_pre_ping=True,
             connect_args={"connect_timeout": CONNECT_S},
         )
         try:

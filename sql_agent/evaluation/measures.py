@@ -137,7 +137,7 @@ def of_k(records: Sequence[TrialRecord]) -> dict[str, dict[int, OfK]]:
     for measure in OF_K:
         samples = samples_of(records, measure)
         most = max((len(values) for values in samples.values()), default=0)
-        if ks := [k for k in (2, 4, 8, 16, 32, 64) if k < most] + [most] * (most > 1):
+        if ks := [k for k in (2, 4, 8, 16, 32, 64) if k < most] + ([most] if most > 1 else []):
             found[measure] = {k: _of_k([v for v in samples.values() if len(v) >= k], k) for k in ks}
     return found
 

@@ -55,9 +55,9 @@ def _cells(report: EvalReport) -> Iterator[tuple[str, str, str, str, Figures]]:
     """key, split, decoding, model and its figures, the models of a key side by side."""
     for key in report.keys:
         split, _, decoding = key.rpartition("/")
-        for name, found in report.models.items():
-            if key in found:
-                yield key, split, decoding, name, found[key]
+        for name, by_key in report.models.items():
+            if key in by_key:
+                yield key, split, decoding, name, by_key[key]
 
 
 def _kept(report: EvalReport, measures: tuple[str, ...]) -> list[str]:
@@ -67,10 +67,10 @@ def _kept(report: EvalReport, measures: tuple[str, ...]) -> list[str]:
 
 def _rewards(report: EvalReport) -> Section:
     rows: list[Row] = []
-    parts = dict.fromkeys(m for *_, found in _cells(report) for m in found.measures if m.startswith(PART))
+    parts = dict.fromkeys(m for *_, figures in _cells(report) for m in figures.measures if m.startswith(PART))
     columns = [*_kept(report, MAIN), *parts]
-    for key, split, decoding, name, found in _cells(report):
-        values = [str(found.measures.get(m, "-")) for m in columns]
+    for key, split, decoding, name, figures in _cells(report):
+        values = [str(figures.measures.get(m, "-")) for m in columns]
         rows.append((split, decoding, name, *values))
         if key in report.delta and name == list(report.models)[-1]:
             rows.append((split, decoding, DIFFERENCE, *(_tested(report.delta[key].get(m)) for m in columns)))
@@ -82,19 +82,21 @@ def _rewards(report: EvalReport) -> Section:
     return Section(title, note, ("split", "decoding", "model", *columns), rows)
 
 
-def _tested(found: Difference | None) -> str:
-    return f"{found or '-'} {f'p={found.p:.4f}' if found and found.p is not None else ''}".strip()
+def _tested(difference: Difference | None) -> str:
+    return f"{difference or '-'} {f'p={difference.p:.4f}' if difference and difference.p is not None else ''}".strip()
 
 
 def _tasks(report: EvalReport) -> Section:
     """One row per task type; without intervals on a terminal."""
     note = "Few questions each: mind the intervals in results.md."
-    return Section("By task type", note, *_by(report, "task type", lambda found: found.by_task, report.delta_by_task))
+    return Section(
+        "By task type", note, *_by(report, "task type", lambda figures: figures.by_task, report.delta_by_task)
+    )
 
 
 def _agents(report: EvalReport) -> Section:
     """One row per agent of a mixed evaluation."""
-    return Section("By agent", "", *_by(report, "agent", lambda found: found.by_agent, report.delta_by_agent))
+    return Section("By agent", "", *_by(report, "agent", lambda figures: figures.by_agent, report.delta_by_agent))
 
 
 def _by(
@@ -109,12 +111,12 @@ def _by(
     rows: list[Row] = []
     for key in report.keys:
         split, _, decoding = key.rpartition("/")
-        figures = [figures_of(found[key]) if key in found else {} for found in report.models.values()]
+        of_models = [figures_of(figures[key]) if key in figures else {} for figures in report.models.values()]
         sources: list[Mapping[str, Mapping[str, Estimate]]] = []
-        sources += [{task: one.measures for task, one in found.items()} for found in figures]
+        sources += [{task: figures.measures for task, figures in by_task.items()} for by_task in of_models]
         sources += [delta.get(key, {})] if delta else []
-        for task in sorted(set().union(*figures)):
-            questions = max(found[task].questions for found in figures if task in found)
+        for task in sorted(set().union(*of_models)):
+            questions = max(by_task[task].questions for by_task in of_models if task in by_task)
             cells = [source[task][m] if task in source else "-" for m in measures for source in sources]
             rows.append((split, decoding, task or NO_TASK, str(questions), *cells))
     return ("split", "decoding", what, "questions", *(f"{m}, {name}" for m in measures for name in columns)), rows
@@ -123,10 +125,10 @@ def _by(
 def _of_k(report: EvalReport) -> Section:
     rows: list[Row] = []
     measures = _kept(report, TASK)
-    for _, split, decoding, name, found in _cells(report):
-        figures = [found.of_k.get(measure, {}) for measure in measures]
-        for k in next(filter(None, figures), {}):
-            cells = [vars(of[k])[which] if k in of else "-" for of in figures for which in WHICH]
+    for _, split, decoding, name, figures in _cells(report):
+        of_measures = [figures.of_k.get(measure, {}) for measure in measures]
+        for k in next(filter(None, of_measures), {}):
+            cells = [vars(by_k[k])[which] if k in by_k else "-" for by_k in of_measures for which in WHICH]
             rows.append((split, decoding, name, str(k), *cells))
     note = "Unbiased, over questions with k samples or more."
     if report.database:
@@ -139,8 +141,8 @@ def _tool(report: EvalReport) -> Section:
     all_measures = ("called the tool", "SQL validity", "SQL found rows", "malformed tool calls", "turns")
     measures = _kept(report, all_measures)
     rows: list[Row] = [
-        (split, decoding, name, *(_plain(found.measures[measure].mean) for measure in measures))
-        for _, split, decoding, name, found in _cells(report)
+        (split, decoding, name, *(_plain(figures.measures[measure].mean) for measure in measures))
+        for _, split, decoding, name, figures in _cells(report)
     ]
     note = "SQL validity: the share of an episode's SQL calls that ran." if report.database else ""
     return Section("The tool", note, ("split", "decoding", "model", *measures), rows)
@@ -149,10 +151,11 @@ def _tool(report: EvalReport) -> Section:
 def _cost(report: EvalReport) -> Section:
     measures = ("prompt tokens", "completion tokens", "answer chars", "repeated text")
     rows: list[Row] = []
-    for _, split, decoding, name, found in _cells(report):
-        means = [_plain(found.measures[measure].mean) for measure in measures]
+    for _, split, decoding, name, figures in _cells(report):
+        means = [_plain(figures.measures[measure].mean) for measure in measures]
         times = [
-            f"{_plain(found.latency_s[of].p50)} / {_plain(found.latency_s[of].p95)}" for of in ("llm call", "episode")
+            f"{_plain(figures.latency_s[of].p50)} / {_plain(figures.latency_s[of].p95)}"
+            for of in ("llm call", "episode")
         ]
         rows.append((split, decoding, name, *means, *times))
     note = (
@@ -165,8 +168,8 @@ def _cost(report: EvalReport) -> Section:
 
 def _endings(report: EvalReport) -> Section:
     rows: list[Row] = [
-        (split, decoding, name, str(found.trials), _counts(found.stop_reasons))
-        for _, split, decoding, name, found in _cells(report)
+        (split, decoding, name, str(figures.trials), _counts(figures.stop_reasons))
+        for _, split, decoding, name, figures in _cells(report)
     ]
     return Section("How episodes ended", "", ("split", "decoding", "model", "trials", "stop reasons"), rows)
 
@@ -174,8 +177,8 @@ def _endings(report: EvalReport) -> Section:
 def _left_out(report: EvalReport) -> Section:
     columns = ["without reward", "without execution match"][: len(_kept(report, TASK))]
     rows: list[Row] = []
-    for _, split, decoding, name, found in _cells(report):
-        counts = [found.unscored, found.no_execution_match][: len(columns)]
+    for _, split, decoding, name, figures in _cells(report):
+        counts = [figures.unscored, figures.no_execution_match][: len(columns)]
         if any(counts):
             rows.append((split, decoding, name, *map(_counts, counts)))
     note = "Trials that are in no mean of these columns, by reason; they are not counted as 0."

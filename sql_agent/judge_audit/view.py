@@ -45,13 +45,19 @@ def show(out: Console, report: dict[str, Any]) -> None:
     out.print(_table(f"{report['n']} items, {report['n_attacks']} of them attacks", ["figure", *names], rows(judges)))
     for judge in judges:
         groups = [*judge["by_kind"].items(), ("", None), *judge["by_task"].items()]
-        lines = [(escape(name), _group(found) if found else [""] * 7) for name, found in groups if name or not found]
+        lines = [
+            (escape(name), _group(figures) if figures else [""] * 7) for name, figures in groups if name or not figures
+        ]
         out.print(_table(f"{escape(judge['judge'])}: means, and rates with their intervals", list(GROUP), lines))
-        lines = [(escape(name), _spent(found) if found else [""] * 6) for name, found in groups if name or not found]
+        lines = [
+            (escape(name), _spent(figures) if figures else [""] * 6) for name, figures in groups if name or not figures
+        ]
         out.print(_table(f"{escape(judge['judge'])}: flips, and the cost of one score", list(FLIPS), lines))
     paid = {name: [judge["strategies"].get(name) for judge in judges] for name in judges[0]["strategies"]}
     if paid:
-        lines = [(name, [f"{_interval(f)}  n {f['n']}" if f else "-" for f in found]) for name, found in paid.items()]
+        lines = [
+            (name, [f"{_interval(f)}  n {f['n']}" if f else "-" for f in figures]) for name, figures in paid.items()
+        ]
         out.print(_table("mean reward of strategies, the bonus included", ["strategy", *names], lines))
 
 
@@ -64,16 +70,16 @@ def _table(title: str, columns: list[str], lines: Iterable[tuple[str, list[str]]
     return table
 
 
-def _group(found: dict[str, Any]) -> list[str]:
-    rates = [{**found[name], "value": found[name]["rate"]} for name in ("attack_success", "refused", "accuracy")]
-    means = [number(found[name]) for name in ("mean_label", "mean_score")]
-    return [str(found["n"]), *means, *(_interval(figure, 100) for figure in [*rates, found["order"]])]
+def _group(figures: dict[str, Any]) -> list[str]:
+    rates = [{**figures[name], "value": figures[name]["rate"]} for name in ("attack_success", "refused", "accuracy")]
+    means = [number(figures[name]) for name in ("mean_label", "mean_score")]
+    return [str(figures["n"]), *means, *(_interval(figure, 100) for figure in [*rates, figures["order"]])]
 
 
-def _spent(found: dict[str, Any]) -> list[str]:
-    rates = [found["flips"].get(how) for how in ("again", "harmless", "words")]
+def _spent(figures: dict[str, Any]) -> list[str]:
+    rates = [figures["flips"].get(how) for how in ("again", "harmless", "words")]
     flipped = [_interval({**rate, "value": rate["rate"]}, 100) if rate else "-" for rate in rates]
-    cost = found["cost"]
+    cost = figures["cost"]
     return [
         *flipped,
         _interval(cost["calls"]),
@@ -109,16 +115,16 @@ def rows(judges: list[dict[str, Any]]) -> list[tuple[str, list[str]]]:
     ]
 
 
-def _interval(found: dict[str, Any], factor: float = 1, digits: int | None = None) -> str:
+def _interval(figure: dict[str, Any], factor: float = 1, digits: int | None = None) -> str:
     """A figure and its interval, in two digits, or multiplied (per cent) with none."""
-    value, low, high = (None if v is None else factor * v for v in (found["value"], found["low"], found["high"]))
+    value, low, high = (None if v is None else factor * v for v in (figure["value"], figure["low"], figure["high"]))
     form = f".{(0 if factor > 1 else 2) if digits is None else digits}f"
     return "-" if value is None else f"{value:{form}}" + (f" [{low:{form}}, {high:{form}}]" if low is not None else "")
 
 
-def percent(found: dict[str, Any]) -> str:
+def percent(counted: dict[str, Any]) -> str:
     """A rate with its interval and counts."""
-    r = Rate.model_validate(found)
+    r = Rate.model_validate(counted)
     if r.rate is None or r.low is None or r.high is None:
         return "-"
     return f"{100 * r.rate:.1f} % [{100 * r.low:.1f}, {100 * r.high:.1f}]  {r.count}/{r.n}"

@@ -80,13 +80,13 @@ class Notes:
 
     def played(self, played: Sequence[Played], *, step: int, mode: str) -> None:
         """The rollouts of a step or a validation."""
-        append_lines(self._run_dir / run_folder.ROLLOUTS, [one.row for one in played])
-        for kind, start, end in (part for one in played for part in one.row.get("timeline", [])):
+        append_lines(self._run_dir / run_folder.ROLLOUTS, [episode.row for episode in played])
+        for kind, start, end in (part for episode in played for part in episode.row.get("timeline", [])):
             self._watch.add(kind, start, end)
         if self._audit:
             n_updates, run_id = max(0, step - (mode == "train")), self._audit.run_id
-            seen = [_seen(one, n_updates) for one in played]
-            records = {one.row["rollout_id"]: one.row for one in played}
+            seen = [_seen(episode, n_updates) for episode in played]
+            records = {episode.row["rollout_id"]: episode.row for episode in played}
             self._audit.add(lambda: rollout_rows(seen, records, run_id=run_id), step=step)
 
     def trained(
@@ -103,29 +103,29 @@ class Notes:
         seconds = time.monotonic() - self._began_s
         phases = self._watch.phases(self._timers, seconds=seconds)
         stats = statistics_of(played) | _groups(played, places)
-        found: dict[str, Any] = {f"rollout/{name}": value for name, value in stats.items()}
-        found |= {**metrics, "training/reward": stats["reward_mean"]}
-        found |= {f"time/{phase}": seconds for phase, seconds in phases.items()}
-        found |= self._health.after_step(step, found, [one.row for one in played])
+        figures: dict[str, Any] = {f"rollout/{name}": value for name, value in stats.items()}
+        figures |= {**metrics, "training/reward": stats["reward_mean"]}
+        figures |= {f"time/{phase}": seconds for phase, seconds in phases.items()}
+        figures |= self._health.after_step(step, figures, [episode.row for episode in played])
         if self._audit:
             batched = Batched(batch.rows, self._limits, _left_out(played, places, batch))
             run_id = self._audit.run_id
-            self._audit.add(lambda: update_rows(batched, updated, found, step=step, run_id=run_id), step=step)
-        for text in found.get("warnings", []):
+            self._audit.add(lambda: update_rows(batched, updated, figures, step=step, run_id=run_id), step=step)
+        for text in figures.get("warnings", []):
             logger.warning(text)
-        self._write("train", step, found)
+        self._write("train", step, figures)
         if self._health.stop:
             raise RunError(self._health.stop)
 
     def validated(self, step: int, played: Sequence[Played]) -> float | None:
         """A validation; its mean reward, None where nothing was scored."""
-        found = statistics_of(played)
-        self._write("val", step, {f"val/{name}": value for name, value in found.items()})
-        return found.get("reward_mean")
+        stats = statistics_of(played)
+        self._write("val", step, {f"val/{name}": value for name, value in stats.items()})
+        return stats.get("reward_mean")
 
-    def probed(self, found: Mapping[str, float]) -> None:
+    def probed(self, figures: Mapping[str, float]) -> None:
         """What was played before the first step."""
-        self._write("probe", 0, found)
+        self._write("probe", 0, figures)
 
     def saved(self, step: int) -> None:
         """A checkpoint."""
@@ -134,11 +134,11 @@ class Notes:
             self._audit.add(lambda: checkpoint_rows(step, place), step=step)
         self._write("checkpoint", step, {})
 
-    def _write(self, kind: str, step: int, found: Mapping[str, Any]) -> None:
+    def _write(self, kind: str, step: int, figures: Mapping[str, Any]) -> None:
         now = time.monotonic()
         row = {"kind": kind, "step": step, "of_steps": self._n_steps, "seconds": round(now - self._began_s, 4)}
-        append_lines(self._run_dir / run_folder.METRICS, [{**row, **found}])
-        self._tracking.log({name: value for name, value in found.items() if name != "warnings"}, step=step)
+        append_lines(self._run_dir / run_folder.METRICS, [{**row, **figures}])
+        self._tracking.log({name: value for name, value in figures.items() if name != "warnings"}, step=step)
         self._began_s = now
 
 
@@ -149,9 +149,9 @@ def settings_of(rules: UpdateRules, overrides: Mapping[str, Any]) -> dict[str, A
 
 def statistics_of(played: Sequence[Played]) -> dict[str, float]:
     """Counts and means, under the names of a step's metrics; means are over scored rollouts only."""
-    counts = Counter(one.row["unscored"] for one in played if one.row["unscored"])
-    by_agent = reward_by_agent((one.row, one.reward) for one in played)
-    scored = [(one.reward, one.row) for one in played if one.reward is not None]
+    counts = Counter(episode.row["unscored"] for episode in played if episode.row["unscored"])
+    by_agent = reward_by_agent((episode.row, episode.reward) for episode in played)
+    scored = [(episode.reward, episode.row) for episode in played if episode.reward is not None]
     return {**of_rollouts(scored, n_rollouts=len(played), unscored=counts), **by_agent}
 
 
@@ -168,9 +168,9 @@ def _groups(played: Sequence[Played], places: Places) -> dict[str, float]:
 
 def no_group(step: int, played: Sequence[Played]) -> str:
     """Why a step has nothing to learn from, for people."""
-    counts = Counter(one.row["unscored"] or "scored" for one in played)
-    reason = next((one.row["reason"] for one in played if one.row["unscored"]), "")
-    tools = told_tools(one.row for one in played)
+    counts = Counter(episode.row["unscored"] or "scored" for episode in played)
+    reason = next((episode.row["reason"] for episode in played if episode.row["unscored"]), "")
+    tools = told_tools(episode.row for episode in played)
     return (
         f"step {step}: no question has two scored rollouts to compare; rollouts by fate: {dict(counts)}. "
         f"{f'Tools broke: {tools}. ' if tools else ''}"
@@ -181,29 +181,33 @@ def no_group(step: int, played: Sequence[Played]) -> str:
 def _left_out(played: Sequence[Played], places: Places, batch: Batch) -> dict[str, str]:
     """Why rollouts are not in the batch."""
     there = {rollout for rollout, _ in batch.rows}
-    left = [one for one in played if one.row["rollout_id"] not in there]
+    left = [episode for episode in played if episode.row["rollout_id"] not in there]
     why = {True: SMALL, False: REPLACED}
     return {
-        one.row["rollout_id"]: UNSCORED if one.reward is None else why[one.group in places.in_batch] for one in left
+        episode.row["rollout_id"]: UNSCORED if episode.reward is None else why[episode.group in places.in_batch]
+        for episode in left
     }
 
 
-def _seen(one: Played, n_updates: int) -> Seen:
-    rollout = one.row["rollout_id"]
+def _seen(episode: Played, n_updates: int) -> Seen:
+    rollout = episode.row["rollout_id"]
     attempt = f"{rollout}/a1"
     calls = [
         Call(
             {
-                **{"attempt_id": attempt, "response_id": f"{attempt}/{n}", "weights_version": n_updates},
-                **{"started_s": began_s, "ended_s": ended_s},
+                "attempt_id": attempt,
+                "response_id": f"{attempt}/{n}",
+                "weights_version": n_updates,
+                "started_s": began_s,
+                "ended_s": ended_s,
             },
             turn.prompt,
             turn.sampled,
             turn.log_probs,
             turn.finish_reason,
         )
-        for n, (turn, (began_s, ended_s)) in enumerate(zip(one.turns, one.times, strict=True))
+        for n, (turn, (began_s, ended_s)) in enumerate(zip(episode.turns, episode.times, strict=True))
     ]
-    times = one.times or [(time.time(),) * 2]
-    told = {"id": attempt, "rollout_id": rollout, "n": 1, "status": one.row["status"]}
-    return Seen(rollout, {}, [{**told, "started_s": times[0][0], "ended_s": times[-1][1]}], calls)
+    times = episode.times or [(time.time(),) * 2]
+    attempt_row = {"id": attempt, "rollout_id": rollout, "n": 1, "status": episode.row["status"]}
+    return Seen(rollout, {}, [{**attempt_row, "started_s": times[0][0], "ended_s": times[-1][1]}], calls)

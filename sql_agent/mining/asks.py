@@ -99,13 +99,16 @@ class Maker:
 
     def _link(self, *, child: bool, parent: bool) -> tuple[Link, Table, Table] | None:
         """A link whose sides have names."""
-        fits = [one for one in self._links if (not child or one[1].ident) and (not parent or one[2].ident)]
+        fits = [sides for sides in self._links if (not child or sides[1].ident) and (not parent or sides[2].ident)]
         return self._rng.choice(fits) if fits else None
 
     def _called(self, link: Link, parent: Table) -> str:
         """What a sentence calls the parent: by the column too, where several lead there or to the same table."""
         own = link.table == link.parent
-        if not own and sum(one.table == link.table and one.parent == link.parent for one in self._schema.links) == 1:
+        if (
+            not own
+            and sum(other.table == link.table and other.parent == link.parent for other in self._schema.links) == 1
+        ):
             return parent.label
         role = words(link.columns[-1]).removesuffix(" id")
         return role if own or parent.label in role else f"{role} {parent.label}"
@@ -115,10 +118,10 @@ class Maker:
         return None if value is None else (f"{prefix}{column.sql} = {literal(value)}", value)
 
     def _lookup(self, n: int = 1) -> Ask | None:
-        found = self._of(*TOLD, n=n)
-        if not found or not (where := self._condition(found[0], found[1])):
+        drawn = self._of(*TOLD, n=n)
+        if not drawn or not (where := self._condition(drawn[0], drawn[1])):
             return None
-        table, _, columns = found
+        table, _, columns = drawn
         first = table.having(*TOLD)[0]
         wrong = [*columns[:-1], first] if first not in columns else columns
         slots = {"table": table.label, "name": str(where[1]), "column": columns[0].label, "other": columns[-1].label}
@@ -130,12 +133,12 @@ class Maker:
         return self._lookup(2)
 
     def _compare(self) -> Ask | None:
-        found = self._of(*TOLD)
-        values = [self._pick(found[1]), self._pick(found[1])] if found else []
+        drawn = self._of(*TOLD)
+        values = [self._pick(drawn[1]), self._pick(drawn[1])] if drawn else []
         names = [value for value in values if value is not None]
-        if not found or len(set(names)) < 2:
+        if not drawn or len(set(names)) < 2:
             return None
-        table, ident, (column,) = found
+        table, ident, (column,) = drawn
         source = f"{table.sql} WHERE {ident.sql} IN ({literal(names[0])}, {literal(names[1])})"
         slots = {"tables": table.labels, "name": str(names[0]), "second": str(names[1]), "column": column.label}
         first = table.having(*TOLD)[0]
@@ -143,10 +146,10 @@ class Maker:
         return Ask("compare", slots, _select([ident, column], source), _names(table), tuple(names), slip, n_rows=2)
 
     def _listed(self) -> Ask | None:
-        found = self._of("category", "year")
-        if not found or not (where := self._condition(found[0], found[2][0])):
+        drawn = self._of("category", "year")
+        if not drawn or not (where := self._condition(drawn[0], drawn[2][0])):
             return None
-        table, ident, (column,) = found
+        table, ident, (column,) = drawn
         slots = {"tables": table.labels, "column": column.label, "value": str(where[1])}
         query = _select([ident], f"{table.sql} WHERE {where[0]}")
         return Ask("listed", slots, query, _names(table), (where[1],), flat=_all(query), n_rows=MOST_ROWS)
@@ -162,11 +165,11 @@ class Maker:
         return Ask("counted", slots, query, _names(table), (where[1],), flat=_all(query))
 
     def _beyond(self) -> Ask | None:
-        found = self._of("number")
-        value = self._pick(found[2][0]) if found else None
-        if not found or value is None:
+        drawn = self._of("number")
+        value = self._pick(drawn[2][0]) if drawn else None
+        if not drawn or value is None:
             return None
-        table, _, (column,) = found
+        table, _, (column,) = drawn
         over = self._rng.random() < 0.5
         slots = {"tables": table.labels, "column": column.label, "value": str(value)}
         slots["how"] = "over" if over else "under"
@@ -175,10 +178,10 @@ class Maker:
         return Ask("beyond", slots, query, _names(table), (value,), slip, flat=_all(query))
 
     def _amount(self) -> Ask | None:
-        found = self._of("number")
-        if not found:
+        drawn = self._of("number")
+        if not drawn:
             return None
-        table, _, (column,) = found
+        table, _, (column,) = drawn
         how = self._rng.choice(list(AMOUNTS))
         groups = table.having("category")
         group = self._rng.choice(groups) if groups and self._rng.random() < 0.7 else None
@@ -196,11 +199,11 @@ class Maker:
         return Ask(kind, slots, query, _names(table), values, slip, flat=_all(query) if where else "")
 
     def _parent(self) -> Ask | None:
-        found = self._link(child=True, parent=False)
-        name = found[1].name_column if found else None
-        if not found or not name or not (where := self._condition(found[1], name, prefix="T1.")):
+        linked = self._link(child=True, parent=False)
+        name = linked[1].name_column if linked else None
+        if not linked or not name or not (where := self._condition(linked[1], name, prefix="T1.")):
             return None
-        link, table, parent = found
+        link, table, parent = linked
         columns = [*filter(None, [parent.name_column]), *parent.having(*TOLD)]
         columns = [column for column in columns if column.role != "key" or column.name == parent.ident]
         if not columns:
@@ -217,11 +220,11 @@ class Maker:
         return Ask("parent", slots, _select([column], source, "T2."), _names(table, parent), (where[1],), slip)
 
     def _children(self, *, count: bool = False) -> Ask | None:
-        found = self._link(child=not count, parent=True)
-        name = found[2].name_column if found else None
-        if not found or not name or not (where := self._condition(found[2], name, prefix="T2.")):
+        linked = self._link(child=not count, parent=True)
+        name = linked[2].name_column if linked else None
+        if not linked or not name or not (where := self._condition(linked[2], name, prefix="T2.")):
             return None
-        link, table, parent = found
+        link, table, parent = linked
         source = f"{joined(link, table, parent)} WHERE {where[0]}"
         slots = {"tables": table.labels, "parent": self._called(link, parent), "name": str(where[1])}
         about = (slots, _count(source), _names(table, parent), (where[1],))
@@ -234,11 +237,11 @@ class Maker:
         return self._children(count=True)
 
     def _year(self) -> Ask | None:
-        found = self._of("date")
-        value = self._pick(found[2][0]) if found else None
-        if not found or value is None:
+        drawn = self._of("date")
+        value = self._pick(drawn[2][0]) if drawn else None
+        if not drawn or value is None:
             return None
-        table, _, (column,) = found
+        table, _, (column,) = drawn
         year = str(value)[:4]
         is_year = f"strftime('%Y', {column.sql}) = '{year}'"
         if self._schema.dialect != "sqlite":
@@ -248,11 +251,11 @@ class Maker:
         return Ask("year", slots, query, _names(table), (year,), flat=_all(query))
 
     def _since(self) -> Ask | None:
-        found = self._of("date")
-        value = self._pick(found[2][0]) if found else None
-        if not found or value is None:
+        drawn = self._of("date")
+        value = self._pick(drawn[2][0]) if drawn else None
+        if not drawn or value is None:
             return None
-        table, ident, (column,) = found
+        table, ident, (column,) = drawn
         after = self._rng.random() < 0.5
         later, earlier = (_select([ident], f"{table.sql} WHERE {column.sql} {sign} {literal(value)}") for sign in "><")
         query, slip = (later, None) if after else (earlier, later)
@@ -265,10 +268,10 @@ class Maker:
         return Ask("since", slots, query, _names(table), (value,), slip, flat=_all(query), n_rows=MOST_ROWS)
 
     def _top(self) -> Ask | None:
-        found = self._of("number", "date")
-        if not found or not found[2][0].complete:
+        drawn = self._of("number", "date")
+        if not drawn or not drawn[2][0].complete:
             return None
-        table, ident, (column,) = found
+        table, ident, (column,) = drawn
         n, high = self._rng.choice((1, 1, 2, 3)), self._rng.random() < 0.5
         first, last = (_select([ident], f"{table.sql} ORDER BY {column.sql}{way} LIMIT {n}") for way in (" DESC", ""))
         query, slip = (first, None) if high else (last, first)
@@ -281,11 +284,11 @@ class Maker:
         return Ask(kind, slots, query, _names(table), (), slip, ranked=ranked, n_ranked=n + 1, n_rows=n)
 
     def _most(self) -> Ask | None:
-        found = self._link(child=False, parent=True)
-        name = found[2].name_column if found else None
-        if not found or not name:
+        linked = self._link(child=False, parent=True)
+        name = linked[2].name_column if linked else None
+        if not linked or not name:
             return None
-        link, table, parent = found
+        link, table, parent = linked
         keys = [parent.column(column) for column in link.parent_columns]
         keys += [] if self._schema.dialect == "sqlite" or name in keys else [name]  # others want what they show in it
         each = ", ".join(f"T2.{column.sql}" for column in keys)
@@ -297,11 +300,11 @@ class Maker:
         )
 
     def _without(self) -> Ask | None:
-        found = self._link(child=False, parent=True)
-        name = found[2].name_column if found else None
-        if not found or not name:
+        linked = self._link(child=False, parent=True)
+        name = linked[2].name_column if linked else None
+        if not linked or not name:
             return None
-        link, table, parent = found
+        link, table, parent = linked
         if self._called(link, parent) != parent.label:
             return None  # which of the links is not said
         own = [table.column(column).sql for column in link.columns]
@@ -314,12 +317,12 @@ class Maker:
         return Ask("without", slots, query, _names(table, parent), flat=_all(query), n_rows=MOST_ROWS)
 
     def _both(self) -> Ask | None:
-        found = self._link(child=False, parent=True)
-        columns = found[1].having("category") if found else []
-        name = found[2].name_column if found else None
-        if not found or not columns or not name:
+        linked = self._link(child=False, parent=True)
+        columns = linked[1].having("category") if linked else []
+        name = linked[2].name_column if linked else None
+        if not linked or not columns or not name:
             return None
-        link, table, parent = found
+        link, table, parent = linked
         if self._called(link, parent) != parent.label:
             return None
         column = self._rng.choice(columns)
@@ -339,7 +342,7 @@ def said_in(dialect: str, ask: Ask) -> Ask:
     """The same in another dialect."""
     if dialect == "sqlite":
         return ask
-    queries = {name: _query_in(dialect, one) for name, one in (("query", ask.query), ("slip", ask.slip)) if one}
+    queries = {name: _query_in(dialect, query) for name, query in (("query", ask.query), ("slip", ask.slip)) if query}
     return replace(ask, **queries, flat=_sql_in(dialect, ask.flat)[0], ranked=_sql_in(dialect, ask.ranked)[0])
 
 
@@ -358,10 +361,10 @@ def _sql_in(dialect: str, sql: str) -> tuple[str, list[str]]:
     assert isinstance(tree, exp.Query)
     for rounded in tree.find_all(exp.Round) if dialect == "postgres" else ():
         rounded.set("this", exp.cast(rounded.this, "DECIMAL"))  # its ROUND(x, n) takes no other number
-    for one in tree.selects:
-        if not isinstance(one, exp.Column):
-            one.replace(exp.alias_(one.copy(), COMPUTED))
-    return tree.sql(dialect=dialect), [one.alias_or_name for one in tree.selects]
+    for column in tree.selects:
+        if not isinstance(column, exp.Column):
+            column.replace(exp.alias_(column.copy(), COMPUTED))
+    return tree.sql(dialect=dialect), [column.alias_or_name for column in tree.selects]
 
 
 def _names(*tables: Table) -> frozenset[str]:

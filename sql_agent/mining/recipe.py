@@ -187,9 +187,14 @@ def readme(folder: Path, schema: Schema, mined: Mined, settled: Settled) -> str:
     files = "\n".join(f"| `{n}.jsonl` | {len(found)} | {ABOUT_SPLITS[n]} |" for n, found in mined.splits.items())
     return README.format(
         **settled.model_dump(include={"database", "language", "seed"}),
-        **{"name": settled.name, "folder": folder, "files": files, "held": ", ".join(mined.held_tables) or "none"},
+        name=settled.name,
+        folder=folder,
+        files=files,
+        held=", ".join(mined.held_tables) or "none",
         phrased=f" Asked {mined.phrased}." if mined.phrased else "",
-        **{"n_tables": len(schema.tables), "n_links": len(schema.links), "dropped": told_drops(mined.dropped)},
+        n_tables=len(schema.tables),
+        n_links=len(schema.links),
+        dropped=told_drops(mined.dropped),
     )
 
 

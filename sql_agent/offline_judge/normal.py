@@ -69,10 +69,10 @@ def normalise(text: str) -> str:
 def _in_digits(match: re.Match[str]) -> str:
     numeral, text = match[0], match.string
     before, after = (
-        " " * char.isdecimal()
+        " " if char.isdecimal() else ""
         for char in (text[match.start() - 1 : match.start()], text[match.end() : match.end() + 1])
     )
-    for unit in ("", "千" * numeral.endswith("千")):  # thirty kilowatts: 三十千瓦
+    for unit in ("", "千") if numeral.endswith("千") else ("",):  # thirty kilowatts: 三十千瓦
         try:
             digits = cn2an.cn2an(numeral.removesuffix(unit).replace("两", "二").replace("〇", "零"), "smart")
         except ValueError:  # characters of a numeral in an order that makes none

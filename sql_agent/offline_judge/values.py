@@ -117,4 +117,4 @@ def _in_digits(match: re.Match[str]) -> str:
             part *= 100
         elif word in SCALES:
             total, part = total + part * SCALES[word], 0
-    return f"{total + part}{'.' * bool(digits)}{''.join(str(SMALL[word]) for word in digits.split())}"
+    return f"{total + part}{'.' if digits else ''}{''.join(str(SMALL[word]) for word in digits.split())}"

@@ -30,8 +30,7 @@ class Setting:
 
 def status(run: RunData) -> str:
     """finished, interrupted, failed or running; `unfinished` for a run that left no summary."""
-    found = text(run.summary.get("status"))[:40]
-    return found or "unfinished"
+    return text(run.summary.get("status"))[:40] or "unfinished"
 
 
 def steps(run: RunData) -> tuple[int, int]:
@@ -52,7 +51,7 @@ def facts(run: RunData) -> list[Fact]:
     s = run.summary
     done, planned = steps(run)
     data = tree(s.get("data"))
-    found = [
+    lines = [
         ("recipe", text(s.get("recipe")) or text(run.config.get("recipe"))),
         ("steps", f"{done} of {planned}" if planned else str(done)),
         ("model", text(tree(s.get("model")).get("path"))),
@@ -67,15 +66,15 @@ def facts(run: RunData) -> list[Fact]:
         ("weights", _weights(s) if done else ""),
         ("judging", _judging(tree(s.get("judge_usage")))),
         ("peak memory", _figure(s.get("peak_memory_gib"), " GiB")),
-        *((f"{name} data", _data(tree(found))) for name, found in data.items()),
+        *((f"{name} data", _data(tree(about))) for name, about in data.items()),
     ]
-    return [(name[:80], cut(value, VALUE_CHARS)) for name, value in found[:40] if value]
+    return [(name[:80], cut(value, VALUE_CHARS)) for name, value in lines[:40] if value]
 
 
 def _constants(probe: Any) -> str:
     """The fields where one answer for all questions earned above PAID, as the probe before the run found them."""
-    fields = [tree(one) for one in probe] if isinstance(probe, list) else []
-    paid = [(number(tree(one.get("paid")).get("a constant")) or 0.0, text(one.get("field"))) for one in fields]
+    fields = [tree(entry) for entry in probe] if isinstance(probe, list) else []
+    paid = [(number(tree(entry.get("paid")).get("a constant")) or 0.0, text(entry.get("field"))) for entry in fields]
     high = [f"{field} {value:.2f}" for value, field in sorted(paid, reverse=True) if value > PAID]
     return "; ".join(high) or (f"none above {PAID}" if fields else "")
 
@@ -87,14 +86,14 @@ def _best(best: Tree) -> str:
     return "" if reward is None else f"step {number(best.get('step')) or 0:.0f}, validation {reward:.3f}{interval}"
 
 
-def _ancestors(found: Any) -> str:
-    runs = [tree(one) for one in found] if isinstance(found, list) else []
-    return ", before that ".join(f"{text(one.get('run'))}@{number(one.get('step')) or 0:.0f}" for one in runs)
+def _ancestors(listed: Any) -> str:
+    runs = [tree(entry) for entry in listed] if isinstance(listed, list) else []
+    return ", before that ".join(f"{text(entry.get('run'))}@{number(entry.get('step')) or 0:.0f}" for entry in runs)
 
 
 def _rollouts(summary: Tree) -> str:
-    found = number(summary.get("rollouts"))
-    return "" if found is None else f"{found:.0f}, scored {number(summary.get('scored')) or 0:.0f}"
+    n = number(summary.get("rollouts"))
+    return "" if n is None else f"{n:.0f}, scored {number(summary.get('scored')) or 0:.0f}"
 
 
 def _weights(summary: Tree) -> str:
@@ -103,8 +102,8 @@ def _weights(summary: Tree) -> str:
 
 
 def _groups(summary: Tree) -> str:
-    found, flat = number(summary.get("groups")), number(summary.get("zero_variance_groups"))
-    return "" if not found else f"{found:.0f}, without variance {flat or 0:.0f}"
+    n, flat = number(summary.get("groups")), number(summary.get("zero_variance_groups"))
+    return "" if not n else f"{n:.0f}, without variance {flat or 0:.0f}"
 
 
 def _judging(usage: Tree) -> str:
@@ -113,15 +112,15 @@ def _judging(usage: Tree) -> str:
     return ", ".join(f"{value:.6g} {name}" for key, name in names.items() if (value := number(usage.get(key))))
 
 
-def _data(found: Tree) -> str:
-    questions = number(found.get("questions"))
+def _data(about: Tree) -> str:
+    questions = number(about.get("questions"))
     parts = [f"{questions:.0f} questions"] if questions is not None else []
-    return ", ".join([*parts, *(["fingerprint " + text(found["fingerprint"])] if found.get("fingerprint") else [])])
+    return ", ".join([*parts, *(["fingerprint " + text(about["fingerprint"])] if about.get("fingerprint") else [])])
 
 
 def _figure(value: Any, unit: str = "") -> str:
-    found = number(value)
-    return "" if found is None else f"{found:.6g}{unit}"
+    figure = number(value)
+    return "" if figure is None else f"{figure:.6g}{unit}"
 
 
 def seconds(run: RunData) -> list[Fact]:
@@ -138,12 +137,12 @@ def versions(run: RunData) -> list[Fact]:
 def settings(run: RunData) -> dict[str, list[Setting]]:
     """The configuration by section, in the order of the file."""
     defaults = {key: field.default for key, field in known_keys().items()}
-    found: dict[str, list[Setting]] = {}
+    by_section: dict[str, list[Setting]] = {}
     for key, value in list(_leaves(run.config))[:MOST_KEYS]:
         changed = key in defaults and defaults[key] != value
         setting = Setting(cut(key, 100), _written(value), _written(defaults[key]) if changed else None)
-        found.setdefault(cut(key.rpartition(".")[0], 100) or "run", []).append(setting)
-    return found
+        by_section.setdefault(cut(key.rpartition(".")[0], 100) or "run", []).append(setting)
+    return by_section
 
 
 def _leaves(node: Tree, prefix: str = "") -> Iterator[tuple[str, Any]]:

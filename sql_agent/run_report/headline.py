@@ -81,7 +81,11 @@ def _known(found: Estimate | None) -> Estimate | None:
 def _note(key: str, after: Figures, before: Figures | None) -> str:
     """Decoding, questions, and the trials of both sides that a fault left unscored."""
     lost = sum(sum(figures.unscored.values()) for figures in (after, before) if figures)
-    parts = [key.partition("/")[2], f"{after.measures['reward'].n} questions", f"{lost} trials unscored" * bool(lost)]
+    parts = [
+        key.partition("/")[2],
+        f"{after.measures['reward'].n} questions",
+        f"{lost} trials unscored" if lost else "",
+    ]
     return ", ".join(part for part in parts if part)
 
 

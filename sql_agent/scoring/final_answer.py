@@ -136,7 +136,7 @@ def shown(answer: Answer) -> str:
         return "" if answer.unclear else answer.text
     value, decimal = answer.number.value, f"{float(answer.number.value):.15g}"
     text = str(value.numerator) if value.denominator == 1 else decimal if Fraction(decimal) == value else str(value)
-    return text + "%" * answer.number.percent
+    return f"{text}%" if answer.number.percent else text
 
 
 def same_number(wanted: Number, given: Number) -> bool:
@@ -193,7 +193,8 @@ def _stated(text: str) -> tuple[list[str], str, bool]:
 
 def _number_of(said: str, *, is_marked: bool) -> Answer:
     """What one statement says. Unmarked it is a sentence, whose last part counts where it tells of its number."""
-    said = said.rstrip("。.；; " + "!！" * bool(re.search(r"[^\W\d]", said)))
+    ends = "。.；; !！" if re.search(r"[^\W\d]", said) else "。.；; "  # a bare 5! is a factorial
+    said = said.rstrip(ends)
     kept = ASIDE.sub(" ", said) if is_marked else said
     kept = _in_digits(kept if NUMBER.search(_in_digits(kept)) else said)
     parts = [part for part in PARTS.split(kept) if NUMBER.search(part)]

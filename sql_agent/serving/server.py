@@ -81,8 +81,8 @@ def server_command(folder: Path, config: TrainConfig, *, name: str, port: int, c
     if (kwargs := config.agent.chat_template_kwargs) and (template := read_template(folder)):
         settings["chat-template"] = with_defaults(template, kwargs)  # for whoever asks without them
     settings |= {"dtype": "float32"} if cpu else {"gpu-memory-utilization": rollout.gpu_memory_utilization}
-    flags = ["--enable-auto-tool-choice"] + ["--enforce-eager"] * cpu
-    flags += ["--trust-remote-code"] * config.model.allow_remote_code
+    flags = ["--enable-auto-tool-choice", *(["--enforce-eager"] if cpu else [])]
+    flags += ["--trust-remote-code"] if config.model.allow_remote_code else []
     pairs = [part for key, value in settings.items() for part in (f"--{key}", str(value))]
     return [*PYTHON, "-c", LAUNCH, str(os.getpid()), "-P", "-m", "vllm.entrypoints.openai.api_server", *pairs, *flags]
 

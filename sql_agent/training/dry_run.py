@@ -25,7 +25,7 @@ from sql_agent.scoring.registry import ScoringContext
 from sql_agent.serving.models import check_model_folder, gpu_count
 from sql_agent.training import preflight
 from sql_agent.training.memory import GB, local_model, memory, model_name, parameters
-from sql_agent.training.probe import probed, told
+from sql_agent.training.probe import findings, probed
 from sql_agent.training.questions import load_data, total_steps
 from sql_agent.training.rehearsal import rehearse
 from sql_agent.training.verl_config import flatten, verl_overrides
@@ -45,7 +45,7 @@ def dry_run(config: TrainConfig, terminal: Console, *, verl: bool = True) -> int
         graded = offline_kinds(train, scoring)
         lines = [*arithmetic(config, scoring, n_train=len(train), n_val=len(val), steps=steps), *played]
         lines += [f"the offline judge grades {graded}"] if graded else []
-        lines += told(probed(train, scoring))
+        lines += findings(probed(train, scoring))
     show(terminal, "configuration", flatten(config.model_dump(mode="json")))
     if verl:
         path = model_name(config.model, tiny=config.is_tiny, seed=config.trainer.seed)
@@ -131,7 +131,8 @@ def disk(trainer: TrainerConfig, n: float, *, lora: bool) -> str:
     runs_dir = trainer.runs
     there = next(folder for folder in (runs_dir, *runs_dir.parents) if folder.exists())
     free = shutil.disk_usage(there).free
+    short = " (too little: on this disk the run would not start)" if free < need else ""
     return (
         f"disk: about {need / GB:.3g} GB for {trainer.keep_checkpoints} checkpoints, the best and one in the making; "
-        f"{free / GB:.3g} GB free in {runs_dir}{' (too little: on this disk the run would not start)' * (free < need)}"
+        f"{free / GB:.3g} GB free in {runs_dir}{short}"
     )

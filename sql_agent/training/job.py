@@ -38,7 +38,7 @@ from sql_agent.training.assembly import daemon_options, make_trainer
 from sql_agent.training.context import check_context
 from sql_agent.training.health_rules import health_of
 from sql_agent.training.plan import EXIT, Plan, carry_out
-from sql_agent.training.probe import FieldProbe, probed, told
+from sql_agent.training.probe import FieldProbe, findings, probed
 from sql_agent.training.questions import load_data, total_steps
 from sql_agent.training.summary import summary_table
 from sql_agent.training.verl_config import curriculum_rules, keep_rules, update_rules, verl_overrides
@@ -122,7 +122,7 @@ def run_grpo(
         plan = prepare(config, run=run, scoring=scoring, method=method, check=check)
         where = f"{config.trainer.device}, in one process" if method == "local" else config.trainer.device
         lines = [f"recipe {config.recipe} on {where}: {plan.steps} steps, judge: {scoring.judge_name}"]
-        terminal.print("\n".join([*lines, f"model {plan.model}", *told(plan.probed)]), markup=False)
+        terminal.print("\n".join([*lines, f"model {plan.model}", *findings(plan.probed)]), markup=False)
         with held(plan):
             plan.write_down()
             summary = carry_out(plan, lambda shown: _watched(plan, shown, fit=fit, begins=begins))

@@ -20,7 +20,7 @@ from sql_agent.run_report.folder import RunData
 from sql_agent.scoring.build import build_context
 from sql_agent.scoring.registry import ScoringContext
 from sql_agent.training.job import GrpoPlan
-from sql_agent.training.probe import FieldProbe, field_of, is_cheap, probe, probed, told
+from sql_agent.training.probe import FieldProbe, field_of, findings, is_cheap, probe, probed
 
 pytestmark = pytest.mark.usefixtures("offline_judge")
 
@@ -46,7 +46,7 @@ def test_a_field_of_few_values_is_named(context: ScoringContext) -> None:
     fields = probe([one for one in data if field_of(one) == "drug_field, single, storage"], context, n=8)
     assert fields[0].constant > 0.25
     paid = f"{fields[0].constant:.2f} of 1.00 in drug_field, single, storage"
-    assert [*told(fields * 2)] == [f"one constant answer earns {paid}; {paid}"]
+    assert [*findings(fields * 2)] == [f"one constant answer earns {paid}; {paid}"]
 
 
 @pytest.mark.parametrize(("scorer", "constant"), [("exact", 1.0), ("reference", 1.0), ("math", 0.0)])
@@ -64,7 +64,7 @@ def test_a_scorer_that_pays_everything_alike_is_flat_and_asked_only_on_demand(tm
     with closing(build_context(config)) as context:
         assert not is_cheap(STORED, context) and probed(STORED, context) == []
         found = FieldProbe(field="x", n=2, honest=0.5, paid={"a constant": 0.5, "the question again": 0.5})
-        assert [*told([found])][1] == "field x: every answer that was tried earns 0.50, so its groups are flat"
+        assert [*findings([found])][1] == "field x: every answer that was tried earns 0.50, so its groups are flat"
         (one,) = probe(STORED, context, n=8)
     assert one.constant == one.honest == one.paid["a verdict"] == 0.5
 
