@@ -20,8 +20,8 @@ from agl_plugin.update.rows import Limits
 from agl_plugin.update.rules import UpdateRules
 from foundation import run_folder
 from foundation.files import append_lines
-from sql_agent.testing.actor import actor_of, one_rank, tiny_model, with_advantages
 from tests import updates
+from tests.actor import actor_of, one_rank, tiny_model, with_advantages
 
 RULES = UpdateRules(n_updates=2, cap=2.0, seed=5)
 MAX_PROMPT, MAX_RESPONSE, MAX_TOGETHER = 14, 8, 10

@@ -15,7 +15,7 @@ from agentlightning.types import Triplet
 
 from agl_plugin.update.adapter import turns_of
 from agl_plugin.update.batch import Batch, build_batch
-from sql_agent.testing.actor import actor_of, as_planned, flat_weights, tiny_model, with_advantages
+from tests.actor import actor_of, as_planned, flat_weights, tiny_model, with_advantages
 
 SMALL = """
 {%- set ns = namespace(asked=0) %}

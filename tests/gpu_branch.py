@@ -41,7 +41,7 @@ def policy(adapter: Path) -> Any:
     """The tiny model in float32, with the adapter, as verl loads both."""
     from peft import PeftModel
 
-    from sql_agent.testing.actor import tiny_model
+    from tests.actor import tiny_model
 
     base = tiny_model(vocabulary=40).float()
     base.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
@@ -54,7 +54,7 @@ def batch() -> Any:
 
     from agl_plugin.update.batch import build_batch
     from agl_plugin.update.rows import NAN, Turn
-    from sql_agent.testing.actor import with_advantages
+    from tests.actor import with_advantages
 
     numbers = torch.Generator().manual_seed(4)
 
@@ -118,7 +118,7 @@ def actor_of(model: Any, *, dtype: str, kind: str) -> Any:
     from verl.utils.fsdp_utils import get_fsdp_wrap_policy
     from verl.utils.torch_dtypes import PrecisionType
 
-    from sql_agent.testing.actor import Actor, actor_config
+    from tests.actor import Actor, actor_config
 
     parallel = None if kind == "padded" else pack_rows(model, n_shares=RANKS if kind == "shared" else 1)
     param_dtype = PrecisionType.to_dtype(dtype)

@@ -1,1 +1,1 @@
-"""What tests and benchmarks stand on: an OpenAI-compatible server with every fault (server), spans, a worker."""
+"""What tests, benchmarks and rehearsals stand on: an OpenAI-compatible server with every fault."""

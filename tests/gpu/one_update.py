@@ -16,7 +16,7 @@ from verl.utils.device import get_device_name
 
 from agl_plugin.update.batch import build_batch
 from agl_plugin.update.rows import NAN, Turn
-from sql_agent.testing.actor import actor_of, as_planned, flat_weights, one_rank, tiny_model, with_advantages
+from tests.actor import actor_of, as_planned, flat_weights, one_rank, tiny_model, with_advantages
 
 
 def call(prompt: list[int], sampled: list[int]) -> Turn:

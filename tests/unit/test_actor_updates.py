@@ -16,8 +16,8 @@ from agl_plugin.update.rows import NAN, Turn
 from agl_plugin.update.rules import UpdateRules
 from agl_plugin.update.token_scores import logits_at
 from agl_plugin.update.worker import PlannedEngine
-from sql_agent.testing.actor import actor_of, as_planned, flat_weights, one_rank, tiny_model, with_advantages
 from tests import updates
+from tests.actor import actor_of, as_planned, flat_weights, one_rank, tiny_model, with_advantages
 
 Rollouts = dict[str, tuple[str, float, list[Turn]]]
 

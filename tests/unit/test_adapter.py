@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agl_plugin.update.adapter import ScoredTriplets, annotation_of, reward_of
-from sql_agent.testing.spans import call_without_ids, fault_span, llm_call, noise, reward_span
+from tests.spans import call_without_ids, fault_span, llm_call, noise, reward_span
 
 CALLS = [([1, 2], [3]), ([1, 2, 3, 4], [5, 6]), ([1, 2, 3, 4, 5, 6, 7], [8])]
 

@@ -27,9 +27,9 @@ from agl_plugin.update.rows import Limits
 from agl_plugin.update.sampler_gap import WEIGHTS, correct
 from foundation import run_folder
 from foundation.files import read_lines
-from sql_agent.testing.actor import actor_of, one_rank, tiny_model
-from sql_agent.testing.spans import llm_call, reward_span
+from tests.actor import actor_of, one_rank, tiny_model
 from tests.audited import MAX_PROMPT, MAX_TOGETHER, RULES, collecting, settings, update_step
+from tests.spans import llm_call, reward_span
 
 BOUND = 1
 Done = dict[tuple[str, int], list[int]]  # question and number of its rollout -> the weights that answered its calls

@@ -35,8 +35,8 @@ from sql_agent.run_audit.search import FOUND, trails
 from sql_agent.run_report import cases
 from sql_agent.run_report.folder import read_run
 from sql_agent.run_report.page import environment
-from sql_agent.testing.spans import llm_call, reward_span
 from tests.audited import RULES, make_run, settings
+from tests.spans import llm_call, reward_span
 from tests.typed import app_of
 from tests.unit.test_daemon import Play, crashed, faulty, record, scored, without_ids
 

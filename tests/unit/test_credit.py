@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 from agl_plugin.update.adapter import ScoredTriplets, reward_of, turns_of
 from agl_plugin.update.advantage import FUNCTIONS
 from agl_plugin.update.batch import build_batch
-from sql_agent.testing.spans import fault_span, llm_call, noise, reward_span
+from tests.spans import fault_span, llm_call, noise, reward_span
 
 PAD = 0
 IDS = st.lists(st.integers(1, 6), max_size=4)  # few different tokens, so that accidental prefixes happen

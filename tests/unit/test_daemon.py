@@ -27,7 +27,7 @@ from foundation import run_folder
 from foundation.errors import RunError
 from foundation.files import read_lines
 from foundation.net import free_port
-from sql_agent.testing.spans import call_without_ids, fault_span, llm_call, reward_span, waiting_span
+from tests.spans import call_without_ids, fault_span, llm_call, reward_span, waiting_span
 
 MAX_PROMPT, MAX_RESPONSE = 16, 8
 # What a runner leaves of one rollout: a function from its ids to its spans.

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from agl_plugin.update.plan import partition
-from sql_agent.testing.actor import tiny_model
 from tests import gpu_branch
+from tests.actor import tiny_model
 from tests.gpu_branch import CLIP_HIGH, CLIP_LOW, ENTROPY, KL, LR, STEP, TEMPERATURE
 
 pytestmark = pytest.mark.slow  # two processes that import verl, twice

@@ -24,8 +24,8 @@ from sql_agent.agent.long_context import ASK, DROPPED, History
 from sql_agent.config import build_config
 from sql_agent.errors import LLMFault
 from sql_agent.records import Episode, Question
-from sql_agent.testing.actor import one_rank
 from sql_agent.testing.server import Answer, Handler, chat_reply, error_reply, openai_server
+from tests.actor import one_rank
 from tests.exact_rows import assert_exact, batch_of, qwen_tokenizer, sampled, small_tokenizer, trained
 from tests.template_policy import prompt_ids
 

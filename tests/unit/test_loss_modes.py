@@ -14,7 +14,7 @@ from verl.workers.config import PolicyLossConfig
 
 from agl_plugin.update.batch import build_batch
 from agl_plugin.update.rows import NAN, Turn
-from sql_agent.testing.actor import actor_of, as_planned, flat_weights, one_rank, tiny_model, with_advantages
+from tests.actor import actor_of, as_planned, flat_weights, one_rank, tiny_model, with_advantages
 
 # Question, reward, response: five rows of different lengths, and a group without variance.
 ROLLOUTS = [

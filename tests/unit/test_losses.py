@@ -23,9 +23,9 @@ from agl_plugin.update.losses import kl_penalty
 from agl_plugin.update.rows import NAN, Turn
 from sql_agent.config import TrainConfig, build_config, parse_assignment
 from sql_agent.local import grpo
-from sql_agent.testing.actor import actor_of, one_rank, tiny_model
 from sql_agent.training.verl_config import update_rules, verl_overrides
 from tests import updates
+from tests.actor import actor_of, one_rank, tiny_model
 
 pytestmark = pytest.mark.filterwarnings("ignore:In CPU autocast")
 TOLERANCE = 1e-6

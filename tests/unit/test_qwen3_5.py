@@ -17,7 +17,7 @@ from vllm import ModelRegistry
 
 from agl_plugin.update.batch import build_batch
 from agl_plugin.update.rows import NAN, Turn
-from sql_agent.testing.actor import actor_of, as_planned, one_rank, with_advantages
+from tests.actor import actor_of, as_planned, one_rank, with_advantages
 
 TEXT = {
     "vocab_size": 30, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 4, "num_attention_heads": 2,

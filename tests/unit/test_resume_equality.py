@@ -17,7 +17,7 @@ from verl.utils.torch_functional import get_cosine_schedule_with_warmup
 
 from agl_plugin.patches.install import install
 from sql_agent.config import ROOT
-from sql_agent.testing.actor import actor_of, as_planned, one_rank, tiny_model
+from tests.actor import actor_of, as_planned, one_rank, tiny_model
 from tests.unit.test_actor_updates import ROLLOUTS, data_of
 
 install("cpu", "worker")

@@ -20,10 +20,10 @@ from sql_agent.agent.endpoint import LLMEndpoint
 from sql_agent.agent.episode import EpisodeRunner
 from sql_agent.config import build_config
 from sql_agent.records import Question
-from sql_agent.testing.actor import one_rank
 from sql_agent.testing.server import openai_server
-from sql_agent.testing.spans import llm_call, reward_span
+from tests.actor import one_rank
 from tests.exact_rows import assert_exact, batch_of, qwen_tokenizer, small_tokenizer
+from tests.spans import llm_call, reward_span
 from tests.template_policy import TemplatePolicy
 
 pytestmark = pytest.mark.filterwarnings("ignore:In CPU autocast")

@@ -25,10 +25,10 @@ from sql_agent.config import TrainConfig, build_config, data_path
 from sql_agent.data.dataset import load_questions
 from sql_agent.records import Question, Reward, rollout_record
 from sql_agent.testing.server import openai_server
-from sql_agent.testing.spans import llm_call, reward_span
 from sql_agent.tuning.agent_chats import AgentChats
 from sql_agent.tuning.chats import chat_of
 from sql_agent.tuning.encoding import Encoded, Encoder
+from tests.spans import llm_call, reward_span
 from tests.template_policy import TemplatePolicy
 
 Tokens = list[tuple[list[int], list[int]]]  # ids and mask of each row

@@ -26,9 +26,9 @@ from sql_agent.agent.relay import Relay, Session
 from sql_agent.agent.tool import EpisodeContext
 from sql_agent.local.endpoint import Call, Generated, PolicyEndpoint
 from sql_agent.testing.server import Answer, Reply, openai_server
-from sql_agent.testing.spans import llm_call
 from tests.exact_rows import small_tokenizer
 from tests.proxies import MODEL, serving, vllm_reply, vllm_stream
+from tests.spans import llm_call
 
 pytestmark = pytest.mark.filterwarnings("default")  # the gateway is forked from this process
 SAID, CALL = "well END of it", '<tool_call>\n{"name": "look", "arguments": {"at": "a"}}\n</tool_call>'

@@ -28,8 +28,8 @@ from sql_agent.agent.episode import PolicyClient
 from sql_agent.agent.relay import Relay, Session
 from sql_agent.agent.tool import EpisodeContext
 from sql_agent.testing.server import FakeServer, Reply, openai_server
-from sql_agent.testing.spans import fault_span, reward_span
 from tests.proxies import MESSAGES, MODEL, vllm_reply
+from tests.spans import fault_span, reward_span
 
 pytestmark = pytest.mark.filterwarnings("default")
 N_QUESTIONS, N_EACH = 4, 4

@@ -1,4 +1,4 @@
-"""Spans as agent-lightning stores them, for benchmarks and tests: calls as the proxy shapes them, rewards, faults."""
+"""Spans as agent-lightning stores them: calls as the proxy shapes them, rewards, faults."""
 
 from __future__ import annotations
 

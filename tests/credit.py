@@ -1,6 +1,6 @@
 """What one row per rollout saves over one row per call: tokens of the batch and seconds of the update.
 
-  .venv/bin/python benchmarks/credit.py [--out credit.json] [--turns 2 --turns 4 --turns 8]
+  .venv/bin/python -m tests.credit [--out credit.json] [--turns 2 --turns 4 --turns 8]
 
 Rollouts of as many LLM calls as there are turns, all but the last of them queries, are rendered by the tiny policy's
 chat template from made-up demonstrations, written as spans, read by the adapter and made into rows twice: merged
@@ -40,12 +40,12 @@ from agl_plugin.update.batch import Rollouts, build_batch
 from foundation.files import write_json
 from foundation.processes import keep_freed_memory
 from sql_agent.config import load_recipe
-from sql_agent.testing.actor import actor_of, as_planned, one_rank, with_advantages
-from sql_agent.testing.spans import llm_call, reward_span
 from sql_agent.tiny_policy.build import ensure_tiny_policy
 from sql_agent.tiny_policy.corpus import load_corpus
 from sql_agent.tiny_policy.demos import TOOLS, Demonstrator, Message
 from sql_agent.tiny_policy.tokenizer import IM_END
+from tests.actor import actor_of, as_planned, one_rank, with_advantages
+from tests.spans import llm_call, reward_span
 
 MICRO_ROWS = load_recipe("demo_cpu")["optim"]["micro_batch_rows"]
 LIMITS: dict[str, Any] = {"max_prompt_tokens": 8192, "max_response_tokens": 8192}

@@ -1,4 +1,4 @@
-"""The worker of training on the CPU, around a tiny model, for benchmarks and tests of what an update does.
+"""The worker of training on the CPU, around a tiny model, for tests of what an update does.
 
 One process, gloo, no FSDP. `actor_of(model, ...)` gives the passes and the update that training runs
 (agl_plugin.update.worker); `as_planned` is a batch as the trainer hands it to that worker.
