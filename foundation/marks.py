@@ -83,14 +83,14 @@ class Marks:
 
     def undecided(self, text: str) -> int:
         """Where the end of the text begins that could become a hidden token with what follows."""
-        found = [len(text)]
+        places = [len(text)]
         for token in self.tokens:
             at = _first(token)
             if at is not None and (wide := _wide(token[at])) in text:
                 before, _, tail = text.rpartition(wide)
                 if token.startswith(tail, at + 1):
-                    found.append(max(0, len(before.rstrip(wide)) - at))
-        return min(found)
+                    places.append(max(0, len(before.rstrip(wide)) - at))
+        return min(places)
 
     def hidden_tree(self, value: Any) -> Any:
         """The JSON value with each text in it hidden, keys too."""
@@ -222,7 +222,7 @@ def _first(token: str) -> int | None:
 
 def _pattern(head: str, first: str, wide: str, rests: Iterable[str]) -> re.Pattern[str]:
     # The rest is only looked at, so that a token that begins within another one is found too.
-    rest = "|".join(re.escape(one) for one in sorted(rests, key=len, reverse=True))
+    rest = "|".join(re.escape(text) for text in sorted(rests, key=len, reverse=True))
     before = f"(?<={re.escape(head)})" if head else ""
     return re.compile(f"{before}(?P<wides>{wide}*)(?:{re.escape(first)}|(?<={wide}))(?={rest})")
 
@@ -241,10 +241,12 @@ def marks_of(added: Iterable[Added], template: str, normal: Callable[[str], str]
     those that were added and can be nothing else. An added `<table>` is text.
     """
     added, written = list(added), SHAPE.findall(template)
-    special = [one.text for one in added if one.special and one.text.strip()]
-    others = [one.text for one in added if one.text in (*written, *FAMILIES) or _has_bars(one.text)]
+    special = [token.text for token in added if token.special and token.text.strip()]
+    others = [token.text for token in added if token.text in (*written, *FAMILIES) or _has_bars(token.text)]
     tokens = tuple(dict.fromkeys([*special, *others, *written]))
-    loose = {normal(one.text) for one in added if one.normalized and one.text in tokens} if normal else set[str]()
+    loose = (
+        {normal(token.text) for token in added if token.normalized and token.text in tokens} if normal else set[str]()
+    )
     return Marks(tokens, tuple(special), tuple(sorted(loose)), normal if loose else None)
 
 
@@ -258,13 +260,13 @@ def model_marks(model: Path) -> Marks:
     try:
         tree = json.loads(file.read_text(encoding="utf-8"))
         added = [
-            Added(one["content"], bool(one.get("special")), bool(one.get("normalized")))
-            for one in tree.get("added_tokens", [])
+            Added(entry["content"], bool(entry.get("special")), bool(entry.get("normalized")))
+            for entry in tree.get("added_tokens", [])
         ]
     except (OSError, ValueError):
         return Marks()
     normal = None
-    if tree.get("normalizer") and any(one.normalized for one in added):
+    if tree.get("normalizer") and any(token.normalized for token in added):
         from tokenizers import Tokenizer
 
         normal = Tokenizer.from_file(str(file)).normalizer.normalize_str
@@ -273,6 +275,6 @@ def model_marks(model: Path) -> Marks:
 
 def tokenizer_marks(tokenizer: Any) -> Marks:
     """The marks of a transformers tokenizer."""
-    added = [Added(one.content, one.special, one.normalized) for one in tokenizer.added_tokens_decoder.values()]
+    added = [Added(token.content, token.special, token.normalized) for token in tokenizer.added_tokens_decoder.values()]
     normalizer = getattr(getattr(tokenizer, "backend_tokenizer", None), "normalizer", None)
     return marks_of(added, str(tokenizer.chat_template or ""), normalizer.normalize_str if normalizer else None)

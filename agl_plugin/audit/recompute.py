@@ -124,54 +124,60 @@ def advantages(earned: Mapping[str, Earned], settings: Settings) -> dict[str, fl
     if settings.estimator not in ESTIMATES:
         raise ValueError(f"the advantage {settings.estimator} cannot be recomputed here")
     groups: dict[str, list[str]] = defaultdict(list)
-    for rollout, one in earned.items():
-        groups["" if settings.estimator == OVER_THE_STEP else one.group].append(rollout)
-    found: dict[str, float] = {}
+    for rollout, of_rollout in earned.items():
+        groups["" if settings.estimator == OVER_THE_STEP else of_rollout.group].append(rollout)
+    values_of: dict[str, float] = {}
     for members in groups.values():
         rewards = [round(earned[member].reward * REWARD_STEPS) / REWARD_STEPS for member in members]
         values = ESTIMATES[settings.estimator](rewards, [earned[member].n_tokens for member in members])
-        found |= dict(zip(members, map(float32, values), strict=True))
-    return found
+        values_of |= dict(zip(members, map(float32, values), strict=True))
+    return values_of
 
 
 def by_row(earned: Mapping[str, Earned], settings: Settings) -> dict[str, list[float]]:
     """The advantage of each row of each rollout; where turns have their own, a row is a turn. Raises ValueError."""
     values = advantages(earned, settings)
-    found = {rollout: [values[rollout]] * max(1, len(one.each)) for rollout, one in earned.items()}
+    of_rows = {rollout: [values[rollout]] * max(1, len(of_rollout.each)) for rollout, of_rollout in earned.items()}
     if settings.rules.get("credit", "rollout") == "phases":
-        told = {rollout: _exploring(one) for rollout, one in earned.items()}
-        worth = advantages({name: replace(one, reward=told[name][1]) for name, one in earned.items()}, settings)
-        for rollout, (turns, _) in told.items():
-            found[rollout] = [
-                worth[rollout] if n in turns else value for n, value in enumerate(found[rollout], start=1)
+        exploring = {rollout: _exploring(of_rollout) for rollout, of_rollout in earned.items()}
+        worth = advantages(
+            {name: replace(of_rollout, reward=exploring[name][1]) for name, of_rollout in earned.items()}, settings
+        )
+        for rollout, (turns, _) in exploring.items():
+            of_rows[rollout] = [
+                worth[rollout] if n in turns else value for n, value in enumerate(of_rows[rollout], start=1)
             ]
     if size := settings.rules.get("turn_shaping", 0.0):
-        for rollout, one in earned.items():
-            bad = {turn for turn, *_, well in one.tools if not well} if _in_order(one) else set()
-            mean = sum(n for turn, n in enumerate(one.each, start=1) if turn in bad) / max(1, one.n_tokens)
-            found[rollout] = [v + size * (mean - (n in bad)) for n, v in enumerate(found[rollout], start=1)]
-    return found
+        for rollout, of_rollout in earned.items():
+            bad = {turn for turn, *_, well in of_rollout.tools if not well} if _in_order(of_rollout) else set()
+            mean = sum(n for turn, n in enumerate(of_rollout.each, start=1) if turn in bad) / max(
+                1, of_rollout.n_tokens
+            )
+            of_rows[rollout] = [v + size * (mean - (n in bad)) for n, v in enumerate(of_rows[rollout], start=1)]
+    return of_rows
 
 
-def _in_order(one: Earned) -> bool:
-    return all(turn <= len(one.each) for turn, *_ in one.tools)
+def _in_order(rollout: Earned) -> bool:
+    return all(turn <= len(rollout.each) for turn, *_ in rollout.tools)
 
 
-def _exploring(one: Earned) -> tuple[set[int], float]:
+def _exploring(rollout: Earned) -> tuple[set[int], float]:
     """The turns of a rollout that explored, and what that was worth."""
-    if not _in_order(one):
-        return set(), one.reward
+    if not _in_order(rollout):
+        return set(), rollout.reward
     of_schema = {
-        n for n, (_, name, sql, _) in enumerate(one.tools) if name in LOOKING or (name == "sql" and _looks(sql))
+        n for n, (_, name, sql, _) in enumerate(rollout.tools) if name in LOOKING or (name == "sql" and _looks(sql))
     }
-    told = {turn: True for turn, *_ in one.tools}
-    for n, (turn, *_, well) in enumerate(one.tools):
-        told[turn] &= n in of_schema or not well
-    turns = {turn for turn, explores in told.items() if explores}
-    after = [turn for n, (turn, name, _, well) in enumerate(one.tools) if well and name == "sql" and n not in of_schema]
+    explored = {turn: True for turn, *_ in rollout.tools}
+    for n, (turn, *_, well) in enumerate(rollout.tools):
+        explored[turn] &= n in of_schema or not well
+    turns = {turn for turn, explores in explored.items() if explores}
+    after = [
+        turn for n, (turn, name, _, well) in enumerate(rollout.tools) if well and name == "sql" and n not in of_schema
+    ]
     in_vain = bool(turns) and not any(turn > min(turns) for turn in after)
-    n_failed = sum(not well for *_, well in one.tools)
-    return turns, (0.0 if in_vain else one.reward) - n_failed / max(1, len(one.tools))
+    n_failed = sum(not well for *_, well in rollout.tools)
+    return turns, (0.0 if in_vain else rollout.reward) - n_failed / max(1, len(rollout.tools))
 
 
 LOOKING = {"list_tables", "describe_table", "sample_values"}

@@ -70,20 +70,20 @@ class History:
     def view(self, end: int | None = None) -> list[Item]:
         """The items as they are sent, up to `end`."""
         left_out = LEFT_OUT.format(n=self.n_left_out) if self.n_left_out else ""
-        told = "\n\n".join(text for text in (str(self.items[0]["content"]), self.notes, left_out) if text)
+        opening = "\n\n".join(text for text in (str(self.items[0]["content"]), self.notes, left_out) if text)
         shown = self.items[self.shown_from : end]
         return [
-            {**self.items[0], "content": told},
+            {**self.items[0], "content": opening},
             *(
-                {**one, "output": DROPPED} if is_result(one) and one["call_id"] in self.dropped else one
-                for one in shown
+                {**item, "output": DROPPED} if is_result(item) and item["call_id"] in self.dropped else item
+                for item in shown
             ),
         ]
 
     def results(self) -> list[str]:
         """The calls whose results are shown, in order."""
         shown = filter(is_result, self.items[self.shown_from :])
-        return [one["call_id"] for one in shown if one["call_id"] not in self.dropped]
+        return [item["call_id"] for item in shown if item["call_id"] not in self.dropped]
 
     def last_rounds(self, n: int) -> int:
         """Where the last `n` rounds of an answer, its calls and their results begin."""
@@ -112,34 +112,34 @@ class ShortenedModel(Model):
         self._tokens = 0
         self._rate = 0.0
 
-    async def get_response(self, *args: Any, **asked: Any) -> ModelResponse:
+    async def get_response(self, *args: Any, **request: Any) -> ModelResponse:
         """One answer, after the history was shortened where it had to be. Raises what the model raises."""
         assert not args, "openai-agents names its arguments"
-        given = asked["input"]
+        given = request["input"]
         self._history.items = [{"role": "user", "content": given}] if isinstance(given, str) else list(given)
-        await self._fit(asked)
+        await self._fit(request)
         while True:
             try:
-                return await self._answer(asked)
+                return await self._answer(request)
             except openai.BadRequestError as exc:
-                if not is_overflow(str(exc)) or not await self._shorten(asked):
+                if not is_overflow(str(exc)) or not await self._shorten(request):
                     raise
 
-    async def _fit(self, asked: dict[str, Any]) -> None:
+    async def _fit(self, request: dict[str, Any]) -> None:
         """Shorten until the prompt should fit, or nothing is left to shorten."""
         expected = self._tokens + chars_of(self._new_results()) * (self._rate * MARGIN or MOST_RATE)
         while self._n_counted and expected > self._limits.prompt_tokens:
             before = chars_of(self._history.view())
-            if not await self._shorten(asked):
+            if not await self._shorten(request):
                 return
             expected -= (before - chars_of(self._history.view())) * (self._rate or LEAST_RATE)
 
     def _new_results(self) -> list[Item]:
         return list(filter(is_result, self._history.items[self._n_counted :]))
 
-    async def _answer(self, asked: dict[str, Any]) -> ModelResponse:
+    async def _answer(self, request: dict[str, Any]) -> ModelResponse:
         self._context.asked_s = time.time()
-        response = await self._model.get_response(**{**asked, "input": self._history.view()})
+        response = await self._model.get_response(**{**request, "input": self._history.view()})
         usage, n_new = response.usage, chars_of(self._new_results())
         if not usage.input_tokens:  # not told
             self._tokens = chars_of(self._history.view())
@@ -150,11 +150,11 @@ class ShortenedModel(Model):
         self._n_counted = len(self._history.items)
         return response
 
-    async def _shorten(self, asked: dict[str, Any]) -> bool:
+    async def _shorten(self, request: dict[str, Any]) -> bool:
         """Shorten the history; False where nothing is left to shorten."""
         before = self._history.view()
         if self._limits.kind == "summarise":
-            await self._summarise(asked)
+            await self._summarise(request)
         else:
             self._drop()
         self._tokens = 0
@@ -168,7 +168,7 @@ class ShortenedModel(Model):
         else:
             history.begin_at(history.last_rounds(max(1, keep)))
 
-    async def _summarise(self, asked: dict[str, Any]) -> None:
+    async def _summarise(self, request: dict[str, Any]) -> None:
         """Begin again from notes over all but the last round, which stays behind them.
 
         Where that is all there is, its results are dropped.
@@ -178,16 +178,16 @@ class ShortenedModel(Model):
         if at <= history.shown_from:
             history.dropped |= set(history.results())
             return
-        notes = await self._written(asked, history.view(at))
+        notes = await self._written(request, history.view(at))
         history.begin_at(at)
         history.n_left_out, history.notes = 0, NOTES.format(notes=notes or "-")
 
-    async def _written(self, asked: dict[str, Any], shown: list[Item]) -> str:
+    async def _written(self, request: dict[str, Any], shown: list[Item]) -> str:
         """The notes of the policy: an LLM call like all others, trained or not as agent.train_summaries says."""
         context, started = self._context, time.time()
-        settings = replace(asked["model_settings"], tool_choice="none" if asked["tools"] else None)
+        settings = replace(request["model_settings"], tool_choice="none" if request["tools"] else None)
         said = [*shown, {"role": "user", "content": ASK}]
-        response = await self._writer.get_response(**{**asked, "input": said, "model_settings": settings})
+        response = await self._writer.get_response(**{**request, "input": said, "model_settings": settings})
         ended, usage = time.time(), response.usage
         told = {"prompt_tokens": usage.input_tokens, "completion_tokens": usage.output_tokens}
         context.turn += 1
@@ -198,11 +198,11 @@ class ShortenedModel(Model):
         context.messages += [{"role": "user", "content": ASK}, message]
         return strip_thinking(message["content"])
 
-    def stream_response(self, *args: Any, **asked: Any) -> AsyncIterator[Any]:
+    def stream_response(self, *args: Any, **request: Any) -> AsyncIterator[Any]:
         """The model's own stream, of the whole history."""
-        return self._model.stream_response(*args, **asked)
+        return self._model.stream_response(*args, **request)
 
 
 def chars_of(items: list[Item]) -> int:
     """Characters of items, as JSON."""
-    return sum(len(json.dumps(one, ensure_ascii=False, default=str)) for one in items)
+    return sum(len(json.dumps(item, ensure_ascii=False, default=str)) for item in items)

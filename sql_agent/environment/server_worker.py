@@ -84,15 +84,15 @@ class Duck:
         constraints = self._rows(f"SELECT {what} FROM duckdb_constraints() {here}", self.home[0])
         keys = {(table, name) for table, kind, names, *_ in constraints if kind == "PRIMARY KEY" for name in names}
         views = {name for (name,) in self._rows(f"SELECT view_name FROM duckdb_views() {here}", self.home[0])}
-        found: dict[str, TableDetails] = {}
+        by_name: dict[str, TableDetails] = {}
         for table, name, kind in self._rows(columns, self.home[0]):
             what = "view" if table in views else "table"
-            one = found.setdefault(table, {"kind": what, "columns": [], "foreign_keys": []})
-            one["columns"].append((name, kind, (table, name) in keys))
+            details = by_name.setdefault(table, {"kind": what, "columns": [], "foreign_keys": []})
+            details["columns"].append((name, kind, (table, name) in keys))
         for table, kind, names, parent, theirs in constraints:
             if kind == "FOREIGN KEY":
-                found[table]["foreign_keys"].append((list(names), parent, list(theirs)))
-        return found
+                by_name[table]["foreign_keys"].append((list(names), parent, list(theirs)))
+        return by_name
 
     def close(self) -> None:
         self._connection.close()
@@ -156,8 +156,8 @@ class Served:
         else:
             grants = [str(row[0]) for row in connection.exec_driver_sql("SHOW GRANTS")]
             everywhere = [grant for grant in grants if " ON *.* " in grant]
-            found = re.search(r"\b(?:FILE|SUPER|ALL PRIVILEGES)\b", " ".join(everywhere))
-            powers = found and found[0]
+            power = re.search(r"\b(?:FILE|SUPER|ALL PRIVILEGES)\b", " ".join(everywhere))
+            powers = power and power[0]
         if powers:
             raise Unusable(f"its user may read or write files of the server ({powers}); {READER}")
 
@@ -165,13 +165,13 @@ class Served:
         """What holds for every statement of a new connection."""
         if self._is_postgres:
             wait = f"SET lock_timeout = {round(1000 * self._lock_s)}"
-            told = ["SET default_transaction_read_only = on", "SET search_path = pg_catalog", wait]
-            told += ["SET standard_conforming_strings = on"]
+            settings = ["SET default_transaction_read_only = on", "SET search_path = pg_catalog", wait]
+            settings += ["SET standard_conforming_strings = on"]
         else:
-            told = ["SET SESSION TRANSACTION READ ONLY", f"SET SESSION sql_mode = '{MYSQL_MODE}'"]
-            told += ["SET SESSION lock_wait_timeout = 1"]
+            settings = ["SET SESSION TRANSACTION READ ONLY", f"SET SESSION sql_mode = '{MYSQL_MODE}'"]
+            settings += ["SET SESSION lock_wait_timeout = 1"]
         with connection.cursor() as cursor:
-            for line in told:
+            for line in settings:
                 cursor.execute(line)
         self._limits = ""
 
@@ -185,19 +185,19 @@ class Served:
         columns = "SELECT table_name, column_name, column_type, column_key = 'PRI' FROM information_schema.columns"
         keys = "SELECT table_name, constraint_name, referenced_table_name, column_name, referenced_column_name"
         keys += f" FROM information_schema.key_column_usage WHERE {here} AND referenced_table_schema = DATABASE()"
-        found: dict[str, TableDetails] = {
+        by_name: dict[str, TableDetails] = {
             str(name): {"kind": "view" if "VIEW" in kind else "table", "columns": [], "foreign_keys": []}
             for name, kind in connection.exec_driver_sql(kinds)
         }
         for table, name, kind, is_key in connection.exec_driver_sql(
             f"{columns} WHERE {here} ORDER BY 1, ordinal_position"
         ):
-            found[table]["columns"].append((str(name), _text_of(kind), bool(is_key)))
+            by_name[table]["columns"].append((str(name), _text_of(kind), bool(is_key)))
         rows = connection.exec_driver_sql(f"{keys} ORDER BY 1, 2, ordinal_position").fetchall()
         for (table, _, parent), group in groupby(rows, key=lambda row: tuple(row)[:3]):
             own, theirs = zip(*((row[3], row[4]) for row in group), strict=True)
-            found[table]["foreign_keys"].append((list(own), parent, list(theirs)))
-        return found
+            by_name[table]["foreign_keys"].append((list(own), parent, list(theirs)))
+        return by_name
 
     def _inspected(self, connection: Any) -> dict[str, TableDetails]:
         import sqlalchemy
@@ -208,18 +208,18 @@ class Served:
         primary = inspector.get_multi_pk_constraint(schema=home, **any_kind)
         foreign = inspector.get_multi_foreign_keys(schema=home, **any_kind)
         views = {*inspector.get_view_names(schema=home), *inspector.get_materialized_view_names(schema=home)}
-        found: dict[str, TableDetails] = {}
+        by_name: dict[str, TableDetails] = {}
         for place, columns in inspector.get_multi_columns(schema=home, **any_kind).items():
             keys = set((primary.get(place) or {}).get("constrained_columns") or ())
             links = [key for key in foreign.get(place, []) if key["referred_schema"] in (home, None)]
-            found[place[1]] = {
+            by_name[place[1]] = {
                 "kind": "view" if place[1] in views else "table",
                 "columns": [(column["name"], str(column["type"]), column["name"] in keys) for column in columns],
                 "foreign_keys": [
                     (key["constrained_columns"], key["referred_table"], key["referred_columns"]) for key in links
                 ],
             }
-        return dict(sorted(found.items()))
+        return dict(sorted(by_name.items()))
 
     def close(self) -> None:
         self._engine.dispose()
@@ -229,8 +229,8 @@ class Served:
             if self._limits != (limits := self._time_limit(timeout_s)):
                 connection.exec_driver_sql(limits)
                 self._limits = limits
-            found = connection.exec_driver_sql(sql.replace("%", "%%"))
-            return list(found.keys()), [tuple(row) for row in found.fetchall()]
+            result = connection.exec_driver_sql(sql.replace("%", "%%"))
+            return list(result.keys()), [tuple(row) for row in result.fetchall()]
 
     def _time_limit(self, timeout_s: float) -> str:
         if self._is_mariadb:
@@ -276,8 +276,8 @@ class Guard:
         for wanted in self._settings["tables"] or there:
             name = spelled.get(wanted.lower())
             if name is None:
-                told = ", ".join(there) or "none"
-                raise Unusable(f"no table {wanted}; there are: {told}. database.tables names those to read")
+                known = ", ".join(there) or "none"
+                raise Unusable(f"no table {wanted}; there are: {known}. database.tables names those to read")
             probe = Rules(self._settings["dialect"], {name: []}, home=session.home, max_rows=1)
             try:
                 sql = f"SELECT * FROM {quoted(name, self._settings['dialect'])} LIMIT 0"
@@ -290,8 +290,8 @@ class Guard:
             self.schema[name], self.details[name] = columns, there[name]
         if not self.schema:
             raise Unusable("no table in it can be read; fill it, or let its user read some")
-        for found in self.details.values():
-            found["foreign_keys"] = [link for link in found["foreign_keys"] if link[1] in self.schema]
+        for details in self.details.values():
+            details["foreign_keys"] = [link for link in details["foreign_keys"] if link[1] in self.schema]
 
     def run(self, sql: str, *, timeout_s: float) -> Reply:
         """Raises MemoryError, and nothing else for what a statement can do."""

@@ -53,7 +53,7 @@ class Evaluation:
 def prepare(asked: dict[str, Any]) -> Evaluation:
     """Look at questions, models, judge and database. Raises UserError."""
     files = question_files(asked["split"])
-    splits = {name: draw(_questions(one), asked["limit"]) for name, one in files.items()}
+    splits = {name: draw(_questions(file), asked["limit"]) for name, file in files.items()}
     texts = {"before": asked["before"], "after": asked["after"]} if asked["after"] else {"model": asked["before"]}
     base = load_recipe(asked["recipe"]) if asked["recipe"] else settings_for(texts.values())
     config = build_config(base, command_tree(EVALUATE, asked["set"], recipe=asked["recipe"], flags={}))
@@ -68,14 +68,14 @@ def prepare(asked: dict[str, Any]) -> Evaluation:
     check_judge(scoring)
     facts = {
         "targets": {name: target.facts() for name, target in targets.items()},
-        "questions": {name: [len(splits[name]), fingerprint(one.file)] for name, one in files.items()},
+        "questions": {name: [len(splits[name]), fingerprint(file.file)] for name, file in files.items()},
         "database": " ".join(fingerprints_of(config).values()),
         "judge": scoring.judge_name,
     }
     # A resumed evaluation must find the same things, from wherever it is started.
-    found = {"split": [f"{one.agent}={one.file}" if one.agent else one.file for one in files.values()]}
-    found |= {option: targets[name].text for name, option in _options(targets).items()}
-    return Evaluation({**asked, **found}, config, splits, targets, facts, scoring)
+    named = {"split": [f"{file.agent}={file.file}" if file.agent else file.file for file in files.values()]}
+    named |= {option: targets[name].text for name, option in _options(targets).items()}
+    return Evaluation({**asked, **named}, config, splits, targets, facts, scoring)
 
 
 def _options(targets: dict[str, Target]) -> dict[str, str]:
@@ -117,10 +117,10 @@ def report(evaluation: Evaluation, records: list[TrialRecord], *, started: str, 
     ways, vote = ["sampled", "greedy"], evaluation.asked.get("vote", 0)
     if vote:
         ways.append(f"vote of {vote}")
-        for found in groups.values():
+        for by_key in groups.values():
             for split in evaluation.splits:
-                if chosen := voted(found.get(f"{split}/sampled", []), vote):
-                    found[f"{split}/{ways[-1]}"] = chosen
+                if chosen := voted(by_key.get(f"{split}/sampled", []), vote):
+                    by_key[f"{split}/{ways[-1]}"] = chosen
     keys = [f"{split}/{way}" for split in evaluation.splits for way in ways]
     planned = len(evaluation.trials())
     before, after = groups.values() if len(groups) == 2 else ({}, {})
@@ -137,8 +137,8 @@ def report(evaluation: Evaluation, records: list[TrialRecord], *, started: str, 
         judge=evaluation.facts["judge"],
         database=evaluation.facts["database"],
         keys=keys,
-        models={name: {key: summarize(found[key]) for key in keys if key in found} for name, found in groups.items()},
+        models={name: {key: summarize(of[key]) for key in keys if key in of} for name, of in groups.items()},
         delta={key: compare(before[key], after[key]) for key in both},
         delta_by_task={key: compare_tasks(before[key], after[key]) for key in both},
-        delta_by_agent={key: found for key in both if (found := compare_agents(before[key], after[key]))},
+        delta_by_agent={key: delta for key in both if (delta := compare_agents(before[key], after[key]))},
     )

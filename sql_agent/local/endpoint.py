@@ -158,52 +158,52 @@ class PolicyEndpoint:
     async def _complete(self, request: web.Request) -> web.Response:
         try:
             body = json.loads(await request.read())
-            asked = allowed(body if isinstance(body, dict) else {})
-            prompt = self._prompt(asked)
+            wanted = allowed(body if isinstance(body, dict) else {})
+            prompt = self._prompt(wanted)
         except NotAllowed as exc:
             return web.json_response(exc.body, status=400)
         except (ValueError, RecursionError, KeyError, TypeError, Unusable, TemplateError) as exc:
             return _refusal(f"not a chat completion that can be answered: {type(exc).__name__}: {exc}")
-        if asked.get("model", MODEL) != MODEL:
-            return _refusal(f"model {asked['model']!r}: there is {MODEL} here")
+        if wanted.get("model", MODEL) != MODEL:
+            return _refusal(f"model {wanted['model']!r}: there is {MODEL} here")
         room = self._context - len(prompt)
         if room < 1:
             return _refusal(f"maximum context length is {self._context} tokens, and the messages have {len(prompt)}")
-        limit = min(room, asked.get("max_tokens", self._max_tokens), self._max_tokens)
+        limit = min(room, wanted.get("max_tokens", self._max_tokens), self._max_tokens)
         names = ("top_p", "top_k", "presence_penalty", "frequency_penalty")
-        sampling = Drawn(asked.get("temperature", 1.0), **{name: asked[name] for name in names if name in asked})
+        sampling = Drawn(wanted.get("temperature", 1.0), **{name: wanted[name] for name in names if name in wanted})
         rollout, trained = request.match_info["rollout"], "untrained" not in request.match_info
-        seed = asked.get("seed", secrets.randbits(63))
+        seed = wanted.get("seed", secrets.randbits(63))
         call = Call(rollout, prompt, limit, sampling, seed, asyncio.get_running_loop().create_future(), trained)
         with self._lock:
             if rollout not in self._playing:
                 return _refusal(f"rollout {rollout!r} does not play: it is over, or never began", status=410)
             self._waiting.append(call)
             self._last_s = time.monotonic()
-        completion = self._completion(call, asked, await call.answer)
-        if not asked.get("stream"):
+        completion = self._completion(call, wanted, await call.answer)
+        if not wanted.get("stream"):
             return web.json_response(completion)
-        events = as_stream(completion, usage="stream_options" in asked)
+        events = as_stream(completion, usage="stream_options" in wanted)
         return web.Response(body=events, content_type="text/event-stream")
 
-    def _prompt(self, asked: dict[str, Any]) -> list[int]:
+    def _prompt(self, wanted: dict[str, Any]) -> list[int]:
         text = self._tokenizer.apply_chat_template(
-            [plain_message(message) for message in asked["messages"]],
-            tools=asked.get("tools"),
+            [plain_message(message) for message in wanted["messages"]],
+            tools=wanted.get("tools"),
             tokenize=False,
             add_generation_prompt=True,
-            **asked.get("chat_template_kwargs", {}),
+            **wanted.get("chat_template_kwargs", {}),
         )
         return self._tokenizer(text, add_special_tokens=False)["input_ids"]
 
     def _text(self, ids: list[int]) -> str:
         return self._tokenizer.decode(ids, skip_special_tokens=True)
 
-    def _completion(self, call: Call, asked: dict[str, Any], answer: Generated) -> dict[str, Any]:
-        ids, text, stopped = self._until_stop(answer.ids, asked.get("stop", []))
+    def _completion(self, call: Call, wanted: dict[str, Any], answer: Generated) -> dict[str, Any]:
+        ids, text, stopped = self._until_stop(answer.ids, wanted.get("stop", []))
         reason = "stop" if answer.ended or stopped else "length"
         message: dict[str, Any] = {"role": "assistant", "content": text}
-        if "tools" in asked and "tool_choice" not in asked:
+        if "tools" in wanted and "tool_choice" not in wanted:
             message = message_of(text)
         if message.get("tool_calls") and reason == "stop":
             reason = "tool_calls"

@@ -85,7 +85,7 @@ def train_step(run: Run, step: int) -> None:
     notes.begin()
     # Episodes of the step's questions, a group of each, graded as they end. A fault leaves one without a reward.
     with notes.timed("rollouts"):
-        played, places, asked = episodes(run, step)
+        played, places, questions = episodes(run, step)
     notes.played(played, step=step, mode="train")
     # Rows: what the policy saw and sampled, one row an episode where its calls continue each other.
     batch = batch_of(run, played, places, step)
@@ -99,15 +99,14 @@ def train_step(run: Run, step: int) -> None:
             tensors["old_log_probs"], tensors["entropys"] = policy.log_probs(tensors)
     if config.optim.kl_coef:
         with notes.timed("ref"):
-            teacher = run.rules.teacher
-            told = teacher_log_probs(tensors, teacher) if is_address(teacher) else policy.reference_log_probs(tensors)
-            tensors["ref_log_prob"] = told
+            teacher, own = run.rules.teacher, policy.reference_log_probs
+            tensors["ref_log_prob"] = teacher_log_probs(tensors, teacher) if is_address(teacher) else own(tensors)
     # Which rows make which optimizer step; those that cannot move a weight are left out.
     prepared = prepare(kept, run.rules, step=step)
     with notes.timed("update_actor"):
         metrics, updated = result(prepared, [update(policy, prepared.data, micro_rows=config.optim.micro_batch_rows)])
     metrics |= batch.metrics | {"perf/total_num_tokens": int(tensors["attention_mask"].sum())}
-    metrics |= run.order.learned(step, asked_groups(asked, played))
+    metrics |= run.order.learned(step, asked_groups(questions, played))
     notes.trained(step, metrics, played=played, places=places, batch=batch, updated=updated)
 
 
@@ -116,41 +115,42 @@ def episodes(run: Run, step: int) -> tuple[list[Played], Places, list[Question]]
 
     With `rollout.resample_flat_groups` groups that all earned the same give their places to other questions.
     """
-    asked = [run.train[place] for place in run.order.of_step(step)]
-    played = run.player.play(asked, run.sampler, step=step, mode="train")
-    places, spare = Places(sorted({one.group for one in played})), run.order.spare(step)
-    used = {key_of(to_row(question)) for question in asked}
+    questions = [run.train[place] for place in run.order.of_step(step)]
+    played = run.player.play(questions, run.sampler, step=step, mode="train")
+    places, spare = Places(sorted({episode.group for episode in played})), run.order.spare(step)
+    used = {key_of(to_row(question)) for question in questions}
     for _ in range(run.config.rollout.resample_flat_groups):
         flat = places.flat(rewards_of(played))
         others = [Question.model_validate(row) for row in spare.draw(len(flat), used=used)]
         if not others:
             break
         fresh = run.player.play(others, run.sampler, step=step, mode="train", first=len(played))
-        played, asked = played + fresh, asked + others
-        places.fill(dict(zip(flat, dict.fromkeys(one.group for one in fresh), strict=False)), rewards_of(played))
-    return played, places, asked
+        played, questions = played + fresh, questions + others
+        groups = dict.fromkeys(episode.group for episode in fresh)
+        places.fill(dict(zip(flat, groups, strict=False)), rewards_of(played))
+    return played, places, questions
 
 
 def probe(run: Run) -> None:
     """Play questions with the first weights, from which nothing is learned but how hard they are."""
     run.notes.begin()
-    asked = [run.train[place] for place in run.order.to_probe]
-    played = run.player.play(asked, run.sampler, step=0, mode="train")
+    questions = [run.train[place] for place in run.order.to_probe]
+    played = run.player.play(questions, run.sampler, step=0, mode="train")
     run.notes.played(played, step=0, mode="train")
-    run.notes.probed(run.order.probed(asked_groups(asked, played)))
+    run.notes.probed(run.order.probed(asked_groups(questions, played)))
 
 
 def batch_of(run: Run, played: Sequence[Played], places: Places, step: int) -> Batch:
     """The rows of scored rollouts whose group has at least two. Raises RunError when there are none."""
     rollout, sizes = run.config.rollout, Counter({name: len(of) for name, of in rewards_of(played).items()})
     rollouts = {
-        one.row["rollout_id"]: (one.group, one.reward, one.turns)
-        for one in played
-        if one.reward is not None and sizes[one.group] > 1 and one.group in places.in_batch
+        episode.row["rollout_id"]: (episode.group, episode.reward, episode.turns)
+        for episode in played
+        if episode.reward is not None and sizes[episode.group] > 1 and episode.group in places.in_batch
     }
     if not rollouts:
         raise RunError(no_group(step, played))
-    records = {one.row["rollout_id"]: one.row for one in played}
+    records = {episode.row["rollout_id"]: episode.row for episode in played}
     by_turn = rollouts.items() if run.rules.by_turn else ()
     return build_batch(
         rollouts,
@@ -186,7 +186,7 @@ def update(policy: Policy, data: Any, *, micro_rows: int) -> dict[str, list[Any]
             telling.passed(metrics)
             passed.append({name: values.detach() for name, values in scores.items()})
         if plan.only_pass:
-            telling.scored(*(torch.cat([one[name] for one in passed]) for name in ("log_probs", "entropy")))
+            telling.scored(*(torch.cat([of_rows[name] for of_rows in passed]) for name in ("log_probs", "entropy")))
         telling.stepped(step)
     policy.schedule.step()
     return telling.told(plan, epochs=keys.ppo_epochs)

@@ -94,12 +94,12 @@ def _reward(run: RunData) -> Chart | None:
     train, held_out = measures.training_reward(run), measures.validations(run)
     if not train.steps and not held_out:
         return None
-    told = []
+    sentences = []
     if train.steps:
-        told.append(f"The training reward goes from {train.values[0]:.3f} at step {train.steps[0]}")
-        told[-1] += f" to {train.values[-1]:.3f} at step {train.steps[-1]}."
+        sentences.append(f"The training reward goes from {train.values[0]:.3f} at step {train.steps[0]}")
+        sentences[-1] += f" to {train.values[-1]:.3f} at step {train.steps[-1]}."
     if held_out:
-        told.append("Held out: " + "; ".join(f"{found} at step {step}" for step, found in _ends(held_out)) + ".")
+        sentences.append("Held out: " + "; ".join(f"{reward} at step {step}" for step, reward in _ends(held_out)) + ".")
     draw = plots.reward(train, held_out)
     trained, measured = dict(zip(train.steps, train.values, strict=True)), dict(held_out)
     rows = [
@@ -111,7 +111,7 @@ def _reward(run: RunData) -> Chart | None:
         ("--c2", "held out, with 95 % interval"),
     ]
     columns = ["step", "training reward", "held out [95 %]"]
-    return Chart("reward", "Reward", " ".join(told), legend, draw, columns, rows)
+    return Chart("reward", "Reward", " ".join(sentences), legend, draw, columns, rows)
 
 
 def _ends(held_out: list[tuple[int, Estimate]]) -> list[tuple[int, Estimate]]:
@@ -130,19 +130,19 @@ def _parts(run: RunData) -> Chart | None:
 def _pools(run: RunData) -> Chart | None:
     """How many questions are in each pool of the curriculum, but for those that were never asked."""
     rows = run.rows("probe") + run.rows("train")
-    found = [Series(name, name, "", "count", *measures.over_steps(rows, f"curriculum/{name}")) for name in POOLS]
-    if not found[0].steps:
+    pools = [Series(name, name, "", "count", *measures.over_steps(rows, f"curriculum/{name}")) for name in POOLS]
+    if not pools[0].steps:
         return None
-    told = ", ".join(f"{one.title} {one.shown(one.values[-1])}" for one in found)
-    about = f"Questions by how often their rollouts solved them. After step {found[0].steps[-1]}: {told}."
+    counts = ", ".join(f"{pool.title} {pool.shown(pool.values[-1])}" for pool in pools)
+    about = f"Questions by how often their rollouts solved them. After step {pools[0].steps[-1]}: {counts}."
     for row in run.rows("probe"):
         flat = rate(int(row["probe/flat"]), int(row["probe/groups"]))
         if flat.low is not None and flat.high is not None:
             about += f" Played before the first step: {flat.count} of {flat.n} groups were flat, which forecasts"
             about += f" {100 * flat.low:.0f} to {100 * flat.high:.0f} % of those to come, while the policy is the same."
-    asked = found[1:]
-    legend = [(f"--c{n % len(plots.LIGHT_SERIES) + 1}", s.title) for n, s in enumerate(asked)]
-    return Chart("pools", "Pools of questions", about, legend, plots.parts(asked), *by_step(found))
+    visited = pools[1:]
+    legend = [(f"--c{n % len(plots.LIGHT_SERIES) + 1}", s.title) for n, s in enumerate(visited)]
+    return Chart("pools", "Pools of questions", about, legend, plots.parts(visited), *by_step(pools))
 
 
 LEARNED = {
@@ -202,18 +202,18 @@ def sql(value: str) -> Markup:
     return Markup(pygments.highlight(clean(value), SqlLexer(stripnl=False), HtmlFormatter(nowrap=True)).rstrip("\n"))
 
 
-def interval(found: Estimate | None, *, sign: bool = False) -> str:
+def interval(estimate: Estimate | None, *, sign: bool = False) -> str:
     """0.412 [0.350, 0.470]; the mean alone where there is no interval."""
-    if found is None:
+    if estimate is None:
         return ""
     form = "{:+.3f}" if sign else "{:.3f}"
-    both = [form.format(v) for v in (found.low, found.high) if found.n > 1 and not math.isnan(v)]
-    return form.format(found.mean) + (f" [{', '.join(both)}]" if both else "")
+    both = [form.format(v) for v in (estimate.low, estimate.high) if estimate.n > 1 and not math.isnan(v)]
+    return form.format(estimate.mean) + (f" [{', '.join(both)}]" if both else "")
 
 
-def scale(found: list[Headline]) -> float:
+def scale(shown: list[Headline]) -> float:
     """The right end of the bars."""
-    values = [v for h in found for e in (h.before, h.after) if e for v in (e.mean, e.high) if not math.isnan(v)]
+    values = [v for h in shown for e in (h.before, h.after) if e for v in (e.mean, e.high) if not math.isnan(v)]
     return max([BONUS_TOP, *values])
 
 
@@ -244,7 +244,7 @@ def environment() -> jinja2.Environment:
 def render(page: Page, *, pngs: list[str]) -> str:
     """The whole page."""
     run = page.run
-    found = headlines(run)
+    lines = headlines(run)
     script = (TEMPLATES / "page.js").read_text(encoding="utf-8")
     style = (TEMPLATES / "style.css").read_text(encoding="utf-8")
     improved, worst = cases.standings(run)
@@ -263,8 +263,8 @@ def render(page: Page, *, pngs: list[str]) -> str:
             versions=facts.versions(run),
             settings=settings,
             changed=[setting for rows in settings.values() for setting in rows if setting.default is not None],
-            headlines=found,
-            top=scale([*found, *(task for h in found for task in h.tasks)]),
+            headlines=lines,
+            top=scale([*lines, *(task for h in lines for task in h.tasks)]),
             measure_rows=measure_rows(run.results),
             charts=page.charts,
             panels=page.panels,

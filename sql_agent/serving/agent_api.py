@@ -74,9 +74,9 @@ def _parsed[T: BaseModel](kind: type[T], body: bytes) -> T:
     try:
         return kind.model_validate_json(body)
     except ValidationError as exc:
-        one = exc.errors(include_url=False, include_input=False)[0]
-        where = ".".join(map(str, one["loc"])) or "body"
-        raise NoReply(400, f"{where}: {one['msg'].removeprefix('Value error, ')}", INVALID) from None
+        error = exc.errors(include_url=False, include_input=False)[0]
+        where = ".".join(map(str, error["loc"])) or "body"
+        raise NoReply(400, f"{where}: {error['msg'].removeprefix('Value error, ')}", INVALID) from None
 
 
 class AgentApi:
@@ -129,8 +129,8 @@ class AgentApi:
         return Response(self.metrics.text(), media_type="text/plain; version=0.0.4")
 
     async def _models(self, _: Request) -> Response:
-        one = {"id": self._name, "object": "model", "created": 0, "owned_by": "agentgrpo"}
-        return JSONResponse({"object": "list", "data": [one]})
+        model = {"id": self._name, "object": "model", "created": 0, "owned_by": "agentgrpo"}
+        return JSONResponse({"object": "list", "data": [model]})
 
     async def _chat(self, request: Request) -> Response:
         try:
