@@ -40,6 +40,7 @@ MAX_BLOCK_S = 3600.0  # a Retry-After of days, meant or not, is looked into agai
 BEHIND_S = 0.05  # a bucket may catch up on so much of a late wake-up
 MOST_TOKENS_PER_CHAR = 4  # of byte-level tokenizers
 REMINDER = "\n\nYour reply must be the JSON object alone: no word before it and none behind it."
+AGAIN = (JudgeUnreachable, JudgeUnparsable, JudgeRejected)  # faults that allow another try
 MOST_HIDDEN_TOKENS = 65_536  # of the server's template and of reasoning that it does not show
 
 
@@ -129,7 +130,7 @@ class Chain:
         parse: Callable[[str], T],
         *,
         endpoints: Sequence[JudgeEndpoint] = (),
-        again: tuple[type[JudgeFault], ...] = (JudgeUnreachable, JudgeUnparsable, JudgeRejected),
+        again: tuple[type[JudgeFault], ...] = AGAIN,
     ) -> Answer[T]:
         """Ask until `parse` accepts a reply (it raises JudgeUnparsable). `again` are the faults that allow another try.
 

@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from reward_client.budget import Spending
-from reward_client.chain import Answer, Chain, Request
+from reward_client.chain import AGAIN, Answer, Chain, Request
 from reward_client.client import JudgeBadRequest
 from reward_client.dialect import FORMS, Dialect
 from reward_client.errors import JudgeFault, JudgeFolderFault, JudgeUnparsable, JudgeUnreachable
@@ -138,13 +138,8 @@ class LLMJudge:
         gated = self.gate(item.question, item.answer)
         if gated:
             return Verdict(criteria=NOTHING, overall=0.0, explanation=f"{gated} (not sent to the judge)", gated=gated)
-
-        async def ask() -> tuple[Answer[Criteria], dict[str, Any]]:
-            messages = build_messages(self._rubrics["point"], item)
-            answer = await self._chain.ask(self._request(messages, "verdict", CRITERIA_SCHEMA), parse_criteria)
-            return answer, {"criteria": answer.value.model_dump(), "raw": answer.reply.text, "model": _model(answer)}
-
-        kept, usage = await self._once("point", item.model_dump(), ask, _Graded)
+        request = self._request(build_messages(self._rubrics["point"], item), "verdict", CRITERIA_SCHEMA)
+        kept, usage = await self._once("point", item.model_dump(), request, parse_criteria, _Graded, to_keep=_graded)
         criteria = kept.criteria
         return Verdict(
             criteria=criteria,
@@ -173,26 +168,19 @@ class LLMJudge:
         )
 
     async def _better(self, item: JudgeItem, answers: list[str]) -> tuple[PairReply, Usage]:
-        async def ask() -> tuple[Answer[PairReply], dict[str, Any]]:
-            messages = build_group_messages(self._rubrics["pair"], item, answers)
-            answer = await self._chain.ask(self._request(messages, "comparison", PAIR_SCHEMA), parse_pair)
-            return answer, answer.value.model_dump()
-
-        return await self._once("pair", {**item.model_dump(), "answer": answers}, ask, PairReply)
+        messages = build_group_messages(self._rubrics["pair"], item, answers)
+        request = self._request(messages, "comparison", PAIR_SCHEMA)
+        return await self._once("pair", {**item.model_dump(), "answer": answers}, request, parse_pair, PairReply)
 
     async def rank(self, item: JudgeItem, answers: Sequence[str]) -> tuple[GroupReply, Usage]:
         """One call that ranks `answers` to the question of `item` (whose own answer is not looked at).
 
         Raises JudgeUnparsable at the first ranking that cannot be used: grading each alone is better than asking again.
         """
-
-        async def ask() -> tuple[Answer[GroupReply], dict[str, Any]]:
-            messages = build_group_messages(self._rubrics["group"], item, answers)
-            request = self._request(messages, "ranking", GROUP_SCHEMA, more_tokens=TOKENS_PER_RANK * len(answers))
-            answer = await self._chain.ask(request, ranking_parser(len(answers)), again=(JudgeUnreachable,))
-            return answer, answer.value.model_dump()
-
-        return await self._once("group", {**item.model_dump(), "answer": list(answers)}, ask, GroupReply)
+        messages, content = build_group_messages(self._rubrics["group"], item, answers), item.model_dump()
+        request = self._request(messages, "ranking", GROUP_SCHEMA, more_tokens=TOKENS_PER_RANK * len(answers))
+        parse, once = ranking_parser(len(answers)), (JudgeUnreachable,)
+        return await self._once("group", content | {"answer": [*answers]}, request, parse, GroupReply, again=once)
 
     async def preflight(self) -> None:
         """Have each endpoint grade one trivial answer, to find a wrong key, model or address before the first step,
@@ -243,18 +231,22 @@ class LLMJudge:
         self,
         mode: str,
         content: dict[str, Any],
-        ask: Callable[[], Awaitable[tuple[Answer[Any], dict[str, Any]]]],
+        request: Request,
+        parse: Callable[[str], Any],
         form: type[M],
+        *,
+        to_keep: Callable[[Answer[Any]], dict[str, Any]] = lambda answer: answer.value.model_dump(),
+        again: tuple[type[JudgeFault], ...] = AGAIN,
     ) -> tuple[M, Usage]:
-        """What `ask` found, from the cache where any of the endpoints was asked the same before."""
+        """What is kept of the answer, from the cache where any of the endpoints was asked the same before."""
         keys = {endpoint.id: self._key(endpoint, mode, content) for endpoint in self.endpoints}
         usage = Usage(cache_hits=1)
 
         async def compute() -> tuple[str, dict[str, Any]]:
             nonlocal usage
-            answer, kept = await ask()
+            answer = await self._chain.ask(request, parse, again=again)
             usage = answer.usage
-            return keys[answer.endpoint.id], kept
+            return keys[answer.endpoint.id], to_keep(answer)
 
         kept = await self._ledger.once(list(keys.values()), compute)
         try:
@@ -281,8 +273,9 @@ def check_endpoints(endpoints: Sequence[JudgeEndpoint], budget: Budget) -> None:
         )
 
 
-def _model(answer: Answer[Any]) -> str:
-    return answer.reply.model or answer.endpoint.model
+def _graded(answer: Answer[Criteria]) -> dict[str, Any]:
+    model = answer.reply.model or answer.endpoint.model
+    return {"criteria": answer.value.model_dump(), "raw": answer.reply.text, "model": model}
 
 
 async def gather_or_fault[T](tasks: Sequence[Awaitable[T]], *, usage_of: Callable[[T], Usage]) -> list[T]:

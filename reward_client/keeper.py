@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from reward_client.chain import Answer
 from reward_client.judge import LLMJudge
 from reward_client.parsing import KEEP_SCHEMA, KeepReply, parse_keep
 from reward_client.prompting import build_keep_messages
@@ -44,11 +43,10 @@ class LLMKeeper(LLMJudge):
 
     async def decide(self, *, question: str, reference: str = "") -> KeepReply:
         """Keep or not: from the folder where it was asked before. Raises JudgeFault."""
-
-        async def ask() -> tuple[Answer[KeepReply], dict[str, Any]]:
-            messages = build_keep_messages(self._rubrics["keep"], question=question, reference=reference)
-            answer = await self._chain.ask(self._request(messages, "decision", KEEP_SCHEMA), parse_keep)
-            return answer, answer.value.model_dump()
-
-        reply, _ = await self._once("keep", {"question": question, "reference": reference}, ask, KeepReply)
+        messages = build_keep_messages(self._rubrics["keep"], question=question, reference=reference)
+        request, content = (
+            self._request(messages, "decision", KEEP_SCHEMA),
+            {"question": question, "reference": reference},
+        )
+        reply, _ = await self._once("keep", content, request, parse_keep, KeepReply)
         return reply
