@@ -209,7 +209,13 @@ def tune(
     tree |= settings(overrides, arguments=arguments)
     told = command_tree(f"agentgrpo {method}", [], recipe=str(recipe), flags=nested(tree))
     config = configured(method, told, recipe=str(recipe), lora=use_lora)
-    return _run_of(run_job("sql_agent.commands.tune:run", config=config, quiet=quiet))
+    run = _run_of(run_job("sql_agent.tuning.job:run_tuning", config=config, quiet=quiet))
+    if out := config.tune.output_dir:
+        try:
+            export(run, out, quiet=quiet)
+        except RunError as exc:
+            raise TrainingFailed(str(exc), run) from exc
+    return run
 
 
 @with_keys

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
 
 from rich.console import Console
@@ -45,19 +46,21 @@ def run(config: TrainConfig, *, local: bool = False, dry: bool = False) -> tuple
 
         status, run_dir = (dry_run_local(config, terminal), None) if dry else run_local(config, terminal)
     else:
-        status, run_dir = _with_verl(config, terminal, dry=dry)
+        role = os.environ.get("AGL_CURRENT_ROLE", "both")
+        forks = config.trainer.device == "cpu" and config.rollout.proxy == "gateway" and role != "runner" and not dry
+        with _python(lora=config.model.lora_rank > 0) if forks else nullcontext() as python:
+            status, run_dir = _checked(config, terminal, dry=dry, role=role, python=python)
     if run_dir:
         terminal.print(f"{report_line(run_dir)}\nrun: {run_dir}", markup=False)
     return status, run_dir
 
 
-def _with_verl(config: TrainConfig, terminal: Console, *, dry: bool) -> tuple[int, Path | None]:
-    role = os.environ.get("AGL_CURRENT_ROLE", "both")
-    if dry or role == "runner" or config.trainer.device != "cpu" or config.rollout.proxy != "gateway":
-        return _checked(config, terminal, dry=dry, role=role, python=None)
-    prepare_environment(cpu=True, offline=True, lora=config.model.lora_rank > 0)
+@contextmanager
+def _python(*, lora: bool) -> Iterator[Path]:
+    """What runs Ray's workers on a CPU: one process imports torch, verl and vLLM for all of them."""
+    prepare_environment(cpu=True, offline=True, lora=lora)
     with closing(loaded_python()) as python:
-        return _checked(config, terminal, dry=dry, role=role, python=python.executable)
+        yield python.executable
 
 
 def _checked(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from foundation import console
 from foundation.command import with_flags
-from sql_agent.config import COMMAND, TrainConfig
+from sql_agent.config import COMMAND
 from sql_agent.run_report.line import report_line
 from sql_agent.tuning.job import run_tuning
 from sql_agent.tuning.options import DpoFlags, Flags, Method, SftFlags, resolve_config
@@ -50,17 +50,13 @@ def dpo(flags: DpoFlags) -> int:
 
 def _tune(method: Method, flags: Flags) -> int:
     logging.basicConfig(level=logging.DEBUG if flags.debug else logging.WARNING)
-    return run(resolve_config(method, flags))[0]
-
-
-def run(config: TrainConfig) -> tuple[int, Path]:
-    """The job itself. Returns the exit status and the run folder. Raises UserError."""
     terminal = console.own_terminal()
+    config = resolve_config(method, flags)
     status, run_dir = run_tuning(config, terminal)
     if status == 0 and (out := config.tune.output_dir):
         status = _export(run_dir, Path(out).expanduser().absolute())
     terminal.print(f"{report_line(run_dir)}\nrun: {run_dir}", markup=False)
-    return status, run_dir
+    return status
 
 
 def _export(run_dir: Path, out: Path) -> int:

@@ -23,7 +23,7 @@ from sql_agent.config.rollout import RolloutConfig
 from sql_agent.config.serve import ServeConfig
 from sql_agent.config.store import StoreConfig
 from sql_agent.config.trainer import TrainerConfig
-from sql_agent.config.tune import DpoConfig, SftConfig, TuneConfig
+from sql_agent.config.tune import DpoConfig, SftConfig
 
 
 class AgentTree(Node):
@@ -82,7 +82,7 @@ class TrainConfig(AgentTree):
         return f"{self.recipe or self.method}-{self.logging.experiment}"
 
     @property
-    def tune(self) -> TuneConfig:
+    def tune(self) -> SftConfig | DpoConfig:
         """[sft] or [dpo]."""
         return self.sft if self.method == "sft" else self.dpo
 

@@ -15,12 +15,12 @@ from typing import Any
 
 from rich.console import Console
 
-from foundation import run_folder
+from foundation import console, run_folder
 from foundation.environment import prepare_environment
 from foundation.errors import UserError
 from foundation.modules import hidden
 from foundation.processes import keep_freed_memory
-from sql_agent.config import TrainConfig, TuneConfig
+from sql_agent.config import DpoConfig, SftConfig, TrainConfig, TuneConfig
 from sql_agent.data.bundled import ensure_data
 from sql_agent.data.dataset import fingerprint
 from sql_agent.serving.checkpoints import find_checkpoint
@@ -68,8 +68,9 @@ class TunePlan(Plan):
         }
 
 
-def run_tuning(config: TrainConfig, terminal: Console) -> tuple[int, Path]:
+def run_tuning(config: TrainConfig, terminal: Console | None = None) -> tuple[int, Path]:
     """Everything. Returns the exit status and the run folder. Raises UserError."""
+    terminal = terminal or console.own_terminal()
     prepare_environment(cpu=config.trainer.device == "cpu", offline=False)  # before torch is imported
     plan = prepare(config)
     tokens, left = plan.tokens, sum(plan.source.left_out.values())
@@ -107,7 +108,7 @@ def prepare(config: TrainConfig) -> TunePlan:
     model = model_folder(config.model, seed=config.trainer.seed, tiny=config.is_tiny)
     tokenizer = _tokenizer(model, trusted=config.model.allow_remote_code)
     source = read_source(tune, config.data, config)
-    rows = encoded(config, source, Encoder(tokenizer, config.agent.chat_template_kwargs))
+    rows = encoded(tune, source, Encoder(tokenizer, config.agent.chat_template_kwargs))
     steps = n_steps(len(rows), tune)
     if checkpoint:
         compared = (*COMPARED_ON_RESUME, config.method)
@@ -133,19 +134,19 @@ def _tokenizer(model: Path, *, trusted: bool) -> Any:
     return AutoTokenizer.from_pretrained(model, trust_remote_code=trusted)
 
 
-def encoded(config: TrainConfig, source: Source, encoder: Encoder) -> Rows:
+def encoded(tune: SftConfig | DpoConfig, source: Source, encoder: Encoder) -> Rows:
     """The rows or pairs to train on; what is left out is counted in the source. Raises UserError when none is left."""
-    tune, left = config.tune, source.left_out
-    if config.method == "sft":
+    left = source.left_out
+    if isinstance(tune, SftConfig):
         if source.pairs:
             raise UserError(f"--data {source.name}: holds pairs; `agentgrpo dpo` learns from them")
-        chats, dropped = best(source.chats, config.sft) if source.are_rollouts else (source.chats, Counter())
+        chats, dropped = best(source.chats, tune) if source.are_rollouts else (source.chats, Counter())
         made = [Encoded.of(row) for chat in chats[: tune.max_samples or None] for row in encoder.rows(chat)]
         rows: Any = [row for row in made if len(row) <= tune.max_tokens]
     else:
         if source.chats and not source.are_rollouts:
             raise UserError(f"--data {source.name}: holds no pairs and no rollouts to make pairs of; {FORMS}")
-        found, dropped = mined(source.chats, config.dpo)
+        found, dropped = mined(source.chats, tune)
         pairs = [*source.pairs, *found][: tune.max_samples or None]
         made = [pair for one in pairs if (pair := _encoded_pair(one, encoder, left))]
         rows = [pair for pair in made if max(map(len, pair)) <= tune.max_tokens]
