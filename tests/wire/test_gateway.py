@@ -573,6 +573,8 @@ async def test_a_stop_waits_for_calls_as_long_as_a_rollout_may_take() -> None:
     try:
         await proxy.start()
         async with gate.call():
+            async with asyncio.timeout(4.0):  # no limit of its own
+                await proxy._drained()
             await asyncio.wait_for(proxy.stop(), 30.0)
         assert not proxy.is_running()
     finally:
