@@ -42,7 +42,8 @@ FOREIGN_FLAGS = {
     *("--served-model-name", "--enable-auto-tool-choice", "--tool-call-parser", "--generation-config"),
     *("--dtype", "--enforce-eager", "--max-model-len"),
     *("--local_dir", "--target_dir"),
-    *("--gpus", "--shm-size", "--logdir"),
+    *("--gpus", "--shm-size", "--logdir", "--build", "--build-arg", "--rm", "--profile"),  # docker
+    *("--abort-on-container-exit", "--exit-code-from"),  # docker compose up
     "--log-dir",  # inspect-ai
     "--no-deps",  # pip
     # accelerate, and reward_modeling.py, whose parser is TRL's

@@ -76,6 +76,7 @@ ONLY_IN = {
         *("reward_model.reward_modeling", "sql_agent.tuning.trainers", "sql_agent.tuning.unpaired"),
     ],
     "fastapi": ["reward_model.api", "sql_agent.serving.page"],
+    "nicegui": ["sql_agent.serving.page"],
     "inspect_ai": ["sql_agent.evaluation.inspect_log"],
 }
 
