@@ -22,7 +22,7 @@ from typing import Any
 import aiohttp
 import torch
 from agentlightning.store.base import LightningStore
-from agentlightning.types import Rollout, RolloutLegacy, Span, Task, Triplet
+from agentlightning.types import Attempt, AttemptedRollout, Rollout, RolloutLegacy, RolloutStatus, Span, Task, Triplet
 from verl import DataProto
 
 from agl_plugin.audit.facts import Batched, Seen, rollout_rows
@@ -57,6 +57,7 @@ from foundation.seeds import rollout_seed
 
 logger = logging.getLogger(__name__)
 
+FINISHED: list[RolloutStatus] = ["succeeded", "failed", "cancelled"]
 SET_UP_S = 300.0
 LATE_SPANS_S, LOOK_EVERY_S = 5.0, 0.05
 WATCH_EVERY_S = 10.0
@@ -337,7 +338,7 @@ class GrpoDaemon:
             if pending and now - last_watch > WATCH_EVERY_S:
                 await self._watch(pending, idle_s=now - last_change)
                 last_watch = now
-            if pending and not finished:
+            if pending:
                 with self.watch.measure("idle"):
                     await asyncio.sleep(self.options.poll_interval_s)
         with self.watch.measure("judge"):
@@ -348,8 +349,9 @@ class GrpoDaemon:
         await self._gateway.look(self._in_flight.pending | self.playing_on.pending)
 
     async def _finished(self, rollout_ids: list[str]) -> list[Rollout]:
+        """Those that have finished, each with its latest attempt; a store reads no others for it."""
         try:
-            return await self.store.wait_for_rollouts(rollout_ids=rollout_ids, timeout=0)
+            return list(await self.store.query_rollouts(rollout_id_in=rollout_ids, status_in=FINISHED))
         except STORE_ERRORS as exc:
             raise self._store_gone(exc) from exc
 
@@ -406,8 +408,7 @@ class GrpoDaemon:
                 return None
         self._rows.append(self._row(rollout, spans, triplets, unscored=unscored))
         if self.audit:
-            attempts = await self.store.query_attempts(rollout.rollout_id)
-            self._seen.append(seen_rollout(rollout, attempts, spans, triplets))
+            self._seen.append(seen_rollout(rollout, await self._attempts(rollout), spans, triplets))
         return RolloutLegacy(
             rollout_id=rollout.rollout_id,
             task=Task(
@@ -428,6 +429,12 @@ class GrpoDaemon:
             return "no_reward"
         attempt = await self.store.get_latest_attempt(rollout.rollout_id)
         return TIMED_OUT if attempt and attempt.status == "timeout" else "agent_error"
+
+    async def _attempts(self, rollout: Rollout) -> Sequence[Attempt]:
+        """All of them, which are asked for where the latest is not the only one."""
+        if isinstance(rollout, AttemptedRollout) and rollout.attempt.sequence_id == 1:
+            return [rollout.attempt]
+        return await self.store.query_attempts(rollout.rollout_id)
 
     def _row(self, rollout: Rollout, spans: list[Span], triplets: list[Triplet], *, unscored: str) -> dict[str, Any]:
         record = annotation_of(spans, RECORD_KEY)

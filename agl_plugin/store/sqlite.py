@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, cast, get_type_hints
 
-from agentlightning.store.base import LightningStoreCapabilities, LightningStoreStatistics, is_finished
+from agentlightning.store.base import LightningStoreCapabilities, LightningStoreStatistics
 from agentlightning.store.collection.base import AtomicLabels, AtomicMode, LightningCollections
 from agentlightning.store.collection_based import CollectionBasedLightningStore, healthcheck_before, tracked
 from agentlightning.types import (
@@ -209,16 +209,6 @@ class LastingStore(CollectionBasedLightningStore[TableCollections]):
             attempt.last_heartbeat_time = time.time()
             await self.collections.attempts.update([attempt])
         return None
-
-    @tracked("wait_for_rollouts")
-    @healthcheck_before
-    async def wait_for_rollouts(self, *, rollout_ids: list[str], timeout: float | None = None) -> list[Rollout]:
-        """As agent-lightning's; without a wait, which is what its client asks for, in one query."""
-        if timeout is None or timeout > 0:
-            return await super().wait_for_rollouts(rollout_ids=rollout_ids, timeout=timeout)
-        found = await self.collections.rollouts.query({"rollout_id": {"within": rollout_ids}})
-        finished = {rollout.rollout_id: rollout for rollout in found if is_finished(rollout)}
-        return [finished[one] for one in rollout_ids if one in finished]
 
     @tracked("_unlocked_many_rollouts_to_attempted_rollouts")
     async def _unlocked_many_rollouts_to_attempted_rollouts(
