@@ -9,6 +9,7 @@ Not covered: TLS, headers that never end, and rate limits per client; put a prox
 from __future__ import annotations
 
 import asyncio
+import base64
 import hashlib
 import hmac
 import ipaddress
@@ -31,7 +32,7 @@ MIN_TOKEN_CHARS = 16
 def checked_token(token: str, *, host: str, name: str) -> str:
     """The token of the variable `name`. Raises UserError when it is weak, or missing where strangers can connect."""
     token = token.strip()
-    if not token and not _is_loopback(host):
+    if not token and not is_own_host(host):
         raise UserError(
             f"--host {host}: others can connect there, so a token is needed; set {name} (in .env) to "
             f"{MIN_TOKEN_CHARS} random characters or more"
@@ -44,7 +45,8 @@ def checked_token(token: str, *, host: str, name: str) -> str:
     return token
 
 
-def _is_loopback(host: str) -> bool:
+def is_own_host(host: str) -> bool:
+    """True for a name or number of this machine's own interface."""
     if host == "localhost":
         return True
     try:
@@ -143,7 +145,7 @@ class Gate:
 
     async def _pass(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self._expected and scope["path"] not in self._open and not self._has_token(scope):
-            raise _Refused(401, "a valid bearer token is needed", www_authenticate="Bearer")
+            raise _Refused(401, "a valid bearer token is needed", www_authenticate='Bearer, Basic realm="token"')
         try:
             async with asyncio.timeout(self._body_timeout_s):
                 body = await self._body(receive)
@@ -161,8 +163,11 @@ class Gate:
     def _has_token(self, scope: Scope) -> bool:
         given = [value for name, value in scope["headers"] if name == b"authorization"]
         scheme, _, token = (given[0] if len(given) == 1 else b"").partition(b" ")
+        if is_basic := scheme.lower() == b"basic":  # a browser's way: name and password
+            token = _password(token)
         # Digests have one length, so the comparison takes as long for any token as for none.
-        return hmac.compare_digest(_digest(token), self._expected) and scheme.lower() == b"bearer"
+        is_right = hmac.compare_digest(_digest(token), self._expected)
+        return is_right and (is_basic or scheme.lower() == b"bearer")
 
     async def _body(self, receive: Receive) -> bytes:
         body, n_bytes = bytearray(), 0
@@ -193,6 +198,14 @@ class Gate:
             for task in (gone, answer):
                 task.cancel()
             await asyncio.gather(gone, answer, return_exceptions=True)
+
+
+def _password(given: bytes) -> bytes:
+    """Of NAME:PASSWORD in base64; empty where it is none."""
+    try:
+        return base64.b64decode(given, validate=True).partition(b":")[2]
+    except ValueError:
+        return b""
 
 
 def _digest(text: bytes) -> bytes:

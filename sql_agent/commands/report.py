@@ -1,6 +1,7 @@
 """The report of a run: one page, report.html, that needs nothing else and loads nothing; its curves as PNG beside it.
 
     agentgrpo report runs/RUN_FOLDER
+    agentgrpo report runs/RUN_FOLDER --live
 
 Guarantees: works on a run that failed, was killed or lost files, and says what is missing; a run of any size gives a
 page below 3 MB. The parts stand in sql_agent/run_report/.
@@ -8,15 +9,21 @@ page below 3 MB. The parts stand in sql_agent/run_report/.
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from foundation.errors import UserError
 from foundation.files import write_text
+from foundation.http_gate import Traffic, checked_token, is_own_host
+from foundation.http_server import run
+from foundation.net import bind
 from sql_agent.run_report.folder import read_run
 
 REPORT, PLOTS = "report.html", "plots"
+TOKEN_NAME, PORT, DRAIN_S = "REPORT_TOKEN", 8090, 5
 
 
 def write_report(folder: Path, *, evaluation: Path | None = None) -> Path:
@@ -38,13 +45,36 @@ def report(
     evaluation: Annotated[
         Path | None, typer.Option(help="folder of `agentgrpo evaluate` (default: evaluation/ in the run folder)")
     ] = None,
+    live: Annotated[bool, typer.Option("--live", help="serve the page, and follow the run while it goes")] = False,
+    port: Annotated[int | None, typer.Option(min=1, max=65535, help=f"of the live page ({PORT})")] = None,
+    host: Annotated[str | None, typer.Option(help=f"its interface; beyond 127.0.0.1 {TOKEN_NAME} is needed")] = None,
 ) -> None:
     """Write the report of a run: report.html in its folder, and the curves in plots/.
 
     \b
-    agentgrpo report runs/RUN
+    agentgrpo report runs/RUN              also of a run that was killed
+    agentgrpo report runs/RUN --live       in a browser, while it trains: curves, groups, rollouts, search
 
-    The last line is `report: FILE`.
+    The last line is `report: FILE`. A browser asks for a name and a password where REPORT_TOKEN is set: any name, and
+    the token.
     """
+    if live and evaluation:
+        raise UserError("--evaluation: a live page shows evaluation/ of its run; leave it out, or leave out --live")
+    if not live and (given := [name for name, value in {"--port": port, "--host": host}.items() if value is not None]):
+        raise UserError(f"{', '.join(given)}: only for a live page; add --live, or leave it out")
+    if live:
+        return _serve(folder, host or "127.0.0.1", port or PORT)
     target = write_report(folder, evaluation=evaluation)
     print(f"report: {target}")
+
+
+def _serve(folder: Path, host: str, port: int) -> None:
+    """Serve until a signal comes."""
+    from sql_agent.run_report.live import LiveView
+
+    token = checked_token(os.environ.get(TOKEN_NAME, ""), host=host, name=TOKEN_NAME)
+    view, listener, traffic = LiveView(folder), bind(host, port), Traffic()
+    listener.listen()
+    where = f"http://{f'[{host}]' if ':' in host else host}:{port}/"
+    print(f"live report of {folder} at {where}, token {'' if token else 'not '}needed; Ctrl-C ends it", flush=True)
+    run(view.app(traffic, token=token, local=is_own_host(host)), traffic, listener, drain_s=DRAIN_S)

@@ -47,11 +47,15 @@ class Entry:
     rollout_id: str = ""
     agent: str = ""
 
-    def record(self) -> RolloutRecord:
-        """The whole record, read again."""
+    def line(self) -> bytes:
+        """The line of its file, read again."""
         with self.file.open("rb") as file:
             file.seek(self.offset)
-            return RolloutRecord.model_validate_json(file.readline())
+            return file.readline()
+
+    def record(self) -> RolloutRecord:
+        """The whole record."""
+        return RolloutRecord.model_validate_json(self.line())
 
     def trail(self) -> str:
         """What became of a rollout in the update, with ids; "" for a trial, and without an audit."""
@@ -81,8 +85,9 @@ class RunData:
         return [row for row in self.metrics if row.get("kind") == kind]
 
 
-def read_run(folder: Path, *, evaluation: Path | None = None) -> RunData:
-    """Everything of a run folder; the evaluation from its own folder `evaluation` unless another is given.
+def read_run(folder: Path, *, evaluation: Path | None = None, played: list[Entry] | None = None) -> RunData:
+    """Everything of a run folder; the evaluation from its own folder `evaluation` unless another is given. `played`
+    are its rollouts where they are read already.
 
     Raises UserError where the folder is not that of a run.
     """
@@ -95,14 +100,10 @@ def read_run(folder: Path, *, evaluation: Path | None = None) -> RunData:
     run.config = _json(folder / run_folder.CONFIG, run.problems)
     metrics = [row for _, row in _lines(folder / run_folder.METRICS, _metrics, run.problems)]
     run.metrics = sorted((row for row in metrics if "step" in row), key=lambda row: row["step"])
-    rollouts = folder / run_folder.ROLLOUTS
     # SFT and DPO learn from files: they play nothing, so nothing is missing.
-    played = (
-        []
-        if run.learns_from_files and not rollouts.exists()
-        else _lines(rollouts, RunRecord.model_validate_json, run.problems)
-    )
-    run.rollouts = [_entry(rollouts, at, record, side=record.mode, step=record.step) for at, record in played]
+    missing: list[str] = []
+    run.rollouts = rollouts_after(folder, 0, missing)[0] if played is None else played
+    run.problems += [] if run.learns_from_files and not (folder / run_folder.ROLLOUTS).exists() else missing
     place = evaluation or folder / EVALUATION
     if evaluation or place.exists():
         run.results = _results(place / RESULTS, run.problems)
@@ -137,12 +138,23 @@ def _results(file: Path, problems: list[str]) -> EvalReport | None:
     return None
 
 
-def _lines[T](file: Path, parse: Callable[[bytes], T], problems: list[str]) -> Iterator[tuple[int, T]]:
-    """What the lines of a file say, with their offsets. A torn last line ends a killed run; others are counted."""
+def rollouts_after(folder: Path, offset: int, problems: list[str]) -> tuple[list[Entry], int]:
+    """The rollouts that were written behind an offset, and the offset behind the last of them."""
+    file, found = folder / run_folder.ROLLOUTS, []
+    for at, record in _lines(file, RunRecord.model_validate_json, problems, offset=offset):
+        found.append(_entry(file, at, record, side=record.mode, step=record.step))
+    return found, found[-1].offset + len(found[-1].line()) if found else offset
+
+
+def _lines[T](
+    file: Path, parse: Callable[[bytes], T], problems: list[str], *, offset: int = 0
+) -> Iterator[tuple[int, T]]:
+    """What the lines of a file say from an offset on, with their offsets. A torn last line ends a killed run; others
+    are counted."""
     bad = 0
     try:
         with file.open("rb") as stream:
-            offset = 0
+            stream.seek(offset)
             for line in stream:
                 try:
                     yield offset, parse(line)

@@ -236,16 +236,27 @@ def environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    env.filters |= {"sql": sql, "interval": interval, "percent": percent, "duration": duration, "cut": cut}
+    env.filters |= {
+        "sql": sql,
+        "interval": interval,
+        "percent": percent,
+        "duration": duration,
+        "cut": cut,
+        "sha256": _sha256,
+    }
     env.tests["nan"] = math.isnan
     return env
 
 
-def render(page: Page, *, pngs: list[str]) -> str:
-    """The whole page."""
+def _sha256(script: str) -> str:
+    return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+
+
+def render(page: Page, *, pngs: list[str], live: str = "") -> str:
+    """The whole page; `live` is the version of a page that follows its run (live.py)."""
     run = page.run
     lines = headlines(run)
-    script = (TEMPLATES / "page.js").read_text(encoding="utf-8")
+    scripts = [(TEMPLATES / name).read_text(encoding="utf-8") for name in ("page.js", *(["live.js"] if live else []))]
     style = (TEMPLATES / "style.css").read_text(encoding="utf-8")
     improved, worst = cases.standings(run)
     settings = facts.settings(run)
@@ -279,7 +290,7 @@ def render(page: Page, *, pngs: list[str]) -> str:
             worst=worst,
             pngs=pngs,
             style=Markup(style),
-            script=Markup(script),
-            script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+            scripts=[Markup(script) for script in scripts],
+            live=live,
         )
     )

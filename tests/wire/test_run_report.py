@@ -72,7 +72,7 @@ def poisoned_run(folder: Path) -> Path:
     for name in (run_folder.ROLLOUTS, "evaluation/trials.jsonl"):
         rows = [json.loads(line) for line in (folder / name).read_text(encoding="utf-8").splitlines()]
         (folder / name).unlink()
-        keep = ("mode", "model", "split", "decoding", "unscored")
+        keep = ("mode", "model", "split", "decoding", "unscored", "stop_reason", "outcome")
         for number, row in enumerate(rows):
             row = poison(row, keep=keep)
             row["reward_parts"] = {name + HOSTILE: part for name, part in row["reward_parts"].items()}
@@ -99,6 +99,7 @@ def poisoned_run(folder: Path) -> Path:
         found["measures"] = {**found["measures"], HOSTILE: found["measures"]["reward"]}
         tree["models"][name] = {HOSTILE + "/" + HOSTILE: found, **keys}
     write_json(folder / "evaluation" / "results.json", tree)
+    assert read_run(folder).problems == []
     return folder
 
 
@@ -121,7 +122,7 @@ def test_the_page_is_complete_and_asks_for_nothing(browser: Browser, page: Path,
         "return [...document.querySelectorAll('.plot')].filter(e => e.offsetWidth > 0)"
         ".map(e => [e.getBoundingClientRect().width, e.getBoundingClientRect().height]);"
     )
-    assert len(charts) == 3 + 12 and all(w > 200 and h > 80 for w, h in charts)
+    assert len(charts) == 4 + 12 and all(w > 200 and h > 80 for w, h in charts)
     assert browser.console() == []
     assert browser.requests() == [page.resolve().as_uri()]
 
@@ -259,7 +260,7 @@ def test_pictures_have_words_and_tables_have_heads(browser: Browser, page: Path)
         "return [...document.querySelectorAll('svg')]"
         ".map(s => s.closest('[role=img]')?.getAttribute('aria-label') || '');"
     )
-    assert len(labels) == 2 * 3 + 12 and all(len(label) > 30 for label in labels)
+    assert len(labels) == 2 * 4 + 12 and all(len(label) > 30 for label in labels)
     assert any("The training reward goes from" in label for label in labels)
     bare = browser.run(
         "return [...document.querySelectorAll('table')].filter(t => !t.querySelector('th[scope]')).length + "

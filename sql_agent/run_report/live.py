@@ -1,0 +1,203 @@
+"""The report while a run goes: the same page over HTTP, with the latest groups and rollouts, and a search over all.
+
+Guarantees: it reads the run's files and nothing else, so the run does not know of it: new lines of rollouts.jsonl once,
+the pictures drawn anew when metrics.jsonl has grown; what a model wrote is escaped, and the page may ask this address
+alone. On this machine a page of another name (DNS rebinding) is refused. Not covered: TLS.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.routing import Route
+
+from foundation import run_folder
+from foundation.console import duration
+from foundation.http_gate import Gate, Traffic
+from foundation.request_metrics import RequestMetrics
+from sql_agent.evaluation.folder import RESULTS
+from sql_agent.run_report import facts, page
+from sql_agent.run_report.cases import Transcript
+from sql_agent.run_report.folder import EVALUATION, Entry, read_run, rollouts_after
+from sql_agent.run_report.plain import number
+
+MOST_GROUPS, MOST_ROLLOUTS, MOST_SIDES = 8, 30, 16
+MAX_BODY_BYTES, BODY_TIMEOUT_S = 1024, 5.0
+DRAWN = (run_folder.SUMMARY, run_folder.CONFIG, run_folder.METRICS, f"{EVALUATION}/{RESULTS}")
+
+
+@dataclass(frozen=True)
+class Group:
+    """The rollouts of one question in one step; `numbers` are their places in rollouts.jsonl."""
+
+    step: int
+    entries: list[Entry]
+    numbers: list[int]
+
+    @property
+    def question(self) -> str:
+        return self.entries[0].record().question
+
+    @property
+    def rewards(self) -> list[float]:
+        return [entry.reward for entry in self.entries if entry.reward is not None]
+
+    @property
+    def spread(self) -> float:
+        return max(self.rewards, default=0.0) - min(self.rewards, default=0.0)
+
+    @property
+    def mean(self) -> float | None:
+        return fmean(self.rewards) if self.rewards else None
+
+
+class LiveRun:
+    """A run folder, read on as it grows."""
+
+    def __init__(self, folder: Path) -> None:
+        self.run = read_run(folder)
+        self._drawn = ("", "")
+        self._rollouts: list[Entry] = []
+        self._read_to = 0
+
+    @property
+    def version(self) -> str:
+        """Another one when the page has to be drawn anew."""
+        files = [self.run.folder / name for name in DRAWN]
+        return "-".join(f"{file.stat().st_mtime_ns}.{_size(file)}" for file in files if file.is_file())
+
+    def page(self) -> str:
+        """The page, drawn anew where a file that it shows has changed."""
+        version = self.version
+        if self._drawn[0] != version:
+            self.run = read_run(self.run.folder, played=self._follow())
+            self._drawn = version, page.render(page.build(self.run), pngs=[], live=version)
+        return self._drawn[1]
+
+    def _follow(self) -> list[Entry]:
+        """All rollouts so far, oldest first."""
+        if _size(self.run.folder / run_folder.ROLLOUTS) < self._read_to:  # the file was made anew
+            self._rollouts, self._read_to = [], 0
+        found, self._read_to = rollouts_after(self.run.folder, self._read_to, [])
+        self._rollouts += found
+        return self._rollouts
+
+    def now(self, words: str) -> str:
+        """What is newest: how far the run is, groups of the last step, and the rollouts that hold `words`."""
+        rollouts = self._follow()
+        hits = list(_matching(rollouts, words))
+        return (
+            page.environment()
+            .get_template("now.html.j2")
+            .render(
+                line=self._line(),
+                groups=_groups(rollouts),
+                rollouts=[(n, rollouts[n], rollouts[n].record()) for n in hits],
+                n_rollouts=len(rollouts),
+                words=words,
+            )
+        )
+
+    def _line(self) -> str:
+        """Status, steps, and how long it may take yet: the mean step so far times those left."""
+        done, planned = facts.steps(self.run)
+        told = f"{facts.status(self.run)}, step {done}" + (f" of {planned}" if planned else "")
+        rows = self.run.rows("train")[-10:]
+        took = [value for row in rows if (value := number(row.get("seconds"))) is not None]
+        if took and planned > done and not self.run.summary:
+            told += f", about {duration(fmean(took) * (planned - done))} left at {fmean(took):.1f} s a step"
+        return told
+
+    def transcripts(self, numbers: list[int]) -> str:
+        """Rollouts side by side. Raises IndexError for a number that is none."""
+        rollouts = self._follow()
+        if not numbers or not all(0 <= n < len(rollouts) for n in numbers):
+            raise IndexError(numbers)
+        shown = numbers[:MOST_SIDES]
+        sides = [
+            Transcript(f"rollout {n}", rollouts[n].reward, rollouts[n].record(), rollouts[n].trail()) for n in shown
+        ]
+        return page.environment().get_template("sides.html.j2").render(sides=sides, left=len(numbers) - len(sides))
+
+
+def _size(file: Path) -> int:
+    return file.stat().st_size if file.is_file() else 0
+
+
+def _matching(rollouts: list[Entry], words: str) -> list[int]:
+    """The newest rollouts whose line holds the words, whatever their case; all where there are none."""
+    sought = json.dumps(words, ensure_ascii=False)[1:-1].casefold()
+    found: list[int] = []
+    for n in range(len(rollouts) - 1, -1, -1):
+        if not sought or sought in rollouts[n].line().decode(errors="replace").casefold():
+            found.append(n)
+        if len(found) == MOST_ROLLOUTS:
+            break
+    return found
+
+
+def _groups(rollouts: list[Entry]) -> list[Group]:
+    """The groups of the latest step, those with the widest rewards first: they teach most."""
+    last = max((entry.step for entry in rollouts if entry.side == "train"), default=0)
+    found: dict[str, Group] = {}
+    for n in range(len(rollouts) - 1, -1, -1):
+        entry = rollouts[n]
+        if entry.side != "train" or not entry.group:
+            continue
+        if entry.step < last:
+            break
+        group = found.setdefault(entry.group, Group(last, [], []))
+        group.entries.append(entry)
+        group.numbers.append(n)
+    return sorted(found.values(), key=lambda group: group.spread, reverse=True)[:MOST_GROUPS]
+
+
+class LiveView:
+    """The routes over one run."""
+
+    def __init__(self, folder: Path) -> None:
+        self._live = LiveRun(folder)
+        self._one = asyncio.Lock()  # one reader of the files at a time
+
+    async def _page(self, _: Request) -> Response:
+        async with self._one:
+            return HTMLResponse(await asyncio.to_thread(self._live.page))
+
+    async def _now(self, request: Request) -> Response:
+        async with self._one:
+            body = await asyncio.to_thread(self._live.now, request.query_params.get("q", "")[:200].strip())
+            return HTMLResponse(body, headers={"X-Page": self._live.version})
+
+    async def _transcripts(self, request: Request) -> Response:
+        try:
+            numbers = [int(n) for n in request.query_params.getlist("n")]
+            async with self._one:
+                return HTMLResponse(await asyncio.to_thread(self._live.transcripts, numbers))
+        except (ValueError, IndexError):
+            return JSONResponse({"detail": "n must be numbers of rollouts"}, status_code=404)
+
+    def app(self, traffic: Traffic, *, token: str, local: bool) -> Starlette:
+        """The ASGI application; `local`: nobody but this machine asks, by its own names."""
+        paths = {"/": self._page, "/now": self._now, "/transcripts": self._transcripts}
+        gate = Middleware(
+            Gate,
+            token=token,
+            open_paths=frozenset(),
+            known_paths=frozenset(paths),
+            max_body_bytes=MAX_BODY_BYTES,
+            body_timeout_s=BODY_TIMEOUT_S,
+            metrics=RequestMetrics("live_report"),
+            traffic=traffic,
+        )
+        names = ["localhost", "127.0.0.1", "[::1]"] if local else ["*"]
+        own = Middleware(TrustedHostMiddleware, allowed_hosts=names)
+        return Starlette(routes=[Route(path, route) for path, route in paths.items()], middleware=[own, gate])
