@@ -16,7 +16,7 @@ import functools
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby, zip_longest
+from itertools import combinations, groupby, zip_longest
 from typing import Literal
 
 from sql_agent.offline_judge.exam import CLAUSE_END, Cell, Exam, Fact, make_exam
@@ -30,6 +30,7 @@ CAP, SAME_WORDS = 0.25, 0.1  # an answer that says anything else earns less than
 DENIED = 0.05  # what is left of that where it quotes facts and a sign of denial stands among the foreign text
 FREE_MENTIONS = 2  # a summary may repeat what was said
 BEGINS = "\n|,;。、的"  # a label that judges ("禁忌") stands at the beginning of a clause, and is a claim elsewhere
+MIN_NAME_CHARS = 4  # with the blanks around it
 IN_ORDER, OUT_OF_ORDER = 0.92, 0.5  # credit of facts of several things where none is named
 
 
@@ -108,13 +109,17 @@ class _Reading:
         self._reached = 0  # the last section of which something was told without a name
         self._is_misplaced = False  # a fact was told of another thing than its own
         self._told: list[tuple[str, frozenset[int]]] = []  # what was said, and the facts of one cell that it may be
+        self._called: dict[int, set[str]] = {}  # section -> what stands before its facts and in the question
         self._text = by_column(answer, exam.names)
         self._prose: set[tuple[str, frozenset[int] | None]] = set()  # clauses of the reference, and of whom
         words, unknown = exam.lexicon.read(self._text, exam.echoes)
+        after = 0
         for start, end, word in words:
+            self._lead: str | None = self._text[after:start]
             self._read(word, self._text[max(0, start - 2) : start].rstrip(" "), self._text[end : end + 1])
+            after = end if self._lead is None else after
         self._foreign += [self._text[start:end] for start, end in unknown]
-        if any(map(self.is_torn, exam.axes)):
+        if any(map(self.is_torn, exam.axes)) or self._is_exchanged():
             self._foreign.append("told of another row, column or heading")
             self._is_misplaced = True
 
@@ -130,6 +135,27 @@ class _Reading:
             else:  # a heading of another kind begins a row
                 breaks.add(len(told))
         return is_torn(told, frozenset(breaks))
+
+    def _call(self, facts: Sequence[int]) -> None:
+        """Note what the text before facts of one section calls it, where nothing else names it."""
+        sections = {self._exam.facts[i].section for i in facts}
+        if self._lead and not self._exam.names and len(sections) == 1:
+            called = self._called.setdefault(sections.pop(), set())
+            called.update(run for *_, run in self._exam.echoes.read(self._lead)[0])
+        self._lead = None
+
+    def _is_exchanged(self) -> bool:
+        """Whether the answer calls things in another order than the question: a name stands there once."""
+        asked = self._exam.question
+        for first, second in combinations(sorted(self._called), 2):
+            ours, theirs = self._called[first], self._called[second]
+            places = [
+                [asked.find(run) for run in told if asked.count(run) == 1 and len(run) > MIN_NAME_CHARS]
+                for told in (ours - theirs, theirs - ours)
+            ]
+            if all(places) and min(places[0]) > max(places[1]):
+                return True
+        return False
 
     def _read(self, word: str, before: str, following: str) -> None:
         exam = self._exam
@@ -161,6 +187,7 @@ class _Reading:
     def _quote(self, word: str, facts: Sequence[int]) -> None:
         named = self._told_of()
         self._mentions[word, named] += 1
+        self._call(facts)
         mine = [i for i in facts if named is None or self._exam.facts[i].section in named]
         self._is_misplaced |= not mine
         if self._exam.axes and len({self._exam.facts[i].section for i in mine}) == 1:

@@ -142,6 +142,30 @@ def test_things_or_columns_exchanged_pay_nothing() -> None:
     assert len(MANY) > 60 and sum(value <= 0.1 for value in swapped) >= 0.98 * len(swapped)
 
 
+@pytest.mark.parametrize(
+    ("question", "names"),
+    [
+        ("对比一下麦凯和West And Sons的保修", ["麦凯", "West And Sons"]),  # a joint within a name
+        ("How do 다올 (주) and 주식회사 이노 differ in warranty?", ["다올 (주)", "주식회사 이노"]),  # signs within one
+        ("What are the 保修 of 良诺传媒有限公司 and of 维涛网络有限公司?", ["良诺传媒有限公司", "维涛网络有限公司"]),
+        ("Welches gilt: Bergmann Söhne oder Holt & Kranz?", ["Bergmann Söhne", "Holt & Kranz"]),
+    ],
+)
+def test_things_that_only_the_answer_sets_apart_cannot_be_exchanged(question: str, names: list[str]) -> None:
+    cells = ["twelve months; parts alone", "two winters<br/>labour too; no travel"]
+
+    def value(first: str, second: str) -> float:
+        answer = f"{names[0]}: {first}\n{names[1]}: {second}"
+        found = grade(question=question, reference="", answer=answer, evidence=cells)
+        return found.value if found else -1.0
+
+    assert value(*cells) >= 0.9
+    assert value(*cells[::-1]) <= 0.1
+    turned = f"{names[1]}: {cells[1]}\n{names[0]}: {cells[0]}"  # told of its own, in another order
+    found = grade(question=question, reference="", answer=turned, evidence=cells)
+    assert found and found.value >= 0.9
+
+
 def test_each_clause_left_out_lowers_the_value_and_order_is_free() -> None:
     for one in [one for one in QUESTIONS if one.kind == "one" and 1 < len(one.clauses[0]) < 70]:
         told = one.clauses[0]
