@@ -53,6 +53,7 @@ class Browser:
         self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": media, "features": features})
         # What an earlier page remembered is not this page's: file:// is one origin.
         self.driver.execute_script("try { localStorage.clear(); } catch (error) { }")
+        self.driver.get("about:blank")  # a page that asks again and again stops
         self.driver.get_log("browser")
         self.driver.get_log("performance")
         self.driver.get(page if isinstance(page, str) else page.resolve().as_uri())

@@ -9,7 +9,7 @@ from agentlightning.types import Span, Triplet
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agl_plugin.update.adapter import ScoredTriplets, annotation_of, reward_of
+from agl_plugin.update.adapter import ScoredTriplets, annotation_of, calls_of, reward_of
 from tests.spans import call_without_ids, fault_span, llm_call, noise, reward_span
 
 CALLS = [([1, 2], [3]), ([1, 2, 3, 4], [5, 6]), ([1, 2, 3, 4, 5, 6, 7], [8])]
@@ -108,3 +108,14 @@ def test_the_last_reward_and_annotation_count() -> None:
     assert [t.reward for t in adapt(spans)] == [0.9]
     assert annotation_of([fault_span("late", seq=8), fault_span("early", seq=2)], "agentgrpo.unscored") == "late"
     assert annotation_of(spans, "agentgrpo.unscored") is None
+
+
+def test_a_prompt_shares_the_ints_of_the_one_before_it() -> None:
+    """And one that does not begin with it keeps its own."""
+    base = 10**6
+    first, second, other = [base, base + 1], [base, base + 1, base + 2], [base + 1, base, base + 2]
+    found = calls_of([llm_call(one, [base + 9], seq=n) for n, one in enumerate((first, second, other), 1)])
+    prompts = [call.prompt["token_ids"] for call in found]
+    assert prompts == [first, second, other]
+    assert all(old is new for old, new in zip(prompts[0], prompts[1], strict=False))
+    assert prompts[2][1] is not prompts[1][0]
