@@ -58,6 +58,7 @@ ONLY_IN = {
         "sql_agent.training.lit_agent",
         "sql_agent.training.assembly",
         "benchmarks.audit",
+        "benchmarks.scale",
         "benchmarks.traffic",
         "benchmarks.store",
     ],

@@ -23,7 +23,8 @@ from foundation.net import bind
 from sql_agent.run_report.folder import read_run
 
 REPORT, PLOTS = "report.html", "plots"
-TOKEN_NAME, PORT, DRAIN_S = "REPORT_TOKEN", 8090, 5
+TOKEN_NAME = "REPORT_TOKEN"
+PORT, DRAIN_S = 8090, 5
 
 
 def write_report(folder: Path, *, evaluation: Path | None = None) -> Path:
