@@ -103,10 +103,10 @@ class Stopwatch:
         found["weight_sync"] = length(self.intervals.get("weight_sync", []))
         windows = self.intervals.get("rollouts", [])
         for window in windows:
-            parts = split(self.intervals, order=(*OF_ROLLOUTS, "idle"), within=window)
-            for kind, value in parts.items():
-                found[kind] = found.get(kind, 0.0) + value
+            parts = split(self.intervals, order=("weight_sync", *OF_ROLLOUTS, "idle"), within=window)
             rest = window[1] - window[0] - sum(parts.values())
+            for kind in (*OF_ROLLOUTS, "idle"):  # weight_sync has its moments already
+                found[kind] = found.get(kind, 0.0) + parts[kind]
             found["store_adapter"] = found.get("store_adapter", 0.0) + rest
         found["other"] = max(0.0, seconds - sum(found.values()))
         return {phase: round(found.get(phase, 0.0), 4) for phase in PHASES}

@@ -50,6 +50,9 @@ def test_the_phases_of_a_step_add_up_to_its_seconds() -> None:
     assert phases["judge"] == pytest.approx(0.5) and phases["idle"] == pytest.approx(0.4)
     assert phases["store_adapter"] == pytest.approx(1.1) and phases["other"] == pytest.approx(1.0)
     assert sum(phases.values()) == pytest.approx(14.0)
+    watch.add("weight_sync", 109.5, 110.2)  # the engines go to sleep before the rollouts' time ends
+    phases = watch.phases({"old_log_prob": 1.0, "update_actor": 2.0}, seconds=14.0)
+    assert phases["weight_sync"] == pytest.approx(1.2) and phases["other"] == pytest.approx(0.8)
     watch.clear()
     assert watch.phases({}, seconds=1.0)["other"] == 1.0
 
