@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
@@ -64,37 +65,39 @@ class LiveRun:
     """A run folder, read on as it grows."""
 
     def __init__(self, folder: Path) -> None:
-        self.run = read_run(folder)
-        self._drawn = ("", "")
+        self._folder, self._drawn = folder, ("", "")
         self._rollouts: list[Entry] = []
         self._read_to = 0
+        self._sought, self._hits, self._searched = "", deque[int](maxlen=MOST_ROLLOUTS), 0
+        self.run = read_run(folder, played=self._follow())
 
     @property
     def version(self) -> str:
         """Another one when the page has to be drawn anew."""
-        files = [self.run.folder / name for name in DRAWN]
+        files = [self._folder / name for name in DRAWN]
         return "-".join(f"{file.stat().st_mtime_ns}.{_size(file)}" for file in files if file.is_file())
 
     def page(self) -> str:
         """The page, drawn anew where a file that it shows has changed."""
         version = self.version
         if self._drawn[0] != version:
-            self.run = read_run(self.run.folder, played=self._follow())
+            self.run = read_run(self._folder, played=self._follow())
             self._drawn = version, page.render(page.build(self.run), pngs=[], live=version)
         return self._drawn[1]
 
     def _follow(self) -> list[Entry]:
         """All rollouts so far, oldest first."""
-        if _size(self.run.folder / run_folder.ROLLOUTS) < self._read_to:  # the file was made anew
-            self._rollouts, self._read_to = [], 0
-        found, self._read_to = rollouts_after(self.run.folder, self._read_to, [])
+        if _size(self._folder / run_folder.ROLLOUTS) < self._read_to:  # the file was made anew
+            self._rollouts, self._read_to, self._searched = [], 0, 0
+            self._hits.clear()
+        found, self._read_to = rollouts_after(self._folder, self._read_to, [])
         self._rollouts += found
         return self._rollouts
 
     def now(self, words: str) -> str:
         """What is newest: how far the run is, groups of the last step, and the rollouts that hold `words`."""
         rollouts = self._follow()
-        hits = list(_matching(rollouts, words))
+        hits = self._matching(words)
         return (
             page.environment()
             .get_template("now.html.j2")
@@ -106,6 +109,18 @@ class LiveRun:
                 words=words,
             )
         )
+
+    def _matching(self, words: str) -> list[int]:
+        """The newest rollouts whose line holds the words, whatever their case. Each line is searched once."""
+        sought = json.dumps(words, ensure_ascii=False)[1:-1].casefold()
+        if sought != self._sought:
+            self._sought, self._searched = sought, 0
+            self._hits.clear()
+        for n in range(self._searched, len(self._rollouts)):
+            if not sought or sought in self._rollouts[n].line().decode(errors="replace").casefold():
+                self._hits.append(n)
+        self._searched = len(self._rollouts)
+        return list(reversed(self._hits))
 
     def _line(self) -> str:
         """Status, steps, and how long it may take yet: the mean step so far times those left."""
@@ -131,18 +146,6 @@ class LiveRun:
 
 def _size(file: Path) -> int:
     return file.stat().st_size if file.is_file() else 0
-
-
-def _matching(rollouts: list[Entry], words: str) -> list[int]:
-    """The newest rollouts whose line holds the words, whatever their case; all where there are none."""
-    sought = json.dumps(words, ensure_ascii=False)[1:-1].casefold()
-    found: list[int] = []
-    for n in range(len(rollouts) - 1, -1, -1):
-        if not sought or sought in rollouts[n].line().decode(errors="replace").casefold():
-            found.append(n)
-        if len(found) == MOST_ROLLOUTS:
-            break
-    return found
 
 
 def _groups(rollouts: list[Entry]) -> list[Group]:
