@@ -115,7 +115,7 @@ class _Reading:
         words, unknown = exam.lexicon.read(self._text, exam.echoes)
         after = 0
         for start, end, word in words:
-            self._lead: str | None = self._text[after:start]
+            self._lead: slice | None = slice(after, start)  # what was told since the last fact, until one is
             self._read(word, self._text[max(0, start - 2) : start].rstrip(" "), self._text[end : end + 1])
             after = end if self._lead is None else after
         self._foreign += [self._text[start:end] for start, end in unknown]
@@ -141,7 +141,7 @@ class _Reading:
         sections = {self._exam.facts[i].section for i in facts}
         if self._lead and not self._exam.names and len(sections) == 1:
             called = self._called.setdefault(sections.pop(), set())
-            called.update(run for *_, run in self._exam.echoes.read(self._lead)[0])
+            called.update(run for *_, run in self._exam.echoes.read(self._text[self._lead])[0])
         self._lead = None
 
     def _is_exchanged(self) -> bool:
