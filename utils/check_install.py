@@ -274,12 +274,18 @@ def check_judge(_machine: Machine) -> list[Row]:
     """Who grades, from the environment and .env alone; no key is read into the table."""
     file = ROOT / ".env"
     text = file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""
-    told = re.search(r"^\s*(?:export\s+)?(?:TEACHER_API_KEY|JUDGE_ENDPOINTS)=\S", text, re.M)
-    if told or os.environ.get("TEACHER_API_KEY") or os.environ.get("JUDGE_ENDPOINTS"):
+
+    def is_set(*names: str) -> bool:
+        told = re.search(rf"^\s*(?:export\s+)?(?:{'|'.join(names)})=\S", text, re.M)
+        return bool(told or any(map(os.environ.get, names)))
+
+    if is_set("TEACHER_API_KEY", "JUDGE_ENDPOINTS"):
         return [Row("judge", "LLM", OK, "TEACHER_* or JUDGE_ENDPOINTS is set")]
+    model = "REWARD_MODEL_URL"
+    words = f"{model} is set: reward.reword may pay them" if is_set(model) else f"earn little, {model} is not set"
     note = "bundled data: quotes; own databases: values, typed by answer_schema or the SQL's columns, else sql_result"
     note += " (--dry-run counts the rows)"
-    return [Row("judge", "offline", OK, note)]
+    return [Row("judge", "offline", OK, note), Row("other words", "-", OK, words)]
 
 
 CHECKS: tuple[Callable[[Machine], list[Row]], ...] = (

@@ -107,6 +107,13 @@ class RewardConfig(Node):
         default=[],
         description="what those rows earn instead, in [several parts](20-reward.md#several-terms)",
     )
+    reword: float = Field(
+        default=0.0,
+        ge=0,
+        le=1,
+        description="most to which the reward model may raise [an answer in other words](20-reward.md#other-words) "
+        "that the offline judge grades by its quotes; 0: off",
+    )
     scorer_modules: list[str] = Field(
         default=[], description="modules or .py files with scorers of your own, imported before the run"
     )

@@ -36,12 +36,14 @@ IN_ORDER, OUT_OF_ORDER = 0.92, 0.5  # credit of facts of several things where no
 
 @dataclass(frozen=True)
 class ReferenceVerdict:
-    """`coverage` is the share of the facts that is quoted; what was missing, and what else was said."""
+    """`coverage` is the share of the facts that is quoted; what was missing, and what else was said. `open` is the
+    share that what else was said may tell in other words: 0 where it is seen to lie, or adds to facts all quoted."""
 
     value: float
     coverage: float
     missing: list[str]
     foreign: list[str]
+    open: float = 0.0
 
     @property
     def explanation(self) -> str:
@@ -126,13 +128,16 @@ class _Reading:
     def is_torn(self, axis: dict[str, frozenset[int]]) -> bool:
         """Whether facts of one cell are told of what others of them stand under."""
         tied = frozenset[int]().union(*axis.values())
+        sections = {self._exam.facts[i].section for i in tied}
         told, breaks = list[Told](), set[int]()
         for word, facts in self._told:
             if word in axis:
                 told.append((word, frozenset(), True))
             elif facts and facts <= tied:
                 told.append((word, frozenset(heading for heading, under in axis.items() if under & facts), False))
-            else:  # a heading of another kind begins a row
+            else:  # a heading of another kind begins a row, and what stands before another cell's fact is that cell's
+                while facts and told and told[-1][2] and not sections & {self._exam.facts[i].section for i in facts}:
+                    told.pop()
                 breaks.add(len(told))
         return is_torn(told, frozenset(breaks))
 
@@ -202,8 +207,7 @@ class _Reading:
     def _tell(self, word: str, facts: frozenset[int]) -> None:
         """A fact with its heading before it in one word tells both."""
         for axis in self._exam.axes:
-            own = [one for one in axis if facts & axis[one]]
-            self._told += [(one, frozenset()) for one in own if word != one and word.startswith(one)]
+            self._told += [(one, frozenset()) for one in axis if word != one and word.startswith(one)]
         if (word, frozenset()) not in self._told[-1:]:  # the heading of a row was told as such
             self._told.append((word, facts))
 
@@ -223,7 +227,17 @@ class _Reading:
         if self._exam.in_order and list(self._credit) != sorted(self._credit):
             value = min(value, SAME_WORDS)
         missing = [fact.forms[0] for i, fact in enumerate(facts) if i not in self._credit and coverage < 1]
-        return ReferenceVerdict(value, coverage, missing, list(dict.fromkeys(self._foreign)))
+        is_open = self._foreign and not self._lies() and (value <= _f1(coverage) or not coverage)
+        return ReferenceVerdict(
+            value, coverage, missing, list(dict.fromkeys(self._foreign)), (1 - coverage) * bool(is_open)
+        )
+
+    def _lies(self) -> bool:
+        """Whether what is neither fact nor free denies, asks, has a number of its own, or is told of another thing."""
+        exam, said = self._exam, spell("\n".join(self._foreign))
+        known = {*exam.question.split(), *(word for fact in exam.facts for word in spell(fact.forms[0]).split())}
+        has_number = any(word not in known for word in said.split() if any(map(str.isdecimal, word)))
+        return self._is_misplaced or has_number or "?" in said or DENYING.search(said) is not None
 
     def _reworded(self) -> float:
         """How far more than half of the reference is said, where it tells the facts in other words."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from foundation.errors import UserError
 from reward_client.endpoints import endpoints_from_env
 from reward_client.judge import LLMJudge
 from reward_client.prompting import read_prompt
-from reward_client.reward_model import RewardModelClient, reward_model_from_env
+from reward_client.reward_model import ENV_URL, RewardModelClient, reward_model_from_env
 from reward_client.schema import Budget, JudgeEndpoint
 from sql_agent.config import HOME, ROOT, DatabaseConfig, RewardConfig, database_place, resolve_path
 from sql_agent.environment.databases import Databases
@@ -34,6 +35,11 @@ def build_context(
     _check_prompt(config)
     name, judge = _judge(config, run)
     model, no_model = _reward_model(config)
+    if config.reword and judge is None:
+        if no_model and os.environ.get(ENV_URL, "").strip():
+            raise UserError(f"reward.reword = {config.reword}: {no_model}")
+        told = f"the reward model, up to {config.reword}" if model else f"off, {ENV_URL} is not set"
+        name += f"; other words: {told}"
     tables = database and database.model_copy(update={"max_rows": MAX_RESULT_ROWS})
     context = ScoringContext(
         config=config,

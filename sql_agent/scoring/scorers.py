@@ -76,7 +76,10 @@ def _value_kind(question: Question, cells: list[Cell]) -> AnswerType | Literal["
 
 @scorer("reference")
 async def reference(question: Question, episode: Episode, context: ScoringContext) -> Score:
-    """The offline judge: the value in the answer, or the share of the asked facts quoted, if nothing else is said."""
+    """The offline judge: the value in the answer, or the share of the asked facts quoted, if nothing else is said.
+
+    With `reward.reword` a reward model raises answers in other words in which the judge saw no lie.
+    """
     try:
         evidence = await _evidence(question, context)
     except DatabaseFault as fault:
@@ -90,7 +93,16 @@ async def reference(question: Question, episode: Episode, context: ScoringContex
         told = f"is no {question.answer_type} that the question leaves open" if question.answer_type else "is not there"
         return Score(unscored=NO_REFERENCE, explanation=f"question {question.id}: the reference {told}")
     metadata = {"coverage": verdict.coverage, "foreign": len(verdict.foreign)}
-    return Score(value=verdict.value, explanation=verdict.explanation, metadata=metadata)
+    value, cap = verdict.value, context.config.reword
+    if not context.reward_model or not verdict.open or value >= cap or _lacks_query(question, episode):
+        return Score(value=value, explanation=verdict.explanation, metadata=metadata)
+    row = question.model_copy(update={"answer": question.answer or "\n".join(cell.text for cell in evidence)})
+    found = await reward_model(row, episode, context)
+    if found.value is None:
+        return found
+    raised = value + (cap - value) * verdict.open * found.value
+    why = f"{verdict.explanation}; {raised:.2f} for other words ({found.explanation})"
+    return Score(value=raised, explanation=why, metadata=metadata | found.metadata)
 
 
 async def _evidence(question: Question, context: ScoringContext) -> list[Cell]:
@@ -130,9 +142,13 @@ async def llm(question: Question, episode: Episode, context: ScoringContext) -> 
 
 def _gate(question: Question, episode: Episode, llm: LLMJudge) -> str:
     """Why the answer is worth 0 without a call, or "". SQL is needed where the reference rests on the database."""
-    if (question.sql or question.evidence) and not episode.executed_sql:
+    if _lacks_query(question, episode):
         return "no query was executed, and this question needs one"
     return llm.gate(question.question, episode.final_answer)
+
+
+def _lacks_query(question: Question, episode: Episode) -> bool:
+    return bool(question.sql or question.evidence) and not episode.executed_sql
 
 
 async def _grade_alone(item: JudgeItem, llm: LLMJudge) -> Score:

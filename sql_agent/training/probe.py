@@ -86,7 +86,7 @@ def probed(questions: Sequence[Question], scoring: ScoringContext) -> list[Field
 def is_cheap(questions: Sequence[Question], scoring: ScoringContext) -> bool:
     """Whether probing asks neither a model nor anybody's function, and an answer is what is graded."""
     contexts = [scoring.of(agent) for agent in {question.agent for question in questions}]
-    asks = any(context.llm or context.environment for context in contexts)
+    asks = any(c.llm or c.environment or (c.config.reword and c.reward_model) for c in contexts)
     terms = {term.scorer for q in questions for term in scoring.of(q.agent).terms_for(q.scorer)}
     return not asks and terms <= {"judge", "reference", "exact", "math", "sql_result", *PUBLIC}
 
