@@ -18,7 +18,8 @@ DOUBTS_ZH = r"""
 反[之话]|多半|八成|十有八九
 """
 DOUBTS_EN = r"""
-or|either|one of|whether|may ?be|perhaps|possibl[ey]|probabl[ey]|presumabl[ey]|suppos\w*|alleged\w*|apparently
+or|above|below|before|after|either|one of|whether
+may ?be|perhaps|possibl[ey]|probabl[ey]|presumabl[ey]|suppos\w*|alleged\w*|apparently
 seeming\w*|conceivabl[ey]|likely|unlikely|might|may|could|about|around|approximate\w*|approx|roughly|nearly|almost
 close to|circa|over|under|(?:more|less|fewer|other|rather) than|more or less|at (?:least|most)|up to|between|somewhere
 unsure|uncertain|guess\w*

@@ -95,6 +95,7 @@ def make_exam(question: str, reference: str, evidence: tuple[str | Cell, ...]) -
         return None
     axes = _axes(cells, record, facts) if not names or cells else []
     headings = {heading for axis in axes for heading in axis}
+    headings |= {spell(text) for cell in cells for text in _outer(normalise(cell.text))} - {" "}
     of_form: dict[str, list[int]] = {}
     for i, fact in enumerate(facts):
         for form in dict.fromkeys(map(spell, fact.forms)):
@@ -128,10 +129,12 @@ def _axes(cells: list[Cell], record: Record, facts: list[Fact]) -> list[dict[str
     for n, (cell, items) in enumerate(zip(cells, record, strict=False)):
         told = {form: i for i, fact in enumerate(facts) if fact.section == n for form in fact.forms}
         tables = ties(cell.text, lambda text: [item for _, item in _items(normalise(text))])
+        times = Counter(item for _, item in items)  # what stands under no heading too is tied to none
         for pairs in ([(above, item) for above, item in items if above], *tables):
+            tied = Counter(item for _, item in pairs)
             axis: dict[str, set[int]] = {}
             for heading, item in pairs:
-                if item in told and spell(heading).strip() and heading != item:
+                if item in told and spell(heading).strip() and heading != item and tied[item] >= times[item]:
                     axis.setdefault(spell(heading), set()).add(told[item])
             found += [{heading: frozenset(under) for heading, under in axis.items()}] if len(axis) > 1 else []
     return found
@@ -157,6 +160,12 @@ def _items(text: str) -> list[Item]:
             elif before:
                 label += ":"
     return found
+
+
+def _outer(text: str) -> Iterator[str]:
+    """The headings of labels."""
+    for clause in re.split(f"{SENTENCE_END.pattern}|{ITEM_END.pattern}", text):
+        yield from LABEL_END.split(clause)[:-2]
 
 
 def _is_evidence(own: dict[str, str], known: set[str]) -> bool:

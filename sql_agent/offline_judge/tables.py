@@ -60,7 +60,7 @@ def rows(text: str) -> list[list[list[str]]]:
     for table in re.split(r"<table\b", text, flags=re.I)[1:] or ([text] if re.search(r"<tr\b", text, re.I) else []):
         lines = re.split(r"<tr\b[^>]*>", table.split("</table", 1)[0], flags=re.I)[1:]
         fields = [re.split(r"<t[dh]\b[^>]*>", line, flags=re.I)[1:] for line in lines]
-        has_header = bool(lines) and re.search(r"<th\b", lines[0], re.I) is not None
+        has_header = bool(lines) and re.search(r"<th\b", lines[0], re.I) and not re.search(r"<td\b", lines[0], re.I)
         found.append(fields if has_header else [[], *fields])
     for is_table, block in groupby(text.split("\n"), lambda line: line.count("|") > 1):
         lines = [line.strip().strip("|").split("|") for line in block] if is_table else []

@@ -20,7 +20,7 @@ from sql_agent.offline_judge.doubts import DENIALS, DOUBTS, FRAMES, FREE, NO, PH
 from sql_agent.offline_judge.lexicon import Lexicon, spell, tokens
 from sql_agent.offline_judge.sections import ORDER, Cell, parts
 from sql_agent.offline_judge.tables import is_torn
-from sql_agent.offline_judge.values import DATE, NUMBER, plain
+from sql_agent.offline_judge.values import ABBREVIATED, DATE, NUMBER, plain
 from sql_agent.offline_judge.words import PHRASES as QUOTE_PHRASES
 from sql_agent.records import AnswerType
 
@@ -40,10 +40,8 @@ DAYS = "monday tuesday wednesday thursday friday saturday sunday sql january feb
 LACKS = re.compile(r"\b(?:lack\w*|missing|without|closed?|shut)\b|[缺闭]")  # as good as a denial
 OR = re.compile(r"# (?:or|nor) (?:the |an? )?#|#或者?#")
 # Doubts only beside a truth: "under the direction of", "boarded or left".
-NEAR = {"or", "或", "about", "around", "over", "under", "between"}
-AT_TRUTH = re.compile(
-    r"(?:\b(?:or|about|around|over|under|between) (?:the |an? |some )*|或者?|^或)[#\d]|# *(?:or\b|或)|^(?:or\b|或)"
-)
+NEAR = {"or", "或", "about", "around", "over", "under", "between", "above", "below", "before", "after"}
+AT_TRUTH = re.compile(rf"(?:\b(?:{'|'.join(NEAR)}) (?:the |an? |some )*|或者?|^或)[#\d]|# *(?:or\b|或)|^(?:or\b|或)")
 SENTENCE = re.compile(r"[.。!;\n]|,(?=[^\x00-\x7f])")
 WAY = re.compile(r"(?:\bfrom |[从由])(\w+?)( to |[到至])(\w+)")  # of an order, or of a journey
 HEADER = re.compile(r"^(.+)\n[|: \t-]+$", re.M)  # of a table
@@ -63,6 +61,7 @@ SURNAMES = {*list(Provider.last_names)[:100]}  # the most frequent ones
 ROUNDED = {"about", "around", "approximately", "roughly", "约", "大约", "左右"}
 NOT = re.compile(r"(.)[不没]\1|没有?(?=[?？]?$)")  # of a question that offers both
 MAY = re.compile(r"\bmay (?!be|have|not|or)")  # beside a yes or a no, a permission
+ENDS = r"(?:\w+est|most|least)"
 DENIES = re.compile(rf"(?:{DENIALS.pattern})(?:有|是|的)?$")
 KNOWN_NAMES = {
     *f"{DAYS} september october november december the jan feb mar apr jun jul aug sep sept oct nov dec".split(),
@@ -183,16 +182,16 @@ class _Told:
         self._numbers = {token[0] for token in tokens(f"{asked} {' '.join(map(str, places))}")}
         self._count = re.compile(rf"(?<=[共有这们#]){len({*truth.values}) if self._is_named else 'x'}[^\W\d]?(?![\d.])")
         self.order: list[str] = []
-        self._doubted = {*DOUBTS.findall(asked.rstrip("?？")), *DENIALS.findall(asked)}
+        self._doubted = {*DOUBTS.findall(asked.rstrip("?？")), *_denials(asked)}
         self._doubted |= ROUNDED if len(self._forms) > 3 and truth.kind == "number" else set()
-        self._is_negative = DENIALS.search(LACKS.sub(" no ", asked)) is not None
+        self._is_negative = bool(_denials(asked))
         self._denied = DENIED.findall(LACKS.sub(" no ", asked))
         self._capitals = _capitals(answer)
         self._gone, self._topics = _unsaid(asked, said), self._topics_of(asked)
         self._is_capital = all({*spell(one).split()[:1]} <= self._capitals for one in truth.values)
         self._behind = _behind_names(asked, said, _capitals(question))
         self.is_torn = self._is_torn(said)
-        denied = [len(DENIALS.findall(LACKS.sub(" no ", one))) for one in SENTENCE.split(said)]
+        denied = [len(_denials(one)) for one in SENTENCE.split(said)]
         is_turned = self._is_negative and max(denied) > 1  # who do not lack one have one
         asks = re.search(r"[?？]|\.\.|…", said) is not None
         clean = [self._is_clean(one, leads=leads) for one, leads in _clauses(said, self._lexicon)]
@@ -229,7 +228,7 @@ class _Told:
 
     def _affirms(self, clause: str) -> bool:
         """Whether a clause says without a denial what the question denies."""
-        return not DENIALS.search(LACKS.sub(" no ", clause)) and any(one in clause for one in self._denied)
+        return not _denials(clause) and any(one in clause for one in self._denied)
 
     def _is_source(self, clause: str, rest: str, unknown: Sequence[tuple[int, int]]) -> bool:
         """Whether a clause that tells no truth says whence one is known, or what it is about: no further item."""
@@ -245,7 +244,7 @@ class _Told:
 
     def _is_doubted(self, clause: str) -> bool:
         """Whether a clause, with # for the truths, doubts or denies more than the question does."""
-        denials = {*DENIALS.findall(clause)} - self._doubted
+        denials = {*_denials(clause)} - self._doubted
         if self._is_negative:  # "have no room" of who lacks one
             denials, clause = set[str](), OR.sub("# #", clause.replace("not find", ""))
         doubts = {*DOUBTS.findall(clause)} - (NEAR if not AT_TRUTH.search(clause) else set())
@@ -276,6 +275,11 @@ class _Told:
                 if self._is_named and len(text) > 1 and any(_alike(text, one) for one in self._truth.values):
                     return True
         return False
+
+
+def _denials(text: str) -> list[str]:
+    """What denies in a text; what is closed or lacking is denied."""
+    return DENIALS.findall(LACKS.sub(" no ", text))
 
 
 def _alike(text: str, value: str) -> bool:
@@ -325,8 +329,8 @@ def _turns(asked: str, said: str, *, is_ordered: bool) -> bool:
     """Whether "from A to B" of the question became "from B to A", or its 最低 another end where it asks for one."""
     if not is_ordered and any(re.search(f"{of}最(?!{end})", said) for of, end in re.findall(r"(\w\w)最(\w)", asked)):
         return True
-    ends = re.findall(r"\b(\w+est|most) (\w{3,})", asked)
-    if not is_ordered and any(re.search(rf"\b(?!{end}\b)(?:\w+est|most) {of}\b", said) for end, of in ends):
+    ends = re.findall(rf"\b({ENDS}) (\w{{3,}})", asked)
+    if not is_ordered and any(re.search(rf"\b(?!{end}\b){ENDS} {of}\b", said) for end, of in ends):
         return True
     said = said.replace("至", "到")
     ways = [(a, to.replace("至", "到"), b if to == " to " else b[: len(a)]) for a, to, b in WAY.findall(asked)]
@@ -389,7 +393,7 @@ def _strange_names(answer: str, asked: str, values: Sequence[str]) -> bool:
         *KNOWN_NAMES,
         *FRAMES.split(),
     }
-    answer = re.sub(r"[*_`]", "", answer)
+    answer = ABBREVIATED.sub(r"\1 ", re.sub(r"[*_`]", "", answer))
     return any(
         {*spell(plain(word)).split()} - known for word in NAME.findall(re.sub(r"(?<=\w)['’](?=[A-Z])", "", answer))
     )

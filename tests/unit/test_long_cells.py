@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.judge_exam import manual_cells
 from tests.judge_exam.long_cells import GOOD, questions, strategies
 
 ASKED = [asked for part in ("chosen", "kept") for asked in questions(60, part=part, seed=7)]
@@ -33,6 +34,19 @@ def test_swapped_entities_boilerplate_and_questions_do_not_pay(earned: dict[str,
     for name in ("entities swapped", "boilerplate", "question again"):
         assert sum(value <= 0.1 for value in earned[name]) >= 0.95 * len(earned[name]), name
     assert max(earned["a lie added"]) < 0.25
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+@pytest.mark.parametrize("part", ["first", "second"])
+def test_records_of_one_outline_are_told_apart(part: str, language: str) -> None:
+    found: dict[str, list[float]] = {}
+    for answer, _, value in manual_cells.values(10, part=part, language=language, seed=3):
+        found.setdefault(answer, []).append(value)
+    for answer in manual_cells.GOOD:
+        assert sum(value >= 0.9 for value in found[answer]) >= 0.9 * len(found[answer]), answer
+    assert max(*found["exchanged"], *found["exchanged clauses"]) <= 0.1
+    assert max(*found["a lie added"], *found["numbers changed"], *found["another record"]) < 0.25
+    assert max(found["half"]) < 0.8
 
 
 @pytest.mark.parametrize("reference", ["", "无法引用的散文。"])
