@@ -2,8 +2,8 @@
 
 Runs on GPUs as verl does, and on a CPU as agl_plugin.cpu.platform. verl is not imported in the starting process. On a
 CPU, where what four processes import is half of the time to the first rollout, Ray's workers and vLLM's engine are
-forked from one process that has imported it. Covers one node; for several nodes start Ray there first
-(restart_ray.sh), and it is found by RAY_ADDRESS.
+forked from one process that has imported it. For several machines Ray runs on them first (restart_ray.sh), and is found
+by RAY_ADDRESS; loop, gateway and store stay on the machine that starts the run.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from typing import Any
 import agentlightning as agl
 import psutil
 import ray
-from ray.exceptions import RayTaskError
+from ray.exceptions import RayActorError, RayTaskError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from agl_plugin.options import DaemonOptions, TrainerOptions
 from agl_plugin.update.composed import verl_config
@@ -31,19 +32,39 @@ from foundation.versions import versions
 PASSED_ON = (*COMMON_ENV, *FIXED_ENV, *CPU_ENV, *PATCH_ENV, *TRACKER_ENV, "HF_HUB_OFFLINE", "NO_PROXY")
 
 
-def start_ray(*, cpu: bool, n_gpus: int, without_litellm: bool, python: Path | None) -> None:
+def start_ray(*, cpu: bool, n_nodes: int, n_gpus: int, without_litellm: bool, python: Path | None) -> None:
     """Ray for a run, which leaves nothing behind where the run is killed. Raises RunError: see `_start`."""
     this = psutil.Process()
     before = set(this.children(recursive=True))
     _start(cpu=cpu, n_gpus=n_gpus, without_litellm=without_litellm, python=python)
     ends_with_this(one.pid for one in this.children(recursive=True) if one not in before)
+    check_nodes(ray.nodes(), n_nodes=n_nodes, n_gpus=n_gpus)
+
+
+def check_nodes(nodes: list[dict[str, Any]], *, n_nodes: int, n_gpus: int) -> None:
+    """So many of Ray's machines have so many GPUs. Raises RunError, which says what each has."""
+    has = {node["NodeManagerAddress"]: int(node["Resources"].get("GPU", 0)) for node in nodes if node["Alive"]}
+    if sum(n >= n_gpus for n in has.values()) < n_nodes:
+        raise RunError(
+            f"trainer.n_nodes = {n_nodes}, trainer.n_gpus = {n_gpus}: Ray has "
+            f"{', '.join(f'{n} GPU(s) at {address}' for address, n in has.items())}. Lower these keys, or start Ray on "
+            "the other machines (`bash restart_ray.sh`) after checking `nvidia-smi` and CUDA_VISIBLE_DEVICES there"
+        )
+
+
+def lost_nodes() -> str:
+    """Which machines of Ray are gone, for people; or what else there is to look at."""
+    gone = [node["NodeManagerAddress"] for node in ray.nodes() if not node["Alive"]]
+    if not gone:
+        return "all machines of Ray are there, so that the process itself was ended: look for a lack of memory"
+    return f"Ray has lost {', '.join(gone)}"
 
 
 def _start(*, cpu: bool, n_gpus: int, without_litellm: bool, python: Path | None) -> None:
-    """Connect to the running Ray (GPU), or start one on the loopback interface with a pretended GPU (CPU).
+    """Connect to the running Ray (at RAY_ADDRESS, or on GPUs this machine's), or start one on the loopback interface
+    with a pretended GPU (CPU).
 
     `without_litellm` spares its workers the import of LiteLLM (agl_plugin.patches.without_litellm); `python` runs them.
-    Raises RunError when Ray sees fewer GPUs than asked for.
     """
     # Ray would run its workers, which are the training, at the lowest priority but four.
     os.environ.setdefault("RAY_worker_niceness", "0")
@@ -53,14 +74,8 @@ def _start(*, cpu: bool, n_gpus: int, without_litellm: bool, python: Path | None
         runtime_env["py_executable"] = str(python)
     if without_litellm:
         runtime_env["worker_process_setup_hook"] = "agl_plugin.patches.install.install_at_start"
-    if not cpu:
+    if not cpu or os.environ.get("RAY_ADDRESS"):
         ray.init(runtime_env=runtime_env, include_dashboard=False)
-        available = int(ray.cluster_resources().get("GPU", 0))
-        if available < n_gpus:
-            raise RunError(
-                f"trainer.n_gpus = {n_gpus}, but Ray sees {available} GPU(s). Lower --n-gpus, or run "
-                "`bash restart_ray.sh` after checking `nvidia-smi` and CUDA_VISIBLE_DEVICES"
-            )
         return
     # Ray would start 16 idle worker processes, 1 s of CPU each, for the 16 CPUs that verl's actors reserve.
     os.environ.setdefault("RAY_prestart_worker_first_driver", "0")
@@ -96,7 +111,7 @@ def train(
 
     from agl_plugin.audit.log import AuditLog
     from agl_plugin.daemon import GrpoDaemon
-    from agl_plugin.run.workers import Workers
+    from agl_plugin.run.workers import AGAIN, Workers
     from agl_plugin.trainer import GrpoTrainer
 
     config = verl_config(overrides)
@@ -106,7 +121,7 @@ def train(
     if daemon.async_groups:
         settings["max_staleness"] = daemon.max_staleness
     with AuditLog(run_dir, settings=settings) if audit else nullcontext() as log:
-        GrpoTrainer(
+        run = GrpoTrainer(
             config,
             workers=Workers(config, teacher=trainer.update.teacher),
             daemon=GrpoDaemon(
@@ -126,7 +141,11 @@ def train(
             run_dir=run_dir,
             options=trainer,
             audit=log,
-        ).fit()
+        )
+        try:
+            run.fit()
+        except RayActorError as exc:
+            raise RunError(f"a process of the update or a model server is gone: {lost_nodes()}. {AGAIN}") from exc
 
 
 class Grpo(agl.Algorithm):
@@ -166,12 +185,13 @@ class Grpo(agl.Algorithm):
             "val_dataset": val_dataset,
         }
         on_sigterm = signal.getsignal(signal.SIGTERM)
-        n_gpus = int(self.verl["trainer"]["n_gpus_per_node"])
-        start_ray(cpu=self.cpu, n_gpus=n_gpus, without_litellm=self.daemon.proxy == "gateway", python=self.python)
+        size = {"n_nodes": self.verl["trainer"]["nnodes"], "n_gpus": self.verl["trainer"]["n_gpus_per_node"]}
+        start_ray(cpu=self.cpu, **size, without_litellm=self.daemon.proxy == "gateway", python=self.python)
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, on_sigterm)  # Ray's own handler would end the process without a summary
         try:
-            task: Any = ray.remote(num_cpus=1, max_retries=0)(train)  # pyright: ignore
+            here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+            task: Any = ray.remote(num_cpus=1, max_retries=0, scheduling_strategy=here)(train)  # pyright: ignore
             ray.get(
                 task.remote(
                     self.verl,

@@ -121,7 +121,7 @@ def _state(connection: sqlite3.Connection, update_id: str) -> dict[str, Any] | N
 
 def weights_before(folder: Path, connection: sqlite3.Connection, verl: Mapping[str, Any], step: int) -> Path | None:
     """The checkpoint that a step began with; None where it began with the start model. Raises UserError."""
-    n_ranks = verl["trainer"]["n_gpus_per_node"]
+    n_ranks = verl["trainer"]["nnodes"] * verl["trainer"]["n_gpus_per_node"]
     if n_ranks != 1:
         raise UserError(f"the run had {n_ranks} GPUs, and its checkpoints as many parts: only runs on one are repeated")
     own = folder / run_folder.CHECKPOINTS / f"global_step_{step - 1}"

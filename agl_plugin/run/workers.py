@@ -1,7 +1,7 @@
 """verl's workers and model servers of one run, as the loop asks them: passes, update, weights, checkpoints.
 
-Guarantees: a server answers with the weights of the last `send_weights` alone; its prefix cache has none of others'.
-Not covered: critics, reward models of verl, and rollouts on other machines than the workers.
+Each server is on the machine of its workers. Guarantees: a server answers with the weights of the last `send_weights`
+alone; its prefix cache has none of others'. Not covered: critics and reward models of verl.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ class Workers(Passes):
 
     def __init__(self, config: Any, *, teacher: str = "") -> None:
         separate = need_reference_policy(config) and not has_adapter(config) and not teacher
-        pool = RayResourcePool([config.trainer.n_gpus_per_node] * config.trainer.nnodes, use_gpu=True)
+        # One process for a GPU, which is all its own; by verl's default each GPU would claim ten CPUs of its machine.
+        pool = RayResourcePool([config.trainer.n_gpus_per_node] * config.trainer.nnodes, max_colocate_count=1)
         role = "actor_rollout_ref" if separate else "actor_rollout"
         worker = RayClassWithInitArgs(cls=ray.remote(GrpoWorker), config=config.actor_rollout_ref, role=role)
         wait_s = config.trainer.ray_wait_register_center_timeout

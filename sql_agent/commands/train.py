@@ -47,7 +47,8 @@ def run(config: TrainConfig, *, local: bool = False, dry: bool = False) -> tuple
         status, run_dir = (dry_run_local(config, terminal), None) if dry else run_local(config, terminal)
     else:
         role = os.environ.get("AGL_CURRENT_ROLE", "both")
-        forks = config.trainer.device == "cpu" and config.rollout.proxy == "gateway" and role != "runner" and not dry
+        own_ray = config.trainer.device == "cpu" and not os.environ.get("RAY_ADDRESS")
+        forks = own_ray and config.rollout.proxy == "gateway" and role != "runner" and not dry
         with _python(lora=config.model.lora_rank > 0) if forks else nullcontext() as python:
             status, run_dir = _checked(config, terminal, dry=dry, role=role, python=python)
     if run_dir:

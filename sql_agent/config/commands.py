@@ -66,6 +66,7 @@ READERS: dict[str, set[str]] = {
     "trainer": TRAINERS,
     "trainer.offload": {GRPO},
     "trainer.sequence_parallel": {GRPO},
+    "trainer.n_nodes": {GRPO},
     "trainer.device": TRAINERS | ANSWERERS | {SERVE},
     "trainer.seed": TRAINERS | ANSWERERS | {SERVE},
     "trainer.runs_dir": TRAINERS | {TRY},

@@ -26,7 +26,10 @@ class TrainerConfig(Node):
         description="weights and AdamW of the update wait in the machine's memory while vLLM samples (GPUs alone); "
         "auto: where they would not fit beside rollout.gpu_memory_utilization",
     )
-    n_gpus: int = Field(default=1, ge=1, description="GPUs (or one pretended GPU on the CPU)")
+    n_gpus: int = Field(default=1, ge=1, description="GPUs of a machine (or one pretended GPU on the CPU)")
+    n_nodes: int = Field(
+        default=1, ge=1, description="machines of the Ray at RAY_ADDRESS, each with n_gpus, that train and sample"
+    )
     sequence_parallel: int = Field(
         default=1,
         ge=1,
@@ -56,6 +59,11 @@ class TrainerConfig(Node):
     )
     runs_dir: str = Field(default="runs", description="parent of run folders; relative paths start at the project root")
     seed: int = Field(default=1, description="seed of sampling (with step, question and call), and of the tiny policy")
+
+    @property
+    def n_ranks(self) -> int:
+        """Processes of the update: a GPU each."""
+        return self.n_nodes * self.n_gpus
 
     @property
     def runs(self) -> Path:

@@ -217,10 +217,10 @@ class TrainConfig(AgentTree):
                 f"optim.mini_batch_questions = {optim.mini_batch_questions} must not exceed optim.questions_per_step = "
                 f"{optim.questions_per_step}"
             )
-        if optim.questions_per_step * self.rollout.group_size % self.trainer.n_gpus:
+        if optim.questions_per_step * self.rollout.group_size % self.trainer.n_ranks:
             raise ValueError(
                 f"optim.questions_per_step x rollout.group_size = {optim.questions_per_step * self.rollout.group_size} "
-                f"must be a multiple of trainer.n_gpus = {self.trainer.n_gpus}"
+                f"must be a multiple of trainer.n_nodes x trainer.n_gpus = {self.trainer.n_ranks}"
             )
         if self.trainer.device == "cpu" and self.trainer.offload == "always":
             raise ValueError('trainer.offload = "always" needs a GPU: on a CPU there is no second memory; leave it out')
@@ -230,9 +230,10 @@ class TrainConfig(AgentTree):
                 f"trainer.sequence_parallel = {self.trainer.sequence_parallel} needs a GPU and model.attention = "
                 "flash_attention_2, which takes rows without padding: set that, or leave it at 1"
             )
-        if rows % (optim.micro_batch_rows * self.trainer.n_gpus):
+        if rows % (optim.micro_batch_rows * self.trainer.n_ranks):
             raise ValueError(
                 f"optim.mini_batch_questions x rollout.group_size = {rows} must be a multiple of "
-                f"optim.micro_batch_rows x trainer.n_gpus = {optim.micro_batch_rows * self.trainer.n_gpus}"
+                f"optim.micro_batch_rows x trainer.n_nodes x trainer.n_gpus = "
+                f"{optim.micro_batch_rows * self.trainer.n_ranks}"
             )
         return self

@@ -83,7 +83,7 @@ def offloads(model: ModelConfig, optim: OptimConfig, rollout: RolloutConfig, tra
         return trainer.device != "cpu" and trainer.offload == "always"
     n, _ = parameters(model.path)
     reference = FROZEN_BYTES * n if optim.kl_coef and not model.lora_rank else 0.0
-    needed = SPARE * (update_bytes(n, lora=model.lora_rank) + reference) / trainer.n_gpus
+    needed = SPARE * (update_bytes(n, lora=model.lora_rank) + reference) / trainer.n_ranks
     return not n or needed > GB * gpu_memory_gb() * (1 - rollout.gpu_memory_utilization)
 
 
@@ -98,7 +98,7 @@ def memory(
     state = update_bytes(n, lora=model.lora_rank)
     yield f"memory ({n / 1e9:.3g} billion parameters, from {source}; calculated, not measured):"
     where = "; offloaded while vLLM samples" if offloads(model, optim, rollout, trainer) else ""
-    per_gpu = state / trainer.n_gpus / GB
+    per_gpu = state / trainer.n_ranks / GB
     yield f"  update: {per_gpu:.3g} GB per GPU for weights, gradients and Adam ({state / GB:.3g} in all){where}"
     if not tiny:
         trained = rollout.row_tokens - rollout.max_prompt_tokens

@@ -176,13 +176,13 @@ def shorten(config: TrainConfig, *, ci: bool, fast: bool) -> TrainConfig:
     steps = min(config.trainer.max_steps or CI_STEPS, 1 if fast else CI_STEPS)
     tree: dict[str, Any] = {"trainer": {"max_steps": steps}}
     if fast:
-        questions = math.lcm(min(config.optim.mini_batch_questions, 4), config.trainer.n_gpus)
+        questions = math.lcm(min(config.optim.mini_batch_questions, 4), config.trainer.n_ranks)
         tree["trainer"]["validate_first"] = False
         tree["optim"] = {
             "questions_per_step": questions,
             "mini_batch_questions": questions,
             "micro_batch_rows": math.gcd(
-                questions * config.rollout.group_size // config.trainer.n_gpus, config.optim.micro_batch_rows
+                questions * config.rollout.group_size // config.trainer.n_ranks, config.optim.micro_batch_rows
             ),
         }
         tree["data"] = {"val_max_rows": min(config.data.val_max_rows, 8)}

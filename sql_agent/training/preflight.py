@@ -126,6 +126,11 @@ def check_devices(trainer: TrainerConfig, rollout: RolloutConfig) -> None:
     """The configured GPUs exist and divide."""
     if trainer.device == "cpu" and trainer.n_gpus > 1:
         raise UserError(f"--n-gpus {trainer.n_gpus}: on a CPU there is one pretended GPU; leave it at 1")
+    if trainer.n_nodes > 1 and not os.environ.get("RAY_ADDRESS"):
+        raise UserError(
+            f"trainer.n_nodes = {trainer.n_nodes}: RAY_ADDRESS names no Ray. Start one on these machines with "
+            "`bash restart_ray.sh` (docs/70-scale.md), or leave it at 1"
+        )
     if trainer.device == "cuda" and gpu_count() < trainer.n_gpus and not os.environ.get("RAY_ADDRESS"):
         raise UserError(
             f"--n-gpus {trainer.n_gpus}: the driver shows {gpu_count()} GPU(s). "

@@ -193,7 +193,7 @@ def _trainer(trainer: TrainerConfig, logging: LoggingConfig, *, run_dir: Path, t
     resume = trainer.resume not in ("", "latest")
     return {
         "device": "cpu" if trainer.device == "cpu" else "cuda",
-        "nnodes": 1,
+        "nnodes": trainer.n_nodes,
         "n_gpus_per_node": trainer.n_gpus,
         "total_epochs": trainer.epochs,
         "total_training_steps": total_steps,

@@ -154,6 +154,7 @@ optim.questions_per_step data.train_batch_size
 data.seed data.seed
 trainer.device trainer.device
 trainer.n_gpus trainer.n_gpus_per_node
+trainer.n_nodes trainer.nnodes
 trainer.epochs trainer.total_epochs
 trainer.save_every trainer.save_freq
 trainer.validate_every trainer.test_freq
@@ -193,7 +194,6 @@ REFUSED: dict[str, str] = {
         "verl, agent-lightning or this project sets it, for an agent that calls tools on a GPU that is shared",
     ),
     MODEL: "tokenizer, template and config.json are those of model.path, which vLLM reads too",
-    "trainer.nnodes": "the checks of batches, GPUs and memory are for one machine",
     "trainer.val_only": "`agentgrpo evaluate` measures a model without training it",
     "critic.": "GRPO has no critic",
 }
