@@ -1,0 +1,100 @@
+"""A run over a real Ray of two nodes, at two addresses of the loopback: what it says and does when one dies."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+
+from foundation import run_folder
+from foundation.environment import COMMON_ENV
+from foundation.net import free_port
+from sql_agent.tiny_policy.build import ensure_tiny_policy
+from tests.drills.conftest import END_S, training, until
+
+pytestmark = pytest.mark.slow
+HEAD, OTHER = "127.0.0.2", "127.0.0.3"
+TWO = ["--set", "trainer.n_nodes=2", "--set", "trainer.max_steps=3"]
+
+
+@contextmanager
+def node(log: Path, ip: str, *place: str) -> Iterator[psutil.Process]:
+    """A node of Ray with a pretended GPU, until the end or its death."""
+    command = [str(Path(sys.executable).parent / "ray"), "start", f"--node-ip-address={ip}", *place, "--block"]
+    sizes = ["--num-cpus=4", "--num-gpus=1", f"--object-store-memory={200 * 2**20}", "--disable-usage-stats"]
+    with log.open("ab") as out, subprocess.Popen([*command, *sizes], stdout=out, stderr=out) as process:
+        started = psutil.Process(process.pid)
+        try:
+            yield started
+        finally:
+            end(started)
+
+
+def end(started: psutil.Process) -> None:
+    """kill -9 for a node and all that it runs."""
+    if started.is_running():
+        for process in [*started.children(recursive=True), started]:
+            process.kill()
+
+
+def n_alive(address: str) -> int:
+    """Nodes that the cluster has."""
+    look = [
+        sys.executable,
+        "-c",
+        "import ray; ray.init(); print(sum(node['Alive'] for node in ray.nodes()))",
+    ]
+    done = subprocess.run(look, capture_output=True, text=True, env={**os.environ, "RAY_ADDRESS": address})
+    return int(done.stdout.split()[-1]) if done.returncode == 0 else 0
+
+
+@pytest.fixture
+def head(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The address of a cluster with a token of its own, which the tests' processes find in their environment."""
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        monkeypatch.setenv("RAY_TMPDIR", folder)  # a short path, for its sockets
+        monkeypatch.setenv("RAY_AUTH_TOKEN", os.urandom(16).hex())
+        for name, value in {**COMMON_ENV, "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "1"}.items():
+            monkeypatch.setenv(name, value)
+        address = f"{HEAD}:{free_port()}"
+        with node(tmp_path / "head.log", HEAD, "--head", f"--port={address[10:]}", "--include-dashboard=false"):
+            until(lambda: n_alive(address) == 1, timeout_s=END_S)
+            monkeypatch.setenv("RAY_ADDRESS", address)
+            yield address
+
+
+def test_a_run_over_two_nodes_names_the_one_that_dies_and_goes_on_when_it_is_back(tmp_path: Path, head: str) -> None:
+    ensure_tiny_policy(1)
+    place, runs = f"--address={head}", tmp_path / "runs"
+    with node(tmp_path / "other.log", OTHER, place) as other:
+        until(lambda: n_alive(head) == 2, timeout_s=END_S)
+        with training(runs, *TWO) as run:
+            run.wait_for("checkpoint", 1)
+            end(other)
+            text = run.end()
+            assert run.process.returncode == 1 and run.summary()["status"] == "failed", text
+            assert OTHER in text and HEAD not in text and "--resume latest" in text
+            first = run.folder
+    parts = sorted(path.name for path in (first / run_folder.CHECKPOINTS).glob("global_step_1/actor/model_*"))
+    assert parts == [f"model_world_size_2_rank_{rank}.pt" for rank in (0, 1)]
+    with node(tmp_path / "back.log", OTHER, place):
+        until(lambda: n_alive(head) == 2, timeout_s=END_S)
+        with training(runs, *TWO, "--resume_checkpoint") as run:
+            text = run.end()
+            assert run.process.returncode == 0 and run.folder != first, text
+            summary = run.summary()
+    assert summary["status"] == "finished" and summary["last_step"] == 3
+    assert summary["scored"] == summary["rollouts"] > 0
+
+
+def test_too_few_machines_are_named_before_a_run_waits_for_them(tmp_path: Path, head: str) -> None:
+    with training(tmp_path / "runs", *TWO) as run:
+        text = run.end()
+    assert run.process.returncode != 0 and f"1 GPU(s) at {HEAD}" in text and "trainer.n_nodes = 2" in text
