@@ -110,6 +110,7 @@ CHANGED = [
     "optim.micro_batch_rows=2",
     "optim.grad_clip=0.5",
     "trainer.n_gpus=2",
+    "trainer.n_nodes=2",
     "model.attention=flash_attention_2 trainer.n_gpus=2 trainer.sequence_parallel=2",
     "trainer.epochs=3",
     "trainer.save_every=5",
