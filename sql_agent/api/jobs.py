@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -186,6 +187,7 @@ def export(source: Run | str | Path, out: str | Path, *, dtype: str = "auto", qu
     return target
 
 
+@with_keys
 def tune(
     method: Literal["sft", "dpo"],
     *,
@@ -198,7 +200,11 @@ def tune(
     quiet: bool = False,
     **overrides: Any,
 ) -> Run:
-    """Learn from conversations or preferences: `agentgrpo sft`, `agentgrpo dpo`. As `train` for the rest."""
+    """Learn from conversations or preferences: `agentgrpo sft`, `agentgrpo dpo`, by the names of the same calls below.
+
+    `dataset` are conversations, questions or pairs (see load_dataset), `output_dir` a folder for the exported model.
+    Raises UserError for wrong input, and TrainingFailed, whose `run` is what there is.
+    """
     from sql_agent.tuning.options import configured
 
     tree = {"method": method} | ({"model.path": _model_text(model)} if model else {})
@@ -218,35 +224,7 @@ def tune(
     return run
 
 
-@with_keys
-def sft(
-    *,
-    recipe: str | Path = "",
-    model: Model = "",
-    dataset: Source = "",
-    max_samples: int | None = None,
-    output_dir: str | Path = "",
-    use_lora: bool = False,
-    quiet: bool = False,
-    **overrides: Any,
-) -> Run:
-    """Supervised fine-tuning: `agentgrpo sft`. `dataset`: conversations or questions, as a file, rows or a frame."""
-    asked: dict[str, Any] = {"recipe": recipe, "model": model, "dataset": dataset, "max_samples": max_samples}
-    return tune("sft", **asked, output_dir=output_dir, use_lora=use_lora, quiet=quiet, **overrides)
-
-
-@with_keys
-def dpo(
-    *,
-    recipe: str | Path = "",
-    model: Model = "",
-    dataset: Source = "",
-    max_samples: int | None = None,
-    output_dir: str | Path = "",
-    use_lora: bool = False,
-    quiet: bool = False,
-    **overrides: Any,
-) -> Run:
-    """Direct preference optimisation: `agentgrpo dpo`. `dataset`: pairs, as a file, rows or a frame."""
-    asked: dict[str, Any] = {"recipe": recipe, "model": model, "dataset": dataset, "max_samples": max_samples}
-    return tune("dpo", **asked, output_dir=output_dir, use_lora=use_lora, quiet=quiet, **overrides)
+sft = functools.partial(tune, "sft")
+sft.__doc__ = "Supervised fine-tuning: `agentgrpo sft`. `dataset`: conversations or questions, as a file, rows or a frame."
+dpo = functools.partial(tune, "dpo")
+dpo.__doc__ = "Direct preference optimisation: `agentgrpo dpo`. `dataset`: pairs, as a file, rows or a frame."
