@@ -13,12 +13,11 @@ paid from the run's budget.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import random
 import time
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
@@ -64,6 +63,11 @@ class Request:
         """An upper bound for usual tokenizers: one token per character."""
         return sum(len(message["content"]) for message in self.messages)
 
+    @property
+    def most_tokens(self) -> int:
+        """The same, with the answer."""
+        return self.most_prompt_tokens + self.max_tokens
+
     def believed(self, counted: Usage) -> Usage:
         """What the server says it counted; nothing where that cannot be, so that no lie drains budget or limits."""
         most_prompt = MOST_TOKENS_PER_CHAR * self.most_prompt_tokens + MOST_HIDDEN_TOKENS
@@ -93,6 +97,15 @@ class _Endpoint:
     blocked_until_s: float = 0.0
     cool_until_s: float = 0.0
     n_failures: int = 0
+
+    @property
+    def is_cooling(self) -> bool:
+        """Whether the others are asked first."""
+        return self.cool_until_s > time.time()
+
+    def of_loop(self, n_places: int) -> tuple[asyncio.Semaphore, asyncio.Lock]:
+        """Places and pacing of the running event loop."""
+        return self.places.setdefault(asyncio.get_running_loop(), (asyncio.Semaphore(n_places), asyncio.Lock()))
 
     def learn(self, fault: JudgeFault | None) -> None:
         """How a call ended."""
@@ -136,76 +149,59 @@ class Chain:
 
         Raises the last JudgeFault, whose `usage` is what all tries cost.
         """
-        order = sorted(endpoints or self.endpoints, key=lambda one: self.known[one.id].cool_until_s > time.time())
+        order = sorted(endpoints or self.endpoints, key=lambda endpoint: self.known[endpoint.id].is_cooling)
         way = _Way(order, timeout_s=self.timeout_s, attempts=self.attempts)
         while True:
-            try:
-                return await self._try(way, request.again if way.misread else request, parse)
-            except JudgeFault as fault:
-                pause_s = way.pause_s(fault) if isinstance(fault, again) else None
-                if pause_s is None or pause_s >= way.left_s:
-                    fault.usage = way.usage
-                    raise
-                logger.warning("next try in %.1f s: %s", pause_s, fault)
-            await asyncio.sleep(pause_s)
+            endpoint, left_s = way.left[0], way.left_s
+            known = self.known[endpoint.id]
+            places, pacing = known.of_loop(self.concurrency)
+            async with places:
+                try:
+                    async with pacing:
+                        await self._turn(endpoint, request, longest_s=left_s)
+                    way.ends_s = time.monotonic() + left_s  # the wait for place and turn is not counted
+                    answer = await self._answer(way, endpoint, request, parse)
+                except JudgeFault as fault:
+                    known.learn(fault)
+                    pause_s = way.pause_s(fault) if isinstance(fault, again) else None
+                    if pause_s is None or pause_s >= way.left_s:
+                        fault.usage = way.usage
+                        raise
+                    logger.warning("next try in %.1f s: %s", pause_s, fault)
+                else:
+                    known.learn(None)
+                    return answer
+                await asyncio.sleep(pause_s)  # in its place, which another call would use in vain
 
-    async def _try(self, way: _Way, request: Request, parse: Callable[[str], T]) -> Answer[T]:
-        endpoint, before_s = way.left[0], time.monotonic()
-        tokens = request.most_prompt_tokens + request.max_tokens
-        async with self._place(endpoint, tokens=tokens, longest_s=way.left_s):
-            way.ends_s += time.monotonic() - before_s
-            try:
-                reply = await self._post(way, endpoint, request)
-            except JudgeFault as fault:
-                self.known[endpoint.id].learn(fault)
-                if isinstance(fault, JudgeBusy) and not fault.retry_after_s:
-                    # In its place, which another call would use in vain.
-                    await asyncio.sleep(way.take_s(way.jitter_s))
-                raise
-        self.known[endpoint.id].learn(None)
-        if reply.usage.tokens:
-            self._count(endpoint, requests=0, tokens=reply.usage.tokens - tokens)
+    async def _turn(self, endpoint: JudgeEndpoint, request: Request, *, longest_s: float) -> None:
+        """Wait until the endpoint wants to be asked again and its limits allow it; the turn is booked at once.
+
+        Raises JudgeBusy at once when it asked to be left alone for longer than `longest_s`.
+        """
+        while (blocked_s := self.known[endpoint.id].blocked_until_s - time.time()) > 0:
+            if blocked_s > longest_s:
+                raise JudgeBusy(f"judge {endpoint}: asks to wait {blocked_s:.0f} s", blocked_s)
+            await asyncio.sleep(min(1.0, blocked_s))
+        per_minute = {"requests": endpoint.rpm or self.rpm, "tokens": endpoint.tpm or self.tpm}
+        if any(per_minute.values()):
+            amounts = {"requests": 1, "tokens": request.most_tokens}
+            with self.ledger.change(f"turns:{endpoint.id}") as next_s:
+                start_s = max([time.time() - BEHIND_S, *next_s.values()])
+                next_s |= {name: start_s + amounts[name] * 60 / limit for name, limit in per_minute.items() if limit}
+            await asyncio.sleep(start_s - time.time())
+
+    async def _answer(
+        self, way: _Way, endpoint: JudgeEndpoint, request: Request, parse: Callable[[str], T]
+    ) -> Answer[T]:
+        reply = await self._post(way, endpoint, request.again if way.misread else request)
+        if reply.usage.tokens and (tpm := endpoint.tpm or self.tpm):
+            with self.ledger.change(f"turns:{endpoint.id}") as next_s:
+                next_s["tokens"] = next_s.get("tokens", 0.0) + (reply.usage.tokens - request.most_tokens) * 60 / tpm
         try:
             return Answer(parse(reply.text), reply, endpoint, way.usage)
         except JudgeUnparsable as exc:
             way.misread = True
             raise JudgeUnparsable(f"judge {endpoint}: {exc}") from None
-
-    @contextlib.asynccontextmanager
-    async def _place(self, endpoint: JudgeEndpoint, *, tokens: int, longest_s: float) -> AsyncIterator[None]:
-        """Hold one place for a call of about `tokens` tokens, when it is its turn.
-
-        Raises JudgeBusy at once when the endpoint asked to be left alone for longer than `longest_s`.
-        """
-        known = self.known[endpoint.id]
-        places, pacing = known.places.setdefault(
-            asyncio.get_running_loop(), (asyncio.Semaphore(self.concurrency), asyncio.Lock())
-        )
-        async with places:
-            async with pacing:
-                while (blocked_s := known.blocked_until_s - time.time()) > 0:
-                    if blocked_s > longest_s:
-                        raise JudgeBusy(f"judge {endpoint}: asks to wait {blocked_s:.0f} s", blocked_s)
-                    await asyncio.sleep(min(1.0, blocked_s))
-                while (wait_s := self._count(endpoint, requests=1, tokens=tokens)) > 0:
-                    await asyncio.sleep(min(1.0, wait_s))
-            yield
-
-    def _count(self, endpoint: JudgeEndpoint, *, requests: int, tokens: int) -> float:
-        """Seconds until such a call's turn; when it is its turn (0), or no new call, it is counted."""
-        limits = {"requests": (requests, endpoint.rpm or self.rpm), "tokens": (tokens, endpoint.tpm or self.tpm)}
-        if not any(limit for _, limit in limits.values()):
-            return 0.0
-        with self.ledger.change(f"turns:{endpoint.id}") as next_s:
-            now = time.time()
-            wait_s = max(next_s.get(name, 0.0) - now for name, (_, limit) in limits.items() if limit)
-            if requests and wait_s > 0:
-                return wait_s
-            for name, (amount, limit) in limits.items():
-                if limit and amount:
-                    earliest_s = now - BEHIND_S if requests else 0.0
-                    next_s[name] = max(next_s.get(name, 0.0), earliest_s) + amount * 60 / limit
-        return 0.0
 
     async def _post(self, way: _Way, endpoint: JudgeEndpoint, request: Request) -> ChatReply:
         """One answered request; refused parameters are left out and remembered, a rung of the ladder at a time."""
@@ -266,34 +262,23 @@ class _Way:
         """Seconds until the whole question must be answered."""
         return max(0.0, self.ends_s - time.monotonic())
 
-    def take_s(self, pause_s: float) -> float:
-        """This pause; or none, and the end of the question, where it would take all the time that is left."""
-        if pause_s < self.left_s:
-            return pause_s
-        self.ends_s = time.monotonic()
-        return 0.0
-
-    @property
-    def jitter_s(self) -> float:
-        """A random pause, longer with each try."""
-        return random.uniform(0, min(MAX_PAUSE_S, FIRST_PAUSE_S * 2.0**self._n_tries))
-
     def pause_s(self, fault: JudgeFault) -> float | None:
         """Seconds until the next try, of the first of `left`; None where nobody is left, or no try."""
+        jitter_s = random.uniform(0, min(MAX_PAUSE_S, FIRST_PAUSE_S * 2.0**self._n_tries))
         self._n_tries += 1
         here, *others = self.left
         if isinstance(fault, JudgeRejected):
             self.left = others
             return 0.0 if others else None
         is_busy, asked_s = isinstance(fault, JudgeBusy), getattr(fault, "retry_after_s", 0.0)
-        if asked_s and (pause_s := asked_s + self.jitter_s / 10) < self.left_s:
+        if asked_s and (pause_s := asked_s + jitter_s / 10) < self.left_s:
             return pause_s
-        if is_busy and not asked_s:  # it has paused in its place
+        if is_busy and not asked_s:
             self._n_busy += 1
             self.left = self.left if self._n_busy % BUSY_TRIES else [*others, here]
-            return 0.0
+            return jitter_s
         self._tries_left -= 1
         self.left = [*others, here]
         if self._tries_left == 0 or (is_busy and not others):
             return None
-        return 0.0 if others else self.jitter_s
+        return 0.0 if others else jitter_s
