@@ -270,8 +270,8 @@ class GrpoDaemon:
 
     def _audit_rollouts(self) -> None:
         if self.audit:
-            found, run_id, records = self._seen, self.audit.run_id, {row["rollout_id"]: row for row in self._rows}
-            self.audit.add(lambda: rollout_rows(found, records, run_id=run_id), step=self.step)
+            seen, run_id, records = self._seen, self.audit.run_id, {row["rollout_id"]: row for row in self._rows}
+            self.audit.add(lambda: rollout_rows(seen, records, run_id=run_id), step=self.step)
 
     async def _replace_flat_groups(self) -> bool:
         """Roll out other questions in the place of flat groups; False when there is nothing to replace."""
@@ -450,8 +450,8 @@ class GrpoDaemon:
             response_tokens=[len(t.response.get("token_ids", [])) for t in triplets],
             finish_reasons=[t.response.get("finish_reason", "") for t in triplets],
         )
-        asked = rollout.input if isinstance(rollout.input, dict) else {}
-        return {"agent": asked.get("agent") or "", **(json.loads(record) if record else {}), **keys.model_dump()}
+        question = rollout.input if isinstance(rollout.input, dict) else {}
+        return {"agent": question.get("agent") or "", **(json.loads(record) if record else {}), **keys.model_dump()}
 
     def batch(self, limits: Limits, *, by_turn: bool = False) -> tuple[DataProto, dict[str, Any]]:
         """The rows of the step, from scored rollouts in groups of at least two, and their metrics.
@@ -492,8 +492,8 @@ class GrpoDaemon:
         if not self.options.async_groups:
             return {}
         ages = [staleness_of(rollout, weights=self.gate.weights) for rollout in kept.values()]
-        told = {"staleness_mean": sum(ages) / len(ages), "staleness_max": max(ages), "too_old": len(self._too_old)}
-        return {**told, "asked_again": len(self._dropped), "groups_in_flight": len(self.playing_on.groups)}
+        metrics = {"staleness_mean": sum(ages) / len(ages), "staleness_max": max(ages), "too_old": len(self._too_old)}
+        return {**metrics, "asked_again": len(self._dropped), "groups_in_flight": len(self.playing_on.groups)}
 
     def validation(self) -> dict[str, Any]:
         """Validation metrics over scored rollouts; raises RunError when there is none."""

@@ -71,8 +71,8 @@ class Outcome:
     @property
     def asked_groups(self) -> list[tuple[dict[str, Any], list[float]]]:
         """Each question that was asked, in the order of the queue, and the rewards of its scored rollouts."""
-        asked, rewards = {one["data_id"]: one for one in self.these.asked.values()}, self.rewards
-        return [(question, rewards.get(data_id, [])) for data_id, question in asked.items()]
+        questions, rewards = {row["data_id"]: row for row in self.these.asked.values()}, self.rewards
+        return [(question, rewards.get(data_id, [])) for data_id, question in questions.items()]
 
     def kept(self, in_batch: Set[str]) -> dict[str, RolloutLegacy]:
         """What can be trained of the groups `in_batch`, in the order of the queue and not of their ends: which rows

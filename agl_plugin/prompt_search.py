@@ -55,7 +55,7 @@ class PromptSearch(APO[Any]):
     ) -> tuple[list[Any], float]:
         """APO's own, but for who plays, and that unscored rollouts are in no mean."""
         played = await self._play(prompt.prompt_template.template, mode, dataset)
-        scored = [one["final_reward"] for one in played if one["final_reward"] is not None]
+        scored = [rollout["final_reward"] for rollout in played if rollout["final_reward"] is not None]
         if not scored:
             raise RunError(f"none of {len(played)} rollouts of a prompt was scored; see trials.jsonl for the reasons")
         return played, sum(scored) / len(scored)

@@ -136,8 +136,8 @@ class ConcurrentRunner(LitAgentRunner[Any]):
         """The resources of a rollout; those of one step share an id and are fetched once."""
         store, wanted = self.get_store(), rollout.resources_id
         if not wanted or wanted != self._resources[0]:
-            found = await (store.get_resources_by_id(wanted) if wanted else store.get_latest_resources())
-            if not found:
+            update = await (store.get_resources_by_id(wanted) if wanted else store.get_latest_resources())
+            if not update:
                 raise RuntimeError(f"the store has no resources {wanted or '(latest)'}")
-            self._resources = (found.resources_id, found.resources)
+            self._resources = (update.resources_id, update.resources)
         return self._resources[1]

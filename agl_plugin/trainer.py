@@ -66,9 +66,9 @@ class GrpoTrainer:
         self.train, self.val = train, val
         self.step = 0
         self.n_steps: int = config.trainer.total_training_steps
-        told: Any = {"n": config.data.train_batch_size, "seed": config.data.seed or 0}
+        options_of_order: Any = {"n": config.data.train_batch_size, "seed": config.data.seed or 0}
         weights = list((config.data.get("sampler") or {}).get("weights") or [])
-        self.order = QuestionOrder(train, **told, weights=weights, curriculum=options.curriculum)
+        self.order = QuestionOrder(train, **options_of_order, weights=weights, curriculum=options.curriculum)
         ahead = {"n": config.data.train_batch_size, "ahead": daemon.options.async_groups, "n_steps": self.n_steps}
         self.line = QuestionLine(self.order, train, **ahead) if daemon.options.async_groups else None
         self.watch = daemon.watch = Stopwatch()
@@ -92,9 +92,9 @@ class GrpoTrainer:
             self.step += 1
             metrics = self._train(self._questions())
             if trainer.test_freq > 0 and (self.step == self.n_steps or self.step % trainer.test_freq == 0):
-                found = self._validate()
-                kept.validated(self.step, found["val/reward_mean"])
-                metrics |= found
+                validation = self._validate()
+                kept.validated(self.step, validation["val/reward_mean"])
+                metrics |= validation
             last = self.step == self.n_steps or kept.gets_no_better
             wanted = last or self.step % max(1, trainer.save_freq) == 0 or kept.is_best(self.step)
             if trainer.save_freq > 0 and wanted:
@@ -125,8 +125,8 @@ class GrpoTrainer:
                 kept = self.workers.reference_log_probs(kept, self.rules)
         prepared = prepare(kept, self.rules, step=self.step, n_ranks=self.workers.n_ranks)
         with self._timed("update_actor"):
-            told, self._updated = result(prepared, self.workers.update(prepared.data))
-        return metrics | told | {"perf/total_num_tokens": int(kept.batch["attention_mask"].sum())}
+            update_metrics, self._updated = result(prepared, self.workers.update(prepared.data))
+        return metrics | update_metrics | {"perf/total_num_tokens": int(kept.batch["attention_mask"].sum())}
 
     def _limits(self) -> Limits:
         """The widest row."""
@@ -170,11 +170,11 @@ class GrpoTrainer:
             metrics |= {f"rollout/{k}": v for k, v in daemon.stats.items()}
             metrics |= self.order.learned(self.step, daemon.outcome.asked_groups)
             metrics |= self.health.after_step(self.step, metrics, daemon.step_rows)
-            told = daemon.warnings
+            texts = daemon.warnings
             if self.line and self.line.dropped:
                 names, self.line.dropped = ", ".join(self.line.dropped), []
-                told = [*told, f"rollouts in flight at the checkpoint are dropped, and asked again: {names}"]
-            if warnings := [f"step {self.step}: {text}" for text in told]:
+                texts = [*texts, f"rollouts in flight at the checkpoint are dropped, and asked again: {names}"]
+            if warnings := [f"step {self.step}: {text}" for text in texts]:
                 metrics["warnings"] = [*metrics.get("warnings", []), *warnings]
             return {**metrics, **self._audit_step(metrics)}
 

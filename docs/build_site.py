@@ -29,13 +29,13 @@ def links(page: str) -> list[str]:
 
 def reachable(start: str = "README.md") -> set[str]:
     """All files that the links of a page lead to, and theirs."""
-    found, waiting = set(), [start]
+    pages, waiting = set(), [start]
     while waiting:
         name = waiting.pop()
-        if name not in found:
-            found.add(name)
+        if name not in pages:
+            pages.add(name)
             waiting += links(name) if name.endswith(".md") else []
-    return found
+    return pages
 
 
 def order() -> list[object]:

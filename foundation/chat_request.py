@@ -70,16 +70,16 @@ def _is_count(value: Any) -> bool:
 
 def _are_messages(value: Any) -> bool:
     is_list = isinstance(value, list) and bool(value)
-    return is_list and all(isinstance(one, dict) and one.get("role") in ROLES for one in value)
+    return is_list and all(isinstance(message, dict) and message.get("role") in ROLES for message in value)
 
 
 def _are_functions(value: Any) -> bool:
     return isinstance(value, list) and all(
-        isinstance(one, dict)
-        and one.get("type") == "function"
-        and isinstance(one.get("function"), dict)
-        and _is_text(one["function"].get("name"))
-        for one in value
+        isinstance(tool, dict)
+        and tool.get("type") == "function"
+        and isinstance(tool.get("function"), dict)
+        and _is_text(tool["function"].get("name"))
+        for tool in value
     )
 
 
@@ -103,7 +103,7 @@ def is_template_key(name: str) -> bool:
 
 def _only(*neutral: Any) -> Callable[[Any], bool]:
     """Fits what says the same as nothing. True is not 1 here."""
-    return lambda value: any(value == one and type(value) is type(one) for one in neutral)
+    return lambda value: any(value == allowed and type(value) is type(allowed) for allowed in neutral)
 
 
 def _one_sample(value: Any) -> bool:
@@ -204,19 +204,19 @@ def _counts(key: str, value: Any) -> bool:
     return rule.what != "silent"
 
 
-def _whole(asked: dict[str, Any]) -> dict[str, Any]:
+def _whole(request: dict[str, Any]) -> dict[str, Any]:
     """`asked` in the one form of those that say the same."""
-    if "messages" not in asked:
+    if "messages" not in request:
         raise NotAllowed("messages", f"messages is missing: {RULES['messages'].remedy}")
-    if not asked.get("tools"):
-        asked.pop("tools", None)
-    if "tools" not in asked or asked.get("tool_choice") != "none":
-        asked.pop("tool_choice", None)  # the policy decides, which is what model servers do unasked
-    options = asked.pop("stream_options", {})
-    if asked.get("stream") and options.get("include_usage"):
-        asked["stream_options"] = {"include_usage": True}
-    limits = [asked.pop(name) for name in ("max_tokens", "max_completion_tokens") if name in asked]
-    return asked | ({"max_tokens": min(limits)} if limits else {})
+    if not request.get("tools"):
+        request.pop("tools", None)
+    if "tools" not in request or request.get("tool_choice") != "none":
+        request.pop("tool_choice", None)  # the policy decides, which is what model servers do unasked
+    options = request.pop("stream_options", {})
+    if request.get("stream") and options.get("include_usage"):
+        request["stream_options"] = {"include_usage": True}
+    limits = [request.pop(name) for name in ("max_tokens", "max_completion_tokens") if name in request]
+    return request | ({"max_tokens": min(limits)} if limits else {})
 
 
 def _shown(value: Any) -> str:

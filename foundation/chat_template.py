@@ -22,10 +22,10 @@ def read_template(folder: Path) -> str:
     try:
         return (folder / JINJA).read_text(encoding="utf-8")
     except (OSError, ValueError):
-        found = _tokenizer(folder).get("chat_template")
-    if isinstance(found, list):  # several by name
-        found = next((one.get("template") for one in found if one.get("name") == "default"), "")
-    return found if isinstance(found, str) else ""
+        template = _tokenizer(folder).get("chat_template")
+    if isinstance(template, list):  # several by name
+        template = next((entry.get("template") for entry in template if entry.get("name") == "default"), "")
+    return template if isinstance(template, str) else ""
 
 
 def _tokenizer(folder: Path) -> dict[str, Any]:

@@ -97,7 +97,7 @@ class Command(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """An option that may stand alone means `latest` there."""
-        alone = {flag for one in self.params if getattr(one, "metavar", "") == LATEST for flag in one.opts}
+        alone = {flag for param in self.params if getattr(param, "metavar", "") == LATEST for flag in param.opts}
         pairs = zip(args, [*args[1:], "-"], strict=False)
         return super().parse_args(ctx, [f"{a}=latest" if a in alone and b.startswith("-") else a for a, b in pairs])
 
@@ -125,8 +125,8 @@ class Door(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The command itself."""
         self.commands = dict.fromkeys(self.table)  # pyright: ignore[reportAttributeAccessIssue]  for "did you mean"
-        name, found, rest = super().resolve_command(ctx, args)
-        return name, found and loaded(self.table, name or ""), rest
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, command and loaded(self.table, name or ""), rest
 
     def invoke(self, ctx: Any) -> Any:
         """Importing a command may fail too."""
@@ -203,13 +203,13 @@ def _interrupt(*_: Any) -> None:
 
 def renamed(words: Sequence[str], known: Collection[str]) -> list[str]:
     """A command line with older names of flags -> one with those of a command that has the flags `known`."""
-    found: list[str] = []
+    words_today: list[str] = []
     for word in words:
         flag, equals, value = word.partition("=")
         dashed = flag.replace("_", "-")
         today = OLD_NAMES.get(dashed, dashed)
-        found.append(f"{today}{equals}{value}" if flag.startswith("--") and today in known else word)
-    return found
+        words_today.append(f"{today}{equals}{value}" if flag.startswith("--") and today in known else word)
+    return words_today
 
 
 def run_old(table: Table, words: Sequence[str]) -> None:
@@ -234,4 +234,4 @@ def _run(command: Any, words: Sequence[str], *, name: str | None) -> None:
 
 def flags_of(command: Any) -> set[str]:
     """What may stand on the line of a command: {"--model", "-m", ...}."""
-    return {flag for one in command.params for flag in [*one.opts, *one.secondary_opts]}
+    return {flag for param in command.params for flag in [*param.opts, *param.secondary_opts]}

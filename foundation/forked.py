@@ -104,13 +104,13 @@ class Forked:
         return json.loads(await self._bytes(size))
 
     async def _bytes(self, n: int) -> bytes:
-        found = bytearray()
-        while len(found) < n:
-            chunk = await self._loop.sock_recv(self._line, min(n - len(found), CHUNK_BYTES))
+        received = bytearray()
+        while len(received) < n:
+            chunk = await self._loop.sock_recv(self._line, min(n - len(received), CHUNK_BYTES))
             if not chunk:
                 raise EOFError
-            found += chunk
-        return bytes(found)
+            received += chunk
+        return bytes(received)
 
     def kill(self, reason: Reason = "exit", text: str = "was ended") -> None:
         """End it, and what it started, without waiting. The first reason counts."""

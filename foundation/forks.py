@@ -59,13 +59,13 @@ def receive_frame(line: socket.socket) -> Any:
 
 
 def _receive(line: socket.socket, n: int) -> bytes:
-    found = bytearray()
-    while len(found) < n:
-        chunk = line.recv(n - len(found))
+    received = bytearray()
+    while len(received) < n:
+        chunk = line.recv(n - len(received))
         if not chunk:
             raise EOFError
-        found += chunk
-    return bytes(found)
+        received += chunk
+    return bytes(received)
 
 
 def main() -> None:
@@ -82,9 +82,9 @@ def main() -> None:
 
 def _run_named(line: socket.socket) -> None:
     """A child's first frame says which function it runs, and with what."""
-    asked = receive_frame(line)
-    where, _, name = asked["run"].partition(":")
-    getattr(importlib.import_module(where), name)(asked["argument"], line)
+    request = receive_frame(line)
+    where, _, name = request["run"].partition(":")
+    getattr(importlib.import_module(where), name)(request["argument"], line)
 
 
 class Forks:
@@ -138,7 +138,7 @@ class Forks:
             return False
         if not message:
             return False
-        line, output = (socket.socket(fileno=one) for one in descriptors)
+        line, output = (socket.socket(fileno=descriptor) for descriptor in descriptors)
         try:
             pid = os.fork()
         except OSError as exc:
@@ -223,8 +223,8 @@ class Forks:
             if len(tree) > self._most:
                 self._why[pid] = f"it ran more than {self._most} processes"
                 self._n_tasks = 0
-                for one in (pid, *tree):
-                    supervise.kill(one)
+                for process in (pid, *tree):
+                    supervise.kill(process)
 
 
 def _tell(output: socket.socket, status: int, why: str) -> None:

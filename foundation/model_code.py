@@ -41,9 +41,12 @@ def code_key(value: Any, key: str = "") -> str:
     if isinstance(value, dict):
         # {"text_config": "sdpa"} under an implementation names one for each part.
         inherited = key if "_implementation" in key else ""
-        return next((found for name, one in value.items() if (found := code_key(one, inherited or str(name)))), "")
+        return next(
+            (inner_key for name, branch in value.items() if (inner_key := code_key(branch, inherited or str(name)))),
+            "",
+        )
     if isinstance(value, list):
-        return next((found for one in value if (found := code_key(one, key))), "")
+        return next((inner_key for branch in value if (inner_key := code_key(branch, key))), "")
     if "_implementation" in key and value not in OWN_IMPLEMENTATIONS:
         return key
     return key if isinstance(value, str) and ELSEWHERE.fullmatch(value) else ""

@@ -83,7 +83,7 @@ def ask() -> None:
     """`PLACE PYTHON ARGUMENTS...`: be the program that `PYTHON ARGUMENTS...` is, forked by whoever hears PLACE."""
     place, python, *arguments = sys.argv[1:]
     files = sorted(int(name) for name in os.listdir("/proc/self/fd"))
-    files = [one for one in files if _is_open(one)]
+    files = [descriptor for descriptor in files if _is_open(descriptor)]
     (line, their_line), (output, their_output) = socket.socketpair(), socket.socketpair()
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as to:
@@ -91,8 +91,8 @@ def ask() -> None:
             socket.send_fds(to, [b"f"], [their_line.fileno(), their_output.fileno()])
         their_line.close()
         their_output.close()
-        asked = {"arguments": arguments, "environment": dict(os.environ), "folder": os.getcwd(), "files": files}
-        send_frame(line, asked)
+        request = {"arguments": arguments, "environment": dict(os.environ), "folder": os.getcwd(), "files": files}
+        send_frame(line, request)
         socket.send_fds(line, [b"f"], files)
         said = _said(output)
     except OSError:
@@ -124,22 +124,22 @@ def _is_open(descriptor: int) -> bool:
 
 def _be_program(line: socket.socket, executable: str, begin: Callable[[], None]) -> None:
     """In the forked process: the program that was asked for, to its end."""
-    asked = receive_frame(line)
+    request = receive_frame(line)
     _, given, _, _ = socket.recv_fds(line, 1, MOST_FILES)
     line.close()
-    apart = [fcntl.fcntl(one, fcntl.F_DUPFD, FIRST_FREE) for one in given]
-    for one in given:
-        os.close(one)
-    for one, number in zip(apart, asked["files"], strict=True):
-        os.dup2(one, number)
-        os.close(one)
-    os.chdir(asked["folder"])
-    _be_in(asked["environment"])
+    apart = [fcntl.fcntl(descriptor, fcntl.F_DUPFD, FIRST_FREE) for descriptor in given]
+    for descriptor in given:
+        os.close(descriptor)
+    for descriptor, number in zip(apart, request["files"], strict=True):
+        os.dup2(descriptor, number)
+        os.close(descriptor)
+    os.chdir(request["folder"])
+    _be_in(request["environment"])
     status = 1
     try:
         importlib.import_module("multiprocessing.spawn").set_executable(executable)
         begin()
-        status = _run(asked["arguments"])
+        status = _run(request["arguments"])
     finally:
         with contextlib.suppress(BaseException):
             threading._shutdown()  # pyright: ignore[reportAttributeAccessIssue]

@@ -40,7 +40,7 @@ def redacted_tree(tree: Any) -> Any:
     if isinstance(tree, str):
         return redacted(tree)
     if isinstance(tree, list):
-        return [redacted_tree(one) for one in tree]
+        return [redacted_tree(branch) for branch in tree]
     return {key: redacted_tree(value) for key, value in tree.items()} if isinstance(tree, dict) else tree
 
 

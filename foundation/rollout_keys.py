@@ -42,7 +42,7 @@ GradeGroup = Callable[[list[dict[str, Any]]], Awaitable[list[dict[str, Any]]]]
 def broken_tools(rows: Iterable[Mapping[str, Any]]) -> Counter[tuple[str, str]]:
     """How many rollouts each tool left unscored, by its name and a word for what became of it."""
     faults = (row.get("fault") or {} for row in rows if row.get("unscored") == TOOL_FAULT)
-    return Counter((one["tool"], one["reason"]) for one in faults if one)
+    return Counter((fault["tool"], fault["reason"]) for fault in faults if fault)
 
 
 def told_tools(rows: Iterable[Mapping[str, Any]]) -> str:

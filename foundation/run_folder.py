@@ -47,5 +47,5 @@ def step_number(folder: Path) -> int:
 
 def steps_of(checkpoints: Path) -> list[Path]:
     """The numbered folders of a run's checkpoints, in order."""
-    found = [path for path in checkpoints.glob(f"{STEP}*") if step_number(path) >= 0]
-    return sorted(found, key=step_number)
+    folders = [path for path in checkpoints.glob(f"{STEP}*") if step_number(path) >= 0]
+    return sorted(folders, key=step_number)

@@ -33,5 +33,5 @@ def call_seeds(rollout: int) -> Iterator[int]:
 
 def uniform(seed: int, place: int) -> float:
     """The number in [0, 1) that draws the token at this place of a call."""
-    found = hashlib.blake2b(b"%d:%d" % (seed, place), digest_size=8).digest()
-    return (int.from_bytes(found) >> 11) / TOP
+    hashed = hashlib.blake2b(b"%d:%d" % (seed, place), digest_size=8).digest()
+    return (int.from_bytes(hashed) >> 11) / TOP

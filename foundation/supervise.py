@@ -112,17 +112,17 @@ def children() -> list[int]:
 
 def descendants(of: int) -> Iterator[int]:
     """All processes below one."""
-    parents, found = _by_parent(), [of]
-    for pid in found:
-        found += parents.get(pid, [])
-    yield from found[1:]
+    parents, pids = _by_parent(), [of]
+    for pid in pids:
+        pids += parents.get(pid, [])
+    yield from pids[1:]
 
 
 def tasks_of_machine() -> int:
     """How many threads there are; 0 where nobody counts them."""
     try:
-        with open("/proc/loadavg", encoding="ascii") as told:
-            return int(told.read().split()[3].partition("/")[2])
+        with open("/proc/loadavg", encoding="ascii") as file:
+            return int(file.read().split()[3].partition("/")[2])
     except OSError:
         return 0
 

@@ -13,10 +13,10 @@ PACKAGES = (
 
 def versions() -> dict[str, str]:
     """Package -> version; what is not installed is left out."""
-    found = {"python": platform.python_version()}
+    installed = {"python": platform.python_version()}
     for package in PACKAGES:
         try:
-            found[package] = importlib.metadata.version(package)
+            installed[package] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:
             continue
-    return found
+    return installed

@@ -35,8 +35,8 @@ def why_zero(*, question: str, answer: str, rubric: str = "") -> str:
 
 def is_copied_question(question: str, answer: str) -> bool:
     """True when the answer is the question, however often, with at most a word like "Question" before it."""
-    asked, said = _plain(question), _plain(answer[:MAX_READ_CHARS])
-    *before, behind = said.split(asked) if asked else [said]
+    plain_question, said = _plain(question), _plain(answer[:MAX_READ_CHARS])
+    *before, behind = said.split(plain_question) if plain_question else [said]
     return bool(before) and not behind and all(LEADS_IN.fullmatch(lead) for lead in before)
 
 

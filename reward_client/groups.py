@@ -29,12 +29,12 @@ async def grade_group(
     """
     gated = {text: why for text in answers if (why := judge.gate(item.question, text))}
     standing = [text for text in answers if text not in gated]
-    found: dict[str, GroupScore] = {
+    by_text: dict[str, GroupScore] = {
         text: GroupScore(value=0.0, explanation=f"{why} (not sent to the judge)") for text, why in gated.items()
     }
     grading = _Grading(judge, item, standing, n_worse=n_worse + len(answers) - len(standing))
-    found |= await grading.scores("pointwise" if len(set(standing)) < 2 else mode)
-    return GroupVerdict(scores=[found[text] for text in answers], fell_back=grading.fell_back, usage=grading.usage)
+    by_text |= await grading.scores("pointwise" if len(set(standing)) < 2 else mode)
+    return GroupVerdict(scores=[by_text[text] for text in answers], fell_back=grading.fell_back, usage=grading.usage)
 
 
 class _Grading:
@@ -64,7 +64,7 @@ class _Grading:
             return {text: GroupScore(unscored=fault.kind, explanation=str(fault)) for text in self.different}
 
     async def _pointwise(self) -> Scores:
-        async def one(text: str) -> GroupScore:
+        async def score(text: str) -> GroupScore:
             try:
                 verdict = await self.judge.grade(self.item.model_copy(update={"answer": text}))
             except JudgeFault as fault:
@@ -73,7 +73,7 @@ class _Grading:
             self.usage += verdict.usage
             return GroupScore(value=verdict.overall, explanation=verdict.explanation)
 
-        scores = await asyncio.gather(*(one(text) for text in self.different))
+        scores = await asyncio.gather(*(score(text) for text in self.different))
         return dict(zip(self.different, scores, strict=True))
 
     async def _pairwise(self) -> Scores:

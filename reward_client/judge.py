@@ -159,8 +159,8 @@ class LLMJudge:
         """
         pair = [(item.answer, other), (other, item.answer)]
         orders = [self._better(item, list(answers)) for answers in pair]
-        found = await gather_or_fault(orders, usage_of=lambda found: found[1])
-        (there, usage_there), (back, usage_back) = found
+        replies = await gather_or_fault(orders, usage_of=lambda replies: replies[1])
+        (there, usage_there), (back, usage_back) = replies
         agreed = there.better == {0: 0, 1: 2, 2: 1}[back.better]
         winner = {0: "tie", 1: "first", 2: "second"}[there.better if agreed else 0]
         return PairVerdict.model_validate(

@@ -136,12 +136,12 @@ def _read[M: BaseModel](text: str, model: type[M]) -> M:
     if len(said) > 6 and said.endswith("```") and (fence := _FENCE.match(said)):
         said = said[fence.end() : -3].strip()
     try:
-        found = _DECODER.decode(said)
+        tree = _DECODER.decode(said)
     except (ValueError, RecursionError) as exc:
         why = str(exc)[:80] or type(exc).__name__
         raise JudgeUnparsable(f"the reply is not one JSON object and nothing else ({why}): {text[:120]!r}") from None
     try:
-        return model.model_validate(found)
+        return model.model_validate(tree)
     except ValidationError as exc:
         problems = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in exc.errors())
         raise JudgeUnparsable(f"the verdict breaks the rules: {problems}") from None

@@ -54,13 +54,13 @@ class Served:
         """The scores as they are told: in [0, 1] too, where the scale was fitted on items like these."""
         return [
             t.Score(
-                score=one.score,
-                truncated=one.truncated,
-                reward=self.scale(one.score)
+                score=result.score,
+                truncated=result.truncated,
+                reward=self.scale(result.score)
                 if self.scale and (item.reference or not self.scale.needs_reference)
                 else None,
             )
-            for one, item in zip(scored, items, strict=True)
+            for result, item in zip(scored, items, strict=True)
         ]
 
 
@@ -193,7 +193,7 @@ def _add_scores(
     async def scores(requests: list[t.ScoreRequest]) -> list[t.Score]:
         items = [Item(request.prompt, request.response, request.reference) for request in requests]
         scored = await batcher.submit(items)
-        metrics.truncated.inc(sum(one.truncated for one in scored))
+        metrics.truncated.inc(sum(result.truncated for result in scored))
         return served.told(scored, items)
 
     @app.post("/score", summary="Score one response", **options)

@@ -117,9 +117,9 @@ def request_types(
     known = Annotated[
         str, Field(max_length=max_chars, description="reference answer, shown to the model after the prompt")
     ]
-    one = create_model("ScoreRequest", __base__=ScoreRequest, prompt=text, response=text, reference=(known, ""))
+    single = create_model("ScoreRequest", __base__=ScoreRequest, prompt=text, response=text, reference=(known, ""))
     pair = create_model(
         "PairRequest", __base__=PairRequest, prompt=text, chosen=text, rejected=text, reference=(known, "")
     )
-    items: Any = Annotated[list[one], Field(min_length=1, max_length=max_items)]
-    return one, pair, create_model("BatchRequest", __base__=BatchRequest, items=items)
+    items: Any = Annotated[list[single], Field(min_length=1, max_length=max_items)]
+    return single, pair, create_model("BatchRequest", __base__=BatchRequest, items=items)

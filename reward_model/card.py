@@ -43,10 +43,10 @@ Pair accuracy {accuracy:.3f} (95 % interval {low:.3f} to {high:.3f}, {n} pairs),
 
 def write_card(path: Path, metrics: dict[str, Any], *, base: str, data: str, lora: bool) -> None:
     """Write the card from the metrics of a training."""
-    found = metrics["validation"]
+    validation = metrics["validation"]
     left_out = [f"{count} x {reason}" for counts in metrics["skipped"].values() for reason, count in counts.items()]
-    low, high = found["interval"]
-    rows = [f"| {kind} | {row['n']} | {row['accuracy']:.3f} |" for kind, row in found["kinds"].items()]
+    low, high = validation["interval"]
+    rows = [f"| {kind} | {row['n']} | {row['accuracy']:.3f} |" for kind, row in validation["kinds"].items()]
     text = CARD.format(
         form="A LoRA adapter: merge it with `merge_lora.py` before serving." if lora else "All weights were trained.",
         base=Path(base).name if Path(base).is_absolute() else base,
@@ -55,11 +55,11 @@ def write_card(path: Path, metrics: dict[str, Any], *, base: str, data: str, lor
         n_validation=metrics["pairs"]["validation"],
         steps=metrics["steps"],
         skipped="; ".join(left_out) or "nothing",
-        accuracy=found["accuracy"],
+        accuracy=validation["accuracy"],
         low=low,
         high=high,
-        n=found["n"],
-        margin=found["mean_margin"],
+        n=validation["n"],
+        margin=validation["mean_margin"],
         kinds="\n".join(rows),
     )
     write_text(path, text)

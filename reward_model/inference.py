@@ -36,12 +36,12 @@ def read_items(path: Path) -> tuple[list[dict[str, Any]], list[Item]]:
     rows, items = [], []
     for number, row in json_lines(path, skipped):
         try:
-            one = ScoreRequest.model_validate({key: row[key] for key in KEYS if key in row})
+            request = ScoreRequest.model_validate({key: row[key] for key in KEYS if key in row})
         except ValidationError as exc:
             skipped.add(reason_of(exc), number)
             continue
         rows.append(row)
-        items.append(Item(one.prompt, one.response, one.reference))
+        items.append(Item(request.prompt, request.response, request.reference))
     if skipped.counts or not items:
         # Left-out lines would shift the scores against the file.
         raise UserError(f"{path}: every line must have prompt and response as texts. Mend or remove:\n{skipped}")
@@ -65,7 +65,7 @@ def main(
     if input is not None and output is not None:
         rows, items = read_items(input)
         scores = served.told(served.scorer.score(items), items)
-        write_lines(output, ({**row, **one.model_dump()} for row, one in zip(rows, scores, strict=True)))
+        write_lines(output, ({**row, **result.model_dump()} for row, result in zip(rows, scores, strict=True)))
         typer.echo(f"{len(rows)} responses scored: {output}")
     elif pairs is not None:
         known, _ = read_pairs(pairs)

@@ -241,8 +241,9 @@ def main(words: list[str] | None = None) -> None:
         print(f"error: {exc}", file=sys.stderr)
         raise SystemExit(2) from exc
     if PartialState().is_main_process:
-        found = metrics["validation"]
-        print(f"pair accuracy {found['accuracy']:.3f} on {found['n']} validation pairs; model: {settings.output_dir}")
+        validation = metrics["validation"]
+        accuracy = f"{validation['accuracy']:.3f} on {validation['n']} validation pairs"
+        print(f"pair accuracy {accuracy}; model: {settings.output_dir}")
 
 
 if __name__ == "__main__":

@@ -125,7 +125,7 @@ def main(
     if skipped.counts:
         typer.echo(f"skipped:\n{skipped}", err=True)
     scores = load_scorer(model_path).score([row.item for row in rows]) if rows else []
-    rows = [Labelled(row.item, row.label, one.score) for row, one in zip(rows, scores, strict=True)]
+    rows = [Labelled(row.item, row.label, result.score) for row, result in zip(rows, scores, strict=True)]
     scale = fit_rows(rows, weights_sha256=weights_fingerprint(model_path))
     error = held_out_error(rows, seed=seed)
     write_text(model_path / SCALE_FILE, scale.model_dump_json(indent=1) + "\n")

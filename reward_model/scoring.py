@@ -78,24 +78,24 @@ class RewardScorer:
         """The same for what is encoded already; items of like length share a forward pass."""
         order = sorted(range(len(encoded)), key=lambda i: len(encoded[i].ids))
         scored: dict[int, Scored] = {}
-        for places in _passes(order, [len(one.ids) for one in encoded], max_tokens=self._pass_tokens):
+        for places in _passes(order, [len(item.ids) for item in encoded], max_tokens=self._pass_tokens):
             scored |= zip(places, self._forward([encoded[i] for i in places]), strict=True)
         return [scored[i] for i in range(len(encoded))]
 
     @torch.inference_mode()
     def _forward(self, batch: Sequence[Encoded]) -> list[Scored]:
-        width = max(len(one.ids) for one in batch)
+        width = max(len(item.ids) for item in batch)
         ids = torch.full((len(batch), width), self._pad_id)
         mask = torch.zeros_like(ids)
-        for row, one in enumerate(batch):
-            ids[row, : len(one.ids)] = torch.tensor(one.ids)
-            mask[row, : len(one.ids)] = 1
+        for row, item in enumerate(batch):
+            ids[row, : len(item.ids)] = torch.tensor(item.ids)
+            mask[row, : len(item.ids)] = 1
         device = self.model.device
         logits = self.model(input_ids=ids.to(device), attention_mask=mask.to(device), use_cache=False).logits
         scores = logits.float().reshape(len(batch)).tolist()
         if not all(map(math.isfinite, scores)):
             raise NotFinite("the model gave a score that is not a finite number")
-        return [Scored(score, one.truncated) for score, one in zip(scores, batch, strict=True)]
+        return [Scored(score, item.truncated) for score, item in zip(scores, batch, strict=True)]
 
 
 def _passes(order: Sequence[int], n_tokens: Sequence[int], *, max_tokens: int) -> Iterator[list[int]]:

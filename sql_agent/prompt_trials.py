@@ -51,18 +51,18 @@ class PromptTrials:
         todo = {row.id: row for row in rows if (name, row.id) not in known}
         if self.max_episodes and self.n_episodes + len(todo) > self.max_episodes:
             raise EpisodesSpent(f"--max-episodes {self.max_episodes}: {self.n_episodes} of them are played")
-        found = {row.id: known[name, row.id] for row in rows if row.id not in todo}
-        found |= await self._played(name, mode, list(todo.values()))
-        return [_for_apo(found[row.id]) for row in rows]
+        records = {row.id: known[name, row.id] for row in rows if row.id not in todo}
+        records |= await self._played(name, mode, list(todo.values()))
+        return [_for_apo(records[row.id]) for row in rows]
 
     async def _played(self, name: str, mode: str, rows: list[Question]) -> dict[str, TrialRecord]:
         decoding: Decoding = "greedy" if mode == "val" else "sampled"
         trials = [Trial(name, mode, decoding, row, self.n_episodes + n) for n, row in enumerate(rows)]
-        found: dict[str, TrialRecord] = {}
+        records: dict[str, TrialRecord] = {}
 
         def on_done(record: TrialRecord) -> None:
             append_lines(self.folder / TRIALS, [record.model_dump()])
-            found[record.question_id] = record
+            records[record.question_id] = record
             if mode == "val" and record.reward is not None:
                 self.val[name, record.question_id] = record
 
@@ -70,7 +70,7 @@ class PromptTrials:
             setting = Setting(self.llm, runner, self.scoring)
             await play(trials, setting, concurrency=self.concurrency, on_done=on_done)
         self.n_episodes += len(rows)
-        return found
+        return records
 
     def name_of(self, prompt: str) -> str:
         """v0, v1 ... in the order in which prompts were first played."""
@@ -104,9 +104,9 @@ class PromptTrials:
 
 def _for_apo(record: TrialRecord) -> dict[str, Any]:
     """A trial as APO's critic sees it: the conversation, its reward and why."""
-    told = {"role": "user", "content": f"[grader] reward {record.reward}: {(record.reason or record.unscored)[:500]}"}
+    grade = {"role": "user", "content": f"[grader] reward {record.reward}: {(record.reason or record.unscored)[:500]}"}
     status = "failed" if record.reward is None else "succeeded"
-    return {"status": status, "final_reward": record.reward, "messages": [*record.messages, told], "spans": []}
+    return {"status": status, "final_reward": record.reward, "messages": [*record.messages, grade], "spans": []}
 
 
 def _markdown(means: dict[str, Estimate], best: str, change: str, *, p: float | None, ended: str, n_val: int) -> str:

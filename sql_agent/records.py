@@ -83,15 +83,15 @@ class Question(Record):
     def answer_mark(self) -> AnswerMark | Literal[""]:
         """What marks the answer in a reply; "": nothing, all of it is the answer."""
         words = self.answer_schema.split()
-        found: list[AnswerMark] = [mark for mark in ANSWER_MARKS if words.count(mark)]
-        return found[0] if found else ""
+        marks: list[AnswerMark] = [mark for mark in ANSWER_MARKS if words.count(mark)]
+        return marks[0] if marks else ""
 
     @property
     def answer_type(self) -> AnswerType | Literal[""]:
         """What the row says that its answer is; "": nothing."""
         words = self.answer_schema.split()
-        found: list[AnswerType] = [kind for kind in ANSWER_TYPES if words.count(kind)]
-        return found[0] if found else ""
+        types: list[AnswerType] = [kind for kind in ANSWER_TYPES if words.count(kind)]
+        return types[0] if types else ""
 
     @field_validator("sql", "evidence", "meta", mode="before")
     @classmethod

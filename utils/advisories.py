@@ -38,7 +38,7 @@ class Advisory:
 
     def affects(self, version: str) -> bool:
         """True when `version` has the fault."""
-        return any(SpecifierSet(one, prereleases=True).contains(version) for one in self.affected)
+        return any(SpecifierSet(specifier, prereleases=True).contains(version) for specifier in self.affected)
 
 
 def known(path: Path = LIST) -> list[Advisory]:
@@ -87,7 +87,7 @@ def asked(versions: dict[str, set[str]], url: str = OSV) -> list[Advisory]:
     with httpx.Client(base_url=url, timeout=60) as client:
         answer = client.post("/v1/querybatch", json={"queries": queries}).raise_for_status().json()
         ids = {vuln["id"] for result in answer["results"] for vuln in result.get("vulns", [])}
-        entries = [client.get(f"/v1/vulns/{one}").raise_for_status().json() for one in sorted(ids)]
+        entries = [client.get(f"/v1/vulns/{identity}").raise_for_status().json() for identity in sorted(ids)]
     return [advisory for entry in entries if "withdrawn" not in entry for advisory in _read(entry, versions)]
 
 
@@ -135,7 +135,7 @@ def main() -> None:
             advisories = merged(advisories, asked(versions, arguments.url))
         except httpx.HTTPError as exc:
             sys.exit(f"error: {arguments.url} did not answer ({exc}); the list stays as it is. Check the network")
-        text = json.dumps([asdict(one) for one in advisories], indent=1, ensure_ascii=False) + "\n"
+        text = json.dumps([asdict(advisory) for advisory in advisories], indent=1, ensure_ascii=False) + "\n"
         LIST.with_suffix(".new").write_text(text, encoding="utf-8")
         LIST.with_suffix(".new").replace(LIST)
     lines = undecided((ROOT / "SECURITY.md").read_text(encoding="utf-8"), advisories, versions)

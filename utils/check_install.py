@@ -82,9 +82,9 @@ def read_lock(path: Path) -> tuple[dict[str, list[str]], dict[str, list[str]], s
 
         packages = tomllib.loads(path.read_text(encoding="utf-8"))["package"]
         versions: dict[str, list[str]] = {}
-        for one in packages:
-            if "version" in one:
-                versions.setdefault(one["name"], []).append(one["version"])
+        for entry in packages:
+            if "version" in entry:
+                versions.setdefault(entry["name"], []).append(entry["version"])
     except ImportError:
         return {}, {}, "reading it takes Python 3.11 or later"
     except (OSError, ValueError, KeyError, TypeError) as exc:
@@ -113,8 +113,8 @@ def look_for_gpus(machine: Machine) -> None:
         machine.driver_error = ((out + err).strip().splitlines() or ["nvidia-smi fails"])[0][:200]
         return
     machine.gpus = [[cell.strip() for cell in line.split(",")] for line in out.splitlines() if line.strip()]
-    found = re.search(r"CUDA Version:\s*([\d.]+)", run(["nvidia-smi"], 30)[1])
-    machine.driver_cuda = found.group(1) if found else ""
+    version = re.search(r"CUDA Version:\s*([\d.]+)", run(["nvidia-smi"], 30)[1])
+    machine.driver_cuda = version.group(1) if version else ""
 
 
 def survey(*, imports: bool) -> Machine:
@@ -133,7 +133,7 @@ def survey(*, imports: bool) -> Machine:
 
 def is_of(locked: list[str], version: str) -> bool:
     """Whether it is a locked version; what a build adds to it (+cpu) says nothing."""
-    return version.split("+")[0] in [one.split("+")[0] for one in locked]
+    return version.split("+")[0] in [entry.split("+")[0] for entry in locked]
 
 
 def package(machine: Machine, name: str, *, probed: str = "") -> Row:
@@ -222,8 +222,8 @@ def check_packages(machine: Machine) -> list[Row]:
 
 def check_cpu(machine: Machine) -> list[Row]:
     text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
-    found = re.search(r"^flags\s*:(.*)$", text, re.M)
-    flags = set(found.group(1).split()) if found else set()
+    line = re.search(r"^flags\s*:(.*)$", text, re.M)
+    flags = set(line.group(1).split()) if line else set()
     label = f"{platform.machine()}, {len(os.sched_getaffinity(0))} core(s)"
     if machine.gpus or "avx512f" in flags:
         return [Row("CPU", label, OK)]

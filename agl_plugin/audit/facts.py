@@ -72,9 +72,9 @@ def rollout_rows(found: Sequence[Seen], records: Mapping[str, Mapping[str, Any]]
 
 
 def _question(asked: Mapping[str, Any], record: Mapping[str, Any], *, run_id: str) -> Row:
-    told = [text(record.get(key) or asked.get(other)) for key, other in QUESTION_KEYS.items()]
-    key = hashlib.sha256(json.dumps(told[:3]).encode()).hexdigest()[:16]
-    return {"id": f"q-{key}", "run_id": run_id, **dict(zip(("name", *list(QUESTION_KEYS)[1:]), told, strict=True))}
+    fields = [text(record.get(key) or asked.get(other)) for key, other in QUESTION_KEYS.items()]
+    key = hashlib.sha256(json.dumps(fields[:3]).encode()).hexdigest()[:16]
+    return {"id": f"q-{key}", "run_id": run_id, **dict(zip(("name", *list(QUESTION_KEYS)[1:]), fields, strict=True))}
 
 
 QUESTION_KEYS = {"question_id": "id", "question": "question", "reference": "answer", "task_type": "task_type"}
@@ -151,14 +151,14 @@ def update_rows(
         place = {"id": f"{rollout_id}/r{n}", "rollout_id": rollout_id, "step": step, "row_number": number}
         rows.append(place | _tokens(row, batched.limits) | _fate(number, row, batched, updated, update_id=update_id))
     left_out = [{"rollout_id": i, "step": step, "why": why} for i, why in batched.left_out.items()]
-    found: Rows = {"train_row": rows, "left_out": left_out}
+    tables: Rows = {"train_row": rows, "left_out": left_out}
     if updated:
-        found["policy_update"] = [_update(updated, rows, metrics, step=step) | {"id": update_id, "run_id": run_id}]
+        tables["policy_update"] = [_update(updated, rows, metrics, step=step) | {"id": update_id, "run_id": run_id}]
         if updated.state:
             packed = {name: value for name, value in updated.state.items() if name != "settings"}
             state = {name: pack(value.tolist(), "f") for name, value in packed.items()}
-            found["update_state"] = [{"id": update_id, "settings": json.dumps(updated.state["settings"]), **state}]
-    return found
+            tables["update_state"] = [{"id": update_id, "settings": json.dumps(updated.state["settings"]), **state}]
+    return tables
 
 
 def _tokens(row: TrainRow, limits: Limits) -> Row:
@@ -178,11 +178,11 @@ def _fate(number: int, row: TrainRow, batched: Batched, updated: Updated | None,
     if number not in updated.rows:
         long = len(row.prompt) > batched.limits.prompt_tokens
         return {"used": 0, "why_not": PROMPT_TOO_LONG if long else NOTHING_SAMPLED}
-    one = updated.rows[number]
-    if not one.computed:
-        return {"advantage": one.advantage, "used": 0, "why_not": NO_ADVANTAGE if one.n_trained else FILTERED}
-    place = {"optimizer_step": one.optimizer_step, "update_id": update_id}
-    return {"advantage": one.advantage, "used": 1, "why_not": "", **place}
+    moved = updated.rows[number]
+    if not moved.computed:
+        return {"advantage": moved.advantage, "used": 0, "why_not": NO_ADVANTAGE if moved.n_trained else FILTERED}
+    place = {"optimizer_step": moved.optimizer_step, "update_id": update_id}
+    return {"advantage": moved.advantage, "used": 1, "why_not": "", **place}
 
 
 def _update(updated: Updated, rows: Sequence[Row], metrics: Mapping[str, Any], *, step: int) -> Row:

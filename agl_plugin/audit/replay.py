@@ -47,26 +47,28 @@ class Replayed:
     @property
     def differences(self) -> list[str]:
         """What is not the same, with its figure; [] for the same update."""
-        found = [f"{what} differs by {gap:.2g} (at most {SAME[what]:g})" for what, gap in self.gaps.items()
+        problems = [f"{what} differs by {gap:.2g} (at most {SAME[what]:g})" for what, gap in self.gaps.items()
                  if not gap <= SAME[what]]  # fmt: skip
         if self.stored.weights_before != self.repeated.weights_before:
-            found.append("it begins with other weights")
+            problems.append("it begins with other weights")
         if self.stored.state and self.repeated.state:
             then, now = self.stored.state["settings"], self.repeated.state["settings"]
-            found += [f"{name} was {then.get(name)}, and is {now[name]}" for name in now if then.get(name) != now[name]]
+            problems += [
+                f"{name} was {then.get(name)}, and is {now[name]}" for name in now if then.get(name) != now[name]
+            ]
         elif self.stored.weights_after != self.repeated.weights_after:
-            found.append("it ends with other weights, and the run kept none to compare within a tolerance")
-        return found
+            problems.append("it ends with other weights, and the run kept none to compare within a tolerance")
+        return problems
 
     @property
     def gaps(self) -> dict[str, float]:
         """How far each part of SAME differs."""
         norms = (self.stored.grad_norms, self.repeated.grad_norms)
-        found = {"grad_norms": _norm_gap(*norms)}
+        largest = {"grad_norms": _norm_gap(*norms)}
         if self.stored.state and self.repeated.state:
-            then, now = (_parts(one.state) for one in (self.stored, self.repeated) if one.state)
-            found |= {what: _gap(then[what], now[what]) for what in then}
-        return found
+            then, now = (_parts(update.state) for update in (self.stored, self.repeated) if update.state)
+            largest |= {what: _gap(then[what], now[what]) for what in then}
+        return largest
 
 
 def _norm_gap(stored: list[float], repeated: list[float]) -> float:
@@ -158,9 +160,9 @@ def _repeat(connection: sqlite3.Connection, settings: Mapping[str, Any], *, step
             reference = actor if actor.has_adapter else Passes(_worker(config, role="ref"), config)
             batch = reference.reference_log_probs(batch, rules)
         prepared = prepare(batch, rules, step=step)
-        _, found = result(prepared, actor.update(prepared.data))
+        _, updated = result(prepared, actor.update(prepared.data))
         _leave_group()
-    return found
+    return updated
 
 
 def _leave_group() -> None:

@@ -128,16 +128,16 @@ def tables_of(version: int) -> list[str]:
 
 def digest(previous: str, table: str, rows: Iterable[Sequence[Any]], *, step: int, version: int = VERSION) -> str:
     """The ledger's hash of an entry: the one before, table and step, and the values of all columns of its rows."""
-    found = hashlib.sha256(f"{previous} {table}{f' {step}' if version > 2 else ''}\n".encode())
+    hashed = hashlib.sha256(f"{previous} {table}{f' {step}' if version > 2 else ''}\n".encode())
     for row in rows:
-        found.update(repr(tuple(row)).encode())
-    return found.hexdigest()
+        hashed.update(repr(tuple(row)).encode())
+    return hashed.hexdigest()
 
 
 def last_digest(connection: sqlite3.Connection) -> str:
     """The hash of the ledger's last entry."""
-    found = connection.execute("SELECT sha256 FROM ledger ORDER BY n DESC LIMIT 1").fetchone()
-    return found[0] if found else ""
+    row = connection.execute("SELECT sha256 FROM ledger ORDER BY n DESC LIMIT 1").fetchone()
+    return row[0] if row else ""
 
 
 def add(connection: sqlite3.Connection, rows: Rows, *, step: int) -> None:

@@ -21,9 +21,9 @@ def seen_rollout(
         facts = facts_of(span)
         if span.name == CALL_SPAN and facts["response_id"] not in calls:
             calls[facts["response_id"]] = Call(facts)
-    asked = rollout.input if isinstance(rollout.input, dict) else {}
+    question = rollout.input if isinstance(rollout.input, dict) else {}
     in_order = sorted(calls.values(), key=lambda call: call.facts["started_s"] or 0.0)
-    return Seen(rollout.rollout_id, asked, [_attempt(attempt) for attempt in attempts], in_order)
+    return Seen(rollout.rollout_id, question, [_attempt(attempt) for attempt in attempts], in_order)
 
 
 def _attempt(attempt: Attempt) -> Row:

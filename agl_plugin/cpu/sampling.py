@@ -67,7 +67,7 @@ def sample_by_inversion(
     numbers = torch.rand(len(probs), dtype=torch.float64)
     if generators:
         rows = torch.tensor(list(generators))
-        numbers[rows] = torch.tensor([_next(one) for one in generators.values()], dtype=torch.float64)
+        numbers[rows] = torch.tensor([_next(generator) for generator in generators.values()], dtype=torch.float64)
     return looked_up(probs, numbers)
 
 

@@ -12,13 +12,13 @@ DEFAULT = "default"
 
 def reward_by_agent(rows: Iterable[tuple[Mapping[str, Any], float | None]]) -> dict[str, float]:
     """reward/AGENT/mean, /rollouts and /scored, of records with their reward (None: unscored)."""
-    found: dict[str, list[float | None]] = defaultdict(list)
+    by_agent: dict[str, list[float | None]] = defaultdict(list)
     for row, reward in rows:
-        found[row.get("agent") or ""].append(reward)
-    if set(found) <= {""}:
+        by_agent[row.get("agent") or ""].append(reward)
+    if set(by_agent) <= {""}:
         return {}
     stats: dict[str, float] = {}
-    for agent, rewards in sorted(found.items()):
+    for agent, rewards in sorted(by_agent.items()):
         name, scored = f"reward/{agent or DEFAULT}", [reward for reward in rewards if reward is not None]
         stats |= {f"{name}/rollouts": len(rewards), f"{name}/scored": len(scored)}
         stats |= {f"{name}/mean": fmean(scored)} if scored else {}

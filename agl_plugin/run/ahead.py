@@ -49,10 +49,10 @@ class InFlight:
     @property
     def groups(self) -> dict[str, list[str]]:
         """The rollouts of each group, in the order in which they were asked."""
-        found: dict[str, list[str]] = defaultdict(list)
+        members: dict[str, list[str]] = defaultdict(list)
         for rollout, question in self.asked.items():
-            found[question["data_id"]].append(rollout)
-        return found
+            members[question["data_id"]].append(rollout)
+        return members
 
     def of(self, groups: set[str], *, others: bool = False) -> InFlight:
         """What belongs to these groups, or to all others."""
@@ -64,7 +64,7 @@ class InFlight:
             {i: question for i, question in self.asked.items() if wanted(i)},
             {i: rollout for i, rollout in self.finished.items() if wanted(i)},
             [row for row in self.rows if wanted(row["rollout_id"])],
-            [one for one in self.seen if wanted(one.rollout_id)],
+            [seen for seen in self.seen if wanted(seen.rollout_id)],
         )
 
     def too_old(self, *, weights: int, bound: int) -> set[str]:
@@ -74,10 +74,10 @@ class InFlight:
     def complete(self, *, weights: int, bound: int) -> tuple[list[str], list[str]]:
         """Groups of which no rollout plays: those to train, and those in which too few are young enough."""
         old = self.too_old(weights=weights, bound=bound)
-        told = {name: set(members) for name, members in self.groups.items() if self.finished.keys() >= set(members)}
-        young = {name: {i for i in members - old if self.finished[i].triplets} for name, members in told.items()}
-        lost = [name for name, members in told.items() if members & old and len(young[name]) < 2]
-        return [name for name in told if name not in lost], lost
+        whole = {name: set(members) for name, members in self.groups.items() if self.finished.keys() >= set(members)}
+        young = {name: {i for i in members - old if self.finished[i].triplets} for name, members in whole.items()}
+        lost = [name for name, members in whole.items() if members & old and len(young[name]) < 2]
+        return [name for name in whole if name not in lost], lost
 
 
 class QuestionLine:
@@ -109,7 +109,7 @@ class QuestionLine:
         self._drawn = step * self._n
         if not (folder / STATE).is_file():
             return
-        told: Mapping[str, Any] = json.loads((folder / STATE).read_text(encoding="utf-8"))
-        by_key, self._drawn = {key_of(row): row for row in self._rows}, told["drawn"]
-        self._again = [by_key[group["key"]] for group in told["groups"] if group["key"] in by_key]
-        self.dropped = [rollout for group in told["groups"] for rollout in group["rollouts"]]
+        state: Mapping[str, Any] = json.loads((folder / STATE).read_text(encoding="utf-8"))
+        by_key, self._drawn = {key_of(row): row for row in self._rows}, state["drawn"]
+        self._again = [by_key[group["key"]] for group in state["groups"] if group["key"] in by_key]
+        self.dropped = [rollout for group in state["groups"] for rollout in group["rollouts"]]

@@ -73,8 +73,8 @@ class Curriculum:
 
     def pool(self, key: str) -> str:
         """One of POOLS."""
-        found = self.known.get(key)
-        return self.rules.pool_of(found.solved / found.scored) if found and found.scored else NEW
+        record = self.known.get(key)
+        return self.rules.pool_of(record.solved / record.scored) if record and record.scored else NEW
 
     def picks(self, n: int, *, step: int) -> list[int]:
         """The places of a step's `n` questions, of those that do not rest; of the others where they are too few."""
@@ -93,11 +93,11 @@ class Curriculum:
     def learned(self, step: int, groups: Sequence[tuple[str, Sequence[float]]]) -> dict[str, float]:
         """Note the scored rewards of each question that was asked; how many questions each pool has now."""
         for key, rewards in groups:
-            found = self.known.setdefault(key, Known())
-            aged = 0.5 ** ((step - found.step) / self.rules.half_life_steps)
-            found.solved = found.solved * aged + sum(reward >= self.rules.solved_at for reward in rewards)
-            found.scored = found.scored * aged + len(rewards)
-            found.step = step
+            record = self.known.setdefault(key, Known())
+            aged = 0.5 ** ((step - record.step) / self.rules.half_life_steps)
+            record.solved = record.solved * aged + sum(reward >= self.rules.solved_at for reward in rewards)
+            record.scored = record.scored * aged + len(rewards)
+            record.step = step
         sizes = Counter(map(self.pool, self.keys))
         return {f"curriculum/{name}": float(sizes[name]) for name in POOLS} | {
             "curriculum/resting": float(len(self._resting(step + 1)))
@@ -105,12 +105,12 @@ class Curriculum:
 
     def state(self) -> dict[str, Any]:
         """For a checkpoint, as JSON."""
-        known = {key: [one.solved, one.scored, one.step] for key, one in self.known.items()}
+        known = {key: [entry.solved, entry.scored, entry.step] for key, entry in self.known.items()}
         return {"known": known, "behind": self.behind}
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Go to where a checkpoint was."""
-        self.known = {key: Known(*found) for key, found in state["known"].items()}
+        self.known = {key: Known(*entry) for key, entry in state["known"].items()}
         self.behind = dict(state["behind"])
 
     def _rests(self, key: str, step: int) -> bool:
@@ -131,13 +131,13 @@ class Curriculum:
 
     def _waiting(self, step: int) -> dict[str, list[int]]:
         """The places that do not rest, by "file/pool"."""
-        found = {f"{file}/{pool}": list[int]() for file in range(len(self.shares)) for pool in TEACHING}
+        places = {f"{file}/{pool}": list[int]() for file in range(len(self.shares)) for pool in TEACHING}
         for place in self._oldest(list(range(len(self.keys)))):
             key = self.keys[place]
             pool = self.pool(key)
             if not self._rests(key, step):
-                found[f"{self.files[place]}/{pool if pool in TEACHING else RESTED}"].append(place)
-        return found
+                places[f"{self.files[place]}/{pool if pool in TEACHING else RESTED}"].append(place)
+        return places
 
     def _turn(self, names: Sequence[str]) -> str:
         """The pool that is most behind its share of the places so far."""

@@ -54,15 +54,15 @@ class Health:
 
         `warnings` holds the texts of new problems, where there are any. Sets `stop` when the run must not go on.
         """
-        found = self._measure(metrics, rows)
-        for name, value in found.items():
+        measured = self._measure(metrics, rows)
+        for name, value in measured.items():
             self._recent.setdefault(name, deque(maxlen=self.window)).append(value)
-        if "health/reward_mean" in found:
-            found["health/reward_moving_mean"] = self._mean("health/reward_mean")
-            self._start = (self._start + [found["health/reward_mean"]])[: self.window]
+        if "health/reward_mean" in measured:
+            measured["health/reward_moving_mean"] = self._mean("health/reward_mean")
+            self._start = (self._start + [measured["health/reward_mean"]])[: self.window]
         warnings = [*self._limits(step), *self._bad_steps(step, metrics), *self._flat_steps(step, metrics)]
         warnings += self._collapse(step)
-        return {**found, **({"warnings": warnings} if warnings else {})}
+        return {**measured, **({"warnings": warnings} if warnings else {})}
 
     def _measure(self, metrics: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
         names = {
@@ -73,11 +73,11 @@ class Health:
             "health/zero_reward_share": "rollout/zero_reward_share",
             "health/sampler_gap": "sampler/log_prob_diff_mean",
         }
-        found = {ours: float(metrics[theirs]) for ours, theirs in names.items() if theirs in metrics}
+        measured = {ours: float(metrics[theirs]) for ours, theirs in names.items() if theirs in metrics}
         compared = metrics.get("rollout/groups", 0) - metrics.get("rollout/groups_too_small", 0)
-        found["health/zero_variance_share"] = share(metrics.get("rollout/zero_variance_groups", 0), compared)
-        found |= self._of_rollouts(rows) | self.describe(rows)
-        return {name: value for name, value in found.items() if math.isfinite(value)}
+        measured["health/zero_variance_share"] = share(metrics.get("rollout/zero_variance_groups", 0), compared)
+        measured |= self._of_rollouts(rows) | self.describe(rows)
+        return {name: value for name, value in measured.items() if math.isfinite(value)}
 
     def _of_rollouts(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
         calls = [

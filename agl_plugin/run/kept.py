@@ -46,7 +46,7 @@ class Kept:
         self._best: dict[str, Any] = {}
         if resumed and (file := Path(resumed).parent / run_folder.BEST).is_file():
             known, upto = json.loads(file.read_text(encoding="utf-8")), run_folder.step_number(Path(resumed))
-            self._validations = [one for one in known["validations"] if one[0] <= upto]
+            self._validations = [validation for validation in known["validations"] if validation[0] <= upto]
             self._best = {key: known[key] for key in KNOWN} if known["step"] <= upto else {}
             self._write()
 
@@ -85,5 +85,5 @@ class Kept:
     def _write(self) -> None:
         if self._best:
             self.folder.mkdir(parents=True, exist_ok=True)
-            found = {"validations": self._validations, **self._best, "ended": self.gets_no_better}
-            write_json(self.folder / run_folder.BEST, found)
+            tree = {"validations": self._validations, **self._best, "ended": self.gets_no_better}
+            write_json(self.folder / run_folder.BEST, tree)

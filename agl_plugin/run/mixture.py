@@ -46,6 +46,6 @@ def _turns(n: int, weights: Sequence[float]) -> list[int]:
 
 
 def _shuffled(numbers: Sequence[int], seed: str) -> list[int]:
-    found = list(numbers)
-    random.Random(seed).shuffle(found)
-    return found
+    shuffled = list(numbers)
+    random.Random(seed).shuffle(shuffled)
+    return shuffled

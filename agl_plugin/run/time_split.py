@@ -99,14 +99,14 @@ class Stopwatch:
 
         `weight_sync` and `idle` come from `measure`; the rollouts' window is `rollouts`.
         """
-        found = {phase: timers.get(timer, 0.0) for phase, timer in VERL_TIMERS.items()}
-        found["weight_sync"] = length(self.intervals.get("weight_sync", []))
+        spent = {phase: timers.get(timer, 0.0) for phase, timer in VERL_TIMERS.items()}
+        spent["weight_sync"] = length(self.intervals.get("weight_sync", []))
         windows = self.intervals.get("rollouts", [])
         for window in windows:
             parts = split(self.intervals, order=("weight_sync", *OF_ROLLOUTS, "idle"), within=window)
             rest = window[1] - window[0] - sum(parts.values())
             for kind in (*OF_ROLLOUTS, "idle"):  # weight_sync has its moments already
-                found[kind] = found.get(kind, 0.0) + parts[kind]
-            found["store_adapter"] = found.get("store_adapter", 0.0) + rest
-        found["other"] = max(0.0, seconds - sum(found.values()))
-        return {phase: round(found.get(phase, 0.0), 4) for phase in PHASES}
+                spent[kind] = spent.get(kind, 0.0) + parts[kind]
+            spent["store_adapter"] = spent.get("store_adapter", 0.0) + rest
+        spent["other"] = max(0.0, seconds - sum(spent.values()))
+        return {phase: round(spent.get(phase, 0.0), 4) for phase in PHASES}

@@ -89,7 +89,7 @@ class Workers(Passes):
     def abort(self) -> int:
         """End every request, drop what the engines cached, and take none before the next weights; how many these
         were."""
-        return sum(told["aborted_count"] for told in self._ask("abort_all_requests"))
+        return sum(reply["aborted_count"] for reply in self._ask("abort_all_requests"))
 
     def sleep(self) -> None:
         """The servers give their GPU memory to the workers. Raises RunError where one does not."""

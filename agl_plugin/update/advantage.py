@@ -88,13 +88,13 @@ def add_advantages(batch: DataProto, advantage: str, rules: UpdateRules) -> None
     """
     tensors: Any = batch.batch
     mask, index = tensors["response_mask"], batch.non_tensor_batch["data_id_list"]
-    found, _ = FUNCTIONS[advantage](tensors["token_level_scores"], mask, index)
+    advantages, _ = FUNCTIONS[advantage](tensors["token_level_scores"], mask, index)
     if rules.credit == "phases":
         explored, _ = FUNCTIONS[advantage](tensors[WORTH], mask, index)
-        found = torch.where(tensors[EXPLORES][:, None], explored, found)
+        advantages = torch.where(tensors[EXPLORES][:, None], explored, advantages)
     if rules.turn_shaping:
-        found = found + rules.turn_shaping * shaping(tensors[FAILED], mask, index)
-    tensors["advantages"] = found
+        advantages = advantages + rules.turn_shaping * shaping(tensors[FAILED], mask, index)
+    tensors["advantages"] = advantages
     if rules.imitation:
         tensors[IMITATED] = imitated(tensors["token_level_scores"].sum(dim=-1), index, rules.imitated_from)
 
@@ -111,10 +111,10 @@ def shaping(failed: torch.Tensor, mask: torch.Tensor, index: np.ndarray) -> torc
     places: dict[str, int] = {}
     rollout = torch.tensor([places.setdefault(uid, len(places)) for uid in index])
     n_tokens, said = mask.sum(dim=-1).double().cpu(), -failed.double().cpu()
-    told, whole = torch.zeros(2, len(places), dtype=torch.float64)
-    told.index_add_(0, rollout, said * n_tokens)
+    sums, whole = torch.zeros(2, len(places), dtype=torch.float64)
+    sums.index_add_(0, rollout, said * n_tokens)
     whole.index_add_(0, rollout, n_tokens)
-    values = said - (told / whole.clamp(min=1))[rollout]
+    values = said - (sums / whole.clamp(min=1))[rollout]
     return values.float().to(mask.device)[:, None] * mask
 
 

@@ -115,9 +115,9 @@ def _phases(phases: Mapping[str, Phases] | None, rows: list[tuple[str, Row]]) ->
     if phases is None:
         return {}
     turns = {rollout: iter(zip(of.explores, of.failed, strict=True)) for rollout, of in phases.items()}
-    told = torch.tensor([next(turns[rollout]) for rollout, _ in rows])
+    flags = torch.tensor([next(turns[rollout]) for rollout, _ in rows])
     worth = [[in_reward_steps(phases[rollout].worth) / REWARD_STEPS] for rollout, _ in rows]
-    return {EXPLORES: told[:, 0], FAILED: told[:, 1], WORTH: torch.tensor(worth, dtype=torch.float32)}
+    return {EXPLORES: flags[:, 0], FAILED: flags[:, 1], WORTH: torch.tensor(worth, dtype=torch.float32)}
 
 
 def _sampler_log_probs(rows: list[list[float]], mask: torch.Tensor) -> dict[str, torch.Tensor]:

@@ -16,21 +16,21 @@ SETTINGS = ("lr", "betas", "eps", "weight_decay")
 
 def fingerprint(model: torch.nn.Module) -> str:
     """A hash of some 4,096 elements of this rank's shard of each parameter, evenly spread: equal for equal weights."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for parameter in model.parameters():
         shard = getattr(parameter, "_local_tensor", parameter).detach().flatten()
         some = shard[:: max(1, shard.numel() // ELEMENTS)]
-        found.update(some.cpu().contiguous().view(torch.uint8).numpy().tobytes())
-    return found.hexdigest()[:16]
+        digest.update(some.cpu().contiguous().view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()[:16]
 
 
 def sampled(tensors: Iterable[torch.Tensor]) -> torch.Tensor:
     """Some 512 elements of this rank's shard of each tensor, evenly spread, in float32."""
-    found = [torch.zeros(0)]
+    samples = [torch.zeros(0)]
     for tensor in tensors:
         shard = getattr(tensor, "_local_tensor", tensor).detach().flatten()
-        found.append(shard[:: max(1, shard.numel() // SAMPLED_ELEMENTS)].float().cpu())
-    return torch.cat(found)
+        samples.append(shard[:: max(1, shard.numel() // SAMPLED_ELEMENTS)].float().cpu())
+    return torch.cat(samples)
 
 
 def moments(optimizer: torch.optim.Optimizer) -> dict[str, torch.Tensor]:
@@ -43,5 +43,10 @@ def settings_of(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
     """What the optimizer steps by, of its first group, and how many steps it has made."""
     (group, *_), states = optimizer.param_groups, optimizer.state.values()
     made = max((int(state["step"]) for state in states if "step" in state), default=0)
-    told = {name: group[name] for name in SETTINGS if name in group}
-    return {**told, "betas": [float(beta) for beta in group.get("betas", ())], "lr": float(group["lr"]), "steps": made}
+    settings = {name: group[name] for name in SETTINGS if name in group}
+    return {
+        **settings,
+        "betas": [float(beta) for beta in group.get("betas", ())],
+        "lr": float(group["lr"]),
+        "steps": made,
+    }

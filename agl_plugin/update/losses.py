@@ -57,8 +57,8 @@ def kl_penalty(logprob: torch.Tensor, ref_logprob: torch.Tensor, kl_penalty: str
     Not bounded: a bound takes the gradient from those tokens that went furthest. Clipping its norm limits it instead.
     """
     d = ref_logprob - logprob
-    found = {"k1": lambda: -d, "k2": lambda: d.square() / 2, "k3": lambda: d.exp() - 1 - d, "abs": lambda: d.abs()}
-    return found[kl_penalty]()
+    estimators = {"k1": lambda: -d, "k2": lambda: d.square() / 2, "k3": lambda: d.exp() - 1 - d, "abs": lambda: d.abs()}
+    return estimators[kl_penalty]()
 
 
 def cispo(tokens: Tokens) -> torch.Tensor:
@@ -80,9 +80,9 @@ def load(name: str) -> TokenLoss:
         module = import_module(where)
     except Exception as exc:  # the user's own module may fail in any way
         raise ValueError(f"cannot be imported ({exc!r:.300}). Give an installed module, or a .py file") from exc
-    found: Any = getattr(module, function, None)
-    if callable(found):
-        return cast(TokenLoss, found)
+    loss: Any = getattr(module, function, None)
+    if callable(loss):
+        return cast(TokenLoss, loss)
     raise ValueError(f"{where} has no function {function!r}")
 
 

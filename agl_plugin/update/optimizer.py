@@ -24,7 +24,7 @@ def actor_config(config: Any) -> FSDPActorConfig:
 def made_optimizer(parameters: Iterable[torch.nn.Parameter], actor: Any) -> tuple[torch.optim.Optimizer, Schedule]:
     """The optimizer over the parameters that are trained, and the schedule of its learning rate over training steps."""
     keys = actor.optim
-    optimizer = build_optimizer([one for one in parameters if one.requires_grad], keys)
+    optimizer = build_optimizer([parameter for parameter in parameters if parameter.requires_grad], keys)
     if keys.lr_scheduler_type == "constant":
         return optimizer, get_constant_schedule_with_warmup(optimizer, num_warmup_steps=keys.lr_warmup_steps)
     return optimizer, get_cosine_schedule_with_warmup(

@@ -54,16 +54,16 @@ class Passes:
         pass does not give them."""
         if not needs_pass(batch, rules, epochs=self._config.actor.ppo_epochs):
             return batch
-        found = self._scored(batch, rules, self._group.compute_log_prob, calculate_entropy=True)
-        scores: Any = {"old_log_probs": found["log_probs"], "entropys": found["entropy"]}
+        scored = self._scored(batch, rules, self._group.compute_log_prob, calculate_entropy=True)
+        scores: Any = {"old_log_probs": scored["log_probs"], "entropys": scored["entropy"]}
         return batch.union(DataProto.from_single_dict(scores))
 
     def reference_log_probs(self, batch: DataProto, rules: UpdateRules) -> DataProto:
         """The batch with `ref_log_prob`, of the start model, rows x response: with LoRA the actor without its
         adapter."""
         work = self._group.compute_log_prob if self.has_adapter else self._group.compute_ref_log_prob
-        found = self._scored(batch, rules, work, calculate_entropy=False, no_lora_adapter=self.has_adapter)
-        return batch.union(DataProto.from_single_dict({"ref_log_prob": found["log_probs"]}))
+        scored = self._scored(batch, rules, work, calculate_entropy=False, no_lora_adapter=self.has_adapter)
+        return batch.union(DataProto.from_single_dict({"ref_log_prob": scored["log_probs"]}))
 
     def _scored(self, batch: DataProto, rules: UpdateRules, work: Any, **settings: Any) -> dict[str, torch.Tensor]:
         """As in a Plan, ranks take turns in order of length."""
@@ -73,21 +73,21 @@ class Passes:
         by_rank = n_tokens.argsort(stable=True).view(-1, self.n_ranks).T
         cuts = micro_batches(n_tokens[by_rank[-1]].tolist(), limit) if limit else None
         order = by_rank.flatten()
-        told = work(self._told(whole.select_idxs(order), compute_loss=False, **{CUTS: cuts}, **settings))
+        output = work(self._told(whole.select_idxs(order), compute_loss=False, **{CUTS: cuts}, **settings))
         width, back = tensors["responses"].shape[1], order.argsort()[: len(whole) - n_added]
-        names = [name for name in ("log_probs", "entropy") if name in told]
-        return {name: told[name].values().reshape(-1, width)[back] for name in names}
+        names = [name for name in ("log_probs", "entropy") if name in output]
+        return {name: output[name].values().reshape(-1, width)[back] for name in names}
 
     def update(self, batch: DataProto) -> list[dict[str, Any]]:
         """What each worker tells of its optimizer steps, which the Plan in the batch makes."""
         actor = self._config.actor
         plan: Plan = batch.meta_info[PLAN]
         with_entropy = actor.entropy_coeff != 0 or plan.only_pass
-        told = self._told(
+        request = self._told(
             batch, calculate_entropy=with_entropy, epochs=actor.ppo_epochs, return_model_output=plan.only_pass
         )
-        found = self._group.update_actor(told)
-        return found if isinstance(found, list) else [found]
+        metrics = self._group.update_actor(request)
+        return metrics if isinstance(metrics, list) else [metrics]
 
     def _told(self, batch: DataProto, **settings: Any) -> TensorDict:
         return unpadded(batch, temperature=float(self._config.rollout.temperature), **settings)

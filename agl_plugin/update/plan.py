@@ -33,14 +33,14 @@ def micro_batches(widths: Sequence[int], limit: int) -> tuple[int, ...]:
 
     `widths`: tokens of each row.
     """
-    found, widest = [0], 0
+    counts, widest = [0], 0
     for width in widths:
         widest = max(widest, width)
-        if found[-1] and (found[-1] + 1) * widest > limit:
-            found.append(0)
+        if counts[-1] and (counts[-1] + 1) * widest > limit:
+            counts.append(0)
             widest = width
-        found[-1] += 1
-    return tuple(found)
+        counts[-1] += 1
+    return tuple(counts)
 
 
 def optimizer_steps(row_numbers: list[int], rules: UpdateRules, *, step: int) -> dict[int, int]:

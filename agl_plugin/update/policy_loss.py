@@ -68,8 +68,10 @@ def step_loss(
     config: Any, model_output: dict[str, torch.Tensor], data: TensorDict, dp_group: Any = None
 ) -> tuple[torch.Tensor, dict[str, float]]:
     """`micro_batch_loss` as verl calls it, which gives `dp_group`."""
-    told: Any = tu.get_non_tensor_data
-    return micro_batch_loss(config, model_output, data, plan=told(data, PLAN, None), epochs=told(data, "epochs", 1))
+    value_of: Any = tu.get_non_tensor_data
+    return micro_batch_loss(
+        config, model_output, data, plan=value_of(data, PLAN, None), epochs=value_of(data, "epochs", 1)
+    )
 
 
 def micro_batch_loss(
@@ -114,7 +116,7 @@ def micro_batch_loss(
         loss = loss + config.kl_loss_coef * kl_loss
         metrics |= {"actor/kl_loss": kl_loss.detach().item(), "actor/kl_coef": config.kl_loss_coef}
     if IMITATED in rows.keys():  # noqa: SIM118
-        told = core_algos.agg_loss(-log_probs, mask & rows[IMITATED][:, None], mode, **divisors)
-        loss = loss + plan.rules.imitation * told
-        metrics |= {"actor/imitation_loss": told.detach().item()}
+        imitation_loss = core_algos.agg_loss(-log_probs, mask & rows[IMITATED][:, None], mode, **divisors)
+        loss = loss + plan.rules.imitation * imitation_loss
+        metrics |= {"actor/imitation_loss": imitation_loss.detach().item()}
     return loss, metrics

@@ -84,8 +84,8 @@ def compared(batch: DataProto, rules: UpdateRules) -> dict[str, float]:
     """What `old_log_probs` and `entropys` (popped), rows x response, tell of the policy before the update."""
     tensors: Any = batch.batch
     entropy = tensors.pop("entropys", None)
-    told = {} if entropy is None else {"actor/entropy_loss": entropy[tensors["response_mask"] == 1].mean().item()}
-    return told | sampler_gap.correct(batch, rules) | kl_to_reference(batch, rules)
+    metrics = {} if entropy is None else {"actor/entropy_loss": entropy[tensors["response_mask"] == 1].mean().item()}
+    return metrics | sampler_gap.correct(batch, rules) | kl_to_reference(batch, rules)
 
 
 def told_scores(data: DataProto, scores: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> dict[str, float]:
@@ -125,8 +125,8 @@ def updated_rows(whole: DataProto, kept: DataProto, rules: UpdateRules, *, step:
     first = tensors["response_mask"].argmax(dim=1, keepdim=True)  # the advantage is that of all trained tokens
     values, trained = advantages.gather(1, first)[:, 0].tolist(), rest["response_mask"].sum(dim=1).tolist()
     computed = moving(kept, rules).tolist()
-    told = zip(numbers, values, trained, computed, strict=True)
-    return {n: UpdatedRow(value, int(n_trained), moves, places[n]) for n, value, n_trained, moves in told}
+    columns = zip(numbers, values, trained, computed, strict=True)
+    return {n: UpdatedRow(value, int(n_trained), moves, places[n]) for n, value, n_trained, moves in columns}
 
 
 def kl_to_reference(batch: DataProto, rules: UpdateRules) -> dict[str, float]:

@@ -95,8 +95,8 @@ class Plan:
     def steps(self) -> list[tuple[list[int], tuple[int, ...] | None]]:
         """The places of the rows of each optimizer step that is made, and its micro batches where they are cut."""
         rows = parts(range(sum(self.sizes)), self.sizes)
-        found = zip(rows, self.cuts or itertools.repeat(None), strict=False)
-        return [(places, cuts) for places, cuts in found if places]
+        pairs = zip(rows, self.cuts or itertools.repeat(None), strict=False)
+        return [(places, cuts) for places, cuts in pairs if places]
 
 
 def parts(items: Iterable[int], sizes: Iterable[int]) -> Iterator[list[int]]:

@@ -69,7 +69,7 @@ def gap(trainer: torch.Tensor, sampler: torch.Tensor, known: torch.Tensor, *, ca
     d = (trainer - sampler)[known]
     r = d.clamp(-MOST, MOST).exp()
     bounded = r.clamp(1 / cap, cap)
-    found = {
+    figures = {
         "log_prob_diff_mean": d.abs().mean(),
         "log_prob_diff_max": d.abs().max(),
         "kl_k1": -d.mean(),
@@ -78,4 +78,4 @@ def gap(trainer: torch.Tensor, sampler: torch.Tensor, known: torch.Tensor, *, ca
         "outside_share": ((r > cap) | (r < 1 / cap)).double().mean(),
         "weight_mean": r.clamp(max=cap).mean(),
     }
-    return {f"sampler/{name}": value.item() for name, value in found.items()}
+    return {f"sampler/{name}": value.item() for name, value in figures.items()}

@@ -27,7 +27,7 @@ def is_address(teacher: str) -> bool:
 def teacher_log_probs(rows: Any, address: str) -> torch.Tensor:
     """Of the trained tokens of `rows` (tensors as agl_plugin.update.batch makes them), rows x response float32,
     elsewhere 0. Raises RunError where the teacher does not tell."""
-    found = torch.zeros(rows["response_mask"].shape, dtype=torch.float32)
+    log_probs = torch.zeros(rows["response_mask"].shape, dtype=torch.float32)
     there = rows["attention_mask"].bool()
     with httpx.Client(base_url=address.rstrip("/") + "/", timeout=TIMEOUT_S, trust_env=False) as client:
         model = _asked(client, "GET", "models")["data"][0]["id"]
@@ -35,21 +35,21 @@ def teacher_log_probs(rows: Any, address: str) -> torch.Tensor:
         def of_row(n: int) -> None:
             ids = rows["input_ids"][n][there[n]].tolist()
             body = {"model": model, "prompt": ids, "max_tokens": 1, "temperature": 0, "prompt_logprobs": 0}
-            told = _asked(client, "POST", "completions", json=body)["choices"][0].get("prompt_logprobs") or []
+            by_position = _asked(client, "POST", "completions", json=body)["choices"][0].get("prompt_logprobs") or []
             first = int(there[n, : rows["prompts"].shape[1]].sum())
             for place in rows["response_mask"][n].nonzero()[:, 0].tolist():
                 token = ids[first + place]
-                known = told[first + place] if first + place < len(told) else None
+                known = by_position[first + place] if first + place < len(by_position) else None
                 if not known or str(token) not in known:
                     raise RunError(
                         f"optim.teacher = {address} gives no prompt_logprobs of token {token}: it must be vLLM, with "
                         "the policy's tokenizer"
                     )
-                found[n, place] = known[str(token)]["logprob"]
+                log_probs[n, place] = known[str(token)]["logprob"]
 
         with ThreadPoolExecutor(AT_ONCE) as pool:
-            list(pool.map(of_row, range(len(found))))
-    return found
+            list(pool.map(of_row, range(len(log_probs))))
+    return log_probs
 
 
 def _asked(client: httpx.Client, method: str, path: str, **body: Any) -> Any:

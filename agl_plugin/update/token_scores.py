@@ -73,8 +73,8 @@ def response_scores(
     ):
         logits = model(**inputs, use_cache=False).logits[0]
     tokens = rows["responses"][wanted][is_here]
-    found = token_scores(logits, tokens, temperature=temperature, with_entropy=with_entropy)
-    scores = {k: v for k, v in zip(("log_probs", "entropy"), found, strict=True) if v is not None}
+    values = token_scores(logits, tokens, temperature=temperature, with_entropy=with_entropy)
+    scores = {k: v for k, v in zip(("log_probs", "entropy"), values, strict=True) if v is not None}
     if whole:
         scores = {k: whole(v.new_zeros(places.shape).masked_scatter(places, v))[at] for k, v in scores.items()}
     return {k: v.new_zeros(wanted.shape).masked_scatter(wanted, v) for k, v in scores.items()}

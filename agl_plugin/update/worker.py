@@ -58,7 +58,7 @@ class PlannedEngine(Engine):
 
         Tokens are not counted again: the Plan has their number.
         """
-        told = list[Any]()
+        outputs = list[Any]()
         sizes = setting(data, CUTS, default=None) or [data["micro_batch_size_per_gpu"]] * len(data)
         for rows in filter(None, parts(range(len(data)), sizes)):
             micro_batch = tu.index_select_tensor_dict(data, rows)
@@ -66,23 +66,23 @@ class PlannedEngine(Engine):
                 torch.set_grad_enabled(not forward_only),
                 self._gradient_sync_context(is_last_micro_batch=rows[-1] == len(data) - 1),
             ):
-                loss, found = self.forward_step(micro_batch, loss_function, forward_only)
+                loss, output = self.forward_step(micro_batch, loss_function, forward_only)
                 if not forward_only:
                     loss.backward() if self.scaler is None else self.scaler.scale(loss).backward()
                     kept = setting(data, "return_model_output", default=False)
-                    found["model_output"] = {k: v.detach() for k, v in found["model_output"].items()} if kept else {}
-            told.append(found)
-        return postprocess_batch_func(output_lst=told, indices=None, data=data)
+                    output["model_output"] = {k: v.detach() for k, v in output["model_output"].items()} if kept else {}
+            outputs.append(output)
+        return postprocess_batch_func(output_lst=outputs, indices=None, data=data)
 
     def forward_step(self, micro_batch: TensorDict, loss_function: Any, forward_only: bool) -> Any:
         """The loss with its gradient, and what verl passes on of a micro batch."""
         micro_batch = micro_batch.to(get_device_id())
-        found = self._scores(micro_batch)
+        scores = self._scores(micro_batch)
         loss, metrics = torch.tensor(0.0), {}
         if loss_function is not None:
-            loss, metrics = loss_function(model_output=found, data=micro_batch)
-        found = {name: values.detach() for name, values in found.items()}
-        return loss, {"model_output": found, "loss": loss.item(), "metrics": metrics}
+            loss, metrics = loss_function(model_output=scores, data=micro_batch)
+        scores = {name: values.detach() for name, values in scores.items()}
+        return loss, {"model_output": scores, "loss": loss.item(), "metrics": metrics}
 
     def _scores(self, rows: TensorDict) -> dict[str, torch.Tensor]:
         inputs, args = self.prepare_model_inputs(rows)
@@ -108,17 +108,17 @@ class PlannedEngine(Engine):
         if not (is_adapter and base_sync_done and isinstance(self.module, FSDP)):
             return super().get_per_tensor_param(layered_summon, base_sync_done, **kwargs)
         load_fsdp_model_to_gpu(self.module)
-        found: dict[str, torch.Tensor] = {}
+        weights: dict[str, torch.Tensor] = {}
         for path, unit in self.module.named_modules():
             if isinstance(unit, FSDP) and "lora_" in path:
                 with FSDP.summon_full_params(unit, writeback=False):
                     for name, weight in unit.named_parameters():
                         parts = [part for part in f"{path}.{name}".split(".") if part not in OF_WRAPPERS]
-                        found[".".join(parts)] = weight.detach().cpu().clone()
-        assert found, "the adapter has no weights"
+                        weights[".".join(parts)] = weight.detach().cpu().clone()
+        assert weights, "the adapter has no weights"
         if self._is_offload_param:
             offload_fsdp_model_to_cpu(self.module)
-        return found.items(), policy.peft_config["default"].to_dict()
+        return weights.items(), policy.peft_config["default"].to_dict()
 
     def load_checkpoint(self, *args: Any, **kwargs: Any) -> None:
         """verl's, with this run's learning rate and other settings of the optimizer."""
@@ -173,12 +173,12 @@ class GrpoWorker(Worker):
         for rows, cuts in plan.steps * setting(data, "epochs", 1):
             step = tu.index_select_tensor_dict(data, rows)
             tu.assign_non_tensor(step, **{CUTS: cuts})
-            found = engine.train_batch(step, self.actor.loss_fn)
-            found["metrics"].pop("grad_norm", None)
-            engine.telling.passed(found["metrics"])
+            output = engine.train_batch(step, self.actor.loss_fn)
+            output["metrics"].pop("grad_norm", None)
+            engine.telling.passed(output["metrics"])
             if plan.only_pass:
                 width = data["responses"].shape[1]
-                scores = (found["model_output"][name].values().reshape(-1, width) for name in ("log_probs", "entropy"))
+                scores = (output["model_output"][name].values().reshape(-1, width) for name in ("log_probs", "entropy"))
                 engine.telling.scored(*scores)
 
 

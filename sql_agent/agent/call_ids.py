@@ -31,8 +31,8 @@ def logprob_of(completion: Any) -> float | None:
 
 def sum_told(logprobs: Sequence[float | None]) -> float | None:
     """The log-probability of all calls together; None where one of them, or every one, was not told."""
-    told = [one for one in logprobs if one is not None]
-    return sum(told) if told and len(told) == len(logprobs) else None
+    known = [logprob for logprob in logprobs if logprob is not None]
+    return sum(known) if known and len(known) == len(logprobs) else None
 
 
 class PolicyModel(OpenAIChatCompletionsModel):
@@ -55,13 +55,13 @@ class PolicyModel(OpenAIChatCompletionsModel):
 
     async def _summed(self, stream: AsyncIterable[Any]) -> AsyncIterator[Any]:
         """The events of a stream; behind its last one its log-probability is known."""
-        told: list[float | None] = []
+        per_token: list[float | None] = []
         async for chunk in stream:
             if chunk.choices and getattr(chunk.choices[0].logprobs, "content", None):
-                told.append(logprob_of(chunk))
+                per_token.append(logprob_of(chunk))
             yield chunk
         if self._logprobs is not None:
-            self._logprobs.append(sum_told(told))
+            self._logprobs.append(sum_told(per_token))
 
     async def get_response(self, system_instructions: Any, input: Any, *args: Any, **kwargs: Any) -> ModelResponse:
         """openai-agents' answer."""

@@ -64,25 +64,25 @@ class LLMEndpoint:
         the template count. What is off is not sent: other servers than vLLM refuse keys that they do not know. All that
         the run says of a call is put in here, on every path. Raises NotAllowed.
         """
-        asked = wishes(body)
-        asked["messages"] = [self.marks.message(one) for one in asked["messages"]]
-        for key in asked.keys() & {"tools", "chat_template_kwargs"}:
-            asked[key] = self.marks.hidden_tree(asked[key])
-        asked |= {"model": self.model, "temperature": self.temperature, "top_p": self.top_p}
+        tree = wishes(body)
+        tree["messages"] = [self.marks.message(turn) for turn in tree["messages"]]
+        for key in tree.keys() & {"tools", "chat_template_kwargs"}:
+            tree[key] = self.marks.hidden_tree(tree[key])
+        tree |= {"model": self.model, "temperature": self.temperature, "top_p": self.top_p}
         for name in ("top_k", "presence_penalty", "frequency_penalty"):
-            asked |= {name: value} if (value := getattr(self, name)) else {}
+            tree |= {name: value} if (value := getattr(self, name)) else {}
         if self.seeds and self.temperature:
-            asked["seed"] = next(self.seeds)
+            tree["seed"] = next(self.seeds)
         if self.logprobs:
-            asked["logprobs"] = True
+            tree["logprobs"] = True
         if self.stop:
-            own = asked.get("stop") or []
-            asked["stop"] = [*dict.fromkeys([*self.stop, *([own] if isinstance(own, str) else own)])]
+            own = tree.get("stop") or []
+            tree["stop"] = [*dict.fromkeys([*self.stop, *([own] if isinstance(own, str) else own)])]
         if self.template_kwargs:
-            asked["chat_template_kwargs"] = {**asked.get("chat_template_kwargs", {}), **self.template_kwargs}
-            asked["messages"] = self._as_prompted(asked["messages"])
-        limits = [limit for limit in (asked.pop("max_tokens", None), self.max_tokens) if limit]
-        return asked | ({"max_tokens": min(limits)} if limits else {})
+            tree["chat_template_kwargs"] = {**tree.get("chat_template_kwargs", {}), **self.template_kwargs}
+            tree["messages"] = self._as_prompted(tree["messages"])
+        limits = [limit for limit in (tree.pop("max_tokens", None), self.max_tokens) if limit]
+        return tree | ({"max_tokens": min(limits)} if limits else {})
 
     def _as_prompted(self, messages: list[Any]) -> list[Any]:
         """The history as it was prompted: with thinking off each call began with an empty thought.
@@ -94,7 +94,7 @@ class LLMEndpoint:
             return messages
         # vLLM reads the newer name, and servers before 0.12 the older.
         thought = dict.fromkeys(("reasoning", "reasoning_content"), NO_THOUGHT)
-        return [{**thought, **one} if one["role"] == "assistant" else one for one in messages]
+        return [{**thought, **message} if message["role"] == "assistant" else message for message in messages]
 
 
 def is_overflow(text: str) -> bool:

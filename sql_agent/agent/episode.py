@@ -99,8 +99,10 @@ def _trim_before_calls(items: list[Any]) -> None:
 
 def _llm_call(usage: Any, elapsed_s: float) -> LlmCall:
     """openai-agents gives no tokens where the endpoint told none: unknown, which is not 0."""
-    told = {"prompt_tokens": usage.input_tokens, "completion_tokens": usage.output_tokens} if usage.input_tokens else {}
-    return LlmCall(elapsed_s=round(elapsed_s, 4), **told)
+    tokens = (
+        {"prompt_tokens": usage.input_tokens, "completion_tokens": usage.output_tokens} if usage.input_tokens else {}
+    )
+    return LlmCall(elapsed_s=round(elapsed_s, 4), **tokens)
 
 
 def system_prompt_of(config: AgentConfig, databases: Databases | None, db_id: str) -> str:
@@ -272,8 +274,8 @@ class EpisodeRunner:
         text = "\n".join([question.question, *offered.told])
         tools = [self.read(tool, question.question) for tool in offered.tools]
         if agent.own:
-            asked = question.model_copy(update={"question": text})
-            return await play_own(self._relay, asked, llm, context, config=agent, tools=tools)
+            prompted = question.model_copy(update={"question": text})
+            return await play_own(self._relay, prompted, llm, context, config=agent, tools=tools)
         async with AsyncExitStack() as stack:
             model = await self._model(llm, context, stack)
             shown = [given(tool, llm.marks) for tool in tools]

@@ -20,14 +20,14 @@ def scoring_of(config: AgentTree, *, run: str = "", opened: Callable[[str], Tool
     with ExitStack() as stack:
         # Together: own tools of all agents are forked from one process, which takes a second to start.
         toolsets = {
-            name: opened(name) if opened else stack.enter_context(closing(Toolset(one)))
-            for name, one in agents_of(config).items()
+            name: opened(name) if opened else stack.enter_context(closing(Toolset(of_agent)))
+            for name, of_agent in agents_of(config).items()
         }
-        of_all = {name: _scoring_of(one, toolsets[name], run=run) for name, one in agents_of(config).items()}
+        of_all = {name: _scoring_of(of_agent, toolsets[name], run=run) for name, of_agent in agents_of(config).items()}
     own = of_all.pop("")
     # One judge and one reward model, with one budget.
     shared = {"llm": own.llm, "reward_model": own.reward_model}
-    return replace(own, agents={name: replace(one, **shared) for name, one in of_all.items()})
+    return replace(own, agents={name: replace(of_agent, **shared) for name, of_agent in of_all.items()})
 
 
 def _scoring_of(config: AgentTree, toolset: Toolset, *, run: str) -> ScoringContext:

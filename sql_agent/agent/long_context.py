@@ -189,10 +189,10 @@ class ShortenedModel(Model):
         said = [*shown, {"role": "user", "content": ASK}]
         response = await self._writer.get_response(**{**request, "input": said, "model_settings": settings})
         ended, usage = time.time(), response.usage
-        told = {"prompt_tokens": usage.input_tokens, "completion_tokens": usage.output_tokens}
+        tokens = {"prompt_tokens": usage.input_tokens, "completion_tokens": usage.output_tokens}
         context.turn += 1
         context.n_untrained_calls += not self._limits.train_summaries
-        context.llm_calls.append(LlmCall(elapsed_s=round(ended - started, 4), **(told if usage.input_tokens else {})))
+        context.llm_calls.append(LlmCall(elapsed_s=round(ended - started, 4), **(tokens if usage.input_tokens else {})))
         context.timeline.append(("generation", started, ended))
         message = assistant_message(response.output)
         context.messages += [{"role": "user", "content": ASK}, message]

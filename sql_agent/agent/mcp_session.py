@@ -251,10 +251,10 @@ def headers_of(config: McpConfig, name: str) -> dict[str, str]:
 
 def program_of(config: McpConfig, name: str) -> str:
     """The program's file; `python` is the one that runs this. Raises UserError."""
-    found = sys.executable if config.command == "python" else shutil.which(config.command)
-    if not found:
+    program = sys.executable if config.command == "python" else shutil.which(config.command)
+    if not program:
         raise UserError(f"agent.mcp.{name}.command = {config.command!r}: no such program; install it, or give its path")
-    return found
+    return program
 
 
 def _program(config: McpConfig, name: str) -> StdioServerParameters:

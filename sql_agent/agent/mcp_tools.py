@@ -41,19 +41,19 @@ def load_mcp(session: McpSession) -> list[Tool]:
             f"agent.mcp.{name}.tools: the server has no tool {missing[0]!r}{did_you_mean(missing[0], names)}. It lists "
             f"{', '.join(names) or 'none'}"[:700]
         )
-    return [tool for found in listed if found.name in wanted if (tool := _tool(session, found))]
+    return [tool for description in listed if description.name in wanted if (tool := _tool(session, description))]
 
 
 async def _list(session: McpSession) -> list[types.Tool]:
-    found: list[types.Tool] = []
+    listed: list[types.Tool] = []
     cursor: str | None = None
     while True:
         page = types.PaginatedRequestParams(cursor=cursor)
         answer = await session.ask(types.ListToolsRequest(params=page), types.ListToolsResult)
-        found += answer.tools
+        listed += answer.tools
         cursor = answer.next_cursor
-        if not cursor or not answer.tools or len(found) > MAX_TOOLS:
-            return found[:MAX_TOOLS]
+        if not cursor or not answer.tools or len(listed) > MAX_TOOLS:
+            return listed[:MAX_TOOLS]
 
 
 def _tool(session: McpSession, listed: types.Tool) -> Tool | None:

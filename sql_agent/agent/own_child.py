@@ -145,7 +145,9 @@ def host(argument: dict[str, Any], line: socket.socket) -> None:
         return
     gc.collect()
     gc.freeze()
-    send_frame(line, {"sources": [_described(one) for one in loaded], "threads": len(os.listdir("/proc/self/task"))})
+    send_frame(
+        line, {"sources": [_described(entry) for entry in loaded], "threads": len(os.listdir("/proc/self/task"))}
+    )
     most = argument["most_processes"]
     Forks(line, lambda ours: play(loaded, worker, argument, ours), most_processes=most).serve()
 
@@ -202,8 +204,8 @@ class Player:
             return await self._call(self._tools, request, limits)
         if what == "reset":
             self._environment = LocalEnvironment(self._kinds[request["kind"]], self._worker)
-            told = await self._environment.reset(Question.model_validate_json(request["question"]), **limits)
-            return {"value": told}
+            observation = await self._environment.reset(Question.model_validate_json(request["question"]), **limits)
+            return {"value": observation}
         assert self._environment
         if what == "method":
             return await self._call({tool.name: tool for tool in self._environment.tools()}, request, limits)
@@ -239,8 +241,8 @@ class Player:
 def _data_bytes() -> int:
     """Writable memory of this process, as RLIMIT_DATA counts it."""
     try:
-        with open("/proc/self/statm", encoding="ascii") as told:
-            return int(told.read().split()[5]) * resource.getpagesize()
+        with open("/proc/self/statm", encoding="ascii") as file:
+            return int(file.read().split()[5]) * resource.getpagesize()
     except OSError:
         return 0
 

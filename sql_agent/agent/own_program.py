@@ -57,10 +57,10 @@ def checked_command(command: str) -> list[str]:
 
 
 def _program(key: str, value: str, program: str) -> str:
-    found = sys.executable if program == "python" else shutil.which(program)
-    if not found:
+    path = sys.executable if program == "python" else shutil.which(program)
+    if not path:
         raise UserError(f"{key} = {value!r}: no such program {program!r}; install it, or give its path")
-    return found
+    return path
 
 
 def _agl_arguments(config: AgentConfig) -> list[str]:
@@ -76,8 +76,8 @@ def _agl_arguments(config: AgentConfig) -> list[str]:
 async def run_command(config: AgentConfig, question: Question, llm: LLMEndpoint, context: EpisodeContext) -> str:
     """Run agent.command; the last line it prints. Raises EpisodeFault."""
     address = {"OPENAI_BASE_URL": llm.base_url, "OPENAI_API_KEY": llm.api_key, "OPENAI_MODEL": llm.model}
-    asked = question.model_dump(include={"id", "question", "task_type", "meta"})
-    said = json.dumps(asked, ensure_ascii=False).encode() + b"\n"
+    row = question.model_dump(include={"id", "question", "task_type", "meta"})
+    said = json.dumps(row, ensure_ascii=False).encode() + b"\n"
     environment = usual_environment(*config.command_env) | address
     try:
         arguments = checked_command(config.command)
@@ -107,13 +107,13 @@ def _of_row(question: Question, name: str, value: str) -> str:
     first, *keys = value.split(".")
     if first != INPUT or (not keys and value != INPUT):
         return value
-    found: Any = question.meta | question.model_dump()
+    branch: Any = question.meta | question.model_dump()
     for key in keys:
         try:
-            found = found[int(key) if isinstance(found, list) else key]
+            branch = branch[int(key) if isinstance(branch, list) else key]
         except (LookupError, TypeError, ValueError):
             raise UserError(f"agent.env_map.{name} = {value!r}: question {question.id} has no {key!r}") from None
-    return found if isinstance(found, str) else json.dumps(found, ensure_ascii=False)
+    return branch if isinstance(branch, str) else json.dumps(branch, ensure_ascii=False)
 
 
 async def _run(

@@ -149,7 +149,7 @@ class RemoteTools:
         assert self._host
         process = Forked(most_bytes=ENVELOPE_BYTES + CHAR_BYTES * self._max_chars, **self._bounds())
         await fork(self._nursery.line_of(self._host), process)
-        self._processes = {one for one in self._processes if not one.over_now} | {process}
+        self._processes = {other for other in self._processes if not other.over_now} | {process}
         return process
 
     def give_back(self, process: Forked) -> None:
@@ -247,8 +247,8 @@ class RemoteEnvironment:
         """Begin it; what it says beside the question."""
         limits = {"timeout_s": timeout_s, "max_chars": max_chars}
         about = {"do": "reset", "kind": self._number, "question": question.model_dump_json()}
-        told = await self._owner.run(self._ask(about | limits, lambda value: isinstance(value, str)))
-        return bounded(Told(told), max_chars).text
+        observation = await self._owner.run(self._ask(about | limits, lambda value: isinstance(value, str)))
+        return bounded(Told(observation), max_chars).text
 
     def tools(self) -> list[Tool]:
         """The methods that the model can call."""

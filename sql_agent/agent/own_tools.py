@@ -84,13 +84,13 @@ def load(source: str, worker: Worker) -> tuple[list[Tool], list[EnvironmentClass
             f"agent.tools: {source!r} cannot be imported ({exc!r:.300}). Give sql, python, an installed "
             "module, or a .py file"
         ) from exc
-    found = _members(module)
+    members = _members(module)
     if name:
-        if name not in found and not callable(getattr(module, name, None)):
-            raise UserError(f"agent.tools: {source!r}: {where!r} has no tool {name!r}{did_you_mean(name, found)}")
-        found = {name: getattr(module, name)}
-    classes = {k: v for k, v in found.items() if inspect.isclass(v)}
-    tools = [_tool(source, value, worker) for value in found.values() if not inspect.isclass(value)]
+        if name not in members and not callable(getattr(module, name, None)):
+            raise UserError(f"agent.tools: {source!r}: {where!r} has no tool {name!r}{did_you_mean(name, members)}")
+        members = {name: getattr(module, name)}
+    classes = {k: v for k, v in members.items() if inspect.isclass(v)}
+    tools = [_tool(source, value, worker) for value in members.values() if not inspect.isclass(value)]
     if not tools and not classes:
         raise UserError(
             f"agent.tools: {source!r} has no public function, no FunctionTool and no class with a reset method"
@@ -214,8 +214,8 @@ class LocalEnvironment:
     async def reset(self, question: Question, *, timeout_s: float, max_chars: int) -> str:
         """Make and begin it; what it says beside the question."""
         self._instance = await self._guard("made", self._kind.make, timeout_s=timeout_s)
-        told = await self._guard("reset", self._instance.reset, question, timeout_s=timeout_s)
-        return "" if told is None else bounded(Told(str(told)), max_chars).text
+        observation = await self._guard("reset", self._instance.reset, question, timeout_s=timeout_s)
+        return "" if observation is None else bounded(Told(str(observation)), max_chars).text
 
     def tools(self) -> list[Tool]:
         """The methods that the model can call."""

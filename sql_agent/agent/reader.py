@@ -64,13 +64,13 @@ class ResultsReader:
         messages = [MARKS.message({"role": role, "content": content}) for role, content in roles.items()]
         payload = {"messages": messages, "temperature": 0.0, "max_tokens": self._config.max_tokens}
         failed: list[str] = []
-        for endpoint in [one for one in list(self._endpoints) for _ in range(self._config.attempts)]:
+        for endpoint in [candidate for candidate in list(self._endpoints) for _ in range(self._config.attempts)]:
             try:
                 reply = await post_chat(endpoint, payload, timeout_s=self._config.timeout_s)
             except JudgeFault as fault:
                 failed.append(f"{endpoint}: {fault.kind.removeprefix('judge_')}")
                 continue
-            self._endpoints.sort(key=lambda one: one is not endpoint)  # the next result begins here
+            self._endpoints.sort(key=lambda candidate: candidate is not endpoint)  # the next result begins here
             return MARKS.shown(strip_thinking(reply.text)) or "-"
         raise ReaderFault(f"no address of {ENDPOINTS} read a result ({'; '.join(dict.fromkeys(failed))})")
 

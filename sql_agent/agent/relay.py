@@ -176,7 +176,7 @@ class Relay:
             body = await request.json()
             body = body if isinstance(body, dict) else {}
             said = session.told.history(body.get("messages"))
-            asked = session.llm.request({**body, "messages": said})
+            payload = session.llm.request({**body, "messages": said})
         except (ValueError, RecursionError):
             return _refusal(400, "the body must be a JSON object")
         except NotAllowed as exc:
@@ -189,7 +189,7 @@ class Relay:
         base = session.llm.base_url if trained else session.llm.untrained_url or session.llm.base_url
         try:
             call = _Call(said, trained=trained, started=time.time())
-            return await self._forward(request, session, base, asked, call)
+            return await self._forward(request, session, base, payload, call)
         except (ClientError, TimeoutError) as exc:
             session.fault = LLMFault(f"the model endpoint failed: {type(exc).__name__}: {exc}")
             return _refusal(502, str(session.fault))
@@ -201,12 +201,12 @@ class Relay:
         headers = {"Authorization": f"Bearer {session.llm.api_key or 'EMPTY'}"}
         async with client.post(f"{base}/chat/completions", json=body, headers=headers, timeout=limit) as upstream:
             if upstream.status != 200:
-                told = (await upstream.read()).decode("utf-8", "replace")
-                if upstream.status == 400 and is_overflow(told):
+                reply = (await upstream.read()).decode("utf-8", "replace")
+                if upstream.status == 400 and is_overflow(reply):
                     session.stop = "context_overflow"
                 else:
-                    session.fault = LLMFault(f"the model endpoint answered {upstream.status}: {told[:TOLD_BYTES]}")
-                return web.Response(status=upstream.status, text=told, content_type="application/json")
+                    session.fault = LLMFault(f"the model endpoint answered {upstream.status}: {reply[:TOLD_BYTES]}")
+                return web.Response(status=upstream.status, text=reply, content_type="application/json")
             if not body.get("stream"):
                 raw = await upstream.read()
                 answer = _parsed(session, raw)
@@ -281,7 +281,7 @@ def _told(session: Session, answer: dict[str, Any]) -> bytes:
     """The answer as its agent gets it; b"" where that is what the model server wrote."""
     if not answer:
         return b""
-    choices = [{**one, "message": session.told.answer(one["message"])} for one in answer["choices"]]
+    choices = [{**choice, "message": session.told.answer(choice["message"])} for choice in answer["choices"]]
     return b"" if choices == answer["choices"] else json.dumps({**answer, "choices": choices}).encode()
 
 

@@ -57,13 +57,13 @@ def _table(database: Database, given: dict[str, Any]) -> str:
 
 def _one_of(names: list[str], given: dict[str, Any], what: str) -> str:
     """The name as the database writes it. Raises BadArguments with those that there are."""
-    asked = given.get(what)
-    if not isinstance(asked, str):
+    wish = given.get(what)
+    if not isinstance(wish, str):
         raise BadArguments(f"{what} must be a name")
-    found = next((name for name in names if name.lower() == asked.strip().lower()), None)
-    if found is None:
-        raise BadArguments(f"no {what} {asked!r:.100}; there are: {', '.join(names)}{did_you_mean(asked, names)}")
-    return found
+    match = next((name for name in names if name.lower() == wish.strip().lower()), None)
+    if match is None:
+        raise BadArguments(f"no {what} {wish!r:.100}; there are: {', '.join(names)}{did_you_mean(wish, names)}")
+    return match
 
 
 TEXT = {"type": "string"}

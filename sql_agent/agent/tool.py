@@ -144,8 +144,8 @@ async def record(context: EpisodeContext, name: str, raw: str, work: Callable[[]
     ToolFailed, TimeoutError or anything else.
     """
     started = time.time()
-    told = bounded(await _told(context, name, work), context.max_chars)
-    outcome, text = told.outcome, told.text
+    observation = bounded(await _told(context, name, work), context.max_chars)
+    outcome, text = observation.outcome, observation.text
     context.n_bad_tool_calls += outcome == "bad_arguments"
     ended = time.time()
     context.timeline.append(("tool", started, ended))
@@ -196,12 +196,12 @@ def said_by(exc: Exception) -> str:
         return type(exc).__name__
 
 
-def bounded(told: Told, max_chars: int) -> Told:
+def bounded(result: Told, max_chars: int) -> Told:
     """What is told, as text that can be written, of at most `max_chars` characters."""
-    text = writable(told.text)
+    text = writable(result.text)
     if len(text) <= max_chars:
-        return Told(text, told.outcome)
-    return Told(cut(text, max_chars), "cut" if told.outcome == "ok" else told.outcome)
+        return Told(text, result.outcome)
+    return Told(cut(text, max_chars), "cut" if result.outcome == "ok" else result.outcome)
 
 
 def as_text(value: Any) -> str:

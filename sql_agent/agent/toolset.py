@@ -40,12 +40,12 @@ SQL, SCHEMA = "sql", "schema"
 def databases_of(config: AgentTree) -> dict[str, Path | str]:
     """The files, folders or servers that the agents of a run query: "database", and "database of NAME" where an agent
     has another one."""
-    found: dict[str, Path | str] = {}
-    for name, one in agents_of(config).items():
-        path = database_place(one.database)
-        if SQL in one.agent.tools and path not in found.values():
-            found[f"database of {name}" if found else "database"] = path
-    return found
+    places: dict[str, Path | str] = {}
+    for name, settings in agents_of(config).items():
+        path = database_place(settings.database)
+        if SQL in settings.agent.tools and path not in places.values():
+            places[f"database of {name}" if places else "database"] = path
+    return places
 
 
 def fingerprints_of(config: AgentTree) -> dict[str, str]:
@@ -62,7 +62,7 @@ def _fingerprint(path: Path | str) -> str:
         return hashlib.sha256(path.encode()).hexdigest()[:16]
     if not path.is_dir():
         return fingerprint(path)
-    listed = sorted(f"{one.relative_to(path)} {one.stat().st_size}" for one in path.glob("*/*.sqlite"))
+    listed = sorted(f"{file.relative_to(path)} {file.stat().st_size}" for file in path.glob("*/*.sqlite"))
     return hashlib.sha256("\n".join(listed).encode()).hexdigest()[:16]
 
 
@@ -78,7 +78,9 @@ class EpisodeTools:
     async def reward(self) -> float | None:
         """The mean of what the environments give, in [0, 1]; None where none gives any. Raises ToolFault."""
         given = [
-            value for one in self.environments if (value := await one.reward(timeout_s=self.timeout_s)) is not None
+            value
+            for environment in self.environments
+            if (value := await environment.reward(timeout_s=self.timeout_s)) is not None
         ]
         return sum(given) / len(given) if given else None
 
@@ -207,15 +209,17 @@ class Toolset:
         agent = self._config.agent
         limits = {"timeout_s": agent.tool_timeout_s}
         try:
-            told = []
+            observations = []
             for kind in kinds:
                 begun.append(kind.begin())
-                told.append(await begun[-1].reset(question, **limits, max_chars=self.max_chars(agent.tool_max_chars)))
-            own = [tool for one in begun for tool in one.tools()]
-            yield EpisodeTools([*tools, *self._served, *own], [text for text in told if text], begun, **limits)
+                observations.append(
+                    await begun[-1].reset(question, **limits, max_chars=self.max_chars(agent.tool_max_chars))
+                )
+            own = [tool for environment in begun for tool in environment.tools()]
+            yield EpisodeTools([*tools, *self._served, *own], [text for text in observations if text], begun, **limits)
         finally:
-            for one in begun:
-                await one.close(**limits)
+            for environment in begun:
+                await environment.close(**limits)
 
     async def _load(self) -> None:
         """Make the tools, in a thread where that means to wait for processes: other episodes go on."""

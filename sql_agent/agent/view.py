@@ -96,11 +96,11 @@ def show_calls(console: Console, calls: list[SqlCall]) -> None:
 
 def _show_other_tools(console: Console, episode: Episode) -> None:
     """Calls of tools that are not SQL: name, arguments, and the beginning of what came back."""
-    turn, asked = 0, {}
+    turn, calls = 0, {}
     for message in episode.messages:
         if message["role"] == "assistant":
-            turn, asked = turn + 1, {call["id"]: call for call in message["tool_calls"]}
-        elif (call := asked.get(message.get("tool_call_id"))) and call["name"] != QUERY:
+            turn, calls = turn + 1, {call["id"]: call for call in message["tool_calls"]}
+        elif (call := calls.get(message.get("tool_call_id"))) and call["name"] != QUERY:
             console.print(Text(f"\nturn {turn}", style="dim"))
             console.print(Padding(Text(clean(f"{call['name']} {call['arguments']}")), (0, 0, 0, 2)))
             console.print(Padding(_cell(message["content"]), (0, 0, 0, 2)))

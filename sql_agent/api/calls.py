@@ -57,10 +57,10 @@ def settings(overrides: Mapping[str, Any], *, arguments: Iterable[str] = ()) -> 
 
 def keys(search: str = "") -> dict[str, str]:
     """The configuration keys whose name or meaning has `search` in it: type, default and meaning of each."""
-    told = {
+    descriptions = {
         key: f"{_type(field)} = {_default(field)!r}: {field.description or ''}" for key, field in known_keys().items()
     }
-    return {key: text for key, text in told.items() if search.lower() in f"{key} {text}".lower()}
+    return {key: text for key, text in descriptions.items() if search.lower() in f"{key} {text}".lower()}
 
 
 def with_keys[F: Callable[..., Any]](function: F) -> F:

@@ -66,13 +66,13 @@ def rows_file(source: Source) -> Path:
 def _existing(path: str | Path) -> Path:
     """The question file of this path. Raises UserError, which names it as it was given."""
     ensure_bundled(str(path))
-    found = data_path(str(path))
-    if not found.is_file():
-        what = "is a folder" if found.is_dir() else "does not exist"
+    file = data_path(str(path))
+    if not file.is_file():
+        what = "is a folder" if file.is_dir() else "does not exist"
         raise UserError(
             f"{path}: {what}, seen from {Path.cwd()}; a question file is needed ({', '.join(QUESTION_FILES)})"
         )
-    return found
+    return file
 
 
 def _digest(rows: Any) -> str:
@@ -118,11 +118,11 @@ def load_dataset(
 def read_questions(source: Source, *, split: str = "train") -> list[Question]:
     """The questions of a data set. Raises UserError."""
     name = name_of(source)
-    found = _registered.get(name)
-    if isinstance(found, list):
-        return [Question.model_validate(row) for row in found]
-    name = str(found or name)
-    if not found and (is_hub_name(name) or local_copy(name, split)):
+    registered = _registered.get(name)
+    if isinstance(registered, list):
+        return [Question.model_validate(row) for row in registered]
+    name = str(registered or name)
+    if not registered and (is_hub_name(name) or local_copy(name, split)):
         rows = hub_rows(name, split)
         return [Question.model_validate(_row(name.rpartition("/")[2], n, row)) for n, row in enumerate(rows, start=1)]
     from sql_agent.data.dataset import load_questions
@@ -133,8 +133,8 @@ def read_questions(source: Source, *, split: str = "train") -> list[Question]:
 def question_file(source: Source, *, split: str = "train", max_samples: int | None = None) -> Path:
     """A file that commands read: the set's own, or a copy of its rows below .cache. Raises UserError."""
     name = name_of(source)
-    found = _registered.get(name, name)
-    if max_samples is None and not isinstance(found, list) and (file := _file(str(found), split)):
+    registered = _registered.get(name, name)
+    if max_samples is None and not isinstance(registered, list) and (file := _file(str(registered), split)):
         return file
     rows = [question.model_dump() for question in read_questions(name, split=split)[:max_samples]]
     return _written(f"{Path(name).stem}-{split}-{_digest(rows)}", rows)

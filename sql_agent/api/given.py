@@ -38,9 +38,9 @@ def plain(value: Any, *, what: str) -> Any:
     if value is None or isinstance(value, bool | str | int | float):
         return None if value != value else value  # NaN is how a frame says that nothing is there
     if isinstance(value, Mapping):
-        return {str(key): plain(one, what=f"{what}.{key}") for key, one in value.items()}
+        return {str(key): plain(part, what=f"{what}.{key}") for key, part in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
-        return [plain(one, what=what) for one in value]
+        return [plain(part, what=what) for part in value]
     if isinstance(value, date | time):  # a datetime and a Timestamp are dates too
         return None if type(value).__name__ in MISSING else value.isoformat()
     if isinstance(value, Path | Decimal):

@@ -79,8 +79,8 @@ def train_config(
         overrides = {**overrides, "agent.tools": [tool_source(tool) for tool in tools]}
     arguments = ("model", "dataset", "max_samples", "reward", "tools", "ci", "ci_fast", "quiet")
     tree |= settings(overrides, arguments=arguments)
-    told = command_tree(commands.GRPO, [], recipe=str(recipe), flags=nested(tree))
-    return options.shorten(options.configured(told, recipe=str(recipe)), ci=ci or ci_fast, fast=ci_fast)
+    keys = command_tree(commands.GRPO, [], recipe=str(recipe), flags=nested(tree))
+    return options.shorten(options.configured(keys, recipe=str(recipe)), ci=ci or ci_fast, fast=ci_fast)
 
 
 def for_word_problems(dataset: Source, max_samples: int | None = None, *, tiny: bool = False) -> dict[str, Any]:
@@ -213,8 +213,8 @@ def tune(
     tree |= {f"{method}.{name}": plain(value, what=name) for name, value in own.items() if value}
     arguments = ("recipe", "model", "dataset", "max_samples", "output_dir", "use_lora", "quiet")
     tree |= settings(overrides, arguments=arguments)
-    told = command_tree(f"agentgrpo {method}", [], recipe=str(recipe), flags=nested(tree))
-    config = configured(method, told, recipe=str(recipe), lora=use_lora)
+    keys = command_tree(f"agentgrpo {method}", [], recipe=str(recipe), flags=nested(tree))
+    config = configured(method, keys, recipe=str(recipe), lora=use_lora)
     run = _run_of(run_job("sql_agent.tuning.job:run_tuning", config=config, quiet=quiet))
     if out := config.tune.output_dir:
         try:
@@ -225,6 +225,6 @@ def tune(
 
 
 sft = functools.partial(tune, "sft")
-sft.__doc__ = "Supervised fine-tuning: `agentgrpo sft`. `dataset`: conversations or questions, as a file, rows or a frame."
+sft.__doc__ = "Supervised fine-tuning: `agentgrpo sft`. `dataset`: conversations or questions (see load_dataset)."
 dpo = functools.partial(tune, "dpo")
-dpo.__doc__ = "Direct preference optimisation: `agentgrpo dpo`. `dataset`: pairs, as a file, rows or a frame."
+dpo.__doc__ = "Direct preference optimisation: `agentgrpo dpo`. `dataset`: pairs (see load_dataset)."

@@ -63,7 +63,7 @@ class Accuracy:
 
     def __call__(self, completions: Sequence[Any], **columns: Any) -> list[float | None]:
         truths = truths_of(columns, len(completions))
-        return [accuracy_of(text_of(one), truth) for one, truth in zip(completions, truths, strict=True)]
+        return [accuracy_of(text_of(completion), truth) for completion, truth in zip(completions, truths, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class LengthPenalty:
 
     def __call__(self, completions: Sequence[Any], **columns: Any) -> list[float | None]:
         rewards = self.base(completions, **columns)
-        shares = [min(1.0, len(text_of(one)) / self.max_length) for one in completions]
+        shares = [min(1.0, len(text_of(completion)) / self.max_length) for completion in completions]
         return [
             None if r is None else max(0.0, r - self.penalty_weight * s) for r, s in zip(rewards, shares, strict=True)
         ]
@@ -102,7 +102,7 @@ class StepBonus:
 
     def __call__(self, completions: Sequence[Any], **columns: Any) -> list[float | None]:
         rewards = self.base(completions, **columns)
-        shown = [min(1.0, len(STEP.findall(text_of(one))) / self.max_steps) for one in completions]
+        shown = [min(1.0, len(STEP.findall(text_of(completion))) / self.max_steps) for completion in completions]
         bonus = self.step_bonus
         return [None if r is None else (1 - bonus) * r + bonus * s for r, s in zip(rewards, shown, strict=True)]
 
@@ -129,10 +129,10 @@ def text_of(completion: Any) -> str:
 
 def truths_of(columns: dict[str, Any], n: int) -> list[str]:
     """The column of truths. Raises UserError where there is none, or of another length."""
-    found = next((columns[key] for key in TRUTH_KEYS if columns.get(key) is not None), None)
-    if found is None:
+    column = next((columns[key] for key in TRUTH_KEYS if columns.get(key) is not None), None)
+    if column is None:
         raise UserError(f"no truths: give {TRUTH_KEYS[0]}=[...], one for each completion")
-    truths = [found] * n if isinstance(found, str) else list(found)
+    truths = [column] * n if isinstance(column, str) else list(column)
     if len(truths) != n:
         raise UserError(f"{n} completions and {len(truths)} truths; there must be one for each")
     return [str(truth) for truth in truths]
@@ -195,21 +195,21 @@ def evaluate_rewards(
 
     function = create_reward(function) if isinstance(function, str) else function
     given = {} if truths is None else dict.fromkeys(TRUTH_KEYS, list(truths))
-    found = rows_of(function(list(completions), **{**given, **columns}))
-    if found is None or len(found) != len(completions):
-        size = "no list" if found is None else f"{len(found)} rewards"
+    rewards = rows_of(function(list(completions), **{**given, **columns}))
+    if rewards is None or len(rewards) != len(completions):
+        size = "no list" if rewards is None else f"{len(rewards)} rewards"
         raise UserError(f"the function gave {size} for {len(completions)} completions; it must give a number for each")
-    numbers = [(value, number_of(value)) for value in found if value is not None]
+    numbers = [(value, number_of(value)) for value in rewards if value is not None]
     values = [number for _, number in numbers if number is not None and math.isfinite(number)]
     if bad := [value for value, number in numbers if number is None or not math.isfinite(number)]:
         raise UserError(f"the function gave {bad[0]!r:.80}; a reward is a finite number, or None for unscored")
     if not values:
-        raise UserError(f"none of {len(found)} completions was scored")
+        raise UserError(f"none of {len(rewards)} completions was scored")
     mean = math.fsum(values) / len(values)
     interval = estimate(values)
     return RewardStats(
         n=len(values),
-        unscored=len(found) - len(values),
+        unscored=len(rewards) - len(values),
         mean=mean,
         std=math.sqrt(math.fsum((value - mean) ** 2 for value in values) / len(values)),
         min=min(values),

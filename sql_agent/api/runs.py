@@ -138,15 +138,15 @@ class Evaluation:
                 "model": model,
                 "split": key.rpartition("/")[0],
                 "decoding": key.rpartition("/")[2],
-                "reward": one.mean,
-                "low": one.low,
-                "high": one.high,
-                "questions": one.n,
+                "reward": reward.mean,
+                "low": reward.low,
+                "high": reward.high,
+                "questions": reward.n,
                 "unscored": sum(figures.unscored.values()),
             }
-            for model, found in self.results.models.items()
-            for key, figures in found.items()
-            for one in [figures.measures["reward"]]
+            for model, of_model in self.results.models.items()
+            for key, figures in of_model.items()
+            for reward in [figures.measures["reward"]]
         )
 
     def trials(self) -> pandas.DataFrame:

@@ -81,13 +81,13 @@ def choose_questions(texts: list[str], file: Path | None, *, limit: int | None) 
 
     Raises UserError when there is none.
     """
-    asked = [Question(id=f"q{i}", question=text) for i, text in enumerate(texts, start=1) if text.strip()]
-    if texts and len(asked) < len(texts):
+    questions = [Question(id=f"q{i}", question=text) for i, text in enumerate(texts, start=1) if text.strip()]
+    if texts and len(questions) < len(texts):
         raise UserError("--question: empty; give a text")
     if file is not None:
-        asked += load_questions(data_path(str(file)))[:limit]
-    if asked:
-        return asked
+        questions += load_questions(data_path(str(file)))[:limit]
+    if questions:
+        return questions
     if not data_path(BUNDLED).exists():
         from sql_agent.data.build import build_bundled
 
@@ -243,7 +243,7 @@ def ask(flags: AskFlags) -> int:
     questions = choose_questions(flags.question or [], flags.file, limit=flags.limit)
     given = {"agent": flags.agent, "db_id": flags.db_id}
     questions = [
-        one.model_copy(update={key: getattr(one, key) or value for key, value in given.items()}) for one in questions
+        row.model_copy(update={key: getattr(row, key) or value for key, value in given.items()}) for row in questions
     ]
     with answering(config, flags) as llm:
         outcomes = try_out(questions, llm, config, as_lines=flags.json_)

@@ -107,8 +107,8 @@ def find(
 def why(run: Run, rollout: Annotated[str, typer.Argument(help="its id, or the beginning of it")]) -> None:
     """Why a rollout got its reward, and what that did to the weights: its whole chain, in words, with all ids."""
     with reading(run) as connection:
-        found = search.rollout_id(connection, rollout)
-        for line in Chain(connection, found, folder=run if run.is_dir() else run.parent).lines():
+        whole_id = search.rollout_id(connection, rollout)
+        for line in Chain(connection, whole_id, folder=run if run.is_dir() else run.parent).lines():
             say(line)
 
 
@@ -119,12 +119,12 @@ def verify(run: Run) -> int:
     """
     from agl_plugin.audit.verify import verify as check
 
-    found = check(run)
-    for line in (*found.notes, *(f"PROBLEM {problem}" for problem in found.problems)):
+    result = check(run)
+    for line in (*result.notes, *(f"PROBLEM {problem}" for problem in result.problems)):
         say(line)
-    counts = ", ".join(f"{n} {what}" for what, n in sorted(found.counts.items()) if what != "problems")
-    say(f"{'FAILED' if found.problems else 'ok'}: {found.counts['problems']} problems; checked {counts or 'nothing'}")
-    return int(bool(found.problems))
+    counts = ", ".join(f"{n} {what}" for what, n in sorted(result.counts.items()) if what != "problems")
+    say(f"{'FAILED' if result.problems else 'ok'}: {result.counts['problems']} problems; checked {counts or 'nothing'}")
+    return int(bool(result.problems))
 
 
 def replay(run: Run, step: Annotated[int, typer.Argument(min=1, help="the training step")]) -> int:
@@ -139,10 +139,10 @@ def replay(run: Run, step: Annotated[int, typer.Argument(min=1, help="the traini
         prepare_environment(cpu=on_cpu, offline=True, lora=lora)
         from agl_plugin.audit.replay import replay as repeat
 
-        found = repeat(run, step)
+        repeated_step = repeat(run, step)
     for name in ("grad_norms", "weights_before", "weights_after"):
-        say(f"{name}: {getattr(found.stored, name)} in the run, {getattr(found.repeated, name)} now")
-    gaps = ", ".join(f"{what} {gap:.2g}" for what, gap in found.gaps.items())
-    wrong = found.differences
+        say(f"{name}: {getattr(repeated_step.stored, name)} in the run, {getattr(repeated_step.repeated, name)} now")
+    gaps = ", ".join(f"{what} {gap:.2g}" for what, gap in repeated_step.gaps.items())
+    wrong = repeated_step.differences
     say(f"DIFFERENT: {'; '.join(wrong)}" if wrong else f"ok: the same update; differences: {gaps}")
     return int(bool(wrong))

@@ -63,17 +63,17 @@ def traffic(
     its origin. A question without feedback has no reference answer.
     """
     talks, bad = read_talks(log)
-    found = curate(talks, Limits(min_chars=min_chars, max_chars=max_chars))
+    curated = curate(talks, Limits(min_chars=min_chars, max_chars=max_chars))
     out.mkdir(parents=True, exist_ok=True)
     for text in bad:
         typer.echo(f"left out: {text}", err=True)
-    n_vouched = sum(bool(row["ground_truth"]) for row in found.questions)
+    n_vouched = sum(bool(row["ground_truth"]) for row in curated.questions)
     print(f"{len(talks)} conversations, {sum(talk.score != 0 for talk in talks)} with feedback")
-    for name, rows in vars(found).items():
+    for name, rows in vars(curated).items():
         write_lines(out / f"{name}.jsonl", rows)
         more = f", {n_vouched} with a reference" if name == "questions" else ""
         print(f"{len(rows)} {name}{more}: {out / name}.jsonl")
-    for why, n in Counter(row["why"].partition(" (")[0] for row in found.dropped).most_common():
+    for why, n in Counter(row["why"].partition(" (")[0] for row in curated.dropped).most_common():
         print(f"  {why} {n}")
 
 

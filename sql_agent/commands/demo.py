@@ -54,12 +54,12 @@ def run(*command: str) -> str:
 def rewards(results: EvalReport) -> dict[str, Any]:
     """before, after, delta and delta_ci95 per "split/decoding"."""
     before, after = results.sides
-    delta = {key: found["reward"] for key, found in results.delta.items()}
+    delta = {key: figures["reward"] for key, figures in results.delta.items()}
     return {
-        "before": {key: found.measures["reward"].mean for key, found in before.items()},
-        "after": {key: found.measures["reward"].mean for key, found in after.items()},
-        "delta": {key: found.mean for key, found in delta.items()},
-        "delta_ci95": {key: [found.low, found.high] for key, found in delta.items()},
+        "before": {key: figures.measures["reward"].mean for key, figures in before.items()},
+        "after": {key: figures.measures["reward"].mean for key, figures in after.items()},
+        "delta": {key: figures.mean for key, figures in delta.items()},
+        "delta_ci95": {key: [figures.low, figures.high] for key, figures in delta.items()},
     }
 
 

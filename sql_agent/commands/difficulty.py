@@ -40,9 +40,11 @@ def difficulty(
     rows = read_rows(questions)
     play(questions, folder, model=model, samples=samples, concurrency=concurrency, recipe=recipe, sets=set_ or [])
     records = map(TrialRecord.model_validate_json, whole_lines(folder / TRIALS))
-    found = measure({record.key: record for record in records}.values(), threshold=threshold)
-    known = [row for row in rows if row.question.id in found and len(found[row.question.id].rewards) == samples]
-    whys = {row.number: why_dropped(found[row.question.id]) for row in known}
+    difficulties = measure({record.key: record for record in records}.values(), threshold=threshold)
+    known = [
+        row for row in rows if row.question.id in difficulties and len(difficulties[row.question.id].rewards) == samples
+    ]
+    whys = {row.number: why_dropped(difficulties[row.question.id]) for row in known}
     write_rows(out, (row for row in known if not whys[row.number]))
     file = write_dropped(out, ((row, whys[row.number]) for row in known if whys[row.number]))
     write_lines(
@@ -50,17 +52,17 @@ def difficulty(
         (
             {
                 "id": row.question.id,
-                "pass@1": one.pass_at(1),
-                f"pass@{samples}": one.pass_at(samples),
-                "rewards": one.rewards,
+                "pass@1": measured.pass_at(1),
+                f"pass@{samples}": measured.pass_at(samples),
+                "rewards": measured.rewards,
             }
             for row in known
-            for one in [found[row.question.id]]
+            for measured in [difficulties[row.question.id]]
         ),
     )
     n_dropped = sum(map(bool, whys.values()))
     print(f"kept {len(known) - n_dropped} of {len(rows)}: {out}\ndropped {n_dropped}: {file}")
-    for passed, n in histogram([found[row.question.id] for row in known]).items():
+    for passed, n in histogram([difficulties[row.question.id] for row in known]).items():
         print(f"  {passed} passed: {n} questions")
     if len(known) < len(rows):
         typer.echo(f"error: {len(rows) - len(known)} questions are not measured; give the same command again", err=True)
@@ -71,13 +73,13 @@ def play(
     questions: Path, folder: Path, *, model: str, samples: int, concurrency: int, recipe: str, sets: list[str]
 ) -> None:
     """Begin the evaluation, or continue it. Raises UserError when it was refused."""
-    asked = ["--model", model, "--split", str(questions), "--limit", "0", "--samples", str(samples)]
-    asked += ["--recipe", recipe, *(part for text in sets for part in ("--set", text))]
+    arguments = ["--model", model, "--split", str(questions), "--limit", "0", "--samples", str(samples)]
+    arguments += ["--recipe", recipe, *(part for text in sets for part in ("--set", text))]
     if (folder / PLAN).exists() and read_plan(folder)["asked"]["samples"] != samples:
         raise UserError(
             f"--samples {samples}: {folder} was begun with another number; name another file for the results"
         )
-    what = ["--resume", str(folder)] if (folder / PLAN).exists() else [*asked, "--out", str(folder)]
+    what = ["--resume", str(folder)] if (folder / PLAN).exists() else [*arguments, "--out", str(folder)]
     command = [*COMMAND, "evaluate", *what, "--concurrency", str(concurrency), "--no-inspect-log"]
     done = subprocess.run(command, stdout=subprocess.DEVNULL)
     if done.returncode == 130:

@@ -91,8 +91,8 @@ def export_checkpoint(
     source: Path, out: Path, *, evaluation: Path | None = None, dtype: Precision = Precision.auto
 ) -> Export:
     """Write the model folder `out`. Raises UserError when `out` exists, or is not the model of the checkpoint."""
-    asked, out = str(source), out.expanduser().resolve()
-    checkpoint = own_checkpoint(checkpoint_path(asked, asked=asked), asked=asked)
+    named, out = str(source), out.expanduser().resolve()
+    checkpoint = own_checkpoint(checkpoint_path(named, asked=named), asked=named)
     if out.exists():
         raise UserError(f"{out}: exists; name a new folder")
     out.parent.mkdir(parents=True, exist_ok=True)

@@ -75,8 +75,8 @@ def resolve_config(flags: Flags) -> TrainConfig:
     keys |= {key: value for name, key in KEYS.items() if (value := getattr(flags, name)) is not None}
     keys |= {"trainer.max_steps": 0, "trainer.validate_first": False, "trainer.validate_every": -1}
     keys |= {"rollout.rollout_timeout_s": 3600, "logging.trackers": ["console"]}
-    told = command_tree(commands.LOCAL, flags.set_ or [], recipe=recipe, flags=nested(keys))
-    return options.configured(told, recipe=recipe, lora=flags.lora)
+    keys_of_flags = command_tree(commands.LOCAL, flags.set_ or [], recipe=recipe, flags=nested(keys))
+    return options.configured(keys_of_flags, recipe=recipe, lora=flags.lora)
 
 
 def _questions(flags: Flags, recipe: str) -> Path:
@@ -93,8 +93,8 @@ def _step(flags: Flags, recipe: str, *, n: int) -> dict[str, int]:
     group = flags.group_size or base.rollout.group_size
     rows = flags.batch_size or base.optim.micro_batch_rows
     passes = flags.gradient_accumulation_steps
-    asked = max(1, rows * passes // group) if passes else base.optim.questions_per_step
-    questions = max(1, min(asked, n))
+    wanted = max(1, rows * passes // group) if passes else base.optim.questions_per_step
+    questions = max(1, min(wanted, n))
     return {
         "optim.questions_per_step": questions,
         "optim.mini_batch_questions": questions,

@@ -57,7 +57,7 @@ async def score_items(
     flight is its own business), the offline judge one by one, so that nobody's wait is counted."""
     turn = asyncio.Semaphore(1 if scorer == OFFLINE else max(1, len(items)))
 
-    async def one(item: JudgedItem | None) -> Reward | None:
+    async def judged(item: JudgedItem | None) -> Reward | None:
         async with turn:
             started_s = time.monotonic()
             found = await score(as_episode(item, scorer), context) if item else None
@@ -65,7 +65,7 @@ async def score_items(
         tell()
         return found and found.model_copy(update={"metadata": found.metadata | took})
 
-    return list(await asyncio.gather(*(one(item) for item in items)))
+    return list(await asyncio.gather(*(judged(item) for item in items)))
 
 
 def as_episode(item: JudgedItem, scorer: str) -> Episode:
@@ -145,12 +145,12 @@ def probe_report(questions: Sequence[Question], scoring: ScoringContext, folder:
     """Print what the recipe's rewards pay to answers that know nothing, and write it into probe.json."""
     with notes.status(f"probing the rewards of {recipe or 'the defaults'}; judge: {scoring.judge_name}"):
         fields = probe_fields(questions, scoring, n=n)
-    names = list(dict.fromkeys(what for one in fields for what in one.paid))
+    names = list(dict.fromkeys(what for probed in fields for what in probed.paid))
     table = Table("field", "questions", "honest", *names)
-    for one in fields:
-        paid = (f"{one.paid[what]:.2f}" if what in one.paid else "-" for what in names)
-        table.add_row(escape(one.field), str(one.n), f"{one.honest:.2f}", *paid)
-    write_json(folder / "probe.json", {"fields": [one.model_dump() for one in fields]})
+    for probed in fields:
+        paid = (f"{probed.paid[what]:.2f}" if what in probed.paid else "-" for what in names)
+        table.add_row(escape(probed.field), str(probed.n), f"{probed.honest:.2f}", *paid)
+    write_json(folder / "probe.json", {"fields": [probed.model_dump() for probed in fields]})
     console = Console(highlight=False)
     (console if console.is_terminal else Console(highlight=False, width=200)).print(table)
     print("\n".join([*findings(fields), f"report: {folder}"]), flush=True)
@@ -188,8 +188,8 @@ def judge_report(
 
     The last line is `report: FOLDER`. Status 1: some items could not be scored.
     """
-    told = command_tree(JUDGE, set_ or [], recipe=recipe, flags={})
-    config = build_config(load_recipe(recipe) if recipe else {}, told)
+    keys = command_tree(JUDGE, set_ or [], recipe=recipe, flags={})
+    config = build_config(load_recipe(recipe) if recipe else {}, keys)
     folder = out or HOME / "runs" / f"judge-report-{datetime.now():%Y%m%d-%H%M%S}"
     if probe:
         build_bundled()
@@ -203,7 +203,7 @@ def judge_report(
     tried = policies(strategies) if strategies else {}
     for judge in judges:
         most = strategy_calls // max(1, len(tried)) if judge.scorer == "llm" else strategies
-        answers = {name: found[:most] for name, found in tried.items()} if most else {}
+        answers = {name: texts[:most] for name, texts in tried.items()} if most else {}
         measure(judged, judge, context, rewritings=REWRITINGS if with_flips else (), strategies=answers)
     report = {
         "items": str(file),

@@ -34,11 +34,11 @@ def server_of(tool: Tool) -> Server[Any]:
         listed = types.Tool(name=tool.name, description=tool.description, input_schema=tool.parameters)
         return types.ListToolsResult(tools=[listed])
 
-    async def call_tool(_context: Any, asked: types.CallToolRequestParams) -> types.CallToolResult:
-        if asked.name != tool.name:
-            raise MCPError(types.INVALID_PARAMS, f"unknown tool {asked.name!r}; there is {tool.name}")
+    async def call_tool(_context: Any, request: types.CallToolRequestParams) -> types.CallToolResult:
+        if request.name != tool.name:
+            raise MCPError(types.INVALID_PARAMS, f"unknown tool {request.name!r}; there is {tool.name}")
         try:
-            text = await tool.invoke(EpisodeContext(), json.dumps(asked.arguments or {}))
+            text = await tool.invoke(EpisodeContext(), json.dumps(request.arguments or {}))
         except DatabaseFault as fault:
             raise MCPError(types.INTERNAL_ERROR, str(fault)) from fault
         return types.CallToolResult(content=[types.TextContent(type="text", text=text)])

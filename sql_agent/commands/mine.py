@@ -218,8 +218,8 @@ def mine(
     `run: FOLDER`, with --no-train `recipe: FOLDER`.
     """
     folder = (out or HOME / "mined" / name_of(database)).expanduser().absolute()
-    told = {"seed": seed, "questions": questions, "tables": table or [], "model": model, "phrase": phrase}
-    settled = settle(database, language=language.value, **told)
+    settings = {"seed": seed, "questions": questions, "tables": table or [], "model": model, "phrase": phrase}
+    settled = settle(database, language=language.value, **settings)
     with alone(folder):
         state = begin(folder, settled)
         if not state.questions:

@@ -41,15 +41,15 @@ async def search(
     except ModuleNotFoundError as missing:
         raise UserError(f"{missing}: install the extra apo (uv sync --extra apo)") from missing
     client = AsyncOpenAI(base_url=editor.base_url, api_key=editor.api_key.get_secret_value())
-    found, ended = PromptSearch(client, model=editor.model, play=trials.play, **options), ""
+    algorithm, ended = PromptSearch(client, model=editor.model, play=trials.play, **options), ""
     seed = prompt_file(trials.config.agent.system_prompt).read_text(encoding="utf-8").strip()
     try:
         async with client:
-            await found.search(seed, *rows)
+            await algorithm.search(seed, *rows)
     except (RunError, LLMFault) as exc:
         ended = str(exc)
     if trials.val:
-        trials.report(found.best, n_val=len(rows[1]), n_calls=found.n_calls, ended=ended or "all rounds")
+        trials.report(algorithm.best, n_val=len(rows[1]), n_calls=algorithm.n_calls, ended=ended or "all rounds")
     return ended
 
 

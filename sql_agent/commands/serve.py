@@ -82,12 +82,12 @@ def serve(
     config = build_config(
         base, command_tree(SERVE_AGENT if as_agent else SERVE, set_ or [], recipe=recipe, flags=flags)
     )
-    found = look_at(model, config, option="--model")
+    looked_at = look_at(model, config, option="--model")
     if not as_agent:
-        return _serve_model(found, model, port)
+        return _serve_model(looked_at, model, port)
     limits = Limits(max_open=max_open or Limits.max_open, time_s=timeout_s or Limits.time_s)
     names = {"agent": agent or "", "db_id": db_id or ""}
-    return _serve_agent(found, host or "127.0.0.1", port, **names, limits=limits, page=bool(page))
+    return _serve_agent(looked_at, host or "127.0.0.1", port, **names, limits=limits, page=bool(page))
 
 
 def _tell(text: str, detail: str = "") -> None:
@@ -106,8 +106,8 @@ def _serve_model(target: Target, model: str, port: int) -> None:
     _tell(f"starting vLLM with {folder.name}")
     cpu = device == "cpu" or (device == "auto" and gpu_count() == 0)
     with serve_model(folder, target.config, cpu=cpu, port=port) as server:
-        asked = f"--base-url {server.base_url} --model {server.model}"
-        _tell(f"try:   agentgrpo ask {asked} --set agent.system_prompt={target.config.agent.system_prompt}")
+        flags = f"--base-url {server.base_url} --model {server.model}"
+        _tell(f"try:   agentgrpo ask {flags} --set agent.system_prompt={target.config.agent.system_prompt}")
         print(f"serving {server.model} at {server.base_url}", flush=True)
         server.process.wait()
         raise LLMFault(server.why_it_died())

@@ -220,14 +220,16 @@ def resolve_system_prompt[T: AgentTree](config: T, *, tiny: bool) -> T:
 
     Raises UserError when a prompt does not exist.
     """
-    prompts = {name: _prompt_for(one.agent, one.database, tiny=tiny) for name, one in agents_of(config).items()}
+    prompts = {
+        name: _prompt_for(of_agent.agent, of_agent.database, tiny=tiny) for name, of_agent in agents_of(config).items()
+    }
     return with_prompts(config, prompts)
 
 
 def with_prompts[T: AgentTree](config: T, prompts: dict[str, str]) -> T:
     """The same with these system prompts of agents, "" being [agent] itself."""
-    told = {name: {"agent": {"system_prompt": prompt}} for name, prompt in prompts.items()}
-    return config.but(**told.pop("", {})).model_copy(update={"agents": merge(config.agents, told)})
+    trees = {name: {"agent": {"system_prompt": prompt}} for name, prompt in prompts.items()}
+    return config.but(**trees.pop("", {})).model_copy(update={"agents": merge(config.agents, trees)})
 
 
 def _prompt_for(agent: AgentConfig, database: DatabaseConfig, *, tiny: bool) -> str:

@@ -105,8 +105,8 @@ def readers(key: str) -> set[str]:
     """The commands that read this dotted key. KeyError for one that nobody decided on."""
     parts = key.split(".")
     for n in range(len(parts), 0, -1):
-        if (found := READERS.get(".".join(parts[:n]))) is not None:
-            return found
+        if (reader := READERS.get(".".join(parts[:n]))) is not None:
+            return reader
     raise KeyError(key)
 
 

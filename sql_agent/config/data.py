@@ -89,13 +89,13 @@ class DataConfig(Node):
 
     @model_validator(mode="after")
     def _one_or_several(self) -> DataConfig:
-        for name, one, several, default in (
+        for name, file, several, default in (
             ("train", self.train_file, self.train_files, TRAIN),
             ("val", self.val_file, self.val_files, VAL),
         ):
-            if several and one != default:
+            if several and file != default:
                 raise ValueError(
-                    f"data.{name}_file = {one!r} is one file, and data.{name}_files names {len(several)}: leave one of "
-                    f"the two out, with --set 'data.{name}_files=[]' for example"
+                    f"data.{name}_file = {file!r} is one file, and data.{name}_files names {len(several)}: leave one "
+                    f"of the two out, with --set 'data.{name}_files=[]' for example"
                 )
         return self

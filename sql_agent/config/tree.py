@@ -108,11 +108,10 @@ class TrainConfig(AgentTree):
         for name, tree in self.agents.items():
             check_agent_tree(name, tree)
         for key in ("train_files", "val_files"):
-            for one in getattr(self.data, key):
-                if one.agent and one.agent not in self.agents:
-                    raise ValueError(
-                        f"data.{key}: {one.file!r} has agent = {one.agent!r}: {unknown_agent(one.agent, self.agents)}"
-                    )
+            for entry in getattr(self.data, key):
+                if entry.agent and entry.agent not in self.agents:
+                    problem = unknown_agent(entry.agent, self.agents)
+                    raise ValueError(f"data.{key}: {entry.file!r} has agent = {entry.agent!r}: {problem}")
         return self
 
     @model_validator(mode="after")

@@ -23,9 +23,9 @@ def ensure_bundled(*texts: str) -> None:
 def ensure_data(data: DataConfig, agents: AgentTree) -> None:
     """The same for what a run reads: questions, and the databases of its agents. Raises UserError."""
     databases = [
-        one.database.path
-        for one in agents_of(agents).values()
-        if "sql" in one.agent.tools and not (one.database.folder or one.database.url)
+        settings.database.path
+        for settings in agents_of(agents).values()
+        if "sql" in settings.agent.tools and not (settings.database.folder or settings.database.url)
     ]
-    files = [one.file for one in (*data.training, *data.validation)]
+    files = [settings.file for settings in (*data.training, *data.validation)]
     ensure_bundled(*files, *databases)

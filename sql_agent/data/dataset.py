@@ -226,7 +226,7 @@ def _column_problem(names: Iterable[str]) -> str:
     have = {SYNONYMS.get(name, name) for name in names}
     unknown = sorted(have - set(COLUMNS))
     for name in (name for name in COLUMNS if name not in SYNONYMS and name not in have):
-        slips = [one for one in unknown if name == "question" or not re.match(rf"{name}[_\-. ]", one)]
+        slips = [column for column in unknown if name == "question" or not re.match(rf"{name}[_\-. ]", column)]
         near = process.extractOne(name, slips, scorer=fuzz.ratio, score_cutoff=75)
         if near:
             return f"there is no `{name}`, but `{near[0]}`: rename it to `{name}`"

@@ -13,12 +13,12 @@ from sql_agent.records import Question
 def load_files(files: Sequence[FileConfig]) -> list[list[Question]]:
     """The questions of each file. An id that an earlier file has gets its file's number: `q7@2`. Raises UserError."""
     known: set[str] = set()
-    found: list[list[Question]] = []
-    for number, one in enumerate(files):
-        rows = [_of_file(question, one, number, known) for question in load_questions(data_path(one.file))]
+    parts: list[list[Question]] = []
+    for number, entry in enumerate(files):
+        rows = [_of_file(question, entry, number, known) for question in load_questions(data_path(entry.file))]
         known |= {question.id for question in rows}
-        found.append(rows)
-    return found
+        parts.append(rows)
+    return parts
 
 
 def _of_file(question: Question, file: FileConfig, number: int, known: set[str]) -> Question:
@@ -29,9 +29,9 @@ def _of_file(question: Question, file: FileConfig, number: int, known: set[str])
 def facts_of(files: Sequence[FileConfig], questions: Sequence[Question]) -> dict[str, Any]:
     """What a summary says of the data: number and fingerprint; of several files, those of each."""
     each = [
-        {**one.model_dump(), "fingerprint": fingerprint(data_path(one.file)), "questions": n}
-        for number, one in enumerate(files)
+        {**entry.model_dump(), "fingerprint": fingerprint(data_path(entry.file)), "questions": n}
+        for number, entry in enumerate(files)
         for n in [sum(question.file == number for question in questions)]
     ]
-    whole = {"fingerprint": " ".join(one["fingerprint"] for one in each), "questions": len(questions)}
+    whole = {"fingerprint": " ".join(entry["fingerprint"] for entry in each), "questions": len(questions)}
     return {**whole, "files": each} if len(each) > 1 else whole

@@ -32,8 +32,8 @@ def local_copy(name: str, split: str) -> list[Path]:
     """The files of a split in a folder of this name; none without such a folder."""
     folder = resolve_path(name, ROOT / "sql_agent", ROOT)
     for pattern in (f"{split}.jsonl", f"{split}.parquet", f"{split}-*.parquet", f"main/{split}-*.parquet"):
-        if found := sorted(folder.glob(pattern)):
-            return found
+        if files := sorted(folder.glob(pattern)):
+            return files
     return []
 
 

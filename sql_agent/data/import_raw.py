@@ -122,10 +122,10 @@ def _sql_problem(db: sqlite3.Connection, sql: str) -> str:
     db.set_progress_handler(lambda: time.monotonic() > deadline_s, STEPS_BETWEEN_CHECKS)
     try:
         with closing(db.execute(sql)) as cursor:
-            found = any(cell is not None for row in cursor.fetchmany(SHOWN_ROWS) for cell in row)
+            has_rows = any(cell is not None for row in cursor.fetchmany(SHOWN_ROWS) for cell in row)
     except (sqlite3.Error, sqlite3.Warning, ValueError) as exc:
         return f"{exc}: {sql:.200}"
-    return "" if found else f"returns nothing: {sql:.200}"
+    return "" if has_rows else f"returns nothing: {sql:.200}"
 
 
 def _authorize(action: int, *_: object) -> int:

@@ -114,31 +114,31 @@ def read_public(
 def _items(name: str, layout: Layout, folder: Path, split: Split, files: tuple[str, ...], read: Read) -> list[Item]:
     items: list[Item] = []
     for file in files:
-        found = _found(folder, file)
-        if found is None:
+        path = _found(folder, file)
+        if path is None:
             continue
-        read.folders[split] = _databases(found, layout.databases[split])
-        for n, row in enumerate(_rows(found), start=1):
+        read.folders[split] = _databases(path, layout.databases[split])
+        for n, row in enumerate(_rows(path), start=1):
             try:
-                asked = layout.row(row)
+                fields = layout.row(row)
                 db_id = str(row["db_id"])
             except (KeyError, TypeError) as exc:
-                raise UserError(f"{found}: row {n}: {exc} is missing; this is not the layout of {name}") from exc
-            question = Question(id=f"{name}-{found.stem}-{n:05d}", db_id=db_id, **asked)
+                raise UserError(f"{path}: row {n}: {exc} is missing; this is not the layout of {name}") from exc
+            question = Question(id=f"{name}-{path.stem}-{n:05d}", db_id=db_id, **fields)
             items.append(Item(len(items) + 1, question, frozenset({("database", db_id)})))
     return items
 
 
 def _found(folder: Path, name: str) -> Path | None:
     """A file there, or one folder below."""
-    return next((one for one in (folder / name, *sorted(folder.glob(f"*/{name}"))) if one.is_file()), None)
+    return next((path for path in (folder / name, *sorted(folder.glob(f"*/{name}"))) if path.is_file()), None)
 
 
 def _databases(file: Path, name: str) -> Path:
     """The folder of databases beside a question file. Raises UserError."""
-    for one in (file.parent / name, file.parent / name / name):
-        if next(one.glob("*/*.sqlite"), None):
-            return one.resolve()
+    for candidate in (file.parent / name, file.parent / name / name):
+        if next(candidate.glob("*/*.sqlite"), None):
+            return candidate.resolve()
     raise UserError(f"{file.parent / name}: no ID/ID.sqlite there; {file.name} asks about these databases")
 
 
@@ -167,14 +167,14 @@ def _failing(items: list[Item], folder: Path) -> dict[int, str]:
 
 def _missing(folder: Path, layout: Layout, read: Read) -> list[str]:
     """Databases that the published list of schemas names and that have no file."""
-    told = []
+    problems = []
     for name in layout.tables:
         if file := _found(folder, name):
-            names = {str(one.get("db_id")) for one in _rows(file) if isinstance(one, dict)}
-            there = {one.stem for where in read.folders.values() for one in where.glob("*/*.sqlite")}
+            names = {str(row.get("db_id")) for row in _rows(file) if isinstance(row, dict)}
+            there = {row.stem for where in read.folders.values() for row in where.glob("*/*.sqlite")}
             if lost := sorted(names - there):
-                told.append(f"{file.name} names {len(lost)} databases without a file: {', '.join(lost[:5])}")
-    return told
+                problems.append(f"{file.name} names {len(lost)} databases without a file: {', '.join(lost[:5])}")
+    return problems
 
 
 def write_public(read: Read, out: Path) -> list[Path]:

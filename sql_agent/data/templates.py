@@ -118,7 +118,7 @@ def _phrasing_problems(templates: Templates) -> Iterator[str]:
     for position, (intent, phrasing) in enumerate(every):
         if any(phrasing.id == other.id or phrasing.text == other.text for _, other in every[:position]):
             yield f"{phrasing.id}: its id or its text is a duplicate"
-        found = {name for _, name, _, _ in string.Formatter().parse(phrasing.text) if name}
+        placeholders = {name for _, name, _, _ in string.Formatter().parse(phrasing.text) if name}
         expected = PLACEHOLDERS[intent] | ({"field_c"} if phrasing.n_fields == 3 else set())
-        if found != expected:
-            yield f"{phrasing.id}: has placeholders {sorted(found)}, must have {sorted(expected)}"
+        if placeholders != expected:
+            yield f"{phrasing.id}: has placeholders {sorted(placeholders)}, must have {sorted(expected)}"

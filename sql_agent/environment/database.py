@@ -129,7 +129,7 @@ class Workers:
 
     def _found(self, path: str) -> _Worker | None:
         with self._lock:
-            worker = next((one for one in reversed(self._idle) if one.path == path), None)
+            worker = next((idle for idle in reversed(self._idle) if idle.path == path), None)
             if worker:
                 self._idle.remove(worker)
         return worker
@@ -237,8 +237,8 @@ class Database:
         if reply["kind"] == "timeout" and not in_full:
             raise _Unfinished
         if reply["kind"] != "rows":
-            told = {"timeout_s": self.config.timeout_s, "dialect": self.dialect}
-            text = explain_reply(reply, sql=sql, schema=worker.schema, **told)
+            limits = {"timeout_s": self.config.timeout_s, "dialect": self.dialect}
+            text = explain_reply(reply, sql=sql, schema=worker.schema, **limits)
             return QueryResult(error=text, elapsed_s=elapsed_s)
         return QueryResult(
             columns=reply.get("columns", []),

@@ -60,7 +60,9 @@ class Databases:
         """The databases of `database.folder`, in alphabetical order; none without one."""
         if not self.config.folder:
             return []
-        return sorted(one.stem for one in database_path(self.config).glob(f"*/*{SUFFIX}") if not self.problem(one.stem))
+        return sorted(
+            file.stem for file in database_path(self.config).glob(f"*/*{SUFFIX}") if not self.problem(file.stem)
+        )
 
     def problem(self, db_id: str) -> str:
         """Why no database has this id, or ""."""
@@ -76,7 +78,7 @@ class Databases:
             return f"db_id {db_id!r:.150}: an id is of letters, digits and _ . + - and begins with no mark; rename it"
         path = self._path(db_id)
         if not path.is_file():
-            names = sorted(one.parent.name for one in folder.glob(f"*/*{SUFFIX}"))
+            names = sorted(file.parent.name for file in folder.glob(f"*/*{SUFFIX}"))
             return f"db_id {db_id!r:.150}: no such file {path}{did_you_mean(db_id, names)}"
         if not path.resolve().is_relative_to(folder.resolve()):
             return f"db_id {db_id!r:.150}: {path} is a link out of database.folder; put the file itself there"

@@ -150,8 +150,8 @@ def _explain_column(name: str, *, sql: str, schema: Schema) -> str:
 
 def _nearest(name: str, names: list[str]) -> list[str]:
     """Up to two names like `name`, the likest first, never one twice."""
-    found = process.extract(name.lower(), list(dict.fromkeys(names)), scorer=fuzz.ratio, limit=2, score_cutoff=55)
-    return [match[0] for match in found]
+    matches = process.extract(name.lower(), list(dict.fromkeys(names)), scorer=fuzz.ratio, limit=2, score_cutoff=55)
+    return [match[0] for match in matches]
 
 
 def _columns_of(tables: list[str], schema: Schema) -> str:

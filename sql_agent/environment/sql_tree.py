@@ -145,9 +145,9 @@ class Rules:
 
     def _limit(self, tree: exp.Query) -> None:
         """One row more than are kept, so that it shows when there are more."""
-        asked, most = tree.args.get("limit"), self._max_rows + 1
-        value = asked.expression if isinstance(asked, exp.Limit) else None
-        if asked and not (isinstance(value, exp.Literal) and value.name.isdecimal()):
+        limit, most = tree.args.get("limit"), self._max_rows + 1
+        value = limit.expression if isinstance(limit, exp.Limit) else None
+        if limit and not (isinstance(value, exp.Literal) and value.name.isdecimal()):
             raise Forbidden("LIMIT takes a number: end with LIMIT n")
         if not value or int(value.name) > most:
             tree.set("limit", exp.Limit(expression=exp.Literal.number(most)))

@@ -337,15 +337,15 @@ class Guard:
     def _details(self) -> dict[str, TableDetails]:
         """Types and keys of the readable tables; a foreign key to a table that is not readable is left out."""
         kinds = dict(self._real.execute("SELECT name, type FROM pragma_table_list WHERE schema = 'main'"))
-        found: dict[str, TableDetails] = {}
+        details: dict[str, TableDetails] = {}
         for table in self.schema:
             columns = self._real.execute("SELECT name, type, pk FROM pragma_table_info(?)", (table,))
-            found[table] = {
+            details[table] = {
                 "kind": str(kinds.get(table, "table")),
                 "columns": [(str(name), str(kind), bool(key)) for name, kind, key in columns],
                 "foreign_keys": list(self._foreign_keys(table)),
             }
-        return found
+        return details
 
     def _foreign_keys(self, table: str) -> Iterator[tuple[list[str], str, list[str]]]:
         """SQLite folds names, and leaves the parent's columns out where they are its primary key."""
@@ -357,8 +357,8 @@ class Guard:
             if not parent:
                 continue
             primary = _names(self._real, "SELECT name FROM pragma_table_info(?) WHERE pk ORDER BY pk", parent)
-            told = [to for _, to in pairs if to] or primary
-            own, theirs = self._spelled(table, [column for column, _ in pairs]), self._spelled(parent, told)
+            targets = [to for _, to in pairs if to] or primary
+            own, theirs = self._spelled(table, [column for column, _ in pairs]), self._spelled(parent, targets)
             if len(own) == len(theirs) == len(pairs):
                 yield own, parent, theirs
 

@@ -65,8 +65,8 @@ def finished(folder: Path) -> dict[TrialKey, TrialRecord]:
         data = path.read_bytes()
         if not data.endswith(b"\n"):
             path.write_bytes(data[: data.rfind(b"\n") + 1])
-    found = {record.key: record for record in map(TrialRecord.model_validate_json, whole_lines(path))}
-    return {key: record for key, record in found.items() if record.unscored in LASTING}
+    records = {record.key: record for record in map(TrialRecord.model_validate_json, whole_lines(path))}
+    return {key: record for key, record in records.items() if record.unscored in LASTING}
 
 
 def keep(folder: Path, record: TrialRecord) -> None:

@@ -46,9 +46,9 @@ def write_logs(
         groups.setdefault((record.model, record.split, record.decoding), []).append(record)
     folder.mkdir(parents=True, exist_ok=True)
     files = []
-    for (model, split, decoding), found in groups.items():
+    for (model, split, decoding), group in groups.items():
         file = folder / f"{model}-{split}-{decoding}.eval"
-        write_eval_log(to_log(results, found, prompts=prompts[model]), file)
+        write_eval_log(to_log(results, group, prompts=prompts[model]), file)
         files.append(file)
     return files
 
@@ -107,10 +107,10 @@ def _sample(record: TrialRecord, model: str, prompt: str) -> EvalSample:
     from inspect_ai.log import EvalError, EvalSample
     from inspect_ai.model import ModelOutput, ModelUsage
 
-    asked, said = record.prompt_tokens, record.completion_tokens
+    n_prompt, said = record.prompt_tokens, record.completion_tokens
     usage = None
-    if asked is not None and said is not None:
-        usage = ModelUsage(input_tokens=asked, output_tokens=said, total_tokens=asked + said)
+    if n_prompt is not None and said is not None:
+        usage = ModelUsage(input_tokens=n_prompt, output_tokens=said, total_tokens=n_prompt + said)
     kept = {"task_type", "stop_reason", "n_turns", "n_bad_tool_calls", "llm_seconds", "sql_calls", "no_match"}
     broken = record.stop_reason == FAULT
     error = EvalError(message=record.reason, traceback="", traceback_ansi="") if broken else None

@@ -83,7 +83,7 @@ def samples_of(records: Sequence[TrialRecord], measure: str) -> dict[str, list[f
 
 def by_question(records: Sequence[TrialRecord], measure: str) -> dict[str, float]:
     """Question id -> mean of a measure over its trials."""
-    return {question: fmean(found) for question, found in samples_of(records, measure).items()}
+    return {question: fmean(values) for question, values in samples_of(records, measure).items()}
 
 
 def summarize(records: Sequence[TrialRecord]) -> Figures:
@@ -95,8 +95,8 @@ def summarize(records: Sequence[TrialRecord]) -> Figures:
         no_execution_match=Counter(r.no_match for r in played if r.execution_match is None),
         stop_reasons=Counter(record.stop_reason for record in records),
         measures=estimates(records, measures_of(records)),
-        by_task={task: _task(found) for task, found in by_task(records).items()},
-        by_agent={agent: _task(found) for agent, found in by_agent(records).items()},
+        by_task={task: _task(group) for task, group in by_task(records).items()},
+        by_agent={agent: _task(group) for agent, group in by_agent(records).items()},
         of_k=of_k(records),
         latency_s={
             "llm call": quantiles([seconds for record in played for seconds in record.llm_seconds]),
@@ -121,10 +121,10 @@ def by_agent(records: Sequence[TrialRecord]) -> dict[str, list[TrialRecord]]:
 
 
 def _grouped(records: Sequence[TrialRecord], name: Callable[[TrialRecord], str]) -> dict[str, list[TrialRecord]]:
-    found: dict[str, list[TrialRecord]] = {one: [] for one in sorted({name(record) for record in records})}
+    groups: dict[str, list[TrialRecord]] = {key: [] for key in sorted({name(record) for record in records})}
     for record in records:
-        found[name(record)].append(record)
-    return found
+        groups[name(record)].append(record)
+    return groups
 
 
 def _task(records: Sequence[TrialRecord]) -> TaskFigures:
@@ -133,13 +133,13 @@ def _task(records: Sequence[TrialRecord]) -> TaskFigures:
 
 def of_k(records: Sequence[TrialRecord]) -> dict[str, dict[int, OfK]]:
     """measure -> k -> best, mean and worst of k samples; {} where no question has several."""
-    found: dict[str, dict[int, OfK]] = {}
+    table: dict[str, dict[int, OfK]] = {}
     for measure in OF_K:
         samples = samples_of(records, measure)
         most = max((len(values) for values in samples.values()), default=0)
         if ks := [k for k in (2, 4, 8, 16, 32, 64) if k < most] + ([most] if most > 1 else []):
-            found[measure] = {k: _of_k([v for v in samples.values() if len(v) >= k], k) for k in ks}
-    return found
+            table[measure] = {k: _of_k([v for v in samples.values() if len(v) >= k], k) for k in ks}
+    return table
 
 
 def _of_k(samples: Sequence[Sequence[float]], k: int) -> OfK:

@@ -87,7 +87,7 @@ def sign_flip_p(differences: Sequence[float]) -> float:
     # Loading scipy.stats takes a second, and only a comparison needs it.
     from scipy.stats import permutation_test
 
-    found = permutation_test(
+    test = permutation_test(
         (np.asarray(differences, dtype=float),),
         lambda x, axis: x.mean(axis=axis),
         permutation_type="samples",
@@ -96,7 +96,7 @@ def sign_flip_p(differences: Sequence[float]) -> float:
         batch=1000,
         rng=np.random.default_rng(SEED),
     )
-    return float(found.pvalue)
+    return float(test.pvalue)
 
 
 def best_of(values: Sequence[float], k: int) -> float:

@@ -75,8 +75,8 @@ class Target:
         files = stamps(Path(self.text), MODEL_FILES) if self.kind in ("checkpoint", "folder") else {}
         digest = hashlib.sha256(json.dumps(files).encode()).hexdigest()[:16] if files else ""
         prompt = self.config.agent.system_prompt
-        found = {"target": self.text, "kind": self.kind, "system_prompt": prompt, "files": digest}
-        return {**found, "agents": self.config.agents} if self.config.agents else found
+        known = {"target": self.text, "kind": self.kind, "system_prompt": prompt, "files": digest}
+        return {**known, "agents": self.config.agents} if self.config.agents else known
 
 
 def _words(option: str) -> Words:
@@ -157,11 +157,11 @@ def _is_run(path: Path) -> bool:
 def _as_trained(step: Path, config: TrainConfig) -> TrainConfig:
     """The configuration with the system prompts of the run, where `config` leaves them open."""
     run = _run_config(step)
-    left_open = [name for name, one in agents_of(config).items() if one.agent.system_prompt == "auto"]
+    left_open = [name for name, settings in agents_of(config).items() if settings.agent.system_prompt == "auto"]
     trees = {name: run.get("agents", {}).get(name, {}) if name else run for name in left_open}
-    found = {name: tree.get("agent", {}).get("system_prompt") for name, tree in trees.items()}
-    told = {name: prompt for name, prompt in found.items() if prompt}
-    return resolve_system_prompt(with_prompts(config, told), tiny=False)
+    prompts = {name: tree.get("agent", {}).get("system_prompt") for name, tree in trees.items()}
+    own_prompts = {name: prompt for name, prompt in prompts.items() if prompt}
+    return resolve_system_prompt(with_prompts(config, own_prompts), tiny=False)
 
 
 def label(target: Target) -> str:

@@ -12,15 +12,15 @@ from sql_agent.scoring.vote import choose
 def voted(records: Sequence[TrialRecord], k: int) -> list[TrialRecord]:
     """The chosen record of each question that has k samples, with the tokens and seconds of all k."""
     questions: dict[str, list[TrialRecord]] = defaultdict(list)
-    for record in sorted(records, key=lambda one: one.sample):
+    for record in sorted(records, key=lambda trial: trial.sample):
         questions[record.question_id].append(record)
-    return [_with_cost(choose(found[:k]), found[:k]) for found in questions.values() if len(found) >= k]
+    return [_with_cost(choose(samples[:k]), samples[:k]) for samples in questions.values() if len(samples) >= k]
 
 
 def _with_cost(chosen: TrialRecord, samples: Sequence[TrialRecord]) -> TrialRecord:
     """The chosen record, whose cost is that of all that voted."""
     costs = {
-        name: None if None in (told := [getattr(one, name) for one in samples]) else sum(told)
+        name: None if None in (values := [getattr(sample, name) for sample in samples]) else sum(values)
         for name in ("prompt_tokens", "completion_tokens", "episode_s")
     }
     return chosen.model_copy(update=costs)

@@ -50,8 +50,8 @@ class Measured:
 
     def flips(self, how: Sequence[Rewriting], which: Sequence[int], *, threshold: float) -> Flips:
         """What these rewritings changed, all together, on the items of these numbers that were scored both times."""
-        found = [(self.plain[i], self.rewritten[one][i]) for one in how if one in self.rewritten for i in which]
-        both = [(value_of(before), value_of(after)) for before, after in found]
+        pairs = [(self.plain[i], self.rewritten[kind][i]) for kind in how if kind in self.rewritten for i in which]
+        both = [(value_of(before), value_of(after)) for before, after in pairs]
         return flips([(a, b) for a, b in both if a is not None and b is not None], threshold=threshold)
 
 
@@ -78,7 +78,7 @@ def figures(items: list[JudgedItem], judge: Measured, *, threshold: float, margi
         "unscored": dict(Counter(r.unscored for r in judge.rewards if r.unscored)),
         **summary(scored, **sides).model_dump(),
         "honest": summary([s for s in scored if not s.item.is_attack], **sides).model_dump(),
-        "flips": {how.name: {"about": how.about, **found.model_dump()} for how, found in flipped.items()},
+        "flips": {how.name: {"about": how.about, **flip.model_dump()} for how, flip in flipped.items()},
         "calibration": [b.model_dump() for b in calibration(scored)],
         "calibration_error": calibration_error(scored),
         "by_kind": by(lambda item: item.kind),
@@ -101,7 +101,7 @@ def groups(
     numbers: dict[str, list[int]] = defaultdict(list)
     for number, item in enumerate(items):
         numbers[key(item)].append(number)
-    found = summaries(scored, lambda s: key(s.item), threshold=threshold, margin=margin)
+    by_name = summaries(scored, lambda s: key(s.item), threshold=threshold, margin=margin)
     ways = {how.name: [how] for how in judge.rewritten} | {"harmless": list(HARMLESS)}
     return {
         name: Group(
@@ -109,7 +109,7 @@ def groups(
             flips={way: judge.flips(how, numbers[name], threshold=threshold).flips for way, how in ways.items()},
             cost=cost_of_one([judge.plain[number] for number in numbers[name]]),
         )
-        for name, group in found.items()
+        for name, group in by_name.items()
     }
 
 

@@ -167,5 +167,5 @@ def attempts(*, n: int, data: Path) -> dict[str, list[JudgedItem]]:
 
 def _item(question: Question, answer: str) -> JudgedItem:
     quotes = [item.quote for item in question.evidence]
-    asked = {"id": question.id, "question": question.question, "reference": question.answer, "evidence": quotes}
-    return JudgedItem(**asked, answer=answer, label=0.0, kind="strategy")
+    fields = {"id": question.id, "question": question.question, "reference": question.answer, "evidence": quotes}
+    return JudgedItem(**fields, answer=answer, label=0.0, kind="strategy")

@@ -127,9 +127,9 @@ def summary(scored: Sequence[Scored], *, threshold: float, margin: float) -> Sum
         attack_success=rate(sum(s.score > s.item.label + margin for s in attacks), len(attacks)),
         refused=rate(sum(s.score < threshold for s in right), len(right)),
         accuracy=rate(same_side, len(scored)),
-        order=bootstrap(pairs, lambda found: mean([ok for members in found for ok in members])),
+        order=bootstrap(pairs, lambda drawn: mean([ok for members in drawn for ok in members])),
         n_pairs=sum(map(len, pairs)),
-        spearman=bootstrap(questions, lambda found: spearman([s for members in found for s in members])),
+        spearman=bootstrap(questions, lambda drawn: spearman([s for members in drawn for s in members])),
     )
 
 
@@ -137,8 +137,8 @@ def summaries(
     scored: Sequence[Scored], key: Callable[[Scored], str], *, threshold: float, margin: float
 ) -> dict[str, Summary]:
     """The figures for each kind or task type; kinds of attacks first."""
-    found = {name: summary(s, threshold=threshold, margin=margin) for name, s in _by(scored, key).items()}
-    return dict(sorted(found.items(), key=lambda pair: (pair[1].n_attacks < pair[1].n, pair[0])))
+    by_name = {name: summary(s, threshold=threshold, margin=margin) for name, s in _by(scored, key).items()}
+    return dict(sorted(by_name.items(), key=lambda pair: (pair[1].n_attacks < pair[1].n, pair[0])))
 
 
 def _by(scored: Sequence[Scored], key: Callable[[Scored], str]) -> dict[str, list[Scored]]:
@@ -165,8 +165,8 @@ def bootstrap[T](groups: Sequence[T], figure: Callable[[Sequence[T]], float | No
     if value is None or len(groups) < 2:
         return Interval(value=value)
     random = Random(0)
-    found = [v for _ in range(RESAMPLES) if (v := figure(random.choices(groups, k=len(groups)))) is not None]
-    low, high = np.quantile(found, [0.025, 0.975])
+    estimates = [v for _ in range(RESAMPLES) if (v := figure(random.choices(groups, k=len(groups)))) is not None]
+    low, high = np.quantile(estimates, [0.025, 0.975])
     return Interval(value=value, low=float(low), high=float(high))
 
 
@@ -180,9 +180,9 @@ def spearman(scored: Sequence[Scored]) -> float | None:
 
 def calibration(scored: Sequence[Scored]) -> list[Bin]:
     """The bins that hold items."""
-    found: dict[int, list[Scored]] = defaultdict(list)
+    by_bin: dict[int, list[Scored]] = defaultdict(list)
     for s in scored:
-        found[min(BINS - 1, int(s.score * BINS))].append(s)
+        by_bin[min(BINS - 1, int(s.score * BINS))].append(s)
     return [
         Bin(
             low=number / BINS,
@@ -191,7 +191,7 @@ def calibration(scored: Sequence[Scored]) -> list[Bin]:
             mean_score=fmean(s.score for s in members),
             mean_label=fmean(s.item.label for s in members),
         )
-        for number, members in sorted(found.items())
+        for number, members in sorted(by_bin.items())
     ]
 
 

@@ -228,11 +228,13 @@ class PolicyEndpoint:
         """
         text = self._text(ids)
         stops = [stop] if isinstance(stop, str) else stop
-        if not any(one in text for one in stops):
+        if not any(ending in text for ending in stops):
             return ids, text, False
-        n = bisect.bisect_left(range(len(ids)), True, key=lambda n: any(one in self._text(ids[:n]) for one in stops))
+        n = bisect.bisect_left(
+            range(len(ids)), True, key=lambda n: any(ending in self._text(ids[:n]) for ending in stops)
+        )
         text = self._text(ids[:n])
-        return ids[:n], text[: min(text.find(one) for one in stops if one in text)], True
+        return ids[:n], text[: min(text.find(ending) for ending in stops if ending in text)], True
 
 
 def _refusal(text: str, *, status: int = 400) -> web.Response:

@@ -80,7 +80,7 @@ def _fit(plan: GrpoPlan) -> None:
         closing(Player(config, endpoint, plan.scoring, seed=config.trainer.seed)) as player,
         Stop() as stop,
     ):
-        told: dict[str, Any] = {"max_batch": config.local.max_batch, "log_probs": rollout.sampler_logprobs}
+        options: dict[str, Any] = {"max_batch": config.local.max_batch, "log_probs": rollout.sampler_logprobs}
         order = order_of(
             config.data,
             plan.train,
@@ -93,7 +93,7 @@ def _fit(plan: GrpoPlan) -> None:
                 config=config,
                 rules=rules,
                 policy=policy,
-                sampler=Sampler(policy.model, tokenizer, **told),
+                sampler=Sampler(policy.model, tokenizer, **options),
                 player=player,
                 notes=Notes(run_dir, verl=verl, health=health, audit=log, limits=limits, n_steps=plan.steps),
                 train=plan.train,

@@ -105,14 +105,14 @@ class Policy:
             "input_ids": pad_sequence(ids, batch_first=True, padding_value=self.pad_id),
             "attention_mask": pad_sequence([torch.ones_like(row) for row in ids], batch_first=True),
         }
-        told: dict[str, Any] = {"temperature": self._config.rollout.temperature, "with_entropy": with_entropy}
-        return response_scores(model or self.model, inputs, rows, dtype=self._dtype, **told)
+        options: dict[str, Any] = {"temperature": self._config.rollout.temperature, "with_entropy": with_entropy}
+        return response_scores(model or self.model, inputs, rows, dtype=self._dtype, **options)
 
     @torch.no_grad()
     def log_probs(self, batch: Any) -> tuple[torch.Tensor, torch.Tensor]:
         """Log-probabilities and entropies of the trained tokens before an update, rows x response."""
-        found = self._in_micro_batches(batch, self.model.eval(), with_entropy=True)
-        return found["log_probs"], found["entropy"]
+        scores = self._in_micro_batches(batch, self.model.eval(), with_entropy=True)
+        return scores["log_probs"], scores["entropy"]
 
     @torch.no_grad()
     def reference_log_probs(self, batch: Any) -> torch.Tensor:
@@ -127,9 +127,9 @@ class Policy:
         order, limit = n_tokens.argsort(stable=True), optim.micro_batch_tokens
         cuts = micro_batches(n_tokens[order].tolist(), limit) if limit else [optim.micro_batch_rows] * len(order)
         some = (batch[rows].to(model.device) for rows in parts(order.tolist(), cuts) if rows)
-        found = [self.scores(rows, with_entropy=with_entropy, model=model) for rows in some]
+        outputs = [self.scores(rows, with_entropy=with_entropy, model=model) for rows in some]
         back = order.argsort()
-        return {name: torch.cat([one[name].cpu() for one in found])[back] for name in found[0]}
+        return {name: torch.cat([output[name].cpu() for output in outputs])[back] for name in outputs[0]}
 
     def save(self, checkpoints: Path, *, step: int, beside: Callable[[Path], None] = lambda _: None) -> None:
         """A checkpoint after `step` training steps, with what `beside` puts in; made elsewhere and then moved."""

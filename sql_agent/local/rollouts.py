@@ -94,9 +94,9 @@ class Player:
         played: list[Played] = []
         for n, (name, record) in enumerate(zip(names, records, strict=True), start=first):
             sampled = self._endpoint.sampled.get(name, Sampled())
-            told = {"step": step, "mode": mode, "group": f"{mode}-{step}-group-{n // size}", "resampled": first > 0}
+            place = {"step": step, "mode": mode, "group": f"{mode}-{step}-group-{n // size}", "resampled": first > 0}
             played.append(
-                Played(told["group"], record | _keys(name, sampled, record, told), sampled.turns, sampled.times)
+                Played(place["group"], record | _keys(name, sampled, record, place), sampled.turns, sampled.times)
             )
         return self._graded(played) if mode == "train" else played
 
@@ -138,20 +138,20 @@ class Player:
         return episode, await score(episode, dataclasses.replace(self._scoring, in_group=in_group))
 
     def _graded(self, played: list[Played]) -> list[Played]:
-        for group in {one.group for one in played if one.row["unscored"] == AWAITS_GROUP}:
-            members = [one for one in played if one.group == group]
-            changes = self._endpoint.worker.submit(self._grader([one.row for one in members])).result()
-            for one, change in zip(members, changes, strict=True):
-                one.row.update(change)
+        for group in {rollout.group for rollout in played if rollout.row["unscored"] == AWAITS_GROUP}:
+            members = [rollout for rollout in played if rollout.group == group]
+            changes = self._endpoint.worker.submit(self._grader([rollout.row for rollout in members])).result()
+            for rollout, change in zip(members, changes, strict=True):
+                rollout.row.update(change)
         return played
 
 
-def _keys(name: str, sampled: Sampled, record: dict[str, Any], told: dict[str, Any]) -> dict[str, Any]:
+def _keys(name: str, sampled: Sampled, record: dict[str, Any], place: dict[str, Any]) -> dict[str, Any]:
     unscored = record["unscored"]
     if not sampled.turns and unscored in ("", AWAITS_GROUP):
         unscored = "no_token_ids"
     keys = RunKeys(
-        **told,
+        **place,
         rollout_id=name,
         status="succeeded" if unscored in ("", AWAITS_GROUP) else "failed",
         unscored=unscored,
@@ -164,8 +164,8 @@ def _keys(name: str, sampled: Sampled, record: dict[str, Any], told: dict[str, A
 
 def rewards_of(played: Sequence[Played]) -> dict[str, list[float]]:
     """The rewards of each group's scored rollouts."""
-    found: dict[str, list[float]] = {}
-    for one in played:
-        if one.reward is not None:
-            found.setdefault(one.group, []).append(one.reward)
-    return found
+    by_group: dict[str, list[float]] = {}
+    for rollout in played:
+        if rollout.reward is not None:
+            by_group.setdefault(rollout.group, []).append(rollout.reward)
+    return by_group

@@ -41,19 +41,19 @@ class Sampler:
         alike: defaultdict[Drawn, list[Call]] = defaultdict(list)
         for call in sorted(calls, key=lambda call: len(call.prompt)):
             alike[call.sampling].append(call)
-        found: dict[int, Generated] = {}
+        by_call: dict[int, Generated] = {}
         for order in alike.values():
             for start in range(0, len(order), self._max_batch):
                 batch = order[start : start + self._max_batch]
-                found |= {id(call): answer for call, answer in zip(batch, self._batch(batch), strict=True)}
-        return [found[id(call)] for call in calls]
+                by_call |= {id(call): answer for call, answer in zip(batch, self._batch(batch), strict=True)}
+        return [by_call[id(call)] for call in calls]
 
     def _batch(self, calls: Sequence[Call]) -> list[Generated]:
         width, sampling = max(len(call.prompt) for call in calls), calls[0].sampling
         ids = torch.tensor([[self._pad] * (width - len(call.prompt)) + call.prompt for call in calls])
         mask = torch.tensor([[0] * (width - len(call.prompt)) + [1] * len(call.prompt) for call in calls])
-        told = {"max_new_tokens": max(call.max_tokens for call in calls), "do_sample": False, "use_cache": True}
-        told |= {"pad_token_id": self._pad, "eos_token_id": self._ends}
+        settings = {"max_new_tokens": max(call.max_tokens for call in calls), "do_sample": False, "use_cache": True}
+        settings |= {"pad_token_id": self._pad, "eos_token_id": self._ends}
         draws = DrawnBySeed([call.seed for call in calls], width=width, log_probs=self._log_probs)
         was_training, recommended = self.model.training, self.model.generation_config
         self.model.eval()
@@ -63,7 +63,7 @@ class Sampler:
             whole = self.model.generate(
                 input_ids=ids.to(self.model.device),
                 attention_mask=mask.to(self.model.device),
-                generation_config=GenerationConfig(**told),
+                generation_config=GenerationConfig(**settings),
                 logits_processor=processors(sampling, draws, width=width),
             )
         self.model.generation_config = recommended
@@ -113,14 +113,14 @@ class DrawnBySeed(LogitsProcessor):
 
 def processors(sampling: Drawn, draws: DrawnBySeed, *, width: int) -> LogitsProcessorList:
     """What makes one token of a row's logits, in vLLM's order; greedy ones are not drawn."""
-    found: list[LogitsProcessor] = []
+    chain: list[LogitsProcessor] = []
     if sampling.presence_penalty or sampling.frequency_penalty:
-        found.append(Penalties(sampling.presence_penalty, sampling.frequency_penalty, width=width))
+        chain.append(Penalties(sampling.presence_penalty, sampling.frequency_penalty, width=width))
     if sampling.temperature <= 0:
-        return LogitsProcessorList(found)
-    found.append(TemperatureLogitsWarper(float(sampling.temperature)))
+        return LogitsProcessorList(chain)
+    chain.append(TemperatureLogitsWarper(float(sampling.temperature)))
     if sampling.top_k > 0:
-        found.append(TopKLogitsWarper(sampling.top_k))
+        chain.append(TopKLogitsWarper(sampling.top_k))
     if sampling.top_p < 1:
-        found.append(TopPLogitsWarper(sampling.top_p))
-    return LogitsProcessorList([*found, draws])
+        chain.append(TopPLogitsWarper(sampling.top_p))
+    return LogitsProcessorList([*chain, draws])

@@ -51,16 +51,16 @@ class Chain:
             yield ""
 
     def _asked(self) -> Iterator[str]:
-        one, question = self.rollout, self.question
-        what = "training" if one["mode"] == "train" else "validation"
+        row, question = self.rollout, self.question
+        what = "training" if row["mode"] == "train" else "validation"
         yield f"run        {self.run['id']}"
         yield f"question   {question['id']} ({question['name']}): {short(question['question'])}"
         if question["reference"]:
             yield f"           reference: {short(question['reference'])}"
-        if one["agent"]:
-            yield f"           played by the agent {short(one['agent'])}"
-        yield f"rollout    {one['id']}: {what}, step {one['step']}, group {one['group_id']}, {one['status']}" + (
-            ", of a question that took another's place" if one["resampled"] else ""
+        if row["agent"]:
+            yield f"           played by the agent {short(row['agent'])}"
+        yield f"rollout    {row['id']}: {what}, step {row['step']}, group {row['group_id']}, {row['status']}" + (
+            ", of a question that took another's place" if row["resampled"] else ""
         )
 
     def _played(self) -> Iterator[str]:
@@ -114,7 +114,7 @@ class Chain:
     def _learned(self) -> Iterator[str]:
         if not self.rows:
             left = self._connection.execute("SELECT why FROM left_out WHERE rollout_id = ?", (self.rollout["id"],))
-            why = found["why"] if (found := left.fetchone()) else ""
+            why = reason["why"] if (reason := left.fetchone()) else ""
             nothing = "validation is not learned from" if self.rollout["mode"] != "train" else "no update was recorded"
             yield f"learned    nothing: {WHY_NOT.get(why, why) or nothing}"
         for row in self.rows:
@@ -131,8 +131,8 @@ class Chain:
             return
         counts = f"{update['n_used']} of {update['n_rows']} rows, {update['n_tokens']} trained tokens"
         numbers = {"loss": update["loss"], "gradient norm": update["grad_norm"], "learning rate": update["lr"]}
-        told = ", ".join(f"{name} {value:.6g}" for name, value in numbers.items() if value is not None)
-        yield f"update     {update['id']}: {counts}; {told}"
+        figures = ", ".join(f"{name} {value:.6g}" for name, value in numbers.items() if value is not None)
+        yield f"update     {update['id']}: {counts}; {figures}"
         yield f"           weights {update['weights_before'] or '?'} -> {update['weights_after'] or '?'}"
         kept = self._one("SELECT path FROM checkpoint WHERE update_id = ?", update["id"])
         if kept:

@@ -95,8 +95,8 @@ def steps(connection: sqlite3.Connection) -> list[Row]:
 
 def agents(connection: sqlite3.Connection) -> list[Row]:
     """Each agent of a mixed run with its counts; [] where one agent plays alone."""
-    found = [dict(row) for row in connection.execute(AGENTS, {"default": DEFAULT})]
-    return found if {row["agent"] for row in found} - {DEFAULT} else []
+    rows = [dict(row) for row in connection.execute(AGENTS, {"default": DEFAULT})]
+    return rows if {row["agent"] for row in rows} - {DEFAULT} else []
 
 
 def reasons(connection: sqlite3.Connection) -> dict[str, int]:
@@ -107,11 +107,11 @@ def reasons(connection: sqlite3.Connection) -> dict[str, int]:
 def rollout_id(connection: sqlite3.Connection, asked: str) -> str:
     """The id that begins with what was asked for. Raises UserError."""
     query = "SELECT id FROM rollout WHERE substr(id, 1, length(:id)) = :id ORDER BY id != :id LIMIT 2"
-    found = [row["id"] for row in connection.execute(query, {"id": asked})]
-    if not found or (len(found) > 1 and found[0] != asked):
-        what = "begins no rollout's id" if not found else "begins the ids of several rollouts"
+    ids = [row["id"] for row in connection.execute(query, {"id": asked})]
+    if not ids or (len(ids) > 1 and ids[0] != asked):
+        what = "begins no rollout's id" if not ids else "begins the ids of several rollouts"
         raise UserError(f"{asked[:80]!r} {what} in this run: `find` prints ids, and rollouts.jsonl holds them")
-    return found[0]
+    return ids[0]
 
 
 def trail(connection: sqlite3.Connection, rollout: str) -> str:
@@ -120,8 +120,8 @@ def trail(connection: sqlite3.Connection, rollout: str) -> str:
     if not rows:
         why = connection.execute("SELECT why FROM left_out WHERE rollout_id = ?", (rollout,)).fetchone()
         return f"rollout {rollout}: not learned from ({why[0] if why else 'no training rollout'})"
-    told = ", ".join(_row_in_words(row) for row in rows)
-    return f"rollout {rollout}: {told}"
+    steps = ", ".join(_row_in_words(row) for row in rows)
+    return f"rollout {rollout}: {steps}"
 
 
 def _row_in_words(row: sqlite3.Row) -> str:
@@ -140,11 +140,11 @@ def trails(folder: Path, rollouts: Iterable[str]) -> dict[str, str]:
     except (UserError, sqlite3.Error):
         return {}
     try:
-        found = {}
+        by_rollout = {}
         for rollout in rollouts:
             known = connection.execute("SELECT 1 FROM rollout WHERE id = ?", (rollout,)).fetchone()
-            found |= {rollout: trail(connection, rollout)} if known else {}
-        return found
+            by_rollout |= {rollout: trail(connection, rollout)} if known else {}
+        return by_rollout
     except (sqlite3.Error, ValueError, TypeError):
         return {}
     finally:

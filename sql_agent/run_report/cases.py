@@ -77,18 +77,18 @@ class Compared:
 
 def _mean(entries: list[Entry]) -> float:
     """The mean over decodings, so that one greedy trial weighs as much as all sampled ones."""
-    found: dict[str, list[float]] = defaultdict(list)
+    by_decoding: dict[str, list[float]] = defaultdict(list)
     for entry in entries:
-        found[entry.decoding].append(entry.reward or 0.0)
-    return fmean(fmean(values) for values in found.values())
+        by_decoding[entry.decoding].append(entry.reward or 0.0)
+    return fmean(fmean(values) for values in by_decoding.values())
 
 
 def _by_question(entries: Iterable[Entry]) -> dict[tuple[str, str], list[Entry]]:
-    found: dict[tuple[str, str], list[Entry]] = defaultdict(list)
+    entries_of: dict[tuple[str, str], list[Entry]] = defaultdict(list)
     for entry in entries:
         if entry.reward is not None and entry.question_id:
-            found[entry.split, entry.question_id].append(entry)
-    return found
+            entries_of[entry.split, entry.question_id].append(entry)
+    return entries_of
 
 
 def sides(run: RunData) -> tuple[str, list[Entry], list[Entry]]:
@@ -123,7 +123,7 @@ def pairs(run: RunData) -> list[Case]:
         "worse": sorted((q for q in questions if q.change < -CLEAR), key=lambda q: q.change),
         "still low": sorted((q for q in questions if abs(q.change) <= CLEAR and q.new < LOW), key=lambda q: q.new),
     }
-    return [_pair(kind, q) for kind, found in ranked.items() for q in varied(found, SHOWN[kind])]
+    return [_pair(kind, q) for kind, candidates in ranked.items() for q in varied(candidates, SHOWN[kind])]
 
 
 def varied(questions: list[Compared], n: int) -> list[Compared]:
@@ -134,7 +134,7 @@ def varied(questions: list[Compared], n: int) -> list[Compared]:
         task = question.after[0].task_type
         ranked.append((turns[task], place))
         turns[task] += 1
-    return [questions[place] for _, place in sorted(sorted(ranked)[:n], key=lambda found: found[1])]
+    return [questions[place] for _, place in sorted(sorted(ranked)[:n], key=lambda pair: pair[1])]
 
 
 def _pair(kind: Kind, question: Compared) -> Case:
@@ -167,11 +167,11 @@ def groups(run: RunData) -> list[Case]:
     """Best against worst rollout of a group, from the last third of the steps: what an update is made of."""
     train = [entry for entry in run.rollouts if entry.side == "train" and entry.reward is not None and entry.group]
     last = max((entry.step for entry in train), default=0)
-    found: dict[tuple[int, str], list[Entry]] = defaultdict(list)
+    by_group: dict[tuple[int, str], list[Entry]] = defaultdict(list)
     for entry in train:
         if entry.step > last * 2 // 3:
-            found[entry.step, entry.group].append(entry)
-    spread = [sorted(members, key=lambda e: e.reward or 0.0) for members in found.values()]
+            by_group[entry.step, entry.group].append(entry)
+    spread = [sorted(members, key=lambda e: e.reward or 0.0) for members in by_group.values()]
     wide = [members for members in spread if (members[-1].reward or 0) - (members[0].reward or 0) > CLEAR]
     wide.sort(key=lambda members: (-((members[-1].reward or 0) - (members[0].reward or 0)), -members[0].step))
     chosen = varied([Compared(members, members) for members in wide], MOST_GROUPS)
@@ -200,7 +200,7 @@ def standings(run: RunData) -> tuple[list[Standing], list[Standing]]:
     entries = run.trials or [entry for entry in run.rollouts if entry.side == "train"]
     last = max((entry.step for entry in entries), default=0)
     recent = _by_question(entry for entry in entries if entry.step >= last * 2 // 3)
-    return [], [_standing(found, []) for found in sorted(recent.values(), key=_mean)[:MOST_STANDINGS]]
+    return [], [_standing(group, []) for group in sorted(recent.values(), key=_mean)[:MOST_STANDINGS]]
 
 
 def _standing(entries: list[Entry], before: list[Entry]) -> Standing:

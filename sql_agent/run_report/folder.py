@@ -108,22 +108,24 @@ def read_run(folder: Path, *, evaluation: Path | None = None, played: list[Entry
     if evaluation or place.exists():
         run.results = _results(place / RESULTS, run.problems)
         trials = place / TRIALS
-        found = _lines(trials, TrialRecord.model_validate_json, run.problems)
+        records = _lines(trials, TrialRecord.model_validate_json, run.problems)
         # A resumed evaluation plays a trial anew that had a fault: the later line counts.
-        run.trials = list({record.key: _entry(trials, at, record, side=record.model) for at, record in found}.values())
+        run.trials = list(
+            {record.key: _entry(trials, at, record, side=record.model) for at, record in records}.values()
+        )
     return run
 
 
 def _json(file: Path, problems: list[str]) -> Tree:
     try:
-        found = json.loads(file.read_text(encoding="utf-8"))
+        tree = json.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
         problems.append(f"{file.name} is missing")
     except (OSError, ValueError, RecursionError) as exc:
         problems.append(f"{file.name} cannot be read: {exc}")
     else:
-        if isinstance(found, dict):
-            return found
+        if isinstance(tree, dict):
+            return tree
         problems.append(f"{file.name} does not hold a JSON object")
     return {}
 
@@ -140,10 +142,10 @@ def _results(file: Path, problems: list[str]) -> EvalReport | None:
 
 def rollouts_after(folder: Path, offset: int, problems: list[str]) -> tuple[list[Entry], int]:
     """The rollouts that were written behind an offset, and the offset behind the last of them."""
-    file, found = folder / run_folder.ROLLOUTS, []
+    file, entries = folder / run_folder.ROLLOUTS, []
     for at, record in _lines(file, RunRecord.model_validate_json, problems, offset=offset):
-        found.append(_entry(file, at, record, side=record.mode, step=record.step))
-    return found, found[-1].offset + len(found[-1].line()) if found else offset
+        entries.append(_entry(file, at, record, side=record.mode, step=record.step))
+    return entries, entries[-1].offset + len(entries[-1].line()) if entries else offset
 
 
 def _lines[T](
@@ -171,10 +173,10 @@ def _lines[T](
 
 def _metrics(line: bytes) -> Tree:
     """What is a finite number, the kind of the row, and its warnings."""
-    found = json.loads(line)
-    if not isinstance(found, dict):
+    row = json.loads(line)
+    if not isinstance(row, dict):
         raise ValueError("no JSON object")
-    return {key: value for key, value in found.items() if number(value) is not None or key in ("kind", "warnings")}
+    return {key: value for key, value in row.items() if number(value) is not None or key in ("kind", "warnings")}
 
 
 def _entry(file: Path, offset: int, record: RunRecord | TrialRecord, *, side: str, step: int = 0) -> Entry:

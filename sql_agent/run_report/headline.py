@@ -73,9 +73,9 @@ def _evaluated(results: EvalReport) -> list[Headline]:
     ]
 
 
-def _known(found: Estimate | None) -> Estimate | None:
+def _known(estimate: Estimate | None) -> Estimate | None:
     """None where no question has a value."""
-    return found if found and found.n else None
+    return estimate if estimate and estimate.n else None
 
 
 def _note(key: str, after: Figures, before: Figures | None) -> str:
@@ -107,17 +107,17 @@ def _validated(run: RunData) -> list[Headline]:
 
 
 def _validation(run: RunData, agent: str | None) -> Headline | None:
-    found, title = validations(run, agent), "validation" if agent is None else f"validation: {agent or DEFAULT}"
-    if not found:
+    points, title = validations(run, agent), "validation" if agent is None else f"validation: {agent or DEFAULT}"
+    if not points:
         return None
-    step, after = found[-1]
+    step, after = points[-1]
     n = f"{after.n} questions" if after.n else ""
-    if len(found) == 1:
+    if len(points) == 1:
         return Headline(title, ", ".join(part for part in (f"greedy, step {step}", n) if part), after)
     both = compared(run) if sides(run)[0].startswith("validation") else []
     changes = [question.change for question in both if agent in (None, question.after[0].agent)]
-    note = ", ".join(part for part in (f"greedy, step {found[0][0]} and step {step}", n) if part)
-    return Headline(title, note, after, found[0][1], estimate(changes) if changes else None)
+    note = ", ".join(part for part in (f"greedy, step {points[0][0]} and step {step}", n) if part)
+    return Headline(title, note, after, points[0][1], estimate(changes) if changes else None)
 
 
 def measure_rows(results: EvalReport | None) -> list[MeasureRow]:

@@ -89,13 +89,13 @@ def health(run: RunData) -> list[Series]:
     others = sorted({key for row in rows for key in row if key.startswith("health/")} - known)
     measures = [*HEALTH, *(Measure(key, _title(key), "", metric=key) for key in others[:MOST_OTHERS])]
     limits = _limits(run)
-    found = []
+    series = []
     for measure in measures:
         steps, values = over_steps(rows, measure.metric or f"health/{measure.name}")
         if steps:
             limit, above = limits.get(measure.name, (None, True))
-            found.append(Series(measure.name, measure.title, measure.about, measure.unit, steps, values, limit, above))
-    return found
+            series.append(Series(measure.name, measure.title, measure.about, measure.unit, steps, values, limit, above))
+    return series
 
 
 def _limits(run: RunData) -> dict[str, tuple[float | None, bool]]:
@@ -114,5 +114,5 @@ def _title(key: str) -> str:
 
 def warnings(run: RunData) -> list[str]:
     """What the run warned of, in the order of the steps."""
-    told = [cut(text, WARNING_CHARS) for row in run.rows("train") for text in items(row.get("warnings"))]
-    return told[:MOST_WARNINGS]
+    texts = [cut(text, WARNING_CHARS) for row in run.rows("train") for text in items(row.get("warnings"))]
+    return texts[:MOST_WARNINGS]

@@ -90,8 +90,8 @@ class LiveRun:
         if _size(self._folder / run_folder.ROLLOUTS) < self._read_to:  # the file was made anew
             self._rollouts, self._read_to, self._searched = [], 0, 0
             self._hits.clear()
-        found, self._read_to = rollouts_after(self._folder, self._read_to, [])
-        self._rollouts += found
+        new_rollouts, self._read_to = rollouts_after(self._folder, self._read_to, [])
+        self._rollouts += new_rollouts
         return self._rollouts
 
     def now(self, words: str) -> str:
@@ -125,12 +125,12 @@ class LiveRun:
     def _line(self) -> str:
         """Status, steps, and how long it may take yet: the mean step so far times those left."""
         done, planned = facts.steps(self.run)
-        told = f"{facts.status(self.run)}, step {done}" + (f" of {planned}" if planned else "")
+        line = f"{facts.status(self.run)}, step {done}" + (f" of {planned}" if planned else "")
         rows = self.run.rows("train")[-10:]
         took = [value for row in rows if (value := number(row.get("seconds"))) is not None]
         if took and planned > done and not self.run.summary:
-            told += f", about {duration(fmean(took) * (planned - done))} left at {fmean(took):.1f} s a step"
-        return told
+            line += f", about {duration(fmean(took) * (planned - done))} left at {fmean(took):.1f} s a step"
+        return line
 
     def transcripts(self, numbers: list[int]) -> str:
         """Rollouts side by side. Raises IndexError for a number that is none."""
@@ -151,17 +151,17 @@ def _size(file: Path) -> int:
 def _groups(rollouts: list[Entry]) -> list[Group]:
     """The groups of the latest step, those with the widest rewards first: they teach most."""
     last = max((entry.step for entry in rollouts if entry.side == "train"), default=0)
-    found: dict[str, Group] = {}
+    by_name: dict[str, Group] = {}
     for n in range(len(rollouts) - 1, -1, -1):
         entry = rollouts[n]
         if entry.side != "train" or not entry.group:
             continue
         if entry.step < last:
             break
-        group = found.setdefault(entry.group, Group(last, [], []))
+        group = by_name.setdefault(entry.group, Group(last, [], []))
         group.entries.append(entry)
         group.numbers.append(n)
-    return sorted(found.values(), key=lambda group: group.spread, reverse=True)[:MOST_GROUPS]
+    return sorted(by_name.values(), key=lambda group: group.spread, reverse=True)[:MOST_GROUPS]
 
 
 class LiveView:

@@ -101,14 +101,14 @@ def step_of(group: list[Tree]) -> int:
 
 def mean_of(group: list[Tree], metric: str) -> float | None:
     """The mean over those rows of a bin that have the metric."""
-    found = [row[metric] for row in group if metric in row]
-    return fmean(found) if found else None
+    values = [row[metric] for row in group if metric in row]
+    return fmean(values) if values else None
 
 
 def over_steps(rows: list[Tree], metric: str) -> tuple[list[int], list[float]]:
     """Steps and values, without the steps that have none."""
-    found = [(step_of(group), v) for group in bins(rows) if (v := mean_of(group, metric)) is not None]
-    return [step for step, _ in found], [v for _, v in found]
+    points = [(step_of(group), v) for group in bins(rows) if (v := mean_of(group, metric)) is not None]
+    return [step for step, _ in points], [v for _, v in points]
 
 
 def reward_parts(run: RunData) -> dict[str, Series]:
@@ -133,9 +133,9 @@ def phase_seconds(run: RunData) -> tuple[list[int], dict[str, list[float]]]:
     for group in groups:
         known = 0.0
         for phase in PHASES:
-            found = max(0.0, mean_of(group, phase.key) or 0.0)
-            seconds[phase.title].append(found)
-            known += found
+            seconds_of_phase = max(0.0, mean_of(group, phase.key) or 0.0)
+            seconds[phase.title].append(seconds_of_phase)
+            known += seconds_of_phase
         whole = mean_of(group, "seconds") or 0.0
         seconds[REST.title].append(max(0.0, whole - known))
     used = {title: values for title, values in seconds.items() if any(values)}
@@ -151,11 +151,11 @@ def validations(run: RunData, agent: str | None = None) -> list[tuple[int, Estim
     for entry in run.rollouts:
         if entry.side == "val" and entry.reward is not None and agent in (None, entry.agent):
             by_step[entry.step][entry.question_id].append(entry.reward)
-    found = {step: estimate(fmean(values) for values in rewards.values()) for step, rewards in by_step.items()}
+    estimates = {step: estimate(fmean(values) for values in rewards.values()) for step, rewards in by_step.items()}
     for row in run.rows("val"):
-        if agent is None and "val/reward_mean" in row and row["step"] not in found:
-            found[int(row["step"])] = Estimate(row["val/reward_mean"], float("nan"), float("nan"), 0)
-    return sorted(found.items())
+        if agent is None and "val/reward_mean" in row and row["step"] not in estimates:
+            estimates[int(row["step"])] = Estimate(row["val/reward_mean"], float("nan"), float("nan"), 0)
+    return sorted(estimates.items())
 
 
 def counted(run: RunData, prefix: str) -> dict[str, int]:

@@ -67,13 +67,13 @@ def figure(size: tuple[int, int], *, dpi: int = 72) -> Any:
 
 def pictures(draw: Draw, *, name: str) -> dict[str, str]:
     """The SVG elements of a figure by size."""
-    found = {}
+    by_size = {}
     with settings():
         for size, points in SIZES.items():
             drawn, tips = figure(points), svg.Tips()
             draw(drawn.subplots(), SCREEN, tips)
-            found[size] = svg.inline(drawn, name=f"{name}-{size}", tips=tips)
-    return found
+            by_size[size] = svg.inline(drawn, name=f"{name}-{size}", tips=tips)
+    return by_size
 
 
 def small(draw: Draw, *, name: str) -> str:
@@ -165,15 +165,15 @@ def reward(train: Series, held_out: list[tuple[int, Estimate]]) -> Draw:
 
 
 def _held_out(axes: Any, ink: Ink, tips: svg.Tips, held_out: list[tuple[int, Estimate]]) -> None:
-    for step, found in held_out:
-        if not math.isnan(found.low):
-            axes.plot([step, step], [found.low, found.high], color=ink.series[1], linewidth=2, alpha=0.8)
+    for step, reward in held_out:
+        if not math.isnan(reward.low):
+            axes.plot([step, step], [reward.low, reward.high], color=ink.series[1], linewidth=2, alpha=0.8)
     if held_out:
-        steps, means = [step for step, _ in held_out], [found.mean for _, found in held_out]
+        steps, means = [step for step, _ in held_out], [reward.mean for _, reward in held_out]
         shape = {"linestyle": "none", "marker": "D", "markersize": 7, "markeredgewidth": 0}
         axes.plot(steps, means, color=ink.series[1], linewidth=1.2, linestyle=(0, (4, 3)))
         axes.plot(steps, means, color=ink.series[1], gid="val", label="held out, 95 % interval", **shape)
-        tips["val"] = [f"held out at step {step}: {found}" for step, found in held_out]
+        tips["val"] = [f"held out at step {step}: {reward}" for step, reward in held_out]
 
 
 def parts(series: list[Series]) -> Draw:

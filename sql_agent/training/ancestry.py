@@ -38,8 +38,8 @@ def _ancestors(config: Tree) -> Iterator[Tree]:
         config = older
 
 
-def ancestors_text(found: list[Tree]) -> str:
+def ancestors_text(ancestors: list[Tree]) -> str:
     """For people: the runs and steps, and what the nearest changed."""
-    runs = ", before that ".join(f"{one['run']}@{one['step']}" for one in found)
-    changed = [f"{key} {old} -> {new}" for key, (old, new) in found[0]["changed"].items()] if found else []
+    runs = ", before that ".join(f"{ancestor['run']}@{ancestor['step']}" for ancestor in ancestors)
+    changed = [f"{key} {old} -> {new}" for key, (old, new) in ancestors[0]["changed"].items()] if ancestors else []
     return f"{runs}; changed: {', '.join(changed)}" if changed else runs

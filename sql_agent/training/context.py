@@ -92,14 +92,14 @@ def check_context(config: AgentTree, model: Path, questions: Sequence[Question])
         return len(encode(text).ids)
 
     with EpisodeRunner(config) as runners:
-        for name, one in agents_of(config).items():
-            if asked := [question for question in questions if question.agent == name]:
+        for name, settings in agents_of(config).items():
+            if of_agent := [question for question in questions if question.agent == name]:
                 runner = runners.of(name)
-                prompts = [runner.prompt_for(db_id) for db_id in {question.db_id for question in asked}]
+                prompts = [runner.prompt_for(db_id) for db_id in {question.db_id for question in of_agent}]
                 said: dict[str, Any] = {"system_prompt": max(prompts, key=len), "offered": runner.toolset.offered}
                 said |= {"answer_tokens": config.rollout.max_response_tokens, "template": read_template(model)}
-                tokens = measure(one, asked, **said, count=count)
-                compare(one.agent, config.rollout, tokens, held=context_tokens(model, config.rollout), name=name)
+                tokens = measure(settings, of_agent, **said, count=count)
+                compare(settings.agent, config.rollout, tokens, held=context_tokens(model, config.rollout), name=name)
 
 
 def compare(agent: AgentConfig, rollout: RolloutConfig, tokens: EpisodeTokens, *, held: int, name: str = "") -> None:

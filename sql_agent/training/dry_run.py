@@ -93,7 +93,7 @@ def arithmetic(config: TrainConfig, scoring: ScoringContext, *, n_train: int, n_
     size = f"{optim.micro_batch_tokens} tokens" if optim.micro_batch_tokens else f"{optim.micro_batch_rows} rows"
     yield f"  {size} per forward pass and GPU"
     yield f"rollouts: {steps * rollouts} in training, {validations * n_val} in {validations} validation(s)"
-    turns = max(one.agent.max_turns for one in agents_of(config).values())
+    turns = max(settings.agent.max_turns for settings in agents_of(config).values())
     yield f"model calls: at most {(steps * rollouts + validations * n_val) * turns} ({turns} turns each)"
     calls = judge_calls(
         config.reward.judge.mode if scoring.llm else "",

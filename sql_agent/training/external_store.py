@@ -50,7 +50,7 @@ def wait_for_store(address: str, *, say: Callable[[str], None]) -> None:
 
     Raises UserError when nothing is there after START_LIMIT_S, or something that is no store.
     """
-    started, told = time.monotonic(), False
+    started, is_announced = time.monotonic(), False
     while (why := _refusal(address)) is not None:
         waited_s = time.monotonic() - started
         if not isinstance(why, httpx.ConnectError) or waited_s >= START_LIMIT_S:
@@ -59,9 +59,9 @@ def wait_for_store(address: str, *, say: Callable[[str], None]) -> None:
                 f"({_named(why)}). Start one with `python -m agl_plugin.store --port 9999` or "
                 "`agl store --host 127.0.0.1 --port 9999`, or correct the address"
             ) from why
-        if not told:
+        if not is_announced:
             say(f"waiting up to {START_LIMIT_S:.0f} s for the store at {address}: it takes ten to start")
-            told = True
+            is_announced = True
         time.sleep(LOOK_EVERY_S)
 
 

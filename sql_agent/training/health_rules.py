@@ -80,13 +80,13 @@ def watches_of(config: HealthConfig, *, with_tools: Iterable[str] = ("",)) -> li
 
     `with_tools` are the agents that have tools: for each of them a tool that is not called any more is told of.
     """
-    found = []
+    watches = []
     for key, (metric, above, advice) in LIMITS.items():
         limit = getattr(config, key)
         agents = with_tools if key == TOOL_CALLS else [""]
         metrics = [f"{metric}/{agent}" if agent else metric for agent in agents if limit]
-        found += [Watch(metric=m, key=f"health.{key}", limit=limit, above=above, advice=advice) for m in metrics]
-    return found
+        watches += [Watch(metric=m, key=f"health.{key}", limit=limit, above=above, advice=advice) for m in metrics]
+    return watches
 
 
 def _has_tools(agent: AgentConfig) -> bool:
@@ -98,7 +98,7 @@ def health_of(health: HealthConfig, agents: AgentTree, *, max_response_tokens: i
     """The health of a run whose model calls sample at most `max_response_tokens`."""
     return Health(
         watches=watches_of(
-            health, with_tools=[name for name, one in agents_of(agents).items() if _has_tools(one.agent)]
+            health, with_tools=[name for name, settings in agents_of(agents).items() if _has_tools(settings.agent)]
         ),
         rules=StopRules(
             max_bad_steps=health.max_bad_steps,
@@ -119,12 +119,12 @@ def behaviour(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     records = [RunRecord.model_validate(row) for row in rows]
     scored = [record for record in records if not record.unscored and "sql_calls" in record.model_fields_set]
     faults = sum(record.unscored.startswith("judge_") for record in records)
-    found = {"health/judge_fault_share": share(faults, len(rows))}
-    found |= {f"tools/{tool}/faults/{reason}": float(n) for (tool, reason), n in broken_tools(rows).items()}
+    shares = {"health/judge_fault_share": share(faults, len(rows))}
+    shares |= {f"tools/{tool}/faults/{reason}": float(n) for (tool, reason), n in broken_tools(rows).items()}
     if not scored:
-        return found
+        return shares
     return {
-        **found,
+        **shares,
         "health/bonus_without_rows_share": share(sum(map(is_empty_bonus, scored)), len(scored)),
         "health/repeat_share": share(sum(map(repeats_a_query, scored)), len(scored)),
         "health/answer_chars_mean": statistics.fmean(len(record.answer) for record in scored),
@@ -135,11 +135,11 @@ def behaviour(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
 
 def calls_by_agent(scored: Sequence[RunRecord]) -> dict[str, float]:
     """The share of rollouts that called a tool, of each agent that rows name; over all where none is named."""
-    found = {"health/tool_call_share": share(sum(record.used_a_tool for record in scored), len(scored))}
+    shares = {"health/tool_call_share": share(sum(record.used_a_tool for record in scored), len(scored))}
     for agent in sorted({record.agent for record in scored if record.agent}):
         own = [record.used_a_tool for record in scored if record.agent == agent]
-        found[f"health/tool_call_share/{agent}"] = share(sum(own), len(own))
-    return found
+        shares[f"health/tool_call_share/{agent}"] = share(sum(own), len(own))
+    return shares
 
 
 def tool_counts(records: Sequence[RunRecord]) -> dict[str, float]:

@@ -66,12 +66,12 @@ class GrpoPlan(Plan):
             **super().facts(),
             "method": self.method,
             "judge": self.scoring.judge_name,
-            "probe": [one.model_dump() for one in self.probed],
+            "probe": [field.model_dump() for field in self.probed],
             "goes_on_from": ancestors(self.config.model_dump(mode="json")),
             "data": {
                 "train": facts_of(data.training, self.train),
                 "val": facts_of(data.validation, self.val),
-                **{name: {"fingerprint": found} for name, found in fingerprints_of(self.config).items()},
+                **{name: {"fingerprint": fingerprint} for name, fingerprint in fingerprints_of(self.config).items()},
             },
         }
 

@@ -51,11 +51,11 @@ def parameters(path: str, *, tiny: bool = False) -> tuple[float, str]:
         stored = str(json.loads((folder / "config.json").read_text(encoding="utf-8")).get("torch_dtype", "bfloat16"))
         return n_bytes / (4 if stored == "float32" else 2), "size of the weights"
     name = Path(path or GPU_MODEL).name
-    found = re.search(r"(\d+(?:\.\d+)?)[bB]\b", name)
-    if found is None:
+    size = re.search(r"(\d+(?:\.\d+)?)[bB]\b", name)
+    if size is None:
         return 0.0, ""
-    real = REAL_SIZES.get(_family(path), {}).get(found[1])
-    return (real * 1e9, "what its name stands for") if real else (float(found[1]) * 1e9, "its name, which may round it")
+    real = REAL_SIZES.get(_family(path), {}).get(size[1])
+    return (real * 1e9, "what its name stands for") if real else (float(size[1]) * 1e9, "its name, which may round it")
 
 
 def vocabulary(path: str) -> int:

@@ -138,8 +138,8 @@ def resolve_config(flags: Flags) -> TrainConfig:
     command = commands.LOCAL if flags.is_local else commands.GRPO
     if flags.llm_proxy and flags.is_local:
         raise UserError(f"--llm-proxy: {command} has no LLM proxy; leave the flag out, or call {commands.GRPO}")
-    told = command_tree(command, flags.set_ or [], recipe=flags.recipe, flags=command_line_tree(flags))
-    config = configured(told, recipe=flags.recipe, lora=flags.lora or bool(flags.lora_adapter_path))
+    keys_given = command_tree(command, flags.set_ or [], recipe=flags.recipe, flags=command_line_tree(flags))
+    config = configured(keys_given, recipe=flags.recipe, lora=flags.lora or bool(flags.lora_adapter_path))
     return shorten(config, ci=flags.ci or flags.ci_fast, fast=flags.ci_fast)
 
 

@@ -188,7 +188,7 @@ def check_resume(
             "trainer.max_steps or trainer.epochs"
         )
     tree = json.loads((checkpoint.parent.parent / "config.json").read_text(encoding="utf-8"))
-    old, new = (_compared(one, compared, free) for one in (tree, config.model_dump(mode="json")))
+    old, new = (_compared(side, compared, free) for side in (tree, config.model_dump(mode="json")))
     # A key of verl may also have been taken back; the others are always there.
     keys = [*new, *(key for key in old if key.startswith("verl.") and key not in new)]
     changed = [f"  {key}: {old.get(key)!r} -> {new.get(key)!r}" for key in keys if old.get(key) != new.get(key)]
@@ -214,8 +214,8 @@ def check_loss(loss: str) -> None:
             f"optim.loss = {loss!r}: did not end within {LOSS_LIMIT_S:g} s on two rows of numbers. Its module must not "
             "wait for anything when it is imported, nor the function when it is called"
         ) from exc
-    _, found, problem = done.stdout.rpartition("problem of the loss:")
-    problem = problem.strip() if found else f"ends the process that tries it: {done.stderr[-500:]}"
+    _, is_answered, problem = done.stdout.rpartition("problem of the loss:")
+    problem = problem.strip() if is_answered else f"ends the process that tries it: {done.stderr[-500:]}"
     if problem:
         raise UserError(f"optim.loss = {loss!r}: {problem}. docs/15-training.md has an example")
 

@@ -78,7 +78,7 @@ def total_steps(config: TrainConfig, n_questions: int) -> int:
     """Training steps of the run. Raises UserError when the questions do not fill one."""
     per_epoch = n_questions // config.optim.questions_per_step
     if per_epoch == 0:
-        files = ", ".join(one.file for one in config.data.training)
+        files = ", ".join(entry.file for entry in config.data.training)
         raise UserError(
             f"{files}: {n_questions} questions, but a step takes optim.questions_per_step = "
             f"{config.optim.questions_per_step}. Add questions, or --set optim.questions_per_step={n_questions} "

@@ -26,7 +26,7 @@ def rehearse(config: AgentTree, questions: Sequence[Question]) -> Iterator[str]:
     """A line for each agent that has a question. Raises UserError naming the agent that fails, and why."""
     with EpisodeRunner(config) as runner:
         for name, own in agents_of(config).items():
-            question = next((one for one in questions if one.agent == name), None)
+            question = next((candidate for candidate in questions if candidate.agent == name), None)
             if question is not None:
                 yield _played(runner, question, own.agent.match, f"agents.{name}" if name else "agent")
 
@@ -34,8 +34,8 @@ def rehearse(config: AgentTree, questions: Sequence[Question]) -> Iterator[str]:
 def _played(runner: EpisodeRunner, question: Question, match: str, key: str) -> str:
     said = question.answer or "42"
 
-    def answer(asked: dict[str, Any]) -> Answer:
-        return stream_reply({"role": "assistant", "content": said}) if asked.get("stream") else chat_reply(said)
+    def answer(request: dict[str, Any]) -> Answer:
+        return stream_reply({"role": "assistant", "content": said}) if request.get("stream") else chat_reply(said)
 
     with openai_server(answer, keep_alive=True) as server:
         address = server.base_url.removesuffix("/v1")

@@ -34,10 +34,10 @@ def _total(rows: list[dict[str, Any]], name: str) -> int:
 
 
 def _validation(row: dict[str, Any], everything: list[RunRecord]) -> dict[str, Any]:
-    found = {"step": row["step"], "reward_mean": row.get("val/reward_mean"), "scored": row.get("val/scored")}
-    own = [one for one in everything if one.mode == "val" and one.step == row["step"]]
+    figures = {"step": row["step"], "reward_mean": row.get("val/reward_mean"), "scored": row.get("val/scored")}
+    own = [record for record in everything if record.mode == "val" and record.step == row["step"]]
     agents = {name: reward_of(rows) for name, rows in by_agent(own).items()}
-    return {**found, "by_agent": agents} if agents else found
+    return {**figures, "by_agent": agents} if agents else figures
 
 
 def _best(run_dir: Path, everything: list[RunRecord]) -> dict[str, Any]:
@@ -47,8 +47,8 @@ def _best(run_dir: Path, everything: list[RunRecord]) -> dict[str, Any]:
         return {}
     known = json.loads(file.read_text(encoding="utf-8"))
     own = [row for row in everything if row.mode == "val" and row.step in known["over"]]
-    found = {"step": known["step"], "validated_at": known["over"], "reward_mean": known["reward"]}
-    return {**found, "ended": known["ended"], **reward_of(own)}
+    best = {"step": known["step"], "validated_at": known["over"], "reward_mean": known["reward"]}
+    return {**best, "ended": known["ended"], **reward_of(own)}
 
 
 def by_agent(rollouts: list[RunRecord]) -> dict[str, list[RunRecord]]:
@@ -165,11 +165,11 @@ def _counted(counts: dict[str, int]) -> str:
 def _validations_by_agent(validation: list[dict[str, Any]]) -> dict[str, str]:
     """The reward at each validated step with its interval, by agent."""
     texts: dict[str, list[str]] = defaultdict(list)
-    for one in validation:
-        for name, found in one.get("by_agent", {}).items():
-            low, high = found.get("reward_ci95", (None, None))
-            mean = _number(found.get("reward_mean"))
-            texts[name].append(f"step {one['step']}: {mean} [{_number(low)}, {_number(high)}]")
+    for entry in validation:
+        for name, figures in entry.get("by_agent", {}).items():
+            low, high = figures.get("reward_ci95", (None, None))
+            mean = _number(figures.get("reward_mean"))
+            texts[name].append(f"step {entry['step']}: {mean} [{_number(low)}, {_number(high)}]")
     return {f"validation: {name}": ", ".join(parts) for name, parts in texts.items()}
 
 

@@ -63,7 +63,7 @@ def own_overrides(config: TrainConfig, *, model_path: str, run_dir: Path, total_
             "max_response_length": rollout.max_response_tokens,
             "seed": config.data.seed,
             # Of agl_plugin.trainer.
-            "sampler": {"weights": [one.weight for one in config.data.train_files]},
+            "sampler": {"weights": [file.weight for file in config.data.train_files]},
             "trust_remote_code": config.model.allow_remote_code,
         },
         "actor_rollout_ref": {
@@ -241,8 +241,8 @@ def keep_rules(trainer: TrainerConfig) -> KeepRules:
 
 def curriculum_rules(curriculum: CurriculumConfig) -> CurriculumRules | None:
     """How questions are chosen by how often they were solved; None: as they come."""
-    told = curriculum.model_dump(exclude={"on"})
-    return CurriculumRules(**told) if curriculum.on else None
+    keys = curriculum.model_dump(exclude={"on"})
+    return CurriculumRules(**keys) if curriculum.on else None
 
 
 def flatten(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -93,8 +93,10 @@ class AgentChats:
         async def all_of_them() -> list[Chat | str]:
             return [await self._shown_by_its_agent(question) for question in questions]
 
-        found = asyncio.run(all_of_them())
-        return [one for one in found if isinstance(one, Chat)], Counter(one for one in found if isinstance(one, str))
+        results = asyncio.run(all_of_them())
+        return [result for result in results if isinstance(result, Chat)], Counter(
+            result for result in results if isinstance(result, str)
+        )
 
     async def _shown_by_its_agent(self, question: Question) -> Chat | str:
         try:

@@ -56,8 +56,8 @@ def in_order_of_calls(messages: list[Message]) -> list[Message]:
             places = {str(call.get("id")): n for n, call in enumerate(message.get("tool_calls", []))}
             start = len(ordered) + 1
         ordered.append(message)
-        if message["role"] == "tool" and all(one.get("tool_call_id") in places for one in ordered[start:]):
-            ordered[start:] = sorted(ordered[start:], key=lambda one: places[one["tool_call_id"]])
+        if message["role"] == "tool" and all(turn.get("tool_call_id") in places for turn in ordered[start:]):
+            ordered[start:] = sorted(ordered[start:], key=lambda turn: places[turn["tool_call_id"]])
     return ordered
 
 
@@ -100,5 +100,5 @@ def _call(call: Any) -> Message:
             raise Unusable("a tool call whose arguments are no JSON") from None
     if not isinstance(arguments or {}, dict):
         raise Unusable("a tool call whose arguments are no JSON object")
-    told = {"id": call["id"]} if isinstance(call.get("id"), str) else {}
-    return {**told, "type": "function", "function": {"name": function["name"], "arguments": arguments or {}}}
+    identity = {"id": call["id"]} if isinstance(call.get("id"), str) else {}
+    return {**identity, "type": "function", "function": {"name": function["name"], "arguments": arguments or {}}}

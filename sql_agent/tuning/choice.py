@@ -12,11 +12,11 @@ from sql_agent.tuning.sources import Pair
 
 def by_group(chats: Sequence[Chat]) -> list[list[Chat]]:
     """Different conversations of each group with a reward, the best first; the order of the file decides ties."""
-    found: dict[str, dict[str, Chat]] = defaultdict(dict)
+    groups: dict[str, dict[str, Chat]] = defaultdict(dict)
     for chat in chats:
         if chat.reward is not None:
-            found[chat.group].setdefault(repr(chat.messages), chat)
-    return [sorted(group.values(), key=lambda chat: -(chat.reward or 0.0)) for group in found.values()]
+            groups[chat.group].setdefault(repr(chat.messages), chat)
+    return [sorted(group.values(), key=lambda chat: -(chat.reward or 0.0)) for group in groups.values()]
 
 
 def best(chats: Sequence[Chat], settings: SftConfig) -> tuple[list[Chat], Counter[str]]:

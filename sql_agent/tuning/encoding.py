@@ -58,8 +58,8 @@ class Encoder:
     def _ended(self, text: str) -> str:
         """What the policy says, with the end of the turn and without what the template writes behind it."""
         end = self._tokenizer.eos_token
-        head, found, tail = text.rpartition(end)
-        return head + end if found and not tail.strip() else text + end
+        head, has_end, tail = text.rpartition(end)
+        return head + end if has_end and not tail.strip() else text + end
 
     def _render(self, messages: list[Message], tools: list[Message], *, add_generation_prompt: bool) -> str:
         said, offered = [self._marks.message(one) for one in messages], self._marks.hidden_tree(tools)

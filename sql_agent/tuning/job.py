@@ -52,7 +52,7 @@ class TunePlan(Plan):
     @property
     def tokens(self) -> dict[str, int]:
         """Of all rows: how many there are, and how many are learned."""
-        rows = [row for one in self.rows for row in (one if isinstance(one, tuple) else [one])]
+        rows = [row for entry in self.rows for row in (entry if isinstance(entry, tuple) else [entry])]
         return {"all": sum(map(len, rows)), "supervised": sum(sum(row.mask) for row in rows)}
 
     def facts(self) -> dict[str, Any]:
@@ -146,9 +146,9 @@ def encoded(tune: SftConfig | DpoConfig, source: Source, encoder: Encoder) -> Ro
     else:
         if source.chats and not source.are_rollouts:
             raise UserError(f"--data {source.name}: holds no pairs and no rollouts to make pairs of; {FORMS}")
-        found, dropped = mined(source.chats, tune)
-        pairs = [*source.pairs, *found][: tune.max_samples or None]
-        made = [pair for one in pairs if (pair := _encoded_pair(one, encoder, left))]
+        mined_pairs, dropped = mined(source.chats, tune)
+        pairs = [*source.pairs, *mined_pairs][: tune.max_samples or None]
+        made = [pair for pair_of_texts in pairs if (pair := _encoded_pair(pair_of_texts, encoder, left))]
         rows = [pair for pair in made if max(map(len, pair)) <= tune.max_tokens]
     left.update(dropped)
     left["longer than max_tokens"] += len(made) - len(rows)

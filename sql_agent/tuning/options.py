@@ -110,16 +110,16 @@ class DpoFlags(Flags):
 
 def command_line_tree(method: Method, flags: Flags) -> dict[str, Any]:
     """The configuration tree that the flags mean."""
-    told = {key if "." in key else f"{method}.{key}": getattr(flags, name, None) for name, key in KEYS.items()}
-    told |= {"method": method, "logging.debug": flags.debug or None}
-    return nested({key: value for key, value in told.items() if value is not None})
+    keys = {key if "." in key else f"{method}.{key}": getattr(flags, name, None) for name, key in KEYS.items()}
+    keys |= {"method": method, "logging.debug": flags.debug or None}
+    return nested({key: value for key, value in keys.items() if value is not None})
 
 
 def resolve_config(method: Method, flags: Flags) -> TrainConfig:
     """defaults < settings of the rollouts < recipe < flags < --set, with the device decided. Raises UserError."""
     tree = command_line_tree(method, flags)
-    told = command_tree(f"agentgrpo {method}", flags.set_ or [], recipe=flags.recipe, flags=tree)
-    return configured(method, told, recipe=flags.recipe, lora=flags.lora)
+    keys = command_tree(f"agentgrpo {method}", flags.set_ or [], recipe=flags.recipe, flags=tree)
+    return configured(method, keys, recipe=flags.recipe, lora=flags.lora)
 
 
 def configured(method: Method, told: dict[str, Any], *, recipe: str, lora: bool) -> TrainConfig:
@@ -152,15 +152,15 @@ def brought(file: Path | None) -> dict[str, Any]:
 
 def _played(plan: dict[str, Any]) -> dict[str, Any]:
     """Agent and database of an evaluation, of which both models must have had the same prompt."""
-    asked, targets = plan.get("asked", {}), plan.get("facts", {}).get("targets", {})
-    texts = [text for text in (asked.get("before", ""), asked.get("after")) if text is not None]
-    base = load_recipe(asked["recipe"]) if asked.get("recipe") else settings_for(texts[:1])
-    tree = functools.reduce(merge, [parse_assignment(text) for text in asked.get("set", [])], base)
+    evaluated, targets = plan.get("asked", {}), plan.get("facts", {}).get("targets", {})
+    texts = [text for text in (evaluated.get("before", ""), evaluated.get("after")) if text is not None]
+    base = load_recipe(evaluated["recipe"]) if evaluated.get("recipe") else settings_for(texts[:1])
+    tree = functools.reduce(merge, [parse_assignment(text) for text in evaluated.get("set", [])], base)
     prompts = {target.get("system_prompt") for target in targets.values()}
     if len(prompts) > 1:
         raise UserError(f"the models of this evaluation had different system prompts ({prompts}); evaluate one alone")
-    told = {section: tree[section] for section in BROUGHT if section in tree}
-    return merge(told, {"agent": {"system_prompt": prompts.pop()}} if prompts else {})
+    sections = {section: tree[section] for section in BROUGHT if section in tree}
+    return merge(sections, {"agent": {"system_prompt": prompts.pop()}} if prompts else {})
 
 
 def _json(path: Path) -> dict[str, Any]:

@@ -141,9 +141,9 @@ def alike(order: list[int], lengths: Sequence[int], *, batch_rows: int, rng: ran
     batches: list[list[int]] = []
     for start in range(0, len(order), BUCKET_BATCHES * batch_rows):
         window = sorted(order[start : start + BUCKET_BATCHES * batch_rows], key=lambda n: lengths[n])
-        found = [window[at : at + batch_rows] for at in range(0, len(window), batch_rows)]
-        last = [found.pop()] if len(found[-1]) < batch_rows else []
-        batches += rng.sample(found, len(found)) + last
+        batches_alike = [window[at : at + batch_rows] for at in range(0, len(window), batch_rows)]
+        last = [batches_alike.pop()] if len(batches_alike[-1]) < batch_rows else []
+        batches += rng.sample(batches_alike, len(batches_alike)) + last
     return [n for batch in batches for n in batch]
 
 
@@ -156,9 +156,9 @@ def sft_trainer(
     model: Any, tokenizer: Any, rows: Sequence[Encoded], *, arguments: dict[str, Any], lora: Any, epochs: int, seed: int
 ) -> ChatTrainer:
     """TRL's SFTTrainer over encoded rows, with its `arguments`; `lora` is a new adapter's, or None."""
-    found = [{"input_ids": row.ids, "labels": labels_of(row)} for row in rows]
+    examples = [{"input_ids": row.ids, "labels": labels_of(row)} for row in rows]
     lengths, batch_rows = [len(row) for row in rows], arguments["per_device_train_batch_size"]
-    data = in_order(found, epochs=epochs, seed=seed, batch_rows=batch_rows, lengths=lengths)
+    data = in_order(examples, epochs=epochs, seed=seed, batch_rows=batch_rows, lengths=lengths)
     args = SFTConfig(**arguments)
     return ChatTrainer(model, args=args, train_dataset=data, processing_class=tokenizer, peft_config=lora)
 

@@ -80,15 +80,15 @@ class Watch(TrainerCallback):
         if not logs or "loss" not in logs:
             return
         now, probed = time.monotonic(), probe(model)
-        found = {name: float(logs[key]) for key, name in NAMES.items() if key in logs}
+        metrics = {name: float(logs[key]) for key, name in NAMES.items() if key in logs}
         changed = float((probed != self._probe).float().mean())
-        self._write("train", state, now - self._step_began, {**found, "actor/weights_changed_share": changed})
+        self._write("train", state, now - self._step_began, {**metrics, "actor/weights_changed_share": changed})
         self._probe, self._step_began = probed, now
-        self._tell(state, found, now)
-        if not math.isfinite(found["train/loss"]) or not math.isfinite(found.get("actor/grad_norm", 0.0)):
+        self._tell(state, metrics, now)
+        if not math.isfinite(metrics["train/loss"]) or not math.isfinite(metrics.get("actor/grad_norm", 0.0)):
             raise RunError(
-                f"step {state.global_step}: the loss is {found['train/loss']:g} and the gradient's norm "
-                f"{found.get('actor/grad_norm', math.nan):g}; lower the learning rate, or look for broken weights"
+                f"step {state.global_step}: the loss is {metrics['train/loss']:g} and the gradient's norm "
+                f"{metrics.get('actor/grad_norm', math.nan):g}; lower the learning rate, or look for broken weights"
             )
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
@@ -100,7 +100,7 @@ class Watch(TrainerCallback):
         row = {"kind": kind, "step": state.global_step, "of_steps": state.max_steps, "seconds": round(seconds, 4)}
         append_lines(self._file, [row | more])
 
-    def _tell(self, state: Any, found: dict[str, float], now: float) -> None:
+    def _tell(self, state: Any, metrics: dict[str, float], now: float) -> None:
         """A line for the first and the last step, and one whenever LINE_EVERY_S passed."""
         step, last = state.global_step, state.max_steps
         self._first_step = self._first_step or step
@@ -108,11 +108,11 @@ class Watch(TrainerCallback):
             return
         self._said = now
         left_s = (last - step) * (now - self._began) / (step - self._first_step + 1)
-        shown = {"accuracy": found.get("train/token_accuracy", found.get("train/pair_accuracy"))}
+        shown = {"accuracy": metrics.get("train/token_accuracy", metrics.get("train/pair_accuracy"))}
         text = "".join(f"  {name} {value:.3f}" for name, value in shown.items() if value is not None)
-        norm = found.get("actor/grad_norm", 0.0)
+        norm = metrics.get("actor/grad_norm", 0.0)
         self._terminal.print(
-            f"step {step}/{last}  loss {found['train/loss']:.4f}{text}  grad {norm:.3g}  ETA {duration(left_s)}"
+            f"step {step}/{last}  loss {metrics['train/loss']:.4f}{text}  grad {norm:.3g}  ETA {duration(left_s)}"
         )
 
 

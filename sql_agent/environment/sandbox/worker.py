@@ -86,23 +86,23 @@ def run_apart(code: str, rules: Rules, settings: Settings) -> Reply:
     if child == 0:
         _child(code, rules, settings, theirs)
     os.close(theirs)
-    told, in_time = _read(ours, settings["wall_s"])
+    output, in_time = _read(ours, settings["wall_s"])
     os.close(ours)
     os.kill(child, signal.SIGKILL)  # it ended, or has said enough, or had its time
-    return _reply(told, os.waitpid(child, 0)[1], in_time=in_time)
+    return _reply(output, os.waitpid(child, 0)[1], in_time=in_time)
 
 
 def _read(line: int, wall_s: float) -> tuple[bytes, bool]:
     """What a child wrote, and False where it went on beyond the limit of time."""
-    deadline_s, told = time.monotonic() + wall_s, b""
-    while len(told) <= MOST_BYTES:
+    deadline_s, output = time.monotonic() + wall_s, b""
+    while len(output) <= MOST_BYTES:
         if not select.select([line], [], [], max(0.0, deadline_s - time.monotonic()))[0]:
-            return told, False
+            return output, False
         chunk = os.read(line, MOST_BYTES)
         if not chunk:
             break
-        told += chunk
-    return told, True
+        output += chunk
+    return output, True
 
 
 def _reply(told: bytes, status: int, *, in_time: bool) -> Reply:
