@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 from transformers import PreTrainedTokenizerFast
 
@@ -26,3 +28,22 @@ def offline_judge(monkeypatch: pytest.MonkeyPatch) -> None:
     build_bundled()
     for name in ("TEACHER_API_KEY", "TEACHER_MODEL", "TEACHER_BASE_URL", "JUDGE_ENDPOINTS"):
         monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(scope="module")
+def rank(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A process group of one, which the update needs."""
+    from tests.actor import one_rank
+
+    with one_rank(tmp_path_factory.mktemp("gloo")):
+        yield
+
+
+@pytest.fixture(scope="module")
+def nursery() -> Iterator[None]:
+    """What own tools are forked from, one for all tests: it takes a second to load."""
+    from sql_agent.agent.own_remote import Nurseries
+
+    Nurseries.take()
+    yield
+    Nurseries.leave()

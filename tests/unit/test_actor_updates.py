@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -17,15 +16,11 @@ from agl_plugin.update.rules import UpdateRules
 from agl_plugin.update.token_scores import logits_at
 from agl_plugin.update.worker import PlannedEngine
 from tests import updates
-from tests.actor import actor_of, as_planned, flat_weights, one_rank, tiny_model, with_advantages
+from tests.actor import actor_of, as_planned, flat_weights, tiny_model, with_advantages
+
+pytestmark = pytest.mark.usefixtures("rank")
 
 Rollouts = dict[str, tuple[str, float, list[Turn]]]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def rank(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    with one_rank(tmp_path_factory.mktemp("gloo")):
-        yield
 
 
 def call(prompt: list[int], response: list[int]) -> Turn:

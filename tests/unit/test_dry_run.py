@@ -14,22 +14,15 @@ from rich.console import Console
 
 from foundation.errors import UserError
 from sql_agent.config import ROOT, load_recipe
-from sql_agent.data.build import build_bundled
 from sql_agent.training.dry_run import dry_run
 from sql_agent.training.options import resolve_config
 from tests.typed import train_flags
 from tests.unit.test_public_data import database
 
+pytestmark = pytest.mark.usefixtures("offline_judge")
 NAMES = sorted(path.parent.name for path in ROOT.glob("recipes/*/config.toml"))
 RECIPES = [name for name in NAMES if load_recipe(name).get("method", "grpo") == "grpo"]
 CONSOLE = ("--set", 'logging.trackers=["console"]')
-
-
-@pytest.fixture(autouse=True)
-def offline(monkeypatch: pytest.MonkeyPatch) -> None:
-    build_bundled()
-    for name in ("TEACHER_API_KEY", "TEACHER_MODEL", "TEACHER_BASE_URL", "JUDGE_ENDPOINTS"):
-        monkeypatch.delenv(name, raising=False)
 
 
 def told(*flags: str) -> str:

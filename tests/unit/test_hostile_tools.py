@@ -18,24 +18,18 @@ import psutil
 import pytest
 
 from foundation.errors import UserError
-from sql_agent.agent.own_remote import Nurseries
 from sql_agent.agent.tool import EpisodeContext
 from sql_agent.agent.toolset import Toolset
 from sql_agent.config import ROOT, build_config
 from sql_agent.errors import DatabaseFault, LLMFault, ToolFault
 from sql_agent.records import Question
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="what a child left is found on Linux")
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="what a child left is found on Linux"),
+    pytest.mark.usefixtures("nursery"),
+]
 MARK = f"agentgrpo-stray-{os.getpid()}"  # another checkout may run these tests too
 MakeTools = Callable[..., Toolset]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def nursery() -> Iterator[None]:
-    """One for all tests: it takes a second to load."""
-    Nurseries.take()
-    yield
-    Nurseries.leave()
 
 
 @pytest.fixture

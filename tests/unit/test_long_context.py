@@ -9,7 +9,6 @@ import asyncio
 import json
 import random
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +24,10 @@ from sql_agent.config import build_config
 from sql_agent.errors import LLMFault
 from sql_agent.records import Episode, Question
 from sql_agent.testing.server import Answer, Handler, chat_reply, error_reply, openai_server
-from tests.actor import one_rank
 from tests.exact_rows import assert_exact, batch_of, qwen_tokenizer, sampled, small_tokenizer, trained
 from tests.template_policy import prompt_ids
 
-pytestmark = pytest.mark.filterwarnings("ignore:In CPU autocast")
+pytestmark = [pytest.mark.filterwarnings("ignore:In CPU autocast"), pytest.mark.usefixtures("rank")]
 LOOKUPS, LIMIT, ANSWER_TOKENS = 12, 1024, 64
 TOTAL = sum(n * n for n in range(1, LOOKUPS + 1))
 TOOL = '''
@@ -47,12 +45,6 @@ def tokenizer(request: pytest.FixtureRequest) -> Any:
         if request.param == "small"
         else qwen_tokenizer()
     )
-
-
-@pytest.fixture(scope="module", autouse=True)
-def rank(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    with one_rank(tmp_path_factory.mktemp("gloo")):
-        yield
 
 
 class LookupPolicy:

@@ -5,7 +5,6 @@ verl's geo_mean does depend on them; that is why it has no name there.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,7 +13,9 @@ from verl.workers.config import PolicyLossConfig
 
 from agl_plugin.update.batch import build_batch
 from agl_plugin.update.rows import NAN, Turn
-from tests.actor import actor_of, as_planned, flat_weights, one_rank, tiny_model, with_advantages
+from tests.actor import actor_of, as_planned, flat_weights, tiny_model, with_advantages
+
+pytestmark = pytest.mark.usefixtures("rank")
 
 # Question, reward, response: five rows of different lengths, and a group without variance.
 ROLLOUTS = [
@@ -24,12 +25,6 @@ ROLLOUTS = [
 ]
 ROW_TOKENS = 30
 MODES = ["token-mean", "seq-mean-token-mean", "seq-mean-token-sum", "seq-mean-token-sum-norm"]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def rank(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    with one_rank(tmp_path_factory.mktemp("gloo")):
-        yield
 
 
 def step_of(*, micro_rows: int, leave_out: bool = False, mode: str = "vanilla", **more: Any) -> torch.Tensor:

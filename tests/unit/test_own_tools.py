@@ -13,23 +13,15 @@ from typing import Any
 import pytest
 
 from foundation.errors import UserError
-from sql_agent.agent.own_remote import Nurseries
 from sql_agent.agent.tool import EpisodeContext
 from sql_agent.agent.toolset import EpisodeTools, Toolset
 from sql_agent.config import build_config
 from sql_agent.errors import ToolFault
 from sql_agent.records import Question
 
+pytestmark = pytest.mark.usefixtures("nursery")
 QUESTION = Question(id="q", question="2 + 2?", meta={"goal": 3})
 MakeTools = Callable[..., Toolset]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def nursery() -> Iterator[None]:
-    """What own tools are forked from, one for all tests: it takes a second to load."""
-    Nurseries.take()
-    yield
-    Nurseries.leave()
 
 
 @pytest.fixture

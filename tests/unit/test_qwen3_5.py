@@ -5,7 +5,6 @@ A random small one, in float64, without the kernels of a GPU. `make full-shape` 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -17,7 +16,9 @@ from vllm import ModelRegistry
 
 from agl_plugin.update.batch import build_batch
 from agl_plugin.update.rows import NAN, Turn
-from tests.actor import actor_of, as_planned, one_rank, with_advantages
+from tests.actor import actor_of, as_planned, with_advantages
+
+pytestmark = pytest.mark.usefixtures("rank")
 
 TEXT = {
     "vocab_size": 30, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 4, "num_attention_heads": 2,
@@ -28,12 +29,6 @@ TEXT = {
     },
 }  # fmt: skip
 VISION = {"depth": 1, "hidden_size": 16, "intermediate_size": 16, "num_heads": 2, "out_hidden_size": 32}
-
-
-@pytest.fixture(scope="module", autouse=True)
-def rank(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    with one_rank(tmp_path_factory.mktemp("gloo")):
-        yield
 
 
 def model() -> Any:

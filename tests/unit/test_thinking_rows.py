@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +21,11 @@ from sql_agent.agent.episode import EpisodeRunner
 from sql_agent.config import build_config
 from sql_agent.records import Question
 from sql_agent.testing.server import openai_server
-from tests.actor import one_rank
 from tests.exact_rows import assert_exact, batch_of, qwen_tokenizer, small_tokenizer
 from tests.spans import llm_call, reward_span
 from tests.template_policy import TemplatePolicy
 
-pytestmark = pytest.mark.filterwarnings("ignore:In CPU autocast")
+pytestmark = [pytest.mark.filterwarnings("ignore:In CPU autocast"), pytest.mark.usefixtures("rank")]
 TOOL = '''
 def look(n: int) -> str:
     """Look a number up."""
@@ -51,12 +50,6 @@ ANSWER = "That is all."
 @pytest.fixture(scope="module", params=["small", pytest.param("qwen3", marks=pytest.mark.slow)])
 def tokenizer(request: pytest.FixtureRequest) -> Any:
     return small_tokenizer(TOOL, THOUGHT, ANSWER) if request.param == "small" else qwen_tokenizer()
-
-
-@pytest.fixture(scope="module", autouse=True)
-def rank(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    with one_rank(tmp_path_factory.mktemp("gloo")):
-        yield
 
 
 def tool_calls(n_turns: int, *, thought: str) -> list[str]:

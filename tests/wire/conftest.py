@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.browser import Browser, chromium
 from tests.reward_api import Api, serve
 
 LIMITS = ("--max-items", "8", "--max-chars", "400", "--max-body-mib", "1")
@@ -31,3 +33,18 @@ def api(reward_model_folder: Path) -> Iterator[Api]:
     """It takes 8 items, 400 characters a text and 1 MiB a request."""
     with serve(reward_model_folder, *LIMITS) as running:
         yield running
+
+
+@pytest.fixture
+def no_endpoints(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No judge, reward model or model of the environment that runs the tests."""
+    for name in os.environ:
+        if name.startswith(("TEACHER_", "JUDGE_", "REWARD_MODEL_", "OPENAI_")):
+            monkeypatch.delenv(name)
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    """A Chromium, where there is one."""
+    with chromium(tmp_path_factory.mktemp("profile")) as started:
+        yield started

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
 import subprocess
@@ -22,6 +21,8 @@ from sql_agent.data.dataset import load_questions, write_parquet
 from sql_agent.testing.server import Answer, FakeServer, chat_reply, error_reply, openai_server, tool_call_reply
 from tests.sql_db import make_database
 from tests.typed import app_of
+
+pytestmark = pytest.mark.usefixtures("no_endpoints")
 
 app = app_of("evaluate")
 
@@ -73,13 +74,6 @@ def number_of(request: dict[str, Any]) -> int:
     match = re.search(r"第(\d)问", json.dumps(request["messages"], ensure_ascii=False))
     assert match
     return int(match[1])
-
-
-@pytest.fixture(autouse=True)
-def no_endpoints(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in os.environ:
-        if name.startswith(("TEACHER_", "JUDGE_", "REWARD_MODEL_", "OPENAI_")):
-            monkeypatch.delenv(name)
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ import pytest
 from foundation import run_folder
 from foundation.net import free_port
 from sql_agent.config import ROOT
-from tests.browser import Browser, chromium, missing
+from tests.browser import Browser, missing
 from tests.run_folders import make_run
 from tests.wire.test_run_report import poisoned_run
 
@@ -46,12 +46,6 @@ def live(folder: Path, *flags: str, token: str = "", host: str = "127.0.0.1") ->
         finally:
             process.terminate()
             assert process.wait(timeout=30) == 0
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    with chromium(tmp_path_factory.mktemp("profile")) as found:
-        yield found
 
 
 def grown(whole: Path, folder: Path, *, steps: int) -> None:

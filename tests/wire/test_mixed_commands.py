@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,8 @@ from typer.testing import CliRunner
 from sql_agent.testing.server import Answer, chat_reply, openai_server, tool_call_reply
 from tests.sql_db import make_database
 from tests.typed import app_of
+
+pytestmark = pytest.mark.usefixtures("no_endpoints")
 
 PROMPT = "Write #### and the number."
 SQL = "SELECT price FROM drugs_info WHERE id = 1"
@@ -24,13 +25,6 @@ def model(request: dict[str, Any]) -> Answer:
         return chat_reply("#### 5")
     asked = any(message["role"] == "tool" for message in request["messages"])
     return chat_reply("不知道。") if asked else tool_call_reply(("query_database_by_sql", {"sql": SQL}))
-
-
-@pytest.fixture(autouse=True)
-def no_endpoints(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in os.environ:
-        if name.startswith(("TEACHER_", "JUDGE_", "REWARD_MODEL_", "OPENAI_")):
-            monkeypatch.delenv(name)
 
 
 @pytest.fixture

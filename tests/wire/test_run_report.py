@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ from sql_agent.config import ROOT
 from sql_agent.run_report.folder import read_run
 from sql_agent.run_report.headline import headlines
 from sql_agent.testing.server import Answer, chat_reply, openai_server, tool_call_reply
-from tests.browser import Browser, Theme, chromium, missing
+from tests.browser import Browser, Theme, missing
 from tests.run_folders import add_evaluation, make_run
 from tests.sql_db import make_database
 
@@ -40,12 +39,6 @@ HOSTILE = (
     "<meta http-equiv=refresh content='30;url=http://127.0.0.1:9/'><a href=javascript:pwned=7>$\\frac{1}{0}$</a>"
     "<!-- --><![CDATA[ \x1b[31m \u202egnp.\u202c &lt;b&gt; 数据"
 )
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    with chromium(tmp_path_factory.mktemp("profile")) as found:
-        yield found
 
 
 @pytest.fixture(scope="module")
