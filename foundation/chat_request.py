@@ -205,7 +205,7 @@ def _counts(key: str, value: Any) -> bool:
 
 
 def _whole(request: dict[str, Any]) -> dict[str, Any]:
-    """`asked` in the one form of those that say the same."""
+    """`request`, changed in place into the one form of those that say the same. Raises NotAllowed without messages."""
     if "messages" not in request:
         raise NotAllowed("messages", f"messages is missing: {RULES['messages'].remedy}")
     if not request.get("tools"):

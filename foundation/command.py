@@ -74,6 +74,7 @@ def _visible(text: str) -> str:
 
 
 def _told(exc: Exception) -> tuple[str, int]:
+    """What a person is told of an exception, and the exit status."""
     if isinstance(exc, AgentGRPOError) and exc.status is not None:
         return str(exc), exc.status
     if isinstance(exc, ModuleNotFoundError):

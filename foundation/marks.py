@@ -145,6 +145,7 @@ Pattern = tuple[str, str, re.Pattern[str]]
 
 
 def _patterns_of(tokens: Iterable[str]) -> list[Pattern]:
+    """A pattern for all tokens with the same text up to, and the same, first character that a mark may begin with."""
     rests: dict[tuple[str, str], set[str]] = {}
     for token in tokens:
         if (at := _first(token)) is not None:

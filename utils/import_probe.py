@@ -57,7 +57,10 @@ class Outcome:
 
 
 def run(command: list[str], limit_s: float) -> tuple[int, str, str]:
-    """Exit status, stdout and stderr of a command; -999 past the limit. Its whole process group ends with it."""
+    """Exit status, stdout and stderr of a command; the status is -999 past `limit_s` seconds.
+
+    Its whole process group ends with it. Raises OSError where the command cannot be started.
+    """
     child = subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,

@@ -29,7 +29,7 @@ def load_model(config: ModelConfig, folder: Path, *, adapter: str = "", **more: 
 
 
 def lora_of(config: ModelConfig) -> Any:
-    """A new adapter's settings."""
+    """peft's LoraConfig of a new adapter on all linear layers: rank and alpha from the configuration."""
     from peft import LoraConfig
 
     settings = {"r": config.lora_rank, "lora_alpha": config.lora_alpha, "target_modules": "all-linear"}
