@@ -68,14 +68,15 @@ def prepare(batch: DataProto, rules: UpdateRules, *, step: int, n_ranks: int = 1
 
 def result(prepared: Prepared, told: Sequence[Mapping[str, Any]]) -> tuple[dict[str, float], Updated]:
     """The metrics of an update, and what the audit keeps of it. `told`: what each worker said of its share."""
-    found = {
-        name: [value for one in told for value in one.get(name, [])] for name in {key for one in told for key in one}
+    by_name = {
+        name: [value for worker in told for value in worker.get(name, [])]
+        for name in {key for worker in told for key in worker}
     }
-    metrics = prepared.metrics | told_scores(prepared.data, found.get(SCORES, []))
+    metrics = prepared.metrics | told_scores(prepared.data, by_name.get(SCORES, []))
     norms = list(told[0][GRAD_NORMS])
-    before, after = ("-".join(found[name]) for name in (WEIGHTS_BEFORE, WEIGHTS_AFTER))
-    state = found[STATE][0]
-    plain: Any = {name: values for name, values in found.items() if not name.startswith(OF_THE_AUDIT)}
+    before, after = ("-".join(by_name[name]) for name in (WEIGHTS_BEFORE, WEIGHTS_AFTER))
+    state = by_name[STATE][0]
+    plain: Any = {name: values for name, values in by_name.items() if not name.startswith(OF_THE_AUDIT)}
     reduced = {name: float(value) for name, value in reduce_metrics(plain).items()}
     return reduced | metrics, Updated(prepared.rows, norms, before, after, state)
 

@@ -13,7 +13,10 @@ from typing import Any
 
 @contextmanager
 def own_settings(optimizer: Any, schedule: Any) -> Iterator[None]:
-    """While states are loaded into both. `schedule` is a LambdaLR; its rate afterwards is that of its step."""
+    """Keep the configured settings and base rates while a checkpoint's states are loaded into both.
+
+    `schedule` is a LambdaLR; the learning rates afterwards are those of its step.
+    """
     settings = [{key: value for key, value in group.items() if key != "params"} for group in optimizer.param_groups]
     rates = schedule.base_lrs
     yield
