@@ -45,8 +45,8 @@ KEYS = {
 def trained(folder: Path, *, seed: int, steps: int, ahead: int) -> dict[str, Any]:
     """The figures of one run below `folder`."""
     more = {"rollout.async_groups": ahead, "rollout.max_staleness": 8} if ahead else {}
-    told = {"trainer.max_steps": steps, "trainer.validate_every": steps, "trainer.runs_dir": folder, "data.seed": seed}
-    flags = [word for key, value in (KEYS | told | more).items() for word in ("--set", f"{key}={value}")]
+    keys = {"trainer.max_steps": steps, "trainer.validate_every": steps, "trainer.runs_dir": folder, "data.seed": seed}
+    flags = [word for key, value in (KEYS | keys | more).items() for word in ("--set", f"{key}={value}")]
     environment = {k: v for k, v in os.environ.items() if k not in ("AGL_MANAGED_STORE", "AGL_CURRENT_ROLE")}
     command = [sys.executable, "-m", "sql_agent.train_sql_agent", "--recipe", "demo_cpu", *flags]
     done = subprocess.run(command, cwd=ROOT, env=environment, text=True, capture_output=True)
@@ -55,16 +55,16 @@ def trained(folder: Path, *, seed: int, steps: int, ahead: int) -> dict[str, Any
         raise typer.Exit(1)
     (run,) = [path.parent for path in folder.rglob(run_folder.SUMMARY)]
     lines = read_lines(run / run_folder.METRICS)
-    found = [line for line in lines if line["kind"] == "train"][WARM_UP:]
+    measured = [line for line in lines if line["kind"] == "train"][WARM_UP:]
     problems = verify(run).problems
     return {
-        "steps_per_minute": round(60 * len(found) / sum(line["seconds"] for line in found), 2),
+        "steps_per_minute": round(60 * len(measured) / sum(line["seconds"] for line in measured), 2),
         "reward": round(next(line["val/reward_mean"] for line in lines if line["kind"] == "val"), 3),
-        "staleness_mean": statistics.fmean(line.get("rollout/staleness_mean", 0) for line in found),
-        "too_old": sum(line.get("rollout/too_old", 0) for line in found),
-        "asked_again": sum(line.get("rollout/asked_again", 0) for line in found),
-        "sampler_gap": statistics.fmean(line["sampler/log_prob_diff_mean"] for line in found),
-        "weight_sync_s": statistics.fmean(line["time/weight_sync"] for line in found),
+        "staleness_mean": statistics.fmean(line.get("rollout/staleness_mean", 0) for line in measured),
+        "too_old": sum(line.get("rollout/too_old", 0) for line in measured),
+        "asked_again": sum(line.get("rollout/asked_again", 0) for line in measured),
+        "sampler_gap": statistics.fmean(line["sampler/log_prob_diff_mean"] for line in measured),
+        "weight_sync_s": statistics.fmean(line["time/weight_sync"] for line in measured),
         "audit_problems": problems[:3],
     }
 

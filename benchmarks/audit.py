@@ -53,13 +53,13 @@ def calls_of(rng: random.Random, attempt: str) -> list[Triplet]:
 
     first, answer = tokens(PROMPT_TOKENS), tokens(SAMPLED_TOKENS)
     second, last = [*first, *answer, *tokens(TOOL_TOKENS)], tokens(SAMPLED_TOKENS)
-    found = []
+    calls = []
     for n, (prompt, sampled) in enumerate([(first, answer), (second, last)]):
         facts = {"response_id": f"{attempt}-{n}", "attempt_id": attempt, "weights_version": 0}
         facts |= {"started_s": float(n), "ended_s": n + 0.5}
         response = {"token_ids": sampled, "log_probs": [-rng.random() for _ in sampled], "finish_reason": "stop"}
-        found.append(Triplet(prompt={"token_ids": prompt}, response=response, metadata=facts))
-    return found
+        calls.append(Triplet(prompt={"token_ids": prompt}, response=response, metadata=facts))
+    return calls
 
 
 def record_of(rng: random.Random, name: str, *, step: int, question: int) -> dict[str, Any]:
@@ -75,20 +75,20 @@ def record_of(rng: random.Random, name: str, *, step: int, question: int) -> dic
 
 def write_step(audit: AuditLog, rng: random.Random, step: int, n: int) -> None:
     """A step's rollouts and its update."""
-    found, records, rows = [], {}, []
+    rollouts, records, rows = [], {}, []
     for place in range(n):
         name, attempt = f"ro-{step:04d}{place:04d}", f"at-{step:04d}{place:04d}"
         record = record_of(rng, name, step=step, question=(step * 31 + place // GROUP) % 2000)
         rollout = Rollout(rollout_id=name, input={}, start_time=0.0, status="succeeded")
         attempts = [Attempt(rollout_id=name, attempt_id=attempt, sequence_id=1, start_time=0.0, status="succeeded")]
         calls = calls_of(rng, attempt)
-        found.append(seen_rollout(rollout, attempts, [], calls))
+        rollouts.append(seen_rollout(rollout, attempts, [], calls))
         records[name] = record
         made = [] if record["unscored"] else rows_of_turns(turns_of(calls), merge=True, limits=LIMITS)
         rows += [(name, row) for row in made]
     left = {name: "unscored" for name, record in records.items() if record["unscored"]}
     updated = Updated({k: UpdatedRow(0.5, 120, True, 1) for k in range(len(rows))}, [0.1], "b" * 16, "a" * 16)
-    audit.add(lambda: rollout_rows(found, records, run_id=audit.run_id), step=step)
+    audit.add(lambda: rollout_rows(rollouts, records, run_id=audit.run_id), step=step)
     audit.add(
         lambda: update_rows(Batched(rows, LIMITS, left), updated, {}, step=step, run_id=audit.run_id), step=step
     )  # fmt: skip
@@ -98,13 +98,13 @@ def query_seconds(folder: Path) -> dict[str, float]:
     """The longest of three, of each query."""
     with closing(opened(folder)) as connection:
         (some,) = connection.execute("SELECT id FROM rollout ORDER BY rowid DESC LIMIT 1").fetchone()
-        asked: dict[str, Any] = {
+        queries: dict[str, Any] = {
             f"find: {name}": lambda wanted=wanted: find(connection, wanted, limit=50) for name, wanted in ASKED.items()
         }
-        asked["show"] = lambda: (steps(connection), reasons(connection))
-        asked["why"] = lambda: list(Chain(connection, some, folder=folder).lines())
-        asked["a transcript's line in the report"] = lambda: trail(connection, some)
-        return {name: max(_timed(ask) for _ in range(3)) for name, ask in asked.items()}
+        queries["show"] = lambda: (steps(connection), reasons(connection))
+        queries["why"] = lambda: list(Chain(connection, some, folder=folder).lines())
+        queries["a transcript's line in the report"] = lambda: trail(connection, some)
+        return {name: max(_timed(ask) for _ in range(3)) for name, ask in queries.items()}
 
 
 def _timed(ask: Any) -> float:
@@ -137,12 +137,12 @@ def main(
 ) -> None:
     """Print the figures, and write them where asked."""
     with tempfile.TemporaryDirectory() as place:
-        found = measure(Path(place), n_rollouts=rollouts)
-    figures = {k: v for k, v in found.items() if k != "query_seconds"} | found["query_seconds"]
+        seconds = measure(Path(place), n_rollouts=rollouts)
+    figures = {k: v for k, v in seconds.items() if k != "query_seconds"} | seconds["query_seconds"]
     for name, value in figures.items():
         print(f"{name:45} {value:.4g}" if isinstance(value, float) else f"{name:45} {value}")
     if out:
-        write_json(out, found)
+        write_json(out, seconds)
 
 
 if __name__ == "__main__":

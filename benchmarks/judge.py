@@ -298,8 +298,8 @@ def main(
         bare = (
             "; bare loop {bare_ratio:.2f}, over it {over_bare:.2f}, {bare_cpu_ms:.2f} ms" if "over_bare" in row else ""
         )
-        told = "{ratio:.2f} times the bound, {cpu_ms:.2f} ms of processor time, {refused:.0f} refused" + bare
-        typer.echo(f"{name}: {told.format(**row)}")
+        line = "{ratio:.2f} times the bound, {cpu_ms:.2f} ms of processor time, {refused:.0f} refused" + bare
+        typer.echo(f"{name}: {line.format(**row)}")
     if not only:
         figures |= {"tokens_per_answer": tokens(), "cost": cost()}
         saved = ", ".join(f"n={n} {row['groupwise_ratio']:.2f}" for n, row in figures["tokens_per_answer"].items())

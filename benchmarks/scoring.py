@@ -108,7 +108,7 @@ def batch_scores(client: httpx.Client, items: list[dict[str, str]], max_items: i
     scores: list[float] = []
     for start in range(0, len(items), max_items):
         answer = client.post("/score-batch", json={"items": items[start : start + max_items]}).raise_for_status()
-        scores += [one["score"] for one in answer.json()["results"]]
+        scores += [score["score"] for score in answer.json()["results"]]
     return scores
 
 

@@ -48,13 +48,13 @@ async def episode(toolset: Toolset, n_calls: int) -> None:
 def costs(toolsets: list[Toolset], *, episodes: int, calls: int, rounds: int) -> Iterator[list[float]]:
     """Milliseconds of processor a call with each toolset, round by round."""
     for _ in range(rounds):
-        found = []
+        per_call_ms = []
         for toolset in toolsets:
             before_s = cpu_s(os.getpid())
             for _ in range(episodes):
                 asyncio.run(episode(toolset, calls))
-            found.append(1000 * (cpu_s(os.getpid()) - before_s) / (episodes * calls))
-        yield found
+            per_call_ms.append(1000 * (cpu_s(os.getpid()) - before_s) / (episodes * calls))
+        yield per_call_ms
 
 
 def main(episodes: int = 40, calls: int = 5, rounds: int = 7) -> None:

@@ -28,11 +28,11 @@ TEXTS = {".py", ".toml", ".yaml", ".sh", ".md"}
 def rewritten(text: str, root: Path) -> str:
     """The text with each module and file of the packages beneath named as in the wheel."""
 
-    def named(found: re.Match[str]) -> str:
-        first_two = root.joinpath(*re.split(r"[./]", found[0])[:2])
+    def named(match: re.Match[str]) -> str:
+        first_two = root.joinpath(*re.split(r"[./]", match[0])[:2])
         there = first_two.is_dir() or first_two.with_suffix(".py").is_file()
-        separator = re.search(r"[./]", found[0])
-        return f"{PACKAGE}{separator[0]}{found[0]}" if there and separator else found[0]
+        separator = re.search(r"[./]", match[0])
+        return f"{PACKAGE}{separator[0]}{match[0]}" if there and separator else match[0]
 
     return IMPORT.sub(rf"\1{PACKAGE}.", NAMED.sub(named, text))
 

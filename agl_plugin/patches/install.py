@@ -43,19 +43,19 @@ def patches_of(places: Iterable[str]) -> list[Patch]:
 def wrong_versions(*places: str) -> str:
     """What is wrong with the versions of the packages that these places (none: all) patch, for people; or ""."""
     packages = {patch.package for patch in patches_of(places)}
-    found = [text for package, wanted in VERSIONS.items() if package in packages and (text := _wrong(wanted))]
-    return "; ".join(found)
+    texts = [text for package, wanted in VERSIONS.items() if package in packages and (text := _wrong(wanted))]
+    return "; ".join(texts)
 
 
 def _wrong(wanted: dict[str, str]) -> str:
     for distribution, version in wanted.items():
         try:
-            found = importlib.metadata.version(distribution)
+            installed = importlib.metadata.version(distribution)
         except importlib.metadata.PackageNotFoundError:
             continue
-        if found.split("+")[0] == version:
+        if installed.split("+")[0] == version:
             return ""
-        return f"{distribution} {found}: this project changes parts of it, and {_remedy(distribution, version)}"
+        return f"{distribution} {installed}: this project changes parts of it, and {_remedy(distribution, version)}"
     distribution, version = next(iter(wanted.items()))
     return f"{distribution} is not installed, and {_remedy(distribution, version)}"
 
@@ -132,10 +132,10 @@ def check(patch: Patch, target: Target) -> tuple[Any, str]:
     """`owner_of`, after a look at the target's parameters. Raises PatchError."""
     owner, name = owner_of(patch, target)
     if target.parameters is not None:
-        found = parameters_of(getattr(owner, name))
-        if found != target.parameters.split():
+        has = parameters_of(getattr(owner, name))
+        if has != target.parameters.split():
             expected = ", ".join(target.parameters.split())
-            raise _misfit(patch, f"{target.at} takes ({', '.join(found)}) instead of ({expected})")
+            raise _misfit(patch, f"{target.at} takes ({', '.join(has)}) instead of ({expected})")
     return owner, name
 
 
@@ -165,8 +165,8 @@ def _make(patch: Patch, _module: Any) -> None:
 
         if torch.cuda.is_available():
             return
-    found = [(*check(patch, target), resolve(target.by)) for target in patch.targets]
-    for owner, name, by in found:
+    resolved = [(*check(patch, target), resolve(target.by)) for target in patch.targets]
+    for owner, name, by in resolved:
         new = by(getattr(owner, name)) if patch.how == "wrapped" else by
         static = isinstance(inspect.getattr_static(owner, name, None), staticmethod)
         setattr(owner, name, staticmethod(new) if static else new)

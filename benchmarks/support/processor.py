@@ -17,4 +17,4 @@ def cpu_s(pid: int) -> float:
     while True:
         everyone = [first, *first.children(recursive=True)]
         with suppress(psutil.NoSuchProcess):  # one ended meanwhile: its time is its parent's now
-            return sum(sum(one.cpu_times()[:4]) for one in everyone)
+            return sum(sum(process.cpu_times()[:4]) for process in everyone)

@@ -158,11 +158,11 @@ def _failing(items: list[Item], folder: Path) -> dict[int, str]:
     for item in items:
         by_database.setdefault(item.question.db_id, []).append(item)
     bad: list[BadRow] = []
-    for db_id, asked in by_database.items():
+    for db_id, queries in by_database.items():
         path = folder / db_id / f"{db_id}.sqlite"
         there = path.resolve().is_relative_to(folder) and path.is_file()
-        bad += check_sql(path, asked) if there else [BadRow(one.line, f"no file {path}") for one in asked]
-    return {one.row: one.reason for one in bad}
+        bad += check_sql(path, queries) if there else [BadRow(query.line, f"no file {path}") for query in queries]
+    return {problem.row: problem.reason for problem in bad}
 
 
 def _missing(folder: Path, layout: Layout, read: Read) -> list[str]:

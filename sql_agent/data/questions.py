@@ -299,11 +299,11 @@ def _task_type(draft: Draft) -> str:
 def _entity_meta(draft: Draft) -> dict[str, Any]:
     kind = draft.entities[0].kind
     if draft.keyword:
-        found = draft.entities
+        named = draft.entities
         return {
             "keyword": draft.keyword,
-            f"{kind}_names": [e.name for e in found],
-            f"{kind}_ids": [e.id for e in found],
+            f"{kind}_names": [e.name for e in named],
+            f"{kind}_ids": [e.id for e in named],
         }
     suffixes = ("_a", "_b") if draft.intent == "compare" else ("",)
     pairs = list(zip(suffixes, draft.entities, strict=True))

@@ -169,9 +169,9 @@ def _entity_entries(entity: Any) -> Iterable[tuple[str, str, str]]:
     """(kind, id or name, value) of each entry such as drug_id, disease_name_b or drug_ids."""
     for entry, value in entity.items() if isinstance(entity, dict) else ():
         match = ENTITY_ENTRY.fullmatch(str(entry))
-        for one in value if isinstance(value, list) else [value]:
-            if match and one not in (None, ""):
-                yield match["kind"] or "", match["what"], str(one)
+        for item in value if isinstance(value, list) else [value]:
+            if match and item not in (None, ""):
+                yield match["kind"] or "", match["what"], str(item)
 
 
 def _tables_of_kinds(questions: Iterable[Question]) -> dict[str, str]:

@@ -176,9 +176,9 @@ def _visible(table: exp.Table) -> Iterator[str]:
         ctes: list[exp.Expr] = made.expressions if made and made is not child else []
         if isinstance(parent, exp.With):
             with suppress(ValueError):
-                at = [id(one) for one in parent.expressions].index(id(child))
+                at = [id(cte) for cte in parent.expressions].index(id(child))
                 ctes = parent.expressions[: None if parent.args.get("recursive") else at]
-        yield from (one.alias.lower() for one in ctes)
+        yield from (cte.alias.lower() for cte in ctes)
         child, parent = parent, parent.parent
 
 

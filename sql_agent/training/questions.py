@@ -23,12 +23,12 @@ def load_data(config: TrainConfig, scoring: ScoringContext) -> tuple[list[Questi
     data = config.data
     train, val = load_files(data.training), load_files(data.validation)
     for files, parts in ((data.training, train), (data.validation, val)):
-        for one, questions in zip(files, parts, strict=True):
-            check_gradable(questions, scoring, source=one.file)
+        for entry, questions in zip(files, parts, strict=True):
+            check_gradable(questions, scoring, source=entry.file)
     for what in silent_faults(config.rollout, config.optim, config.trainer, train=[*chain(*train)], val=[*chain(*val)]):
         logger.warning("%s", what)
-    whole = sum(one.weight for one in data.validation)
-    shares = [max(1, round(data.val_max_rows * one.weight / whole)) for one in data.validation]
+    whole = sum(entry.weight for entry in data.validation)
+    shares = [max(1, round(data.val_max_rows * entry.weight / whole)) for entry in data.validation]
     return [*chain(*train)], [*chain(*(evenly(part, n) for part, n in zip(val, shares, strict=True)))]
 
 

@@ -65,17 +65,21 @@ def reward_of(rollouts: list[RunRecord]) -> dict[str, Any]:
     for row in rollouts:
         if row.reward is not None and not row.unscored:
             values[row.question_id].append(row.reward)
-    found = estimate([statistics.fmean(of) for of in values.values()])
-    return {"questions": found.n, "reward_mean": found.mean, "reward_ci95": [found.low, found.high]} if found.n else {}
+    estimated = estimate([statistics.fmean(of) for of in values.values()])
+    return (
+        {"questions": estimated.n, "reward_mean": estimated.mean, "reward_ci95": [estimated.low, estimated.high]}
+        if estimated.n
+        else {}
+    )
 
 
 def reward_by_agent(rollouts: list[RunRecord]) -> dict[str, dict[str, float | None]]:
     """Training rollouts and their mean reward by agent; {} where no row names one."""
-    found: dict[str, dict[str, float | None]] = {}
+    table: dict[str, dict[str, float | None]] = {}
     for name, own in by_agent(rollouts).items():
         scored = [row.reward for row in own if row.reward is not None and not row.unscored]
-        found[name] = {"rollouts": len(own), "scored": len(scored), "reward_mean": _mean(scored)}
-    return found
+        table[name] = {"rollouts": len(own), "scored": len(scored), "reward_mean": _mean(scored)}
+    return table
 
 
 def _loss(row: dict[str, Any]) -> float | None:

@@ -87,7 +87,6 @@ REWORD |= {
     "have to": "need to",
 }
 FORMS = ("plain", "plain", "plain", "enumerated", "headings", "paragraphs", "list", "table", "rich")
-TAGGED = ("paragraphs", "list", "table", "rich")
 LENGTHS = (1, 1, 2, 3, 5, 8, 13, 30, 60)
 
 
