@@ -7,7 +7,7 @@ AgentGRPOError              every exception of this project; `status` is what a 
  |-- Fault              1   something broke around the policy, so an episode has no meaning (sql_agent/errors.py)
  |    +-- LLMFault, DatabaseFault, ReaderFault, ToolFault, EpisodeFault
  |-- JudgeFault         1   something broke around the judge, so an answer has no value (reward_client/errors.py)
- |    +-- JudgeUnreachable (JudgeBusy, RewardModelBusy), JudgeRejected (JudgeBadRequest),
+ |    +-- JudgeUnreachable (JudgeBusy), JudgeRejected (JudgeBadRequest),
  |        JudgeUnparsable (JudgeNoCompletion), JudgeBudgetSpent, JudgeFolderFault
  +-- a word             -   between two modules of one room, which none of them lets out
       |-- of processes      Gone, Garbage, Died, Exited, Overdue

@@ -1,4 +1,4 @@
-"""Judge and reward-model client. Depends on aiohttp, pydantic and tenacity; usable without the rest.
+"""Judge and reward-model client. Depends on aiohttp and pydantic; usable without the rest.
 
 judge = LLMJudge(JudgeEndpoint(api_key="...", base_url="https://api.example.com/v1", model="..."))
 verdict = await judge.grade(JudgeItem(question="...", reference="...", answer="..."))

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -28,12 +27,11 @@ from reward_client.dialect import Dialect
 from reward_client.errors import JudgeFault, JudgeRejected, JudgeUnparsable, JudgeUnreachable
 from reward_client.ledger import Ledger
 from reward_client.schema import JudgeEndpoint, Usage
+from reward_client.tries import Tries
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
-FIRST_PAUSE_S, MAX_PAUSE_S = 0.5, 8.0  # at most, doubled with each try
-BUSY_TRIES = 2  # at an endpoint that names no time, before the next endpoint is asked
 FIRST_COOL_DOWN_S, MAX_COOL_DOWN_S = 10.0, 160.0
 MAX_BLOCK_S = 3600.0  # a Retry-After of days, meant or not, is looked into again
 BEHIND_S = 0.05  # a bucket may catch up on so much of a late wake-up
@@ -246,39 +244,7 @@ class Chain:
         self.ledger.put(f"dialect:{endpoint.id}", asdict(dialect))
 
 
-class _Way:
-    """One question on its way: the endpoints left, the first of them next, the time left, and what it has cost."""
+class _Way(Tries[JudgeEndpoint]):
+    """One question on its way, and what it has cost. `misread`: an answer to it could not be used."""
 
-    def __init__(self, endpoints: list[JudgeEndpoint], *, timeout_s: float, attempts: int) -> None:
-        self.left, self.usage, self.misread = endpoints, Usage(), False
-        self.ends_s = time.monotonic() + timeout_s
-        self._tries_left = attempts * len(endpoints)
-        # What one try may take: a server that hangs leaves time for a second try, or for the other endpoints.
-        self.share_s = timeout_s / (1 if self._tries_left == 1 else max(2, len(endpoints)))
-        self._n_tries = self._n_busy = 0
-
-    @property
-    def left_s(self) -> float:
-        """Seconds until the whole question must be answered."""
-        return max(0.0, self.ends_s - time.monotonic())
-
-    def pause_s(self, fault: JudgeFault) -> float | None:
-        """Seconds until the next try, of the first of `left`; None where nobody is left, or no try."""
-        jitter_s = random.uniform(0, min(MAX_PAUSE_S, FIRST_PAUSE_S * 2.0**self._n_tries))
-        self._n_tries += 1
-        here, *others = self.left
-        if isinstance(fault, JudgeRejected):
-            self.left = others
-            return 0.0 if others else None
-        is_busy, asked_s = isinstance(fault, JudgeBusy), getattr(fault, "retry_after_s", 0.0)
-        if asked_s and (pause_s := asked_s + jitter_s / 10) < self.left_s:
-            return pause_s
-        if is_busy and not asked_s:
-            self._n_busy += 1
-            self.left = self.left if self._n_busy % BUSY_TRIES else [*others, here]
-            return jitter_s
-        self._tries_left -= 1
-        self.left = [*others, here]
-        if self._tries_left == 0 or (is_busy and not others):
-            return None
-        return 0.0 if others else jitter_s
+    usage, misread = Usage(), False

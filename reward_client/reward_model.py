@@ -10,25 +10,23 @@ which a server that is not there yet (it starts again) or asks to wait (Retry-Af
 
 from __future__ import annotations
 
+import asyncio
 import math
 import os
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import tenacity
-
-from reward_client.client import retry_after_s
+from reward_client.client import JudgeBusy, retry_after_s
 from reward_client.errors import JudgeRejected, JudgeUnparsable, JudgeUnreachable
 from reward_client.scale_map import ScaleMap, load_scale
 from reward_client.transport import BadBody, NoAnswer, NoConnection, Response, post_json
+from reward_client.tries import Tries
 
 ENV_URL = "REWARD_MODEL_URL"
 ENV_TOKEN = "REWARD_API_TOKEN"
 MAX_BODY_BYTES = 1 << 16
 RETRYABLE_STATUS = {408, 425, 429}
-BACKOFF = tenacity.wait_exponential_jitter(multiplier=0.5, max=8.0)
 
 
 @dataclass(frozen=True)
@@ -37,12 +35,6 @@ class ModelScore:
 
     reward: float
     logit: float
-
-
-class RewardModelBusy(JudgeUnreachable):
-    """No connection (`retry_after_s` 0), or an answer with Retry-After: the server is there later."""
-
-    retry_after_s = 0.0
 
 
 @dataclass(frozen=True)
@@ -63,23 +55,15 @@ class RewardModelClient:
     async def score(self, *, prompt: str, response: str, reference: str = "") -> ModelScore:
         """Score one answer; a `reference` is sent only where there is one. Raises JudgeFault."""
         body = {"prompt": prompt, "response": response} | ({"reference": reference} if reference else {})
-        ends_s, n_failed = time.monotonic() + self.timeout_s, 0
-        # One try gets at most half of the time, so that a server that hangs is asked twice.
-        share_s = self.timeout_s if self.attempts == 1 else self.timeout_s / 2
-
-        def is_over(state: tenacity.RetryCallState) -> bool:
-            nonlocal n_failed
-            waits = self.waits_for_server and isinstance(_fault_of(state), RewardModelBusy)
-            n_failed += not waits
-            return n_failed >= self.attempts or time.monotonic() + state.upcoming_sleep >= ends_s
-
-        retrying = tenacity.AsyncRetrying(
-            stop=is_over, wait=_pause_s, retry=tenacity.retry_if_exception_type(JudgeUnreachable), reraise=True
-        )
-        async for attempt in retrying:
-            with attempt:
-                return await self._ask(body, max(0.001, min(share_s, ends_s - time.monotonic())))
-        raise AssertionError("tenacity ends with a result or an exception")
+        tries = Tries([self.address], timeout_s=self.timeout_s, attempts=self.attempts)
+        while True:
+            try:
+                return await self._ask(body, max(0.001, min(tries.share_s, tries.left_s)))
+            except JudgeUnreachable as fault:
+                pause_s = tries.pause_s(fault if self.waits_for_server else JudgeUnreachable(str(fault)))
+                if pause_s is None or pause_s >= tries.left_s:
+                    raise
+            await asyncio.sleep(pause_s)
 
     @property
     def address(self) -> str:
@@ -97,9 +81,9 @@ class RewardModelClient:
         except TimeoutError:
             raise JudgeUnreachable(f"reward model {self.address}: no answer within {seconds:.3g} s") from None
         except NoAnswer as exc:
-            fault = RewardModelBusy if isinstance(exc, NoConnection) else JudgeUnreachable
             problem = f"{str(exc).partition(':')[0]}; check {ENV_URL} and that the server runs"
-            raise fault(f"reward model {self.address}: no connection ({problem})") from None
+            text = f"reward model {self.address}: no connection ({problem})"
+            raise (JudgeBusy(text, 0.0) if isinstance(exc, NoConnection) else JudgeUnreachable(text)) from None
         status = response.status
         if status in RETRYABLE_STATUS or status >= 500:
             raise self._unreachable(response)
@@ -112,9 +96,7 @@ class RewardModelClient:
         wait_s = retry_after_s(response.header("Retry-After"))
         if not wait_s:
             return JudgeUnreachable(f"reward model {self.address}: HTTP {response.status}")
-        busy = RewardModelBusy(f"reward model {self.address}: HTTP {response.status}, asks to wait {wait_s:g} s")
-        busy.retry_after_s = wait_s
-        return busy
+        return JudgeBusy(f"reward model {self.address}: HTTP {response.status}, asks to wait {wait_s:g} s", wait_s)
 
     def _read(self, response: Response) -> ModelScore:
         try:
@@ -144,18 +126,6 @@ def _is_number(value: object) -> bool:
         return math.isfinite(value)
     except OverflowError:  # a whole number beyond any float
         return False
-
-
-def _fault_of(state: tenacity.RetryCallState) -> BaseException | None:
-    return state.outcome.exception() if state.outcome else None
-
-
-def _pause_s(state: tenacity.RetryCallState) -> float:
-    """What the server asks for, with a little jitter, else a growing jittered pause."""
-    fault = _fault_of(state)
-    jitter_s = BACKOFF(state)
-    asked_s = fault.retry_after_s if isinstance(fault, RewardModelBusy) else 0.0
-    return asked_s + jitter_s / 10 if asked_s else jitter_s
 
 
 def _encodable(body: dict[str, str]) -> dict[str, str]:
