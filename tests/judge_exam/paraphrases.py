@@ -42,15 +42,14 @@ def items() -> Iterator[tuple[str, Question, str, bool]]:
     for file in ("judge_items", "judge_prose"):
         for line in (ROOT / "sql_agent" / "data" / f"{file}.jsonl").read_text(encoding="utf-8").splitlines():
             row = json.loads(line)
-            cells = [Evidence(source_table="records", row_id=str(n), quote=q) for n, q in enumerate(row["evidence"])]
+            cells = [
+                Evidence(source_table="records", row_id=str(n), field="text", quote=quote)
+                for n, quote in enumerate(row["evidence"])
+            ]
             question = Question(id=row["id"], question=row["question"], answer=row["reference"], evidence=cells)
             is_right = row["label"] >= WRONG
-            yield (
-                f"{file} {'paraphrase' if row['kind'] == 'paraphrase' else is_right}",
-                question,
-                row["answer"],
-                is_right,
-            )
+            kind = "paraphrase" if row["kind"] == "paraphrase" else "right" if is_right else "wrong"
+            yield f"{file} {kind}", question, row["answer"], is_right
 
 
 def main(cap: Annotated[float, typer.Option(help="reward.reword")] = 0.6, part: str = "") -> None:

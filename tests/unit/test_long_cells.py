@@ -40,7 +40,7 @@ def test_swapped_entities_boilerplate_and_questions_do_not_pay(earned: dict[str,
 @pytest.mark.parametrize("part", ["first", "second"])
 def test_records_of_one_outline_are_told_apart(part: str, language: str) -> None:
     found: dict[str, list[float]] = {}
-    for answer, _, value in manual_cells.values(10, part=part, language=language, seed=3):
+    for answer, _, value in manual_cells.values(20, part=part, language=language, seed=3):
         found.setdefault(answer, []).append(value)
     for answer in manual_cells.GOOD:
         assert sum(value >= 0.9 for value in found[answer]) >= 0.9 * len(found[answer]), answer
