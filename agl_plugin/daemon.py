@@ -29,7 +29,7 @@ from agl_plugin.audit.facts import Batched, Seen, rollout_rows
 from agl_plugin.audit.log import AuditLog
 from agl_plugin.audit.spans import seen_rollout
 from agl_plugin.options import DaemonOptions
-from agl_plugin.outcome import Outcome
+from agl_plugin.outcome import BROKEN_TOKEN_IDS, Outcome
 from agl_plugin.proxy.gate import Gate
 from agl_plugin.proxy.gateway import make_gateway
 from agl_plugin.proxy.spans import CALL_SPAN
@@ -38,7 +38,7 @@ from agl_plugin.run.gateway_watch import GatewayWatch
 from agl_plugin.run.group_rewards import GroupRewards
 from agl_plugin.run.resampling import Places, SpareQuestions, key_of, requests_for
 from agl_plugin.run.time_split import Stopwatch
-from agl_plugin.update.adapter import annotation_of, reward_of, turns_of
+from agl_plugin.update.adapter import annotation_of, n_missing, read_calls, reward_of, turns_of
 from agl_plugin.update.batch import Limits, build_batch
 from agl_plugin.update.phases import phases_of
 from foundation import run_folder
@@ -72,7 +72,10 @@ async def _leave_unscored(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def _make_proxy(options: DaemonOptions, store: LightningStore, gate: Gate) -> Any:
     """The LLM proxy of a run. LiteLLM is imported where it is wanted only."""
     make: Callable[..., Any] = functools.partial(
-        make_gateway, drain_s=options.rollout_timeout_s, calls_per_engine=options.calls_per_engine
+        make_gateway,
+        drain_s=options.rollout_timeout_s,
+        calls_per_engine=options.calls_per_engine,
+        plain_spans=options.plain_spans,
     )
     if options.proxy == "litellm":
         from agl_plugin.proxy.llm_proxy import make_proxy as make
@@ -388,7 +391,8 @@ class GrpoDaemon:
         while True:
             spans = list(await self.store.query_spans(rollout.rollout_id, attempt_id="latest"))
             n_calls = int(annotation_of(spans, LLM_CALLS_KEY) or 0)
-            if sum(span.name == CALL_SPAN for span in spans) >= n_calls or time.monotonic() > deadline:
+            there = sum(span.name == CALL_SPAN for span in spans) >= n_calls and not n_missing(spans)
+            if there or time.monotonic() > deadline:
                 return spans, self.adapter.adapt(spans) if spans else []
             await asyncio.sleep(LOOK_EVERY_S)
 
@@ -400,7 +404,7 @@ class GrpoDaemon:
         if reward is None and not unscored:
             unscored = await self._why_nothing(rollout)
         elif (reward is not None or unscored == AWAITS_GROUP) and not triplets:
-            unscored = "no_token_ids"
+            unscored = BROKEN_TOKEN_IDS if read_calls(spans)[1] else "no_token_ids"
         if unscored not in ("", AWAITS_GROUP):
             await self._look()  # it may have died since
             if self._gateway.plays_again(rollout.rollout_id):

@@ -23,7 +23,8 @@ class DaemonOptions:
     `stall_s` without any finishing the run is given up. `grade_group` rewards rollouts that await their group. Groups
     without variance are sampled anew up to `resample` times a step. `proxy` is the LLM proxy; `log_probs` asks the
     sampler for the log-probability of each token; `seed` is that of the rollouts' draws. `calls_per_engine` bounds
-    the calls that the gateway has at each engine, 0: by its own constant. With `async_groups` so many groups more than
+    the calls that the gateway has at each engine, 0: by its own constant; with `plain_spans` it writes spans as
+    agent-lightning's own readers take them. With `async_groups` so many groups more than
     a step trains are in flight, and rollouts above `max_staleness` are left out (agl_plugin.run.ahead).
     """
 
@@ -38,6 +39,7 @@ class DaemonOptions:
     log_probs: bool = False
     seed: int = 0
     calls_per_engine: int = 0
+    plain_spans: bool = False
     async_groups: int = 0
     max_staleness: int = 0
 

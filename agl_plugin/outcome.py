@@ -26,9 +26,11 @@ from foundation.rollout_keys import TIMED_OUT, TOOL_FAULT, told_tools
 NO_TRAINING_DATA = """{what}. Why:
 {causes}
 Seen in this step: {counts}{first}. Each rollout with its reason: {rollouts}"""
+BROKEN_TOKEN_IDS = "broken_token_ids"
 # What stands behind a reason; of others the record of the rollout says more.
 CAUSES = {
     "no_token_ids": "the model server gave no token ids: it must be vLLM behind the LLM proxy",
+    BROKEN_TOKEN_IDS: "spans of LLM calls go on from calls whose spans are lost or changed (train.log names them)",
     "llm_fault": "calls of the model failed: the model server, or the LLM proxy before it, was down or refused them",
     "agent_error": "the agent raised, or its runner could not reach the store: see the runner's log",
     TIMED_OUT: "rollouts took longer than rollout.rollout_timeout_s",

@@ -11,6 +11,7 @@ where the one core that it has is busy for the whole step.
 
 from __future__ import annotations
 
+import functools
 import json
 import random
 import time
@@ -28,6 +29,7 @@ from agl_plugin.audit.facts import rollout_rows
 from agl_plugin.audit.spans import seen_rollout
 from agl_plugin.proxy.answers import Request
 from agl_plugin.proxy.spans import CALL_SPAN
+from agl_plugin.proxy.tokens import Packer
 from agl_plugin.update.adapter import calls_of, turns_of
 from agl_plugin.update.rows import Limits, rows_of_turns
 
@@ -70,9 +72,10 @@ class Part:
         return max(self.seconds / step_s, self.gib / memory_gib * self.is_memory)
 
 
-def spans_of(shape: Shape) -> list[Span]:
-    """The calls of one rollout as the gateway writes them."""
-    rng, found = random.Random(1), []
+def spans_of(shape: Shape, *, plain: bool = False) -> list[Span]:
+    """The calls of one rollout as the gateway writes them: with packed token ids, or plain."""
+    rng, found, packer = random.Random(1), [], Packer()
+    pack = None if plain else functools.partial(packer.packed, "at")
     ids: list[int] = []
     for n in range(shape.calls):
         ids += [rng.randrange(VOCABULARY) for _ in range(shape.prompt(n) - len(ids))]  # what tools said
@@ -82,7 +85,8 @@ def spans_of(shape: Shape) -> list[Span]:
         answer: dict[str, Any] = {"id": f"call-{n}", "prompt_token_ids": ids[:], "choices": [choice]}
         ids += sampled
         text = "x" * 4 * len(ids)  # about four letters a token
-        notes = Request({"messages": [{"role": "user", "content": text}]}, log_probs=True).notes(answer)
+        body = {"messages": [{"role": "user", "content": text}]}
+        notes = Request(body, log_probs=True, pack=pack).notes(answer)
         found.append(
             Span.from_attributes(
                 name=CALL_SPAN, attributes=notes, sequence_id=n, rollout_id="ro", attempt_id="at", start_time=float(n)
@@ -111,9 +115,11 @@ def held_bytes(work: Callable[[], Any]) -> int:
         tracemalloc.stop()
 
 
-def parts_of(shape: Shape, *, gateway_ms: float, store_ms: float, operation_ms: float) -> list[Part]:
+def parts_of(
+    shape: Shape, *, gateway_ms: float, store_ms: float, operation_ms: float, plain: bool = False
+) -> list[Part]:
     """What each part of a run does in a step of this shape."""
-    spans, limits = spans_of(shape), Limits(shape.tokens, shape.tokens + shape.calls * shape.sampled)
+    spans, limits = spans_of(shape, plain=plain), Limits(shape.tokens, shape.tokens + shape.calls * shape.sampled)
     triplets = calls_of(spans)
     assert len(triplets) == shape.calls
     attempt = Attempt(attempt_id="at", rollout_id="ro", sequence_id=1, start_time=0.0, status="succeeded")
@@ -169,10 +175,12 @@ def main(
     gateway_ms: Annotated[float, typer.Option(help="CPU of the gateway per call (benchmarks.traffic)")] = 0.42,
     store_ms: Annotated[float, typer.Option(help="CPU of the store per call's span of a few tokens")] = 0.18,
     operation_ms: Annotated[float, typer.Option(help="CPU of the store per operation (benchmarks.store)")] = 0.45,
+    plain_spans: Annotated[bool, typer.Option("--plain-spans", help="as with rollout.plain_spans")] = False,
 ) -> None:
     """What a step needs besides the model, and at how many rollouts each part runs out."""
     shape = Shape(rollouts, calls, tokens, sampled)
-    parts = parts_of(shape, gateway_ms=gateway_ms, store_ms=store_ms, operation_ms=operation_ms)
+    costs = {"gateway_ms": gateway_ms, "store_ms": store_ms, "operation_ms": operation_ms}
+    parts = parts_of(shape, **costs, plain=plain_spans)
     table = Table(title=f"{rollouts} rollouts of {calls} calls, {tokens} tokens: {shape.read * rollouts:,} tokens read")
     for head in ("part", "CPU s a step", "GiB a step", "most rollouts in a step", "what relieves it"):
         table.add_column(head, justify="left" if head.startswith(("part", "what")) else "right")

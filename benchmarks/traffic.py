@@ -2,12 +2,14 @@
 
   .venv/bin/python -m benchmarks.traffic [--seconds 5] [--path gateway ...] [--out traffic.json]
   .venv/bin/python -m benchmarks.traffic --path gateway --soak 100000
+  .venv/bin/python -m benchmarks.traffic --long [--rollouts 20] [--calls 50] [--tokens 8000]
 
 For each path, number of calls in flight and model (one that answers at once, one that takes 500 ms): calls per second,
 CPU of the proxy and of the store in ms per call, calls that failed, and calls whose span the store has not got. `stock`
 is agentlightning.LLMProxy as it comes, with `agl store`; `gateway` is this project's, with the store that lasts;
 `direct` calls the model server (support/model_server.py). MiB are those of proxy and store after the cell.
-`--soak` makes so many calls at 64 in flight instead; `--stream` asks for streams.
+`--soak` makes so many calls at 64 in flight instead; `--stream` asks for streams; `--long` plays rollouts of 50 calls
+whose last one sees 8,000 tokens, with packed and with plain spans, and says what each costs (support/long_calls.py).
 Everything is on this machine, the client too: calls per second say what is possible beside it, CPU per call is what a
 path costs. Run it on an idle machine; the load before it stands in the file.
 """
@@ -97,7 +99,7 @@ async def until_up(address: str, *, within_s: float = 90.0) -> None:
             await asyncio.sleep(0.2)
 
 
-def make_proxy(path: str, store: Any) -> Any:
+def make_proxy(path: str, store: Any, *, plain_spans: bool = False) -> Any:
     """The proxy of a path, not started."""
     from agl_plugin.proxy.gate import Gate
 
@@ -109,21 +111,25 @@ def make_proxy(path: str, store: Any) -> Any:
         return LLMProxy(host="127.0.0.1", port=port, model_list=[], store=store, litellm_config=keyless)
     from agl_plugin.proxy.gateway import make_gateway
 
-    return make_gateway(store, gate=Gate(), host="127.0.0.1", port=port, log_probs=True)
+    return make_gateway(
+        store, gate=Gate(), host="127.0.0.1", port=port, log_probs=True, plain_spans=plain_spans
+    )  # fmt: skip
 
 
 @asynccontextmanager
-async def proxy(path: str, store: Any, model_url: str) -> AsyncIterator[tuple[list[str], int]]:
+async def proxy(
+    path: str, store: Any, model_url: str, *, n: int = N_ATTEMPTS, plain_spans: bool = False
+) -> AsyncIterator[tuple[list[str], int]]:
     """Addresses of calls, one per attempt, and the proxy's process id."""
     if path == "direct":
         yield [f"{model_url}/chat/completions"], 0
         return
-    made = make_proxy(path, store)
+    made = make_proxy(path, store, plain_spans=plain_spans)
     params = {"model": f"hosted_vllm/{MODEL}", "api_base": f"{model_url}/"}
     made.update_model_list([{"model_name": MODEL, "litellm_params": params}])
     await made.start()
     try:
-        rollouts = [await store.start_rollout(None) for _ in range(N_ATTEMPTS)]
+        rollouts = [await store.start_rollout(None) for _ in range(n)]
         places = [made.as_resource(rollout.rollout_id, rollout.attempt.attempt_id).endpoint for rollout in rollouts]
         yield [f"{place}/v1/chat/completions" for place in places], made.server_launcher._proc.pid
     finally:
@@ -221,6 +227,46 @@ async def measured(paths: list[str], *, model: str, seconds: float, soak: int, s
     return cells
 
 
+async def measured_long(model: str, *, rollouts: int, calls: int, tokens: int) -> dict[str, dict[str, float]]:
+    """Of each form of spans: CPU milliseconds and bytes a rollout. RuntimeError where they give other rows."""
+    from agentlightning import LightningStoreClient
+
+    from agl_plugin.update.rows import Limits
+    from benchmarks.support import long_calls
+
+    found: dict[str, dict[str, float]] = {}
+    rows: dict[str, list[Any]] = {}
+    for form in ("plain", "packed"):
+        with store_process("gateway") as (address, store_pid):
+            await until_up(address)
+            store, plain = LightningStoreClient(address), form == "plain"
+            place = f"{model}/long/{calls}/{tokens}/v1"
+            async with proxy("gateway", store, place, n=rollouts, plain_spans=plain) as (urls, pid):
+                await at_rest(store_pid)
+                before = cpu_s(pid), cpu_s(store_pid)
+                await long_calls.play_all(urls, calls=calls, tokens=tokens)
+                await at_rest(store_pid)
+                spent = {"gateway_s": cpu_s(pid) - before[0], "store_s": cpu_s(store_pid) - before[1]}
+            ids = [url.split("/rollout/")[1].split("/")[0] for url in urls]
+            read, rows[form], seen = await long_calls.read(store, ids, limits=Limits(tokens, 2 * tokens))
+            spans = await store.query_spans(ids[0])
+            size = {"span_bytes": rollouts * sum(len(span.model_dump_json()) for span in spans)}
+            found[form] = {**spent, **read, **size, **long_calls.audited(seen, whole=plain)}
+            await store.close()
+    if [str(one) for one in rows["plain"]] != [str(one) for one in rows["packed"]]:
+        raise RuntimeError("packed and plain spans gave other rows")
+    return {form: {name: value / rollouts for name, value in told.items()} for form, told in found.items()}
+
+
+def long_lines(found: dict[str, dict[str, float]]) -> Iterator[str]:
+    """The figures as a table."""
+    yield f"{'of a rollout':16}{'plain':>12}{'packed':>12}{'ratio':>8}"
+    for name, plain in found["plain"].items():
+        packed, unit = found["packed"][name], 1000 if name.endswith("_s") else 1 / 1024
+        told = name.replace("_s", " ms") if name.endswith("_s") else name.replace("_bytes", " KiB")
+        yield f"{told:16}{plain * unit:12.2f}{packed * unit:12.2f}{plain / max(packed, 1e-9):8.1f}"
+
+
 def line(cell: Cell) -> str:
     """A cell as a row of the table."""
     speed = f"{cell.calls_per_s:10.1f}{cell.proxy_ms:10.2f}{cell.store_ms:10.2f}"
@@ -233,6 +279,10 @@ def main(
     seconds: Annotated[float, typer.Option(min=1, help="time of each measurement")] = 5.0,
     soak: Annotated[int, typer.Option(min=0, help="so many calls at 64 in flight instead")] = 0,
     stream: Annotated[bool, typer.Option("--stream", help="ask for streams")] = False,
+    long: Annotated[bool, typer.Option("--long", help="rollouts of a growing history instead, in both forms")] = False,
+    rollouts: Annotated[int, typer.Option(min=1, help="with --long: how many")] = 20,
+    calls: Annotated[int, typer.Option(min=2, help="with --long: of each")] = 50,
+    tokens: Annotated[int, typer.Option(min=100, help="with --long: that the last call sees")] = 8000,
     out: Annotated[Path | None, typer.Option(help="write the figures there as JSON")] = None,
 ) -> None:
     """Measure what an LLM call costs on each path; about six minutes for all."""
@@ -243,6 +293,10 @@ def main(
     os.environ |= {name: os.environ.get(name, value) for name, value in COMMON_ENV.items()}
     facts = {"seconds": seconds, "cores": os.cpu_count(), "load_before": [round(one, 2) for one in os.getloadavg()]}
     with model_server() as model:
+        if long:
+            found = asyncio.run(measured_long(model, rollouts=rollouts, calls=calls, tokens=tokens))
+            typer.echo("\n".join(long_lines(found)))
+            return write_json(out, {**facts, **found}) if out else None
         cells = asyncio.run(measured(paths, model=model, seconds=seconds, soak=soak, stream=stream))
     typer.echo("\n".join([HEADER, *map(line, cells)]))
     if out:

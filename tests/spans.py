@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import agentlightning as agl
-from agentlightning.types import Span
+from agentlightning.types import Span, Triplet
 
+from agl_plugin.update.adapter import calls_of
 from foundation.rollout_keys import AWAITS_GROUP, LLM_CALLS_KEY, RECORD_KEY, UNSCORED_KEY
 
 ROLLOUT, ATTEMPT = "ro-1", "at-1"
@@ -39,6 +40,11 @@ def llm_call(
     if weights is not None:
         attributes["agentgrpo.weights_version"] = weights
     return span("raw_gen_ai_request", attributes, seq=seq, **ids)
+
+
+def call_of(span: Span) -> Triplet | None:
+    """The call of a span alone."""
+    return next(iter(calls_of([span])), None)
 
 
 def call_without_ids(*, seq: int, **ids: str) -> Span:

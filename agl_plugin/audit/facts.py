@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agl_plugin.audit.schema import Row, Rows, pack, text
+from agl_plugin.proxy.tokens import Prompt
 from agl_plugin.update.rows import Limits
 from agl_plugin.update.rows import Row as TrainRow
 from agl_plugin.update.rules import Updated
@@ -65,7 +66,7 @@ def rollout_rows(found: Sequence[Seen], records: Mapping[str, Mapping[str, Any]]
         rows["question"].append(question)
         rows["rollout"].append(_rollout(one, record, question_id=question["id"]))
         rows["attempt"] += one.attempts
-        rows["llm_call"] += [_call(call, n) for n, call in enumerate(one.calls, start=1)]
+        rows["llm_call"] += _calls(one.calls)
         rows["tool_call"] += _tool_calls(one.rollout_id, record)
         rows["verdict"].append(_verdict(one.rollout_id, record))
     return rows
@@ -94,12 +95,24 @@ def _rollout(one: Seen, record: Mapping[str, Any], *, question_id: str) -> Row:
     }
 
 
-def _call(call: Call, n: int) -> Row:
+def _calls(calls: Sequence[Call]) -> list[Row]:
+    """Each by what is new of its prompt since the call that it goes on from."""
+    prompts: list[Prompt] = []
+    for call in calls:
+        prompts.append(Prompt.of(call.prompt, call.sampled, before=prompts[-1] if prompts else None))
+    places = {id(prompt): n for n, prompt in enumerate(prompts, start=1)}
+    return [
+        _call(call, n, prompt.new) | {"follows": places.get(id(prompt.before)), "n_shared": prompt.n_shared}
+        for n, (call, prompt) in enumerate(zip(calls, prompts, strict=True), start=1)
+    ]
+
+
+def _call(call: Call, n: int, new: Any) -> Row:
     return {
         **{key: call.facts[key] for key in ("attempt_id", "response_id", "weights_version", "started_s", "ended_s")},
         **{"id": f"{call.facts['attempt_id']}/c{n}", "n": n, "finish_reason": call.finish_reason},
         **{"n_prompt": len(call.prompt), "n_sampled": len(call.sampled)},
-        **{"prompt_ids": pack(call.prompt), "sampled_ids": pack(call.sampled)},
+        **{"prompt_ids": pack(new), "sampled_ids": pack(call.sampled)},
         "log_probs": pack(call.log_probs, "f") if call.log_probs else None,
     }
 

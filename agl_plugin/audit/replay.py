@@ -24,6 +24,7 @@ from typing import Any
 import torch
 
 from agl_plugin.audit import schema
+from agl_plugin.audit.calls import stored_calls
 from agl_plugin.audit.recompute import Settings
 from agl_plugin.audit.schema import unpack
 from agl_plugin.update.fingerprint import MOMENTS
@@ -182,15 +183,14 @@ def stored_batch(connection: sqlite3.Connection, settings: Settings, *, step: in
         WHERE train_row.step = ? GROUP BY rollout_id ORDER BY min(row_number)"""
     rollouts: dict[str, tuple[str, float, list[Turn]]] = {}
     for row in connection.execute(query, (step,)).fetchall():
-        calls = connection.execute("SELECT * FROM llm_call WHERE attempt_id = ? ORDER BY n", (row["attempt_id"],))
         rollouts[row["rollout_id"]] = (row["group_id"], row["reward"], [
             Turn(
-                unpack(call["prompt_ids"]),
+                prompt,
                 sampled := unpack(call["sampled_ids"]),
                 unpack(call["log_probs"], "f") or [NAN] * len(sampled),
                 call["finish_reason"] or "",
             )
-            for call in calls
+            for call, prompt in stored_calls(connection, row["attempt_id"])
         ])  # fmt: skip
     made = build_batch(
         rollouts,

@@ -3,8 +3,9 @@
 Guarantees: rows are added and never changed; each belongs to an entry of `ledger`, which holds the SHA-256 of all rows
 that one transaction added to one table, of their step, and of the entry before it, so that any changed value shows.
 Token ids are unsigned 32-bit integers, log-probabilities 32-bit floats (NaN: none given), masks one byte per token; all
-of these little-endian and compressed with zlib. Files of version 2 can be read. Against damage, not against forgery:
-who may write the file may also write a new ledger. Light to import.
+of these little-endian and compressed with zlib. Of a call's prompt `prompt_ids` has what comes after its first
+`n_shared` tokens, which are those that call number `follows` of the attempt saw and sampled. Files from version 2 on
+can be read. Against damage, not against forgery: who may write the file may also write a new ledger. Light to import.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from typing import Any
 from foundation import run_folder
 from foundation.errors import UserError
 
-VERSION = 3  # PRAGMA user_version
-READ = (2, VERSION)  # 2: the ledger does not hash `step`, and there is no update_state
+VERSION = 4  # PRAGMA user_version
+READ = (2, 3, VERSION)  # 2: the ledger does not hash `step`, and there is no update_state; 3: prompts are whole
 MAX_TEXT_CHARS = 16_384
 Row = dict[str, Any]
 Rows = dict[str, list[Row]]  # table -> rows
@@ -37,7 +38,7 @@ TABLES: dict[str, str] = {
     "ended_s REAL",
     "llm_call": "id TEXT PRIMARY KEY, attempt_id TEXT, n INTEGER, response_id TEXT, weights_version INTEGER, "
     "finish_reason TEXT, started_s REAL, ended_s REAL, n_prompt INTEGER, n_sampled INTEGER, prompt_ids BLOB, "
-    "sampled_ids BLOB, log_probs BLOB",
+    "sampled_ids BLOB, log_probs BLOB, follows INTEGER, n_shared INTEGER",
     "tool_call": "id TEXT PRIMARY KEY, rollout_id TEXT, n INTEGER, turn INTEGER, name TEXT, arguments TEXT, "
     "result TEXT, n_rows INTEGER, outcome TEXT, error TEXT, seconds REAL",
     "verdict": "rollout_id TEXT PRIMARY KEY, reward REAL, unscored TEXT, judge TEXT, parts TEXT, reason TEXT, "
@@ -99,7 +100,7 @@ def _little(numbers: array[Any]) -> array[Any]:
     return numbers
 
 
-def pack(numbers: Iterable[float], kind: str = "I") -> bytes:
+def pack(numbers: Any, kind: str = "I") -> bytes:
     """Numbers as a blob; `kind` as in module array: I token ids, f log-probabilities, B mask."""
     return zlib.compress(_little(array(kind, numbers)).tobytes(), 1)
 
@@ -124,6 +125,11 @@ def version_of(connection: sqlite3.Connection) -> int:
 def tables_of(version: int) -> list[str]:
     """The tables that a file of this version has, without the ledger."""
     return [table for table in TABLES if version > 2 or table != "update_state"]
+
+
+def columns_of(table: str, version: int) -> list[tuple[str, str]]:
+    """Names and types of the columns that a table has in a file of this version."""
+    return [one for one in COLUMNS[table] if version > 3 or one[0] not in ("follows", "n_shared")]
 
 
 def digest(previous: str, table: str, rows: Iterable[Sequence[Any]], *, step: int, version: int = VERSION) -> str:
@@ -157,9 +163,11 @@ def add(connection: sqlite3.Connection, rows: Rows, *, step: int) -> None:
         connection.execute('INSERT INTO ledger ("table", step, first, last, sha256) VALUES (?, ?, ?, ?, ?)', entry)
 
 
-def rows_between(connection: sqlite3.Connection, table: str, first: int, last: int) -> Iterable[tuple[Any, ...]]:
+def rows_between(
+    connection: sqlite3.Connection, table: str, first: int, last: int, *, version: int = VERSION
+) -> Iterable[tuple[Any, ...]]:
     """Rows of a table by their places, in order."""
-    names = ", ".join(f'"{name}"' for name, _ in COLUMNS[table])
+    names = ", ".join(f'"{name}"' for name, _ in columns_of(table, version))
     cursor = connection.cursor()
     cursor.row_factory = None
     return cursor.execute(

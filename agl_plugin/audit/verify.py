@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from agl_plugin.audit import schema
+from agl_plugin.audit.calls import stored_calls
 from agl_plugin.audit.log import seal_of
 from agl_plugin.audit.recompute import Call, Earned, Expected, Settings, by_row, optimizer_steps, rows_of
 from agl_plugin.audit.schema import unpack
@@ -78,7 +79,7 @@ def _ledger(connection: sqlite3.Connection, checked: Checked) -> None:
         if table not in schema.tables_of(version) or first != ends[table] + 1:
             checked.expect(False, f"ledger: {place} do not follow row {ends[table]}")
             return
-        rows = schema.rows_between(connection, table, first, last)
+        rows = schema.rows_between(connection, table, first, last, version=version)
         previous = schema.digest(previous, table, rows, step=entry["step"], version=version)
         checked.expect(previous == entry["sha256"], f"{place}: what they hold is not what was written")
         previous, ends[table] = entry["sha256"], last
@@ -250,11 +251,10 @@ class Step:
         return [(turn, name, text, outcome in ("ok", "cut")) for turn, name, text, outcome in calls]
 
     def _calls(self, attempt: str) -> list[Call]:
-        query = "SELECT prompt_ids, sampled_ids, log_probs FROM llm_call WHERE attempt_id = ? ORDER BY n"
         calls: list[Call] = []
-        for prompt, sampled, log_probs in self.connection.execute(query, (attempt,)):
-            calls.append((unpack(prompt), unpack(sampled)))
-            n_given = len(unpack(log_probs, "f"))
+        for row, prompt in stored_calls(self.connection, attempt):
+            calls.append((prompt, unpack(row["sampled_ids"])))
+            n_given = len(unpack(row["log_probs"], "f"))
             self.checked.expect(n_given in (0, len(calls[-1][1])), f"{attempt}: {n_given} log-probabilities")
             self.checked.counts["calls"] += 1
         return calls

@@ -8,7 +8,7 @@ not as many as its tokens has none in the span, so that its rollout is left out.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +25,7 @@ class Request:
     body: Json
     log_probs: bool  # whether the sampler's are wanted where it samples
     rollout: str = ""  # whose call it is
+    pack: Callable[[Mapping[str, Any]], Json] | None = None  # its token ids as attributes; None: as lists
 
     @property
     def wants_usage(self) -> bool:
@@ -47,15 +48,19 @@ class Request:
         return asked | {"stream": False} if "stream" in asked else asked
 
     def notes(self, answer: Mapping[str, Any]) -> Json:
-        """The attributes of the span: what was asked and what was answered, as agent-lightning's proxy names them."""
+        """The attributes of the span: what was asked and what was answered, as agent-lightning's proxy names them.
+
+        Where token ids are packed, what grows with the history is left out: messages, tools and the lists of ids.
+        """
+        if self.pack and (packed := self.pack(answer)):
+            found = {k: v for k, v in {**self.body, **answer}.items() if k not in ("messages", "tools", IDS)}
+            said = [{k: v for k, v in one.items() if k not in ("logprobs", "token_ids")} for one in answer["choices"]]
+            return _named({**found, "choices": said}) | packed
         choices = [
             {**{k: v for k, v in choice.items() if k != "logprobs"}, LOG_PROBS: plain_log_probs(choice.get("logprobs"))}
             for choice in answer.get("choices") or []
         ]
-        found = {**self.body, **answer, "choices": choices}
-        return {
-            f"{FIELD}{k}": v if isinstance(v, str | int | float) else str(v) for k, v in found.items() if v is not None
-        }
+        return _named({**self.body, **answer, "choices": choices})
 
     def strip(self, answer: Json) -> Json:
         """The answer, or an event of a stream, as the agent gets it: without ids and log-probabilities."""
@@ -82,6 +87,10 @@ class Request:
         whole.add(event)
         unasked = not event.get("choices") and event.get("usage") and not self.wants_usage
         return b"" if unasked else as_event(self.strip(event))
+
+
+def _named(found: Json) -> Json:
+    return {f"{FIELD}{k}": v if isinstance(v, str | int | float) else str(v) for k, v in found.items() if v is not None}
 
 
 def as_stream(answer: Json, *, usage: bool) -> bytes:

@@ -43,6 +43,7 @@ from agl_plugin.proxy.gate import ALIVE_PATH, GONE, REFUSED, Gate, error_body
 from agl_plugin.proxy.pace import Pace
 from agl_plugin.proxy.span_writer import CallSpan, SpanWriter
 from agl_plugin.proxy.spans import WEIGHTS
+from agl_plugin.proxy.tokens import Packer
 from foundation.chat_request import NotAllowed, allowed
 from foundation.errors import AgentGRPOError
 
@@ -117,8 +118,9 @@ class Metrics:
 class Calls:
     """The gateway as an ASGI application. `addresses` are the model servers of each name."""
 
-    def __init__(self, *, gate: Gate, log_probs: bool, per_engine: int = 0) -> None:
+    def __init__(self, *, gate: Gate, log_probs: bool, per_engine: int = 0, packs: bool = False) -> None:
         self.gate, self.log_probs, self.per_engine, self.metrics = gate, log_probs, per_engine, Metrics()
+        self.packs = packs
         self.addresses: dict[str, list[Address]] = {}
         self.metrics.weights.set_function(lambda: gate.weights)
         self._n_used = self._n_open = 0
@@ -144,7 +146,7 @@ class Calls:
             session(connector=Connector(limit=0, force_close=True)) as self._http_once,
             SpanWriter(store, http, counts=self.metrics.spans).running() as spans,
         ):
-            self._http, self._spans, self._pace = http, spans, Pace()
+            self._http, self._spans, self._pace, self._packer = http, spans, Pace(), Packer()
             yield
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -191,7 +193,8 @@ class Calls:
         body = await body_in_time(receive)
         async with self._room:
             await self._pace.turn()
-            request = Request(asked_of(body), self.log_probs, rollout or "")
+            pack = functools.partial(self._packer.packed, (rollout, attempt)) if self.packs and rollout else None
+            request = Request(asked_of(body), self.log_probs, rollout or "", pack)
             async with self.gate.call() as passes:
                 if not passes:
                     return JSONResponse(REFUSED, GONE)

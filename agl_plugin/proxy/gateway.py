@@ -36,7 +36,8 @@ class Gateway:
     """`model_list` is agent-lightning's: names, and in `litellm_params` the `model` and `api_base` of each server.
 
     Where it serves say port, host and launch_mode, or launcher_args, as for agent-lightning's; both are a ValueError,
-    and so is what `of_litellm` cannot mean here: retries, workers, callbacks.
+    and so is what `of_litellm` cannot mean here: retries, workers, callbacks. Without `plain_spans` token ids are
+    packed (tokens.py), which this project's readers take, and agent-lightning's do not.
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class Gateway:
         log_probs: bool = False,
         drain_s: float = 60.0,
         calls_per_engine: int = 0,
+        plain_spans: bool = True,
         **of_litellm: Any,
     ) -> None:
         refuse_litellm(of_litellm)
@@ -65,7 +67,9 @@ class Gateway:
             startup_timeout=START_LIMIT_S,
         )
         self.store, self.server_launcher_args, self._drain_s = store, launcher_args, drain_s
-        self._calls: Any = Calls(gate=gate or Gate(), log_probs=log_probs, per_engine=calls_per_engine)
+        self._calls: Any = Calls(
+            gate=gate or Gate(), log_probs=log_probs, per_engine=calls_per_engine, packs=not plain_spans
+        )
         guarded: Any = Guarded(self._calls)
         self.server_launcher = PythonServerLauncher(guarded, launcher_args)
         self.update_model_list(model_list or ())
@@ -199,9 +203,17 @@ def make_gateway(
     log_probs: bool = False,
     drain_s: float = 60.0,
     calls_per_engine: int = 0,
+    plain_spans: bool = False,
 ) -> Gateway:
     """The gateway of a run. `log_probs` asks for the log-probability of each sampled token."""
     check_host(host, "store.proxy_host")
     return Gateway(
-        port, store=store, host=host, gate=gate, log_probs=log_probs, drain_s=drain_s, calls_per_engine=calls_per_engine
+        port,
+        store=store,
+        host=host,
+        gate=gate,
+        log_probs=log_probs,
+        drain_s=drain_s,
+        calls_per_engine=calls_per_engine,
+        plain_spans=plain_spans,
     )

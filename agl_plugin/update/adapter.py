@@ -1,7 +1,8 @@
 """Spans -> triplets, for rollouts that were scored.
 
-Guarantees: a rollout without a reward, or with an LLM call whose token ids are missing, gives no triplet at all (never
-half a trace, never a made-up 0); one triplet per LLM call whatever the order or number of copies in which spans arrive.
+Guarantees: a rollout without a reward, or with an LLM call whose token ids are missing or go on from a call that is not
+there, gives no triplet at all (never half a trace, never a made-up 0); one triplet per LLM call whatever the order or
+number of copies in which spans arrive, and whether they hold ids packed (agl_plugin.proxy.tokens) or as lists.
 A rollout that will get its reward together with its group gives its triplets without one.
 Does not cover merging turns into trajectories: that is the daemon's work.
 """
@@ -12,14 +13,16 @@ import ast
 import json
 import logging
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Any
 
+import numpy as np
 from agentlightning.adapter.triplet import LlmProxyTraceToTriplet
 from agentlightning.emitter.reward import get_rewards_from_span
 from agentlightning.types import Span, Triplet
 
+from agl_plugin.proxy import tokens
 from agl_plugin.proxy.spans import CALL_SPAN, LOG_PROBS, WEIGHTS, plain_log_probs
+from agl_plugin.proxy.tokens import Prompt
 from agl_plugin.update.rows import NAN, Turn
 from foundation.rollout_keys import AWAITS_GROUP, LLM_CALLS_KEY, UNSCORED_KEY
 
@@ -38,14 +41,14 @@ def annotation_of(spans: Sequence[Span], key: str) -> Any:
     return max(found, key=lambda pair: pair[0])[1] if found else None
 
 
-def call_of(span: Span) -> Triplet | None:
-    """The LLM call that the proxy wrote into `span`, or None when it is another span or has no token ids.
+def _listed(span: Span, before: Prompt | None) -> Triplet | None:
+    """The LLM call of a span with lists as text, or None when it has no token ids.
 
     agent-lightning's own reading parses the same text, but leaves out the log-probabilities and why the call ended.
     """
     notes = span.attributes or {}
     prompt, choices = (notes.get(f"llm.hosted_vllm.{name}") for name in ("prompt_token_ids", "choices"))
-    if span.name != CALL_SPAN or not isinstance(prompt, str) or not isinstance(choices, str):
+    if not isinstance(prompt, str) or not isinstance(choices, str):
         return None
     try:
         prompt_ids, (choice,) = json.loads(prompt), ast.literal_eval(choices)
@@ -54,18 +57,35 @@ def call_of(span: Span) -> Triplet | None:
     token_ids = choice.get("token_ids")
     if not prompt_ids or not token_ids:
         return None
-    response = {"token_ids": token_ids, "finish_reason": choice.get("finish_reason") or ""}
     log_probs = choice.get(LOG_PROBS) or plain_log_probs(choice.get("logprobs"))  # LiteLLM's span has the latter
-    if len(log_probs) == len(token_ids):
-        response[LOG_PROBS] = log_probs
-    return Triplet(prompt={"token_ids": prompt_ids}, response=response, metadata=facts_of(span))
+    given = np.array(log_probs, tokens.NUMBERS_TYPE)
+    return _triplet(span, Prompt.of(prompt_ids, token_ids, before=before), given, choice.get("finish_reason"))
+
+
+def _packed(span: Span, prompt: Prompt) -> Triplet:
+    """The LLM call of a span with packed numbers. Raises ValueError."""
+    notes = span.attributes or {}
+    text = notes.get(tokens.LOG_PROBS)
+    log_probs = tokens.unpack(text, tokens.NUMBERS_TYPE) if text else np.array((), tokens.NUMBERS_TYPE)
+    return _triplet(span, prompt, log_probs, notes.get(tokens.FINISH))
+
+
+def _triplet(span: Span, prompt: Prompt, log_probs: tokens.Array, finish_reason: Any) -> Triplet:
+    response = {"token_ids": prompt.sampled.tolist(), "finish_reason": finish_reason or ""}
+    if len(log_probs) == len(prompt.sampled):
+        response[LOG_PROBS] = log_probs.tolist()
+    return Triplet(prompt={"token_ids": prompt}, response=response, metadata=facts_of(span))
+
+
+def _response_id(span: Span) -> str:
+    return str((span.attributes or {}).get("llm.hosted_vllm.id") or span.span_id)
 
 
 def facts_of(span: Span) -> dict[str, Any]:
     """What a call's span says of it besides tokens; None where it does not say. Times are seconds since 1970."""
     notes = span.attributes or {}
     return {
-        "response_id": notes.get("llm.hosted_vllm.id") or span.span_id,
+        "response_id": _response_id(span),
         "attempt_id": span.attempt_id,
         "weights_version": notes.get(WEIGHTS),
         "started_s": span.start_time,
@@ -73,28 +93,58 @@ def facts_of(span: Span) -> dict[str, Any]:
     }
 
 
-def calls_of(spans: Sequence[Span]) -> list[Triplet]:
-    """One triplet per LLM call, in order, whatever the order or number of copies of its span.
+def _call_spans(spans: Sequence[Span]) -> dict[str, Span]:
+    """The spans of calls by response id, in order; of copies the first."""
+    found: dict[str, Span] = {}
+    for span in sorted(spans, key=lambda s: (s.sequence_id, s.start_time)):
+        if span.name == CALL_SPAN:
+            found.setdefault(_response_id(span), span)
+    return found
 
-    A prompt that begins with the one before it has the same ints, not equal ones: a quarter of the memory.
+
+def n_missing(spans: Sequence[Span]) -> int:
+    """How many calls others go on from, and no span has."""
+    found = _call_spans(spans)
+    return len({(span.attributes or {}).get(tokens.AFTER) for span in found.values()} - {None, *found})
+
+
+def read_calls(spans: Sequence[Span]) -> tuple[list[Triplet], str]:
+    """One triplet per LLM call, in order, whatever the order or number of copies of its span; and why there are none
+    where a packed one cannot be put together.
+
+    A prompt holds what is new since another call's, so that memory grows with that alone.
     """
-    calls = [call for span in sorted(spans, key=lambda s: (s.sequence_id, s.start_time)) if (call := call_of(span))]
-    calls = list({call.metadata["response_id"]: call for call in reversed(calls)}.values())[::-1]
-    for before, prompt in pairwise(call.prompt["token_ids"] for call in calls):
-        if prompt[: len(before)] == before:
-            prompt[: len(before)] = before
-    return calls
+    found, calls = _call_spans(spans), list[Triplet]()
+    try:
+        packed = {name: span for name, span in found.items() if tokens.NEW in (span.attributes or {})}
+        prompts = tokens.linked({name: tokens.part_of(span.attributes or {}) for name, span in packed.items()})
+        for name, span in found.items():
+            before = calls[-1].prompt["token_ids"] if calls else None
+            call = _packed(span, prompts[name]) if name in prompts else _listed(span, before)
+            calls += [call] if call else []
+    except (ValueError, TypeError, OverflowError) as exc:
+        return [], str(exc)
+    return calls, ""
+
+
+def calls_of(spans: Sequence[Span]) -> list[Triplet]:
+    """The calls of `read_calls`."""
+    return read_calls(spans)[0]
 
 
 def turns_of(triplets: Sequence[Triplet]) -> list[Turn]:
     """The LLM calls of a rollout, in order."""
-    return [_turn(t.prompt.get("token_ids") or [], t.response) for t in triplets]
-
-
-def _turn(prompt: Sequence[int], response: dict[str, Any]) -> Turn:
-    sampled = list(response.get("token_ids") or [])
-    log_probs = list(response.get(LOG_PROBS) or [NAN] * len(sampled))
-    return Turn(list(prompt), sampled, log_probs, response.get("finish_reason") or "")
+    turns: list[Turn] = []
+    before: Any = None
+    for triplet in triplets:
+        prompt, response = triplet.prompt.get("token_ids") or [], triplet.response
+        sampled = list(response.get("token_ids") or [])
+        log_probs = list(response.get(LOG_PROBS) or [NAN] * len(sampled))
+        goes_on = before is not None and isinstance(prompt, Prompt) and prompt.before is before
+        known = prompt.n_shared if goes_on else 0
+        turns.append(Turn(prompt, sampled, log_probs, response.get("finish_reason") or "", known))
+        before = prompt
+    return turns
 
 
 class ScoredTriplets(LlmProxyTraceToTriplet):
@@ -104,13 +154,15 @@ class ScoredTriplets(LlmProxyTraceToTriplet):
         """Triplets of one attempt in call order, the last one carrying the reward (None while it awaits its group); []
         when it must not be learned from.
 
-        `prompt["token_ids"]` and `response["token_ids"]` are lists of ints as vLLM saw and sampled them;
-        `response["log_probs"]`, where the proxy asked for them, one number per token of the response.
+        `prompt["token_ids"]`, whose slices are lists, and `response["token_ids"]` are ints as vLLM saw and sampled
+        them; `response["log_probs"]`, where the proxy asked for them, one number per token of the response.
         """
         reward = reward_of(source)
         if reward is None and annotation_of(source, UNSCORED_KEY) != AWAITS_GROUP:
             return []
-        triplets = calls_of(source)
+        triplets, broken = read_calls(source)
+        if broken:
+            logger.warning("rollout left out: %s", broken)
         expected = annotation_of(source, LLM_CALLS_KEY)
         if not triplets or (expected is not None and len(triplets) != int(expected)):
             logger.warning("rollout left out: %d LLM calls, %d with token ids", expected or 0, len(triplets))

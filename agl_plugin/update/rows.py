@@ -29,13 +29,15 @@ class Limits:
 class Turn:
     """One LLM call: what the policy saw, and what it sampled. `log_probs` is the sampler's; NaN where it gave none.
 
-    `finish_reason` is that of the chat completions API: `length` where its limit of tokens cut the answer.
+    `finish_reason` is that of the chat completions API: `length` where its limit of tokens cut the answer. So many
+    first tokens of the prompt as `n_known` says are known to be those that the turn before it saw and sampled.
     """
 
-    prompt: list[int]
+    prompt: Sequence[int]
     sampled: list[int]
     log_probs: list[float]
     finish_reason: str = ""
+    n_known: int = 0
 
 
 @dataclass
@@ -51,6 +53,10 @@ class Row:
     response: list[int] = field(default_factory=list)
     mask: list[int] = field(default_factory=list)
     log_probs: list[float] = field(default_factory=list)
+
+    def after(self, n: int) -> list[int]:
+        """The tokens so far, without the first n."""
+        return self.prompt[n:] + self.response[max(0, n - len(self.prompt)) :]
 
     def add(self, context: Sequence[int], turn: Turn) -> None:
         """Append what the environment wrote, then what the policy sampled after it."""
@@ -73,15 +79,16 @@ def rows_of_turns(turns: Iterable[Turn], *, merge: bool, limits: Limits) -> list
             rows[-1].add(turn.prompt[len(rows[-1].prompt) + len(rows[-1].response) :], turn)
             continue
         head = limits.prompt_tokens if rows and merge else len(turn.prompt)
-        rows.append(Row(turn.prompt[:head], why))
+        rows.append(Row(list(turn.prompt[:head]), why))
         rows[-1].add(turn.prompt[head:], turn)
     return rows
 
 
 def _apart(row: Row, turn: Turn, limits: Limits) -> str:
     """Why `turn` cannot continue `row`, or an empty string."""
-    so_far = row.prompt + row.response
-    if turn.prompt[: len(so_far)] != so_far:
+    so_far = len(row.prompt) + len(row.response)
+    known = min(turn.n_known, so_far)
+    if list(turn.prompt[known:so_far]) != row.after(known):
         return PREFIX_MISMATCH
     longer = len(turn.prompt) + len(turn.sampled) - len(row.prompt)
     return TOO_LONG if longer > limits.response_tokens else ""

@@ -94,6 +94,7 @@ READERS |= {
         "proxy",
         "poll_interval_s",
         "calls_per_engine",
+        "plain_spans",
         "async_groups",
         "max_staleness",
     )

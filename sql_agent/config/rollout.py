@@ -100,6 +100,11 @@ class RolloutConfig(Sampling):
     sampler_logprobs: bool = Field(
         default=True, description="let vLLM return the log-probability of each sampled token, and compare (sampler/...)"
     )
+    plain_spans: bool = Field(
+        default=False,
+        description="let the gateway write token ids as lists of numbers, with each call's messages, as "
+        "agent-lightning's own readers take them. Default: packed, by what is new since the rollout's call before",
+    )
     async_groups: int = Field(
         default=0,
         ge=0,

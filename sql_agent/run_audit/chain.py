@@ -150,7 +150,7 @@ def short(value: str | None) -> str:
 
 def _call_in_words(call: sqlite3.Row) -> str:
     if not call["n_sampled"]:
-        return "the server gave no token ids"
+        return "no token ids"
     log_probs: list[Any] = unpack(call["log_probs"], "f")
     mean = f", mean log-probability {statistics.fmean(log_probs):.3f}" if log_probs else ""
     weights = "" if call["weights_version"] is None else f", weights after {call['weights_version']} updates"

@@ -76,6 +76,7 @@ def daemon_options(rollout: RolloutConfig, store: StoreConfig, *, seed: int, sco
         log_probs=rollout.sampler_logprobs,
         seed=seed,
         calls_per_engine=rollout.calls_per_engine or 2 * rollout.max_num_seqs,
+        plain_spans=rollout.plain_spans,
         async_groups=rollout.async_groups,
         max_staleness=rollout.max_staleness,
     )

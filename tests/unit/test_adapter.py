@@ -110,12 +110,11 @@ def test_the_last_reward_and_annotation_count() -> None:
     assert annotation_of(spans, "agentgrpo.unscored") is None
 
 
-def test_a_prompt_shares_the_ints_of_the_one_before_it() -> None:
-    """And one that does not begin with it keeps its own."""
+def test_a_prompt_holds_what_is_new_since_the_one_before_it() -> None:
+    """And one that does not begin with it all of its own."""
     base = 10**6
-    first, second, other = [base, base + 1], [base, base + 1, base + 2], [base + 1, base, base + 2]
+    first, second, other = [base, base + 1], [base, base + 1, base + 9, base + 2], [base + 1, base, base + 2]
     found = calls_of([llm_call(one, [base + 9], seq=n) for n, one in enumerate((first, second, other), 1)])
     prompts = [call.prompt["token_ids"] for call in found]
     assert prompts == [first, second, other]
-    assert all(old is new for old, new in zip(prompts[0], prompts[1], strict=False))
-    assert prompts[2][1] is not prompts[1][0]
+    assert [list(prompt.new) for prompt in prompts] == [first, [base + 2], other]

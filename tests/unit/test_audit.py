@@ -20,6 +20,7 @@ from agentlightning.types import Span
 from typer.testing import CliRunner
 
 from agl_plugin.audit import schema
+from agl_plugin.audit.calls import stored_calls
 from agl_plugin.audit.log import AuditLog, seal_of
 from agl_plugin.audit.recompute import Earned, Settings, advantages
 from agl_plugin.audit.replay import Replayed
@@ -100,7 +101,7 @@ def change(folder: Path, statement: str, *values: Any) -> None:
         entries = connection.execute('SELECT n, "table", first, last, step FROM ledger').fetchall()
         version = schema.version_of(connection)
         for n, table, first, last, step in entries:
-            stored = schema.rows_between(connection, table, first, last)
+            stored = schema.rows_between(connection, table, first, last, version=version)
             previous = schema.digest(previous, table, stored, step=step, version=version)
             connection.execute("UPDATE ledger SET sha256 = ? WHERE n = ?", (previous, n))
     (folder / run_folder.AUDIT_SEAL).write_text(seal_of(folder / run_folder.AUDIT))
@@ -120,9 +121,44 @@ def test_the_step_of_an_entry_is_hashed(run: Path) -> None:
     assert any("is not what was written" in problem for problem in verify(run).problems)
 
 
+def with_whole_prompts(connection: sqlite3.Connection) -> None:
+    """As files up to version 3 have them."""
+    connection.row_factory = sqlite3.Row
+    for (attempt,) in connection.execute("SELECT id FROM attempt").fetchall():
+        for row, prompt in stored_calls(connection, attempt):
+            connection.execute("UPDATE llm_call SET prompt_ids = ? WHERE id = ?", (schema.pack(prompt), row["id"]))
+    for name in ("follows", "n_shared"):
+        connection.execute(f"ALTER TABLE llm_call DROP COLUMN {name}")
+    connection.execute("PRAGMA user_version = 3")
+    connection.row_factory = None
+
+
+def test_a_file_of_version_3_verifies(run: Path) -> None:
+    """Its calls hold their whole prompts."""
+    with closing(sqlite3.connect(run / run_folder.AUDIT)) as connection, connection:
+        with_whole_prompts(connection)
+    change(run, "UPDATE run SET id = id")
+    found = verify(run)
+    assert found.problems == [] and found.counts["updates"] == 3
+
+
+@pytest.mark.parametrize(
+    ("changed", "text"),
+    [
+        ("follows = 7", "go on from calls that are not there"),
+        ("follows = n", "go on from calls that are not there"),
+        ("n_shared = n_shared - 1", "tokens in its prompt, and it saw"),
+    ],
+)
+def test_a_call_whose_prompt_cannot_be_had_shows(run: Path, changed: str, text: str) -> None:
+    change(run, f"UPDATE llm_call SET {changed} WHERE n = 2")
+    assert any(text in problem for problem in verify(run).problems)
+
+
 def test_a_file_of_version_2_verifies(run: Path) -> None:
     """Its entries' hashes are without their step, and it keeps no state of the optimizer."""
     with closing(sqlite3.connect(run / run_folder.AUDIT)) as connection, connection:
+        with_whole_prompts(connection)
         connection.execute("DROP TABLE update_state")
         kept = connection.execute("""SELECT "table", step, first, last FROM ledger WHERE "table" != 'update_state'""")
         entries = kept.fetchall()
@@ -223,12 +259,14 @@ def test_every_rollout_of_the_run_is_there_with_what_became_of_it(made: Path) ->
 
 
 def test_calls_keep_tokens_and_log_probabilities(made: Path) -> None:
-    query = """SELECT llm_call.* FROM llm_call JOIN attempt ON attempt.id = attempt_id
-        JOIN verdict ON verdict.rollout_id = attempt.rollout_id WHERE reward = 0.25 ORDER BY llm_call.id LIMIT 2"""
-    found = rows(made, query)
-    tokens = [(schema.unpack(row["prompt_ids"]), schema.unpack(row["sampled_ids"])) for row in found]
+    query = """SELECT attempt.id FROM attempt
+        JOIN verdict ON verdict.rollout_id = attempt.rollout_id WHERE reward = 0.25 ORDER BY attempt.id LIMIT 1"""
+    with closing(schema.opened(made)) as connection:
+        found = stored_calls(connection, rows(made, query)[0]["id"])
+    tokens = [(prompt, schema.unpack(row["sampled_ids"])) for row, prompt in found]
     assert tokens == [([1, 2], [3]), ([1, 9, 3], [7, 8])]
-    assert schema.unpack(found[1]["log_probs"], "f") == [-0.5, -0.5]
+    assert [schema.unpack(row["prompt_ids"]) for row, _ in found] == [[1, 2], [9, 3]]
+    assert schema.unpack(found[1][0]["log_probs"], "f") == [-0.5, -0.5]
 
 
 def blobs(folder: Path) -> Iterator[tuple[str, str, int, Any]]:

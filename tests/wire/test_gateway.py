@@ -24,7 +24,8 @@ from agl_plugin.proxy.calls import FEW, MAX_BODY_BYTES
 from agl_plugin.proxy.gate import Gate
 from agl_plugin.proxy.gateway import Gateway
 from agl_plugin.proxy.spans import WEIGHTS
-from agl_plugin.update.adapter import call_of
+from agl_plugin.proxy.tokens import AFTER
+from agl_plugin.update.adapter import calls_of
 from foundation.net import free_port
 from sql_agent.testing.server import RESET, Answer, FakeServer, Reply, in_turn, openai_server
 from tests.proxies import (
@@ -40,6 +41,7 @@ from tests.proxies import (
     vllm_reply,
     vllm_stream,
 )
+from tests.spans import call_of
 
 pytestmark = pytest.mark.filterwarnings("default")
 SLOW_S = 0.5
@@ -85,7 +87,7 @@ async def test_the_usage_of_a_stream_is_there_for_who_asks(running: Running) -> 
     rollout, url = await running.attempt()
     events = events_of((await running.call(url, stream=True, stream_options={"include_usage": True})).text)
     assert events[-1]["usage"]["completion_tokens"] == len(IDS) and "prompt_token_ids" not in events[0]
-    assert len([span for span in await running.spans(rollout) if call_of(span)]) == 1
+    assert len(calls_of(await running.spans(rollout))) == 1
 
 
 async def test_a_stream_arrives_while_it_is_made() -> None:
@@ -139,7 +141,7 @@ async def test_256_calls_are_in_flight_at_once() -> None:
             rollout, url = await running.attempt()
             replies = await asyncio.gather(*(running.call(url) for _ in range(256)))
             assert {reply.status_code for reply in replies} == {200} and server.most_open == 256
-            assert len({call_of(span).metadata["response_id"] for span in await running.spans(rollout, n=256)}) == 256  # pyright: ignore
+            assert len(calls_of(await running.spans(rollout, n=256))) == 256
 
 
 async def test_an_engine_has_as_many_calls_as_it_is_said_to_take() -> None:
@@ -360,7 +362,7 @@ async def test_spans_of_an_unknown_rollout_take_no_others_with_them(running: Run
     strangers.append(f"{place}/rollout/{rollout}/attempt/at-1/v1/chat/completions")
     replies = await asyncio.gather(*(running.call(one) for one in [strangers[0], url, *strangers[1:], url]))
     assert {reply.status_code for reply in replies} == {200}
-    assert len([span for span in await running.spans(rollout, n=2) if call_of(span)]) == 2
+    assert len(calls_of(await running.spans(rollout, n=2))) == 2
     while 'gateway_spans_total{outcome="refused"} 3.0' not in (said := await running.metrics()):
         await asyncio.sleep(0.05)
     assert 'gateway_spans_total{outcome="stored"} 2.0' in said and "lost" not in said
@@ -372,7 +374,7 @@ async def test_the_address_of_agent_lightning_1_is_answered_and_traced(running: 
     told = f"{place}/proxy/rollout/{attempt}/mode/train/openai/v1"
     assert (await running.call(f"{told}/chat/completions")).status_code == 200
     assert (await running.call(f"{told}/completions")).status_code == 404
-    assert len([span for span in await running.spans(rollout, n=1) if call_of(span)]) == 1
+    assert len(calls_of(await running.spans(rollout, n=1))) == 1
 
 
 async def with_a_store_that_is_away(running: Running) -> tuple[Any, LightningStoreServer, str, str]:
@@ -593,3 +595,40 @@ async def test_a_stop_waits_for_long_answers_and_a_cancelled_one_does_not() -> N
             assert running.proxy.is_running() and not call.done()
             await running.proxy.stop()
             assert (await call).status_code == 200
+
+
+def remembering(request: dict[str, Any]) -> Answer:
+    """A model server whose prompts grow with the messages; what was not said before stands last."""
+    reply = vllm_reply(request)
+    said = "/".join(message["content"] for message in request["messages"])
+    reply["prompt_token_ids"] = [ord(letter) for letter in said]
+    reply["choices"][0]["token_ids"] = [ord("/"), *(ord(letter) for letter in reply["id"])]
+    return Reply(body=reply, pause_s=0.02 * (len(said) % 3))
+
+
+@pytest.mark.parametrize("plain_spans", [False, True])
+async def test_calls_in_a_row_and_at_once_are_read_as_the_model_server_saw_them(plain_spans: bool) -> None:
+    """With a gateway that is started again in the middle: it begins with a whole prompt."""
+    with openai_server(remembering) as server:
+        async with serving(server.base_url, plain_spans=plain_spans) as running:
+            rollout, url = await running.attempt()
+            wanted: dict[str, list[int]] = {}
+
+            async def call(*said: str) -> None:
+                messages = [{"role": "user", "content": one} for one in said]
+                name = (await running.call(url, messages=messages)).json()["id"]
+                wanted[name] = [ord(letter) for letter in "/".join(said)]
+
+            for said in (["question"], ["question", "tool"], ["other"], ["question", "tool", "more"]):
+                await call(*said)
+            await asyncio.gather(*(call("question", "tool", "x" * n) for n in range(8)))
+            await running.proxy.restart()
+            await call("question", "tool", "more", "last")
+            spans = await running.spans(rollout, n=13)
+            calls = calls_of(spans)
+    assert {call.metadata["response_id"]: list(call.prompt["token_ids"]) for call in calls} == wanted
+    assert all(("messages" in str(span.attributes)) == plain_spans for span in spans)
+    whole = [span for span in spans if AFTER not in span.attributes]
+    assert len(whole) == (
+        13 if plain_spans else 4
+    )  # the first, one with other words, one after it, one after the start

@@ -9,10 +9,11 @@ import pytest
 
 from agl_plugin.proxy.gate import ALIVE_PATH, GONE, REFUSAL
 from agl_plugin.proxy.spans import CALL_SPAN
-from agl_plugin.update.adapter import call_of
+from agl_plugin.update.adapter import calls_of
 from foundation.store_token import VARIABLE, token_headers
 from sql_agent.testing.server import Answer, FakeServer, error_reply, openai_server
 from tests.proxies import IDS, LOG_PROBS, MESSAGES, MODEL, PROMPT_IDS, Running, serving, vllm_reply
+from tests.spans import call_of
 
 # The proxies are forked from this process: an error for a warning there would be a failed request.
 pytestmark = pytest.mark.filterwarnings("default")
@@ -48,7 +49,7 @@ async def test_a_call_leaves_one_span_with_ids_and_log_probabilities(running: Ru
     first, second = await running.call(url), await running.call(url)
     spans = sorted(await running.spans(rollout, n=2), key=lambda span: span.sequence_id)
     assert [span.name for span in spans] == [CALL_SPAN] * 2 and spans[0].sequence_id < spans[1].sequence_id
-    calls = [call for span in spans if (call := call_of(span))]
+    calls = calls_of(spans)
     assert [call.metadata["response_id"] for call in calls] == [first.json()["id"], second.json()["id"]]
     assert calls[0].prompt == {"token_ids": PROMPT_IDS}
     assert calls[0].response == {"token_ids": IDS, "finish_reason": "stop", "log_probs": LOG_PROBS}
@@ -91,7 +92,7 @@ async def test_errors_of_the_model_server_reach_the_agent(running: Running, word
     assert refused.status_code == status and said in refused.json()["error"]["message"]
     await running.call(url)
     spans = await running.spans(rollout)
-    assert len([span for span in spans if call_of(span)]) == 1
+    assert len(calls_of(spans)) == 1
 
 
 async def test_a_stream_with_tools_has_all_token_ids(running: Running) -> None:

@@ -1,0 +1,105 @@
+"""What many calls of a growing history cost in both forms of spans: gateway, store, reading and audit.
+
+Rollouts of so many calls, the last of which sees so many tokens, go through a gateway and a store in processes of their
+own; what they left is read by the code of the trainer, made rows and written for an audit. The audit of the plain form
+keeps whole prompts, as files up to version 3 do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import time
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import aiohttp
+from agentlightning.types import Attempt, Rollout, Triplet
+
+from agl_plugin.audit import schema
+from agl_plugin.audit.facts import Seen, rollout_rows
+from agl_plugin.audit.spans import seen_rollout
+from agl_plugin.proxy.spans import CALL_SPAN
+from agl_plugin.update.adapter import calls_of, turns_of
+from agl_plugin.update.rows import Limits, rows_of_turns
+from benchmarks.support.model_server import MODEL
+
+AT_ONCE, LETTERS = 4, 4  # rollouts that play together; letters of text a token
+
+
+async def play(url: str, *, calls: int, tokens: int) -> None:
+    """One rollout: each call sends the whole history."""
+    step = LETTERS * tokens // calls
+    messages: list[dict[str, str]] = []
+    async with aiohttp.ClientSession() as http:
+        for n in range(calls):
+            for role in ("user", "assistant"):
+                messages.append({"role": role, "content": f"{n} " + "x" * (step // 2)})
+            async with http.post(url, json={"model": MODEL, "messages": messages, "temperature": 1.0}) as reply:
+                reply.raise_for_status()
+                await reply.read()
+
+
+async def play_all(urls: list[str], *, calls: int, tokens: int) -> None:
+    """A few at a time."""
+    room = asyncio.Semaphore(AT_ONCE)
+
+    async def one(url: str) -> None:
+        async with room:
+            await play(url, calls=calls, tokens=tokens)
+
+    await asyncio.gather(*map(one, urls))
+
+
+def timed(work: Callable[[], Any]) -> tuple[Any, float]:
+    """What it gives, and its CPU seconds."""
+    began = time.process_time()
+    found = work()
+    return found, time.process_time() - began
+
+
+async def read(store: Any, rollout_ids: list[str], *, limits: Limits) -> tuple[dict[str, float], list[Any], list[Seen]]:
+    """CPU seconds of fetching spans, of reading them and of making rows; the rows, and what the audit gets."""
+    spent = {"fetch_s": 0.0, "read_s": 0.0, "rows_s": 0.0}
+    rows: list[Any] = []
+    seen: list[Seen] = []
+    for rollout_id in rollout_ids:
+        began = time.process_time()
+        spans = list(await store.query_spans(rollout_id, name=CALL_SPAN))
+        spent["fetch_s"] += time.process_time() - began
+        calls, took_s = timed(lambda: calls_of(spans))  # noqa: B023
+        spent["read_s"] += took_s
+        made, took_s = timed(lambda: rows_of_turns(turns_of(calls), merge=True, limits=limits))  # noqa: B023
+        spent["rows_s"] += took_s
+        rows.append(made)
+        attempt = Attempt(attempt_id=rollout_id, rollout_id=rollout_id, sequence_id=1, start_time=0.0)
+        rollout = Rollout(rollout_id=rollout_id, input={}, start_time=0.0)
+        seen.append(seen_rollout(rollout, [attempt], [], named(calls, rollout_id)))
+    return spent, rows, seen
+
+
+def named(calls: list[Triplet], attempt: str) -> list[Triplet]:
+    """Of this attempt."""
+    return [call.model_copy(update={"metadata": {**call.metadata, "attempt_id": attempt}}) for call in calls]
+
+
+def audited(seen: list[Seen], *, whole: bool) -> dict[str, float]:
+    """Bytes of the calls in an audit file, of them those of token ids, and CPU seconds."""
+    records = {one.rollout_id: {} for one in seen}
+    with TemporaryDirectory() as folder, closing(sqlite3.connect(Path(folder) / "audit.db")) as file:
+        schema.make(file)
+        rows, took_s = timed(lambda: rollout_rows(seen, records, run_id="run"))
+        if whole:
+            prompts = [call.prompt for one in seen for call in one.calls]
+            packed, took_s = timed(lambda: [schema.pack(list(prompt)) for prompt in prompts])
+            for row, prompt in zip(rows["llm_call"], packed, strict=True):
+                row |= {"prompt_ids": prompt, "follows": None, "n_shared": 0}
+        _, written_s = timed(lambda: schema.add(file, {"llm_call": rows["llm_call"]}, step=1))
+        file.commit()
+        file.execute("VACUUM")
+        size = (Path(folder) / "audit.db").stat().st_size
+    ids = sum(len(row[name]) for row in rows["llm_call"] for name in ("prompt_ids", "sampled_ids"))
+    return {"audit_bytes": size, "audit_id_bytes": ids, "audit_s": took_s + written_s}
