@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from agentlightning.adapter.triplet import LlmProxyTraceToTriplet
 from agentlightning.types import Attempt, Rollout, Span
 from hypothesis import given
 from hypothesis import strategies as st
@@ -142,6 +143,16 @@ def test_a_broken_chain_leaves_the_rollout_out_by_name(change: Any, why: str) ->
     assert calls == [] and why in told
     assert ScoredTriplets().adapt(spans[:-1] + [reward_span(0.5, seq=9)]) == []
     assert n_missing(spans) == ("not there" in why)
+
+
+def test_agent_lightnings_own_reader_takes_plain_spans() -> None:
+    spans = spans_of(answers(random.Random(1), 4), packs=False, rng=random.Random(0))
+    theirs, ours = LlmProxyTraceToTriplet().adapt(spans), ScoredTriplets().adapt(spans)
+    assert len(theirs) == 4
+    for one, other in zip(theirs, ours, strict=True):
+        assert (one.prompt["token_ids"], one.response["token_ids"]) == (
+            list(other.prompt["token_ids"]), other.response["token_ids"],
+        )  # fmt: skip
 
 
 def test_a_gateway_that_was_started_again_begins_with_a_whole_prompt() -> None:

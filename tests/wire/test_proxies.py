@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Iterator
+from typing import Any
 
 import pytest
 
@@ -40,7 +41,8 @@ def server() -> Iterator[FakeServer]:
 
 @pytest.fixture(params=["gateway", "litellm"])
 async def running(request: pytest.FixtureRequest, server: FakeServer) -> AsyncIterator[Running]:
-    async with serving(server.base_url, kind=request.param) as running:
+    plain: dict[str, Any] = {"plain_spans": True} if request.param == "gateway" else {}
+    async with serving(server.base_url, kind=request.param, **plain) as running:
         yield running
 
 
