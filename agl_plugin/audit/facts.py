@@ -101,6 +101,7 @@ def _calls(calls: Sequence[Call]) -> list[Row]:
     for call in calls:
         prompts.append(Prompt.of(call.prompt, call.sampled, before=prompts[-1] if prompts else None))
     places = {id(prompt): n for n, prompt in enumerate(prompts, start=1)}
+    prompts = [one if not one.before or id(one.before) in places else Prompt.of(one[:], one.sampled) for one in prompts]
     return [
         _call(call, n, prompt.new) | {"follows": places.get(id(prompt.before)), "n_shared": prompt.n_shared}
         for n, (call, prompt) in enumerate(zip(calls, prompts, strict=True), start=1)

@@ -111,6 +111,12 @@ def a_chain() -> list[Span]:
     return spans_of(made, packs=True, rng=random.Random(0))
 
 
+def test_the_audit_keeps_a_prompt_whole_where_the_call_before_is_not_kept() -> None:
+    calls = ScoredTriplets().adapt(a_chain())
+    assert audited([], calls[2:]) == {"c2": ([1, 2, 3, 4, 5, 6], [7], None)}
+    assert audited([], calls[1:])["c2"] == ([1, 2, 3, 4, 5, 6], [7], None)
+
+
 def changed(**told: Any) -> Any:
     def change(spans: list[Span]) -> None:
         assert spans[1].attributes is not None
