@@ -13,7 +13,7 @@ import base64
 import zlib
 from array import array
 from collections import OrderedDict
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,6 +77,9 @@ class Prompt(Sequence[int]):
         if start >= self.n_shared and step == 1:
             return self.new[start - self.n_shared : max(0, stop - self.n_shared)].tolist()
         return self.first(len(self))[place].tolist()
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self[:])
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Sequence) and self[:] == list(other)

@@ -93,8 +93,8 @@ def audited(seen: list[Seen], *, whole: bool) -> dict[str, float]:
         schema.make(file)
         rows, took_s = timed(lambda: rollout_rows(seen, records, run_id="run"))
         if whole:
-            prompts = [call.prompt for one in seen for call in one.calls]
-            packed, took_s = timed(lambda: [schema.pack(list(prompt)) for prompt in prompts])
+            prompts = [list(call.prompt) for one in seen for call in one.calls]
+            packed, took_s = timed(lambda: [schema.pack(prompt) for prompt in prompts])
             for row, prompt in zip(rows["llm_call"], packed, strict=True):
                 row |= {"prompt_ids": prompt, "follows": None, "n_shared": 0}
         _, written_s = timed(lambda: schema.add(file, {"llm_call": rows["llm_call"]}, step=1))

@@ -212,4 +212,4 @@ def test_a_prompt_is_a_sequence_of_ints() -> None:
     assert (two.n_shared, list(two.new), len(two), two[-1], two[4:], two[2:5], two[::-2]) == (
         4, [5, 6], 6, 6, [5, 6], [3, 4, 5], [6, 4, 2],
     )  # fmt: skip
-    assert two == [1, 2, 3, 4, 5, 6] and Prompt.of(two, [7]) is two and two[9:] == []
+    assert two == [1, 2, 3, 4, 5, 6] and [*two] == two[:] and Prompt.of(two, [7]) is two and two[9:] == []
