@@ -139,7 +139,7 @@ def own_flags() -> set[str]:
     others = [typer.main.get_command(app) for app in (build.app, demonstrations.app, single(compare.main))]
     options = [option for command in [*every_command().values(), *others] for option in command.params]
     flags = {flag for option in options for flag in [*option.opts, *option.secondary_opts]}
-    for path in [*(ROOT / "utils").glob("*.py"), *DOCS.glob("*.py")]:
+    for path in [*(ROOT / "utils").glob("*.py"), *(ROOT / "benchmarks").glob("*.py"), *DOCS.glob("*.py")]:
         flags |= set(re.findall(r'"(--[a-z-]+)"', text_of(path)))
     flags |= {"--help", "--install-completion", "--chat"}  # --chat: of sqlagent_test.py
     return flags | set(OLD_NAMES) | {flag.replace("-", "_").replace("__", "--", 1) for flag in OLD_NAMES}
