@@ -1,19 +1,17 @@
-"""The agent behind one OpenAI-compatible address: chat completions (plain and streamed), models, feedback, health.
+"""The agent behind one OpenAI-compatible address: chat completions and responses (plain and streamed), models,
+feedback, health.
 
 Guarantees: no state from one request to the next: the client's messages are the history, the system prompt and the
 tools are the configuration's; a fault of model, database or tool is an error reply, never an answer; a key that is not
 known is refused by name. The client's sampling keys count in each call of the model. agent_request.py says what may be
-asked, agent_answer.py makes the answer, kept.py writes what is to be kept. Not covered: agent.context, episodes of
-one's own, several answers, log-probabilities.
+asked, agent_answer.py makes the answer, agent_reply.py sends it, kept.py writes what is to be kept. Not covered:
+agent.context, episodes of one's own, several answers, log-probabilities.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
-import time
-import uuid
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
@@ -31,13 +29,15 @@ from foundation.request_metrics import RequestMetrics
 from sql_agent.agent.conversation import Stopped, Tell
 from sql_agent.errors import Fault, LLMFault
 from sql_agent.serving.agent_answer import Answer, Answerer
-from sql_agent.serving.agent_request import ChatRequest
+from sql_agent.serving.agent_reply import ChatReply, ResponseReply
+from sql_agent.serving.agent_request import ChatRequest, ResponseRequest
 from sql_agent.serving.kept import Feedback, Keeper
 
-PATHS = frozenset({"/health", "/metrics", "/v1/models", "/v1/chat/completions", "/v1/feedback"})
+PATHS = frozenset({"/health", "/metrics", "/v1/models", "/v1/chat/completions", "/v1/responses", "/v1/feedback"})
 
 logger = logging.getLogger(__name__)
 INVALID = "invalid_request_error"
+type Reply = ChatReply | ResponseReply
 
 
 @dataclass(frozen=True)
@@ -118,6 +118,7 @@ class AgentApi:
             Route("/metrics", self._metrics),
             Route("/v1/models", self._models),
             Route("/v1/chat/completions", self._chat, methods=["POST"]),
+            Route("/v1/responses", self._responses, methods=["POST"]),
             Route("/v1/feedback", self._feedback, methods=["POST"]),
         ]
         return Starlette(routes=routes, middleware=[gate])
@@ -133,9 +134,15 @@ class AgentApi:
         return JSONResponse({"object": "list", "data": [model]})
 
     async def _chat(self, request: Request) -> Response:
+        return await self._reply(request, ChatRequest, ChatReply)
+
+    async def _responses(self, request: Request) -> Response:
+        return await self._reply(request, ResponseRequest, ResponseReply)
+
+    async def _reply(self, request: Request, kind: type[ChatRequest | ResponseRequest], form: type[Reply]) -> Response:
         try:
-            asked = self._read(await request.body())
-            turn = _Turn(self, asked)
+            asked = self._checked(_parsed(kind, await request.body()).chat)
+            turn = _Turn(self, asked, form(asked))
             if asked.stream:
                 return StreamingResponse(turn.events(), media_type="text/event-stream")
             return JSONResponse(await turn.whole())
@@ -155,12 +162,11 @@ class AgentApi:
             return no.response
         return JSONResponse({"id": given.id, "score": given.score, **({"answer": left_out} if left_out else {})})
 
-    def _read(self, body: bytes) -> ChatRequest:
-        asked = _parsed(ChatRequest, body)
+    def _checked(self, asked: ChatRequest) -> ChatRequest:
         if asked.model != self._name:
             raise NoReply(404, f"model {asked.model[:80]!r}: there is {self._name!r}", INVALID)
         if asked.messages[-1].role != "user":
-            raise NoReply(400, "messages: the last one must be the user's", INVALID)
+            raise NoReply(400, "the last message must be the user's", INVALID)
         if asked.store and not self._keeper:
             raise NoReply(400, "store: nothing is kept here; leave it out", INVALID)
         if asked.temperature == 0 and self._answerer.vote > 1:
@@ -205,64 +211,39 @@ class AgentApi:
             about = {"id": name, "model": self._name, "db_id": db_id, "prompt": self._answerer.runner.prompt_for(db_id)}
             self._keeper.conversation(about, asked.said, answer.chosen)
 
-    @property
-    def name(self) -> str:
-        """The model's name to clients."""
-        return self._name
-
 
 class _Turn:
     """One answer, begun: whole, or as it comes. Raises NoReply at the limit."""
 
-    def __init__(self, api: AgentApi, asked: ChatRequest) -> None:
-        self._api, self._asked = api, asked
-        self._head = {"id": f"chatcmpl-{uuid.uuid4().hex}", "created": int(time.time()), "model": api.name}
-        self._told: asyncio.Queue[str | None] = asyncio.Queue()
-        self._task = api.begin(asked, self._tell)
+    def __init__(self, api: AgentApi, asked: ChatRequest, reply: Reply) -> None:
+        self._api, self._asked, self._reply = api, asked, reply
+        self._told: asyncio.Queue[tuple[str, str] | None] = asyncio.Queue()
+        self._task = api.begin(asked, lambda *told: self._told.put_nowait(told))
         self._task.add_done_callback(lambda _: self._told.put_nowait(None))
 
-    def _tell(self, kind: str, text: str) -> None:
-        if kind == "text":
-            self._told.put_nowait(text)
-
     async def whole(self) -> dict[str, Any]:
-        """The reply in OpenAI's form: the text after the last call of a tool. Raises NoReply."""
+        """The reply's body. Raises NoReply."""
         try:
-            answer = await self._task
+            return self._reply.whole(await self._answer())
         finally:
             self._task.cancel()  # nothing is cancelled where it is done
-        self._api.keep(self._head["id"], self._asked, answer)
-        message = {"role": "assistant", "content": answer.chosen.text}
-        choice = {"index": 0, "message": message, "finish_reason": answer.finish_reason, "logprobs": None}
-        reply = {**self._head, "object": "chat.completion", "choices": [choice], "usage": answer.usage}
-        return {**reply, **self._calls(answer)}
 
     async def events(self) -> AsyncIterator[str]:
-        """The reply as server-sent events; a fault is an event with `error`, and no [DONE] comes after it."""
+        """The reply as server-sent events."""
         try:
-            yield self._event({"role": "assistant", "content": ""})
-            while (text := await self._told.get()) is not None:
-                yield self._event({"content": text})
-            answer = await self._task
-            self._api.keep(self._head["id"], self._asked, answer)
-            yield self._event({}, finish_reason=answer.finish_reason, **self._calls(answer))
-            if self._asked.stream_options and self._asked.stream_options.include_usage:
-                yield self._line({"choices": [], "usage": answer.usage})
-            yield "data: [DONE]\n\n"
+            for line in self._reply.begin():
+                yield line
+            while told := await self._told.get():
+                for line in self._reply.tell(*told):
+                    yield line
+            for line in self._reply.end(await self._answer()):
+                yield line
         except NoReply as no:
-            yield f"data: {json.dumps(no.body)}\n\n"
+            yield self._reply.fault(no.body)
         finally:
             self._task.cancel()
 
-    def _event(self, delta: dict[str, Any], *, finish_reason: str | None = None, **more: Any) -> str:
-        return self._line({"choices": [{"index": 0, "delta": delta, "finish_reason": finish_reason}], **more})
-
-    def _line(self, content: dict[str, Any]) -> str:
-        return f"data: {json.dumps({**self._head, 'object': 'chat.completion.chunk', **content})}\n\n"
-
-    def _calls(self, answer: Answer) -> dict[str, Any]:
-        if not self._asked.tool_calls:
-            return {}
-        context = answer.chosen.context
-        sql = [call.model_dump(mode="json") for call in context.calls]
-        return {"sql_calls": sql, "tool_calls": [call.model_dump(mode="json") for call in context.tool_calls]}
+    async def _answer(self) -> Answer:
+        answer = await self._task
+        self._api.keep(self._reply.id, self._asked, answer)
+        return answer

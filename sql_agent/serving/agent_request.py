@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from sql_agent.agent.endpoint import LLMEndpoint
 
@@ -26,18 +26,27 @@ class _Strict(BaseModel):
         return {key: value for key, value in given.items() if value is not None} if isinstance(given, dict) else given
 
 
-class TextPart(_Strict):
+class _Part[Kind](_Strict):
     """A part of a message. Images, sound and files are refused."""
 
-    type: Literal["text"]
+    type: Kind
     text: str
 
 
-class Message(_Strict):
-    """One message of the client."""
+TextPart = _Part[Literal["text"]]
 
+
+class ItemPart(_Part[Literal["input_text", "output_text"]]):
+    """In the Responses API: of a client's message, or of one that the agent sent."""
+
+    annotations: list[Any] = Field(default=[], max_length=0)
+    logprobs: list[Any] = Field(default=[], max_length=0)
+
+
+class _Message[P: _Part[Any]](_Strict):
+    part: ClassVar[str]
     role: str
-    content: list[TextPart]
+    content: list[P]
 
     @field_validator("role")
     @classmethod
@@ -49,11 +58,11 @@ class Message(_Strict):
     @field_validator("content", mode="before")
     @classmethod
     def _in_parts(cls, content: Any) -> Any:
-        return [{"type": "text", "text": content}] if isinstance(content, str) else content
+        return [{"type": cls.part, "text": content}] if isinstance(content, str) else content
 
     @field_validator("content")
     @classmethod
-    def _says_something(cls, content: list[TextPart]) -> list[TextPart]:
+    def _says_something(cls, content: list[P]) -> list[P]:
         if not any(part.text.strip() for part in content):
             raise ValueError("is empty; leave the message out, or say something")
         return content
@@ -62,6 +71,22 @@ class Message(_Strict):
     def text(self) -> str:
         """All its parts."""
         return "\n".join(part.text for part in self.content)
+
+
+class Message(_Message[TextPart]):
+    """One message of the client."""
+
+    part = "text"
+
+
+class Item(_Message[ItemPart]):
+    """One message in the Responses API; what a reply's message says of itself beside the text comes back unread."""
+
+    part = "input_text"
+    type: Literal["message"] = "message"
+    id: str | None = None
+    status: str | None = None
+    phase: str | None = None
 
 
 class StreamOptions(_Strict):
@@ -98,6 +123,11 @@ class ChatRequest(_Strict):
         return self
 
     @property
+    def chat(self) -> ChatRequest:
+        """Itself."""
+        return self
+
+    @property
     def said(self) -> list[dict[str, str]]:
         """The messages, each with its role and its text."""
         return [{"role": message.role, "content": message.text} for message in self.messages]
@@ -114,3 +144,50 @@ class ChatRequest(_Strict):
         seeds = llm.seeds if self.seed is None else itertools.repeat((self.seed + number) % (1 << 63))
         stop = tuple(dict.fromkeys([*llm.stop, *own]))
         return replace(llm, **keys, stop=stop, max_tokens=min(limits, default=None), seeds=seeds)
+
+
+def _refused(why: str) -> BeforeValidator:
+    def refuse(_: object) -> None:
+        raise ValueError(why)
+
+    return BeforeValidator(refuse)
+
+
+def _not_stored(store: bool) -> bool:
+    if store:
+        raise ValueError(STATELESS)
+    return store
+
+
+STATELESS = "the server keeps no response; leave it out, and send what was said so far as input"
+Stateless = Annotated[None, _refused(STATELESS)]
+
+
+class ResponseRequest(_Strict):
+    """What may be asked through the Responses API."""
+
+    model: str
+    input: list[Item] = Field(min_length=1)
+    stream: bool = False
+    tool_calls: bool = False
+    temperature: float | None = Field(default=None, ge=0, le=2)
+    top_p: float | None = Field(default=None, gt=0, le=1)
+    max_output_tokens: int | None = Field(default=None, gt=0)
+    user: str | None = None
+    store: Annotated[bool, AfterValidator(_not_stored)] | None = None
+    previous_response_id: Stateless = None
+    conversation: Stateless = None
+    instructions: Annotated[None, _refused("the prompt is the agent's; leave it out")] = None
+
+    @field_validator("input", mode="before")
+    @classmethod
+    def _as_messages(cls, given: Any) -> Any:
+        return [{"role": "user", "content": given}] if isinstance(given, str) else given
+
+    @property
+    def chat(self) -> ChatRequest:
+        """The same as a chat's."""
+        names = ("model", "stream", "tool_calls", "temperature", "top_p", "user", "store")
+        messages = [{"role": one.role, "content": one.text} for one in self.input]
+        keys = {name: getattr(self, name) for name in names}
+        return ChatRequest.model_validate({**keys, "messages": messages, "max_tokens": self.max_output_tokens})

@@ -30,7 +30,7 @@ class Feedback(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    id: str = Field(pattern=r"^chatcmpl-[0-9a-f]{32}$")
+    id: str = Field(pattern=r"^(chatcmpl-|resp_)[0-9a-f]{32}$")
     score: Literal[1, -1]
     answer: str | None = Field(default=None, min_length=1, max_length=20_000)
 
