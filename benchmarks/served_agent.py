@@ -5,9 +5,10 @@
 
 `overhead`: CPU of a turn (one message, one streamed answer of 52 tokens, no call of a tool) of `agentgrpo serve
 --as-agent`, whole and streamed, and of the same conversations in a process without HTTP before them; both before
-support/model_server.py, after a warm-up. `soak`: each turn asks for N + 1 through a tool; every few seconds the model
-server, or a process of the tools, is killed. An answer to another question is crossed; a turn without a reply and
-without an error is lost; turns that got an error are asked again until they have an answer.
+support/model_server.py, after a warm-up. `soak`: each turn asks for N + 1 through a tool, as a chat or response, whole
+or streamed; every 50 answers, more or less, the model server or a process of the tools is killed. An answer to another
+question is crossed; a turn whose reply is cut or never comes is lost; turns that got an error are asked again until
+they have an answer. The server's memory is told five times.
 """
 
 from __future__ import annotations
@@ -39,11 +40,10 @@ from sql_agent.agent.conversation import Conversation
 from sql_agent.agent.endpoint import LLMEndpoint
 from sql_agent.agent.episode import EpisodeRunner
 from sql_agent.config import build_config, load_recipe
-from sql_agent.testing.server import Reply, openai_server, stream_reply
 
 TOOLS = 'def add(a: float, b: float) -> float:\n    """Add two numbers."""\n    return a + b\n'
 RECIPE = '[agent]\nsystem_prompt = "tools"\ntools = ["tools.py"]\n'
-MODEL, KILL_EVERY_S = "fake-model", 5.0
+MODEL, KILL_EVERY = "fake-model", 50
 app = typer.Typer(add_completion=False, help=__doc__, pretty_exceptions_enable=False)
 
 
@@ -67,7 +67,7 @@ def served(folder: Path, model_url: str, *, max_open: int) -> Iterator[tuple[str
         try:
             if not (process.stdout and process.stdout.readline()):
                 raise RuntimeError("the agent did not start")
-            yield f"http://127.0.0.1:{port}/v1/chat/completions", process.pid
+            yield f"http://127.0.0.1:{port}/v1", process.pid
         finally:
             process.send_signal(signal.SIGTERM)
 
@@ -109,7 +109,7 @@ async def asked(address: str, pid: int, *, stream: bool, turns: int, in_flight: 
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as http:
 
         async def turn(_: int) -> None:
-            async with http.post(address, json=body) as reply:
+            async with http.post(f"{address}/chat/completions", json=body) as reply:
                 if "xxx" not in (text := await reply.text()) and text.count('"content": "x"') < 50:
                     raise RuntimeError(text[:300])
 
@@ -146,22 +146,6 @@ def overhead(
                 print(f"{name:17}{cost:7.2f} ms a turn, {cost - bare:+.2f}")
 
 
-def adds(request: dict[str, Any]) -> Reply:
-    """A model that calls add(N, 1) for the question N, then says what came."""
-    last = request["messages"][-1]
-    if last["role"] == "tool":
-        return stream_reply({"role": "assistant", "content": f"It is {last['content']}"})
-    call = {"name": "add", "arguments": json.dumps({"a": int(last["content"]), "b": 1})}
-    return stream_reply({"tool_calls": [{"index": 0, "id": "c", "type": "function", "function": call}]})
-
-
-@app.command(hidden=True)
-def model(port: int) -> None:
-    """That model on a port, until it is killed."""
-    with openai_server(adds, port=port):
-        signal.pause()
-
-
 class Killer:
     """The model server in a process, killed in turn with a process of the agent's tools."""
 
@@ -170,7 +154,7 @@ class Killer:
         self._model = self._started()
 
     def _started(self) -> subprocess.Popen[bytes]:
-        return subprocess.Popen([sys.executable, "-m", "benchmarks.served_agent", "model", str(self.port)])
+        return subprocess.Popen([sys.executable, "-m", "benchmarks.support.adding_model", str(self.port)])
 
     async def up(self) -> None:
         """Wait for the model server."""
@@ -180,15 +164,18 @@ class Killer:
                 return writer.close()
             await asyncio.sleep(0.1)
 
-    async def run(self, pid: int) -> None:
-        """Until it is cancelled."""
+    async def run(self, pid: int, found: Counter[str]) -> None:
+        """Until it is cancelled, each time some right answers after the last."""
         for number in itertools.count():
-            await asyncio.sleep(KILL_EVERY_S)
+            then = found["right"] + random.randrange(2 * KILL_EVERY)
+            while found["right"] < then:
+                await asyncio.sleep(0.05)
             if number % 2:
                 self._model.kill()
                 self._model.wait()
                 self.killed["model"] += 1
                 self._model = self._started()
+                await self.up()
             elif leaves := [one for one in psutil.Process(pid).children(recursive=True) if not one.children()]:
                 with contextlib.suppress(psutil.NoSuchProcess):
                     random.choice(leaves).kill()
@@ -200,42 +187,81 @@ class Killer:
         self._model.wait()
 
 
-async def asked_until_answered(address: str, pid: int, killer: Killer, *, turns: int, in_flight: int) -> Counter[str]:
-    """What became of all requests."""
-    found, timeout = Counter[str](), aiohttp.ClientTimeout(total=120)
+def request(address: str, number: int) -> tuple[str, dict[str, Any]]:
+    """One of four ways to ask for `number` + 1: chat or response, whole or streamed."""
+    stream, said = number % 4 > 1, str(number)
+    if number % 2:
+        return f"{address}/chat/completions", {"model": MODEL, "stream": stream, "messages": [user(said)]}
+    return f"{address}/responses", {"model": MODEL, "stream": stream, "input": said}
+
+
+def user(text: str) -> dict[str, str]:
+    """A message."""
+    return {"role": "user", "content": text}
+
+
+def told(body: str, *, stream: bool) -> str:
+    """What a reply says; "" for a fault that ended a stream. Raises ValueError for a stream without an end."""
+    if not stream:
+        reply = json.loads(body)
+        return reply["choices"][0]["message"]["content"] if "choices" in reply else text_of(reply)
+    lines = [line.removeprefix("data: ") for line in body.splitlines() if line.startswith("data: ")]
+    *rows, last = [{} if line == "[DONE]" else json.loads(line) for line in lines]
+    if "error" in last:
+        return ""
+    if last:
+        return text_of(last["response"])
+    if lines[-1] != "[DONE]":
+        raise ValueError("cut")
+    return "".join(row["choices"][0]["delta"].get("content", "") for row in rows)
+
+
+def text_of(response: dict[str, Any]) -> str:
+    """The text of a response. Raises ValueError where it is not complete."""
+    if response["status"] != "completed":
+        raise ValueError(response["status"])
+    return response["output"][-1]["content"][0]["text"]
+
+
+async def ask_until_answered(
+    address: str, pid: int, killer: Killer, found: Counter[str], *, turns: int, in_flight: int
+) -> None:
+    """Counts in `found` what became of all requests."""
+    timeout = aiohttp.ClientTimeout(total=300)
+    server, every = psutil.Process(pid), max(1, turns // 5)
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), timeout=timeout) as http:
 
         async def turn(number: int) -> None:
-            body = {"model": MODEL, "messages": [{"role": "user", "content": str(number)}]}
+            path, body = request(address, number)
+            if number % every == 0:
+                print(f"{number:6} turns begun: {server.memory_info().rss / 2**20:.0f} MiB, {dict(found)}", flush=True)
             while True:
                 try:
-                    async with http.post(address, json=body) as reply:
-                        told = await reply.json()
-                except (aiohttp.ClientError, TimeoutError) as exc:
+                    async with http.post(path, json=body) as reply:
+                        text = told(await reply.text(), stream=body["stream"]) if reply.status == 200 else ""
+                except (aiohttp.ClientError, TimeoutError, ValueError) as exc:
                     found["lost"] += 1
                     found[type(exc).__name__] += 1
                     return
-                if reply.status == 200:
-                    text = told["choices"][0]["message"]["content"]
+                if text:
                     found["right" if text == f"It is {number + 1}.0" else "crossed"] += 1
                     return
                 found[f"error {reply.status}"] += 1
-                await asyncio.sleep(0.5)
+                await asyncio.sleep(1.0)
 
-        killing = asyncio.ensure_future(killer.run(pid))
+        killing = asyncio.ensure_future(killer.run(pid, found))
         try:
             await at_once(turn, turns, in_flight)
         finally:
             killing.cancel()
-    return found
 
 
 @app.command()
 def soak(
     turns: Annotated[int, typer.Option(min=1)] = 10_000, in_flight: Annotated[int, typer.Option(min=1)] = 256
 ) -> None:
-    """Turns while parts are killed: what became of them. Status 1: some were lost or crossed."""
-    killer = Killer()
+    """Turns while parts are killed: what became of them, also where Ctrl-C ends them. Status 1: some were not right."""
+    killer, found = Killer(), Counter[str]()
     try:
         asyncio.run(killer.up())
         with (
@@ -243,13 +269,14 @@ def soak(
             served(folder, f"http://127.0.0.1:{killer.port}/v1", max_open=in_flight) as (address, pid),
         ):
             started = time.monotonic()
-            found = asyncio.run(asked_until_answered(address, pid, killer, turns=turns, in_flight=in_flight))
+            with contextlib.suppress(KeyboardInterrupt):
+                asyncio.run(ask_until_answered(address, pid, killer, found, turns=turns, in_flight=in_flight))
             took_s = time.monotonic() - started
             print(f"{turns} turns, {in_flight} in flight, {took_s:.0f} s; killed {dict(killer.killed)}")
             print(f"lost {found['lost']}, crossed {found['crossed']}, {dict(found)}")
     finally:
         killer.end()
-    raise typer.Exit(int(found["lost"] + found["crossed"] > 0))
+    raise typer.Exit(int(found["right"] < turns))
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ Guarantees: the token, a bearer token or the password of basic authentication, i
 body is read; at most `max_body_bytes` of a body are kept; a body that does not arrive within `body_timeout_s` ends with
 408; a request whose client went away is stopped; a server that must end before it can answer says 503; nothing is
 logged of headers or bodies.
-Not covered: TLS, headers that never end, and rate limits per client; put a proxy in front for those.
+Not covered: TLS, and rate limits per client; put a proxy in front for those.
 """
 
 from __future__ import annotations

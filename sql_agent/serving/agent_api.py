@@ -218,7 +218,7 @@ class _Turn:
     def __init__(self, api: AgentApi, asked: ChatRequest, reply: Reply) -> None:
         self._api, self._asked, self._reply = api, asked, reply
         self._told: asyncio.Queue[tuple[str, str] | None] = asyncio.Queue()
-        self._task = api.begin(asked, lambda *told: self._told.put_nowait(told))
+        self._task = api.begin(asked, lambda kind, text: self._told.put_nowait((kind, text)))
         self._task.add_done_callback(lambda _: self._told.put_nowait(None))
 
     async def whole(self) -> dict[str, Any]:

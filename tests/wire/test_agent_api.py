@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ import httpx
 import openai
 import pytest
 
+from foundation import http_server
 from foundation.files import read_lines
 from foundation.http_gate import Traffic
 from foundation.http_server import HttpServer
@@ -242,6 +243,38 @@ def test_a_body_that_comes_byte_by_byte_is_ended_at_the_limit_and_keeps_nobody_w
         quick, patient, *late = asyncio.run(all_(url))
     assert quick.choices[0].message.content == "It is 2.0"
     assert b" 200 " in patient and all(b" 408 " in line for line in late)
+
+
+def test_heads_that_never_end_are_cut_and_keep_nobody_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a first request or a later one, before the token was looked at."""
+    monkeypatch.setattr(http_server, "HEAD_S", 2.0)
+    health, begun = b"GET /health HTTP/1.1\r\nHost: a\r\n", b"GET /health HTTP/1.1\r\nx-a: "
+
+    async def slow(port: int, first: bytes) -> bytes:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        with suppress(ConnectionError):
+            writer.write(first)
+            for _ in range(40):
+                await asyncio.sleep(0.5)
+                writer.write(b"a")
+                await writer.drain()
+        writer.close()
+        with suppress(ConnectionError):
+            return await asyncio.wait_for(reader.read(), 5)
+        return b""
+
+    async def all_(url: str) -> list[Any]:
+        port = int(url.rpartition(":")[2])
+        async with client(url) as of:
+            many = [slow(port, first) for first in (b"", begun, health + b"\r\n" + begun) for _ in range(20)]
+            said: Any = [{"role": "user", "content": "1"}]
+            quick = of.chat.completions.create(model="agent", messages=said)
+            return await asyncio.wait_for(asyncio.gather(quick, slow(port, begun + b"a" * 1_000_000), *many), 60)
+
+    with served(tmp_path) as url:
+        quick, _large, *late = asyncio.run(all_(url))
+    assert quick.choices[0].message.content == "It is 2.0"
+    assert all(told.count(b"HTTP/1.1 200 ") <= 1 for told in late)
 
 
 def test_langchain_talks_to_it_streamed_and_whole_with_what_was_said_before(tmp_path: Path) -> None:
