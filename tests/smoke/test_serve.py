@@ -31,7 +31,7 @@ def served(folder: Path, *arguments: str) -> Iterator[str]:
                 yield (folder / "log").read_text()
             finally:
                 server.send_signal(signal.SIGTERM)
-            assert server.wait(30) == 130
+            assert server.wait(120) == 130
 
 
 @pytest.fixture(scope="module")

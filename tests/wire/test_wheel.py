@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import os
 import re
 import subprocess
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from foundation.net import free_port
 from sql_agent.config import ROOT
 from sql_agent.tiny_policy.sources import fingerprint
 from sql_agent.tiny_policy.task import load_task
@@ -104,3 +106,31 @@ def test_what_an_index_gives_for_the_wheel_is_within_what_is_tried(wheel: Path, 
     found = dict(line.split("==") for line in done.stdout.splitlines() if "==" in line and not line.startswith(" "))
     assert found["opentelemetry-sdk"].startswith("1.39."), found
     assert found["torch"] == "2.13.0" and tuple(map(int, found["numpy"].split(".")[:2])) < (2, 4)
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A release, and its one documented command in an empty environment: the folder of its programs."""
+    folder = tmp_path_factory.mktemp("release")
+    subprocess.run(["bash", ROOT / "utils" / "release.sh", folder / "dist"], check=True, capture_output=True)
+    subprocess.run([UV, "venv", "-q", "--python", sys.executable, folder / "env"], check=True)
+    (built,) = (folder / "dist").glob("*.whl")
+    into = [UV, "pip", "install", "-q", "--python", folder / "env" / "bin" / "python"]
+    subprocess.run([*into, "--no-deps", "-r", folder / "dist" / "requirements-cpu.txt", built], check=True)
+    return folder / "env" / "bin"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", ["local", "verl"])
+def test_what_one_command_installs_trains_a_step_outside_the_checkout(
+    installed: Path, tmp_path: Path, backend: str
+) -> None:
+    command = [installed / "agentgrpo", "train", "--ci-fast", "--backend", backend]
+    command += ["--set", f"store.port={free_port()}"] if backend == "verl" else []
+    environment = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (run,) = re.findall(r"^run: (.*)$", done.stdout, re.MULTILINE)
+    summary = json.loads(Path(run, "summary.json").read_text(encoding="utf-8"))
+    assert Path(run).is_relative_to(tmp_path) and summary["status"] == "finished" and summary["weights_changed"] is True
+    assert summary["scored"] == summary["rollouts"] > 0
