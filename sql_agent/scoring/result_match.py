@@ -9,6 +9,7 @@ Guarantees: pure functions; a search over column orders that is cut off early by
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -38,23 +39,33 @@ def same_results(wanted: Sequence[Sequence[Any]], given: Sequence[Sequence[Any]]
 
 
 def nearness(wanted: Sequence[Sequence[Any]], given: Sequence[Sequence[Any]], *, ordered: bool) -> float:
-    """1 for the same results, else 0.5 * columns * rows, in [0, 0.5]; each is precision times recall.
+    """1 for the same results, else 0.5 times the product of their agreement, in [0, 0.5].
 
-    Columns pair off by the values that they share. Rows are compared in those columns, each as often as it stands;
-    where the reference orders its rows, only those in their place count. A product, so that neither everything
-    (`SELECT *`, a cross join) nor a single lucky row pays much.
+    A product, so that neither everything (`SELECT *`, a cross join) nor a single lucky row pays much.
     """
     if same_results(wanted, given, ordered=ordered):
         return 1.0
+    return 0.5 * math.prod(agreement(wanted, given, ordered=ordered))
+
+
+def agreement(
+    wanted: Sequence[Sequence[Any]], given: Sequence[Sequence[Any]], *, ordered: bool
+) -> tuple[float, float, float]:
+    """Columns (precision times recall), precision of rows and recall of rows, each in [0, 1].
+
+    Columns pair off by the values that they share. Rows are compared in those columns, each as often as it stands;
+    where the reference orders its rows, only those in their place count.
+    """
     if not wanted or not given:
-        return 0.0
+        return 0.0, 0.0, 0.0
     left, right = [_row(row) for row in wanted], [_row(row) for row in given]
-    pairs = _column_pairs(left, right)
+    if not (pairs := _column_pairs(left, right)):
+        return 0.0, 0.0, 0.0
     columns = len(pairs) ** 2 / (len(left[0]) * len(right[0]))
     asked = [tuple(row[i] for i, _ in pairs) for row in left]
     found = [tuple(row[j] for _, j in pairs) for row in right]
     hits = sum(a == b for a, b in zip(asked, found, strict=False)) if ordered else _shared(asked, found)
-    return 0.5 * columns * hits**2 / (len(left) * len(right)) if pairs else 0.0
+    return columns, hits / len(right), hits / len(left)
 
 
 def _shared(left: Sequence[Any], right: Sequence[Any]) -> int:

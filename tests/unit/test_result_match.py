@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sql_agent.scoring.result_match import is_ordered, reads_data, same_results
+from sql_agent.scoring.result_match import agreement, is_ordered, reads_data, same_results
 
 ROWS = st.integers(1, 4).flatmap(
     lambda width: st.lists(
@@ -108,3 +108,13 @@ def test_where_an_order_is_asked(sql: str, ordered: bool) -> None:
 )
 def test_constants_are_no_data(sql: str, reads: bool) -> None:
     assert reads_data(sql) is reads
+
+
+def test_the_parts_of_agreement() -> None:
+    wanted = [("a", 1), ("b", 2), ("c", 3)]
+    assert agreement(wanted, wanted, ordered=True) == (1.0, 1.0, 1.0)
+    assert agreement(wanted, [*wanted, ("d", 4)], ordered=False) == (1.0, 0.75, 1.0)
+    assert agreement(wanted, wanted[:2], ordered=False) == (1.0, 1.0, 2 / 3)
+    assert agreement(wanted, [("a",), ("b",), ("c",)], ordered=False) == (0.5, 1.0, 1.0)
+    assert agreement(wanted, wanted[::-1], ordered=True) == (1.0, 1 / 3, 1 / 3)
+    assert agreement(wanted, [("x", 9)], ordered=False) == agreement(wanted, [], ordered=False) == (0.0, 0.0, 0.0)

@@ -1,0 +1,134 @@
+"""What partial credit pays to queries that game it: `python benchmarks/partial_credit.py mined/shop mined/library`.
+
+The folders are those of `agentgrpo mine`; their held-out questions (`test.jsonl`) have reference queries. Each strategy
+turns a reference into what a policy could send that read the question only as far as the line says; all run through
+the guard. Figures are means over the questions: `sql_result`, `sql_partial`, and what each key alone would pay
+(columns, precision and recall of rows), whose product `sql_partial` is. Near misses stand below, for contrast: what
+partial credit is there to pay. Queries that fail, or that the question has no place for, are left out; `sql_result` is
+the share of lucky ones, which both scorers pay in full.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from statistics import fmean
+from typing import Annotated
+
+import sqlglot
+import typer
+from sqlglot import exp
+
+from sql_agent.config import build_config, database_place, load_recipe
+from sql_agent.data.dataset import load_questions
+from sql_agent.environment.database import Database
+from sql_agent.scoring.result_match import agreement, is_ordered, nearness, same_results
+
+Rows = list[tuple[object, ...]]
+KEYS = ("sql_result", "sql_partial", "columns", "precision", "recall")
+
+
+def tables(query: exp.Query) -> str:
+    """FROM and JOIN of a query, as SQL."""
+    parts = [query.args.get("from_"), *query.args.get("joins", [])]
+    return " ".join(part.sql("sqlite") for part in parts if part)
+
+
+def one_table(query: exp.Query) -> str:
+    """FROM of its first table."""
+    found = query.find(exp.Table)
+    return f"FROM {found.sql('sqlite')}" if found else ""
+
+
+def asked(query: exp.Query) -> str:
+    """Its columns as SQL."""
+    return ", ".join(column.sql("sqlite") for column in query.selects)
+
+
+def bare(query: exp.Query) -> str:
+    """The columns that it reads, without what is computed of them."""
+    found = dict.fromkeys(c.sql("sqlite") for s in query.selects for c in s.find_all(exp.Column))
+    return ", ".join(found) or "*"
+
+
+def without(query: exp.Query, *parts: str) -> str:
+    """The query without these parts."""
+    copy = query.copy()
+    for part in parts:
+        copy.set(part, None)
+    return copy.sql("sqlite")
+
+
+def flipped(query: exp.Query) -> str:
+    """With the condition turned round; "" where there is none."""
+    where = query.args.get("where")
+    return query.copy().where(exp.not_(where.this), append=False).sql("sqlite") if where else ""
+
+
+GAMING: dict[str, Callable[[exp.Query], str]] = {
+    "SELECT * of the table": lambda q: f"SELECT * {one_table(q)}",
+    "SELECT * of the join": lambda q: f"SELECT * {tables(q)}",
+    "the columns, no condition": lambda q: f"SELECT {bare(q)} {tables(q)}",
+    "the columns, distinct": lambda q: f"SELECT DISTINCT {bare(q)} {tables(q)}",
+    "the columns, first row": lambda q: f"SELECT {bare(q)} {tables(q)} LIMIT 1",
+    "the columns, three rows": lambda q: f"SELECT {bare(q)} {tables(q)} LIMIT 3",
+    "each row twice": lambda q: f"SELECT {bare(q)} {tables(q)} UNION ALL SELECT {bare(q)} {tables(q)}",
+    "COUNT(*)": lambda q: f"SELECT COUNT(*) {tables(q)}",
+    "numbers from 1 to 100": lambda q: (
+        f"WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 100) SELECT i FROM n, "
+        f"(SELECT COUNT(*) {one_table(q)})"
+    ),
+    "the smallest value": lambda q: f"SELECT MIN({bare(q).partition(', ')[0]}) {tables(q)}",
+    "the condition turned round": flipped,
+}
+NEAR: dict[str, Callable[[exp.Query], str]] = {
+    "one column too many": lambda q: q.copy().select("rowid AS more", dialect="sqlite").sql("sqlite"),
+    "the last column missing": lambda q: (
+        without(q.copy().select(*q.selects[:-1], append=False)) if len(q.selects) > 1 else ""
+    ),
+    "one row missing": lambda q: f"SELECT * FROM ({without(q)}) LIMIT (SELECT COUNT(*) - 1 FROM ({without(q)}))",
+    "the ranking without its end": lambda q: without(q, "limit") if q.args.get("limit") else "",
+}
+
+
+def results(folder: Path) -> Iterator[tuple[Database, exp.Query, str, Rows]]:
+    """The open database, the reference as a tree and as SQL, and its rows, question by question."""
+    config = build_config(load_recipe(str(folder / "config.toml")))
+    with Database(config.database, database_place(config.database)) as database:
+        for question in load_questions(folder / "test.jsonl"):
+            tree = sqlglot.parse_one(question.sql[0], read="sqlite")
+            if isinstance(tree, exp.Select):
+                yield database, tree, question.sql[0], list(map(tuple, database.query_sync(question.sql[0]).rows))
+
+
+def scored(database: Database, sql: str, wanted: Rows, reference: str) -> tuple[float, ...] | None:
+    """What a query earns by each key; None where it fails."""
+    found = database.query_sync(sql)
+    if not found.ok:
+        return None
+    ordered = is_ordered(reference)
+    right = same_results(wanted, found.rows, ordered=ordered)
+    near = nearness(wanted, found.rows, ordered=ordered)
+    return float(right), near, *agreement(wanted, found.rows, ordered=ordered)
+
+
+def main(folders: Annotated[list[Path], typer.Argument(help="folders of agentgrpo mine")]) -> None:
+    """Print what each strategy earns."""
+    paid: dict[str, list[tuple[float, ...]]] = {name: [] for name in (*GAMING, *NEAR)}
+    n_questions = 0
+    for database, tree, reference, wanted in (one for folder in folders for one in results(folder)):
+        n_questions += 1
+        for name, make in (GAMING | NEAR).items():
+            sql = make(tree)
+            values = scored(database, sql, wanted, reference) if sql else None
+            if values is not None:
+                paid[name].append(values)
+    print(f"{n_questions} questions")
+    print(f"| strategy | queries | {' | '.join(KEYS)} |\n|---|{'---|' * (len(KEYS) + 1)}")
+    for name, values in paid.items():
+        means = [f"{fmean(column):.3f}" for column in zip(*values, strict=True)] or ["-"] * len(KEYS)
+        print(f"| {name} | {len(values)} | {' | '.join(means)} |")
+
+
+if __name__ == "__main__":
+    typer.run(main)
