@@ -205,6 +205,7 @@ class Maker:
             return None
         link, table, parent = linked
         columns = [*filter(None, [parent.name_column]), *parent.having(*TOLD)]
+        columns = [column for column in columns if column.name not in link.parent_columns]  # what the row itself holds
         columns = [column for column in columns if column.role != "key" or column.name == parent.ident]
         if not columns:
             return None

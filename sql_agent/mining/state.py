@@ -93,7 +93,8 @@ def begin(folder: Path, settled: Settled) -> State:
         save(folder, state)
     old, new = state.settled.model_dump(), settled.model_dump()
     if differing := [name for name in new if old[name] != new[name]]:
-        told = ", ".join(f"{name} {old[name]!r} is now {new[name]!r}" for name in differing)
+        other = [name for name in differing if name not in ("size", "changed_ns")]
+        told = ", ".join(f"{name} {old[name]!r} is now {new[name]!r}" for name in other) or "the file changed since"
         raise UserError(f"--out {folder}: was begun otherwise ({told}); name another folder, or remove this one")
     return state
 

@@ -331,6 +331,13 @@ def test_each_kind_asks_by_sql_that_runs(kind: str, schema: Schema, database: Da
             assert database.query_sync(sql).ok
 
 
+def test_a_parent_is_not_asked_for_the_key_that_its_child_holds(schema: Schema) -> None:
+    rng = random.Random(5)
+    maker = Maker(schema, rng, lambda column: rng.choice(column.samples))
+    asks = [ask for _ in range(200) if (ask := maker.ask("parent"))]
+    assert asks and not any(ask.query.sql.startswith(("SELECT T2.code ", "SELECT T2.id ")) for ask in asks)
+
+
 def test_ties_empty_results_and_idle_conditions_are_no_questions(schema: Schema, database: Database) -> None:
     rng = random.Random(1)
     maker = Maker(schema, rng, lambda column: column.samples[0])
@@ -415,9 +422,13 @@ def test_an_interrupted_stage_is_done_again_and_a_finished_one_is_not(
 
 def test_other_settings_another_database_and_a_foreign_folder_are_refused(tmp_path: Path, settled: Settled) -> None:
     begin(tmp_path / "a", settled)
-    for name, value in (("seed", 2), ("language", "zh"), ("changed_ns", 1)):
-        with pytest.raises(UserError, match=f"begun otherwise.*{name}"):
-            begin(tmp_path / "a", settled.model_copy(update={name: value}))
+    for changed, told in (
+        ({"seed": 2}, r"\(seed 1 is now 2\)"),
+        ({"database": "x", "changed_ns": 1}, r"\(database '.*' is now 'x'\)"),
+        ({"size": 1, "changed_ns": 1}, "the file changed since"),
+    ):
+        with pytest.raises(UserError, match=f"begun otherwise .*{told}"):
+            begin(tmp_path / "a", settled.model_copy(update=changed))
     (tmp_path / "b").mkdir()
     (tmp_path / "b" / "mine.txt").write_text("mine")
     with pytest.raises(UserError, match="not empty"):
