@@ -50,7 +50,7 @@ def brought(recipe: str, folder: Path) -> list[str]:
     """Flags for a recipe whose questions do not come along."""
     if recipe == "math_gsm8k":
         return gsm8k_files(folder, ".jsonl")
-    if recipe != "spider_qwen":
+    if not recipe.startswith("spider_"):
         return []
     database(folder / "database", "shop")
     rows = [{"question": f"What is {n}?", "sql": ["SELECT name FROM item"], "db_id": "shop"} for n in range(40)]
