@@ -3,7 +3,8 @@
 Guarantees, on Linux: a child begins with what its parent had loaded and shares no state with another; it ends when
 whoever asked for it lets go of its output, or is gone; whatever it started, detached or not, ends with it; its last
 words are followed by how it ended. A parent forks with one thread, its own. Elsewhere than on Linux what a child
-started is not ended. Not covered: a child that signals its parent, which its user's rights allow.
+started is not ended. Not covered: a child that signals its parent, where `run` does not keep it from that
+(supervise.keep_to_itself).
 
 `line` is a socket on which one byte comes with two more sockets for each child to be forked: its own line, and what its
 standard output and error are. Both ends send frames, JSON behind its length. The other side is forked.py.

@@ -27,6 +27,7 @@ from concurrent.futures import thread
 from contextlib import contextmanager
 from typing import Any
 
+from foundation import supervise
 from foundation.background import named, ordinary
 from foundation.errors import UserError
 from foundation.forks import Forks, receive_frame, send_frame
@@ -168,7 +169,8 @@ def _spec(tool: Tool) -> dict[str, Any]:
 
 
 def play(loaded: list[Loaded], worker: Alone, settings: dict[str, Any], line: socket.socket) -> None:
-    """Answer requests until the line closes."""
+    """Answer requests until the line closes; what a call signals are its own processes."""
+    supervise.keep_to_itself()
     Player(loaded, worker, settings["memory_bytes"]).serve(line)
 
 

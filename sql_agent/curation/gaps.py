@@ -43,7 +43,7 @@ KNOWN = 2  # what stands in so many questions is no slip,
 RARE = 0.1  # unless what it may be a slip of stands in so many times more
 KNOWN_PIECE = 4  # so is a character more or less
 LONGEST = 6  # tokens of a phrase
-AROUND = 2  # tokens beside a difference that may belong to the phrase
+AROUND = 3  # tokens beside a difference that may belong to the phrase
 SUFFIXES = "车机器数场馆店站家员者市省县国人们"  # of things, that are said without them too
 TELLING = 30  # common characters that have a part; what more have tells little
 LETTERS = 3  # of what is short for a Chinese word
@@ -183,7 +183,9 @@ def _is_abbreviated(short: tuple[str, ...], long: tuple[str, ...]) -> bool:
 
 def _is_contracted(short: str, word: str) -> bool:
     """Whether a Chinese word is another in short: 航司, 工行, 公交."""
-    if len(short) < 2 or short[0] != word[0] or len(word) <= len(short) or not _is_within(short, word):
+    if len(short) == 1:
+        return word in abbreviated(short, "")  # 渝 for 重庆
+    if short[0] != word[0] or len(word) <= len(short) or not _is_within(short, word):
         return False
     if word[:-1] == short and word[-1] in SUFFIXES:
         return True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import json
 import os
 import signal
@@ -17,6 +18,7 @@ from typing import Any
 import psutil
 import pytest
 
+from foundation import supervise
 from foundation.errors import UserError
 from sql_agent.agent.tool import EpisodeContext
 from sql_agent.agent.toolset import Toolset
@@ -58,6 +60,23 @@ HOSTILE = f'''
 
     def pid() -> int:
         return os.getpid()
+
+    def slow() -> str:
+        time.sleep(2)
+        return "slept"
+
+    def kills_others() -> str:
+        program = subprocess.Popen(["sleep", "600"])
+        program.kill()
+        assert program.wait() == -signal.SIGKILL
+        said = set()
+        for above, number in ((os.getppid(), signal.SIGKILL), (os.getsid(os.getppid()), 0), ({os.getpid()}, 0)):
+            try:
+                os.kill(above, number)
+                said.add("allowed")
+            except PermissionError:
+                said.add("refused")
+        return ",".join(said)
 
     def state() -> list[str]:
         stat = signal.getsignal(signal.SIGINT)
@@ -412,6 +431,20 @@ def test_all_of_it_ends_when_the_runner_is_killed(tmp_path: Path) -> None:
         runner.kill()
     gone, alive = psutil.wait_procs(below, timeout=15)
     assert len(gone) >= 4 and not alive and wait_for(lambda: not strays())
+
+
+def signals_can_be_scoped() -> bool:
+    """Whether this kernel has Landlock for signals."""
+    return ctypes.CDLL(None).syscall(supervise.LANDLOCK_CREATE_RULESET, None, 0, 1) >= 6
+
+
+@pytest.mark.skipif(not signals_can_be_scoped(), reason="this kernel has no Landlock for signals")
+def test_a_tool_that_kills_what_is_above_it_costs_nobody_a_call(make: MakeTools) -> None:
+    """Not the process that forks for its agent, not that of all agents, not this one; its own processes it can kill."""
+    toolset = make(HOSTILE)
+    context, results = invoke(toolset, "slow", "kills_others", "slow")
+    assert results == ["slept", "refused", "slept"]
+    assert {call.outcome for call in context.tool_calls} == {"ok"}
 
 
 def test_a_host_that_is_killed_is_started_again(make: MakeTools) -> None:

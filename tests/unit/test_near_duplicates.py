@@ -1,4 +1,4 @@
-"""Near-duplicates under one or two of ten kinds of noise, in four sets of domains, and what always distinguishes."""
+"""Near-duplicates under one or two of ten kinds of noise, in six sets of domains, and what always distinguishes."""
 
 from __future__ import annotations
 
@@ -9,16 +9,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sql_agent.curation.near import alike, repeats
-from tests import noise_daily, noise_roads, noise_town, noise_travel
+from tests import noise_daily, noise_harbour, noise_roads, noise_slopes, noise_town, noise_travel
 from tests.noise import KINDS, Noise, different, filled, noised, planted
 
 SEED = 20261125
-# Rules and words were chosen on daily, then on travel; the first figures of town and roads are in docs/45.
+# Rules and words were chosen on daily, then on travel; the first figures of the others are in docs/45.
 SETS = {
     "daily": (noise_daily.ENGLISH, noise_daily.CHINESE, 0.97),
     "travel": (noise_travel.ENGLISH, noise_travel.CHINESE, 0.96),
     "town": (noise_town.ENGLISH, noise_town.CHINESE, 0.96),
     "roads": (noise_roads.ENGLISH, noise_roads.CHINESE, 0.94),
+    "harbour": (noise_harbour.ENGLISH, noise_harbour.CHINESE, 0.90),
+    "slopes": (noise_slopes.ENGLISH, noise_slopes.CHINESE, 0.90),
 }
 CASES = [(noise, least) for *both, least in SETS.values() for noise in both]
 IDS = [f"{name}-{language}" for name in SETS for language in ("english", "chinese")]
@@ -127,6 +129,18 @@ def test_a_question_of_another_number_is_another_question_under_any_noise(noise:
         ("Did Shaw write plays?", "Please help me out here. Did Shaw write plays?", True),
         ("有没有有声书？", "有无有声书？", True),
         ("煮面要放多少盐？", "有个小问题，煮面要放多少盐？", True),
+        ("Did Shaw write plays?", "Apologies if this was asked before, but did Shaw write plays?", True),
+        ("Did Shaw write plays?", "Did Shaw write plays? Many thanks, Tom", True),
+        ("Did Shaw write plays?", "Quick one for the experts: did Shaw write plays?", True),
+        ("What dose is safe?", "For children please: what dose is safe?", False),
+        ("What dose is safe?", "I am pregnant. What dose is safe?", False),
+        ("煮面要放多少盐？", "小白提问：煮面要放多少盐？", True),
+        ("煮面要放多少盐？", "煮面要放多少盐？在线等，挺急的。", True),
+        ("这药能吃吗？", "我怀孕了，这药能吃吗？", False),
+        # A slip in a word of which the ending is cut, buying and selling, a province by one character.
+        ("Are bicycles free of taxes?", "Are bicycles free of taces?", True),
+        ("买这本书要多少钱？", "卖这本书要多少钱？", False),
+        ("重庆的面积有多大？", "渝的面积有多大？", True),
     ],
 )
 def test_pairs(one: str, other: str, same: bool) -> None:
