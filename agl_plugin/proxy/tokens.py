@@ -42,7 +42,7 @@ class Prompt(Sequence[int]):
         self.new, self.sampled, self.before, self.n_shared = new, sampled, before, n_shared
 
     @classmethod
-    def of(cls, ids: Sequence[int], sampled: Sequence[int], *, before: Prompt | None = None) -> Prompt:
+    def of(cls, ids: Sequence[int], sampled: Sequence[int] | Array, *, before: Prompt | None = None) -> Prompt:
         """Of numbers, by what they share with the call before."""
         if isinstance(ids, Prompt):
             return ids
@@ -87,7 +87,7 @@ class Prompt(Sequence[int]):
     __hash__ = None  # pyright: ignore[reportAssignmentType]
 
 
-def array_of(numbers: Sequence[int]) -> Array:
+def array_of(numbers: Sequence[int] | Array) -> Array:
     """Token ids. Raises TypeError for what is no whole number, OverflowError for one outside of 32 bits."""
     return np.array(array("I", numbers), IDS_TYPE)
 

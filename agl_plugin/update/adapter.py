@@ -137,7 +137,8 @@ def turns_of(triplets: Sequence[Triplet]) -> list[Turn]:
     turns: list[Turn] = []
     before: Any = None
     for triplet in triplets:
-        prompt, response = triplet.prompt.get("token_ids") or [], triplet.response
+        prompt: Any = triplet.prompt.get("token_ids") or []
+        response = triplet.response
         sampled = list(response.get("token_ids") or [])
         log_probs = list(response.get(LOG_PROBS) or [NAN] * len(sampled))
         goes_on = before is not None and isinstance(prompt, Prompt) and prompt.before is before

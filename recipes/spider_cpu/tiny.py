@@ -58,7 +58,7 @@ TASK = TinyTask(
         Path(__file__).resolve(),
         PROMPT,
         questions.WORDINGS,
-        *(Path(one.__file__) for one in (databases, asks, questions, schema, tiny)),
+        *(Path(one.__file__ or "") for one in (databases, asks, questions, schema, tiny)),
     ],
     shipped=HERE / "shipped",
     about=tiny.ABOUT.replace("one database", "eight databases"),

@@ -52,7 +52,7 @@ def test_a_merged_talk_is_one_row_that_trains_exactly_what_was_sampled(
     calls = talk(first, turns)
     (row,) = rows_of_turns(calls, merge=True, limits=WIDE)
     last = calls[-1]
-    assert row.prompt + row.response == last.prompt + last.sampled
+    assert row.prompt + row.response == [*last.prompt, *last.sampled]
     trained = [token for token, on in zip(row.response, row.mask, strict=True) if on]
     assert trained == [token for _, sampled in turns for token in sampled]
     apart = rows_of_turns(calls, merge=False, limits=WIDE)

@@ -45,7 +45,11 @@ def test_the_openai_client_gets_an_answer_whole_and_streamed_and_goes_on_from_it
     async def talk(url: str) -> None:
         async with client(url) as of:
             first = await of.responses.create(model="agent", input="1", extra_body={"tool_calls": True})
-            assert first.output_text == "It is 2.0" and first.status == "completed" and first.store is False
+            assert (
+                first.output_text == "It is 2.0"
+                and first.status == "completed"
+                and first.model_dump()["store"] is False
+            )
             assert first.usage and first.usage.output_tokens == 8 and first.usage.total_tokens > 8
             assert json.loads(first.model_extra["tool_calls"][0]["arguments"]) == {"a": 1, "b": 1}  # type: ignore[index]
             later: Any = [{"role": "user", "content": "1"}, *first.output, {"role": "user", "content": "41"}]
