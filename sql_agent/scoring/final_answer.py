@@ -13,6 +13,7 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from fractions import Fraction
 
 import cn2an
@@ -83,6 +84,7 @@ EXPRESSION = re.compile(
     re.I,
 )
 SQUARED = re.compile(r"(?<=[\d\s])([ckdm]?m|ft|in|[^\W\d_]{0,2}米)\s?(?:\^\{?[23]\}?|[²³])")
+SCIENTIFIC = re.compile(r"(?<![\w.])\d{1,15}(?:\.\d{1,15})?e[-+]?\d{1,2}(?![\w^]|\.\d)", re.I)  # 1.8e1
 MIXED = re.compile(r"(?<![\d.])(\d{1,9}) (\d{1,9})/([1-9]\d{0,8})(?!\d)")
 THOUSANDS = re.compile(r"(?<=\d)[,\u00a0\u202f\u2009](?=\d{3}(?!\d))")
 SEVERAL_SCALES = re.compile(  # 1亿2千万
@@ -159,6 +161,7 @@ def _plain(text: str) -> str:
 def _unwrapped(text: str) -> str:
     """The same without the marks of formulas, money and thousands."""
     text = FORMULA.sub(lambda found: f" {_inside(found.groups())} ", text)
+    text = SCIENTIFIC.sub(lambda found: f"{Decimal(found[0]):f}", text)
     text = SEVERAL_SCALES.sub(lambda found: _digits(found[0]), THOUSANDS.sub("", CURRENCY.sub(r" \1", text)).strip())
     return MIXED.sub(lambda found: f"{int(found[1]) * int(found[3]) + int(found[2])}/{found[3]}", text)
 
