@@ -30,6 +30,11 @@ ray=$root/.venv/bin/ray
 
 unset RAY_ADDRESS # it would send `ray start --head` to another cluster
 export RAY_USAGE_STATS_ENABLED=0 RAY_AUTH_MODE=${RAY_AUTH_MODE:-token}
+if [ -n "$head" ]; then
+  [ "$node_ip" != 127.0.0.1 ] || fail "RAY_HEAD=$head needs RAY_NODE_IP, this machine's address in their network" 2
+  [ "$RAY_AUTH_MODE" = disabled ] || [ -n "${RAY_AUTH_TOKEN:-}" ] || [ -s ~/.ray/auth_token ] ||
+    fail "no ~/.ray/auth_token: copy the one of $head, readable by you alone" 2
+fi
 # Else Ray turns 127.0.0.1 into the machine's address and listens on all of them.
 [ "$node_ip" != 127.0.0.1 ] || export RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER=0
 log=$(mktemp -t restart_ray.XXXXXX)
@@ -47,9 +52,6 @@ quietly "$ray" stop || quietly "$ray" stop --force || fail "Ray does not stop; s
 args=("--node-ip-address=$node_ip" --disable-usage-stats)
 [ -z "$num_gpus" ] || args+=("--num-gpus=$num_gpus")
 if [ -n "$head" ]; then
-  [ "$node_ip" != 127.0.0.1 ] || fail "RAY_HEAD=$head needs RAY_NODE_IP, this machine's address in their network" 2
-  [ "$RAY_AUTH_MODE" = disabled ] || [ -n "${RAY_AUTH_TOKEN:-}" ] || [ -s ~/.ray/auth_token ] ||
-    fail "no ~/.ray/auth_token: copy the one of $head, readable by you alone" 2
   args+=("--address=$head")
 else
   if (exec 3<>"/dev/tcp/$node_ip/$port") 2>/dev/null; then

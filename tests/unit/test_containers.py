@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -36,8 +37,8 @@ def test_the_image_lints_and_both_compose_files_have_their_form() -> None:
 
 def test_what_is_installed_is_the_locks_and_the_setups() -> None:
     text = (FOLDER / "Containerfile").read_text()
-    version = re.search(r"^UV_VERSION=(.+)$", (ROOT / "utils/setup.sh").read_text(), re.MULTILINE)
-    assert version and f"uv=={version[1]}" in text and "uv sync --frozen" in text
+    found = re.search(r"^UV_VERSION=(.+)$", (ROOT / "utils/setup.sh").read_text(), re.MULTILINE)
+    assert found and f"uv=={found[1]}" in text and "uv sync --frozen" in text
     assert "python:3.12-" in text and "python3.12" in text
     shipped = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
     assert all((ROOT / name).exists() for name in shipped) and not {".env", "runs", "containers"} & shipped
@@ -85,3 +86,34 @@ def test_health_checks_ask_what_the_service_listens_on() -> None:
         if check := service.get("healthcheck"):
             port = next((one for one in service["command"] if one.startswith("--port=")), "") if name in OWN else ""
             assert port.removeprefix("--port=") in " ".join(check["test"]), name
+
+
+def test_machines_of_kubernetes_have_the_locks_ray_and_no_rights() -> None:
+    spec = yaml.safe_load((FOLDER / "raycluster.yaml").read_text())["spec"]
+    assert spec["rayVersion"] == version("ray")
+    for group in (spec["headGroupSpec"], *spec["workerGroupSpecs"]):
+        pod = group["template"]["spec"]
+        (container,) = pod["containers"]
+        assert pod["securityContext"]["runAsUser"] == 10001 and pod["securityContext"]["runAsNonRoot"]
+        assert container["securityContext"] == {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+        assert group["rayStartParams"]["num-gpus"] == container["resources"]["limits"]["nvidia.com/gpu"]
+
+
+@pytest.mark.parametrize(
+    ("told", "error"),
+    [
+        ({}, "RAY_HEAD=10.0.0.1:6379 needs RAY_NODE_IP"),
+        ({"RAY_NODE_IP": "10.0.0.2"}, "no ~/.ray/auth_token: copy the one of 10.0.0.1:6379"),
+        ({"RAY_PORT": "0"}, "RAY_PORT=0: must be 1 to 65535"),
+    ],
+)
+def test_a_machine_that_cannot_join_says_why_and_stops_nothing(
+    told: dict[str, str], error: str, tmp_path: Path
+) -> None:
+    env = {"PATH": f"{BIN}:/usr/bin:/bin", "HOME": str(tmp_path), "RAY_HEAD": "10.0.0.1:6379", **told}
+    done = subprocess.run(["bash", ROOT / "restart_ray.sh"], env=env, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2 and error in done.stderr and not done.stdout
+
+
+def test_the_script_for_slurm_is_bash() -> None:
+    run("bash", "-n", FOLDER / "slurm.sh")
