@@ -255,16 +255,16 @@ async def measured_long(model: str, *, rollouts: int, calls: int, tokens: int) -
             await store.close()
     if [str(one) for one in rows["plain"]] != [str(one) for one in rows["packed"]]:
         raise RuntimeError("packed and plain spans gave other rows")
-    return {form: {name: value / rollouts for name, value in told.items()} for form, told in found.items()}
+    return {form: {cost: value / rollouts for cost, value in told.items()} for form, told in found.items()}
 
 
 def long_lines(found: dict[str, dict[str, float]]) -> Iterator[str]:
     """The figures as a table."""
     yield f"{'of a rollout':16}{'plain':>12}{'packed':>12}{'ratio':>8}"
-    for name, plain in found["plain"].items():
-        packed, unit = found["packed"][name], 1000 if name.endswith("_s") else 1 / 1024
-        told = name.replace("_s", " ms") if name.endswith("_s") else name.replace("_bytes", " KiB")
-        yield f"{told:16}{plain * unit:12.2f}{packed * unit:12.2f}{plain / max(packed, 1e-9):8.1f}"
+    for cost, plain in found["plain"].items():
+        packed, unit = found["packed"][cost], 1000 if cost.endswith("_s") else 1 / 1024
+        label = cost.replace("_s", " ms") if cost.endswith("_s") else cost.replace("_bytes", " KiB")
+        yield f"{label:16}{plain * unit:12.2f}{packed * unit:12.2f}{plain / max(packed, 1e-9):8.1f}"
 
 
 def line(cell: Cell) -> str:

@@ -208,10 +208,10 @@ def test_the_judge_that_the_environment_gives_is_told_and_no_key(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(check, "ROOT", tmp_path)
-    for name in ("TEACHER_API_KEY", "JUDGE_ENDPOINTS"):
+    for name in ("TEACHER_API_KEY", "JUDGE_ENDPOINTS", "REWARD_MODEL_URL"):
         monkeypatch.delenv(name, raising=False)
-    (offline,) = check.check_judge(check.Machine())
-    assert offline.version == "offline" and "sql_result" in offline.note
+    offline, words = check.check_judge(check.Machine())
+    assert offline.version == "offline" and "sql_result" in offline.note and "is not set" in words.note
     (tmp_path / ".env").write_text("TEACHER_API_KEY=sk-secret\n")
     (llm,) = check.check_judge(check.Machine())
     assert llm.version == "LLM" and "sk-secret" not in str(llm)
