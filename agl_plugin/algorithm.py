@@ -12,6 +12,7 @@ import dataclasses
 import os
 import signal
 import threading
+import time
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from typing import Any
 import agentlightning as agl
 import psutil
 import ray
-from ray.exceptions import RayActorError, RayTaskError
+from ray.exceptions import RayActorError, RayError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from agl_plugin.options import DaemonOptions, TrainerOptions
@@ -29,6 +30,7 @@ from foundation.environment import COMMON_ENV, CPU_ENV, FIXED_ENV, PATCH_ENV, TR
 from foundation.errors import RunError
 from foundation.versions import versions
 
+LOST_WITHIN_S = 20.0
 PASSED_ON = (*COMMON_ENV, *FIXED_ENV, *CPU_ENV, *PATCH_ENV, *TRACKER_ENV, "HF_HUB_OFFLINE", "NO_PROXY")
 
 
@@ -52,12 +54,16 @@ def check_nodes(nodes: list[dict[str, Any]], *, n_nodes: int, n_gpus: int) -> No
         )
 
 
-def lost_nodes() -> str:
-    """Which machines of Ray are gone, for people; or what else there is to look at."""
-    gone = [node["NodeManagerAddress"] for node in ray.nodes() if not node["Alive"]]
-    if not gone:
-        return "all machines of Ray are there, so that the process itself was ended: look for a lack of memory"
-    return f"Ray has lost {', '.join(gone)}"
+def lost_nodes(*, within_s: float) -> list[str]:
+    """Addresses of Ray's machines that are gone. Other ranks may fail seconds before Ray knows why."""
+    deadline = time.monotonic() + within_s
+    while True:
+        alive, dead = set[str](), set[str]()
+        for node in ray.nodes():
+            (alive if node["Alive"] else dead).add(node["NodeManagerAddress"])
+        if dead - alive or time.monotonic() > deadline:
+            return sorted(dead - alive)
+        time.sleep(0.5)
 
 
 def _start(*, cpu: bool, n_gpus: int, without_litellm: bool, python: Path | None) -> None:
@@ -144,8 +150,12 @@ def train(
         )
         try:
             run.fit()
-        except RayActorError as exc:
-            raise RunError(f"a process of the update or a model server is gone: {lost_nodes()}. {AGAIN}") from exc
+        except RayError as exc:
+            gone = lost_nodes(within_s=LOST_WITHIN_S * (config.trainer.nnodes > 1))
+            if not gone and not isinstance(exc, RayActorError):
+                raise
+            what = f"Ray has lost {', '.join(gone)}" if gone else "all machines are there; look for a lack of memory"
+            raise RunError(f"a process of the update or a model server is gone: {what}. {AGAIN}") from exc
 
 
 class Grpo(agl.Algorithm):
