@@ -20,8 +20,6 @@ from sql_agent.offline_judge.normal import normalise
 WORDS, COURTESY, CONTRASTS = (Path(__file__).parent / f"{name}.txt" for name in ("words", "courtesy", "contrasts"))
 TOKEN = re.compile(r"\d+(?:\.\d+)?|[+*/^<>=×÷%]|(?<=\d)-(?=\d)|[a-zµμ°]+|[^\W_a-z\d]")
 LONGEST = 8  # tokens of a phrase
-SIGNATURE = 2  # words behind the last courtesy
-MOST_ODD_ZH = 2  # characters that a clause of courtesy may have besides; of English words one
 MISSPELT = 5  # shorter words are too near to others
 # Contractions: what denies stays, the rest says nothing.
 CONTRACTED = (
@@ -58,7 +56,6 @@ CONTRACTED = (
     (re.compile(r"咋"), "怎么"),
     (re.compile(r"啥"), "什么"),
     (re.compile(r"禁用(?![情况人])|禁止使用|忌用"), "不能用"),
-    (re.compile(r"(?<=\d) ?(?:℃|°c)"), "度"),
     (re.compile(r"仨"), "三个"),
     (re.compile(r"俩"), "两个"),
     (re.compile(r"(没|不)(?:曾|有)"), r"\1"),
@@ -89,9 +86,7 @@ POLITE = re.compile(rf"\b(?:{'|'.join(SECTIONS['polite'])})")
 CLAUSE = re.compile(r"[^,.!?;:\n]*[,.!?;:\n]*(?:\s-+\s)?")
 COURTEOUS = STOP | frozenset(" ".join(SECTIONS["clause"]).split())
 MARKS = frozenset(" ".join(SECTIONS["clause-mark"]).split())
-HEADS = frozenset(" ".join(SECTIONS["clause-head"]).split())
-ZH = frozenset("".join(SECTIONS["clause-zh"]))
-MARK_ZH = re.compile("|".join(SECTIONS["clause-mark-zh"]))
+COURTEOUS_ZH = re.compile(f"[{SECTIONS['clause-zh'][0]}]+")
 POLITE_ZH, ASKING_ZH = "|".join(SECTIONS["polite-zh"]), "|".join(SECTIONS["asking-zh"])
 DENIALS = frozenset(["not", "no", "never", "without", "neither", "nor", "不", "没", "无", "勿", "未", "非"])
 DENIED = "not"
@@ -151,7 +146,7 @@ def wording(text: str) -> Wording:
     said = text.lower()
     for pattern, plain in CONTRACTED:
         said = pattern.sub(plain, said)
-    written = tuple(TOKEN.findall(re.sub(POLITE_ZH, " ", POLITE.sub(" ", _without_courtesy(said)))))
+    written = () if said.isascii() else tuple(TOKEN.findall(re.sub(POLITE_ZH, " ", _without_courtesy(said))))
     said = _without_courtesy(in_digits(said))
     plain = tuple(token for part in _parts(POLITE.sub(" ", said)) for token in part)
     tokens, names = _named(plain)
@@ -161,33 +156,17 @@ def wording(text: str) -> Wording:
 
 
 def _without_courtesy(said: str) -> str:
-    """The text without the clauses that are courtesy, where another stays, and without who signs behind a last one."""
-    clauses = [clause for clause in CLAUSE.findall(said) if clause]
-    courteous = [_is_courteous(clause) for clause in clauses]
-    if not all(courteous[:-1]) and courteous[-2] and len(TOKEN.findall(clauses[-1])) <= SIGNATURE:
-        courteous[-1] |= "?" not in clauses[-1]
-    kept = "".join(clause for clause, drop in zip(clauses, courteous, strict=True) if not drop)
+    """The text without the clauses that hold nothing but words of courtesy, where another stays."""
+    clauses = CLAUSE.findall(said)
+    kept = "".join(clause for clause in clauses if not _is_courteous(clause))
     return kept if TOKEN.search(kept) else said
 
 
 def _is_courteous(clause: str) -> bool:
-    """Whether a clause is courtesy: it begins with a word that makes it so, or has a mark of it and next to nothing
-    besides; no number, no denial, and nothing that a list tells from other things."""
     words = TOKEN.findall(clause)
-    if not words or any(word[0].isdigit() and word != "1" or word == DENIED for word in words):
+    if not words or not all(word in COURTEOUS if word.isascii() else COURTEOUS_ZH.fullmatch(word) for word in words):
         return False
-    said = [word for word in words if word not in STOP or word in MARKS]
-    if said and said[0] in HEADS and all(word.isascii() for word in words):
-        return True
-    marked = any(word in MARKS for word in words) or bool(MARK_ZH.search(clause))
-    bases = [_base(word, respelt=False) for word in words]
-    odd = [base for word, base in zip(words, bases, strict=True) if not {word, base} & COURTEOUS and word not in ZH]
-    return marked and len(odd) <= (1 if clause.isascii() else MOST_ODD_ZH) and not _tells_apart("".join(odd))
-
-
-def _tells_apart(phrase: str) -> bool:
-    """Whether contrasts.txt has the phrase, or it names a drug or disease."""
-    return len(phrase) > 1 and (phrase in _contrasts() or phrase in groups()[1])
+    return any(not word.isascii() or word in MARKS for word in words)
 
 
 def _parts(said: str) -> list[list[str]]:
