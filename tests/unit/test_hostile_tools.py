@@ -402,33 +402,39 @@ from sql_agent.agent.tool import EpisodeContext
 from sql_agent.agent.toolset import Toolset
 from sql_agent.config import build_config
 from sql_agent.records import Question
-toolset = Toolset(build_config({"agent": {"tools": [sys.argv[1]], "tool_timeout_s": 60}}))
+toolset = Toolset(build_config({"agent": {"tools": [sys.argv[1]], "tool_timeout_s": 100}}))
 async def play():
     async with toolset.for_episode(Question(id="q", question="?")) as offered:
         tools = {tool.name: tool for tool in offered.tools}
         print(await tools["strays"].invoke(EpisodeContext(), "{}"), flush=True)
-        await tools["stays"].invoke(EpisodeContext(timeout_s=60), "{}")
+        print(await tools["stays"].invoke(EpisodeContext(timeout_s=100), "{}"), flush=True)
 asyncio.run(play())
 """
 
 
 def test_all_of_it_ends_when_the_runner_is_killed(tmp_path: Path) -> None:
-    stays = """
+    note = tmp_path / "pid"
+    stays = f"""
     def stays() -> str:
-        subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)", "MARK"], start_new_session=True)
-        print("here", flush=True)
-        time.sleep(60)
-        return ""
-    """.replace("MARK", MARK)
+        program = subprocess.Popen(["sleep", "600"], start_new_session=True)
+        with open({str(note)!r} + ".new", "w") as file:
+            file.write(str(program.pid))
+        os.rename(file.name, {str(note)!r})
+        return str(program.wait())
+    """
     file = tmp_path / "own.py"
     file.write_text(textwrap.dedent(HOSTILE) + textwrap.dedent(stays), encoding="utf-8")
     with subprocess.Popen(
         [sys.executable, "-c", RUNNER, str(file)], cwd=ROOT, stdout=subprocess.PIPE, start_new_session=True
     ) as runner:
-        assert runner.stdout and runner.stdout.readline() == b"left\n"
-        assert wait_for(lambda: len(strays()) >= 1)
-        below = psutil.Process(runner.pid).children(recursive=True)
-        runner.kill()
+        try:
+            assert runner.stdout and runner.stdout.readline() == b"left\n"
+            begun = wait_for(lambda: note.exists() or runner.poll() is not None) and note.exists()
+            below = psutil.Process(runner.pid).children(recursive=True)
+        finally:
+            runner.kill()
+        assert begun, f"{[process.cmdline() for process in below]}; the call said {runner.stdout.read()}"
+    assert int(note.read_text(encoding="utf-8")) in [process.pid for process in below]
     gone, alive = psutil.wait_procs(below, timeout=15)
     assert len(gone) >= 4 and not alive and wait_for(lambda: not strays())
 
