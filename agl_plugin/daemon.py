@@ -11,7 +11,6 @@ import asyncio
 import functools
 import json
 import logging
-import threading
 import time
 import uuid
 from collections import Counter
@@ -42,6 +41,7 @@ from agl_plugin.update.adapter import annotation_of, n_missing, read_calls, rewa
 from agl_plugin.update.batch import Limits, build_batch
 from agl_plugin.update.phases import phases_of
 from foundation import run_folder
+from foundation.background import LoopThread
 from foundation.errors import RunError
 from foundation.files import append_lines
 from foundation.net import free_port
@@ -130,15 +130,11 @@ class GrpoDaemon:
         self._asked: dict[str, dict[str, Any]] = {}  # rollout -> its question
         self.playing_on = InFlight()  # over the ends of steps
         self._too_old, self._dropped = set[str](), set[str]()  # rollouts of the step, and groups
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
-        self._thread.start()
+        self._loop = LoopThread("rollouts")
 
     def close(self) -> None:
-        """End the thread."""
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(30)
-        self._loop.close()
+        """End the loop; whoever waits for a step hears of it."""
+        self._loop.close(limit_s=30.0)
 
     def collect(
         self, questions: list[dict[str, Any]], addresses: Sequence[str], *, is_train: bool, n_groups: int = 0
@@ -151,7 +147,7 @@ class GrpoDaemon:
         self._wait(self._play(n_groups))
 
     def _wait[T](self, work: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout_s)
+        return self._loop.submit(work).result(timeout_s)
 
     @property
     def warnings(self) -> list[str]:

@@ -21,6 +21,7 @@ from agl_plugin.daemon import GrpoDaemon
 from agl_plugin.options import DaemonOptions
 from agl_plugin.update.adapter import ScoredTriplets
 from agl_plugin.update.rows import Limits
+from foundation.background import Exited, in_thread
 from foundation.errors import RunError
 from foundation.net import free_port
 from sql_agent.agent.endpoint import LLMEndpoint
@@ -88,15 +89,13 @@ async def step(daemon: GrpoDaemon, server: FakeServer, *, kills: int) -> None:
     playing = asyncio.create_task(runner(daemon))
     try:
         ending = asyncio.create_task(asyncio.to_thread(daemon.collect, questions, [address], is_train=True))
-        for _ in range(kills):
-            while daemon.gate.in_flight < N_QUESTIONS * N_EACH // 2 and not ending.done():
-                await asyncio.sleep(0.01)
-            if not ending.done():
-                process = daemon.llm_proxy.server_launcher._proc
-                assert process
+        killed = set[Any]()
+        while len(killed) < kills and not ending.done():
+            process = daemon.llm_proxy.server_launcher._proc  # None while another starts
+            if process and process not in killed and daemon.gate.in_flight >= N_QUESTIONS * N_EACH // 2:
                 process.kill()
-                while daemon.llm_proxy.server_launcher._proc is process and not ending.done():
-                    await asyncio.sleep(0.01)
+                killed.add(process)
+            await asyncio.sleep(0.01)
         await ending
     finally:
         playing.cancel()
@@ -141,6 +140,21 @@ async def test_a_gateway_that_dies_again_and_again_ends_the_run_with_its_name(
     with pytest.raises(RunError, match=r"the LLM proxy died 2 times in one step .*exit code -9") as caught:
         await killed(tmp_path, server, kills=2)
     assert "token ids" not in str(caught.value) and "judge" not in str(caught.value)
+
+
+async def test_whoever_waits_for_a_step_hears_that_its_daemon_is_closed(tmp_path: Path, server: FakeServer) -> None:
+    store = LightningStoreServer(agl.InMemoryLightningStore(thread_safe=True), "127.0.0.1", free_port())
+    await store.start()
+    daemon = daemon_of(store, tmp_path)
+    address = server.base_url.removeprefix("http://").removesuffix("/v1")
+    step = in_thread(lambda: daemon.collect([{"id": 0, "question": "?"}], [address], is_train=True))
+    while not daemon.llm_proxy.is_running():
+        await asyncio.sleep(0.01)
+    await asyncio.to_thread(lambda: daemon._wait(daemon.llm_proxy.stop()))
+    await asyncio.to_thread(daemon.close)
+    with pytest.raises(Exited):
+        await asyncio.wait_for(asyncio.wrap_future(step), 10.0)
+    await store.stop()
 
 
 @pytest.mark.parametrize("own", [False, True], ids=["client", "relay"])
