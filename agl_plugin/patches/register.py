@@ -168,6 +168,22 @@ IN_VLLM = (
         until="vLLM's worker for CPUs takes back draws that do not count",
         without_gpu_only=True,
     ),
+    Patch(
+        name="thoughts_of_calls",
+        places=("vllm",),
+        package="vllm",
+        targets=(
+            Target(
+                "vllm.tool_parsers.qwen3_engine_tool_parser:Qwen3EngineToolParser.extract_tool_calls",
+                "agl_plugin.patches.of_vllm:keeping_thoughts",
+                "self model_output request",
+            ),
+        ),
+        how="wrapped",
+        why="its parser of Qwen3.5's calls drops the mark that ends a thought before a call: the next prompt holds the "
+        "thought as if it had been said, and the turns of a rollout are not one row",
+        until="vLLM's qwen3_coder leaves content before a call as it is, as hermes does",
+    ),
 )
 
 PATCHES: tuple[Patch, ...] = (*OURS_IN_THE_RUN, *IN_VERL, *WITHOUT_A_GPU, *IN_VLLM)

@@ -17,11 +17,16 @@ from typing import Any
 import pytest
 
 from agl_plugin.patches.install import WITHOUT
+from agl_plugin.patches.of_vllm import keeping_thoughts
 from sql_agent.agent.endpoint import LLMEndpoint
 from sql_agent.config import ROOT
+from tests.exact_rows import small_tokenizer
 from tests.template_policy import as_read
 
 pytest.importorskip("vllm")
+from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
+from vllm.tool_parsers.qwen3_engine_tool_parser import Qwen3EngineToolParser
+
 LORA = """
 import verl
 from vllm.entrypoints.openai.chat_completion.serving import OpenAIServingChat
@@ -69,6 +74,30 @@ def test_the_thought_of_an_earlier_answer_reaches_the_template() -> None:
     question, answer = as_read(llm.request({"model": "m", "messages": said})["messages"])
     assert answer["reasoning"] == answer["reasoning_content"] == "\n"
     assert not question.keys() & {"reasoning", "reasoning_content"}
+
+
+XML = "<tool_call>\n<function=look>\n<parameter=sql>\nSELECT '</think>'\n</parameter>\n</function>\n</tool_call>"
+
+
+@pytest.mark.parametrize(
+    ("text", "content"),
+    [
+        ("I look.\n</think>\n\n" + XML, "I look.\n</think>"),
+        ("I look.\n</think>\n\nNow: " + XML, "I look.\n</think>Now:"),
+        ("Now: " + XML, "Now:"),
+        (XML, None),
+    ],
+)
+def test_a_thought_before_a_call_of_qwen3_5_keeps_its_end(text: str, content: str | None) -> None:
+    """By which the template knows it in the next prompt; vLLM's own parser drops it."""
+    tokenizer: Any = small_tokenizer(text)
+    tokenizer.add_tokens(["<think>", "</think>", "<tool_call>", "</tool_call>"])
+    request = ChatCompletionRequest.model_validate({"model": "m", "messages": [{"role": "user", "content": "?"}]})
+    parser = Qwen3EngineToolParser(tokenizer, [])
+    keeping = keeping_thoughts(Qwen3EngineToolParser.extract_tool_calls)
+    parsed = keeping(parser, text, request)
+    assert [call.function.arguments for call in parsed.tool_calls] == ['{"sql": "SELECT \'</think>\'"}']
+    assert (parsed.content and parsed.content.replace("\n\n", "").strip()) == content
 
 
 @pytest.mark.parametrize(("name", "expected"), [("lora", "True"), ("base", "None")])
