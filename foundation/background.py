@@ -15,12 +15,11 @@ import math
 import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, TypeVar
+from typing import Any
 
 from foundation.errors import AgentGRPOError
 
 logger = logging.getLogger(__name__)
-T = TypeVar("T")
 ENDING_S = 0.5  # for work to end once it is cancelled
 
 

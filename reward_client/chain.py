@@ -18,7 +18,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, TypeVar
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from reward_client.budget import Spending
@@ -30,7 +30,6 @@ from reward_client.schema import JudgeEndpoint, Usage
 from reward_client.tries import Tries
 
 logger = logging.getLogger(__name__)
-T = TypeVar("T")
 
 FIRST_COOL_DOWN_S, MAX_COOL_DOWN_S = 10.0, 160.0
 MAX_BLOCK_S = 3600.0  # a Retry-After of days, meant or not, is looked into again
@@ -135,7 +134,7 @@ class Chain:
         """Another process knows nothing yet."""
         return {**vars(self), "known": defaultdict(_Endpoint)}
 
-    async def ask(
+    async def ask[T](
         self,
         request: Request,
         parse: Callable[[str], T],
@@ -188,7 +187,7 @@ class Chain:
                 next_s |= {name: start_s + amounts[name] * 60 / limit for name, limit in per_minute.items() if limit}
             await asyncio.sleep(start_s - time.time())
 
-    async def _answer(
+    async def _answer[T](
         self, way: _Way, endpoint: JudgeEndpoint, request: Request, parse: Callable[[str], T]
     ) -> Answer[T]:
         reply = await self._post(way, endpoint, request.again if way.misread else request)

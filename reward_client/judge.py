@@ -16,7 +16,7 @@ import logging
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
@@ -49,8 +49,6 @@ from reward_client.prompting import (
 from reward_client.schema import Budget, Criteria, JudgeEndpoint, JudgeItem, PairVerdict, Usage, Verdict
 
 logger = logging.getLogger(__name__)
-T = TypeVar("T")
-M = TypeVar("M", bound=BaseModel)
 
 NOTHING = Criteria(accuracy=0, completeness=0, clarity=0, professionalism=0)
 TOKENS_PER_RANK = 16
@@ -227,7 +225,7 @@ class LLMJudge:
     ) -> Request:
         return Request(messages=messages, max_tokens=self._max_tokens + more_tokens, name=name, schema=schema)
 
-    async def _once(
+    async def _once[M: BaseModel](
         self,
         mode: str,
         content: dict[str, Any],

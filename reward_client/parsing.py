@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from typing import Annotated, Any, NoReturn, TypeVar
+from typing import Annotated, Any, NoReturn
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -26,7 +26,6 @@ _CLOSES = rf"(?:[<◁\[]/{_THOUGHT}[>▷\]]|<\|channel\|>final(?:\s*<\|constrain
 _REASONING = re.compile(rf".*?{_CLOSES}(?:\s*{_OPENS}.*?{_CLOSES})*", re.DOTALL | re.IGNORECASE)
 _FENCE = re.compile(r"```(?:json\w{0,2})?\s*", re.IGNORECASE)
 _READ = re.compile(rf'(?P<object>\{{(?=\s*"))|{_OPENS}|{_CLOSES}', re.IGNORECASE)
-M = TypeVar("M", bound=BaseModel)
 
 
 class _Reply(BaseModel):

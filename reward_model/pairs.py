@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
@@ -21,7 +21,6 @@ from foundation.errors import UserError
 from foundation.files import BadLine, decode_line, numbered_lines
 
 SHOWN_LINES = 5
-T = TypeVar("T")
 
 
 class Turn(BaseModel):

@@ -18,7 +18,7 @@ import shutil
 import sys
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar
+from typing import Any
 from urllib.request import getproxies
 
 import anyio
@@ -45,7 +45,6 @@ KEPT_BYTES = 2000
 EVENT_BYTES = 32 * 2**20  # of an answer over HTTP; a longer one is told to the model as an error
 LOST = ("Connection closed", "Session terminated", "SSE stream ended")  # how the client's own words begin
 CLOSED = (anyio.ClosedResourceError, anyio.BrokenResourceError)
-Result = TypeVar("Result", bound=BaseModel)
 Streams = tuple[Any, ...]
 
 
@@ -117,7 +116,7 @@ class McpSession:
         # An address that is reached without a proxy: whether anything listens there can be seen.
         self._is_direct = bool(config.url) and (is_loopback(config.url) or not getproxies())
 
-    async def call(self, request: Any, kind: type[Result], *, timeout_s: float) -> Result:
+    async def call[Result: BaseModel](self, request: Any, kind: type[Result], *, timeout_s: float) -> Result:
         """What the server answers, asked from any loop. Raises ToolFault, TimeoutError, and MCPError as it sent it."""
         try:
             return await self._loop.call(self.ask(request, kind), timeout_s=timeout_s)
@@ -126,7 +125,7 @@ class McpSession:
             await asyncio.wrap_future(self._loop.submit(self._require_alive()))
             raise
 
-    async def ask(self, request: Any, kind: type[Result]) -> Result:
+    async def ask[Result: BaseModel](self, request: Any, kind: type[Result]) -> Result:
         """`call` without a limit."""
         life = await self._opened()
         assert life.session

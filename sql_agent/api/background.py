@@ -16,10 +16,8 @@ import threading
 import weakref
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any, Literal, ParamSpec, TypeVar
+from typing import Any, Literal
 
-P = ParamSpec("P")
-T = TypeVar("T")
 Status = Literal["running", "finished", "failed", "stopped"]
 EXIT_S = 60.0  # what a command gets to end in order when the program ends
 

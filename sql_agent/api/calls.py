@@ -20,7 +20,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from foundation.entry import JOB, MADE
 from foundation.errors import UserError, did_you_mean
@@ -30,7 +30,6 @@ from sql_agent.config import TrainConfig, known_keys
 
 KEPT_LINES = 400
 WRONG_INPUT, INTERRUPTED = 2, 130
-F = TypeVar("F", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True)

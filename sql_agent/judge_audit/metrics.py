@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from itertools import combinations
 from random import Random
 from statistics import fmean
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 from pydantic import BaseModel
@@ -22,7 +22,6 @@ from sql_agent.judge_audit.items import JudgedItem
 
 BINS = 10
 RESAMPLES = 300
-T = TypeVar("T")
 
 
 class Scored(NamedTuple):

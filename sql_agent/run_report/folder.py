@@ -10,7 +10,6 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
 
 from foundation import run_folder
 from foundation.errors import UserError
@@ -19,8 +18,6 @@ from sql_agent.evaluation.results import EvalReport
 from sql_agent.records import RolloutRecord, RunRecord, TrialRecord
 from sql_agent.run_audit.search import trails
 from sql_agent.run_report.plain import Tree, number
-
-T = TypeVar("T")
 
 EVALUATION = "evaluation"
 KEPT_CHARS = 200

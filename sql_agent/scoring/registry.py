@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.metadata import entry_points
 from types import ModuleType
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 from foundation import modules
 from foundation.errors import UserError, did_you_mean
@@ -84,12 +84,10 @@ class ScoringContext:
 
 
 Scorer = Callable[[Question, Episode, ScoringContext], Awaitable[Score | float] | Score | float]
-F = TypeVar("F", bound=Scorer)
-
 SCORERS: dict[str, Scorer] = {}
 
 
-def scorer(*names: str) -> Callable[[F], F]:
+def scorer[F: Scorer](*names: str) -> Callable[[F], F]:
     """Register the decorated function, sync or async, under these names.
 
     It gets the question, the episode with the cleaned final answer (never an empty one) and the context, and gives a
