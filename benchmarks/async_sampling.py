@@ -13,10 +13,7 @@ staleness_mean, too_old, asked_again   of asynchronous steps
 from __future__ import annotations
 
 import json
-import os
 import statistics
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import Annotated, Any
@@ -24,6 +21,7 @@ from typing import Annotated, Any
 import typer
 
 from agl_plugin.audit.verify import verify
+from benchmarks.training import COMMAND, trained, with_keys
 from foundation import run_folder
 from foundation.files import read_lines
 from sql_agent.config import ROOT
@@ -42,29 +40,22 @@ KEYS = {
 }
 
 
-def trained(folder: Path, *, seed: int, steps: int, ahead: int) -> dict[str, Any]:
+def measured(folder: Path, *, seed: int, steps: int, ahead: int) -> dict[str, Any]:
     """The figures of one run below `folder`."""
     more = {"rollout.async_groups": ahead, "rollout.max_staleness": 8} if ahead else {}
     keys = {"trainer.max_steps": steps, "trainer.validate_every": steps, "trainer.runs_dir": folder, "data.seed": seed}
-    flags = [word for key, value in (KEYS | keys | more).items() for word in ("--set", f"{key}={value}")]
-    environment = {k: v for k, v in os.environ.items() if k not in ("AGL_MANAGED_STORE", "AGL_CURRENT_ROLE")}
-    command = [sys.executable, "-m", "sql_agent.train_sql_agent", "--recipe", "demo_cpu", *flags]
-    done = subprocess.run(command, cwd=ROOT, env=environment, text=True, capture_output=True)
-    if done.returncode:
-        typer.echo(f"{done.stdout[-3000:]}{done.stderr[-3000:]}\nerror: a run ended with {done.returncode}", err=True)
-        raise typer.Exit(1)
-    (run,) = [path.parent for path in folder.rglob(run_folder.SUMMARY)]
+    run = trained(with_keys(COMMAND, KEYS | keys | more), folder, log=folder / "log")
     lines = read_lines(run / run_folder.METRICS)
-    measured = [line for line in lines if line["kind"] == "train"][WARM_UP:]
+    steps_done = [line for line in lines if line["kind"] == "train"][WARM_UP:]
     problems = verify(run).problems
     return {
-        "steps_per_minute": round(60 * len(measured) / sum(line["seconds"] for line in measured), 2),
+        "steps_per_minute": round(60 * len(steps_done) / sum(line["seconds"] for line in steps_done), 2),
         "reward": round(next(line["val/reward_mean"] for line in lines if line["kind"] == "val"), 3),
-        "staleness_mean": statistics.fmean(line.get("rollout/staleness_mean", 0) for line in measured),
-        "too_old": sum(line.get("rollout/too_old", 0) for line in measured),
-        "asked_again": sum(line.get("rollout/asked_again", 0) for line in measured),
-        "sampler_gap": statistics.fmean(line["sampler/log_prob_diff_mean"] for line in measured),
-        "weight_sync_s": statistics.fmean(line["time/weight_sync"] for line in measured),
+        "staleness_mean": statistics.fmean(line.get("rollout/staleness_mean", 0) for line in steps_done),
+        "too_old": sum(line.get("rollout/too_old", 0) for line in steps_done),
+        "asked_again": sum(line.get("rollout/asked_again", 0) for line in steps_done),
+        "sampler_gap": statistics.fmean(line["sampler/log_prob_diff_mean"] for line in steps_done),
+        "weight_sync_s": statistics.fmean(line["time/weight_sync"] for line in steps_done),
         "audit_problems": problems[:3],
     }
 
@@ -83,7 +74,7 @@ def main(
         for groups in (0, ahead):
             with tempfile.TemporaryDirectory() as temp:
                 rows.append(
-                    {"seed": seed, "async_groups": groups, **trained(Path(temp), seed=seed, steps=steps, ahead=groups)}
+                    {"seed": seed, "async_groups": groups, **measured(Path(temp), seed=seed, steps=steps, ahead=groups)}
                 )
             typer.echo(json.dumps(rows[-1]))
     rates, rewards = ([[row[key] for row in rows if bool(row["async_groups"]) is kind] for kind in (False, True)]

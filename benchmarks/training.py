@@ -20,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -33,10 +34,7 @@ from foundation.files import read_lines
 from sql_agent.config import ROOT
 from sql_agent.tiny_policy.build import ensure_tiny_policy
 
-COMMAND = [
-    *("-m", "sql_agent.train_sql_agent", "--recipe", "demo_cpu", "--set", "trainer.validate_first=false"),
-    *("--set", "trainer.validate_every=-1", "--set", "trainer.save_every=-1"),
-]
+COMMAND = ["-m", "sql_agent.train_sql_agent", "--recipe", "demo_cpu"]
 PARTS = {"rollouts_s": "timing_s/gen", "old_log_prob_s": "timing_s/old_log_prob", "update_s": "timing_s/update_actor"}
 TOKENS = "perf/total_num_tokens"
 
@@ -71,17 +69,28 @@ def figures_of(run: Path, *, started_s: float, warm_up: int) -> dict[str, Any]:
 
 def measured(command: list[str], folder: Path, *, log: Path, warm_up: int) -> dict[str, Any]:
     """Run the command, which leaves a run folder in `folder`. Its figures."""
-    environment = {k: v for k, v in os.environ.items() if k not in ("AGL_MANAGED_STORE", "AGL_CURRENT_ROLE")}
     started_s = time.time()
+    run = trained(command, folder, log=log)
+    total_s = time.time() - started_s
+    return {**figures_of(run, started_s=started_s, warm_up=warm_up), "total_s": round(total_s, 1)}
+
+
+def trained(command: list[str], folder: Path, *, log: Path) -> Path:
+    """Run the command; the run folder that it left below `folder`. Where it fails, its last words, and status 1."""
+    environment = {k: v for k, v in os.environ.items() if k not in ("AGL_MANAGED_STORE", "AGL_CURRENT_ROLE")}
     with log.open("w", encoding="utf-8") as output:
         done = subprocess.run([sys.executable, *command], cwd=ROOT, env=environment, stdout=output, stderr=output)
-    total_s = time.time() - started_s
     if done.returncode:
         tail = "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-30:])
         typer.echo(f"{tail}\nerror: `{' '.join(command)}` ended with status {done.returncode}", err=True)
         raise typer.Exit(1)
     (run,) = [path.parent for path in folder.rglob(run_folder.SUMMARY)]
-    return {**figures_of(run, started_s=started_s, warm_up=warm_up), "total_s": round(total_s, 1)}
+    return run
+
+
+def with_keys(command: list[str], keys: Mapping[str, Any]) -> list[str]:
+    """The command with these keys of its configuration."""
+    return [*command, *(word for key, value in keys.items() for word in ("--set", f"{key}={value}"))]
 
 
 def table_of(figures: dict[str, Any]) -> Table:
@@ -100,15 +109,15 @@ def main(
     """Measure training; two minutes on two idle cores."""
     ensure_tiny_policy(1)
     with tempfile.TemporaryDirectory() as temp:
-        keys = {"trainer.max_steps": steps + warm_up, "trainer.runs_dir": temp}
-        command = [*COMMAND, *(word for key, value in keys.items() for word in ("--set", f"{key}={value}"))]
-        found = measured(command, Path(temp), log=Path(temp) / "log", warm_up=warm_up)
+        keys = {"trainer.max_steps": steps + warm_up, "trainer.runs_dir": temp, "trainer.validate_first": "false"}
+        command = with_keys(COMMAND, keys | {"trainer.validate_every": -1, "trainer.save_every": -1})
+        seconds = measured(command, Path(temp), log=Path(temp) / "log", warm_up=warm_up)
     figures = {
         "steps": steps,
         "warm_up": warm_up,
         "cores": os.cpu_count(),
         "load": round(os.getloadavg()[0], 2),
-        **found,
+        **seconds,
     }
     if out:
         out.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
