@@ -32,21 +32,17 @@ class LLMKeeper(LLMJudge):
         rubric: str,
         folder: Path,
         timeout_s: float = 60.0,
-        attempts: int = 3,
         concurrency: int = 8,
         rpm: int = 0,
         budget: Budget | None = None,
     ) -> None:
-        limits: dict[str, Any] = {"timeout_s": timeout_s, "attempts": attempts, "rpm": rpm, "budget": budget}
+        limits: dict[str, Any] = {"timeout_s": timeout_s, "rpm": rpm, "budget": budget}
         super().__init__(endpoints, folder=folder, run=ACCOUNT, concurrency=concurrency, **limits)
         self._rubrics["keep"], self.concurrency = rubric, concurrency
 
     async def decide(self, *, question: str, reference: str = "") -> KeepReply:
         """Keep or not: from the folder where it was asked before. Raises JudgeFault."""
-        messages = build_keep_messages(self._rubrics["keep"], question=question, reference=reference)
-        request, content = (
-            self._request(messages, "decision", KEEP_SCHEMA),
-            {"question": question, "reference": reference},
-        )
-        reply, _ = await self._once("keep", content, request, parse_keep, KeepReply)
+        item = {"question": question, "reference": reference}
+        request = self._request(build_keep_messages(self._rubrics["keep"], **item), "decision", KEEP_SCHEMA)
+        reply, _ = await self._once("keep", item, request, parse_keep, KeepReply)
         return reply

@@ -55,35 +55,16 @@ class KeepReply(_Reply):
     reason: str = ""
 
 
-CRITERIA_SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "properties": {**{name: {"type": "number"} for name in WEIGHTS}, "reason": {"type": "string"}},
-    "required": [*WEIGHTS, "reason"],
-    "additionalProperties": False,
-}
-PAIR_SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "properties": {"better": {"type": "integer", "enum": [0, 1, 2]}, "reason": {"type": "string"}},
-    "required": ["better", "reason"],
-    "additionalProperties": False,
-}
-GROUP_SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "properties": {
-        "ranking": {"type": "array", "items": {"type": "array", "items": {"type": "integer"}}},
-        "reason": {"type": "string"},
-    },
-    "required": ["ranking", "reason"],
-    "additionalProperties": False,
-}
+def _asking(**properties: Any) -> dict[str, Any]:
+    """The schema of an object with these keys and a reason, all of them needed."""
+    properties["reason"] = {"type": "string"}
+    return {"type": "object", "properties": properties, "required": [*properties], "additionalProperties": False}
 
 
-KEEP_SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "properties": {"keep": {"type": "boolean"}, "reason": {"type": "string"}},
-    "required": ["keep", "reason"],
-    "additionalProperties": False,
-}
+CRITERIA_SCHEMA = _asking(**{name: {"type": "number"} for name in WEIGHTS})
+PAIR_SCHEMA = _asking(better={"type": "integer", "enum": [0, 1, 2]})
+GROUP_SCHEMA = _asking(ranking={"type": "array", "items": {"type": "array", "items": {"type": "integer"}}})
+KEEP_SCHEMA = _asking(keep={"type": "boolean"})
 
 
 def parse_criteria(text: str) -> Criteria:
@@ -129,13 +110,13 @@ def inert(text: str, taken_out: str) -> str:
 
 
 def _read[M: BaseModel](text: str, model: type[M]) -> M:
-    said = text.strip()
-    if not said.startswith(("{", "```")) and (reasoned := _REASONING.match(said)):
-        said = said[reasoned.end() :].strip()
-    if len(said) > 6 and said.endswith("```") and (fence := _FENCE.match(said)):
-        said = said[fence.end() : -3].strip()
+    reply = text.strip()
+    if not reply.startswith(("{", "```")) and (reasoned := _REASONING.match(reply)):
+        reply = reply[reasoned.end() :].strip()
+    if len(reply) > 6 and reply.endswith("```") and (fence := _FENCE.match(reply)):
+        reply = reply[fence.end() : -3].strip()
     try:
-        tree = _DECODER.decode(said)
+        tree = _DECODER.decode(reply)
     except (ValueError, RecursionError) as exc:
         why = str(exc)[:80] or type(exc).__name__
         raise JudgeUnparsable(f"the reply is not one JSON object and nothing else ({why}): {text[:120]!r}") from None
