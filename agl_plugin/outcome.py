@@ -16,10 +16,9 @@ from typing import Any
 from agentlightning.types import RolloutLegacy
 
 from agl_plugin.audit.facts import REPLACED, SMALL, TOO_OLD, UNSCORED
-from agl_plugin.run.agents import reward_by_agent
 from agl_plugin.run.ahead import InFlight
 from agl_plugin.run.resampling import is_flat
-from agl_plugin.run.statistics import of_rollouts
+from agl_plugin.run.statistics import of_rollouts, reward_by_agent
 from foundation.errors import RunError
 from foundation.rollout_keys import TIMED_OUT, TOOL_FAULT, told_tools
 

@@ -31,7 +31,7 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from foundation.files import write_json
 from foundation.net import free_port
-from reward_model.grounding import grounded
+from reward_model.pairs import grounded
 
 N_CLIENTS = 32
 START_S = 300.0

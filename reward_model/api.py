@@ -7,7 +7,7 @@ server says 503 and Retry-After; accepted requests are answered before the appli
 
 # No `from __future__ import annotations`: FastAPI must see the request types, which are made per server.
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -16,14 +16,46 @@ from fastapi import Body, Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, PlainTextResponse
 from fastapi.security import HTTPBearer
+from prometheus_client import Counter, Gauge, Histogram
 from starlette.exceptions import HTTPException
 
-from foundation.http_gate import RETRY_AFTER_S, Gate, Traffic
+from foundation.http_gate import RETRY_AFTER_S, SECONDS, Gate, RequestMetrics, Traffic
 from reward_model import api_types as t
-from reward_model.api_metrics import Metrics
 from reward_model.batching import MicroBatcher, ModelFailed, Overloaded
 from reward_model.scale import RewardScale
 from reward_model.scoring import Item, NotFinite, RewardScorer, Scored
+
+SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+
+
+class Metrics(RequestMetrics):
+    """All metrics of the reward server; `queued` is asked when they are read."""
+
+    def __init__(self) -> None:
+        prefix = "reward_api"
+        super().__init__(prefix)
+        registry = self.registry
+        self.items = Counter(f"{prefix}_items", "scored responses", registry=registry)
+        self.truncated = Counter(f"{prefix}_truncated_items", "responses that were cut", registry=registry)
+        self.refused = Counter(f"{prefix}_overloads", "requests refused because the queue was full", registry=registry)
+        self.batch_items = Histogram(
+            f"{prefix}_batch_items", "items per forward pass", buckets=SIZES, registry=registry
+        )
+        self.batch_seconds = Histogram(
+            f"{prefix}_batch_seconds", "seconds per forward pass", buckets=SECONDS, registry=registry
+        )
+        self._queued = Gauge(f"{prefix}_queued_items", "items that wait for the model", registry=registry)
+
+    def watch_queue(self, n_queued: Callable[[], int]) -> None:
+        """Read the queue's length from this function."""
+        self._queued.set_function(n_queued)
+
+    def on_batch(self, size: int, seconds: float) -> None:
+        """Count one forward pass."""
+        self.items.inc(size)
+        self.batch_items.observe(size)
+        self.batch_seconds.observe(seconds)
+
 
 OPEN_PATHS = frozenset({"/", "/healthz", "/readyz", "/openapi.json"})
 PATHS = OPEN_PATHS | {"/score", "/score-pair", "/score-batch", "/metrics"}

@@ -26,8 +26,7 @@ from foundation.command import alias
 from foundation.errors import UserError
 from foundation.files import write_lines
 from reward_model.degrade import WRONG, Answer, Section, right_answer, sections_of, wrong_answer
-from reward_model.grounding import grounded
-from reward_model.pairs import Pair, make_pair
+from reward_model.pairs import Pair, grounded, make_pair
 
 SPLITS = ("train", "val", "test")
 _BESIDE = Path(__file__).resolve().parent.parent  # sql_agent itself, where this is installed beneath it

@@ -20,8 +20,7 @@ import typer
 from foundation.command import alias
 from foundation.errors import UserError
 from foundation.files import write_lines
-from reward_model.grounding import grounded
-from reward_model.pairs import Pair, Skipped, json_lines, make_pair
+from reward_model.pairs import Pair, Skipped, grounded, json_lines, make_pair
 
 Group = tuple[str, str, str]
 

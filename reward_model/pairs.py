@@ -21,6 +21,7 @@ from foundation.errors import UserError
 from foundation.files import BadLine, decode_line, numbered_lines
 
 SHOWN_LINES = 5
+MARK = "\n\n参考答案："
 
 
 class Turn(BaseModel):
@@ -148,3 +149,11 @@ def split_by_key[T](rows: list[T], keys: list[str], *, share: float, seed: int) 
     held = set(distinct[:n_held])
     train = [row for row, key in zip(rows, keys, strict=True) if key not in held]
     return train, [row for row, key in zip(rows, keys, strict=True) if key in held]
+
+
+def grounded(prompt: str, reference: str) -> str:
+    """The prompt, followed by the reference where there is one: bundled and mined pairs and the scoring API say it so.
+
+    A model of questions alone can only judge style: a fluent invention wins.
+    """
+    return f"{prompt}{MARK}{reference}" if reference else prompt

@@ -30,8 +30,7 @@ from trl.trainer.utils import get_peft_config
 
 from foundation.errors import UserError
 from foundation.files import write_text
-from reward_model.card import write_card
-from reward_model.curves import plot_curves
+from reward_model.card import plot_curves, write_card
 from reward_model.encoding import Encoder
 from reward_model.evaluation import pair_accuracy
 from reward_model.folder import check_weights_folder

@@ -22,7 +22,7 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 from foundation.errors import RunError, UserError
 from reward_model.encoding import Dialogue, Encoded, Encoder
 from reward_model.folder import check_reward_model
-from reward_model.grounding import grounded
+from reward_model.pairs import grounded
 
 logger = logging.getLogger(__name__)
 

@@ -1,11 +1,16 @@
-"""What the rollouts of a step come to, under the names of its metrics: for the daemon, and a run in one process."""
+"""What the rollouts of a step come to, under the names of its metrics: for the daemon, and a run in one process.
+
+In a mixed run of each agent too; nothing of that where one agent plays alone.
+"""
 
 from __future__ import annotations
 
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
+
+DEFAULT = "default"  # the agent of questions that name none
 
 
 def of_rollouts(
@@ -33,3 +38,18 @@ def of_rollouts(
     stats["response_tokens_mean"] = statistics.fmean(sum(row.get("response_tokens", ())) for _, row in scored)
     stops = Counter(row.get("stop_reason", "unknown") for _, row in scored)
     return stats | {f"stop/{why}": n for why, n in stops.items()}
+
+
+def reward_by_agent(rows: Iterable[tuple[Mapping[str, Any], float | None]]) -> dict[str, float]:
+    """reward/AGENT/mean, /rollouts and /scored, of records with their reward (None: unscored)."""
+    by_agent: dict[str, list[float | None]] = defaultdict(list)
+    for row, reward in rows:
+        by_agent[row.get("agent") or ""].append(reward)
+    if set(by_agent) <= {""}:
+        return {}
+    stats: dict[str, float] = {}
+    for agent, rewards in sorted(by_agent.items()):
+        name, scored = f"reward/{agent or DEFAULT}", [reward for reward in rewards if reward is not None]
+        stats |= {f"{name}/rollouts": len(rewards), f"{name}/scored": len(scored)}
+        stats |= {f"{name}/mean": statistics.fmean(scored)} if scored else {}
+    return stats

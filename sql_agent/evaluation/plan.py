@@ -6,6 +6,8 @@ same things again from any folder; `facts` tell whether they are still the same.
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,10 +27,10 @@ from sql_agent.evaluation.measures import compare, compare_agents, compare_tasks
 from sql_agent.evaluation.results import Counts, EvalReport
 from sql_agent.evaluation.targets import Target, label, look_at, settings_for
 from sql_agent.evaluation.trials import Trial, draw, plan_trials
-from sql_agent.evaluation.vote import voted
 from sql_agent.records import Question, TrialRecord
 from sql_agent.scoring.check import check_judge
 from sql_agent.scoring.registry import ScoringContext
+from sql_agent.scoring.vote import choose
 
 SPLITS = ("test_entities", "test")
 
@@ -142,3 +144,20 @@ def report(evaluation: Evaluation, records: list[TrialRecord], *, started: str, 
         delta_by_task={key: compare_tasks(before[key], after[key]) for key in both},
         delta_by_agent={key: delta for key in both if (delta := compare_agents(before[key], after[key]))},
     )
+
+
+def voted(records: Sequence[TrialRecord], k: int) -> list[TrialRecord]:
+    """The chosen record of each question that has k samples, with the tokens and seconds of all k."""
+    questions: dict[str, list[TrialRecord]] = defaultdict(list)
+    for record in sorted(records, key=lambda trial: trial.sample):
+        questions[record.question_id].append(record)
+    return [_with_cost(choose(samples[:k]), samples[:k]) for samples in questions.values() if len(samples) >= k]
+
+
+def _with_cost(chosen: TrialRecord, samples: Sequence[TrialRecord]) -> TrialRecord:
+    """The chosen record, whose cost is that of all that voted."""
+    costs = {
+        name: None if None in (values := [getattr(sample, name) for sample in samples]) else sum(values)
+        for name in ("prompt_tokens", "completion_tokens", "episode_s")
+    }
+    return chosen.model_copy(update=costs)

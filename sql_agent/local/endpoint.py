@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import bisect
 import json
+import re
 import secrets
 import threading
 import time
@@ -30,12 +31,13 @@ from foundation.background import LoopThread
 from foundation.chat_request import NotAllowed, allowed
 from foundation.marks import tokenizer_marks
 from sql_agent.agent.endpoint import LLMEndpoint
-from sql_agent.local.hermes import message_of
 from sql_agent.tuning.chats import Unusable, plain_message
 
 MODEL = "policy"
 QUIET_S = 0.02  # without those that stay away, calls that come within this time of each other are answered together
 MAX_BODY_BYTES = 32 << 20
+CALL_BEGINS = "<tool_call>"
+TOOL_CALL = re.compile(r"<tool_call>(.*?)</tool_call>|<tool_call>(.*)", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -239,3 +241,23 @@ class PolicyEndpoint:
 
 def _refusal(text: str, *, status: int = 400) -> web.Response:
     return web.json_response({"error": {"message": text, "type": "invalid_request_error"}}, status=status)
+
+
+def message_of(text: str) -> dict[str, Any]:
+    """What a model wrote in the hermes form, <tool_call>{"name": ..., "arguments": {...}}</tool_call>, as the chat
+    completions API writes it: the same as vLLM's parser of that name makes of it. What is no call stays text.
+    """
+    plain = {"role": "assistant", "content": text}
+    if CALL_BEGINS not in text:
+        return plain
+    try:
+        calls = [_call(json.loads(whole or cut)) for whole, cut in TOOL_CALL.findall(text)]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return plain
+    return {"role": "assistant", "content": text[: text.find(CALL_BEGINS)] or None, "tool_calls": calls}
+
+
+def _call(said: dict[str, Any]) -> dict[str, Any]:
+    arguments = json.dumps(said["arguments"], ensure_ascii=False)
+    function = {"name": said["name"], "arguments": arguments}
+    return {"id": f"call_{secrets.token_hex(8)}", "type": "function", "function": function}

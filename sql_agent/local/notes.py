@@ -28,10 +28,9 @@ from agl_plugin.audit.facts import (
     update_rows,
 )
 from agl_plugin.audit.log import AuditLog
-from agl_plugin.run.agents import reward_by_agent
 from agl_plugin.run.health import Health
 from agl_plugin.run.resampling import Places, is_flat
-from agl_plugin.run.statistics import of_rollouts
+from agl_plugin.run.statistics import of_rollouts, reward_by_agent
 from agl_plugin.run.time_split import Stopwatch
 from agl_plugin.run.tracking import tracking_of
 from agl_plugin.update.batch import Batch

@@ -23,8 +23,7 @@ from starlette.routing import Route
 
 from foundation import run_folder
 from foundation.console import duration
-from foundation.http_gate import Gate, Traffic
-from foundation.request_metrics import RequestMetrics
+from foundation.http_gate import Gate, RequestMetrics, Traffic
 from sql_agent.evaluation.folder import RESULTS
 from sql_agent.run_report import facts, page
 from sql_agent.run_report.cases import Transcript

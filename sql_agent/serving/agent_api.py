@@ -24,8 +24,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from foundation.errors import AgentGRPOError, UserError
-from foundation.http_gate import RETRY_AFTER_S, Gate, Traffic
-from foundation.request_metrics import RequestMetrics
+from foundation.http_gate import RETRY_AFTER_S, Gate, RequestMetrics, Traffic
 from sql_agent.agent.conversation import Stopped, Tell
 from sql_agent.errors import Fault, LLMFault
 from sql_agent.serving.agent_answer import Answer, Answerer

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
 from vllm.tool_parsers.hermes_tool_parser import Hermes2ProToolParser
 
-from sql_agent.local.hermes import message_of
+from sql_agent.local.endpoint import message_of
 
 REQUEST = ChatCompletionRequest.model_validate({"messages": [{"role": "user", "content": "q"}], "model": "m"})
 

@@ -13,9 +13,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from agl_plugin.run.agents import reward_by_agent
-from agl_plugin.run.mixture import order
-from agl_plugin.run.question_order import QuestionOrder
+from agl_plugin.run.question_order import QuestionOrder, order
+from agl_plugin.run.statistics import reward_by_agent
 from foundation import run_folder
 from foundation.errors import UserError
 from foundation.files import write_lines

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from agl_plugin.run.curriculum import POOLS, CurriculumRules
-from agl_plugin.run.mixture import order
-from agl_plugin.run.question_order import QuestionOrder
+from agl_plugin.run.question_order import QuestionOrder, order
 from foundation.errors import UserError
 from foundation.seeds import uniform
 from sql_agent.config import build_config

@@ -13,8 +13,7 @@ import pytest
 from starlette.types import Message
 
 from foundation.http_gate import Gate, Traffic
-from reward_model.api import Limits, Served, make_app
-from reward_model.api_metrics import Metrics
+from reward_model.api import Limits, Metrics, Served, make_app
 from reward_model.scoring import Item, NotFinite, Scored
 
 SCOPE = {"type": "http", "path": "/score", "headers": [], "method": "POST"}

@@ -19,9 +19,8 @@ from foundation.files import write_lines
 from reward_model.bundled_pairs import QUESTIONS, build, read_split
 from reward_model.convert_dpo_format import Unusable, convert_file, convert_row
 from reward_model.degrade import WRONG, Section, right_answer, sections_of, wrong_answer
-from reward_model.grounding import grounded
 from reward_model.mine_pairs import mine
-from reward_model.pairs import Pair, make_pair, read_pairs, split_by_key
+from reward_model.pairs import Pair, grounded, make_pair, read_pairs, split_by_key
 from sql_agent.config import ROOT
 from sql_agent.data.build import build_bundled
 from sql_agent.offline_judge.judge import grade

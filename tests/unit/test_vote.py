@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sql_agent.evaluation.vote import voted
+from sql_agent.evaluation.plan import voted
 from sql_agent.records import QueryResult, SqlCall, TrialRecord
 from sql_agent.scoring.vote import choose
 
