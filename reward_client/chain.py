@@ -21,11 +21,9 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from reward_client.budget import Spending
-from reward_client.client import ChatReply, JudgeBadRequest, JudgeBusy, JudgeNoCompletion, post_chat
-from reward_client.dialect import Dialect
+from reward_client.client import ChatReply, Dialect, JudgeBadRequest, JudgeBusy, JudgeNoCompletion, post_chat
 from reward_client.errors import JudgeFault, JudgeRejected, JudgeUnparsable, JudgeUnreachable
-from reward_client.ledger import Ledger
+from reward_client.ledger import Ledger, Spending
 from reward_client.schema import JudgeEndpoint, Usage
 from reward_client.tries import Tries
 

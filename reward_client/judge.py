@@ -20,13 +20,11 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from reward_client.budget import Spending
 from reward_client.chain import AGAIN, Answer, Chain, Request
-from reward_client.client import JudgeBadRequest
-from reward_client.dialect import FORMS, Dialect
+from reward_client.client import FORMS, Dialect, JudgeBadRequest
 from reward_client.errors import JudgeFault, JudgeFolderFault, JudgeUnparsable, JudgeUnreachable
 from reward_client.gates import why_zero
-from reward_client.ledger import Ledger
+from reward_client.ledger import Ledger, Spending
 from reward_client.parsing import (
     CRITERIA_SCHEMA,
     GROUP_SCHEMA,
