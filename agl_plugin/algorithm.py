@@ -126,6 +126,8 @@ def train(
     settings = {"verl": overrides, "rules": dataclasses.asdict(trainer.update), "versions": versions()}
     if daemon.async_groups:
         settings["max_staleness"] = daemon.max_staleness
+    if trainer.from_store:
+        settings["from_store"] = trainer.from_store
     with AuditLog(run_dir, settings=settings) if audit else nullcontext() as log:
         run = GrpoTrainer(
             config,

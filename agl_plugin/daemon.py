@@ -26,7 +26,8 @@ from verl import DataProto
 
 from agl_plugin.audit.facts import Batched, Seen, rollout_rows
 from agl_plugin.audit.log import AuditLog
-from agl_plugin.audit.spans import seen_rollout
+from agl_plugin.audit.spans import legacy_rollout, seen_rollout
+from agl_plugin.audit.stored import StoredRollout
 from agl_plugin.options import DaemonOptions
 from agl_plugin.outcome import BROKEN_TOKEN_IDS, Outcome
 from agl_plugin.proxy.gate import Gate
@@ -146,6 +147,21 @@ class GrpoDaemon:
         self._wait(self._set_up(questions, addresses, is_train=is_train, resumes=n_groups > 0), timeout_s=SET_UP_S)
         self._wait(self._play(n_groups))
 
+    def take(self, rollouts: Sequence[StoredRollout]) -> None:
+        """Let these, which a finished run stored, be the rollouts of the step; nothing is played."""
+        self._queued_at_s, self.is_train, self.batched = time.time(), True, None
+        self._gateway.begin()
+        self._hold(
+            InFlight(
+                {i.seen.rollout_id: {**i.seen.asked, "data_id": i.record["group"]} for i in rollouts},
+                {i.seen.rollout_id: legacy_rollout(i) for i in rollouts},
+                [i.record for i in rollouts],
+                [i.seen for i in rollouts],
+            )
+        )
+        self._n_queued, self._places = len(rollouts), Places(sorted(self._in_flight.groups))
+        self._write_down()
+
     def _wait[T](self, work: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
         return self._loop.submit(work).result(timeout_s)
 
@@ -262,12 +278,13 @@ class GrpoDaemon:
         except STORE_ERRORS as exc:
             raise self._store_gone(exc) from exc
         finally:
-            for row in self._rows:
-                row["step"] = self.step  # that of the update, if it finished before
-            append_lines(self.run_dir / run_folder.ROLLOUTS, self._rows)
-            self._audit_rollouts()
+            self._write_down()
 
-    def _audit_rollouts(self) -> None:
+    def _write_down(self) -> None:
+        """The rollouts of the step, in rollouts.jsonl and the audit."""
+        for row in self._rows:
+            row["step"] = self.step  # that of the update, if it finished before
+        append_lines(self.run_dir / run_folder.ROLLOUTS, self._rows)
         if self.audit:
             seen, run_id, records = self._seen, self.audit.run_id, {row["rollout_id"]: row for row in self._rows}
             self.audit.add(lambda: rollout_rows(seen, records, run_id=run_id), step=self.step)

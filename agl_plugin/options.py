@@ -5,8 +5,9 @@ Light to import: nothing of the stack is loaded here.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 from agl_plugin.run.curriculum import CurriculumRules
 from agl_plugin.run.health import Health
@@ -46,9 +47,13 @@ class DaemonOptions:
 
 @dataclass(frozen=True)
 class TrainerOptions:
-    """What is done to a batch before verl's update, what is watched, which checkpoints stay, and what is asked next."""
+    """What is done to a batch before verl's update, what is watched, which checkpoints stay, and what is asked next.
+
+    `from_store`: the facts of the run whose stored rollouts are learned from (agl_plugin.audit.stored); {} for none.
+    """
 
     update: UpdateRules
     health: Health
     keep: KeepRules
     curriculum: CurriculumRules | None = None
+    from_store: Mapping[str, Any] = field(default_factory=dict)

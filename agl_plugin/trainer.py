@@ -22,6 +22,7 @@ from typing import Any
 
 from agl_plugin.audit.facts import checkpoint_rows, update_rows
 from agl_plugin.audit.log import AuditLog
+from agl_plugin.audit.stored import StoredRun
 from agl_plugin.daemon import GrpoDaemon
 from agl_plugin.options import TrainerOptions
 from agl_plugin.run.ahead import QuestionLine
@@ -77,6 +78,7 @@ class GrpoTrainer:
         self._told = Counter[str]()
         folder, resumed = Path(config.trainer.default_local_dir), config.trainer.resume_from_path or ""
         self._kept = Kept(folder, options.keep, resumed=resumed)
+        self.stored = StoredRun(Path(options.from_store["folder"])) if options.from_store else None
         self._advantage = config.algorithm.adv_estimator.removesuffix("_rollouts")
 
     def fit(self) -> None:
@@ -108,9 +110,13 @@ class GrpoTrainer:
         return [self.train[place] for place in self.order.of_step(self.step)]
 
     def _step(self, questions: Questions) -> Metrics:
-        """Rollouts of the questions become rows, and the rows an update of the weights."""
+        """Rollouts of the questions, played or stored, become rows, and the rows an update of the weights."""
         with self._timed("gen"):
-            self._collect(questions, is_train=True, weights=self.step - 1)
+            if self.stored:
+                places, use = self.order.of_step(self.step), self.order.use(self.step)
+                self.daemon.take(self.stored.rollouts(places, use=use, step=self.step))
+            else:
+                self._collect(questions, is_train=True, weights=self.step - 1)
             batch, metrics = self.daemon.batch(self._limits(), by_turn=self.rules.by_turn)
         with self._timed("adv"):
             add_advantages(batch, self._advantage, self.rules)

@@ -28,14 +28,17 @@ MAX_PROMPT, MAX_RESPONSE, MAX_TOGETHER = 14, 8, 10
 STEPS = 3
 
 
-def settings(level: str, rules: UpdateRules = RULES) -> dict[str, Any]:
+def settings(level: str, rules: UpdateRules = RULES, *, group_size: int = 2) -> dict[str, Any]:
     """As agl_plugin.algorithm keeps them, as far as this run has any."""
     together = {"trajectory_max_prompt_length": MAX_PROMPT, "trajectory_max_response_length": MAX_TOGETHER}
     verl = {
         "agentlightning": {"trace_aggregator": {"level": level, **together}},
         "algorithm": {"adv_estimator": "group_rollouts"},
         "data": {"max_prompt_length": MAX_PROMPT, "max_response_length": MAX_RESPONSE},
-        "actor_rollout_ref": {"model": {"path": "models/none"}},
+        "actor_rollout_ref": {
+            "model": {"path": "models/none"},
+            "rollout": {"n": group_size, "temperature": 1.0},
+        },
     }
     return {"verl": verl, "rules": dataclasses.asdict(rules)}
 
@@ -52,15 +55,25 @@ def collecting(folder: Path, audit: AuditLog, *, level: str) -> Iterator[GrpoDae
     daemon.close()
 
 
-def make_run(folder: Path, groups: list[list[Any]], *, level: str = "trajectory", rules: UpdateRules = RULES) -> Path:
-    """A run of STEPS steps on these groups of rollouts, with a validation before and a checkpoint after the second."""
+def make_run(
+    folder: Path,
+    groups: list[list[Any]],
+    *,
+    level: str = "trajectory",
+    rules: UpdateRules = RULES,
+    group_size: int = 2,
+) -> Path:
+    """A run of STEPS steps on these groups of rollouts, with a validation before and a checkpoint after the second.
+
+    `group_size` is what its settings say of all groups.
+    """
     from tests.unit.test_daemon import finish, scored
 
     folder.mkdir(parents=True)
     with (
         pytest.MonkeyPatch.context() as patched,
         one_rank(folder.parent),
-        AuditLog(folder, settings=settings(level, rules)) as audit,
+        AuditLog(folder, settings=settings(level, rules, group_size=group_size)) as audit,
         collecting(folder, audit, level=level) as daemon,
     ):
         patched.setattr("agl_plugin.daemon.LATE_SPANS_S", 0.2)
@@ -68,7 +81,7 @@ def make_run(folder: Path, groups: list[list[Any]], *, level: str = "trajectory"
         daemon.step = 0
         finish(daemon, [[scored(0.5)]], is_train=False)
         for daemon.step in range(1, STEPS + 1):
-            finish(daemon, groups)
+            finish(daemon, groups, name=f"step-{daemon.step}-")
             update_step(daemon, audit, actor, rules)
             if daemon.step == 2:
                 audit.add(lambda: checkpoint_rows(2, f"{run_folder.CHECKPOINTS}/global_step_2"), step=2)

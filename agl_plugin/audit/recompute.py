@@ -12,7 +12,7 @@ import re
 import struct
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 Call = tuple[list[int], list[int]]  # what the policy saw, what it sampled
@@ -34,6 +34,7 @@ class Settings:
     advantage_decides: bool
     rules: Mapping[str, Any]
     max_staleness: int = 0
+    from_store: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> Settings:
@@ -56,6 +57,7 @@ class Settings:
             advantage_decides=not any(rules.get(name) for name in others),
             rules=rules,
             max_staleness=settings.get("max_staleness", 0),
+            from_store=settings.get("from_store", {}),
         )
 
 

@@ -1,13 +1,14 @@
-"""What the store holds of a rollout, as the audit's facts take it."""
+"""What the store holds of a rollout, as the audit's facts take it, and back."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agentlightning.types import Attempt, Rollout, Span, Triplet
+from agentlightning.types import Attempt, Rollout, RolloutLegacy, Span, Triplet
 
 from agl_plugin.audit.facts import Call, Seen
 from agl_plugin.audit.schema import Row
+from agl_plugin.audit.stored import StoredRollout
 from agl_plugin.proxy.spans import CALL_SPAN, LOG_PROBS
 from agl_plugin.update.adapter import calls_of, facts_of
 
@@ -24,6 +25,19 @@ def seen_rollout(
     question = rollout.input if isinstance(rollout.input, dict) else {}
     in_order = sorted(calls.values(), key=lambda call: call.facts["started_s"] or 0.0)
     return Seen(rollout.rollout_id, question, [_attempt(attempt) for attempt in attempts], in_order)
+
+
+def legacy_rollout(stored: StoredRollout) -> RolloutLegacy:
+    """A stored rollout as the store's spans give one that was played."""
+    scored = stored.reward is not None
+    triplets = [_triplet(call) for call in stored.seen.calls] if scored else []
+    why = {"unscored": stored.record["unscored"]}
+    return RolloutLegacy(rollout_id=stored.seen.rollout_id, final_reward=stored.reward, triplets=triplets, metadata=why)
+
+
+def _triplet(call: Call) -> Triplet:
+    response = {"token_ids": call.sampled, LOG_PROBS: call.log_probs, "finish_reason": call.finish_reason or ""}
+    return Triplet(prompt={"token_ids": call.prompt}, response=response, metadata=dict(call.facts))
 
 
 def _attempt(attempt: Attempt) -> Row:

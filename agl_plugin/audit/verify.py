@@ -10,15 +10,17 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from agl_plugin.audit import schema
 from agl_plugin.audit.calls import stored_calls
 from agl_plugin.audit.log import seal_of
 from agl_plugin.audit.recompute import Call, Earned, Expected, Settings, by_row, optimizer_steps, rows_of
 from agl_plugin.audit.schema import unpack
+from agl_plugin.audit.stored import USE, distances
 from foundation import run_folder
 from foundation.files import read_lines
 
@@ -115,7 +117,7 @@ def _verdicts(connection: sqlite3.Connection, checked: Checked) -> None:
 
 def _weights(connection: sqlite3.Connection, checked: Checked, settings: Settings) -> None:
     """Each update begins with the weights that the last one left; calls were answered by the weights of their step, or
-    in a training with `async_groups` by those or older ones."""
+    in a training with `async_groups` by those or older ones, and stored ones by the weights of another run."""
     last: sqlite3.Row | None = None
     for row in connection.execute("SELECT * FROM policy_update ORDER BY step"):
         checked.counts["updates"] += 1
@@ -126,9 +128,12 @@ def _weights(connection: sqlite3.Connection, checked: Checked, settings: Setting
     newest = "max(0, rollout.step - (mode = 'train'))"
     wrong = f"""SELECT llm_call.id, weights_version, rollout.step, mode FROM llm_call
         JOIN attempt ON attempt.id = llm_call.attempt_id JOIN rollout ON rollout.id = attempt.rollout_id
-        WHERE weights_version > {newest} OR (weights_version < {newest} AND NOT (mode = 'train' AND ?))"""
-    for call, version, step, mode in connection.execute(wrong, (settings.max_staleness > 0,)):
+        WHERE NOT (mode = 'train' AND ?)
+        AND (weights_version > {newest} OR (weights_version < {newest} AND NOT (mode = 'train' AND ?)))"""
+    for call, version, step, mode in connection.execute(wrong, (bool(settings.from_store), settings.max_staleness > 0)):
         checked.expect(False, f"{call} ({mode}, step {step}) was answered by weights after {version} updates")
+    if settings.from_store:
+        _stored(connection, checked, settings.from_store)
     if settings.max_staleness:
         trained = {row[0] for row in connection.execute("SELECT rollout_id FROM train_row")}
         steps = [row[0] for row in connection.execute("SELECT DISTINCT step FROM train_row")]
@@ -136,6 +141,19 @@ def _weights(connection: sqlite3.Connection, checked: Checked, settings: Setting
         counted = Counter(age for ages_of_step in ages for rollout, age in ages_of_step if rollout in trained)
         shown = ", ".join(f"{age}: {n}" for age, n in sorted(counted.items()))
         checked.notes.append(f"trained rollouts by staleness in updates (at most {settings.max_staleness}): {shown}")
+
+
+def _stored(connection: sqlite3.Connection, checked: Checked, source: Mapping[str, Any]) -> None:
+    """Where the rollouts of training were played, how far from the weights that were trained, and how often each was
+    used."""
+    for (rollout,) in connection.execute("SELECT id FROM rollout WHERE mode = 'train'"):
+        use, most = rollout.rpartition(USE)[2], source["uses"]
+        allowed = use.isdecimal() and 1 <= int(use) <= most
+        checked.expect(allowed, f"{rollout}: a rollout of {source['folder']} is used {most} x at most")
+    ages = Counter(distances(connection, source).values())
+    shown = ", ".join(f"{age}: {n}" for age, n in sorted(ages.items()))
+    known = shown or "not known: fingerprints of its weights do not tell where this run began"
+    checked.notes.append(f"trained rollouts are those of {source['folder']}; by staleness in updates: {known}")
 
 
 def staleness(connection: sqlite3.Connection, step: int) -> dict[str, int]:

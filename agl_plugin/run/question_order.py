@@ -51,6 +51,10 @@ class QuestionOrder:
         places = order(self._files, self._weights, seed=self._seed, epoch=epoch)
         return places[at * self._n : (at + 1) * self._n]
 
+    def use(self, step: int) -> int:
+        """Which use of its questions a step makes, from 1; without a curriculum each epoch has each once at most."""
+        return 1 + (step - 1) // (len(self._rows) // self._n)
+
     def spare(self, step: int) -> SpareQuestions:
         """What stands in for groups of this step that are flat; with a curriculum after `of_step`."""
         if self.curriculum:

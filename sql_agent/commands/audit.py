@@ -69,6 +69,8 @@ def show(run: Run) -> None:
         (about,) = connection.execute("SELECT * FROM run").fetchall()
         settings = json.loads(about["settings"])
         say(f"run {about['id']}, model {settings['verl']['actor_rollout_ref']['model']['path']}")
+        if source := settings.get("from_store"):
+            say(f"trained from the stored rollouts of {source['folder']}, each at most {source['uses']} x")
         table(search.steps(connection))
         table(search.agents(connection))
         for reason, n in search.reasons(connection).items():

@@ -46,6 +46,8 @@ READERS: dict[str, set[str]] = {
     "data": ROLLOUTS,
     "data.train_file": TRAINERS | {OPTIMIZE},
     "data.train_files": TRAINERS,
+    "data.from_store": TRAINERS,
+    "data.from_store_uses": TRAINERS,
     "data.val_file": ROLLOUTS | {OPTIMIZE},
     "data.seed": TRAINERS,
     "reward": PLAYERS | {JUDGE},

@@ -72,6 +72,14 @@ class DataConfig(Node):
     val_files: list[FileConfig] = Field(
         default=[], description="several files instead, each with its share of `val_max_rows`"
     )
+    from_store: str = Field(
+        default="",
+        description="a finished run (its folder, or its name), whose [stored rollouts](15-training.md#stored-rollouts) "
+        "are learned from instead of new ones to `train_file`",
+    )
+    from_store_uses: int = Field(
+        default=1, ge=1, description="with from_store: how often each stored rollout is used at most"
+    )
     val_max_rows: int = Field(default=64, ge=1, description="validation questions used in one validation")
     seed: int = Field(default=1, description="order of the training questions, and which rows share an optimizer step")
 
@@ -86,6 +94,15 @@ class DataConfig(Node):
     def validation(self) -> list[FileConfig]:
         """The files to validate with."""
         return self.val_files or [FileConfig(file=self.val_file)]
+
+    @model_validator(mode="after")
+    def _uses_are_of_a_store(self) -> DataConfig:
+        if self.from_store_uses != 1 and not self.from_store:
+            raise ValueError(
+                f"data.from_store_uses = {self.from_store_uses} has nothing to bound: name a run in data.from_store, "
+                "or leave it out"
+            )
+        return self
 
     @model_validator(mode="after")
     def _one_or_several(self) -> DataConfig:

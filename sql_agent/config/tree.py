@@ -87,6 +87,12 @@ class TrainConfig(AgentTree):
         return self.sft if self.method == "sft" else self.dpo
 
     @property
+    def passes(self) -> int:
+        """How often the training data are gone over: no stored rollout is used more than data.from_store_uses times."""
+        epochs = self.tune.epochs if self.method in ("sft", "dpo") else self.trainer.epochs
+        return min(epochs, self.data.from_store_uses) if self.data.from_store else epochs
+
+    @property
     def trained_adapter(self) -> str:
         """The adapter that is trained on as it is; "" for all weights, a new adapter, and one that is merged."""
         return "" if self.merges_adapter else self.model.lora_adapter_path
@@ -205,6 +211,33 @@ class TrainConfig(AgentTree):
                 f"training row (level {rollout.level}): what is sampled beyond them could not be trained. Raise "
                 "rollout.trajectory_max_response_tokens, or rollout.max_prompt_tokens with level transition"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _stored_rollouts_fit(self) -> TrainConfig:
+        """What needs rollouts of the moment, or other data."""
+        optim, rollout, data = self.optim, self.rollout, self.data
+        if not data.from_store:
+            return self
+        if self.method in ("sft", "dpo"):
+            dataset = f"{self.method}.dataset"
+            rules = [(dataset, self.tune.dataset, "empty: stored rollouts are the data")]
+        else:
+            rules = [
+                ("data.train_files", data.train_files, "[]: stored rollouts are the data"),
+                ("data.curriculum.on", data.curriculum.on, "false: what was not solved cannot be asked again"),
+                ("rollout.resample_flat_groups", rollout.resample_flat_groups, "0: nothing is sampled"),
+                ("rollout.async_groups", rollout.async_groups, "0: nothing is sampled"),
+                ("optim.teacher", optim.teacher, "empty: a teacher corrects what the policy itself would say"),
+                (
+                    "optim.importance_correction",
+                    optim.importance_correction == "off",
+                    "truncated or masked: other weights sampled than are trained",
+                ),
+            ]
+        for key, wrong, remedy in rules:
+            if wrong:
+                raise ValueError(f"data.from_store = {data.from_store} needs {key} = {remedy}. Set that")
         return self
 
     @model_validator(mode="after")

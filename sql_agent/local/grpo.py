@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch.nn.utils import clip_grad_norm_
 
+from agl_plugin.audit.stored import StoredRun
 from agl_plugin.run.kept import Kept
 from agl_plugin.run.question_order import QuestionOrder
 from agl_plugin.run.resampling import Places, key_of
@@ -33,7 +34,7 @@ from sql_agent.data.dataset import to_row
 from sql_agent.local.notes import Notes, no_group
 from sql_agent.local.policy import Policy
 from sql_agent.local.questions import asked_groups
-from sql_agent.local.rollouts import Played, Player, rewards_of
+from sql_agent.local.rollouts import Played, Player, as_played, rewards_of
 from sql_agent.local.sampling import Sampler
 from sql_agent.records import Question
 from sql_agent.tuning.watch import Stop
@@ -55,6 +56,7 @@ class Run:
     n_steps: int
     kept: Kept
     stop: Stop
+    stored: StoredRun | None = None
 
 
 def train(run: Run) -> None:
@@ -111,12 +113,15 @@ def train_step(run: Run, step: int) -> None:
 
 
 def episodes(run: Run, step: int) -> tuple[list[Played], Places, list[Question]]:
-    """The rollouts of a step, which groups are in its batch, and the question of each group.
+    """The rollouts of a step, played or stored, which groups are in its batch, and the question of each group.
 
     With `rollout.resample_flat_groups` groups that all earned the same give their places to other questions.
     """
     questions = [run.train[place] for place in run.order.of_step(step)]
-    played = run.player.play(questions, run.sampler, step=step, mode="train")
+    if run.stored:
+        played = as_played(run.stored.rollouts(run.order.of_step(step), use=run.order.use(step), step=step))
+    else:
+        played = run.player.play(questions, run.sampler, step=step, mode="train")
     places, spare = Places(sorted({episode.group for episode in played})), run.order.spare(step)
     used = {key_of(to_row(question)) for question in questions}
     for _ in range(run.config.rollout.resample_flat_groups):

@@ -12,6 +12,7 @@ from typing import Any
 from rich.console import Console
 
 from agl_plugin.audit.log import AuditLog
+from agl_plugin.audit.stored import StoredRun
 from agl_plugin.run.kept import Kept
 from foundation import run_folder
 from foundation.environment import prepare_environment
@@ -73,7 +74,9 @@ def _fit(plan: GrpoPlan) -> None:
     policy = Policy(config, plan.model, verl=verl)
     limits, tokenizer = Limits(rollout.max_prompt_tokens, rollout.row_response_tokens), policy.tokenizer
     endpoint = PolicyEndpoint(tokenizer, context_tokens=rollout.context_tokens, max_tokens=rollout.max_response_tokens)
-    audited = AuditLog(run_dir, settings=settings_of(rules, overrides)) if config.logging.audit else nullcontext()
+    source = plan.trainer.from_store
+    settings = settings_of(rules, overrides, source)
+    audited = AuditLog(run_dir, settings=settings) if config.logging.audit else nullcontext()
     with (
         audited as log,
         endpoint,
@@ -102,5 +105,6 @@ def _fit(plan: GrpoPlan) -> None:
                 n_steps=plan.steps,
                 kept=Kept(run_dir / run_folder.CHECKPOINTS, plan.trainer.keep, resumed=config.trainer.resume),
                 stop=stop,
+                stored=StoredRun(Path(source["folder"])) if source else None,
             )
         )

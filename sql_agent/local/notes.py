@@ -84,7 +84,7 @@ class Notes:
             self._watch.add(kind, start, end)
         if self._audit:
             n_updates, run_id = max(0, step - (mode == "train")), self._audit.run_id
-            seen = [_seen(episode, n_updates) for episode in played]
+            seen = [episode.seen or _seen(episode, n_updates) for episode in played]
             records = {episode.row["rollout_id"]: episode.row for episode in played}
             self._audit.add(lambda: rollout_rows(seen, records, run_id=run_id), step=step)
 
@@ -141,9 +141,12 @@ class Notes:
         self._began_s = now
 
 
-def settings_of(rules: UpdateRules, overrides: Mapping[str, Any]) -> dict[str, Any]:
+def settings_of(
+    rules: UpdateRules, overrides: Mapping[str, Any], from_store: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
     """What the rows of a run follow from, in the words of the audit; `overrides` are verl's."""
-    return {"verl": overrides, "rules": dataclasses.asdict(rules), "versions": versions(), "trainer": MADE_BY}
+    settings = {"verl": overrides, "rules": dataclasses.asdict(rules), "versions": versions(), "trainer": MADE_BY}
+    return settings | ({"from_store": from_store} if from_store else {})
 
 
 def statistics_of(played: Sequence[Played]) -> dict[str, float]:

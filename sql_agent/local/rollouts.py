@@ -17,6 +17,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from agl_plugin.audit.facts import Seen
+from agl_plugin.audit.stored import StoredRollout
 from agl_plugin.update.rows import Turn
 from foundation.background import Overdue, within
 from foundation.rollout_keys import AWAITS_GROUP, TIMED_OUT, RunKeys
@@ -40,17 +42,24 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Played:
-    """A rollout: its line of rollouts.jsonl, and its LLM calls. `group` is its question's, by name."""
+    """A rollout: its line of rollouts.jsonl, and its LLM calls. `group` is its question's, by name; a stored one has
+    been `seen` by the audit of its own run."""
 
     group: str
     row: dict[str, Any]
     turns: list[Turn]
     times: Sequence[tuple[float, float]] = ()  # of each call: asked and answered, seconds since 1970
+    seen: Seen | None = None
 
     @property
     def reward(self) -> float | None:
         """None where it is unscored."""
         return None if self.row["unscored"] else self.row["reward"]
+
+
+def as_played(rollouts: Sequence[StoredRollout]) -> list[Played]:
+    """Stored rollouts in the place of played ones."""
+    return [Played(one.record["group"], one.record, one.turns, seen=one.seen) for one in rollouts]
 
 
 class Player:

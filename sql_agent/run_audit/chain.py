@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from agl_plugin.audit.schema import unpack
+from agl_plugin.audit.stored import USE
+from agl_plugin.audit.verify import distances
 
 SHOWN_CHARS = 400
 WHY_NOT = {
@@ -63,7 +65,19 @@ class Chain:
             ", of a question that took another's place" if row["resampled"] else ""
         )
 
+    def _stored(self) -> Iterator[str]:
+        """Where a stored rollout was played, and how far its weights were from those that it trained."""
+        source = json.loads(self.run["settings"]).get("from_store")
+        if not source or self.rollout["mode"] != "train":
+            return
+        name, _, use = self.rollout["id"].rpartition(USE)
+        away = distances(self._connection, source).get(self.rollout["id"])
+        updates = "an unknown number of" if away is None else away
+        yield f"stored     {name} of {source['folder']}, use {use}"
+        yield f"           answered {updates} updates away from the weights that it trained"
+
     def _played(self) -> Iterator[str]:
+        yield from self._stored()
         for attempt in self._all("SELECT * FROM attempt WHERE rollout_id = ? ORDER BY n"):
             seconds = (attempt["ended_s"] or attempt["started_s"]) - attempt["started_s"]
             counts = "" if attempt["id"] == self.rollout["attempt_id"] else "; a later attempt counts"

@@ -39,13 +39,14 @@ def dry_run(config: TrainConfig, terminal: Console, *, verl: bool = True) -> int
     preflight.check_agent(config)
     with closing(scoring_of(config)) as scoring:
         train, val = load_data(config, scoring)
+        asked = val if config.data.from_store else train
         steps = total_steps(config, len(train))
         check(config, scoring, steps=steps)
-        played = [*rehearse(config, [*train, *val])]
-        graded = offline_kinds(train, scoring)
+        played = [*rehearse(config, [*asked, *val])]
+        graded = offline_kinds(asked, scoring)
         lines = [*arithmetic(config, scoring, n_train=len(train), n_val=len(val), steps=steps), *played]
         lines += [f"the offline judge grades {graded}"] if graded else []
-        lines += findings(probed(train, scoring))
+        lines += findings(probed(asked, scoring))
     show(terminal, "configuration", flatten(config.model_dump(mode="json")))
     if verl:
         path = model_name(config.model, tiny=config.is_tiny, seed=config.trainer.seed)
@@ -82,7 +83,8 @@ def arithmetic(config: TrainConfig, scoring: ScoringContext, *, n_train: int, n_
     rollout, optim, trainer = config.rollout, config.optim, config.trainer
     rollouts = optim.questions_per_step * rollout.group_size
     updates = math.ceil(optim.questions_per_step / optim.mini_batch_questions)
-    validations = n_validations(trainer, steps)
+    validations, stored = n_validations(trainer, steps), bool(config.data.from_store)
+    n_played = validations * n_val + (0 if stored else steps * rollouts)
     name = model_name(config.model, tiny=config.is_tiny, seed=trainer.seed)
     yield f"recipe {config.recipe} on {trainer.device}, {trainer.n_gpus} GPU(s); model {name}"
     if trainer.device == "cuda" and gpu_count() < trainer.n_gpus:
@@ -92,12 +94,13 @@ def arithmetic(config: TrainConfig, scoring: ScoringContext, *, n_train: int, n_
     yield f"  {updates} optimizer step(s) of {rollouts // updates} rollouts"
     size = f"{optim.micro_batch_tokens} tokens" if optim.micro_batch_tokens else f"{optim.micro_batch_rows} rows"
     yield f"  {size} per forward pass and GPU"
-    yield f"rollouts: {steps * rollouts} in training, {validations * n_val} in {validations} validation(s)"
+    what = "stored" if stored else "in training"
+    yield f"rollouts: {steps * rollouts} {what}, {validations * n_val} in {validations} validation(s)"
     turns = max(settings.agent.max_turns for settings in agents_of(config).values())
-    yield f"model calls: at most {(steps * rollouts + validations * n_val) * turns} ({turns} turns each)"
+    yield f"model calls: at most {n_played * turns} ({turns} turns each)"
     calls = judge_calls(
         config.reward.judge.mode if scoring.llm else "",
-        groups=steps * optim.questions_per_step,
+        groups=0 if stored else steps * optim.questions_per_step,
         size=rollout.group_size,
         n_val=validations * n_val,
     )

@@ -40,6 +40,7 @@ from sql_agent.training.health_rules import health_of
 from sql_agent.training.plan import EXIT, Plan, carry_out
 from sql_agent.training.probe import FieldProbe, findings, probed
 from sql_agent.training.questions import load_data, total_steps
+from sql_agent.training.stored import source_of
 from sql_agent.training.summary import summary_table
 from sql_agent.training.verl_config import curriculum_rules, keep_rules, update_rules, verl_overrides
 from sql_agent.training.verl_keys import check_verl
@@ -69,11 +70,18 @@ class GrpoPlan(Plan):
             "probe": [field.model_dump() for field in self.probed],
             "goes_on_from": ancestors(self.config.model_dump(mode="json")),
             "data": {
-                "train": facts_of(data.training, self.train),
+                "train": self._stored or facts_of(data.training, self.train),
                 "val": facts_of(data.validation, self.val),
                 **{name: {"fingerprint": fingerprint} for name, fingerprint in fingerprints_of(self.config).items()},
             },
         }
+
+    @property
+    def _stored(self) -> dict[str, Any]:
+        """Of the run whose stored rollouts are learned from; {} where they are played."""
+        if not (source := self.trainer.from_store):
+            return {}
+        return {"source": source["folder"], "fingerprint": source["sha256"][:16], "questions": len(self.train)}
 
     def write_down(self) -> None:
         """The configuration and the judge's own prompt in the run folder, and where trackers write."""
@@ -147,12 +155,13 @@ def prepare(
     preflight.check_loss(config.optim.loss)
     preflight.check_trackers(config.logging.trackers)
     model = model_folder(config.model, seed=config.trainer.seed, tiny=config.is_tiny)
+    source, asked = source_of(config.data, config.trainer.runs, model), val if config.data.from_store else questions
     preflight.check_parallel(config.trainer, config.rollout, model)
     if not config.is_tiny:  # it asks once or twice, whatever it may
-        check_context(config, model, questions)
+        check_context(config, model, asked)
     check_judge(scoring)
     preflight.check_disk(config.trainer, model, lora=config.model.lora_rank > 0)
-    start, paying = merged_start(model, config.merged_adapter), probed(questions, scoring)
+    start, paying = merged_start(model, config.merged_adapter), probed(asked, scoring)
     run_dir = run_folder.new_run_folder(config.trainer.runs, name=config.run_name)
     health = health_of(config.health, config, max_response_tokens=config.rollout.max_response_tokens)
     return GrpoPlan(
@@ -172,6 +181,7 @@ def prepare(
             health=health,
             keep=keep_rules(config.trainer),
             curriculum=curriculum_rules(config.data.curriculum),
+            from_store=source,
         ),
         probed=paying,
     )

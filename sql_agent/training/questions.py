@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from contextlib import closing
 from itertools import chain
 
 from foundation.errors import UserError
@@ -13,18 +14,27 @@ from sql_agent.data.files import load_files
 from sql_agent.records import Question
 from sql_agent.scoring.check import check_scorers, needs_answer
 from sql_agent.scoring.registry import ScoringContext
+from sql_agent.training.stored import stored_questions, stored_run
 
 logger = logging.getLogger(__name__)
 SHOWN_ROWS = 10
 
 
 def load_data(config: TrainConfig, scoring: ScoringContext) -> tuple[list[Question], list[Question]]:
-    """Training and validation questions that `scoring` can grade. Raises UserError naming the others."""
+    """Training and validation questions that `scoring` can grade, or of training those of the stored groups.
+
+    Raises UserError naming the others.
+    """
     data = config.data
-    train, val = load_files(data.training), load_files(data.validation)
-    for files, parts in ((data.training, train), (data.validation, val)):
+    train, val = [] if data.from_store else load_files(data.training), load_files(data.validation)
+    for files, parts in ((data.training[: len(train)], train), (data.validation, val)):
         for entry, questions in zip(files, parts, strict=True):
             check_gradable(questions, scoring, source=entry.file)
+    if data.from_store:  # scored already
+        with closing(stored_run(data, config.trainer.runs)) as stored:
+            train = [stored_questions(stored, config.rollout)]
+            for why, n in stored.left_out.items():
+                logger.warning("data.from_store = %s: left out are %d %s", data.from_store, n, why)
     for what in silent_faults(config.rollout, config.optim, config.trainer, train=[*chain(*train)], val=[*chain(*val)]):
         logger.warning("%s", what)
     whole = sum(entry.weight for entry in data.validation)
@@ -78,11 +88,11 @@ def total_steps(config: TrainConfig, n_questions: int) -> int:
     """Training steps of the run. Raises UserError when the questions do not fill one."""
     per_epoch = n_questions // config.optim.questions_per_step
     if per_epoch == 0:
-        files = ", ".join(entry.file for entry in config.data.training)
+        files = config.data.from_store or ", ".join(entry.file for entry in config.data.training)
         raise UserError(
             f"{files}: {n_questions} questions, but a step takes optim.questions_per_step = "
             f"{config.optim.questions_per_step}. Add questions, or --set optim.questions_per_step={n_questions} "
             f"--set optim.mini_batch_questions={n_questions} --set optim.micro_batch_rows=1"
         )
-    steps = per_epoch * config.trainer.epochs
+    steps = per_epoch * config.passes
     return min(steps, config.trainer.max_steps) if config.trainer.max_steps else steps

@@ -8,10 +8,11 @@ Unusable, with a reason that does not vary with its content.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from agl_plugin.update.rows import Turn
 from foundation.chat_request import ROLES
 from foundation.errors import AgentGRPOError
 
@@ -27,13 +28,14 @@ class Chat:
     """A conversation, and the tools that it was offered.
 
     `group` is what its reward can be compared in: a question, or a question at one step of a run. `reward` is None
-    where none is known.
+    where none is known. A stored rollout has `calls`, the tokens that were seen and sampled, and no messages.
     """
 
     messages: list[Message]
     tools: list[Message] = field(default_factory=list)
     group: str = ""
     reward: float | None = None
+    calls: Sequence[Turn] = ()
 
 
 def chat_of(messages: Any, tools: Iterable[Message] = (), *, group: str = "", reward: float | None = None) -> Chat:

@@ -15,7 +15,7 @@ def by_group(chats: Sequence[Chat]) -> list[list[Chat]]:
     groups: dict[str, dict[str, Chat]] = defaultdict(dict)
     for chat in chats:
         if chat.reward is not None:
-            groups[chat.group].setdefault(repr(chat.messages), chat)
+            groups[chat.group].setdefault(repr((chat.messages, chat.calls)), chat)
     return [sorted(group.values(), key=lambda chat: -(chat.reward or 0.0)) for group in groups.values()]
 
 

@@ -35,6 +35,8 @@ class Encoder:
 
     def turns(self, chat: Chat) -> list[Turn]:
         """The LLM calls of the conversation. Raises UserError for a template that does not continue its own prompt."""
+        if chat.calls:
+            return [*chat.calls]
         said = [n for n, message in enumerate(chat.messages) if message["role"] == "assistant"]
         return [self._turn(chat.messages[:n], chat.messages[n], chat.tools) for n in said]
 

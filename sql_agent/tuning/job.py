@@ -32,6 +32,7 @@ from sql_agent.tuning.arguments import trl_arguments
 from sql_agent.tuning.choice import best, mined
 from sql_agent.tuning.encoding import Encoded, Encoder
 from sql_agent.tuning.sources import FORMS, Pair, Source, read_source
+from sql_agent.tuning.stored import stored_source
 from sql_agent.tuning.summary import tuning_table
 
 TRL = ("torch", "transformers", "trl", "peft", "datasets")  # what a run in this process imports
@@ -107,9 +108,10 @@ def prepare(config: TrainConfig) -> TunePlan:
     checkpoint = find_checkpoint(config.trainer, method=config.method) if config.trainer.resume else None
     model = model_folder(config.model, seed=config.trainer.seed, tiny=config.is_tiny)
     tokenizer = _tokenizer(model, trusted=config.model.allow_remote_code)
-    source = read_source(tune, config.data, config)
+    data, runs = config.data, config.trainer.runs
+    source = stored_source(data, runs, model) if data.from_store else read_source(tune, data, config)
     rows = encoded(tune, source, Encoder(tokenizer, config.agent.chat_template_kwargs))
-    steps = n_steps(len(rows), tune)
+    steps = n_steps(len(rows), tune, passes=config.passes)
     if checkpoint:
         compared = (*COMPARED_ON_RESUME, config.method)
         free = [f"{config.method}.{key}" for key in FREE_ON_RESUME]
@@ -166,9 +168,9 @@ def _encoded_pair(pair: Pair, encoder: Encoder, left: Counter[str]) -> tuple[Enc
     return Encoded.of(sides[0][0]), Encoded.of(sides[1][0])
 
 
-def n_steps(n_rows: int, tune: TuneConfig) -> int:
+def n_steps(n_rows: int, tune: TuneConfig, *, passes: int) -> int:
     """Optimizer steps of the whole run; one may hold rows of two epochs, and the last one fewer."""
-    steps = -(-n_rows * tune.epochs // (tune.batch_size * tune.gradient_accumulation_steps))
+    steps = -(-n_rows * passes // (tune.batch_size * tune.gradient_accumulation_steps))
     return min(steps, tune.max_steps or steps)
 
 
@@ -182,7 +184,7 @@ def fit(plan: TunePlan, terminal: Console) -> None:
 
     keep_freed_memory()
     folders = {"run_dir": plan.run_dir, "checkpoints": plan.run_dir / run_folder.CHECKPOINTS}
-    given: dict[str, Any] = {"epochs": config.tune.epochs, "seed": config.data.seed}
+    given: dict[str, Any] = {"epochs": config.passes, "seed": config.data.seed}
     given["arguments"] = trl_arguments(config.tune, config.trainer, config.logging, **folders, steps=plan.steps)
     given["lora"] = lora_of(config.model) if config.model.lora_rank and not config.trained_adapter else None
     model = load_model(config.model, plan.model, adapter=config.trained_adapter)

@@ -27,6 +27,7 @@ from sql_agent.evaluation.folder import PLAN
 from sql_agent.evaluation.targets import settings_for
 from sql_agent.serving import models
 from sql_agent.training.options import DEFAULT_LORA_RANK
+from sql_agent.training.stored import stored_folder
 from sql_agent.tuning.sources import find_file
 
 Method = Literal["sft", "dpo"]
@@ -133,7 +134,9 @@ def configured(method: Method, told: dict[str, Any], *, recipe: str, lora: bool)
     if named.get("method", method) != method:
         raise UserError(f"--recipe {recipe}: its method is {named['method']}, and this is `agentgrpo {method}`")
     config = build_config(named, told)
-    played = brought(find_file(config.tune.dataset, config.data))
+    data, runs = config.data, config.trainer.runs
+    stored = stored_folder(data, runs) / run_folder.ROLLOUTS if data.from_store else None
+    played = brought(stored or find_file(config.tune.dataset, data))
     config = build_config(played, named, told, {"trainer": {"device": device}})
     if lora and not config.model.lora_rank:
         config = config.but(model={"lora_rank": DEFAULT_LORA_RANK})

@@ -106,13 +106,13 @@ def daemon(store: agl.InMemoryLightningStore, tmp_path: Path, monkeypatch: pytes
     daemon.close()
 
 
-def queue(daemon: GrpoDaemon, n_rollouts: list[int], *, is_train: bool = True) -> None:
-    """Enqueue questions with so many rollouts each, as the daemon does."""
+def queue(daemon: GrpoDaemon, n_rollouts: list[int], *, is_train: bool = True, name: str = "d") -> None:
+    """Enqueue questions with so many rollouts each, as the daemon does; `name` begins the names of their groups."""
     daemon._finished_rollouts.clear()
     daemon.is_train = is_train
     mode = "train" if is_train else "val"
     requests = [
-        EnqueueRolloutRequest(input={"question": "高血压？"}, mode=mode, metadata={"data_id": f"d{question}"})
+        EnqueueRolloutRequest(input={"question": "高血压？"}, mode=mode, metadata={"data_id": f"{name}{question}"})
         for question, n in enumerate(n_rollouts)
         for _ in range(n)
     ]
@@ -134,9 +134,9 @@ async def answer(store: agl.LightningStore, plays: list[Play]) -> None:
         await store.update_attempt(rollout.rollout_id, rollout.attempt.attempt_id, status=status)
 
 
-def finish(daemon: GrpoDaemon, groups: list[list[Play]], *, is_train: bool = True) -> None:
+def finish(daemon: GrpoDaemon, groups: list[list[Play]], *, is_train: bool = True, name: str = "d") -> None:
     """Queue the groups, play them, and let the daemon collect them."""
-    queue(daemon, [len(group) for group in groups], is_train=is_train)
+    queue(daemon, [len(group) for group in groups], is_train=is_train, name=name)
     asyncio.run(answer(daemon.store, [play for group in groups for play in group]))
     daemon._wait(daemon._play())
 

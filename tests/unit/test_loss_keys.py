@@ -86,6 +86,19 @@ def test_the_default_is_what_it_was() -> None:
         ("rollout.async_groups=4 rollout.proxy=litellm", r"async_groups = 4 needs rollout\.proxy = gateway"),
         ("rollout.async_groups=4 rollout.resample_flat_groups=1", r"needs rollout\.resample_flat_groups = 0"),
         ("rollout.async_groups=4 data.curriculum.on=true", r"needs data\.curriculum\.on = false"),
+        ("data.from_store=a", r"from_store = a needs optim\.importance_correction = truncated or masked"),
+        ("data.from_store=a data.curriculum.on=true", r"needs data\.curriculum\.on = false"),
+        ("data.from_store=a rollout.resample_flat_groups=1", r"needs rollout\.resample_flat_groups = 0"),
+        (
+            "data.from_store=a optim.importance_correction=masked rollout.async_groups=1",
+            r"needs rollout\.async_groups = 0",
+        ),
+        (
+            "data.from_store=a optim.importance_correction=masked optim.teacher=http://a/v1 optim.kl_coef=1",
+            r"needs optim\.teacher = empty",
+        ),
+        ("data.from_store=a method=sft sft.dataset=b", r"needs sft\.dataset = empty"),
+        ("data.from_store_uses=2", r"from_store_uses = 2 has nothing to bound: name a run in data\.from_store"),
         ("rollout.max_staleness=3", r"max_staleness = 3 has nothing to bound, because rollout\.async_groups is 0"),
         (
             "optim.teacher=http://a/v1",

@@ -30,6 +30,7 @@ READ_ELSEWHERE = {
     "data.train_file": "questions.load_data",
     "data.val_file": "questions.load_data",
     "data.val_max_rows": "questions.load_data",
+    "data.from_store": "questions.load_data, agl_plugin.audit.stored",
     "reward.": "sql_agent.scoring.scorers",
     "model.path": "preflight.model_folder",
     "rollout.n_runners": "assembly.make_trainer",
