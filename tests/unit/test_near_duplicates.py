@@ -1,4 +1,4 @@
-"""Near-duplicates under one or two of ten kinds of noise, in six sets of domains, and what always distinguishes."""
+"""Near-duplicates under one or two of ten kinds of noise, in eight sets of domains, and what always distinguishes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sql_agent.curation.near import alike, repeats
-from tests import noise_daily, noise_harbour, noise_roads, noise_slopes, noise_town, noise_travel
+from tests import (
+    noise_counter,
+    noise_daily,
+    noise_harbour,
+    noise_kitchen,
+    noise_roads,
+    noise_slopes,
+    noise_town,
+    noise_travel,
+)
+from tests.different import CHINESE, ENGLISH
 from tests.noise import KINDS, Noise, different, filled, noised, planted
 
 SEED = 20261125
@@ -21,6 +31,8 @@ SETS = {
     "roads": (noise_roads.ENGLISH, noise_roads.CHINESE, 0.94),
     "harbour": (noise_harbour.ENGLISH, noise_harbour.CHINESE, 0.84),
     "slopes": (noise_slopes.ENGLISH, noise_slopes.CHINESE, 0.82),
+    "kitchen": (noise_kitchen.ENGLISH, noise_kitchen.CHINESE, 0.76),
+    "counter": (noise_counter.ENGLISH, noise_counter.CHINESE, 0.76),
 }
 CASES = [(noise, least) for *both, least in SETS.values() for noise in both]
 IDS = [f"{name}-{language}" for name in SETS for language in ("english", "chinese")]
@@ -147,3 +159,9 @@ def test_a_question_of_another_number_is_another_question_under_any_noise(noise:
 def test_pairs(one: str, other: str, same: bool) -> None:
     assert bool(list(repeats([one, other]))) is same
     assert bool(list(repeats([other, one]))) is same
+
+
+@pytest.mark.parametrize(("one", "other"), [*ENGLISH, *CHINESE])
+def test_what_differs_in_a_clause_like_a_courtesy_or_in_one_word_differs(one: str, other: str) -> None:
+    assert not list(repeats([one, other]))
+    assert not list(repeats([other, one]))
