@@ -123,8 +123,8 @@ IN_VLLM = (
             ),
         ),
         how="wrapped",
-        why="on a CPU vLLM packs a layer's weight and drops it: what verl sends later would be loaded into nothing. "
-        "Kept, it is packed again after each change",
+        why="on a CPU vLLM packs a layer's weight and drops it: what verl sends later would be loaded into nothing, "
+        "or, with AMX, into a convolution of another shape. Kept, it is packed again after each change",
         until="vLLM keeps the weights where others will come",
         without_gpu_only=True,
     ),

@@ -1,4 +1,4 @@
-"""vLLM's packed linear layer on a CPU: its weight can be changed and packed again, as often as the trainer's is."""
+"""vLLM's packed layers on a CPU: their weights can be changed and packed again, as often as the trainer's are."""
 
 from __future__ import annotations
 
@@ -35,3 +35,21 @@ def test_a_layer_computes_with_the_weights_that_came_last(dtype: torch.dtype) ->
         keeping_weights(pack)(layer, remove_weight=True)
         torch.testing.assert_close(layer.cpu_linear(x, layer.weight, None), x @ weight.t(), rtol=2e-2, atol=1e-2)
     torch.testing.assert_close(layer.weight.data, second)
+
+
+def test_a_convolution_is_that_of_the_weights_that_came_last() -> None:
+    """With AMX it is packed in its place, and what comes later would not fit."""
+    from vllm.model_executor.layers.utils import dispatch_cpu_unquantized_gemm
+
+    pack, generator = inspect.unwrap(dispatch_cpu_unquantized_gemm), torch.Generator().manual_seed(1)
+    weights = [torch.randn(64, 1, 4, generator=generator).to(torch.bfloat16) for _ in range(3)]
+    layer = layer_of(weights[0])
+    layer.weight.weight_loader = lambda parameter, loaded: parameter.data.copy_(loaded)
+    keeping_weights(pack)(layer, remove_weight=True)
+    for weight in weights[1:]:
+        layer.weight.weight_loader(layer.weight, weight)
+        for _ in range(2):  # packed again where nothing came
+            keeping_weights(pack)(layer, remove_weight=True)
+        alone = layer_of(weight)
+        pack(alone, True)
+        assert torch.equal(layer.weight.data, alone.weight.data)
