@@ -7,6 +7,7 @@ alone; its prefix cache has none of others'. Not covered: critics and reward mod
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Any
 
 import httpx
@@ -21,7 +22,7 @@ from agl_plugin.update.passes import Passes, has_adapter
 from agl_plugin.update.worker import GrpoWorker
 from foundation.errors import RunError
 
-LOOK_S = 5.0
+LOOK_S, MOST_S = 5.0, 1800.0  # of a hand-over of weights, which takes seconds to minutes
 AGAIN = "The step is lost; continue with --resume latest"
 
 
@@ -74,11 +75,17 @@ class Workers(Passes):
         return [replica.server_address for replica in self._replicas]
 
     def send_weights(self, *, step: int) -> None:
-        """The servers get the workers' weights, and take calls. Raises RunError where one is gone."""
+        """The servers get the workers' weights, and take calls. Raises RunError where one is gone, or takes none."""
+        deadline_s = time.monotonic() + MOST_S
         pending = self._group.update_weights(global_steps=step, mode="naive")
         while pending:
             done, pending = ray.wait(pending, num_returns=len(pending), timeout=LOOK_S)
             ray.get(done)
+            if pending and time.monotonic() > deadline_s:
+                raise RunError(
+                    f"the model servers live and did not take the weights after {step} updates within {MOST_S:g} s: "
+                    f"their error stands in the run's log. {AGAIN}"
+                )
             if pending and (gone := [address for address in self.addresses if not is_well(address)]):
                 # Its worker would wait for it for ever.
                 raise RunError(
