@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -50,6 +51,20 @@ def pytest_configure() -> None:
     unclosed: a ResourceWarning in whichever test the garbage collector happens to run.
     """
     asyncio.set_event_loop(None)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_report_to_serializable() -> Generator[None, Any, Any]:
+    """A report can be sent whatever text a test failed on: half a surrogate pair would end the whole run."""
+    return _sendable((yield))
+
+
+def _sendable(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()
+    if isinstance(value, dict):
+        return {key: _sendable(part) for key, part in value.items()}
+    return type(value)(map(_sendable, value)) if isinstance(value, list | tuple) else value
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
