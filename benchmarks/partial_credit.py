@@ -36,14 +36,27 @@ def tables(query: exp.Query) -> str:
 
 def one_table(query: exp.Query) -> str:
     """FROM of its first table."""
-    table = query.find(exp.Table)
-    return f"FROM {table.sql('sqlite')}" if table else ""
+    found = query.find(exp.Table)
+    return f"FROM {found.sql('sqlite')}" if found else ""
+
+
+def asked(query: exp.Query) -> str:
+    """Its columns as SQL."""
+    return ", ".join(column.sql("sqlite") for column in query.selects)
 
 
 def bare(query: exp.Query) -> str:
     """The columns that it reads, without what is computed of them."""
-    columns = dict.fromkeys(c.sql("sqlite") for s in query.selects for c in s.find_all(exp.Column))
-    return ", ".join(columns) or "*"
+    found = dict.fromkeys(c.sql("sqlite") for s in query.selects for c in s.find_all(exp.Column))
+    return ", ".join(found) or "*"
+
+
+def without(query: exp.Query, *parts: str) -> str:
+    """The query without these parts."""
+    copy = query.copy()
+    for part in parts:
+        copy.set(part, None)
+    return copy.sql("sqlite")
 
 
 def flipped(query: exp.Query) -> str:
@@ -54,6 +67,7 @@ def flipped(query: exp.Query) -> str:
 
 GAMING: dict[str, Callable[[exp.Query], str]] = {
     "SELECT * of the table": lambda q: f"SELECT * {one_table(q)}",
+    "SELECT * of the join": lambda q: f"SELECT * {tables(q)}",
     "the columns, no condition": lambda q: f"SELECT {bare(q)} {tables(q)}",
     "the columns, distinct": lambda q: f"SELECT DISTINCT {bare(q)} {tables(q)}",
     "the columns, first row": lambda q: f"SELECT {bare(q)} {tables(q)} LIMIT 1",
@@ -70,8 +84,10 @@ GAMING: dict[str, Callable[[exp.Query], str]] = {
 NEAR: dict[str, Callable[[exp.Query], str]] = {
     "one column too many": lambda q: q.copy().select("rowid AS more", dialect="sqlite").sql("sqlite"),
     "the last column missing": lambda q: (
-        q.copy().select(*q.selects[:-1], append=False).sql("sqlite") if len(q.selects) > 1 else ""
+        without(q.copy().select(*q.selects[:-1], append=False)) if len(q.selects) > 1 else ""
     ),
+    "one row missing": lambda q: f"SELECT * FROM ({without(q)}) LIMIT (SELECT COUNT(*) - 1 FROM ({without(q)}))",
+    "the ranking without its end": lambda q: without(q, "limit") if q.args.get("limit") else "",
 }
 
 
@@ -87,13 +103,13 @@ def results(folder: Path) -> Iterator[tuple[Database, exp.Query, str, Rows]]:
 
 def scored(database: Database, sql: str, wanted: Rows, reference: str) -> tuple[float, ...] | None:
     """What a query earns by each key; None where it fails."""
-    result = database.query_sync(sql)
-    if not result.ok:
+    found = database.query_sync(sql)
+    if not found.ok:
         return None
     ordered = is_ordered(reference)
-    right = same_results(wanted, result.rows, ordered=ordered)
-    near = nearness(wanted, result.rows, ordered=ordered)
-    return float(right), near, *agreement(wanted, result.rows, ordered=ordered)
+    right = same_results(wanted, found.rows, ordered=ordered)
+    near = nearness(wanted, found.rows, ordered=ordered)
+    return float(right), near, *agreement(wanted, found.rows, ordered=ordered)
 
 
 def main(folders: Annotated[list[Path], typer.Argument(help="folders of agentgrpo mine")]) -> None:

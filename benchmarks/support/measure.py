@@ -1,0 +1,53 @@
+"""What benchmarks share: the time of a call, an endpoint in a process of its own."""
+
+from __future__ import annotations
+
+import multiprocessing
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from sql_agent.testing.server import Handler, openai_server
+
+ROUNDS = 5
+FORK = multiprocessing.get_context("fork")
+
+
+def per_call_s(call: Callable[[], Any], n: int) -> float:
+    """Median over ROUNDS rounds of the mean time of `n` calls."""
+    rounds = []
+    for _ in range(ROUNDS):
+        started_s = time.perf_counter()
+        for _ in range(n):
+            call()
+        rounds.append((time.perf_counter() - started_s) / n)
+    return statistics.median(rounds)
+
+
+@contextmanager
+def own_process(
+    handler: Handler, *, figures: Callable[[], Any] = lambda: None
+) -> Iterator[tuple[str, Callable[[], Any]]]:
+    """The address of an endpoint in a process of its own, and what ends it and gives the `figures` it has there."""
+    ours, theirs = FORK.Pipe()
+
+    def serve() -> None:
+        with openai_server(handler, keep_alive=True) as server:
+            theirs.send(server.base_url)
+            theirs.recv()
+        theirs.send(figures())
+
+    process = FORK.Process(target=serve)
+    process.start()
+
+    def end() -> Any:
+        ours.send("end")
+        return ours.recv()
+
+    try:
+        yield ours.recv(), end
+    finally:
+        process.kill()
+        process.join(10)
