@@ -100,13 +100,12 @@ class Table(Part):
     @property
     def label(self) -> str:
         """One of its rows in a sentence."""
-        return singular(words(self.name))
+        return one_and_several(self.name)[0]
 
     @property
     def labels(self) -> str:
         """Its rows in a sentence."""
-        one = self.label
-        return words(self.name) if words(self.name) != one else plural(one)
+        return one_and_several(self.name)[1]
 
     def column(self, name: str) -> Column:
         """The column of this name."""
@@ -185,21 +184,17 @@ def words(name: str) -> str:
     return " ".join(re.sub(r"[_\W]+", " ", parted).split()).lower() or "?"
 
 
-def singular(text: str) -> str:
-    """Of the last word of an English label."""
-    for ending, other in (("ies", "y"), ("sses", "ss"), ("xes", "x"), ("ches", "ch"), ("shes", "sh")):
-        if text.endswith(ending) and len(text) > len(ending) + 1:
-            return text.removesuffix(ending) + other
-    return text[:-1] if text.isascii() and re.search(r"[^su]s$", text) and len(text) > 3 else text
+@cache
+def one_and_several(name: str) -> tuple[str, str]:
+    """What a row and rows of this table are called, where the name is English; another language has one form."""
+    import inflect  # takes seconds
 
-
-def plural(text: str) -> str:
-    """Of the last word of an English label."""
+    text = words(name)
     if not text.isascii():
-        return text
-    if re.search(r"[^aeiou]y$", text):
-        return text[:-1] + "ies"
-    return text + ("es" if re.search(r"(?:s|x|ch|sh)$", text) else "s")
+        return text, text
+    english = inflect.engine()
+    one = str(english.singular_noun(text) or text)
+    return one, str(english.plural_noun(one))
 
 
 def read_schema(database: str, *, tables: Sequence[str] = (), max_rows: int = SAMPLES) -> Schema:

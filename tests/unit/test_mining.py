@@ -26,7 +26,7 @@ from sql_agent.environment.database import Database
 from sql_agent.mining.asks import KINDS, Maker
 from sql_agent.mining.questions import Mined, mine_questions, shown_wordings, side_of, trivial
 from sql_agent.mining.recipe import write_recipe
-from sql_agent.mining.schema import Schema, literal, plural, quoted, read_schema, singular, words
+from sql_agent.mining.schema import Schema, Table, literal, quoted, read_schema, words
 from sql_agent.mining.state import Settled, begin, begin_training, read_state, save
 from sql_agent.mining.tiny import TableTeacher, task_of
 from sql_agent.records import Episode, QueryResult, SqlCall
@@ -229,10 +229,23 @@ def test_names_as_words(name: str, said: str) -> None:
     assert words(name) == said
 
 
-def test_one_and_several() -> None:
-    pairs = {"categories": "category", "boxes": "box", "classes": "class", "boats": "boat", "status": "status"}
-    assert {many: singular(many) for many in pairs} == pairs
-    assert [plural(one) for one in ("city", "box", "boat", "day")] == ["cities", "boxes", "boats", "days"]
+@pytest.mark.parametrize(
+    ("name", "one", "several"),
+    [
+        ("categories", "category", "categories"),
+        ("order_items", "order item", "order items"),
+        ("person", "person", "people"),
+        ("people", "person", "people"),
+        ("children", "child", "children"),
+        ("aircraft", "aircraft", "aircraft"),
+        ("status", "status", "statuses"),
+        ("analyses", "analysis", "analyses"),
+        ("学生", "学生", "学生"),
+    ],
+)
+def test_one_and_several(name: str, one: str, several: str) -> None:
+    table = Table(name=name, n_rows=1, columns=())
+    assert (table.label, table.labels) == (one, several)
 
 
 def test_every_reference_finds_what_its_answer_says(mined: Mined, database: Database) -> None:
