@@ -95,16 +95,23 @@ class StreamOptions(_Strict):
     include_usage: bool = False
 
 
-class ChatRequest(_Strict):
-    """What may be asked. `tool_calls` asks for the calls of tools, with SQL and rows, beside the answer."""
+class _Asked(_Strict):
+    """What both APIs take. `tool_calls` asks for the calls of tools, with SQL and rows, beside the answer."""
 
     model: str
-    messages: list[Message] = Field(min_length=1)
     stream: bool = False
-    stream_options: StreamOptions | None = None
     tool_calls: bool = False
     temperature: float | None = Field(default=None, ge=0, le=2)
     top_p: float | None = Field(default=None, gt=0, le=1)
+    user: str | None = None
+    store: bool | None = None
+
+
+class ChatRequest(_Asked):
+    """What may be asked."""
+
+    messages: list[Message] = Field(min_length=1)
+    stream_options: StreamOptions | None = None
     presence_penalty: float | None = Field(default=None, ge=-2, le=2)
     frequency_penalty: float | None = Field(default=None, ge=-2, le=2)
     seed: int | None = Field(default=None, ge=0, lt=1 << 63)
@@ -113,8 +120,6 @@ class ChatRequest(_Strict):
     max_completion_tokens: int | None = Field(default=None, gt=0)
     n: Literal[1] | None = None
     logprobs: Literal[False] | None = None
-    user: str | None = None
-    store: bool | None = None
 
     @model_validator(mode="after")
     def _options_are_of_a_stream(self) -> ChatRequest:
@@ -163,17 +168,11 @@ STATELESS = "the server keeps no response; leave it out, and send what was said 
 Stateless = Annotated[None, _refused(STATELESS)]
 
 
-class ResponseRequest(_Strict):
+class ResponseRequest(_Asked):
     """What may be asked through the Responses API."""
 
-    model: str
     input: list[Item] = Field(min_length=1)
-    stream: bool = False
-    tool_calls: bool = False
-    temperature: float | None = Field(default=None, ge=0, le=2)
-    top_p: float | None = Field(default=None, gt=0, le=1)
     max_output_tokens: int | None = Field(default=None, gt=0)
-    user: str | None = None
     store: Annotated[bool, AfterValidator(_not_stored)] | None = None
     previous_response_id: Stateless = None
     conversation: Stateless = None
@@ -187,7 +186,6 @@ class ResponseRequest(_Strict):
     @property
     def chat(self) -> ChatRequest:
         """The same as a chat's."""
-        names = ("model", "stream", "tool_calls", "temperature", "top_p", "user", "store")
         messages = [{"role": one.role, "content": one.text} for one in self.input]
-        keys = {name: getattr(self, name) for name in names}
+        keys = {name: getattr(self, name) for name in _Asked.model_fields}
         return ChatRequest.model_validate({**keys, "messages": messages, "max_tokens": self.max_output_tokens})
