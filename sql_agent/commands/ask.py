@@ -12,7 +12,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
@@ -41,6 +41,7 @@ from sql_agent.config import (
     resolve_system_prompt,
 )
 from sql_agent.config.commands import TRY
+from sql_agent.data.bundled import ensure_bundled, ensure_databases
 from sql_agent.data.dataset import load_questions
 from sql_agent.errors import Fault, LLMFault
 from sql_agent.records import Question
@@ -88,11 +89,7 @@ def choose_questions(texts: list[str], file: Path | None, *, limit: int | None) 
         questions += load_questions(data_path(str(file)))[:limit]
     if questions:
         return questions
-    if not data_path(BUNDLED).exists():
-        from sql_agent.data.build import build_bundled
-
-        notes.print("building the bundled database and questions")
-        build_bundled()
+    ensure_bundled(BUNDLED)
     bundled = {q.id: q for q in load_questions(data_path(BUNDLED))}
     return [bundled[name] for name in FIRST_LOOK][:limit]
 
@@ -100,7 +97,6 @@ def choose_questions(texts: list[str], file: Path | None, *, limit: int | None) 
 @contextmanager
 def own_server(config: TrainConfig) -> Iterator[Server]:
     """vLLM with the configured model, or with the tiny policy. Raises UserError or LLMFault."""
-    cpu = config.trainer.device == "cpu" or (config.trainer.device == "auto" and models.gpu_count() == 0)
     if not config.model.path:
         notes.print("no endpoint and no --model: the tiny policy answers, as newly trained as it is found here")
         if not config.model.tiny and "sql" not in config.agent.tools:
@@ -109,13 +105,14 @@ def own_server(config: TrainConfig) -> Iterator[Server]:
         config.model, seed=config.trainer.seed
     )
     notes.print(f"model {folder}", markup=False)
-    starting = f"starting vLLM with {folder.name} on the {'CPU' if cpu else 'GPU'}"
+    device = "CPU" if models.on_cpu(config.trainer.device) else "GPU"
+    starting = f"starting vLLM with {folder.name} on the {device}"
     with notes.status(starting) as status, Heartbeat(notes, lambda: starting):
 
         def on_wait(waited_s: float) -> None:
             status.update(f"{starting}: {waited_s:.0f} s")
 
-        with serve_model(folder, config, cpu=cpu, on_wait=on_wait) as server:
+        with serve_model(folder, config, on_wait=on_wait) as server:
             status.stop()
             yield server
 
@@ -172,14 +169,13 @@ async def ask_all(
     return outcomes
 
 
-def try_out(questions: list[Question], llm: LLMEndpoint, config: AgentTree, *, as_lines: bool) -> list[Outcome]:
-    """Ask and print. Raises UserError when database or scorers cannot be used."""
+def try_out(
+    questions: list[Question], answering: AbstractContextManager[LLMEndpoint], config: AgentTree, *, as_lines: bool
+) -> list[Outcome]:
+    """Ask and print; who answers is begun when all else was checked. Raises UserError, LLMFault."""
     out = Console(highlight=False, width=None if sys.stdout.isatty() else 110)
     scoring = scoring_of(config)
     check_scorers(questions, scoring)
-    about = f"model {llm.model} at {llm.base_url}; judge: {scoring.judge_name}; prompt: {config.agent.system_prompt}"
-    data = "; ".join(f"{name}: {path}" for name, path in databases_of(config).items()) or "no database"
-    notes.print(clean(f"{about}; {data}"), markup=False, style="dim")
 
     def tell(outcome: Outcome, number: int) -> None:
         if as_lines:
@@ -189,11 +185,16 @@ def try_out(questions: list[Question], llm: LLMEndpoint, config: AgentTree, *, a
             show(out, outcome, number=number, of=len(questions))
 
     with EpisodeRunner(config) as runner, closing(scoring):
+        ensure_databases(config)
         runner.check()
-        outcomes = asyncio.run(ask_all(questions, llm, runner=runner, scoring=scoring, tell=tell))
-    (notes if as_lines else out).print(f"\n{summary_line(outcomes)}", markup=False, soft_wrap=True)
-    if len(outcomes) < len(questions):
-        notes.print(f"{len(questions) - len(outcomes)} question(s) were not asked: they would fail in the same way")
+        with answering as llm:
+            about = f"model {llm.model} at {llm.base_url}; judge: {scoring.judge_name}"
+            data = "; ".join(f"{name}: {path}" for name, path in databases_of(config).items()) or "no database"
+            notes.print(clean(f"{about}; prompt: {config.agent.system_prompt}; {data}"), markup=False, style="dim")
+            outcomes = asyncio.run(ask_all(questions, llm, runner=runner, scoring=scoring, tell=tell))
+            (notes if as_lines else out).print(f"\n{summary_line(outcomes)}", markup=False, soft_wrap=True)
+            if n_left := len(questions) - len(outcomes):
+                notes.print(f"{n_left} question(s) were not asked: they would fail in the same way")
     return outcomes
 
 
@@ -245,8 +246,7 @@ def ask(flags: AskFlags) -> int:
     questions = [
         row.model_copy(update={key: getattr(row, key) or value for key, value in given.items()}) for row in questions
     ]
-    with answering(config, flags) as llm:
-        outcomes = try_out(questions, llm, config, as_lines=flags.json_)
+    outcomes = try_out(questions, answering(config, flags), config, as_lines=flags.json_)
     return int(any(outcome.failed for outcome in outcomes))
 
 
@@ -265,8 +265,7 @@ def talk(flags: ChatFlags) -> None:
 def talk_with(flags: ChatFlags) -> None:
     """The conversation. Raises UserError, LLMFault."""
     config = composed(flags)
-    with answering(config, flags) as llm:
-        chat(agent_config(config, flags.agent), llm, flags.db_id)
+    chat(agent_config(config, flags.agent), answering(config, flags), flags.db_id)
 
 
 def composed(flags: ChatFlags) -> TrainConfig:

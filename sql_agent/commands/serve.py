@@ -29,8 +29,8 @@ from sql_agent.errors import LLMFault
 from sql_agent.evaluation.targets import Target, look_at, model_folder, running, settings_for
 from sql_agent.serving.agent_answer import Answerer
 from sql_agent.serving.agent_api import AgentApi, Limits
+from sql_agent.serving.chat import check_runner
 from sql_agent.serving.kept import Keeper
-from sql_agent.serving.models import gpu_count
 from sql_agent.serving.server import serve_model
 
 TOKEN_NAME = "AGENT_API_TOKEN"
@@ -102,10 +102,8 @@ def _serve_model(target: Target, model: str, port: int) -> None:
             f"--model {model}: is served already; name a run, a folder or a hub name, or put the agent in front of it "
             "with --as-agent"
         )
-    device = target.config.trainer.device
     _tell(f"starting vLLM with {folder.name}")
-    cpu = device == "cpu" or (device == "auto" and gpu_count() == 0)
-    with serve_model(folder, target.config, cpu=cpu, port=port) as server:
+    with serve_model(folder, target.config, port=port) as server:
         flags = f"--base-url {server.base_url} --model {server.model}"
         _tell(f"try:   agentgrpo ask {flags} --set agent.system_prompt={target.config.agent.system_prompt}")
         print(f"serving {server.model} at {server.base_url}", flush=True)
@@ -131,9 +129,7 @@ def _serve_agent(target: Target, host: str, port: int, *, agent: str, db_id: str
     with_page = _paged() if page else None
     listener, traffic = bind(host, port), Traffic()
     with EpisodeRunner(agent_config(target.config, agent)) as runner, ExitStack() as stack:
-        runner.check()
-        if (databases := runner.toolset.databases) and (problem := databases.problem(db_id)):
-            raise UserError(f"--db-id: {problem}")
+        check_runner(runner, db_id)
         _tell("starting the model" if target.llm is None else f"model {target.text}")
         with running(target, tell=_tell) as model:
             llm = model.llm.sampled(target.config.rollout.evaluation)

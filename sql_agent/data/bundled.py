@@ -20,12 +20,18 @@ def ensure_bundled(*texts: str) -> None:
     build_bundled()
 
 
+def ensure_databases(agents: AgentTree) -> None:
+    """The same for the databases of these agents. Raises UserError."""
+    ensure_bundled(
+        *(
+            settings.database.path
+            for settings in agents_of(agents).values()
+            if "sql" in settings.agent.tools and not (settings.database.folder or settings.database.url)
+        )
+    )
+
+
 def ensure_data(data: DataConfig, agents: AgentTree) -> None:
     """The same for what a run reads: questions, and the databases of its agents. Raises UserError."""
-    databases = [
-        settings.database.path
-        for settings in agents_of(agents).values()
-        if "sql" in settings.agent.tools and not (settings.database.folder or settings.database.url)
-    ]
-    files = [settings.file for settings in (*data.training, *data.validation)]
-    ensure_bundled(*files, *databases)
+    ensure_bundled(*(settings.file for settings in (*data.training, *data.validation)))
+    ensure_databases(agents)

@@ -80,7 +80,7 @@ FIELD = re.compile(r"%([-+ #0!,.l\d*]*).?", re.DOTALL)
 WIDE = re.compile(rf"\*|[1-9]\d{{{PRINTF_DIGITS},}}")
 LOCKS = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 LOCKED = "locked by another process; let that finish or stop it, then start again"
-REMEDY = "run `make data`, or name another file with --set database.path=FILE"
+REMEDY = "name a file of SQLite (`agentgrpo data` makes the bundled one)"
 REFUSALS = ("not authorized", "one statement at a time", "vtable constructor failed")
 Kind = Literal["ready", "rows", "error", "refused", "timeout", "memory", "crash", "fault"]
 

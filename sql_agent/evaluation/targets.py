@@ -194,12 +194,11 @@ def running(target: Target, *, tell: Tell) -> Iterator[Running]:
         return
     config, folder = target.config, model_folder(target, tell=tell)
     assert folder is not None
-    cpu = config.trainer.device == "cpu" or (config.trainer.device == "auto" and models.gpu_count() == 0)
 
     def on_wait(waited_s: float) -> None:
         tell(f"starting vLLM with {folder.name}", f", {waited_s:.0f} s")
 
-    with serve_model(folder, config, cpu=cpu, on_wait=on_wait) as server:
+    with serve_model(folder, config, on_wait=on_wait) as server:
         llm = server.endpoint()
         yield Running(llm, lambda fault: server.why_it_died() or str(fault), server.why_it_died)
 

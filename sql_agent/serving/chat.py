@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
+from contextlib import AbstractContextManager
 
 from rich.console import Console
 from rich.text import Text
@@ -19,6 +20,7 @@ from sql_agent.agent.endpoint import LLMEndpoint
 from sql_agent.agent.episode import EpisodeRunner
 from sql_agent.agent.view import clean, show_calls
 from sql_agent.config import AgentTree
+from sql_agent.data.bundled import ensure_databases
 from sql_agent.errors import Fault, LLMFault
 from sql_agent.serving.endpoint import explain_fault
 
@@ -30,24 +32,32 @@ HELP = """/sql    the calls of tools in the last answer that had any, with their
 /quit   end; so does Ctrl-D. Ctrl-C ends an answer, and a second one the program"""
 
 
-def chat(config: AgentTree, llm: LLMEndpoint, db_id: str = "") -> None:
+def check_runner(runner: EpisodeRunner, db_id: str) -> None:
+    """Find what cannot work before the first message. Raises UserError."""
+    ensure_databases(runner.config)
+    runner.check()
+    if (databases := runner.toolset.databases) and (problem := databases.problem(db_id)):
+        raise UserError(f"--db-id: {problem}")
+
+
+def chat(config: AgentTree, answering: AbstractContextManager[LLMEndpoint], db_id: str = "") -> None:
     """Read messages and answer them until /quit, the end of the input, or a second Ctrl-C. Raises UserError.
 
-    `db_id` names the database where the configuration has a folder of them.
+    Who answers is begun when all else was checked. `db_id` names the database where the configuration has a folder of
+    them.
     """
     out = Console(highlight=False, soft_wrap=True)
     with contextlib.suppress(ImportError):
         import readline  # noqa: F401  input() then edits lines and knows earlier ones
     with EpisodeRunner(config) as runner, asyncio.Runner() as loop:
-        chatting = Chat(Conversation(runner, llm, db_id), loop, out)
-        runner.check()
-        if (databases := runner.toolset.databases) and (problem := databases.problem(db_id)):
-            raise UserError(f"--db-id: {problem}")
-        out.print(Text(clean(f"model {llm.model} at {llm.base_url}; /help lists the commands"), style="dim"))
-        try:
-            chatting.run()
-        finally:
-            loop.run(chatting.conversation.reset())
+        check_runner(runner, db_id)
+        with answering as llm:
+            chatting = Chat(Conversation(runner, llm, db_id), loop, out)
+            out.print(Text(clean(f"model {llm.model} at {llm.base_url}; /help lists the commands"), style="dim"))
+            try:
+                chatting.run()
+            finally:
+                loop.run(chatting.conversation.reset())
 
 
 class Chat:

@@ -22,6 +22,11 @@ def gpu_count() -> int:
     return sum(line.startswith("GPU ") for line in _driver("-L"))
 
 
+def on_cpu(device: str) -> bool:
+    """Whether `trainer.device` means the CPU of this machine."""
+    return device == "cpu" or (device == "auto" and not gpu_count())
+
+
 def gpu_memory_gb() -> float:
     """Memory of the smallest GPU, in GB (1e9 bytes); 0 without a driver."""
     told = _driver("--query-gpu=memory.total", "--format=csv,noheader,nounits")

@@ -31,7 +31,7 @@ from foundation.net import free_port
 from sql_agent.agent.endpoint import LLMEndpoint
 from sql_agent.config import RolloutConfig, TrainConfig
 from sql_agent.errors import LLMFault
-from sql_agent.serving.models import language_model
+from sql_agent.serving.models import language_model, on_cpu
 
 LOOK_EVERY_S = 0.2
 GRACE_S = 15.0  # vLLM's engine takes a few seconds to free a GPU
@@ -119,19 +119,18 @@ def serve_model(
     folder: Path,
     config: TrainConfig,
     *,
-    cpu: bool,
     on_wait: Callable[[float], None] = lambda _: None,
     start_timeout_s: float = 900.0,
     port: int = 0,
 ) -> Iterator[Server]:
     """Serve `folder` and yield when it answers. Call it in the main thread.
 
-    `port` 0 is a free one; `on_wait` gets the seconds waited so far, a few times a second. Raises LLMFault when the
-    server does not start, with the last error line and the path of the log.
+    It runs where `trainer.device` says. `port` 0 is a free one; `on_wait` gets the seconds waited so far, a few times a
+    second. Raises LLMFault when the server does not start, with the last error line and the path of the log.
     """
     if wrong := wrong_versions("vllm"):
         raise LLMFault(wrong)
-    port, name = port or free_port(), folder.name
+    port, name, cpu = port or free_port(), folder.name, on_cpu(config.trainer.device)
     command = server_command(folder, config, name=name, port=port, cpu=cpu)
     server = Server(f"http://127.0.0.1:{port}/v1", folder, name, *_start(command, server_environment(cpu=cpu)))
     keep_log = True

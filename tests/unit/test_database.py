@@ -439,9 +439,9 @@ def _folder(path: Path) -> None:
 @pytest.mark.parametrize(
     ("harm", "says"),
     [
-        (_delete, "no such file; run `make data`"),
-        (_cut_short, "not a SQLite database; run `make data`"),
-        (lambda path: path.write_bytes(b""), "empty, 0 bytes; run `make data`"),
+        (_delete, "no such file; name a file of SQLite"),
+        (_cut_short, "not a SQLite database; name a file of SQLite"),
+        (lambda path: path.write_bytes(b""), "empty, 0 bytes; name a file of SQLite"),
         (lambda path: path.write_text("id,name\n" * 99), "not a SQLite database"),
         (_scribble, "malformed|corrupt"),
         (_wal, "PRAGMA journal_mode=DELETE"),

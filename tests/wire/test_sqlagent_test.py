@@ -265,6 +265,16 @@ def test_missing_database_is_named(scripted: FakeServer, tmp_path: Path) -> None
     assert scripted.requests == []
 
 
+@pytest.mark.parametrize(("command", "flags"), [("ask", ["--question", "q"]), ("chat", [])])
+def test_a_file_that_is_no_database_is_told_before_a_model_is_loaded(
+    command: str, flags: list[str], tmp_path: Path
+) -> None:
+    (path := tmp_path / "drugs.csv").write_text("id,med_name\n" * 99)
+    done = CliRunner().invoke(app_of(command), [*flags, "--database", str(path)])
+    assert done.exit_code == 2 and "model " not in done.stderr
+    assert f"error: database {path}: not a SQLite database; name a file of SQLite" in done.stderr
+
+
 @pytest.mark.parametrize(("folder", "script"), [("sql_agent", "sqlagent_test.py"), (".", "sql_agent/sqlagent_test.py")])
 def test_runs_from_both_folders(folder: str, script: str, scripted: FakeServer, database: Path) -> None:
     command = [sys.executable, script, "--base-url", scripted.base_url, "--question", "q", "--database", str(database)]
