@@ -1,14 +1,15 @@
 """What the served agent costs beside the bare loop, and whether it loses or crosses answers while its parts are killed.
 
-  .venv/bin/python -m benchmarks.served_agent overhead [--turns 2000] [--in-flight 64]
-  .venv/bin/python -m benchmarks.served_agent soak [--turns 10000] [--in-flight 256]
+  .venv/bin/python -m benchmarks.served_agent overhead [--turns 200] [--in-flight 64] [--rounds 10]
+  .venv/bin/python -m benchmarks.served_agent soak [--turns 10000] [--in-flight 256] [--kill-every 50]
 
 `overhead`: CPU of a turn (one message, one streamed answer of 52 tokens, no call of a tool) of `agentgrpo serve
---as-agent`, whole and streamed, and of the same conversations in a process without HTTP before them; both before
-support/model_server.py, after a warm-up. `soak`: each turn asks for N + 1 through a tool, as a chat or response, whole
-or streamed; every 50 answers, more or less, the model server or a process of the tools is killed. An answer to another
-question is crossed; a turn whose reply is cut or never comes is lost; turns that got an error are asked again until
-they have an answer. The server's memory is told five times.
+--as-agent`, whole and streamed, and of the same conversations in a process without HTTP before them; all before
+support/model_server.py, in turn, as the CPU time of the same work doubles and halves with what else the machine does.
+`soak`: each turn asks for N + 1 through a tool, as a chat or response, whole or streamed; after some answers, on
+average `--kill-every`, the model server or a process of the tools is killed. An answer to another question is crossed;
+a turn whose reply is cut or never comes is lost; turns that got an error are asked again until they have an answer. The
+server's memory is told five times.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import json
 import os
 import random
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -40,10 +42,11 @@ from sql_agent.agent.conversation import Conversation
 from sql_agent.agent.endpoint import LLMEndpoint
 from sql_agent.agent.episode import EpisodeRunner
 from sql_agent.config import build_config, load_recipe
+from sql_agent.evaluation.stats import estimate
 
 TOOLS = 'def add(a: float, b: float) -> float:\n    """Add two numbers."""\n    return a + b\n'
 RECIPE = '[agent]\nsystem_prompt = "tools"\ntools = ["tools.py"]\n'
-MODEL, KILL_EVERY = "fake-model", 50
+MODEL = "fake-model"
 app = typer.Typer(add_completion=False, help=__doc__, pretty_exceptions_enable=False)
 
 
@@ -84,9 +87,9 @@ async def at_once(turn: Callable[[int], Awaitable[None]], n_turns: int, in_fligh
 
 
 @app.command(hidden=True)
-def loop(folder: Path, model_url: str, turns: int, in_flight: int) -> None:
-    """The bare loop in this process: prints its CPU in ms a turn."""
-    with EpisodeRunner(build_config(load_recipe(str(folder)))) as runner:
+def loop(folder: Path, model_url: str, in_flight: int) -> None:
+    """The bare loop in this process: for each number of turns that is read, prints its CPU in ms a turn."""
+    with EpisodeRunner(build_config(load_recipe(str(folder)))) as runner, asyncio.Runner() as events:
         llm = LLMEndpoint(base_url=model_url, model=MODEL, temperature=1.0)
 
         async def turn(_: int) -> None:
@@ -94,13 +97,10 @@ def loop(folder: Path, model_url: str, turns: int, in_flight: int) -> None:
             await talk.say("1", lambda *_: None)
             await talk.reset()
 
-        async def measured() -> float:
-            await at_once(turn, 2 * in_flight, in_flight)
+        for turns in map(int, sys.stdin):
             before = cpu_s(os.getpid())
-            await at_once(turn, turns, in_flight)
-            return 1000 * (cpu_s(os.getpid()) - before) / turns
-
-        print(asyncio.run(measured()))
+            events.run(at_once(turn, turns, in_flight))
+            print(1000 * (cpu_s(os.getpid()) - before) / turns, flush=True)
 
 
 async def asked(address: str, pid: int, *, stream: bool, turns: int, in_flight: int) -> float:
@@ -113,7 +113,6 @@ async def asked(address: str, pid: int, *, stream: bool, turns: int, in_flight: 
                 if "xxx" not in (text := await reply.text()) and text.count('"content": "x"') < 50:
                     raise RuntimeError(text[:300])
 
-        await at_once(turn, 2 * in_flight, in_flight)
         before = cpu_s(pid)
         await at_once(turn, turns, in_flight)
         return 1000 * (cpu_s(pid) - before) / turns
@@ -121,36 +120,42 @@ async def asked(address: str, pid: int, *, stream: bool, turns: int, in_flight: 
 
 @app.command()
 def overhead(
-    turns: Annotated[int, typer.Option(min=10)] = 2000, in_flight: Annotated[int, typer.Option(min=1)] = 64
+    turns: Annotated[int, typer.Option(min=10)] = 200,
+    in_flight: Annotated[int, typer.Option(min=1)] = 64,
+    rounds: Annotated[int, typer.Option(min=2)] = 10,
 ) -> None:
-    """CPU of a turn, served and bare."""
+    """CPU of a turn, served and bare, in so many rounds of turns after one that warms up."""
     from benchmarks.support.model_server import model_server  # loads the proxy, for which no model process should wait
 
     with recipe() as folder, model_server() as model:
         url = f"{model}/0/v1"
-        command = [
-            sys.executable,
-            "-m",
-            "benchmarks.served_agent",
-            "loop",
-            str(folder),
-            url,
-            str(turns),
-            str(in_flight),
-        ]
-        bare = float(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
-        print(f"bare loop        {bare:7.2f} ms a turn, {in_flight} in flight, load {os.getloadavg()[0]:.1f}")
-        with served(folder, url, max_open=in_flight) as (address, pid):
-            for name, stream in (("served, whole", False), ("served, streamed", True)):
-                cost = asyncio.run(asked(address, pid, stream=stream, turns=turns, in_flight=in_flight))
-                print(f"{name:17}{cost:7.2f} ms a turn, {cost - bare:+.2f}")
+        command = [sys.executable, "-m", "benchmarks.served_agent", "loop", str(folder), url, str(in_flight)]
+        with (
+            subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as bare,
+            served(folder, url, max_open=in_flight) as (address, pid),
+        ):
+            assert bare.stdin and bare.stdout
+            costs: list[tuple[float, float, float]] = []
+            for _ in range(rounds + 1):
+                print(turns, file=bare.stdin, flush=True)
+                cost = float(bare.stdout.readline())
+                whole, streamed = (
+                    asyncio.run(asked(address, pid, stream=stream, turns=turns, in_flight=in_flight))
+                    for stream in (False, True)
+                )
+                print(f"{cost:7.2f} {whole:7.2f} {streamed:7.2f} ms a turn, load {os.getloadavg()[0]:.1f}", flush=True)
+                costs.append((cost, whole, streamed))
+            bare.stdin.close()
+    for name, of in (("bare loop", 0), ("served, whole", 1), ("served, streamed", 2)):
+        cost = statistics.mean(row[of] for row in costs[1:])
+        print(f"{name:17}{cost:7.2f} ms a turn, above the loop: {estimate(row[of] - row[0] for row in costs[1:])}")
 
 
 class Killer:
     """The model server in a process, killed in turn with a process of the agent's tools."""
 
-    def __init__(self) -> None:
-        self.port, self.killed = free_port(), Counter[str]()
+    def __init__(self, every: int) -> None:
+        self.port, self.every, self.killed = free_port(), every, Counter[str]()
         self._model = self._started()
 
     def _started(self) -> subprocess.Popen[bytes]:
@@ -167,7 +172,7 @@ class Killer:
     async def run(self, pid: int, found: Counter[str]) -> None:
         """Until it is cancelled, each time some right answers after the last."""
         for number in itertools.count():
-            then = found["right"] + random.randrange(2 * KILL_EVERY)
+            then = found["right"] + random.randrange(2 * self.every)
             while found["right"] < then:
                 await asyncio.sleep(0.05)
             if number % 2:
@@ -258,10 +263,12 @@ async def ask_until_answered(
 
 @app.command()
 def soak(
-    turns: Annotated[int, typer.Option(min=1)] = 10_000, in_flight: Annotated[int, typer.Option(min=1)] = 256
+    turns: Annotated[int, typer.Option(min=1)] = 10_000,
+    in_flight: Annotated[int, typer.Option(min=1)] = 256,
+    kill_every: Annotated[int, typer.Option(min=1, help="right answers between two kills, on average")] = 50,
 ) -> None:
     """Turns while parts are killed: what became of them, also where Ctrl-C ends them. Status 1: some were not right."""
-    killer, found = Killer(), Counter[str]()
+    killer, found = Killer(kill_every), Counter[str]()
     try:
         asyncio.run(killer.up())
         with (
