@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING
 
 # `python -I` and PYTHONSAFEPATH leave the script's own folder out.
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from import_probe import PROBES, SETUP, Outcome, probe, run
+from import_probe import IN_CHECKOUT, PROBES, SETUP, Outcome, probe, run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -155,7 +155,7 @@ def check_python(_machine: Machine) -> list[Row]:
     if Path(sys.prefix).resolve() == own.resolve():
         return [*rows, Row("environment", "-", OK, str(own))]
     remedy = "use .venv/bin/python" if own.is_dir() else SETUP
-    note = f"this is {sys.prefix}, not the project's .venv; for that one {remedy}"
+    note = f"this is {sys.prefix}" + (f", not the project's .venv; for that one {remedy}" if IN_CHECKOUT else "")
     return [*rows, Row("environment", "-", OK, note)]
 
 

@@ -13,9 +13,11 @@ import signal
 import subprocess
 import sys
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
-SETUP = "run `bash utils/setup.sh`"
+IN_CHECKOUT = Path(__file__).with_name("setup.sh").is_file()
+SETUP = "run `bash utils/setup.sh`" if IN_CHECKOUT else "install the release's requirements-cpu.txt or -gpu.txt again"
 MARK = "@@facts "  # what is imported may print; the line with this mark is ours
 
 # What each probe imports, in a process of its own. A probe is run when its distribution is installed.

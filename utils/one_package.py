@@ -69,3 +69,4 @@ class OnePackage(BuildHookInterface[Any]):
         write_package(Path(self.root), [file.relative_path for file in chosen], Path(self._written.name))
         self.build_config.set_exclude_all()
         build_data["force_include"][self._written.name] = PACKAGE
+        build_data["force_include"]["uv.lock"] = f"{PACKAGE}/uv.lock"  # by which `agentgrpo doctor` judges versions

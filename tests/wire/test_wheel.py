@@ -69,7 +69,7 @@ def test_the_wheel_is_one_package_and_names_nothing_by_its_old_name(wheel: Path)
         code = {name: files.read(name).decode() for name in names if name.endswith(".py")}
         points = next(files.read(name).decode() for name in names if name.endswith("entry_points.txt"))
     assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == {"sql_agent"}
-    assert {"sql_agent/py.typed", "sql_agent/recipes/smoke_cpu/config.toml"} <= set(names)
+    assert {"sql_agent/py.typed", "sql_agent/recipes/smoke_cpu/config.toml", "sql_agent/uv.lock"} <= set(names)
     modules = {name.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for name in names}
     for name, text in code.items():
         assert not re.search(r"(?<!sql_agent[./])\b(agl_plugin|foundation|reward_client)\.[a-z_]+", text), name
@@ -128,6 +128,7 @@ def test_what_one_command_installs_trains_a_step_outside_the_checkout(
     command = [installed / "agentgrpo", "train", "--ci-fast", "--backend", backend]
     command += ["--set", f"store.port={free_port()}"] if backend == "verl" else []
     environment = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
+    subprocess.run([installed / "agentgrpo", "doctor", "--no-imports"], cwd=tmp_path, env=environment, check=True)
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     (run,) = re.findall(r"^run: (.*)$", done.stdout, re.MULTILINE)
