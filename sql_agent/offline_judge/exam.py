@@ -94,6 +94,7 @@ def make_exam(question: str, reference: str, evidence: tuple[str | Cell, ...]) -
     if not facts:
         return None
     axes = _axes(cells, record, facts) if not names or cells else []
+    axes += _records(cells, record, [] if names else told, facts)
     headings = {heading for axis in axes for heading in axis}
     headings |= {spell(text) for cell in cells for text in _outer(normalise(cell.text))} - {" "}
     of_form: dict[str, list[int]] = {}
@@ -138,6 +139,20 @@ def _axes(cells: list[Cell], record: Record, facts: list[Fact]) -> list[dict[str
                     axis.setdefault(spell(heading), set()).add(told[item])
             found += [{heading: frozenset(under) for heading, under in axis.items()}] if len(axis) > 1 else []
     return found
+
+
+def _records(cells: list[Cell], record: Record, told: list[Item], facts: list[Fact]) -> list[dict[str, frozenset[int]]]:
+    """What tells records apart that the question does not name: the first cell of each row, the reference's labels."""
+    groups = [
+        [n for n, cell in enumerate(cells) if (cell.row or str(n)) == row]
+        for row in dict.fromkeys(cell.row or str(n) for n, cell in enumerate(cells))
+    ]
+    rows = {record[n][0][1]: {*others} for n, *others in groups if others and len(record[n]) == 1}
+    labels = {label: {f.section for f in facts if (label, f.forms[0]) in told} for label, _ in told if label}
+    is_one_each = sorted(n for sections in labels.values() for n in sections) == [*range(len(cells))]
+    ways = [rows if len(rows) == len(groups) else {}, labels if is_one_each and len(labels) == len(cells) else {}]
+    held = [{name: [i for i, f in enumerate(facts) if f.section in way[name]] for name in way} for way in ways]
+    return [{spell(name): frozenset(way[name]) for name in way} for way in held if len(way) > 1]
 
 
 def _sizes(facts: list[Fact]) -> set[str]:

@@ -172,11 +172,17 @@ def values(n: int, *, part: str, language: str, seed: int = 0) -> Iterator[tuple
             yield "exchanged", form, value(told(seen[::-1]))
             yield "exchanged clauses", form, value(told([end.join(c) for c in clauses[::-1]]))
             yield "unnamed and exchanged", form, value("\n".join(seen[::-1]))
+            ask = "What do the records say?" if language == "en" else "这些记录写了什么？"
+            rows = [
+                one for cell, name in zip(cells, names, strict=False) for one in (Cell(name, cell.row, "name"), cell)
+            ]
+            yield "nothing asked by name", form, value(told(seen), question=ask, cells=rows)
+            yield "exchanged, nothing asked by name", form, value(told(seen[::-1]), question=ask, cells=rows)
         yield "half", form, value(told([end.join(c[: len(c) // 2]) for c in clauses]))
 
 
 LIMITS = {"a lie added": 0.25, "numbers changed": 0.25, "another record": 0.25, "half": 0.8}
-GOOD = ("clean quote", "raw cells", "a list of the clauses", "clauses in a row")
+GOOD = ("clean quote", "raw cells", "a list of the clauses", "clauses in a row", "nothing asked by name")
 
 
 def main(

@@ -44,7 +44,8 @@ def test_records_of_one_outline_are_told_apart(part: str, language: str) -> None
         found.setdefault(answer, []).append(value)
     for answer in manual_cells.GOOD:
         assert sum(value >= 0.9 for value in found[answer]) >= 0.9 * len(found[answer]), answer
-    assert max(*found["exchanged"], *found["exchanged clauses"]) <= 0.1
+    exchanged = ("exchanged", "exchanged clauses", "exchanged, nothing asked by name")
+    assert max(value for answer in exchanged for value in found[answer]) <= 0.1
     assert max(*found["a lie added"], *found["numbers changed"], *found["another record"]) < 0.25
     assert max(found["half"]) < 0.8
 
