@@ -29,7 +29,7 @@ incorrect\w*|inaccurate|mistake\w*|errors?|^wait|hm+|actually|sorry|apolog\w+|in
 disregard|forget|retract\w*|except|versus|vs|unless|although|though|but|however|contrary|opposite|reverse|disagree\w*
 den(?:y|ies|ied)|reject\w*|refuse\w*|hardly|barely|scarcely|far from|anything but|pretend\w*|hypothe\w+|alternatively
 depends?|sometimes|invented|nonsense|ridiculous|if|quote me|not (?:know|say|sure|certain|find|mention)
-bet|wager|apart from
+bet|wager|apart from|used to be|formerly|no longer
 no (?:records?|information|data|entry|results?|mention|idea|clue)
 """
 DENIALS = re.compile(

@@ -19,8 +19,9 @@ from faker.providers.person.zh_CN import Provider
 from sql_agent.offline_judge.doubts import DENIALS, DOUBTS, FRAMES, FREE, NO, PHRASES, SOURCE, TITLES, YES, alternatives
 from sql_agent.offline_judge.lexicon import Lexicon, spell, tokens
 from sql_agent.offline_judge.sections import ORDER, Cell, parts
+from sql_agent.offline_judge.slots import is_other_kind, is_replaced, stem
 from sql_agent.offline_judge.tables import is_torn
-from sql_agent.offline_judge.values import ABBREVIATED, DATE, NUMBER, plain
+from sql_agent.offline_judge.values import ABBREVIATED, DATE, MONTHS, NUMBER, plain
 from sql_agent.offline_judge.words import PHRASES as QUOTE_PHRASES
 from sql_agent.records import AnswerType
 
@@ -36,7 +37,7 @@ MARK = re.compile(r"(?<![\w.-])\d{1,2}[.)](?=[^\W\d])")  # of an item
 JOINT = r"\s*(?:and|&|plus|as well as|以及|还有|加上|[和与及跟])\s*(?:the )?"
 JOINED = re.compile(rf"\|{JOINT}\?+(?!\?|\s*\|)|^[^|]*\?{JOINT}\|")
 NAME = re.compile(r"(?<![.!?:–—|-] )(?<!^)(?<!\n)(?<![\"“*>])\b[A-Z][a-z]+")
-DAYS = "monday tuesday wednesday thursday friday saturday sunday sql january february march april may june july august"
+DAYS = f"monday tuesday wednesday thursday friday saturday sunday sql {' '.join(MONTHS)}"
 LACKS = re.compile(r"\b(?:lack\w*|missing|without|closed?|shut)\b|[缺闭]")  # as good as a denial
 OR = re.compile(r"# (?:or|nor) (?:the |an? )?#|#或者?#")
 # Doubts only beside a truth: "under the direction of", "boarded or left".
@@ -44,7 +45,6 @@ NEAR = {"or", "或", "about", "around", "over", "under", "between", "above", "be
 AT_TRUTH = re.compile(rf"(?:\b(?:{'|'.join(NEAR)}) (?:the |an? |some )*|或者?|^或)[#\d]|# *(?:or\b|或)|^(?:or\b|或)")
 SENTENCE = re.compile(r"[.。!;\n]|,(?=[^\x00-\x7f])")
 WAY = re.compile(r"(?:\bfrom |[从由])(\w+?)( to |[到至])(\w+)")  # of an order, or of a journey
-HEADER = re.compile(r"^(.+)\n[|: \t-]+$", re.M)  # of a table
 NONE = re.compile(  # is 0, of what the question counts: no "no idea"
     r"(?:\b(?:none|no|not (?:a single|any|one))\b(?: of (?:the|its|them)\b)?"
     r"|1[^\d\s]?[也都]没有?|没有?(?:.{0,4}任何|1[^\d\s])) ?([a-z]+|[\u4e00-\u9fff]{0,2})"
@@ -61,18 +61,12 @@ SURNAMES = {*list(Provider.last_names)[:100]}  # the most frequent ones
 ROUNDED = {"about", "around", "approximately", "roughly", "约", "大约", "左右"}
 NOT = re.compile(r"(.)[不没]\1|没有?(?=[?？]?$)")  # of a question that offers both
 MAY = re.compile(r"\bmay (?!be|have|not|or)")  # beside a yes or a no, a permission
-ENDS = r"(?:\w+est|most|least)"
 DENIES = re.compile(rf"(?:{DENIALS.pattern})(?:有|是|的)?$")
-KNOWN_NAMES = {
-    *f"{DAYS} september october november december the jan feb mar apr jun jul aug sep sept oct nov dec".split(),
-    "celsius",
-    "fahrenheit",
-}
+KNOWN_NAMES = {*f"{DAYS} sep sept oct nov dec the jan feb mar apr jun jul aug celsius fahrenheit".split()}
 WORDS = frozenset(spell(one) for one in [*FREE.split(), *TITLES.split()])
 COMMON = [*FREE.split(), *TITLES.split(), *FRAMES.split(), *alternatives(PHRASES), *QUOTE_PHRASES.split()]
-
-
 FRAME = Lexicon(COMMON)
+TITLED = re.compile(rf"^(?:(?:{'|'.join(one for one in TITLES.split() if one.isascii())})\b\.? ?)+")
 
 
 @dataclass(frozen=True)
@@ -107,15 +101,8 @@ def kind_of_texts(question: str, reference: str, evidence: Sequence[str]) -> Ans
         values = list(dict.fromkeys(cells))
     else:
         values = _split(reference) if not re.search(r"[:：。\n!?]|\.\s", reference) else []
-    han = any("\u4e00" <= char <= "\u9fff" for value in values for char in value) and not {*values} & (
-        YES_WORDS | NO_WORDS
-    )
-    if (
-        not values
-        or not all(map(_is_value, values))
-        or len(values) > MAX_ITEMS
-        or (han and (len(values) > 1 or evidence))
-    ):
+    is_han = re.search("[\u4e00-\u9fff]", "".join(values)) and not {*values} & (YES_WORDS | NO_WORDS)
+    if not values or not all(map(_is_value, values)) or (is_han and (len(values) > 1 or evidence)):
         return ""
     return kind_of_cells(question, [Cell(value) for value in values])
 
@@ -154,7 +141,10 @@ def typed_value(truth: Truth, *, question: str, answer: str) -> float:
     """What the answer earns: 1 or 0, of a list or a set F1 of what it names."""
     asked, said = plain(question), plain(answer)
     if truth.kind == "yes_no":
-        return float(_polarity(said, asked, answer) is (truth.values[0] == "yes"))
+        return float(
+            not is_other_kind(asked, said, denies=DENIALS.search(said) is not None)
+            and _polarity(said, asked, answer) is (truth.values[0] == "yes")
+        )
     told = _Told(truth, question, answer)
     if not told.order or not told.is_clean or _strange_names(answer, asked, truth.values):
         return 0.0
@@ -171,9 +161,9 @@ class _Told:
     """The truths that an answer tells, in order, and whether it says nothing against them."""
 
     def __init__(self, truth: Truth, question: str, answer: str) -> None:
-        asked, said = plain(question), MARK.sub("\n", plain(HEADER.sub(_heading, answer)))
+        asked, said = plain(question), MARK.sub("\n", plain(answer))
         said = NONE.sub(lambda m: _zero(m, asked), said) if truth.values == ("0",) else said
-        self._truth, self._asked = truth, asked
+        self._truth, self._asked, self._said = truth, asked, said
         self._forms = {spell(form): value for value in truth.values for form in _forms(value, truth.kind)}
         self._known, self._lexicon = _lexicon(f"{asked}\n{truth.columns}"), Lexicon(self._forms)
         self._is_named = truth.kind in ("name", "list", "set")
@@ -187,15 +177,17 @@ class _Told:
         self._is_negative = bool(_denials(asked))
         self._denied = DENIED.findall(LACKS.sub(" no ", asked))
         self._capitals = _capitals(answer)
+        self._names = self._capitals | _capitals(question)
         self._gone, self._topics = _unsaid(asked, said), self._topics_of(asked)
         self._is_capital = all({*spell(one).split()[:1]} <= self._capitals for one in truth.values)
-        self._behind = _behind_names(asked, said, _capitals(question))
         self.is_torn = self._is_torn(said)
         denied = [len(_denials(one)) for one in SENTENCE.split(said)]
         is_turned = self._is_negative and max(denied) > 1  # who do not lack one have one
+        denies = {*DENIALS.findall(asked)} != {*DENIALS.findall(said)}
+        is_turned |= is_other_kind(asked, _filled(said, self._lexicon.read(said)[0], "#"), denies=denies)
         asks = re.search(r"[?？]|\.\.|…", said) is not None
         clean = [self._is_clean(one, leads=leads) for one, leads in _clauses(said, self._lexicon)]
-        self.is_clean = not (asks or is_turned or _turns(asked, said, is_ordered=truth.is_ordered)) and all(clean)
+        self.is_clean = not (asks or is_turned or _turns(asked, said)) and all(clean)
 
     def _is_torn(self, said: str) -> bool:
         """Whether values of one row of a table are told of another's."""
@@ -219,6 +211,8 @@ class _Told:
         ):
             return False
         if _renames(self._asked, filled) or (found and self._affirms(clause)):
+            return False
+        if found and is_replaced(self._asked, filled, self._said, self._names):
             return False
         if any(token[0] not in self._numbers and re.search(r"\d", token[0]) for token in tokens(rest)):
             return False
@@ -260,10 +254,7 @@ class _Told:
         gone, following = self._gone
         for start, end in unknown:
             text, behind, before = rest[start:end], rest[end:].lstrip(), rest[:start].rstrip()
-            if not "\u4e00" <= text[-1] <= "\u9fff":
-                if text.split()[-1] in self._capitals and any(spell(behind).startswith(one) for one in self._behind):
-                    return True
-            elif not before.endswith(DEFINITE):
+            if "\u4e00" <= text[-1] <= "\u9fff" and not before.endswith(DEFINITE):
                 begins = not before or (before[-1] != "的" and any(b - a > 1 and b == len(before) for a, b, _ in known))
                 is_gone = following and following in before and before[-1] not in TIMES  # who it is was left out
                 is_first = begins and not is_gone and (start, end) == unknown[0]
@@ -316,22 +307,12 @@ def _unsaid(asked: str, said: str) -> tuple[str, str]:
 
 def _zero(match: re.Match[str], asked: str) -> str:
     counted = match[1]
-    is_asked = _stem(counted) in _content(asked) if counted.isascii() and counted else counted in asked
+    is_asked = stem(counted) in _content(asked) if counted.isascii() and counted else counted in asked
     return f" 0 {counted}" if is_asked else match[0]
 
 
-def _heading(match: re.Match[str]) -> str:
-    """The header of a table, as what leads to its rows."""
-    return f"{match[1].replace('|', ' ')}:" if "|" in match[1] and "-" in match[0] else match[0]
-
-
-def _turns(asked: str, said: str, *, is_ordered: bool) -> bool:
-    """Whether "from A to B" of the question became "from B to A", or its 最低 another end where it asks for one."""
-    if not is_ordered and any(re.search(f"{of}最(?!{end})", said) for of, end in re.findall(r"(\w\w)最(\w)", asked)):
-        return True
-    ends = re.findall(rf"\b({ENDS}) (\w{{3,}})", asked)
-    if not is_ordered and any(re.search(rf"\b(?!{end}\b){ENDS} {of}\b", said) for end, of in ends):
-        return True
+def _turns(asked: str, said: str) -> bool:
+    """Whether "from A to B" of the question became "from B to A"."""
     said = said.replace("至", "到")
     ways = [(a, to.replace("至", "到"), b if to == " to " else b[: len(a)]) for a, to, b in WAY.findall(asked)]
     return any(a != b and f"{b}{to}{a}" in said for a, to, b in ways)
@@ -355,13 +336,6 @@ def _renames(asked: str, clause: str) -> bool:
         is_new = is_new and FRAME.read(new) == ([], [(0, len(new))])
         return is_new and gone not in clause and bool(FRAME.read(gone)[1]) and same + agree > 2
     return False
-
-
-def _behind_names(asked: str, said: str, names: set[str]) -> list[str]:
-    """The words of the question behind a name that the answer does not say."""
-    words, told = [token[0] for token in tokens(asked)], spell(said)
-    pairs = zip(words, words[1:], strict=False)
-    return [f" {after} " for name, after in pairs if name in names and f" {name} " not in told]
 
 
 def _joins(rest: str, found: Sequence[tuple[int, int, str]], unknown: Sequence[tuple[int, int]]) -> bool:
@@ -388,25 +362,15 @@ def _weight(text: str) -> float:
 
 def _strange_names(answer: str, asked: str, values: Sequence[str]) -> bool:
     """Whether a capitalised word inside a sentence is neither in the question nor in a value."""
-    known = {
-        *re.findall(r"[^\W\u4e00-\u9fff]+", f"{asked} {' '.join(values)} {' '.join(WORDS)}"),
-        *KNOWN_NAMES,
-        *FRAMES.split(),
-    }
-    answer = ABBREVIATED.sub(r"\1 ", re.sub(r"[*_`]", "", answer))
-    return any(
-        {*spell(plain(word)).split()} - known for word in NAME.findall(re.sub(r"(?<=\w)['’](?=[A-Z])", "", answer))
-    )
+    known = {*re.findall(r"[^\W\u4e00-\u9fff]+", f"{asked} {' '.join(values)} {' '.join(WORDS)}")}
+    known |= KNOWN_NAMES | {*FRAMES.split()}
+    answer = ABBREVIATED.sub(r"\1 ", re.sub(r"[*_`]|(?<=\w)['’](?=[A-Z])", "", answer))
+    return any({*spell(plain(word)).split()} - known for word in NAME.findall(answer))
 
 
 def _is_value(text: str) -> bool:
-    han = sum("\u4e00" <= char <= "\u9fff" for char in text)
-    return (
-        bool(text)
-        and len(text) <= (MAX_HAN if han else MAX_CHARS)
-        and len(text.split()) <= MAX_WORDS
-        and not re.search(r"[;:。\n!?]", text)
-    )
+    most = MAX_HAN if re.search("[\u4e00-\u9fff]", text) else MAX_CHARS
+    return 0 < len(text) <= most and len(text.split()) <= MAX_WORDS and not re.search(r"[;:。\n!?]", text)
 
 
 def _form(value: str) -> AnswerType:
@@ -428,11 +392,7 @@ def _split(reference: str) -> list[str]:
 def _bare(value: str, kind: AnswerType) -> str:
     """A name without its titles; a number without what is not its unit."""
     value = value.strip(" .[]")
-    if kind == "name":
-        value = (
-            re.sub(rf"^(?:(?:{'|'.join(one for one in TITLES.split() if one.isascii())})\b\.? ?)+", "", value) or value
-        )
-    return value
+    return (TITLED.sub("", value) if kind == "name" else "") or value
 
 
 def _forms(value: str, kind: AnswerType) -> list[str]:
@@ -455,7 +415,7 @@ def _polarity(said: str, asked: str, answer: str) -> bool | None:
     asked = NOT.sub(r"\1", asked)
     for clause in filter(None, (one.strip() for one in CLAUSE_END.split(said))):
         found = _says(clause, asked, after=verdicts[0] if verdicts else None)
-        if found == "nothing" or _renames(asked, clause):
+        if found == "nothing" or _renames(asked, clause) or is_replaced(asked, clause, said):
             return None
         verdicts += [found] if isinstance(found, bool) else []
     return verdicts[0] if verdicts and len({*verdicts}) == 1 else None
@@ -476,9 +436,9 @@ def _says(clause: str, asked: str, *, after: bool | None) -> bool | Literal["fra
     if {*DOUBTS.findall(clause)} - {*DOUBTS.findall(asked.rstrip("?？"))} or (lead and denied):
         return "nothing"
     said = DENIALS.sub(" ", rest)
-    content, told = _content(asked), {_stem(token[0]) for token in tokens(said)}
+    content, told = _content(asked), {stem(token[0]) for token in tokens(said)}
     _, spans = _lexicon(asked).read(said)
-    unknown = sum(_weight(said[a:b]) for a, b in spans if not {_stem(t[0]) for t in tokens(said[a:b])} <= content)
+    unknown = sum(_weight(said[a:b]) for a, b in spans if not {stem(t[0]) for t in tokens(said[a:b])} <= content)
     is_echo = (len(told) > 1 or not said.isascii()) and bool(told) and spell(said) in spell(asked)
     is_frame = not lead and not is_echo and not FRAME.read(said)[1]
     is_statement = (sum(map(_weight, told & content)) >= 1 and not is_frame) or bool(
@@ -499,18 +459,12 @@ def _says(clause: str, asked: str, *, after: bool | None) -> bool | Literal["fra
 
 def _content(text: str) -> set[str]:
     """What a text speaks of, without the words of any sentence."""
-    return {_stem(token[0]) for token in tokens(text)} - _words()
+    return {stem(token[0]) for token in tokens(text)} - _words()
 
 
 @functools.cache
 def _words() -> frozenset[str]:
-    return frozenset(_stem(token[0]) for word in WORDS for token in tokens(word)) | AUXILIARIES | {"not", "no"}
+    return frozenset(stem(token[0]) for word in WORDS for token in tokens(word)) | AUXILIARIES | {"not", "no"}
 
 
-def _stem(word: str) -> str:
-    return re.sub(r"(?:ies|es|s|ed|ing|e|d)$", "", word) if len(word) > 3 and word.isascii() else word
-
-
-AUXILIARIES = frozenset(
-    map(_stem, re.findall(r"\w+", "is are was were do does did has have had can could will would should"))
-)
+AUXILIARIES = {*map(stem, re.findall(r"\w+", "is are was were do does did has have had can could will would should"))}

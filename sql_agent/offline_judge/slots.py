@@ -1,0 +1,114 @@
+"""Another thing in the question's place: "manages the finance department" for procurement, "closed" for open, g for kg.
+
+Words that exclude one another stand in a list. Of others, one that the question alone has is gone, one that the clause
+alone has is new; between the same words a new one replaces one that is gone, and where these two alone differ, beside
+one of them. Guarantees: pure functions. Not covered: Chinese words of no list; a sentence of other words; a synonym in
+the question's place is taken for another thing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence, Set
+from itertools import product
+
+from sql_agent.offline_judge.doubts import FRAMES, FREE, TITLES
+from sql_agent.offline_judge.lexicon import Lexicon, tokens
+from sql_agent.offline_judge.values import plain
+
+# A bar ends a list of words that exclude one another, strokes join what is the same. Of two, a denial says the other.
+KINDS = """
+kg/kilo/kilogram/公斤/千克 g/gram/克 t/ton/tonne/吨 lb/pound/磅 oz/ounce/盎司 斤 | euro/eur/欧元 dollar/usd/美元
+pound/gbp/英镑 yuan/cny/rmb/元/块/人民币 yen/日元 cent/分 | m/metre/meter/米 km/kilometre/kilometer/公里/千米
+cm/centimetre/centimeter/厘米 mm/millimetre/millimeter/毫米 mile/英里 foot/feet/英尺 | second/秒 minute/min/分钟
+hour/小时 | l/litre/liter/升 ml/millilitre/milliliter/毫升 | per_day/a_day/each_day/every_day/daily/每天/每日
+per_week/a_week/weekly/每周 per_month/monthly/每月 per_year/a_year/yearly/annual/每年 | monday tuesday wednesday
+thursday friday saturday sunday | 周一/星期一 周二/星期二 周三/星期三 周四/星期四 周五/星期五 周六/星期六
+周日/周天/星期日/星期天 | january february march april june july august september october november december |
+spring/春季/春天 summer/夏季/夏天 autumn/秋季/秋天 winter/冬季/冬天 | north/northern south/southern east/eastern
+west/western | yesterday/昨天/昨日 today/今天/今日 tomorrow/明天/明日 前天 后天 | 去年 前年 今年 明年 | 上月/上个月
+本月/这个月 下月/下个月 | open/reopen close/shut | buy/bought/purchase/acquire sell/sold | most least/fewest |
+largest/biggest smallest | highest lowest | longest shortest | oldest newest/youngest | newest/latest oldest/earliest
+| first last | best worst | fastest slowest | start/begin/began end/expire/finish | join/enter/arrive
+leave/left/depart | win/won lose/lost | increase/rise/rose/grow decrease/fall/fell/drop | import export | borrow
+lend/lent | male female | 开 闭/关 | 买 卖 | 高 低 | 多 少 | 大 小 | 长 短 | 新 旧/老 | 早 晚/迟 | 快 慢 | 增 减 | 升
+降 | 装 卸 | 进/入 出 | 胜/赢 负/输/败 | 始 终/结束 | 南 北 | 东 西 | 男 女 | 内 外
+"""
+NEUTRAL = (
+    "can could will would should not no or nor any some ever people person lack lacks missing without each every per"
+)
+ARTICLES = {"the", "a", "an", "its", "their", "his", "her", "our", "this", "that"}
+PREPOSITIONS = {"of", "in", "on", "at", "for", "to", "by", "with", "from", "per", "under", "over"}
+ASKED = re.compile(
+    r"\b(?:how (?:many|much|long|often|old|high|deep|far|tall|big)|who(?:m|se)?|which|what|when|where)\b"
+)
+
+
+def stem(word: str) -> str:
+    """An English word without its ending."""
+    return re.sub(r"(?<=...)(?:ies|es|s|ed|ing|e|d)$", "", word) if word.isascii() else word
+
+
+def _stems(text: str) -> str:
+    return " ".join(stem(match[0]) for match in tokens(text))
+
+
+_ALIKE = [
+    [{_stems(plain(word.replace("_", " "))) for word in same.split("/")} for same in words.split()]
+    for words in KINDS.split("|")
+]
+_SAME = {word: same for words in _ALIKE for same in words for word in same}
+_KINDS = Lexicon(_SAME)
+COMMON = frozenset(_stems(f"{FREE} {TITLES} {FRAMES} {NEUTRAL}").split())
+
+
+def is_other_kind(asked: str, said: str, *, denies: bool) -> bool:
+    """Whether the answer names another of a kind than the question does, and not the question's; `denies` more or less
+    than that."""
+    ours, theirs = ({word.strip() for *_, word in _KINDS.read(_stems(text))[0]} for text in (asked, said))
+    for words in _ALIKE:
+        mine, told = ([same for same in words if same & text] for text in (ours, theirs))
+        if mine and told and not any(same in told for same in mine) and not (denies and len(words) == 2):
+            return True
+    return False
+
+
+def is_replaced(asked: str, clause: str, said: str, names: Set[str] = frozenset()) -> bool:
+    """Whether an English clause, with # for the truths, has something else in the place of a word of the question that
+    the answer `said` has nowhere; `names` are the words of both with a capital."""
+    ours, theirs = _words(ASKED.sub("#", asked.rstrip("?"))), _words(clause)
+    gone, new = _strange(ours, _words(said)), _strange(theirs, ours)
+    is_near = len(gone) == len(new) == 1
+    for i, j in product(gone, new) if clause.isascii() else ():
+        (left, lost, right), (before, one, behind) = ours[i - 1 : i + 2], theirs[j - 1 : j + 2]
+        is_left, is_right = left != "^" and _is_form(left, before), _is_form(right, behind)
+        is_end = not any(map(_carries, (left, right, behind))) and (is_left or {left, before} <= PREPOSITIONS)
+        is_before = is_right and _carries(right) and (is_near or {lost, one} <= names)
+        if (is_left and is_right) or (is_near and is_end) or is_before:
+            return True
+    return False
+
+
+def _words(text: str) -> list[str]:
+    """The words between ^ and $, without articles; one # for a run of them."""
+    told = [match[0] for match in tokens(text) if match[0] not in ARTICLES]
+    return ["^", *(one for n, one in enumerate(told) if one != "#" or told[n - 1 : n] != ["#"]), "$"]
+
+
+def _carries(word: str) -> bool:
+    """Whether a word says something by itself."""
+    return word not in "^#$" and stem(word) not in COMMON and not word.isdecimal()
+
+
+def _strange(told: Sequence[str], known: Sequence[str]) -> list[int]:
+    """Where words stand that are not among the known ones in any form."""
+    return [n for n, one in enumerate(told) if _carries(one) and not any(_is_form(one, other) for other in known)]
+
+
+def _is_form(one: str, other: str) -> bool:
+    """Whether two words are forms of one, as open and opened, fall and fell, restored and restorer, or on a list so."""
+    one, other = stem(one), stem(other)
+    short, same = min(len(one), len(other)), max(4, min(len(one), len(other)) - 2)
+    bones = [word[:1] + re.sub(r"[aeiouy]", "", word[1:]) for word in (one, other)]
+    is_bent = (short > 3 and one[:same] == other[:same]) or (len(one) == len(other) > 2 and bones[0] == bones[1])
+    return one == other or other in _SAME.get(one, ()) or is_bent
