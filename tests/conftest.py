@@ -44,6 +44,16 @@ def mariadb() -> Iterator[Path]:
         yield socket
 
 
+@pytest.fixture(scope="module")
+def nursery() -> Iterator[None]:
+    """What own tools are forked from, one for all tests: it takes a second to load."""
+    from sql_agent.agent.own_remote import Nurseries
+
+    Nurseries.take()
+    yield
+    Nurseries.leave()
+
+
 def pytest_configure() -> None:
     """Say that there is no current event loop.
 

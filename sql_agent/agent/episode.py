@@ -38,7 +38,7 @@ from sql_agent.agent.call_ids import PolicyModel, sum_told
 from sql_agent.agent.completion_check import require_completion, require_stream
 from sql_agent.agent.endpoint import CONNECT_PAUSES_S, LLMEndpoint, is_overflow
 from sql_agent.agent.long_context import Limits, ShortenedModel
-from sql_agent.agent.own_episode import load_episode, play_own
+from sql_agent.agent.own_episode import play_own
 from sql_agent.agent.own_program import check_program
 from sql_agent.agent.reader import ResultsReader, reader_of, reading
 from sql_agent.agent.relay import Relay
@@ -226,8 +226,6 @@ class EpisodeRunner:
         if not self.config.agent.own:
             databases = self.toolset.databases
             self.prompt_for(databases.any_id if databases else "")
-        if self.config.agent.episode:
-            load_episode(self.config.agent.episode)
         check_program(self.config.agent)
         for name in self.config.agents:
             self.of(name).check()
@@ -275,7 +273,7 @@ class EpisodeRunner:
         tools = [self.read(tool, question.question) for tool in offered.tools]
         if agent.own:
             prompted = question.model_copy(update={"question": text})
-            return await play_own(self._relay, prompted, llm, context, config=agent, tools=tools)
+            return await play_own(self._relay, prompted, llm, context, config=agent, tools=tools, toolset=self.toolset)
         async with AsyncExitStack() as stack:
             model = await self._model(llm, context, stack)
             shown = [given(tool, llm.marks) for tool in tools]

@@ -1,10 +1,10 @@
-"""The processes of own tools: one that loads the sources of an agent, and those that it forks to run calls.
+"""The processes of own tools and episodes: one that loads the sources of an agent, and those that it forks for calls.
 
-Guarantees: `host` says what the sources hold, or what is wrong with them, and then forks; each `play` runs one call at
-a time, in its main thread, within the limits of time and memory; a text is cut before it is sent. After each call it
-says whether the process is as it was: directory, environment, signal handlers, limits, children, threads and tasks at
-work, standard streams, open files, locale, built-ins, memory. Not covered: what a call changed within modules, which
-stays. Speaks frames of foundation/forks.py with own_remote.py.
+Guarantees: `host` says what the sources hold, or what is wrong with them, and then forks; each `play` runs one call or
+episode at a time, in its main thread, within the limits of time and memory; a tool's text is cut before it is sent.
+After each it says whether the process is as it was: directory, environment, signal handlers, limits, children, threads
+and tasks at work, standard streams, open files, locale, built-ins, memory. Not covered: what a call changed within
+modules, which stays. Speaks frames of foundation/forks.py with own_remote.py.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import socket
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from concurrent.futures import thread
 from contextlib import contextmanager
@@ -31,9 +32,11 @@ from foundation import supervise
 from foundation.background import named, ordinary
 from foundation.errors import UserError
 from foundation.forks import Forks, receive_frame, send_frame
+from sql_agent.agent.endpoint import LLMEndpoint
+from sql_agent.agent.own_function import load_episode, played
 from sql_agent.agent.own_tools import EnvironmentClass, LocalEnvironment, load, tools_of, whole
-from sql_agent.agent.tool import EpisodeContext, Tool
-from sql_agent.errors import Fault, ToolFault
+from sql_agent.agent.tool import EpisodeContext, Tool, said_by
+from sql_agent.errors import EpisodeFault, Fault, ToolFault
 from sql_agent.records import Question
 
 PATIENCE_S = 0.5  # of a coroutine that is cancelled
@@ -57,26 +60,28 @@ class Alone:
         self.overran = False
 
     async def call(self, function: Callable[..., Any], *args: Any, timeout_s: float, **kwargs: Any) -> Any:
-        """What a function gives, sync or async. Raises TimeoutError; ToolFault for what would end the process."""
-        began_s = time.monotonic()
+        """What a function gives, sync or async. Raises TimeoutError; ToolFault for what would end the process.
+
+        What it gives or raises after its limit is a TimeoutError.
+        """
+        limit_at_s = time.monotonic() + timeout_s
         try:
             with _timer(timeout_s):
                 value = function(*args, **kwargs)
                 if inspect.isawaitable(value):
                     signal.setitimer(signal.ITIMER_REAL, timeout_s + PATIENCE_S, AGAIN_S)
                     value = self._run(value, timeout_s)
-            return whole(value)
-        except _TimeUp:
-            self.overran = True
-            raise TimeoutError from None
-        except TimeoutError:  # its own, perhaps
-            self.overran |= time.monotonic() - began_s >= timeout_s
-            raise
-        except MemoryError as exc:
-            raise ToolFault("needed more memory than agent.tool_memory_mib allows", reason="memory") from exc
-        except Exception as exc:
-            raise ordinary(exc) from exc
+            if time.monotonic() < limit_at_s:
+                return whole(value)
+            raise _TimeUp
         except BaseException as exc:
+            if isinstance(exc, _TimeUp) or time.monotonic() >= limit_at_s:
+                self.overran = True
+                raise TimeoutError from None
+            if isinstance(exc, MemoryError):
+                raise ToolFault("needed more memory than agent.tool_memory_mib allows", reason="memory") from exc
+            if isinstance(exc, Exception):
+                raise ordinary(exc) from exc
             raise ToolFault(f"raised {named(exc)}", reason="exit") from exc
 
     def _run(self, work: Awaitable[Any], timeout_s: float) -> Any:
@@ -141,6 +146,8 @@ def host(argument: dict[str, Any], line: socket.socket) -> None:
     worker = Alone()
     try:
         loaded = [load(source, worker) for source in argument["sources"]]
+        if argument["episode"]:
+            load_episode(argument["episode"])
     except UserError as exc:
         send_frame(line, {"error": str(exc)})
         return
@@ -175,7 +182,7 @@ def play(loaded: list[Loaded], worker: Alone, settings: dict[str, Any], line: so
 
 
 class Player:
-    """A process that runs calls: of tools, and of one environment at a time."""
+    """A process that runs calls: of tools, of one environment at a time, and episodes."""
 
     def __init__(self, loaded: list[Loaded], worker: Alone, memory_bytes: int) -> None:
         self._kinds = [kind for _, kinds in loaded for kind in kinds]
@@ -204,6 +211,8 @@ class Player:
         what, limits = request["do"], {k: request[k] for k in ("timeout_s", "max_chars")}
         if what == "call":
             return await self._call(self._tools, request, limits)
+        if what == "episode":
+            return await self._episode(request)
         if what == "reset":
             self._environment = LocalEnvironment(self._kinds[request["kind"]], self._worker)
             observation = await self._environment.reset(Question.model_validate_json(request["question"]), **limits)
@@ -227,6 +236,23 @@ class Player:
             reason = "memory" if isinstance(exc, MemoryError) else "exit"
             raise ToolFault(f"{name}: its result raised {named(exc)}", tool=name, reason=reason) from exc
         return {"text": text, "outcome": context.tool_calls[-1].outcome}
+
+    async def _episode(self, request: dict[str, Any]) -> dict[str, Any]:
+        question, llm = Question.model_validate_json(request["question"]), LLMEndpoint(**request["llm"])
+        function = load_episode(request["episode"])
+        try:
+            given = await self._worker.call(
+                played, function, question, llm, request["specs"], timeout_s=request["timeout_s"]
+            )
+        except Exception as exc:
+            if self._worker.overran:
+                return {"given": "", "late": True}
+            traceback.print_exc(limit=-5)
+            said = str(exc) if isinstance(exc, ToolFault) else f"raised {said_by(exc)}"
+            raise EpisodeFault(f"agent.episode {said}"[:500]) from exc
+        if isinstance(given, Fault):
+            raise given
+        return {"given": given[0], "whole": given[1]}
 
     def _is_clean(self) -> bool:
         with contextlib.suppress(BaseException):  # what cannot be seen is not as it was

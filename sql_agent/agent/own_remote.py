@@ -1,9 +1,10 @@
-"""Own tools in processes of their own, as whoever plays episodes sees them: one call at a time in each process.
+"""Own tools and episodes in processes of their own, as whoever plays episodes sees them: one call at a time in each.
 
 Guarantees: what a call does to its process - exits, kills it, hangs, blocks, fills memory or output, forks, changes its
 directory - ends that call alone: a call that hangs is told as that, any other end is a ToolFault with the tool's name
-and the reason. A process serves again only if a call left it as it was; an environment has one to itself for its
-episode. All of them end with the Toolset, and with this process, however that ended. Usable from any event loop.
+and the reason, or an EpisodeFault. A process serves again only if a call left it as it was; an environment has one to
+itself for its episode. All of them end with the Toolset, and with this process, however that ended. Usable from any
+event loop.
 """
 
 from __future__ import annotations
@@ -18,24 +19,26 @@ import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
+from dataclasses import fields
 from typing import Any, get_args
 
-from foundation.background import LoopThread
+from foundation.background import LoopThread, Overdue
 from foundation.errors import UserError
 from foundation.forked import Died, Forked, Nursery, fork
+from sql_agent.agent.endpoint import LLMEndpoint
 from sql_agent.agent.own_tools import class_of
 from sql_agent.agent.tool import EpisodeContext, Kind, Told, Tool, bounded, record
 from sql_agent.config import AgentConfig
-from sql_agent.errors import Fault, ToolFault
-from sql_agent.records import Question, ToolOutcome
+from sql_agent.errors import EpisodeFault, Fault, ToolFault
+from sql_agent.records import Episode, Question, ToolOutcome
 
 logger = logging.getLogger(__name__)
 HOST = "sql_agent.agent.own_child"
 START_S = 180.0  # to import what the sources import
 GRACE_S = 3.0  # of a process that ends its own call at the limit
 MOST_IDLE = 16
-ENVELOPE_BYTES, CHAR_BYTES = 1 << 16, 12  # of an answer, and of a character as JSON writes it
-DESCRIBED_BYTES = 1 << 24
+ANSWER_BYTES = 1 << 24
+NOT_SENT = ("seeds", "marks")  # of an endpoint: the relay's affair
 CLOSE_S = 15.0
 
 
@@ -69,10 +72,11 @@ class Nurseries:
 class RemoteTools:
     """The sources of one agent in processes of their own. Raises UserError when they cannot be used."""
 
-    def __init__(self, sources: list[str], agent: AgentConfig, *, max_chars: int) -> None:
-        self._agent, self._max_chars = agent, max_chars
+    def __init__(self, sources: list[str], agent: AgentConfig) -> None:
+        self._agent = agent
         self._settings: dict[str, Any] = {
             "sources": sources,
+            "episode": agent.episode,
             "path": sys.path,
             "memory_bytes": agent.tool_memory_mib << 20,
             "most_processes": agent.tool_max_processes,
@@ -88,17 +92,16 @@ class RemoteTools:
         except Died as died:
             self.close()
             raise UserError(
-                f"agent.tools = {sources}: the process that imports them {died}. Mend what they do when they are "
-                "imported"
+                f"{self._named}: the process that imports them {died}. Mend what they do when they are imported"
             ) from died
         if "error" in described:
             self.close()
             raise UserError(described["error"])
         if described["threads"] > 1:
             logger.warning(
-                "agent.tools = %s: to import them starts %d threads, which the processes that run tools will not have; "
+                "%s: to import them starts %d threads, which the processes that run calls will not have; "
                 "start them in a call, or set agent.tools_in_process",
-                *(sources, described["threads"] - 1),
+                *(self._named, described["threads"] - 1),
             )
         numbers = itertools.count()
         self.by_source: list[tuple[list[Tool], list[Kind]]] = [
@@ -108,6 +111,10 @@ class RemoteTools:
             )
             for source in described["sources"]
         ]
+
+    @property
+    def _named(self) -> str:
+        return f"agent.tools = {self._settings['sources']}, agent.episode = {self._agent.episode!r}"
 
     def _kind(self, number: int, about: dict[str, Any]) -> Kind:
         tools = [Tool(**tool, invoke=_never) for tool in about["tools"]]
@@ -126,6 +133,26 @@ class RemoteTools:
             return await record(context, name, raw, lambda: self.run(work()))
 
         return Tool(**about, invoke=invoke)
+
+    async def play(self, question: Question, llm: LLMEndpoint, specs: list[dict[str, Any]]) -> str | Episode:
+        """What agent.episode gives, in a process to itself. Raises Overdue, and a Fault."""
+        sent = {field.name: getattr(llm, field.name) for field in fields(llm) if field.name not in NOT_SENT}
+        request = {"do": "episode", "episode": self._agent.episode, "question": question.model_dump_json()}
+        request |= {"llm": sent, "specs": specs, "timeout_s": self._agent.episode_timeout_s, "max_chars": 0}
+
+        async def work() -> dict[str, Any]:
+            async with self._process() as process:
+                return await asked(process, "", request, lambda answer: isinstance(answer.get("given"), str))
+
+        try:
+            answer = await self.run(work())
+        except Died as died:
+            if died.reason == "timeout":
+                raise Overdue(goes_on=False) from died
+            raise EpisodeFault(f"agent.episode {died}") from died
+        if "late" in answer:
+            raise Overdue(goes_on=False)
+        return Episode.model_validate_json(answer["given"]) if answer.get("whole") else answer["given"]
 
     async def run(self, work: Coroutine[Any, Any, Any]) -> Any:
         """What `work` gives, which runs in the loop of the processes; cancelled with its caller."""
@@ -147,7 +174,7 @@ class RemoteTools:
         if self._host is None or not self._host.alive:
             await self._reopen()
         assert self._host
-        process = Forked(most_bytes=ENVELOPE_BYTES + CHAR_BYTES * self._max_chars, **self._bounds())
+        process = Forked(**self._bounds())
         await fork(self._nursery.line_of(self._host), process)
         self._processes = {other for other in self._processes if not other.over_now} | {process}
         return process
@@ -171,12 +198,12 @@ class RemoteTools:
                     raise ToolFault(described["error"], reason="start")
 
     async def _begin(self) -> dict[str, Any]:
-        host = Forked(most_bytes=DESCRIBED_BYTES, **self._bounds())
+        host = Forked(**self._bounds())
         self._host = await self._nursery.run(host, f"{HOST}:host", self._settings)
         return await self._host.ask(None, timeout_s=START_S)
 
     def _bounds(self) -> dict[str, Any]:
-        return {"most_printed": self._agent.tool_max_output_kib << 10, "hear": _hear}
+        return {"most_bytes": ANSWER_BYTES, "most_printed": self._agent.tool_max_output_kib << 10, "hear": _hear}
 
     def close(self) -> None:
         """End all processes, and wait for that."""
@@ -193,7 +220,7 @@ class RemoteTools:
 
 
 def _hear(text: str) -> None:
-    logger.info("a tool prints: %s", text.rstrip()[:2000])
+    logger.info("a tool or episode prints: %s", text.rstrip()[:2000])
 
 
 async def _never(_context: EpisodeContext, _raw: str) -> str:

@@ -1,21 +1,26 @@
-"""Where a process runs its own tools itself (agent.tools_in_process): a loop for coroutines, a thread for other calls.
+"""Where a process runs own tools and episodes itself (agent.tools_in_process): a loop for coroutines, else a thread.
 
 Guarantees: a caller waits no longer than its limit; what a call raises, SystemExit too, ends neither loop nor process.
 Not covered: memory, the process's own state, what a call that hangs goes on to do, and coroutines that block, which
-hold up the other coroutines of this process. Tools in processes of their own have none of that (own_remote.py).
+hold up the other coroutines of that loop. Tools in processes of their own have none of that (own_remote.py).
 """
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import inspect
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from foundation.background import Exited, LoopThread, answer, in_thread
+from foundation.background import Exited, LoopThread, answer, contained, in_thread, within
+from sql_agent.agent.endpoint import LLMEndpoint
+from sql_agent.agent.own_function import load_episode, played
 from sql_agent.agent.own_tools import EnvironmentClass, LocalEnvironment, load, tools_of, whole
 from sql_agent.agent.tool import Kind, Tool
-from sql_agent.errors import ToolFault
+from sql_agent.config import AgentConfig
+from sql_agent.errors import Fault, ToolFault
+from sql_agent.records import Episode, Question
 
 MAX_HANGING = 64
 
@@ -61,12 +66,23 @@ class Threads:
 class ThreadTools:
     """The sources of one agent, loaded into this process. Raises UserError."""
 
-    def __init__(self, sources: list[str], loop: LoopThread) -> None:
-        worker = Threads(loop)
+    def __init__(self, sources: list[str], agent: AgentConfig, loop: LoopThread) -> None:
+        self._agent, self._loop, worker = agent, loop, Threads(loop)
+        if agent.episode:
+            load_episode(agent.episode)
         self.by_source: list[tuple[list[Tool], list[Kind]]] = []
         for source in sources:
             tools, kinds = load(source, worker)
             self.by_source.append((tools, [_kind(kind, worker) for kind in kinds]))
+
+    async def play(self, question: Question, llm: LLMEndpoint, specs: list[dict[str, Any]]) -> str | Episode:
+        """What agent.episode gives, in the loop of the tools. Raises Overdue, a Fault, and what the function raises."""
+        work = contained(played(load_episode(self._agent.episode), question, llm, specs))
+        given = await asyncio.wrap_future(self._loop.submit(within(work, limit_s=self._agent.episode_timeout_s)))
+        if isinstance(given, Fault):
+            raise given
+        text, is_whole = given
+        return Episode.model_validate_json(text) if is_whole else text
 
     def close(self) -> None:
         """Nothing is open; a call that hangs is left alone."""

@@ -5,7 +5,8 @@ the program asks for; they are counted, timed and written down; more than agent.
 model's endpoint is remembered, so that it is a fault even where the program swallows it; and calls of agents that
 agent.match does not name go past the training. What a program may not ask for is refused by name
 (foundation/chat_request.py). Agents are told apart by address: AGENT in BASE/agent/AGENT/v1.
-Agents of agent-lightning 1.0 find that framework's addresses of a rollout, and its events.
+Functions of agent.episode call the run's tools here, in BASE/tools/NAME; agents of agent-lightning 1.0 find that
+framework's addresses of a rollout, and its events.
 Guarantees: it listens on 127.0.0.1 only, at an address that is not guessed; answers pass unchanged but for hidden
 control tokens (told.py), streams as they come. Covered are /v1/chat/completions and /v1/models; what the model said
 stands in the context's messages.
@@ -39,7 +40,7 @@ from foundation.chat_request import NotAllowed
 from foundation.net import is_loopback
 from sql_agent.agent.endpoint import CONNECT_PAUSES_S, LLMEndpoint, is_overflow
 from sql_agent.agent.told import Told, ToldStream
-from sql_agent.agent.tool import EpisodeContext
+from sql_agent.agent.tool import EpisodeContext, Tool
 from sql_agent.agent.transcript import writable
 from sql_agent.errors import EpisodeFault, Fault, LLMFault
 from sql_agent.records import LlmCall, StopReason
@@ -62,6 +63,7 @@ class Session:
     max_turns: int
     timeout_s: float
     match: str = ""
+    tools: dict[str, Tool] = field(default_factory=dict)
     n_begun: int = 0
     stop: StopReason | None = None
     fault: Fault | None = None
@@ -106,6 +108,7 @@ class Relay:
         for prefix in ("/{token}", "/{token}/agent/{agent}", AGL_MODEL):
             app.router.add_post(prefix + "/v1/chat/completions", self._complete)
             app.router.add_get(prefix + "/v1/models", self._models)
+        app.router.add_post("/{token}/tools/{name}", self._tool)
         app.router.add_post(AGL_EVENTS, self._event)
         # A proxy variable must not capture addresses of this machine. No limit: all episodes call at once.
         self._clients = {
@@ -152,6 +155,23 @@ class Relay:
         if session is None:
             return _refusal(404, "this episode has ended")
         return web.json_response({"object": "list", "data": [{"id": session.llm.model, "object": "model"}]})
+
+    async def _tool(self, request: web.Request) -> web.Response:
+        """A call of a tool by a function of agent.episode: its `arguments` as the model wrote them."""
+        session = self._sessions.get(request.match_info["token"])
+        if session is None:
+            return _refusal(404, "this episode has ended")
+        tool = session.tools.get(request.match_info["name"])
+        try:
+            arguments = str((await request.json())["arguments"])
+        except (ValueError, RecursionError, LookupError, TypeError) as exc:
+            return _refusal(400, f"a call of a tool is {{arguments}}: {exc!r:.200}")
+        if tool is None:
+            return _refusal(404, "there is no such tool")
+        try:
+            return web.json_response({"text": await tool.invoke(session.context, arguments)})
+        except Fault as fault:  # it stands in the context too
+            return _refusal(500, str(fault))
 
     async def _event(self, request: web.Request) -> web.Response:
         """An event of agent-lightning 1.0: a reward counts, the last one; others are taken and left."""

@@ -10,7 +10,7 @@ import asyncio
 import hashlib
 import threading
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,6 +18,7 @@ from pathlib import Path
 
 from foundation.background import LoopThread
 from foundation.errors import UserError
+from sql_agent.agent.endpoint import LLMEndpoint
 from sql_agent.agent.mcp_session import McpSession
 from sql_agent.agent.mcp_tools import load_mcp
 from sql_agent.agent.own_remote import RemoteTools
@@ -32,7 +33,7 @@ from sql_agent.environment.database import Database
 from sql_agent.environment.databases import Databases
 from sql_agent.environment.sandbox.pool import Sandbox
 from sql_agent.errors import DatabaseFault, ToolFault
-from sql_agent.records import Question
+from sql_agent.records import Episode, Question
 
 SQL, SCHEMA = "sql", "schema"
 
@@ -101,14 +102,12 @@ class Toolset:
 
     @cached_property
     def _own(self) -> RemoteTools | ThreadTools | None:
-        """The tools of the user's sources, in processes of their own unless they are trusted."""
+        """The user's tools and function of agent.episode, in processes of their own unless they are trusted."""
         agent = self._config.agent
         sources = [source for source in agent.tools if source not in (SQL, SCHEMA, PYTHON)]
-        if not sources:
+        if not sources and not agent.episode:
             return None
-        if agent.tools_in_process:
-            return ThreadTools(sources, self._loop)
-        return RemoteTools(sources, agent, max_chars=self.max_chars(agent.tool_max_chars))
+        return ThreadTools(sources, agent, self._loop) if agent.tools_in_process else RemoteTools(sources, agent)
 
     @cached_property
     def _loaded(self) -> tuple[list[Tool], list[Kind]]:
@@ -220,6 +219,12 @@ class Toolset:
         finally:
             for environment in begun:
                 await environment.close(**limits)
+
+    async def play(self, question: Question, llm: LLMEndpoint, tools: Sequence[Tool]) -> str | Episode:
+        """What agent.episode gives. Raises Overdue, a Fault, and what the function raises."""
+        await self._load()
+        assert self._own
+        return await self._own.play(question, llm, [tool.spec for tool in tools])
 
     async def _load(self) -> None:
         """Make the tools, in a thread where that means to wait for processes: other episodes go on."""

@@ -60,13 +60,18 @@ class AgentConfig(Node):
     )
     tool_timeout_s: float = Field(default=30.0, gt=0, description="longest wait for one call of a tool other than sql")
     tool_memory_mib: int = Field(
-        default=2048, ge=16, description="memory that a process of [tools of your own](50-extending.md#tools) may add"
+        default=2048,
+        ge=16,
+        description="memory that a process of [tools of your own](50-extending.md#tools), or of agent.episode, may add",
     )
     tool_max_processes: int = Field(default=256, ge=1, description="most processes that one of them may have running")
-    tool_max_output_kib: int = Field(default=1024, ge=1, description="most that such a tool may print in one call")
+    tool_max_output_kib: int = Field(
+        default=1024, ge=1, description="most that such a tool, or an episode, may print in one call"
+    )
     tools_in_process: bool = Field(
         default=False,
-        description="tools of your own run in the runner's process: for trusted ones that keep a model or a connection",
+        description="tools of your own and agent.episode run in the runner's process: for trusted ones that keep a "
+        "model or a connection",
     )
     tool_max_chars: int = Field(
         default=2000, ge=100, description="most characters that the model sees of such a call; the rest is cut"

@@ -37,13 +37,3 @@ def rank(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
     with one_rank(tmp_path_factory.mktemp("gloo")):
         yield
-
-
-@pytest.fixture(scope="module")
-def nursery() -> Iterator[None]:
-    """What own tools are forked from, one for all tests: it takes a second to load."""
-    from sql_agent.agent.own_remote import Nurseries
-
-    Nurseries.take()
-    yield
-    Nurseries.leave()

@@ -34,6 +34,7 @@ from sql_agent.testing.server import (
     tool_call_reply,
 )
 
+pytestmark = pytest.mark.usefixtures("nursery")
 QUESTION = Question(id="q1", question="2 + 3?", answer="5", meta={"level": 1})
 Play = Callable[..., tuple[Episode, FakeServer]]
 
