@@ -3,8 +3,9 @@
 The answer is what follows the last ####, else what is in the box, else what follows "final answer", "answer" or
 "result" (答案, 结果), else the last formula, else the last sentence with a number.
 Guarantees: pure functions; a number is read with its sign, thousands, currency, unit, percent, 万 and 亿, as a fraction
-and in English and Chinese words; where a text offers several (3 or 4), doubts (maybe 3), denies or takes back, it has
-none, and "about 3" is 3 only for a truth that is no whole number. Not covered: one amount in two units.
+and in English and Chinese words; one amount in several units (18元5角, 1 h 30 min) is one number; where a text offers
+several (3 or 4), doubts (maybe 3), denies or takes back, it has none, and "about 3" is 3 only for a truth that is no
+whole number. Not covered: what a denial denies ("18 (not 17)" gives nothing), and the truth's amount in another unit.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
+from itertools import pairwise
 
 import cn2an
 from text_to_num import alpha2digit
@@ -53,7 +55,8 @@ BOUND = re.compile(
     r"|不少于|不超过|[<>≥≤])\s*-?\d|\d\s*\+\s*$",
     re.I,
 )
-DOUBT = re.compile(rf"{ALTERNATIVES}|{HEDGES}|{UNSURE}|[?？]|吗", re.I)
+DOUBT_OF_ONE = re.compile(rf"{HEDGES}|{UNSURE}|[?？]|吗", re.I)
+DOUBT = re.compile(rf"{ALTERNATIVES}|{DOUBT_OF_ONE.pattern}", re.I)
 LATER_DOUBT = re.compile(rf"{DOUBT.pattern}|{DENIALS}|{TAKES_BACK}", re.I)
 
 PARTS = re.compile(r"[,、;；\n]|\b(?:and|or|to)\b|或者?|和|与|至|到|[~–—]", re.I)
@@ -90,6 +93,26 @@ THOUSANDS = re.compile(r"(?<=\d)[,\u00a0\u202f\u2009](?=\d{3}(?!\d))")
 SEVERAL_SCALES = re.compile(  # 1亿2千万
     r"(?<![\d.])\d{1,4}[百千万亿]{1,2}(?:\d{1,4}(?:[十百千万亿]{1,2}(?![克米瓦卡焦帕赫])|(?![\d.十百千万亿])))+"
 )
+# The units of one amount, each with its size.
+LADDERS = [
+    {word: size for words, size in ladder.items() for word in words.split()}
+    for ladder in (
+        {"元 块 块钱": 100, "角 毛": 10, "分": 1},
+        {"美元 dollar dollars": 100, "美分 cent cents": 1},
+        {"天 day days d": 86400, "小时 hour hours h": 3600, "分 分钟 minute minutes min": 60, "秒 second seconds s": 1},
+        {"公里 千米 km": 10**6, "米 m": 1000, "分米 dm": 100, "厘米 cm": 10, "毫米 mm": 1},
+        {"吨 t": 10**9, "公斤 千克 kg": 10**6, "克 gram grams g": 1000, "毫克 mg": 1},
+        {"升 l": 1000, "毫升 ml": 1},
+    )
+]
+STEPS = [
+    rf"(\d{{1,9}}(?:\.\d{{1,9}})?)\s?({'|'.join(sorted(ladder, key=len, reverse=True))})(?![a-z之])"
+    for ladder in LADDERS
+]
+AMOUNTS = [
+    (re.compile(rf"(?<![A-Za-z\d.]){step}(?:\s?(?:and\s|又|零)?{step}){{1,5}}", re.I), re.compile(step, re.I), ladder)
+    for step, ladder in zip(STEPS, LADDERS, strict=True)
+]
 CURRENCY = re.compile(r"(-?)(?:US|HK|R)?\\?[$€£¥](?=\s?-?\d)")
 
 
@@ -205,14 +228,19 @@ def _number_of(said: str, *, is_marked: bool) -> Answer:
         return Answer(said)
     if re.search(r"[(\[{][^()]*\d,[^()]*[)\]}]", said):  # a pair, a set
         return Answer(said)
-    if DOUBT.search(REASON.split(said)[0]) or re.search(DENIALS, said if is_marked else parts[-1], re.I):
-        return Answer(said, unclear=True)
     sides = [_last_side(part) for part in parts]
+    values = [_numbers(side) for side in sides]
+    every = [number for found in values for number in found]
+    amounts, units = {(number.value, number.percent) for number in every}, {number.unit for number in every} - {""}
+    is_same = len(amounts) == 1 < len(parts) == len(PARTS.split(kept)) and len(units) < 2
+    doubt = DOUBT_OF_ONE if is_same else DOUBT  # 18 or 18
+    if doubt.search(REASON.split(said)[0]) or re.search(DENIALS, said if is_marked else parts[-1], re.I):
+        return Answer(said, unclear=True)
     if any(EXPRESSION.search(re.sub(r"\d+/0*[1-9]\d*", "1", side)) for side in sides):
         return Answer(said)
-    values, last = [_numbers(side) for side in sides], _numbers(sides[-1])
+    last = values[-1]
     is_told = not is_marked and len(last) == 1 and TELLS.search(parts[-1])
-    if len({number.value for found in values for number in found}) > 1 and not is_told:
+    if len({number.value for number in every}) > 1 and not is_told:
         return Answer(said, unclear=True)
     return Answer(said, replace(last[-1], about=bool(ABOUT.search(said) or BOUND.search(sides[-1]))))
 
@@ -240,13 +268,28 @@ def _unit(word: str) -> str:
 
 
 def _in_digits(text: str) -> str:
-    """Words for numbers as digits, where there are no digits yet."""
+    """Words for numbers as digits, where there are no digits yet; one amount in several units as one number."""
     if re.search(r"\d", text):
-        return text
+        return _in_one_unit(text)
     text = alpha2digit(MINUS.sub("-", NO_ONE.sub(" ", text)), "en", 0)
     text = re.sub(rf"百分之({NUMERAL.pattern})", r"\1%", NO_NUMERAL.sub(" ", text))
     text = re.sub(rf"({NUMERAL.pattern})分之({NUMERAL.pattern})", r"\2/\1", text)
-    return NUMERAL.sub(lambda found: _digits(found[0]), text)
+    return _in_one_unit(NUMERAL.sub(lambda found: _digits(found[0]), text))
+
+
+def _in_one_unit(text: str) -> str:
+    """18元5角 as 37/2元: what stands in units of one kind, each amount less than one of the unit before."""
+
+    for amounts, step, sizes in AMOUNTS:
+        text = amounts.sub(lambda found, step=step, sizes=sizes: _joined(found, step, sizes), text)
+    return text
+
+
+def _joined(found: re.Match[str], step: re.Pattern[str], sizes: dict[str, int]) -> str:
+    steps = [(Fraction(digits) * sizes[unit.lower()], sizes[unit.lower()]) for digits, unit in step.findall(found[0])]
+    if any(amount >= size for (_, size), (amount, _) in pairwise(steps)):
+        return found[0]
+    return f"{sum(amount for amount, _ in steps) / steps[0][1]}{found[2]}"
 
 
 def _digits(numeral: str) -> str:
