@@ -4,7 +4,7 @@ Guarantees: a turn is one transaction, all or nothing, committed before it ends;
 one at a time has a turn (an advisory lock that ends with the transaction, and so with a store that dies), so a rollout
 is handed out once, whoever asks where. A connection that is lost in a turn fails it; a turn that has not begun waits
 until the server, which may be starting again, lets the store in, up to `patience_s` since it did not.
-Not covered: turns at the same time; a zero byte in an id or a name is kept, and sorted, as its escape.
+Not covered: turns at the same time.
 """
 
 from __future__ import annotations
@@ -45,11 +45,6 @@ INSTR = "CREATE OR REPLACE FUNCTION instr(text, text) RETURNS integer LANGUAGE s
 def dialect(sql: str) -> LiteralString:
     """A statement of this folder, with PostgreSQL's marks for values."""
     return cast(LiteralString, sql.replace("%", "%%").replace("?", "%s").replace(INFINITE, "'Infinity'::float8"))
-
-
-def storable(value: Any) -> Any:
-    """A value as PostgreSQL's text holds it."""
-    return value.replace("\0", "\\0") if isinstance(value, str) else value
 
 
 class PostgresDatabase:
@@ -131,7 +126,7 @@ class PostgresDatabase:
 
     def read(self, sql: str, values: Sequence[Any] = ()) -> psycopg.Cursor[tuple[Any, ...]]:
         """Within a turn: a query."""
-        return self._connection.execute(dialect(sql), [storable(value) for value in values])
+        return self._connection.execute(dialect(sql), values)
 
     write = read
 

@@ -10,6 +10,7 @@ models.
 from __future__ import annotations
 
 import json
+import re
 import types
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -26,6 +27,9 @@ SIMPLE = (str, int, float)
 SHORT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 INFINITE = "9e999"  # in SQLite; postgres.py has its own word
 NOTHING = {str: "''", int: "0", float: "0.0"}
+# A zero byte, and lone surrogates: what is escaped sorts between the same neighbours, and no two texts become one.
+ESCAPES = {0: "\1\1", 1: "\1\2", 0xD7FF: "\ud7ff\1"} | {0xD800 + n: f"\ud7ff{chr(0xE000 + n)}" for n in range(0x800)}
+ESCAPED = re.compile("[\0-\2\ud7ff-\ue7ff]")  # what may be a part of an escape
 MAX_LISTED = 10_000  # values of one `within`; a statement of SQLite has at most 32,766
 
 
@@ -53,8 +57,8 @@ def plain_type(annotation: Any) -> type | None:
 
 
 def encodable(value: Any) -> Any:
-    """A value for a column; a lone surrogate, which a database's text lacks, as its escape."""
-    return value.encode(errors="backslashreplace").decode() if isinstance(value, str) else value
+    """A value for a column: text in the order of its code points, with what a database's text lacks as two others."""
+    return value.translate(ESCAPES) if isinstance(value, str) else value
 
 
 class Rows[T: BaseModel]:
@@ -123,7 +127,7 @@ class Rows[T: BaseModel]:
         if how == "within" and isinstance(wanted, list | tuple | set | frozenset) and len(wanted) <= MAX_LISTED:
             listed = [self._value(value, kind) for value in wanted]
             return f'"{field}" IN ({", ".join("?" * len(listed))})' if listed else "FALSE", listed
-        if how == "contains" and kind is str and isinstance(wanted, str):
+        if how == "contains" and kind is str and isinstance(wanted, str) and not ESCAPED.search(wanted):
             return f'instr("{field}", ?) > 0', [self._value(wanted, kind)]
         raise Unsaid
 
@@ -132,13 +136,8 @@ class Rows[T: BaseModel]:
         if isinstance(wanted, str) != (kind is str):
             raise Unsaid
         if isinstance(wanted, str):
-            try:
-                wanted.encode()
-            except UnicodeEncodeError as exc:
-                raise Unsaid from exc
-            if "\0" not in wanted and "\\" not in wanted:
-                return wanted
-        elif isinstance(wanted, int) and not isinstance(wanted, bool) and -(2**63) <= wanted < 2**63:
+            return encodable(wanted)
+        if isinstance(wanted, int) and not isinstance(wanted, bool) and -(2**63) <= wanted < 2**63:
             return wanted
         raise Unsaid
 

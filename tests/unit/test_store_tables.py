@@ -12,7 +12,7 @@ from typing import Any, Literal
 import pytest
 from agentlightning.store.collection.base import Collection, DuplicatedPrimaryKeyError, KeyValue, Queue
 from agentlightning.store.collection.memory import DequeBasedQueue, DictBasedKeyValue, ListBasedCollection
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
@@ -103,6 +103,10 @@ async def outcome(collection: Collection[Item], *query: Any) -> Any:
     return list(found.items), found.total, found.limit, found.offset, first
 
 
+@example(
+    [Item(key=key, note=note) for key, note in zip("abcdef", ("%", "\0", "\ud800", "甲", "\1", "\ue000"), strict=True)],
+    *({"_aggregate": "and"}, {"name": "note", "order": "asc"}, -1, 0),
+)
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(items, max_size=6, unique_by=lambda item: item.key), wholes, sorts, st.integers(-1, 4), st.integers(0, 3)
