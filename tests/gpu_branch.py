@@ -1,13 +1,15 @@
-"""A training step as GPUs make it, on two ranks of FSDP over gloo: what each rank runs. Light: ranks import this alone.
+"""A training step as GPUs make it, on two ranks over gloo: what each rank runs. Light: ranks import this alone.
 
 A LoRA adapter that is loaded, gradient checkpointing, the pass before the update and the reference's (the base model),
 two optimizer steps with KL and entropy, in the given precision. Each rank has rows of its own, padded or packed (flash
-attention is written out here), or both share each row (verl's Ulysses). `batch` is the same in each process.
+attention is written out here), or both share each row (verl's Ulysses); weights lie in FSDP, or, with padded rows, in
+FSDP2. `batch` is the same in each process.
 """
 
 from __future__ import annotations
 
 import os
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +19,10 @@ os.environ.setdefault("VERL_USE_EXTERNAL_MODULES", "agl_plugin.cpu.platform")
 
 import torch
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import FullyShardedDataParallel, MixedPrecision
+from torch.distributed.fsdp import FullyShardedDataParallel, MixedPrecision, MixedPrecisionPolicy
 
 RANKS, STEP, LR = 2, 3, 0.5
-KINDS = ("padded", "packed", "shared")
+KINDS = ("padded", "packed", "shared", "fsdp2")
 KL, ENTROPY, CLIP_LOW, CLIP_HIGH, TEMPERATURE = 0.2, 0.05, 0.2, 0.3, 0.8
 
 
@@ -114,23 +116,32 @@ def pack_rows(model: Any, *, n_shares: int) -> Any:
 
 
 def actor_of(model: Any, *, dtype: str, kind: str) -> Any:
-    """FSDP and the worker around the policy, as verl's engine builds them; `kind` of KINDS."""
-    from verl.utils.fsdp_utils import get_fsdp_wrap_policy
+    """FSDP, or FSDP2, and the worker around the policy, as verl's engine builds them; `kind` of KINDS."""
+    from verl.utils.fsdp_utils import apply_fsdp2, fsdp2_load_full_state_dict, get_fsdp_wrap_policy
     from verl.utils.torch_dtypes import PrecisionType
 
     from tests.actor import Actor, actor_config
 
-    parallel = None if kind == "padded" else pack_rows(model, n_shares=RANKS if kind == "shared" else 1)
-    param_dtype = PrecisionType.to_dtype(dtype)
-    sharded = FullyShardedDataParallel(
-        model,
-        auto_wrap_policy=get_fsdp_wrap_policy(module=model, config=None, is_lora=True),
-        device_id=torch.device("cpu"),
-        mixed_precision=MixedPrecision(param_dtype=param_dtype, reduce_dtype=torch.float32, buffer_dtype=torch.float32),
-        device_mesh=init_device_mesh("cpu", (RANKS,), mesh_dim_names=("fsdp",)),
-    )
+    is_packed, param_dtype = kind in ("packed", "shared"), PrecisionType.to_dtype(dtype)
+    parallel = pack_rows(model, n_shares=RANKS if kind == "shared" else 1) if is_packed else None
+    mesh = init_device_mesh("cpu", (RANKS,), mesh_dim_names=("fsdp",))
+    if kind == "fsdp2":
+        precision = MixedPrecisionPolicy(param_dtype=param_dtype, reduce_dtype=torch.float32, cast_forward_inputs=True)
+        whole, sharded = model.state_dict(), model
+        apply_fsdp2(model, {"mesh": mesh, "mp_policy": precision, "reshard_after_forward": True}, {})
+        fsdp2_load_full_state_dict(model, whole, mesh)
+    else:
+        sharded = FullyShardedDataParallel(
+            model,
+            auto_wrap_policy=get_fsdp_wrap_policy(module=model, config=None, is_lora=True),
+            device_id=torch.device("cpu"),
+            mixed_precision=MixedPrecision(
+                param_dtype=param_dtype, reduce_dtype=torch.float32, buffer_dtype=torch.float32
+            ),
+            device_mesh=mesh,
+        )
     config = actor_config(
-        micro_rows=2, dtype=dtype, packed=kind != "padded", clip_ratio_low=CLIP_LOW, clip_ratio_high=CLIP_HIGH,
+        micro_rows=2, dtype=dtype, packed=is_packed, clip_ratio_low=CLIP_LOW, clip_ratio_high=CLIP_HIGH,
         use_kl_loss=True, kl_loss_type="k3", kl_loss_coef=KL, entropy_coeff=ENTROPY,
     )  # fmt: skip
     optimizer = torch.optim.SGD(sharded.parameters(), lr=LR)
@@ -164,11 +175,17 @@ def _train_as_rank(rank: int, folder: str, dtype: str, kind: str) -> None:
     prepared, told = prepare(data, rules(), step=STEP, n_ranks=n_shares), [None] * RANKS
     torch.distributed.all_gather_object(told, own.update_policy(prepared.data.chunk(n_shares)[share]))
     metrics, _ = result(prepared, told)  # pyright: ignore[reportArgumentType]
-    with FullyShardedDataParallel.summon_full_params(own.engine.module, writeback=False):
+    with (
+        nullcontext()
+        if kind == "fsdp2"
+        else FullyShardedDataParallel.summon_full_params(own.engine.module, writeback=False)
+    ):
         weights = {
-            name.replace("_fsdp_wrapped_module.", "").replace(
-                "_checkpoint_wrapped_module.", ""
-            ): weight.detach().clone()
+            name.replace("_fsdp_wrapped_module.", "").replace("_checkpoint_wrapped_module.", ""): (
+                weight.full_tensor() if kind == "fsdp2" else weight
+            )
+            .detach()
+            .clone()
             for name, weight in own.engine.module.named_parameters()
             if "lora" in name
         }

@@ -52,7 +52,10 @@ PASSED_ON: dict[str, tuple[str, str]] = {
     f"{ACTOR}optim.optimizer_impl": ("module of the optimizer; install its package yourself", ""),
     f"{ACTOR}optim.override_optimizer_config.": ("more arguments of the optimizer", ""),
     f"{ACTOR}ppo_epochs": ("passes over the rows of a step, each with all its optimizer steps", ""),
-    f"{ACTOR}strategy": ("fsdp or fsdp2; actor and reference model share it. fsdp2 was not tried here", GPU),
+    f"{ACTOR}strategy": (
+        "fsdp or fsdp2; actor and reference model share it. fsdp2 was tried on two ranks of a CPU alone",
+        GPU,
+    ),
     f"{ACTOR}fsdp_config.offload_policy": ("FSDP2's own offloading", FSDP2),
     f"{ACTOR}fsdp_config.reshard_after_forward": ("FSDP2: keep weights whole until backward", FSDP2),
     f"{ACTOR}fsdp_config.forward_prefetch": ("FSDP: fetch the next layer early", GPU),
