@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import importlib
+import json
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,10 +15,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chisquare
+from transformers import Qwen3Config
 
 from agl_plugin.cpu.sampling import PER_DRAW, Draws, forward_cpu, sample_by_inversion, with_own_draws
 from agl_plugin.patches.register import SAMPLER
 from foundation.seeds import derived
+from sql_agent.config import ROOT
 
 
 def test_tokens_come_as_often_as_they_are_likely() -> None:
@@ -78,6 +85,43 @@ def test_a_request_that_vllm_reads_in_parts_draws_the_same() -> None:
     parts.generator.next()
     parts.generator.set_offset(parts.generator.get_offset() - PER_DRAW)
     assert [parts.generator.next() for _ in range(5)] == [whole.generator.next() for _ in range(5)]
+
+
+ENGINE = """
+import json, os, sys
+from foundation.environment import prepare_environment
+prepare_environment(cpu=True, offline=True)
+os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
+model, most_tokens, without = sys.argv[1], int(sys.argv[2]), sys.argv[3:]
+from agl_plugin.patches import install
+install.PATCHES = tuple(patch for patch in install.PATCHES if patch.name not in without)
+from vllm import LLM, SamplingParams
+engine = LLM(
+    model, dtype="float32", load_format="dummy", skip_tokenizer_init=True, enforce_eager=True, max_model_len=256,
+    max_num_seqs=4, max_num_batched_tokens=most_tokens, enable_chunked_prefill=True, disable_log_stats=True,
+)
+asked = SamplingParams(max_tokens=12, temperature=1.0, seed=5, detokenize=False)
+(answer,) = engine.generate([{"prompt_token_ids": list(range(20, 120))}], asked, use_tqdm=False)
+print(json.dumps(list(answer.outputs[0].token_ids)), file=sys.__stdout__)
+"""
+
+
+@pytest.mark.slow
+def test_an_engine_that_reads_a_prompt_with_a_seed_in_parts_ends_without_the_patch(tmp_path: Path) -> None:
+    Qwen3Config(
+        vocab_size=200, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, head_dim=32, max_position_embeddings=512, architectures=["Qwen3ForCausalLM"],
+    ).save_pretrained(tmp_path)  # fmt: skip
+
+    def answered(*settings: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-W", "ignore", "-c", ENGINE, str(tmp_path), *settings]
+        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600)
+
+    with ThreadPoolExecutor() as pool:
+        whole, parts, without = pool.map(lambda s: answered(*s), (["256"], ["32"], ["32", "seeds_that_turn_back"]))
+    assert len(json.loads(whole.stdout.splitlines()[-1])) == 12, whole.stderr[-3000:]
+    assert whole.stdout.splitlines()[-1] == parts.stdout.splitlines()[-1], parts.stderr[-3000:]
+    assert without.returncode != 0 and "CPU Generator does not use offset" in without.stderr
 
 
 @pytest.mark.parametrize("k", [None, 2])
