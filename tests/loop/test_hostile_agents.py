@@ -1,4 +1,4 @@
-"""Eight agents in one step, one of them with a tool that misbehaves by turns: the seven keep all, and the one is named.
+"""Eight agents in one step, one whose tool or episode misbehaves by turns: the seven keep all, and the one is named.
 
 Through store, gateway and runner with a scripted policy; with the tiny policy and real updates in one process, and on
 vLLM.
@@ -67,8 +67,8 @@ def tools_of(folder: Path, name: str, *, signature: str, body: str) -> Path:
     return file
 
 
-def test_seven_agents_keep_all_beside_one_that_misbehaves_in_the_loop(database: Path, tmp_path: Path) -> None:
-    turn = tmp_path / "turn"
+def in_the_loop(tmp_path: Path, turn: Path) -> list[str]:
+    """Flags of eight agents with a tool each; the guilty one's does what `turn` says."""
     hostile = f"    _misbehave(open({str(turn)!r}).read())\n    return a + b\n"
     settings: dict[str, Any] = {}
     for name in AGENTS:
@@ -78,12 +78,19 @@ def test_seven_agents_keep_all_beside_one_that_misbehaves_in_the_loop(database: 
         settings |= {f"agents.{name}.reward.default_scorer": "math", f"agents.{name}.agent.tool_timeout_s": "20"}
         settings |= {f"agents.{name}.agent.tool_memory_mib": "128"}
     settings[f"agents.{GUILTY}.agent.tool_timeout_s"] = "2"
-    flags = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
-    columns = {"agent": AGENTS, "answer": ["#### 5"] * 8}
+    return [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
+
+
+COLUMNS = {"agent": AGENTS, "answer": ["#### 5"] * 8}
+
+
+def test_seven_agents_keep_all_beside_one_that_misbehaves_in_the_loop(database: Path, tmp_path: Path) -> None:
+    turn = tmp_path / "turn"
+    flags = in_the_loop(tmp_path, turn)
     with running(tmp_path, database, *flags) as loop, collecting(loop, tmp_path) as daemon:
         for name, reason in TURNS.items():
             turn.write_text(name, encoding="utf-8")
-            lines = rollouts(daemon, loop, ["2 和 3 相加？"] * 8, is_train=True, **columns)
+            lines = rollouts(daemon, loop, ["2 和 3 相加？"] * 8, is_train=True, **COLUMNS)
             daemon.batch(Limits(4096, 512))
             others = [line for line in lines if line["agent"] != GUILTY]
             guilty = [line for line in lines if line["agent"] == GUILTY]
@@ -103,6 +110,26 @@ def test_seven_agents_keep_all_beside_one_that_misbehaves_in_the_loop(database: 
         rollouts(daemon, loop, ["2 和 3 相加？"], is_train=True, **one)
         with pytest.raises(RunError, match=rf"2 x tool_fault: tools broke: add_{GUILTY} \(exit\) 2 x"):
             daemon.batch(Limits(4096, 512))
+
+
+def test_seven_agents_keep_all_beside_one_whose_episode_misbehaves(database: Path, tmp_path: Path) -> None:
+    turn = tmp_path / "turn"
+    body = f"    _misbehave(open({str(turn)!r}).read())\n    return '5'\n"
+    flags = in_the_loop(tmp_path, turn)
+    file = tools_of(tmp_path, "own", signature="async def play(question, endpoint, tools):", body=body)
+    limits = {"tools": "[]", "episode": f"{file}:play", "episode_timeout_s": "3"}
+    flags += [word for key, value in limits.items() for word in ("--set", f"agents.{GUILTY}.agent.{key}={value}")]
+    with running(tmp_path, database, *flags) as loop, collecting(loop, tmp_path) as daemon:
+        for name in TURNS:
+            turn.write_text(name, encoding="utf-8")
+            lines = rollouts(daemon, loop, ["2 和 3 相加？"] * 8, is_train=True, **COLUMNS)
+            daemon.batch(Limits(4096, 512))
+            others = [line["reward"] for line in lines if line["agent"] != GUILTY]
+            guilty = [line for line in lines if line["agent"] == GUILTY]
+            assert others == [1.0] * 14, (name, lines)
+            assert [line["unscored"] for line in guilty] == ["episode_fault"] * 2, (name, guilty)
+            begins = "the episode took more than" if TURNS[name] is None else "agent.episode "
+            assert all(line["reason"].startswith(begins) for line in guilty), (name, guilty)
 
 
 def one_step(tmp_path: Path) -> dict[str, Any]:
