@@ -65,7 +65,7 @@ def read_turns(path: Path) -> tuple[list[Turn], list[str]]:
         raise UserError(f"{path}: no such file; name a chat log of JSON lines, or a JSON list of sessions")
     turns: list[Turn] = []
     bad: list[str] = []
-    said: dict[str, int] = {}
+    n_turns: dict[str, int] = {}
     for number, value in read_sessions(path):
         try:
             session, texts = user_texts(number, value)
@@ -73,8 +73,8 @@ def read_turns(path: Path) -> tuple[list[Turn], list[str]]:
             bad.append(f"session {number}: {exc}")
             continue
         for text in texts:
-            said[session] = said.get(session, 0) + 1
-            turns.append(Turn(number, session, said[session], OPENING.sub("", text)))
+            n_turns[session] = n_turns.get(session, 0) + 1
+            turns.append(Turn(number, session, n_turns[session], OPENING.sub("", text)))
     if not turns:
         raise UserError(f"{path}: no turn of a user in it. " + ("; ".join(bad[:5]) or "The file is empty"))
     return turns, bad
@@ -91,8 +91,8 @@ def why_unusable(turn: Turn, limits: Limits, *, first: bool) -> str:
         return "leans on an earlier turn"
     if not limits.min_chars <= len(text) <= limits.max_chars:
         return f"has {'fewer' if len(text) < limits.min_chars else 'more'} characters than are allowed"
-    if found := private(text):
-        return f"holds {found}"
+    if private_data := private(text):
+        return f"holds {private_data}"
     return "code" if CODE.search(text) else ""
 
 

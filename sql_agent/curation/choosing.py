@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from reward_client.errors import (
@@ -57,9 +57,12 @@ class Choice:
         return f"{', '.join(f'{kind} {n}' for kind, n in kinds.items())}: {list(self.faults.values())[-1]}"
 
 
-async def choose(rows: Sequence[Row], keeper: LLMKeeper, *, on_done: Callable[[Choice], None]) -> Choice:
-    """Ask about each row: one at a time until there is an answer, then `keeper.concurrency` of them at once."""
-    choice, todo, in_vain = Choice(len(rows)), iter(enumerate(rows)), 0
+async def choose(rows: Sequence[Row], keeper: LLMKeeper, choice: Choice) -> None:
+    """Ask about each row: one at a time until there is an answer, then `keeper.concurrency` of them at once.
+
+    `choice` is filled in as answers come.
+    """
+    todo, in_vain = iter(enumerate(rows)), 0
 
     async def work(*, most_in_vain: int, n_answers: float = math.inf) -> None:
         nonlocal in_vain
@@ -77,14 +80,12 @@ async def choose(rows: Sequence[Row], keeper: LLMKeeper, *, on_done: Callable[[C
                     choice.kept.add(place)
                 else:
                     choice.dropped[place] = reply.reason
-            on_done(choice)
 
     await work(most_in_vain=FIRST_IN_VAIN, n_answers=1)
     if choice.n_decided:
         await asyncio.gather(
             *(work(most_in_vain=max(FIRST_IN_VAIN, keeper.concurrency)) for _ in range(keeper.concurrency))
         )
-    return choice
 
 
 def _is_final(fault: JudgeFault) -> bool:

@@ -50,16 +50,16 @@ def measure(records: Iterable[TrialRecord], *, threshold: float) -> dict[str, Di
     }
 
 
-def why_dropped(found: Difficulty) -> str:
+def why_dropped(difficulty: Difficulty) -> str:
     """Why a question is not worth training on, or ""."""
-    if found.varies:
+    if difficulty.varies:
         return ""
-    return f"all {len(found.rewards)} samples earned {found.rewards[0]:.3g} ({found.passed} passed)"
+    return f"all {len(difficulty.rewards)} samples earned {difficulty.rewards[0]:.3g} ({difficulty.passed} passed)"
 
 
-def histogram(found: Sequence[Difficulty]) -> dict[str, int]:
+def histogram(difficulties: Sequence[Difficulty]) -> dict[str, int]:
     """Questions by how many of their samples passed."""
     counts: dict[str, int] = defaultdict(int)
-    for one in sorted(found, key=lambda one: one.passed / len(one.rewards)):
-        counts[f"{one.passed} of {len(one.rewards)}"] += 1
+    for difficulty in sorted(difficulties, key=lambda difficulty: difficulty.passed / len(difficulty.rewards)):
+        counts[f"{difficulty.passed} of {len(difficulty.rewards)}"] += 1
     return dict(counts)

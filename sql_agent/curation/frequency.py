@@ -25,7 +25,7 @@ def main(dictionary: Path) -> None:
         word, times, *_ = line.split(" ")
         if len(word) <= LONGEST and int(times) >= (1 if len(word) == 1 else SELDOM) and not word.isascii():
             words.setdefault(int(times).bit_length(), []).append(word)
-    text = "\n".join(f"{power} {' '.join(sorted(found))}" for power, found in sorted(words.items()))
+    text = "\n".join(f"{power} {' '.join(sorted(members))}" for power, members in sorted(words.items()))
     OUT.write_bytes(gzip.compress(text.encode(), mtime=0))
 
 

@@ -83,8 +83,8 @@ def unlike(gap: Gap, new: Tokens, old: Tokens, *, seen: Seen) -> list[Gap]:
     """What of a gap does not mean the same: it may be two, one a slip and the other one not."""
     if means_same(gap, new, old):
         return []
-    for one, other in _halves(gap):
-        for same, slip in ((one, other), (other, one)):
+    for first, second in _halves(gap):
+        for same, slip in ((first, second), (second, first)):
             if means_same(same, new, old) and is_slip(slip, new, old, seen=seen):
                 return [slip]
     return [gap]
@@ -100,9 +100,9 @@ def _halves(gap: Gap) -> Iterator[tuple[Gap, Gap]]:
 
 def _windows(gap: Gap, new: Tokens, old: Tokens) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
     start, end, other_start, other_end = gap
-    for left in range(1 + min(AROUND, start, other_start)):
-        for right in range(1 + min(AROUND, len(new) - end, len(old) - other_end)):
-            yield tuple(new[start - left : end + right]), tuple(old[other_start - left : other_end + right])
+    for n_before in range(1 + min(AROUND, start, other_start)):
+        for n_after in range(1 + min(AROUND, len(new) - end, len(old) - other_end)):
+            yield tuple(new[start - n_before : end + n_after]), tuple(old[other_start - n_before : other_end + n_after])
 
 
 @functools.lru_cache(maxsize=65536)
@@ -112,12 +112,12 @@ def _same(mine: tuple[str, ...], theirs: tuple[str, ...]) -> bool:
     mine, theirs = _without_numeral(mine), _without_numeral(theirs)
     if any(token[0].isdigit() for token in (*mine, *theirs)):
         return False
-    if _is_abbreviated(*sorted((mine, theirs), key=lambda one: len("".join(one)))):
+    if _is_abbreviated(*sorted((mine, theirs), key=lambda tokens: len("".join(tokens)))):
         return True
     if are_listed_together(mine, theirs):
         return True
-    one, other = _phrase(mine), _phrase(theirs)
-    if bool(one and other) and (same_meaning(one, other) or _same_but_light(mine, theirs)):
+    phrase, other_phrase = _phrase(mine), _phrase(theirs)
+    if bool(phrase and other_phrase) and (same_meaning(phrase, other_phrase) or _same_but_light(mine, theirs)):
         return True
     return _are_composed_alike(mine, theirs) or _are_composed_alike(theirs, mine)
 
@@ -144,17 +144,17 @@ def _are_composed_alike(latin: tuple[str, ...], chinese: tuple[str, ...]) -> boo
 
 def _same_but_light(mine: tuple[str, ...], theirs: tuple[str, ...]) -> bool:
     """Whether one says with two words what the other says with one: "get transmitted", "more powerful", "take out"."""
-    two, one = sorted((mine, theirs), key=len, reverse=True)
+    longer, shorter = sorted((mine, theirs), key=len, reverse=True)
     if not any(token.isascii() for token in (*mine, *theirs)):
         return any(
             same_meaning("".join(rest), "".join(other))
-            for one, other in ((mine, theirs), (theirs, mine))
-            for rest in _less_light(one)
+            for tokens, other in ((mine, theirs), (theirs, mine))
+            for rest in _less_light(tokens)
         )
-    if not len(two) == 2 > len(one) or not "".join(two).isascii():
+    if not len(longer) == 2 > len(shorter) or not "".join(longer).isascii():
         return False
-    rest = two[1] if two[0] in LIGHT_BEFORE else two[0] if two[1] in LIGHT_AFTER else one[0]
-    return rest != one[0] and _same((rest,), one)
+    rest = longer[1] if longer[0] in LIGHT_BEFORE else longer[0] if longer[1] in LIGHT_AFTER else shorter[0]
+    return rest != shorter[0] and _same((rest,), shorter)
 
 
 def _less_light(tokens: Tokens) -> list[Tokens]:
@@ -171,14 +171,14 @@ def _phrase(tokens: tuple[str, ...]) -> str:
 
 def _is_abbreviated(short: tuple[str, ...], long: tuple[str, ...]) -> bool:
     """Whether the first is the second in short: its initials, its beginning, or some of its letters or characters."""
-    one, other = "".join(short), "".join(long)
-    if not one.isascii():
-        return not other.isascii() and _is_contracted(one, other)
+    abbreviation, full = "".join(short), "".join(long)
+    if not abbreviation.isascii():
+        return not full.isascii() and _is_contracted(abbreviation, full)
     if len(short) > 1:
         return False
-    if not other.isascii():
-        return len(one) <= LETTERS and stands_for(one, other)
-    return _is_shortened(one, other) if len(long) == 1 else one == "".join(word[0] for word in long)
+    if not full.isascii():
+        return len(abbreviation) <= LETTERS and stands_for(abbreviation, full)
+    return _is_shortened(abbreviation, full) if len(long) == 1 else abbreviation == "".join(word[0] for word in long)
 
 
 def _is_contracted(short: str, word: str) -> bool:
@@ -229,19 +229,19 @@ def _is_mistaken_measure(gap: Gap, new: Tokens, old: Tokens) -> bool:
     return _is_mistakable(new[start], old[there]) and measures[0] != measures[1]
 
 
-def _is_mistakable(one: str, other: str) -> bool:
+def _is_mistakable(char: str, other: str) -> bool:
     """Whether two Chinese characters sound or look alike."""
-    return bool(sounds(one) & sounds(other)) or look_alike(one, other)
+    return bool(sounds(char) & sounds(other)) or look_alike(char, other)
 
 
 def less_likely(gap: Gap, new: Tokens, old: Tokens) -> float:
     """How many bits less likely the text is there with the one character than with the other."""
     start, end, other_start, other_end = gap
-    one, other = (
+    bits, other_bits = (
         likelihood("".join([*_chinese(text[max(0, at - BESIDE) : at][::-1])[::-1], *_chinese(text[at : to + BESIDE])]))
         for text, at, to in ((new, start, end), (old, other_start, other_end))
     )
-    return abs(one - other)
+    return abs(bits - other_bits)
 
 
 def _chinese(tokens: Tokens) -> list[str]:
@@ -251,23 +251,24 @@ def _chinese(tokens: Tokens) -> list[str]:
 
 def _is_slip_zh(gap: Gap, new: Tokens, old: Tokens, *, seen: Seen) -> bool:
     start, end, other_start, other_end = gap
-    windows = [("".join(one), "".join(other)) for one, other in _windows(gap, new, old)]
-    known = {
-        (len(one) > 1 and is_chinese_word(one), len(other) > 1 and is_chinese_word(other)) for one, other in windows
+    windows = [("".join(mine), "".join(theirs)) for mine, theirs in _windows(gap, new, old)]
+    are_words = {
+        (len(mine) > 1 and is_chinese_word(mine), len(theirs) > 1 and is_chinese_word(theirs))
+        for mine, theirs in windows
     }
     is_other = start < end and other_start < other_end
-    if (True, True) in known:
+    if (True, True) in are_words:
         return is_other and _is_mistakable(new[start], old[other_start]) and less_likely(gap, new, old) >= A_WORD_LESS
     places = (pairs(new)[start : end + 1], pairs(old)[other_start : other_end + 1])
     few, many = sorted(min(seen[pair] for pair in place) for place in places)
-    broken = len(known) > 1
+    broken = len(are_words) > 1
     if is_other:
-        one, other = new[start], old[other_start]
+        char, other = new[start], old[other_start]
         long = any(len(word) > 2 and is_chinese_word(word) for window in windows for word in window)
-        rare = few < max(KNOWN, RARE * many) and (is_rare(one) or is_rare(other))
-        if broken and long and not TURNS & {one, other} or rare or sounds(one) & sounds(other):
+        rare = few < max(KNOWN, RARE * many) and (is_rare(char) or is_rare(other))
+        if broken and long and not TURNS & {char, other} or rare or sounds(char) & sounds(other):
             return True
-        return look_alike(one, other) and (broken or less_likely(gap, new, old) >= UNLIKELY)
+        return look_alike(char, other) and (broken or less_likely(gap, new, old) >= UNLIKELY)
     tokens, at = (new, start) if start < end else (old, other_start)
     twin = tokens[at] in (*tokens[max(0, at - 1) : at], *tokens[at + 1 : at + 2])
     return twin or (broken or few < max(KNOWN_PIECE, RARE * many)) and tokens[at] not in TURNS
@@ -294,26 +295,26 @@ def _parts() -> dict[str, frozenset[str]]:
     return {char: frozenset(part for part in parts if often[part] <= TELLING) for char, parts in _made_of().items()}
 
 
-def look_alike(one: str, other: str) -> bool:
+def look_alike(char: str, other: str) -> bool:
     """Whether two Chinese characters are taken for each other: one is a part of the other, they share a telling one, or
     they are in lookalikes.txt."""
-    if one in _made_of().get(other, ()) or other in _made_of().get(one, ()):
+    if char in _made_of().get(other, ()) or other in _made_of().get(char, ()):
         return True
     parts = _parts()
-    return bool(parts.get(one, frozenset()) & parts.get(other, frozenset())) or (one, other) in lookalikes()
+    return bool(parts.get(char, frozenset()) & parts.get(other, frozenset())) or (char, other) in lookalikes()
 
 
-def is_misspelt(one: str, other: str, seen: Seen) -> bool:
+def is_misspelt(word: str, other: str, seen: Seen) -> bool:
     """Whether one of two Latin words is the other, with a letter or two wrong, and no word itself."""
-    few, many = sorted((seen[one], seen[other]))
+    few, many = sorted((seen[word], seen[other]))
     often, seldom = few >= max(KNOWN, RARE * many), few < RARE * many
-    known = sum(is_listed(word) or often or is_word(word) and not seldom for word in (one, other))
-    if (one in LINKING) != (other in LINKING) and len(one) > 2 < len(other):
-        return DENIED not in (one, other) and OSA.distance(one, other) <= 1
-    if known == 2 or DENIED in (one, other) or not (one.isalpha() and other.isalpha() and (one + other).isascii()):
+    n_words = sum(is_listed(candidate) or often or is_word(candidate) and not seldom for candidate in (word, other))
+    if (word in LINKING) != (other in LINKING) and len(word) > 2 < len(other):
+        return DENIED not in (word, other) and OSA.distance(word, other) <= 1
+    if n_words == 2 or DENIED in (word, other) or not (word.isalpha() and other.isalpha() and (word + other).isascii()):
         return False
-    most = 2 if known and max(len(one), len(other)) >= 7 else 1
-    return OSA.distance(one, other) <= most or _is_shortened(*sorted((one, other), key=len))
+    most = 2 if n_words and max(len(word), len(other)) >= 7 else 1
+    return OSA.distance(word, other) <= most or _is_shortened(*sorted((word, other), key=len))
 
 
 def _is_shortened(short: str, word: str) -> bool:

@@ -38,13 +38,13 @@ def find_leaks(train: Sequence[Row], held: Sequence[Row]) -> list[Leak]:
     for finder in (_alike, _inside, _queries, _answers):
         for h, t, kind in finder(train, held):
             kinds[h, t].append(kind)
-    return [Leak(held[h], train[t], tuple(found)) for (h, t), found in sorted(kinds.items())]
+    return [Leak(held[h], train[t], tuple(pair_kinds)) for (h, t), pair_kinds in sorted(kinds.items())]
 
 
-Found = Iterator[tuple[int, int, str]]
+Matches = Iterator[tuple[int, int, str]]
 
 
-def _alike(train: Sequence[Row], held: Sequence[Row]) -> Found:
+def _alike(train: Sequence[Row], held: Sequence[Row]) -> Matches:
     texts = [row.text for row in (*train, *held)]
     for matches in alike(texts, n_old=len(train)):
         for match in matches:
@@ -52,7 +52,7 @@ def _alike(train: Sequence[Row], held: Sequence[Row]) -> Found:
                 yield match.index - len(train), match.other, SAME if match.score == 1 else NEAR
 
 
-def _inside(train: Sequence[Row], held: Sequence[Row]) -> Found:
+def _inside(train: Sequence[Row], held: Sequence[Row]) -> Matches:
     longer = ["\0".join(("", *wording(row.text).framed, "")) for row in train]
     for h, row in enumerate(held):
         tokens = wording(row.text).framed
@@ -62,11 +62,11 @@ def _inside(train: Sequence[Row], held: Sequence[Row]) -> Found:
         yield from ((h, t, INSIDE) for t, other in enumerate(longer) if len(other) > len(text) and text in other)
 
 
-def _queries(train: Sequence[Row], held: Sequence[Row]) -> Found:
+def _queries(train: Sequence[Row], held: Sequence[Row]) -> Matches:
     return _shared(train, held, QUERY, lambda row: set(map(query_form, row.question.sql)))
 
 
-def _answers(train: Sequence[Row], held: Sequence[Row]) -> Found:
+def _answers(train: Sequence[Row], held: Sequence[Row]) -> Matches:
     def answers(row: Row) -> set[str]:
         answer = normalise(row.question.answer)
         return {answer} if len(answer) >= MIN_ANSWER_CHARS else set()
@@ -74,7 +74,7 @@ def _answers(train: Sequence[Row], held: Sequence[Row]) -> Found:
     return _shared(train, held, ANSWER, answers)
 
 
-def _shared(train: Sequence[Row], held: Sequence[Row], kind: str, keys: Callable[[Row], set[str]]) -> Found:
+def _shared(train: Sequence[Row], held: Sequence[Row], kind: str, keys: Callable[[Row], set[str]]) -> Matches:
     places: dict[str, list[int]] = defaultdict(list)
     for t, row in enumerate(train):
         for key in keys(row):

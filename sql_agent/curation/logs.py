@@ -167,7 +167,7 @@ def _json(path: Path, text: str) -> Iterator[tuple[int, Any]]:
         sessions = next((whole[key] for key in ("sessions", "conversations", "chats") if _nested(whole.get(key))), None)
         whole = [whole] if sessions is None else sessions
     # A list of messages is one session; of messages with sessions of their own, it is taken message by message.
-    if isinstance(whole, list) and whole and all(isinstance(one, dict) and _role(one) for one in whole):
+    if isinstance(whole, list) and whole and all(isinstance(message, dict) and _role(message) for message in whole):
         whole = whole if any(key in whole[0] for key in SESSIONS[:-1]) or _messages(whole[0]) is not None else [whole]
     yield from enumerate(whole, start=1)
 
@@ -175,7 +175,7 @@ def _json(path: Path, text: str) -> Iterator[tuple[int, Any]]:
 def _nested(value: Any) -> bool:
     """Whether a list holds sessions, each with messages of its own."""
     return isinstance(value, list) and any(
-        isinstance(one, list) or isinstance(one, dict) and _messages(one) for one in value
+        isinstance(session, list) or isinstance(session, dict) and _messages(session) for session in value
     )
 
 
@@ -186,15 +186,12 @@ def user_texts(number: int, session: Any) -> tuple[str, list[str]]:
     named: dict[str, Any] = session if isinstance(session, dict) else {}
     around = named.get("conversation")
     places = (named, around) if isinstance(around, dict) else (named,)
-    name = next((str(one[key]) for one in places for key in SESSIONS if one.get(key)), f"line {number}")
-    return name, [said for text in _said(session) if (said := " ".join(_clean(text).split()))]
+    name = next((str(place[key]) for place in places for key in SESSIONS if place.get(key)), f"line {number}")
+    texts = (" ".join(text.encode("utf-8", "replace").decode().split()) for text in _user_messages(session))
+    return name, [text for text in texts if text]
 
 
-def _clean(text: str) -> str:
-    return text.encode("utf-8", "replace").decode()
-
-
-def _said(session: Any) -> list[str]:
+def _user_messages(session: Any) -> list[str]:
     if isinstance(session, str):
         return _marked(session)
     if isinstance(session, list):
@@ -205,10 +202,10 @@ def _said(session: Any) -> list[str]:
     if isinstance(messages, str):
         return _marked(messages)
     if messages is not None:
-        said = _listed(messages)
+        texts = _listed(messages)
         # ChatGLM: the turns before stand in `history`, the last question beside it.
         last = _asked(session) if messages is session.get("history") else ""
-        return [*said, last] if last else said
+        return [*texts, last] if last else texts
     if _role(session):
         return _listed([session])
     if text := _asked(session):
@@ -229,23 +226,23 @@ def _messages(session: dict[str, Any]) -> Any:
         if key in ("messages", "conversations") and value is not None:
             raise ValueError(f"{key} must be a list of objects with role and content, not a {type(value).__name__}")
     inside = [session[key] for key in INSIDE if isinstance(session.get(key), dict)]
-    return next((found for one in inside if (found := _messages(one)) is not None), None)
+    return next((messages for wrapped in inside if (messages := _messages(wrapped)) is not None), None)
 
 
 def _listed(messages: list[Any]) -> list[str]:
-    if messages and all(isinstance(one, str) for one in messages):  # UltraChat: by turns, the user first
+    if messages and all(isinstance(message, str) for message in messages):  # UltraChat: by turns, the user first
         return messages[::2]
-    said: list[str] = []
-    for one in messages:
+    texts: list[str] = []
+    for message in messages:
         if (
-            isinstance(one, list) and one and all(isinstance(part, str | None) for part in one[:2])
+            isinstance(message, list) and message and all(isinstance(part, str | None) for part in message[:2])
         ):  # [question, answer]
-            said.append(one[0] or "")
-        elif not isinstance(one, dict):
-            raise ValueError(f"a message is a {type(one).__name__}; {WANTED}")
-        elif text := _user_text(one):
-            said.append(text)
-    return said
+            texts.append(message[0] or "")
+        elif not isinstance(message, dict):
+            raise ValueError(f"a message is a {type(message).__name__}; {WANTED}")
+        elif text := _user_text(message):
+            texts.append(text)
+    return texts
 
 
 def _user_text(message: dict[str, Any]) -> str:
@@ -291,8 +288,8 @@ def _text(content: Any) -> str:
 def _asked(row: dict[str, Any]) -> str:
     """What a row of question and answer asks (Alpaca, Dolly, prompt and completion), "" for none."""
     inside = next((row[key] for key in INSIDE if isinstance(row.get(key), dict)), None)
-    if inside is not None and (said := _asked(inside)):
-        return said
+    if inside is not None and (question := _asked(inside)):
+        return question
     key = next((key for key in ASKED if isinstance(row.get(key), str) and row[key].strip()), None)
     if key is None or not (ANSWERED & row.keys() or key in ("queryText", "question", "query")):
         return ""
@@ -303,4 +300,4 @@ def _asked(row: dict[str, Any]) -> str:
 def _marked(text: str) -> list[str]:
     """A text in which roles stand at the beginning of lines (Anthropic's HH, transcripts)."""
     parts = MARKED.split(text)
-    return [said for who, said in zip(parts[1::2], parts[2::2], strict=True) if who.lower() in (*USERS, "h")]
+    return [message for who, message in zip(parts[1::2], parts[2::2], strict=True) if who.lower() in (*USERS, "h")]

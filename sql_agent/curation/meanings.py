@@ -52,9 +52,9 @@ def _wordnet() -> tuple[dict[str, set[int]], list[set[int]], dict[str, str]]:
         for lemma in lemmas.split(","):
             words.setdefault(lemma, set()).add(len(linked))
         linked.append(set(map(int, links)))
-    for one, others in enumerate(linked):
+    for synset, others in enumerate(linked):
         for other in [*others]:
-            linked[other].add(one)
+            linked[other].add(synset)
     return words, linked, forms
 
 
@@ -71,52 +71,52 @@ def _cedict() -> dict[str, list[str]]:
 
 def abbreviated(word: str, guess: str) -> list[str]:
     """What CC-CEDICT says that a Chinese word is short for; the guess where it says so and not for what."""
-    found = [full for entry in _cedict().get(word, ()) for full in ABBREVIATED.findall(entry)]
-    return found or [guess for entry in _cedict().get(word, ()) if "(abbr.)" in entry]
+    words = [full for entry in _cedict().get(word, ()) for full in ABBREVIATED.findall(entry)]
+    return words or [guess for entry in _cedict().get(word, ()) if "(abbr.)" in entry]
 
 
 @functools.lru_cache(maxsize=65536)
 def _glosses(word: str) -> frozenset[str]:
     """What a Chinese word means, in up to three English words each, and the Chinese words that it stands for."""
-    found = {word}
+    glosses = {word}
     for entry in _cedict().get(word, ()):
-        said, _, meant = entry.partition("] /")
-        if said[1].isupper():  # a name
-            found.update(name.strip().lower() for name in re.findall(NAME, ASIDE.sub("", meant)) if len(word) > 1)
+        pronunciation, _, meant = entry.partition("] /")
+        if pronunciation[1].isupper():  # a name
+            glosses.update(name.strip().lower() for name in re.findall(NAME, ASIDE.sub("", meant)) if len(word) > 1)
             continue
         meant = CLASSIFIER.sub("", meant).lower()
-        found.update(POINTED.findall(meant))
+        glosses.update(POINTED.findall(meant))
         for gloss in re.split(r"[/;,]", ASIDE.sub(" ", meant)):
             plain = LEADING.sub("", " ".join(re.findall(r"[a-z]+", gloss)))
             if "to " in gloss[:4]:
-                found.update(PARTICLE.split(plain, maxsplit=1)[:1])
+                glosses.update(PARTICLE.split(plain, maxsplit=1)[:1])
             if plain.count(" ") >= LONGEST_GLOSS:  # the head of an institution whose ...
                 plain = PARTICLE.split(plain, maxsplit=1)[0]
             if plain and plain.count(" ") < LONGEST_GLOSS:
-                found.add(plain)
-    return frozenset(found)
+                glosses.add(plain)
+    return frozenset(glosses)
 
 
 @functools.cache
 def chinese_of_phrases() -> dict[str, set[str]]:
     """The Chinese words that mean each English phrase."""
-    found: dict[str, set[str]] = {}
-    for word in _cedict():
-        for gloss in _glosses(word):
-            found.setdefault(gloss, set()).add(word)
-    return found
+    words: dict[str, set[str]] = {}
+    for chinese in _cedict():
+        for gloss in _glosses(chinese):
+            words.setdefault(gloss, set()).add(chinese)
+    return words
 
 
 @functools.cache
 def _wikdict() -> dict[str, set[str]]:
     """What other languages say with the same words."""
-    found: dict[str, set[str]] = {}
+    phrases: dict[str, set[str]] = {}
     for line in gzip.decompress(WIKDICT.read_bytes()).decode().splitlines():
-        one, _, others = line.partition("|")
+        phrase, _, others = line.partition("|")
         for other in others.split(","):
-            found.setdefault(one, set()).add(other)
-            found.setdefault(other, set()).add(one)
-    return found
+            phrases.setdefault(phrase, set()).add(other)
+            phrases.setdefault(other, set()).add(phrase)
+    return phrases
 
 
 def is_chinese_word(word: str) -> bool:
@@ -159,20 +159,20 @@ def is_measure(char: str) -> bool:
 @functools.lru_cache(maxsize=65536)
 def sounds(char: str) -> frozenset[str]:
     """How a Chinese character may be said, without tones and what many mix up: zh and z, n and ng, l and n."""
-    said = [entry[1:].partition("]")[0].lower().rstrip("12345") for entry in _cedict().get(char, ())]
-    said += lazy_pinyin(char)
-    return frozenset(re.sub(r"(?<=^[zcs])h|(?<=n)g$", "", re.sub("^l", "n", one)) for one in said)
+    syllables = [entry[1:].partition("]")[0].lower().rstrip("12345") for entry in _cedict().get(char, ())]
+    syllables += lazy_pinyin(char)
+    return frozenset(re.sub(r"(?<=^[zcs])h|(?<=n)g$", "", re.sub("^l", "n", syllable)) for syllable in syllables)
 
 
 @functools.lru_cache(maxsize=65536)
 def _bases(phrase: str) -> tuple[str, ...]:
     """The phrase, and what its first or last word may be a form of."""
-    found = [phrase]
+    bases = [phrase]
     words = phrase.split(" ")
     for at in {0, len(words) - 1}:
         for base in _word_bases(words[at]):
-            found.append(" ".join([*words[:at], base, *words[at + 1 :]]))
-    return tuple(found)
+            bases.append(" ".join([*words[:at], base, *words[at + 1 :]]))
+    return tuple(bases)
 
 
 def _word_bases(word: str) -> Iterator[str]:
@@ -189,16 +189,16 @@ def _word_bases(word: str) -> Iterator[str]:
 
 
 @functools.lru_cache(maxsize=65536)
-def same_meaning(one: str, other: str) -> bool:
+def same_meaning(first: str, second: str) -> bool:
     """Whether two phrases may mean the same; Latin words stand with blanks between them."""
-    if one.isascii() and other.isascii():
-        return _same_english(one, other)
-    mine, theirs = ({phrase} if phrase.isascii() else _glosses(phrase) for phrase in (one, other))
-    if len(one) == len(other) == 1:
+    if first.isascii() and second.isascii():
+        return _same_english(first, second)
+    mine, theirs = ({phrase} if phrase.isascii() else _glosses(phrase) for phrase in (first, second))
+    if len(first) == len(second) == 1:
         return False
-    if not one.isascii() and not other.isascii():
-        return bool(mine & theirs) or min(len(one), len(other)) > 1 and _share_a_sense(mine, theirs)
-    alike = one_sense if min(len(one), len(other)) == 1 else _same_english  # a character alone has many glosses
+    if not first.isascii() and not second.isascii():
+        return bool(mine & theirs) or min(len(first), len(second)) > 1 and _share_a_sense(mine, theirs)
+    alike = one_sense if min(len(first), len(second)) == 1 else _same_english  # a character alone has many glosses
     return bool(mine & theirs) or any(
         _is_part(a, b) or _is_part(b, a) or alike(a, b) for a in mine for b in theirs if a.isascii() and b.isascii()
     )
@@ -216,20 +216,20 @@ def _is_part(part: str, whole: str) -> bool:
 
 def _synsets(phrase: str) -> set[int]:
     words = _wordnet()[0]
-    return {one for base in _bases(phrase) for one in words.get(base, ())}
+    return {synset for base in _bases(phrase) for synset in words.get(base, ())}
 
 
-def one_sense(one: str, other: str) -> bool:
+def one_sense(phrase: str, other: str) -> bool:
     """Whether two English phrases are one word, share a synset of WordNet, or are said alike in other languages."""
-    mine, theirs = {*_bases(one)}, {*_bases(other)}
-    if mine & theirs or _synsets(one) & _synsets(other):
+    mine, theirs = {*_bases(phrase)}, {*_bases(other)}
+    if mine & theirs or _synsets(phrase) & _synsets(other):
         return True
     return any(theirs & _wikdict().get(base, set()) for base in mine)
 
 
-def _same_english(one: str, other: str) -> bool:
+def _same_english(phrase: str, other: str) -> bool:
     theirs, linked = _synsets(other), _wordnet()[1]
-    return one_sense(one, other) or any(linked[a] & theirs for a in _synsets(one))
+    return one_sense(phrase, other) or any(linked[a] & theirs for a in _synsets(phrase))
 
 
 def stands_for(short: str, chinese: str) -> bool:

@@ -96,26 +96,26 @@ def names_someone(text: str) -> bool:
     """Whether a person is named by given and family name."""
     if _together().search(text) or any(_stands_alone(text, name) for name in _han().finditer(text)):
         return True
-    found = list(WORD.finditer(text))
-    if len(found) > 4 and all(word[0][:1].isupper() for word in found):
+    words = list(WORD.finditer(text))
+    if len(words) > 4 and all(word[0][:1].isupper() for word in words):
         return False
     beside = [
-        (one[0], other[0])
-        for one, other in pairwise(found)
-        if text[one.end() : other.start()] in (" ", ", ") and not AFTER_SOMEBODY.match(text, other.end())
+        (first[0], second[0])
+        for first, second in pairwise(words)
+        if text[first.end() : second.start()] in (" ", ", ") and not AFTER_SOMEBODY.match(text, second.end())
     ]
-    return any(_pair(one, other) or _pair(other, one) for one, other in beside)
+    return any(_pair(first, second) or _pair(second, first) for first, second in beside)
 
 
 def _pair(given: str, family: str) -> bool:
     """Whether the two are names of one country; or of two, or one a name and the other in no dictionary."""
     if given[:1].islower() or family.split()[-1][:1].islower() or family[-1:].isupper() and len(family) < 3:
         return False
-    lists = [(given in one, family in other) for one, other in _countries()]
+    lists = [(given in given_names, family in family_names) for given_names, family_names in _countries()]
     words = [is_english_word(given.lower()), is_english_word(family.lower())]
     if is_english_word(f"{given} {family}".lower()):
         return False
     if any(map(all, lists)):
         return True
-    listed = [any(one) for one in zip(*lists, strict=True)]
+    listed = list(map(any, zip(*lists, strict=True)))
     return not any(words) and (all(listed) or any(listed) and min(map(len, (given, family))) > 2)

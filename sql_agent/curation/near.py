@@ -62,8 +62,8 @@ def repeats(texts: Sequence[str], *, n_old: int = 0) -> Iterator[Match]:
     """For each text from `n_old` on that repeats an earlier one (one that repeats none itself), the best match."""
     dropped: set[int] = set()
     for matches in alike(texts, n_old=n_old):
-        if left := [match for match in matches if match.other not in dropped]:
-            best = max(left, key=lambda match: (match.score, -match.other))
+        if remaining := [match for match in matches if match.other not in dropped]:
+            best = max(remaining, key=lambda match: (match.score, -match.other))
             dropped.add(best.index)
             yield best
 
@@ -72,8 +72,8 @@ def alike(texts: Sequence[str], *, n_old: int = 0) -> Iterator[list[Match]]:
     """For each text from `n_old` on the earlier ones that it repeats; in order."""
     forms = [wording(text) for text in texts]
     seen: Seen = Counter()
-    for one in forms:
-        seen.update({*pairs(one.plain), *pairs(one.framed), *pairs(one.written), *one.words, *one.framed})
+    for form in forms:
+        seen.update({*pairs(form.plain), *pairs(form.framed), *pairs(form.written), *form.words, *form.framed})
     for index, others in _candidates(forms, n_old):
         scores = {other: _alike(forms[index], forms[other], seen) for other in others}
         yield [Match(index, other, round(score, 4)) for other, score in scores.items() if score]
@@ -83,21 +83,21 @@ def _candidates(forms: Sequence[Wording], n_old: int) -> Iterator[tuple[int, lis
     """Each text from `n_old` on, with the earlier ones that have its numbers and share enough of its rare words and
     pairs of tokens."""
     matrix = _weights(forms)
-    known: dict[tuple[str, ...], int] = {}
-    numbers = np.array([known.setdefault(one.numbers, len(known)) for one in forms])
+    ids: dict[tuple[str, ...], int] = {}
+    numbers = np.array([ids.setdefault(form.numbers, len(ids)) for form in forms])
     for start in range(n_old, len(forms), ROWS_AT_ONCE):
         stop = min(start + ROWS_AT_ONCE, len(forms))
-        found: Any = (matrix[start:stop] @ matrix[:stop].T).tocsr()
+        products: Any = (matrix[start:stop] @ matrix[:stop].T).tocsr()
         for row in range(stop - start):
-            begin, end = found.indptr[row], found.indptr[row + 1]
-            near = found.indices[begin:end][found.data[begin:end] >= CANDIDATE]
+            begin, end = products.indptr[row], products.indptr[row + 1]
+            near = products.indices[begin:end][products.data[begin:end] >= CANDIDATE]
             near = near[(near < start + row) & (numbers[near] == numbers[start + row])]
             yield start + row, sorted(near.tolist())
 
 
 def _weights(forms: Sequence[Wording]) -> csr_matrix:
     """A row of length 1 for each form: its words, and pairs of tokens, weighted by their rarity."""
-    bags = [Counter([*one.words, *_ends(one), *pairs(one.plain)]) for one in forms]
+    bags = [Counter([*form.words, *_ends(form), *pairs(form.plain)]) for form in forms]
     place = {gram: n for n, gram in enumerate(dict.fromkeys(gram for bag in bags for gram in bag))}
     rows = np.repeat(np.arange(len(bags)), [len(bag) for bag in bags])
     columns = np.array([place[gram] for bag in bags for gram in bag], dtype=np.int64)
@@ -163,8 +163,8 @@ def _name_others(new: Wording, old: Wording) -> bool:
     if not (mine and theirs):
         return False
     pieces = all(
-        any(new.names[one] in old.names[other] or old.names[other] in new.names[one] for other in theirs)
-        for one in mine
+        any(new.names[name] in old.names[other] or old.names[other] in new.names[name] for other in theirs)
+        for name in mine
     )
     return not pieces or new.rest == old.rest
 
@@ -185,37 +185,37 @@ def _reordered(new: Wording, old: Wording, seen: Seen) -> float:
     if len(new.words) != len(old.words) or len(mine) != len(theirs) or len(mine) > max(1, most // 5):
         return 0.0
     kin = groups()[2]
-    slips = all(any((one, other) in kin or is_misspelt(one, other, seen) for other in theirs) for one in mine)
+    slips = all(any((word, other) in kin or is_misspelt(word, other, seen) for other in theirs) for word in mine)
     return 1 - len(mine) / most if slips else 0.0
 
 
 def _less(words: Sequence[str], others: Sequence[str]) -> list[str]:
     """The words without the others, each as often as it stands there, in order."""
-    left = Counter(words) - Counter(others)
-    return [word for word in words if word in left]
+    extra = Counter(words) - Counter(others)
+    return [word for word in words if word in extra]
 
 
 def _same_way(new: Sequence[str], old: Sequence[str]) -> bool:
     """Whether numbers have their units, and words with a direction what they are said of, in both."""
-    for one in {*new} & {*old}:
-        mine, theirs = _after(one, new), _after(one, old)
-        if one[:1].isdigit() and mine != theirs and _after(one, new[::-1]) != _after(one, old[::-1]):
+    for word in {*new} & {*old}:
+        mine, theirs = _after(word, new), _after(word, old)
+        if word[:1].isdigit() and mine != theirs and _after(word, new[::-1]) != _after(word, old[::-1]):
             return False
-        if one in DIRECTED and all(mine + theirs) and mine != theirs:
+        if word in DIRECTED and all(mine + theirs) and mine != theirs:
             return False
-        if one == CAUSED and {*mine} & {*old[: old.index(one)]} - {*theirs}:
+        if word == CAUSED and {*mine} & {*old[: old.index(word)]} - {*theirs}:
             return False
     return True
 
 
 def _after(word: str, words: Sequence[str]) -> list[str]:
     """What follows each of a word's places: a word, or two characters of Chinese."""
-    ends = [words[at + 1 : at + 2 + (not "".join(words[at + 1 : at + 2]).isascii())] for at in _places(word, words)]
+    ends = [
+        words[at + 1 : at + 2 + (not "".join(words[at + 1 : at + 2]).isascii())]
+        for at, other in enumerate(words)
+        if other == word
+    ]
     return sorted("".join(end) for end in ends)
-
-
-def _places(word: str, words: Sequence[str]) -> list[int]:
-    return [at for at, one in enumerate(words) if one == word]
 
 
 def _turned_back(new: Sequence[str], old: Sequence[str]) -> Sequence[str]:
@@ -235,7 +235,7 @@ def _share(new: Sequence[str], old: Sequence[str], *, seen: Seen) -> float:
     gaps = gaps_between(new, old)
     if len(gaps) > max(MOST_GAPS, most // 8):
         return 0.0
-    odd = [left for gap in gaps for left in unlike(gap, new, old, seen=seen)]
+    odd = [part for gap in gaps for part in unlike(gap, new, old, seen=seen)]
     if odd and len(gaps) > 1 and means_same((gaps[0][0], gaps[-1][1], gaps[0][2], gaps[-1][3]), new, old):
         return share
     return share if len(odd) <= 1 + most // LONG and all(is_slip(gap, new, old, seen=seen) for gap in odd) else 0.0

@@ -39,9 +39,13 @@ def decide(flags: PassFlags, *, rubric_name: str) -> int:
     """A pass with the bundled rubric `rubric_name` (_zh or _en); returns the exit status. Raises UserError."""
     check_out(flags.out, flags.questions)
     try:
+        if flags.rubric:
+            rubric = read_prompt(flags.rubric, asks_for=("keep",), blocks="QUESTION and REFERENCE")
+        else:
+            rubric = load_prompt(f"{rubric_name}_{flags.language}")
         keeper = LLMKeeper(
             needed_endpoints("LLM"),
-            rubric=_rubric(f"{rubric_name}_{flags.language}", flags.rubric),
+            rubric=rubric,
             folder=progress_folder(flags.out),
             concurrency=flags.concurrency,
             rpm=flags.rpm,
@@ -58,21 +62,12 @@ def progress_folder(out: Path) -> Path:
     return out.with_name(f"{out.name}.progress")
 
 
-def _rubric(name: str, file: Path | None) -> str:
-    return read_prompt(file, asks_for=("keep",), blocks="QUESTION and REFERENCE") if file else load_prompt(name)
-
-
 def run(questions: Path, out: Path, keeper: LLMKeeper) -> int:
     """Ask what is unasked, write what is decided; returns the exit status."""
     rows, notes = read_rows(questions), Console(stderr=True, highlight=False, soft_wrap=True)
-    now = Choice(len(rows))
-
-    def on_done(choice: Choice) -> None:
-        nonlocal now
-        now = choice
-
-    with Heartbeat(notes, lambda: f"{now.n_decided} of {len(rows)} questions are decided"):
-        choice = asyncio.run(choose(rows, keeper, on_done=on_done))
+    choice = Choice(len(rows))
+    with Heartbeat(notes, lambda: f"{choice.n_decided} of {len(rows)} questions are decided"):
+        asyncio.run(choose(rows, keeper, choice))
     write_rows(out, (row for place, row in enumerate(rows) if place in choice.kept))
     file = write_dropped(out, ((rows[place], choice.dropped[place]) for place in sorted(choice.dropped)))
     print(f"kept {len(choice.kept)} of {len(rows)}: {out}\ndropped {len(choice.dropped)}: {file}")

@@ -38,7 +38,7 @@ IDENTITY = (
     (re.compile(r"(?<!\d)[12](?: ?\d){14}(?!\d)"), nir.is_valid),
     (re.compile(r"(?<!\w)[A-Za-z]{6}\w{10}(?!\w)"), codicefiscale.is_valid),
     (re.compile(r"(?<!\d)\d{6}-\d{7}(?!\d)"), rrn.is_valid),
-    (re.compile(r"(?<![\d.])\d{11}(?![\d.]\d|\d)"), lambda said: pesel.is_valid(said) or tckimlik.is_valid(said)),
+    (re.compile(r"(?<![\d.])\d{11}(?![\d.]\d|\d)"), lambda digits: pesel.is_valid(digits) or tckimlik.is_valid(digits)),
     (re.compile(r"(?<!\d)\d{4} \d{4} \d{4}(?! ?\d)"), aadhaar.is_valid),
 )
 ACCOUNT = re.compile(
@@ -71,22 +71,19 @@ def private(text: str) -> str:
         return "an identity number"
     if any(luhn.is_valid(re.sub(r"\D", "", match[0])) for match in CARD.finditer(text)):
         return "a card number"
-    if any(map(_is_phone, [text] * len(REGIONS), REGIONS)):
+    numbers = (match for region in REGIONS for match in phonenumbers.PhoneNumberMatcher(text, region))
+    if any(_rings(text, match) for match in numbers):
         return "a phone number"
     if ACCOUNT.search(text):
         return "an account number"
     return "a name" if NAME.search(text) or names_someone(text) else ""
 
 
-def _is_phone(text: str, region: str) -> bool:
-    return any(_rings(text, match) for match in phonenumbers.PhoneNumberMatcher(text, region))
-
-
 def _rings(text: str, match: phonenumbers.PhoneNumberMatch) -> bool:
     # A bare row of digits is an approval number more often: a phone has its +, 0 or blanks, or a word before it.
-    said, digits = match.raw_string, re.sub(r"\D", "", match.raw_string)
+    raw, digits = match.raw_string, re.sub(r"\D", "", match.raw_string)
     if re.search(r"[A-Za-z准.]$", text[: match.start]):
         return False
-    written = said[0] in "+(" or len(digits) >= 9 and (said[0] == "0" or re.search(r"\d[ .()-]+\d", said) is not None)
+    written = raw[0] in "+(" or len(digits) >= 9 and (raw[0] == "0" or re.search(r"\d[ .()-]+\d", raw) is not None)
     mobile = re.fullmatch(r"1[3-9]\d{9}", digits) is not None
     return bool(written or mobile or CALLED.search(text[: match.start]))

@@ -45,14 +45,15 @@ def _drop_own_names(tree: exp.Expr) -> None:
     for column in list(tree.find_all(exp.Column)):
         table = own.get(column.table, column.table)
         column.set("table", exp.to_identifier(table) if table and len(tables) > 1 else None)
-    select = tree if isinstance(tree, exp.Select) else None
-    given = {one.alias: one.this for one in select.expressions if isinstance(one, exp.Alias)} if select else {}
-    for column in list(tree.find_all(exp.Column)) if given else ():
-        if not column.table and column.name in given and column.find_ancestor(exp.Order, exp.Group, exp.Having):
-            column.replace(given[column.name].copy())
-    for one in list(select.expressions) if select else ():
-        if isinstance(one, exp.Alias):
-            one.replace(one.this)
+    if not isinstance(tree, exp.Select):
+        return
+    aliased = {term.alias: term.this for term in tree.expressions if isinstance(term, exp.Alias)}
+    for column in list(tree.find_all(exp.Column)):
+        if not column.table and column.name in aliased and column.find_ancestor(exp.Order, exp.Group, exp.Having):
+            column.replace(aliased[column.name].copy())
+    for term in list(tree.expressions):
+        if isinstance(term, exp.Alias):
+            term.replace(term.this)
 
 
 def _sorted(tree: exp.Expr) -> exp.Expr:
@@ -61,7 +62,7 @@ def _sorted(tree: exp.Expr) -> exp.Expr:
         node.replace(type(node)(this=first.copy(), expression=second.copy()))
     for node in list(tree.find_all(exp.In)):
         node.set("expressions", sorted(node.expressions, key=lambda item: item.sql()))
-    for node in reversed([one for one in tree.find_all(exp.And, exp.Or) if type(one.parent) is not type(one)]):
+    for node in reversed([node for node in tree.find_all(exp.And, exp.Or) if type(node.parent) is not type(node)]):
         terms = sorted(term.sql() for term in node.flatten())
         word = " AND " if isinstance(node, exp.And) else " OR "
         node.replace(sqlglot.parse_one(word.join(f"({term})" for term in terms)))

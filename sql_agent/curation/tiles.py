@@ -34,12 +34,12 @@ def tiles(new: Sequence[str], old: Sequence[str]) -> list[Tile]:
     if max(len(new), len(old)) > MOST:
         return []
     free, open_ = [True] * len(new), [True] * len(old)
-    found: list[Tile] = []
+    blocks: list[Tile] = []
     while best := _longest(new, old, free, open_):
         for n in range(best.size):
             free[best.at + n] = open_[best.there + n] = False
-        found.append(best)
-    return sorted(found, key=lambda tile: tile.at)
+        blocks.append(best)
+    return sorted(blocks, key=lambda tile: tile.at)
 
 
 def _longest(new: Sequence[str], old: Sequence[str], free: list[bool], open_: list[bool]) -> Tile | None:
@@ -60,9 +60,11 @@ def rearranged(new: Sequence[str], old: Sequence[str], blocks: Sequence[Tile]) -
     """The new one's tokens in the old one's order, and what only it has beside a gap of the old one's."""
     taken = {tile.there + n for tile in blocks for n in range(tile.size)}
     starts = [0]
-    for one, other in pairwise(blocks):
-        follows = one.there + one.size < len(old) and one.there + one.size not in taken
-        starts.append(other.at if follows or other.there == 0 or other.there - 1 in taken else one.at + one.size)
+    for block, following in pairwise(blocks):
+        follows = block.there + block.size < len(old) and block.there + block.size not in taken
+        starts.append(
+            following.at if follows or following.there == 0 or following.there - 1 in taken else block.at + block.size
+        )
     ends = [*starts[1:], len(new)]
     order = sorted(range(len(blocks)), key=lambda n: blocks[n].there)
     return tuple(token for n in order for token in new[starts[n] : ends[n]])

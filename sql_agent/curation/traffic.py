@@ -48,7 +48,7 @@ class Conversation(BaseModel):
     queries: list[str]
 
 
-class Said(BaseModel):
+class Feedback(BaseModel):
     """A line of the file: what was said of an answer."""
 
     kind: Literal["feedback"]
@@ -57,7 +57,9 @@ class Said(BaseModel):
     answer: str = ""
 
 
-LINE: TypeAdapter[Conversation | Said] = TypeAdapter(Annotated[Conversation | Said, Field(discriminator="kind")])
+LINE: TypeAdapter[Conversation | Feedback] = TypeAdapter(
+    Annotated[Conversation | Feedback, Field(discriminator="kind")]
+)
 
 
 @dataclass
@@ -92,8 +94,8 @@ class Talk:
     @property
     def messages(self) -> list[Row]:
         """The conversation as the model saw it."""
-        said = [one.model_dump() for one in self.row.said]
-        return [{"role": "system", "content": self.row.prompt}, *said, *self.row.messages]
+        client_messages = [message.model_dump() for message in self.row.said]
+        return [{"role": "system", "content": self.row.prompt}, *client_messages, *self.row.messages]
 
 
 def read_talks(path: Path) -> tuple[list[Talk], list[str]]:
@@ -101,7 +103,7 @@ def read_talks(path: Path) -> tuple[list[Talk], list[str]]:
     if not path.is_file():
         raise UserError(f"{path}: no such file; name what `agentgrpo serve --as-agent --set serve.keep=FILE` wrote")
     rows: dict[str, Conversation] = {}
-    feedback: dict[str, Said] = {}
+    feedback: dict[str, Feedback] = {}
     bad: list[str] = []
     for number, line in numbered_lines(path):
         try:
@@ -109,7 +111,7 @@ def read_talks(path: Path) -> tuple[list[Talk], list[str]]:
         except (BadLine, ValidationError) as exc:
             bad.append(f"line {number}: {exc if isinstance(exc, BadLine) else 'is no kept conversation or feedback'}")
             continue
-        if isinstance(row, Said):
+        if isinstance(row, Feedback):
             feedback[row.id] = row
         else:
             rows[row.id] = row
@@ -119,8 +121,8 @@ def read_talks(path: Path) -> tuple[list[Talk], list[str]]:
     return [_talk(path, row, feedback.get(name)) for name, row in rows.items()], bad
 
 
-def _talk(path: Path, row: Conversation, said: Said | None) -> Talk:
-    score, correct = (said.score, said.answer) if said else (0, "")
+def _talk(path: Path, row: Conversation, feedback: Feedback | None) -> Talk:
+    score, correct = (feedback.score, feedback.answer) if feedback else (0, "")
     return Talk(
         row, {"file": path.name, "id": row.id, "model": row.model, "at": row.at, "score": score}, score, correct
     )
@@ -128,49 +130,51 @@ def _talk(path: Path, row: Conversation, said: Said | None) -> Talk:
 
 def curate(talks: list[Talk], limits: Limits) -> Curated:
     """The rows of the usable conversations."""
-    found, usable = Curated(), list[Talk]()
+    curated, usable = Curated(), list[Talk]()
     for talk in talks:
-        if why := next((why for one in talk.row.said if (why := private(one.content))), ""):
-            found.dropped.append({"id": talk.row.id, "why": f"holds {why}"})
+        if why := next((why for message in talk.row.said if (why := private(message.content))), ""):
+            curated.dropped.append({"id": talk.row.id, "why": f"holds {why}"})
         else:
             usable.append(talk)
-    _questions(usable, limits, found)
-    found.conversations = [_row(one, messages=one.messages) for one in usable if one.score == 1 and not one.correct]
-    found.pairs = _pairs(usable)
-    return found
+    _questions(usable, limits, curated)
+    curated.conversations = [
+        {"messages": talk.messages, "meta": {"origin": talk.origin}}
+        for talk in usable
+        if talk.score == 1 and not talk.correct
+    ]
+    curated.pairs = _pairs(usable)
+    return curated
 
 
-def _row(talk: Talk, **keys: Any) -> Row:
-    return {**keys, "meta": {"origin": talk.origin}}
-
-
-def _questions(talks: list[Talk], limits: Limits, found: Curated) -> None:
+def _questions(talks: list[Talk], limits: Limits, curated: Curated) -> None:
     """Each question that stands alone, once: where it was asked several times, with a reference if there is one."""
-    asked: dict[tuple[Any, ...], str] = {}
-    for talk in sorted(talks, key=lambda one: not one.reference):
+    first_names: dict[tuple[Any, ...], str] = {}
+    for talk in sorted(talks, key=lambda talk: not talk.reference):
         name, first = talk.row.id, len(talk.row.said) == 1
         why = why_unusable(Turn(0, name, 1 if first else 2, talk.question), limits, first=first)
         key = (talk.row.db_id, *wording(talk.question).words)
-        if not why and key in asked:
-            why = f"asked before ({asked[key]})"
+        if not why and key in first_names:
+            why = f"asked before ({first_names[key]})"
         if why:
-            found.dropped.append({"id": name, "question": talk.question, "why": why})
+            curated.dropped.append({"id": name, "question": talk.question, "why": why})
             continue
-        asked[key] = name
+        first_names[key] = name
         sql = talk.row.queries[-1:] if talk.score == 1 and not talk.correct else []
-        keys = {"qid": f"traffic-{name[-12:]}", "question": talk.question, "ground_truth": talk.reference, "sql": sql}
-        found.questions.append(_row(talk, **keys, **({"db_id": talk.row.db_id} if talk.row.db_id else {})))
+        row = {"qid": f"traffic-{name[-12:]}", "question": talk.question, "ground_truth": talk.reference, "sql": sql}
+        if talk.row.db_id:
+            row["db_id"] = talk.row.db_id
+        curated.questions.append({**row, "meta": {"origin": talk.origin}})
 
 
 def _pairs(talks: list[Talk]) -> list[Row]:
     """Good and bad answers to the same, the first with the first."""
     same: dict[str, dict[int, list[Talk]]] = defaultdict(lambda: defaultdict(list))
     for talk in talks:
-        key = json.dumps([one.content for one in talk.row.said] + [talk.row.prompt, talk.row.db_id])
+        key = json.dumps([message.content for message in talk.row.said] + [talk.row.prompt, talk.row.db_id])
         same[key][talk.score].append(talk)
     return [
         {"chosen": good.messages, "rejected": bad.messages, "meta": {"origin": [good.origin, bad.origin]}}
         for by_score in same.values()
-        for good, bad in zip((one for one in by_score[1] if not one.correct), by_score[-1], strict=False)
+        for good, bad in zip((talk for talk in by_score[1] if not talk.correct), by_score[-1], strict=False)
         if good.messages != bad.messages
     ]

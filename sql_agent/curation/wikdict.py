@@ -41,16 +41,16 @@ def main(folder: Path) -> None:
         alike = {
             pair
             for words in groups.values()
-            if 1 < len(kept := {w for w in words if all(common[part] >= COMMON for part in w.split())}) <= MOST
-            for pair in combinations(sorted(kept), 2)
+            if 1 < len(english := {w for w in words if all(common[part] >= COMMON for part in w.split())}) <= MOST
+            for pair in combinations(sorted(english), 2)
         }
         pairs.update(alike)
     opposite = set(_opposites(Path("/usr/share/wordnet")))
-    found: Groups = defaultdict(set)
-    for (one, other), n in pairs.items():
-        if n >= AGREEING and (one, other) not in opposite:
-            found[one].add(other)
-    text = "\n".join(f"{one}|{','.join(sorted(others))}" for one, others in sorted(found.items()))
+    agreed: Groups = defaultdict(set)
+    for (word, other), n in pairs.items():
+        if n >= AGREEING and (word, other) not in opposite:
+            agreed[word].add(other)
+    text = "\n".join(f"{word}|{','.join(sorted(others))}" for word, others in sorted(agreed.items()))
     OUT.write_bytes(gzip.compress(text.encode(), mtime=0))
 
 
@@ -92,7 +92,7 @@ def _senses(entry: list[str]) -> Iterator[list[str]]:
         numbered = re.match(r"\s*\d+\.\s*", line)
         if is_first or numbered:
             plain = re.sub(r"^\s*\d+\.\s*|\s*\d+\.\s*$", "", ASIDE.sub("", line))
-            yield [" ".join(one.split()).lower() for one in plain.split(",")]
+            yield [" ".join(translation.split()).lower() for translation in plain.split(",")]
         is_first = False
 
 
@@ -118,14 +118,14 @@ def _to_english(file: Path) -> Groups:
     groups: Groups = defaultdict(set)
     for head, speech, entry in _entries(file):
         for n, sense in enumerate(_senses(entry)):
-            groups[f"{head}/{speech}/{n}"] |= {_plain(one) for one in sense if _is_phrase(one)}
+            groups[f"{head}/{speech}/{n}"] |= {_plain(translation) for translation in sense if _is_phrase(translation)}
     return groups
 
 
 def _opposites(folder: Path) -> Iterator[tuple[str, str]]:
     """Pairs of words between which WordNet has an antonym's pointer, either way round."""
     names: dict[tuple[str, str], list[str]] = {}
-    found: list[tuple[tuple[str, str, int], tuple[str, str, int]]] = []
+    antonyms: list[tuple[tuple[str, str, int], tuple[str, str, int]]] = []
     for name, speech in SPEECH.items():
         for fields in lines(folder / f"data.{name}"):
             count = int(fields[3], 16)
@@ -136,8 +136,8 @@ def _opposites(folder: Path) -> Iterator[tuple[str, str]]:
                 sign, offset, other, places = fields[at + 1 + 4 * n : at + 5 + 4 * n]
                 if sign == "!":
                     there = other.replace("s", "a"), offset, int(places[2:], 16) - 1
-                    found.append(((*key, int(places[:2], 16) - 1), there))
-    for (a, b, n), (c, d, m) in found:
+                    antonyms.append(((*key, int(places[:2], 16) - 1), there))
+    for (a, b, n), (c, d, m) in antonyms:
         yield names[a, b][n], names[c, d][m]
 
 

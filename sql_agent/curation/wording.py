@@ -73,8 +73,8 @@ def _sections(file: Path) -> dict[str, list[str]]:
     """The sections of a file of words."""
     sections: dict[str, list[str]] = {}
     for line in file.read_text(encoding="utf-8").splitlines():
-        if found := re.fullmatch(r"\[([a-z-]+)\]", line):
-            sections[found[1]] = []
+        if heading := re.fullmatch(r"\[([a-z-]+)\]", line):
+            sections[heading[1]] = []
         elif sections:
             sections[[*sections][-1]].append(line)
     return sections
@@ -143,23 +143,23 @@ class Wording:
 @functools.lru_cache(maxsize=65536)
 def wording(text: str) -> Wording:
     """The wording of one question."""
-    said = text.lower()
+    spoken = text.lower()
     for pattern, plain in CONTRACTED:
-        said = pattern.sub(plain, said)
-    written = () if said.isascii() else tuple(TOKEN.findall(re.sub(POLITE_ZH, " ", _without_courtesy(said))))
-    said = _without_courtesy(in_digits(said))
-    plain = tuple(token for part in _parts(POLITE.sub(" ", said)) for token in part)
+        spoken = pattern.sub(plain, spoken)
+    written = () if spoken.isascii() else tuple(TOKEN.findall(re.sub(POLITE_ZH, " ", _without_courtesy(spoken))))
+    spoken = _without_courtesy(in_digits(spoken))
+    plain = tuple(token for part in _parts(POLITE.sub(" ", spoken)) for token in part)
     tokens, names = _named(plain)
     words = tuple(DENIED if token in DENIALS else token for token in tokens if token != "1")
-    framed = tuple(_base(token, respelt=False) for token in TOKEN.findall(POLITE.sub(" ", said)))
+    framed = tuple(_base(token, respelt=False) for token in TOKEN.findall(POLITE.sub(" ", spoken)))
     return Wording(words or plain or framed or (text,), names, framed or (text,), plain or framed or (text,), written)
 
 
-def _without_courtesy(said: str) -> str:
+def _without_courtesy(text: str) -> str:
     """The text without the clauses that hold nothing but words of courtesy, where another stays."""
-    clauses = CLAUSE.findall(said)
-    kept = "".join(clause for clause in clauses if not _is_courteous(clause))
-    return kept if TOKEN.search(kept) else said
+    clauses = CLAUSE.findall(text)
+    rest = "".join(clause for clause in clauses if not _is_courteous(clause))
+    return rest if TOKEN.search(rest) else text
 
 
 def _is_courteous(clause: str) -> bool:
@@ -169,16 +169,16 @@ def _is_courteous(clause: str) -> bool:
     return any(not word.isascii() or word in MARKS for word in words)
 
 
-def _parts(said: str) -> list[list[str]]:
+def _parts(text: str) -> list[list[str]]:
     """The tokens of what stands between Chinese words that only ask."""
-    return [[_base(token) for token in TOKEN.findall(part)] for part in _frame_zh().split(said) if part]
+    return [[_base(token) for token in TOKEN.findall(part)] for part in _frame_zh().split(text) if part]
 
 
 @functools.cache
 def _frame_zh() -> re.Pattern[str]:
     """What parts a Chinese question: courtesy, and, where no word of words.txt stands, what only asks."""
-    known = set(re.findall(r"[\u4e00-\u9fff][^,\n]+", WORDS.read_text(encoding="utf-8")))
-    return re.compile(f"(?:{POLITE_ZH})|({'|'.join(sorted(known, key=len, reverse=True))})|(?:{ASKING_ZH})")
+    phrases = set(re.findall(r"[\u4e00-\u9fff][^,\n]+", WORDS.read_text(encoding="utf-8")))
+    return re.compile(f"(?:{POLITE_ZH})|({'|'.join(sorted(phrases, key=len, reverse=True))})|(?:{ASKING_ZH})")
 
 
 @functools.cache
@@ -197,35 +197,35 @@ def groups() -> tuple[dict[tuple[str, ...], tuple[str, ...]], frozenset[str], fr
             if (
                 not (len(phrase) == 1 and phrase[0] in STOP)
                 and phrase
-                and (known := phrases.setdefault(phrase, first)) != first
+                and (earlier := phrases.setdefault(phrase, first)) != first
             ):
-                kin |= {(known[0], first[0]), (first[0], known[0])}
+                kin |= {(earlier[0], first[0]), (first[0], earlier[0])}
     return phrases, frozenset(names), frozenset(kin)
 
 
 @functools.cache
 def _contrasts() -> dict[str, dict[int, int]]:
     """The lines of contrasts.txt that each phrase stands in, with its place there."""
-    found: dict[str, dict[int, int]] = {}
+    lines: dict[str, dict[int, int]] = {}
     for n, line in enumerate(CONTRASTS.read_text(encoding="utf-8").splitlines()):
-        things = [] if line.startswith("#") else line.split(", ")
-        for at, phrase in ((at, phrase) for at, thing in enumerate(things) for phrase in thing.split("/")):
-            found.setdefault(" ".join(map(_base, TOKEN.findall(normalise(phrase)))), {})[n] = at
-    return found
+        terms = [] if line.startswith("#") else line.split(", ")
+        for at, phrase in ((at, phrase) for at, term in enumerate(terms) for phrase in term.split("/")):
+            lines.setdefault(" ".join(map(_base, TOKEN.findall(normalise(phrase)))), {})[n] = at
+    return lines
 
 
 @functools.lru_cache(maxsize=65536)
 def _contrasting(tokens: tuple[str, ...]) -> dict[int, set[int]]:
     """What of each line of contrasts.txt stands in a question, of several phrases the longest."""
-    found: dict[int, set[int]] = {}
+    places: dict[int, set[int]] = {}
     at = 0
     while at < len(tokens):
         phrases = (" ".join(tokens[at : at + n]) for n in range(min(LONGEST, len(tokens) - at), 0, -1))
         phrase = next((phrase for phrase in phrases if phrase in _contrasts()), "")
         for line, place in _contrasts().get(phrase, {}).items():
-            found.setdefault(line, set()).add(place)
+            places.setdefault(line, set()).add(place)
         at += phrase.count(" ") + 1
-    return found
+    return places
 
 
 def contrast(new: Wording, old: Wording) -> bool:
@@ -237,24 +237,24 @@ def contrast(new: Wording, old: Wording) -> bool:
 @functools.cache
 def _lines() -> dict[tuple[str, ...], set[int]]:
     """The lines of words.txt, and the things of contrasts.txt, that each phrase stands in."""
-    found: dict[tuple[str, ...], set[int]] = {}
-    things = re.sub(", ", "\n", CONTRASTS.read_text(encoding="utf-8")).replace("/", ", ").splitlines()
-    for n, line in enumerate(WORDS.read_text(encoding="utf-8").splitlines() + things):
+    lines: dict[tuple[str, ...], set[int]] = {}
+    contrasts = re.sub(", ", "\n", CONTRASTS.read_text(encoding="utf-8")).replace("/", ", ").splitlines()
+    for n, line in enumerate(WORDS.read_text(encoding="utf-8").splitlines() + contrasts):
         for phrase in line.split(", "):
-            found.setdefault(tuple(map(_base, TOKEN.findall(normalise(phrase)))), set()).add(n)
-    return found
+            lines.setdefault(tuple(map(_base, TOKEN.findall(normalise(phrase)))), set()).add(n)
+    return lines
 
 
-def are_listed_together(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
+def are_listed_together(phrase: tuple[str, ...], other: tuple[str, ...]) -> bool:
     """Whether a line of words.txt, or a thing of contrasts.txt, has both phrases."""
-    return not _lines().get(one, set()).isdisjoint(_lines().get(other, set()))
+    return not _lines().get(phrase, set()).isdisjoint(_lines().get(other, set()))
 
 
 def _named(tokens: tuple[str, ...]) -> tuple[list[str], dict[str, str]]:
     """The tokens that say something, with each phrase of words.txt, longest first, as its group's first one; and the
     names among them."""
     phrases, names, _ = groups()
-    found: list[str] = []
+    words: list[str] = []
     written: dict[str, str] = {}
     at = 0
     while at < len(tokens):
@@ -262,9 +262,9 @@ def _named(tokens: tuple[str, ...]) -> tuple[list[str], dict[str, str]]:
         first = phrases[tokens[at : at + n]] if n else (tokens[at],) if tokens[at] not in STOP else ()
         if first and first[0] in names:
             written[first[0]] = "".join(tokens[at : at + n])
-        found += first
+        words += first
         at += n or 1
-    return found, written
+    return words, written
 
 
 @functools.cache
