@@ -70,12 +70,11 @@ class _Worker:
 class Workers:
     """Threads and worker processes, of one database or of many that share them.
 
-    N_FULL + N_SHORT queries run at once, further ones wait. Of idle processes `kept` stay; beyond that the one that
+    N_FULL + N_SHORT queries run at once, further ones wait. As many idle processes stay; beyond that the one that
     nobody asked for longest ends. A worker has one file open, and never another.
     """
 
-    def __init__(self, kept: int = N_FULL + N_SHORT) -> None:
-        self._kept = kept
+    def __init__(self) -> None:
         self._open()
 
     def _open(self) -> None:
@@ -138,7 +137,7 @@ class Workers:
         """Take it back, idle."""
         with self._lock:
             self._idle.append(worker)
-            oldest = self._idle.popleft() if len(self._idle) > self._kept else None
+            oldest = self._idle.popleft() if len(self._idle) > N_FULL + N_SHORT else None
         if oldest:
             oldest.child.kill()
 
@@ -237,8 +236,8 @@ class Database:
         if reply["kind"] == "timeout" and not in_full:
             raise _Unfinished
         if reply["kind"] != "rows":
-            limits = {"timeout_s": self.config.timeout_s, "dialect": self.dialect}
-            text = explain_reply(reply, sql=sql, schema=worker.schema, **limits)
+            timeout_s = self.config.timeout_s
+            text = explain_reply(reply, sql=sql, schema=worker.schema, timeout_s=timeout_s, dialect=self.dialect)
             return QueryResult(error=text, elapsed_s=elapsed_s)
         return QueryResult(
             columns=reply.get("columns", []),

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from foundation.errors import UserError, did_you_mean
 from sql_agent.config import DatabaseConfig, database_path, database_place
-from sql_agent.environment.database import N_FULL, N_SHORT, Database, Workers
+from sql_agent.environment.database import Database, Workers
 from sql_agent.errors import DatabaseFault
 
 DB_ID = re.compile(r"\w[\w.+-]{0,127}")
@@ -25,7 +25,7 @@ class Databases:
 
     def __init__(self, config: DatabaseConfig) -> None:
         self.config = config
-        self._workers = Workers(kept=N_FULL + N_SHORT)
+        self._workers = Workers()
         self._made: dict[str, Database] = {}
 
     def __enter__(self) -> Databases:

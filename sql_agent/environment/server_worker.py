@@ -25,9 +25,8 @@ from sql_agent.environment.sql_worker import (
     TableDetails,
     Unusable,
     confine,
-    distinct,
-    plain_value,
     quoted,
+    rows_reply,
     serve,
 )
 
@@ -78,16 +77,18 @@ class Duck:
         return self._connection.execute(sql, values).fetchall()
 
     def tables(self) -> dict[str, TableDetails]:
-        here = "WHERE database_name = ? AND schema_name = 'main'"
-        columns = f"SELECT table_name, column_name, data_type FROM duckdb_columns() {here} ORDER BY 1, column_index"
-        what = "table_name, constraint_type, constraint_column_names, referenced_table, referenced_column_names"
-        constraints = self._rows(f"SELECT {what} FROM duckdb_constraints() {here}", self.home[0])
+        condition = "WHERE database_name = ? AND schema_name = 'main'"
+        columns = (
+            f"SELECT table_name, column_name, data_type FROM duckdb_columns() {condition} ORDER BY 1, column_index"
+        )
+        fields = "table_name, constraint_type, constraint_column_names, referenced_table, referenced_column_names"
+        constraints = self._rows(f"SELECT {fields} FROM duckdb_constraints() {condition}", self.home[0])
         keys = {(table, name) for table, kind, names, *_ in constraints if kind == "PRIMARY KEY" for name in names}
-        views = {name for (name,) in self._rows(f"SELECT view_name FROM duckdb_views() {here}", self.home[0])}
+        views = {name for (name,) in self._rows(f"SELECT view_name FROM duckdb_views() {condition}", self.home[0])}
         by_name: dict[str, TableDetails] = {}
         for table, name, kind in self._rows(columns, self.home[0]):
-            what = "view" if table in views else "table"
-            details = by_name.setdefault(table, {"kind": what, "columns": [], "foreign_keys": []})
+            table_kind = "view" if table in views else "table"
+            details = by_name.setdefault(table, {"kind": table_kind, "columns": [], "foreign_keys": []})
             details["columns"].append((name, kind, (table, name) in keys))
         for table, kind, names, parent, theirs in constraints:
             if kind == "FOREIGN KEY":
@@ -180,17 +181,17 @@ class Served:
 
     def _of_mysql(self, connection: Any) -> dict[str, TableDetails]:
         """By what SELECT alone may see: SHOW CREATE, which SQLAlchemy asks, wants more for a view."""
-        here = "table_schema = DATABASE()"
-        kinds = f"SELECT table_name, table_type FROM information_schema.tables WHERE {here} ORDER BY 1"
+        condition = "table_schema = DATABASE()"
+        kinds = f"SELECT table_name, table_type FROM information_schema.tables WHERE {condition} ORDER BY 1"
         columns = "SELECT table_name, column_name, column_type, column_key = 'PRI' FROM information_schema.columns"
         keys = "SELECT table_name, constraint_name, referenced_table_name, column_name, referenced_column_name"
-        keys += f" FROM information_schema.key_column_usage WHERE {here} AND referenced_table_schema = DATABASE()"
+        keys += f" FROM information_schema.key_column_usage WHERE {condition} AND referenced_table_schema = DATABASE()"
         by_name: dict[str, TableDetails] = {
             str(name): {"kind": "view" if "VIEW" in kind else "table", "columns": [], "foreign_keys": []}
             for name, kind in connection.exec_driver_sql(kinds)
         }
         for table, name, kind, is_key in connection.exec_driver_sql(
-            f"{columns} WHERE {here} ORDER BY 1, ordinal_position"
+            f"{columns} WHERE {condition} ORDER BY 1, ordinal_position"
         ):
             by_name[table]["columns"].append((str(name), _text_of(kind), bool(is_key)))
         rows = connection.exec_driver_sql(f"{keys} ORDER BY 1, 2, ordinal_position").fetchall()
@@ -235,8 +236,8 @@ class Served:
     def _time_limit(self, timeout_s: float) -> str:
         if self._is_mariadb:
             return f"SET SESSION max_statement_time = {timeout_s:.3f}"
-        what = "statement_timeout" if self._is_postgres else "SESSION max_execution_time"
-        return f"SET {what} = {max(1, round(1000 * timeout_s))}"
+        setting = "statement_timeout" if self._is_postgres else "SESSION max_execution_time"
+        return f"SET {setting} = {max(1, round(1000 * timeout_s))}"
 
     def _text(self, exc: Exception) -> str:
         cause: Any = getattr(exc, "orig", None) or exc
@@ -276,8 +277,8 @@ class Guard:
         for wanted in self._settings["tables"] or there:
             name = spelled.get(wanted.lower())
             if name is None:
-                known = ", ".join(there) or "none"
-                raise Unusable(f"no table {wanted}; there are: {known}. database.tables names those to read")
+                names = ", ".join(there) or "none"
+                raise Unusable(f"no table {wanted}; there are: {names}. database.tables names those to read")
             probe = Rules(self._settings["dialect"], {name: []}, home=session.home, max_rows=1)
             try:
                 sql = f"SELECT * FROM {quoted(name, self._settings['dialect'])} LIMIT 0"
@@ -302,18 +303,8 @@ class Guard:
         except self._session.errors as exc:
             reply = self._session.explain(exc)
             return {**reply, "message": reply.get("message", "").replace(self._rules.mark, "")}
-        return self._kept(names, rows)
-
-    def _kept(self, names: list[str], rows: list[tuple[Any, ...]]) -> Reply:
-        limits, kept, n_chars = self._settings, [], 0
-        cell_chars = min(limits["max_cell_chars"], limits["max_result_chars"] // max(1, len(names)))
-        for row in rows[: limits["max_rows"]]:
-            if n_chars > limits["max_result_chars"]:
-                break
-            kept.append([plain_value(plain(value), cell_chars) for value in row])
-            n_chars += sum(len(value) for value in kept[-1] if isinstance(value, str))
-        columns = distinct([str(plain_value(name, 100)) for name in names])
-        return {"kind": "rows", "columns": columns, "rows": kept, "truncated": len(kept) < len(rows)}
+        limits, plain_rows = self._settings, ([plain(value) for value in row] for row in rows)
+        return rows_reply(names, plain_rows, limits, cell_chars=limits["max_result_chars"] // max(1, len(names)))
 
 
 def plain(value: Any) -> Any:

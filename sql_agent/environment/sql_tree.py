@@ -101,12 +101,12 @@ class Rules:
 
     def _place(self, tree: exp.Query) -> None:
         """Name each table with its schema, or by its WITH. Raises Forbidden for others, and for unknown columns."""
-        known = {node.alias.lower() for node in tree.find_all(exp.Alias)}
-        known |= {one.name.lower() for node in tree.find_all(exp.TableAlias) for one in node.columns}
-        own = {id(table): found for table in tree.find_all(exp.Table) if (found := self._of_with(table))}
+        names = {node.alias.lower() for node in tree.find_all(exp.Alias)}
+        names |= {column.name.lower() for node in tree.find_all(exp.TableAlias) for column in node.columns}
+        own = {id(table): name for table in tree.find_all(exp.Table) if (name := self._of_with(table))}
         for table in list(tree.find_all(exp.Table)):
             name = own.get(id(table)) or self._readable(table)
-            known |= set() if id(table) in own else self._columns[name]
+            names |= set() if id(table) in own else self._columns[name]
             if not table.alias:
                 table.set("alias", exp.TableAlias(this=table.this.copy()))
             table.set("this", exp.to_identifier(name, quoted=True))
@@ -115,7 +115,7 @@ class Rules:
         for cte in tree.find_all(exp.CTE):
             cte.args["alias"].set("this", exp.to_identifier(self.mark + cte.alias.lower(), quoted=True))
         for column in tree.find_all(exp.Column):
-            if not isinstance(column.this, exp.Star) and column.name.lower() not in known:
+            if not isinstance(column.this, exp.Star) and column.name.lower() not in names:
                 raise Forbidden(f"no such column: {'.'.join(part.name for part in column.parts)}")
             if (column.args.get("db") or column.args.get("catalog")) and not self._is_home(column):
                 raise Forbidden(f"no such column: {column.sql()}")
@@ -160,8 +160,8 @@ def _check(node: exp.Expr) -> None:
         if node.name.lower() not in FUNCTIONS:
             raise Forbidden(f"not authorized to use function: {node.name.lower()}", "refused")
     elif kind not in NODES:
-        what = f" to use function: {node.sql_name().lower()}" if isinstance(node, exp.Func) else f": {kind}"
-        raise Forbidden(f"not authorized{what}", "refused")
+        shown = f" to use function: {node.sql_name().lower()}" if isinstance(node, exp.Func) else f": {kind}"
+        raise Forbidden(f"not authorized{shown}", "refused")
     if isinstance(node, exp.DataType):
         name = getattr(node.this, "name", "INTERVAL" if isinstance(node.this, exp.Interval) else "")
         if name not in TYPES:
@@ -172,8 +172,8 @@ def _visible(table: exp.Table) -> Iterator[str]:
     """Names of the WITH tables that a table's name can mean: in a query all of its own, in a WITH those before."""
     child, parent = table, table.parent
     while parent:
-        made = next((part for part in parent.args.values() if isinstance(part, exp.With)), None)
-        ctes: list[exp.Expr] = made.expressions if made and made is not child else []
+        with_ = next((part for part in parent.args.values() if isinstance(part, exp.With)), None)
+        ctes: list[exp.Expr] = with_.expressions if with_ and with_ is not child else []
         if isinstance(parent, exp.With):
             with suppress(ValueError):
                 at = [id(cte) for cte in parent.expressions].index(id(child))

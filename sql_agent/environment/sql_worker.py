@@ -21,7 +21,7 @@ import sqlite3
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from itertools import count, groupby, islice
 from typing import Any, Literal, Required, TypedDict
@@ -132,6 +132,20 @@ def plain_value(value: Any, max_chars: int) -> Any:
     return value
 
 
+def rows_reply(names: list[str], rows: Iterable[Sequence[Any]], limits: Settings, *, cell_chars: int) -> Reply:
+    """The rows that the limits let through, each cell of at most `cell_chars`."""
+    cells: list[list[Any]] = []
+    truncated, n_chars, cell_chars = False, 0, min(cell_chars, limits["max_cell_chars"])
+    for row in rows:
+        if len(cells) == limits["max_rows"] or n_chars > limits["max_result_chars"]:
+            truncated = True
+            break
+        cells.append([plain_value(value, cell_chars) for value in row])
+        n_chars += sum(len(value) for value in cells[-1] if isinstance(value, str))
+    columns = distinct([str(plain_value(name, MAX_NAME_CHARS)) for name in names])
+    return {"kind": "rows", "columns": columns, "rows": cells, "truncated": truncated}
+
+
 def distinct(names: list[str]) -> list[str]:
     """Column names made distinct, so that no value of `SELECT a.id, b.id` is lost in a record: id, id_2."""
     taken, result = set(names), []
@@ -207,8 +221,8 @@ def confine(max_memory_bytes: int) -> None:
         resource.RLIMIT_CORE: 0,
         resource.RLIMIT_NOFILE: 32,
     }
-    for what, limit in limits.items():
-        resource.setrlimit(what, (limit, limit))
+    for kind, limit in limits.items():
+        resource.setrlimit(kind, (limit, limit))
 
 
 def authorizer(readable: Iterable[str], hidden: Iterable[str], *, internal: bool) -> Callable[..., int]:
@@ -313,13 +327,13 @@ class Guard:
     def _build_mirror(self) -> dict[str, list[str]]:
         """Create the allowed tables, empty, in the mirror. Returns their columns. Also warms up virtual tables."""
         tables = "SELECT name, sql FROM sqlite_master WHERE type IN ('table', 'view')"  # a trigger may share a name
-        made = {_fold(name): (name, sql) for name, sql in self._real.execute(tables)}
+        tables_by_name = {_fold(name): (name, sql) for name, sql in self._real.execute(tables)}
         schema: dict[str, list[str]] = {}
         for wanted in self.settings["tables"] or self._table_names():
-            if _fold(wanted) not in made:
+            if _fold(wanted) not in tables_by_name:
                 there = ", ".join(self._table_names()) or "none"
                 raise Unusable(f"no table {wanted}; there are: {there}. database.tables names those to read")
-            name, sql = made[_fold(wanted)]
+            name, sql = tables_by_name[_fold(wanted)]
             try:
                 cursor = self._real.execute(f"SELECT * FROM {quoted(name)} LIMIT 1")
                 columns = [str(column[0]) for column in cursor.description]
@@ -382,8 +396,8 @@ class Guard:
         self._mirror.set_authorizer(authorizer(self.schema, hidden, internal=False))
         self._real.set_authorizer(authorizer([*self.schema, *shadows], hidden, internal=bool(shadows)))
         for connection in (self._real, self._mirror):
-            for what, limit in LIMITS.items():
-                connection.setlimit(what, limit)
+            for category, limit in LIMITS.items():
+                connection.setlimit(category, limit)
             connection.set_progress_handler(lambda: time.monotonic() > self._deadline_s, STEPS_PER_CHECK)
 
     def _text(self, raw: bytes) -> str:
@@ -406,21 +420,12 @@ class Guard:
             return explain(exc)
 
     def _fetch(self, cursor: sqlite3.Cursor) -> Reply:
-        limits = self.settings
-        rows: list[list[Any]] = []
-        truncated, n_chars = False, 0
+        limits, names = self.settings, [column[0] for column in cursor.description]
+        self._cell_chars = min(limits["max_cell_chars"], limits["max_result_chars"] // len(names))
         try:
-            columns = distinct([str(plain_value(column[0], MAX_NAME_CHARS)) for column in cursor.description])
-            self._cell_chars = min(limits["max_cell_chars"], limits["max_result_chars"] // len(columns))
-            for row in cursor:
-                if len(rows) == limits["max_rows"] or n_chars > limits["max_result_chars"]:
-                    truncated = True
-                    break
-                rows.append([plain_value(value, self._cell_chars) for value in row])
-                n_chars += sum(len(value) for value in rows[-1] if isinstance(value, str))
+            return rows_reply(names, cursor, limits, cell_chars=self._cell_chars)
         finally:
             cursor.close()
-        return {"kind": "rows", "columns": columns, "rows": rows, "truncated": truncated}
 
 
 def explain(exc: sqlite3.Error | sqlite3.Warning) -> Reply:

@@ -109,8 +109,8 @@ def _limit(cpu_s: float, memory_bytes: int) -> None:
         resource.RLIMIT_CORE: 0,
         resource.RLIMIT_NOFILE: 0,
     }
-    for what, limit in limits.items():
-        resource.setrlimit(what, (limit, limit))
+    for kind, limit in limits.items():
+        resource.setrlimit(kind, (limit, limit))
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
     signal.setitimer(signal.ITIMER_PROF, cpu_s)
 

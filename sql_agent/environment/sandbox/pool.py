@@ -110,13 +110,13 @@ class Sandbox:
             raise ToolFault(
                 f"python: {self._settings['wall_s']:g} s gave a run no {self.config.cpu_s:g} s of processor"
             )
-        said = {
+        texts = {
             "timeout": f"the code takes more than {self.config.cpu_s:g} s; make it simpler",
             "memory": f"the code needs more than {self.config.max_memory_mib} MiB of memory; make it simpler",
             "crash": "the process of the code died; make it simpler",
             "flood": f"{text}\nthe output is longer than {MAX_OUTPUT_CHARS:,} characters; print less",
         }
-        return Outcome(kind, said.get(kind, text))
+        return Outcome(kind, texts.get(kind, text))
 
     def check(self) -> None:
         """Raise UserError where code cannot be run here."""

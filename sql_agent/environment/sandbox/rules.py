@@ -145,8 +145,8 @@ class Rules:
             # For FOR_DATETIME it is asked too, whose answer is not used.
             return self.modules.get(name)
 
-        given = {name: getattr(builtins, name) for name in BUILTINS.split()}
-        return {"__builtins__": {**given, "print": output.print, "__import__": give}, "__name__": "code"}
+        builtins_allowed = {name: getattr(builtins, name) for name in BUILTINS.split()}
+        return {"__builtins__": {**builtins_allowed, "print": output.print, "__import__": give}, "__name__": "code"}
 
 
 def _names(node: ast.AST) -> list[str]:

@@ -105,14 +105,14 @@ def _read(line: int, wall_s: float) -> tuple[bytes, bool]:
     return output, True
 
 
-def _reply(told: bytes, status: int, *, in_time: bool) -> Reply:
+def _reply(output: bytes, status: int, *, in_time: bool) -> Reply:
     """The child's own words, unless it did not come to its end: hostile code may write what it likes here."""
     ended_by = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
     if ended_by in (signal.SIGPROF, signal.SIGXCPU):
         return {"kind": "timeout", "text": ""}
     if not in_time:
         return {"kind": "busy", "text": ""}
-    kind, _, text = told[:MOST_BYTES].partition(SEPARATOR)
+    kind, _, text = output[:MOST_BYTES].partition(SEPARATOR)
     if kind in (b"ok", b"error", b"refused", b"flood", b"memory", b"fault"):
         return {"kind": kind.decode(), "text": text.decode("utf-8", "replace")}  # type: ignore[typeddict-item]
     return {"kind": "crash", "text": ""}
@@ -158,8 +158,8 @@ def _explain(exc: BaseException) -> str:
         text = str(exc)[:ERROR_CHARS]
     except BaseException:  # its arguments may be anything too
         text = "(no text)"
-    said = f"{type(exc).__name__}: {text}".rstrip(": ")
-    return said if isinstance(exc, SyntaxError) or not lines else f"{said} (line {lines[-1]})"
+    line = f"{type(exc).__name__}: {text}".rstrip(": ")
+    return line if isinstance(exc, SyntaxError) or not lines else f"{line} (line {lines[-1]})"
 
 
 def _write(content: bytes) -> None:
