@@ -79,10 +79,10 @@ class StoreClient(LightningStoreClient):
         """Nothing, where the store does not answer: upstream's runners ask again for ever."""
         if limit <= 0:
             return []
-        wanted = {"limit": limit, **({"worker_id": worker_id} if worker_id is not None else {})}
+        wanted = {"limit": limit, "worker_id": worker_id}
         try:
-            found = await self._request_json("post", "/queues/rollouts/dequeue", json=wanted)
+            rollouts = await self._request_json("post", "/queues/rollouts/dequeue", json=wanted)
         except (aiohttp.ClientError, *AWAY) as exc:
             logger.warning("no rollouts could be taken: %s", exc)
             return []
-        return [AttemptedRollout.model_validate(one) for one in found]
+        return [AttemptedRollout.model_validate(rollout) for rollout in rollouts]

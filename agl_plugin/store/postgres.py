@@ -60,9 +60,9 @@ class PostgresDatabase:
         try:
             self._connection = self._connected()
         except psycopg.Error as exc:
-            said = str(exc).strip().splitlines()[0] if str(exc).strip() else type(exc).__name__
+            reason = str(exc).strip().splitlines()[0] if str(exc).strip() else type(exc).__name__
             raise RunError(
-                f"the PostgreSQL server does not let the store in: {said}. Is it up, and are address, database, user "
+                f"the PostgreSQL server does not let the store in: {reason}. Is it up, and are address, database, user "
                 "and password right? (postgresql://USER:PASSWORD@HOST:5432/DATABASE)"
             ) from exc
         self.make(INSTR)

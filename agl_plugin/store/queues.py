@@ -60,10 +60,10 @@ class TableQueue(Queue[Q]):
     @tracked("dequeue")
     async def dequeue(self, limit: int = 1) -> Sequence[Q]:
         async with self._database.turn():
-            found = self._first(limit)
-            if found:
-                self._database.write(f'DELETE FROM "{self._name}" WHERE id <= ?', (found[-1][0],))
-        return [self._item(text) for _, text in found]
+            rows = self._first(limit)
+            if rows:
+                self._database.write(f'DELETE FROM "{self._name}" WHERE id <= ?', (rows[-1][0],))
+        return [self._item(text) for _, text in rows]
 
     @tracked("peek")
     async def peek(self, limit: int = 1) -> Sequence[Q]:
@@ -98,8 +98,8 @@ class TableKeyValue(KeyValue[K, V]):
     def _read(self, key: K) -> str | None:
         """The JSON of a value."""
         sql = f'SELECT value FROM "{self._name}" WHERE key = ?'
-        found = self._database.read(sql, (json.dumps(key),)).fetchone()
-        return found[0] if found else None
+        row = self._database.read(sql, (json.dumps(key),)).fetchone()
+        return row[0] if row else None
 
     def _write(self, key: K, value: V) -> None:
         sql = f'INSERT INTO "{self._name}" (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = ?'
@@ -139,9 +139,9 @@ class TableKeyValue(KeyValue[K, V]):
             self._write(key, value)
             return value
 
-    def _number(self, key: K, given: V, what: str) -> Any:
+    def _number(self, key: K, number: V, description: str) -> Any:
         """The number of a key, or None. Raises TypeError where it, or the one that is given, is none."""
-        ensure_numeric(given, description=what)
+        ensure_numeric(number, description=description)
         text = self._read(key)
         if text is None:
             return None

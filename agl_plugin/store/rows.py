@@ -108,15 +108,15 @@ class Rows[T: BaseModel]:
         return Selection(where, tuple(value for _, values in terms for value in values), order)
 
     def _joined(self, filters: Mapping[str, Any], logic: str) -> tuple[str, list[Any]]:
-        found = [
+        conditions = [
             self._term(field, how, wanted)
             for field, ways in filters.items()
             for how, wanted in ways.items()
             if wanted is not None
         ]
         nothing = "TRUE" if logic == "and" else "FALSE"  # all of none, any of none
-        terms = f" {logic.upper()} ".join(term for term, _ in found) or nothing
-        return f"({terms})", [value for _, values in found for value in values]
+        terms = f" {logic.upper()} ".join(term for term, _ in conditions) or nothing
+        return f"({terms})", [value for _, values in conditions for value in values]
 
     def _term(self, field: str, how: str, wanted: Any) -> tuple[str, list[Any]]:
         kind = self.columns.get(field)
@@ -133,13 +133,11 @@ class Rows[T: BaseModel]:
 
     @staticmethod
     def _value(wanted: Any, kind: type) -> Any:
-        if isinstance(wanted, str) != (kind is str):
-            raise Unsaid
-        if isinstance(wanted, str):
+        if isinstance(wanted, str) and kind is str:
             return encodable(wanted)
-        if isinstance(wanted, int) and not isinstance(wanted, bool) and -(2**63) <= wanted < 2**63:
-            return wanted
-        raise Unsaid
+        if kind is str or not isinstance(wanted, int) or isinstance(wanted, bool) or not -(2**63) <= wanted < 2**63:
+            raise Unsaid
+        return wanted
 
     def _order(self, sort: Any, *, equals: str) -> str:
         name, order = resolve_sort_options(sort)

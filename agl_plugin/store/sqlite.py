@@ -38,18 +38,16 @@ from agl_plugin.store.tables import Table
 from agl_plugin.store.turns import Turns
 
 KEEP_SPANS = 4  # the step under way and its validation, and those before, for who looks at what went wrong
-# The operations that change something.
-WRITES = (
-    *("start_rollout", "enqueue_rollout", "enqueue_many_rollouts", "dequeue_rollout", "dequeue_many_rollouts"),
-    *("start_attempt", "update_rollout", "update_attempt", "update_worker", "add_resources", "update_resources"),
-    *("add_span", "add_many_spans", "add_otel_span", "get_next_span_sequence_id", "get_many_span_sequence_ids"),
-    "_scan_for_unhealthy_rollouts",
-)
-
-# Those among them that do more when they are done twice.
+# The operations that do more when they are done twice.
 DONE_ONCE = (
     *("start_rollout", "enqueue_rollout", "enqueue_many_rollouts", "dequeue_rollout", "dequeue_many_rollouts"),
     "start_attempt",
+)
+# All that change something.
+WRITES = (
+    *(*DONE_ONCE, "update_rollout", "update_attempt", "update_worker", "add_resources", "update_resources"),
+    *("add_span", "add_many_spans", "add_otel_span", "get_next_span_sequence_id", "get_many_span_sequence_ids"),
+    "_scan_for_unhealthy_rollouts",
 )
 # Those before which agent-lightning looks for rollouts that take too long.
 WATCHED = (*DONE_ONCE, "update_resources", "update_rollout", "update_attempt")
@@ -163,20 +161,20 @@ class LastingStore(CollectionBasedLightningStore[TableCollections]):
 
     async def _spans_to_keep(self) -> int:
         workers = await self.collections.workers.query(sort={"name": "last_heartbeat_time", "order": "desc"})
-        wishes = [(one.heartbeat_stats or {}).get("keep_spans") for one in workers if one.last_heartbeat_time]
+        wishes = [(worker.heartbeat_stats or {}).get("keep_spans") for worker in workers if worker.last_heartbeat_time]
         return next((wish for wish in wishes if isinstance(wish, int)), self._keep_spans)
 
     def _prune(self, keep: int) -> None:
         oldest = "SELECT id FROM resources ORDER BY id DESC LIMIT 1 OFFSET ?"
-        found = self.database.read(oldest, (keep,)).fetchone()
-        if not found or found[0] <= self._pruned_to:
+        row = self.database.read(oldest, (keep,)).fetchone()
+        if not row or row[0] <= self._pruned_to:
             return
         used = (
             "SELECT rollout_id FROM resources JOIN rollouts USING (resources_id) "
             f"WHERE resources.id > ? AND resources.id <= ? AND rollouts.status IN {FINISHED}"
         )
-        self.database.write(f"DELETE FROM spans WHERE rollout_id IN ({used})", (self._pruned_to, found[0]))
-        self._pruned_to = found[0]
+        self.database.write(f"DELETE FROM spans WHERE rollout_id IN ({used})", (self._pruned_to, row[0]))
+        self._pruned_to = row[0]
 
     @healthcheck_before
     async def _watch(self) -> None:

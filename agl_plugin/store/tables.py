@@ -7,7 +7,8 @@ it is answered by such a collection over all rows. Items are copies: a change ne
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from typing import TypeVar
 
 from agentlightning.store.collection.base import Collection, DuplicatedPrimaryKeyError, tracked
@@ -50,10 +51,10 @@ class Table(Collection[T]):
         typed = ", ".join(f'"{column}" {database.TYPES[kind]}' for column, kind in self._rows.columns.items())
         make = [f'CREATE TABLE IF NOT EXISTS "{name}" (id {database.ROW_ID}, {typed}, data TEXT NOT NULL)']
         make.append(f'CREATE UNIQUE INDEX IF NOT EXISTS "{name}_key" ON "{name}" ({self._listed(keys)})')
-        make += [f'CREATE INDEX IF NOT EXISTS "{name}_{one}" ON "{name}" ("{one}")' for one in indexes]
-        for one in ordered:
-            by = f"{self._rows.sorted_by(one)}, id"
-            make.append(f'CREATE INDEX IF NOT EXISTS "{name}_by_{one}" ON "{name}" ({by})')
+        make += [f'CREATE INDEX IF NOT EXISTS "{name}_{column}" ON "{name}" ("{column}")' for column in indexes]
+        for column in ordered:
+            by = f"{self._rows.sorted_by(column)}, id"
+            make.append(f'CREATE INDEX IF NOT EXISTS "{name}_by_{column}" ON "{name}" ({by})')
         for statement in make:
             database.make(statement)
 
@@ -90,14 +91,14 @@ class Table(Collection[T]):
                 return await self._in_memory().query(filter, sort, limit, offset)
             rest = f'FROM "{self._name}" WHERE {chosen.where}'
             part = (ALL if limit == -1 else min(max(limit, 0), ALL), min(max(offset, 0), ALL))
-            found = self._database.read(
+            rows = self._database.read(
                 f"SELECT data {rest} ORDER BY {chosen.order} LIMIT ? OFFSET ?",
                 (*chosen.values, *part),
             ).fetchall()
-            total = len(found)
+            total = len(rows)
             if limit != -1 or offset:
                 total = self._database.read(f"SELECT count(*) {rest}", chosen.values).fetchone()[0]
-        items = [self._rows.item(text) for (text,) in found]
+        items = [self._rows.item(text) for (text,) in rows]
         return PaginatedResult(items=items, limit=limit, offset=offset, total=total)
 
     @tracked("get")
@@ -108,26 +109,24 @@ class Table(Collection[T]):
             except Unsaid:
                 return await self._in_memory().get(filter, sort)
             sql = f'SELECT data FROM "{self._name}" WHERE {chosen.where} ORDER BY {chosen.order} LIMIT 1'
-            found = self._database.read(sql, chosen.values).fetchone()
-        return self._rows.item(found[0]) if found else None
+            row = self._database.read(sql, chosen.values).fetchone()
+        return self._rows.item(row[0]) if row else None
 
     def _in_memory(self) -> ListBasedCollection[T]:
-        found = self._database.read(f'SELECT data FROM "{self._name}" ORDER BY id').fetchall()
-        items = [self._rows.item(text) for (text,) in found]
+        rows = self._database.read(f'SELECT data FROM "{self._name}" ORDER BY id').fetchall()
+        items = [self._rows.item(text) for (text,) in rows]
         return ListBasedCollection(items, self._rows.model, self._rows.keys)
 
     @tracked("insert")
     async def insert(self, items: Sequence[T]) -> None:
-        self._check(items)
-        seen: set[str] = set()
-        for key in map(self._rows.key_text, items):
-            if key in seen:
-                raise DuplicatedPrimaryKeyError(f"Insert payload contains duplicated primary key(s): {key}")
-            seen.add(key)
-        async with self._database.turn():
-            with self._database.part():
-                for item in items:
-                    self._insert_one(item)
+        async with self._changing(items):
+            seen: set[str] = set()
+            for key in map(self._rows.key_text, items):
+                if key in seen:
+                    raise DuplicatedPrimaryKeyError(f"Insert payload contains duplicated primary key(s): {key}")
+                seen.add(key)
+            for item in items:
+                self._insert_one(item)
 
     def _insert_one(self, item: T) -> None:
         try:
@@ -141,17 +140,15 @@ class Table(Collection[T]):
 
     @tracked("update")
     async def update(self, items: Sequence[T], update_fields: Sequence[str] | None = None) -> Sequence[T]:
-        self._check(items)
-        async with self._database.turn():
-            with self._database.part():
-                return [self._update_one(item, update_fields) for item in items]
+        async with self._changing(items):
+            return [self._update_one(item, update_fields) for item in items]
 
     def _update_one(self, item: T, fields: Sequence[str] | None) -> T:
         if fields is not None:
-            found = self._found(item)
-            if found is None:
+            stored = self._stored(item)
+            if stored is None:
                 raise self._missing(item)
-            item = found.model_copy(update={field: getattr(item, field) for field in fields})
+            item = stored.model_copy(update={field: getattr(item, field) for field in fields})
         names = [name for name in (self._rows.columns if fields is None else fields) if name in self._rows.columns]
         names = [name for name in names if name not in self._rows.keys]
         changes = ", ".join([*(f'"{name}" = ?' for name in names), "data = ?"])
@@ -162,37 +159,38 @@ class Table(Collection[T]):
 
     @tracked("upsert")
     async def upsert(self, items: Sequence[T], update_fields: Sequence[str] | None = None) -> Sequence[T]:
-        self._check(items)
-        async with self._database.turn():
-            with self._database.part():
-                return [self._upsert_one(item, update_fields) for item in items]
+        async with self._changing(items):
+            return [self._upsert_one(item, update_fields) for item in items]
 
     def _upsert_one(self, item: T, fields: Sequence[str] | None) -> T:
-        found = self._found(item)
-        if found is None:
+        stored = self._stored(item)
+        if stored is None:
             self._insert_one(item)
             return item
-        return found if fields is not None and not fields else self._update_one(item, fields)
+        return stored if fields is not None and not fields else self._update_one(item, fields)
 
     @tracked("delete")
     async def delete(self, items: Sequence[T]) -> None:
-        self._check(items)
-        async with self._database.turn():
-            with self._database.part():
-                for item in items:
-                    sql = f'DELETE FROM "{self._name}" WHERE {self._at_key}'
-                    if not self._database.write(sql, self._rows.key_of(item)).rowcount:
-                        raise self._missing(item)
+        async with self._changing(items):
+            for item in items:
+                sql = f'DELETE FROM "{self._name}" WHERE {self._at_key}'
+                if not self._database.write(sql, self._rows.key_of(item)).rowcount:
+                    raise self._missing(item)
 
-    def _check(self, items: Sequence[T]) -> None:
+    @asynccontextmanager
+    async def _changing(self, items: Sequence[T]) -> AsyncIterator[None]:
+        """A turn, or a part of the one under way, that changes all of these items or none."""
         for item in items:
             if not isinstance(item, self._rows.model):
                 raise TypeError(f"Expected item of type {self._rows.model.__name__}, got {type(item).__name__}")
+        async with self._database.turn():
+            with self._database.part():
+                yield
 
-    def _found(self, item: T) -> T | None:
+    def _stored(self, item: T) -> T | None:
         sql = f'SELECT data FROM "{self._name}" WHERE {self._at_key}'
-        found = self._database.read(sql, self._rows.key_of(item)).fetchone()
-        return self._rows.item(found[0]) if found else None
+        row = self._database.read(sql, self._rows.key_of(item)).fetchone()
+        return self._rows.item(row[0]) if row else None
 
     def _missing(self, item: T) -> ValueError:
         return ValueError(f"Item does not exist with primary key(s): {self._rows.key_text(item)}")
