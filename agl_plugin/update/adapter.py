@@ -37,8 +37,8 @@ def reward_of(spans: Sequence[Span]) -> float | None:
 
 def annotation_of(spans: Sequence[Span], key: str) -> Any:
     """The last value of a span attribute by sequence id, or None."""
-    found = [(s.sequence_id, s.attributes[key]) for s in spans if s.attributes and key in s.attributes]
-    return max(found, key=lambda pair: pair[0])[1] if found else None
+    values = [(s.sequence_id, s.attributes[key]) for s in spans if s.attributes and key in s.attributes]
+    return max(values, key=lambda pair: pair[0])[1] if values else None
 
 
 def _listed(span: Span, before: Prompt | None) -> Triplet | None:
@@ -58,8 +58,8 @@ def _listed(span: Span, before: Prompt | None) -> Triplet | None:
     if not prompt_ids or not token_ids:
         return None
     log_probs = choice.get(LOG_PROBS) or plain_log_probs(choice.get("logprobs"))  # LiteLLM's span has the latter
-    given = np.array(log_probs, tokens.NUMBERS_TYPE)
-    return _triplet(span, Prompt.of(prompt_ids, token_ids, before=before), given, choice.get("finish_reason"))
+    numbers = np.array(log_probs, tokens.NUMBERS_TYPE)
+    return _triplet(span, Prompt.of(prompt_ids, token_ids, before=before), numbers, choice.get("finish_reason"))
 
 
 def _packed(span: Span, prompt: Prompt) -> Triplet:
@@ -95,17 +95,17 @@ def facts_of(span: Span) -> dict[str, Any]:
 
 def _call_spans(spans: Sequence[Span]) -> dict[str, Span]:
     """The spans of calls by response id, in order; of copies the first."""
-    found: dict[str, Span] = {}
+    calls: dict[str, Span] = {}
     for span in sorted(spans, key=lambda s: (s.sequence_id, s.start_time)):
         if span.name == CALL_SPAN:
-            found.setdefault(_response_id(span), span)
-    return found
+            calls.setdefault(_response_id(span), span)
+    return calls
 
 
 def n_missing(spans: Sequence[Span]) -> int:
     """How many calls others go on from, and no span has."""
-    found = _call_spans(spans)
-    return len({(span.attributes or {}).get(tokens.AFTER) for span in found.values()} - {None, *found})
+    calls = _call_spans(spans)
+    return len({(span.attributes or {}).get(tokens.AFTER) for span in calls.values()} - {None, *calls})
 
 
 def read_calls(spans: Sequence[Span]) -> tuple[list[Triplet], str]:
@@ -114,11 +114,11 @@ def read_calls(spans: Sequence[Span]) -> tuple[list[Triplet], str]:
 
     A prompt holds what is new since another call's, so that memory grows with that alone.
     """
-    found, calls = _call_spans(spans), list[Triplet]()
+    call_spans, calls = _call_spans(spans), list[Triplet]()
     try:
-        packed = {name: span for name, span in found.items() if tokens.NEW in (span.attributes or {})}
+        packed = {name: span for name, span in call_spans.items() if tokens.NEW in (span.attributes or {})}
         prompts = tokens.linked({name: tokens.part_of(span.attributes or {}) for name, span in packed.items()})
-        for name, span in found.items():
+        for name, span in call_spans.items():
             before = calls[-1].prompt["token_ids"] if calls else None
             call = _packed(span, prompts[name]) if name in prompts else _listed(span, before)
             calls += [call] if call else []
@@ -142,8 +142,8 @@ def turns_of(triplets: Sequence[Triplet]) -> list[Turn]:
         sampled = list(response.get("token_ids") or [])
         log_probs = list(response.get(LOG_PROBS) or [NAN] * len(sampled))
         goes_on = before is not None and isinstance(prompt, Prompt) and prompt.before is before
-        known = prompt.n_shared if goes_on else 0
-        turns.append(Turn(prompt, sampled, log_probs, response.get("finish_reason") or "", known))
+        n_known = prompt.n_shared if goes_on else 0
+        turns.append(Turn(prompt, sampled, log_probs, response.get("finish_reason") or "", n_known))
         before = prompt
     return turns
 

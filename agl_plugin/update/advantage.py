@@ -110,11 +110,11 @@ def shaping(failed: torch.Tensor, mask: torch.Tensor, index: np.ndarray) -> torc
     """-1 on the trained tokens of failed turns, less the mean of that over the trained tokens of their rollout."""
     places: dict[str, int] = {}
     rollout = torch.tensor([places.setdefault(uid, len(places)) for uid in index])
-    n_tokens, said = mask.sum(dim=-1).double().cpu(), -failed.double().cpu()
+    n_tokens, penalty = mask.sum(dim=-1).double().cpu(), -failed.double().cpu()
     sums, whole = torch.zeros(2, len(places), dtype=torch.float64)
-    sums.index_add_(0, rollout, said * n_tokens)
+    sums.index_add_(0, rollout, penalty * n_tokens)
     whole.index_add_(0, rollout, n_tokens)
-    values = said - (sums / whole.clamp(min=1))[rollout]
+    values = penalty - (sums / whole.clamp(min=1))[rollout]
     return values.float().to(mask.device)[:, None] * mask
 
 

@@ -123,8 +123,8 @@ def _phases(phases: Mapping[str, Phases] | None, rows: list[tuple[str, Row]]) ->
 def _sampler_log_probs(rows: list[list[float]], mask: torch.Tensor) -> dict[str, torch.Tensor]:
     """`rollout_log_probs`, verl's name for what the sampler gave; nothing when it gave none."""
     log_probs = _pad(rows, 0.0)
-    known = ~log_probs.isnan() & (mask == 1)
-    return {"rollout_log_probs": torch.where(mask == 1, log_probs, 0.0)} if known.any() else {}
+    is_known = ~log_probs.isnan() & (mask == 1)
+    return {"rollout_log_probs": torch.where(mask == 1, log_probs, 0.0)} if is_known.any() else {}
 
 
 def _metrics(rollouts: Rollouts, rows: list[tuple[str, Row]], tensors: dict[str, torch.Tensor]) -> dict[str, Any]:

@@ -42,11 +42,11 @@ def moments(optimizer: torch.optim.Optimizer) -> dict[str, torch.Tensor]:
 def settings_of(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
     """What the optimizer steps by, of its first group, and how many steps it has made."""
     (group, *_), states = optimizer.param_groups, optimizer.state.values()
-    made = max((int(state["step"]) for state in states if "step" in state), default=0)
+    n_steps = max((int(state["step"]) for state in states if "step" in state), default=0)
     settings = {name: group[name] for name in SETTINGS if name in group}
     return {
         **settings,
         "betas": [float(beta) for beta in group.get("betas", ())],
         "lr": float(group["lr"]),
-        "steps": made,
+        "steps": n_steps,
     }

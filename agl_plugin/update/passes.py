@@ -73,7 +73,7 @@ class Passes:
         by_rank = n_tokens.argsort(stable=True).view(-1, self.n_ranks).T
         cuts = micro_batches(n_tokens[by_rank[-1]].tolist(), limit) if limit else None
         order = by_rank.flatten()
-        output = work(self._told(whole.select_idxs(order), compute_loss=False, **{CUTS: cuts}, **settings))
+        output = work(self._request(whole.select_idxs(order), compute_loss=False, **{CUTS: cuts}, **settings))
         width, back = tensors["responses"].shape[1], order.argsort()[: len(whole) - n_added]
         names = [name for name in ("log_probs", "entropy") if name in output]
         return {name: output[name].values().reshape(-1, width)[back] for name in names}
@@ -83,13 +83,13 @@ class Passes:
         actor = self._config.actor
         plan: Plan = batch.meta_info[PLAN]
         with_entropy = actor.entropy_coeff != 0 or plan.only_pass
-        request = self._told(
+        request = self._request(
             batch, calculate_entropy=with_entropy, epochs=actor.ppo_epochs, return_model_output=plan.only_pass
         )
         metrics = self._group.update_actor(request)
         return metrics if isinstance(metrics, list) else [metrics]
 
-    def _told(self, batch: DataProto, **settings: Any) -> TensorDict:
+    def _request(self, batch: DataProto, **settings: Any) -> TensorDict:
         return unpadded(batch, temperature=float(self._config.rollout.temperature), **settings)
 
 

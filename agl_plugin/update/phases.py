@@ -43,8 +43,8 @@ def phases_of(record: Mapping[str, Any], n_calls: int, *, reward: float) -> Phas
     if any(turn > n_calls for turn, *_ in calls):
         return Phases([False] * n_calls, [False] * n_calls, reward)
     of_turn = [[call for call in calls if call[0] == turn] for turn in range(1, n_calls + 1)]
-    explores = [bool(made) and all(looks or not ok for _, looks, ok, _ in made) for made in of_turn]
-    failed = [any(not ok for *_, ok, _ in made) for made in of_turn]
+    explores = [bool(turn_calls) and all(looks or not ok for _, looks, ok, _ in turn_calls) for turn_calls in of_turn]
+    failed = [any(not ok for *_, ok, _ in turn_calls) for turn_calls in of_turn]
     first = explores.index(True) + 1 if any(explores) else 0
     led = not first or any(turn > first and ok and query and not looks for turn, looks, ok, query in calls)
     n_failed = sum(not ok for *_, ok, _ in calls)

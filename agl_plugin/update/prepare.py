@@ -57,23 +57,23 @@ def prepare(batch: DataProto, rules: UpdateRules, *, step: int, n_ranks: int = 1
     """The rows that an update learns from. `batch` has advantages, and `old_log_probs` unless the update gives them."""
     only_pass = "old_log_probs" not in batch.batch.keys()  # noqa: SIM118  # pyright: ignore[reportOptionalMemberAccess]
     metrics = {} if only_pass else compared(batch, rules)
-    kept, left_out = filtered(batch, rules)
-    data = planned(kept, rules, n_ranks=n_ranks, step=step, only_pass=only_pass)
+    used, left_out = filtered(batch, rules)
+    data = planned(used, rules, n_ranks=n_ranks, step=step, only_pass=only_pass)
     metrics |= left_out | {
-        "batch/rows_left_out": int((~moving(kept, rules)).sum()),
+        "batch/rows_left_out": int((~moving(used, rules)).sum()),
         "actor/updates_without_signal": data.meta_info[PLAN].sizes.count(0),
     }
-    return Prepared(data, metrics, updated_rows(batch, kept, rules, step=step))
+    return Prepared(data, metrics, updated_rows(batch, used, rules, step=step))
 
 
-def result(prepared: Prepared, told: Sequence[Mapping[str, Any]]) -> tuple[dict[str, float], Updated]:
-    """The metrics of an update, and what the audit keeps of it. `told`: what each worker said of its share."""
+def result(prepared: Prepared, worker_metrics: Sequence[Mapping[str, Any]]) -> tuple[dict[str, float], Updated]:
+    """The metrics of an update, and what the audit keeps of it. `worker_metrics`: of its share, each worker's."""
     by_name = {
-        name: [value for worker in told for value in worker.get(name, [])]
-        for name in {key for worker in told for key in worker}
+        name: [value for worker in worker_metrics for value in worker.get(name, [])]
+        for name in {key for worker in worker_metrics for key in worker}
     }
     metrics = prepared.metrics | told_scores(prepared.data, by_name.get(SCORES, []))
-    norms = list(told[0][GRAD_NORMS])
+    norms = list(worker_metrics[0][GRAD_NORMS])
     before, after = ("-".join(by_name[name]) for name in (WEIGHTS_BEFORE, WEIGHTS_AFTER))
     state = by_name[STATE][0]
     plain: Any = {name: values for name, values in by_name.items() if not name.startswith(OF_THE_AUDIT)}
@@ -117,15 +117,15 @@ def filtered(batch: DataProto, rules: UpdateRules) -> tuple[DataProto, dict[str,
     return DataProto(rest, batch.non_tensor_batch, batch.meta_info), {k: int(rows.sum()) for k, rows in why.items()}
 
 
-def updated_rows(whole: DataProto, kept: DataProto, rules: UpdateRules, *, step: int) -> dict[int, UpdatedRow]:
-    """What becomes of each row of a batch in the update, by row number; `kept` is the batch after `filtered`."""
+def updated_rows(whole: DataProto, used: DataProto, rules: UpdateRules, *, step: int) -> dict[int, UpdatedRow]:
+    """What becomes of each row of a batch in the update, by row number; `used` is the batch after `filtered`."""
     tensors: Any = whole.batch
-    rest: Any = kept.batch
+    rest: Any = used.batch
     numbers, advantages = tensors[ROW_NUMBER].tolist(), tensors["advantages"]
     places = optimizer_steps(numbers, rules, step=step)
     first = tensors["response_mask"].argmax(dim=1, keepdim=True)  # the advantage is that of all trained tokens
     values, trained = advantages.gather(1, first)[:, 0].tolist(), rest["response_mask"].sum(dim=1).tolist()
-    computed = moving(kept, rules).tolist()
+    computed = moving(used, rules).tolist()
     columns = zip(numbers, values, trained, computed, strict=True)
     return {n: UpdatedRow(value, int(n_trained), moves, places[n]) for n, value, n_trained, moves in columns}
 

@@ -87,8 +87,8 @@ def rows_of_turns(turns: Iterable[Turn], *, merge: bool, limits: Limits) -> list
 def _apart(row: Row, turn: Turn, limits: Limits) -> str:
     """Why `turn` cannot continue `row`, or an empty string."""
     so_far = len(row.prompt) + len(row.response)
-    known = min(turn.n_known, so_far)
-    if list(turn.prompt[known:so_far]) != row.after(known):
+    n_known = min(turn.n_known, so_far)
+    if list(turn.prompt[n_known:so_far]) != row.after(n_known):
         return PREFIX_MISMATCH
     longer = len(turn.prompt) + len(turn.sampled) - len(row.prompt)
     return TOO_LONG if longer > limits.response_tokens else ""

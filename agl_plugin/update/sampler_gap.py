@@ -36,16 +36,16 @@ def correct(batch: DataProto, rules: UpdateRules) -> dict[str, float]:
     if tensors is None or SAMPLER_LOG_PROBS not in tensors:
         return {}
     trainer, mask = tensors["old_log_probs"], tensors["response_mask"]
-    given = tensors.pop(SAMPLER_LOG_PROBS)
-    metrics = compare(trainer, given, mask, cap=rules.cap)
+    sampler = tensors.pop(SAMPLER_LOG_PROBS)
+    metrics = compare(trainer, sampler, mask, cap=rules.cap)
     if rules.correction != "off" and metrics:
-        tensors[WEIGHTS] = weights_of(trainer, known_or_equal(given, trainer), mask, rules)
+        tensors[WEIGHTS] = weights_of(trainer, known_or_equal(sampler, trainer), mask, rules)
     return metrics
 
 
-def known_or_equal(given: torch.Tensor, trainer: torch.Tensor) -> torch.Tensor:
+def known_or_equal(sampler: torch.Tensor, trainer: torch.Tensor) -> torch.Tensor:
     """The sampler's log-probabilities, and the trainer's where it gave none."""
-    return torch.where(given.isnan(), trainer, given)
+    return torch.where(sampler.isnan(), trainer, sampler)
 
 
 def weights_of(trainer: torch.Tensor, sampler: torch.Tensor, mask: torch.Tensor, rules: UpdateRules) -> torch.Tensor:
@@ -54,19 +54,19 @@ def weights_of(trainer: torch.Tensor, sampler: torch.Tensor, mask: torch.Tensor,
     if rules.level == "sequence":
         d = d.sum(dim=-1, keepdim=True).expand_as(d)
     r = d.clamp(-MOST, MOST).exp()
-    kept = (r >= 1 / rules.cap) & (r <= rules.cap) if rules.correction == "masked" else torch.ones_like(r)
-    return r.clamp(max=rules.cap) * kept * mask
+    inside = (r >= 1 / rules.cap) & (r <= rules.cap) if rules.correction == "masked" else torch.ones_like(r)
+    return r.clamp(max=rules.cap) * inside * mask
 
 
-def compare(trainer: torch.Tensor, given: torch.Tensor, mask: torch.Tensor, *, cap: float) -> dict[str, float]:
+def compare(trainer: torch.Tensor, sampler: torch.Tensor, mask: torch.Tensor, *, cap: float) -> dict[str, float]:
     """The metrics of the module's docstring; {} where no sampled token has a log-probability. All rows x response."""
-    known = ~given.isnan() & (mask == 1)
-    return gap(trainer, torch.where(known, given, trainer), known, cap=cap) if known.any() else {}
+    is_known = ~sampler.isnan() & (mask == 1)
+    return gap(trainer, torch.where(is_known, sampler, trainer), is_known, cap=cap) if is_known.any() else {}
 
 
-def gap(trainer: torch.Tensor, sampler: torch.Tensor, known: torch.Tensor, *, cap: float) -> dict[str, float]:
-    """The metrics of the module's docstring, over the tokens where `known` holds."""
-    d = (trainer - sampler)[known]
+def gap(trainer: torch.Tensor, sampler: torch.Tensor, is_known: torch.Tensor, *, cap: float) -> dict[str, float]:
+    """The metrics of the module's docstring, over the tokens where `is_known` holds."""
+    d = (trainer - sampler)[is_known]
     r = d.clamp(-MOST, MOST).exp()
     bounded = r.clamp(1 / cap, cap)
     figures = {

@@ -30,34 +30,38 @@ def teacher_log_probs(rows: Any, address: str) -> torch.Tensor:
     log_probs = torch.zeros(rows["response_mask"].shape, dtype=torch.float32)
     there = rows["attention_mask"].bool()
     with httpx.Client(base_url=address.rstrip("/") + "/", timeout=TIMEOUT_S, trust_env=False) as client:
-        model = _asked(client, "GET", "models")["data"][0]["id"]
+        model = _requested(client, "GET", "models")["data"][0]["id"]
 
         def of_row(n: int) -> None:
             ids = rows["input_ids"][n][there[n]].tolist()
             body = {"model": model, "prompt": ids, "max_tokens": 1, "temperature": 0, "prompt_logprobs": 0}
-            by_position = _asked(client, "POST", "completions", json=body)["choices"][0].get("prompt_logprobs") or []
+            by_position = (
+                _requested(client, "POST", "completions", json=body)["choices"][0].get("prompt_logprobs") or []
+            )
             first = int(there[n, : rows["prompts"].shape[1]].sum())
             for place in rows["response_mask"][n].nonzero()[:, 0].tolist():
                 token = ids[first + place]
-                known = by_position[first + place] if first + place < len(by_position) else None
-                if not known or str(token) not in known:
+                by_token = by_position[first + place] if first + place < len(by_position) else None
+                if not by_token or str(token) not in by_token:
                     raise RunError(
                         f"optim.teacher = {address} gives no prompt_logprobs of token {token}: it must be vLLM, with "
                         "the policy's tokenizer"
                     )
-                log_probs[n, place] = known[str(token)]["logprob"]
+                log_probs[n, place] = by_token[str(token)]["logprob"]
 
         with ThreadPoolExecutor(AT_ONCE) as pool:
             list(pool.map(of_row, range(len(log_probs))))
     return log_probs
 
 
-def _asked(client: httpx.Client, method: str, path: str, **body: Any) -> Any:
+def _requested(client: httpx.Client, method: str, path: str, **body: Any) -> Any:
     try:
         answer = client.request(method, path, **body)
         if answer.is_success:
             return answer.json()
-        what = f"HTTP {answer.status_code}: {answer.text[:300]}"
+        problem = f"HTTP {answer.status_code}: {answer.text[:300]}"
     except (httpx.TransportError, ValueError) as exc:
-        what = f"{type(exc).__name__}: {exc}"
-    raise RunError(f"optim.teacher = {client.base_url} did not answer {path} ({what}). Continue with --resume latest")
+        problem = f"{type(exc).__name__}: {exc}"
+    raise RunError(
+        f"optim.teacher = {client.base_url} did not answer {path} ({problem}). Continue with --resume latest"
+    )

@@ -69,8 +69,10 @@ class PlannedEngine(Engine):
                 loss, output = self.forward_step(micro_batch, loss_function, forward_only)
                 if not forward_only:
                     loss.backward() if self.scaler is None else self.scaler.scale(loss).backward()
-                    kept = setting(data, "return_model_output", default=False)
-                    output["model_output"] = {k: v.detach() for k, v in output["model_output"].items()} if kept else {}
+                    with_output = setting(data, "return_model_output", default=False)
+                    output["model_output"] = (
+                        {k: v.detach() for k, v in output["model_output"].items()} if with_output else {}
+                    )
             outputs.append(output)
         return postprocess_batch_func(output_lst=outputs, indices=None, data=data)
 
@@ -165,11 +167,8 @@ class GrpoWorker(Worker):
         """The passes of each optimizer step."""
         plan: Plan = setting(data, PLAN, None)
         config = engine.engine_config
-        tu.assign_non_tensor(
-            data,
-            **{name: getattr(config, name) for name in ("use_remove_padding", "use_dynamic_bsz")},
-            **{name: getattr(config, name) for name in ("max_token_len_per_gpu", "micro_batch_size_per_gpu")},
-        )
+        names = ("use_remove_padding", "use_dynamic_bsz", "max_token_len_per_gpu", "micro_batch_size_per_gpu")
+        tu.assign_non_tensor(data, **{name: getattr(config, name) for name in names})
         for rows, cuts in plan.steps * setting(data, "epochs", 1):
             step = tu.index_select_tensor_dict(data, rows)
             tu.assign_non_tensor(step, **{CUTS: cuts})
