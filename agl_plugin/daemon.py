@@ -8,7 +8,6 @@ How turns become rows is agl_plugin.update.batch's work; which groups are sample
 from __future__ import annotations
 
 import asyncio
-import functools
 import json
 import logging
 import time
@@ -31,7 +30,7 @@ from agl_plugin.audit.stored import StoredRollout
 from agl_plugin.options import DaemonOptions
 from agl_plugin.outcome import BROKEN_TOKEN_IDS, Outcome
 from agl_plugin.proxy.gate import Gate
-from agl_plugin.proxy.gateway import make_gateway
+from agl_plugin.proxy.gateway import Gateway
 from agl_plugin.proxy.spans import CALL_SPAN
 from agl_plugin.run.ahead import InFlight, staleness_of
 from agl_plugin.run.gateway_watch import GatewayWatch
@@ -55,6 +54,7 @@ from foundation.rollout_keys import (
     RunKeys,
 )
 from foundation.seeds import rollout_seed
+from foundation.store_token import check_host
 
 logger = logging.getLogger(__name__)
 
@@ -72,16 +72,22 @@ async def _leave_unscored(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _make_proxy(options: DaemonOptions, store: LightningStore, gate: Gate) -> Any:
     """The LLM proxy of a run. LiteLLM is imported where it is wanted only."""
-    make: Callable[..., Any] = functools.partial(
-        make_gateway,
+    host, port = options.proxy_host, options.proxy_port or free_port()
+    check_host(host, "store.proxy_host")
+    if options.proxy == "litellm":
+        from agl_plugin.proxy.llm_proxy import make_proxy
+
+        return make_proxy(store, gate=gate, host=host, port=port, log_probs=options.log_probs)
+    return Gateway(
+        port,
+        store=store,
+        host=host,
+        gate=gate,
+        log_probs=options.log_probs,
         drain_s=options.rollout_timeout_s,
         calls_per_engine=options.calls_per_engine,
         plain_spans=options.plain_spans,
     )
-    if options.proxy == "litellm":
-        from agl_plugin.proxy.llm_proxy import make_proxy as make
-    port = options.proxy_port or free_port()
-    return make(store, gate=gate, host=options.proxy_host, port=port, log_probs=options.log_probs)
 
 
 class GrpoDaemon:

@@ -109,11 +109,9 @@ def make_proxy(path: str, store: Any, *, plain_spans: bool = False) -> Any:
 
         keyless = {"general_settings": {"dangerously_permit_weak_or_unset_master_key": True}}
         return LLMProxy(host="127.0.0.1", port=port, model_list=[], store=store, litellm_config=keyless)
-    from agl_plugin.proxy.gateway import make_gateway
+    from agl_plugin.proxy.gateway import Gateway
 
-    return make_gateway(
-        store, gate=Gate(), host="127.0.0.1", port=port, log_probs=True, plain_spans=plain_spans
-    )  # fmt: skip
+    return Gateway(port, store=store, gate=Gate(), log_probs=True, plain_spans=plain_spans)
 
 
 @asynccontextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import itertools
 import json
 import time
@@ -17,7 +18,7 @@ from agentlightning.store.client_server import LightningStoreServer
 from agentlightning.types import Span
 
 from agl_plugin.proxy.gate import Gate
-from agl_plugin.proxy.gateway import Gateway, make_gateway
+from agl_plugin.proxy.gateway import Gateway
 from agl_plugin.proxy.spans import CALL_SPAN
 from foundation.net import free_port
 from sql_agent.testing.server import Reply, chat_reply
@@ -120,11 +121,12 @@ async def serving(
     """A proxy of this kind before model servers at `addresses`."""
     store = LightningStoreServer(agl.InMemoryLightningStore(thread_safe=True), "127.0.0.1", free_port())
     await store.start()
-    make: Any = make_gateway
+    make: Any = functools.partial(Gateway, plain_spans=False)
     if kind == "litellm":
         from agl_plugin.proxy.llm_proxy import make_proxy as make
     gate = Gate()
-    proxy = make(store, gate=gate, host="127.0.0.1", port=free_port(), log_probs=log_probs, **of_gateway)
+    keys = {"gate": gate, "host": "127.0.0.1", "port": free_port(), "log_probs": log_probs}
+    proxy = make(store=store, **(keys | of_gateway))
     proxy.update_model_list(model_list(addresses))
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
     try:

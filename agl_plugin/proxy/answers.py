@@ -39,13 +39,13 @@ class Request:
 
     def asking(self, model: str) -> Json:
         """What the model server gets. A greedy request (validation) is not trained on: without log-probabilities."""
-        asked = {**self.body, "model": model, "return_token_ids": True}
+        body = {**self.body, "model": model, "return_token_ids": True}
         if self.log_probs and self.body.get("temperature"):
-            asked |= LOG_PROB_REQUEST
+            body |= LOG_PROB_REQUEST
         if self.streams:
-            return asked | {"stream_options": {"include_usage": True}}
-        asked.pop("stream_options", None)
-        return asked | {"stream": False} if "stream" in asked else asked
+            return body | {"stream_options": {"include_usage": True}}
+        body.pop("stream_options", None)
+        return body | {"stream": False} if "stream" in body else body
 
     def notes(self, answer: Mapping[str, Any]) -> Json:
         """The attributes of the span: what was asked and what was answered, as agent-lightning's proxy names them.
@@ -53,9 +53,11 @@ class Request:
         Where token ids are packed, what grows with the history is left out: messages, tools and the lists of ids.
         """
         if self.pack and (packed := self.pack(answer)):
-            found = {k: v for k, v in {**self.body, **answer}.items() if k not in ("messages", "tools", IDS)}
-            said = [{k: v for k, v in one.items() if k not in ("logprobs", "token_ids")} for one in answer["choices"]]
-            return _named({**found, "choices": said}) | packed
+            fields = {k: v for k, v in {**self.body, **answer}.items() if k not in ("messages", "tools", IDS)}
+            bare = [
+                {k: v for k, v in choice.items() if k not in ("logprobs", "token_ids")} for choice in answer["choices"]
+            ]
+            return _named({**fields, "choices": bare}) | packed
         choices = [
             {**{k: v for k, v in choice.items() if k != "logprobs"}, LOG_PROBS: plain_log_probs(choice.get("logprobs"))}
             for choice in answer.get("choices") or []
@@ -89,13 +91,15 @@ class Request:
         return b"" if unasked else as_event(self.strip(event))
 
 
-def _named(found: Json) -> Json:
-    return {f"{FIELD}{k}": v if isinstance(v, str | int | float) else str(v) for k, v in found.items() if v is not None}
+def _named(fields: Json) -> Json:
+    return {
+        f"{FIELD}{k}": v if isinstance(v, str | int | float) else str(v) for k, v in fields.items() if v is not None
+    }
 
 
 def as_stream(answer: Json, *, usage: bool) -> bytes:
     """A whole answer in the form of a stream; its usage too where it was asked for."""
-    head = {**{k: answer.get(k) for k in ("id", "created", "model")}, "object": "chat.completion.chunk"}
+    head = {name: answer.get(name) for name in ("id", "created", "model")} | {"object": "chat.completion.chunk"}
     events: list[Json] = []
     for choice in answer["choices"]:
         delta = {k: v for k, v in (choice.pop("message", None) or {}).items() if v is not None}

@@ -21,6 +21,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import io
+import itertools
 import json
 import logging
 import re
@@ -131,13 +132,13 @@ class Calls:
         self.addresses = addresses
         self._homes.clear()
         self.metrics.in_flight.clear()
-        for address in (one for several in addresses.values() for one in several):
+        for address in itertools.chain(*addresses.values()):
             self.metrics.in_flight.labels(address.url).set_function(functools.partial(getattr, address, "in_flight"))
 
     @asynccontextmanager
     async def serving(self, store: LightningStore) -> AsyncIterator[None]:
         """What is there while the server runs: connections, and the way to the store."""
-        engines = {address.url for several in self.addresses.values() for address in several}
+        engines = {address.url for address in itertools.chain(*self.addresses.values())}
         self._room = asyncio.Semaphore(self.per_engine * len(engines) or MOST_CALLS)
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=TRY_S)
         session = functools.partial(aiohttp.ClientSession, timeout=timeout, read_bufsize=LONGEST_EVENT_BYTES)
@@ -166,10 +167,10 @@ class Calls:
             return JSONResponse({"status": "ok"})
         if path == "/metrics":
             return Response(generate_latest(self.metrics.registry), media_type=CONTENT_TYPE_LATEST)
-        found = CALL_PATH.fullmatch(path)
-        if found and found["what"] == "models" and scope["method"] == "GET":
+        route = CALL_PATH.fullmatch(path)
+        if route and route["what"] == "models" and scope["method"] == "GET":
             return JSONResponse({"object": "list", "data": [{"id": n, "object": "model"} for n in self.addresses]})
-        if not found or found["what"] == "models" or scope["method"] != "POST":
+        if not route or route["what"] == "models" or scope["method"] != "POST":
             raise CallError(
                 404, f"{scope['method']} {path}: the gateway serves POST /v1/chat/completions and GET /v1/models, also "
                 'below /rollout/ID/attempt/ID. rollout.proxy = "litellm" serves more',
@@ -178,7 +179,7 @@ class Calls:
         status = 500
         self._n_open += 1
         try:
-            reply = await self._call(found["rollout"], found["attempt"], receive, send)
+            reply = await self._call(route["rollout"], route["attempt"], receive, send)
             status = reply.status_code if reply else 200
             return reply
         except CallError as exc:
@@ -194,7 +195,7 @@ class Calls:
         async with self._room:
             await self._pace.turn()
             pack = functools.partial(self._packer.packed, (rollout, attempt)) if self.packs and rollout else None
-            request = Request(asked_of(body), self.log_probs, rollout or "", pack)
+            request = Request(requested(body), self.log_probs, rollout or "", pack)
             async with self.gate.call() as passes:
                 if not passes:
                     return JSONResponse(REFUSED, GONE)
@@ -212,7 +213,7 @@ class Calls:
     async def _answered(self, request: Request, send: Send) -> tuple[Response | bytes | None, Json | None]:
         """What the agent still gets (of a stream its end), and the attributes of the span, where there are any."""
         try:
-            async with self._asked(request) as response:
+            async with self._response(request) as response:
                 if response.status != 200:
                     return Response(await response.read(), response.status, media_type=response.content_type), None
                 if response.content_type == "text/event-stream":
@@ -230,7 +231,7 @@ class Calls:
             raise CallError(502, why, kind="server_error") from exc
 
     @asynccontextmanager
-    async def _asked(self, request: Request) -> AsyncIterator[aiohttp.ClientResponse]:
+    async def _response(self, request: Request) -> AsyncIterator[aiohttp.ClientResponse]:
         """The model server's response; the call counts at its address until it was read."""
         name = request.body.get("model")
         addresses = self.addresses.get(name) if isinstance(name, str) else None
@@ -245,9 +246,9 @@ class Calls:
 
     async def _sent(self, request: Request, addresses: Sequence[Address]) -> tuple[Address, aiohttp.ClientResponse]:
         """Send to the rollout's address; where no connection can be made, to the next, for CONNECT_S."""
-        deadline, left = time.monotonic() + CONNECT_S, list(addresses)
+        deadline, untried = time.monotonic() + CONNECT_S, list(addresses)
         while True:
-            address = self._next_of(left, request.rollout)
+            address = self._next_of(untried, request.rollout)
             address.in_flight += 1
             body = json.dumps(request.asking(address.model)).encode()
             try:
@@ -260,9 +261,9 @@ class Calls:
                     raise
             address.rests_until_s = time.monotonic() + REST_S
             self.metrics.retries.inc()
-            left.remove(address)
-            if not left:
-                left = list(addresses)
+            untried.remove(address)
+            if not untried:
+                untried = list(addresses)
                 await asyncio.sleep(PAUSE_S)
 
     async def _posted(self, address: Address, body: bytes) -> aiohttp.ClientResponse:
@@ -287,8 +288,14 @@ class Calls:
         longest ago; one that rests at last."""
         now, home, most = time.monotonic(), self._homes.pop(rollout, None), self.per_engine or MOST_CALLS
 
-        def rank(one: Address) -> tuple[float, ...]:
-            return one.rests_until_s > now, one.in_flight >= most, one is not home, one.in_flight, one.last_used
+        def rank(candidate: Address) -> tuple[float, ...]:
+            return (
+                candidate.rests_until_s > now,
+                candidate.in_flight >= most,
+                candidate is not home,
+                candidate.in_flight,
+                candidate.last_used,
+            )
 
         address = min(addresses, key=rank)
         if rollout:
@@ -364,7 +371,7 @@ async def body_of(receive: Receive) -> bytes:
     return bytes(body)
 
 
-def asked_of(body: bytes) -> Json:
+def requested(body: bytes) -> Json:
     """What a request's body asks for. Raises CallError for what it may not ask for."""
     try:
         return allowed(parsed(body))
@@ -382,16 +389,16 @@ def read_answer(text: bytes) -> object:
 
 def parsed(
     text: bytes,
-    what: str = "the request's body",
+    name: str = "the request's body",
     *,
     status: int = 400,
     read: Callable[[bytes], object] = json.loads,
 ) -> Json:
     """A JSON object. Raises CallError."""
     try:
-        found = read(text)
+        value = read(text)
     except (ValueError, RecursionError) as exc:
-        raise CallError(status, f"{what} is not JSON ({type(exc).__name__}: {str(exc)[:100]})") from exc
-    if not isinstance(found, dict):
-        raise CallError(status, f"{what} is {type(found).__name__} in JSON, and must be an object")
-    return found
+        raise CallError(status, f"{name} is not JSON ({type(exc).__name__}: {str(exc)[:100]})") from exc
+    if not isinstance(value, dict):
+        raise CallError(status, f"{name} is {type(value).__name__} in JSON, and must be an object")
+    return value

@@ -23,7 +23,7 @@ from agentlightning.utils.server_launcher import LaunchMode, PythonServerLaunche
 from agl_plugin.proxy.calls import Address, Calls
 from agl_plugin.proxy.gate import ALIVE_PATH, Gate
 from foundation.processes import collect_rarely, die_with_parent, open_many_files
-from foundation.store_token import Guarded, check_host, token
+from foundation.store_token import Guarded, token
 
 START_LIMIT_S, LOOK_S = 60.0, 0.05
 # What the launch modes of agent-lightning's launcher need of a store.
@@ -170,9 +170,9 @@ class Gateway:
         return LLM(endpoint=place, model=model, sampling_parameters=sampling)
 
 
-def refuse_litellm(given: dict[str, Any]) -> None:
+def refuse_litellm(keywords: dict[str, Any]) -> None:
     """Raise TypeError for a keyword that agent-lightning's proxy has not, ValueError for one that asks for LiteLLM."""
-    for name, value in given.items():
+    for name, value in keywords.items():
         if name not in OF_LITELLM:
             raise TypeError(f"the gateway has no {name!r}, nor has agent-lightning's proxy")
         if value not in (None, OF_LITELLM[name]):
@@ -192,28 +192,3 @@ def uvloops(*, forked: bool) -> Iterator[None]:
         yield
     finally:
         asyncio.set_event_loop_policy(before)
-
-
-def make_gateway(
-    store: LightningStore,
-    *,
-    gate: Gate,
-    host: str,
-    port: int,
-    log_probs: bool = False,
-    drain_s: float = 60.0,
-    calls_per_engine: int = 0,
-    plain_spans: bool = False,
-) -> Gateway:
-    """The gateway of a run. `log_probs` asks for the log-probability of each sampled token."""
-    check_host(host, "store.proxy_host")
-    return Gateway(
-        port,
-        store=store,
-        host=host,
-        gate=gate,
-        log_probs=log_probs,
-        drain_s=drain_s,
-        calls_per_engine=calls_per_engine,
-        plain_spans=plain_spans,
-    )

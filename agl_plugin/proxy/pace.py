@@ -29,8 +29,8 @@ class Pace:
 
     def _next(self) -> None:
         for _ in range(min(AT_A_TIME, len(self._waiting))):
-            one = self._waiting.popleft()
-            if not one.done():
-                one.set_result(None)
+            future = self._waiting.popleft()
+            if not future.done():
+                future.set_result(None)
         if self._waiting:
             asyncio.get_running_loop().call_soon(self._next)

@@ -145,9 +145,9 @@ class SpanWriter:
 
     async def _add(self, spans: Sequence[CallSpan]) -> None:
         """For a store without an address of its own."""
-        numbers = await self._store.get_many_span_sequence_ids([(one.rollout_id, one.attempt_id) for one in spans])
+        numbers = await self._store.get_many_span_sequence_ids([(span.rollout_id, span.attempt_id) for span in spans])
         try:
-            await self._store.add_many_spans([plain(*one) for one in zip(spans, numbers, strict=True)])
+            await self._store.add_many_spans(list(map(plain, spans, numbers)))
         except ValueError as exc:
             raise Refused(str(exc)) from exc
 
@@ -197,14 +197,14 @@ def _wired(span: CallSpan, text: Callable[[Any], str]) -> ResourceSpans:
 
 def _pair(key: str, value: Any, text: Callable[[Any], str]) -> KeyValue:
     if isinstance(value, bool):
-        given = AnyValue(bool_value=value)
+        any_value = AnyValue(bool_value=value)
     elif isinstance(value, int) and -(2**63) <= value < 2**63:
-        given = AnyValue(int_value=value)
+        any_value = AnyValue(int_value=value)
     elif isinstance(value, float):
-        given = AnyValue(double_value=value)
+        any_value = AnyValue(double_value=value)
     else:
-        given = AnyValue(string_value=text(value))
-    return KeyValue(key=text(key), value=given)
+        any_value = AnyValue(string_value=text(value))
+    return KeyValue(key=text(key), value=any_value)
 
 
 def _escaped(value: Any) -> str:

@@ -14,9 +14,9 @@ LOG_PROB_REQUEST = {"logprobs": True, "top_logprobs": 0}
 DIGITS = 7
 
 
-def plain_log_probs(given: Mapping[str, Any] | None) -> list[float]:
+def plain_log_probs(logprobs: Mapping[str, Any] | None) -> list[float]:
     """A choice's `logprobs` as numbers."""
-    return [round(token["logprob"], DIGITS) for token in (given or {}).get("content") or []]
+    return [round(token["logprob"], DIGITS) for token in (logprobs or {}).get("content") or []]
 
 
 def next_sequence_id() -> int:

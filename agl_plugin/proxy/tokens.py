@@ -92,10 +92,10 @@ def array_of(numbers: Sequence[int] | Array) -> Array:
     return np.array(array("I", numbers), IDS_TYPE)
 
 
-def n_common(one: Array, other: Array) -> int:
+def n_common(tokens: Array, other: Array) -> int:
     """How many first tokens are the same."""
-    n = min(len(one), len(other))
-    differ = np.flatnonzero(one[:n] != other[:n])
+    n = min(len(tokens), len(other))
+    differ = np.flatnonzero(tokens[:n] != other[:n])
     return int(differ[0]) if len(differ) else n
 
 
@@ -131,10 +131,10 @@ class Packer:
         before, seen = self._last.get(attempt, ("", prompt[:0]))
         n_shared = n_common(prompt, seen)
         self._remember(attempt, name, np.concatenate([prompt, sampled]))
-        found = {SHARED: n_shared, NEW: pack(prompt[n_shared:]), SAMPLED: pack(sampled), CHECK: zlib.crc32(prompt)}
-        found |= {AFTER: before} if n_shared else {}
-        found |= {LOG_PROBS: pack(log_probs)} if len(log_probs) == len(sampled) else {}
-        return {**found, FINISH: choice.get("finish_reason") or ""}
+        attributes = {SHARED: n_shared, NEW: pack(prompt[n_shared:]), SAMPLED: pack(sampled), CHECK: zlib.crc32(prompt)}
+        attributes |= {AFTER: before} if n_shared else {}
+        attributes |= {LOG_PROBS: pack(log_probs)} if len(log_probs) == len(sampled) else {}
+        return {**attributes, FINISH: choice.get("finish_reason") or ""}
 
     def _remember(self, attempt: Hashable, name: str, tokens: Array) -> None:
         self._n_tokens += len(tokens) - len(self._last.pop(attempt, ("", ()))[1])
@@ -164,11 +164,11 @@ def part_of(attributes: Mapping[str, Any]) -> Part:
 
 def linked(parts: Mapping[Any, Part]) -> dict[Any, Prompt]:
     """The prompts of calls by their names, in whatever order. Raises ValueError for one that cannot be had."""
-    found: dict[Any, Prompt] = {}
+    prompts: dict[Any, Prompt] = {}
     checks: dict[Any, int] = {}  # of what each call saw and sampled
     for name in parts:
         path: dict[Any, None] = {}
-        while name is not None and name not in found:
+        while name is not None and name not in prompts:
             if name not in parts:
                 raise ValueError(f"call {next(reversed(path))} goes on from call {name}, which is not there")
             if name in path:
@@ -176,16 +176,16 @@ def linked(parts: Mapping[Any, Part]) -> dict[Any, Prompt]:
             path[name] = None
             name = parts[name].after
         for name in reversed(path):
-            found[name], check = _prompt(name, parts[name], found, checks)
+            prompts[name], check = _prompt(name, parts[name], prompts, checks)
             checks[name] = zlib.crc32(parts[name].sampled, check)
-    return found
+    return prompts
 
 
 def _prompt(
-    name: Any, part: Part, found: Mapping[Any, Prompt], checks: Mapping[Any, int]
+    name: Any, part: Part, prompts: Mapping[Any, Prompt], checks: Mapping[Any, int]
 ) -> tuple[Prompt, int]:  # fmt: skip
     """A call's prompt and its checksum, which goes on from that of the call before where the whole of it is shared."""
-    before = found[part.after] if part.after is not None else None
+    before = prompts[part.after] if part.after is not None else None
     there = before.n_seen_and_sampled if before else 0
     if not 0 <= part.n_shared <= there:
         raise ValueError(f"call {name} shares {part.n_shared} tokens with call {part.after}, which has {there}")
