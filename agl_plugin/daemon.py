@@ -159,7 +159,7 @@ class GrpoDaemon:
         self._gateway.begin()
         self._hold(
             InFlight(
-                {i.seen.rollout_id: {**i.seen.asked, "data_id": i.record["group"]} for i in rollouts},
+                {i.seen.rollout_id: {**i.seen.question, "data_id": i.record["group"]} for i in rollouts},
                 {i.seen.rollout_id: legacy_rollout(i) for i in rollouts},
                 [i.record for i in rollouts],
                 [i.seen for i in rollouts],

@@ -14,23 +14,14 @@ def stored_calls(connection: sqlite3.Connection, attempt: str) -> list[tuple[sql
     while waiting:
         before = len(waiting)
         for n, row in list(waiting.items()):
-            if (follows := _follows(row)) is None or follows in whole:
-                prompt = _shared(row, whole) + unpack(waiting.pop(n)["prompt_ids"])
-                whole[n] = prompt, unpack(row["sampled_ids"])
-                if len(prompt) != row["n_prompt"]:
-                    raise ValueError(f"{row['id']}: {len(prompt)} tokens in its prompt, and it saw {row['n_prompt']}")
+            follows = row["follows"] if "follows" in row.keys() else None  # noqa: SIM118
+            if follows is not None and follows not in whole:
+                continue
+            shared = [] if follows is None else sum(whole[follows], start=[])[: row["n_shared"]]
+            prompt = shared + unpack(waiting.pop(n)["prompt_ids"])
+            whole[n] = prompt, unpack(row["sampled_ids"])
+            if len(prompt) != row["n_prompt"]:
+                raise ValueError(f"{row['id']}: {len(prompt)} tokens in its prompt, and it saw {row['n_prompt']}")
         if len(waiting) == before:
             raise ValueError(f"{attempt}: calls {sorted(waiting)} go on from calls that are not there")
     return [(row, whole[row["n"]][0]) for row in rows]
-
-
-def _follows(row: sqlite3.Row) -> int | None:
-    return row["follows"] if "follows" in row.keys() else None  # noqa: SIM118
-
-
-def _shared(row: sqlite3.Row, whole: dict[int, tuple[list[int], list[int]]]) -> list[int]:
-    follows = _follows(row)
-    if follows is None:
-        return []
-    prompt, sampled = whole[follows]
-    return (prompt + sampled)[: row["n_shared"]]

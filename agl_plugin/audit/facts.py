@@ -39,11 +39,11 @@ class Call:
 
 @dataclass(frozen=True)
 class Seen:
-    """A finished rollout. `asked`: the row of data; `attempts`: rows of the table; `calls` in order, those whose server
-    gave no token ids without any."""
+    """A finished rollout. `question`: the row of data; `attempts`: rows of the table; `calls` in order, those whose
+    server gave no token ids without any."""
 
     rollout_id: str
-    asked: Mapping[str, Any]
+    question: Mapping[str, Any]
     attempts: Sequence[Row]
     calls: Sequence[Call]
 
@@ -57,23 +57,23 @@ class Batched:
     left_out: Mapping[str, str] = field(default_factory=dict)
 
 
-def rollout_rows(found: Sequence[Seen], records: Mapping[str, Mapping[str, Any]], *, run_id: str) -> Rows:
+def rollout_rows(seen: Sequence[Seen], records: Mapping[str, Mapping[str, Any]], *, run_id: str) -> Rows:
     """Questions, rollouts, attempts, calls, tool calls and verdicts; `records` are the lines of rollouts.jsonl."""
     rows: Rows = {name: [] for name in ("question", "rollout", "attempt", "llm_call", "tool_call", "verdict")}
-    for one in found:
-        record = records[one.rollout_id]
-        question = _question(one.asked, record, run_id=run_id)
+    for rollout in seen:
+        record = records[rollout.rollout_id]
+        question = _question(rollout.question, record, run_id=run_id)
         rows["question"].append(question)
-        rows["rollout"].append(_rollout(one, record, question_id=question["id"]))
-        rows["attempt"] += one.attempts
-        rows["llm_call"] += _calls(one.calls)
-        rows["tool_call"] += _tool_calls(one.rollout_id, record)
-        rows["verdict"].append(_verdict(one.rollout_id, record))
+        rows["rollout"].append(_rollout(rollout, record, question_id=question["id"]))
+        rows["attempt"] += rollout.attempts
+        rows["llm_call"] += _calls(rollout.calls)
+        rows["tool_call"] += _tool_calls(rollout.rollout_id, record)
+        rows["verdict"].append(_verdict(rollout.rollout_id, record))
     return rows
 
 
-def _question(asked: Mapping[str, Any], record: Mapping[str, Any], *, run_id: str) -> Row:
-    fields = [text(record.get(key) or asked.get(other)) for key, other in QUESTION_KEYS.items()]
+def _question(data_row: Mapping[str, Any], record: Mapping[str, Any], *, run_id: str) -> Row:
+    fields = [text(record.get(key) or data_row.get(other)) for key, other in QUESTION_KEYS.items()]
     key = hashlib.sha256(json.dumps(fields[:3]).encode()).hexdigest()[:16]
     return {"id": f"q-{key}", "run_id": run_id, **dict(zip(("name", *list(QUESTION_KEYS)[1:]), fields, strict=True))}
 
@@ -81,17 +81,17 @@ def _question(asked: Mapping[str, Any], record: Mapping[str, Any], *, run_id: st
 QUESTION_KEYS = {"question_id": "id", "question": "question", "reference": "answer", "task_type": "task_type"}
 
 
-def _rollout(one: Seen, record: Mapping[str, Any], *, question_id: str) -> Row:
-    latest = one.attempts[-1]["id"] if one.attempts else None
+def _rollout(rollout: Seen, record: Mapping[str, Any], *, question_id: str) -> Row:
+    latest = rollout.attempts[-1]["id"] if rollout.attempts else None
     return {
         **{key: record.get(key) for key in ("step", "mode", "resampled", "status", "stop_reason")},
-        "id": one.rollout_id,
+        "id": rollout.rollout_id,
         "question_id": question_id,
         "group_id": record.get("group"),
         "attempt_id": latest,
         "agent": record.get("agent") or "",
         "answer": text(record.get("answer")),
-        "n_calls": len(one.calls),
+        "n_calls": len(rollout.calls),
     }
 
 
@@ -101,7 +101,10 @@ def _calls(calls: Sequence[Call]) -> list[Row]:
     for call in calls:
         prompts.append(Prompt.of(call.prompt, call.sampled, before=prompts[-1] if prompts else None))
     places = {id(prompt): n for n, prompt in enumerate(prompts, start=1)}
-    prompts = [one if not one.before or id(one.before) in places else Prompt.of(one[:], one.sampled) for one in prompts]
+    prompts = [
+        prompt if not prompt.before or id(prompt.before) in places else Prompt.of(prompt[:], prompt.sampled)
+        for prompt in prompts
+    ]
     return [
         _call(call, n, prompt.new) | {"follows": places.get(id(prompt.before)), "n_shared": prompt.n_shared}
         for n, (call, prompt) in enumerate(zip(calls, prompts, strict=True), start=1)
@@ -111,9 +114,13 @@ def _calls(calls: Sequence[Call]) -> list[Row]:
 def _call(call: Call, n: int, new: Any) -> Row:
     return {
         **{key: call.facts[key] for key in ("attempt_id", "response_id", "weights_version", "started_s", "ended_s")},
-        **{"id": f"{call.facts['attempt_id']}/c{n}", "n": n, "finish_reason": call.finish_reason},
-        **{"n_prompt": len(call.prompt), "n_sampled": len(call.sampled)},
-        **{"prompt_ids": pack(new), "sampled_ids": pack(call.sampled)},
+        "id": f"{call.facts['attempt_id']}/c{n}",
+        "n": n,
+        "finish_reason": call.finish_reason,
+        "n_prompt": len(call.prompt),
+        "n_sampled": len(call.sampled),
+        "prompt_ids": pack(new),
+        "sampled_ids": pack(call.sampled),
         "log_probs": pack(call.log_probs, "f") if call.log_probs else None,
     }
 
@@ -129,9 +136,14 @@ def _query(call: Mapping[str, Any]) -> Row:
     result = call["result"]
     shown = {key: result.get(key) for key in ("columns", "rows", "truncated")}
     return {
-        **{"turn": call.get("turn", 1), "name": "sql", "arguments": text(call["sql"]), "result": text(shown)},
-        **{"n_rows": len(result.get("rows") or []), "outcome": "error" if result.get("error") else "ok"},
-        **{"error": text(result.get("error")), "seconds": result.get("elapsed_s")},
+        "turn": call.get("turn", 1),
+        "name": "sql",
+        "arguments": text(call["sql"]),
+        "result": text(shown),
+        "n_rows": len(result.get("rows") or []),
+        "outcome": "error" if result.get("error") else "ok",
+        "error": text(result.get("error")),
+        "seconds": result.get("elapsed_s"),
     }
 
 
@@ -139,17 +151,25 @@ def _other_tool(call: Mapping[str, Any]) -> Row:
     outcome, result = call.get("outcome", "ok"), text(call.get("result"))
     good = outcome in ("ok", "cut")
     return {
-        **{"turn": call.get("turn", 1), "name": call["name"], "arguments": text(call.get("arguments"))},
-        **{"result": result if good else "", "error": "" if good else result},
-        **{"outcome": outcome, "seconds": call.get("elapsed_s")},
+        "turn": call.get("turn", 1),
+        "name": call["name"],
+        "arguments": text(call.get("arguments")),
+        "result": result if good else "",
+        "error": "" if good else result,
+        "outcome": outcome,
+        "seconds": call.get("elapsed_s"),
     }
 
 
 def _verdict(rollout_id: str, record: Mapping[str, Any]) -> Row:
     return {
-        **{"rollout_id": rollout_id, "reward": record.get("reward"), "unscored": record.get("unscored")},
-        **{"judge": text(record.get("judge")), "parts": text(record.get("reward_parts") or {})},
-        **{"reason": text(record.get("reason")), "usage": text(record.get("judge_usage") or {})},
+        "rollout_id": rollout_id,
+        "reward": record.get("reward"),
+        "unscored": record.get("unscored"),
+        "judge": text(record.get("judge")),
+        "parts": text(record.get("reward_parts") or {}),
+        "reason": text(record.get("reason")),
+        "usage": text(record.get("judge_usage") or {}),
     }
 
 
@@ -180,8 +200,13 @@ def _tokens(row: TrainRow, limits: Limits) -> Row:
     prompt, response = row.prompt[: limits.prompt_tokens], row.response[: limits.response_tokens]
     mask = row.mask[: limits.response_tokens]
     return {
-        **{"apart": row.why, "n_prompt": len(prompt), "n_response": len(response), "n_trained": sum(mask)},
-        **{"prompt_ids": pack(prompt), "response_ids": pack(response), "mask": pack(mask, "B")},
+        "apart": row.why,
+        "n_prompt": len(prompt),
+        "n_response": len(response),
+        "n_trained": sum(mask),
+        "prompt_ids": pack(prompt),
+        "response_ids": pack(response),
+        "mask": pack(mask, "B"),
     }
 
 
@@ -203,11 +228,17 @@ def _update(updated: Updated, rows: Sequence[Row], metrics: Mapping[str, Any], *
     numbers = {key: value for key, value in jsonable(dict(metrics)).items() if isinstance(value, int | float)}
     used = [row for row in rows if row["used"]]
     return {
-        **{"step": step, "loss": numbers.get("actor/pg_loss"), "grad_norm": numbers.get("actor/grad_norm")},
-        **{"grad_norms": json.dumps([n if math.isfinite(n) else None for n in updated.grad_norms])},
-        **{"lr": numbers.get("actor/lr"), "metrics": json.dumps(numbers)},
-        **{"weights_before": updated.weights_before, "weights_after": updated.weights_after},
-        **{"n_rollouts": len({row["rollout_id"] for row in rows}), "n_rows": len(rows), "n_used": len(used)},
+        "step": step,
+        "loss": numbers.get("actor/pg_loss"),
+        "grad_norm": numbers.get("actor/grad_norm"),
+        "grad_norms": json.dumps([n if math.isfinite(n) else None for n in updated.grad_norms]),
+        "lr": numbers.get("actor/lr"),
+        "metrics": json.dumps(numbers),
+        "weights_before": updated.weights_before,
+        "weights_after": updated.weights_after,
+        "n_rollouts": len({row["rollout_id"] for row in rows}),
+        "n_rows": len(rows),
+        "n_used": len(used),
         "n_tokens": sum(row["n_trained"] for row in used),
     }
 

@@ -27,6 +27,7 @@ from agl_plugin.audit import schema
 from agl_plugin.audit.calls import stored_calls
 from agl_plugin.audit.recompute import Settings
 from agl_plugin.audit.schema import unpack
+from agl_plugin.audit.stored import call_of, turn_of
 from agl_plugin.update.fingerprint import MOMENTS
 from agl_plugin.update.rules import Updated, UpdateRules
 from foundation import run_folder
@@ -48,8 +49,8 @@ class Replayed:
     @property
     def differences(self) -> list[str]:
         """What is not the same, with its figure; [] for the same update."""
-        problems = [f"{what} differs by {gap:.2g} (at most {SAME[what]:g})" for what, gap in self.gaps.items()
-                 if not gap <= SAME[what]]  # fmt: skip
+        problems = [f"{name} differs by {gap:.2g} (at most {SAME[name]:g})" for name, gap in self.gaps.items()
+                 if not gap <= SAME[name]]  # fmt: skip
         if self.stored.weights_before != self.repeated.weights_before:
             problems.append("it begins with other weights")
         if self.stored.state and self.repeated.state:
@@ -68,7 +69,7 @@ class Replayed:
         largest = {"grad_norms": _norm_gap(*norms)}
         if self.stored.state and self.repeated.state:
             then, now = (_parts(update.state) for update in (self.stored, self.repeated) if update.state)
-            largest |= {what: _gap(then[what], now[what]) for what in then}
+            largest |= {name: _gap(then[name], now[name]) for name in then}
         return largest
 
 
@@ -149,8 +150,8 @@ def _repeat(connection: sqlite3.Connection, settings: Mapping[str, Any], *, step
 
     rules, config = UpdateRules(**settings["rules"]), verl_config(dict(settings["verl"]))
     if rules.teacher or rules.imitation:
-        what = "a teacher" if rules.teacher else "what succeeded beside failures"
-        raise UserError(f"the run learned from {what}: such updates are not repeated; `verify` computes the rest")
+        source = "a teacher" if rules.teacher else "what succeeded beside failures"
+        raise UserError(f"the run learned from {source}: such updates are not repeated; `verify` computes the rest")
     batch = stored_batch(connection, Settings.of(settings), step=step)
     os.environ |= {"WORLD_SIZE": "1", "RANK": "0", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
     with tempfile.TemporaryDirectory() as place:
@@ -162,12 +163,8 @@ def _repeat(connection: sqlite3.Connection, settings: Mapping[str, Any], *, step
             batch = reference.reference_log_probs(batch, rules)
         prepared = prepare(batch, rules, step=step)
         _, updated = result(prepared, actor.update(prepared.data))
-        _leave_group()
+        torch.distributed.destroy_process_group()
     return updated
-
-
-def _leave_group() -> None:
-    torch.distributed.destroy_process_group()
 
 
 def stored_batch(connection: sqlite3.Connection, settings: Settings, *, step: int) -> Any:
@@ -176,23 +173,16 @@ def stored_batch(connection: sqlite3.Connection, settings: Settings, *, step: in
     Raises UserError where the calls give other rows than are stored.
     """
     from agl_plugin.update.batch import build_batch
-    from agl_plugin.update.rows import NAN, Turn
+    from agl_plugin.update.rows import Turn
 
     query = """SELECT rollout_id, group_id, reward, attempt_id, max(train_row.advantage) AS advantage FROM train_row
         JOIN rollout ON rollout.id = train_row.rollout_id JOIN verdict USING (rollout_id)
         WHERE train_row.step = ? GROUP BY rollout_id ORDER BY min(row_number)"""
     rollouts: dict[str, tuple[str, float, list[Turn]]] = {}
     for row in connection.execute(query, (step,)).fetchall():
-        rollouts[row["rollout_id"]] = (row["group_id"], row["reward"], [
-            Turn(
-                prompt,
-                sampled := unpack(call["sampled_ids"]),
-                unpack(call["log_probs"], "f") or [NAN] * len(sampled),
-                call["finish_reason"] or "",
-            )
-            for call, prompt in stored_calls(connection, row["attempt_id"])
-        ])  # fmt: skip
-    made = build_batch(
+        turns = [turn_of(call_of(call, prompt)) for call, prompt in stored_calls(connection, row["attempt_id"])]
+        rollouts[row["rollout_id"]] = row["group_id"], row["reward"], turns
+    batch = build_batch(
         rollouts,
         merge=settings.merge,
         max_prompt_tokens=settings.prompt_tokens,
@@ -201,17 +191,15 @@ def stored_batch(connection: sqlite3.Connection, settings: Settings, *, step: in
         device=torch.device("cpu"),
     )
     stored = connection.execute("SELECT * FROM train_row WHERE step = ? ORDER BY row_number", (step,)).fetchall()
-    for (rollout, row), kept in zip(made.rows, stored, strict=True):
+    for (rollout, row), stored_row in zip(batch.rows, stored, strict=True):
         cut = settings.response_tokens
-        same = rollout == kept["rollout_id"] and row.prompt[: settings.prompt_tokens] == unpack(kept["prompt_ids"])
-        same = (
-            same and row.response[:cut] == unpack(kept["response_ids"]) and row.mask[:cut] == unpack(kept["mask"], "B")
-        )
-        if not same:
-            raise UserError(f"{kept['id']} is not what its calls give: `verify` tells more")
+        made = rollout, row.prompt[: settings.prompt_tokens], row.response[:cut], row.mask[:cut]
+        ids = (unpack(stored_row["prompt_ids"]), unpack(stored_row["response_ids"]), unpack(stored_row["mask"], "B"))
+        if made != (stored_row["rollout_id"], *ids):
+            raise UserError(f"{stored_row['id']} is not what its calls give: `verify` tells more")
     advantages = torch.tensor([[row["advantage"] or 0.0] for row in stored], dtype=torch.float32)
-    made.data.batch["advantages"] = advantages * made.data.batch["response_mask"]
-    return made.data
+    batch.data.batch["advantages"] = advantages * batch.data.batch["response_mask"]
+    return batch.data
 
 
 def _worker(config: Any, *, role: str, start: Path | None = None) -> Any:

@@ -81,8 +81,8 @@ def make(connection: sqlite3.Connection) -> None:
 def text(value: Any, *, limit: int = MAX_TEXT_CHARS) -> str:
     """A text as the file takes it: without lone surrogates, cut with a note; other values as JSON."""
     whole = value if isinstance(value, str) else "" if value is None else json.dumps(value, ensure_ascii=False)
-    kept = whole if len(whole) <= limit else f"{whole[:limit]}… (+{len(whole) - limit} characters)"
-    return kept.encode("utf-8", errors="replace").decode("utf-8")
+    shown = whole if len(whole) <= limit else f"{whole[:limit]}… (+{len(whole) - limit} characters)"
+    return shown.encode("utf-8", errors="replace").decode("utf-8")
 
 
 def _typed(value: Any, kind: str) -> Any:
@@ -129,7 +129,7 @@ def tables_of(version: int) -> list[str]:
 
 def columns_of(table: str, version: int) -> list[tuple[str, str]]:
     """Names and types of the columns that a table has in a file of this version."""
-    return [one for one in COLUMNS[table] if version > 3 or one[0] not in ("follows", "n_shared")]
+    return [column for column in COLUMNS[table] if version > 3 or column[0] not in ("follows", "n_shared")]
 
 
 def digest(previous: str, table: str, rows: Iterable[Sequence[Any]], *, step: int, version: int = VERSION) -> str:

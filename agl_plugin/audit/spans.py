@@ -42,9 +42,13 @@ def _triplet(call: Call) -> Triplet:
 
 def _attempt(attempt: Attempt) -> Row:
     return {
-        **{"id": attempt.attempt_id, "rollout_id": attempt.rollout_id, "n": attempt.sequence_id},
-        **{"status": str(attempt.status), "worker": attempt.worker_id},
-        **{"started_s": attempt.start_time, "ended_s": attempt.end_time},
+        "id": attempt.attempt_id,
+        "rollout_id": attempt.rollout_id,
+        "n": attempt.sequence_id,
+        "status": str(attempt.status),
+        "worker": attempt.worker_id,
+        "started_s": attempt.start_time,
+        "ended_s": attempt.end_time,
     }
 
 

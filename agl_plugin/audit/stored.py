@@ -12,7 +12,7 @@ import json
 import sqlite3
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +58,12 @@ class StoredRollout:
     def turns(self) -> list[Turn]:
         """Its LLM calls."""
         return [turn_of(call) for call in self.seen.calls]
+
+
+def call_of(row: sqlite3.Row, prompt: list[int]) -> Call:
+    """A row of the table of calls, with its whole prompt."""
+    log_probs = unpack(row["log_probs"], "f")
+    return Call(dict(row), prompt, unpack(row["sampled_ids"]), log_probs, row["finish_reason"])
 
 
 def turn_of(call: Call) -> Turn:
@@ -153,16 +159,8 @@ class StoredRun:
         return StoredRollout(record, Seen(place["rollout_id"], group.question, rows, calls))
 
     def _calls(self, attempt: str, mark: str) -> list[Call]:
-        return [
-            Call(
-                {**dict(row), "attempt_id": f"{attempt}{mark}"},
-                prompt,
-                unpack(row["sampled_ids"]),
-                unpack(row["log_probs"], "f"),
-                row["finish_reason"],
-            )
-            for row, prompt in stored_calls(self._connection, attempt)
-        ]
+        calls = [call_of(row, prompt) for row, prompt in stored_calls(self._connection, attempt)]
+        return [replace(call, facts={**call.facts, "attempt_id": f"{attempt}{mark}"}) for call in calls]
 
     def _line(self, name: str) -> dict[str, Any]:
         with (self.folder / run_folder.ROLLOUTS).open("rb") as file:

@@ -301,17 +301,17 @@ class Step:
 
     def _fate(self, row: sqlite3.Row, advantage: float) -> None:
         """The advantage of a row, and whether it was learned from for the reason that holds."""
-        name, given, why = row["id"], row["advantage"], row["why_not"]
-        if given is None:
+        name, stored, why = row["id"], row["advantage"], row["why_not"]
+        if stored is None:
             self.checked.expect(not row["used"], f"{name} was learned from without an advantage")
             return
-        close = abs(given - advantage) <= TOLERANCE * max(1.0, abs(advantage))
-        self.checked.expect(close, f"{name}: advantage {given}, and its group gives {advantage}")
+        close = abs(stored - advantage) <= TOLERANCE * max(1.0, abs(advantage))
+        self.checked.expect(close, f"{name}: advantage {stored}, and its group gives {advantage}")
         rules = self.settings.rules
         overlong = bool(rules.get("overlong_filter")) and row["rollout_id"] in self.cut_short
-        left_out = overlong or (bool(rules.get("positive_only")) and given <= 0)
-        kept = f"{why or 'learned from'}, and the recipe {'leaves it out' if left_out else 'keeps it'}"
-        self.checked.expect((why == "left_out_by_recipe") == left_out, f"{name}: {kept} (advantage {given})")
+        left_out = overlong or (bool(rules.get("positive_only")) and stored <= 0)
+        fate = f"{why or 'learned from'}, and the recipe {'leaves it out' if left_out else 'keeps it'}"
+        self.checked.expect((why == "left_out_by_recipe") == left_out, f"{name}: {fate} (advantage {stored})")
         idle = self.settings.advantage_decides and advantage == 0
         self.checked.expect(not (row["used"] and idle), f"{name} was learned from with advantage 0")
         self.checked.expect(bool(row["used"]) == (not why), f"{name}: used = {row['used']}, and the reason is {why!r}")
