@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,23 +18,20 @@ def ancestors(config: Tree) -> list[Tree]:
 
     `changed` are the settings that differ from that run's: {key: [there, here]}. Ends where a run's folder is gone.
     """
-    return list(_ancestors(config))
-
-
-def _ancestors(config: Tree) -> Iterator[Tree]:
-    seen = set[Path]()
+    older_runs, seen = list[Tree](), set[Path]()
     while resume := config["trainer"]["resume"]:
         step = Path(resume)
         file = step.parent.parent / run_folder.CONFIG
         if file in seen or not file.is_file():
-            return
+            break
         seen.add(file)
         older = json.loads(file.read_text(encoding="utf-8"))
-        there, here = flatten(older), flatten(config)
-        changed = {key: [there.get(key), value] for key, value in here.items() if there.get(key) != value}
+        theirs, own = flatten(older), flatten(config)
+        changed = {key: [theirs.get(key), value] for key, value in own.items() if theirs.get(key) != value}
         changed.pop("trainer.resume", None)
-        yield {"run": file.parent.name, "step": step_number(step), "changed": changed}
+        older_runs.append({"run": file.parent.name, "step": step_number(step), "changed": changed})
         config = older
+    return older_runs
 
 
 def ancestors_text(ancestors: list[Tree]) -> str:

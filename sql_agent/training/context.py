@@ -13,7 +13,6 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from foundation.chat_template import read_template, rendered
 from foundation.errors import UserError
@@ -59,9 +58,9 @@ def measure(
     """
     tools = [[tool.name, tool.description, tool.parameters] for tool in offered]
     longest = max((question.question for question in questions), key=len)
-    said = [{"role": "system", "content": system_prompt}, {"role": "user", "content": longest}]
+    messages = [{"role": "system", "content": system_prompt}, {"role": "user", "content": longest}]
     specs = [tool.spec for tool in offered]
-    if prompt := rendered(template, said, specs, config.agent.chat_template_kwargs):
+    if prompt := rendered(template, messages, specs, config.agent.chat_template_kwargs):
         first = count(prompt)
     else:
         first = sum(map(count, (system_prompt, json.dumps(tools, ensure_ascii=False), longest))) + MARK_TOKENS
@@ -96,9 +95,15 @@ def check_context(config: AgentTree, model: Path, questions: Sequence[Question])
             if of_agent := [question for question in questions if question.agent == name]:
                 runner = runners.of(name)
                 prompts = [runner.prompt_for(db_id) for db_id in {question.db_id for question in of_agent}]
-                said: dict[str, Any] = {"system_prompt": max(prompts, key=len), "offered": runner.toolset.offered}
-                said |= {"answer_tokens": config.rollout.max_response_tokens, "template": read_template(model)}
-                tokens = measure(settings, of_agent, **said, count=count)
+                tokens = measure(
+                    settings,
+                    of_agent,
+                    answer_tokens=config.rollout.max_response_tokens,
+                    system_prompt=max(prompts, key=len),
+                    offered=runner.toolset.offered,
+                    count=count,
+                    template=read_template(model),
+                )
                 compare(settings.agent, config.rollout, tokens, held=context_tokens(model, config.rollout), name=name)
 
 

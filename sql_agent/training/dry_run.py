@@ -39,14 +39,14 @@ def dry_run(config: TrainConfig, terminal: Console, *, verl: bool = True) -> int
     preflight.check_agent(config)
     with closing(scoring_of(config)) as scoring:
         train, val = load_data(config, scoring)
-        asked = val if config.data.from_store else train
+        probed_questions = val if config.data.from_store else train
         steps = total_steps(config, len(train))
         check(config, scoring, steps=steps)
-        played = [*rehearse(config, [*asked, *val])]
-        graded = offline_kinds(asked, scoring)
+        played = [*rehearse(config, [*probed_questions, *val])]
+        graded = offline_kinds(probed_questions, scoring)
         lines = [*arithmetic(config, scoring, n_train=len(train), n_val=len(val), steps=steps), *played]
         lines += [f"the offline judge grades {graded}"] if graded else []
-        lines += findings(probed(asked, scoring))
+        lines += findings(probed(probed_questions, scoring))
     show(terminal, "configuration", flatten(config.model_dump(mode="json")))
     if verl:
         path = model_name(config.model, tiny=config.is_tiny, seed=config.trainer.seed)
@@ -94,8 +94,8 @@ def arithmetic(config: TrainConfig, scoring: ScoringContext, *, n_train: int, n_
     yield f"  {updates} optimizer step(s) of {rollouts // updates} rollouts"
     size = f"{optim.micro_batch_tokens} tokens" if optim.micro_batch_tokens else f"{optim.micro_batch_rows} rows"
     yield f"  {size} per forward pass and GPU"
-    what = "stored" if stored else "in training"
-    yield f"rollouts: {steps * rollouts} {what}, {validations * n_val} in {validations} validation(s)"
+    kind = "stored" if stored else "in training"
+    yield f"rollouts: {steps * rollouts} {kind}, {validations * n_val} in {validations} validation(s)"
     turns = max(settings.agent.max_turns for settings in agents_of(config).values())
     yield f"model calls: at most {n_played * turns} ({turns} turns each)"
     calls = judge_calls(

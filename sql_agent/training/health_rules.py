@@ -147,9 +147,9 @@ def tool_counts(records: Sequence[RunRecord]) -> dict[str, float]:
     calls = [call for record in records for call in record.tool_calls]
     named = {call.name: [other.outcome for other in calls if other.name == call.name] for call in calls}
     return {
-        f"tools/{name}/{what}": float(n)
+        f"tools/{name}/{count}": float(n)
         for name, outcomes in named.items()
-        for what, n in (
+        for count, n in (
             ("calls", len(outcomes)),
             ("errors", outcomes.count("error") + outcomes.count("bad_arguments")),
             ("timeouts", outcomes.count("timeout")),

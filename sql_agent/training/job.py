@@ -131,16 +131,16 @@ def run_grpo(
         where = f"{config.trainer.device}, in one process" if method == "local" else config.trainer.device
         lines = [f"recipe {config.recipe} on {where}: {plan.steps} steps, judge: {scoring.judge_name}"]
         terminal.print("\n".join([*lines, f"model {plan.model}", *findings(plan.probed)]), markup=False)
+
+        def watched(shown: Console) -> None:
+            with Progress(shown, plan.run_dir, what=begins):
+                fit(plan)
+
         with held(plan):
             plan.write_down()
-            summary = carry_out(plan, lambda shown: _watched(plan, shown, fit=fit, begins=begins))
+            summary = carry_out(plan, watched)
     terminal.print(summary_table(summary))
     return EXIT[summary["status"]], plan.run_dir
-
-
-def _watched(plan: GrpoPlan, terminal: Console, *, fit: Callable[[GrpoPlan], None], begins: str) -> None:
-    with Progress(terminal, plan.run_dir, what=begins):
-        fit(plan)
 
 
 def prepare(
@@ -155,13 +155,14 @@ def prepare(
     preflight.check_loss(config.optim.loss)
     preflight.check_trackers(config.logging.trackers)
     model = model_folder(config.model, seed=config.trainer.seed, tiny=config.is_tiny)
-    source, asked = source_of(config.data, config.trainer.runs, model), val if config.data.from_store else questions
+    source = source_of(config.data, config.trainer.runs, model)
+    probed_questions = val if config.data.from_store else questions
     preflight.check_parallel(config.trainer, config.rollout, model)
     if not config.is_tiny:  # it asks once or twice, whatever it may
-        check_context(config, model, asked)
+        check_context(config, model, probed_questions)
     check_judge(scoring)
     preflight.check_disk(config.trainer, model, lora=config.model.lora_rank > 0)
-    start, paying = merged_start(model, config.merged_adapter), probed(asked, scoring)
+    start, paying = merged_start(model, config.merged_adapter), probed(probed_questions, scoring)
     run_dir = run_folder.new_run_folder(config.trainer.runs, name=config.run_name)
     health = health_of(config.health, config, max_response_tokens=config.rollout.max_response_tokens)
     return GrpoPlan(
@@ -220,9 +221,11 @@ def fit(plan: GrpoPlan, *, role: str, python: Path | None) -> None:
     from agl_plugin.algorithm import Grpo
     from sql_agent.training.lit_agent import SqlAgent
 
-    config, run_dir, cpu = plan.config, plan.run_dir, plan.config.trainer.device == "cpu"
-    parts: Any = {"daemon": plan.daemon, "trainer": plan.trainer, "audit": config.logging.audit, "python": python}
-    algorithm = Grpo(plan.verl, run_dir=run_dir, cpu=cpu, **parts)
+    config, run_dir = plan.config, plan.run_dir
+    cpu, audit = config.trainer.device == "cpu", config.logging.audit
+    algorithm = Grpo(
+        plan.verl, run_dir=run_dir, cpu=cpu, daemon=plan.daemon, trainer=plan.trainer, audit=audit, python=python
+    )
     trainer = make_trainer(
         config.rollout, config.store, role=role, algorithm=algorithm, run_dir=run_dir, debug=config.logging.debug
     )

@@ -143,14 +143,20 @@ def resolve_config(flags: Flags) -> TrainConfig:
     return shorten(config, ci=flags.ci or flags.ci_fast, fast=flags.ci_fast)
 
 
-def configured(told: dict[str, Any], *, recipe: str, lora: bool = False) -> TrainConfig:
+def device_of(tree: dict[str, Any]) -> str:
+    """`trainer.device`, where "auto" is decided by what the driver shows."""
+    device = tree.get("trainer", {}).get("device", "auto")
+    if device != "auto":
+        return device
+    return "cuda" if models.gpu_count() else "cpu"
+
+
+def configured(tree: dict[str, Any], *, recipe: str, lora: bool = False) -> TrainConfig:
     """defaults < recipe < what is told (see command_tree), with device and prompt decided. Raises UserError."""
     named = load_recipe(recipe) if recipe else {}
-    device = merge(named, told).get("trainer", {}).get("device", "auto")
-    if device == "auto":
-        device = "cuda" if models.gpu_count() else "cpu"
+    device = device_of(merge(named, tree))
     base = named or load_recipe("smoke_cpu" if device == "cpu" else "qwen3_0_6b")
-    config = build_config(base, told, {"trainer": {"device": device}})
+    config = build_config(base, tree, {"trainer": {"device": device}})
     if config.method != "grpo":
         raise UserError(
             f"method = {config.method}: this is the configuration of `agentgrpo {config.method}`; call that one"
@@ -160,11 +166,11 @@ def configured(told: dict[str, Any], *, recipe: str, lora: bool = False) -> Trai
     config = resolve_system_prompt(config, tiny=config.is_tiny)
     if config.is_tiny and not config.model.tiny and config.database.tables != DatabaseConfig().tables:
         database = config.database
-        made = "" if database.url else f"`agentgrpo mine {database.path}` makes one that does, or "
+        remedy = "" if database.url else f"`agentgrpo mine {database.path}` makes one that does, or "
         logger.warning(
             "the tiny policy knows the bundled tables alone and learns nothing of %s; %sname a --model",
             ", ".join(database.tables) or database.url or database.folder,
-            made,
+            remedy,
         )
     return config
 

@@ -5,6 +5,9 @@ What breaks while it is carried out ends it with a summary that says so; the run
 
 from __future__ import annotations
 
+import errno
+import logging
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,8 +23,10 @@ from foundation.files import write_json
 from foundation.processes import ProcessTree
 from foundation.versions import versions
 from sql_agent.config import TrainConfig
-from sql_agent.training.ending import what_broke, write_summary
+from sql_agent.training.summary import build_summary
 
+logger = logging.getLogger(__name__)
+DISK_FULL = "the disk of {run_dir} is full. Free space there, then go on with --resume"
 EXIT = {"finished": 0, "failed": 1, "interrupted": 130}
 
 
@@ -58,21 +63,36 @@ def carry_out(plan: Plan, fit: Callable[[Console], None]) -> dict[str, Any]:
         console.quiet(plan.run_dir / run_folder.LOG, enabled=not plan.config.logging.debug) as terminal,
         ProcessTree() as tree,
     ):
-        error = _error_of(fit, plan.run_dir, terminal)
+        error = ""
+        try:
+            fit(terminal)
+        except (RunError, UserError) as exc:
+            error = str(exc)
+        except KeyboardInterrupt:
+            pass
+        except Exception as exc:
+            error = _what_broke(exc, plan.run_dir)
         end_trackers()
-    total_s = time.monotonic() - started
-    peak_gib, facts = tree.peak_gib, plan.facts()
-    return write_summary(plan.run_dir, error=error, total_s=total_s, peak_memory_gib=peak_gib, facts=facts)
+    return _summary(plan, error=error, total_s=time.monotonic() - started, peak_memory_gib=tree.peak_gib)
 
 
-def _error_of(fit: Callable[[Console], None], run_dir: Path, terminal: Console) -> str:
-    """What went wrong, for people, or ""."""
+def _what_broke(exc: Exception, run_dir: Path) -> str:
+    """The failure for people. The one boundary between a whole stack and a person: the traceback goes to the log."""
+    logger.exception("training failed", exc_info=exc)
+    text = f"{type(exc).__name__}: {str(exc)[:2000]}\nThe log has the details: {run_dir / run_folder.LOG}"
+    full = os.strerror(errno.ENOSPC) in str(exc)
+    return f"{text}\n{DISK_FULL.format(run_dir=run_dir)}" if full else text
+
+
+def _summary(plan: Plan, *, error: str, total_s: float, peak_memory_gib: float) -> dict[str, Any]:
+    """Write and return the summary. One that cannot be written is a failed run."""
+    facts = {"status": "", "error": error, **plan.facts()}
+    summary = build_summary(plan.run_dir, total_s=total_s, peak_memory_gib=peak_memory_gib, facts=facts)
+    done = summary["last_step"] == summary["total_steps"] or summary["best"].get("ended", False)
+    summary["status"] = "failed" if error else ("finished" if done else "interrupted")
     try:
-        fit(terminal)
-    except (RunError, UserError) as exc:
-        return str(exc)
-    except KeyboardInterrupt:
-        return ""
-    except Exception as exc:
-        return what_broke(exc, run_dir)
-    return ""
+        write_json(plan.run_dir / run_folder.SUMMARY, summary)
+    except OSError as exc:
+        why = f"summary.json could not be written: {exc}"
+        summary |= {"status": "failed", "error": "\n".join(filter(None, [error, why]))}
+    return summary

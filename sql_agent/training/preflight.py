@@ -28,18 +28,10 @@ from sql_agent.serving.models import gpu_count, language_model
 from sql_agent.training.verl_config import flatten, loss_name
 
 COMPARED_ON_RESUME = ("agent", "agents", "database", "data", "reward", "model", "rollout", "optim", "verl")
-
-
 # Packages that verl's trackers import; swanlab needs the second one where it writes to this machine only.
 TRACKER_PACKAGES = {"wandb": ["wandb"], "swanlab": ["swanlab", "swanboard"], "tensorboard": ["tensorboard"]}
-
-
 BYTES_PER_LORA_CHECKPOINT_BYTE = 2.2  # fp32 weights, frozen ones too; moments of the adapters only
-
-
 BYTES_PER_CHECKPOINT_BYTE = 7  # bf16 weights on disk -> fp32 weights and two Adam moments, with some slack
-
-
 LOSS_LIMIT_S = 300.0  # importing torch takes seconds, minutes beside busy processes
 
 

@@ -129,14 +129,14 @@ class _Probe:
         tried = members[:: max(1, len(members) // PER_FIELD)][:PER_FIELD]
         per_question = [await self._answers(question, members) for question in tried[:N_OTHERS]]
         paid = {
-            what: await self._mean(
-                [(q, *answers[what]) for q, answers in zip(tried, per_question, strict=False) if what in answers]
+            kind: await self._mean(
+                [(q, *answers[kind]) for q, answers in zip(tried, per_question, strict=False) if kind in answers]
             )
-            for what in dict.fromkeys(what for answers in per_question for what in answers)
+            for kind in dict.fromkeys(kind for answers in per_question for kind in answers)
         }
         for text in _constants(members):
             paid[CONSTANT] = max(paid.get(CONSTANT, 0.0), await self._mean([(q, text, ()) for q in tried]))
-        return FieldProbe(field=name, n=len(tried), honest=max(paid.pop(what, 0.0) for what in HONEST), paid=paid)
+        return FieldProbe(field=name, n=len(tried), honest=max(paid.pop(name, 0.0) for name in HONEST), paid=paid)
 
     def _database(self, question: Question) -> Database | None:
         return self._scoring.of(question.agent).database_of(question.db_id)
@@ -171,7 +171,7 @@ class _Probe:
         }
         answers: Answers = {HONEST[0]: (question.answer, question.sql), HONEST[1]: ("\n".join(cells), question.sql)}
         answers |= {"nothing": ("", ()), "the question again": (question.question, ()), "set phrases": (PHRASES, ())}
-        answers |= {"a verdict": (VERDICT, ()), **{what: (text, ()) for what, text in others.items() if text}}
+        answers |= {"a verdict": (VERDICT, ()), **{kind: (text, ()) for kind, text in others.items() if text}}
         return answers | ({"SELECT *": (json.dumps(rows, ensure_ascii=False, default=str), stars)} if any(rows) else {})
 
 

@@ -35,8 +35,10 @@ def load_data(config: TrainConfig, scoring: ScoringContext) -> tuple[list[Questi
             train = [stored_questions(stored, config.rollout)]
             for why, n in stored.left_out.items():
                 logger.warning("data.from_store = %s: left out are %d %s", data.from_store, n, why)
-    for what in silent_faults(config.rollout, config.optim, config.trainer, train=[*chain(*train)], val=[*chain(*val)]):
-        logger.warning("%s", what)
+    for warning in silent_faults(
+        config.rollout, config.optim, config.trainer, train=[*chain(*train)], val=[*chain(*val)]
+    ):
+        logger.warning("%s", warning)
     whole = sum(entry.weight for entry in data.validation)
     shares = [max(1, round(data.val_max_rows * entry.weight / whole)) for entry in data.validation]
     return [*chain(*train)], [*chain(*(evenly(part, n) for part, n in zip(val, shares, strict=True)))]

@@ -32,10 +32,10 @@ def rehearse(config: AgentTree, questions: Sequence[Question]) -> Iterator[str]:
 
 
 def _played(runner: EpisodeRunner, question: Question, match: str, key: str) -> str:
-    said = question.answer or "42"
+    text = question.answer or "42"
 
     def answer(request: dict[str, Any]) -> Answer:
-        return stream_reply({"role": "assistant", "content": said}) if request.get("stream") else chat_reply(said)
+        return stream_reply({"role": "assistant", "content": text}) if request.get("stream") else chat_reply(text)
 
     with openai_server(answer, keep_alive=True) as server:
         address = server.base_url.removesuffix("/v1")
@@ -43,7 +43,7 @@ def _played(runner: EpisodeRunner, question: Question, match: str, key: str) -> 
         try:
             episode = asyncio.run(runner.run(question, llm))
         except Fault as exc:
-            raise UserError(f"{key}: an episode against a model that answers {said!r:.80} failed: {exc}") from exc
+            raise UserError(f"{key}: an episode against a model that answers {text!r:.80} failed: {exc}") from exc
     called = [request.path for request in server.requests]
     trained = sum(path.startswith(TRAINED) for path in called)
     if called and not trained:

@@ -35,12 +35,12 @@ def stored_run(data: DataConfig, runs: Path) -> StoredRun:
 def stored_questions(stored: StoredRun, rollout: RolloutConfig) -> list[Question]:
     """The question of each stored group, which GRPO with these settings can learn from. Raises UserError."""
     name = stored.folder
-    for key, given, there in (
+    for key, own, there in (
         ("rollout.group_size", rollout.group_size, stored.group_size),
         ("rollout.temperature", rollout.temperature, stored.temperature),
     ):
-        if given != there:
-            raise UserError(f"data.from_store = {name}: was sampled with {key} = {there}, not {given}. Set that")
+        if own != there:
+            raise UserError(f"data.from_store = {name}: was sampled with {key} = {there}, not {own}. Set that")
     if n := stored.n_without_log_probs:
         raise UserError(
             f"data.from_store = {name}: {n} of its LLM calls have no log-probabilities, of which weights are made. "
@@ -67,10 +67,10 @@ def check_tokens(stored: StoredRun, model: Path) -> None:
                 f"data.from_store = {name}: its rollouts are tokens of {sampled_by}, and {folder} has no {TOKENIZER}, "
                 "by which tokens are compared. Put it back, or learn from the run's texts: `agentgrpo sft --data`"
             )
-    for what, of in (("tokenizer", _vocabulary), ("chat template", read_template)):
-        if of(sampled_by) != of(model):
+    for part, read in (("tokenizer", _vocabulary), ("chat template", read_template)):
+        if read(sampled_by) != read(model):
             raise UserError(
-                f"data.from_store = {name}: {model} has another {what} than {sampled_by}, which sampled its rollouts. "
+                f"data.from_store = {name}: {model} has another {part} than {sampled_by}, which sampled its rollouts. "
                 "Train that model or one made of it, or learn from the run's texts: `agentgrpo sft --data`"
             )
 

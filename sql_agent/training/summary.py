@@ -45,10 +45,10 @@ def _best(run_dir: Path, everything: list[RunRecord]) -> dict[str, Any]:
     file = run_dir / run_folder.CHECKPOINTS / run_folder.BEST
     if not file.is_file():
         return {}
-    known = json.loads(file.read_text(encoding="utf-8"))
-    own = [row for row in everything if row.mode == "val" and row.step in known["over"]]
-    best = {"step": known["step"], "validated_at": known["over"], "reward_mean": known["reward"]}
-    return {**best, "ended": known["ended"], **reward_of(own)}
+    note = json.loads(file.read_text(encoding="utf-8"))
+    own = [row for row in everything if row.mode == "val" and row.step in note["over"]]
+    best = {"step": note["step"], "validated_at": note["over"], "reward_mean": note["reward"]}
+    return {**best, "ended": note["ended"], **reward_of(own)}
 
 
 def by_agent(rollouts: list[RunRecord]) -> dict[str, list[RunRecord]]:
@@ -108,7 +108,7 @@ def build_summary(run_dir: Path, *, total_s: float, peak_memory_gib: float, fact
         "scored": len(scored),
         "unscored": dict(Counter(r.unscored for r in rollouts if r.unscored)),
         "broken_tools": told_tools(r.model_dump() for r in rollouts if r.unscored),
-        "late_calls": {what: _total(metrics, f"rollout/late_calls/{what}") for what in ("aborted", "refused")},
+        "late_calls": {fate: _total(metrics, f"rollout/late_calls/{fate}") for fate in ("aborted", "refused")},
         "too_old": _total(train, "rollout/too_old"),
         "triplets": sum(len(r.response_tokens) for r in scored),
         "reward_mean": _mean([r.reward for r in scored if r.reward is not None]),
@@ -153,17 +153,18 @@ def _seconds(metrics: list[dict[str, Any]], *, total_s: float) -> dict[str, floa
     train = [row for row in metrics if row["kind"] == "train"]
     phases = {name: sum(row.get(f"time/{name}", 0.0) for row in train) for name in PHASES}
     phases["other"] = by_kind["train"] - sum(phases.values()) + phases["other"]
-    known = sum(by_kind.values())
+    counted = sum(by_kind.values())
     seconds = {**phases, "validation": by_kind["val"], "checkpoint": by_kind["checkpoint"]}
-    return {k: round(v, 2) for k, v in {**seconds, "start_and_stop": total_s - known, "total": total_s}.items()}
+    return {k: round(v, 2) for k, v in {**seconds, "start_and_stop": total_s - counted, "total": total_s}.items()}
 
 
-def _number(value: float | None) -> str:
+def number(value: float | None) -> str:
+    """A figure for people."""
     return "-" if value is None else f"{value:.4g}"
 
 
 def _counted(counts: dict[str, int]) -> str:
-    return ", ".join(f"{n} {what}" for what, n in counts.items() if n)
+    return ", ".join(f"{n} {name}" for name, n in counts.items() if n)
 
 
 def _validations_by_agent(validation: list[dict[str, Any]]) -> dict[str, str]:
@@ -172,8 +173,8 @@ def _validations_by_agent(validation: list[dict[str, Any]]) -> dict[str, str]:
     for entry in validation:
         for name, figures in entry.get("by_agent", {}).items():
             low, high = figures.get("reward_ci95", (None, None))
-            mean = _number(figures.get("reward_mean"))
-            texts[name].append(f"step {entry['step']}: {mean} [{_number(low)}, {_number(high)}]")
+            mean = number(figures.get("reward_mean"))
+            texts[name].append(f"step {entry['step']}: {mean} [{number(low)}, {number(high)}]")
     return {f"validation: {name}": ", ".join(parts) for name, parts in texts.items()}
 
 
@@ -182,7 +183,7 @@ def best_text(best: dict[str, Any]) -> str:
     low, high = best.get("reward_ci95", (None, None))
     steps = " and ".join(map(str, best["validated_at"]))
     ended = "; the run ended because it got no better (trainer.early_stop)" if best["ended"] else ""
-    mean = f"{_number(best['reward_mean'])} [{_number(low)}, {_number(high)}]"
+    mean = f"{number(best['reward_mean'])} [{number(low)}, {number(high)}]"
     return f"step {best['step']}: {mean}, validated at step {steps}{ended}"
 
 
@@ -199,14 +200,14 @@ def summary_table(summary: dict[str, Any]) -> Table:
         + (f"; tools broke: {escape(broken)}" if (broken := summary.get("broken_tools")) else "")
         + (f"; too old: {old}" if (old := summary.get("too_old")) else "")
         + (f"; calls after a step's end: {late}" if late else ""),
-        "reward": f"{_number(summary['reward_mean'])} = {parts}" if parts else "-",
-        "validation": ", ".join(f"step {v['step']}: {_number(v['reward_mean'])}" for v in summary["validation"]) or "-",
+        "reward": f"{number(summary['reward_mean'])} = {parts}" if parts else "-",
+        "validation": ", ".join(f"step {v['step']}: {number(v['reward_mean'])}" for v in summary["validation"]) or "-",
         **_validations_by_agent(summary["validation"]),
         **({"best checkpoint": best_text(summary["best"])} if summary["best"] else {}),
         **({"goes on from": ancestors_text(summary["goes_on_from"])} if summary.get("goes_on_from") else {}),
         "triplets": str(summary["triplets"]),
         "groups": f"{summary['groups']}, without variance {summary['zero_variance_groups']} (no update from these)",
-        "update": f"loss {_number(summary['loss'])}, gradient norm {_number(summary['grad_norm'])}, "
+        "update": f"loss {number(summary['loss'])}, gradient norm {number(summary['grad_norm'])}, "
         f"weights {'changed' if summary['weights_changed'] else 'NOT changed'}",
         "judge": _judge(summary),
         "model": summary["model"]["path"],

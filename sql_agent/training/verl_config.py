@@ -24,6 +24,7 @@ from sql_agent.config import (
     TrainConfig,
     TrainerConfig,
     merge,
+    nested,
     resolve_path,
 )
 from sql_agent.config.losses import CLIPPED, is_own
@@ -47,6 +48,7 @@ def verl_overrides(config: TrainConfig, *, model_path: str, run_dir: Path, total
     `total_steps` counts training steps of the whole run.
     """
     own = own_overrides(config, model_path=model_path, run_dir=run_dir, total_steps=total_steps)
+    # In TOML a quoted "a.b" is one name; verl would look past it.
     return merge(own, nested(flatten(config.verl)))
 
 
@@ -254,25 +256,14 @@ def flatten(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def nested(flat: dict[str, Any]) -> dict[str, Any]:
-    """The tree of dotted keys. In TOML a quoted "a.b" is one name; verl would look past it."""
-    tree: dict[str, Any] = {}
-    for key, value in flat.items():
-        branch = value
-        for name in reversed(key.split(".")):
-            branch = {name: branch}
-        tree = merge(tree, branch)
-    return tree
-
-
 def check_keys(overrides: dict[str, Any], base: dict[str, Any]) -> None:
     """Raises UserError naming each override that verl's composed configuration does not have."""
-    known = flatten(base)
-    sections = {key.rsplit(".", n)[0] for key in known for n in range(1, key.count(".") + 1)}
+    keys = flatten(base)
+    sections = {key.rsplit(".", n)[0] for key in keys for n in range(1, key.count(".") + 1)}
     unknown = [
         key
         for key in flatten(overrides)
-        if key not in known and key not in sections and not key.startswith(OPEN_SECTIONS)
+        if key not in keys and key not in sections and not key.startswith(OPEN_SECTIONS)
     ]
     if unknown:
         raise UserError(

@@ -45,15 +45,15 @@ def composed_base(*, resolve: bool = False) -> dict[str, Any]:
 
 def problems_of(config: TrainConfig, base: dict[str, Any]) -> Iterator[str]:
     """`KEY = VALUE: what is wrong` for each key of the section that does not reach verl as it is."""
-    known, given = flatten(base), {key: value for key, value in flatten(config.verl).items() if value != {}}
-    met = {name for name, is_met in NEEDS.items() if is_met(config, given)}
-    for key, value in given.items():
-        problem = _unknown(key, known) or _misfit(key, value, known.get(key)) or _unmet(key, met)
+    keys, own = flatten(base), {key: value for key, value in flatten(config.verl).items() if value != {}}
+    met = {name for name, is_met in NEEDS.items() if is_met(config, own)}
+    for key, value in own.items():
+        problem = _unknown(key, keys) or _misfit(key, value, keys.get(key)) or _unmet(key, met)
         if problem:
             yield f"{key} = {value!r}: {problem}"
 
 
-def _unknown(key: str, known: dict[str, Any]) -> str:
+def _unknown(key: str, keys: dict[str, Any]) -> str:
     """Why verl, or vLLM, has no such key; "" when it has."""
     if key.startswith(VLLM):
         flag, _, inner = key.removeprefix(VLLM).partition(".")
@@ -62,9 +62,9 @@ def _unknown(key: str, known: dict[str, Any]) -> str:
         return "" if flag in vllm_flags() else f"vLLM has no such flag{_hint(flag, vllm_flags(), prefix=VLLM)}"
     if key.startswith(OPEN_SECTIONS):
         return ""
-    if f"{key}." in OPEN_SECTIONS or any(name.startswith(f"{key}.") for name in known):
+    if f"{key}." in OPEN_SECTIONS or any(name.startswith(f"{key}.") for name in keys):
         return "is a section; name a key in it"
-    return "" if key in known else f"verl has no such key{_hint(key, known)}"
+    return "" if key in keys else f"verl has no such key{_hint(key, keys)}"
 
 
 def _misfit(key: str, value: Any, default: Any) -> str:

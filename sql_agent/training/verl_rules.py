@@ -92,7 +92,7 @@ FITS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     f"{ACTOR}clip_ratio_c": ("above 1", lambda value: value > 1),
     f"{ACTOR}optim.betas": (
         "two numbers in [0, 1)",
-        lambda value: len(value) == 2 and all(isinstance(one, int | float) and 0 <= one < 1 for one in value),
+        lambda value: len(value) == 2 and all(isinstance(number, int | float) and 0 <= number < 1 for number in value),
     ),
     f"{ACTOR}ppo_epochs": ("1 or more", lambda value: value >= 1),
     f"{ACTOR}strategy": _one_of("fsdp", "fsdp2"),
