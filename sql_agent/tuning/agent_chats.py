@@ -81,33 +81,31 @@ class AgentChats:
             raise Unusable("recorded without messages (by an older version)")
         if record.n_untrained_calls or record.stop_reason in ("fault", "invalid_tool_call", "context_overflow"):
             raise Unusable("calls that are not all of the policy, or not all there")
-        asked = {"role": "user", "content": record.question}
+        question = {"role": "user", "content": record.question}
         group, agent = keys.group or record.question_id, self.of(record.agent)
         return chat_of(
-            [*agent._system(record.db_id), asked, *record.messages], agent.specs, group=group, reward=record.reward
+            [*agent._system(record.db_id), question, *record.messages], agent.specs, group=group, reward=record.reward
         )
 
     def of_questions(self, questions: list[Question]) -> tuple[list[Chat], Counter[str]]:
         """A conversation for each question that has an answer, and what was left out."""
 
-        async def all_of_them() -> list[Chat | str]:
-            return [await self._shown_by_its_agent(question) for question in questions]
+        chats, left_out = list[Chat](), Counter[str]()
 
-        results = asyncio.run(all_of_them())
-        return [result for result in results if isinstance(result, Chat)], Counter(
-            result for result in results if isinstance(result, str)
-        )
+        async def show_all() -> None:
+            for question in questions:
+                try:
+                    chats.append(await self.of(question.agent)._shown(question))
+                except Unusable as exc:
+                    left_out[str(exc)] += 1
 
-    async def _shown_by_its_agent(self, question: Question) -> Chat | str:
-        try:
-            return await self.of(question.agent)._shown(question)
-        except Unusable as exc:
-            return str(exc)
+        asyncio.run(show_all())
+        return chats, left_out
 
-    async def _shown(self, question: Question) -> Chat | str:
-        """How the agent should have answered, or why that is not known."""
+    async def _shown(self, question: Question) -> Chat:
+        """How the agent should have answered. Raises Unusable."""
         if not question.answer.strip():
-            return "no reference answer"
+            raise Unusable("no reference answer")
         tool = next((tool for tool in self._runner.toolset.offered if tool.name == QUERY), None)
         messages: list[Message] = [*self._system(question.db_id), {"role": "user", "content": question.question}]
         for n, sql in enumerate(question.sql if tool else []):
@@ -115,7 +113,7 @@ class AgentChats:
             context = EpisodeContext()
             result = await tool.invoke(context, json.dumps({"sql": sql}, ensure_ascii=False))
             if not context.calls or not context.calls[-1].result.ok:
-                return "reference SQL that does not run"
+                raise Unusable("reference SQL that does not run")
             call = {"id": f"call_{n}", "name": QUERY, "arguments": {"sql": sql}}
             messages += [
                 {"role": "assistant", "content": "", "tool_calls": [call]},

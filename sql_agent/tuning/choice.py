@@ -21,24 +21,24 @@ def by_group(chats: Sequence[Chat]) -> list[list[Chat]]:
 
 def best(chats: Sequence[Chat], settings: SftConfig) -> tuple[list[Chat], Counter[str]]:
     """Rejection sampling: rollouts of at least `min_reward`, of each question the best `best_of`."""
-    kept: list[Chat] = []
-    left: Counter[str] = Counter()
+    chosen: list[Chat] = []
+    left_out: Counter[str] = Counter()
     for group in by_group(chats):
         good = [chat for chat in group if (chat.reward or 0.0) >= settings.min_reward]
-        kept += good[: settings.best_of or None]
-        left["a reward below sft.min_reward"] += len(group) - len(good)
-        left["not among the best sft.best_of of its question"] += len(good) - len(good[: settings.best_of or None])
-    left["the same as another rollout of its question"] += len(chats) - len(kept) - left.total()
-    return kept, +left
+        chosen += good[: settings.best_of or None]
+        left_out["a reward below sft.min_reward"] += len(group) - len(good)
+        left_out["not among the best sft.best_of of its question"] += len(good) - len(good[: settings.best_of or None])
+    left_out["the same as another rollout of its question"] += len(chats) - len(chosen) - left_out.total()
+    return chosen, +left_out
 
 
 def mined(chats: Sequence[Chat], settings: DpoConfig) -> tuple[list[Pair], Counter[str]]:
     """The best with the worst of each question, the second best with the second worst, and so on to the margin."""
     pairs: list[Pair] = []
-    left: Counter[str] = Counter()
+    left_out: Counter[str] = Counter()
     for group in by_group(chats):
         sides = zip(group, reversed(group), strict=True)
         clear = [Pair(a, b) for a, b in sides if (a.reward or 0.0) - (b.reward or 0.0) >= settings.margin]
         pairs += clear[: settings.pairs_per_question]
-        left["a question without a difference of dpo.margin"] += not clear
-    return pairs, +left
+        left_out["a question without a difference of dpo.margin"] += not clear
+    return pairs, +left_out

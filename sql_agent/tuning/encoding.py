@@ -37,8 +37,8 @@ class Encoder:
         """The LLM calls of the conversation. Raises UserError for a template that does not continue its own prompt."""
         if chat.calls:
             return [*chat.calls]
-        said = [n for n, message in enumerate(chat.messages) if message["role"] == "assistant"]
-        return [self._turn(chat.messages[:n], chat.messages[n], chat.tools) for n in said]
+        places = [n for n, message in enumerate(chat.messages) if message["role"] == "assistant"]
+        return [self._turn(chat.messages[:n], chat.messages[n], chat.tools) for n in places]
 
     def rows(self, chat: Chat, *, merge: bool = True, limits: Limits | None = None) -> list[Row]:
         """The training rows of the conversation."""
@@ -64,9 +64,9 @@ class Encoder:
         return head + end if has_end and not tail.strip() else text + end
 
     def _render(self, messages: list[Message], tools: list[Message], *, add_generation_prompt: bool) -> str:
-        said, offered = [self._marks.message(turn) for turn in messages], self._marks.hidden_tree(tools)
+        turns, offered = [self._marks.message(turn) for turn in messages], self._marks.hidden_tree(tools)
         return self._tokenizer.apply_chat_template(
-            said, tools=offered or None, tokenize=False, add_generation_prompt=add_generation_prompt, **self._kwargs
+            turns, tools=offered or None, tokenize=False, add_generation_prompt=add_generation_prompt, **self._kwargs
         )
 
     def _ids(self, text: str) -> list[int]:

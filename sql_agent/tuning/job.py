@@ -74,10 +74,10 @@ def run_tuning(config: TrainConfig, terminal: Console | None = None) -> tuple[in
     terminal = terminal or console.own_terminal()
     prepare_environment(cpu=config.trainer.device == "cpu", offline=False)  # before torch is imported
     plan = prepare(config)
-    tokens, left = plan.tokens, sum(plan.source.left_out.values())
-    what = "rows" if config.method == "sft" else "pairs"
+    tokens, n_out = plan.tokens, sum(plan.source.left_out.values())
+    unit = "rows" if config.method == "sft" else "pairs"
     terminal.print(
-        f"{config.method} on {config.trainer.device}: {len(plan.rows)} {what} of {plan.source.name}, {left} left out, "
+        f"{config.method} on {config.trainer.device}: {len(plan.rows)} {unit} of {plan.source.name}, {n_out} left out, "
         f"{tokens['supervised']} of {tokens['all']} tokens supervised, {plan.steps} steps\nmodel {plan.model}",
         markup=False,
     )
@@ -138,32 +138,32 @@ def _tokenizer(model: Path, *, trusted: bool) -> Any:
 
 def encoded(tune: SftConfig | DpoConfig, source: Source, encoder: Encoder) -> Rows:
     """The rows or pairs to train on; what is left out is counted in the source. Raises UserError when none is left."""
-    left = source.left_out
+    left_out = source.left_out
     if isinstance(tune, SftConfig):
         if source.pairs:
             raise UserError(f"--data {source.name}: holds pairs; `agentgrpo dpo` learns from them")
         chats, dropped = best(source.chats, tune) if source.are_rollouts else (source.chats, Counter())
-        made = [Encoded.of(row) for chat in chats[: tune.max_samples or None] for row in encoder.rows(chat)]
-        rows: Any = [row for row in made if len(row) <= tune.max_tokens]
+        examples = [Encoded.of(row) for chat in chats[: tune.max_samples or None] for row in encoder.rows(chat)]
+        rows: Any = [row for row in examples if len(row) <= tune.max_tokens]
     else:
         if source.chats and not source.are_rollouts:
             raise UserError(f"--data {source.name}: holds no pairs and no rollouts to make pairs of; {FORMS}")
         mined_pairs, dropped = mined(source.chats, tune)
         pairs = [*source.pairs, *mined_pairs][: tune.max_samples or None]
-        made = [pair for pair_of_texts in pairs if (pair := _encoded_pair(pair_of_texts, encoder, left))]
-        rows = [pair for pair in made if max(map(len, pair)) <= tune.max_tokens]
-    left.update(dropped)
-    left["longer than max_tokens"] += len(made) - len(rows)
-    source.left_out = +left
+        examples = [pair for pair_of_texts in pairs if (pair := _encoded_pair(pair_of_texts, encoder, left_out))]
+        rows = [pair for pair in examples if max(map(len, pair)) <= tune.max_tokens]
+    left_out.update(dropped)
+    left_out["longer than max_tokens"] += len(examples) - len(rows)
+    source.left_out = +left_out
     if not rows:
         raise UserError(f"--data {source.name}: nothing is left to train on; left out: {dict(source.left_out)}")
     return rows
 
 
-def _encoded_pair(pair: Pair, encoder: Encoder, left: Counter[str]) -> tuple[Encoded, Encoded] | None:
+def _encoded_pair(pair: Pair, encoder: Encoder, left_out: Counter[str]) -> tuple[Encoded, Encoded] | None:
     sides = [encoder.rows(chat) for chat in (pair.chosen, pair.rejected)]
     if any(len(rows) != 1 for rows in sides):
-        left["a pair whose calls do not share one row"] += 1
+        left_out["a pair whose calls do not share one row"] += 1
         return None
     return Encoded.of(sides[0][0]), Encoded.of(sides[1][0])
 
@@ -184,15 +184,15 @@ def fit(plan: TunePlan, terminal: Console) -> None:
 
     keep_freed_memory()
     folders = {"run_dir": plan.run_dir, "checkpoints": plan.run_dir / run_folder.CHECKPOINTS}
-    given: dict[str, Any] = {"epochs": config.passes, "seed": config.data.seed}
-    given["arguments"] = trl_arguments(config.tune, config.trainer, config.logging, **folders, steps=plan.steps)
-    given["lora"] = lora_of(config.model) if config.model.lora_rank and not config.trained_adapter else None
+    arguments = trl_arguments(config.tune, config.trainer, config.logging, **folders, steps=plan.steps)
+    lora = lora_of(config.model) if config.model.lora_rank and not config.trained_adapter else None
     model = load_model(config.model, plan.model, adapter=config.trained_adapter)
     make: Any = sft_trainer if config.method == "sft" else dpo_trainer
     if config.method == "dpo" and config.dpo.loss == "kto":
         from sql_agent.tuning.unpaired import kto_trainer as make
     with Stop() as stop:
-        trainer = make(model, plan.tokenizer, plan.rows, **given)
+        order = {"epochs": config.passes, "seed": config.data.seed}
+        trainer = make(model, plan.tokenizer, plan.rows, arguments=arguments, lora=lora, **order)
         trainer.kept = config.trainer.keep_checkpoints
         trainer.add_callback(Watch(plan.run_dir, terminal, stop, saves=config.trainer.save_every > 0))
         resume = config.trainer.resume

@@ -25,8 +25,7 @@ from sql_agent.config import (
 )
 from sql_agent.evaluation.folder import PLAN
 from sql_agent.evaluation.targets import settings_for
-from sql_agent.serving import models
-from sql_agent.training.options import DEFAULT_LORA_RANK
+from sql_agent.training.options import DEFAULT_LORA_RANK, device_of
 from sql_agent.training.stored import stored_folder
 from sql_agent.tuning.sources import find_file
 
@@ -123,21 +122,19 @@ def resolve_config(method: Method, flags: Flags) -> TrainConfig:
     return configured(method, keys, recipe=flags.recipe, lora=flags.lora)
 
 
-def configured(method: Method, told: dict[str, Any], *, recipe: str, lora: bool) -> TrainConfig:
+def configured(method: Method, tree: dict[str, Any], *, recipe: str, lora: bool) -> TrainConfig:
     """The same of what is told (see command_tree)."""
     named = load_recipe(recipe) if recipe else {}
-    device = merge(named, told).get("trainer", {}).get("device", "auto")
-    if device == "auto":
-        device = "cuda" if models.gpu_count() else "cpu"
-    if not named and device == "cpu" and not told.get("model", {}).get("path"):
+    device = device_of(merge(named, tree))
+    if not named and device == "cpu" and not tree.get("model", {}).get("path"):
         named = load_recipe(f"{method}_cpu")
     if named.get("method", method) != method:
         raise UserError(f"--recipe {recipe}: its method is {named['method']}, and this is `agentgrpo {method}`")
-    config = build_config(named, told)
+    config = build_config(named, tree)
     data, runs = config.data, config.trainer.runs
     stored = stored_folder(data, runs) / run_folder.ROLLOUTS if data.from_store else None
     played = brought(stored or find_file(config.tune.dataset, data))
-    config = build_config(played, named, told, {"trainer": {"device": device}})
+    config = build_config(played, named, tree, {"trainer": {"device": device}})
     if lora and not config.model.lora_rank:
         config = config.but(model={"lora_rank": DEFAULT_LORA_RANK})
     return resolve_system_prompt(config, tiny=config.is_tiny)

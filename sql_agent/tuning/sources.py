@@ -83,8 +83,8 @@ def find_file(text: str, data: DataConfig) -> Path | None:
     if local_copy(text, "train"):
         return None
     if path.exists() or path.suffix in SUFFIXES or text.startswith((".", "/", "~")) or text.count("/") > 1:
-        what = "holds neither rollouts.jsonl nor trials.jsonl" if path.is_dir() else "does not exist"
-        raise UserError(f"--data {text}: {path} {what}. Give a file, a run or evaluation folder, or a hub name")
+        problem = "holds neither rollouts.jsonl nor trials.jsonl" if path.is_dir() else "does not exist"
+        raise UserError(f"--data {text}: {path} {problem}. Give a file, a run or evaluation folder, or a hub name")
     return None
 
 
@@ -155,9 +155,9 @@ def _take(source: Source, rows: Iterable[Row], agent: AgentChats) -> None:
 def _take_questions(source: Source, file: Path, agent: AgentChats) -> None:
     parsed = parse_file(file)
     source.left_out += Counter("no question: " + bad.reason[:80] for bad in parsed.bad)
-    kept, left = agent.of_questions([question for _, question in parsed.rows])
-    source.chats += kept
-    source.left_out += left
+    chats, left_out = agent.of_questions([question for _, question in parsed.rows])
+    source.chats += chats
+    source.left_out += left_out
 
 
 def _chat(row: Row, agent: AgentChats) -> Chat:

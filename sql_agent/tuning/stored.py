@@ -7,12 +7,11 @@ out and is counted.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
-from agl_plugin.update.rows import NAN, Turn
+from agl_plugin.update.rows import NAN
 from foundation import run_folder
 from sql_agent.config import DataConfig
 from sql_agent.training.stored import check_tokens, stored_run
@@ -31,11 +30,7 @@ def stored_source(data: DataConfig, runs: Path, model: Path) -> Source:
                 if rollout.reward is None:
                     source.left_out["unscored"] += 1
                 else:
-                    calls = tuple(_without_log_probs(rollout.turns))
+                    # The same tokens are the same conversation, whatever the last bits of their probabilities.
+                    calls = tuple(replace(turn, log_probs=[NAN] * len(turn.sampled)) for turn in rollout.turns)
                     source.chats.append(Chat([], group=rollout.record["group"], reward=rollout.reward, calls=calls))
     return source
-
-
-def _without_log_probs(turns: Iterable[Turn]) -> Iterable[Turn]:
-    """The same tokens are the same conversation, whatever the last bits of their probabilities."""
-    return (replace(turn, log_probs=[NAN] * len(turn.sampled)) for turn in turns)

@@ -8,23 +8,20 @@ from rich.markup import escape
 from rich.table import Table
 
 from foundation.console import duration
-
-
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.4g}"
+from sql_agent.training.summary import number
 
 
 def tuning_table(summary: dict[str, Any]) -> Table:
     """The summary as people read it."""
     table = Table(title=f"run {summary['status']}", show_header=False, title_justify="left")
     data, tokens = summary["data"]["train"], summary["tokens"]
-    left = ", ".join(f"{n} x {reason}" for reason, n in data["left_out"].items())
+    left_out = ", ".join(f"{n} x {reason}" for reason, n in data["left_out"].items())
     rows = {
         "steps": f"{summary['steps']} of {summary['total_steps']}",
-        "data": f"{data['rows']} of {data['source']}" + (f"; left out: {left}" if left else ""),
+        "data": f"{data['rows']} of {data['source']}" + (f"; left out: {left_out}" if left_out else ""),
         "tokens": f"{tokens['all']}, supervised {tokens['supervised']}",
-        "loss": f"{_number(summary['loss_first_step'])} at first, {_number(summary['loss'])} at last",
-        "update": f"gradient norm {_number(summary['grad_norm'])}, "
+        "loss": f"{number(summary['loss_first_step'])} at first, {number(summary['loss'])} at last",
+        "update": f"gradient norm {number(summary['grad_norm'])}, "
         f"weights {'changed' if summary['weights_changed'] else 'NOT changed'}",
         "model": summary["model"]["path"],
         "time": duration(summary["seconds"]["total"]),

@@ -7,6 +7,7 @@ the moment when latest_checkpointed_iteration.txt names it. TRL takes seconds to
 
 from __future__ import annotations
 
+import functools
 import os
 import random
 import shutil
@@ -29,6 +30,7 @@ from agl_plugin.update.resuming import own_settings
 from foundation.files import write_text
 from foundation.run_folder import NOTE, step_folder, steps_of
 from sql_agent.tuning.encoding import Encoded
+from sql_agent.tuning.models import pad_id_of
 
 IGNORED = -100  # a label that does not count
 Pair = tuple[Encoded, Encoded]
@@ -49,6 +51,9 @@ class Resumable:
     lr_scheduler: Any
     state: Any
     train_dataset: Any
+
+    def _prepare_dataset(self, dataset: Any, *_args: Any, **_kwargs: Any) -> Any:
+        return dataset  # encoded already
 
     def _get_train_sampler(self, train_dataset: Any = None) -> Any:
         return SequentialSampler(train_dataset or self.train_dataset)
@@ -81,9 +86,6 @@ class ChatTrainer(Resumable, SFTTrainer):
 class PairTrainer(Resumable, DPOTrainer):
     """TRL's DPOTrainer on encoded pairs: of a completion the policy's own tokens count, tool results do not."""
 
-    def _prepare_dataset(self, dataset: Any, *_args: Any, **_kwargs: Any) -> Any:
-        return dataset
-
 
 @dataclass
 class PairCollator:
@@ -115,11 +117,6 @@ def rows_of_pairs(pairs: Sequence[Pair]) -> list[dict[str, Any]]:
     return [
         {"chosen_ids": a.ids, "chosen_mask": a.mask, "rejected_ids": b.ids, "rejected_mask": b.mask} for a, b in pairs
     ]
-
-
-def pad_id_of(tokenizer: Any) -> int:
-    """What rows are filled up with."""
-    return tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
 
 
 def in_order(
@@ -163,15 +160,27 @@ def sft_trainer(
     return ChatTrainer(model, args=args, train_dataset=data, processing_class=tokenizer, peft_config=lora)
 
 
-def dpo_trainer(
-    model: Any, tokenizer: Any, pairs: Sequence[Pair], *, arguments: dict[str, Any], lora: Any, epochs: int, seed: int
-) -> PairTrainer:
-    """TRL's DPOTrainer over encoded pairs, as above."""
-    return PairTrainer(
+def preference_trainer(
+    kinds: tuple[Any, Any, Any],
+    model: Any,
+    tokenizer: Any,
+    pairs: Sequence[Pair],
+    *,
+    arguments: dict[str, Any],
+    lora: Any,
+    epochs: int,
+    seed: int,
+) -> Any:
+    """A trainer of TRL over encoded pairs, as above; `kinds`: its class, that of its arguments and the collator's."""
+    trainer, config, collator = kinds
+    return trainer(
         model,
-        args=DPOConfig(**arguments),
-        data_collator=PairCollator(pad_id_of(tokenizer)),  # pyright: ignore[reportArgumentType]
+        args=config(**arguments),
+        data_collator=collator(pad_id_of(tokenizer)),
         train_dataset=in_order(rows_of_pairs(pairs), epochs=epochs, seed=seed),
         processing_class=tokenizer,
         peft_config=lora,
     )
+
+
+dpo_trainer = functools.partial(preference_trainer, (PairTrainer, DPOConfig, PairCollator))
