@@ -242,9 +242,9 @@ def ask(flags: AskFlags) -> int:
     """
     config = composed(flags)
     questions = choose_questions(flags.question or [], flags.file, limit=flags.limit)
-    given = {"agent": flags.agent, "db_id": flags.db_id}
+    defaults = {"agent": flags.agent, "db_id": flags.db_id}
     questions = [
-        row.model_copy(update={key: getattr(row, key) or value for key, value in given.items()}) for row in questions
+        row.model_copy(update={key: getattr(row, key) or value for key, value in defaults.items()}) for row in questions
     ]
     outcomes = try_out(questions, answering(config, flags), config, as_lines=flags.json_)
     return int(any(outcome.failed for outcome in outcomes))

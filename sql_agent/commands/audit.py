@@ -124,7 +124,7 @@ def verify(run: Run) -> int:
     result = check(run)
     for line in (*result.notes, *(f"PROBLEM {problem}" for problem in result.problems)):
         say(line)
-    counts = ", ".join(f"{n} {what}" for what, n in sorted(result.counts.items()) if what != "problems")
+    counts = ", ".join(f"{n} {name}" for name, n in sorted(result.counts.items()) if name != "problems")
     say(f"{'FAILED' if result.problems else 'ok'}: {result.counts['problems']} problems; checked {counts or 'nothing'}")
     return int(bool(result.problems))
 
@@ -144,7 +144,7 @@ def replay(run: Run, step: Annotated[int, typer.Argument(min=1, help="the traini
         repeated_step = repeat(run, step)
     for name in ("grad_norms", "weights_before", "weights_after"):
         say(f"{name}: {getattr(repeated_step.stored, name)} in the run, {getattr(repeated_step.repeated, name)} now")
-    gaps = ", ".join(f"{what} {gap:.2g}" for what, gap in repeated_step.gaps.items())
+    gaps = ", ".join(f"{name} {gap:.2g}" for name, gap in repeated_step.gaps.items())
     wrong = repeated_step.differences
     say(f"DIFFERENT: {'; '.join(wrong)}" if wrong else f"ok: the same update; differences: {gaps}")
     return int(bool(wrong))

@@ -41,32 +41,32 @@ def difficulty(
     play(questions, folder, model=model, samples=samples, concurrency=concurrency, recipe=recipe, sets=set_ or [])
     records = map(TrialRecord.model_validate_json, whole_lines(folder / TRIALS))
     difficulties = measure({record.key: record for record in records}.values(), threshold=threshold)
-    known = [
+    complete = [
         row for row in rows if row.question.id in difficulties and len(difficulties[row.question.id].rewards) == samples
     ]
-    whys = {row.number: why_dropped(difficulties[row.question.id]) for row in known}
-    write_rows(out, (row for row in known if not whys[row.number]))
-    file = write_dropped(out, ((row, whys[row.number]) for row in known if whys[row.number]))
-    write_lines(
-        out.with_name(f"{out.stem}.pass.jsonl"),
-        (
-            {
-                "id": row.question.id,
-                "pass@1": measured.pass_at(1),
-                f"pass@{samples}": measured.pass_at(samples),
-                "rewards": measured.rewards,
-            }
-            for row in known
-            for measured in [difficulties[row.question.id]]
-        ),
-    )
+    whys = {row.number: why_dropped(difficulties[row.question.id]) for row in complete}
+    write_rows(out, (row for row in complete if not whys[row.number]))
+    file = write_dropped(out, ((row, whys[row.number]) for row in complete if whys[row.number]))
+    lines = [
+        {
+            "id": row.question.id,
+            "pass@1": measured.pass_at(1),
+            f"pass@{samples}": measured.pass_at(samples),
+            "rewards": measured.rewards,
+        }
+        for row in complete
+        for measured in [difficulties[row.question.id]]
+    ]
+    write_lines(out.with_name(f"{out.stem}.pass.jsonl"), lines)
     n_dropped = sum(map(bool, whys.values()))
-    print(f"kept {len(known) - n_dropped} of {len(rows)}: {out}\ndropped {n_dropped}: {file}")
-    for passed, n in histogram([difficulties[row.question.id] for row in known]).items():
+    print(f"kept {len(complete) - n_dropped} of {len(rows)}: {out}\ndropped {n_dropped}: {file}")
+    for passed, n in histogram([difficulties[row.question.id] for row in complete]).items():
         print(f"  {passed} passed: {n} questions")
-    if len(known) < len(rows):
-        typer.echo(f"error: {len(rows) - len(known)} questions are not measured; give the same command again", err=True)
-    return int(len(known) < len(rows))
+    if len(complete) < len(rows):
+        typer.echo(
+            f"error: {len(rows) - len(complete)} questions are not measured; give the same command again", err=True
+        )
+    return int(len(complete) < len(rows))
 
 
 def play(
@@ -79,8 +79,8 @@ def play(
         raise UserError(
             f"--samples {samples}: {folder} was begun with another number; name another file for the results"
         )
-    what = ["--resume", str(folder)] if (folder / PLAN).exists() else [*arguments, "--out", str(folder)]
-    command = [*COMMAND, "evaluate", *what, "--concurrency", str(concurrency), "--no-inspect-log"]
+    place = ["--resume", str(folder)] if (folder / PLAN).exists() else [*arguments, "--out", str(folder)]
+    command = [*COMMAND, "evaluate", *place, "--concurrency", str(concurrency), "--no-inspect-log"]
     done = subprocess.run(command, stdout=subprocess.DEVNULL)
     if done.returncode == 130:
         raise KeyboardInterrupt

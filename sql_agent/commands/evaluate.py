@@ -80,12 +80,12 @@ def write_inspect_logs(evaluation: Evaluation, folder: Path, results: EvalReport
     notes.print(f"{len(files)} logs: inspect view --log-dir {folder / eval_folder.INSPECT}", markup=False)
 
 
-def begin(asked: dict[str, Any], folder: Path, *, resumed: bool) -> tuple[Evaluation, dict[TrialKey, TrialRecord]]:
+def begin(options: dict[str, Any], folder: Path, *, resumed: bool) -> tuple[Evaluation, dict[TrialKey, TrialRecord]]:
     """Prepare a new or a resumed evaluation, and the trials that it has already. Raises UserError."""
     if not resumed:
-        if asked["after"] and asked["before"] == asked["after"]:
+        if options["after"] and options["before"] == options["after"]:
             notes.print("note: --before and --after are the same model: their difference shows the noise of sampling")
-        evaluation = prepare(asked)
+        evaluation = prepare(options)
         eval_folder.start(folder, {"asked": evaluation.asked, "facts": evaluation.facts})
         return evaluation, {}
     plan = eval_folder.read_plan(folder)
@@ -100,17 +100,19 @@ def check_flags(context: typer.Context, *, resume: Path | None, inspect_log: boo
     """Raise UserError for flags that exclude each other, or need what is not installed."""
     if inspect_log and not eval_log.is_installed():
         raise UserError("--inspect-log: inspect-ai is not installed; install the extra eval (uv sync --extra eval)")
-    given = [n for n in context.params if getattr(context.get_parameter_source(n), "name", "") == "COMMANDLINE"]
-    if resume and (foreign := sorted(set(given) - FREE)):
+    given_flags = [n for n in context.params if getattr(context.get_parameter_source(n), "name", "") == "COMMANDLINE"]
+    if resume and (foreign := sorted(set(given_flags) - FREE)):
         flags = ", ".join(f"--{name.strip('_').replace('_', '-')}" for name in foreign)
         raise UserError(f"--resume {resume}: everything stands in its {eval_folder.PLAN}; leave out {flags}")
 
 
-def run(asked: dict[str, Any], folder: Path, *, resumed: bool, concurrency: int, inspect_log: bool) -> tuple[int, Path]:
+def run(
+    options: dict[str, Any], folder: Path, *, resumed: bool, concurrency: int, inspect_log: bool
+) -> tuple[int, Path]:
     """Play, write and print; returns the exit status and the folder. What ends it early leaves partial results."""
     logging.getLogger("openai.agents").setLevel(logging.CRITICAL)
     began_s, started = time.monotonic(), datetime.now(UTC).isoformat(timespec="seconds")
-    evaluation, done = begin(asked, folder, resumed=resumed)
+    evaluation, done = begin(options, folder, resumed=resumed)
     status, problem = 0, ""
     with closing(evaluation.scoring) as scoring:
         for name, questions in evaluation.splits.items():
@@ -172,17 +174,24 @@ def evaluate(
     1: not all trials were scored, or a server failed.
     """
     logging.basicConfig(level=logging.WARNING)
-    asked = {
-        **{"before": before, "after": after, "split": split or [], "limit": limit, "vote": vote},
-        **{"samples": samples or max(vote, 0 if vote else SAMPLES), "recipe": recipe, "set": set_ or []},
+    options = {
+        "before": before,
+        "after": after,
+        "split": split or [],
+        "limit": limit,
+        "vote": vote,
+        "samples": samples or max(vote, 0 if vote else SAMPLES),
+        "recipe": recipe,
+        "set": set_ or [],
     }
-    if vote and (vote == 1 or asked["samples"] < vote):
+    if vote and (vote == 1 or options["samples"] < vote):
         raise UserError(
-            f"--vote {vote} with --samples {asked['samples']}: 2 or more samples vote, and as many are drawn; raise one"
+            f"--vote {vote} with --samples {options['samples']}: 2 or more samples vote, and as many are drawn; "
+            "raise one"
         )
     folder = (resume or out or EVALUATIONS / datetime.now().strftime("%Y%m%d-%H%M%S")).expanduser().absolute()
     check_flags(context, resume=resume, inspect_log=inspect_log)
     wants_log = eval_log.is_installed() if inspect_log is None else inspect_log
-    status, _ = run(asked, folder, resumed=resume is not None, concurrency=concurrency, inspect_log=wants_log)
+    status, _ = run(options, folder, resumed=resume is not None, concurrency=concurrency, inspect_log=wants_log)
     Console(highlight=False).print(f"evaluation: {folder}", soft_wrap=True, markup=False)
     return status

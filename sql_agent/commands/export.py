@@ -217,10 +217,10 @@ def export(
 def run(source: Path, out: Path, *, dtype: Precision, evaluation: Path | None = None) -> tuple[int, Path]:
     """The job itself. Returns the exit status, 0, and the folder. Raises UserError."""
     console = Console(highlight=False, soft_wrap=True)
-    made = export_checkpoint(source, out, evaluation=evaluation, dtype=dtype)
-    serve = SERVE.format(name=shlex.quote(str(made.folder)), parser=made.parser)
-    console.print(f"logits: differ by {made.gap:.2g} of the largest, in {made.dtype}", markup=False)
+    exported = export_checkpoint(source, out, evaluation=evaluation, dtype=dtype)
+    serve = SERVE.format(name=shlex.quote(str(exported.folder)), parser=exported.parser)
+    console.print(f"logits: differ by {exported.gap:.2g} of the largest, in {exported.dtype}", markup=False)
     console.print(f"serve: {serve}", markup=False)
-    console.print(f"try:   agentgrpo ask --model {shlex.quote(str(made.folder))}", markup=False)
-    console.print(f"model: {made.folder}", markup=False)
-    return 0, made.folder
+    console.print(f"try:   agentgrpo ask --model {shlex.quote(str(exported.folder))}", markup=False)
+    console.print(f"model: {exported.folder}", markup=False)
+    return 0, exported.folder

@@ -112,11 +112,11 @@ def train(config: TrainConfig, out: Path, terminal: Console) -> tuple[int, Path]
     status, run_dir = run_local(config, terminal)
     checkpoints, per_epoch = run_dir / run_folder.CHECKPOINTS, config.trainer.save_every
     steps = {n: step_folder(checkpoints, n * per_epoch) for n in range(1, config.trainer.epochs + 1)}
-    made = {n: step for n, step in steps.items() if step.is_dir()}
-    if made:
+    saved = {n: step for n, step in steps.items() if step.is_dir()}
+    if saved:
         _replace(epochs, terminal)
         write_json(out / NOTE, {"run": str(run_dir), "recipe": config.recipe})
-    for n, step in made.items():
+    for n, step in saved.items():
         _export(step, out / f"epoch_{n}", terminal)
     return status, run_dir
 

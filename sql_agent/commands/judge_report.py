@@ -60,10 +60,10 @@ async def score_items(
     async def judged(item: JudgedItem | None) -> Reward | None:
         async with turn:
             started_s = time.monotonic()
-            found = await score(as_episode(item, scorer), context) if item else None
+            reward = await score(as_episode(item, scorer), context) if item else None
             took = {SECONDS: time.monotonic() - started_s}
         tell()
-        return found and found.model_copy(update={"metadata": found.metadata | took})
+        return reward and reward.model_copy(update={"metadata": reward.metadata | took})
 
     return list(await asyncio.gather(*(judged(item) for item in items)))
 
@@ -145,10 +145,10 @@ def probe_report(questions: Sequence[Question], scoring: ScoringContext, folder:
     """Print what the recipe's rewards pay to answers that know nothing, and write it into probe.json."""
     with notes.status(f"probing the rewards of {recipe or 'the defaults'}; judge: {scoring.judge_name}"):
         fields = probe_fields(questions, scoring, n=n)
-    names = list(dict.fromkeys(what for probed in fields for what in probed.paid))
+    names = list(dict.fromkeys(name for probed in fields for name in probed.paid))
     table = Table("field", "questions", "honest", *names)
     for probed in fields:
-        paid = (f"{probed.paid[what]:.2f}" if what in probed.paid else "-" for what in names)
+        paid = (f"{probed.paid[name]:.2f}" if name in probed.paid else "-" for name in names)
         table.add_row(escape(probed.field), str(probed.n), f"{probed.honest:.2f}", *paid)
     write_json(folder / "probe.json", {"fields": [probed.model_dump() for probed in fields]})
     console = Console(highlight=False)

@@ -151,9 +151,9 @@ def train(folder: Path, state: State) -> Path:
 
 def measure(folder: Path, state: State) -> None:
     """Both models on what was held out, and the trained one as a model folder; the run's summary gets the figures."""
-    made = Path(state.run)
-    summary = json.loads((made / run_folder.SUMMARY).read_text(encoding="utf-8"))
-    evaluation = made / EVALUATION
+    run_dir = Path(state.run)
+    summary = json.loads((run_dir / run_folder.SUMMARY).read_text(encoding="utf-8"))
+    evaluation = run_dir / EVALUATION
     if (evaluation / eval_folder.PLAN).is_file():
         run(*COMMAND, "evaluate", "--resume", str(evaluation))
     else:
@@ -161,11 +161,13 @@ def measure(folder: Path, state: State) -> None:
         amounts = ["--limit", str(state.amounts["test_questions"]), "--samples", str(state.amounts["samples"])]
         plan = ["--recipe", str(folder), *amounts, "--out", str(evaluation)]
         plan += [word for file in files for word in ("--split", str(file))]
-        run(*COMMAND, "evaluate", "--before", summary["model"]["path"], "--after", str(made), *plan)
-    if not (made / "model").exists():
-        run(*COMMAND, "export", str(made), str(made / "model"), "--evaluation", str(evaluation / eval_folder.TABLES))
+        run(*COMMAND, "evaluate", "--before", summary["model"]["path"], "--after", str(run_dir), *plan)
+    model = run_dir / "model"
+    if not model.exists():
+        tables = str(evaluation / eval_folder.TABLES)
+        run(*COMMAND, "export", str(run_dir), str(model), "--evaluation", tables)
     figures = rewards(EvalReport.read(evaluation / eval_folder.RESULTS))
-    write_json(made / run_folder.SUMMARY, {**summary, **figures})
+    write_json(run_dir / run_folder.SUMMARY, {**summary, **figures})
     state.evaluated = True
     save(folder, state)
 
@@ -224,14 +226,14 @@ def mine(
         state = begin(folder, settled)
         if not state.questions:
             write_questions(folder, state)
-        given = {"steps": steps, "test_questions": test_questions, "samples": samples}
+        amounts = {"steps": steps, "test_questions": test_questions, "samples": samples}
         if not train_:
-            if set_ := [name for name, value in given.items() if value is not None]:
+            if set_ := [name for name, value in amounts.items() if value is not None]:
                 raise UserError(f"--{set_[0].replace('_', '-')}: is read when it trains; leave it or --no-train out")
             console.print(f"train: {shlex.join(command_of(settled, folder))}", markup=False)
             console.print(f"recipe: {folder}", markup=False)
             return
-        begin_training(folder, state, given)
+        begin_training(folder, state, amounts)
         if not settled.model:
             console.print(TINY, markup=False)
         if not state.run:

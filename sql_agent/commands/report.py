@@ -61,8 +61,8 @@ def report(
     """
     if live and evaluation:
         raise UserError("--evaluation: a live page shows evaluation/ of its run; leave it out, or leave out --live")
-    if not live and (given := [name for name, value in {"--port": port, "--host": host}.items() if value is not None]):
-        raise UserError(f"{', '.join(given)}: only for a live page; add --live, or leave it out")
+    if not live and (flags := [name for name, value in {"--port": port, "--host": host}.items() if value is not None]):
+        raise UserError(f"{', '.join(flags)}: only for a live page; add --live, or leave it out")
     if live:
         return _serve(folder, host or "127.0.0.1", port or PORT)
     target = write_report(folder, evaluation=evaluation)

@@ -75,8 +75,8 @@ def serve(
     model = target or model
     options = {"--host": host, "--agent": agent, "--db-id": db_id, "--max-open": max_open, "--timeout-s": timeout_s}
     options |= {"--vote": vote, "--page": page}
-    if not as_agent and (given := [name for name, value in options.items() if value is not None]):
-        raise UserError(f"{', '.join(given)}: only for a served agent; add --as-agent, or leave it out")
+    if not as_agent and (foreign := [name for name, value in options.items() if value is not None]):
+        raise UserError(f"{', '.join(foreign)}: only for a served agent; add --as-agent, or leave it out")
     base = load_recipe(recipe) if recipe else settings_for([model])
     flags = {} if vote is None else {"serve": {"vote": vote}}
     config = build_config(
@@ -134,13 +134,13 @@ def _serve_agent(target: Target, host: str, port: int, *, agent: str, db_id: str
         with running(target, tell=_tell) as model:
             llm = model.llm.sampled(target.config.rollout.evaluation)
             answerer = Answerer(runner, llm, db_id, vote=target.config.serve.vote)
-            kept = target.config.serve.keep
-            keeper = stack.enter_context(Keeper(Path(kept).expanduser())) if kept else None
+            keep_file = target.config.serve.keep
+            keeper = stack.enter_context(Keeper(Path(keep_file).expanduser())) if keep_file else None
             api = AgentApi(answerer, name=llm.model, limits=limits, keeper=keeper)
             where = f"http://{f'[{host}]' if ':' in host else host}:{port}/v1"
             app: ASGIApp = api.app(traffic, token=token)
             if with_page:
-                app = with_page(app, where, is_kept=bool(kept))
+                app = with_page(app, where, is_kept=bool(keep_file))
                 _tell(f"page at {where.removesuffix('/v1')}/page")
             listener.listen()  # whoever reads the next line and calls is kept waiting, and not refused
             print(f"serving the agent {llm.model} at {where}, token {'' if token else 'not '}needed", flush=True)
