@@ -12,18 +12,17 @@ from sql_agent.records import Question
 
 def load_files(files: Sequence[FileConfig]) -> list[list[Question]]:
     """The questions of each file. An id that an earlier file has gets its file's number: `q7@2`. Raises UserError."""
-    known: set[str] = set()
+    ids: set[str] = set()
     parts: list[list[Question]] = []
     for number, entry in enumerate(files):
-        rows = [_of_file(question, entry, number, known) for question in load_questions(data_path(entry.file))]
-        known |= {question.id for question in rows}
+        rows: list[Question] = []
+        for question in load_questions(data_path(entry.file)):
+            name = f"{question.id}@{number + 1}" if question.id in ids else question.id
+            keys = {"id": name, "agent": question.agent or entry.agent, "file": number}
+            rows.append(question.model_copy(update=keys))
+        ids |= {question.id for question in rows}
         parts.append(rows)
     return parts
-
-
-def _of_file(question: Question, file: FileConfig, number: int, known: set[str]) -> Question:
-    name = f"{question.id}@{number + 1}" if question.id in known else question.id
-    return question.model_copy(update={"id": name, "agent": question.agent or file.agent, "file": number})
 
 
 def facts_of(files: Sequence[FileConfig], questions: Sequence[Question]) -> dict[str, Any]:
