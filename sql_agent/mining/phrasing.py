@@ -54,22 +54,22 @@ class Phraser:
         """The questions, those that pass in new words."""
         room = asyncio.Semaphore(AT_ONCE)
         lines = self.file.read_text(encoding="utf-8").splitlines() if self.file.is_file() else []
-        known = {line["question"]: (line["text"], line["why"]) for line in map(json.loads, lines)}
+        answers = {line["question"]: (line["text"], line["why"]) for line in map(json.loads, lines)}
 
-        async def one(question: Question) -> Question:
+        async def phrase(question: Question) -> Question:
             async with room:
-                text, why = known.get(question.question) or await self._asked(question)
+                text, why = answers.get(question.question) or await self._ask(question)
             self.why[why] += 1
             return question if why else question.model_copy(update={"question": text})
 
-        return await asyncio.gather(*map(one, questions))
+        return await asyncio.gather(*map(phrase, questions))
 
-    async def _asked(self, question: Question) -> tuple[str, str]:
+    async def _ask(self, question: Question) -> tuple[str, str]:
         if self._faults >= FAULTS:
             return "", FAILED
         try:
-            text = (await self._said(SAY[self.language].format(question=question.question))).strip().strip('"')
-            why = await self._lost(question, text)
+            text = (await self._reply(SAY[self.language].format(question=question.question))).strip().strip('"')
+            why = await self._refusal(question, text)
         except JudgeFault as exc:
             self._faults, self.ended = self._faults + 1, str(exc)
             return "", FAILED
@@ -77,22 +77,22 @@ class Phraser:
         append_lines(self.file, [{"question": question.question, "text": text, "why": why}])
         return text, why
 
-    async def _said(self, text: str) -> str:
+    async def _reply(self, text: str) -> str:
         payload = {"messages": [{"role": "user", "content": text}]}
         return (await post_chat(self.endpoint, payload, timeout_s=TIMEOUT_S)).text
 
-    async def _lost(self, question: Question, text: str) -> str:
+    async def _refusal(self, question: Question, text: str) -> str:
         """Why the new words are none of this question, or ""."""
         if len(text) > MAX_CHARS or not is_sayable(text):
             return "not one line of text"
-        figures = [sorted(re.findall(r"\d+", said)) for said in (question.question, text)]
+        figures = [sorted(re.findall(r"\d+", words)) for words in (question.question, text)]
         if figures[0] != figures[1] or any(str(value) not in text for value in question.meta["values"]):
             return "a value that is lost or new"
         wanted = await self.database.query(question.sql[0])
         if why := unfit(text, wanted):
             return why
-        found = await self.database.query(await self._said(f"{self.tables}{READ}{text}"))
-        same = found.ok and same_results(wanted.rows, found.rows, ordered=is_ordered(question.sql[0]))
+        result = await self.database.query(await self._reply(f"{self.tables}{READ}{text}"))
+        same = result.ok and same_results(wanted.rows, result.rows, ordered=is_ordered(question.sql[0]))
         return "" if same else "words that lead to another result"
 
 
@@ -100,10 +100,10 @@ def phrased(mined: Mined, schema: Schema, settled: Settled, endpoint: JudgeEndpo
     """The same questions in the endpoint's words where these pass; `phrased` says how many. Raises DatabaseFault."""
     with database_of(schema, settled.database) as database:
         phraser = Phraser(endpoint, settled.language, long_prompt(schema, settled), database, file)
-        every = asyncio.run(phraser.all([question for found in mined.splits.values() for question in found]))
+        every = asyncio.run(phraser.all([question for split in mined.splits.values() for question in split]))
     rest = iter(every)
-    splits = {name: [next(rest) for _ in found] for name, found in mined.splits.items()}
-    kept = ", ".join(f"{n} x {why}" for why, n in phraser.why.most_common() if why)
-    told = f"in the words of {endpoint.model}: {phraser.why['']} of {len(every)}"
-    told += (f"; in their own: {kept}" if kept else "") + (f" ({phraser.ended})" if phraser.ended else "")
-    return Mined(without_leaks(splits, mined.dropped), mined.dropped, mined.held_tables, told)
+    splits = {name: [next(rest) for _ in split] for name, split in mined.splits.items()}
+    reasons = ", ".join(f"{n} x {why}" for why, n in phraser.why.most_common() if why)
+    summary = f"in the words of {endpoint.model}: {phraser.why['']} of {len(every)}"
+    summary += (f"; in their own: {reasons}" if reasons else "") + (f" ({phraser.ended})" if phraser.ended else "")
+    return Mined(without_leaks(splits, mined.dropped), mined.dropped, mined.held_tables, summary)

@@ -132,20 +132,20 @@ def write_recipe(folder: Path, schema: Schema, mined: Mined, settled: Settled, *
 
 def long_prompt(schema: Schema, settled: Settled) -> str:
     """The prompt for a language model."""
-    tables = "\n".join(_told(table, settled) for table in schema.tables)
-    links = "\n".join(one.on(schema.table(one.table).sql, schema.table(one.parent).sql) for one in schema.links)
+    tables = "\n".join(_table_text(table, settled) for table in schema.tables)
+    links = "\n".join(link.on(schema.table(link.table).sql, schema.table(link.parent).sql) for link in schema.links)
     heading = {"en": "\nForeign keys:\n", "zh": "\n外键：\n"}[settled.language]
-    told = {"dialect": TITLES[schema.dialect], "marks": MARKS[settled.language][schema.dialect == "mysql"]}
-    return LONG[settled.language].format(tables=tables, links=f"{heading}{links}\n" if links else "", **told)
+    names = {"dialect": TITLES[schema.dialect], "marks": MARKS[settled.language][schema.dialect == "mysql"]}
+    return LONG[settled.language].format(tables=tables, links=f"{heading}{links}\n" if links else "", **names)
 
 
-def _told(table: Table, settled: Settled) -> str:
-    def one(column: Column) -> str:
+def _table_text(table: Table, settled: Settled) -> str:
+    def column_text(column: Column) -> str:
         shown = [value for value in column.samples if side_of(value, settled.seed) == "train"][:SHOWN_VALUES]
         values = f" ({', '.join(map(str, shown))})" if shown and column.role != "key" else ""
         return column.sql + values
 
-    return f"- {table.sql}{' [view]' if table.is_view else ''}: {', '.join(map(one, table.columns))}"
+    return f"- {table.sql}{' [view]' if table.is_view else ''}: {', '.join(map(column_text, table.columns))}"
 
 
 def config_text(schema: Schema, settled: Settled, *, gpu: bool) -> str:
@@ -184,7 +184,7 @@ def toml(value: Any) -> str:
 
 def readme(folder: Path, schema: Schema, mined: Mined, settled: Settled) -> str:
     """What is here."""
-    files = "\n".join(f"| `{n}.jsonl` | {len(found)} | {ABOUT_SPLITS[n]} |" for n, found in mined.splits.items())
+    files = "\n".join(f"| `{n}.jsonl` | {len(split)} | {ABOUT_SPLITS[n]} |" for n, split in mined.splits.items())
     return README.format(
         **settled.model_dump(include={"database", "language", "seed"}),
         name=settled.name,

@@ -94,19 +94,19 @@ def begin(folder: Path, settled: Settled) -> State:
     old, new = state.settled.model_dump(), settled.model_dump()
     if differing := [name for name in new if old[name] != new[name]]:
         other = [name for name in differing if name not in ("size", "changed_ns")]
-        told = ", ".join(f"{name} {old[name]!r} is now {new[name]!r}" for name in other) or "the file changed since"
-        raise UserError(f"--out {folder}: was begun otherwise ({told}); name another folder, or remove this one")
+        changes = ", ".join(f"{name} {old[name]!r} is now {new[name]!r}" for name in other) or "the file changed since"
+        raise UserError(f"--out {folder}: was begun otherwise ({changes}); name another folder, or remove this one")
     return state
 
 
-def begin_training(folder: Path, state: State, given: Mapping[str, int | None]) -> None:
+def begin_training(folder: Path, state: State, amounts: Mapping[str, int | None]) -> None:
     """Settle the amounts: given ones, else those of before, else AMOUNTS. Raises UserError where they differ."""
-    for name, value in given.items():
+    for name, value in amounts.items():
         begun = state.amounts.get(name)
         if None not in (value, begun) and value != begun:
             flag = f"--{name.replace('_', '-')} {value}"
             raise UserError(f"{flag}: {folder} was begun with {begun}; leave it out, or name another --out")
-    state.amounts = AMOUNTS | state.amounts | {name: n for name, n in given.items() if n is not None}
+    state.amounts = AMOUNTS | state.amounts | {name: n for name, n in amounts.items() if n is not None}
     save(folder, state)
 
 
