@@ -210,9 +210,9 @@ class PolicyEndpoint:
         if message.get("tool_calls") and reason == "stop":
             reason = "tool_calls"
         if call.trained:
-            kept = self.sampled[call.rollout]
-            kept.turns.append(Turn(call.prompt, ids, answer.log_probs[: len(ids)], reason))
-            kept.times.append((call.asked_s, time.time()))
+            sampled = self.sampled[call.rollout]
+            sampled.turns.append(Turn(call.prompt, ids, answer.log_probs[: len(ids)], reason))
+            sampled.times.append((call.asked_s, time.time()))
         n_in, n_out = len(call.prompt), len(ids)
         return {
             "id": f"call-{secrets.token_hex(8)}",
@@ -257,7 +257,7 @@ def message_of(text: str) -> dict[str, Any]:
     return {"role": "assistant", "content": text[: text.find(CALL_BEGINS)] or None, "tool_calls": calls}
 
 
-def _call(said: dict[str, Any]) -> dict[str, Any]:
-    arguments = json.dumps(said["arguments"], ensure_ascii=False)
-    function = {"name": said["name"], "arguments": arguments}
+def _call(call: dict[str, Any]) -> dict[str, Any]:
+    arguments = json.dumps(call["arguments"], ensure_ascii=False)
+    function = {"name": call["name"], "arguments": arguments}
     return {"id": f"call_{secrets.token_hex(8)}", "type": "function", "function": function}

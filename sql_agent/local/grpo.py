@@ -93,10 +93,10 @@ def train_step(run: Run, step: int) -> None:
     batch = batch_of(run, played, places, step)
     # Advantages: how much more an episode earned than the others of its question, for each token sampled in it.
     add_advantages(batch.data, config.optim.advantage, run.rules)
-    kept: Any = batch.data[~batch.data.batch["is_drop_mask"]]  # no prompts over the limit, no rows with no token
+    data: Any = batch.data[~batch.data.batch["is_drop_mask"]]  # no prompts over the limit, no rows with no token
     # What policy and start model say of the sampled tokens before the update, where it does not find that out itself.
-    tensors = kept.batch
-    if needs_pass(kept, run.rules, epochs=policy.actor.ppo_epochs):
+    tensors = data.batch
+    if needs_pass(data, run.rules, epochs=policy.actor.ppo_epochs):
         with notes.timed("old_log_prob"):
             tensors["old_log_probs"], tensors["entropys"] = policy.log_probs(tensors)
     if config.optim.kl_coef:
@@ -104,7 +104,7 @@ def train_step(run: Run, step: int) -> None:
             teacher, own = run.rules.teacher, policy.reference_log_probs
             tensors["ref_log_prob"] = teacher_log_probs(tensors, teacher) if is_address(teacher) else own(tensors)
     # Which rows make which optimizer step; those that cannot move a weight are left out.
-    prepared = prepare(kept, run.rules, step=step)
+    prepared = prepare(data, run.rules, step=step)
     with notes.timed("update_actor"):
         metrics, updated = result(prepared, [update(policy, prepared.data, micro_rows=config.optim.micro_batch_rows)])
     metrics |= batch.metrics | {"perf/total_num_tokens": int(tensors["attention_mask"].sum())}

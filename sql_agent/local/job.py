@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from contextlib import closing, nullcontext
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 
@@ -83,7 +82,7 @@ def _fit(plan: GrpoPlan) -> None:
         closing(Player(config, endpoint, plan.scoring, seed=config.trainer.seed)) as player,
         Stop() as stop,
     ):
-        options: dict[str, Any] = {"max_batch": config.local.max_batch, "log_probs": rollout.sampler_logprobs}
+        sampler = Sampler(policy.model, tokenizer, max_batch=config.local.max_batch, log_probs=rollout.sampler_logprobs)
         order = order_of(
             config.data,
             plan.train,
@@ -96,7 +95,7 @@ def _fit(plan: GrpoPlan) -> None:
                 config=config,
                 rules=rules,
                 policy=policy,
-                sampler=Sampler(policy.model, tokenizer, **options),
+                sampler=sampler,
                 player=player,
                 notes=Notes(run_dir, verl=verl, health=health, audit=log, limits=limits, n_steps=plan.steps),
                 train=plan.train,

@@ -183,11 +183,11 @@ def no_group(step: int, played: Sequence[Played]) -> str:
 def _left_out(played: Sequence[Played], places: Places, batch: Batch) -> dict[str, str]:
     """Why rollouts are not in the batch."""
     there = {rollout for rollout, _ in batch.rows}
-    left = [episode for episode in played if episode.row["rollout_id"] not in there]
+    missing = [episode for episode in played if episode.row["rollout_id"] not in there]
     why = {True: SMALL, False: REPLACED}
     return {
         episode.row["rollout_id"]: UNSCORED if episode.reward is None else why[episode.group in places.in_batch]
-        for episode in left
+        for episode in missing
     }
 
 

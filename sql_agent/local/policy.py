@@ -31,7 +31,7 @@ from foundation.files import write_json, write_text
 from sql_agent.config import TrainConfig
 from sql_agent.local.arguments import MAKER
 from sql_agent.serving.checkpoint_model import TRL_STATE
-from sql_agent.tuning.models import load_model, lora_of
+from sql_agent.tuning.models import load_model, lora_of, pad_id_of
 
 OPTIMIZER, SCHEDULE = "optimizer.pt", "scheduler.pt"
 
@@ -44,6 +44,7 @@ class Policy:
         self._dtype = torch.bfloat16 if config.trainer.in_bf16 else torch.float32
         resumed = Path(config.trainer.resume) / "actor" if config.trainer.resume else None
         self.tokenizer: Any = AutoTokenizer.from_pretrained(folder, trust_remote_code=config.model.allow_remote_code)
+        self.pad_id = pad_id_of(self.tokenizer)
         self.model = self._trained(folder, resumed)
         self._reference = self._loaded_reference(folder)
         if verl.actor_rollout_ref.model.enable_gradient_checkpointing:
@@ -91,12 +92,6 @@ class Policy:
                 module.support_avx512bf16_for_cpu = False
         return model if kind != "none" else model.to(self._config.trainer.device)
 
-    @property
-    def pad_id(self) -> int:
-        """What rows are filled up with."""
-        pad = self.tokenizer.pad_token_id
-        return self.tokenizer.eos_token_id if pad is None else pad
-
     def scores(self, rows: Any, *, with_entropy: bool, model: Any = None) -> dict[str, torch.Tensor]:
         """`log_probs` (and `entropy`) of the trained tokens of a micro batch, rows x response, elsewhere 0."""
         there = rows["attention_mask"].bool()
@@ -105,8 +100,10 @@ class Policy:
             "input_ids": pad_sequence(ids, batch_first=True, padding_value=self.pad_id),
             "attention_mask": pad_sequence([torch.ones_like(row) for row in ids], batch_first=True),
         }
-        options: dict[str, Any] = {"temperature": self._config.rollout.temperature, "with_entropy": with_entropy}
-        return response_scores(model or self.model, inputs, rows, dtype=self._dtype, **options)
+        temperature = self._config.rollout.temperature
+        return response_scores(
+            model or self.model, inputs, rows, temperature=temperature, with_entropy=with_entropy, dtype=self._dtype
+        )
 
     @torch.no_grad()
     def log_probs(self, batch: Any) -> tuple[torch.Tensor, torch.Tensor]:

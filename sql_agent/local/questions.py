@@ -29,7 +29,7 @@ def order_of(
     return order
 
 
-def asked_groups(asked: Sequence[Question], played: Sequence[Played]) -> list[tuple[dict[str, str], list[float]]]:
+def asked_groups(questions: Sequence[Question], played: Sequence[Played]) -> list[tuple[dict[str, str], list[float]]]:
     """Each question, and the rewards of its scored rollouts; groups were played in the order of the questions."""
     rewards, groups = rewards_of(played), dict.fromkeys(rollout.group for rollout in played)
-    return [(to_row(question), rewards.get(group, [])) for question, group in zip(asked, groups, strict=True)]
+    return [(to_row(question), rewards.get(group, [])) for question, group in zip(questions, groups, strict=True)]

@@ -59,7 +59,7 @@ class Played:
 
 def as_played(rollouts: Sequence[StoredRollout]) -> list[Played]:
     """Stored rollouts in the place of played ones."""
-    return [Played(one.record["group"], one.record, one.turns, seen=one.seen) for one in rollouts]
+    return [Played(rollout.record["group"], rollout.record, rollout.turns, seen=rollout.seen) for rollout in rollouts]
 
 
 class Player:
@@ -130,8 +130,8 @@ class Player:
             episode, reward = None, reward_of_fault(fault)
         except Overdue as exc:
             self._endpoint.over(name)
-            said = f"rollout.rollout_timeout_s = {rollout.rollout_timeout_s:g} is over; {exc}"
-            episode, reward = None, Reward(unscored=TIMED_OUT, explanation=said)
+            reason = f"rollout.rollout_timeout_s = {rollout.rollout_timeout_s:g} is over; {exc}"
+            episode, reward = None, Reward(unscored=TIMED_OUT, explanation=reason)
         except Exception as exc:
             logger.exception("rollout of question %s broke", question.id)
             episode, reward = None, Reward(unscored="agent_error", explanation=f"{type(exc).__name__}: {exc}"[:500])

@@ -25,6 +25,7 @@ from agl_plugin.cpu.sampling import looked_up
 from agl_plugin.update.rows import NAN
 from foundation.seeds import uniform
 from sql_agent.local.endpoint import Call, Drawn, Generated
+from sql_agent.tuning.models import pad_id_of
 
 
 class Sampler:
@@ -32,7 +33,7 @@ class Sampler:
 
     def __init__(self, model: Any, tokenizer: Any, *, max_batch: int, log_probs: bool = False) -> None:
         self.model, self._max_batch, self._log_probs = model, max_batch, log_probs
-        self._pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
+        self._pad = pad_id_of(tokenizer)
         ends = getattr(model.generation_config, "eos_token_id", None) or []
         self._ends = sorted({tokenizer.eos_token_id, *([ends] if isinstance(ends, int) else ends)})
 
