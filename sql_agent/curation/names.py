@@ -16,7 +16,7 @@ from pathlib import Path
 
 from faker.providers import person
 
-from sql_agent.curation.meanings import characters_of_given_names, is_chinese_word, is_english_word
+from sql_agent.words.meanings import characters_of_given_names, is_chinese_word, is_english_word
 
 TOGETHER = ("zh_CN", "ja_JP", "ko_KR")  # written without a blank, the family name first
 WORD = re.compile(r"(?:(?:de|van|von|der|da|di|del) )*(?:[^\W\d_]|[\u0900-\u097f])+(?:['’-][^\W\d_]+)*")

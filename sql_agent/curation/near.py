@@ -33,9 +33,9 @@ from sql_agent.curation.gaps import (
     pairs,
     unlike,
 )
-from sql_agent.curation.meanings import sounds
 from sql_agent.curation.tiles import change_roles, rearranged, tiles
 from sql_agent.curation.wording import DENIALS, DENIED, Wording, contrast, groups, wording
+from sql_agent.words.meanings import sounds
 
 # What follows these is what they speak of: "A before B" is not "B before A".
 DIRECTED = frozenset(f"{DENIED} than before after from into instead minus divided subtract 比 减 除 转 从".split())

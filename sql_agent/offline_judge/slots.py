@@ -2,8 +2,8 @@
 
 Words that exclude one another stand in a list. Of others, one that the question alone has is gone, one that the clause
 alone has is new; between the same words a new one replaces one that is gone, and where these two alone differ, beside
-one of them. Guarantees: pure functions. Not covered: Chinese words of no list; a sentence of other words; a synonym in
-the question's place is taken for another thing.
+one of them, unless WordNet knows the two as synonyms. Guarantees: pure functions. Not covered: Chinese words of no
+list; a sentence of other words; a synonym that WordNet does not know is taken for another thing.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ from itertools import product
 from sql_agent.offline_judge.doubts import FRAMES, FREE, TITLES
 from sql_agent.offline_judge.lexicon import Lexicon, tokens
 from sql_agent.offline_judge.values import plain
+from sql_agent.words.meanings import same_meaning
 
 # A bar ends a list of words that exclude one another, strokes join what is the same. Of two, a denial says the other.
 KINDS = """
-kg/kilo/kilogram/公斤/千克 g/gram/克 t/ton/tonne/吨 lb/pound/磅 oz/ounce/盎司 斤 | euro/eur/欧元 dollar/usd/美元
-pound/gbp/英镑 yuan/cny/rmb/元/块/人民币 yen/日元 cent/分 | m/metre/meter/米 km/kilometre/kilometer/公里/千米
-cm/centimetre/centimeter/厘米 mm/millimetre/millimeter/毫米 mile/英里 foot/feet/英尺 | second/秒 minute/min/分钟
-hour/小时 | l/litre/liter/升 ml/millilitre/milliliter/毫升 | per_day/a_day/each_day/every_day/daily/每天/每日
+kg/kilo/kilogram/公斤/千克 g/gram t/ton/tonne lb/pound/磅 毫克 oz/ounce/盎司 | euro/eur/欧元 dollar/usd/美元
+pound/gbp/英镑 yuan/cny/rmb/人民币 yen/日元 cent | m/metre/meter km/kilometre/kilometer/公里/千米
+cm/centimetre/centimeter/厘米 mm/millimetre/millimeter/毫米 mile/英里 foot/feet/英尺 | minute/min/分钟 hour/小时 |
+litre/liter ml/millilitre/milliliter/毫升 | per_day/a_day/each_day/every_day/daily/每天/每日
 per_week/a_week/weekly/每周 per_month/monthly/每月 per_year/a_year/yearly/annual/每年 | monday tuesday wednesday
 thursday friday saturday sunday | 周一/星期一 周二/星期二 周三/星期三 周四/星期四 周五/星期五 周六/星期六
 周日/周天/星期日/星期天 | january february march april june july august september october november december |
@@ -30,9 +31,10 @@ west/western | yesterday/昨天/昨日 today/今天/今日 tomorrow/明天/明�
 本月/这个月 下月/下个月 | open/reopen close/shut | buy/bought/purchase/acquire sell/sold | most least/fewest |
 largest/biggest smallest | highest lowest | longest shortest | oldest newest/youngest | newest/latest oldest/earliest
 | first last | best worst | fastest slowest | start/begin/began end/expire/finish | join/enter/arrive
-leave/left/depart | win/won lose/lost | increase/rise/rose/grow decrease/fall/fell/drop | import export | borrow
-lend/lent | male female | 开 闭/关 | 买 卖 | 高 低 | 多 少 | 大 小 | 长 短 | 新 旧/老 | 早 晚/迟 | 快 慢 | 增 减 | 升
-降 | 装 卸 | 进/入 出 | 胜/赢 负/输/败 | 始 终/结束 | 南 北 | 东 西 | 男 女 | 内 外
+leave/left/depart | win/won lose/lost | increase/rise/rose/grow decrease/fall/fell/drop | import export | male female
+| 开放/开门/开业/开馆/开园/开幕 关闭/关门/闭馆/闭园/闭幕 | 最高 最低 | 最多 最少 | 最大 最小 | 最长 最短 | 最新
+最旧/最老 | 最早 最晚/最迟 | 最快 最慢 | 开始 结束 | 买入 卖出 | 入库 出库 | 进货 出货 | 进口 出口 | 装货 卸货 | 入职
+离职 | 增加/上升 减少/下降 | 获胜 落败 | 男性/男生/男子 女性/女生/女子
 """
 NEUTRAL = (
     "can could will would should not no or nor any some ever people person lack lacks missing without each every per"
@@ -81,10 +83,12 @@ def is_replaced(asked: str, clause: str, said: str, names: Set[str] = frozenset(
     is_near = len(gone) == len(new) == 1
     for i, j in product(gone, new) if clause.isascii() else ():
         (left, lost, right), (before, one, behind) = ours[i - 1 : i + 2], theirs[j - 1 : j + 2]
+        if same_meaning(lost, one):
+            continue
         is_left, is_right = left != "^" and _is_form(left, before), _is_form(right, behind)
         is_end = not any(map(_carries, (left, right, behind))) and (is_left or {left, before} <= PREPOSITIONS)
         is_before = is_right and _carries(right) and (is_near or {lost, one} <= names)
-        if (is_left and is_right) or (is_near and is_end) or is_before:
+        if ((is_left and is_right) or (is_near and is_end) or is_before) and not same_meaning(lost, one):
             return True
     return False
 

@@ -1,4 +1,4 @@
-"""Makes wikdict.txt.gz from dictionaries of FreeDict: `python -m sql_agent.curation.wikdict /usr/share/dictd` (of
+"""Makes wikdict.txt.gz from dictionaries of FreeDict: `python -m sql_agent.words.wikdict /usr/share/dictd` (of
 dict-freedict-eng-bul, -eng-fin, -eng-ind, -eng-jpn, -eng-nor, -ell-eng, -fin-eng and -pol-eng).
 
 Guarantees: the same file from the same dictionaries. A line is an English word or phrase, and those that share a
@@ -18,8 +18,8 @@ from pathlib import Path
 
 from spellchecker import SpellChecker
 
-from sql_agent.curation.meanings import chinese_of_phrases
-from sql_agent.curation.wordnet import SPEECH, lines
+from sql_agent.words.meanings import chinese_of_phrases
+from sql_agent.words.wordnet import SPEECH, lines
 
 OUT = Path(__file__).parent / "wikdict.txt.gz"
 BASE64 = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"

@@ -1,4 +1,4 @@
-"""Makes wordnet.txt.gz from WordNet 3.0: `python -m sql_agent.curation.wordnet /usr/share/wordnet` (of wordnet-base).
+"""Makes wordnet.txt.gz from WordNet 3.0: `python -m sql_agent.words.wordnet /usr/share/wordnet` (of wordnet-base).
 
 Guarantees: the same file from the same WordNet. One synset a line: its words of common English, and the lines of like
 adjectives, of derived forms, and of the verbs above it and of its group; behind them one irregular form a line. The

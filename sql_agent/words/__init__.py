@@ -1,0 +1,1 @@
+"""What words mean, by dictionaries."""
