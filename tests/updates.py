@@ -36,7 +36,7 @@ def policy_of(model: Any, optimizer: torch.optim.Optimizer, actor: Any, config: 
         optimizer=optimizer,
         actor=actor,
         schedule=SimpleNamespace(step=lambda: None),
-        tokenizer=SimpleNamespace(pad_token_id=0),
+        pad_id=0,
         _config=config,
         _dtype=torch.float32,
     )
