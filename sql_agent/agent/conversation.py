@@ -17,7 +17,7 @@ import openai
 from agents import MaxTurnsExceeded, ModelBehaviorError, ModelSettings, RunConfig, Runner
 from agents import UserError as AgentsUserError
 
-from foundation.errors import AgentGRPOError, UserError
+from foundation.errors import AgentGRPOError
 from foundation.marks import Showing
 from sql_agent.agent.call_ids import PolicyModel
 from sql_agent.agent.endpoint import LLMEndpoint, is_overflow
@@ -44,11 +44,8 @@ class Conversation:
     def __init__(
         self, runner: EpisodeRunner, llm: LLMEndpoint, db_id: str = "", *, history: Sequence[Any] = ()
     ) -> None:
-        agent = runner.config.agent
-        if agent.own:
-            raise UserError(f"--chat: {agent.own} plays one question an episode; ask it with --question instead")
         self._runner, self.llm, self._db_id = runner, runner.prompted(llm), db_id
-        self.llm_timeout_s = agent.llm_timeout_s
+        self.llm_timeout_s = runner.config.agent.llm_timeout_s
         self._open = AsyncExitStack()
         self._offered: EpisodeTools | None = None
         self._history: list[Any] = list(history)
