@@ -320,14 +320,16 @@ def test_nothing_of_an_episode_counts_after_its_limit(tmp_path: Path, caplog: py
     """
     (tmp_path / "own.py").write_text(textwrap.dedent(text))
     agent = {"tools": [], "episode": f"{tmp_path / 'own.py'}:play", "system_prompt": "tools"}
-    config = config_of(tmp_path, {"agent": agent, "rollout": {"rollout_timeout_s": 3.0}})
-    tokenizer, began_s = small_tokenizer("?"), time.monotonic()
+    config = config_of(tmp_path, {"agent": agent, "rollout": {"rollout_timeout_s": 6.0}})
+    tokenizer = small_tokenizer("?")
     sampler: Any = SimpleNamespace(answers=lambda calls: [])
     with (
         PolicyEndpoint(tokenizer, context_tokens=100, max_tokens=5) as endpoint,
         closing(Player(config, endpoint, ScoringContext(config.reward, judge_name="none"), seed=1)) as player,
     ):
-        played = player.play(questions_of([0] * 3), sampler, step=1, mode="val")
+        player.play(questions_of([0] * 3)[2:], sampler, step=1, mode="val")  # starts the processes of episodes
+        began_s = time.monotonic()
+        played = player.play(questions_of([0] * 3), sampler, step=2, mode="val")
         assert time.monotonic() - began_s < 20
     assert [one.row["unscored"] for one in played] == ["timed_out", "timed_out", "no_reference"]
     assert [one.row["answer"] for one in played] == ["", "", "42"] and played[1].reward is None
