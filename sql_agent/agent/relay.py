@@ -165,9 +165,10 @@ class Relay:
         try:
             arguments = str((await request.json())["arguments"])
         except (ValueError, RecursionError, LookupError, TypeError) as exc:
-            return _refusal(400, f"a call of a tool is {{arguments}}: {exc!r:.200}")
+            return _refusal(400, f'send {{"arguments": "JSON as the model wrote it"}}: {exc!r:.200}')
         if tool is None:
-            return _refusal(404, "there is no such tool")
+            name, names = request.match_info["name"], ", ".join(session.tools) or "none"
+            return _refusal(404, f"there is no tool {name!r}; this episode has: {names}")
         try:
             return web.json_response({"text": await tool.invoke(session.context, arguments)})
         except Fault as fault:  # it stands in the context too

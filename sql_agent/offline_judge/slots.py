@@ -83,8 +83,6 @@ def is_replaced(asked: str, clause: str, said: str, names: Set[str] = frozenset(
     is_near = len(gone) == len(new) == 1
     for i, j in product(gone, new) if clause.isascii() else ():
         (left, lost, right), (before, one, behind) = ours[i - 1 : i + 2], theirs[j - 1 : j + 2]
-        if same_meaning(lost, one):
-            continue
         is_left, is_right = left != "^" and _is_form(left, before), _is_form(right, behind)
         is_end = not any(map(_carries, (left, right, behind))) and (is_left or {left, before} <= PREPOSITIONS)
         is_before = is_right and _carries(right) and (is_near or {lost, one} <= names)

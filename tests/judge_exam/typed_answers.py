@@ -6,7 +6,8 @@ Numbers with units, thousands, decimals and words, dates in many forms, yes and 
 over four small databases that exist here alone: shops and weather in the part `chosen`, sports and finance in `kept`.
 Each part has its own questions, sentences, frames and ways to be wrong, so that rules can be chosen without `kept`.
 The parts `open` and `locked`, `fresh` and `unread` are sentences that were written one by one, halves of two sets by
-question; `later` is a third set, `office` and `second office` a fourth, `trade` and `held trade` a fifth.
+question; `later` is a third set, `office` and `second office` a fourth, `trade` and `held trade` a fifth,
+`reworded` right ones alone.
 Guarantees: a pure function of the seed.
 """
 
@@ -33,9 +34,9 @@ from tests.judge_exam.typed_forms import days, lists, numbers, titled
 
 TEXT = tomllib.loads((Path(__file__).parent / "typed_sentences.toml").read_text(encoding="utf-8"))
 PARTS = [(part, language) for part, languages in TEXT.items() for language in languages]
-_OPEN, _FRESH, _LATER, _OFFICE, _TRADE = (
+_OPEN, _FRESH, _LATER, _OFFICE, _TRADE, _REWORDED = (
     tomllib.loads((Path(__file__).parent / f"{file}_answers.toml").read_text(encoding="utf-8"))["ask"]
-    for file in ("written", "fresh", "later", "office", "trade")
+    for file in ("written", "fresh", "later", "office", "trade", "reworded")
 )
 WRITTEN: dict[str, list[dict[str, Any]]] = {
     **{"open": _OPEN[::2], "locked": _OPEN[1::2], "fresh": _FRESH[::2], "unread": _FRESH[1::2]},
@@ -43,6 +44,7 @@ WRITTEN: dict[str, list[dict[str, Any]]] = {
     "second office": [ask for ask in _OFFICE if "part" in ask],
     "trade": [ask for ask in _TRADE if "held" not in ask],
     "held trade": [ask for ask in _TRADE if "held" in ask],
+    "reworded": _REWORDED,
 }
 
 
