@@ -11,9 +11,11 @@ agent.context, episodes of one's own, several answers, log-probabilities.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -216,9 +218,14 @@ class _Turn:
 
     def __init__(self, api: AgentApi, asked: ChatRequest, reply: Reply) -> None:
         self._api, self._asked, self._reply = api, asked, reply
-        self._told: asyncio.Queue[tuple[str, str] | None] = asyncio.Queue()
-        self._task = api.begin(asked, lambda kind, text: self._told.put_nowait((kind, text)))
-        self._task.add_done_callback(lambda _: self._told.put_nowait(None))
+        self._told: list[tuple[str, str]] = []
+        self._news = asyncio.Event()
+        self._task = api.begin(asked, self._tell)
+        self._task.add_done_callback(lambda _: self._news.set())
+
+    def _tell(self, kind: str, text: str) -> None:
+        self._told.append((kind, text))
+        self._news.set()
 
     async def whole(self) -> dict[str, Any]:
         """The reply's body. Raises NoReply."""
@@ -228,15 +235,19 @@ class _Turn:
             self._task.cancel()  # nothing is cancelled where it is done
 
     async def events(self) -> AsyncIterator[str]:
-        """The reply as server-sent events."""
+        """The reply as server-sent events; text that came since the last one is one event."""
         try:
-            for line in self._reply.begin():
-                yield line
-            while told := await self._told.get():
-                for line in self._reply.tell(*told):
-                    yield line
-            for line in self._reply.end(await self._answer()):
-                yield line
+            yield "".join(self._reply.begin())
+            while self._told or not self._task.done():
+                await self._news.wait()
+                self._news.clear()
+                told, self._told = self._told, []
+                lines: list[str] = []
+                for kind, texts in itertools.groupby(told, key=itemgetter(0)):
+                    lines.extend(self._reply.tell(kind, "".join(text for _, text in texts)))
+                if lines:
+                    yield "".join(lines)
+            yield "".join(self._reply.end(await self._answer()))
         except NoReply as no:
             yield self._reply.fault(no.body)
         finally:
