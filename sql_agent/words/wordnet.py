@@ -1,9 +1,9 @@
 """Makes wordnet.txt.gz from WordNet 3.0: `python -m sql_agent.words.wordnet /usr/share/wordnet` (of wordnet-base).
 
 Guarantees: the same file from the same WordNet. One synset a line: its words of common English, and the lines of like
-adjectives, of derived forms, and of the verbs above it and of its group; behind them one irregular form a line. The
-words are those of up to three common ones, in their eight most common senses. Of nouns nothing above is taken: a mother
-is a parent, and another question.
+adjectives, of derived forms, and of the verbs above it and of its group; behind them one irregular form a line, and
+one verb a line that first means to say, to think or to feel. The words are those of up to three common ones, in their
+eight most common senses. Of nouns nothing above is taken: a mother is a parent, and another question.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ COMMON = 200  # times in the dictionary's corpus
 SENSES, WORDS = 8, 3
 SPEECH = {"noun": "n", "verb": "v", "adj": "a", "adv": "r"}
 LINKS = {"&", "^", "$", "*", "+"}  # like, see also, verb group, entails, derived
+SAID, THOUGHT, FELT = "32", "31", "37"  # the files of verbs: lexnames(5WN)
 
 Key = tuple[str, str]
 
@@ -39,6 +40,7 @@ def main(folder: Path) -> None:
         "|".join([",".join(sorted(words[key])), *map(str, sorted(map(place.__getitem__, links[key])))]) for key in place
     ]
     out += sorted({form for form in _irregular(folder) if all(common[word] >= COMMON for word in form.split(">"))})
+    out += sorted(f"{verb}!" for verb in _said(folder) if verb.isalpha() and common[verb] >= COMMON)
     OUT.write_bytes(gzip.compress("\n".join(out).encode(), mtime=0))
 
 
@@ -62,6 +64,14 @@ def _links(folder: Path) -> Iterator[tuple[Key, set[Key]]]:
             pointers = zip(*(fields[at + n : at + 4 * int(fields[at]) : 4] for n in (1, 2, 3)), strict=True)
             wanted = LINKS | ({"@"} if speech == "v" else set())
             yield key, {(other.replace("s", "a"), offset) for sign, offset, other in pointers if sign in wanted}
+
+
+def _said(folder: Path) -> Iterator[str]:
+    """The verbs whose first sense is to say, to think or to feel."""
+    files = {fields[0]: fields[1] for fields in lines(folder / "data.verb")}
+    for lemma, _, _, pointers, *rest in lines(folder / "index.verb"):
+        if files[rest[int(pointers) + 2]] in (SAID, THOUGHT, FELT):
+            yield lemma
 
 
 def _irregular(folder: Path) -> Iterator[str]:

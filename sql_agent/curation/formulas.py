@@ -1,0 +1,90 @@
+"""Courtesy that no list has: clauses at the edge of questions that the same file also asks without them.
+
+Guarantees: a pure function of the texts. A clause of a formula stands at the same edge of at least two questions that
+share no word and that the file asks in the same words without it, names no number, and has a verb of saying, thinking
+or feeling ("my colleague insists that I ask"). Not covered: what no mark divides from the question, a formula with a
+slip in it, and, against its sense, a condition with such a verb that two questions share ("I was told to fast").
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from sql_agent.curation.wording import MARKS, POLITE_ZH, STOP, wording
+from sql_agent.words.meanings import is_chinese_word, is_said
+
+CLAUSE = re.compile(r"[^,.!?;:~…\n，。！？；：]*(?:[,.!?;:~…\n，。！？；：]+\s*|$)")
+LINK = re.compile(r"\s*(?:but|and)\b")
+CLAUSES = 4  # at an edge
+LEAST = 2  # questions that a formula stands beside
+LONGEST_WORD = 4  # characters
+
+Edge = tuple[str, bool]  # a clause's letters, and whether it stands before the question
+
+
+def without_formulas(texts: Sequence[str]) -> list[str]:
+    """The texts without the formulas at their edges."""
+    asked = {_letters(text): text for text in texts}
+    beside: dict[Edge, set[str]] = {}
+    for text in texts:
+        for clause, rest, is_before in _edges(text):
+            if (bare := _letters(LINK.sub("", rest, count=1))) in asked and _says(clause):
+                beside.setdefault((_letters(clause), is_before), set()).add(bare)
+    formulas = {
+        edge
+        for edge, bare in beside.items()
+        if edge[0] not in asked and _n_unlike([asked[letters] for letters in sorted(bare)]) >= LEAST
+    }
+    return [_without(text, formulas) for text in texts]
+
+
+def _without(text: str, formulas: set[Edge]) -> str:
+    for clause, rest, is_before in _edges(text):
+        if (_letters(clause), is_before) in formulas:
+            return _without(LINK.sub("", rest, count=1), formulas)
+    return text
+
+
+def _edges(text: str) -> Iterator[tuple[str, str, bool]]:
+    """What may be a formula, before the rest or behind it."""
+    clauses = CLAUSE.findall(text.lower())[:-1]
+    for n in range(1, min(len(clauses), CLAUSES + 1)):
+        yield "".join(clauses[:n]), "".join(clauses[n:]), True
+        yield "".join(clauses[-n:]), "".join(clauses[:-n]), False
+
+
+def _letters(text: str) -> str:
+    return "".join(re.findall(r"[^\W_]+", text.lower()))
+
+
+def _n_unlike(questions: Sequence[str]) -> int:
+    """How many of the questions share no word with one before."""
+    seen: set[str] = set()
+    n = 0
+    for question in questions:
+        words = {*wording(question).plain} - STOP
+        if seen.isdisjoint(words):
+            seen |= words
+            n += 1
+    return n
+
+
+def _says(clause: str) -> bool:
+    """Whether it says, thinks or feels something, or is polite, and names no number."""
+    if re.search(r"\d", clause):
+        return False
+    words = {word for part in re.findall(r"[a-z]+|[\u4e00-\u9fff]+", clause) for word in _words(part)}
+    return not MARKS.isdisjoint(words) or any(map(is_said, words)) or bool(re.search(POLITE_ZH, clause))
+
+
+def _words(part: str) -> Iterator[str]:
+    """A Latin word, or Chinese words, the longest first."""
+    if part.isascii():
+        yield part
+        return
+    at = 0
+    while at < len(part):
+        n = next((n for n in range(LONGEST_WORD, 1, -1) if is_chinese_word(part[at : at + n])), 1)
+        yield part[at : at + n]
+        at += n
