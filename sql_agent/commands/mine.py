@@ -200,7 +200,7 @@ def mine(
     seed: Annotated[int, typer.Option(help="of questions, splits, tiny policy and training")] = 1,
     steps: Annotated[int | None, typer.Option(min=1, help="training steps (default: the recipe's)")] = None,
     test_questions: Annotated[
-        int | None, typer.Option(min=1, help="held-out questions per split (default: 60)")
+        int | None, typer.Option(min=1, help="held-out questions per split (default: 120)")
     ] = None,
     samples: Annotated[
         int | None, typer.Option(min=1, help="sampled answers to each of them, beside the greedy one (default: 1)")

@@ -18,7 +18,7 @@ from foundation.files import write_json
 
 STATE, SCHEMA, PROMPT, SHORT_PROMPT = "state.json", "schema.json", "prompt.txt", "prompt_short.txt"
 RUNS, PHRASED = "runs", "phrased.jsonl"
-AMOUNTS = {"steps": 0, "test_questions": 60, "samples": 1}
+AMOUNTS = {"steps": 0, "test_questions": 120, "samples": 1}
 
 
 class Settled(BaseModel):

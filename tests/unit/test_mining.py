@@ -455,7 +455,7 @@ def test_amounts_are_those_that_training_was_begun_with(tmp_path: Path, settled:
     begin_training(tmp_path / "a", state, {"steps": 5, "samples": None})
     again = begin(tmp_path / "a", settled)
     begin_training(tmp_path / "a", again, {"steps": None, "samples": 1})
-    assert again.amounts == {"steps": 5, "test_questions": 60, "samples": 1}
+    assert again.amounts == {"steps": 5, "test_questions": 120, "samples": 1}
     with pytest.raises(UserError, match="--steps 6: .*/a was begun with 5; leave it out"):
         begin_training(tmp_path / "a", again, {"steps": 6})
 
