@@ -116,7 +116,8 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     subprocess.run([UV, "venv", "-q", "--python", sys.executable, folder / "env"], check=True)
     (built,) = (folder / "dist").glob("*.whl")
     into = [UV, "pip", "install", "-q", "--python", folder / "env" / "bin" / "python"]
-    subprocess.run([*into, "--no-deps", "-r", folder / "dist" / "requirements-cpu.txt", built], check=True)
+    # Not in the checkout, whose overrides uv would take instead of the release's versions.
+    subprocess.run([*into, "--no-deps", "-r", folder / "dist" / "requirements-cpu.txt", built], cwd=folder, check=True)
     return folder / "env" / "bin"
 
 
