@@ -23,7 +23,6 @@ from agents import Model, ModelResponse
 from sql_agent.agent.endpoint import is_overflow
 from sql_agent.agent.tool import EpisodeContext
 from sql_agent.agent.transcript import assistant_message
-from sql_agent.records import LlmCall
 from sql_agent.scoring.answer_text import strip_thinking
 
 Item = dict[str, Any]
@@ -188,12 +187,9 @@ class ShortenedModel(Model):
         settings = replace(request["model_settings"], tool_choice="none" if request["tools"] else None)
         said = [*shown, {"role": "user", "content": ASK}]
         response = await self._writer.get_response(**{**request, "input": said, "model_settings": settings})
-        ended, usage = time.time(), response.usage
-        tokens = {"prompt_tokens": usage.input_tokens, "completion_tokens": usage.output_tokens}
-        context.turn += 1
+        usage = response.usage
+        context.answered(started, prompt_tokens=usage.input_tokens, completion_tokens=usage.output_tokens)
         context.n_untrained_calls += not self._limits.train_summaries
-        context.llm_calls.append(LlmCall(elapsed_s=round(ended - started, 4), **(tokens if usage.input_tokens else {})))
-        context.timeline.append(("generation", started, ended))
         message = assistant_message(response.output)
         context.messages += [{"role": "user", "content": ASK}, message]
         return strip_thinking(message["content"])

@@ -43,7 +43,7 @@ from sql_agent.agent.told import Told, ToldStream
 from sql_agent.agent.tool import EpisodeContext, Tool
 from sql_agent.agent.transcript import writable
 from sql_agent.errors import EpisodeFault, Fault, LLMFault
-from sql_agent.records import LlmCall, StopReason
+from sql_agent.records import StopReason
 
 END = b"[DONE]"  # of a stream
 MAX_BODY_BYTES = 32 << 20
@@ -351,17 +351,10 @@ def _note(session: Session, call: _Call, answer: dict[str, Any]) -> None:
     """Write an answered call down."""
     if not answer:
         return
-    context, usage, ended = session.context, answer.get("usage") or {}, time.time()
-    context.turn += 1
+    context, usage = session.context, answer.get("usage") or {}
+    tokens = {name: usage.get(name) for name in ("prompt_tokens", "completion_tokens")}
+    context.answered(call.started, **tokens)
     context.n_untrained_calls += not call.trained
-    context.llm_calls.append(
-        LlmCall(
-            elapsed_s=round(ended - call.started, 4),
-            prompt_tokens=usage.get("prompt_tokens"),
-            completion_tokens=usage.get("completion_tokens"),
-        )
-    )
-    context.timeline.append(("generation", call.started, ended))
     context.messages = [*after_question(call.messages), plain(answer["choices"][0]["message"])]
 
 
