@@ -29,8 +29,11 @@ def same_results(wanted: Sequence[Sequence[Any]], given: Sequence[Sequence[Any]]
     if not wanted:
         return True
     left, right = [_row(row) for row in wanted], [_row(row) for row in given]
-    if len(left[0]) != len(right[0]):
-        return False
+    return len(left[0]) == len(right[0]) and same_rows(left, right, ordered=ordered)
+
+
+def same_rows(left: list[tuple[Any, ...]], right: list[tuple[Any, ...]], *, ordered: bool) -> bool:
+    """Whether the rows, of as many columns, are the same under one order of the columns."""
     for order in column_orders(left, right):
         arranged = [tuple(row[i] for i in order) for row in right]
         if arranged == left if ordered else Counter(arranged) == Counter(left):

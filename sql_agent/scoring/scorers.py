@@ -7,7 +7,6 @@ To add a scorer, see `registry.scorer`. Not covered: normalising rewards over a 
 from __future__ import annotations
 
 import asyncio
-import atexit
 import re
 import unicodedata
 from collections.abc import Callable
@@ -23,7 +22,7 @@ from sql_agent.offline_judge import judge as reference_judge
 from sql_agent.offline_judge.sections import Cell
 from sql_agent.offline_judge.typed import kind_of_cells, kind_of_texts, truth_of
 from sql_agent.records import AnswerType, Episode, QueryResult, Question, Score, SqlCall
-from sql_agent.scoring.math_check import MathChecker, MathFault
+from sql_agent.scoring.math_check import MathFault, mathematician
 from sql_agent.scoring.public_match import RULES
 from sql_agent.scoring.registry import ScoringContext, scorer
 from sql_agent.scoring.result_match import MAX_RESULT_ROWS, is_ordered, nearness, reads_data, same_results
@@ -36,10 +35,6 @@ NO_ENVIRONMENT = "no_environment"
 BAD_QUERY = "bad_reference_query"
 MATH_FAULT = "math_fault"
 NO_TOKEN_COUNT = "no_token_count"
-_mathematician = MathChecker()
-
-
-atexit.register(_mathematician.close)
 
 
 @scorer("judge")
@@ -180,7 +175,7 @@ async def math(question: Question, episode: Episode, context: ScoringContext) ->
     if not question.answer:
         return Score(unscored=NO_REFERENCE, explanation=f"question {question.id} has no reference answer")
     try:
-        verdict = await asyncio.to_thread(_mathematician.compare, question.answer, episode.final_answer)
+        verdict = await asyncio.to_thread(mathematician.compare, question.answer, episode.final_answer)
     except MathFault as fault:
         return Score(unscored=MATH_FAULT, explanation=f"question {question.id}: {fault}")
     return Score(value=float(verdict.equal), explanation=verdict.why)
