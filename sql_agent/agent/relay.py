@@ -73,10 +73,6 @@ class Session:
     def __post_init__(self) -> None:
         self.told = Told(self.llm.marks)
 
-    def is_trained(self, agent: str) -> bool:
-        """Whether calls of this agent are trained on."""
-        return not self.match or re.fullmatch(self.match, agent) is not None
-
     def rewarded(self, value: Any) -> None:
         """Note what the agent says that it earned; what is no number from 0 to 1 is its fault."""
         if isinstance(value, bool | int | float) and 0 <= value <= 1:
@@ -206,7 +202,8 @@ class Relay:
             session.stop = "max_turns"
             return _refusal(400, f"agent.max_turns = {session.max_turns} LLM calls were made: give the answer now")
         session.n_begun += 1
-        trained = session.is_trained(request.match_info.get("agent", ""))
+        agent = request.match_info.get("agent", "")
+        trained = not session.match or re.fullmatch(session.match, agent) is not None
         base = session.llm.base_url if trained else session.llm.untrained_url or session.llm.base_url
         try:
             call = _Call(said, trained=trained, started=time.time())
