@@ -114,8 +114,8 @@ class ShortenedModel(Model):
     async def get_response(self, *args: Any, **request: Any) -> ModelResponse:
         """One answer, after the history was shortened where it had to be. Raises what the model raises."""
         assert not args, "openai-agents names its arguments"
-        given = request["input"]
-        self._history.items = [{"role": "user", "content": given}] if isinstance(given, str) else list(given)
+        items = request["input"]
+        self._history.items = [{"role": "user", "content": items}] if isinstance(items, str) else list(items)
         await self._fit(request)
         while True:
             try:
@@ -185,8 +185,8 @@ class ShortenedModel(Model):
         """The notes of the policy: an LLM call like all others, trained or not as agent.train_summaries says."""
         context, started = self._context, time.time()
         settings = replace(request["model_settings"], tool_choice="none" if request["tools"] else None)
-        said = [*shown, {"role": "user", "content": ASK}]
-        response = await self._writer.get_response(**{**request, "input": said, "model_settings": settings})
+        prompt = [*shown, {"role": "user", "content": ASK}]
+        response = await self._writer.get_response(**{**request, "input": prompt, "model_settings": settings})
         usage = response.usage
         context.answered(started, prompt_tokens=usage.input_tokens, completion_tokens=usage.output_tokens)
         context.n_untrained_calls += not self._limits.train_summaries

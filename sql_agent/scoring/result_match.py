@@ -65,9 +65,13 @@ def agreement(
     if not (pairs := _column_pairs(left, right)):
         return 0.0, 0.0, 0.0
     columns = len(pairs) ** 2 / (len(left[0]) * len(right[0]))
-    asked = [tuple(row[i] for i, _ in pairs) for row in left]
-    found = [tuple(row[j] for _, j in pairs) for row in right]
-    hits = sum(a == b for a, b in zip(asked, found, strict=False)) if ordered else _shared(asked, found)
+    wanted_rows = [tuple(row[i] for i, _ in pairs) for row in left]
+    given_rows = [tuple(row[j] for _, j in pairs) for row in right]
+    hits = (
+        sum(a == b for a, b in zip(wanted_rows, given_rows, strict=False))
+        if ordered
+        else _shared(wanted_rows, given_rows)
+    )
     return columns, hits / len(right), hits / len(left)
 
 
