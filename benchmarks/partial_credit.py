@@ -36,8 +36,8 @@ def tables(query: exp.Query) -> str:
 
 def one_table(query: exp.Query) -> str:
     """FROM of its first table."""
-    found = query.find(exp.Table)
-    return f"FROM {found.sql('sqlite')}" if found else ""
+    table = query.find(exp.Table)
+    return f"FROM {table.sql('sqlite')}" if table else ""
 
 
 def asked(query: exp.Query) -> str:
@@ -47,8 +47,8 @@ def asked(query: exp.Query) -> str:
 
 def bare(query: exp.Query) -> str:
     """The columns that it reads, without what is computed of them."""
-    found = dict.fromkeys(c.sql("sqlite") for s in query.selects for c in s.find_all(exp.Column))
-    return ", ".join(found) or "*"
+    columns = dict.fromkeys(c.sql("sqlite") for s in query.selects for c in s.find_all(exp.Column))
+    return ", ".join(columns) or "*"
 
 
 def without(query: exp.Query, *parts: str) -> str:
@@ -103,13 +103,13 @@ def results(folder: Path) -> Iterator[tuple[Database, exp.Query, str, Rows]]:
 
 def scored(database: Database, sql: str, wanted: Rows, reference: str) -> tuple[float, ...] | None:
     """What a query earns by each key; None where it fails."""
-    found = database.query_sync(sql)
-    if not found.ok:
+    result = database.query_sync(sql)
+    if not result.ok:
         return None
     ordered = is_ordered(reference)
-    right = same_results(wanted, found.rows, ordered=ordered)
-    near = nearness(wanted, found.rows, ordered=ordered)
-    return float(right), near, *agreement(wanted, found.rows, ordered=ordered)
+    right = same_results(wanted, result.rows, ordered=ordered)
+    near = nearness(wanted, result.rows, ordered=ordered)
+    return float(right), near, *agreement(wanted, result.rows, ordered=ordered)
 
 
 def main(folders: Annotated[list[Path], typer.Argument(help="folders of agentgrpo mine")]) -> None:

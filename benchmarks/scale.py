@@ -74,7 +74,7 @@ class Part:
 
 def spans_of(shape: Shape, *, plain: bool = False) -> list[Span]:
     """The calls of one rollout as the gateway writes them: with packed token ids, or plain."""
-    rng, found, packer = random.Random(1), [], Packer()
+    rng, spans, packer = random.Random(1), [], Packer()
     pack = None if plain else functools.partial(packer.packed, "at")
     ids: list[int] = []
     for n in range(shape.calls):
@@ -87,12 +87,12 @@ def spans_of(shape: Shape, *, plain: bool = False) -> list[Span]:
         text = "x" * 4 * len(ids)  # about four letters a token
         body = {"messages": [{"role": "user", "content": text}]}
         notes = Request(body, log_probs=True, pack=pack).notes(answer)
-        found.append(
+        spans.append(
             Span.from_attributes(
                 name=CALL_SPAN, attributes=notes, sequence_id=n, rollout_id="ro", attempt_id="at", start_time=float(n)
             )
         )
-    return found
+    return spans
 
 
 def cpu_s(work: Callable[[], Any]) -> float:
@@ -109,8 +109,8 @@ def held_bytes(work: Callable[[], Any]) -> int:
     """Memory of what `work` gives."""
     tracemalloc.start()
     try:
-        kept = work()
-        return tracemalloc.get_traced_memory()[0] if kept is not None else 0
+        result = work()
+        return tracemalloc.get_traced_memory()[0] if result is not None else 0
     finally:
         tracemalloc.stop()
 

@@ -170,11 +170,11 @@ class Killer:
                 return writer.close()
             await asyncio.sleep(0.1)
 
-    async def run(self, pid: int, found: Counter[str]) -> None:
+    async def run(self, pid: int, counts: Counter[str]) -> None:
         """Until it is cancelled, each time some right answers after the last."""
         for number in itertools.count():
-            then = found["right"] + random.randrange(2 * self.every)
-            while found["right"] < then:
+            then = counts["right"] + random.randrange(2 * self.every)
+            while counts["right"] < then:
                 await asyncio.sleep(0.05)
             if number % 2:
                 self._model.kill()
@@ -230,9 +230,9 @@ def text_of(response: dict[str, Any]) -> str:
 
 
 async def ask_until_answered(
-    address: str, pid: int, killer: Killer, found: Counter[str], *, turns: int, in_flight: int
+    address: str, pid: int, killer: Killer, counts: Counter[str], *, turns: int, in_flight: int
 ) -> None:
-    """Counts in `found` what became of all requests."""
+    """`counts` gets what became of all requests."""
     timeout = aiohttp.ClientTimeout(total=300)
     server, every = psutil.Process(pid), max(1, turns // 5)
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), timeout=timeout) as http:
@@ -240,22 +240,22 @@ async def ask_until_answered(
         async def turn(number: int) -> None:
             path, body = request(address, number)
             if number % every == 0:
-                print(f"{number:6} turns begun: {server.memory_info().rss / 2**20:.0f} MiB, {dict(found)}", flush=True)
+                print(f"{number:6} turns begun: {server.memory_info().rss / 2**20:.0f} MiB, {dict(counts)}", flush=True)
             while True:
                 try:
                     async with http.post(path, json=body) as reply:
                         text = told(await reply.text(), stream=body["stream"]) if reply.status == 200 else ""
                 except (aiohttp.ClientError, TimeoutError, ValueError) as exc:
-                    found["lost"] += 1
-                    found[type(exc).__name__] += 1
+                    counts["lost"] += 1
+                    counts[type(exc).__name__] += 1
                     return
                 if text:
-                    found["right" if text == f"It is {number + 1}.0" else "crossed"] += 1
+                    counts["right" if text == f"It is {number + 1}.0" else "crossed"] += 1
                     return
-                found[f"error {reply.status}"] += 1
+                counts[f"error {reply.status}"] += 1
                 await asyncio.sleep(1.0)
 
-        killing = asyncio.ensure_future(killer.run(pid, found))
+        killing = asyncio.ensure_future(killer.run(pid, counts))
         try:
             await at_once(turn, turns, in_flight)
         finally:
@@ -269,7 +269,7 @@ def soak(
     kill_every: Annotated[int, typer.Option(min=1, help="right answers between two kills, on average")] = 50,
 ) -> None:
     """Turns while parts are killed: what became of them, also where Ctrl-C ends them. Status 1: some were not right."""
-    killer, found = Killer(kill_every), Counter[str]()
+    killer, counts = Killer(kill_every), Counter[str]()
     try:
         asyncio.run(killer.up())
         with (
@@ -278,13 +278,13 @@ def soak(
         ):
             started = time.monotonic()
             with contextlib.suppress(KeyboardInterrupt):
-                asyncio.run(ask_until_answered(address, pid, killer, found, turns=turns, in_flight=in_flight))
+                asyncio.run(ask_until_answered(address, pid, killer, counts, turns=turns, in_flight=in_flight))
             took_s = time.monotonic() - started
             print(f"{turns} turns, {in_flight} in flight, {took_s:.0f} s; killed {dict(killer.killed)}")
-            print(f"lost {found['lost']}, crossed {found['crossed']}, {dict(found)}")
+            print(f"lost {counts['lost']}, crossed {counts['crossed']}, {dict(counts)}")
     finally:
         killer.end()
-    raise typer.Exit(int(found["right"] < turns))
+    raise typer.Exit(int(counts["right"] < turns))
 
 
 if __name__ == "__main__":

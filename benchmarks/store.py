@@ -68,10 +68,10 @@ async def measured(backend: str, n_rollouts: int, folder: Path) -> None:
         part = itertools.islice(numbers, tenth)
         await asyncio.gather(*(play(store, part) for _ in range(AT_ONCE)))
         took_s, cpu_s, ops = time.monotonic() - started, time.process_time() - cpu, tenth * OPS
-        kept = await store.query_rollouts(status_in=["succeeded"], limit=0)
+        ended = await store.query_rollouts(status_in=["succeeded"], limit=0)
         rss_mib = me.memory_info().rss / 2**20
         file_mib = file.stat().st_size / 2**20 if file.exists() else 0
-        sizes = f"{rss_mib:10.0f}{file_mib:10.0f}{done - kept.total:8}"
+        sizes = f"{rss_mib:10.0f}{file_mib:10.0f}{done - ended.total:8}"
         print(f"{backend:9}{done:8}{ops / took_s:8.0f}{1000 * cpu_s / ops:12.2f}{sizes}", flush=True)
 
 

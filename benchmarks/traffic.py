@@ -172,8 +172,8 @@ async def n_spans(store: Any, urls: list[str]) -> int:
     from agl_plugin.proxy.spans import CALL_SPAN
 
     ids = [url.split("/rollout/")[1].split("/")[0] for url in urls if "/rollout/" in url]
-    found = [await store.query_spans(one, name=CALL_SPAN, limit=1) for one in ids]
-    return sum(result.total for result in found)
+    results = [await store.query_spans(rollout_id, name=CALL_SPAN, limit=1) for rollout_id in ids]
+    return sum(result.total for result in results)
 
 
 @dataclass
@@ -232,7 +232,7 @@ async def measured_long(model: str, *, rollouts: int, calls: int, tokens: int) -
     from agl_plugin.update.rows import Limits
     from benchmarks.support import long_calls
 
-    found: dict[str, dict[str, float]] = {}
+    costs: dict[str, dict[str, float]] = {}
     rows: dict[str, list[Any]] = {}
     for form in ("plain", "packed"):
         with store_process("gateway") as (address, store_pid):
@@ -249,18 +249,18 @@ async def measured_long(model: str, *, rollouts: int, calls: int, tokens: int) -
             read, rows[form], seen = await long_calls.read(store, ids, limits=Limits(tokens, 2 * tokens))
             spans = await store.query_spans(ids[0])
             size = {"span_bytes": rollouts * sum(len(span.model_dump_json()) for span in spans)}
-            found[form] = {**spent, **read, **size, **long_calls.audited(seen, whole=plain)}
+            costs[form] = {**spent, **read, **size, **long_calls.audited(seen, whole=plain)}
             await store.close()
-    if [str(one) for one in rows["plain"]] != [str(one) for one in rows["packed"]]:
+    if [str(row) for row in rows["plain"]] != [str(row) for row in rows["packed"]]:
         raise RuntimeError("packed and plain spans gave other rows")
-    return {form: {cost: value / rollouts for cost, value in told.items()} for form, told in found.items()}
+    return {form: {cost: value / rollouts for cost, value in of_form.items()} for form, of_form in costs.items()}
 
 
-def long_lines(found: dict[str, dict[str, float]]) -> Iterator[str]:
+def long_lines(costs: dict[str, dict[str, float]]) -> Iterator[str]:
     """The figures as a table."""
     yield f"{'of a rollout':16}{'plain':>12}{'packed':>12}{'ratio':>8}"
-    for cost, plain in found["plain"].items():
-        packed, unit = found["packed"][cost], 1000 if cost.endswith("_s") else 1 / 1024
+    for cost, plain in costs["plain"].items():
+        packed, unit = costs["packed"][cost], 1000 if cost.endswith("_s") else 1 / 1024
         label = cost.replace("_s", " ms") if cost.endswith("_s") else cost.replace("_bytes", " KiB")
         yield f"{label:16}{plain * unit:12.2f}{packed * unit:12.2f}{plain / max(packed, 1e-9):8.1f}"
 
@@ -292,9 +292,9 @@ def main(
     facts = {"seconds": seconds, "cores": os.cpu_count(), "load_before": [round(one, 2) for one in os.getloadavg()]}
     with model_server() as model:
         if long:
-            found = asyncio.run(measured_long(model, rollouts=rollouts, calls=calls, tokens=tokens))
-            typer.echo("\n".join(long_lines(found)))
-            return write_json(out, {**facts, **found}) if out else None
+            costs = asyncio.run(measured_long(model, rollouts=rollouts, calls=calls, tokens=tokens))
+            typer.echo("\n".join(long_lines(costs)))
+            return write_json(out, {**facts, **costs}) if out else None
         cells = asyncio.run(measured(paths, model=model, seconds=seconds, soak=soak, stream=stream))
     typer.echo("\n".join([HEADER, *map(line, cells)]))
     if out:

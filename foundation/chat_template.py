@@ -14,6 +14,8 @@ from typing import Any
 from jinja2 import TemplateError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+from foundation.files import read_object
+
 JINJA, TOKENIZER = "chat_template.jinja", "tokenizer_config.json"
 
 
@@ -22,18 +24,10 @@ def read_template(folder: Path) -> str:
     try:
         return (folder / JINJA).read_text(encoding="utf-8")
     except (OSError, ValueError):
-        template = _tokenizer(folder).get("chat_template")
+        template = read_object(folder / TOKENIZER).get("chat_template")
     if isinstance(template, list):  # several by name
         template = next((entry.get("template") for entry in template if entry.get("name") == "default"), "")
     return template if isinstance(template, str) else ""
-
-
-def _tokenizer(folder: Path) -> dict[str, Any]:
-    try:
-        tree = json.loads((folder / TOKENIZER).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return tree if isinstance(tree, dict) else {}
 
 
 def with_defaults(template: str, kwargs: Mapping[str, Any]) -> str:
@@ -48,7 +42,7 @@ def write_defaults(folder: Path, kwargs: Mapping[str, Any]) -> None:
         return
     template = with_defaults(read_template(folder), kwargs)
     (folder / JINJA).write_text(template, encoding="utf-8")
-    if "chat_template" in (tree := _tokenizer(folder)):
+    if "chat_template" in (tree := read_object(folder / TOKENIZER)):
         text = json.dumps(tree | {"chat_template": template}, ensure_ascii=False, indent=2)
         (folder / TOKENIZER).write_text(text, encoding="utf-8")
 

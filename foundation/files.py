@@ -54,6 +54,15 @@ def write_json(path: Path, tree: dict[str, Any]) -> None:
     write_text(path, json.dumps(jsonable(tree), ensure_ascii=False, indent=2) + "\n")
 
 
+def read_object(path: Path) -> dict[str, Any]:
+    """The JSON object in a file; {} where there is none that can be read."""
+    try:
+        tree = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return tree if isinstance(tree, dict) else {}
+
+
 def write_lines(path: Path, rows: Iterable[dict[str, Any]]) -> None:
     """Write one JSON object per line, atomically."""
     write_text(path, "".join(map(_line, rows)))

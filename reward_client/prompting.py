@@ -87,13 +87,9 @@ def build_keep_messages(rubric: str, *, question: str, reference: str) -> list[d
 
 def build_group_messages(rubric: str, item: JudgeItem, answers: Sequence[str]) -> list[dict[str, str]]:
     """The prompt for several answers to the question of `item` (whose own answer is not shown), numbered from 1."""
-    numbered = {f"ANSWER_{n}": _cut(text, group_answer_chars(len(answers))) for n, text in enumerate(answers, start=1)}
+    longest = min(MAX_ANSWER_CHARS, MAX_GROUP_CHARS // max(1, len(answers)))
+    numbered = {f"ANSWER_{n}": _cut(text, longest) for n, text in enumerate(answers, start=1)}
     return _messages(rubric, {**_context(item), **numbered})
-
-
-def group_answer_chars(n_answers: int) -> int:
-    """How much of each answer of a group is read."""
-    return min(MAX_ANSWER_CHARS, MAX_GROUP_CHARS // max(1, n_answers))
 
 
 def strip_markers(text: str, nonce: str) -> str:

@@ -57,8 +57,8 @@ async def play_all(urls: list[str], *, calls: int, tokens: int) -> None:
 def timed(work: Callable[[], Any]) -> tuple[Any, float]:
     """What it gives, and its CPU seconds."""
     began = time.process_time()
-    found = work()
-    return found, time.process_time() - began
+    result = work()
+    return result, time.process_time() - began
 
 
 async def read(store: Any, rollout_ids: list[str], *, limits: Limits) -> tuple[dict[str, float], list[Any], list[Seen]]:
@@ -88,12 +88,12 @@ def named(calls: list[Triplet], attempt: str) -> list[Triplet]:
 
 def audited(seen: list[Seen], *, whole: bool) -> dict[str, float]:
     """Bytes of the calls in an audit file, of them those of token ids, and CPU seconds."""
-    records = {one.rollout_id: {} for one in seen}
+    records = {rollout.rollout_id: {} for rollout in seen}
     with TemporaryDirectory() as folder, closing(sqlite3.connect(Path(folder) / "audit.db")) as file:
         schema.make(file)
         rows, took_s = timed(lambda: rollout_rows(seen, records, run_id="run"))
         if whole:
-            prompts = [list(call.prompt) for one in seen for call in one.calls]
+            prompts = [list(call.prompt) for rollout in seen for call in rollout.calls]
             packed, took_s = timed(lambda: [schema.pack(prompt) for prompt in prompts])
             for row, prompt in zip(rows["llm_call"], packed, strict=True):
                 row |= {"prompt_ids": prompt, "follows": None, "n_shared": 0}

@@ -84,9 +84,9 @@ def names_known() -> list[str]:
         return [name for (name,) in connection.execute(NAMES)]
 
 
-def with_references(rows: Sequence[dict[str, Any]], known: Sequence[Question]) -> list[dict[str, Any]]:
+def with_references(rows: Sequence[dict[str, Any]], questions: Sequence[Question]) -> list[dict[str, Any]]:
     """The rows whose question is known word for word, with its reference answer and query."""
-    of = {one.question: one for one in known}
+    of = {question.question: question for question in questions}
     return [
         {**row, "ground_truth": of[text].answer, "sql": of[text].sql, "task_type": of[text].task_type}
         for row in rows

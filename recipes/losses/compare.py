@@ -49,8 +49,8 @@ def validation(run: RunData, step: int) -> dict[str, float]:
 
 def mean_of(run: RunData, metric: str, *, last: int = 0) -> str:
     """The mean of a training metric, over the last steps where asked for; "-" where no step has it."""
-    found = [row[metric] for row in run.rows("train")[-last:] if metric in row]
-    return f"{fmean(found):.3g}" if found else "-"
+    values = [row[metric] for row in run.rows("train")[-last:] if metric in row]
+    return f"{fmean(values):.3g}" if values else "-"
 
 
 def line_of(run: RunData, first: RunData) -> str:

@@ -61,12 +61,7 @@ class Conversation:
 
         Raises Stopped, LLMFault, DatabaseFault or ToolFault; then the message does not count as said.
         """
-        agent = self._runner.config.agent
-        context = EpisodeContext(
-            max_chars=self._runner.toolset.max_chars(agent.tool_max_chars),
-            timeout_s=agent.tool_timeout_s,
-            repeat_limit=agent.repeat_limit,
-        )
+        context = self._runner.context()
         try:
             content = await self._begun(text)
             said = [*self._history, {"role": "user", "content": content}]

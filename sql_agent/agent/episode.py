@@ -49,7 +49,7 @@ from sql_agent.agent.transcript import assistant_message, tool_message, writable
 from sql_agent.config import TITLES, AgentConfig, AgentTree, agent_config, prompt_file
 from sql_agent.environment.databases import Databases
 from sql_agent.errors import LLMFault
-from sql_agent.records import Episode, LlmCall, Question, StopReason
+from sql_agent.records import Episode, Question, StopReason
 
 set_tracing_disabled(True)
 
@@ -73,12 +73,9 @@ class EpisodeHooks(RunHooks[EpisodeContext]):
         context.context.asked_s = time.time()
 
     async def on_llm_end(self, context: Any, agent: Any, response: Any) -> None:
-        episode: EpisodeContext = context.context
-        episode.turn += 1
+        episode, usage = context.context, response.usage
         _trim_before_calls(response.output)
-        answered_s = time.time()
-        episode.llm_calls.append(_llm_call(response.usage, answered_s - episode.asked_s))
-        episode.timeline.append(("generation", episode.asked_s, answered_s))
+        episode.answered(episode.asked_s, prompt_tokens=usage.input_tokens, completion_tokens=usage.output_tokens)
         episode.messages.append(assistant_message(response.output))
 
     async def on_tool_end(self, context: Any, agent: Any, tool: Any, result: Any) -> None:
@@ -95,14 +92,6 @@ def _trim_before_calls(items: list[Any]) -> None:
         for part in (part for item in items if item.type == "message" for part in item.content):
             if part.type == "output_text":
                 part.text = part.text.removesuffix("\n")
-
-
-def _llm_call(usage: Any, elapsed_s: float) -> LlmCall:
-    """openai-agents gives no tokens where the endpoint told none: unknown, which is not 0."""
-    tokens = (
-        {"prompt_tokens": usage.input_tokens, "completion_tokens": usage.output_tokens} if usage.input_tokens else {}
-    )
-    return LlmCall(elapsed_s=round(elapsed_s, 4), **tokens)
 
 
 def system_prompt_of(config: AgentConfig, databases: Databases | None, db_id: str) -> str:
@@ -250,14 +239,17 @@ class EpisodeRunner:
         """
         return await contained(self.of(question.agent)._run(question, llm))
 
-    async def _run(self, question: Question, llm: LLMEndpoint) -> Episode:
+    def context(self) -> EpisodeContext:
+        """That of a new episode."""
         agent = self.config.agent
-        context = EpisodeContext(
+        return EpisodeContext(
             max_chars=self.toolset.max_chars(agent.tool_max_chars),
             timeout_s=agent.tool_timeout_s,
             repeat_limit=agent.repeat_limit,
         )
-        started = time.monotonic()
+
+    async def _run(self, question: Question, llm: LLMEndpoint) -> Episode:
+        context, started = self.context(), time.monotonic()
         async with self.toolset.for_episode(question) as offered:
             answer, reason = await self._play(question, self.prompted(llm), context, offered)
             reward = await offered.reward() if context.reward is None else context.reward

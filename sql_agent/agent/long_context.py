@@ -23,7 +23,6 @@ from agents import Model, ModelResponse
 from sql_agent.agent.endpoint import is_overflow
 from sql_agent.agent.tool import EpisodeContext
 from sql_agent.agent.transcript import assistant_message
-from sql_agent.records import LlmCall
 from sql_agent.scoring.answer_text import strip_thinking
 
 Item = dict[str, Any]
@@ -115,8 +114,8 @@ class ShortenedModel(Model):
     async def get_response(self, *args: Any, **request: Any) -> ModelResponse:
         """One answer, after the history was shortened where it had to be. Raises what the model raises."""
         assert not args, "openai-agents names its arguments"
-        given = request["input"]
-        self._history.items = [{"role": "user", "content": given}] if isinstance(given, str) else list(given)
+        items = request["input"]
+        self._history.items = [{"role": "user", "content": items}] if isinstance(items, str) else list(items)
         await self._fit(request)
         while True:
             try:
@@ -186,14 +185,11 @@ class ShortenedModel(Model):
         """The notes of the policy: an LLM call like all others, trained or not as agent.train_summaries says."""
         context, started = self._context, time.time()
         settings = replace(request["model_settings"], tool_choice="none" if request["tools"] else None)
-        said = [*shown, {"role": "user", "content": ASK}]
-        response = await self._writer.get_response(**{**request, "input": said, "model_settings": settings})
-        ended, usage = time.time(), response.usage
-        tokens = {"prompt_tokens": usage.input_tokens, "completion_tokens": usage.output_tokens}
-        context.turn += 1
+        prompt = [*shown, {"role": "user", "content": ASK}]
+        response = await self._writer.get_response(**{**request, "input": prompt, "model_settings": settings})
+        usage = response.usage
+        context.answered(started, prompt_tokens=usage.input_tokens, completion_tokens=usage.output_tokens)
         context.n_untrained_calls += not self._limits.train_summaries
-        context.llm_calls.append(LlmCall(elapsed_s=round(ended - started, 4), **(tokens if usage.input_tokens else {})))
-        context.timeline.append(("generation", started, ended))
         message = assistant_message(response.output)
         context.messages += [{"role": "user", "content": ASK}, message]
         return strip_thinking(message["content"])

@@ -73,7 +73,7 @@ def _tool(session: McpSession, listed: types.Tool) -> Tool | None:
     async def invoke(context: EpisodeContext, raw: str) -> str:
         return await record(context, listed.name, raw, lambda: _call(session, listed.name, context, raw))
 
-    description = cut_to(writable(listed.description or ""), MAX_DESCRIPTION_CHARS)
+    description = cut(writable(listed.description or ""), MAX_DESCRIPTION_CHARS)
     return Tool(listed.name, description, parameters, invoke)
 
 
@@ -112,15 +112,10 @@ def _part(part: types.ContentBlock) -> str:
     return f"(resource {resource.uri}, {resource.mime_type}, {len(resource.blob)} characters of base64)"
 
 
-def cut_to(text: str, max_chars: int) -> str:
-    """The text, cut where it is longer."""
-    return cut(text, max_chars) if len(text) > max_chars else text
-
-
 def _bounded(value: Any) -> Any:
     """A schema with no long text in it."""
     if isinstance(value, str):
-        return cut_to(writable(value), MAX_DESCRIPTION_CHARS // 4)
+        return cut(writable(value), MAX_DESCRIPTION_CHARS // 4)
     if isinstance(value, list):
         return [_bounded(item) for item in value]
     if isinstance(value, dict):

@@ -162,17 +162,16 @@ def host(argument: dict[str, Any], line: socket.socket) -> None:
 
 def _described(loaded: Loaded) -> dict[str, Any]:
     tools, kinds = loaded
+
+    def specs(tools: list[Tool]) -> list[Any]:
+        return [tool.spec["function"] for tool in tools]
+
     return {
-        "tools": [_spec(tool) for tool in tools],
+        "tools": specs(tools),
         "environments": [
-            {"source": kind.source, "rewards": kind.rewards, "tools": [_spec(tool) for tool in tools_of(kind)]}
-            for kind in kinds
+            {"source": kind.source, "rewards": kind.rewards, "tools": specs(tools_of(kind))} for kind in kinds
         ],
     }
-
-
-def _spec(tool: Tool) -> dict[str, Any]:
-    return {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
 
 
 def play(loaded: list[Loaded], worker: Alone, settings: dict[str, Any], line: socket.socket) -> None:

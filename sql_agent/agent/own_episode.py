@@ -74,13 +74,13 @@ def _after_failure(session: Session, exc: Exception) -> str:
     raise EpisodeFault(f"agent.episode raised {type(exc).__name__}: {exc}"[:500]) from exc
 
 
-def _ended(given: str | Episode, context: EpisodeContext, session: Session) -> tuple[str, StopReason]:
-    if isinstance(given, Episode):
-        context.messages = context.messages or list(given.messages)
-        context.tool_calls = context.tool_calls or list(given.tool_calls)
-        answer, reason = given.final_answer, given.stop_reason
+def _ended(result: str | Episode, context: EpisodeContext, session: Session) -> tuple[str, StopReason]:
+    if isinstance(result, Episode):
+        context.messages = context.messages or list(result.messages)
+        context.tool_calls = context.tool_calls or list(result.tool_calls)
+        answer, reason = result.final_answer, result.stop_reason
     else:
-        answer, reason = given, "answered"
+        answer, reason = result, "answered"
     answer = writable(answer)
     if not answer.strip():
         return "", session.stop or ("empty_answer" if reason == "answered" else reason)

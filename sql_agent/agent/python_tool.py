@@ -30,7 +30,10 @@ def python_tool(sandbox: Sandbox) -> Tool:
 
     async def invoke(context: EpisodeContext, raw: str) -> str:
         async def work() -> str:
-            outcome = await sandbox.run(parse_code(raw))
+            code = parse_object(raw).get("code")
+            if not isinstance(code, str) or not code.strip():
+                raise BadArguments('code is missing; expected {"code": "print(1 + 1)"}')
+            outcome = await sandbox.run(code)
             if not outcome.ok:
                 raise ToolFailed(outcome.text, "timeout" if outcome.kind == "timeout" else "error")
             return outcome.text.rstrip("\n") or NO_OUTPUT
@@ -39,11 +42,3 @@ def python_tool(sandbox: Sandbox) -> Tool:
 
     modules = ", ".join(sandbox.config.modules) or "none"
     return Tool(PYTHON, DESCRIPTION.format(modules=modules), PARAMETERS, invoke, strict=True)
-
-
-def parse_code(raw: str) -> str:
-    """The `code` of a call's arguments. Raises BadArguments with a text for the model."""
-    code = parse_object(raw).get("code")
-    if not isinstance(code, str) or not code.strip():
-        raise BadArguments('code is missing; expected {"code": "print(1 + 1)"}')
-    return code

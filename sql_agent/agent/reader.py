@@ -87,7 +87,7 @@ def reading(tool: Tool, reader: ResultsReader, question: str, *, min_chars: int,
             except ReaderFault as fault:
                 context.fault = fault
                 raise
-        text = text if len(text) <= max_chars else cut(text, max_chars)
+        text = cut(text, max_chars)
         if len(context.tool_calls) > n_calls:  # what the model saw
             context.tool_calls[-1] = context.tool_calls[-1].model_copy(update={"result": text})
         return text

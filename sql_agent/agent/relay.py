@@ -43,7 +43,7 @@ from sql_agent.agent.told import Told, ToldStream
 from sql_agent.agent.tool import EpisodeContext, Tool
 from sql_agent.agent.transcript import writable
 from sql_agent.errors import EpisodeFault, Fault, LLMFault
-from sql_agent.records import LlmCall, StopReason
+from sql_agent.records import StopReason
 
 END = b"[DONE]"  # of a stream
 MAX_BODY_BYTES = 32 << 20
@@ -72,10 +72,6 @@ class Session:
 
     def __post_init__(self) -> None:
         self.told = Told(self.llm.marks)
-
-    def is_trained(self, agent: str) -> bool:
-        """Whether calls of this agent are trained on."""
-        return not self.match or re.fullmatch(self.match, agent) is not None
 
     def rewarded(self, value: Any) -> None:
         """Note what the agent says that it earned; what is no number from 0 to 1 is its fault."""
@@ -206,7 +202,8 @@ class Relay:
             session.stop = "max_turns"
             return _refusal(400, f"agent.max_turns = {session.max_turns} LLM calls were made: give the answer now")
         session.n_begun += 1
-        trained = session.is_trained(request.match_info.get("agent", ""))
+        agent = request.match_info.get("agent", "")
+        trained = not session.match or re.fullmatch(session.match, agent) is not None
         base = session.llm.base_url if trained else session.llm.untrained_url or session.llm.base_url
         try:
             call = _Call(said, trained=trained, started=time.time())
@@ -351,17 +348,10 @@ def _note(session: Session, call: _Call, answer: dict[str, Any]) -> None:
     """Write an answered call down."""
     if not answer:
         return
-    context, usage, ended = session.context, answer.get("usage") or {}, time.time()
-    context.turn += 1
+    context, usage = session.context, answer.get("usage") or {}
+    tokens = {name: usage.get(name) for name in ("prompt_tokens", "completion_tokens")}
+    context.answered(call.started, **tokens)
     context.n_untrained_calls += not call.trained
-    context.llm_calls.append(
-        LlmCall(
-            elapsed_s=round(ended - call.started, 4),
-            prompt_tokens=usage.get("prompt_tokens"),
-            completion_tokens=usage.get("completion_tokens"),
-        )
-    )
-    context.timeline.append(("generation", call.started, ended))
     context.messages = [*after_question(call.messages), plain(answer["choices"][0]["message"])]
 
 

@@ -17,14 +17,14 @@ SAMPLES, MOST_SAMPLES, CELL_CHARS = 5, 20, 100
 Work = Callable[[Database, dict[str, Any]], Awaitable[Any]]
 
 
-async def list_tables(database: Database, given: dict[str, Any]) -> Any:
+async def list_tables(database: Database, arguments: dict[str, Any]) -> Any:
     """Each table with the number of its columns."""
     return {table: f"{len(columns)} columns" for table, columns in database.schema().items()}
 
 
-async def describe_table(database: Database, given: dict[str, Any]) -> Any:
+async def describe_table(database: Database, arguments: dict[str, Any]) -> Any:
     """Columns with types and keys."""
-    details = database.details()[_table(database, given)]
+    details = database.details()[_table(database, arguments)]
     columns = [
         {"name": name, "type": kind, **({"primary_key": True} if key else {})} for name, kind, key in details["columns"]
     ]
@@ -36,11 +36,11 @@ async def describe_table(database: Database, given: dict[str, Any]) -> Any:
     return {"columns": columns, **({"foreign_keys": links} if links else {})}
 
 
-async def sample_values(database: Database, given: dict[str, Any]) -> Any:
+async def sample_values(database: Database, arguments: dict[str, Any]) -> Any:
     """Distinct values of a column."""
-    table = _table(database, given)
-    column = _one_of(database.schema()[table], given, "column")
-    limit = given.get("limit", SAMPLES)
+    table = _table(database, arguments)
+    column = _one_of(database.schema()[table], arguments, "column")
+    limit = arguments.get("limit", SAMPLES)
     if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= MOST_SAMPLES:
         raise BadArguments(f"limit must be a number from 1 to {MOST_SAMPLES}, not {limit!r:.40}")
     name = database.quoted(column)
@@ -51,18 +51,18 @@ async def sample_values(database: Database, given: dict[str, Any]) -> Any:
     return [value[:CELL_CHARS] if isinstance(value, str) else value for (value,) in result.rows]
 
 
-def _table(database: Database, given: dict[str, Any]) -> str:
-    return _one_of(list(database.schema()), given, "table")
+def _table(database: Database, arguments: dict[str, Any]) -> str:
+    return _one_of(list(database.schema()), arguments, "table")
 
 
-def _one_of(names: list[str], given: dict[str, Any], what: str) -> str:
+def _one_of(names: list[str], arguments: dict[str, Any], key: str) -> str:
     """The name as the database writes it. Raises BadArguments with those that there are."""
-    wish = given.get(what)
+    wish = arguments.get(key)
     if not isinstance(wish, str):
-        raise BadArguments(f"{what} must be a name")
+        raise BadArguments(f"{key} must be a name")
     match = next((name for name in names if name.lower() == wish.strip().lower()), None)
     if match is None:
-        raise BadArguments(f"no {what} {wish!r:.100}; there are: {', '.join(names)}{did_you_mean(wish, names)}")
+        raise BadArguments(f"no {key} {wish!r:.100}; there are: {', '.join(names)}{did_you_mean(wish, names)}")
     return match
 
 

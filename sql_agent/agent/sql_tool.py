@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from sql_agent.agent.tool import BadArguments, EpisodeContext, Tool, parse_object
+from sql_agent.agent.transcript import writable
 from sql_agent.config import TITLES
 from sql_agent.environment.database import Database
 from sql_agent.environment.sql_worker import MAX_SQL_CHARS, plain_value
@@ -54,14 +55,9 @@ async def _query(database: Database, context: EpisodeContext, sql: str, *, max_c
         context.fault = fault
         raise
     context.timeline.append(("tool", started, time.time()))
-    context.calls.append(SqlCall(sql=_recordable(sql), result=result, turn=max(1, context.turn)))
+    context.calls.append(SqlCall(sql=writable(sql[:MAX_SQL_CHARS]), result=result, turn=max(1, context.turn)))
     context.asked.append((QUERY, " ".join(sql.split()).rstrip("; ")))
     return render_result(result, max_chars=max_chars)
-
-
-def _recordable(sql: str) -> str:
-    """Text that JSON can carry: lone surrogates replaced, no longer than a query may be."""
-    return sql[:MAX_SQL_CHARS].encode("utf-8", "replace").decode()
 
 
 def parse_sql(raw: str) -> str:

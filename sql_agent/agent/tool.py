@@ -72,6 +72,14 @@ class EpisodeContext:
     fault: Fault | None = None
     reward: float | None = None
 
+    def answered(self, asked_s: float, *, prompt_tokens: int | None, completion_tokens: int | None) -> None:
+        """Write a turn down: an LLM call, asked then and answered now. 0 tokens: not told, and therefore unknown."""
+        now = time.time()
+        tokens = {"prompt_tokens": prompt_tokens or None, "completion_tokens": completion_tokens or None}
+        self.turn += 1
+        self.llm_calls.append(LlmCall(elapsed_s=round(now - asked_s, 4), **tokens))
+        self.timeline.append(("generation", asked_s, now))
+
 
 Invoke = Callable[[EpisodeContext, str], Coroutine[Any, Any, str]]
 
@@ -199,9 +207,8 @@ def said_by(exc: Exception) -> str:
 def bounded(result: Told, max_chars: int) -> Told:
     """What is told, as text that can be written, of at most `max_chars` characters."""
     text = writable(result.text)
-    if len(text) <= max_chars:
-        return Told(text, result.outcome)
-    return Told(cut(text, max_chars), "cut" if result.outcome == "ok" else result.outcome)
+    is_cut = len(text) > max_chars and result.outcome == "ok"
+    return Told(cut(text, max_chars), "cut" if is_cut else result.outcome)
 
 
 def as_text(value: Any) -> str:
@@ -210,7 +217,9 @@ def as_text(value: Any) -> str:
 
 
 def cut(text: str, max_chars: int) -> str:
-    """At most `max_chars` characters, and how many there were."""
+    """The text, where it is longer its first characters and how many there were: at most `max_chars`."""
+    if len(text) <= max_chars:
+        return text
     note = f"… ({len(text)} characters, cut)"
     return text[: max(0, max_chars - len(note))] + note
 

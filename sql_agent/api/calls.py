@@ -103,8 +103,8 @@ def run_job(function: str, *, quiet: bool, **given: Any) -> Done:
         folder = Path(name)
         (folder / JOB).write_bytes(pickle.dumps((function, given)))
         done = run_process([sys.executable, "-P", "-m", "foundation.entry", name], quiet=quiet)
-        made = folder / MADE
-        return Done(done.status, done.lines, Path(made.read_text(encoding="utf-8")) if made.is_file() else None)
+        file = folder / MADE
+        return Done(done.status, done.lines, Path(file.read_text(encoding="utf-8")) if file.is_file() else None)
 
 
 def run_process(command: list[str], *, quiet: bool = False) -> Done:

@@ -6,7 +6,6 @@ None (unscored), never 0. A function that is named here trains as well: cloudpic
 
 from __future__ import annotations
 
-import atexit
 import math
 import re
 from collections.abc import Callable, Sequence
@@ -16,7 +15,7 @@ from typing import Any
 from foundation.errors import UserError, did_you_mean
 from sql_agent.api.given import keep
 from sql_agent.scoring.final_answer import read_answer, read_truth, same_number, shown
-from sql_agent.scoring.math_check import MathChecker, MathFault
+from sql_agent.scoring.math_check import MathFault, mathematician
 from sql_agent.scoring.values import number_of, rows_of
 
 RewardFunction = Callable[..., Sequence[float | None]]
@@ -24,8 +23,6 @@ TRUTH_KEYS = ("ground_truth", "ground_truths", "answer", "solution")
 STEP = re.compile(r"^\s*(?:step\s*\d+|\d+[.)、]|第\s*[\d一二三四五六七八九十]+\s*步|[-*•])", re.I | re.M)
 PASS = 0.5
 _registered: dict[str, RewardFunction] = {}
-_mathematician = MathChecker()
-atexit.register(_mathematician.close)
 
 
 def register_reward_function(name: str, function: RewardFunction) -> None:
@@ -157,7 +154,7 @@ def accuracy_of(completion: str, truth: str) -> float | None:
     if not given.text or _plain(wanted.text) == _plain(given.text):
         return float(bool(given.text))
     try:
-        return float(_mathematician.compare(wanted.text, given.text).equal)
+        return float(mathematician.compare(wanted.text, given.text).equal)
     except MathFault:  # the truth is no mathematics: then it is a text, and the texts differ
         return 0.0
 

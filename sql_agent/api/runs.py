@@ -77,8 +77,7 @@ class Run:
     @property
     def checkpoints(self) -> list[Path]:
         """Its checkpoints, the oldest first."""
-        steps = (self.folder / run_folder.CHECKPOINTS).glob("global_step_*")
-        return sorted(steps, key=lambda path: int(path.name.rpartition("_")[2]))
+        return run_folder.steps_of(self.folder / run_folder.CHECKPOINTS)
 
     @property
     def report(self) -> Path:

@@ -10,6 +10,7 @@ from sql_agent.config.build import (
     agent_config,
     agents_of,
     build_config,
+    flatten,
     known_keys,
     load_recipe,
     merge,

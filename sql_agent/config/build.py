@@ -67,6 +67,15 @@ def nested(keys: Mapping[str, Any]) -> dict[str, Any]:
     return tree
 
 
+def flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """The dotted keys of a tree; empty sections count as values."""
+    flat: dict[str, Any] = {}
+    for key, value in tree.items():
+        name = f"{prefix}{key}"
+        flat |= flatten(value, f"{name}.") if isinstance(value, dict) and value else {name: value}
+    return flat
+
+
 def _value(raw: str) -> Any:
     with suppress(json.JSONDecodeError):
         return json.loads(raw)

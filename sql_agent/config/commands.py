@@ -9,11 +9,11 @@ that is read has an effect together with others is for the rules of config/tree.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 from foundation.errors import UserError
-from sql_agent.config.build import anchored, merge, parse_assignment, recipe_path
+from sql_agent.config.build import anchored, flatten, merge, parse_assignment, recipe_path
 
 NAMES = ("train", "train --backend local", "sft", "dpo", "evaluate", "prompt", "ask", "judge-report", "mcp", "serve")
 NAMES += ("serve --as-agent",)
@@ -126,7 +126,7 @@ def command_tree(command: str, texts: Iterable[str], *, recipe: str = "", flags:
 def check_read(command: str, tree: dict[str, Any]) -> None:
     """Raise UserError for keys of a command line that the command does not read. Unknown ones are told later."""
     wrong: list[str] = []
-    for key, value in _leaves(tree, ""):
+    for key, value in flatten(tree).items():
         if key.split(".")[0] in READERS and command not in (by := readers(key)):
             wrong.append(f"  {key} = {value!r:.80}: read by {', '.join(name for name in COMMANDS if name in by)}")
     if wrong:
@@ -134,11 +134,3 @@ def check_read(command: str, tree: dict[str, Any]) -> None:
             f"{command} does not read what the command line sets; leave it out, or call a command that does:\n"
             + "\n".join(wrong)
         )
-
-
-def _leaves(tree: dict[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
-    for name, value in tree.items():
-        if isinstance(value, dict) and value:
-            yield from _leaves(value, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", value

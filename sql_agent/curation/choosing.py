@@ -73,7 +73,9 @@ async def choose(rows: Sequence[Row], keeper: LLMKeeper, choice: Choice) -> None
             except JudgeFault as fault:
                 choice.faults[place] = fault
                 unusable = isinstance(fault, JudgeUnreachable | JudgeUnparsable)
-                in_vain = ENDED if _is_final(fault) else in_vain + unusable
+                # A JudgeRejected itself is a refused key, address or model; its children are about one request.
+                is_final = isinstance(fault, JudgeBudgetSpent | JudgeFolderFault) or type(fault) is JudgeRejected
+                in_vain = ENDED if is_final else in_vain + unusable
             else:
                 in_vain = 0
                 if reply.keep:
@@ -86,8 +88,3 @@ async def choose(rows: Sequence[Row], keeper: LLMKeeper, choice: Choice) -> None
         await asyncio.gather(
             *(work(most_in_vain=max(FIRST_IN_VAIN, keeper.concurrency)) for _ in range(keeper.concurrency))
         )
-
-
-def _is_final(fault: JudgeFault) -> bool:
-    # A JudgeRejected itself is a refused key, address or model; its children are about one request.
-    return isinstance(fault, JudgeBudgetSpent | JudgeFolderFault) or type(fault) is JudgeRejected

@@ -7,10 +7,11 @@ Guarantees: trials that a fault ended count neither way; a question with fewer t
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from foundation.grouping import grouped
 from sql_agent.records import TrialRecord
 
 LEAST_DIFFERENCE = 1e-6
@@ -36,16 +37,13 @@ class Difficulty:
 
 def measure(records: Iterable[TrialRecord], *, threshold: float) -> dict[str, Difficulty]:
     """Question id -> difficulty, for questions with two scored samples or more."""
-    samples: dict[str, list[TrialRecord]] = defaultdict(list)
-    for record in records:
-        if record.decoding == "sampled" and record.reward is not None:
-            samples[record.question_id].append(record)
+    scored = (record for record in records if record.decoding == "sampled" and record.reward is not None)
     return {
         question: Difficulty(
             tuple(record.reward for record in of if record.reward is not None),
             sum((record.answer_score or 0.0) >= threshold for record in of),
         )
-        for question, of in samples.items()
+        for question, of in grouped(scored, lambda record: record.question_id).items()
         if len(of) > 1
     }
 
@@ -59,7 +57,5 @@ def why_dropped(difficulty: Difficulty) -> str:
 
 def histogram(difficulties: Sequence[Difficulty]) -> dict[str, int]:
     """Questions by how many of their samples passed."""
-    counts: dict[str, int] = defaultdict(int)
-    for difficulty in sorted(difficulties, key=lambda difficulty: difficulty.passed / len(difficulty.rewards)):
-        counts[f"{difficulty.passed} of {len(difficulty.rewards)}"] += 1
-    return dict(counts)
+    easier_last = sorted(difficulties, key=lambda difficulty: difficulty.passed / len(difficulty.rewards))
+    return dict(Counter(f"{difficulty.passed} of {len(difficulty.rewards)}" for difficulty in easier_last))

@@ -46,7 +46,7 @@ def decide(flags: PassFlags, *, rubric_name: str) -> int:
         keeper = LLMKeeper(
             needed_endpoints("LLM"),
             rubric=rubric,
-            folder=progress_folder(flags.out),
+            folder=flags.out.with_name(f"{flags.out.name}.progress"),  # the answers so far
             concurrency=flags.concurrency,
             rpm=flags.rpm,
             timeout_s=flags.timeout_s,
@@ -55,11 +55,6 @@ def decide(flags: PassFlags, *, rubric_name: str) -> int:
     except ValueError as exc:
         raise UserError(str(exc)) from exc
     return run(flags.questions, flags.out, keeper)
-
-
-def progress_folder(out: Path) -> Path:
-    """Where the answers so far are, beside the results."""
-    return out.with_name(f"{out.name}.progress")
 
 
 def run(questions: Path, out: Path, keeper: LLMKeeper) -> int:

@@ -16,6 +16,7 @@ from typing import Any
 
 from foundation.errors import UserError
 from foundation.files import write_text
+from foundation.grouping import grouped
 from sql_agent.data.dataset import BadRow, write_parquet
 from sql_agent.data.import_raw import check_sql
 from sql_agent.data.splits import Item, assign
@@ -154,11 +155,8 @@ def _rows(path: Path) -> list[Any]:
 
 def _failing(items: list[Item], folder: Path) -> dict[int, str]:
     """Line -> why its reference query is none."""
-    by_database: dict[str, list[Item]] = {}
-    for item in items:
-        by_database.setdefault(item.question.db_id, []).append(item)
     bad: list[BadRow] = []
-    for db_id, queries in by_database.items():
+    for db_id, queries in grouped(items, lambda item: item.question.db_id).items():
         path = folder / db_id / f"{db_id}.sqlite"
         there = path.resolve().is_relative_to(folder) and path.is_file()
         bad += check_sql(path, queries) if there else [BadRow(query.line, f"no file {path}") for query in queries]

@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from foundation.grouping import grouped
 from sql_agent.evaluation.measures import FAULT
 from sql_agent.evaluation.results import EvalReport
 from sql_agent.evaluation.stats import Estimate
@@ -41,9 +42,7 @@ def write_logs(
     """Write the logs of an evaluation; `prompts` has those of each model. Returns their files."""
     from inspect_ai.log import write_eval_log
 
-    groups: dict[tuple[str, str, str], list[TrialRecord]] = {}
-    for record in records:
-        groups.setdefault((record.model, record.split, record.decoding), []).append(record)
+    groups = grouped(records, lambda record: (record.model, record.split, record.decoding))
     folder.mkdir(parents=True, exist_ok=True)
     files = []
     for (model, split, decoding), group in groups.items():

@@ -10,6 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import fmean
 
+from foundation.grouping import grouped
 from sql_agent.config.agents import DEFAULT
 from sql_agent.evaluation.results import Figures, OfK, TaskFigures
 from sql_agent.evaluation.stats import Difference, Estimate, best_of, difference, estimate, quantiles, worst_of
@@ -112,19 +113,13 @@ def estimates(records: Sequence[TrialRecord], measures: Iterable[str]) -> dict[s
 
 def by_task(records: Sequence[TrialRecord]) -> dict[str, list[TrialRecord]]:
     """The records of each task type, in alphabetical order."""
-    return _grouped(records, lambda record: record.task_type)
+    return dict(sorted(grouped(records, lambda record: record.task_type).items()))
 
 
 def by_agent(records: Sequence[TrialRecord]) -> dict[str, list[TrialRecord]]:
     """The records of each agent; {} where no row names one."""
-    return _grouped(records, lambda record: record.agent or DEFAULT) if any(one.agent for one in records) else {}
-
-
-def _grouped(records: Sequence[TrialRecord], name: Callable[[TrialRecord], str]) -> dict[str, list[TrialRecord]]:
-    groups: dict[str, list[TrialRecord]] = {key: [] for key in sorted({name(record) for record in records})}
-    for record in records:
-        groups[name(record)].append(record)
-    return groups
+    groups = grouped(records, lambda record: record.agent or DEFAULT)
+    return dict(sorted(groups.items())) if any(record.agent for record in records) else {}
 
 
 def _task(records: Sequence[TrialRecord]) -> TaskFigures:
@@ -165,15 +160,6 @@ def compare(
     }
 
 
-def compare_tasks(before: Sequence[TrialRecord], after: Sequence[TrialRecord]) -> dict[str, dict[str, Difference]]:
-    """task type -> measure -> difference, without p-values: there are many task types."""
-    return _compared(by_task(before), by_task(after))
-
-
-def compare_agents(before: Sequence[TrialRecord], after: Sequence[TrialRecord]) -> dict[str, dict[str, Difference]]:
-    """agent -> measure -> difference."""
-    return _compared(by_agent(before), by_agent(after))
-
-
-def _compared(old: Grouped, new: Grouped) -> dict[str, dict[str, Difference]]:
-    return {name: compare(old[name], new[name], measures=BY_TASK, tested=()) for name in old if name in new}
+def compare_groups(before: Grouped, after: Grouped) -> dict[str, dict[str, Difference]]:
+    """task type or agent -> measure -> difference, without p-values: there are many task types."""
+    return {name: compare(before[name], after[name], measures=BY_TASK, tested=()) for name in before if name in after}

@@ -6,13 +6,13 @@ same things again from any folder; `facts` tell whether they are still the same.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from foundation.errors import UserError
+from foundation.grouping import grouped
 from sql_agent.agent.episode import EpisodeRunner
 from sql_agent.agent.grading import scoring_of
 from sql_agent.agent.toolset import fingerprints_of
@@ -23,7 +23,7 @@ from sql_agent.data.bundled import SPLITS as BUNDLED
 from sql_agent.data.bundled import ensure_bundled
 from sql_agent.data.dataset import fingerprint
 from sql_agent.data.files import load_files
-from sql_agent.evaluation.measures import compare, compare_agents, compare_tasks, summarize
+from sql_agent.evaluation.measures import by_agent, by_task, compare, compare_groups, summarize
 from sql_agent.evaluation.results import Counts, EvalReport
 from sql_agent.evaluation.targets import Target, label, look_at, settings_for
 from sql_agent.evaluation.trials import Trial, draw, plan_trials
@@ -55,7 +55,7 @@ class Evaluation:
 def prepare(asked: dict[str, Any]) -> Evaluation:
     """Look at questions, models, judge and database. Raises UserError."""
     files = question_files(asked["split"])
-    splits = {name: draw(_questions(file), asked["limit"]) for name, file in files.items()}
+    splits = {name: draw(load_files([file])[0], asked["limit"]) for name, file in files.items()}
     texts = {"before": asked["before"], "after": asked["after"]} if asked["after"] else {"model": asked["before"]}
     base = load_recipe(asked["recipe"]) if asked["recipe"] else settings_for(texts.values())
     config = build_config(base, command_tree(EVALUATE, asked["set"], recipe=asked["recipe"], flags={}))
@@ -106,11 +106,6 @@ def question_files(names: list[str]) -> dict[str, FileConfig]:
     return files
 
 
-def _questions(file: FileConfig) -> list[Question]:
-    (questions,) = load_files([file])
-    return questions
-
-
 def report(evaluation: Evaluation, records: list[TrialRecord], *, started: str, seconds: float) -> EvalReport:
     """Figures per model, split and decoding; and the paired differences of two models."""
     groups: dict[str, dict[str, list[TrialRecord]]] = {name: {} for name in evaluation.targets}
@@ -141,16 +136,17 @@ def report(evaluation: Evaluation, records: list[TrialRecord], *, started: str, 
         keys=keys,
         models={name: {key: summarize(of[key]) for key in keys if key in of} for name, of in groups.items()},
         delta={key: compare(before[key], after[key]) for key in both},
-        delta_by_task={key: compare_tasks(before[key], after[key]) for key in both},
-        delta_by_agent={key: delta for key in both if (delta := compare_agents(before[key], after[key]))},
+        delta_by_task={key: compare_groups(by_task(before[key]), by_task(after[key])) for key in both},
+        delta_by_agent={
+            key: delta for key in both if (delta := compare_groups(by_agent(before[key]), by_agent(after[key])))
+        },
     )
 
 
 def voted(records: Sequence[TrialRecord], k: int) -> list[TrialRecord]:
     """The chosen record of each question that has k samples, with the tokens and seconds of all k."""
-    questions: dict[str, list[TrialRecord]] = defaultdict(list)
-    for record in sorted(records, key=lambda trial: trial.sample):
-        questions[record.question_id].append(record)
+    in_order = sorted(records, key=lambda trial: trial.sample)
+    questions = grouped(in_order, lambda record: record.question_id)
     return [_with_cost(choose(samples[:k]), samples[:k]) for samples in questions.values() if len(samples) >= k]
 
 

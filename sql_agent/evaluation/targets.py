@@ -65,11 +65,6 @@ class Target:
     config: TrainConfig
     llm: LLMEndpoint | None = None
 
-    @property
-    def words(self) -> Words:
-        """For messages about its endpoint."""
-        return _words(self.option)
-
     def facts(self) -> dict[str, Any]:
         """What makes two evaluations of it the same."""
         files = stamps(Path(self.text), MODEL_FILES) if self.kind in ("checkpoint", "folder") else {}
@@ -97,7 +92,7 @@ def settings_for(targets: Iterable[str]) -> dict[str, Any]:
     texts = list(targets)
     for text in texts:
         if (path := _path(text)) and _is_run(path):
-            tree = _run_config(checkpoints.own_checkpoint(path, asked=text))
+            tree = checkpoints.run_config(checkpoints.own_checkpoint(path, asked=text))
             return {section: tree[section] for section in BROUGHT if section in tree}
     return load_recipe(TINY_RECIPE) if "" in texts and models.gpu_count() == 0 else {}
 
@@ -105,10 +100,6 @@ def settings_for(targets: Iterable[str]) -> dict[str, Any]:
 def _path(text: str) -> Path | None:
     is_path = text and "://" not in text
     return checkpoints.checkpoint_path(text, ROOT / "sql_agent", ROOT, asked=text) if is_path else None
-
-
-def _run_config(step: Path) -> dict[str, Any]:
-    return json.loads((step.parent.parent / run_folder.CONFIG).read_text(encoding="utf-8"))
 
 
 def look_at(text: str, config: TrainConfig, *, option: str) -> Target:
@@ -156,7 +147,7 @@ def _is_run(path: Path) -> bool:
 
 def _as_trained(step: Path, config: TrainConfig) -> TrainConfig:
     """The configuration with the system prompts of the run, where `config` leaves them open."""
-    run = _run_config(step)
+    run = checkpoints.run_config(step)
     left_open = [name for name, settings in agents_of(config).items() if settings.agent.system_prompt == "auto"]
     trees = {name: run.get("agents", {}).get(name, {}) if name else run for name in left_open}
     prompts = {name: tree.get("agent", {}).get("system_prompt") for name, tree in trees.items()}
@@ -190,7 +181,7 @@ def running(target: Target, *, tell: Tell) -> Iterator[Running]:
     timeout_s = target.config.agent.llm_timeout_s
     if target.llm is not None:
         llm = target.llm
-        yield Running(llm, lambda fault: explain_fault(fault, llm, timeout_s=timeout_s, words=target.words))
+        yield Running(llm, lambda fault: explain_fault(fault, llm, timeout_s=timeout_s, words=_words(target.option)))
         return
     config, folder = target.config, model_folder(target, tell=tell)
     assert folder is not None

@@ -6,11 +6,12 @@ a flip compares an item with its own rewriting. Not covered: asking the judges (
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from foundation.grouping import grouped
 from sql_agent.judge_audit.items import HARMLESS, JudgedItem, Rewriting
 from sql_agent.judge_audit.metrics import (
     Cost,
@@ -98,9 +99,7 @@ def groups(
     margin: float,
 ) -> dict[str, Group]:
     """The figures of each kind or task type, flips and cost included; kinds of attacks first."""
-    numbers: dict[str, list[int]] = defaultdict(list)
-    for number, item in enumerate(items):
-        numbers[key(item)].append(number)
+    numbers = grouped(range(len(items)), lambda number: key(items[number]))
     by_name = summaries(scored, lambda s: key(s.item), threshold=threshold, margin=margin)
     ways = {how.name: [how] for how in judge.rewritten} | {"harmless": list(HARMLESS)}
     return {

@@ -7,7 +7,6 @@ never 0. Not covered: drawing and printing (commands/judge_report.py).
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from itertools import combinations
 from random import Random
@@ -18,6 +17,7 @@ import numpy as np
 from pydantic import BaseModel
 from scipy.stats import binomtest, rankdata
 
+from foundation.grouping import grouped
 from sql_agent.judge_audit.items import JudgedItem
 
 BINS = 10
@@ -115,7 +115,7 @@ def summary(scored: Sequence[Scored], *, threshold: float, margin: float) -> Sum
     attacks = [s for s in scored if s.item.is_attack]
     right = [s for s in scored if not s.item.is_attack and s.item.label >= threshold]
     same_side = sum((s.score >= threshold) == (s.item.label >= threshold) for s in scored)
-    questions = list(_by(scored, lambda s: s.item.question).values())
+    questions = list(grouped(scored, lambda s: s.item.question).values())
     pairs = [_pairs(members) for members in questions]
     return Summary(
         n=len(scored),
@@ -136,15 +136,8 @@ def summaries(
     scored: Sequence[Scored], key: Callable[[Scored], str], *, threshold: float, margin: float
 ) -> dict[str, Summary]:
     """The figures for each kind or task type; kinds of attacks first."""
-    by_name = {name: summary(s, threshold=threshold, margin=margin) for name, s in _by(scored, key).items()}
+    by_name = {name: summary(s, threshold=threshold, margin=margin) for name, s in grouped(scored, key).items()}
     return dict(sorted(by_name.items(), key=lambda pair: (pair[1].n_attacks < pair[1].n, pair[0])))
-
-
-def _by(scored: Sequence[Scored], key: Callable[[Scored], str]) -> dict[str, list[Scored]]:
-    groups: dict[str, list[Scored]] = defaultdict(list)
-    for s in scored:
-        groups[key(s)].append(s)
-    return groups
 
 
 def _pairs(members: Sequence[Scored]) -> list[bool]:
@@ -179,9 +172,7 @@ def spearman(scored: Sequence[Scored]) -> float | None:
 
 def calibration(scored: Sequence[Scored]) -> list[Bin]:
     """The bins that hold items."""
-    by_bin: dict[int, list[Scored]] = defaultdict(list)
-    for s in scored:
-        by_bin[min(BINS - 1, int(s.score * BINS))].append(s)
+    by_bin = grouped(scored, lambda s: min(BINS - 1, int(s.score * BINS)))
     return [
         Bin(
             low=number / BINS,

@@ -8,9 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from foundation.errors import UserError
-from sql_agent.config import LocalConfig, TrainConfig
+from sql_agent.config import LocalConfig, TrainConfig, flatten
 from sql_agent.serving.checkpoint_model import TRL_STATE
-from sql_agent.training.verl_config import flatten
 from sql_agent.training.verl_keys import check_verl
 
 MAKER = "sql_agent.local"  # what a checkpoint of this back end says that it was made by

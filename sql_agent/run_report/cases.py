@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Literal
 
+from foundation.grouping import grouped
 from sql_agent.records import RolloutRecord
 from sql_agent.run_report.folder import Entry, RunData
 
@@ -77,18 +78,13 @@ class Compared:
 
 def _mean(entries: list[Entry]) -> float:
     """The mean over decodings, so that one greedy trial weighs as much as all sampled ones."""
-    by_decoding: dict[str, list[float]] = defaultdict(list)
-    for entry in entries:
-        by_decoding[entry.decoding].append(entry.reward or 0.0)
-    return fmean(fmean(values) for values in by_decoding.values())
+    by_decoding = grouped(entries, lambda entry: entry.decoding)
+    return fmean(fmean(entry.reward or 0.0 for entry in alike) for alike in by_decoding.values())
 
 
 def _by_question(entries: Iterable[Entry]) -> dict[tuple[str, str], list[Entry]]:
-    entries_of: dict[tuple[str, str], list[Entry]] = defaultdict(list)
-    for entry in entries:
-        if entry.reward is not None and entry.question_id:
-            entries_of[entry.split, entry.question_id].append(entry)
-    return entries_of
+    scored = (entry for entry in entries if entry.reward is not None and entry.question_id)
+    return grouped(scored, lambda entry: (entry.split, entry.question_id))
 
 
 def sides(run: RunData) -> tuple[str, list[Entry], list[Entry]]:
@@ -167,10 +163,7 @@ def groups(run: RunData) -> list[Case]:
     """Best against worst rollout of a group, from the last third of the steps: what an update is made of."""
     train = [entry for entry in run.rollouts if entry.side == "train" and entry.reward is not None and entry.group]
     last = max((entry.step for entry in train), default=0)
-    by_group: dict[tuple[int, str], list[Entry]] = defaultdict(list)
-    for entry in train:
-        if entry.step > last * 2 // 3:
-            by_group[entry.step, entry.group].append(entry)
+    by_group = grouped((e for e in train if e.step > last * 2 // 3), lambda entry: (entry.step, entry.group))
     spread = [sorted(members, key=lambda e: e.reward or 0.0) for members in by_group.values()]
     wide = [members for members in spread if (members[-1].reward or 0) - (members[0].reward or 0) > CLEAR]
     wide.sort(key=lambda members: (-((members[-1].reward or 0) - (members[0].reward or 0)), -members[0].step))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -103,7 +104,8 @@ def read_run(folder: Path, *, evaluation: Path | None = None, played: list[Entry
     run.problems += [] if run.learns_from_files and not (folder / run_folder.ROLLOUTS).exists() else missing
     place = evaluation or folder / EVALUATION
     if evaluation or place.exists():
-        run.results = _results(place / RESULTS, run.problems)
+        with _reading(place / RESULTS, run.problems):
+            run.results = EvalReport.read(place / RESULTS)
         trials = place / TRIALS
         records = _lines(trials, TrialRecord.model_validate_json, run.problems)
         # A resumed evaluation plays a trial anew that had a fault: the later line counts.
@@ -113,28 +115,24 @@ def read_run(folder: Path, *, evaluation: Path | None = None, played: list[Entry
     return run
 
 
-def _json(file: Path, problems: list[str]) -> Tree:
+@contextmanager
+def _reading(file: Path, problems: list[str]) -> Iterator[None]:
+    """What hinders the reading of a file is one of the problems, and no fault."""
     try:
-        tree = json.loads(file.read_text(encoding="utf-8"))
+        yield
     except FileNotFoundError:
         problems.append(f"{file.name} is missing")
     except (OSError, ValueError, RecursionError) as exc:
-        problems.append(f"{file.name} cannot be read: {exc}")
-    else:
+        problems.append(f"{file.name} cannot be read: {' '.join(str(exc).split())[:300]}")
+
+
+def _json(file: Path, problems: list[str]) -> Tree:
+    with _reading(file, problems):
+        tree = json.loads(file.read_text(encoding="utf-8"))
         if isinstance(tree, dict):
             return tree
         problems.append(f"{file.name} does not hold a JSON object")
     return {}
-
-
-def _results(file: Path, problems: list[str]) -> EvalReport | None:
-    try:
-        return EvalReport.read(file)
-    except FileNotFoundError:
-        problems.append(f"{file.name} is missing")
-    except (OSError, ValueError) as exc:
-        problems.append(f"{file.name} cannot be read: {' '.join(str(exc).split())[:300]}")
-    return None
 
 
 def rollouts_after(folder: Path, offset: int, problems: list[str]) -> tuple[list[Entry], int]:
@@ -151,19 +149,14 @@ def _lines[T](
     """What the lines of a file say from an offset on, with their offsets. A torn last line ends a killed run; others
     are counted."""
     bad = 0
-    try:
-        with file.open("rb") as stream:
-            stream.seek(offset)
-            for line in stream:
-                try:
-                    yield offset, parse(line)
-                except (ValueError, RecursionError):
-                    bad += bool(line.endswith(b"\n") and line.strip())
-                offset += len(line)
-    except FileNotFoundError:
-        problems.append(f"{file.name} is missing")
-    except OSError as exc:
-        problems.append(f"{file.name} cannot be read: {exc}")
+    with _reading(file, problems), file.open("rb") as stream:
+        stream.seek(offset)
+        for line in stream:
+            try:
+                yield offset, parse(line)
+            except (ValueError, RecursionError):
+                bad += bool(line.endswith(b"\n") and line.strip())
+            offset += len(line)
     if bad:
         problems.append(f"{file.name}: {bad} line(s) cannot be read and were left out")
 

@@ -73,7 +73,8 @@ def build(run: RunData) -> Page:
     """The charts of a run."""
     charts = [chart for chart in (_reward(run), _parts(run), _pools(run), *_learned(run), _time(run)) if chart]
     panels = [
-        Panel(series, plots.small(plots.line(series), name=f"health{n}")) for n, series in enumerate(health.health(run))
+        Panel(series, plots.picture(plots.line(series), plots.SMALL, name=f"health{n}"))
+        for n, series in enumerate(health.health(run))
     ]
     return Page(run, {chart.name: chart for chart in charts}, panels)
 
@@ -155,18 +156,15 @@ LEARNED = {
 
 def _learned(run: RunData) -> list[Chart]:
     """What a run that learns from files says of progress; GRPO's loss says nothing of it."""
-    return [chart for metric in LEARNED if (chart := _curve(run, metric))]
-
-
-def _curve(run: RunData, metric: str) -> Chart | None:
-    name, title = LEARNED[metric]
-    steps, values = measures.over_steps(run.rows("train"), metric)
-    if not steps:
-        return None
-    series = Series(name, title.lower(), "", "number", steps, values)
-    about = f"{title}: {values[0]:.4f} at step {steps[0]}, {values[-1]:.4f} at step {steps[-1]}."
-    legend = [("--c1", f"{title.lower()}{measures.per(run)}")]
-    return Chart(name, title, about, legend, plots.parts([series]), *by_step([series]))
+    charts: list[Chart] = []
+    for metric, (name, title) in LEARNED.items():
+        steps, values = measures.over_steps(run.rows("train"), metric)
+        if steps:
+            series = Series(name, title.lower(), "", "number", steps, values)
+            about = f"{title}: {values[0]:.4f} at step {steps[0]}, {values[-1]:.4f} at step {steps[-1]}."
+            legend = [("--c1", f"{title.lower()}{measures.per(run)}")]
+            charts.append(Chart(name, title, about, legend, plots.parts([series]), *by_step([series])))
+    return charts
 
 
 def _time(run: RunData) -> Chart | None:

@@ -67,19 +67,13 @@ def figure(size: tuple[int, int], *, dpi: int = 72) -> Any:
 
 def pictures(draw: Draw, *, name: str) -> dict[str, str]:
     """The SVG elements of a figure by size."""
-    by_size = {}
-    with settings():
-        for size, points in SIZES.items():
-            drawn, tips = figure(points), svg.Tips()
-            draw(drawn.subplots(), SCREEN, tips)
-            by_size[size] = svg.inline(drawn, name=f"{name}-{size}", tips=tips)
-    return by_size
+    return {size: picture(draw, points, name=f"{name}-{size}") for size, points in SIZES.items()}
 
 
-def small(draw: Draw, *, name: str) -> str:
-    """A small figure as an SVG element."""
+def picture(draw: Draw, points: tuple[int, int], *, name: str) -> str:
+    """A figure of so many points as an SVG element."""
     with settings():
-        drawn, tips = figure(SMALL), svg.Tips()
+        drawn, tips = figure(points), svg.Tips()
         draw(drawn.subplots(), SCREEN, tips)
         return svg.inline(drawn, name=name, tips=tips)
 

@@ -27,20 +27,20 @@ def extract_answer(text: str, schema: str) -> str:
     """What the answer says: without thoughts and, for schema "answer" or "boxed", the last marked part ("" if none)."""
     text = strip_thinking(text)
     if schema == "answer":
-        found = re.findall(r"<answer>((?:(?!<answer>).)*?)</answer>", text, flags=re.DOTALL | re.IGNORECASE)
-        return found[-1].strip() if found else ""
+        marked = re.findall(r"<answer>((?:(?!<answer>).)*?)</answer>", text, flags=re.DOTALL | re.IGNORECASE)
+        return marked[-1].strip() if marked else ""
     return last_boxed(text) if schema == "boxed" else text
 
 
 def last_boxed(text: str) -> str:
     r"""The content of the last complete \boxed{...} or \fbox{...}, braces inside included; "" when there is none."""
     open_braces: list[re.Match[str]] = []
-    start, found = -1, ""
+    start, content = -1, ""
     for match in re.finditer(r"\\(?:boxed|fbox)\s*\{|\\?[{}]", text):
         if match[0] == "}" and open_braces:
             opening = open_braces.pop()
             if len(opening[0]) > 2 and opening.start() > start:
-                start, found = opening.start(), text[opening.end() : match.start()].strip()
+                start, content = opening.start(), text[opening.end() : match.start()].strip()
         elif match[0] == "{" or len(match[0]) > 2:
             open_braces.append(match)
-    return found
+    return content

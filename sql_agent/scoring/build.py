@@ -38,8 +38,8 @@ def build_context(
     if config.reword and judge is None:
         if no_model and os.environ.get(ENV_URL, "").strip():
             raise UserError(f"reward.reword = {config.reword}: {no_model}")
-        told = f"the reward model, up to {config.reword}" if model else f"off, {ENV_URL} is not set"
-        name += f"; other words: {told}"
+        how = f"the reward model, up to {config.reword}" if model else f"off, {ENV_URL} is not set"
+        name += f"; other words: {how}"
     tables = database and database.model_copy(update={"max_rows": MAX_RESULT_ROWS})
     context = ScoringContext(
         config=config,

@@ -96,7 +96,7 @@ def needs_answer(question: Question, context: ScoringContext) -> bool:
 REQUIREMENTS: dict[Any, Callable[[ScoringContext], str]] = {
     llm: lambda context: "" if context.llm else "needs the TEACHER_* variables",
     reward_model: lambda context: "" if context.reward_model else context.no_reward_model,
-    **{one: lambda context: "" if context.databases else "needs a database" for one in OF_QUERIES},
+    **{scorer: lambda context: "" if context.databases else "needs a database" for scorer in OF_QUERIES},
     environment: lambda context: "" if context.environment else "needs an environment with a reward method",
     turn_rank: lambda context: (
         "" if context.config.turn_parts else "compares answers that another term grades; make it one of reward.terms"
@@ -119,15 +119,15 @@ def offline_kinds(questions: Sequence[Question], context: ScoringContext) -> str
     own = [(q, c) for q, c in own if not c.llm and any(SCORERS.get(t.scorer) is judge for t in c.terms_for(q.scorer))]
 
     async def kinds() -> Counter[str]:
-        return Counter([await offline_kind(question, one) for question, one in own])
+        return Counter([await offline_kind(question, of_agent) for question, of_agent in own])
 
-    told = {"sql_result": "by the result of the query (sql_result)", "quote": "by quotes of the record"}
-    told |= {
-        "text": told["quote"],
-        **{one: f"by the {one.replace('_', ' or ')} in the answer" for one in ANSWER_TYPES if one != "text"},
+    ways = {"sql_result": "by the result of the query (sql_result)", "quote": "by quotes of the record"}
+    ways |= {
+        "text": ways["quote"],
+        **{kind: f"by the {kind.replace('_', ' or ')} in the answer" for kind in ANSWER_TYPES if kind != "text"},
     }
-    found = asyncio.run(kinds()).most_common()
-    return f"of {len(own)} rows: " + ", ".join(f"{n} {told[kind]}" for kind, n in found) if found else ""
+    counts = asyncio.run(kinds()).most_common()
+    return f"of {len(own)} rows: " + ", ".join(f"{n} {ways[kind]}" for kind, n in counts) if counts else ""
 
 
 def check_judge(context: ScoringContext) -> None:

@@ -138,10 +138,10 @@ class Answer:
 def read_answer(text: str) -> Answer:
     """The final answer of a text."""
     text = _plain(strip_thinking(text)[-MAX_CHARS:])
-    found, behind, is_marked = _stated(text)
-    read = [_number_of(one, is_marked=is_marked) for one in found]
+    statements, behind, is_marked = _stated(text)
+    read = [_number_of(statement, is_marked=is_marked) for statement in statements]
     last = read[-1]
-    is_one = len({one.number.value if one.number else one.text for one in read}) == 1
+    is_one = len({answer.number.value if answer.number else answer.text for answer in read}) == 1
     is_unknown = not is_marked and re.search(UNKNOWING, text, re.I)
     if not is_one or is_unknown or (last.number and _takes_back(_unwrapped(behind), last.number)):
         return Answer(last.text, unclear=True)
@@ -169,8 +169,8 @@ def same_number(wanted: Number, given: Number) -> bool:
     if (wanted.unit and given.unit and wanted.unit != given.unit) or (given.about and wanted.value.denominator == 1):
         return False
     share = Fraction(1, 100) if wanted.percent != given.percent else 1
-    one, other = (wanted, given) if wanted.percent else (given, wanted)
-    return wanted.value == given.value or one.value * share == other.value
+    percent, plain = (wanted, given) if wanted.percent else (given, wanted)
+    return wanted.value == given.value or percent.value * share == plain.value
 
 
 def _plain(text: str) -> str:
@@ -183,10 +183,10 @@ def _plain(text: str) -> str:
 
 def _unwrapped(text: str) -> str:
     """The same without the marks of formulas, money and thousands."""
-    text = FORMULA.sub(lambda found: f" {_inside(found.groups())} ", text)
-    text = SCIENTIFIC.sub(lambda found: f"{Decimal(found[0]):f}", text)
-    text = SEVERAL_SCALES.sub(lambda found: _digits(found[0]), THOUSANDS.sub("", CURRENCY.sub(r" \1", text)).strip())
-    return MIXED.sub(lambda found: f"{int(found[1]) * int(found[3]) + int(found[2])}/{found[3]}", text)
+    text = FORMULA.sub(lambda match: f" {_inside(match.groups())} ", text)
+    text = SCIENTIFIC.sub(lambda match: f"{Decimal(match[0]):f}", text)
+    text = SEVERAL_SCALES.sub(lambda match: _digits(match[0]), THOUSANDS.sub("", CURRENCY.sub(r" \1", text)).strip())
+    return MIXED.sub(lambda match: f"{int(match[1]) * int(match[3]) + int(match[2])}/{match[3]}", text)
 
 
 def _inside(groups: Sequence[str | None]) -> str:
@@ -197,52 +197,53 @@ def _stated(text: str) -> tuple[list[str], str, bool]:
     """The statements of the final answer by its strongest mark, the text behind, and whether there is a mark."""
     marks = list(MARK.finditer(text))
     if marks and not _stated(text[marks[-1].end() :])[2]:
-        said = [_unwrapped(mark[1]) for mark in marks[-MAX_STATEMENTS:]]
-        return [*filter(BARE.fullmatch, said[:-1]), said[-1]], text[marks[-1].end() :], True
+        statements = [_unwrapped(mark[1]) for mark in marks[-MAX_STATEMENTS:]]
+        return [*filter(BARE.fullmatch, statements[:-1]), statements[-1]], text[marks[-1].end() :], True
     if box := last_boxed(text):
-        said = [_unwrapped(one) for one in [*FLAT_BOX.findall(text)[-MAX_STATEMENTS:], box]]
-        return said, text[text.rindex(box) + len(box) + 1 :], True
+        statements = [_unwrapped(content) for content in [*FLAT_BOX.findall(text)[-MAX_STATEMENTS:], box]]
+        return statements, text[text.rindex(box) + len(box) + 1 :], True
     formulas = [_inside(groups) for groups in FORMULA.findall(text)]
     text = _unwrapped(text)
     for lead in LEADS:
         leads = list(lead.finditer(text))[-MAX_STATEMENTS:]
-        if ends := [end for one in leads if (end := SENTENCE.match(text, one.end()))]:
+        if ends := [end for opening in leads if (end := SENTENCE.match(text, opening.end()))]:
             return [end[0].strip() for end in ends], text[ends[-1].end() :], True
-    numbered = [one for one in SENTENCE.finditer(text) if NUMBER.search(_in_digits(one[0]))]
-    said, behind = [one[0].strip() for one in numbered[-2:]], text[numbered[-1].end() :] if numbered else ""
-    if formulas and not (said and DOUBT.search(said[-1])):
+    numbered = [sentence for sentence in SENTENCE.finditer(text) if NUMBER.search(_in_digits(sentence[0]))]
+    statements = [sentence[0].strip() for sentence in numbered[-2:]]
+    behind = text[numbered[-1].end() :] if numbered else ""
+    if formulas and not (statements and DOUBT.search(statements[-1])):
         return formulas[-1:], behind, True
-    if not said:
+    if not statements:
         return [text], "", False
-    return said if all(map(BARE.fullmatch, said)) else said[-1:], behind, False
+    return statements if all(map(BARE.fullmatch, statements)) else statements[-1:], behind, False
 
 
-def _number_of(said: str, *, is_marked: bool) -> Answer:
+def _number_of(statement: str, *, is_marked: bool) -> Answer:
     """What one statement says. Unmarked it is a sentence, whose last part counts where it tells of its number."""
-    ends = "。.；; !！" if re.search(r"[^\W\d]", said) else "。.；; "  # a bare 5! is a factorial
-    said = said.rstrip(ends)
-    kept = ASIDE.sub(" ", said) if is_marked else said
-    kept = _in_digits(kept if NUMBER.search(_in_digits(kept)) else said)
-    parts = [part for part in PARTS.split(kept) if NUMBER.search(part)]
+    ends = "。.；; !！" if re.search(r"[^\W\d]", statement) else "。.；; "  # a bare 5! is a factorial
+    statement = statement.rstrip(ends)
+    text = ASIDE.sub(" ", statement) if is_marked else statement
+    text = _in_digits(text if NUMBER.search(_in_digits(text)) else statement)
+    parts = [part for part in PARTS.split(text) if NUMBER.search(part)]
     if not parts:
-        return Answer(said)
-    if re.search(r"[(\[{][^()]*\d,[^()]*[)\]}]", said):  # a pair, a set
-        return Answer(said)
+        return Answer(statement)
+    if re.search(r"[(\[{][^()]*\d,[^()]*[)\]}]", statement):  # a pair, a set
+        return Answer(statement)
     sides = [_last_side(part) for part in parts]
     values = [_numbers(side) for side in sides]
-    every = [number for found in values for number in found]
+    every = [number for numbers in values for number in numbers]
     amounts, units = {(number.value, number.percent) for number in every}, {number.unit for number in every} - {""}
-    is_same = len(amounts) == 1 < len(parts) == len(PARTS.split(kept)) and len(units) < 2
+    is_same = len(amounts) == 1 < len(parts) == len(PARTS.split(text)) and len(units) < 2
     doubt = DOUBT_OF_ONE if is_same else DOUBT  # 18 or 18
-    if doubt.search(REASON.split(said)[0]) or re.search(DENIALS, said if is_marked else parts[-1], re.I):
-        return Answer(said, unclear=True)
+    if doubt.search(REASON.split(statement)[0]) or re.search(DENIALS, statement if is_marked else parts[-1], re.I):
+        return Answer(statement, unclear=True)
     if any(EXPRESSION.search(re.sub(r"\d+/0*[1-9]\d*", "1", side)) for side in sides):
-        return Answer(said)
+        return Answer(statement)
     last = values[-1]
     is_told = not is_marked and len(last) == 1 and TELLS.search(parts[-1])
     if len({number.value for number in every}) > 1 and not is_told:
-        return Answer(said, unclear=True)
-    return Answer(said, replace(last[-1], about=bool(ABOUT.search(said) or BOUND.search(sides[-1]))))
+        return Answer(statement, unclear=True)
+    return Answer(statement, replace(last[-1], about=bool(ABOUT.search(statement) or BOUND.search(sides[-1]))))
 
 
 def _last_side(part: str) -> str:
@@ -252,19 +253,19 @@ def _last_side(part: str) -> str:
 
 
 def _numbers(text: str) -> list[Number]:
-    found = []
+    numbers = []
     for digits, below, scale, percent, word in NUMBER.findall(text):
         value = Fraction(digits) / int(below or 1)
         for name in re.findall("|".join(SCALE), scale.lower()):
             value *= SCALE[name]
-        found.append(Number(value, bool(percent), _unit(word.lower())))
-    return found
+        numbers.append(Number(value, bool(percent), _unit(word.lower())))
+    return numbers
 
 
 def _unit(word: str) -> str:
     """The known unit of a word; of Chinese, in which words are not parted, of its beginning."""
     beginnings = [word] if word.isascii() else [word[:n] for n in range(len(word), 0, -1)]
-    return next((UNITS[one] for one in beginnings if one in UNITS), "")
+    return next((UNITS[beginning] for beginning in beginnings if beginning in UNITS), "")
 
 
 def _in_digits(text: str) -> str:
@@ -274,22 +275,22 @@ def _in_digits(text: str) -> str:
     text = alpha2digit(MINUS.sub("-", NO_ONE.sub(" ", text)), "en", 0)
     text = re.sub(rf"百分之({NUMERAL.pattern})", r"\1%", NO_NUMERAL.sub(" ", text))
     text = re.sub(rf"({NUMERAL.pattern})分之({NUMERAL.pattern})", r"\2/\1", text)
-    return _in_one_unit(NUMERAL.sub(lambda found: _digits(found[0]), text))
+    return _in_one_unit(NUMERAL.sub(lambda match: _digits(match[0]), text))
 
 
 def _in_one_unit(text: str) -> str:
     """18元5角 as 37/2元: what stands in units of one kind, each amount less than one of the unit before."""
 
     for amounts, step, sizes in AMOUNTS:
-        text = amounts.sub(lambda found, step=step, sizes=sizes: _joined(found, step, sizes), text)
+        text = amounts.sub(lambda match, step=step, sizes=sizes: _joined(match, step, sizes), text)
     return text
 
 
-def _joined(found: re.Match[str], step: re.Pattern[str], sizes: dict[str, int]) -> str:
-    steps = [(Fraction(digits) * sizes[unit.lower()], sizes[unit.lower()]) for digits, unit in step.findall(found[0])]
+def _joined(match: re.Match[str], step: re.Pattern[str], sizes: dict[str, int]) -> str:
+    steps = [(Fraction(digits) * sizes[unit.lower()], sizes[unit.lower()]) for digits, unit in step.findall(match[0])]
     if any(amount >= size for (_, size), (amount, _) in pairwise(steps)):
-        return found[0]
-    return f"{sum(amount for amount, _ in steps) / steps[0][1]}{found[2]}"
+        return match[0]
+    return f"{sum(amount for amount, _ in steps) / steps[0][1]}{match[2]}"
 
 
 def _digits(numeral: str) -> str:
@@ -303,4 +304,6 @@ def _takes_back(behind: str, number: Number) -> bool:
     """Whether what follows an answer is unsure of it, or offers another number."""
     if re.search(UNSURE, behind, re.I):
         return True
-    return bool(LATER_DOUBT.search(behind)) and any(one.value != number.value for one in _numbers(_in_digits(behind)))
+    return bool(LATER_DOUBT.search(behind)) and any(
+        other.value != number.value for other in _numbers(_in_digits(behind))
+    )

@@ -25,8 +25,8 @@ async def call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """What a function gives, sync or async. A sync one runs in a thread beside the others. Raises an Exception only."""
     if inspect.iscoroutinefunction(function):
         return await contained(function(*args, **kwargs))
-    found = await asyncio.to_thread(contained_call, function, *args, **kwargs)
-    return await contained(found) if inspect.isawaitable(found) else found
+    result = await asyncio.to_thread(contained_call, function, *args, **kwargs)
+    return await contained(result) if inspect.isawaitable(result) else result
 
 
 @dataclass(frozen=True)
@@ -37,12 +37,12 @@ class RewardFunction:
     function: Callable[..., Any]
 
     async def __call__(self, question: Question, episode: Episode, context: ScoringContext) -> Any:
-        found = await call(self.function, **_columns(question, episode.final_answer))
-        rows = rows_of(found)
+        value = await call(self.function, **_columns(question, episode.final_answer))
+        rows = rows_of(value)
         if rows is not None and len(rows) == 1:
             return rows[0]
         size = "" if rows is None else f" of {len(rows)}"
-        text = f"{self.path} gave a {type(found).__name__}{size} for one completion; it must give a list of one number"
+        text = f"{self.path} gave a {type(value).__name__}{size} for one completion; it must give a list of one number"
         return Score(unscored=BAD_SCORE, explanation=text)
 
     def problem(self, question: Question) -> str:

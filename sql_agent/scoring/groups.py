@@ -42,19 +42,20 @@ class GroupGrader:
 
     async def __call__(self, records: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """The changed keys of each record; {} for those that do not wait."""
-        found = [RolloutRecord.model_validate(record) for record in records]
-        reward = self._rewards[next((record.agent for record in found if record.agent), "")]  # one question, one agent
-        judged = await self._judged(found, reward)
-        now = [record.model_copy(update=change) for record, change in zip(found, judged, strict=True)]
+        rollouts = [RolloutRecord.model_validate(record) for record in records]
+        # One question, one agent.
+        reward = self._rewards[next((record.agent for record in rollouts if record.agent), "")]
+        judged = await self._judged(rollouts, reward)
+        now = [record.model_copy(update=change) for record, change in zip(rollouts, judged, strict=True)]
         return [a | b for a, b in zip(judged, by_turns(now, reward), strict=True)]
 
-    async def _judged(self, found: Sequence[RolloutRecord], reward: RewardConfig) -> list[Change]:
-        waiting = [record for record in found if record.unscored == AWAITS_GROUP and record.judge_item]
+    async def _judged(self, rollouts: Sequence[RolloutRecord], reward: RewardConfig) -> list[Change]:
+        waiting = [record for record in rollouts if record.unscored == AWAITS_GROUP and record.judge_item]
         if not waiting or self.judge is None:
-            return [{} for _ in found]
+            return [{} for _ in rollouts]
         items = [JudgeItem.model_validate(record.judge_item) for record in waiting]
         judged = waiting[0].awaits.keys() - reward.turn_parts
-        others = [r for r in found if r.unscored in ("", AWAITS_GROUP) and r not in waiting]
+        others = [r for r in rollouts if r.unscored in ("", AWAITS_GROUP) and r not in waiting]
         worthless = [r for r in others if not any(r.reward_parts.get(part) for part in judged)]
         verdict = await grade_group(
             self.judge, items[0], [item.answer for item in items], mode=self.mode, n_worse=len(worthless)
@@ -64,13 +65,13 @@ class GroupGrader:
             id(record): {**_rewarded(record, score, reward.turn_parts), "judge_usage": usage, "judge_item": None}
             for record, score, usage in zip(waiting, verdict.scores, usages, strict=True)
         }
-        return [changes.get(id(record), {}) for record in found]
+        return [changes.get(id(record), {}) for record in rollouts]
 
 
 def grader_of(scoring: ScoringContext) -> GroupGrader:
     """The grader of a run's groups."""
     mode = scoring.config.judge.mode
-    rewards = {name: one.config for name, one in scoring.agents.items()}
+    rewards = {name: of_agent.config for name, of_agent in scoring.agents.items()}
     return GroupGrader(scoring.llm if mode != "pointwise" else None, mode, scoring.config, rewards)
 
 
@@ -87,22 +88,22 @@ def _rewarded(record: RolloutRecord, score: GroupScore, later: Collection[str]) 
     return {**done, "reason": score.explanation, "awaits": {}}
 
 
-def by_turns(found: Sequence[RolloutRecord], reward: RewardConfig) -> list[Change]:
+def by_turns(rollouts: Sequence[RolloutRecord], reward: RewardConfig) -> list[Change]:
     """What changes with the comparison of turns, for the rollouts that wait for nothing else.
 
     Among those whose answer earned something: (slower - faster) / (their number - 1), in [-1, 1], and 0 in sum; each
     other rollout gets 0.
     """
-    waiting = [r for r in found if r.unscored == AWAITS_GROUP and r.awaits and r.awaits.keys() <= reward.turn_parts]
+    waiting = [r for r in rollouts if r.unscored == AWAITS_GROUP and r.awaits and r.awaits.keys() <= reward.turn_parts]
     right = [r for r in waiting if any(r.reward_parts.get(part, 0.0) > 0 for part in reward.answer_parts)]
     changes: dict[int, Change] = {}
     for record in waiting:
         rank = 0.0
-        if len(right) > 1 and any(record is one for one in right):
-            slower = sum(one.n_turns > record.n_turns for one in right)
-            faster = sum(one.n_turns < record.n_turns for one in right)
+        if len(right) > 1 and any(record is other for other in right):
+            slower = sum(other.n_turns > record.n_turns for other in right)
+            faster = sum(other.n_turns < record.n_turns for other in right)
             rank = (slower - faster) / (len(right) - 1)
         parts = {**record.reward_parts, **{part: factor * rank for part, factor in record.awaits.items()}}
         total = {"unscored": "", "reward": sum(parts.values()), "reward_parts": parts}
         changes[id(record)] = {**total, "awaits": {}}
-    return [changes.get(id(record), {}) for record in found]
+    return [changes.get(id(record), {}) for record in rollouts]

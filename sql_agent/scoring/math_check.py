@@ -9,6 +9,7 @@ units, and 1000 mg for 1 g.
 
 from __future__ import annotations
 
+import atexit
 import re
 import threading
 from dataclasses import dataclass
@@ -142,3 +143,7 @@ class MathChecker:
         child, self._child = self._child, None
         if child:
             child.kill()
+
+
+mathematician = MathChecker()  # of this process
+atexit.register(mathematician.close)

@@ -10,11 +10,10 @@ Guarantees: pure functions.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from sql_agent.scoring.result_match import column_orders
+from sql_agent.scoring.result_match import same_rows
 
 Rows = Sequence[Sequence[Any]]
 # What stands in quotes or comments is left as it is.
@@ -24,11 +23,6 @@ _PIECES = re.compile(
 )
 _THIS_YEAR = re.compile(r"YEAR\s*\(\s*CURDATE\s*\(\s*\)\s*\)\s*", re.IGNORECASE)
 _SPACED = re.compile(r"([<>!]) =")
-
-
-def bird_query(sql: str) -> str:
-    """The query as BIRD runs it: as it is."""
-    return sql
 
 
 def bird_equal(wanted: Rows, given: Rows, *, reference: str) -> bool:
@@ -52,11 +46,7 @@ def spider_equal(wanted: Rows, given: Rows, *, reference: str) -> bool:
     is_ordered = "order by" in spider_query(reference).lower()
     if not _same_sorted(left, right, is_ordered=is_ordered):
         return False
-    for order in column_orders(left, right):
-        arranged = [tuple(row[i] for i in order) for row in right]
-        if arranged == left if is_ordered else Counter(arranged) == Counter(left):
-            return True
-    return False
+    return same_rows(left, right, ordered=is_ordered)
 
 
 def _same_sorted(left: Sequence[tuple[Any, ...]], right: Sequence[tuple[Any, ...]], *, is_ordered: bool) -> bool:
@@ -67,8 +57,8 @@ def _same_sorted(left: Sequence[tuple[Any, ...]], right: Sequence[tuple[Any, ...
     return sides[0] == sides[1] if is_ordered else set(sides[0]) == set(sides[1])
 
 
-# Scorer -> how a query is run, and when two results are the same.
+# Scorer -> how a query is run (BIRD's as it is), and when two results are the same.
 RULES: dict[str, tuple[Callable[[str], str], Callable[..., bool]]] = {
-    "bird_execution": (bird_query, bird_equal),
+    "bird_execution": (str, bird_equal),
     "spider_execution": (spider_query, spider_equal),
 }

@@ -103,10 +103,12 @@ def scorer[F: Scorer](*names: str) -> Callable[[F], F]:
 
 
 def _add(name: str, function: Scorer) -> None:
-    known = SCORERS.setdefault(name, function)
+    earlier = SCORERS.setdefault(name, function)
     # A file that is loaded twice makes its functions anew; that is the same scorer.
-    if known is not function and _origin(known) != _origin(function):
-        raise UserError(f"scorer {name!r} is registered twice, by {_origin(known)} and {_origin(function)}; rename one")
+    if earlier is not function and _origin(earlier) != _origin(function):
+        raise UserError(
+            f"scorer {name!r} is registered twice, by {_origin(earlier)} and {_origin(function)}; rename one"
+        )
     SCORERS[name] = function
 
 

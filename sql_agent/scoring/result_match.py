@@ -29,8 +29,11 @@ def same_results(wanted: Sequence[Sequence[Any]], given: Sequence[Sequence[Any]]
     if not wanted:
         return True
     left, right = [_row(row) for row in wanted], [_row(row) for row in given]
-    if len(left[0]) != len(right[0]):
-        return False
+    return len(left[0]) == len(right[0]) and same_rows(left, right, ordered=ordered)
+
+
+def same_rows(left: list[tuple[Any, ...]], right: list[tuple[Any, ...]], *, ordered: bool) -> bool:
+    """Whether the rows, of as many columns, are the same under one order of the columns."""
     for order in column_orders(left, right):
         arranged = [tuple(row[i] for i in order) for row in right]
         if arranged == left if ordered else Counter(arranged) == Counter(left):
@@ -62,9 +65,13 @@ def agreement(
     if not (pairs := _column_pairs(left, right)):
         return 0.0, 0.0, 0.0
     columns = len(pairs) ** 2 / (len(left[0]) * len(right[0]))
-    asked = [tuple(row[i] for i, _ in pairs) for row in left]
-    found = [tuple(row[j] for _, j in pairs) for row in right]
-    hits = sum(a == b for a, b in zip(asked, found, strict=False)) if ordered else _shared(asked, found)
+    wanted_rows = [tuple(row[i] for i, _ in pairs) for row in left]
+    given_rows = [tuple(row[j] for _, j in pairs) for row in right]
+    hits = (
+        sum(a == b for a, b in zip(wanted_rows, given_rows, strict=False))
+        if ordered
+        else _shared(wanted_rows, given_rows)
+    )
     return columns, hits / len(right), hits / len(left)
 
 

@@ -44,15 +44,15 @@ async def score(episode: Episode, context: ScoringContext) -> Reward:
         if term.scorer not in SCORERS:
             raise UserError(f"question {episode.question.id}: scorer {term.scorer!r}: {unknown_scorer(term.scorer)}")
     scores = await asyncio.gather(*(_score_term(term, episode, context) for term in terms))
-    found = list(zip(terms, scores, strict=True))
-    about = {"explanation": _explain(found), "scorer": " + ".join(t.scorer for t in terms), "metadata": _merge(scores)}
-    awaits = {term.part: term.factor for term, score in found if score.unscored == AWAITS_GROUP}
+    graded = list(zip(terms, scores, strict=True))
+    about = {"explanation": _explain(graded), "scorer": " + ".join(t.scorer for t in terms), "metadata": _merge(scores)}
+    awaits = {term.part: term.factor for term, score in graded if score.unscored == AWAITS_GROUP}
     if fault := next((score.unscored for score in scores if score.unscored not in ("", AWAITS_GROUP)), ""):
         return Reward(unscored=fault, **about)
     bonus = context.config.sql_bonus
     parts = {"sql": bonus if episode.executed_sql else 0.0} if bonus else {}
     # Adding 0 makes a penalty of -0.0 a plain 0.
-    parts |= {term.part: term.factor * score.value + 0.0 for term, score in found if score.value is not None}
+    parts |= {term.part: term.factor * score.value + 0.0 for term, score in graded if score.value is not None}
     answers = [parts.get(name, 0.0) > 0 or name in awaits for name in context.config.answer_parts]
     if context.in_group and max(episode.n_turns, 1) < context.min_turns and any(answers):
         return Reward(unscored=TOO_FEW_TURNS, **about)
@@ -62,10 +62,10 @@ async def score(episode: Episode, context: ScoringContext) -> Reward:
     return Reward(total=sum(parts.values()), parts=parts, **about)
 
 
-def _explain(found: Sequence[tuple[TermConfig, Score]]) -> str:
-    if len(found) == 1:
-        return found[0][1].explanation
-    return "; ".join(f"{term.part}: {score.explanation}" for term, score in found if score.explanation)
+def _explain(graded: Sequence[tuple[TermConfig, Score]]) -> str:
+    if len(graded) == 1:
+        return graded[0][1].explanation
+    return "; ".join(f"{term.part}: {score.explanation}" for term, score in graded if score.explanation)
 
 
 def _merge(scores: Sequence[Score]) -> dict[str, Any]:
@@ -85,8 +85,8 @@ async def _score_term(term: TermConfig, episode: Episode, context: ScoringContex
     answer = extract_answer(episode.final_answer, question.answer_mark)
     if not answer:
         marks = {"answer": "no <answer>...</answer>", "boxed": r"no \boxed{...}"}
-        said = strip_thinking(episode.final_answer)
-        return Score(value=0.0, explanation=marks.get(question.answer_mark, "empty") if said else "empty answer")
+        reply = strip_thinking(episode.final_answer)
+        return Score(value=0.0, explanation=marks.get(question.answer_mark, "empty") if reply else "empty answer")
     return await run_scorer(function, question, episode.model_copy(update={"final_answer": answer}), context)
 
 
@@ -97,14 +97,14 @@ async def run_scorer(function: Scorer, question: Question, episode: Episode, con
     mistake of the scorer, not of the policy.
     """
     try:
-        found = await call(function, question, episode, context)
+        result = await call(function, question, episode, context)
     except Exception as exc:  # anybody's function
         logger.warning("question %s: a scorer failed", question.id, exc_info=exc)
         return Score(unscored=SCORER_ERROR, explanation=f"the scorer raised {exc!r:.300}")
-    if isinstance(found, Score):
-        return found
-    value = number_of(found)
+    if isinstance(result, Score):
+        return result
+    value = number_of(result)
     if value is None or not 0 <= value <= 1:
-        text = f"the scorer gave {found!r:.80}; it must give a Score or a number in [0, 1]"
+        text = f"the scorer gave {result!r:.80}; it must give a Score or a number in [0, 1]"
         return Score(unscored=BAD_SCORE, explanation=text)
     return Score(value=value)

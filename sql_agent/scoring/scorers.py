@@ -7,7 +7,6 @@ To add a scorer, see `registry.scorer`. Not covered: normalising rewards over a 
 from __future__ import annotations
 
 import asyncio
-import atexit
 import re
 import unicodedata
 from collections.abc import Callable
@@ -23,7 +22,7 @@ from sql_agent.offline_judge import judge as reference_judge
 from sql_agent.offline_judge.sections import Cell
 from sql_agent.offline_judge.typed import kind_of_cells, kind_of_texts, truth_of
 from sql_agent.records import AnswerType, Episode, QueryResult, Question, Score, SqlCall
-from sql_agent.scoring.math_check import MathChecker, MathFault
+from sql_agent.scoring.math_check import MathFault, mathematician
 from sql_agent.scoring.public_match import RULES
 from sql_agent.scoring.registry import ScoringContext, scorer
 from sql_agent.scoring.result_match import MAX_RESULT_ROWS, is_ordered, nearness, reads_data, same_results
@@ -36,10 +35,6 @@ NO_ENVIRONMENT = "no_environment"
 BAD_QUERY = "bad_reference_query"
 MATH_FAULT = "math_fault"
 NO_TOKEN_COUNT = "no_token_count"
-_mathematician = MathChecker()
-
-
-atexit.register(_mathematician.close)
 
 
 @scorer("judge")
@@ -90,26 +85,28 @@ async def reference(question: Question, episode: Episode, context: ScoringContex
         question=question.question, reference=question.answer, answer=episode.final_answer, evidence=evidence, kind=kind
     )
     if verdict is None:
-        told = f"is no {question.answer_type} that the question leaves open" if question.answer_type else "is not there"
-        return Score(unscored=NO_REFERENCE, explanation=f"question {question.id}: the reference {told}")
+        lack = f"is no {question.answer_type} that the question leaves open" if question.answer_type else "is not there"
+        return Score(unscored=NO_REFERENCE, explanation=f"question {question.id}: the reference {lack}")
     metadata = {"coverage": verdict.coverage, "foreign": len(verdict.foreign)}
     value, cap = verdict.value, context.config.reword
     if not context.reward_model or not verdict.open or value >= cap or _lacks_query(question, episode):
         return Score(value=value, explanation=verdict.explanation, metadata=metadata)
     row = question.model_copy(update={"answer": question.answer or "\n".join(cell.text for cell in evidence)})
-    found = await reward_model(row, episode, context)
-    if found.value is None:
-        return found
-    raised = value + (cap - value) * verdict.open * found.value
-    why = f"{verdict.explanation}; {raised:.2f} for other words ({found.explanation})"
-    return Score(value=raised, explanation=why, metadata=metadata | found.metadata)
+    by_model = await reward_model(row, episode, context)
+    if by_model.value is None:
+        return by_model
+    raised = value + (cap - value) * verdict.open * by_model.value
+    why = f"{verdict.explanation}; {raised:.2f} for other words ({by_model.explanation})"
+    return Score(value=raised, explanation=why, metadata=metadata | by_model.metadata)
 
 
 async def _evidence(question: Question, context: ScoringContext) -> list[Cell]:
     """The quoted cells; where a question has none, the cells that its reference queries find. Raises DatabaseFault."""
     database = context.database_of(question.db_id)
     if question.evidence or not question.sql or database is None:
-        return [Cell(one.quote, f"{one.source_table} {one.row_id}".strip(), one.field) for one in question.evidence]
+        return [
+            Cell(item.quote, f"{item.source_table} {item.row_id}".strip(), item.field) for item in question.evidence
+        ]
     results = [await database.query(sql) for sql in question.sql]
     return [
         Cell(str(cell), f"{n} {row}", column)
@@ -180,7 +177,7 @@ async def math(question: Question, episode: Episode, context: ScoringContext) ->
     if not question.answer:
         return Score(unscored=NO_REFERENCE, explanation=f"question {question.id} has no reference answer")
     try:
-        verdict = await asyncio.to_thread(_mathematician.compare, question.answer, episode.final_answer)
+        verdict = await asyncio.to_thread(mathematician.compare, question.answer, episode.final_answer)
     except MathFault as fault:
         return Score(unscored=MATH_FAULT, explanation=f"question {question.id}: {fault}")
     return Score(value=float(verdict.equal), explanation=verdict.why)
@@ -224,9 +221,9 @@ async def _by_results(
         max((float(compare(w.rows, g.rows, ordered=is_ordered(sql, dialect))) for g in whole), default=0.0)
         for sql, w in zip(question.sql, wanted, strict=True)
     ]
-    found = f"{sum(value == 1 for value in earned)} of {len(earned)} reference results were found"
+    explanation = f"{sum(value == 1 for value in earned)} of {len(earned)} reference results were found"
     near = [value for value in earned if 0 < value < 1]
-    return Score(value=sum(earned) / len(earned), explanation=found + (f", {len(near)} nearly" if near else ""))
+    return Score(value=sum(earned) / len(earned), explanation=explanation + (f", {len(near)} nearly" if near else ""))
 
 
 def _no_yardstick(result: QueryResult) -> str:
@@ -285,12 +282,12 @@ async def reward_model(question: Question, episode: Episode, context: ScoringCon
         return Score(unscored=NO_REWARD_MODEL, explanation=context.no_reward_model)
     try:
         reference = question.answer if context.config.reward_model.send_reference else ""
-        found = await context.reward_model.score(
+        score = await context.reward_model.score(
             prompt=question.question, response=episode.final_answer, reference=reference
         )
     except JudgeFault as fault:
         return Score(unscored=fault.kind, explanation=str(fault))
-    return Score(value=found.reward, explanation=f"logit {found.logit:.3f}", metadata={"logit": found.logit})
+    return Score(value=score.reward, explanation=f"logit {score.logit:.3f}", metadata={"logit": score.logit})
 
 
 @scorer("environment")
@@ -316,11 +313,11 @@ async def length_penalty(question: Question, episode: Episode, context: ScoringC
 async def overlong_penalty(question: Question, episode: Episode, context: ScoringContext) -> Score:
     """How many tokens the longest answer of an LLM call goes beyond the target."""
     counts = [call.completion_tokens for call in episode.llm_calls]
-    known = [n for n in counts if n is not None]
-    if len(known) < len(counts):
+    counted = [n for n in counts if n is not None]
+    if len(counted) < len(counts):
         return Score(unscored=NO_TOKEN_COUNT, explanation="the model's endpoint does not count tokens")
-    over = _beyond(max(known, default=0), context)
-    return Score(value=over, explanation=f"{max(known)} tokens" if over else "")
+    over = _beyond(max(counted, default=0), context)
+    return Score(value=over, explanation=f"{max(counted)} tokens" if over else "")
 
 
 def _beyond(n: int, context: ScoringContext) -> float:

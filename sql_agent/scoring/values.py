@@ -22,9 +22,9 @@ def number_of(value: Any) -> float | None:
         return None
 
 
-def rows_of(found: Any) -> list[Any] | None:
+def rows_of(values: Any) -> list[Any] | None:
     """A value for each row, from a list, an array, a tensor or a column; None where it is neither."""
-    if hasattr(found, "tolist"):
-        one, found = number_of(found), found.tolist()
-        return found if one is None and isinstance(found, list) else [one]
-    return list(found) if isinstance(found, list | tuple) else None
+    if hasattr(values, "tolist"):
+        single, values = number_of(values), values.tolist()
+        return values if single is None and isinstance(values, list) else [single]
+    return list(values) if isinstance(values, list | tuple) else None

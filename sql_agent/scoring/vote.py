@@ -8,6 +8,7 @@ tokens; where the server tells none, the first). Guarantees: no reward and no re
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -33,14 +34,15 @@ def choose[T: Sample](samples: Sequence[T]) -> T:
     """The winner of one question."""
     classes: list[list[T]] = []
     for sample in samples:
-        found = next((one for one in classes if _agree(one[0], sample)), None)
-        if found is not None:
-            found.append(sample)
+        alike = next((members for members in classes if _agree(members[0], sample)), None)
+        if alike is not None:
+            alike.append(sample)
         elif _ballot(sample):
             classes.append([sample])
     classes = classes or [list(samples)]
     most = max(map(len, classes))
-    return max((sample for one in classes if len(one) == most for sample in one), key=_probability)
+    candidates = [sample for members in classes if len(members) == most for sample in members]
+    return max(candidates, key=lambda sample: -math.inf if sample.logprob is None else sample.logprob)
 
 
 def _ballot(record: Sample) -> QueryResult | None:
@@ -52,7 +54,3 @@ def _agree(one: Sample, other: Sample) -> bool:
     if left is None or right is None or left.truncated != right.truncated:
         return False
     return same_results(left.rows, right.rows, ordered=False)
-
-
-def _probability(record: Sample) -> float:
-    return float("-inf") if record.logprob is None else record.logprob

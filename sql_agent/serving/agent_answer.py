@@ -78,13 +78,13 @@ class Answerer:
     db_id: str = ""
     vote: int = 0
 
-    async def answer(self, asked: ChatRequest, tell: Tell) -> Answer:
+    async def answer(self, request: ChatRequest, tell: Tell) -> Answer:
         """Answer the last message. Raises Stopped, LLMFault, DatabaseFault or ToolFault."""
         if self.vote < 2:
-            sample = await self._sample(asked, asked.sampled(self.llm), tell)
+            sample = await self._sample(request, request.sampled(self.llm), tell)
             drawn = [sample]
         else:
-            drawn = await self._draw(asked)
+            drawn = await self._draw(request)
         able = [sample for sample in drawn if not sample.stopped]
         if not able and (stopped := drawn[0].stopped):
             raise stopped
@@ -94,19 +94,20 @@ class Answerer:
                 tell(kind, text)
         return Answer(chosen, drawn)
 
-    async def _draw(self, asked: ChatRequest) -> list[Sample]:
+    async def _draw(self, request: ChatRequest) -> list[Sample]:
         llm = replace(self.llm, logprobs=True)
         try:
             async with asyncio.TaskGroup() as group:
                 tasks = [
-                    group.create_task(self._sample(asked, asked.sampled(llm, number))) for number in range(self.vote)
+                    group.create_task(self._sample(request, request.sampled(llm, number)))
+                    for number in range(self.vote)
                 ]
         except* Exception as several:
             raise several.exceptions[0] from None
         return [task.result() for task in tasks]
 
-    async def _sample(self, asked: ChatRequest, llm: LLMEndpoint, tell: Tell | None = None) -> Sample:
-        *before, last = asked.said
+    async def _sample(self, request: ChatRequest, llm: LLMEndpoint, tell: Tell | None = None) -> Sample:
+        *before, last = request.said
         talk, sample = Conversation(self.runner, llm, self.db_id, history=before), Sample(llm)
 
         def told(kind: str, text: str) -> None:

@@ -17,8 +17,8 @@ from sql_agent.serving.agent_answer import Answer
 from sql_agent.serving.agent_request import ChatRequest
 
 
-def _calls(asked: ChatRequest, answer: Answer) -> dict[str, Any]:
-    if not asked.tool_calls:
+def _calls(request: ChatRequest, answer: Answer) -> dict[str, Any]:
+    if not request.tool_calls:
         return {}
     context = answer.chosen.context
     sql = [call.model_dump(mode="json") for call in context.calls]
@@ -28,10 +28,10 @@ def _calls(asked: ChatRequest, answer: Answer) -> dict[str, Any]:
 class ChatReply:
     """One chat completion: `whole`, or `begin`, `tell` and `end` in server-sent events; `id` is its name."""
 
-    def __init__(self, asked: ChatRequest) -> None:
+    def __init__(self, request: ChatRequest) -> None:
         self.id = f"chatcmpl-{uuid.uuid4().hex}"
-        self._asked = asked
-        self._head = {"id": self.id, "created": int(time.time()), "model": asked.model}
+        self._asked = request
+        self._head = {"id": self.id, "created": int(time.time()), "model": request.model}
 
     def whole(self, answer: Answer) -> dict[str, Any]:
         """The reply's body."""
@@ -70,9 +70,9 @@ class ChatReply:
 class ResponseReply:
     """The same as a response: https://platform.openai.com/docs/api-reference/responses."""
 
-    def __init__(self, asked: ChatRequest) -> None:
+    def __init__(self, request: ChatRequest) -> None:
         self.id = f"resp_{uuid.uuid4().hex}"
-        self._asked, self._created, self._number = asked, int(time.time()), 0
+        self._asked, self._created, self._number = request, int(time.time()), 0
         self._messages: list[dict[str, Any]] = []
         self._text: list[str] | None = None  # of the message that is being written
 
@@ -152,11 +152,11 @@ class ResponseReply:
         return {**response, **_calls(self._asked, answer)}
 
     def _response(self, status: str) -> dict[str, Any]:
-        asked = self._asked
+        request = self._asked
         return {
-            **{"id": self.id, "object": "response", "created_at": self._created, "model": asked.model},
+            **{"id": self.id, "object": "response", "created_at": self._created, "model": request.model},
             **{"status": status, "output": self._messages, "error": None, "incomplete_details": None, "usage": None},
-            **{"temperature": asked.temperature, "top_p": asked.top_p, "max_output_tokens": asked.max_tokens},
+            **{"temperature": request.temperature, "top_p": request.top_p, "max_output_tokens": request.max_tokens},
             **{"store": False, "previous_response_id": None, "instructions": None, "metadata": {}},
             **{"tools": [], "tool_choice": "auto", "parallel_tool_calls": True},
         }

@@ -18,6 +18,7 @@ from foundation.errors import UserError
 from sql_agent.agent.conversation import Conversation, Stopped
 from sql_agent.agent.endpoint import LLMEndpoint
 from sql_agent.agent.episode import EpisodeRunner
+from sql_agent.agent.transcript import writable
 from sql_agent.agent.view import clean, show_calls
 from sql_agent.config import AgentTree
 from sql_agent.data.bundled import ensure_databases
@@ -75,7 +76,7 @@ class Chat:
         while True:
             try:
                 # What is no UTF-8 comes as lone surrogates, which no request can hold.
-                line = input(PROMPT).encode("utf-8", "replace").decode().strip()
+                line = writable(input(PROMPT)).strip()
                 self._interrupted = False
                 if line == "/quit":
                     return

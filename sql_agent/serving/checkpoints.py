@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 from foundation import run_folder
 from foundation.errors import UserError
@@ -48,10 +49,14 @@ def checkpoint_path(text: str, *bases: Path, asked: str) -> Path:
     return Path(json.loads((checkpoints / BEST).read_text(encoding="utf-8"))["folder"])
 
 
+def run_config(step: Path) -> dict[str, Any]:
+    """The configuration of the run that a checkpoint of this project is of."""
+    return json.loads((step.parent.parent / run_folder.CONFIG).read_text(encoding="utf-8"))
+
+
 def method_of(step: Path) -> str:
     """What made a checkpoint of this project: grpo, sft or dpo."""
-    tree = json.loads((step.parent.parent / run_folder.CONFIG).read_text(encoding="utf-8"))
-    return str(tree.get("method", "grpo"))
+    return str(run_config(step).get("method", "grpo"))
 
 
 def own_checkpoint(path: Path, *, asked: str, method: str = "") -> Path:
@@ -74,14 +79,11 @@ def own_checkpoint(path: Path, *, asked: str, method: str = "") -> Path:
             f"{asked}: {complete[-1].parent.parent} is no run folder of this project (config.json "
             "is missing). Checkpoints are loaded with pickle, so only own runs are resumed"
         )
-    return max(own, key=lambda step: (_note(step).stat().st_mtime, step_number(step))).resolve()
-
-
-def _note(step: Path) -> Path:
-    return step.parent / NOTE
+    return max(own, key=lambda step: ((step.parent / NOTE).stat().st_mtime, step_number(step))).resolve()
 
 
 def _is_complete(step: Path) -> bool:
     """True for a numbered step that is not newer than the last one that was finished."""
-    last = _note(step).read_text(encoding="utf-8").strip() if _note(step).is_file() else ""
+    note = step.parent / NOTE
+    last = note.read_text(encoding="utf-8").strip() if note.is_file() else ""
     return 0 <= step_number(step) <= (int(last) if last.isdigit() else -1)

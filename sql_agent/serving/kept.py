@@ -62,9 +62,9 @@ class Keeper:
         row |= {"messages": sample.context.messages, "answer": sample.text, "queries": queries}
         self._writer.submit(self._write_unless_private, row)
 
-    def feedback(self, given: Feedback) -> Future[str]:
+    def feedback(self, feedback: Feedback) -> Future[str]:
         """Write feedback; why its answer was left out, "" where it was not. The future raises OSError."""
-        return self._writer.submit(self._write_feedback, given)
+        return self._writer.submit(self._write_feedback, feedback)
 
     def _write_unless_private(self, row: dict[str, Any]) -> None:
         try:
@@ -73,8 +73,8 @@ class Keeper:
         except OSError as exc:
             logger.error("%s: a conversation was not kept: %s", self._path, exc)
 
-    def _write_feedback(self, given: Feedback) -> str:
-        why = private(given.answer or "")
-        row = given.model_dump(exclude_none=True, exclude={"answer"} if why else None)
+    def _write_feedback(self, feedback: Feedback) -> str:
+        why = private(feedback.answer or "")
+        row = feedback.model_dump(exclude_none=True, exclude={"answer"} if why else None)
         append_lines(self._path, [{"kind": "feedback", **row, "at": int(time.time())}])
         return f"holds {why}" if why else ""

@@ -8,7 +8,7 @@ from typing import Any
 
 from foundation import run_folder
 from foundation.run_folder import step_number
-from sql_agent.training.verl_config import flatten
+from sql_agent.config import flatten
 
 Tree = dict[str, Any]
 

@@ -19,7 +19,7 @@ from typing import Any
 from rich.console import Console
 
 from sql_agent.agent.grading import scoring_of
-from sql_agent.config import TrainConfig, TrainerConfig, agents_of
+from sql_agent.config import TrainConfig, TrainerConfig, agents_of, flatten
 from sql_agent.scoring.check import check_judge, offline_kinds
 from sql_agent.scoring.registry import ScoringContext
 from sql_agent.serving.models import check_model_folder, gpu_count
@@ -28,7 +28,7 @@ from sql_agent.training.memory import GB, local_model, memory, model_name, param
 from sql_agent.training.probe import findings, probed
 from sql_agent.training.questions import load_data, total_steps
 from sql_agent.training.rehearsal import rehearse
-from sql_agent.training.verl_config import flatten, verl_overrides
+from sql_agent.training.verl_config import verl_overrides
 from sql_agent.training.verl_keys import check_verl, composed_base
 
 

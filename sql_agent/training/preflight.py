@@ -6,7 +6,6 @@ Each check raises UserError with value, rule and remedy. Nothing here loads torc
 from __future__ import annotations
 
 import importlib.util
-import json
 import os
 import shutil
 import subprocess
@@ -21,11 +20,20 @@ from foundation.errors import UserError
 from foundation.files import size_text
 from foundation.net import bind, free_port
 from sql_agent.agent.episode import EpisodeRunner
-from sql_agent.config import ROOT, AgentTree, ModelConfig, RolloutConfig, StoreConfig, TrainConfig, TrainerConfig
+from sql_agent.config import (
+    ROOT,
+    AgentTree,
+    ModelConfig,
+    RolloutConfig,
+    StoreConfig,
+    TrainConfig,
+    TrainerConfig,
+    flatten,
+)
 from sql_agent.config.losses import is_own
-from sql_agent.serving.checkpoints import find_checkpoint
+from sql_agent.serving.checkpoints import find_checkpoint, run_config
 from sql_agent.serving.models import gpu_count, language_model
-from sql_agent.training.verl_config import flatten, loss_name
+from sql_agent.training.verl_config import loss_name
 
 COMPARED_ON_RESUME = ("agent", "agents", "database", "data", "reward", "model", "rollout", "optim", "verl")
 # Packages that verl's trackers import; swanlab needs the second one where it writes to this machine only.
@@ -179,8 +187,8 @@ def check_resume(
             f"--resume {checkpoint}: step {done} is done, and the run has {steps}. Raise "
             "trainer.max_steps or trainer.epochs"
         )
-    tree = json.loads((checkpoint.parent.parent / "config.json").read_text(encoding="utf-8"))
-    old, new = (_compared(side, compared, free) for side in (tree, config.model_dump(mode="json")))
+    trees = (run_config(checkpoint), config.model_dump(mode="json"))
+    old, new = (_compared(tree, compared, free) for tree in trees)
     # A key of verl may also have been taken back; the others are always there.
     keys = [*new, *(key for key in old if key.startswith("verl.") and key not in new)]
     changed = [f"  {key}: {old.get(key)!r} -> {new.get(key)!r}" for key in keys if old.get(key) != new.get(key)]

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -20,6 +20,7 @@ from statistics import fmean
 
 from pydantic import Field
 
+from foundation.grouping import grouped
 from sql_agent.config.reward import SHAPING
 from sql_agent.environment.database import Database
 from sql_agent.environment.databases import Databases
@@ -60,9 +61,7 @@ class FieldProbe(Record):
 
 def probe(questions: Sequence[Question], scoring: ScoringContext, *, n: int) -> list[FieldProbe]:
     """The largest fields, for `n` questions together; where a constant pays most first."""
-    groups: dict[str, list[Question]] = defaultdict(list)
-    for question in questions:
-        groups[field_of(question)].append(question)
+    groups = grouped(questions, field_of)
     largest = sorted(groups, key=lambda name: -len(groups[name]))[: max(1, n // PER_FIELD)]
 
     async def fields(prober: _Probe) -> list[FieldProbe]:

@@ -18,6 +18,7 @@ from agl_plugin.run.time_split import PHASES
 from foundation import run_folder
 from foundation.console import duration
 from foundation.files import read_lines, whole_lines
+from foundation.grouping import grouped
 from foundation.rollout_keys import told_tools
 from sql_agent.config.agents import DEFAULT
 from sql_agent.evaluation.stats import estimate
@@ -53,19 +54,15 @@ def _best(run_dir: Path, everything: list[RunRecord]) -> dict[str, Any]:
 
 def by_agent(rollouts: list[RunRecord]) -> dict[str, list[RunRecord]]:
     """The rollouts of each agent; {} where no row names one."""
-    if not any(row.agent for row in rollouts):
-        return {}
-    names = sorted({row.agent for row in rollouts})
-    return {name or DEFAULT: [row for row in rollouts if row.agent == name] for name in names}
+    groups = sorted(grouped(rollouts, lambda row: row.agent).items())
+    return {name or DEFAULT: rows for name, rows in groups} if any(name for name, _ in groups) else {}
 
 
 def reward_of(rollouts: list[RunRecord]) -> dict[str, Any]:
     """The mean over questions, with its 95 % interval."""
-    values: dict[str, list[float]] = defaultdict(list)
-    for row in rollouts:
-        if row.reward is not None and not row.unscored:
-            values[row.question_id].append(row.reward)
-    estimated = estimate([statistics.fmean(of) for of in values.values()])
+    scored = grouped((row for row in rollouts if not row.unscored), lambda row: row.question_id)
+    rewards = [[row.reward for row in rows if row.reward is not None] for rows in scored.values()]
+    estimated = estimate([statistics.fmean(of_question) for of_question in rewards if of_question])
     return (
         {"questions": estimated.n, "reward_mean": estimated.mean, "reward_ci95": [estimated.low, estimated.high]}
         if estimated.n

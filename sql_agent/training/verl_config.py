@@ -23,6 +23,7 @@ from sql_agent.config import (
     RolloutConfig,
     TrainConfig,
     TrainerConfig,
+    flatten,
     merge,
     nested,
     resolve_path,
@@ -245,15 +246,6 @@ def curriculum_rules(curriculum: CurriculumConfig) -> CurriculumRules | None:
     """How questions are chosen by how often they were solved; None: as they come."""
     keys = curriculum.model_dump(exclude={"on"})
     return CurriculumRules(**keys) if curriculum.on else None
-
-
-def flatten(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Dotted keys of a nested dict; empty dicts count as values."""
-    flat: dict[str, Any] = {}
-    for key, value in tree.items():
-        name = f"{prefix}{key}"
-        flat |= flatten(value, f"{name}.") if isinstance(value, dict) and value else {name: value}
-    return flat
 
 
 def check_keys(overrides: dict[str, Any], base: dict[str, Any]) -> None:

@@ -17,8 +17,8 @@ from rapidfuzz import fuzz, process
 
 from agl_plugin.update.composed import base_config
 from foundation.errors import UserError
-from sql_agent.config import TrainConfig
-from sql_agent.training.verl_config import check_keys, flatten, own_overrides
+from sql_agent.config import TrainConfig, flatten
+from sql_agent.training.verl_config import check_keys, own_overrides
 from sql_agent.training.verl_rules import FITS, NEEDS, OPEN_SECTIONS, OWN, PASSED_ON, REFUSED, VLLM, row_of
 
 # Files with the classes whose fields are the flags of `vllm serve`.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -13,6 +12,7 @@ from typer import Option
 from foundation import run_folder
 from foundation.command import LATEST
 from foundation.errors import UserError
+from foundation.files import read_object
 from sql_agent.config import (
     TrainConfig,
     build_config,
@@ -144,7 +144,7 @@ def brought(file: Path | None) -> dict[str, Any]:
     """The sections that the rollouts of a data set's file were played with; {} for other data."""
     if file is None:
         return {}
-    run, plan = _json(file.parent / run_folder.CONFIG), _json(file.parent / PLAN)
+    run, plan = read_object(file.parent / run_folder.CONFIG), read_object(file.parent / PLAN)
     if file.name == run_folder.ROLLOUTS and run:
         return {section: run[section] for section in BROUGHT if section in run}
     return _played(plan) if plan else {}
@@ -161,11 +161,3 @@ def _played(plan: dict[str, Any]) -> dict[str, Any]:
         raise UserError(f"the models of this evaluation had different system prompts ({prompts}); evaluate one alone")
     sections = {section: tree[section] for section in BROUGHT if section in tree}
     return merge(sections, {"agent": {"system_prompt": prompts.pop()}} if prompts else {})
-
-
-def _json(path: Path) -> dict[str, Any]:
-    try:
-        tree = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return tree if isinstance(tree, dict) else {}

@@ -12,7 +12,6 @@ import os
 import random
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -87,14 +86,9 @@ class PairTrainer(Resumable, DPOTrainer):
     """TRL's DPOTrainer on encoded pairs: of a completion the policy's own tokens count, tool results do not."""
 
 
-@dataclass
-class PairCollator:
+def collated(pairs: Sequence[dict[str, Any]], *, pad_id: int) -> dict[str, torch.Tensor]:
     """Pairs -> tensors of 2 n rows, padded on the right: the chosen ones, then the rejected ones."""
-
-    pad_id: int
-
-    def __call__(self, pairs: Sequence[dict[str, Any]]) -> dict[str, torch.Tensor]:
-        return padded(sides_of(pairs), self.pad_id)
+    return padded(sides_of(pairs), pad_id)
 
 
 def padded(rows: Sequence[Row], pad_id: int) -> dict[str, torch.Tensor]:
@@ -171,16 +165,17 @@ def preference_trainer(
     epochs: int,
     seed: int,
 ) -> Any:
-    """A trainer of TRL over encoded pairs, as above; `kinds`: its class, that of its arguments and the collator's."""
-    trainer, config, collator = kinds
+    """A trainer of TRL over encoded pairs, as above; `kinds`: its class, that of its arguments, and what
+    makes tensors of a batch's pairs."""
+    trainer, config, collate = kinds
     return trainer(
         model,
         args=config(**arguments),
-        data_collator=collator(pad_id_of(tokenizer)),
+        data_collator=functools.partial(collate, pad_id=pad_id_of(tokenizer)),
         train_dataset=in_order(rows_of_pairs(pairs), epochs=epochs, seed=seed),
         processing_class=tokenizer,
         peft_config=lora,
     )
 
 
-dpo_trainer = functools.partial(preference_trainer, (PairTrainer, DPOConfig, PairCollator))
+dpo_trainer = functools.partial(preference_trainer, (PairTrainer, DPOConfig, collated))

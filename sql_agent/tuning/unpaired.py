@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -18,22 +17,17 @@ class UnpairedTrainer(Resumable, KTOTrainer):
     """TRL's KTOTrainer."""
 
 
-@dataclass
-class UnpairedCollator:
+def collated(pairs: Sequence[dict[str, Any]], *, pad_id: int) -> dict[str, Any]:
     """n pairs -> 2 n rows, the better ones first, and TRL's KL rows: each prompt with what the row before it says."""
-
-    pad_id: int
-
-    def __call__(self, pairs: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        rows = sides_of(pairs)
-        parts = [(row, row[1].index(1)) for row in rows]
-        swapped = [
-            (prompt[0][:at] + completion[0][start:], prompt[1][:at] + completion[1][start:])
-            for (prompt, at), (completion, start) in zip(parts, [parts[-1], *parts], strict=False)
-        ]
-        labels = torch.tensor([True] * len(pairs) + [False] * len(pairs))
-        kl_rows = {f"KL_{name}": tensor for name, tensor in padded(swapped, self.pad_id).items()}
-        return {**padded(rows, self.pad_id), **kl_rows, "label": labels}
+    rows = sides_of(pairs)
+    parts = [(row, row[1].index(1)) for row in rows]
+    swapped = [
+        (prompt[0][:at] + completion[0][start:], prompt[1][:at] + completion[1][start:])
+        for (prompt, at), (completion, start) in zip(parts, [parts[-1], *parts], strict=False)
+    ]
+    labels = torch.tensor([True] * len(pairs) + [False] * len(pairs))
+    kl_rows = {f"KL_{name}": tensor for name, tensor in padded(swapped, pad_id).items()}
+    return {**padded(rows, pad_id), **kl_rows, "label": labels}
 
 
-kto_trainer = functools.partial(preference_trainer, (UnpairedTrainer, KTOConfig, UnpairedCollator))
+kto_trainer = functools.partial(preference_trainer, (UnpairedTrainer, KTOConfig, collated))

@@ -13,8 +13,9 @@ from sql_agent.evaluation.measures import (
     MEASURES,
     OF_SQL,
     by_question,
+    by_task,
     compare,
-    compare_tasks,
+    compare_groups,
     of_k,
     repeated_text,
     sql_validity,
@@ -162,7 +163,7 @@ def test_task_types_are_told_apart() -> None:
     found = summarize(before).by_task
     assert {task: figures.measures["reward"].mean for task, figures in found.items()} == {"x": 1.0, "y": 0.2}
     assert found["y"].measures["execution match"].n == 0 and found["y"].questions == 1
-    between = compare_tasks(before, after)
+    between = compare_groups(by_task(before), by_task(after))
     assert list(between) == ["x"] and between["x"]["reward"].mean == pytest.approx(-0.3)
 
 

@@ -75,11 +75,6 @@ class Flood(BaseException):
     """The output is longer than MAX_OUTPUT_CHARS. No Exception, so that `except Exception` does not catch it."""
 
 
-def load_modules(names: list[str]) -> dict[str, SimpleNamespace]:
-    """What code sees of these modules: a plain object with their listed functions. Raises KeyError for others."""
-    return {name: SimpleNamespace(**_members(name)) for name in names}
-
-
 def _members(name: str) -> dict[str, Any]:
     module, listed = importlib.import_module(name), MODULES[name]
     every = [member for member in dir(module) if not member.startswith("_")] if listed == "*" else listed.split()
@@ -87,10 +82,10 @@ def _members(name: str) -> dict[str, Any]:
 
 
 class Rules:
-    """The rules for code that may import `modules`."""
+    """The rules for code that may import `modules`, of which it sees the listed functions. KeyError for others."""
 
     def __init__(self, modules: list[str]) -> None:
-        self.modules = load_modules(modules)
+        self.modules = {name: SimpleNamespace(**_members(name)) for name in modules}
         for name in FOR_DATETIME:
             importlib.import_module(name)
         types = (*NUMBERS, *CONTAINERS, *TIMES)
