@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import pwd
 import shutil
+import signal
 import subprocess
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -20,7 +22,7 @@ from tests.servers import running
 
 NUMBERS = count()
 # Nothing survives these tests, and a commit need not reach the disk.
-SETTINGS = ("fsync=off", "full_page_writes=off", "listen_addresses=", "shared_buffers=16MB", "max_connections=30")
+SETTINGS = ("fsync=off", "full_page_writes=off", "listen_addresses=", "shared_buffers=16MB", "max_connections=100")
 
 
 def programs() -> Path | None:
@@ -33,10 +35,17 @@ def programs() -> Path | None:
 @contextmanager
 def server() -> Iterator[str]:
     """The libpq keywords of a running server. Skips the test where none can be had."""
+    with server_that_crashes() as (address, _):
+        yield address
+
+
+@contextmanager
+def server_that_crashes() -> Iterator[tuple[str, Callable[[], None]]]:
+    """The same, and what ends the server without a checkpoint and starts it again."""
     bin, user = programs(), "postgres" if os.geteuid() == 0 else None
     if not bin:
         pytest.skip("no PostgreSQL server is installed (apt-get install postgresql)")
-    with tempfile.TemporaryDirectory(prefix="pg-", dir="/tmp") as name:
+    with tempfile.TemporaryDirectory(prefix="pg-", dir="/tmp") as name, ExitStack() as starts:
         folder = Path(name)
         if user:  # PostgreSQL refuses to be run by root
             os.chown(folder, pwd.getpwnam(user).pw_uid, -1)
@@ -46,8 +55,19 @@ def server() -> Iterator[str]:
         flags = [flag for setting in SETTINGS for flag in ("-c", setting)]
         command = [bin / "postgres", "-D", folder / "data", "-k", folder, *flags]
         address = f"host={folder} user=postgres dbname=postgres"
-        with running(command, folder / "log", answers=lambda: _answers(address), **run):
-            yield address
+        lock = folder / "data" / "postmaster.pid"
+
+        def start() -> None:
+            starts.enter_context(running(command, folder / "log", answers=lambda: _answers(address), **run))
+
+        def crash() -> None:
+            os.kill(int(lock.read_text().split()[0]), signal.SIGQUIT)
+            while lock.exists():
+                time.sleep(0.05)
+            start()
+
+        start()
+        yield address, crash
 
 
 def _answers(address: str) -> bool:

@@ -14,17 +14,19 @@ import fcntl
 import sqlite3
 import threading
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import asynccontextmanager, contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import IO, Any, ClassVar
 
 import aiologic
 
-from agl_plugin.store.turns import CURRENT_TURN
+from agl_plugin.store.turns import Row
 from foundation.errors import RunError
 
+CURRENT_TURN: ContextVar[object] = ContextVar("turn", default=None)  # the database whose turn this is
 LINGER_S = 0.001  # turns that end within it share a commit
 VERSION = 1  # of the tables: PRAGMA user_version
 PRAGMAS = ("journal_mode=WAL", "synchronous=NORMAL", "cache_size=-32768", "temp_store=MEMORY")
@@ -74,7 +76,10 @@ class Database:
 
     ROW_ID: ClassVar[str] = "INTEGER PRIMARY KEY"
     TYPES: ClassVar[dict[type, str]] = {str: "", int: "", float: ""}  # of columns; SQLite keeps what it is given
-    DUPLICATE: ClassVar[type[Exception]] = sqlite3.IntegrityError
+    LOCKED: ClassVar[str] = ""  # a turn has the whole file
+    UNCLAIMED: ClassVar[str] = ""
+    N_ANSWERS: ClassVar[int] = 1000
+    AGAIN: ClassVar[tuple[type[Exception], ...]] = ()
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -101,7 +106,7 @@ class Database:
             raise RunError(f"{self.path}: its tables are not those of a store ({exc}). {DAMAGED}") from exc
 
     @asynccontextmanager
-    async def turn(self) -> AsyncIterator[None]:
+    async def turn(self, *_names: str, read_only: bool = False) -> AsyncIterator[None]:
         """The database for this block alone, and its writes committed after it. A turn within a turn is part of it."""
         if CURRENT_TURN.get() is self:
             yield
@@ -134,10 +139,13 @@ class Database:
                 self._connection.execute("RELEASE turn")
             self._in_savepoint = False
 
-    @contextmanager
-    def part(self) -> Iterator[None]:
+    async def hold(self, _names: Iterable[str]) -> None:
+        """A turn has the whole file."""
+
+    @asynccontextmanager
+    async def part(self) -> AsyncIterator[None]:
         """Within a turn: writes that are taken back together when the block raises."""
-        self.write("SAVEPOINT part")
+        await self.write("SAVEPOINT part")
         try:
             yield
         except BaseException:
@@ -148,12 +156,16 @@ class Database:
             if self._connection.in_transaction:
                 self._connection.execute("RELEASE part")
 
-    def read(self, sql: str, values: Sequence[Any] = ()) -> sqlite3.Cursor:
-        """Within a turn: a query."""
-        return self._connection.execute(sql, values)
+    async def copied(self, _table: str, _columns: str, _rows: Sequence[Sequence[Any]]) -> bool:
+        """Rows are inserted one by one, which costs no round trips."""
+        return False
 
-    def write(self, sql: str, values: Sequence[Any] = ()) -> sqlite3.Cursor:
-        """Within a turn: a statement that changes something."""
+    async def read(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
+        """Within a turn: the rows of a query."""
+        return self._connection.execute(sql, values).fetchall()
+
+    async def write(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
+        """Within a turn: a statement that changes something, and the rows that it is RETURNING."""
         if self._batch is None:
             self._connection.execute("BEGIN IMMEDIATE")
             self._batch = Future()
@@ -163,7 +175,7 @@ class Database:
         if not self._in_savepoint:
             self._connection.execute("SAVEPOINT turn")
             self._in_savepoint = True
-        return self._connection.execute(sql, values)
+        return self._connection.execute(sql, values).fetchall()
 
     def _commit_batches(self) -> None:
         while self._written.wait() and not self._closed:

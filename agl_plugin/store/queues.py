@@ -1,7 +1,7 @@
 """agent-lightning's queue and counters as tables of a database.
 
-Each operation is a turn of its own unless a turn is under way (database.py). Errors are those of agent-lightning's
-memory collections.
+Each operation is a turn of its own unless a turn is under way (turns.py). Errors are those of agent-lightning's memory
+collections. Who counts holds the name of what it counts: counters are read, and then written.
 """
 
 from __future__ import annotations
@@ -46,41 +46,43 @@ class TableQueue(Queue[Q]):
     @tracked("has")
     async def has(self, item: Q) -> bool:
         text = self._text(item)
-        async with self._database.turn():
-            return self._database.read(f'SELECT 1 FROM "{self._name}" WHERE item = ?', (text,)).fetchone() is not None
+        async with self._database.turn(read_only=True):
+            return bool(await self._database.read(f'SELECT 1 FROM "{self._name}" WHERE item = ? LIMIT 1', (text,)))
 
     @tracked("enqueue")
     async def enqueue(self, items: Sequence[Q]) -> Sequence[Q]:
         texts = [self._text(item) for item in items]
         async with self._database.turn():
-            for text in texts:
-                self._database.write(f'INSERT INTO "{self._name}" (item) VALUES (?)', (text,))
+            if not await self._database.copied(self._name, "item", [(text,) for text in texts]):
+                for text in texts:
+                    await self._database.write(f'INSERT INTO "{self._name}" (item) VALUES (?)', (text,))
         return items
 
     @tracked("dequeue")
     async def dequeue(self, limit: int = 1) -> Sequence[Q]:
+        """The first ones that no other turn is taking."""
+        sql = (
+            f'WITH first AS MATERIALIZED (SELECT id FROM "{self._name}" ORDER BY id LIMIT ? '
+            f"{self._database.UNCLAIMED}) "
+            f'DELETE FROM "{self._name}" WHERE id IN (SELECT id FROM first) RETURNING id, item'
+        )
         async with self._database.turn():
-            rows = self._first(limit)
-            if rows:
-                self._database.write(f'DELETE FROM "{self._name}" WHERE id <= ?', (rows[-1][0],))
-        return [self._item(text) for _, text in rows]
+            rows = await self._database.write(sql, (max(limit, 0),))
+        return [self._item(text) for _, text in sorted(rows)]
 
     @tracked("peek")
     async def peek(self, limit: int = 1) -> Sequence[Q]:
-        async with self._database.turn():
-            return [self._item(text) for _, text in self._first(limit)]
-
-    def _first(self, limit: int) -> list[tuple[int, str]]:
-        sql = f'SELECT id, item FROM "{self._name}" ORDER BY id LIMIT ?'
-        return self._database.read(sql, (max(limit, 0),)).fetchall()
+        sql = f'SELECT item FROM "{self._name}" ORDER BY id LIMIT ?'
+        async with self._database.turn(read_only=True):
+            return [self._item(text) for (text,) in await self._database.read(sql, (max(limit, 0),))]
 
     def _item(self, text: str) -> Q:
         return self._json.validate_python(json.loads(text))
 
     @tracked("size")
     async def size(self) -> int:
-        async with self._database.turn():
-            return self._database.read(f'SELECT count(*) FROM "{self._name}"').fetchone()[0]
+        async with self._database.turn(read_only=True):
+            return (await self._database.read(f'SELECT count(*) FROM "{self._name}"'))[0][0]
 
 
 class TableKeyValue(KeyValue[K, V]):
@@ -95,54 +97,53 @@ class TableKeyValue(KeyValue[K, V]):
     def collection_name(self) -> str:
         return self._name
 
-    def _read(self, key: K) -> str | None:
-        """The JSON of a value."""
-        sql = f'SELECT value FROM "{self._name}" WHERE key = ?'
-        row = self._database.read(sql, (json.dumps(key),)).fetchone()
-        return row[0] if row else None
+    async def _read(self, key: K) -> str | None:
+        """The JSON of a value, which the turn may change."""
+        rows = await self._database.read(f'SELECT value FROM "{self._name}" WHERE key = ?', (json.dumps(key),))
+        return rows[0][0] if rows else None
 
-    def _write(self, key: K, value: V) -> None:
+    async def _write(self, key: K, value: V) -> None:
         sql = f'INSERT INTO "{self._name}" (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = ?'
         text = json.dumps(value)
-        self._database.write(sql, (json.dumps(key), text, text))
+        await self._database.write(sql, (json.dumps(key), text, text))
 
     @tracked("has")
     async def has(self, key: K) -> bool:
-        async with self._database.turn():
-            return self._read(key) is not None
+        async with self._database.turn(read_only=True):
+            return await self._read(key) is not None
 
     @tracked("get")
     async def get(self, key: K, default: V | None = None) -> V | None:
-        async with self._database.turn():
-            text = self._read(key)
+        async with self._database.turn(read_only=True):
+            text = await self._read(key)
         return default if text is None else json.loads(text)
 
     @tracked("set")
     async def set(self, key: K, value: V) -> None:
         async with self._database.turn():
-            self._write(key, value)
+            await self._write(key, value)
 
     @tracked("inc")
     async def inc(self, key: K, amount: V) -> V:
         async with self._database.turn():
-            present = self._number(key, amount, "amount")
+            present = await self._number(key, amount, "amount")
             value: Any = amount if present is None else present + amount
-            self._write(key, value)
+            await self._write(key, value)
             return value
 
     @tracked("chmax")
     async def chmax(self, key: K, value: V) -> V:
         async with self._database.turn():
-            present = self._number(key, value, "value")
+            present = await self._number(key, value, "value")
             if present is not None and not value > present:  # pyright: ignore[reportOperatorIssue]
                 return present
-            self._write(key, value)
+            await self._write(key, value)
             return value
 
-    def _number(self, key: K, number: V, description: str) -> Any:
+    async def _number(self, key: K, number: V, description: str) -> Any:
         """The number of a key, or None. Raises TypeError where it, or the one that is given, is none."""
         ensure_numeric(number, description=description)
-        text = self._read(key)
+        text = await self._read(key)
         if text is None:
             return None
         present = json.loads(text)
@@ -152,13 +153,13 @@ class TableKeyValue(KeyValue[K, V]):
     @tracked("pop")
     async def pop(self, key: K, default: V | None = None) -> V | None:
         async with self._database.turn():
-            text = self._read(key)
+            text = await self._read(key)
             if text is None:
                 return default
-            self._database.write(f'DELETE FROM "{self._name}" WHERE key = ?', (json.dumps(key),))
+            await self._database.write(f'DELETE FROM "{self._name}" WHERE key = ?', (json.dumps(key),))
             return json.loads(text)
 
     @tracked("size")
     async def size(self) -> int:
-        async with self._database.turn():
-            return self._database.read(f'SELECT count(*) FROM "{self._name}"').fetchone()[0]
+        async with self._database.turn(read_only=True):
+            return (await self._database.read(f'SELECT count(*) FROM "{self._name}"'))[0][0]

@@ -7,15 +7,18 @@ not at all, and it is there when it was answered. Semantics are agent-lightning'
 from __future__ import annotations
 
 import functools
+import json
+import logging
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, cast, get_type_hints
 
 from agentlightning.store.base import LightningStoreCapabilities, LightningStoreStatistics
 from agentlightning.store.collection.base import AtomicLabels, AtomicMode, LightningCollections
 from agentlightning.store.collection_based import CollectionBasedLightningStore, healthcheck_before, tracked
+from agentlightning.store.utils import scan_unhealthy_rollouts
 from agentlightning.types import (
     Attempt,
     AttemptedRollout,
@@ -37,25 +40,55 @@ from agl_plugin.store.rows import encodable
 from agl_plugin.store.tables import Table
 from agl_plugin.store.turns import Turns
 
+logger = logging.getLogger(__name__)
+
 KEEP_SPANS = 4  # the step under way and its validation, and those before, for who looks at what went wrong
 # The operations that do more when they are done twice.
 DONE_ONCE = (
     *("start_rollout", "enqueue_rollout", "enqueue_many_rollouts", "dequeue_rollout", "dequeue_many_rollouts"),
     "start_attempt",
 )
-# All that change something.
-WRITES = (
-    *(*DONE_ONCE, "update_rollout", "update_attempt", "update_worker", "add_resources", "update_resources"),
-    *("add_span", "add_many_spans", "add_otel_span", "get_next_span_sequence_id", "get_many_span_sequence_ids"),
-    "_scan_for_unhealthy_rollouts",
-)
+Names = Callable[..., Iterable[str]]
+
+
+def _nothing(*_: Any, **__: Any) -> tuple[()]:
+    return ()
+
+
+def _rollout(rollout_id: str, *_: Any, **__: Any) -> tuple[str]:
+    return (rollout_id,)
+
+
+def _resources(*_: Any, **__: Any) -> tuple[str]:
+    return ("resources",)
+
+
+# All that change something, and what of their arguments nobody else may have at the same time. What is new or taken out
+# of the queue has nobody; a worker's row is changed last of all.
+WRITES: dict[str, Names] = {
+    **dict.fromkeys((*DONE_ONCE, "update_worker"), _nothing),
+    **dict.fromkeys(("start_attempt", "update_rollout", "update_attempt", "add_otel_span"), _rollout),
+    **dict.fromkeys(("add_resources", "update_resources"), _resources),
+    "get_next_span_sequence_id": _rollout,
+    "get_many_span_sequence_ids": lambda rollout_attempt_ids: {rollout_id for rollout_id, _ in rollout_attempt_ids},
+    "add_span": lambda span: (span.rollout_id,),
+    "add_many_spans": lambda spans: {span.rollout_id for span in spans},
+}
 # Those before which agent-lightning looks for rollouts that take too long.
 WATCHED = (*DONE_ONCE, "update_resources", "update_rollout", "update_attempt")
+AT_ONCE = 1000  # rollouts that one such look gives up: PostgreSQL has room for some thousand locks
+# The attempt that spans are of, where the rollout's status is its own and it is the latest or runs already.
+ADDED_TO = (
+    "SELECT attempts.data, rollouts.status FROM attempts JOIN rollouts USING (rollout_id) "
+    "WHERE rollout_id = ? AND attempt_id = ? AND rollouts.status = attempts.status AND (rollouts.status = 'running' "
+    "OR rollouts.status = 'preparing' AND NOT EXISTS (SELECT 1 FROM attempts AS later "
+    "WHERE later.rollout_id = attempts.rollout_id AND later.sequence_id > attempts.sequence_id))"
+)
 FINISHED = "('succeeded', 'failed', 'cancelled')"
 
 
 class TableCollections(LightningCollections):
-    """The tables of a store. A turn of the database stands for the locks of all labels."""
+    """The tables of a store. A turn of the database stands for the locks of labels."""
 
     def __init__(self, database: Turns, *, tracker: MetricsBackend | None = None) -> None:
         super().__init__(tracker=tracker)
@@ -112,8 +145,10 @@ class TableCollections(LightningCollections):
         labels: Sequence[AtomicLabels] | None = None,
         **kwargs: Any,
     ) -> AsyncIterator[TableCollections]:
-        """The tables for this block alone, whatever mode and labels say; what it wrote is taken back when it raises."""
-        async with self.tracking_context("atomic", self.collection_name), self.database.turn():
+        """The tables, for this block alone of those that write with one of its labels; within an operation, a part of
+        it. What it wrote is taken back when it raises."""
+        turn = self.database.turn(*(labels or ()), read_only=mode == "r")
+        async with self.tracking_context("atomic", self.collection_name), turn:
             yield self
 
 
@@ -143,7 +178,7 @@ class LastingStore(CollectionBasedLightningStore[TableCollections]):
         return LightningStoreCapabilities(thread_safe=True, async_safe=True, zero_copy=False, otlp_traces=False)
 
     async def statistics(self) -> LightningStoreStatistics:
-        async with self.database.turn():
+        async with self.database.turn(read_only=True):
             return await super().statistics()
 
     async def close(self) -> None:
@@ -156,7 +191,7 @@ class LastingStore(CollectionBasedLightningStore[TableCollections]):
         added = await super().add_resources(resources)
         keep = await self._spans_to_keep()
         if keep > 0:
-            self._prune(keep)
+            await self._prune(keep)
         return added
 
     async def _spans_to_keep(self) -> int:
@@ -164,49 +199,62 @@ class LastingStore(CollectionBasedLightningStore[TableCollections]):
         wishes = [(worker.heartbeat_stats or {}).get("keep_spans") for worker in workers if worker.last_heartbeat_time]
         return next((wish for wish in wishes if isinstance(wish, int)), self._keep_spans)
 
-    def _prune(self, keep: int) -> None:
+    async def _prune(self, keep: int) -> None:
         oldest = "SELECT id FROM resources ORDER BY id DESC LIMIT 1 OFFSET ?"
-        row = self.database.read(oldest, (keep,)).fetchone()
-        if not row or row[0] <= self._pruned_to:
+        rows = await self.database.read(oldest, (keep,))
+        if not rows or rows[0][0] <= self._pruned_to:
             return
         used = (
             "SELECT rollout_id FROM resources JOIN rollouts USING (resources_id) "
             f"WHERE resources.id > ? AND resources.id <= ? AND rollouts.status IN {FINISHED}"
         )
-        self.database.write(f"DELETE FROM spans WHERE rollout_id IN ({used})", (self._pruned_to, row[0]))
-        self._pruned_to = row[0]
+        await self.database.write(f"DELETE FROM spans WHERE rollout_id IN ({used})", (self._pruned_to, rows[0][0]))
+        self._pruned_to = rows[0][0]
 
     @healthcheck_before
     async def _watch(self) -> None:
         """The look for rollouts that take too long, in a turn of its own: who is refused afterwards takes none back."""
 
-    def _statuses(self, rollout_id: str, attempt_id: str) -> tuple[str, str] | None:
-        """Of an attempt and its rollout, where both are there."""
-        query = (
-            "SELECT attempts.status, rollouts.status FROM attempts JOIN rollouts USING (rollout_id) "
-            "WHERE rollout_id = ? AND attempt_id = ?"
-        )
-        return self.database.read(query, (encodable(rollout_id), encodable(attempt_id))).fetchone()
+    async def _scan_for_unhealthy_rollouts(self) -> None:
+        """As agent-lightning's, all or nothing; between two looks without a turn."""
+        if time.time() - self._last_scan_entrance_time >= self._scan_debounce_seconds:
+            with suppress(*self.database.AGAIN):  # the next look finds what this one leaves
+                async with self.database.turn():
+                    await super()._scan_for_unhealthy_rollouts()
+
+    async def _unlocked_get_running_rollouts(self, collections: TableCollections) -> list[AttemptedRollout]:
+        """Those that take too long, once nobody else changes them: agent-lightning looks for no others among them."""
+        running = await super()._unlocked_get_running_rollouts(collections)
+        late = [rollout_id for rollout_id, _ in await scan_unhealthy_rollouts(running)][:AT_ONCE]
+        if not late:
+            return []
+        await self.database.hold(late)
+        these = {"status": {"within": ["preparing", "running"]}, "rollout_id": {"within": late}}
+        found = await collections.rollouts.query(cast(FilterOptions, these))
+        rollouts = await self._unlocked_many_rollouts_to_attempted_rollouts(collections, found.items)
+        return [rollout for rollout in rollouts if isinstance(rollout, AttemptedRollout)]
+
+    async def _post_dequeue_rollouts(
+        self, rollout_ids: Sequence[str], worker_id: str | None
+    ) -> Sequence[tuple[AttemptedRollout, Sequence[str]]]:
+        """As agent-lightning's, once nobody else changes them."""
+        await self.database.hold(rollout_ids)
+        return await super()._post_dequeue_rollouts(rollout_ids, worker_id)  # pyright: ignore[reportCallIssue]
 
     async def _add_many_spans_helper(self, rollout_id: str, attempt_id: str, spans: Sequence[Span]) -> Sequence[Span]:
-        """As agent-lightning's, which reads the whole rollout and attempt to see that they are there."""
-        if self._statuses(rollout_id, attempt_id) is None:
+        """As agent-lightning's, with one look where attempt and rollout run, or prepare to: then they run now."""
+        added_to = await self.database.read(ADDED_TO, (encodable(rollout_id), encodable(attempt_id)))
+        if not added_to:
             return await super()._add_many_spans_helper(rollout_id, attempt_id, spans)
         added = await self._insert_spans_with_fallback(spans)
         if added:
-            await self._post_add_spans(added, rollout_id, attempt_id)
-        return added
-
-    async def _on_attempt_heartbeat(self, rollout_id: str, attempt_id: str) -> tuple[Rollout, Sequence[str]] | None:
-        """As agent-lightning's; where both run already nothing but the time changes."""
-        if self._statuses(rollout_id, attempt_id) != ("running", "running"):
-            return await super()._on_attempt_heartbeat(rollout_id, attempt_id)  # pyright: ignore[reportCallIssue]
-        this = {"rollout_id": {"exact": rollout_id}, "attempt_id": {"exact": attempt_id}}
-        attempt = await self.collections.attempts.get(cast(FilterOptions, this))
-        if attempt:
-            attempt.last_heartbeat_time = time.time()
+            ((text, was),) = added_to
+            attempt = Attempt.model_validate(json.loads(text))
+            attempt.last_heartbeat_time, attempt.status = time.time(), "running"
             await self.collections.attempts.update([attempt])
-        return None
+            if was != "running":
+                await self._unlocked_update_rollout_only(self.collections, rollout_id, status="running")
+        return added
 
     @tracked("_unlocked_many_rollouts_to_attempted_rollouts")
     async def _unlocked_many_rollouts_to_attempted_rollouts(
@@ -226,30 +274,37 @@ class LastingStore(CollectionBasedLightningStore[TableCollections]):
         ]
 
 
-def _as_one_turn(method: Callable[..., Any], *, keyed: bool, watched: bool) -> Callable[..., Any]:
+def _as_one_turn(method: Callable[..., Any], names: Names, *, keyed: bool, watched: bool) -> Callable[..., Any]:
     """The method as one turn; of a request that came before, with the answer that it had."""
     result = TypeAdapter[Any](get_type_hints(method)["return"]) if keyed else None
 
-    @functools.wraps(method)
-    async def whole(self: LastingStore, *args: Any, **kwargs: Any) -> Any:
-        key = key_of_request.get()
-        if watched:
-            await self._watch()
-        async with self.database.turn():
+    async def once(self: LastingStore, *args: Any, **kwargs: Any) -> Any:
+        key = key_of_request.get() if result else ""
+        async with self.database.turn(*names(*args, **kwargs), *([f"key {key}"] if key else ())):
             if not key or result is None:
                 return await method(self, *args, **kwargs)
-            if (before := self.answers.found(key)) is not None:
+            if (before := await self.answers.found(key)) is not None:
                 return result.validate_python(before)
             answer = await method(self, *args, **kwargs)
             if answer:  # of a queue that is empty one may ask again
-                self.answers.keep(key, result.dump_python(answer))
+                await self.answers.keep(key, result.dump_python(answer))
             return answer
+
+    @functools.wraps(method)
+    async def whole(self: LastingStore, *args: Any, **kwargs: Any) -> Any:
+        if watched:
+            await self._watch()
+        while True:
+            try:
+                return await once(self, *args, **kwargs)
+            except self.database.AGAIN as exc:
+                logger.info("%s is done again: %s", method.__name__, exc)
 
     return whole
 
 
-for _name in WRITES:
-    _whole = _as_one_turn(getattr(LastingStore, _name), keyed=_name in DONE_ONCE, watched=_name in WATCHED)
+for _name, _names in WRITES.items():
+    _whole = _as_one_turn(getattr(LastingStore, _name), _names, keyed=_name in DONE_ONCE, watched=_name in WATCHED)
     setattr(LastingStore, _name, _whole)
 
 

@@ -1,6 +1,6 @@
 """agent-lightning's collections as tables of a database: items of a model, found by key, filter and order.
 
-Guarantees: each operation is a turn of its own unless a turn is under way (database.py), so it is all or nothing.
+Guarantees: each operation is a turn of its own unless a turn is under way (turns.py), so it is all or nothing.
 Results, orders and errors are those of agent-lightning's memory collections; what SQL does not express as Python means
 it is answered by such a collection over all rows. Items are copies: a change needs `update`.
 """
@@ -8,7 +8,7 @@ it is answered by such a collection over all rows. Items are copies: a change ne
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TypeVar
 
 from agentlightning.store.collection.base import Collection, DuplicatedPrimaryKeyError, tracked
@@ -44,9 +44,9 @@ class Table(Collection[T]):
             raise ValueError(f"table {name}: primary_keys must be non-empty")
         self._database, self._name, self._rows = database, name, Rows(model, keys)
         columns = list(self._rows.columns)
-        self._insert = (
-            f'INSERT INTO "{name}" ({self._listed(columns)}, data) VALUES ({", ".join("?" * (len(columns) + 1))})'
-        )
+        self._columns = f"{self._listed(columns)}, data"
+        marks = ", ".join("?" * (len(columns) + 1))
+        self._insert = f'INSERT INTO "{name}" ({self._columns}) VALUES ({marks}) ON CONFLICT DO NOTHING RETURNING id'
         self._at_key = " AND ".join(f'"{key}" = ?' for key in keys)
         typed = ", ".join(f'"{column}" {database.TYPES[kind]}' for column, kind in self._rows.columns.items())
         make = [f'CREATE TABLE IF NOT EXISTS "{name}" (id {database.ROW_ID}, {typed}, data TEXT NOT NULL)']
@@ -73,8 +73,8 @@ class Table(Collection[T]):
         return self._rows.model
 
     async def size(self) -> int:
-        async with self._database.turn():
-            return self._database.read(f'SELECT count(*) FROM "{self._name}"').fetchone()[0]
+        async with self._database.turn(read_only=True):
+            return (await self._database.read(f'SELECT count(*) FROM "{self._name}"'))[0][0]
 
     @tracked("query")
     async def query(
@@ -84,36 +84,34 @@ class Table(Collection[T]):
         limit: int = -1,
         offset: int = 0,
     ) -> PaginatedResult[T]:
-        async with self._database.turn():
+        async with self._database.turn(read_only=True):
             try:
                 chosen = self._rows.selection(filter, sort)
             except Unsaid:
-                return await self._in_memory().query(filter, sort, limit, offset)
+                return await (await self._in_memory()).query(filter, sort, limit, offset)
             rest = f'FROM "{self._name}" WHERE {chosen.where}'
             part = (ALL if limit == -1 else min(max(limit, 0), ALL), min(max(offset, 0), ALL))
-            rows = self._database.read(
-                f"SELECT data {rest} ORDER BY {chosen.order} LIMIT ? OFFSET ?",
-                (*chosen.values, *part),
-            ).fetchall()
+            sql = f"SELECT data {rest} ORDER BY {chosen.order} LIMIT ? OFFSET ?"
+            rows = await self._database.read(sql, (*chosen.values, *part))
             total = len(rows)
             if limit != -1 or offset:
-                total = self._database.read(f"SELECT count(*) {rest}", chosen.values).fetchone()[0]
+                ((total,),) = await self._database.read(f"SELECT count(*) {rest}", chosen.values)
         items = [self._rows.item(text) for (text,) in rows]
         return PaginatedResult(items=items, limit=limit, offset=offset, total=total)
 
     @tracked("get")
     async def get(self, filter: FilterOptions | None = None, sort: SortOptions | None = None) -> T | None:
-        async with self._database.turn():
+        async with self._database.turn(read_only=True):
             try:
                 chosen = self._rows.selection(filter, sort)
             except Unsaid:
-                return await self._in_memory().get(filter, sort)
+                return await (await self._in_memory()).get(filter, sort)
             sql = f'SELECT data FROM "{self._name}" WHERE {chosen.where} ORDER BY {chosen.order} LIMIT 1'
-            row = self._database.read(sql, chosen.values).fetchone()
-        return self._rows.item(row[0]) if row else None
+            rows = await self._database.read(sql, chosen.values)
+        return self._rows.item(rows[0][0]) if rows else None
 
-    def _in_memory(self) -> ListBasedCollection[T]:
-        rows = self._database.read(f'SELECT data FROM "{self._name}" ORDER BY id').fetchall()
+    async def _in_memory(self) -> ListBasedCollection[T]:
+        rows = await self._database.read(f'SELECT data FROM "{self._name}" ORDER BY id')
         items = [self._rows.item(text) for (text,) in rows]
         return ListBasedCollection(items, self._rows.model, self._rows.keys)
 
@@ -125,27 +123,22 @@ class Table(Collection[T]):
                 if key in seen:
                     raise DuplicatedPrimaryKeyError(f"Insert payload contains duplicated primary key(s): {key}")
                 seen.add(key)
-            for item in items:
-                self._insert_one(item)
-
-    def _insert_one(self, item: T) -> None:
-        try:
-            self._database.write(
-                self._insert, (*self._rows.values(item, list(self._rows.columns)), self._rows.text(item))
-            )
-        except self._database.DUPLICATE as exc:
-            raise DuplicatedPrimaryKeyError(
-                f"Item already exists with primary key(s): {self._rows.key_text(item)}"
-            ) from exc
+            rows = [(*self._rows.values(item, list(self._rows.columns)), self._rows.text(item)) for item in items]
+            if await self._database.copied(self._name, self._columns, rows):
+                return
+            for item, row in zip(items, rows, strict=True):
+                if not await self._database.write(self._insert, row):
+                    key = self._rows.key_text(item)
+                    raise DuplicatedPrimaryKeyError(f"Item already exists with primary key(s): {key}")
 
     @tracked("update")
     async def update(self, items: Sequence[T], update_fields: Sequence[str] | None = None) -> Sequence[T]:
         async with self._changing(items):
-            return [self._update_one(item, update_fields) for item in items]
+            return [await self._update_one(item, update_fields) for item in items]
 
-    def _update_one(self, item: T, fields: Sequence[str] | None) -> T:
+    async def _update_one(self, item: T, fields: Sequence[str] | None) -> T:
         if fields is not None:
-            stored = self._stored(item)
+            stored = await self._stored(item)
             if stored is None:
                 raise self._missing(item)
             item = stored.model_copy(update={field: getattr(item, field) for field in fields})
@@ -153,28 +146,32 @@ class Table(Collection[T]):
         names = [name for name in names if name not in self._rows.keys]
         changes = ", ".join([*(f'"{name}" = ?' for name in names), "data = ?"])
         values = (*self._rows.values(item, names), self._rows.text(item), *self._rows.key_of(item))
-        if not self._database.write(f'UPDATE "{self._name}" SET {changes} WHERE {self._at_key}', values).rowcount:
+        if not await self._database.write(
+            f'UPDATE "{self._name}" SET {changes} WHERE {self._at_key} RETURNING id', values
+        ):
             raise self._missing(item)
         return item
 
     @tracked("upsert")
     async def upsert(self, items: Sequence[T], update_fields: Sequence[str] | None = None) -> Sequence[T]:
         async with self._changing(items):
-            return [self._upsert_one(item, update_fields) for item in items]
+            return [await self._upsert_one(item, update_fields) for item in items]
 
-    def _upsert_one(self, item: T, fields: Sequence[str] | None) -> T:
-        stored = self._stored(item)
-        if stored is None:
-            self._insert_one(item)
-            return item
-        return stored if fields is not None and not fields else self._update_one(item, fields)
+    async def _upsert_one(self, item: T, fields: Sequence[str] | None) -> T:
+        with suppress(DuplicatedPrimaryKeyError):  # another store inserts it at this moment
+            stored = await self._stored(item)
+            if stored is None:
+                await self.insert([item])
+                return item
+            return stored if fields is not None and not fields else await self._update_one(item, fields)
+        return await self._upsert_one(item, fields)
 
     @tracked("delete")
     async def delete(self, items: Sequence[T]) -> None:
         async with self._changing(items):
             for item in items:
-                sql = f'DELETE FROM "{self._name}" WHERE {self._at_key}'
-                if not self._database.write(sql, self._rows.key_of(item)).rowcount:
+                sql = f'DELETE FROM "{self._name}" WHERE {self._at_key} RETURNING id'
+                if not await self._database.write(sql, self._rows.key_of(item)):
                     raise self._missing(item)
 
     @asynccontextmanager
@@ -184,13 +181,16 @@ class Table(Collection[T]):
             if not isinstance(item, self._rows.model):
                 raise TypeError(f"Expected item of type {self._rows.model.__name__}, got {type(item).__name__}")
         async with self._database.turn():
-            with self._database.part():
+            if len(items) < 2:  # one statement changes it, or none
+                yield
+                return
+            async with self._database.part():
                 yield
 
-    def _stored(self, item: T) -> T | None:
-        sql = f'SELECT data FROM "{self._name}" WHERE {self._at_key}'
-        row = self._database.read(sql, self._rows.key_of(item)).fetchone()
-        return self._rows.item(row[0]) if row else None
+    async def _stored(self, item: T) -> T | None:
+        sql = f'SELECT data FROM "{self._name}" WHERE {self._at_key} {self._database.LOCKED}'
+        rows = await self._database.read(sql, self._rows.key_of(item))
+        return self._rows.item(rows[0][0]) if rows else None
 
     def _missing(self, item: T) -> ValueError:
         return ValueError(f"Item does not exist with primary key(s): {self._rows.key_text(item)}")

@@ -2,21 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import AbstractAsyncContextManager, AbstractContextManager
-from contextvars import ContextVar
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Any, ClassVar, Protocol
 
-CURRENT_TURN: ContextVar[object] = ContextVar("turn", default=None)  # the database whose turn this is
-
-
-class Result(Protocol):
-    """What a statement gave."""
-
-    @property
-    def rowcount(self) -> int: ...
-    def fetchone(self) -> Any: ...
-    def fetchall(self) -> list[Any]: ...
+Row = tuple[Any, ...]
 
 
 class Turns(Protocol):
@@ -24,26 +14,39 @@ class Turns(Protocol):
 
     ROW_ID: ClassVar[str]  # the column that numbers rows in the order of their insertion
     TYPES: ClassVar[dict[type, str]]  # of the columns of str, int and float
-    DUPLICATE: ClassVar[type[Exception]]  # raised by a row whose key is taken
+    LOCKED: ClassVar[str]  # ends a SELECT of rows that the turn will change
+    UNCLAIMED: ClassVar[str]  # ends a SELECT of rows that the turn takes, without those that another one is taking
+    N_ANSWERS: ClassVar[int]  # kept of requests that may be sent again
+    AGAIN: ClassVar[tuple[type[Exception], ...]]  # raised by a turn that was taken back, and can be had again
 
     def make(self, statement: str) -> None:
         """Make a table or an index, before the first turn."""
         ...
 
-    def turn(self) -> AbstractAsyncContextManager[None]:
-        """The database for this block alone, all or nothing, committed before it ends."""
+    def turn(self, *names: str, read_only: bool = False) -> AbstractAsyncContextManager[None]:
+        """What this block writes, all or nothing, committed before it ends, and with nobody else who gave one of these
+        names. One that is `read_only` sees the database as it was at one moment."""
         ...
 
-    def part(self) -> AbstractContextManager[None]:
+    async def hold(self, names: Iterable[str], /) -> None:
+        """Within a turn: these names too, until it ends."""
+        ...
+
+    def part(self) -> AbstractAsyncContextManager[None]:
         """Within a turn: writes that are taken back together when the block raises."""
         ...
 
-    def read(self, sql: str, values: Sequence[Any] = (), /) -> Result:
-        """Within a turn: a query."""
+    async def read(self, sql: str, values: Sequence[Any] = (), /) -> list[Row]:
+        """Within a turn: the rows of a query."""
         ...
 
-    def write(self, sql: str, values: Sequence[Any] = (), /) -> Result:
-        """Within a turn: a statement that changes something."""
+    async def write(self, sql: str, values: Sequence[Any] = (), /) -> list[Row]:
+        """Within a turn: a statement that changes something, and the rows that it is RETURNING."""
+        ...
+
+    async def copied(self, table: str, columns: str, rows: Sequence[Sequence[Any]], /) -> bool:
+        """Within a turn: insert all these rows at once; False, and nothing done, where that does not pay or one of
+        them has a key that is taken."""
         ...
 
     def close(self) -> None:

@@ -105,14 +105,14 @@ def test_a_locked_file_is_named(path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize("order", ["asc", "desc"])
-def test_listing_by_start_time_reads_an_index_in_an_older_file_too(path: Path, order: str) -> None:
+async def test_listing_by_start_time_reads_an_index_in_an_older_file_too(path: Path, order: str) -> None:
     with closing(sqlite3.connect(path)) as older:
         older.execute("DROP INDEX rollouts_by_start_time")
     database = Database(path)
     tables = TableCollections(database)
     chosen = tables.rollouts._rows.selection(None, {"name": "start_time", "order": order})
     sql = f"SELECT data FROM rollouts WHERE {chosen.where} ORDER BY {chosen.order} LIMIT 10 OFFSET 0"
-    plan = [row[-1] for row in database.read(f"EXPLAIN QUERY PLAN {sql}").fetchall()]
+    plan = [row[-1] for row in await database.read(f"EXPLAIN QUERY PLAN {sql}")]
     assert any("USING INDEX rollouts_by_start_time" in step for step in plan), plan
     assert not any(step == "USE TEMP B-TREE FOR ORDER BY" for step in plan), plan
     database.close()

@@ -3,36 +3,37 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
+import multiprocessing
+import os
+import signal
 import threading
 from collections import Counter
+from typing import Any
+from unittest.mock import patch
 
 import psycopg
 import pytest
-from agentlightning.types import EnqueueRolloutRequest, Span
+from agentlightning.types import AttemptedRollout, EnqueueRolloutRequest, Span
+from psycopg.errors import DeadlockDetected
 from psycopg.sql import SQL, Identifier
 
 from agl_plugin.store.__main__ import address_in, open_database
 from agl_plugin.store.postgres import PostgresDatabase
 from agl_plugin.store.sqlite import LastingStore
 from foundation.errors import RunError, UserError
-from sql_agent.config import ROOT
 from tests.postgres import new_database
 
-# A process that dies in its turn, after it took a rollout out of the queue.
-DIES = """
-import asyncio, os, signal, sys
-from agl_plugin.store.postgres import PostgresDatabase
 
-async def main():
-    database = PostgresDatabase(sys.argv[1])
-    async with database.turn():
-        assert database.write("DELETE FROM rollout_queue").rowcount == 1
-        os.kill(os.getpid(), signal.SIGKILL)
+def dies_in_its_turn(address: str) -> None:
+    """A process that has taken a rollout out of the queue."""
 
-asyncio.run(main())
-"""
+    async def take() -> None:
+        database = PostgresDatabase(address)
+        async with database.turn():
+            assert len(await database.write("DELETE FROM rollout_queue RETURNING id")) == 1
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    asyncio.run(take())
 
 
 @pytest.fixture
@@ -81,13 +82,89 @@ def test_each_rollout_is_handed_out_once_whichever_store_is_asked(address: str) 
 
 
 def test_a_store_that_is_killed_in_its_turn_holds_nothing(address: str) -> None:
+    async def queued() -> str:
+        store = LastingStore(PostgresDatabase(address))
+        rollout = await store.enqueue_rollout(input="q")
+        await store.close()
+        return rollout.rollout_id
+
+    async def taken() -> AttemptedRollout:
+        store = LastingStore(PostgresDatabase(address))
+        async with asyncio.timeout(60):  # until the server knows that the other is gone
+            while not (got := await store.dequeue_rollout(worker_id="alive")):
+                await asyncio.sleep(0.05)
+        await store.close()
+        return got
+
+    rollout_id = asyncio.run(queued())
+    process = multiprocessing.get_context("fork").Process(target=dies_in_its_turn, args=(address,))
+    process.start()
+    process.join(60)
+    assert process.exitcode == -signal.SIGKILL
+    got = asyncio.run(taken())
+    assert got.rollout_id == rollout_id and got.attempt.sequence_id == 1
+
+
+def test_what_is_about_the_same_rollout_waits_and_all_else_goes_on(address: str) -> None:
+    async def work() -> None:
+        store, other = (LastingStore(PostgresDatabase(address)) for _ in range(2))
+        one, two = [await store.start_rollout(input=n) for n in range(2)]
+        async with store.database.turn(one.rollout_id):
+            waiting = asyncio.create_task(other.update_rollout(one.rollout_id, status="cancelled"))
+            assert (await other.update_rollout(two.rollout_id, status="cancelled")).status == "cancelled"
+            assert (await other.dequeue_rollout()) is None
+            assert [one.status for one in await other.query_rollouts()] == ["preparing", "cancelled"]
+            assert not waiting.done()
+        assert (await waiting).status == "cancelled"
+        await store.close()
+        await other.close()
+
+    asyncio.run(work())
+
+
+def test_operations_that_wait_for_each_other_are_done_one_after_the_other(address: str) -> None:
+    async def work() -> None:
+        store, other = (LastingStore(PostgresDatabase(address)) for _ in range(2))
+        rollout = await store.start_rollout(input="q")
+        met = asyncio.Barrier(2)
+
+        async def crossing(database: Any, first: str, then: str) -> bool:
+            try:
+                async with database.turn(first):
+                    await met.wait()
+                    await database.hold([then])
+            except database.AGAIN:
+                return True
+            return False
+
+        gave_way = await asyncio.gather(crossing(store.database, "a", "b"), crossing(other.database, "b", "a"))
+        assert sorted(gave_way) == [False, True]
+        tries = iter([DeadlockDetected("a test's"), None])
+
+        async def taken_back(*_: Any) -> None:
+            if exc := next(tries):
+                raise exc
+
+        with patch.object(store, "_post_update_rollout", taken_back):
+            assert (await store.update_rollout(rollout.rollout_id, metadata={"n": 1})).metadata == {"n": 1}
+        await store.close()
+        await other.close()
+
+    asyncio.run(work())
+
+
+def test_many_spans_go_in_at_once_and_one_that_is_there_keeps_none_of_the_others_out(address: str) -> None:
     async def work() -> None:
         store = LastingStore(PostgresDatabase(address))
-        queued = await store.enqueue_rollout(input="q")
-        died = await asyncio.to_thread(subprocess.run, [sys.executable, "-c", DIES, address], cwd=ROOT, timeout=120)
-        assert died.returncode == -9
-        got = await store.dequeue_rollout(worker_id="alive")
-        assert got and got.rollout_id == queued.rollout_id and got.attempt.sequence_id == 1
+        rollout = await store.start_rollout(input="q")
+        ids: dict[str, Any] = {"rollout_id": rollout.rollout_id, "attempt_id": rollout.attempt.attempt_id}
+        odd = {"text": "\\N\t\n\\.\0\ud800甲", "n": float("inf")}
+        spans = [Span.from_attributes(attributes={**odd, "i": n}, sequence_id=n, **ids) for n in range(30)]
+        with patch.object(psycopg.AsyncCursor, "copy", autospec=True, side_effect=psycopg.AsyncCursor.copy) as copy:
+            assert await store.add_many_spans(spans[:20]) == spans[:20]
+            assert await store.add_many_spans(spans[10:]) == spans[20:]
+            assert copy.call_count == 2
+        assert list(await store.query_spans(rollout.rollout_id)) == spans
         await store.close()
 
     asyncio.run(work())

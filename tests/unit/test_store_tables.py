@@ -266,11 +266,11 @@ async def test_one_who_no_longer_waits_takes_the_commit_from_nobody(database: Da
 async def test_a_disk_that_is_full_is_told_and_the_store_goes_on(database: Database) -> None:
     table = Table(database, "items", Item, ["key"])
     await table.insert([Item(key="a")])
-    pages = database.read("PRAGMA page_count").fetchone()[0]
-    database.read(f"PRAGMA max_page_count = {pages}")
+    ((pages,),) = await database.read("PRAGMA page_count")
+    await database.read(f"PRAGMA max_page_count = {pages}")
     with pytest.raises(sqlite3.OperationalError, match="full"):
         await table.insert([Item(key="big", note="x" * 200_000)])
-    database.read("PRAGMA max_page_count = 1000000")
+    await database.read("PRAGMA max_page_count = 1000000")
     await table.insert([Item(key="b")])
     assert [item.key for item in await table.query()] == ["a", "b"]
 

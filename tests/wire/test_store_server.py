@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
+import agentlightning as agl
 import pytest
 from typer.testing import CliRunner
 
@@ -15,11 +18,14 @@ from tests.typed import app_of
 
 @pytest.mark.parametrize("kills", [3, pytest.param(200, marks=pytest.mark.slow)])
 def test_a_store_that_is_killed_under_load_loses_nothing_and_counts_nothing_twice(tmp_path: Path, kills: int) -> None:
-    with Store(tmp_path / "store.db") as store:
-        checker = Checker(store)
+    path = tmp_path / "store.db"
+    with Store(path, tmp_path / "store.log") as store:
+        checker = Checker(store, client=lambda address: agl.LightningStoreClient(address, retry_delays=()))
         for number in range(kills):
             checker.load_until_killed(seed=number)
-        counts = checker.check()
+    with closing(sqlite3.connect(path)) as database:
+        assert database.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+        counts = checker.check(lambda sql: database.execute(sql).fetchall())
     print(f"{kills} kills: {counts}")
     assert counts["acknowledged"] > 20 * kills
 
