@@ -1,4 +1,4 @@
-"""Whether two phrases mean the same, by dictionaries: WordNet for English, CC-CEDICT for Chinese and between the two.
+"""Whether two phrases mean the same, or opposites, by dictionaries: WordNet for English, CC-CEDICT for Chinese.
 
 Guarantees: a pure function of the two phrases. The same are: words of one synset of WordNet, or of two of which one is
 the other's parent, neighbour or derived form; Chinese words with a gloss in common; a Chinese word and its gloss. Not
@@ -39,9 +39,11 @@ ENDINGS = tuple(
 
 
 @functools.cache
-def _wordnet() -> tuple[dict[str, set[int]], list[set[int]], dict[str, str]]:
+def _wordnet() -> tuple[dict[str, set[int]], list[set[int]], dict[str, str], list[set[int]]]:
+    """Synsets of each word, those that are near each synset, bases of irregular forms, opposites of each synset."""
     words: dict[str, set[int]] = {}
     linked: list[set[int]] = []
+    opposed: list[set[int]] = []
     forms: dict[str, str] = {}
     for line in gzip.decompress(WORDNET.read_bytes()).decode().splitlines():
         if ">" in line:
@@ -51,11 +53,12 @@ def _wordnet() -> tuple[dict[str, set[int]], list[set[int]], dict[str, str]]:
         lemmas, *links = line.split("|")
         for lemma in lemmas.split(","):
             words.setdefault(lemma, set()).add(len(linked))
-        linked.append(set(map(int, links)))
+        linked.append({int(one) for one in links if one[0] != "!"})
+        opposed.append({int(one[1:]) for one in links if one[0] == "!"})
     for synset, others in enumerate(linked):
         for other in [*others]:
             linked[other].add(synset)
-    return words, linked, forms
+    return words, linked, forms, opposed
 
 
 @functools.cache
@@ -230,6 +233,31 @@ def one_sense(phrase: str, other: str) -> bool:
 def _same_english(phrase: str, other: str) -> bool:
     theirs, linked = _synsets(other), _wordnet()[1]
     return one_sense(phrase, other) or any(linked[a] & theirs for a in _synsets(phrase))
+
+
+def is_opposite(first: str, second: str) -> bool:
+    """Whether WordNet has a synset of one word, or of its English glosses, whose opposite is a synset of the other; of
+    two Chinese words that differ in one character alone, whether these are opposites. No name has one."""
+    first, second = (word.removeprefix("最") for word in (first, second))
+    differ = [(a, b) for a, b in zip(first, second, strict=False) if a != b]
+    if len(first) == len(second) > len(differ) == 1 and not first.isascii():
+        return not _is_name(first) and is_opposite(*differ[0])
+    return not _opposed(first).isdisjoint(_senses(second)) and not one_sense(first, second)
+
+
+def _is_name(word: str) -> bool:
+    return any(entry[1].isupper() for entry in _cedict().get(word, ()))
+
+
+@functools.lru_cache(maxsize=65536)
+def _senses(word: str) -> frozenset[int]:
+    glosses = [word] if word.isascii() else [gloss for gloss in _glosses(word) if gloss.isascii()]
+    return frozenset(synset for gloss in glosses for synset in _synsets(gloss))
+
+
+@functools.lru_cache(maxsize=65536)
+def _opposed(word: str) -> frozenset[int]:
+    return frozenset(synset for sense in _senses(word) for synset in _wordnet()[3][sense])
 
 
 def stands_for(short: str, chinese: str) -> bool:
