@@ -320,13 +320,13 @@ def _turns(asked: str, said: str) -> bool:
 
 def _renames(asked: str, clause: str) -> bool:
     """Whether a Chinese clause begins as the question does, but for a part of the first name: 桂花小学 for 桐花小学."""
-    asked, clause = ASKED.sub("#", asked.rstrip("?")), re.sub("#+", "#", clause)
+    asked, clause = re.sub(f"#[{TIMES}]", "#", ASKED.sub("#", asked.rstrip("?"))), re.sub("#+", "#", clause)
     words, told = (["^", *(token[0] for token in tokens(text)), "$"] for text in (asked, clause))
     same = next((n for n, (a, b) in enumerate(zip(words, told, strict=False)) if a != b), 0)
     for n in range(1, MAX_NAME if same else 0):
         gone, new = "".join(words[same : same + n]), "".join(told[same : same + n])
         agree = len(commonprefix([words[same + n :], told[same + n :]]))
-        if ASKED.search(gone + new) or gone.isascii() or gone in TIMES or not agree:
+        if ASKED.search(gone + new) or gone.isascii() or not agree:
             continue
         if agree < 3 and "的" in words[:same]:
             return False
