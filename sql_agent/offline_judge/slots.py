@@ -1,9 +1,9 @@
 """Another thing in the question's place: "manages the finance department" for procurement, "closed" for open, g for kg.
 
-Words that exclude one another stand in a list. Of others, one that the question alone has is gone, one that the clause
-alone has is new; between the same words a new one replaces one that is gone, and where these two alone differ, beside
-one of them, unless WordNet knows the two as synonyms. Guarantees: pure functions. Not covered: Chinese words of no
-list; a sentence of other words; a synonym that WordNet does not know is taken for another thing.
+Units, days and the like stand in a list; opposites are those of the dictionaries. Of other words, one that the question
+alone has is gone, one that the clause alone has is new; between the same words a new one replaces one that is gone, and
+where these two alone differ, beside one of them, unless WordNet knows the two as synonyms. Guarantees: pure functions.
+Not covered: other Chinese words; a sentence of other words; a synonym that WordNet does not know is another thing.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from itertools import product
 from sql_agent.offline_judge.doubts import FRAMES, FREE, TITLES
 from sql_agent.offline_judge.lexicon import Lexicon, tokens
 from sql_agent.offline_judge.values import plain
-from sql_agent.words.meanings import same_meaning
+from sql_agent.words.meanings import is_chinese_word, is_opposite, same_meaning
 
-# A bar ends a list of words that exclude one another, strokes join what is the same. Of two, a denial says the other.
+# A bar ends a list of words that exclude one another, strokes join what is the same.
 KINDS = """
 kg/kilo/kilogram/公斤/千克 g/gram t/ton/tonne lb/pound/磅 毫克 oz/ounce/盎司 | euro/eur/欧元 dollar/usd/美元
-pound/gbp/英镑 yuan/cny/rmb/人民币 yen/日元 cent | m/metre/meter km/kilometre/kilometer/公里/千米
+pound/gbp/英镑 yuan/cny/rmb/人民币 yen/日元 cent | m/metre/meter/米 km/kilometre/kilometer/公里/千米
 cm/centimetre/centimeter/厘米 mm/millimetre/millimeter/毫米 mile/英里 foot/feet/英尺 | minute/min/分钟 hour/小时 |
 litre/liter ml/millilitre/milliliter/毫升 | per_day/a_day/each_day/every_day/daily/每天/每日
 per_week/a_week/weekly/每周 per_month/monthly/每月 per_year/a_year/yearly/annual/每年 | monday tuesday wednesday
@@ -28,21 +28,17 @@ thursday friday saturday sunday | 周一/星期一 周二/星期二 周三/星�
 周日/周天/星期日/星期天 | january february march april june july august september october november december |
 spring/春季/春天 summer/夏季/夏天 autumn/秋季/秋天 winter/冬季/冬天 | north/northern south/southern east/eastern
 west/western | yesterday/昨天/昨日 today/今天/今日 tomorrow/明天/明日 前天 后天 | 去年 前年 今年 明年 | 上月/上个月
-本月/这个月 下月/下个月 | open/reopen close/shut | buy/bought/purchase/acquire sell/sold | most least/fewest |
-largest/biggest smallest | highest lowest | longest shortest | oldest newest/youngest | newest/latest oldest/earliest
-| first last | best worst | fastest slowest | start/begin/began end/expire/finish | join/enter/arrive
-leave/left/depart | win/won lose/lost | increase/rise/rose/grow decrease/fall/fell/drop | import export | male female
-| 开放/开门/开业/开馆/开园/开幕 关闭/关门/闭馆/闭园/闭幕 | 最高 最低 | 最多 最少 | 最大 最小 | 最长 最短 | 最新
-最旧/最老 | 最早 最晚/最迟 | 最快 最慢 | 开始 结束 | 买入 卖出 | 入库 出库 | 进货 出货 | 进口 出口 | 装货 卸货 | 入职
-离职 | 增加/上升 减少/下降 | 获胜 落败 | 男性/男生/男子 女性/女生/女子
+本月/这个月 下月/下个月 | least/fewest
 """
 NEUTRAL = (
     "can could will would should not no or nor any some ever people person lack lacks missing without each every per"
 )
+NUMBERED = re.compile(r"([a-z]+|[\u4e00-\u9fff]) ?(\d+)(?![\d.]) ?([\u4e00-\u9fff]?)")
 ARTICLES = {"the", "a", "an", "its", "their", "his", "her", "our", "this", "that"}
 PREPOSITIONS = {"of", "in", "on", "at", "for", "to", "by", "with", "from", "per", "under", "over"}
 ASKED = re.compile(
     r"\b(?:how (?:many|much|long|often|old|high|deep|far|tall|big)|who(?:m|se)?|which|what|when|where)\b"
+    r"|多[少大长高久远]|什么"
 )
 
 
@@ -61,18 +57,46 @@ _ALIKE = [
 ]
 _SAME = {word: same for words in _ALIKE for same in words for word in same}
 _KINDS = Lexicon(_SAME)
+LIGHT = frozenset(_stems(FREE).split())
 COMMON = frozenset(_stems(f"{FREE} {TITLES} {FRAMES} {NEUTRAL}").split())
 
 
-def is_other_kind(asked: str, said: str, *, denies: bool) -> bool:
-    """Whether the answer names another of a kind than the question does, and not the question's; `denies` more or less
-    than that."""
+def is_other_kind(asked: str, said: str) -> bool:
+    """Whether the answer has another of a kind than the question, or another number behind the same word (and before
+    the same, in Chinese), and the question's nowhere."""
     ours, theirs = ({word.strip() for *_, word in _KINDS.read(_stems(text))[0]} for text in (asked, said))
     for words in _ALIKE:
         mine, told = ([same for same in words if same & text] for text in (ours, theirs))
-        if mine and told and not any(same in told for same in mine) and not (denies and len(words) == 2):
+        if mine and told and not any(same in told for same in mine):
             return True
-    return False
+    ours, theirs = ({m[1] + m[3]: m[2] for m in NUMBERED.finditer(text) if _carries(m[1])} for text in (asked, said))
+    new = {one for one in theirs if one in ours and theirs[one] not in ours.values()}
+    return any(ours[one] not in {token[0] for token in tokens(said)} for one in new)
+
+
+def opposites(asked: str, said: str) -> list[tuple[int, int, str]]:
+    """Where a text says the opposite of a word that the question alone has: start, end and that word."""
+    ours, theirs = _terms(ASKED.sub("#", asked)), _terms(said)
+    had, told = ({stem(one) for _, _, one in terms} for terms in (ours, theirs))
+    lost = [one for _, _, one in ours if stem(one) not in told and (one.isascii() or one not in said)]
+    return [
+        (start, end, gone[0])
+        for start, end, one in theirs
+        if stem(one) not in had and (gone := [word for word in lost if is_opposite(word, one)])
+    ]
+
+
+def _terms(text: str) -> list[tuple[int, int, str]]:
+    """The words of a text but the lightest; Chinese ones of the dictionary, the longest at each place from the left."""
+    english = re.finditer("[a-z]+", text)
+    found = [(one.start(), one.end(), one[0]) for one in english if stem(one[0]) not in LIGHT]
+    at = 0
+    while at < len(text):
+        ends = range(min(at + 4, len(text)), at + 1, -1)
+        end = next((end for end in ends if is_chinese_word(text[at:end].removeprefix("最"))), at + 1)
+        found += [(at, end, text[at:end])] if end > at + 1 else []
+        at = end
+    return found
 
 
 def is_replaced(asked: str, clause: str, said: str, names: Set[str] = frozenset()) -> bool:

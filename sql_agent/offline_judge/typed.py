@@ -19,11 +19,12 @@ from faker.providers.person.zh_CN import Provider
 from sql_agent.offline_judge.doubts import DENIALS, DOUBTS, FRAMES, FREE, NO, PHRASES, SOURCE, TITLES, YES, alternatives
 from sql_agent.offline_judge.lexicon import Lexicon, spell, tokens
 from sql_agent.offline_judge.sections import ORDER, Cell, parts
-from sql_agent.offline_judge.slots import is_other_kind, is_replaced, stem
+from sql_agent.offline_judge.slots import is_other_kind, is_replaced, opposites, stem
 from sql_agent.offline_judge.tables import is_torn
 from sql_agent.offline_judge.values import ABBREVIATED, DATE, MONTHS, NUMBER, plain
 from sql_agent.offline_judge.words import PHRASES as QUOTE_PHRASES
 from sql_agent.records import AnswerType
+from sql_agent.words.meanings import one_sense
 
 MAX_CHARS, MAX_HAN, MAX_WORDS, MAX_ITEMS = 60, 24, 6, 30  # of a truth; longer ones are no values
 AROUND, MAX_NAME = 4, 12  # unknown words (a Chinese character is half a one) around a yes or a no
@@ -46,7 +47,7 @@ AT_TRUTH = re.compile(rf"(?:\b(?:{'|'.join(NEAR)}) (?:the |an? |some )*|或者?|
 SENTENCE = re.compile(r"[.。!;\n]|,(?=[^\x00-\x7f])")
 WAY = re.compile(r"(?:\bfrom |[从由])(\w+?)( to |[到至])(\w+)")  # of an order, or of a journey
 NONE = re.compile(  # is 0, of what the question counts: no "no idea"
-    r"(?:\b(?:none|no|not (?:a single|any|one))\b(?: of (?:the|its|them)\b)?"
+    r"(?:\b(?:none|no|nobody|not (?:a single|any|one))\b(?: of (?:the|its|them)\b)?"
     r"|1[^\d\s]?[也都]没有?|没有?(?:.{0,4}任何|1[^\d\s])) ?([a-z]+|[\u4e00-\u9fff]{0,2})"
 )
 COPULA = re.compile(r"[是为叫由].?$")
@@ -60,6 +61,7 @@ DEFINITE = ("这", "该", "本", "此", "其")
 SURNAMES = {*list(Provider.last_names)[:100]}  # the most frequent ones
 ROUNDED = {"about", "around", "approximately", "roughly", "约", "大约", "左右"}
 NOT = re.compile(r"(.)[不没]\1|没有?(?=[?？]?$)")  # of a question that offers both
+TWICE_DENIED = re.compile(r"\b(?:not|never) (?:been |being )?not\b|(?:并?不是|并[非不]|没有?|从?[不未])[不未没]有?")
 MAY = re.compile(r"\bmay (?!be|have|not|or)")  # beside a yes or a no, a permission
 DENIES = re.compile(rf"(?:{DENIALS.pattern})(?:有|是|的)?$")
 KNOWN_NAMES = {*f"{DAYS} sep sept oct nov dec the jan feb mar apr jun jul aug celsius fahrenheit".split()}
@@ -141,10 +143,8 @@ def typed_value(truth: Truth, *, question: str, answer: str) -> float:
     """What the answer earns: 1 or 0, of a list or a set F1 of what it names."""
     asked, said = plain(question), plain(answer)
     if truth.kind == "yes_no":
-        return float(
-            not is_other_kind(asked, said, denies=DENIALS.search(said) is not None)
-            and _polarity(said, asked, answer) is (truth.values[0] == "yes")
-        )
+        is_told = _polarity(said, asked, answer) is (truth.values[0] == "yes")
+        return float(is_told and not is_other_kind(asked, said))
     told = _Told(truth, question, answer)
     if not told.order or not told.is_clean or _strange_names(answer, asked, truth.values):
         return 0.0
@@ -163,9 +163,10 @@ class _Told:
     def __init__(self, truth: Truth, question: str, answer: str) -> None:
         asked, said = plain(question), MARK.sub("\n", plain(answer))
         said = NONE.sub(lambda m: _zero(m, asked), said) if truth.values == ("0",) else said
-        self._truth, self._asked, self._said = truth, asked, said
         self._forms = {spell(form): value for value in truth.values for form in _forms(value, truth.kind)}
         self._known, self._lexicon = _lexicon(f"{asked}\n{truth.columns}"), Lexicon(self._forms)
+        said = _without_opposites(said, asked, _filled(said, self._lexicon.read(said)[0], "#"))
+        self._truth, self._asked, self._said = truth, asked, said
         self._is_named = truth.kind in ("name", "list", "set")
         is_numbered = self._is_named and not any(map(NUMBER.fullmatch, truth.values))
         places = range(1, len({*truth.values}) + 1) if is_numbered else [len({*truth.values})]
@@ -183,8 +184,7 @@ class _Told:
         self.is_torn = self._is_torn(said)
         denied = [len(_denials(one)) for one in SENTENCE.split(said)]
         is_turned = self._is_negative and max(denied) > 1  # who do not lack one have one
-        denies = {*DENIALS.findall(asked)} != {*DENIALS.findall(said)}
-        is_turned |= is_other_kind(asked, _filled(said, self._lexicon.read(said)[0], "#"), denies=denies)
+        is_turned |= is_other_kind(asked, _filled(said, self._lexicon.read(said)[0], "#"))
         asks = re.search(r"[?？]|\.\.|…", said) is not None
         clean = [self._is_clean(one, leads=leads) for one, leads in _clauses(said, self._lexicon)]
         self.is_clean = not (asks or is_turned or _turns(asked, said)) and all(clean)
@@ -320,7 +320,7 @@ def _turns(asked: str, said: str) -> bool:
 
 def _renames(asked: str, clause: str) -> bool:
     """Whether a Chinese clause begins as the question does, but for a part of the first name: 桂花小学 for 桐花小学."""
-    asked, clause = ASKED.sub("#", asked.rstrip("?")), re.sub("#+", "#", clause)
+    asked, clause = re.sub(f"#[{TIMES}]", "#", ASKED.sub("#", asked.rstrip("?"))), re.sub("#+", "#", clause)
     words, told = (["^", *(token[0] for token in tokens(text)), "$"] for text in (asked, clause))
     same = next((n for n, (a, b) in enumerate(zip(words, told, strict=False)) if a != b), 0)
     for n in range(1, MAX_NAME if same else 0):
@@ -413,7 +413,9 @@ def _polarity(said: str, asked: str, answer: str) -> bool | None:
         return None
     verdicts: list[bool] = []
     asked = NOT.sub(r"\1", asked)
-    for clause in filter(None, (one.strip() for one in CLAUSE_END.split(said))):
+    clauses = [_without_opposites(one, asked, one) for one in map(str.strip, CLAUSE_END.split(said)) if one]
+    said = "\n".join(clauses)
+    for clause in clauses:
         found = _says(clause, asked, after=verdicts[0] if verdicts else None)
         if found == "nothing" or _renames(asked, clause) or is_replaced(asked, clause, said):
             return None
@@ -421,12 +423,19 @@ def _polarity(said: str, asked: str, answer: str) -> bool | None:
     return verdicts[0] if verdicts and len({*verdicts}) == 1 else None
 
 
+def _without_opposites(said: str, asked: str, shown: str) -> str:
+    """A text with the question's words, denied, for their opposites in what is `shown` of it, and no double denial."""
+    for start, end, word in reversed(opposites(asked, shown)):
+        said = f"{said[:start]}{'not ' if word.isascii() else '不'}{word}{said[end:]}"
+    return TWICE_DENIED.sub(" ", said)
+
+
 def _says(clause: str, asked: str, *, after: bool | None) -> bool | Literal["frame", "nothing"]:
     """What one clause says: yes, no, whence it is known, or nothing that can be read."""
     courtesy, strange = FRAME.read(clause)
     if len(courtesy) == 1 and not strange and courtesy[0][2].count(" ") > 3:
         return "frame"
-    clause = re.sub(r"^(?:(?:and|so|that|then|the answer is) |答案[是为])", "", clause)
+    clause = re.sub(r"^(?:(?:and|so|that|then|the answer is) |答案[是为])", "", clause.replace("no longer", "not"))
     lead = NO.match(clause) or YES.match(clause)
     rest = clause[lead.end() :] if lead else clause
     if lead or after is not None:
@@ -438,7 +447,9 @@ def _says(clause: str, asked: str, *, after: bool | None) -> bool | Literal["fra
     said = DENIALS.sub(" ", rest)
     content, told = _content(asked), {stem(token[0]) for token in tokens(said)}
     _, spans = _lexicon(asked).read(said)
-    unknown = sum(_weight(said[a:b]) for a, b in spans if not {stem(t[0]) for t in tokens(said[a:b])} <= content)
+    strange = [one[0] for a, b in spans for one in tokens(said[a:b]) if stem(one[0]) not in content]
+    words = [one[0] for one in tokens(asked) if stem(one[0]) in content]
+    unknown = sum(_weight(one) for one in strange if not any(one_sense(one, other) for other in words))
     is_echo = (len(told) > 1 or not said.isascii()) and bool(told) and spell(said) in spell(asked)
     is_frame = not lead and not is_echo and not FRAME.read(said)[1]
     is_statement = (sum(map(_weight, told & content)) >= 1 and not is_frame) or bool(

@@ -1,4 +1,4 @@
-"""Whether two phrases mean the same, by dictionaries: WordNet for English, CC-CEDICT for Chinese and between the two.
+"""Whether two phrases mean the same, or opposites, by dictionaries: WordNet for English, CC-CEDICT for Chinese.
 
 Guarantees: a pure function of the two phrases. The same are: words of one synset of WordNet, or of two of which one is
 the other's parent, neighbour or derived form; Chinese words with a gloss in common; a Chinese word and its gloss. Not
@@ -13,6 +13,7 @@ import re
 from collections.abc import Collection, Iterator
 from importlib.resources import files
 from pathlib import Path
+from typing import NamedTuple
 
 from pypinyin import lazy_pinyin
 
@@ -39,10 +40,22 @@ ENDINGS = tuple(
 )
 
 
+class WordNet(NamedTuple):
+    """Synsets of each word, those near each synset, bases of irregular forms, opposites of each synset, and verbs that
+    first mean to say, to think or to feel."""
+
+    words: dict[str, set[int]]
+    linked: list[set[int]]
+    forms: dict[str, str]
+    opposed: list[set[int]]
+    said: set[str]
+
+
 @functools.cache
-def _wordnet() -> tuple[dict[str, set[int]], list[set[int]], dict[str, str], set[str]]:
+def _wordnet() -> WordNet:
     words: dict[str, set[int]] = {}
     linked: list[set[int]] = []
+    opposed: list[set[int]] = []
     forms: dict[str, str] = {}
     said: set[str] = set()
     for line in gzip.decompress(WORDNET.read_bytes()).decode().splitlines():
@@ -56,11 +69,12 @@ def _wordnet() -> tuple[dict[str, set[int]], list[set[int]], dict[str, str], set
         lemmas, *links = line.split("|")
         for lemma in lemmas.split(","):
             words.setdefault(lemma, set()).add(len(linked))
-        linked.append(set(map(int, links)))
+        linked.append({int(one) for one in links if one[0] != "!"})
+        opposed.append({int(one[1:]) for one in links if one[0] == "!"})
     for synset, others in enumerate(linked):
         for other in [*others]:
             linked[other].add(synset)
-    return words, linked, forms, said
+    return WordNet(words, linked, forms, opposed, said)
 
 
 @functools.cache
@@ -147,9 +161,9 @@ def is_english_word(phrase: str) -> bool:
 def is_said(word: str) -> bool:
     """Whether a word first means to say, to think or to feel, by WordNet or what CC-CEDICT says of it first."""
     if word.isascii():
-        return not _wordnet()[3].isdisjoint(_bases(word))
+        return not _wordnet().said.isdisjoint(_bases(word))
     verbs = (FIRST_VERB.match(entry) for entry in _cedict().get(word, ()))
-    return any(verb and verb[1] in _wordnet()[3] for verb in verbs)
+    return any(verb and verb[1] in _wordnet().said for verb in verbs)
 
 
 def is_rare(char: str) -> bool:
@@ -190,7 +204,7 @@ def _bases(phrase: str) -> tuple[str, ...]:
 
 def _word_bases(word: str) -> Iterator[str]:
     for form in (word, f"{word}s"):  # "leave" may be what is left of "leaves"
-        if base := _wordnet()[2].get(form):
+        if base := _wordnet().forms.get(form):
             yield base
     yield from (f"{word}d", f"{word}ed")
     for end, more in ENDINGS:
@@ -228,7 +242,7 @@ def _is_part(part: str, whole: str) -> bool:
 
 
 def _synsets(phrase: str) -> set[int]:
-    words = _wordnet()[0]
+    words = _wordnet().words
     return {synset for base in _bases(phrase) for synset in words.get(base, ())}
 
 
@@ -241,8 +255,33 @@ def one_sense(phrase: str, other: str) -> bool:
 
 
 def _same_english(phrase: str, other: str) -> bool:
-    theirs, linked = _synsets(other), _wordnet()[1]
+    theirs, linked = _synsets(other), _wordnet().linked
     return one_sense(phrase, other) or any(linked[a] & theirs for a in _synsets(phrase))
+
+
+def is_opposite(first: str, second: str) -> bool:
+    """Whether WordNet has a synset of one word, or of its English glosses, whose opposite is a synset of the other; of
+    two Chinese words that differ in one character alone, whether these are opposites. No name has one."""
+    first, second = (word.removeprefix("最") for word in (first, second))
+    differ = [(a, b) for a, b in zip(first, second, strict=False) if a != b]
+    if len(first) == len(second) > len(differ) == 1 and not first.isascii():
+        return not _is_name(first) and is_opposite(*differ[0])
+    return not _opposed(first).isdisjoint(_senses(second)) and not one_sense(first, second)
+
+
+def _is_name(word: str) -> bool:
+    return any(entry[1].isupper() for entry in _cedict().get(word, ()))
+
+
+@functools.lru_cache(maxsize=65536)
+def _senses(word: str) -> frozenset[int]:
+    glosses = [word] if word.isascii() else [gloss for gloss in _glosses(word) if gloss.isascii()]
+    return frozenset(synset for gloss in glosses for synset in _synsets(gloss))
+
+
+@functools.lru_cache(maxsize=65536)
+def _opposed(word: str) -> frozenset[int]:
+    return frozenset(synset for sense in _senses(word) for synset in _wordnet().opposed[sense])
 
 
 def stands_for(short: str, chinese: str) -> bool:

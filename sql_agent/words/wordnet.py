@@ -1,9 +1,10 @@
 """Makes wordnet.txt.gz from WordNet 3.0: `python -m sql_agent.words.wordnet /usr/share/wordnet` (of wordnet-base).
 
 Guarantees: the same file from the same WordNet. One synset a line: its words of common English, and the lines of like
-adjectives, of derived forms, and of the verbs above it and of its group; behind them one irregular form a line, and
-one verb a line that first means to say, to think or to feel. The words are those of up to three common ones, in their
-eight most common senses. Of nouns nothing above is taken: a mother is a parent, and another question.
+adjectives, of derived forms, and of the verbs above it and of its group, and behind a ! of its opposites; behind them
+one irregular form a line, and one verb a line that first means to say, to think or to feel. The words are those of up
+to three common ones, in their eight most common senses. Of nouns nothing above is taken: a mother is a parent, and
+another question.
 """
 
 from __future__ import annotations
@@ -33,11 +34,18 @@ def main(folder: Path) -> None:
     for key, lemma in _senses(folder):
         if len(lemma.split()) <= WORDS and all(common[word] >= COMMON for word in lemma.split()):
             words.setdefault(key, set()).add(lemma)
-    links = {key: {other for other in others if other in words} for key, others in _links(folder) if key in words}
-    linked = {key for key, others in links.items() if others}.union(*links.values())
+    links = {
+        key: {(sign, other) for sign, other in others if other in words}
+        for key, others in _links(folder)
+        if key in words
+    }
+    linked = {key for key, others in links.items() if others} | {other for some in links.values() for _, other in some}
     place = {key: n for n, key in enumerate(sorted(key for key in words if key in linked or len(words[key]) > 1))}
     out = [
-        "|".join([",".join(sorted(words[key])), *map(str, sorted(map(place.__getitem__, links[key])))]) for key in place
+        "|".join(
+            [",".join(sorted(words[key])), *(f"{sign}{n}" for sign, n in sorted((s, place[o]) for s, o in links[key]))]
+        )
+        for key in place
     ]
     out += sorted({form for form in _irregular(folder) if all(common[word] >= COMMON for word in form.split(">"))})
     out += sorted(f"{verb}!" for verb in _said(folder) if verb.isalpha() and common[verb] >= COMMON)
@@ -56,14 +64,22 @@ def _senses(folder: Path) -> Iterator[tuple[Key, str]]:
                 yield (speech, offset), re.sub("[_-]", " ", lemma)
 
 
-def _links(folder: Path) -> Iterator[tuple[Key, set[Key]]]:
+def _links(folder: Path) -> Iterator[tuple[Key, set[tuple[str, Key]]]]:
+    """Of each synset "!" with an opposite of a word of it, and "" with those that are near it."""
     for name, speech in SPEECH.items():
         for fields in lines(folder / f"data.{name}"):
             key = speech, fields[0]
             at = 4 + 2 * int(fields[3], 16)
             pointers = zip(*(fields[at + n : at + 4 * int(fields[at]) : 4] for n in (1, 2, 3)), strict=True)
-            wanted = LINKS | ({"@"} if speech == "v" else set())
-            yield key, {(other.replace("s", "a"), offset) for sign, offset, other in pointers if sign in wanted}
+            wanted = LINKS | {"!"} | ({"@"} if speech == "v" else set())
+            yield (
+                key,
+                {
+                    (sign if sign == "!" else "", (other.replace("s", "a"), offset))
+                    for sign, offset, other in pointers
+                    if sign in wanted
+                },
+            )
 
 
 def _said(folder: Path) -> Iterator[str]:

@@ -7,7 +7,8 @@ over four small databases that exist here alone: shops and weather in the part `
 Each part has its own questions, sentences, frames and ways to be wrong, so that rules can be chosen without `kept`.
 The parts `open` and `locked`, `fresh` and `unread` are sentences that were written one by one, halves of two sets by
 question; `later` is a third set, `office` and `second office` a fourth, `trade` and `held trade` a fifth,
-`reworded` right ones alone.
+`reworded` right ones alone, `club` and `held club` a sixth,
+`against club` was written against rules chosen on it.
 Guarantees: a pure function of the seed.
 """
 
@@ -34,9 +35,9 @@ from tests.judge_exam.typed_forms import days, lists, numbers, titled
 
 TEXT = tomllib.loads((Path(__file__).parent / "typed_sentences.toml").read_text(encoding="utf-8"))
 PARTS = [(part, language) for part, languages in TEXT.items() for language in languages]
-_OPEN, _FRESH, _LATER, _OFFICE, _TRADE, _REWORDED = (
+_OPEN, _FRESH, _LATER, _OFFICE, _TRADE, _REWORDED, _CLUB = (
     tomllib.loads((Path(__file__).parent / f"{file}_answers.toml").read_text(encoding="utf-8"))["ask"]
-    for file in ("written", "fresh", "later", "office", "trade", "reworded")
+    for file in ("written", "fresh", "later", "office", "trade", "reworded", "club")
 )
 WRITTEN: dict[str, list[dict[str, Any]]] = {
     **{"open": _OPEN[::2], "locked": _OPEN[1::2], "fresh": _FRESH[::2], "unread": _FRESH[1::2]},
@@ -45,6 +46,9 @@ WRITTEN: dict[str, list[dict[str, Any]]] = {
     "trade": [ask for ask in _TRADE if "held" not in ask],
     "held trade": [ask for ask in _TRADE if "held" in ask],
     "reworded": _REWORDED,
+    "club": [ask for ask in _CLUB if "against" not in ask][::2],
+    "held club": [ask for ask in _CLUB if "against" not in ask][1::2],
+    "against club": [ask for ask in _CLUB if "against" in ask],
 }
 
 
