@@ -33,6 +33,7 @@ west/western | yesterday/昨天/昨日 today/今天/今日 tomorrow/明天/明�
 NEUTRAL = (
     "can could will would should not no or nor any some ever people person lack lacks missing without each every per"
 )
+LESS = ("least ", "less ", "不", "最不")  # the opposite's opposite
 NUMBERED = re.compile(r"([a-z]+|[\u4e00-\u9fff]) ?(\d+)(?![\d.]) ?([\u4e00-\u9fff]?)")
 ARTICLES = {"the", "a", "an", "its", "their", "his", "her", "our", "this", "that"}
 PREPOSITIONS = {"of", "in", "on", "at", "for", "to", "by", "with", "from", "per", "under", "over"}
@@ -69,20 +70,24 @@ def is_other_kind(asked: str, said: str) -> bool:
         mine, told = ([same for same in words if same & text] for text in (ours, theirs))
         if mine and told and not any(same in told for same in mine):
             return True
-    ours, theirs = ({m[1] + m[3]: m[2] for m in NUMBERED.finditer(text) if _carries(m[1])} for text in (asked, said))
-    new = {one for one in theirs if one in ours and theirs[one] not in ours.values()}
-    return any(ours[one] not in {token[0] for token in tokens(said)} for one in new)
+    ours, theirs = ({(m[1] + m[3], m[2]) for m in NUMBERED.finditer(text) if _carries(m[1])} for text in (asked, said))
+    numbers, told = {number for _, number in ours}, {token[0] for token in tokens(said)}
+    new = {word for word, number in theirs if number not in numbers}
+    return any(word in new and number not in told for word, number in ours)
 
 
 def opposites(asked: str, said: str) -> list[tuple[int, int, str]]:
     """Where a text says the opposite of a word that the question alone has: start, end and that word."""
-    ours, theirs = _terms(ASKED.sub("#", asked)), _terms(said)
-    had, told = ({stem(one) for _, _, one in terms} for terms in (ours, theirs))
-    lost = [one for _, _, one in ours if stem(one) not in told and (one.isascii() or one not in said)]
+    theirs = _terms(said)
+    had, told = ({stem(one) for _, _, one in terms} for terms in (_terms(asked), theirs))
+    asks = _terms(ASKED.sub("#", asked))
+    lost = [one for _, _, one in asks if stem(one) not in told and (one.isascii() or one not in said)]
     return [
         (start, end, gone[0])
         for start, end, one in theirs
-        if stem(one) not in had and (gone := [word for word in lost if is_opposite(word, one)])
+        if stem(one) not in had
+        and not said[:start].endswith(LESS)
+        and (gone := [word for word in lost if is_opposite(word, one)])
     ]
 
 

@@ -62,6 +62,7 @@ SURNAMES = {*list(Provider.last_names)[:100]}  # the most frequent ones
 ROUNDED = {"about", "around", "approximately", "roughly", "约", "大约", "左右"}
 NOT = re.compile(r"(.)[不没]\1|没有?(?=[?？]?$)")  # of a question that offers both
 TWICE_DENIED = re.compile(r"\b(?:not|never) (?:been |being )?not\b|(?:并?不是|并[非不]|没有?|从?[不未])[不未没]有?")
+COMPARES = re.compile(r"\bthan\b|比")
 MAY = re.compile(r"\bmay (?!be|have|not|or)")  # beside a yes or a no, a permission
 DENIES = re.compile(rf"(?:{DENIALS.pattern})(?:有|是|的)?$")
 KNOWN_NAMES = {*f"{DAYS} sep sept oct nov dec the jan feb mar apr jun jul aug celsius fahrenheit".split()}
@@ -413,7 +414,9 @@ def _polarity(said: str, asked: str, answer: str) -> bool | None:
         return None
     verdicts: list[bool] = []
     asked = NOT.sub(r"\1", asked)
-    clauses = [_without_opposites(one, asked, one) for one in map(str.strip, CLAUSE_END.split(said)) if one]
+    clauses = [one for one in map(str.strip, CLAUSE_END.split(said)) if one]
+    if not (COMPARES.search(asked) and (YES.match(said) or NO.match(said))):  # else the sides may have changed
+        clauses = [_without_opposites(one, asked, one) for one in clauses]
     said = "\n".join(clauses)
     for clause in clauses:
         found = _says(clause, asked, after=verdicts[0] if verdicts else None)

@@ -33,6 +33,12 @@ CLASSIFIER = re.compile(r"CL:[^/]*/")
 LEADING = re.compile(r"^(?:to be|to|a|an|the|be|of) ")
 # What a gloss or a word of one alone says nothing by.
 LIGHT = frozenset(re.findall(r"\w+", "one go be do have get make take of in on at by for to up out etc not no"))
+# Opposites that neither dictionary tells.
+UNTOLD = (
+    "join-leave arrive-depart begin-expire grow-drop send-receive pass-fail borrow-return newest-earliest latest-oldest "
+    "reopen-close 去世-出生"
+)
+OPPOSED = [set(pair.split("-")) for pair in UNTOLD.split()]
 LONGEST_GLOSS = 5  # words
 ENDINGS = tuple(
     pair.split("-")
@@ -266,6 +272,8 @@ def is_opposite(first: str, second: str) -> bool:
     differ = [(a, b) for a, b in zip(first, second, strict=False) if a != b]
     if len(first) == len(second) > len(differ) == 1 and not first.isascii():
         return not _is_name(first) and is_opposite(*differ[0])
+    if any({base, other} in OPPOSED for base in _bases(first) for other in _bases(second)):
+        return True
     return not _opposed(first).isdisjoint(_senses(second)) and not one_sense(first, second)
 
 
