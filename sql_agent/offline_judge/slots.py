@@ -33,7 +33,7 @@ west/western | yesterday/昨天/昨日 today/今天/今日 tomorrow/明天/明�
 NEUTRAL = (
     "can could will would should not no or nor any some ever people person lack lacks missing without each every per"
 )
-LESS = ("least ", "less ", "不", "最不")  # the opposite's opposite
+LESS = ("least ", "less ")  # the opposite of an opposite
 NUMBERED = re.compile(r"([a-z]+|[\u4e00-\u9fff]) ?(\d+)(?![\d.]) ?([\u4e00-\u9fff]?)")
 ARTICLES = {"the", "a", "an", "its", "their", "his", "her", "our", "this", "that"}
 PREPOSITIONS = {"of", "in", "on", "at", "for", "to", "by", "with", "from", "per", "under", "over"}

@@ -35,8 +35,8 @@ LEADING = re.compile(r"^(?:to be|to|a|an|the|be|of) ")
 LIGHT = frozenset(re.findall(r"\w+", "one go be do have get make take of in on at by for to up out etc not no"))
 # Opposites that neither dictionary tells.
 UNTOLD = (
-    "join-leave arrive-depart begin-expire grow-drop send-receive pass-fail borrow-return newest-earliest latest-oldest "
-    "reopen-close 去世-出生"
+    "join-leave arrive-depart begin-expire start-expire grow-drop send-receive pass-fail borrow-return "
+    "newest-earliest latest-oldest reopen-close 去世-出生"
 )
 OPPOSED = [set(pair.split("-")) for pair in UNTOLD.split()]
 LONGEST_GLOSS = 5  # words
