@@ -31,6 +31,7 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from foundation.files import write_json
 from foundation.net import free_port
+from foundation.processes import end_with_parent
 from reward_model.pairs import grounded
 
 N_CLIENTS = 32
@@ -85,6 +86,7 @@ def serve(folder: Path, *, batch_size: int) -> Iterator[str]:
         env={**os.environ, "REWARD_API_TOKEN": ""},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
+        preexec_fn=end_with_parent,
     )
     url = f"http://127.0.0.1:{port}"
     try:

@@ -38,6 +38,7 @@ import typer
 
 from benchmarks.support.processor import cpu_s
 from foundation.net import free_port
+from foundation.processes import end_with_parent
 from sql_agent.agent.conversation import Conversation
 from sql_agent.agent.endpoint import LLMEndpoint
 from sql_agent.agent.episode import EpisodeRunner
@@ -66,7 +67,9 @@ def served(folder: Path, model_url: str, *, max_open: int) -> Iterator[tuple[str
     command = [sys.executable, "-m", "sql_agent", "serve", f"{MODEL}@{model_url}", "--as-agent", "--port", str(port)]
     command += ["--recipe", str(folder), "--max-open", str(max_open)]
     environment = {**os.environ, "AGENT_API_TOKEN": ""}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, text=True) as process:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, env=environment, text=True, preexec_fn=end_with_parent
+    ) as process:
         try:
             if not (process.stdout and process.stdout.readline()):
                 raise RuntimeError("the agent did not start")
@@ -132,7 +135,9 @@ def overhead(
         url = f"{model}/0/v1"
         command = [sys.executable, "-m", "benchmarks.served_agent", "loop", str(folder), url, str(in_flight)]
         with (
-            subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as bare,
+            subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, preexec_fn=end_with_parent
+            ) as bare,
             served(folder, url, max_open=in_flight) as (address, pid),
         ):
             assert bare.stdin and bare.stdout
@@ -160,7 +165,8 @@ class Killer:
         self._model = self._started()
 
     def _started(self) -> subprocess.Popen[bytes]:
-        return subprocess.Popen([sys.executable, "-m", "benchmarks.support.adding_model", str(self.port)])
+        command = [sys.executable, "-m", "benchmarks.support.adding_model", str(self.port)]
+        return subprocess.Popen(command, preexec_fn=end_with_parent)
 
     async def up(self) -> None:
         """Wait for the model server."""

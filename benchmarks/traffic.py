@@ -38,6 +38,7 @@ from benchmarks.support.processor import cpu_s
 from foundation.environment import COMMON_ENV
 from foundation.files import write_json
 from foundation.net import free_port
+from foundation.processes import end_with_parent
 
 PATHS = ("stock", "gateway", "direct")
 IN_FLIGHT, DELAYS_MS = (1, 16, 64, 256), (0, 500)
@@ -78,7 +79,7 @@ def store_process(path: str) -> Iterator[tuple[str, int]]:
         agl = [str(Path(sys.executable).parent / "agl"), "store", "--host", "127.0.0.1"]
         own = [sys.executable, "-m", "agl_plugin.store", "--path", f"{folder}/store.db", "--log-level", "WARNING"]
         command = [*(agl if path == "stock" else own), "--port", str(port)]
-        with subprocess.Popen(command, stdout=log, stderr=log) as process:
+        with subprocess.Popen(command, stdout=log, stderr=log, preexec_fn=end_with_parent) as process:
             try:
                 yield f"http://127.0.0.1:{port}", process.pid
             finally:

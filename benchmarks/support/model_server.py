@@ -22,6 +22,7 @@ from aiohttp import web
 
 from agl_plugin.proxy.answers import IDS, as_event
 from foundation.net import free_port
+from foundation.processes import end_with_parent
 from sql_agent.testing.server import chat_reply
 
 MODEL = "fake-model"
@@ -72,6 +73,7 @@ def events(number: int) -> Iterator[bytes]:
 
 
 def _serve(port: int) -> None:
+    end_with_parent()
     head, tail = (part.encode() for part in json.dumps(answer(0), ensure_ascii=False).split("0" * 12))
     numbers = itertools.count()
 
