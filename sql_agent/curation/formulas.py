@@ -9,7 +9,7 @@ slip in it, and, against its sense, a condition with such a verb that two questi
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from sql_agent.curation.wording import MARKS, POLITE_ZH, STOP, wording
 from sql_agent.words.meanings import is_chinese_word, is_said
@@ -34,7 +34,7 @@ def without_formulas(texts: Sequence[str]) -> list[str]:
     formulas = {
         edge
         for edge, bare in beside.items()
-        if edge[0] not in asked and _n_unlike([asked[letters] for letters in sorted(bare)]) >= LEAST
+        if edge[0] not in asked and _are_unlike(asked[letters] for letters in sorted(bare))
     }
     return [_without(text, formulas) for text in texts]
 
@@ -58,8 +58,8 @@ def _letters(text: str) -> str:
     return "".join(re.findall(r"[^\W_]+", text.lower()))
 
 
-def _n_unlike(questions: Sequence[str]) -> int:
-    """How many of the questions share no word with one before."""
+def _are_unlike(questions: Iterable[str]) -> bool:
+    """Whether enough of the questions share no word with one before."""
     seen: set[str] = set()
     n = 0
     for question in questions:
@@ -67,7 +67,9 @@ def _n_unlike(questions: Sequence[str]) -> int:
         if seen.isdisjoint(words):
             seen |= words
             n += 1
-    return n
+            if n == LEAST:
+                return True
+    return False
 
 
 def _says(clause: str) -> bool:
