@@ -366,9 +366,9 @@ class GrpoDaemon:
         with self.watch.measure("judge"):
             await rewards.all_graded()
 
-    async def _look(self) -> None:
+    async def _look(self, *, may_be_dying: bool = False) -> None:
         """Start a dead gateway again; whatever plays may have lost a call with it."""
-        await self._gateway.look(self._in_flight.pending | self.playing_on.pending)
+        await self._gateway.look(self._in_flight.pending | self.playing_on.pending, may_be_dying=may_be_dying)
 
     async def _finished(self, rollout_ids: list[str]) -> list[Rollout]:
         """Those that have finished, each with its latest attempt; a store reads no others for it."""
@@ -425,7 +425,7 @@ class GrpoDaemon:
         elif (reward is not None or unscored == AWAITS_GROUP) and not triplets:
             unscored = BROKEN_TOKEN_IDS if read_calls(spans)[1] else "no_token_ids"
         if unscored not in ("", AWAITS_GROUP):
-            await self._look()  # it may have died since
+            await self._look(may_be_dying=True)
             if self._gateway.plays_again(rollout.rollout_id):
                 await self.store.update_rollout(rollout.rollout_id, status="requeuing")
                 return None

@@ -3,14 +3,16 @@ again.
 
 Guarantees: the new gateway listens at the address of the old one; whoever asks while it starts waits for the same
 start; a rollout that was open when a gateway died and ends without a score runs again, once for each death, under its
-own id, seed and question; after MOST_DEATHS in one step the run ends with what killed it, since a gateway that is
-killed again and again is no accident. Does not cover LiteLLM's proxy, whose process is not watched.
+own id, seed and question, also where its end is known before the gateway's; after MOST_DEATHS in one step the run ends
+with what killed it, since a gateway that is killed again and again is no accident. Does not cover LiteLLM's proxy,
+whose process is not watched.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Iterable
 from typing import Any
 
@@ -19,6 +21,7 @@ from foundation.errors import RunError
 logger = logging.getLogger(__name__)
 
 MOST_DEATHS = 5
+DYING_S = 0.25  # a process that is killed closes its connections before its end can be seen, by some 10 ms under load
 
 
 class GatewayWatch:
@@ -28,6 +31,10 @@ class GatewayWatch:
         self._proxy, self._starting = proxy, asyncio.Lock()
         self._exposed = set[str]()  # rollouts that were open when a gateway died, and were not played again since
         self.deaths = self.requeued = 0
+
+    @property
+    def _exit_code(self) -> int | None:
+        return getattr(self._proxy, "exit_code", None)
 
     @property
     def counts(self) -> dict[str, float]:
@@ -46,10 +53,14 @@ class GatewayWatch:
         self._exposed.intersection_update(open_rollouts)
         self.deaths = self.requeued = 0
 
-    async def look(self, open_rollouts: Iterable[str]) -> None:
-        """Start the gateway again where its process has ended. Raises RunError when it does so too often."""
+    async def look(self, open_rollouts: Iterable[str], *, may_be_dying: bool = False) -> None:
+        """Start the gateway again where its process has ended, or `may_be_dying` and then does. Raises RunError when it
+        does so too often."""
+        deaths, deadline = self.deaths, time.monotonic() + DYING_S
+        while may_be_dying and self.deaths == deaths and self._exit_code is None and time.monotonic() < deadline:
+            await asyncio.sleep(DYING_S / 10)
         async with self._starting:
-            code = getattr(self._proxy, "exit_code", None)
+            code = self._exit_code
             if code is None:
                 return
             self.deaths += 1

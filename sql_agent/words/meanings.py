@@ -27,9 +27,9 @@ ABBREVIATED = re.compile(r"(?:abbr\. (?:for|of)|short name for(?: [A-Z]\w+)*) (?
 PARTICLE = re.compile(r" (?:on|in|of|for|with|from|at) ")
 COMMON = range(0xB0, 0xD8)  # the first byte
 PERSON = re.compile(r"\[[A-Z]\S+ [A-Z]\S+ [a-z]")  # how a family name and a given one of two characters are said
-NAME = re.compile(r"(?:^|(?<=/))(?:[A-Z][a-z]+ ?)+(?=/)")
+NAME = re.compile(r"(?:^|(?<=/))(?:[A-Z][a-z]+ ?)+(?=[/,])")
 FIRST_VERB = re.compile(r"\[[^]]*\] /(?:\([^()]*\) ?)?to ([a-z]+)")
-CLASSIFIER = re.compile(r"CL:[^/]*/")
+CLASSIFIER = re.compile(r"\(CL:[^()]*\)|CL:[^/]*/")
 LEADING = re.compile(r"^(?:to be|to|a|an|the|be|of) ")
 # What a gloss or a word of one alone says nothing by.
 LIGHT = frozenset(re.findall(r"\w+", "one go be do have get make take of in on at by for to up out etc not no"))
@@ -244,7 +244,7 @@ def _share_a_sense(mine: frozenset[str] | set[str], theirs: frozenset[str] | set
 
 
 def _is_part(part: str, whole: str) -> bool:
-    return f" {part} " in f" {whole} " and part not in LIGHT
+    return part not in LIGHT and any(f" {form} " in f" {whole} " for form in (part, f"{part}s"))
 
 
 def _synsets(phrase: str) -> set[int]:
