@@ -33,10 +33,6 @@ class GatewayWatch:
         self.deaths = self.requeued = 0
 
     @property
-    def _exit_code(self) -> int | None:
-        return getattr(self._proxy, "exit_code", None)
-
-    @property
     def counts(self) -> dict[str, float]:
         """Of the step, where there is anything to tell: deaths, and rollouts that were played again, each time."""
         return {"gateway_deaths": self.deaths, "requeued": self.requeued} if self.deaths else {}
@@ -56,11 +52,13 @@ class GatewayWatch:
     async def look(self, open_rollouts: Iterable[str], *, may_be_dying: bool = False) -> None:
         """Start the gateway again where its process has ended, or `may_be_dying` and then does. Raises RunError when it
         does so too often."""
+        if not hasattr(self._proxy, "exit_code"):
+            return
         deaths, deadline = self.deaths, time.monotonic() + DYING_S
-        while may_be_dying and self.deaths == deaths and self._exit_code is None and time.monotonic() < deadline:
+        while may_be_dying and self.deaths == deaths and self._proxy.exit_code is None and time.monotonic() < deadline:
             await asyncio.sleep(DYING_S / 10)
         async with self._starting:
-            code = self._exit_code
+            code = self._proxy.exit_code
             if code is None:
                 return
             self.deaths += 1

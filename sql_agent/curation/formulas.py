@@ -1,9 +1,10 @@
 """Courtesy that no list has: clauses at the edge of questions that the same file also asks without them.
 
 Guarantees: a pure function of the texts. A clause of a formula stands at the same edge of at least two questions that
-share no word and that the file asks in the same words without it, names no number, and has a verb of saying, thinking
-or feeling ("my colleague insists that I ask"). Not covered: what no mark divides from the question, a formula with a
-slip in it, and, against its sense, a condition with such a verb that two questions share ("I was told to fast").
+share no word and that the file asks in the same words without it, names no number, and has a polite word or a verb of
+saying, thinking or feeling ("my colleague insists that I ask"). Not covered: what no mark divides from the question, a
+formula with a slip in it, and, against its sense, a condition with such a verb that two questions share ("I was told to
+fast").
 """
 
 from __future__ import annotations
@@ -40,9 +41,11 @@ def without_formulas(texts: Sequence[str]) -> list[str]:
 
 
 def _without(text: str, formulas: set[Edge]) -> str:
-    for clause, rest, is_before in _edges(text):
-        if (_letters(clause), is_before) in formulas:
-            return _without(LINK.sub("", rest, count=1), formulas)
+    for _ in range(CLAUSES):
+        rests = (rest for clause, rest, before in _edges(text) if (_letters(clause), before) in formulas)
+        if not (rest := next(filter(_letters, rests), "")):
+            break
+        text = LINK.sub("", rest, count=1)
     return text
 
 

@@ -265,6 +265,7 @@ def _same_english(phrase: str, other: str) -> bool:
     return one_sense(phrase, other) or any(linked[a] & theirs for a in _synsets(phrase))
 
 
+@functools.lru_cache(maxsize=65536)
 def is_opposite(first: str, second: str) -> bool:
     """Whether WordNet has a synset of one word, or of its English glosses, whose opposite is a synset of the other; of
     two Chinese words that differ in one character alone, whether these are opposites. No name has one."""

@@ -203,3 +203,8 @@ def test_a_clause_before_one_question_or_two_alike_is_a_part_of_them() -> None:
     assert beside("My uncle keeps pestering me about this: ", PLAIN[0]) == []
     texts = ["Is tea safe?", "Is milk safe?", "I love liver, is tea safe?", "I love liver, is milk safe?"]
     assert not list(repeats(texts))
+
+
+def test_a_text_of_nothing_but_formulas_is_left_something() -> None:
+    texts = [*PLAIN, *(f"I wonder, {question}" for question in PLAIN), "I wonder, " * 5000, "I wonder, ???"]
+    assert [match.index for match in repeats(texts)] == [4, 5, 6, 7]
