@@ -7,13 +7,16 @@ Guarantees: its tools are called through the relay, from any process and loop, a
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
-import httpx2
+from aiohttp import ClientSession, ClientTimeout, DummyCookieJar
 
 from foundation.background import contained_call
 from foundation.errors import UserError, did_you_mean
@@ -25,6 +28,7 @@ from sql_agent.scoring.registry import import_module
 
 EpisodeFunction = Callable[..., Awaitable[Any]]
 Given = tuple[str, bool]  # the answer; or an Episode as JSON, and True
+_LINE: ContextVar[tuple[asyncio.AbstractEventLoop, ClientSession]] = ContextVar("episode's line to the relay")
 
 
 @dataclass(frozen=True)
@@ -44,14 +48,25 @@ class EpisodeTool:
 
     async def invoke(self, arguments: str) -> str:
         """What the model sees of a call with these arguments, as the model wrote them. Raises ToolFault."""
-        async with httpx2.AsyncClient(timeout=None, trust_env=False, verify=False) as client:  # nothing is encrypted
-            reply = await client.post(self.url, content=json.dumps({"arguments": arguments}).encode())
-        if reply.status_code != 200:
-            raise ToolFault(reply.json()["error"]["message"])
-        return reply.json()["text"]
+        async with _client() as client, client.post(self.url, json={"arguments": arguments}) as reply:
+            said = await reply.json()
+        if reply.status != 200:
+            raise ToolFault(said["error"]["message"])
+        return said["text"]
 
     async def __call__(self, **arguments: Any) -> str:
         return await self.invoke(json.dumps(arguments, ensure_ascii=False))
+
+
+@asynccontextmanager
+async def _client() -> AsyncIterator[ClientSession]:
+    """The episode's client in the loop that it belongs to, elsewhere a new one, which takes 3 ms more to make."""
+    loop, client = _LINE.get((None, None))
+    if client and loop is asyncio.get_running_loop() and not client.closed:
+        yield client
+        return
+    async with ClientSession(timeout=ClientTimeout(), cookie_jar=DummyCookieJar()) as client:
+        yield client
 
 
 def load_episode(path: str) -> EpisodeFunction:
@@ -76,10 +91,12 @@ async def played(
     """What the function gives. A Fault that it raises is given too: what is raised is then no word of its own."""
     address = llm.base_url.removesuffix("/v1")
     tools = [EpisodeTool(spec, f"{address}/tools/{spec['function']['name']}") for spec in specs]
-    try:
-        given = await function(question, llm, tools)
-    except Fault as fault:
-        return fault
+    async with _client() as client:
+        _LINE.set((asyncio.get_running_loop(), client))
+        try:
+            given = await function(question, llm, tools)
+        except Fault as fault:
+            return fault
     if isinstance(given, Episode):
         return given.model_dump_json(), True
     return "" if given is None else as_text(given), False
