@@ -28,7 +28,7 @@ thursday friday saturday sunday | 周一/星期一 周二/星期二 周三/星�
 周日/周天/星期日/星期天 | january february march april june july august september october november december |
 spring/春季/春天 summer/夏季/夏天 autumn/秋季/秋天 winter/冬季/冬天 | north/northern south/southern east/eastern
 west/western | yesterday/昨天/昨日 today/今天/今日 tomorrow/明天/明日 前天 后天 | 去年 前年 今年 明年 | 上月/上个月
-本月/这个月 下月/下个月 | least/fewest
+本月/这个月 下月/下个月 | least/fewest/lowest/smallest | highest/largest/biggest/greatest
 """
 NEUTRAL = (
     "can could will would should not no or nor any some ever people person lack lacks missing without each every per"

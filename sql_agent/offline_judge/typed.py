@@ -21,7 +21,7 @@ from sql_agent.offline_judge.lexicon import Lexicon, spell, tokens
 from sql_agent.offline_judge.sections import ORDER, Cell, parts
 from sql_agent.offline_judge.slots import is_other_kind, is_replaced, opposites, stem
 from sql_agent.offline_judge.tables import is_torn
-from sql_agent.offline_judge.values import ABBREVIATED, DATE, MONTHS, NUMBER, plain
+from sql_agent.offline_judge.values import ABBREVIATED, DATE, MONTHS, NUMBER, TIME, plain
 from sql_agent.offline_judge.words import PHRASES as QUOTE_PHRASES
 from sql_agent.records import AnswerType
 from sql_agent.words.meanings import one_sense
@@ -34,10 +34,13 @@ ASKS_YES_NO = re.compile(
 )
 SEPARATOR = re.compile(r"\s*(?:[,;、，；\n|]|\band\b|和|以及)\s*", re.I)
 CLAUSE_END = re.compile(r"(?<!\d)[,:]|[,:](?!\d)|[;。!?\n、|()—–/→>]|(?<!\d)\.|\.(?!\d)| - |--")
-MARK = re.compile(r"(?<![\w.-])\d{1,2}[.)](?=[^\W\d])")  # of an item
+STOP = re.compile(r"[;；。：？！\n]|[!?:](?![!-~]|$)|(?<![!-~])[!?:]")
+MARK = re.compile(r"(?<![\w./-])\d{1,2}[.)](?=[^\W\d])")  # of an item
 JOINT = r"\s*(?:and|&|plus|as well as|以及|还有|加上|[和与及跟])\s*(?:the )?"
 JOINED = re.compile(rf"\|{JOINT}\?+(?!\?|\s*\|)|^[^|]*\?{JOINT}\|")
-NAME = re.compile(r"(?<![.!?:–—|-] )(?<!^)(?<!\n)(?<![\"“*>])\b[A-Z][a-z]+")
+OTHER = r"[^\W\u4e00-\u9fff]"  # a letter of no Chinese word, or a digit
+WORD_WITHIN = re.compile(rf"(?<![.!?:–—|-] )(?<!^)(?<![\n\"“*>])(?<!{OTHER})(?![\d_]){OTHER}+")  # a line or sentence
+SECONDS = re.compile(r"(\d\dh\d\d)m\d\d")  # which may be left out
 DAYS = f"monday tuesday wednesday thursday friday saturday sunday sql {' '.join(MONTHS)}"
 LACKS = re.compile(r"\b(?:lack\w*|missing|without|closed?|shut)\b|[缺闭]")  # as good as a denial
 OR = re.compile(r"# (?:or|nor) (?:the |an? )?#|#或者?#")
@@ -54,8 +57,8 @@ COPULA = re.compile(r"[是为叫由].?$")
 DENIED = re.compile(
     r"(?:[不没未无]有?|\b(?:not?|without|never) (?:have |had )?(?:an? |any |the )?)([\u4e00-\u9fff]{2}|[a-z]{3,})"
 )
-ASKED = re.compile(r"[#哪谁几何怎吗呢]|什么|多少|是否|(.)[不没]\1")
-OF_TRUTH = re.compile(r"# s (?!the\b|an?\b|in\b)")  # somebody else: "her brother"
+ASKED = re.compile(r"[#哪谁几何怎吗呢]|什么|多少钱?|是否|(.)[不没]\1")
+OF_TRUTH = re.compile(r"# s (?!the\b|an?\b|in\b)(\w+)")  # somebody else: "her brother"
 TIMES = "年月日天季度份周期次场"
 DEFINITE = ("这", "该", "本", "此", "其")
 SURNAMES = {*list(Provider.last_names)[:100]}  # the most frequent ones
@@ -66,10 +69,11 @@ COMPARES = re.compile(r"\bthan\b|比")
 MAY = re.compile(r"\bmay (?!be|have|not|or)")  # beside a yes or a no, a permission
 DENIES = re.compile(rf"(?:{DENIALS.pattern})(?:有|是|的)?$")
 KNOWN_NAMES = {*f"{DAYS} sep sept oct nov dec the jan feb mar apr jun jul aug celsius fahrenheit".split()}
+KNOWN_NAMES |= {f"{day}s" for day in DAYS.split() if day.endswith("day")}
 WORDS = frozenset(spell(one) for one in [*FREE.split(), *TITLES.split()])
 COMMON = [*FREE.split(), *TITLES.split(), *FRAMES.split(), *alternatives(PHRASES), *QUOTE_PHRASES.split()]
 FRAME = Lexicon(COMMON)
-TITLED = re.compile(rf"^(?:(?:{'|'.join(one for one in TITLES.split() if one.isascii())})\b\.? ?)+")
+TITLED = re.compile(rf"^(?:(?:{'|'.join(one for one in TITLES.split() if one.isascii())})(?:\. ?| ))+")
 
 
 @dataclass(frozen=True)
@@ -86,7 +90,7 @@ class Truth:
 def kind_of_cells(question: str, cells: Sequence[Cell]) -> AnswerType | Literal[""]:
     """What the cells that a query found are, by number, column and form; "" where they are no values."""
     texts = [plain(cell.text) for cell in cells]
-    if not texts or len(texts) > MAX_ITEMS or not all(map(_is_value, texts)):
+    if not texts or len(texts) > MAX_ITEMS or not all(_is_value(cell.text) for cell in cells):
         return ""
     if len(texts) > 1:
         return "list" if ORDER.search(plain(question)) else "set"
@@ -97,10 +101,10 @@ def kind_of_cells(question: str, cells: Sequence[Cell]) -> AnswerType | Literal[
 
 def kind_of_texts(question: str, reference: str, evidence: Sequence[str]) -> AnswerType | Literal[""]:
     """The same by the form of reference and quotes, which in Chinese are texts but for numbers and dates."""
-    asked, cells = plain(question), [plain(one) for one in evidence]
-    cells = [one for one in cells if spell(one) not in spell(asked)]
-    read = asked.isascii() or all(NUMBER.fullmatch(one) or DATE.fullmatch(one) for one in cells)
-    if cells and read and all(spell(one) in spell(plain(reference)) or not reference for one in cells):
+    asked = plain(question)
+    cells = [one for one in evidence if spell(plain(one)) not in spell(asked)]
+    read = asked.isascii() or all(re.fullmatch(rf"{NUMBER.pattern}|{DATE.pattern}|{TIME}", plain(one)) for one in cells)
+    if cells and read and all(spell(plain(one)) in spell(plain(reference)) or not reference for one in cells):
         values = list(dict.fromkeys(cells))
     else:
         values = _split(reference) if not re.search(r"[:：。\n!?]|\.\s", reference) else []
@@ -166,7 +170,7 @@ class _Told:
         said = NONE.sub(lambda m: _zero(m, asked), said) if truth.values == ("0",) else said
         self._forms = {spell(form): value for value in truth.values for form in _forms(value, truth.kind)}
         self._known, self._lexicon = _lexicon(f"{asked}\n{truth.columns}"), Lexicon(self._forms)
-        said = _without_opposites(said, asked, _filled(said, self._lexicon.read(said)[0], "#"))
+        said = _without_opposites(said, asked, self._shown(said))
         self._truth, self._asked, self._said = truth, asked, said
         self._is_named = truth.kind in ("name", "list", "set")
         is_numbered = self._is_named and not any(map(NUMBER.fullmatch, truth.values))
@@ -185,10 +189,23 @@ class _Told:
         self.is_torn = self._is_torn(said)
         denied = [len(_denials(one)) for one in SENTENCE.split(said)]
         is_turned = self._is_negative and max(denied) > 1  # who do not lack one have one
-        is_turned |= is_other_kind(asked, _filled(said, self._lexicon.read(said)[0], "#"))
-        asks = re.search(r"[?？]|\.\.|…", said) is not None
-        clean = [self._is_clean(one, leads=leads) for one, leads in _clauses(said, self._lexicon)]
+        is_turned |= is_other_kind(asked, shown := self._shown(said))
+        asks = re.search(r"[?？]|(?<!#)\.\.|\.{3}|…", shown) is not None
+        clean = [self._is_clean(one, leads=leads) for one, leads in self._clauses(said, shown)]
         self.is_clean = not (asks or is_turned or _turns(asked, said)) and all(clean)
+
+    def _shown(self, said: str) -> str:
+        """The text with # for its truths."""
+        return _filled(said, self._lexicon.read(said)[0], "#")
+
+    def _clauses(self, said: str, shown: str) -> list[tuple[str, bool]]:
+        """Each clause, and whether it leads to one that tells a truth. No mark within a truth ends one."""
+        ends = [*CLAUSE_END.finditer(shown)]
+        places = zip([0, *(m.end() for m in ends)], [*(m.start() for m in ends), len(said)], strict=True)
+        pieces = [(said[a:b].strip(), shown[b : b + 1], "#" in shown[a:b]) for a, b in places]
+        kept = [one for one in pieces if one[0]]
+        after = [*(tells for *_, tells in kept[1:]), False]
+        return [(one, end in (":", "\n") and leads) for (one, end, _), leads in zip(kept, after, strict=False)]
 
     def _is_torn(self, said: str) -> bool:
         """Whether values of one row of a table are told of another's."""
@@ -243,7 +260,8 @@ class _Told:
         if self._is_negative:  # "have no room" of who lacks one
             denials, clause = set[str](), OR.sub("# #", clause.replace("not find", ""))
         doubts = {*DOUBTS.findall(clause)} - (NEAR if not AT_TRUTH.search(clause) else set())
-        is_another = self._truth.kind == "name" and OF_TRUTH.search(clause) is not None
+        theirs = {stem(word) for word in OF_TRUTH.findall(clause)}
+        is_another = self._truth.kind == "name" and not theirs <= _content(self._asked)
         return bool(denials or doubts - self._doubted) or is_another
 
     def _is_other(
@@ -282,17 +300,6 @@ def _alike(text: str, value: str) -> bool:
 def _capitals(text: str) -> set[str]:
     words = [spell(plain(word)) for word in re.findall(r"\b[A-Z][\w-]*", text)]
     return {word.strip() for word in words if word not in WORDS and not re.search(r"\d", word)}
-
-
-def _clauses(said: str, truths: Lexicon) -> list[tuple[str, bool]]:
-    """Each clause, and whether it leads to one that tells a truth."""
-    ends = [*CLAUSE_END.finditer(said)]
-    pieces = [
-        said[a:b] for a, b in zip([0, *(m.end() for m in ends)], [*(m.start() for m in ends), len(said)], strict=True)
-    ]
-    kept = [(one.strip(), end) for one, end in zip(pieces, [*(m[0] for m in ends), ""], strict=True) if one.strip()]
-    tells = [bool(truths.read(one)[0]) for one, _ in kept] + [False]
-    return [(one, end in (":", "\n") and after) for (one, end), after in zip(kept, tells[1:], strict=True)]
 
 
 def _unsaid(asked: str, said: str) -> tuple[str, str]:
@@ -366,12 +373,17 @@ def _strange_names(answer: str, asked: str, values: Sequence[str]) -> bool:
     known = {*re.findall(r"[^\W\u4e00-\u9fff]+", f"{asked} {' '.join(values)} {' '.join(WORDS)}")}
     known |= KNOWN_NAMES | {*FRAMES.split()}
     answer = ABBREVIATED.sub(r"\1 ", re.sub(r"[*_`]|(?<=\w)['’](?=[A-Z])", "", answer))
-    return any({*spell(plain(word)).split()} - known for word in NAME.findall(answer))
+    words = [word for word in WORD_WITHIN.findall(answer) if word[0].isupper() and not word.isupper()]
+    return any({*spell(plain(word)).split()} - known for word in words)
 
 
-def _is_value(text: str) -> bool:
+def _is_value(cell: str) -> bool:
+    """Whether a cell is short, or a title (half of the words have a capital), and has no mark that ends a sentence but
+    at its end or within a word (a URL)."""
+    text, words = plain(cell), cell.split()
     most = MAX_HAN if re.search("[\u4e00-\u9fff]", text) else MAX_CHARS
-    return 0 < len(text) <= most and len(text.split()) <= MAX_WORDS and not re.search(r"[;:。\n!?]", text)
+    is_short = len(words) <= MAX_WORDS or 2 * sum(word[0].isupper() for word in words) >= len(words)
+    return 0 < len(text) <= most and is_short and not STOP.search(cell.strip())
 
 
 def _form(value: str) -> AnswerType:
@@ -397,7 +409,8 @@ def _bare(value: str, kind: AnswerType) -> str:
 
 
 def _forms(value: str, kind: AnswerType) -> list[str]:
-    """The ways to say a value: a number without its unit too, a share in percent, nothing for 0."""
+    """The ways to say a value: a number without its unit too, a share in percent; a name with the given one first; a
+    time without seconds."""
     number = NUMBER.match(value)
     if kind == "number" and number:
         forms = [value, number[0]]
@@ -405,7 +418,9 @@ def _forms(value: str, kind: AnswerType) -> list[str]:
             forms += [f"{round(float(number[0]), digits):.10g}" for digits in (1, 2, 3, 4)]
         forms += [f"{float(number[0]) * 100:.10g} percent"] if abs(float(number[0])) <= 1 and "." in number[0] else []
         return forms
-    return [value]
+    family, comma, given = value.partition(",")  # Curie, Marie
+    turned = [f"{given} {family}"] if comma and not re.search(r"[\d,]", family + given) else []
+    return [value, *turned, *({SECONDS.sub(r"\1", value)} - {value})]
 
 
 def _polarity(said: str, asked: str, answer: str) -> bool | None:

@@ -47,16 +47,19 @@ DATES = (
     re.compile(r"(?<!\d)(?P<d>1[3-9]|2\d|3[01])[-/.](?P<m>0?[1-9]|1[0-2])[-/.](?P<y>\d{4})(?!\d)"),
     re.compile(rf"{WEEKDAY}\b(?P<m>{MONTH}) ?(?:the )?(?P<d>\d{{1,2}})(?:st|nd|rd|th)?[,; ]{{1,2}}(?P<y>\d{{4}})\b"),
 )  # fmt: skip
-DAY, HOUR = r"\d{4}-\d\d-\d\d", r"(?<![\d.:])(?P<h>[01]?\d|2[0-3])"
-DATE = re.compile(rf"{DAY}(?: \d\dh\d\d)?")
+DAY, HOUR = r"\d{4}-\d\d-\d\d", r"(?<![\d.])(?<!\d:)(?P<h>[01]?\d|2[0-3])"
+TIME = r"\d\dh\d\d(?:m\d\d)?"
+DATE = re.compile(rf"{DAY}(?: {TIME})?")
 CLOCKS = (
-    re.compile(rf"{HOUR}:(?P<m>[0-5]\d)(?::00(?:\.0+)?)?(?![:\d]) ?(?P<half>[ap]\.?m\b\.?)?"),
+    re.compile(rf"{HOUR}:(?P<m>[0-5]\d)(?::(?P<s>[0-5]\d)(?:\.\d+)?)?(?![:\d]) ?(?P<half>[ap]\.?m\b\.?)?"),
     re.compile(rf"{HOUR}(?:\.(?P<m>[0-5]\d))? ?(?P<half>[ap]\.?m\b\.?)"),
     re.compile(rf"(?P<half>[上下中]午|[晚早]上|凌晨)?{HOUR}[点时](?:(?P<m>[0-5]?\d)分|半|(?<=午\d.)|(?<=午\d\d.))"),
 )
-MOMENT = re.compile(rf"({DAY})(?:[,;、 ]|\bat\b|的)*(\d\dh\d\d)|(\d\dh\d\d)(?:[,; ]|\bon\b)*({DAY})")
+MOMENT = re.compile(rf"({DAY})(?:[,;、 ]|\bat\b|的)*({TIME})|({TIME})(?:[,; ]|\bon\b)*({DAY})")
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 BLANK_THOUSANDS = re.compile(r"(?<![\d.,:/-])[1-9]\d{0,2}(?: \d{3})+(?![\d.,:/-]*\d)")
+NUMBERED = re.compile(r"(?<=\d)(?<![^\W\d]\d)-(?=[a-z]{3})", re.I)  # a 45-minute crossing
+AREA = re.compile(r"(?<=\d)( ?[cdkm]?m)[23]\b")  # after NFKC, also m²
 SIGN = re.compile(r"(?<!\w)[-−](?=\d)")
 DASH = re.compile(r"(?<=[^\W\d]) +[-–—]+ +(?=\w)")  # between blanks: a stop, and no sign of a number
 MONEY = re.compile(r"([^\S\n]?)(?:US|HK)?[$€£¥]\s?(?=-?\d)")
@@ -69,6 +72,7 @@ def plain(text: str) -> str:
     text = NO_NUMERAL.sub("", unicodedata.normalize("NFKC", text).replace("零下", "负"))
     text = re.sub(r"(?<=[a-z])n['’]t\b", " not", re.sub(r"(?<=\w)['’](?=(?:s|re|ve|ll|d|m)\b)", " ", text, flags=re.I))
     text = re.sub(r"(?<=\w)['’](?=\w)", "", text)  # O'Brien is one word
+    text = NUMBERED.sub(" ", AREA.sub(r"\1", text))
     text = DASH.sub(": ", SIGN.sub("负", BLANK_THOUSANDS.sub(lambda m: "".join(m[0].split()), text)))
     text = normalise(ABBREVIATED.sub(r"\1 ", MONEY.sub(r"\1", _unaccented(text))))
     for pattern in DATES:
@@ -85,7 +89,7 @@ def plain(text: str) -> str:
         lambda m: f" -{m[1] or m[2]}", DECIMAL.sub(lambda m: f"{m[1]}.{m[2]}".rstrip("0").rstrip("."), text)
     )
     text = PERCENT.sub(lambda m: f"{m[1] or m[2]} percent ", text)
-    return re.sub(r"(?<=\d)(?=[a-z°])(?!(?:st|nd|rd|th|h\d\d)\b)", " ", text).strip()
+    return re.sub(r"(?<=\d)(?<!h\d\d)(?=[a-z°])(?!(?:st|nd|rd|th|h\d\d(?:m\d\d)?)\b)", " ", text).strip()
 
 
 def _unaccented(text: str) -> str:
@@ -96,7 +100,8 @@ def _unaccented(text: str) -> str:
 def _clock(match: re.Match[str]) -> str:
     half = match["half"] or ""
     hour = int(match["h"]) % 12 + 12 * (half[0] in "p下晚") if half else int(match["h"])
-    return f" {hour:02}h{int(match['m'] or 30 * match[0].endswith('半')):02} "
+    seconds = match.groupdict().get("s") or "00"
+    return f" {hour:02}h{int(match['m'] or 30 * match[0].endswith('半')):02}{f'm{seconds}' if seconds != '00' else ''} "
 
 
 def _iso(match: re.Match[str]) -> str:

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+from itertools import pairwise
+
 import pytest
+from faker import Faker
 
 from sql_agent.offline_judge.judge import grade
+from sql_agent.offline_judge.sections import Cell
+from sql_agent.offline_judge.typed import kind_of_cells
 from tests.judge_exam.typed_answers import PARTS, WRITTEN, answers, written
 
 PAGES = "How many pages does The Silent Lantern have?"
@@ -250,3 +257,60 @@ def test_generated_sentences_earn_what_they_should(part: str, language: str) -> 
     right, wrong = ([one.value for one in told if (one.why == "right") is is_right] for is_right in (True, False))
     assert sum(value >= 0.9 for value in right) >= {"chosen": 0.98, "kept": 0.96}[part] * len(right)
     assert sum(value <= 0.1 for value in wrong) >= 0.97 * len(wrong)
+
+
+CELLS = re.findall(
+    r"\w+",
+    "name company city country color_name currency_name license_plate iban url email phone_number mac_address ipv4 "
+    "file_name mime_type uuid4 date time date_time postcode hex_color word",
+)
+LOCALES = ["en_US", "en_GB", "de_DE", "fr_FR", "es_ES", "tr_TR", "zh_CN"]
+
+
+@pytest.mark.parametrize("kind", CELLS)
+@pytest.mark.parametrize("locale", LOCALES)
+def test_what_a_cell_holds_is_a_right_answer_in_any_frame_and_another_cell_is_none(locale: str, kind: str) -> None:
+    fake = Faker(locale, use_weighting=False)
+    fake.seed_instance(20261127)
+    cells = list(dict.fromkeys(str(getattr(fake, kind)()) for _ in range(12)))
+    cells = [one for one in cells if one.strip("—") and not any(one != other and one in other for other in cells)]
+    is_chinese = locale == "zh_CN"
+    question = "记录17的内容是什么？" if is_chinese else "What is the entry of record 17?"
+    for cell, other in pairwise(cells):
+        frames = ["{}", "**{}**", '"{}"', "Answer: {}"]
+        frames += (
+            ["记录17的内容是{}。", "{}是记录17的内容。"]
+            if is_chinese
+            else ["It is {}.", "{} is the entry of record 17."]
+        )
+        for frame in frames:
+            assert earned(question, [cell], frame.format(cell)) >= 0.9, frame.format(cell)
+            assert earned(question, [cell], frame.format(other)) <= 0.1, (cell, frame.format(other))
+        wrong = "不是{}，是{}。 {}或{}" if is_chinese else "It is not {}. {} or {}"
+        for frame in wrong.split(" " if is_chinese else ". "):
+            assert earned(question, [cell], frame.format(cell, other)) <= 0.1, frame.format(cell, other)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in CELLS if kind not in ("mac_address", "file_name", "word")])
+@pytest.mark.parametrize("locale", LOCALES)
+def test_what_several_cells_hold_is_a_set(locale: str, kind: str) -> None:
+    fake = Faker(locale, use_weighting=False)
+    fake.seed_instance(20261127)
+    cells = list(dict.fromkeys(str(getattr(fake, kind)()) for _ in range(12)))
+    cells = [one for one in cells if not any(one != other and one in other for other in cells)][:3]
+    is_chinese = locale == "zh_CN"
+    question = "所有记录的内容是什么？" if is_chinese else "What are the entries of the records?"
+    joined = "{}、{}和{}" if is_chinese else "{}, {} and {}"
+    for frame in (joined, "- {}\n- {}\n- {}", "1. {}\n2. {}\n3. {}"):
+        assert earned(question, cells, frame.format(*cells)) >= 0.9, frame.format(*cells)
+    assert 0.7 < earned(question, cells, "\n".join(cells[1:])) < 0.9
+
+
+def earned(question: str, cells: Sequence[str], answer: str) -> float:
+    """What an answer earns where a query found these cells, a row each."""
+    found = [Cell(cell, row=str(n)) for n, cell in enumerate(cells)]
+    kind = kind_of_cells(question, found)
+    assert kind, cells
+    verdict = grade(question=question, reference="", answer=answer, evidence=found, kind=kind)
+    assert verdict, cells
+    return verdict.value
