@@ -22,8 +22,8 @@ or|above|below|before|after|either|one of|whether
 may ?be|perhaps|possibl[ey]|probabl[ey]|presumabl[ey]|suppos\w*|alleged\w*|apparently
 seeming\w*|conceivabl[ey]|likely|unlikely|might|may|could|about|around|approximate\w*|approx|roughly|nearly|almost
 close to|circa|over|under|(?:more|less|fewer|other|rather) than|more or less|at (?:least|most)|up to|between|somewhere
-unsure|uncertain|guess\w*
-estimate[sd]?|assum\w*|suspect\w*|think|thought|believe\w*|reckon|imagin\w*|remember\w*|recall\w*|memory|opinion|seem\w*
+unsure|uncertain|guess\w*|some say
+estimate[sd]?|assum\w*|suspect\w*|thinks?|thought|believe\w*|reckon|imagin\w*|remember\w*|recall\w*|memory|opinion|seem\w*
 appears? to|doubt\w*|unclear|unknown|rumou?r\w*|lies?|lying|liar|false|fake|myth|jok\w+|kidding|untrue|wrong\w*
 incorrect\w*|inaccurate|mistake\w*|errors?|^wait|hm+|actually|sorry|apolog\w+|instead|rather|correction|scratch|ignor\w+
 disregard|forget|retract\w*|except|versus|vs|unless|although|though|but|however|contrary|opposite|reverse|disagree\w*
@@ -83,3 +83,14 @@ def alternatives(text: str) -> list[str]:
 
 
 DOUBTS = re.compile(rf"{'|'.join(alternatives(DOUBTS_ZH))}|\b(?:{'|'.join(DOUBTS_EN.split(chr(10))[1:-1])})\b")
+# Before a quote these permit it, or may; a number may be in any range.
+PERMITS = {"can", "could", "will", "would", "should", "ca", "wo", "ll", "d", "yes", "no", "only", "anymore", "yet"}
+FRAME_WORDS = {*FREE.split(), *FRAMES.split(), "about"} - PERMITS
+RANGES = {"about", "around", "over", "under", "above", "below", "before", "after"}
+
+
+def is_frame(text: str, unknown: str) -> bool:
+    """Whether a text around a quote only says in English whence it is; `unknown` are its words of no list."""
+    words = {*re.findall(r"\w+", unknown)}
+    doubts = {*DOUBTS.findall(text)} - RANGES
+    return words <= FRAME_WORDS and not doubts and not DENIALS.search(text)

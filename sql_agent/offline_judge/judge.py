@@ -13,12 +13,14 @@ asked, quoted or in part, never raises the value. Not covered: rewording; whethe
 from __future__ import annotations
 
 import functools
+import re
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations, groupby, zip_longest
+from itertools import combinations, groupby, pairwise, zip_longest
 from typing import Literal
 
+from sql_agent.offline_judge.doubts import is_frame
 from sql_agent.offline_judge.exam import CLAUSE_END, Cell, Exam, Fact, make_exam
 from sql_agent.offline_judge.lexicon import DENYING, pairs_of, spell
 from sql_agent.offline_judge.normal import normalise
@@ -26,6 +28,7 @@ from sql_agent.offline_judge.tables import Told, is_torn
 from sql_agent.offline_judge.typed import kind_of_texts, truth_of, typed_value
 from sql_agent.records import AnswerType
 
+SENTENCE_END = re.compile(r"[.!?;\n。]")
 CAP, SAME_WORDS = 0.25, 0.1  # an answer that says anything else earns less than CAP; without a quote at most the other
 DENIED = 0.05  # what is left of that where it quotes facts and a sign of denial stands among the foreign text
 FREE_MENTIONS = 2  # a summary may repeat what was said
@@ -120,10 +123,24 @@ class _Reading:
             self._lead: slice | None = slice(after, start)  # what was told since the last fact, until one is
             self._read(word, self._text[max(0, start - 2) : start].rstrip(" "), self._text[end : end + 1])
             after = end if self._lead is None else after
-        self._foreign += [self._text[start:end] for start, end in unknown]
+        self._foreign += [self._text[start:end] for start, end in self._unframed(words, unknown)]
         if any(map(self.is_torn, exam.axes)) or self._is_exchanged():
             self._foreign.append("told of another row, column or heading")
             self._is_misplaced = True
+
+    def _unframed(
+        self, words: Sequence[tuple[int, int, str]], unknown: Sequence[tuple[int, int]]
+    ) -> Sequence[tuple[int, int]]:
+        """What is unknown but in sentences, or beginnings of one that a fact ends, that say whence a quote is."""
+        facts = [(start, end) for start, end, word in words if word in self._exam.of_form or word in self._exam.wholes]
+        strange = {*unknown} if facts else set[tuple[int, int]]()
+        for (_, after), (until, _) in pairwise([(0, 0), *facts, (len(self._text),) * 2]):
+            ends = SENTENCE_END.search(self._text, after, until) if after else None
+            begin = ends.end() if ends else until if after else 0
+            mine = [one for one in strange if begin <= one[0] < until]
+            if is_frame(self._text[begin:until], " ".join(self._text[start:end] for start, end in mine)):
+                strange -= {*mine}
+        return [one for one in unknown if one in strange] if facts else unknown
 
     def is_torn(self, axis: dict[str, frozenset[int]]) -> bool:
         """Whether facts of one cell are told of what others of them stand under."""

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
+from faker import Faker
 
 from sql_agent.offline_judge.judge import CAP, SAME_WORDS, ReferenceVerdict, grade
+from sql_agent.offline_judge.sections import Cell
 
 QUESTION = "氨氯地平的适应症是什么？"
 FACTS = ["高血压", "稳定型心绞痛", "变异型心绞痛"]
@@ -177,3 +181,53 @@ def test_the_explanation_names_what_is_missing_and_what_is_foreign() -> None:
     assert "because of what else was said (below 0.25)" in text
     assert "value 0.01 for words that the facts have too (at most 0.1)" in verdict("高血糖").explanation
     assert verdict("高血压").explanation.endswith("; value 0.50")
+
+
+FRAMES = [
+    "The report on {name} says: {cell}",
+    "The report says that {cell}",
+    "Here is what the report on {name} says:\n\n{cell}",
+    "According to the report on {name}, {cell}",
+    "The database says the following about {name}: {cell}",
+    "{name}: {cell}",
+    'The report on {name} says "{cell}"',
+    "{cell}\n\nThis is the report on {name}.",
+    "The report on {name} reads as follows:\n{cell}",
+    "Based on the query result, the report on {name} says: {cell}",
+]
+FRAMES_ZH = ["关于{name}的报告写道：{cell}", "根据查询结果，关于{name}的报告如下：\n{cell}", "{name}的报告：“{cell}”"]
+LIES = re.split(
+    r"\s*\|\s*",
+    """It is not true that {cell}|You can: {cell}|Never: {cell}|The report on {other} says: {cell}|Some say that {cell}
+    |The report wrongly says that {cell}|Nobody says that {cell}|The report no longer says: {cell}|Avoid: {cell}
+    |He thinks that {cell}|The opposite of: {cell}|If asked: {cell}|{cell} Just kidding.|{cell} That was before 2020.
+    |Only in 1990: {cell}|Except: {cell}|{cell} The report on {other} says so.|{cell} No record says this.
+    |{cell} The record was deleted.|It would say: {cell}|{cell} Is this so?|Without: {cell}
+    |It is the report on {other}. {cell}""",
+)
+
+
+@pytest.mark.parametrize(
+    ("locale", "question", "frames", "is_right"),
+    [
+        ("en_US", "What does the report on {name} say?", FRAMES, True),
+        ("de_DE", "What does the report on {name} say?", FRAMES, True),
+        ("zh_CN", "What does the report on {name} say?", FRAMES, True),
+        ("zh_CN", "关于{name}的报告写了什么？", FRAMES_ZH, True),
+        ("en_US", "What does the report on {name} say?", LIES, False),
+        ("zh_CN", "What does the report on {name} say?", LIES, False),
+    ],
+)
+def test_a_sentence_that_says_whence_a_quote_is_costs_nothing(
+    locale: str, question: str, frames: list[str], is_right: bool
+) -> None:
+    fake = Faker(locale)
+    fake.seed_instance(20261127)
+    for chars in (200, 600, 1500):
+        cell = fake.text(chars).replace("\n", " ")
+        name, other = (f"{fake.first_name()} {fake.last_name()}" for _ in range(2))
+        evidence = [Cell(cell, column="report", row=name)]
+        for frame in frames:
+            answer = frame.format(cell=cell, name=name, other=other)
+            verdict = grade(question=question.format(name=name), reference="", answer=answer, evidence=evidence)
+            assert verdict and (verdict.value >= 0.9 if is_right else verdict.value < CAP), (answer, verdict)
