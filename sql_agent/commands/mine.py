@@ -106,7 +106,7 @@ def write_questions(folder: Path, state: State) -> None:
     endpoints = needed_endpoints("phrasing model") if settled.phrase else []
     try:
         with Heartbeat(console, lambda: "reading the database and asking it"):
-            schema = read_schema(database, tables=settled.tables)
+            schema = read_schema(database, tables=settled.tables, language=settled.language)
             sizes = {**SIZES, "train": settled.questions}
             mined = mine_questions(schema, database, language=settled.language, seed=settled.seed, sizes=sizes)
         if endpoints:

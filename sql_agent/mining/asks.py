@@ -15,7 +15,7 @@ from functools import cache
 import sqlglot
 from sqlglot import exp
 
-from sql_agent.mining.schema import Column, Link, Role, Schema, Table, Value, literal, words
+from sql_agent.mining.schema import Column, Link, Role, Schema, Table, Value, literal
 
 # Shares of questions; a kind that a schema has no place for leaves its share to the others.
 KINDS = {
@@ -103,14 +103,13 @@ class Maker:
         return self._rng.choice(fits) if fits else None
 
     def _called(self, link: Link, parent: Table) -> str:
-        """What a sentence calls the parent: by the column too, where several lead there or to the same table."""
-        own = link.table == link.parent
-        if (
-            not own
-            and sum(other.table == link.table and other.parent == link.parent for other in self._schema.links) == 1
-        ):
+        """What a sentence calls the parent: by the column too, where several links join the two tables."""
+        own, ends = link.table == link.parent, {link.table, link.parent}
+        role = self._schema.table(link.table).column(link.columns[-1]).label.removesuffix(" id")
+        joining = [other for other in self._schema.links if {other.table, other.parent} == ends]
+        alone = sum(other.table == link.table for other in joining) == 1
+        if not own and (len(joining) == 1 or (alone and is_short_for(role, parent.label))):
             return parent.label
-        role = words(link.columns[-1]).removesuffix(" id")
         return role if own or parent.label in role else f"{role} {parent.label}"
 
     def _condition(self, table: Table, column: Column, *, prefix: str = "") -> tuple[str, Value] | None:
@@ -337,6 +336,12 @@ class Maker:
         slots |= {"value": str(values[0]), "second": str(values[1])}
         drawn = tuple(value for value in values if value is not None)
         return Ask("both", slots, query, _names(table, parent), drawn, sides[0], flat=sides[0].sql, n_rows=MOST_ROWS)
+
+
+def is_short_for(short: str, text: str) -> bool:
+    """Whether a text is another, or that with letters left out: dept, department."""
+    rest = iter(text)
+    return short[:1] == text[:1] and all(letter in rest for letter in short)
 
 
 def said_in(dialect: str, ask: Ask) -> Ask:

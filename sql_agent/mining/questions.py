@@ -26,7 +26,7 @@ from sql_agent.curation.leaks import find_leaks
 from sql_agent.curation.rows import Row
 from sql_agent.environment.database import Database
 from sql_agent.mining.asks import KINDS, MOST_ROWS, Ask, Maker
-from sql_agent.mining.schema import Column, Schema, Value, config_of
+from sql_agent.mining.schema import Column, Schema, Value, config_of, is_long_number
 from sql_agent.offline_judge import judge
 from sql_agent.offline_judge.sections import Cell
 from sql_agent.offline_judge.typed import is_value
@@ -183,6 +183,8 @@ def trivial(ask: Ask, result: QueryResult, database: Database) -> str:
         return "an empty result"
     if len(result.rows) > min(ask.n_rows, MOST_ROWS) or result.truncated:
         return "too many rows"
+    if any(map(is_long_number, cells)):
+        return "a number of too many digits"
     if ask.kind == "compare" and len(result.rows) < 2:
         return "an empty result"
     if ask.flat and database.query_sync(ask.flat).rows == result.rows:

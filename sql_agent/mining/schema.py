@@ -8,6 +8,7 @@ data: they are quoted wherever they could be anything else. Not covered: virtual
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any, Literal
@@ -19,6 +20,7 @@ from sql_agent.config import DatabaseConfig, database_place
 from sql_agent.environment import sql_worker
 from sql_agent.environment.database import SERVERS, Database
 from sql_agent.errors import DatabaseFault
+from sql_agent.words.meanings import is_headword
 
 Value = str | int | float
 # key: of rows; flag: two values; code: a number that counts nothing; long: what is no short value.
@@ -26,10 +28,14 @@ Role = Literal["key", "category", "number", "year", "code", "date", "text", "fla
 SAMPLES = 400  # distinct values of a column that are looked at
 CATEGORIES = 30  # most values of a category
 MAX_VALUE_CHARS = 40
+MAX_NUMBER_CHARS = 12  # longer ones are named by four digits, and are no answers
 PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-DATE = re.compile(r"\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])(?:[ T]\d\d:\d\d(?::\d\d)?)?")
+DATE = re.compile(
+    r"\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])(?:[ T]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]00(?::?00)?)?)?"
+)
 DATED = re.compile(r"date|day|time|year")
 COMPACT_DATE = re.compile(r"[12]\d{3}(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])")
+BLOB = re.compile(r"x'[0-9a-f]*['…]")  # as workers write bytes
 NAMING = re.compile(r"(?:^| )(?:name|title|label)$", re.I)
 CODES = re.compile(r"(?:^| )(?:id|code|zip|postcode|phone|number|no)$", re.I)
 MARKS = re.compile(r"<\||\|>|</?(?:tool_|think)")
@@ -52,11 +58,14 @@ KEYWORDS = frozenset(KEYWORD_LIST.split())
 
 
 class Part(BaseModel):
-    """Base of what a schema is made of. `dialect`, a name of sqlglot, decides how names are quoted."""
+    """Base of what a schema is made of. `dialect`, a name of sqlglot, decides how names are quoted; `said` is what a
+    sentence calls it, "" where that is the English of its name.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     dialect: str = "sqlite"
+    said: str = ""
 
 
 class Column(Part):
@@ -77,8 +86,8 @@ class Column(Part):
     @property
     def label(self) -> str:
         """The name in a sentence: "joined" of days is the joined date, "founded" of years the founded year."""
-        said = words(self.name)
-        if self.role not in ("date", "year") or not said.isascii() or DATED.search(said):
+        said = self.said or words(self.name)
+        if self.said or self.role not in ("date", "year") or not said.isascii() or DATED.search(said):
             return said
         return f"{re.sub(r' (?:on|at|in)$', '', said)} {self.role}"
 
@@ -100,12 +109,12 @@ class Table(Part):
     @property
     def label(self) -> str:
         """One of its rows in a sentence."""
-        return one_and_several(self.name)[0]
+        return self.said or one_and_several(self.name)[0]
 
     @property
     def labels(self) -> str:
         """Its rows in a sentence."""
-        return one_and_several(self.name)[1]
+        return self.said or one_and_several(self.name)[1]
 
     def column(self, name: str) -> Column:
         """The column of this name."""
@@ -190,15 +199,20 @@ def one_and_several(name: str) -> tuple[str, str]:
     import inflect  # takes seconds
 
     text = words(name)
-    if not text.isascii():
+    if not text.isascii() or not text[-1].isalpha():
         return text, text
     english = inflect.engine()
     one = str(english.singular_noun(text) or text)
+    known, known_one = (is_headword(said.rpartition(" ")[2]) for said in (text, one))
+    turns_back = english.singular_noun(english.plural_noun(text)) == text
+    if f"{one}s" == text and known >= known_one and (known > known_one or turns_back):
+        one = text  # "bus" and "analysis" are no plurals
     return one, str(english.plural_noun(one))
 
 
-def read_schema(database: str, *, tables: Sequence[str] = (), max_rows: int = SAMPLES) -> Schema:
-    """The schema of a SQLite file or of a URL as `database.url` has it, of `tables` alone where some are named.
+def read_schema(database: str, *, tables: Sequence[str] = (), max_rows: int = SAMPLES, language: str = "en") -> Schema:
+    """The schema of a SQLite file or of a URL as `database.url` has it, of `tables` alone where some are named, for
+    sentences in `language`.
 
     Raises UserError.
     """
@@ -221,7 +235,7 @@ def read_schema(database: str, *, tables: Sequence[str] = (), max_rows: int = SA
             implied = list(_implied(opened, found, links))
     except DatabaseFault as exc:
         raise UserError(f"{exc}; here DATABASE is the file or URL, and --table names its tables") from exc
-    found = [_with_keys(table, implied) for table in found]
+    found = _said([_with_keys(table, implied) for table in found], language)
     columns = {table.name: {column.name for column in table.columns} for table in found}
     kept = [
         link
@@ -269,6 +283,17 @@ def _with_keys(table: Table, links: Sequence[Link]) -> Table:
     return table.model_copy(update={"columns": tuple(columns)})
 
 
+def _said(tables: list[Table], language: str) -> list[Table]:
+    """The tables, with names said as they stand where sentences are not English, or where two would be called alike."""
+
+    def told[Named: (Table, Column)](named: Sequence[Named]) -> list[Named]:
+        alike = Counter(one.label for one in named)
+        plain = language == "en"
+        return [one if plain and alike[one.label] == 1 else one.model_copy(update={"said": one.name}) for one in named]
+
+    return [table.model_copy(update={"columns": tuple(told(table.columns))}) for table in told(tables)]
+
+
 def is_sayable(text: str) -> bool:
     """Whether a text can stand in a prompt: no control characters, no marks of a chat template."""
     return text.isprintable() and bool(text.strip()) and not MARKS.search(text)
@@ -303,15 +328,21 @@ def _column(database: Database, table: str, name: str, n_rows: int, is_key: bool
     few = n_distinct <= CATEGORIES and n_distinct <= n_filled / 2
     role = _role(name, types, values, short, few=few, is_key=is_key)
     about = {"unique": n_filled == n_distinct and n_filled > 1, "complete": n_filled == n_rows}
-    return Column(table=table, name=name, dialect=dialect, role=role, samples=tuple(short), **about)
+    samples = tuple(dict.fromkeys(float(f"{one:.4g}") if is_long_number(one) else one for one in short))
+    return Column(table=table, name=name, dialect=dialect, role=role, samples=samples, **about)
 
 
 def _types(database: Database, column: str, source: str, values: Sequence[Value]) -> set[str]:
     """What the cells hold. SQLite's differ from cell to cell; elsewhere all have that of the column."""
     if database.dialect != "sqlite":
-        return {TYPES[type(value)] for value in values}
+        return {"blob" if BLOB.fullmatch(str(value)) else TYPES[type(value)] for value in values}
     kinds = database.query_sync(f"SELECT DISTINCT typeof({column}) {source}")
     return {row[0] for row in kinds.rows} - {"null"} if kinds.ok else {"blob"}
+
+
+def is_long_number(value: object) -> bool:
+    """Whether a number has more digits than a person says."""
+    return isinstance(value, float) and len(repr(value)) > MAX_NUMBER_CHARS
 
 
 def _is_short(value: Value) -> bool:

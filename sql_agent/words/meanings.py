@@ -164,6 +164,11 @@ def is_english_word(phrase: str) -> bool:
     return bool(_synsets(phrase))
 
 
+def is_headword(word: str) -> bool:
+    """Whether WordNet has the word as it stands, and not only what it is a form of."""
+    return word in _wordnet().words
+
+
 def is_said(word: str) -> bool:
     """Whether a word first means to say, to think or to feel, by WordNet or what CC-CEDICT says of it first."""
     if word.isascii():

@@ -7,7 +7,7 @@ import json
 import random
 import re
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -239,6 +239,12 @@ def test_names_as_words(name: str, said: str) -> None:
         ("children", "child", "children"),
         ("aircraft", "aircraft", "aircraft"),
         ("status", "status", "statuses"),
+        ("bus", "bus", "buses"),
+        ("gas", "gas", "gases"),
+        ("campus", "campus", "campuses"),
+        ("menus", "menu", "menus"),
+        ("sales", "sale", "sales"),
+        ("ACC_HIST_2", "acc hist 2", "acc hist 2"),
         ("analyses", "analysis", "analyses"),
         ("学生", "学生", "学生"),
     ],
@@ -246,6 +252,70 @@ def test_names_as_words(name: str, said: str) -> None:
 def test_one_and_several(name: str, one: str, several: str) -> None:
     table = Table(name=name, n_rows=1, columns=())
     assert (table.label, table.labels) == (one, several)
+
+
+def _made(path: Path, *tables: str, rows: Mapping[str, Sequence[tuple[object, ...]]]) -> Path:
+    with closing(sqlite3.connect(path)) as connection, connection:
+        for table in tables:
+            connection.execute(f"CREATE TABLE {table}")
+        for name, cells in rows.items():
+            connection.executemany(f'INSERT INTO "{name}" VALUES ({", ".join("?" * len(cells[0]))})', cells)
+    return path
+
+
+def test_two_that_would_be_called_alike_are_said_as_they_stand(tmp_path: Path) -> None:
+    tables = ("note (id INTEGER PRIMARY KEY, a_b INT, aB INT, c_d INT)", "notes (id INTEGER PRIMARY KEY, x INT)")
+    rows = {"note": [(n, n, n + 1, n) for n in range(9)], "notes": [(n, n) for n in range(9)]}
+    schema = read_schema(str(_made(tmp_path / "n.db", *tables, rows=rows)))
+    assert [(table.label, table.labels) for table in schema.tables] == [("note", "note"), ("notes", "notes")]
+    assert [column.label for column in schema.table("note").columns] == ["id", "a_b", "aB", "c d"]
+
+
+def test_in_another_language_names_are_said_as_they_stand(tmp_path: Path) -> None:
+    tables = ('t_users (id INTEGER PRIMARY KEY, "定价（元）" INT, hired DATE)',)
+    rows = {"t_users": [(n, n, f"2020-01-{n:02d}") for n in range(1, 9)]}
+    path = str(_made(tmp_path / "u.db", *tables, rows=rows))
+    table = read_schema(path, language="zh").table("t_users")
+    assert (table.label, table.labels) == ("t_users", "t_users")
+    assert [column.label for column in table.columns] == ["id", "定价（元）", "hired"]
+    assert [column.label for column in read_schema(path).table("t_users").columns] == ["id", "定价 元", "hired date"]
+
+
+@pytest.mark.parametrize("own", ["department_id", "dept_id"])
+def test_where_two_tables_lead_to_each_other_the_parent_is_called_by_its_column(tmp_path: Path, own: str) -> None:
+    tables = (
+        "departments (id INTEGER PRIMARY KEY, name TEXT, head_id INT REFERENCES employees (id))",
+        f"employees (id INTEGER PRIMARY KEY, full_name TEXT, pay INT, {own} INT REFERENCES departments (id))",
+    )
+    departments = [(n, f"D{n}", 3 * n) for n in range(9)]
+    rows = {"departments": departments, "employees": [(n, f"E{n}", 100 + n, n % 9) for n in range(40)]}
+    schema = read_schema(str(_made(tmp_path / "d.db", *tables, rows=rows)))
+    maker = Maker(schema, random.Random(1), lambda column: random.Random(2).choice(column.samples))
+    asks = [ask for _ in range(60) if (ask := maker.ask("parent"))]
+    called = {ask.slots["table"]: ask.slots["parent"] for ask in asks}
+    assert called == {"department": "head employee", "employee": "department"}  # never "the employee of the department"
+
+
+@pytest.mark.parametrize("time", ["", "T10:20:30Z", " 10:20:30.125", "T10:20:30+00:00"])
+def test_days_and_instants_are_dates(tmp_path: Path, time: str) -> None:
+    rows = {"logs": [(n, f"2020-01-{n:02d}{time}") for n in range(1, 29)]}
+    path = _made(tmp_path / "l.db", "logs (id INTEGER PRIMARY KEY, ts TEXT)", rows=rows)
+    schema = read_schema(str(path))
+    assert schema.table("logs").column("ts").role == "date"
+    with Database(DatabaseConfig(path=str(path), tables=["logs"]), path) as database:
+        ask = Maker(schema, random.Random(1), lambda column: column.samples[0]).ask("year")
+        assert ask and database.query_sync(ask.query.sql).rows == [[28]]
+
+
+def test_a_number_of_many_digits_is_named_by_four_and_is_no_answer(tmp_path: Path) -> None:
+    rows = {"probes": [(n, f"P{n}", n / 7) for n in range(1, 60)]}
+    path = _made(tmp_path / "p.db", "probes (id INTEGER PRIMARY KEY, name TEXT, weight REAL)", rows=rows)
+    schema = read_schema(str(path))
+    sizes = {"train": 60, "val": 0, "test": 0}
+    found = mine_questions(schema, str(path), language="en", seed=1, sizes=sizes).splits["train"]
+    texts = [f"{question.question} {question.answer}" for question in found]
+    assert {"beyond", "amount_all"} <= {question.task_type for question in found}
+    assert not any(re.search(r"\d\.\d{6}", text) for text in texts), texts
 
 
 def test_every_reference_finds_what_its_answer_says(mined: Mined, database: Database) -> None:

@@ -30,7 +30,7 @@ SIZES = {"train": 120, "val": 12, "test": 30, "test_wordings": 30, "test_tables"
 DDL = """
 CREATE TABLE harbours (code VARCHAR(80) PRIMARY KEY, "harbour name" VARCHAR(80), sea VARCHAR(80), depth REAL,
     opened DATE);
-CREATE TABLE boats (id INTEGER PRIMARY KEY, name VARCHAR(80), "builtYear" INT, crew INT, note TEXT);
+CREATE TABLE boats (id INTEGER PRIMARY KEY, name VARCHAR(80), "builtYear" INT, crew INT, note TEXT, mast BLOB);
 CREATE TABLE sailors (id INTEGER PRIMARY KEY, name VARCHAR(80), boat_id INT, "rank" VARCHAR(80), paid DECIMAL(9, 2),
     chief INT, UNIQUE (boat_id, id), FOREIGN KEY (boat_id) REFERENCES boats (id),
     FOREIGN KEY (chief) REFERENCES sailors (id));
@@ -44,14 +44,14 @@ CREATE VIEW heavy AS SELECT id AS order_no, weight, "at" FROM "order" WHERE weig
 TABLES = ("harbours", "boats", "sailors", "order", "shifts")
 
 
-def _filled(path: Path, run: Callable[..., Any], quote: str, mark: str) -> None:
+def _filled(path: Path, run: Callable[..., Any], quote: str, mark: str, blob: str = "BLOB") -> None:
     """The tables of ships.db through `run(sql, values)`."""
     made_database(path)
-    for line in DDL.replace('"', quote).split(";"):
+    for line in DDL.replace('"', quote).replace("BLOB", blob).split(";"):
         run(line, ())
     with closing(sqlite3.connect(path)) as source:
         rows = {name: source.execute(f'SELECT * FROM "{name}"').fetchall() for name in TABLES[:-1]}
-    rows["boats"] = [row[:-1] for row in rows["boats"]]
+    rows["boats"] = [(*row[:-1], bytes([row[0]])) for row in rows["boats"]]
     rows["shifts"] = [(n, row[2], row[0], n % 24) for n, row in enumerate(rows["sailors"][:40])]
     for name, cells in rows.items():
         for row in cells:
@@ -67,7 +67,7 @@ def _duckdb(_: pytest.FixtureRequest, folder: Path) -> str:
 def _postgres(request: pytest.FixtureRequest, folder: Path) -> str:
     address = new_database(request.getfixturevalue("postgres"))
     with psycopg.connect(address, autocommit=True) as connection:
-        _filled(folder / "ships.db", connection.execute, '"', "%s")
+        _filled(folder / "ships.db", connection.execute, '"', "%s", "BYTEA")
         if not connection.execute("SELECT 1 FROM pg_roles WHERE rolname = 'miner'").fetchall():
             connection.execute("CREATE ROLE miner LOGIN")
         connection.execute("GRANT SELECT ON ALL TABLES IN SCHEMA public TO miner")
@@ -105,6 +105,7 @@ def test_tables_views_roles_and_links_are_read(schema: Schema) -> None:
     roles = {f"{table.name}.{column.name}": column.role for table in schema.tables for column in table.columns}
     expected = {"harbours.sea": "category", "harbours.opened": "date", "order.at": "date", "boats.builtYear": "year"}
     expected |= {"sailors.paid": "number", "sailors.rank": "category", "boats.note": "long", "order.from": "key"}
+    expected |= {"boats.mast": "long"}
     assert {name: roles[name] for name in expected} == expected
     assert {table.name for table in schema.tables if table.is_view} == {"heavy"}
     assert {(link.table, link.columns, link.parent) for link in schema.links} >= {
