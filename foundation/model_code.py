@@ -17,14 +17,7 @@ IMPORTS = re.compile(
     r"auto_map|remote_code|custom_(generate|pipeline|code|module)|kernel_config|use_kernels|megatron_config"
 )
 OWN_IMPLEMENTATIONS = (
-    None,
-    "",
-    "eager",
-    "sdpa",
-    "flash_attention_2",
-    "flash_attention_3",
-    "flex_attention",
-    "grouped_mm",
+    *(None, "", "eager", "sdpa", "flash_attention_2", "flash_attention_3", "flex_attention", "grouped_mm"),
 )
 # A class in a repository, as auto_map writes it: "owner/name--module.Class".
 ELSEWHERE = re.compile(r"[\w./-]+--[\w.]+\.[A-Za-z_]\w*")

@@ -18,103 +18,27 @@ from typing import Any
 from foundation.errors import UserError
 from foundation.files import BadLine, decode_line
 
-USERS = frozenset(
-    [
-        "user",
-        "human",
-        "customer",
-        "patient",
-        "prompter",
-        "client",
-        "visitor",
-        "caller",
-        "usr",
-        "end-user",
-        "end_user",
-        "enduser",
-        "用户",
-        "患者",
-        "客户",
-        "顾客",
-        "访客",
-        "病人",
-    ]
-)
-OTHERS = frozenset(
-    [
-        "assistant",
-        "bot",
-        "gpt",
-        "model",
-        "ai",
-        "agent",
-        "system",
-        "tool",
-        "function",
-        "developer",
-        "chatbot",
-        "chatgpt",
-        "bing",
-        "bard",
-        "claude",
-        "doctor",
-        "operator",
-        "admin",
-        "support",
-        "advisor",
-        "action",
-        "slot",
-        "session_started",
-        "function_call",
-        "observation",
-        "助手",
-        "医生",
-        "客服",
-        "机器人",
-        "系统",
-    ]
-)
+USERS = {
+    *("user", "human", "customer", "patient", "prompter", "client", "visitor", "caller", "usr", "end-user"),
+    *("end_user", "enduser", "用户", "患者", "客户", "顾客", "访客", "病人"),
+}
+OTHERS = {
+    *("assistant", "bot", "gpt", "model", "ai", "agent", "system", "tool", "function", "developer", "chatbot"),
+    *("chatgpt", "bing", "bard", "claude", "doctor", "operator", "admin", "support", "advisor", "action", "slot"),
+    *("session_started", "function_call", "observation", "助手", "医生", "客服", "机器人", "系统"),
+}
 LISTS = [
-    "messages",
-    "conversations",
-    "conversation",
-    "chat_messages",
-    "contents",
-    "turns",
-    "dialogue",
-    "dialog",
-    "history",
-    "events",
-    "utterances",
-    "items",
-    "mapping",
-    "transcript",
-    "chosen",
-    "data",
-    "input",
+    *("messages", "conversations", "conversation", "chat_messages", "contents", "turns", "dialogue", "dialog"),
+    *("history", "events", "utterances", "items", "mapping", "transcript", "chosen", "data", "input"),
 ]
 INSIDE = ["request", "body", "inputs", "input", "payload", "chat", "params", "kwargs", "queryResult"]
 ROLES = ("role", "from", "sender", "author", "speaker", "event", "type")
 TEXTS = ("content", "value", "text", "parts", "message", "utterance", "body", "data")
 ASKED = ("instruction", "prompt", "question", "query", "queryText", "input", "user", "human", "问题", "提问")
-ANSWERED = frozenset(
-    [
-        "output",
-        "response",
-        "completion",
-        "answer",
-        "target",
-        "reply",
-        "assistant",
-        "bot",
-        "gpt",
-        "chosen",
-        "rejected",
-        "responses",
-        "fulfillmentText",
-        "回答",
-    ]
-)
+ANSWERED = {
+    *("output", "response", "completion", "answer", "target", "reply", "assistant", "bot", "gpt", "chosen"),
+    *("rejected", "responses", "fulfillmentText", "回答"),
+}
 SESSIONS = ("session_id", "conversation_id", "sessionId", "conversationId", "uuid", "thread_id", "dialogue_id", "id")
 MARKED = re.compile(r"^[ \t]*(human|user|assistant|h|a|用户|患者|助手|医生|客服)[ \t]*[:：][ \t]*", re.I | re.M)
 NAMED = re.compile(r"^\[?\d{1,4}[./-]\d{1,2}[./-]\d{1,4},? .{4,14}?(?:\]| -) [^:\n]{1,40}: ", re.M)

@@ -32,18 +32,8 @@ from sql_agent.records import Question
 logger = logging.getLogger(__name__)
 
 COLUMNS = [
-    "id",
-    "qid",
-    "question",
-    "answer",
-    "scorer",
-    "agent",
-    "answer_schema",
-    "task_type",
-    "db_id",
-    "sql",
-    "evidence",
-    "meta",
+    *("id", "qid", "question", "answer", "scorer", "agent", "answer_schema", "task_type", "db_id", "sql"),
+    *("evidence", "meta"),
 ]
 NESTED = ("sql", "evidence", "meta")
 SYNONYMS = {"qid": "id", "query": "question", "ground_truth": "answer"}
