@@ -13,7 +13,6 @@ import asyncio
 import base64
 import hashlib
 import hmac
-import ipaddress
 import json
 import time
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, generate_la
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from foundation.errors import AgentGRPOError, UserError
+from foundation.net import is_own_host
 
 # A client that is still sending would lose our answer in a reset connection: read on up to so many times the limit.
 READ_ON = 8
@@ -64,16 +64,6 @@ def checked_token(token: str, *, host: str, name: str) -> str:
             "not shown); for example the output of `openssl rand -hex 24`"
         )
     return token
-
-
-def is_own_host(host: str) -> bool:
-    """True for a name or number of this machine's own interface."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 @dataclass

@@ -36,11 +36,15 @@ def bind(host: str, port: int) -> socket.socket:
 
 def is_loopback(url: str) -> bool:
     """True when the host of `url` is this machine by name or number: a proxy variable must not capture it."""
-    host = urlsplit(url).hostname or ""
+    return is_own_host(urlsplit(url).hostname or "", or_any=True)
+
+
+def is_own_host(host: str, *, or_any: bool = False) -> bool:
+    """True for a name or number that this machine alone can reach; `or_any`: also for 0.0.0.0 and ::."""
     if host == "localhost" or host.endswith(".localhost"):
         return True
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
         return False
-    return address.is_loopback or address.is_unspecified
+    return address.is_loopback or (or_any and address.is_unspecified)

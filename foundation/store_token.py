@@ -7,14 +7,13 @@ listens on this machine alone (`check_host`). It is compared in constant time, a
 from __future__ import annotations
 
 import hmac
-import ipaddress
 import json
 import os
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
 from foundation.errors import UserError
-from foundation.net import is_loopback
+from foundation.net import is_own_host
 
 VARIABLE = "AGL_STORE_TOKEN"
 REFUSAL = f"this server asks for a token: set {VARIABLE} to the same value here and where it was started"
@@ -37,19 +36,12 @@ def token_headers() -> dict[str, str]:
 
 def check_host(host: str, what: str) -> None:
     """Raises UserError for an interface beyond this machine's own without a token."""
-    if not token() and not _only_this_machine(host.strip("[]")):
+    if not token() and not is_own_host(host.strip("[]")):
         raise UserError(
             f"{what} {host}: it would let in whoever reaches this machine. Set {VARIABLE} to a secret of your own "
             "(python -c 'import secrets; print(secrets.token_urlsafe())'), here and where the runners start, or keep "
             "127.0.0.1"
         )
-
-
-def _only_this_machine(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return is_loopback(f"//{host}")
 
 
 class Guarded:

@@ -15,19 +15,14 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from pydantic import ValidationError
 
 from foundation.command import alias
-from foundation.errors import AgentGRPOError, UserError
+from foundation.errors import UserError
 from foundation.files import write_lines
-from reward_model.pairs import Pair, Skipped, json_lines, make_pair, reason_of
+from reward_model.pairs import Pair, Skipped, Unusable, json_lines, make_pair, parsed
 
 TEXT_KEYS = ("prompt", "chosen", "rejected")
 KEPT_ROLES = ("user", "assistant")
-
-
-class Unusable(AgentGRPOError):
-    """Why a line is no pair, in words that do not vary with its content."""
 
 
 @dataclass
@@ -42,12 +37,7 @@ def convert_file(path: Path) -> Converted:
     """Read a raw file. Raises UserError when it cannot be read."""
     result = Converted()
     seen: set[str] = set()
-    for number, row in json_lines(path, result.skipped):
-        try:
-            pair = convert_row(row)
-        except Unusable as exc:
-            result.skipped.add(str(exc), number)
-            continue
+    for number, pair in parsed(json_lines(path, result.skipped), convert_row, result.skipped):
         text = pair.model_dump_json()
         if text in seen:
             result.skipped.add("the same pair as an earlier line", number)
@@ -58,13 +48,9 @@ def convert_file(path: Path) -> Converted:
 
 
 def convert_row(row: dict[str, Any]) -> Pair:
-    """One raw line as a pair. Raises Unusable."""
+    """One raw line as a pair. Raises Unusable, and pydantic's ValidationError."""
     if "messages" in row or "rejected_messages" in row:
-        sides = {"chosen": _turns(row, "messages"), "rejected": _turns(row, "rejected_messages")}
-        try:
-            return Pair.model_validate(sides)
-        except ValidationError as exc:
-            raise Unusable(reason_of(exc)) from None
+        return Pair.model_validate({"chosen": _turns(row, "messages"), "rejected": _turns(row, "rejected_messages")})
     prompt, chosen, rejected = (_text(row, key) for key in TEXT_KEYS)
     if chosen == rejected:
         raise Unusable("chosen equals rejected")

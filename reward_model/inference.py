@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from pydantic import ValidationError
 
 from foundation.command import alias
 from foundation.errors import UserError
@@ -24,7 +23,7 @@ from reward_model.api import pair_score
 from reward_model.api_types import ScoreRequest
 from reward_model.evaluation import pair_margins, summarise
 from reward_model.inference_api import load_served
-from reward_model.pairs import Skipped, json_lines, read_pairs, reason_of
+from reward_model.pairs import Skipped, json_lines, parsed, read_pairs
 from reward_model.scoring import Item
 
 KEYS = ("prompt", "response", "reference")
@@ -33,19 +32,16 @@ KEYS = ("prompt", "response", "reference")
 def read_items(path: Path) -> tuple[list[dict[str, Any]], list[Item]]:
     """The lines of a file and the items in them. Raises UserError when a line is no item."""
     skipped = Skipped()
-    rows, items = [], []
-    for number, row in json_lines(path, skipped):
-        try:
-            request = ScoreRequest.model_validate({key: row[key] for key in KEYS if key in row})
-        except ValidationError as exc:
-            skipped.add(reason_of(exc), number)
-            continue
-        rows.append(row)
-        items.append(Item(request.prompt, request.response, request.reference))
-    if skipped.counts or not items:
+    read = [entry for _, entry in parsed(json_lines(path, skipped), _item, skipped)]
+    if skipped.counts or not read:
         # Left-out lines would shift the scores against the file.
         raise UserError(f"{path}: every line must have prompt and response as texts. Mend or remove:\n{skipped}")
-    return rows, items
+    return [row for row, _ in read], [item for _, item in read]
+
+
+def _item(row: dict[str, Any]) -> tuple[dict[str, Any], Item]:
+    request = ScoreRequest.model_validate({key: row[key] for key in KEYS if key in row})
+    return row, Item(request.prompt, request.response, request.reference)
 
 
 def main(

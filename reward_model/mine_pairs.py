@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,7 +21,7 @@ import typer
 from foundation.command import alias
 from foundation.errors import UserError
 from foundation.files import write_lines
-from reward_model.pairs import Pair, Skipped, grounded, json_lines, make_pair
+from reward_model.pairs import Pair, Skipped, Unusable, grounded, json_lines, make_pair, parsed
 
 Group = tuple[str, str, str]
 
@@ -51,31 +52,29 @@ def mine(paths: list[Path], *, margin: float) -> Mined:
     result = Mined()
     groups: dict[Group, list[Candidate]] = defaultdict(list)
     for path in paths:
-        for line, row in json_lines(path, result.skipped):
-            reason, candidate = _candidate(row, line)
-            if candidate is None:
-                result.skipped.add(reason, line)
-            else:
-                groups[_group_of(path, row)].append(candidate)
+        rows = json_lines(path, result.skipped)
+        for line, (group, texts, value) in parsed(rows, partial(_candidate, path), result.skipped):
+            groups[group].append(Candidate(line, *texts, value))
     result.n_groups = len(groups)
     for candidates in groups.values():
         _take(candidates, result, margin)
     return result
 
 
-def _candidate(row: dict[str, Any], line: int) -> tuple[str, Candidate | None]:
+def _candidate(path: Path, row: dict[str, Any]) -> tuple[Group, tuple[str, str], float]:
+    """The group of a scored answer, its prompt and itself, and its value. Raises Unusable."""
     question, reference, answer = (row.get(key) for key in ("question", "reference", "answer"))
     if row.get("mode", "train") != "train":
-        return "a validation rollout", None
+        raise Unusable("a validation rollout")
     if row.get("unscored") or row.get("reward") is None:
-        return "an unscored rollout", None
+        raise Unusable("an unscored rollout")
     if not isinstance(question, str) or not isinstance(answer, str) or not isinstance(reference, str | None):
-        return "no question, reference or answer as text", None
+        raise Unusable("no question, reference or answer as text")
     parts = row.get("reward_parts")
     value = parts.get("answer") if isinstance(parts, dict) else None
     if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= 1:
-        return "no reward_parts.answer in [0, 1]", None
-    return "", Candidate(line, grounded(question, reference or ""), answer, float(value))
+        raise Unusable("no reward_parts.answer in [0, 1]")
+    return _group_of(path, row), (grounded(question, reference or ""), answer), float(value)
 
 
 def _group_of(path: Path, row: dict[str, Any]) -> Group:

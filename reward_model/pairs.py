@@ -10,18 +10,22 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
-from foundation.errors import UserError
+from foundation.errors import AgentGRPOError, UserError
 from foundation.files import BadLine, decode_line, numbered_lines
 
 SHOWN_LINES = 5
 MARK = "\n\n参考答案："
+
+
+class Unusable(AgentGRPOError):
+    """Why a row gives nothing, in words that do not vary with its content."""
 
 
 class Turn(BaseModel):
@@ -108,15 +112,21 @@ def json_lines(path: Path, skipped: Skipped) -> Iterator[tuple[int, dict[str, An
         raise UserError(f"{path}: cannot be read ({exc.strerror}); give the path of a JSONL file") from None
 
 
+def parsed[T](
+    rows: Iterable[tuple[int, dict[str, Any]]], parse: Callable[[dict[str, Any]], T], skipped: Skipped
+) -> Iterator[tuple[int, T]]:
+    """What `parse` makes of each row, with its number; Unusable and pydantic's errors are counted by their reasons."""
+    for number, row in rows:
+        try:
+            yield number, parse(row)
+        except (Unusable, ValidationError) as exc:
+            skipped.add(str(exc) if isinstance(exc, Unusable) else reason_of(exc), number)
+
+
 def read_pairs(path: Path) -> tuple[list[Pair], Skipped]:
     """All pairs of a file in the converted format, and what was skipped. Raises UserError when none is left."""
     skipped = Skipped()
-    pairs = []
-    for number, row in json_lines(path, skipped):
-        try:
-            pairs.append(Pair.model_validate(row))
-        except ValidationError as exc:
-            skipped.add(reason_of(exc), number)
+    pairs = [pair for _, pair in parsed(json_lines(path, skipped), Pair.model_validate, skipped)]
     if not pairs:
         raise UserError(
             f"{path}: no line is a pair of the form {{chosen: [turns], rejected: [turns]}}. "

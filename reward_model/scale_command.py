@@ -22,7 +22,7 @@ from matplotlib.figure import Figure
 from foundation.errors import UserError
 from foundation.files import write_text
 from reward_model.folder import weights_fingerprint
-from reward_model.pairs import Skipped, json_lines, split_by_key
+from reward_model.pairs import Skipped, Unusable, json_lines, parsed, split_by_key
 from reward_model.scale import SCALE_FILE, RewardScale, fit
 from reward_model.scoring import Item, load_scorer
 
@@ -42,34 +42,27 @@ class Labelled:
 def read_rows(path: Path, *, is_rollouts: bool) -> tuple[list[Labelled], Skipped]:
     """The labelled rows of a file, and what was skipped. Raises UserError when it cannot be read."""
     skipped = Skipped()
-    rows = []
-    for number, row in json_lines(path, skipped):
-        if is_rollouts and (row.get("reward") is None or row.get("unscored")):
-            skipped.add("an unscored rollout", number)
-            continue
-        fields = _of_rollout(row) if is_rollouts else row
-        label, texts = (
-            fields.get("label"),
-            [fields.get("prompt"), fields.get("response"), fields.get("reference") or ""],
-        )
-        if not all(isinstance(text, str) for text in texts):
-            skipped.add("prompt, response or reference is not a text", number)
-        elif isinstance(label, bool) or not isinstance(label, int | float) or not 0 <= label <= 1:
-            skipped.add("label is not a number in [0, 1]", number)
-        else:
-            rows.append(Labelled(Item(*map(str, texts)), float(label)))
-    return rows, skipped
+    parse = _of_rollout if is_rollouts else _labelled
+    return [row for _, row in parsed(json_lines(path, skipped), parse, skipped)], skipped
 
 
-def _of_rollout(row: dict[str, Any]) -> dict[str, Any]:
+def _labelled(row: dict[str, Any]) -> Labelled:
+    """Raises Unusable."""
+    label, texts = row.get("label"), [row.get("prompt"), row.get("response"), row.get("reference") or ""]
+    if not all(isinstance(text, str) for text in texts):
+        raise Unusable("prompt, response or reference is not a text")
+    if isinstance(label, bool) or not isinstance(label, int | float) or not 0 <= label <= 1:
+        raise Unusable("label is not a number in [0, 1]")
+    return Labelled(Item(*map(str, texts)), float(label))
+
+
+def _of_rollout(row: dict[str, Any]) -> Labelled:
+    """Raises Unusable."""
+    if row.get("reward") is None or row.get("unscored"):
+        raise Unusable("an unscored rollout")
+    texts = {"prompt": row.get("question"), "response": row.get("answer"), "reference": row.get("reference")}
     parts = row.get("reward_parts")
-    label = parts.get("answer") if isinstance(parts, dict) else None
-    return {
-        "prompt": row.get("question"),
-        "response": row.get("answer"),
-        "reference": row.get("reference"),
-        "label": label,
-    }
+    return _labelled({**texts, "label": parts.get("answer") if isinstance(parts, dict) else None})
 
 
 def fit_rows(rows: Sequence[Labelled], *, weights_sha256: str) -> RewardScale:

@@ -14,11 +14,10 @@ from typing import Any
 from datasets import Dataset, load_dataset
 from datasets.exceptions import DatasetNotFoundError
 from huggingface_hub.errors import HfHubHTTPError
-from pydantic import ValidationError
 
 from foundation.errors import UserError
 from reward_model.encoding import Encoder
-from reward_model.pairs import Pair, Skipped, make_pair, read_pairs, reason_of, split_by_key
+from reward_model.pairs import Pair, Skipped, make_pair, parsed, read_pairs, split_by_key
 
 
 @dataclass
@@ -59,12 +58,7 @@ def _read(source: str, split: str) -> tuple[list[Pair], Skipped]:
             f"({' '.join(str(exc).split())[:200]})"
         ) from None
     skipped = Skipped()
-    pairs = []
-    for number, row in enumerate(rows, start=1):
-        try:
-            pairs.append(_pair(dict(row)))
-        except ValidationError as exc:
-            skipped.add(reason_of(exc), number)
+    pairs = [pair for _, pair in parsed(enumerate(map(dict, rows), start=1), _pair, skipped)]
     if not pairs:
         raise UserError(f"--dataset_name {source}: no row has chosen and rejected dialogues. Skipped:\n{skipped}")
     return pairs, skipped

@@ -17,9 +17,9 @@ import typer
 
 from foundation.errors import UserError
 from foundation.files import write_text
-from foundation.http_gate import Traffic, checked_token, is_own_host
+from foundation.http_gate import Traffic, checked_token
 from foundation.http_server import run
-from foundation.net import bind
+from foundation.net import bind, is_own_host
 from sql_agent.run_report.folder import read_run
 
 REPORT, PLOTS = "report.html", "plots"

@@ -15,7 +15,7 @@ not learned from. Raises UserError where nothing is left.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 
 from foundation import run_folder
 from foundation.errors import UserError
-from foundation.files import BadLine, decode_line, numbered_lines
+from reward_model.pairs import Skipped, json_lines
 from sql_agent.config import ROOT, AgentTree, DataConfig, TuneConfig, data_path, resolve_path
 from sql_agent.data.dataset import parse_file
 from sql_agent.data.hub import hub_rows, local_copy, rows_of
@@ -102,7 +102,7 @@ def read_source(tune: TuneConfig, data: DataConfig, agents: AgentTree) -> Source
             else:
                 _take_questions(source, file, agent)
         else:
-            rows = _jsonl_rows(file, source.left_out)
+            rows = (row for _, row in json_lines(file, Skipped(source.left_out)))
             first = next(rows, {})
             if not first or TOLD & first.keys():
                 _take(source, chain([first] if first else [], rows), agent)
@@ -119,22 +119,6 @@ def _columns(file: Path) -> set[str]:
         return set(pq.read_schema(file).names)
     except (pa.ArrowException, OSError):
         return set()  # who reads the rows tells why
-
-
-def _jsonl_rows(file: Path, left_out: Counter[str]) -> Iterator[Row]:
-    try:
-        for _, line in numbered_lines(file):
-            try:
-                row = decode_line(line)
-            except BadLine as exc:
-                left_out[exc.kind] += 1
-                continue
-            if isinstance(row, dict):
-                yield row
-            else:
-                left_out["not a JSON object"] += 1
-    except OSError as exc:
-        raise UserError(f"--data {file}: cannot be read ({exc.strerror})") from exc
 
 
 def _take(source: Source, rows: Iterable[Row], agent: AgentChats) -> None:
