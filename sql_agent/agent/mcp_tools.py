@@ -7,6 +7,7 @@ the session. Not covered: a server that sends gigabytes, which this process woul
 
 from __future__ import annotations
 
+import functools
 import json
 import logging
 from typing import Any
@@ -15,7 +16,7 @@ from mcp import MCPError, types
 
 from foundation.errors import UserError, did_you_mean
 from sql_agent.agent.mcp_session import McpSession, environment_of, headers_of, program_of
-from sql_agent.agent.tool import NAME, BadArguments, EpisodeContext, Tool, ToolFailed, cut, parse_object, record
+from sql_agent.agent.tool import NAME, BadArguments, EpisodeContext, Tool, ToolFailed, cut, parse_object, recorded
 from sql_agent.agent.transcript import writable
 
 logger = logging.getLogger(__name__)
@@ -70,11 +71,8 @@ def _tool(session: McpSession, listed: types.Tool) -> Tool | None:
         logger.warning("agent.mcp.%s: the tool %.100r is left out: %s", session.name, listed.name, reason)
         return None
 
-    async def invoke(context: EpisodeContext, raw: str) -> str:
-        return await record(context, listed.name, raw, lambda: _call(session, listed.name, context, raw))
-
     description = cut(writable(listed.description or ""), MAX_DESCRIPTION_CHARS)
-    return Tool(listed.name, description, parameters, invoke)
+    return recorded(listed.name, description, parameters, functools.partial(_call, session, listed.name))
 
 
 async def _call(session: McpSession, name: str, context: EpisodeContext, raw: str) -> str:

@@ -27,7 +27,7 @@ from foundation.errors import UserError
 from foundation.forked import Died, Forked, Nursery, fork
 from sql_agent.agent.endpoint import LLMEndpoint
 from sql_agent.agent.own_tools import class_of
-from sql_agent.agent.tool import EpisodeContext, Kind, Told, Tool, bounded, record
+from sql_agent.agent.tool import EpisodeContext, Kind, Told, Tool, bounded, recorded
 from sql_agent.config import AgentConfig
 from sql_agent.errors import EpisodeFault, Fault, ToolFault
 from sql_agent.records import Episode, Question, ToolOutcome
@@ -123,16 +123,11 @@ class RemoteTools:
         return Kind(source, rewards, tools, begin)
 
     def _tool(self, about: dict[str, Any]) -> Tool:
-        name = about["name"]
+        async def call(context: EpisodeContext, raw: str) -> Told:
+            async with self._process() as process:
+                return await called(process, "call", about["name"], raw, context)
 
-        async def invoke(context: EpisodeContext, raw: str) -> str:
-            async def work() -> Told:
-                async with self._process() as process:
-                    return await called(process, "call", name, raw, context)
-
-            return await record(context, name, raw, lambda: self.run(work()))
-
-        return Tool(**about, invoke=invoke)
+        return recorded(**about, work=lambda context, raw: self.run(call(context, raw)))
 
     async def play(self, question: Question, llm: LLMEndpoint, specs: list[dict[str, Any]]) -> str | Episode:
         """What agent.episode gives, in a process to itself. Raises Overdue, and a Fault."""
@@ -282,15 +277,13 @@ class RemoteEnvironment:
         return [self._tool(tool) for tool in self._tools]
 
     def _tool(self, tool: Tool) -> Tool:
-        async def invoke(context: EpisodeContext, raw: str) -> str:
-            async def work() -> Told:
-                process = self._living()
-                async with self._turn():
-                    return await called(process, "method", tool.name, raw, context)
+        async def call(context: EpisodeContext, raw: str) -> Told:
+            process = self._living()
+            async with self._turn():
+                return await called(process, "method", tool.name, raw, context)
 
-            return await record(context, tool.name, raw, lambda: self._owner.run(work()))
-
-        return Tool(tool.name, tool.description, tool.parameters, invoke)
+        work = lambda context, raw: self._owner.run(call(context, raw))  # noqa: E731
+        return recorded(tool.name, tool.description, tool.parameters, work)
 
     async def reward(self, *, timeout_s: float) -> float | None:
         """What the episode earned in [0, 1]; None where the environment gives no reward."""

@@ -35,7 +35,7 @@ from sql_agent.agent.tool import (
     Tool,
     bounded,
     parse_object,
-    record,
+    recorded,
     said_by,
 )
 from sql_agent.errors import ToolFault
@@ -136,23 +136,16 @@ def _tool(source: str, value: Any, worker: Worker) -> Tool:
     if isinstance(value, FunctionTool):
         description, parameters = _described(source, value.name, value.description, value.params_json_schema)
 
-        async def invoke_given(context: EpisodeContext, raw: str) -> str:
-            async def work() -> Any:
-                parse_object(raw)
-                call = ToolContext(context=context, tool_name=value.name, tool_call_id="", tool_arguments=raw)
-                return await worker.call(_invoked, value, call, raw, timeout_s=context.timeout_s)
+        async def call_given(context: EpisodeContext, raw: str) -> Any:
+            parse_object(raw)
+            call = ToolContext(context=context, tool_name=value.name, tool_call_id="", tool_arguments=raw)
+            return await worker.call(_invoked, value, call, raw, timeout_s=context.timeout_s)
 
-            return await record(context, value.name, raw, work)
-
-        return Tool(value.name, description, parameters, invoke_given)
+        return recorded(value.name, description, parameters, call_given)
     name = getattr(value, "__name__", source.rpartition(":")[2])
     schema = _schema(source, value, name=name)
     description, parameters = _described(source, name, schema.description, schema.params_json_schema)
-
-    async def invoke(context: EpisodeContext, raw: str) -> str:
-        return await record(context, name, raw, lambda: _call(worker, value, schema, context, raw))
-
-    return Tool(name, description, parameters, invoke)
+    return recorded(name, description, parameters, functools.partial(_call, worker, value, schema))
 
 
 async def _invoked(tool: FunctionTool, call: ToolContext[Any], raw: str) -> Any:
@@ -258,11 +251,10 @@ def tools_of(kind: EnvironmentClass, worker: Worker | None = None, instance: Any
     """The methods of `instance` as tools; without one, what the model will be told of them."""
 
     def made(name: str, schema: FuncSchema) -> Tool:
-        async def invoke(context: EpisodeContext, raw: str) -> str:
+        async def call(context: EpisodeContext, raw: str) -> Any:
             assert worker, "an environment's tools are called in an episode"
-            work = functools.partial(_call, worker, getattr(instance, name), schema, context, raw)
-            return await record(context, name, raw, work)
+            return await _call(worker, getattr(instance, name), schema, context, raw)
 
-        return Tool(name, schema.description or "", schema.params_json_schema, invoke)
+        return recorded(name, schema.description or "", schema.params_json_schema, call)
 
     return [made(name, schema) for name, schema in kind.schemas.items()]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sql_agent.agent.tool import BadArguments, EpisodeContext, Tool, ToolFailed, parse_object, record
+from sql_agent.agent.tool import BadArguments, EpisodeContext, Tool, ToolFailed, parse_object, recorded
 from sql_agent.environment.sandbox.pool import Sandbox
 
 PYTHON = "python"
@@ -28,17 +28,14 @@ NO_OUTPUT = "(no output; print what you want to see)"
 def python_tool(sandbox: Sandbox) -> Tool:
     """The tool over `sandbox`."""
 
-    async def invoke(context: EpisodeContext, raw: str) -> str:
-        async def work() -> str:
-            code = parse_object(raw).get("code")
-            if not isinstance(code, str) or not code.strip():
-                raise BadArguments('code is missing; expected {"code": "print(1 + 1)"}')
-            outcome = await sandbox.run(code)
-            if not outcome.ok:
-                raise ToolFailed(outcome.text, "timeout" if outcome.kind == "timeout" else "error")
-            return outcome.text.rstrip("\n") or NO_OUTPUT
-
-        return await record(context, PYTHON, raw, work)
+    async def run(_context: EpisodeContext, raw: str) -> str:
+        code = parse_object(raw).get("code")
+        if not isinstance(code, str) or not code.strip():
+            raise BadArguments('code is missing; expected {"code": "print(1 + 1)"}')
+        outcome = await sandbox.run(code)
+        if not outcome.ok:
+            raise ToolFailed(outcome.text, "timeout" if outcome.kind == "timeout" else "error")
+        return outcome.text.rstrip("\n") or NO_OUTPUT
 
     modules = ", ".join(sandbox.config.modules) or "none"
-    return Tool(PYTHON, DESCRIPTION.format(modules=modules), PARAMETERS, invoke, strict=True)
+    return recorded(PYTHON, DESCRIPTION.format(modules=modules), PARAMETERS, run, strict=True)

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from foundation.errors import did_you_mean
-from sql_agent.agent.tool import BadArguments, EpisodeContext, Tool, ToolFailed, parse_object, record
+from sql_agent.agent.tool import BadArguments, EpisodeContext, Tool, ToolFailed, parse_object, recorded
 from sql_agent.environment.database import Database
 
 SAMPLES, MOST_SAMPLES, CELL_CHARS = 5, 20, 100
@@ -85,7 +85,7 @@ TOOLS: list[tuple[str, str, dict[str, Any], list[str], Work]] = [
 
 def schema_tools(database: Database) -> list[Tool]:
     """The three tools over a database."""
-    return [_tool(database, *one) for one in TOOLS]
+    return [_tool(database, *about) for about in TOOLS]
 
 
 def _tool(
@@ -93,13 +93,10 @@ def _tool(
 ) -> Tool:
     parameters = {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
 
-    async def invoke(context: EpisodeContext, raw: str) -> str:
-        async def done() -> Any:
-            given = parse_object(raw)
-            if unknown := [key for key in given if key not in properties]:
-                raise BadArguments(f"no argument {unknown[0]!r:.60}; there are: {', '.join(properties) or 'none'}")
-            return await work(database, given)
+    async def call(_context: EpisodeContext, raw: str) -> Any:
+        given = parse_object(raw)
+        if unknown := [key for key in given if key not in properties]:
+            raise BadArguments(f"no argument {unknown[0]!r:.60}; there are: {', '.join(properties) or 'none'}")
+        return await work(database, given)
 
-        return await record(context, name, raw, done)
-
-    return Tool(name=name, description=description, parameters=parameters, invoke=invoke)
+    return recorded(name, description, parameters, call)

@@ -82,6 +82,7 @@ class EpisodeContext:
 
 
 Invoke = Callable[[EpisodeContext, str], Coroutine[Any, Any, str]]
+Work = Callable[[EpisodeContext, str], Awaitable[Any]]
 
 
 @dataclass(frozen=True)
@@ -145,35 +146,33 @@ def is_repeated_call(context: EpisodeContext) -> bool:
     return len(last) == context.repeat_limit and len(set(last)) == 1
 
 
-async def record(context: EpisodeContext, name: str, raw: str, work: Callable[[], Awaitable[Any]]) -> str:
-    """Do the work of one call, and give what the model sees of it. Raises a Fault, which is left in the context.
+def recorded(name: str, description: str, parameters: dict[str, Any], work: Work, *, strict: bool = False) -> Tool:
+    """The tool whose calls `work` does; each is written down, and a Fault that ends it is left in the context.
 
     `work` gives text or what json can write, or what a call in another process came to, and raises BadArguments,
     ToolFailed, TimeoutError or anything else.
     """
-    started = time.time()
-    observation = bounded(await _told(context, name, work), context.max_chars)
-    outcome, text = observation.outcome, observation.text
-    context.n_bad_tool_calls += outcome == "bad_arguments"
-    ended = time.time()
-    context.timeline.append(("tool", started, ended))
-    call = ToolCall(
-        name=name,
-        arguments=writable(raw[:MAX_ARGUMENT_CHARS]),
-        result=text,
-        outcome=outcome,
-        turn=max(1, context.turn),
-        elapsed_s=round(ended - started, 4),
-    )
-    context.tool_calls.append(call)
-    # With its result: the next page of a list is another answer to the same words.
-    context.asked.append((name, " ".join(raw.split()), text))
-    return text
+
+    async def invoke(context: EpisodeContext, raw: str) -> str:
+        started = time.time()
+        observation = bounded(await _told(context, name, work(context, raw)), context.max_chars)
+        outcome, text = observation.outcome, observation.text
+        context.n_bad_tool_calls += outcome == "bad_arguments"
+        ended = time.time()
+        context.timeline.append(("tool", started, ended))
+        turn, elapsed_s, written = max(1, context.turn), round(ended - started, 4), writable(raw[:MAX_ARGUMENT_CHARS])
+        call = ToolCall(name=name, arguments=written, result=text, outcome=outcome, turn=turn, elapsed_s=elapsed_s)
+        context.tool_calls.append(call)
+        # With its result: the next page of a list is another answer to the same words.
+        context.asked.append((name, " ".join(raw.split()), text))
+        return text
+
+    return Tool(name, description, parameters, invoke, strict)
 
 
-async def _told(context: EpisodeContext, name: str, work: Callable[[], Awaitable[Any]]) -> Told:
+async def _told(context: EpisodeContext, name: str, work: Awaitable[Any]) -> Told:
     try:
-        value = await work()
+        value = await work
         return value if isinstance(value, Told) else Told(as_text(value))
     except Fault as fault:
         context.fault = _of_tool(fault, name)

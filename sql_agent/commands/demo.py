@@ -22,7 +22,7 @@ from foundation import run_folder
 from foundation.files import write_json
 from foundation.processes import end_with_parent
 from sql_agent.config import COMMAND, ROOT, build_config, load_recipe, recipe_path, resolve_system_prompt
-from sql_agent.evaluation.folder import RESULTS, TABLES
+from sql_agent.evaluation.folder import PLAN, RESULTS, TABLES
 from sql_agent.evaluation.plan import SPLITS
 from sql_agent.evaluation.results import EvalReport
 from sql_agent.run_report.line import report_line
@@ -63,6 +63,17 @@ def rewards(results: EvalReport) -> dict[str, Any]:
     }
 
 
+def conclude(run_dir: Path, *, before: str, plan: list[str]) -> None:
+    """Measure a run's model before and after, unless that is done; export it; write the figures into its summary."""
+    evaluation = run_dir / EVALUATION
+    targets = ["--before", before, "--after", str(run_dir), *plan, "--out", str(evaluation)]
+    run(*COMMAND, "evaluate", *(["--resume", str(evaluation)] if (evaluation / PLAN).is_file() else targets))
+    if not (model := run_dir / "model").exists():
+        run(*COMMAND, "export", str(run_dir), str(model), "--evaluation", str(evaluation / TABLES))
+    summary = json.loads((run_dir / run_folder.SUMMARY).read_text(encoding="utf-8"))
+    write_json(run_dir / run_folder.SUMMARY, {**summary, **rewards(EvalReport.read(evaluation / RESULTS))})
+
+
 def held_out(recipe: str) -> list[Path]:
     """The recipe's own questions to measure with; none where it trains on the bundled ones, whose splits are known."""
     files = [recipe_path(recipe).parent / f"{name}.jsonl" for name in SPLITS]
@@ -87,14 +98,8 @@ def demo(
     settings = ["--set", f"trainer.seed={seed}", *(["--set", f"trainer.max_steps={steps}"] if steps else [])]
     last = run(*COMMAND, "train", "--recipe", recipe, *settings)
     folder = Path(last.removeprefix(RUN_LINE))
-    targets = ["--before", str(ensure_tiny_policy(seed, load_task(config.model.tiny))), "--after", str(folder)]
     plan = ["--limit", str(questions), "--recipe", recipe, "--set", f"agent.system_prompt={config.agent.system_prompt}"]
     plan += [flag for file in held_out(recipe) for flag in ("--split", str(file))]
-    evaluation = folder / EVALUATION
-    run(*COMMAND, "evaluate", *targets, *plan, "--out", str(evaluation))
-    card = ["--evaluation", str(evaluation / TABLES)]
-    run(*COMMAND, "export", str(folder), str(folder / "model"), *card)
-    summary = json.loads((folder / run_folder.SUMMARY).read_text(encoding="utf-8"))
-    write_json(folder / run_folder.SUMMARY, {**summary, **rewards(EvalReport.read(evaluation / RESULTS))})
+    conclude(folder, before=str(ensure_tiny_policy(seed, load_task(config.model.tiny))), plan=plan)
     print(report_line(folder))
     print(f"{RUN_LINE}{folder}")

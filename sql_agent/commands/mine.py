@@ -21,13 +21,11 @@ from rich.console import Console
 from foundation import run_folder
 from foundation.console import Heartbeat
 from foundation.errors import UserError
-from foundation.files import write_json
 from reward_client import needed_endpoints
-from sql_agent.commands.demo import EVALUATION, RUN_LINE, rewards, run
+from sql_agent.commands import demo
+from sql_agent.commands.demo import RUN_LINE
 from sql_agent.config import COMMAND, HOME
 from sql_agent.errors import DatabaseFault
-from sql_agent.evaluation import folder as eval_folder
-from sql_agent.evaluation.results import EvalReport
 from sql_agent.mining.phrasing import phrased
 from sql_agent.mining.questions import SIZES, Mined, mine_questions
 from sql_agent.mining.recipe import ABOUT_SPLITS, told_drops, write_recipe
@@ -146,28 +144,16 @@ def train(folder: Path, state: State) -> Path:
     flags += [] if gpu_count() else ["--backend", "local"]
     done = sorted(runs.glob(f"*/{run_folder.CHECKPOINTS}/global_step_*"), key=lambda path: path.stat().st_mtime)
     flags += ["--resume", str(done[-1].parents[1])] if done else []
-    return Path(run(*COMMAND, "train", *flags).removeprefix(RUN_LINE))
+    return Path(demo.run(*COMMAND, "train", *flags).removeprefix(RUN_LINE))
 
 
 def measure(folder: Path, state: State) -> None:
     """Both models on what was held out, and the trained one as a model folder; the run's summary gets the figures."""
-    run_dir = Path(state.run)
-    summary = json.loads((run_dir / run_folder.SUMMARY).read_text(encoding="utf-8"))
-    evaluation = run_dir / EVALUATION
-    if (evaluation / eval_folder.PLAN).is_file():
-        run(*COMMAND, "evaluate", "--resume", str(evaluation))
-    else:
-        files = [file for name in HELD_OUT if (file := folder / f"{name}.jsonl").stat().st_size]
-        amounts = ["--limit", str(state.amounts["test_questions"]), "--samples", str(state.amounts["samples"])]
-        plan = ["--recipe", str(folder), *amounts, "--out", str(evaluation)]
-        plan += [word for file in files for word in ("--split", str(file))]
-        run(*COMMAND, "evaluate", "--before", summary["model"]["path"], "--after", str(run_dir), *plan)
-    model = run_dir / "model"
-    if not model.exists():
-        tables = str(evaluation / eval_folder.TABLES)
-        run(*COMMAND, "export", str(run_dir), str(model), "--evaluation", tables)
-    figures = rewards(EvalReport.read(evaluation / eval_folder.RESULTS))
-    write_json(run_dir / run_folder.SUMMARY, {**summary, **figures})
+    summary = json.loads((Path(state.run) / run_folder.SUMMARY).read_text(encoding="utf-8"))
+    files = [file for name in HELD_OUT if (file := folder / f"{name}.jsonl").stat().st_size]
+    plan = ["--limit", str(state.amounts["test_questions"]), "--samples", str(state.amounts["samples"])]
+    plan += ["--recipe", str(folder), *(word for file in files for word in ("--split", str(file)))]
+    demo.conclude(Path(state.run), before=summary["model"]["path"], plan=plan)
     state.evaluated = True
     save(folder, state)
 

@@ -185,16 +185,14 @@ def best_text(best: dict[str, Any]) -> str:
 
 
 def summary_table(summary: dict[str, Any]) -> Table:
-    """The summary as people read it."""
-    table = Table(title=f"run {summary['status']}", show_header=False, title_justify="left")
+    """The summary of a GRPO run as people read it."""
     unscored, late = _counted(summary["unscored"]) or "none", _counted(summary["late_calls"])
     parts = " + ".join(f"{k} {v:.3f}" for k, v in summary["reward_parts"].items())
     seconds = summary["seconds"]
     times = ", ".join(f"{k} {duration(v)}" for k, v in seconds.items() if k != "total" and v >= 1)
     rows = {
-        "steps": f"{summary['steps']} of {summary['total_steps']}",
         "rollouts": f"{summary['rollouts']}, scored {summary['scored']}, unscored: {unscored}"
-        + (f"; tools broke: {escape(broken)}" if (broken := summary.get("broken_tools")) else "")
+        + (f"; tools broke: {broken}" if (broken := summary.get("broken_tools")) else "")
         + (f"; too old: {old}" if (old := summary.get("too_old")) else "")
         + (f"; calls after a step's end: {late}" if late else ""),
         "reward": f"{number(summary['reward_mean'])} = {parts}" if parts else "-",
@@ -204,17 +202,38 @@ def summary_table(summary: dict[str, Any]) -> Table:
         **({"goes on from": ancestors_text(summary["goes_on_from"])} if summary.get("goes_on_from") else {}),
         "triplets": str(summary["triplets"]),
         "groups": f"{summary['groups']}, without variance {summary['zero_variance_groups']} (no update from these)",
-        "update": f"loss {number(summary['loss'])}, gradient norm {number(summary['grad_norm'])}, "
-        f"weights {'changed' if summary['weights_changed'] else 'NOT changed'}",
+        "update": f"loss {number(summary['loss'])}, {_update(summary)}",
         "judge": _judge(summary),
-        "model": summary["model"]["path"],
-        "time": f"{duration(seconds['total'])} ({times})",
-        "peak memory": f"{summary['peak_memory_gib']} GiB",
     }
-    for name, text in rows.items():
-        table.add_row(name, text)
+    return _table(summary, rows, time=f"{duration(seconds['total'])} ({times})")
+
+
+def tuning_table(summary: dict[str, Any]) -> Table:
+    """The summary of a run with TRL as people read it."""
+    data, tokens = summary["data"]["train"], summary["tokens"]
+    left_out = ", ".join(f"{n} x {reason}" for reason, n in data["left_out"].items())
+    rows = {
+        "data": f"{data['rows']} of {data['source']}" + (f"; left out: {left_out}" if left_out else ""),
+        "tokens": f"{tokens['all']}, supervised {tokens['supervised']}",
+        "loss": f"{number(summary['loss_first_step'])} at first, {number(summary['loss'])} at last",
+        "update": _update(summary),
+    }
+    return _table(summary, rows, time=duration(summary["seconds"]["total"]))
+
+
+def _update(summary: dict[str, Any]) -> str:
+    changed = "changed" if summary["weights_changed"] else "NOT changed"
+    return f"gradient norm {number(summary['grad_norm'])}, weights {changed}"
+
+
+def _table(summary: dict[str, Any], rows: dict[str, str], *, time: str) -> Table:
+    """What both have around their own rows."""
+    table = Table(title=f"run {summary['status']}", show_header=False, title_justify="left")
+    rows = {"steps": f"{summary['steps']} of {summary['total_steps']}", **rows, "model": summary["model"]["path"]}
+    for name, text in {**rows, "time": time, "peak memory": f"{summary['peak_memory_gib']} GiB"}.items():
+        table.add_row(name, escape(text))
     for warning in summary["warnings"]:
         table.add_row("warning", escape(warning), style="yellow")
     if summary.get("error"):
-        table.add_row("error", summary["error"], style="bold red")
+        table.add_row("error", escape(summary["error"]), style="bold red")
     return table

@@ -28,12 +28,12 @@ from sql_agent.serving.merged_start import merged_start
 from sql_agent.serving.models import model_folder
 from sql_agent.training import preflight
 from sql_agent.training.plan import EXIT, Plan, carry_out
+from sql_agent.training.summary import tuning_table
 from sql_agent.tuning.arguments import trl_arguments
 from sql_agent.tuning.choice import best, mined
 from sql_agent.tuning.encoding import Encoded, Encoder
 from sql_agent.tuning.sources import FORMS, Pair, Source, read_source
 from sql_agent.tuning.stored import stored_source
-from sql_agent.tuning.summary import tuning_table
 
 TRL = ("torch", "transformers", "trl", "peft", "datasets")  # what a run in this process imports
 COMPARED_ON_RESUME = ("agent", "agents", "database", "data", "model")
