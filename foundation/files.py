@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 import secrets
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -101,6 +101,20 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, bytes]]:
     for number, line in enumerate(_entries(text) or text.split(b"\n"), start=1):
         if line.strip():
             yield number, line
+
+
+def json_objects(path: Path, skip: Callable[[str, int], None]) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Number and object of each of these lines that holds one; `skip` gets the reason and the number of the others."""
+    for number, line in numbered_lines(path):
+        try:
+            value = decode_line(line)
+        except BadLine as exc:
+            skip(exc.kind, number)
+            continue
+        if isinstance(value, dict):
+            yield number, value
+        else:
+            skip("not a JSON object", number)
 
 
 def _entries(text: bytes) -> list[bytes]:

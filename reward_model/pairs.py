@@ -18,7 +18,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from foundation.errors import AgentGRPOError, UserError
-from foundation.files import BadLine, decode_line, numbered_lines
+from foundation.files import json_objects
 
 SHOWN_LINES = 5
 MARK = "\n\n参考答案："
@@ -98,16 +98,7 @@ def json_lines(path: Path, skipped: Skipped) -> Iterator[tuple[int, dict[str, An
     Raises UserError when the file cannot be read.
     """
     try:
-        for number, line in numbered_lines(path):
-            try:
-                value = decode_line(line)
-            except BadLine as exc:
-                skipped.add(exc.kind, number)
-                continue
-            if isinstance(value, dict):
-                yield number, value
-            else:
-                skipped.add("not a JSON object", number)
+        yield from json_objects(path, skipped.add)
     except OSError as exc:
         raise UserError(f"{path}: cannot be read ({exc.strerror}); give the path of a JSONL file") from None
 

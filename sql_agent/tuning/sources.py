@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 
 from foundation import run_folder
 from foundation.errors import UserError
-from reward_model.pairs import Skipped, json_lines
+from foundation.files import json_objects
 from sql_agent.config import ROOT, AgentTree, DataConfig, TuneConfig, data_path, resolve_path
 from sql_agent.data.dataset import parse_file
 from sql_agent.data.hub import hub_rows, local_copy, rows_of
@@ -102,7 +102,7 @@ def read_source(tune: TuneConfig, data: DataConfig, agents: AgentTree) -> Source
             else:
                 _take_questions(source, file, agent)
         else:
-            rows = (row for _, row in json_lines(file, Skipped(source.left_out)))
+            rows = (row for _, row in json_objects(file, lambda why, _: source.left_out.update([why])))
             first = next(rows, {})
             if not first or TOLD & first.keys():
                 _take(source, chain([first] if first else [], rows), agent)
