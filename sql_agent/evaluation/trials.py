@@ -24,7 +24,7 @@ from sql_agent.records import (
     TrialRecord,
     rollout_record,
 )
-from sql_agent.scoring.reward import reward_of_fault, score
+from sql_agent.scoring.reward import reward_of_fault, run_scorer, score
 from sql_agent.scoring.scorers import PUBLIC, ScoringContext, sql_result
 from sql_agent.serving.endpoint import is_final
 
@@ -129,4 +129,4 @@ async def _execution_match(question: Question, episode: Episode | None, scoring:
     """By the public rule that the question names, else by the scorer sql_result."""
     if episode is None:
         return Score(unscored="fault")
-    return await PUBLIC.get(question.scorer, sql_result)(question, episode, scoring.of(question.agent))
+    return await run_scorer(PUBLIC.get(question.scorer, sql_result), question, episode, scoring.of(question.agent))

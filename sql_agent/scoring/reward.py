@@ -10,6 +10,7 @@ from typing import Any
 
 from foundation.errors import UserError
 from foundation.rollout_keys import AWAITS_GROUP
+from reward_client.errors import JudgeFault
 from sql_agent.config.reward import TermConfig
 from sql_agent.errors import Fault, ToolFault
 from sql_agent.records import Episode, Question, Reward, Score
@@ -93,11 +94,14 @@ async def _score_term(term: TermConfig, episode: Episode, context: ScoringContex
 async def run_scorer(function: Scorer, question: Question, episode: Episode, context: ScoringContext) -> Score:
     """What a scorer gives, as a Score.
 
-    A value that is no number in [0, 1] is unscored (`bad_score`), and so is what raises (`scorer_error`): it is a
-    mistake of the scorer, not of the policy.
+    What the scorer asks and fails is unscored with the fault's kind. So is a value that is no number in [0, 1]
+    (`bad_score`), and what raises else (`scorer_error`): a mistake of the scorer, not of the policy.
     """
     try:
         result = await call(function, question, episode, context)
+    except (Fault, JudgeFault) as fault:
+        cost = {"judge_usage": fault.usage.model_dump()} if isinstance(fault, JudgeFault) else {}
+        return Score(unscored=fault.kind, explanation=str(fault), metadata=cost)
     except Exception as exc:  # anybody's function
         logger.warning("question %s: a scorer failed", question.id, exc_info=exc)
         return Score(unscored=SCORER_ERROR, explanation=f"the scorer raised {exc!r:.300}")

@@ -1,6 +1,7 @@
 """Scorers: Episode -> Score.
 
-Guarantees: a value lies in [0, 1]; a failure of what a scorer asks is `unscored` with its kind, never a number.
+Guarantees: a value lies in [0, 1]; a failure of what a scorer asks is a Fault or a JudgeFault, which `run_scorer` makes
+`unscored` with its kind, never a number.
 To add a scorer, see `registry.scorer`. Not covered: normalising rewards over a group (see verl).
 """
 
@@ -13,11 +14,9 @@ from collections.abc import Callable
 from typing import Literal
 
 from foundation.rollout_keys import AWAITS_GROUP
-from reward_client.errors import JudgeFault
 from reward_client.judge import LLMJudge
 from reward_client.schema import JudgeItem
 from sql_agent.environment.database import Database
-from sql_agent.errors import DatabaseFault
 from sql_agent.offline_judge import judge as reference_judge
 from sql_agent.offline_judge.sections import Cell
 from sql_agent.offline_judge.typed import kind_of_cells, kind_of_texts, truth_of
@@ -42,10 +41,7 @@ async def judge(question: Question, episode: Episode, context: ScoringContext) -
     """The LLM judge where there is one; else the offline judge, or on a database of one's own the query's result."""
     if context.llm:
         return await llm(question, episode, context)
-    try:
-        kind = await offline_kind(question, context)
-    except DatabaseFault as fault:
-        return Score(unscored=fault.kind, explanation=str(fault))
+    kind = await offline_kind(question, context)
     return await (sql_result if kind == "sql_result" else reference)(question, episode, context)
 
 
@@ -75,10 +71,7 @@ async def reference(question: Question, episode: Episode, context: ScoringContex
 
     With `reward.reword` a reward model raises answers in other words in which the judge saw no lie.
     """
-    try:
-        evidence = await _evidence(question, context)
-    except DatabaseFault as fault:
-        return Score(unscored=fault.kind, explanation=str(fault))
+    evidence = await _evidence(question, context)
     by_row = question.answer_type or bool(evidence and not question.evidence)
     kind = (question.answer_type or _value_kind(question, evidence) or "text") if by_row else ""
     verdict = reference_judge.grade(
@@ -93,9 +86,7 @@ async def reference(question: Question, episode: Episode, context: ScoringContex
         return Score(value=value, explanation=verdict.explanation, metadata=metadata)
     row = question.model_copy(update={"answer": question.answer or "\n".join(cell.text for cell in evidence)})
     by_model = await reward_model(row, episode, context)
-    if by_model.value is None:
-        return by_model
-    raised = value + (cap - value) * verdict.open * by_model.value
+    raised = value + (cap - value) * verdict.open * (by_model.value or 0.0)
     why = f"{verdict.explanation}; {raised:.2f} for other words ({by_model.explanation})"
     return Score(value=raised, explanation=why, metadata=metadata | by_model.metadata)
 
@@ -149,10 +140,7 @@ def _lacks_query(question: Question, episode: Episode) -> bool:
 
 
 async def _grade_alone(item: JudgeItem, llm: LLMJudge) -> Score:
-    try:
-        verdict = await llm.grade(item)
-    except JudgeFault as fault:
-        return Score(unscored=fault.kind, explanation=str(fault), metadata={"judge_usage": fault.usage.model_dump()})
+    verdict = await llm.grade(item)
     metadata = {
         **verdict.criteria.model_dump(exclude={"reason"}),
         "judge_usage": verdict.usage.model_dump(),
@@ -204,18 +192,15 @@ async def _by_results(
     """The mean over the reference queries of the best that one of the last queries earns by `compare`, in [0, 1]."""
     if not question.sql:
         return Score(unscored=NO_REFERENCE, explanation=f"question {question.id} has no reference query")
-    try:
-        database = context.database_of(question.db_id)
-        if database is None:
-            return Score(unscored=NO_DATABASE, explanation=f"the scorer {name} needs a database, and none is open")
-        dialect = database.dialect
-        wanted = [await database.query(sql) for sql in question.sql]
-        if problem := next(filter(None, map(_no_yardstick, wanted)), ""):
-            return Score(unscored=BAD_QUERY, explanation=f"question {question.id}: reference query: {problem}")
-        calls = {call.sql: call for call in episode.sql_calls if call.result.ok and reads_data(call.sql, dialect)}
-        given = [await _whole_result(call, database) for call in list(calls.values())[-len(wanted) :]]
-    except DatabaseFault as fault:
-        return Score(unscored=fault.kind, explanation=str(fault))
+    database = context.database_of(question.db_id)
+    if database is None:
+        return Score(unscored=NO_DATABASE, explanation=f"the scorer {name} needs a database, and none is open")
+    dialect = database.dialect
+    wanted = [await database.query(sql) for sql in question.sql]
+    if problem := next(filter(None, map(_no_yardstick, wanted)), ""):
+        return Score(unscored=BAD_QUERY, explanation=f"question {question.id}: reference query: {problem}")
+    calls = {call.sql: call for call in episode.sql_calls if call.result.ok and reads_data(call.sql, dialect)}
+    given = [await _whole_result(call, database) for call in list(calls.values())[-len(wanted) :]]
     whole = [g for g in given if not g.truncated]
     earned = [
         max((float(compare(w.rows, g.rows, ordered=is_ordered(sql, dialect))) for g in whole), default=0.0)
@@ -257,20 +242,17 @@ async def _public_execution(name: str, question: Question, episode: Episode, con
     if len(question.sql) != 1:
         why = f"question {question.id} has {len(question.sql)} reference queries, and the scorer {name} compares one"
         return Score(unscored=NO_REFERENCE, explanation=why)
-    try:
-        database = context.database_of(question.db_id)
-        if database is None:
-            return Score(unscored=NO_DATABASE, explanation=f"the scorer {name} needs a database, and none is open")
-        wanted = await database.query(as_run(question.sql[0]))
-        if wanted.error or wanted.truncated:
-            problem = wanted.error or f"more than {MAX_RESULT_ROWS} rows, or too much text"
-            return Score(unscored=BAD_QUERY, explanation=f"question {question.id}: reference query: {problem}")
-        last = next((call.sql for call in reversed(episode.sql_calls) if call.result.ok), None)
-        if last is None:
-            return Score(value=0.0, explanation="no query ran")
-        given = await database.query(as_run(last))
-    except DatabaseFault as fault:
-        return Score(unscored=fault.kind, explanation=str(fault))
+    database = context.database_of(question.db_id)
+    if database is None:
+        return Score(unscored=NO_DATABASE, explanation=f"the scorer {name} needs a database, and none is open")
+    wanted = await database.query(as_run(question.sql[0]))
+    if wanted.error or wanted.truncated:
+        problem = wanted.error or f"more than {MAX_RESULT_ROWS} rows, or too much text"
+        return Score(unscored=BAD_QUERY, explanation=f"question {question.id}: reference query: {problem}")
+    last = next((call.sql for call in reversed(episode.sql_calls) if call.result.ok), None)
+    if last is None:
+        return Score(value=0.0, explanation="no query ran")
+    given = await database.query(as_run(last))
     same = given.ok and not given.truncated and equal(wanted.rows, given.rows, reference=question.sql[0])
     return Score(value=float(same), explanation="the reference's result" if same else "another result")
 
@@ -280,13 +262,10 @@ async def reward_model(question: Question, episode: Episode, context: ScoringCon
     """What the reward model behind REWARD_MODEL_URL gives, in [0, 1]."""
     if context.reward_model is None:
         return Score(unscored=NO_REWARD_MODEL, explanation=context.no_reward_model)
-    try:
-        reference = question.answer if context.config.reward_model.send_reference else ""
-        score = await context.reward_model.score(
-            prompt=question.question, response=episode.final_answer, reference=reference
-        )
-    except JudgeFault as fault:
-        return Score(unscored=fault.kind, explanation=str(fault))
+    reference = question.answer if context.config.reward_model.send_reference else ""
+    score = await context.reward_model.score(
+        prompt=question.question, response=episode.final_answer, reference=reference
+    )
     return Score(value=score.reward, explanation=f"logit {score.logit:.3f}", metadata={"logit": score.logit})
 
 
