@@ -77,8 +77,8 @@ class Traffic:
 
     def __str__(self) -> str:
         lost = self.accepted - self.answered - self.gone
-        known = f"{self.accepted} requests accepted, {self.answered} answered, {self.gone} clients gone"
-        return f"{known}, {lost} not answered"
+        counts = f"{self.accepted} requests accepted, {self.answered} answered, {self.gone} clients gone"
+        return f"{counts}, {lost} not answered"
 
 
 class _Refused(AgentGRPOError):
@@ -172,8 +172,8 @@ class Gate:
         self._traffic.answered += 1
 
     def _has_token(self, scope: Scope) -> bool:
-        given = [value for name, value in scope["headers"] if name == b"authorization"]
-        scheme, _, token = (given[0] if len(given) == 1 else b"").partition(b" ")
+        headers = [value for name, value in scope["headers"] if name == b"authorization"]
+        scheme, _, token = (headers[0] if len(headers) == 1 else b"").partition(b" ")
         if is_basic := scheme.lower() == b"basic":  # a browser's way: name and password
             token = _password(token)
         # Digests have one length, so the comparison takes as long for any token as for none.
@@ -211,10 +211,10 @@ class Gate:
             await asyncio.gather(gone, answer, return_exceptions=True)
 
 
-def _password(given: bytes) -> bytes:
+def _password(credentials: bytes) -> bytes:
     """Of NAME:PASSWORD in base64; empty where it is none."""
     try:
-        return base64.b64decode(given, validate=True).partition(b":")[2]
+        return base64.b64decode(credentials, validate=True).partition(b":")[2]
     except ValueError:
         return b""
 
@@ -225,13 +225,13 @@ def _digest(text: bytes) -> bytes:
 
 def _replay(body: bytes, after: asyncio.Future[Message]) -> Receive:
     """A receive channel that gives the body once, then what comes after it."""
-    given = False
+    is_sent = False
 
     async def replay() -> Message:
-        nonlocal given
-        if given:
+        nonlocal is_sent
+        if is_sent:
             return await asyncio.shield(after)
-        given = True
+        is_sent = True
         return {"type": "http.request", "body": body, "more_body": False}
 
     return replay

@@ -62,5 +62,5 @@ class Guarded:
             await send({"type": "http.response.body", "body": json.dumps({"detail": REFUSAL}).encode()})
 
     def _has_token(self, scope: Message) -> bool:
-        given = b"".join(value for name, value in scope.get("headers", []) if name == b"authorization")
-        return hmac.compare_digest(given, self._wanted)
+        header = b"".join(value for name, value in scope.get("headers", []) if name == b"authorization")
+        return hmac.compare_digest(header, self._wanted)

@@ -74,10 +74,10 @@ def _turns(row: dict[str, Any], key: str) -> list[dict[str, str]]:
     if not isinstance(value, list) or not all(isinstance(turn, dict) for turn in value):
         raise Unusable(f"{key} is missing or no list of turns")
     turns = [{"role": turn["role"], "content": _content(turn, key)} for turn in value if turn.get("role") in KEPT_ROLES]
-    kept = [turn for turn in turns if turn["content"].strip()]
-    if not kept or kept[-1]["role"] != "assistant":
+    spoken = [turn for turn in turns if turn["content"].strip()]
+    if not spoken or spoken[-1]["role"] != "assistant":
         raise Unusable(f"{key} does not end with an answer of the assistant")
-    return kept
+    return spoken
 
 
 def _content(turn: dict[str, Any], key: str) -> str:

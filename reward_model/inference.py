@@ -64,8 +64,8 @@ def main(
         write_lines(output, ({**row, **result.model_dump()} for row, result in zip(rows, scores, strict=True)))
         typer.echo(f"{len(rows)} responses scored: {output}")
     elif pairs is not None:
-        known, _ = read_pairs(pairs)
-        typer.echo(json.dumps(summarise(known, pair_margins(served.scorer, known)), indent=1))
+        held_out, _ = read_pairs(pairs)
+        typer.echo(json.dumps(summarise(held_out, pair_margins(served.scorer, held_out)), indent=1))
     else:
         texts = [text for text in (response, rejected) if text is not None]
         items = [Item(prompt, text, reference) for text in texts]

@@ -77,8 +77,8 @@ def fit_rows(rows: Sequence[Labelled], *, weights_sha256: str) -> RewardScale:
 
 def held_out_error(rows: list[Labelled], *, seed: int) -> float:
     """Mean distance of reward and label on held-out prompts, by a map of the others."""
-    known, held = split_by_key(rows, [row.item.prompt for row in rows], share=HELD_SHARE, seed=seed)
-    scale = fit_rows(known, weights_sha256="")
+    fitted, held = split_by_key(rows, [row.item.prompt for row in rows], share=HELD_SHARE, seed=seed)
+    scale = fit_rows(fitted, weights_sha256="")
     return statistics.fmean(abs(scale(row.logit) - row.label) for row in held)
 
 

@@ -36,12 +36,12 @@ def load(source: str, *, split: str, eval_source: str | None, eval_share: float,
     if eval_source:
         validation, report[eval_source] = _read(eval_source, split)
         seen = {pair.prompt for pair in validation}
-        kept = [pair for pair in train if pair.prompt not in seen]
-        if not kept:
+        unseen = [pair for pair in train if pair.prompt not in seen]
+        if not unseen:
             raise UserError(f"{eval_source}: holds every prompt of {source}, so nothing is left to train on")
-        if len(kept) < len(train):
-            report[source].counts["prompt is in the validation file"] = len(train) - len(kept)
-        return Loaded(kept, validation, report)
+        if len(unseen) < len(train):
+            report[source].counts["prompt is in the validation file"] = len(train) - len(unseen)
+        return Loaded(unseen, validation, report)
     train, validation = split_by_key(train, [pair.prompt for pair in train], share=eval_share, seed=seed)
     return Loaded(train, validation, report)
 

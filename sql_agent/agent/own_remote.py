@@ -317,8 +317,8 @@ class RemoteEnvironment:
                     "value"
                 ]
         except Died as died:
-            what = f"{source}: {request['do']} {died}"
-            raise ToolFault(what, tool=class_of(source), reason=died.reason) from died
+            text = f"{source}: {request['do']} {died}"
+            raise ToolFault(text, tool=class_of(source), reason=died.reason) from died
 
     def _living(self) -> Forked:
         """Its process. Raises ToolFault where a call ended it."""

@@ -233,18 +233,18 @@ class LocalEnvironment:
             with contextlib.suppress(ToolFault):
                 await self._guard("close", self._instance.close, timeout_s=timeout_s)
 
-    async def _guard(self, what: str, function: Callable[..., Any], *args: Any, timeout_s: float) -> Any:
+    async def _guard(self, step: str, function: Callable[..., Any], *args: Any, timeout_s: float) -> Any:
         source, tool = self._kind.source, class_of(self._kind.source)
         try:
             return await self._worker.call(function, *args, timeout_s=timeout_s)
         except ToolFault as fault:
-            raise ToolFault(f"{source}: {what} {fault}", tool=tool, reason=fault.reason) from fault
+            raise ToolFault(f"{source}: {step} {fault}", tool=tool, reason=fault.reason) from fault
         except TimeoutError as exc:
-            raise ToolFault(f"{source}: {what} took more than {timeout_s:g} s", tool=tool, reason="timeout") from exc
+            raise ToolFault(f"{source}: {step} took more than {timeout_s:g} s", tool=tool, reason="timeout") from exc
         except Exception as exc:  # the user's own class may fail in any way
-            logger.warning("environment %s: %s failed", source, what, exc_info=True)
-            said = said_by(exc)
-            raise ToolFault(f"{source}: {what} raised {said}"[:500], tool=tool, reason="raised") from exc
+            logger.warning("environment %s: %s failed", source, step, exc_info=True)
+            reason = said_by(exc)
+            raise ToolFault(f"{source}: {step} raised {reason}"[:500], tool=tool, reason="raised") from exc
 
 
 def tools_of(kind: EnvironmentClass, worker: Worker | None = None, instance: Any = None) -> list[Tool]:

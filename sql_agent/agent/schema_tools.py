@@ -94,9 +94,9 @@ def _tool(
     parameters = {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
 
     async def call(_context: EpisodeContext, raw: str) -> Any:
-        given = parse_object(raw)
-        if unknown := [key for key in given if key not in properties]:
+        arguments = parse_object(raw)
+        if unknown := [key for key in arguments if key not in properties]:
             raise BadArguments(f"no argument {unknown[0]!r:.60}; there are: {', '.join(properties) or 'none'}")
-        return await work(database, given)
+        return await work(database, arguments)
 
     return recorded(name, description, parameters, call)

@@ -148,8 +148,8 @@ def fingerprint(path: str | Path) -> str:
 def _existing_file(path: str | Path) -> Path:
     path = Path(path)
     if not path.is_file():
-        what = "is a folder" if path.is_dir() else "does not exist"
-        raise UserError(f"{path}: {what}; a question file is needed (`python -m sql_agent.data.build` makes them)")
+        problem = "is a folder" if path.is_dir() else "does not exist"
+        raise UserError(f"{path}: {problem}; a question file is needed (`python -m sql_agent.data.build` makes them)")
     return path
 
 
@@ -310,10 +310,10 @@ def _plain_evidence(value: Any) -> Any:
 
 
 def _plain_item(item: dict[str, Any]) -> dict[str, Any]:
-    kept = {key: item[key] for key in EVIDENCE_KEYS if key in item}
-    if not isinstance(kept.get("quote", ""), str):
-        kept["quote"] = "" if kept["quote"] is None else str(kept["quote"])
-    return kept
+    known_fields = {key: item[key] for key in EVIDENCE_KEYS if key in item}
+    if not isinstance(known_fields.get("quote", ""), str):
+        known_fields["quote"] = "" if known_fields["quote"] is None else str(known_fields["quote"])
+    return known_fields
 
 
 def _check_encodable(name: str, value: Any) -> None:

@@ -153,10 +153,10 @@ async def _grade_alone(item: JudgeItem, llm: LLMJudge) -> Score:
 @scorer("exact")
 async def exact(question: Question, episode: Episode, context: ScoringContext) -> Score:
     """1 where answer and reference are the same but for width, case, blanks and final stops; numbers by value."""
-    wanted, given = _plain(question.answer), _plain(episode.final_answer)
+    wanted, answer = _plain(question.answer), _plain(episode.final_answer)
     if not wanted:
         return Score(unscored=NO_REFERENCE, explanation=f"question {question.id} has no reference answer")
-    return Score(value=float(wanted == given), explanation="" if wanted == given else "differs from the reference")
+    return Score(value=float(wanted == answer), explanation="" if wanted == answer else "differs from the reference")
 
 
 @scorer("math")
@@ -200,8 +200,8 @@ async def _by_results(
     if problem := next(filter(None, map(_no_yardstick, wanted)), ""):
         return Score(unscored=BAD_QUERY, explanation=f"question {question.id}: reference query: {problem}")
     calls = {call.sql: call for call in episode.sql_calls if call.result.ok and reads_data(call.sql, dialect)}
-    given = [await _whole_result(call, database) for call in list(calls.values())[-len(wanted) :]]
-    whole = [g for g in given if not g.truncated]
+    results = [await _whole_result(call, database) for call in list(calls.values())[-len(wanted) :]]
+    whole = [g for g in results if not g.truncated]
     earned = [
         max((float(compare(w.rows, g.rows, ordered=is_ordered(sql, dialect))) for g in whole), default=0.0)
         for sql, w in zip(question.sql, wanted, strict=True)
@@ -252,8 +252,8 @@ async def _public_execution(name: str, question: Question, episode: Episode, con
     last = next((call.sql for call in reversed(episode.sql_calls) if call.result.ok), None)
     if last is None:
         return Score(value=0.0, explanation="no query ran")
-    given = await database.query(as_run(last))
-    same = given.ok and not given.truncated and equal(wanted.rows, given.rows, reference=question.sql[0])
+    result = await database.query(as_run(last))
+    same = result.ok and not result.truncated and equal(wanted.rows, result.rows, reference=question.sql[0])
     return Score(value=float(same), explanation="the reference's result" if same else "another result")
 
 
