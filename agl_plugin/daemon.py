@@ -23,7 +23,7 @@ from agentlightning.store.base import LightningStore
 from agentlightning.types import Attempt, AttemptedRollout, Rollout, RolloutLegacy, RolloutStatus, Span, Task, Triplet
 from verl import DataProto
 
-from agl_plugin.audit.facts import Batched, Seen, rollout_rows
+from agl_plugin.audit.facts import Batched, rollout_rows
 from agl_plugin.audit.log import AuditLog
 from agl_plugin.audit.spans import legacy_rollout, seen_rollout
 from agl_plugin.audit.stored import StoredRollout
@@ -125,16 +125,13 @@ class GrpoDaemon:
         self.is_train = True
         self.stats: dict[str, float] = {}
         self.watch = Stopwatch()
-        self._seen: list[Seen] = []
         self._queued_at_s = 0.0
-        self._rows: list[dict[str, Any]] = []
         self._places = Places([])
         self._copies = Counter[str]()  # question -> its rollouts in this step so far
         self._resources_id = ""
         self._addresses: list[str] = []
         self._n_queued = 0
-        self._finished_rollouts: dict[str, RolloutLegacy] = {}
-        self._asked: dict[str, dict[str, Any]] = {}  # rollout -> its question
+        self._rollouts = InFlight()  # the rollouts of the step
         self.playing_on = InFlight()  # over the ends of steps
         self._too_old, self._dropped = set[str](), set[str]()  # rollouts of the step, and groups
         self._loop = LoopThread("rollouts")
@@ -157,15 +154,13 @@ class GrpoDaemon:
         """Let these, which a finished run stored, be the rollouts of the step; nothing is played."""
         self._queued_at_s, self.is_train, self.batched = time.time(), True, None
         self._gateway.begin()
-        self._hold(
-            InFlight(
-                {i.seen.rollout_id: {**i.seen.question, "data_id": i.record["group"]} for i in rollouts},
-                {i.seen.rollout_id: legacy_rollout(i) for i in rollouts},
-                [i.record for i in rollouts],
-                [i.seen for i in rollouts],
-            )
+        self._rollouts = InFlight(
+            {i.seen.rollout_id: {**i.seen.question, "data_id": i.record["group"]} for i in rollouts},
+            {i.seen.rollout_id: legacy_rollout(i) for i in rollouts},
+            [i.record for i in rollouts],
+            [i.seen for i in rollouts],
         )
-        self._n_queued, self._places = len(rollouts), Places(sorted(self._in_flight.groups))
+        self._n_queued, self._places = len(rollouts), Places(sorted(self._rollouts.groups))
         self._write_down()
 
     def _wait[T](self, work: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
@@ -179,7 +174,7 @@ class GrpoDaemon:
     @property
     def step_rows(self) -> list[dict[str, Any]]:
         """The records of the last rollouts, as they stand in rollouts.jsonl."""
-        return self._rows
+        return self._rollouts.rows
 
     async def _set_up(
         self, questions: list[dict[str, Any]], addresses: Sequence[str], *, is_train: bool, resumes: bool = False
@@ -193,10 +188,10 @@ class GrpoDaemon:
         self._gateway.begin(self.playing_on.pending)
         if self.playing_on.asked:
             await self._look()  # it may have died between the steps
-            self._hold(self.playing_on)
+            self._rollouts = self.playing_on
             # Before newer resources, by which the store counts what spans it may delete.
             await self._collect(sorted(self.playing_on.pending), enough=lambda: True)
-        self._hold(self.playing_on if resumes else InFlight())
+        self._rollouts = self.playing_on if resumes else InFlight()
         if resumes:
             questions = [*questions, *self._drop_groups()]
         if list(addresses) != self._addresses:
@@ -219,24 +214,15 @@ class GrpoDaemon:
 
     def _note_times(self) -> None:
         """Tell the stopwatch what this step's rollouts did when, and that their time ends now."""
-        for row in self._rows:
+        for row in self._rollouts.rows:
             for kind, start, end in row.get("timeline", []):
                 self.watch.add(kind, start, end)
         self.watch.add("rollouts", self._queued_at_s, time.time())
 
-    def _hold(self, these: InFlight) -> None:
-        """Let the rollouts of the step be these."""
-        self._asked, self._finished_rollouts = these.asked, these.finished
-        self._rows, self._seen = these.rows, these.seen
-
-    @property
-    def _in_flight(self) -> InFlight:
-        return InFlight(self._asked, self._finished_rollouts, self._rows, self._seen)
-
     @property
     def outcome(self) -> Outcome:
         """What the rollouts of the step, or of the validation, came to so far."""
-        return Outcome(self._in_flight, self._too_old, self._n_queued, self.run_dir / run_folder.ROLLOUTS)
+        return Outcome(self._rollouts, self._too_old, self._n_queued, self.run_dir / run_folder.ROLLOUTS)
 
     @property
     def _ages(self) -> dict[str, int]:
@@ -245,39 +231,38 @@ class GrpoDaemon:
 
     def _drop_groups(self) -> list[dict[str, Any]]:
         """Leave out the complete groups that are too old, and give their questions, which are asked again."""
-        _, lost = self._in_flight.complete(**self._ages)
-        fresh, groups = [name for name in lost if name not in self._dropped], self._in_flight.groups
+        _, lost = self._rollouts.complete(**self._ages)
+        fresh, groups = [name for name in lost if name not in self._dropped], self._rollouts.groups
         self._dropped.update(fresh)
-        return [self._asked[groups[name][0]] for name in fresh]
+        return [self._rollouts.asked[groups[name][0]] for name in fresh]
 
     async def _play_ahead(self, n_groups: int) -> None:
         """Until so many groups are complete and young enough; what else was asked plays on."""
         ready: list[str] = []
 
         def enough() -> bool:
-            ready[:] = self._in_flight.complete(**self._ages)[0][:n_groups]
+            ready[:] = self._rollouts.complete(**self._ages)[0][:n_groups]
             return len(ready) == n_groups
 
         while not enough():
-            await self._collect(sorted(self._in_flight.pending), enough=enough)
+            await self._collect(sorted(self._rollouts.pending), enough=enough)
             if len(ready) < n_groups:
                 if not (again := self._drop_groups()):
                     break  # fewer were asked
                 await self._enqueue(again)
-        everything, taken = self._in_flight, {*ready, *self._dropped}
+        everything, taken = self._rollouts, {*ready, *self._dropped}
         self.playing_on = everything.of(taken, others=True)
-        self._hold(everything.of(taken))
-        self._too_old = self._in_flight.too_old(**self._ages) & self.outcome.scored.keys()
-        self._n_queued, self._places = len(self._asked), Places(sorted(taken))
+        self._rollouts = everything.of(taken)
+        self._too_old = self._rollouts.too_old(**self._ages) & self.outcome.scored.keys()
+        self._n_queued, self._places = len(self._rollouts.asked), Places(sorted(taken))
 
     async def _play(self, n_groups: int = 0) -> None:
         self.batched = None
         try:
             if n_groups:
                 return await self._play_ahead(n_groups)
-            self._rows, self._seen = [], []
-            await self._collect(list(self._asked))
-            self._places = Places(sorted(self._in_flight.groups))
+            await self._collect(list(self._rollouts.asked))
+            self._places = Places(sorted(self._rollouts.groups))
             for _ in range(self.options.resample if self.is_train else 0):
                 if not await self._replace_flat_groups():
                     break
@@ -288,17 +273,18 @@ class GrpoDaemon:
 
     def _write_down(self) -> None:
         """The rollouts of the step, in rollouts.jsonl and the audit."""
-        for row in self._rows:
+        for row in self._rollouts.rows:
             row["step"] = self.step  # that of the update, if it finished before
-        append_lines(self.run_dir / run_folder.ROLLOUTS, self._rows)
+        append_lines(self.run_dir / run_folder.ROLLOUTS, self._rollouts.rows)
         if self.audit:
-            seen, run_id, records = self._seen, self.audit.run_id, {row["rollout_id"]: row for row in self._rows}
-            self.audit.add(lambda: rollout_rows(seen, records, run_id=run_id), step=self.step)
+            rollouts, run_id = self._rollouts, self.audit.run_id
+            records = {row["rollout_id"]: row for row in rollouts.rows}
+            self.audit.add(lambda: rollout_rows(rollouts.seen, records, run_id=run_id), step=self.step)
 
     async def _replace_flat_groups(self) -> bool:
         """Roll out other questions in the place of flat groups; False when there is nothing to replace."""
         flat = self._places.flat(self.outcome.rewards)
-        used = {key_of(sample) for sample in self._asked.values()}
+        used = {key_of(sample) for sample in self._rollouts.asked.values()}
         questions = self.spare_questions.draw(len(flat), used=used) if self.spare_questions else []
         if not questions:
             return False
@@ -327,7 +313,7 @@ class GrpoDaemon:
         for rollout in rollouts:
             data_id = (rollout.metadata or {})["data_id"]
             groups[data_id].append(rollout.rollout_id)
-            self._asked[rollout.rollout_id] = {**samples[data_id], "data_id": data_id}
+            self._rollouts.asked[rollout.rollout_id] = {**samples[data_id], "data_id": data_id}
         self._n_queued += len(rollouts)
         return groups
 
@@ -340,8 +326,8 @@ class GrpoDaemon:
     async def _collect(self, rollout_ids: list[str], *, enough: Callable[[], bool] = lambda: False) -> None:
         """Wait until all these rollouts have finished and have their rewards, or there are `enough`."""
         pending = set(rollout_ids)
-        groups = {i: self._asked[i]["data_id"] for i in rollout_ids}
-        rewards = GroupRewards(self.grade_group, self._rows, self._finished_rollouts, Counter(groups.values()))
+        groups = {i: self._rollouts.asked[i]["data_id"] for i in rollout_ids}
+        rewards = GroupRewards(self.grade_group, self._rollouts.rows, self._rollouts.finished, Counter(groups.values()))
         last_change = last_watch = time.monotonic()
         while pending:
             finished = await self._finished(sorted(pending))
@@ -350,7 +336,7 @@ class GrpoDaemon:
             for rollout, seen in zip(finished, validated, strict=True):
                 if seen is None:
                     continue
-                self._finished_rollouts[rollout.rollout_id] = seen
+                self._rollouts.finished[rollout.rollout_id] = seen
                 pending.discard(rollout.rollout_id)
                 rewards.finished(groups[rollout.rollout_id])
             if enough():
@@ -368,7 +354,7 @@ class GrpoDaemon:
 
     async def _look(self, *, may_be_dying: bool = False) -> None:
         """Start a dead gateway again; whatever plays may have lost a call with it."""
-        await self._gateway.look(self._in_flight.pending | self.playing_on.pending, may_be_dying=may_be_dying)
+        await self._gateway.look(self._rollouts.pending | self.playing_on.pending, may_be_dying=may_be_dying)
 
     async def _finished(self, rollout_ids: list[str]) -> list[Rollout]:
         """Those that have finished, each with its latest attempt; a store reads no others for it."""
@@ -429,9 +415,9 @@ class GrpoDaemon:
             if self._gateway.plays_again(rollout.rollout_id):
                 await self.store.update_rollout(rollout.rollout_id, status="requeuing")
                 return None
-        self._rows.append(self._row(rollout, spans, triplets, unscored=unscored))
+        self._rollouts.rows.append(self._row(rollout, spans, triplets, unscored=unscored))
         if self.audit:
-            self._seen.append(seen_rollout(rollout, await self._attempts(rollout), spans, triplets))
+            self._rollouts.seen.append(seen_rollout(rollout, await self._attempts(rollout), spans, triplets))
         return RolloutLegacy(
             rollout_id=rollout.rollout_id,
             task=Task(
@@ -490,7 +476,7 @@ class GrpoDaemon:
             raise outcome.no_data(f"step {self.step}: no question has two scored rollouts to compare")
         stats = outcome.counts | outcome.group_counts
         stats |= {"resampled_groups": self._places.tried, "replaced_groups": self._places.replaced}
-        records = {row["rollout_id"]: row for row in self._rows} if by_turn else {}
+        records = {row["rollout_id"]: row for row in self._rollouts.rows} if by_turn else {}
         batch = build_batch(
             {i: (outcome.question_of(i), r.final_reward or 0.0, turns_of(r.triplets or [])) for i, r in kept.items()},
             merge=self.merge,
@@ -504,7 +490,7 @@ class GrpoDaemon:
             if by_turn
             else None,
         )
-        left_out = {i: outcome.why_left_out(i, in_batch) for i in self._asked if i not in kept}
+        left_out = {i: outcome.why_left_out(i, in_batch) for i in self._rollouts.asked if i not in kept}
         self.batched = Batched(batch.rows, limits, left_out)
         self.stats = stats | self._gateway.counts | self._staleness(kept)
         self._note_times()

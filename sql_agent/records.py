@@ -159,29 +159,22 @@ class LlmCall(Record):
 Moment = tuple[str, float, float]
 
 
-class Episode(Record):
-    """One run of the agent on one question. `messages` is what was said after the question (see transcript.py).
+class Played(BaseModel):
+    """What an episode did, and its record too. `messages` is what was said after the question (see transcript.py).
 
-    `environment_reward` is what the episode's environment gave, None without one that gives rewards.
     `n_untrained_calls` of the `n_turns` LLM calls were of agents that are not trained (agent.match). `output` is what
     a foreign program printed. `logprob`: of all tokens of the policy, where it was asked for and every call told it.
     """
 
-    question: Question
-    final_answer: str = ""
     sql_calls: list[SqlCall] = Field(default_factory=list)
     tool_calls: list[ToolCall] = Field(default_factory=list)
     n_turns: int = 0
-    stop_reason: StopReason = "answered"
-    n_bad_tool_calls: int = 0
-    elapsed_s: float = 0.0
-    llm_calls: list[LlmCall] = Field(default_factory=list)
-    messages: list[dict[str, Any]] = Field(default_factory=list)
-    timeline: list[Moment] = Field(default_factory=list)
-    environment_reward: float | None = None
     n_untrained_calls: int = 0
+    n_bad_tool_calls: int = 0
     output: str = ""
     logprob: float | None = None
+    messages: list[dict[str, Any]] = Field(default_factory=list)
+    timeline: list[Moment] = Field(default_factory=list)
 
     @property
     def executed_sql(self) -> bool:
@@ -192,6 +185,17 @@ class Episode(Record):
     def used_a_tool(self) -> bool:
         """True when at least one call of a tool, a query or another, ran to its end."""
         return self.executed_sql or any(call.ok for call in self.tool_calls)
+
+
+class Episode(Played, Record):
+    """One run of the agent on one question. `environment_reward` is what its environment gave, None where none did."""
+
+    question: Question
+    final_answer: str = ""
+    stop_reason: StopReason = "answered"
+    elapsed_s: float = 0.0
+    llm_calls: list[LlmCall] = Field(default_factory=list)
+    environment_reward: float | None = None
 
     @property
     def prompt_tokens(self) -> int | None:
@@ -239,13 +243,8 @@ Decoding = Literal["sampled", "greedy"]
 TrialKey = tuple[str, str, str, str, int]  # model, split, decoding, question id, sample
 
 
-class RolloutRecord(BaseModel):
-    """One rollout as it is written down: a line of rollouts.jsonl, of trials.jsonl and of the try-out's --json.
-
-    Keys that a file lacks have their defaults, those that nobody reads are ignored.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
+class AskedRecord(BaseModel):
+    """The question of a rollout as it is written down, at the beginning of its line."""
 
     question_id: str = ""
     question: str = ""
@@ -253,13 +252,18 @@ class RolloutRecord(BaseModel):
     agent: str = ""
     db_id: str = ""
     task_type: str = ""
-    sql_calls: list[SqlCall] = Field(default_factory=list)
-    tool_calls: list[ToolCall] = Field(default_factory=list)
+
+
+class RolloutRecord(Played, AskedRecord):
+    """One rollout as it is written down: a line of rollouts.jsonl, of trials.jsonl and of the try-out's --json.
+
+    Keys that a file lacks have their defaults, those that nobody reads are ignored.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
+
     answer: str = ""
-    n_turns: int = 0
-    n_untrained_calls: int = 0
     stop_reason: StopReason | Literal["fault"] = "fault"
-    n_bad_tool_calls: int = 0
     reward: float | None = None
     reward_parts: dict[str, float] = Field(default_factory=dict)
     unscored: str = ""
@@ -273,20 +277,6 @@ class RolloutRecord(BaseModel):
     llm_seconds: list[float] = Field(default_factory=list)
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
-    timeline: list[Moment] = Field(default_factory=list)
-    output: str = ""
-    logprob: float | None = None
-    messages: list[dict[str, Any]] = Field(default_factory=list)  # what was said after the question
-
-    @property
-    def executed_sql(self) -> bool:
-        """True when at least one query ran without error."""
-        return any(call.result.ok for call in self.sql_calls)
-
-    @property
-    def used_a_tool(self) -> bool:
-        """True when at least one call of a tool, a query or another, ran to its end."""
-        return self.executed_sql or any(call.ok for call in self.tool_calls)
 
     @property
     def n_trained_calls(self) -> int:
@@ -346,20 +336,13 @@ def rollout_record(question: Question, episode: Episode | None, reward: Reward) 
     if episode is None:
         return about
     played = {
-        "sql_calls": episode.sql_calls,
-        "tool_calls": episode.tool_calls,
+        **{name: getattr(episode, name) for name in Played.model_fields},
         "answer": episode.final_answer,
-        "n_turns": episode.n_turns,
-        "n_untrained_calls": episode.n_untrained_calls,
         "stop_reason": episode.stop_reason,
-        "n_bad_tool_calls": episode.n_bad_tool_calls,
         "episode_s": episode.elapsed_s,
         "llm_seconds": [call.elapsed_s for call in episode.llm_calls],
         "prompt_tokens": episode.prompt_tokens,
         "completion_tokens": episode.completion_tokens,
-        "output": episode.output,
-        "logprob": episode.logprob,
-        "messages": episode.messages,
         "timeline": [(kind, round(a, 3), round(b, 3)) for kind, a, b in episode.timeline],
     }
     return about.model_copy(update=played)

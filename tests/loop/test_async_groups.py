@@ -30,7 +30,11 @@ def step(daemon: GrpoDaemon, loop: Loop, questions: list[str]) -> list[str]:
     hold(daemon.gate, daemon.llm_proxy.is_running, limit_s=30.0)
     assert drain(daemon.gate, lambda: 0, held=True) == 0
     daemon.batch(Limits(4096, 512))
-    return sorted({str(daemon._asked[rollout]["id"]) for rollout, _ in daemon.batched.rows}) if daemon.batched else []
+    return (
+        sorted({str(daemon._rollouts.asked[rollout]["id"]) for rollout, _ in daemon.batched.rows})
+        if daemon.batched
+        else []
+    )
 
 
 @pytest.mark.parametrize("killed", [False, True], ids=["", "killed"])

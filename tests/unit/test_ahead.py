@@ -104,7 +104,7 @@ STEPS: list[tuple[str, Done]] = [
 
 def trained(daemon: GrpoDaemon) -> set[str]:
     assert daemon.batched
-    return {daemon._asked[rollout]["id"] for rollout, _ in daemon.batched.rows}
+    return {daemon._rollouts.asked[rollout]["id"] for rollout, _ in daemon.batched.rows}
 
 
 def test_a_group_is_trained_once_it_is_complete_unless_it_is_too_old(tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def test_a_group_is_trained_once_it_is_complete_unless_it_is_too_old(tmp_path: P
             stats.append(daemon.stats)
             names.append(trained(daemon))
         left_out: Any = daemon.batched
-        why = sorted((daemon._asked[i]["id"], reason) for i, reason in left_out.left_out.items())
+        why = sorted((daemon._rollouts.asked[i]["id"], reason) for i, reason in left_out.left_out.items())
     assert names == [{"a"}, {"b"}, {"d"}, {"c"}] and players.asked == [*"aabbccddcc"]
     told = ("staleness_mean", "staleness_max", "too_old", "asked_again", "groups_in_flight", "rollouts", "scored")
     assert [[one[name] for name in told] for one in stats] == [

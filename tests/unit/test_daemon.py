@@ -19,6 +19,7 @@ from agentlightning.types import EnqueueRolloutRequest, Span
 
 from agl_plugin.daemon import GrpoDaemon
 from agl_plugin.options import DaemonOptions
+from agl_plugin.run.ahead import InFlight
 from agl_plugin.run.resampling import SpareQuestions
 from agl_plugin.update.adapter import ScoredTriplets
 from agl_plugin.update.advantage import FUNCTIONS
@@ -108,7 +109,6 @@ def daemon(store: agl.InMemoryLightningStore, tmp_path: Path, monkeypatch: pytes
 
 def queue(daemon: GrpoDaemon, n_rollouts: list[int], *, is_train: bool = True, name: str = "d") -> None:
     """Enqueue questions with so many rollouts each, as the daemon does; `name` begins the names of their groups."""
-    daemon._finished_rollouts.clear()
     daemon.is_train = is_train
     mode = "train" if is_train else "val"
     requests = [
@@ -117,7 +117,7 @@ def queue(daemon: GrpoDaemon, n_rollouts: list[int], *, is_train: bool = True, n
         for _ in range(n)
     ]
     rollouts = asyncio.run(daemon.store.enqueue_many_rollouts(requests))
-    daemon._asked = {r.rollout_id: {"data_id": (r.metadata or {})["data_id"]} for r in rollouts}
+    daemon._rollouts = InFlight({r.rollout_id: {"data_id": (r.metadata or {})["data_id"]} for r in rollouts})
     daemon._n_queued = len(rollouts)
 
 

@@ -240,6 +240,12 @@ def test_a_function_that_raises_leaves_the_rollout_unscored(tmp_path: Path, head
     assert (found.total, found.unscored) == (None, "scorer_error") and "division by zero" in found.explanation
 
 
+def test_a_fault_in_ones_own_function_leaves_the_rollout_unscored_by_its_name(tmp_path: Path) -> None:
+    body = "from sql_agent.errors import DatabaseFault\n    raise DatabaseFault('it is gone')"
+    found = reward("1", context_of({"scorer": "exact"}, function(tmp_path, body)))
+    assert (found.total, found.unscored) == (None, "database_fault") and "it is gone" in found.explanation
+
+
 @pytest.mark.parametrize("head", ["def f(completions, **columns)", "async def f(completions, **columns)"])
 @pytest.mark.parametrize("raised", ["SystemExit(3)", "KeyboardInterrupt()", "StopIteration(1)"])
 def test_a_function_that_exits_leaves_the_rollout_unscored(tmp_path: Path, head: str, raised: str) -> None:
