@@ -145,20 +145,15 @@ def evaluate(
         if value < least:
             raise UserError(f"{name} = {value}: must be at least {least}")
     folder = Path(out) if out else HOME / "runs" / "evaluations" / datetime.now().strftime("%Y%m%d-%H%M%S-%f")
-    several = (
-        splits if isinstance(splits, list | tuple) and not (splits and isinstance(splits[0], Mapping)) else [splits]
-    )
+    are_rows = isinstance(splits, list | tuple) and splits and isinstance(splits[0], Mapping)
+    several = splits if isinstance(splits, list | tuple) and not are_rows else [splits]
     before, after = (str(model.folder if isinstance(model, Run) else model) for model in (before, after))
-    asked = {"before": before, "after": after, "split": [_split(source) for source in several], "limit": int(limit)}
-    asked |= {
-        "samples": int(samples),
-        "vote": 0,
-        "recipe": recipe,
-        "set": [f"{k}={json.dumps(v)}" for k, v in keys.items()],
-    }
-    how = {"folder": folder.expanduser().absolute(), "resumed": False, "concurrency": concurrency, "inspect_log": False}
-    done = run_job("sql_agent.commands.evaluate:run", asked=asked, quiet=quiet, **how)
+    options = {"before": before, "after": after, "split": [_split(source) for source in several], "limit": int(limit)}
+    options |= {"samples": int(samples), "vote": 0, "recipe": recipe}
+    options |= {"set": [f"{k}={json.dumps(v)}" for k, v in keys.items()]}
     evaluation = Evaluation(folder.expanduser().absolute())
+    how = {"folder": evaluation.folder, "resumed": False, "concurrency": concurrency, "inspect_log": False}
+    done = run_job("sql_agent.commands.evaluate:run", options=options, quiet=quiet, **how)
     if done.status and (not (evaluation.folder / "results.json").is_file() or evaluation.results.partial):
         raise RunError("\n".join(done.lines[-5:]))
     return evaluation

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import json
 import os
 import signal
@@ -15,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foundation import run_folder
+from foundation.errors import RunError
 from foundation.files import write_json, write_lines
 from sql_agent import api
 from sql_agent.api import jobs
@@ -312,3 +315,16 @@ def test_the_names_of_hello_agents_are_there(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     *first, last = done.stdout.splitlines()
     assert first == ["True 2", "0.5", "1.0"] and json.loads(last)["status"] == "success"
+
+
+def test_what_a_call_hands_to_its_job_is_what_the_job_takes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def bound(function: str, *, quiet: bool, **given: Any) -> None:
+        module, _, name = function.partition(":")
+        inspect.signature(getattr(importlib.import_module(module), name)).bind(**given)
+        raise RunError(f"{name} takes it")
+
+    monkeypatch.setattr(jobs, "run_job", bound)
+    calls = (lambda: jobs.evaluate(out=tmp_path / "e"), lambda: jobs.export(tmp_path, tmp_path / "m"))
+    for call in (*calls, lambda: jobs.train("smoke_cpu"), lambda: jobs.sft(recipe="sft_cpu")):
+        with pytest.raises(RunError, match="takes it"):
+            call()

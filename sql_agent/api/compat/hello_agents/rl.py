@@ -82,11 +82,14 @@ class _Trainer:
     run: Run | None
 
     def _model(self) -> str:
-        return (
-            str(Path(self.config.model_name).resolve())
-            if Path(self.config.model_name).exists()
-            else self.config.model_name
-        )
+        name = self.config.model_name
+        return str(Path(name).resolve()) if Path(name).exists() else name
+
+    @property
+    def _adapter(self) -> dict[str, Any]:
+        """Keys of the adapter; {} for all weights."""
+        c = self.config
+        return {"model.lora_rank": c.lora_r, "model.lora_alpha": c.lora_alpha} if c.use_lora else {}
 
     def save_model(self, path: str | Path = "") -> Path:
         """Write the trained model as a folder. Raises UserError before `train`."""
@@ -106,13 +109,9 @@ class SFTTrainerWrapper(_Trainer):
     def train(self) -> Run:
         """Train, and return the run."""
         c = self.config
-        overrides: dict[str, Any] = {
-            "sft.epochs": c.num_train_epochs,
-            "sft.batch_size": c.per_device_train_batch_size,
-            "sft.lr": c.learning_rate,
-        }
-        overrides |= {"model.lora_rank": c.lora_r, "model.lora_alpha": c.lora_alpha} if c.use_lora else {}
-        self.run = sft(model=self._model(), dataset=self._name, use_lora=c.use_lora, **overrides)
+        keys: dict[str, Any] = {"sft.epochs": c.num_train_epochs, "sft.batch_size": c.per_device_train_batch_size}
+        keys |= {"sft.lr": c.learning_rate, **self._adapter}
+        self.run = sft(model=self._model(), dataset=self._name, use_lora=c.use_lora, **keys)
         return self.run
 
 
@@ -128,13 +127,8 @@ class GRPOTrainerWrapper(_Trainer):
     def train(self) -> Run:
         """Train, and return the run."""
         c, n = self.config, self.config.per_device_train_batch_size
-        overrides: dict[str, Any] = {
-            "optim.questions_per_step": n,
-            "optim.mini_batch_questions": n,
-            "optim.lr": c.learning_rate,
-        }
-        overrides |= {"optim.micro_batch_rows": n, "trainer.epochs": c.num_train_epochs}
-        overrides |= {"model.lora_rank": c.lora_r, "model.lora_alpha": c.lora_alpha} if c.use_lora else {}
-        of_task = for_word_problems(self._name)
-        self.run = train(**of_task, model=self._model(), dataset=self._name, reward=self._reward, **overrides)
+        sizes = ("optim.questions_per_step", "optim.mini_batch_questions", "optim.micro_batch_rows")
+        keys: dict[str, Any] = {**dict.fromkeys(sizes, n), "optim.lr": c.learning_rate, **self._adapter}
+        keys |= for_word_problems(self._name) | {"trainer.epochs": c.num_train_epochs}
+        self.run = train(model=self._model(), dataset=self._name, reward=self._reward, **keys)
         return self.run
