@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from pydantic import ValidationError
 
 from foundation.command import alias
 from foundation.errors import UserError
 from foundation.files import write_lines
-from reward_model.pairs import Pair, Skipped, Unusable, json_lines, make_pair, parsed
+from reward_model.pairs import Pair, Skipped, Unusable, json_lines, make_pair, parsed, reason_of
 
 TEXT_KEYS = ("prompt", "chosen", "rejected")
 KEPT_ROLES = ("user", "assistant")
@@ -48,9 +49,13 @@ def convert_file(path: Path) -> Converted:
 
 
 def convert_row(row: dict[str, Any]) -> Pair:
-    """One raw line as a pair. Raises Unusable, and pydantic's ValidationError."""
+    """One raw line as a pair. Raises Unusable."""
     if "messages" in row or "rejected_messages" in row:
-        return Pair.model_validate({"chosen": _turns(row, "messages"), "rejected": _turns(row, "rejected_messages")})
+        sides = {"chosen": _turns(row, "messages"), "rejected": _turns(row, "rejected_messages")}
+        try:
+            return Pair.model_validate(sides)
+        except ValidationError as exc:
+            raise Unusable(reason_of(exc)) from None
     prompt, chosen, rejected = (_text(row, key) for key in TEXT_KEYS)
     if chosen == rejected:
         raise Unusable("chosen equals rejected")
