@@ -374,16 +374,16 @@ class GrpoDaemon:
     async def _watch(self, pending: set[str], *, idle_s: float) -> None:
         """Notice a store that lost its rollouts, and runners that do not come."""
         try:
-            known = await self.store.query_rollouts(rollout_id_in=sorted(pending))
+            stored = await self.store.query_rollouts(rollout_id_in=sorted(pending))
         except STORE_ERRORS as exc:
             raise self._store_gone(exc) from exc
-        if len(known) < len(pending):
+        if len(stored) < len(pending):
             raise RunError(
-                f"the store knows {len(known)} of {len(pending)} open rollouts: it was restarted and lost the others. "
+                f"the store knows {len(stored)} of {len(pending)} open rollouts: it was restarted and lost the others. "
                 "Continue with --resume latest"
             )
         if idle_s > self.options.stall_s:
-            states = Counter(str(r.status) for r in known)
+            states = Counter(str(r.status) for r in stored)
             raise RunError(
                 f"no rollout finished for {idle_s:.0f} s (limit {self.options.stall_s:.0f} s); open rollouts by "
                 f"status: {dict(states)}. queuing: no runner takes work (with AGL_CURRENT_ROLE=algorithm start a "

@@ -34,11 +34,11 @@ def token_headers() -> dict[str, str]:
     return {"Authorization": f"Bearer {token()}"} if token() else {}
 
 
-def check_host(host: str, what: str) -> None:
+def check_host(host: str, setting: str) -> None:
     """Raises UserError for an interface beyond this machine's own without a token."""
     if not token() and not is_own_host(host.strip("[]")):
         raise UserError(
-            f"{what} {host}: it would let in whoever reaches this machine. Set {VARIABLE} to a secret of your own "
+            f"{setting} {host}: it would let in whoever reaches this machine. Set {VARIABLE} to a secret of your own "
             "(python -c 'import secrets; print(secrets.token_urlsafe())'), here and where the runners start, or keep "
             "127.0.0.1"
         )

@@ -55,7 +55,7 @@ def main(
     pairs: Annotated[Path | None, typer.Option(help="pairs in the converted format: prints the accuracy")] = None,
 ) -> None:
     """Score one response, a pair or a file."""
-    if sum(given is not None for given in (response, input, pairs)) != 1 or (input is None) != (output is None):
+    if sum(source is not None for source in (response, input, pairs)) != 1 or (input is None) != (output is None):
         raise UserError("give one of --response, --pairs, or --data together with --out")
     served = load_served(model_path)
     if input is not None and output is not None:

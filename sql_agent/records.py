@@ -73,7 +73,7 @@ class Question(Record):
     @classmethod
     def _schema_is_known(cls, value: str) -> str:
         words = value.split()
-        both = [[word for word in words if word in known] for known in (ANSWER_MARKS, ANSWER_TYPES)]
+        both = [[word for word in words if word in allowed] for allowed in (ANSWER_MARKS, ANSWER_TYPES)]
         if max(map(len, both)) > 1 or sum(map(len, both)) < len(words):
             types = ", ".join(ANSWER_TYPES)
             raise ValueError(f"it may hold answer or boxed, and one of {types}, with a blank between")
@@ -209,8 +209,8 @@ class Episode(Played, Record):
 
 
 def _sum(counts: Iterable[int | None]) -> int | None:
-    known = list(counts)
-    return None if not known or None in known else sum(count or 0 for count in known)
+    all_counts = list(counts)
+    return None if not all_counts or None in all_counts else sum(count or 0 for count in all_counts)
 
 
 class Score(Record):

@@ -50,8 +50,17 @@ def train(
     Overrides are configuration keys (see `keys`): optim__lr=1e-5, optim={"lr": 1e-5} or **{"optim.lr": 1e-5}. Raises
     UserError for wrong input, and TrainingFailed, whose `run` is what there is.
     """
-    given: dict[str, Any] = {"recipe": recipe, "model": model, "dataset": dataset, "max_samples": max_samples}
-    config = train_config(**given, reward=reward, tools=tools, ci=ci, ci_fast=ci_fast, overrides=overrides)
+    config = train_config(
+        recipe=recipe,
+        model=model,
+        dataset=dataset,
+        max_samples=max_samples,
+        reward=reward,
+        tools=tools,
+        ci=ci,
+        ci_fast=ci_fast,
+        overrides=overrides,
+    )
     return _run_of(run_job("sql_agent.commands.train:run", config=config, quiet=quiet))
 
 
@@ -174,9 +183,9 @@ def export(source: Run | str | Path, out: str | Path, *, dtype: str = "auto", qu
 
     if dtype not in Precision:
         raise UserError(f"dtype = {dtype!r}: must be {', '.join(Precision)}{did_you_mean(dtype, Precision)}")
-    given = {"source": Path(source.folder if isinstance(source, Run) else source), "dtype": Precision(dtype)}
-    target = Path(out).expanduser().absolute()
-    done = run_job("sql_agent.commands.export:run", out=target, quiet=quiet, **given)
+    target, checkpoint = Path(out).expanduser().absolute(), Path(source.folder if isinstance(source, Run) else source)
+    dtype = Precision(dtype)
+    done = run_job("sql_agent.commands.export:run", source=checkpoint, out=target, dtype=dtype, quiet=quiet)
     if done.status:
         raise RunError("\n".join(done.lines[-5:]))
     return target
