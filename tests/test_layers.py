@@ -39,7 +39,7 @@ LAYERS = [
     ["sql_agent.commands"],
     ["sql_agent.api", "sql_agent.cli", "utils"],
     ["benchmarks"],
-    ["recipes", "sql_agent.commands.gsm8k", "sql_agent.alias", "sql_agent.__main__"],
+    ["recipes", "sql_agent.alias", "sql_agent.__main__"],
     ["docs"],
 ]
 

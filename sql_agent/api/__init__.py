@@ -14,11 +14,11 @@ package loads neither torch nor agentlightning. Errors are UserError (wrong inpu
 from foundation.errors import RunError, UserError
 from sql_agent.api.background import Job, start
 from sql_agent.api.calls import keys
-from sql_agent.api.datasets import load_dataset, register_dataset
 from sql_agent.api.jobs import TrainingFailed, dpo, evaluate, export, sft, train
 from sql_agent.api.rewards import RewardStats, create_reward, evaluate_rewards, register_reward_function
 from sql_agent.api.runs import Evaluation, Run
 from sql_agent.api.training_tool import RLTrainingTool
+from sql_agent.data.named import load_dataset, register_dataset
 
 __all__ = [
     "Evaluation",

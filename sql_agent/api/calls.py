@@ -25,8 +25,8 @@ from typing import Any
 from foundation.entry import JOB, MADE
 from foundation.errors import UserError, did_you_mean
 from sql_agent.api.background import Job, current
-from sql_agent.api.given import plain
 from sql_agent.config import TrainConfig, known_keys
+from sql_agent.data.given import plain
 
 KEPT_LINES = 400
 WRONG_INPUT, INTERRUPTED = 2, 130

@@ -11,11 +11,12 @@ from typing import Any, Literal
 
 from foundation.errors import RunError, UserError, did_you_mean
 from sql_agent.api.calls import INTERRUPTED, Done, run_job, settings, with_keys
-from sql_agent.api.datasets import Source, question_file, tuning_source
-from sql_agent.api.given import plain, tool_source
+from sql_agent.api.given import tool_source
 from sql_agent.api.rewards import RewardFunction, term_of
 from sql_agent.api.runs import Evaluation, Run
 from sql_agent.config import HOME, TrainConfig, build_config, command_tree, commands, data_path, load_recipe, nested
+from sql_agent.data.given import plain
+from sql_agent.data.named import Source, question_file, tuning_source
 from sql_agent.training import options
 
 Model = Run | str | Path

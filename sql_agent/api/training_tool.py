@@ -20,10 +20,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from foundation.errors import RunError, UserError
 from sql_agent.api import jobs
-from sql_agent.api.datasets import BUNDLED, load_dataset, register_dataset
 from sql_agent.api.rewards import create_reward, register_reward_function
 from sql_agent.api.runs import Run
 from sql_agent.config.data import QUESTION_FILES
+from sql_agent.data.named import BUNDLED, load_dataset, register_dataset
 
 if TYPE_CHECKING:
     from agents import FunctionTool

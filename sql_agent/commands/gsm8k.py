@@ -18,11 +18,11 @@ from foundation.command import with_flags
 from foundation.errors import UserError
 from foundation.files import write_json
 from foundation.run_folder import step_folder
-from sql_agent.api.datasets import question_file
 from sql_agent.commands.ask import ChatFlags, talk_with
 from sql_agent.commands.export import export_checkpoint
 from sql_agent.config import TrainConfig, build_config, command_tree, commands, load_recipe, nested
 from sql_agent.data.dataset import load_questions
+from sql_agent.data.named import question_file
 from sql_agent.local.job import run_local
 from sql_agent.run_report.line import report_line
 from sql_agent.serving import models

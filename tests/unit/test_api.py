@@ -35,7 +35,7 @@ COMPAT = ROOT / "sql_agent" / "api" / "compat"
 
 @pytest.fixture(autouse=True)
 def caches_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sql_agent.api.datasets.HOME", tmp_path)
+    monkeypatch.setattr("sql_agent.data.named.HOME", tmp_path)
     monkeypatch.setattr("sql_agent.api.given.HOME", tmp_path)
 
 

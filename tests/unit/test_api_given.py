@@ -23,18 +23,19 @@ from sql_agent.agent.own_threads import Threads
 from sql_agent.agent.own_tools import load
 from sql_agent.api import jobs
 from sql_agent.api.calls import run_process, settings
-from sql_agent.api.datasets import question_file, tuning_source
-from sql_agent.api.given import plain, tool_source
+from sql_agent.api.given import tool_source
 from sql_agent.config import ROOT
+from sql_agent.data.given import plain
+from sql_agent.data.named import question_file, tuning_source
 
 ROWS = [{"question": "1 + 1?", "answer": "2"}, {"question": "1 + 2?", "answer": "3"}]
 
 
 @pytest.fixture(autouse=True)
 def caches_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sql_agent.api.datasets.HOME", tmp_path)
+    monkeypatch.setattr("sql_agent.data.named.HOME", tmp_path)
     monkeypatch.setattr("sql_agent.api.given.HOME", tmp_path)
-    monkeypatch.setattr("sql_agent.api.datasets._registered", {})
+    monkeypatch.setattr("sql_agent.data.named._registered", {})
 
 
 class Rows:

@@ -25,7 +25,7 @@ ROWS = [{"question": f"{n} + 1?", "answer": f"It is <<{n}+1={n + 1}>>.\n#### {n 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("sql_agent.api.datasets.HOME", tmp_path)
+    monkeypatch.setattr("sql_agent.data.named.HOME", tmp_path)
     return tmp_path
 
 

@@ -14,10 +14,10 @@ from typing import Any, Literal
 
 from foundation.errors import UserError, did_you_mean
 from foundation.files import write_lines
-from sql_agent.api.given import rows_of
 from sql_agent.config import HOME, data_path
 from sql_agent.config.data import QUESTION_FILES
 from sql_agent.data.bundled import SPLITS, ensure_bundled
+from sql_agent.data.given import rows_of
 from sql_agent.data.hub import HUB, hub_rows, is_hub_name, local_copy
 from sql_agent.records import Question
 
