@@ -83,14 +83,13 @@ def alternatives(text: str) -> list[str]:
 
 
 DOUBTS = re.compile(rf"{'|'.join(alternatives(DOUBTS_ZH))}|\b(?:{'|'.join(DOUBTS_EN.split(chr(10))[1:-1])})\b")
-# Before a quote these permit it, or may; a number may be in any range.
+# Before a quote these permit it, or may.
 PERMITS = {"can", "could", "will", "would", "should", "ca", "wo", "ll", "d", "yes", "no", "only", "anymore", "yet"}
 FRAME_WORDS = {*FREE.split(), *FRAMES.split(), "about"} - PERMITS
-RANGES = {"about", "around", "over", "under", "above", "below", "before", "after"}
+ABOUT = re.compile(r"\babout\b(?!(?: (?:the|an?|some))*\W*$)")  # a thing, and no number that follows
 
 
 def is_frame(text: str, unknown: str) -> bool:
     """Whether a text around a quote only says in English whence it is; `unknown` are its words of no list."""
     words = {*re.findall(r"\w+", unknown)}
-    doubts = {*DOUBTS.findall(text)} - RANGES
-    return words <= FRAME_WORDS and not doubts and not DENIALS.search(text)
+    return words <= FRAME_WORDS and not DOUBTS.search(ABOUT.sub(" ", text)) and not DENIALS.search(text)

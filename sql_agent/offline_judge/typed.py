@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os.path import commonprefix
 from typing import Literal
 
@@ -27,6 +27,8 @@ from sql_agent.records import AnswerType
 from sql_agent.words.meanings import one_sense
 
 MAX_CHARS, MAX_HAN, MAX_WORDS, MAX_ITEMS = 60, 24, 6, 30  # of a truth; longer ones are no values
+MAX_ITEM_WORDS, MAX_ITEM_TOKENS = 3, 8  # of a list within a cell
+COMMA, LISTED = re.compile(r"、|, (?=[a-z])"), re.compile(r"\s*(?:、|, (?:and )?(?=[a-z])| and (?=[a-z]))\s*")
 AROUND, MAX_NAME = 4, 12  # unknown words (a Chinese character is half a one) around a yes or a no
 YES_WORDS, NO_WORDS = {"yes", "true", "是", "是的", "对"}, {"no", "false", "否", "不是", "不对"}
 ASKS_YES_NO = re.compile(
@@ -89,6 +91,7 @@ class Truth:
 
 def kind_of_cells(question: str, cells: Sequence[Cell]) -> AnswerType | Literal[""]:
     """What the cells that a query found are, by number, column and form; "" where they are no values."""
+    cells = _itemised(cells)
     texts = [plain(cell.text) for cell in cells]
     if not texts or len(texts) > MAX_ITEMS or not all(_is_value(cell.text) for cell in cells):
         return ""
@@ -122,7 +125,7 @@ def is_value(*, question: str, reference: str, evidence: Sequence[str]) -> bool:
 
 def truth_of(question: str, reference: str, cells: Sequence[Cell], kind: AnswerType) -> Truth | None:
     """The values of this kind in cells or reference; None where they are none, or stand in the question."""
-    asked = plain(question)
+    asked, cells = plain(question), _itemised(cells) if kind in ("list", "set") else cells
     columns = " ".join(dict.fromkeys(cell.column.replace("_", " ") for cell in cells))
     by_row: dict[str, list[str]] = {}
     for cell in cells:
@@ -375,6 +378,14 @@ def _strange_names(answer: str, asked: str, values: Sequence[str]) -> bool:
     answer = ABBREVIATED.sub(r"\1 ", re.sub(r"[*_`]|(?<=\w)['’](?=[A-Z])", "", answer))
     words = [word for word in WORD_WITHIN.findall(answer) if word[0].isupper() and not word.isupper()]
     return any({*spell(plain(word)).split()} - known for word in words)
+
+
+def _itemised(cells: Sequence[Cell]) -> Sequence[Cell]:
+    """Cells; of one that holds a list, as "nausea, headache and rash", its items."""
+    text = cells[0].text.strip() if len(cells) == 1 else ""
+    items = LISTED.split(text) if COMMA.search(text) else []
+    is_list = all(0 < len(item.split()) <= MAX_ITEM_WORDS and len(tokens(item)) <= MAX_ITEM_TOKENS for item in items)
+    return [replace(cells[0], text=item) for item in items] if items and is_list else cells
 
 
 def _is_value(cell: str) -> bool:

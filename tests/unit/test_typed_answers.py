@@ -306,6 +306,39 @@ def test_what_several_cells_hold_is_a_set(locale: str, kind: str) -> None:
     assert 0.7 < earned(question, cells, "\n".join(cells[1:])) < 0.9
 
 
+SOUP = "What does the soup contain?"
+
+
+@pytest.mark.parametrize(
+    ("question", "cell", "answer", "value"),
+    [
+        (SOUP, "leek, potato and cream", "It contains potato, leek and cream.", 1),
+        (SOUP, "leek, potato and cream", "leek, potato", 0.8),
+        (SOUP, "leek, potato and cream", "The soup contains leek, potato, cream and butter.", 0),
+        ("流感有哪些症状？", "发热、咳嗽、头痛", "症状有头痛、发热和咳嗽。", 1),
+        ("流感有哪些症状？", "发热、咳嗽、头痛", "发热、咳嗽、头痛、腹泻", 0),
+        ("What is the pudding called?", "bread and butter pudding", "butter pudding", 0),
+        ("Who delivers the milk?", "Smith, Jones and Sons", "Jones, Smith and Sons", 0),
+        ("Who discovered it?", "Curie, Marie", "Marie Curie discovered it.", 1),
+        ("When did it end?", "2024-05-03 18:30:12", "It ended on 3 May 2024 at 6:30 pm.", 1),
+        ("When did it end?", "2024-05-03 18:30:12", "It ended on 3 May 2024 at 6:31 pm.", 0),
+        ("How big is the field in square metres?", "12000", "The field is 12,000 m² big.", 1),
+        ("大号锅多少钱？", "89", "大号锅89元。", 1),
+        ("Who pays the lowest fee?", "Uri", "Uri's fee is the lowest.", 1),
+        ("Who pays the lowest fee?", "Uri", "Uri's brother pays the lowest fee.", 0),
+        (
+            "Which department has the largest budget?",
+            "Research",
+            "The department with the highest budget is Research.",
+            1,
+        ),
+        ("How long is the crossing in minutes?", "45", "It's a 45-minute crossing.", 1),
+    ],
+)
+def test_what_one_cell_holds(question: str, cell: str, answer: str, value: float) -> None:
+    assert earned(question, [cell], answer) == pytest.approx(value)
+
+
 def earned(question: str, cells: Sequence[str], answer: str) -> float:
     """What an answer earns where a query found these cells, a row each."""
     found = [Cell(cell, row=str(n)) for n, cell in enumerate(cells)]
