@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import functools
 import re
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
@@ -133,14 +134,16 @@ class _Reading:
     ) -> Sequence[tuple[int, int]]:
         """What is unknown but in sentences, or beginnings of one that a fact ends, that say whence a quote is."""
         facts = [(start, end) for start, end, word in words if word in self._exam.of_form or word in self._exam.wholes]
-        strange = {*unknown} if facts else set[tuple[int, int]]()
+        if not facts:
+            return unknown
+        starts, left = [start for start, _ in unknown], list[tuple[int, int]]()
         for (_, after), (until, _) in pairwise([(0, 0), *facts, (len(self._text),) * 2]):
-            ends = SENTENCE_END.search(self._text, after, until) if after else None
-            begin = ends.end() if ends else until if after else 0
-            mine = [one for one in strange if begin <= one[0] < until]
-            if is_frame(self._text[begin:until], " ".join(self._text[start:end] for start, end in mine)):
-                strange -= {*mine}
-        return [one for one in unknown if one in strange] if facts else unknown
+            ends = SENTENCE_END.search(self._text, after, until)
+            begin = 0 if not after else ends.end() if ends else until
+            first, sentence, last = (bisect_left(starts, place) for place in (after, begin, until))
+            told = " ".join(self._text[start:end] for start, end in unknown[sentence:last])
+            left += unknown[first : sentence if is_frame(self._text[begin:until], told) else last]
+        return left
 
     def is_torn(self, axis: dict[str, frozenset[int]]) -> bool:
         """Whether facts of one cell are told of what others of them stand under."""

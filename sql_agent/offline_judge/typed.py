@@ -28,7 +28,7 @@ from sql_agent.words.meanings import one_sense
 
 MAX_CHARS, MAX_HAN, MAX_WORDS, MAX_ITEMS = 60, 24, 6, 30  # of a truth; longer ones are no values
 MAX_ITEM_WORDS, MAX_ITEM_TOKENS = 3, 8  # of a list within a cell
-COMMA, LISTED = re.compile(r"、|, (?=[a-z])"), re.compile(r"\s*(?:、|, (?:and )?(?=[a-z])| and (?=[a-z]))\s*")
+COMMA, LISTED = re.compile(r"、|, (?=[a-z])"), re.compile(r"、|, (?:and )?(?=[a-z])| and (?=[a-z])")
 AROUND, MAX_NAME = 4, 12  # unknown words (a Chinese character is half a one) around a yes or a no
 YES_WORDS, NO_WORDS = {"yes", "true", "是", "是的", "对"}, {"no", "false", "否", "不是", "不对"}
 ASKS_YES_NO = re.compile(
@@ -382,8 +382,8 @@ def _strange_names(answer: str, asked: str, values: Sequence[str]) -> bool:
 
 def _itemised(cells: Sequence[Cell]) -> Sequence[Cell]:
     """Cells; of one that holds a list, as "nausea, headache and rash", its items."""
-    text = cells[0].text.strip() if len(cells) == 1 else ""
-    items = LISTED.split(text) if COMMA.search(text) else []
+    text = cells[0].text if len(cells) == 1 else ""
+    items = [item.strip() for item in LISTED.split(text)] if COMMA.search(text) else []
     is_list = all(0 < len(item.split()) <= MAX_ITEM_WORDS and len(tokens(item)) <= MAX_ITEM_TOKENS for item in items)
     return [replace(cells[0], text=item) for item in items] if items and is_list else cells
 
@@ -431,7 +431,7 @@ def _forms(value: str, kind: AnswerType) -> list[str]:
         return forms
     family, comma, given = value.partition(",")  # Curie, Marie
     turned = [f"{given} {family}"] if comma and not re.search(r"[\d,]", family + given) else []
-    return [value, *turned, *({SECONDS.sub(r"\1", value)} - {value})]
+    return [value, SECONDS.sub(r"\1", value), *turned]
 
 
 def _polarity(said: str, asked: str, answer: str) -> bool | None:
