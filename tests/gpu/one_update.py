@@ -1,6 +1,6 @@
 """One update of the tiny model in float32 on the device that there is; writes the weights' moves and the metrics.
 
-    python -m tests.gpu.one_update FILE      CUDA_VISIBLE_DEVICES=-1 makes it the CPU's
+    python -m tests.gpu.one_update FILE      the CPU's where VERL_PLATFORM says so (tests/gpu/test_update.py)
 
 The model, its seed and the batch are always the same, so two devices can be compared.
 """

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 
+from foundation.environment import CPU_PLATFORM
 from sql_agent.config import ROOT
 from tests.gpu.conftest import need_gpus
 
@@ -29,8 +30,9 @@ def update(out: Path, **environment: str) -> dict[str, Any]:
 
 
 def on_the_cpu(folder: Path) -> dict[str, Any]:
-    """The update with all GPUs hidden."""
-    return update(folder / "cpu.pt", CUDA_VISIBLE_DEVICES="-1")
+    """The update with all GPUs hidden, from verl too, which takes a machine with a driver for one with a GPU."""
+    platform = {"VERL_PLATFORM": CPU_PLATFORM, "VERL_USE_EXTERNAL_MODULES": "agl_plugin.cpu.platform"}
+    return update(folder / "cpu.pt", CUDA_VISIBLE_DEVICES="-1", **platform)
 
 
 @pytest.mark.gpu
