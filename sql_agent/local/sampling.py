@@ -1,5 +1,6 @@
 """What transformers samples for calls that wait: one `generate` for many of them, prompts padded on the left.
 
+A prompt that several calls have is read once, and calls that have ended do not wait for the longest.
 Guarantees: drawn from the policy itself, as each call asks, with the numbers of its seed; the same calls in the same
 order give the same tokens. The folder's generation_config.json, whose repetition_penalty would make tokens that the
 policy did not draw, says only what else ends a turn. Penalties count what was sampled, not the prompt, as vLLM's do.
@@ -20,6 +21,7 @@ from transformers.generation.logits_process import (
     TopKLogitsWarper,
     TopPLogitsWarper,
 )
+from transformers.generation.stopping_criteria import StoppingCriteria, StoppingCriteriaList
 
 from agl_plugin.cpu.sampling import looked_up
 from agl_plugin.update.rows import NAN
@@ -50,33 +52,91 @@ class Sampler:
         return [by_call[id(call)] for call in calls]
 
     def _batch(self, calls: Sequence[Call]) -> list[Generated]:
-        width, sampling = max(len(call.prompt) for call in calls), calls[0].sampling
+        width = max(len(call.prompt) for call in calls)
         ids = torch.tensor([[self._pad] * (width - len(call.prompt)) + call.prompt for call in calls])
         mask = torch.tensor([[0] * (width - len(call.prompt)) + [1] * len(call.prompt) for call in calls])
-        settings = {"max_new_tokens": max(call.max_tokens for call in calls), "do_sample": False, "use_cache": True}
-        settings |= {"pad_token_id": self._pad, "eos_token_id": self._ends}
-        draws = DrawnBySeed([call.seed for call in calls], width=width, log_probs=self._log_probs)
         was_training, recommended = self.model.training, self.model.generation_config
         self.model.eval()
         # transformers fills in what is not told from the model's own recommendations, which vLLM leaves out.
         self.model.generation_config = GenerationConfig()
         with torch.no_grad():
-            whole = self.model.generate(
-                input_ids=ids.to(self.model.device),
-                attention_mask=mask.to(self.model.device),
-                generation_config=GenerationConfig(**settings),
-                logits_processor=processors(sampling, draws, width=width),
-            )
+            sampled = self._sampled(calls, ids.to(self.model.device), mask.to(self.model.device))
         self.model.generation_config = recommended
         self.model.train(was_training)
-        told_of = torch.stack(draws.log_probs, dim=1).tolist() if draws.log_probs else [[]] * len(calls)
-        rows = zip(whole[:, width:].tolist(), told_of, calls, strict=True)
-        return [self._cut(ids[: call.max_tokens], log_probs) for ids, log_probs, call in rows]
+        return [
+            self._cut(ids[: call.max_tokens], log_probs) for call, (ids, log_probs) in zip(calls, sampled, strict=True)
+        ]
+
+    def _sampled(
+        self, calls: Sequence[Call], ids: torch.Tensor, mask: torch.Tensor
+    ) -> list[tuple[list[int], list[float]]]:
+        """Tokens and log-probabilities of each call, to its end or further.
+
+        `generate` carries rows that have ended to the end of the longest: when half have, the others go on alone.
+        """
+        width, rows, cache = ids.shape[1], list(range(len(calls))), self._read(calls, ids, mask)
+        settings: dict[str, Any] = {"max_length": width + max(call.max_tokens for call in calls), "do_sample": False}
+        settings |= {"use_cache": True, "return_dict_in_generate": True}
+        settings |= {"pad_token_id": self._pad, "eos_token_id": self._ends}
+        longest = width + torch.tensor([call.max_tokens for call in calls], device=ids.device)
+        by_row: list[tuple[list[int], list[float]]] = [([], []) for _ in calls]
+        while rows:
+            draws = DrawnBySeed([calls[row].seed for row in rows], width=width, log_probs=self._log_probs)
+            half = HalfEnded(self._ends, longest[rows])
+            for module in self.model.modules():
+                if hasattr(module, "rope_deltas"):
+                    module.rope_deltas = None  # of the images of the rows before: here are none, and other rows
+            output = self.model.generate(
+                input_ids=ids,
+                attention_mask=mask,
+                past_key_values=cache,
+                generation_config=GenerationConfig(**settings),
+                logits_processor=processors(calls[0].sampling, draws, width=width),
+                stopping_criteria=StoppingCriteriaList([half]),
+            )
+            ids, cache = output.sequences, output.past_key_values
+            told_of = torch.stack(draws.log_probs, dim=1).tolist() if draws.log_probs else [[]] * len(rows)
+            for row, tokens, log_probs in zip(rows, ids[:, width:].tolist(), told_of, strict=True):
+                by_row[row] = (tokens, by_row[row][1] + log_probs)
+            left = half.ended.logical_not().nonzero()[:, 0]
+            rows = [rows[place] for place in left.tolist()]
+            cache.reorder_cache(left)
+            ids = ids[left]
+            mask = torch.nn.functional.pad(mask[left], (0, ids.shape[1] - mask.shape[1]), value=1)
+        return by_row
+
+    def _read(self, calls: Sequence[Call], ids: torch.Tensor, mask: torch.Tensor) -> Any:
+        """Keys and values of all but the prompts' last tokens where several calls, of one group, have one prompt: it is
+        read once. Else None."""
+        first = {tuple(call.prompt): row for row, call in reversed(list(enumerate(calls)))}
+        if len(first) == len(calls):
+            return None
+        different = sorted(first.values())
+        settings = GenerationConfig(max_new_tokens=1, do_sample=False, use_cache=True, return_dict_in_generate=True)
+        read = self.model.generate(
+            input_ids=ids[different, :-1], attention_mask=mask[different, :-1], generation_config=settings
+        )
+        places = [different.index(first[tuple(call.prompt)]) for call in calls]
+        read.past_key_values.reorder_cache(torch.tensor(places, device=ids.device))
+        return read.past_key_values
 
     def _cut(self, ids: list[int], log_probs: list[float]) -> Generated:
         end = next((n for n, token in enumerate(ids, start=1) if token in self._ends), None)
         ids = ids[:end]
         return Generated(ids, log_probs[: len(ids)] or [NAN] * len(ids), end is not None)
+
+
+class HalfEnded(StoppingCriteria):
+    """Stops all rows where half of them `ended`: have drawn one of `ends`, or are as long as `longest` says."""
+
+    def __init__(self, ends: Sequence[int], longest: torch.Tensor) -> None:
+        self._ends, self._longest = torch.tensor(ends, device=longest.device), longest
+        self.ended = torch.zeros_like(longest, dtype=torch.bool)
+
+    def __call__(self, input_ids: Any, scores: Any, **kwargs: Any) -> Any:
+        """For each row, after each token, whether to stop."""
+        self.ended |= torch.isin(input_ids[:, -1], self._ends) | (input_ids.shape[1] >= self._longest)
+        return torch.full_like(self.ended, bool(2 * self.ended.sum() >= len(self.ended)))
 
 
 class Penalties(LogitsProcessor):

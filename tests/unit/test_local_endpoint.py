@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 from scipy.stats import chisquare
+from transformers import Qwen3_5Config, Qwen3_5ForConditionalGeneration
 
 from agl_plugin.update.rows import Turn
 from foundation.rollout_keys import AWAITS_GROUP
@@ -21,6 +22,7 @@ from sql_agent.local.endpoint import QUIET_S, Call, Drawn, Generated, PolicyEndp
 from sql_agent.local.rollouts import _keys  # pyright: ignore[reportPrivateUsage]
 from sql_agent.local.sampling import Sampler
 from tests.fsdp_shards import policy
+from tests.unit.test_qwen3_5 import TEXT, VISION
 
 FREE = Drawn(1.0)
 
@@ -87,6 +89,33 @@ def test_a_call_draws_the_same_whatever_is_sampled_beside_it(tokenizer: Any) -> 
     torch.manual_seed(1)
     assert ids_of(sampler.answers([*others, one]))[-1:] == ids_of(sampler.answers([one, *others]))[:1] == alone
     assert ids_of(sampler.answers([call_of(tokenizer, "用法用量", seed=2, max_tokens=6)])) != alone
+
+
+def of_delta_nets(vocabulary: int) -> Any:
+    torch.manual_seed(0)
+    config = Qwen3_5Config(
+        text_config={**TEXT, "vocab_size": vocabulary}, vision_config=VISION, tie_word_embeddings=True
+    )
+    return Qwen3_5ForConditionalGeneration(config).float()
+
+
+@pytest.mark.parametrize("made", [policy, of_delta_nets])
+def test_prompts_of_a_group_are_read_once_and_rows_that_ended_are_dropped(made: Any, tokenizer: Any) -> None:
+    model, texts = made(len(tokenizer)), ("用法用量", "不良反应", "储藏条件是什么")
+    calls = [
+        call_of(tokenizer, text, seed=10 * seed + len(text), max_tokens=40 if seed == 3 else 4 + seed)
+        for seed in range(4)
+        for text in texts
+    ]
+    rows = list[int]()
+    hook = model.get_input_embeddings().register_forward_hook(lambda _module, _args, output: rows.append(len(output)))
+    together = Sampler(model, tokenizer, max_batch=12, log_probs=True).answers(calls)
+    assert rows[0] == len(texts) and rows[1] == len(calls) and rows[-1] <= len(texts)
+    hook.remove()
+    for answer, call in zip(together, calls, strict=True):
+        (alone,) = Sampler(model, tokenizer, max_batch=1, log_probs=True).answers([call])
+        assert (answer.ids, answer.ended) == (alone.ids, alone.ended) and len(answer.ids) == len(answer.log_probs)
+        assert answer.log_probs == pytest.approx(alone.log_probs, abs=1e-4)
 
 
 def test_first_tokens_come_as_often_as_they_are_likely(tokenizer: Any) -> None:
