@@ -1,23 +1,20 @@
 """Questions under one or two of ten kinds of noise, and others that differ from them in one thing that counts.
 
-A `Noise` holds questions with slots, and what each kind of noise may change in them. Three of them, of other domains
-and words, are in noise_daily.py, noise_travel.py and noise_town.py; docs/45-curate.md says what was chosen on which.
+A `Noise` holds questions with slots, and what each kind of noise may change in them. Nine pairs of them, of as many
+domains, are the files of tests/near_duplicates/; docs/45-curate.md says what was chosen on which.
 """
 
 from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable, Sequence
+import tomllib
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tests.reworded import in_english
+from tests.reworded import KINDS, in_chinese, in_english
+from tests.typos import FOLDER, TYPOS, Typo
 
-KINDS = (
-    *("case", "typo", "order", "politeness", "synonym"),
-    *("number", "abbreviation", "punctuation", "switch", "contraction"),
-)
-CHARS = "零一二三四五六七八九"
 NUMBER = re.compile(r"(?<![A-Za-z\d])\d+(?![A-Za-z\d])")
 
 
@@ -26,19 +23,29 @@ class Noise:
     """Questions, of two parts that may change places where a bar stands; {a} and {a2} are two of a pool, {n} and {m}
     numbers. What each kind of noise or difference exchanges stands in `words`."""
 
-    asked: tuple[str, ...]
+    asked: list[str]
     pools: dict[str, list[str]]
-    numbers: tuple[int, ...]
+    numbers: list[int]
     words: dict[str, dict[str, str]]
-    before: tuple[str, ...]
-    after: tuple[str, ...]
-    typo: Callable[[str, random.Random], str]
+    before: list[str]
+    after: list[str]
+    typo: Typo
     chinese: bool
-    symmetric: frozenset[str] = frozenset()
+    symmetric: Sequence[str] = ()
 
     def plain(self, line: str) -> str:
         """The question without its bar."""
         return "".join(line.split("|")) if self.chinese else " ".join(part.strip() for part in line.split("|"))
+
+
+def read(name: str) -> tuple[Noise, Noise]:
+    """The English and the Chinese set of a file of tests/near_duplicates/."""
+    tree = tomllib.loads((FOLDER / f"{name}.toml").read_text(encoding="utf-8"))
+    english, chinese = (
+        Noise(**tree[language] | {"typo": TYPOS[tree[language]["typo"]][place], "chinese": place == 1})
+        for place, language in enumerate(("english", "chinese"))
+    )
+    return english, chinese
 
 
 def say_en(n: int) -> str:
@@ -52,15 +59,7 @@ def say_en(n: int) -> str:
 
 def say_zh(n: int) -> str:
     """45: 四十五, 1998: 一九九八."""
-    if n >= 1000:
-        return "".join(CHARS[int(digit)] for digit in str(n))
-    if n < 10:
-        return CHARS[n]
-    if n < 100:
-        return ("" if n < 20 else CHARS[n // 10]) + "十" + (CHARS[n % 10] if n % 10 else "")
-    rest = n % 100
-    tail = ("零" if rest < 10 else "一" if rest < 20 else "") + say_zh(rest) if rest else ""
-    return ("两" if n // 100 == 2 else CHARS[n // 100]) + "百" + tail
+    return "".join(map(in_chinese, map(int, str(n)))) if n >= 1000 else in_chinese(n).replace("二百", "两百")
 
 
 def filled(noise: Noise, template: str, dice: random.Random) -> str:

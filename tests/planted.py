@@ -1,11 +1,15 @@
-"""Near-duplicates of questions, planted by a seed: what people change when they ask the same again."""
+"""Near-duplicates of questions, planted by a seed: what people change when they ask the same again; and what is found
+of any that were planted."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import opencc
+
+from sql_agent.curation.near import alike
 
 Change = Callable[[str, random.Random], str]
 BEFORE = ("请问", "您好，请问", "麻烦问一下，", "医生，", "我想知道", "请教一下：", "Hi, ", "请告诉我，")
@@ -86,3 +90,29 @@ def planted(texts: list[str], n: int, *, seed: int) -> list[tuple[int, str]]:
             text = change(text, dice)
         found.append((index, text))
     return found
+
+
+@dataclass(frozen=True)
+class Looked:
+    """How well new questions that repeat old ones were told from others: `missed` and `wrong` are (kind, text)."""
+
+    missed: list[tuple[str, str]]
+    wrong: list[tuple[str, str]]
+    recall: float
+    precision: float
+
+
+def look_for(old: list[str], new: list[tuple[str, int, str]]) -> Looked:
+    """Look for the new questions among the old ones; each has the place of the one that it repeats, or -1, and its
+    kind."""
+    found: dict[int, set[int]] = {place: set() for place in range(len(new))}
+    for matches in alike([*old, *(text for text, *_ in new)], n_old=len(old)):
+        for match in matches:
+            found[match.index - len(old)] |= {match.other} if match.other < len(old) else set()
+    missed = [(kind, text) for place, (text, at, kind) in enumerate(new) if at >= 0 and at not in found[place]]
+    wrong = [(kind, text) for place, (text, at, kind) in enumerate(new) if at < 0 and found[place]]
+    n_same = sum(at >= 0 for _, at, _ in new)
+    right = n_same - len(missed)
+    looked = Looked(missed, wrong, right / n_same, right / (right + len(wrong)))
+    print(f"recall {looked.recall:.3f} of {n_same}, precision {looked.precision:.3f}, wrong {len(wrong)}")
+    return looked

@@ -17,16 +17,14 @@ from sql_agent.config import data_path
 from sql_agent.curation.chats import Limits, questions, read_turns
 from sql_agent.curation.difficulty import measure, why_dropped
 from sql_agent.curation.leaks import ANSWER, INSIDE, QUERY, SAME, find_leaks
-from sql_agent.curation.near import alike, repeats
+from sql_agent.curation.near import repeats
 from sql_agent.curation.private import private
 from sql_agent.curation.rows import Row, read_rows
 from sql_agent.data.dataset import load_questions
 from sql_agent.records import Question, TrialRecord
-from tests.planted import planted
-from tests.reworded import CHINESE, ENGLISH, Language
+from tests.planted import look_for, planted
+from tests.reworded import Language, read
 from tests.reworded import planted as reworded
-from tests.reworded_shops import CHINESE as CHINESE_SHOPS
-from tests.reworded_shops import ENGLISH as ENGLISH_SHOPS
 
 N_PLANTED = 500
 RULES_WERE_CHOSEN_ON, REPORTED_ON = 1, 20261123
@@ -53,23 +51,16 @@ def test_planted_near_duplicates_are_found_and_others_are_not(seed: int) -> None
 
 @pytest.mark.parametrize(
     "language",
-    [ENGLISH, CHINESE, ENGLISH_SHOPS, CHINESE_SHOPS],
+    [*read("reworded"), *read("reworded_shops")],
     ids=["english", "chinese", "english shops", "chinese shops"],
 )
 def test_questions_in_other_words_are_found_and_other_questions_are_not(language: Language) -> None:
     """Ten kinds of noise against 320 questions, and as many that differ in a number, name, attribute or denial."""
     old, new = reworded(language, n=320, each=60, seed=20261125)
-    found: dict[int, set[int]] = {place: set() for place in range(len(new))}
-    for matches in alike([*old, *(text for text, *_ in new)], n_old=len(old)):
-        for match in matches:
-            found[match.index - len(old)] |= {match.other} if match.other < len(old) else set()
-    missed = [(kind, text) for place, (text, at, kind) in enumerate(new) if at >= 0 and at not in found[place]]
-    wrong = [text for place, (text, at, _) in enumerate(new) if at < 0 and found[place]]
-    planted_ones = sum(at >= 0 for _, at, _ in new)
-    right = planted_ones - len(missed)
-    print(f"recall {right / planted_ones:.3f}, precision {right / (right + len(wrong)):.3f}")
-    assert right / planted_ones >= 0.95, missed
-    assert right / (right + len(wrong)) >= 0.95 and len(wrong) <= 0.05 * (len(new) - planted_ones), wrong
+    looked = look_for(old, new)
+    assert looked.recall >= 0.95, looked.missed
+    n_others = sum(at < 0 for _, at, _ in new)
+    assert looked.precision >= 0.95 and len(looked.wrong) <= 0.05 * n_others, looked.wrong
 
 
 @pytest.mark.parametrize(
