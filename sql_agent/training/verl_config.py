@@ -7,6 +7,7 @@ here and not a default there.
 from __future__ import annotations
 
 import math
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,6 @@ from foundation.errors import UserError
 from sql_agent.config import (
     ROOT,
     CurriculumConfig,
-    LoggingConfig,
     ModelConfig,
     OptimConfig,
     RolloutConfig,
@@ -31,6 +31,7 @@ from sql_agent.config import (
 from sql_agent.config.losses import CLIPPED, is_own
 from sql_agent.serving.server import context_tokens
 from sql_agent.training.memory import offloads
+from sql_agent.training.verl_rules import COPIED
 
 # How vLLM's engine runs its only worker on a CPU.
 ALONE = "agl_plugin.cpu.executor.OneProcess"
@@ -54,42 +55,23 @@ def verl_overrides(config: TrainConfig, *, model_path: str, run_dir: Path, total
 
 
 def own_overrides(config: TrainConfig, *, model_path: str, run_dir: Path, total_steps: int) -> dict[str, Any]:
-    """What this project's own keys mean to verl."""
-    trainer, rollout, optim, lora = config.trainer, config.rollout, config.optim, config.model.lora_rank > 0
-    offload = offloads(config.model, optim, rollout, trainer)
+    """What this project's own keys mean to verl: those of COPIED, and what is made of several, or of other words."""
+    trainer, rollout, optim, model = config.trainer, config.rollout, config.optim, config.model
+    offload = offloads(model, optim, rollout, trainer)
     fsdp = _fsdp(trainer, offload=offload)
-    return {
+    made = {
         "algorithm": {"adv_estimator": f"{optim.advantage}_rollouts", "use_kl_in_reward": False},
-        "data": {
-            "train_batch_size": optim.questions_per_step,
-            "max_prompt_length": rollout.max_prompt_tokens,
-            "max_response_length": rollout.max_response_tokens,
-            "seed": config.data.seed,
-            # Of agl_plugin.trainer.
-            "sampler": {"weights": [file.weight for file in config.data.train_files]},
-            "trust_remote_code": config.model.allow_remote_code,
-        },
+        # Of agl_plugin.trainer.
+        "data": {"sampler": {"weights": [file.weight for file in config.data.train_files]}},
         "actor_rollout_ref": {
-            "model": _model(config.model, trainer, model_path=model_path, keeps_adapter=not config.merges_adapter),
-            "rollout": {
-                **_rollout(rollout, trainer, model_path=model_path, lora=lora),
-                "log_prob_micro_batch_size_per_gpu": optim.micro_batch_rows,
-            },
-            "actor": {
-                **_actor(optim, total_steps=total_steps, sequence_parallel=trainer.sequence_parallel),
-                "fsdp_config": {**fsdp, "optimizer_offload": offload},
-            },
-            "ref": {"log_prob_micro_batch_size_per_gpu": optim.micro_batch_rows, "fsdp_config": fsdp},
+            "model": _model(model, trainer, model_path=model_path, keeps_adapter=not config.merges_adapter),
+            "rollout": _rollout(rollout, trainer, model_path=model_path, lora=model.lora_rank > 0),
+            "actor": {**_actor(optim, total_steps=total_steps), "fsdp_config": {**fsdp, "optimizer_offload": offload}},
+            "ref": {"fsdp_config": fsdp},
         },
-        "trainer": _trainer(trainer, config.logging, run_dir=run_dir, total_steps=total_steps),
-        "agentlightning": {
-            "trace_aggregator": {
-                "level": rollout.level,
-                "trajectory_max_prompt_length": rollout.max_prompt_tokens,
-                "trajectory_max_response_length": rollout.trajectory_max_response_tokens,
-            }
-        },
+        "trainer": _trainer(trainer, run_dir=run_dir, total_steps=total_steps),
     }
+    return merge(nested({key: attrgetter(own)(config) for key, own in COPIED.items()}), made)
 
 
 def _model(model: ModelConfig, trainer: TrainerConfig, *, model_path: str, keeps_adapter: bool) -> dict[str, Any]:
@@ -99,12 +81,10 @@ def _model(model: ModelConfig, trainer: TrainerConfig, *, model_path: str, keeps
         lora["lora_adapter_path"] = str(Path(model.lora_adapter_path).expanduser().resolve())
     return {
         "path": model_path,
-        "trust_remote_code": model.allow_remote_code,
         # Packed rows need flash attention, which is made for GPUs; agl_plugin/update computes no padding either way.
         "use_remove_padding": not cpu and model.attention == "flash_attention_2",
         # Recomputing spares memory, which small models do not lack; in bf16 a CPU drills what GPUs do.
         "enable_gradient_checkpointing": not cpu or trainer.in_bf16,
-        "override_config": {"attn_implementation": model.attention},
         **(lora if model.lora_rank else {}),
     }
 
@@ -113,25 +93,9 @@ def _rollout(rollout: RolloutConfig, trainer: TrainerConfig, *, model_path: str,
     cpu = trainer.device == "cpu"
     # verl would take prompt_length + response_length, and so bound the whole conversation by the prompt of a row.
     n_context = context_tokens(Path(model_path), rollout)
-    vllm: dict[str, Any] = {
-        "enable_auto_tool_choice": True,
-        "tool_call_parser": rollout.tool_parser,
-        "max_model_len": n_context,
-    }
-    keys: dict[str, Any] = {
-        "name": "vllm",
-        "n": rollout.group_size,
-        "temperature": rollout.temperature,
-        "top_p": rollout.top_p,
-        "top_k": rollout.top_k or -1,
-        "prompt_length": rollout.max_prompt_tokens,
-        "response_length": rollout.max_response_tokens,
-        "tensor_model_parallel_size": rollout.tensor_parallel,
-        "gpu_memory_utilization": rollout.gpu_memory_utilization,
-        "max_num_seqs": rollout.max_num_seqs,
-        "max_num_batched_tokens": max(8192, n_context),
-        "engine_kwargs": {"vllm": vllm},
-    }
+    vllm: dict[str, Any] = {"enable_auto_tool_choice": True, "max_model_len": n_context}
+    keys: dict[str, Any] = {"name": "vllm", "top_k": rollout.top_k or -1, "engine_kwargs": {"vllm": vllm}}
+    keys["max_num_batched_tokens"] = max(8192, n_context)
     if rollout.sampler_logprobs and (rollout.temperature != 1.0 or rollout.is_shifted):
         # vLLM's default are the probabilities before temperature, by which the trainer divides, cut and penalties.
         vllm["logprobs_mode"] = "processed_logprobs"
@@ -167,47 +131,22 @@ def loss_name(loss: str) -> str:
     return "vanilla" if loss in CLIPPED else loss
 
 
-def _actor(optim: OptimConfig, *, total_steps: int, sequence_parallel: int) -> dict[str, Any]:
+def _actor(optim: OptimConfig, *, total_steps: int) -> dict[str, Any]:
+    warmup = int(optim.warmup if optim.warmup >= 1 else optim.warmup * total_steps)
     return {
         "strategy": "fsdp",
-        "ppo_mini_batch_size": optim.mini_batch_questions,
-        "ppo_micro_batch_size_per_gpu": optim.micro_batch_rows,
-        "ulysses_sequence_parallel_size": sequence_parallel,
         "policy_loss": {"loss_mode": loss_name(optim.loss)},
-        "loss_agg_mode": optim.loss_aggregation,
-        "clip_ratio_low": optim.clip_low,
-        "clip_ratio_high": optim.clip_high,
         "use_kl_loss": optim.kl_coef > 0,
-        "kl_loss_coef": optim.kl_coef,
-        "kl_loss_type": optim.kl_estimator,
-        "entropy_coeff": optim.entropy_coef,
-        "optim": {
-            "clip_grad": optim.grad_clip,
-            "lr": optim.lr,
-            "lr_scheduler_type": optim.lr_schedule,
-            "min_lr_ratio": optim.lr_final_share,
-            "lr_warmup_steps": int(optim.warmup if optim.warmup >= 1 else optim.warmup * total_steps),
-            "weight_decay": optim.weight_decay,
-        },
+        "optim": {"lr_warmup_steps": warmup},
     }
 
 
-def _trainer(trainer: TrainerConfig, logging: LoggingConfig, *, run_dir: Path, total_steps: int) -> dict[str, Any]:
+def _trainer(trainer: TrainerConfig, *, run_dir: Path, total_steps: int) -> dict[str, Any]:
     resume = trainer.resume not in ("", "latest")
     return {
         "device": "cpu" if trainer.device == "cpu" else "cuda",
-        "nnodes": trainer.n_nodes,
-        "n_gpus_per_node": trainer.n_gpus,
-        "total_epochs": trainer.epochs,
         "total_training_steps": total_steps,
-        "save_freq": trainer.save_every,
-        "test_freq": trainer.validate_every,
-        "val_before_train": trainer.validate_first,
-        "logger": list(logging.trackers),
-        "project_name": logging.project,
-        "experiment_name": logging.experiment,
         "default_local_dir": str(run_dir / "checkpoints"),
-        "max_actor_ckpt_to_keep": trainer.keep_checkpoints,
         "resume_mode": "resume_path" if resume else "disable",
         "resume_from_path": trainer.resume if resume else None,
     }

@@ -101,7 +101,8 @@ FITS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     f"{ROLLOUT}load_format": _one_of("dummy", "auto", "safetensors"),
 }
 
-# A key of this project, and the keys of verl that follow from it; those of actor_rollout_ref without that word.
+# A key of this project, and the keys of verl that follow from it, those of actor_rollout_ref without that word; a key
+# behind = gets the very value, of the others verl_config makes what they need.
 FOLLOWING = """
 optim.micro_batch_tokens actor.use_dynamic_bsz actor.ppo_max_token_len_per_gpu ref.log_prob_use_dynamic_bsz
 optim.micro_batch_tokens ref.log_prob_max_token_len_per_gpu rollout.log_prob_use_dynamic_bsz
@@ -110,73 +111,77 @@ trainer.offload actor.fsdp_config.param_offload actor.fsdp_config.optimizer_offl
 optim.advantage algorithm.adv_estimator algorithm.norm_adv_by_std_in_grpo
 optim.importance_correction algorithm.rollout_correction.rollout_is
 optim.importance_cap algorithm.rollout_correction.rollout_is_threshold
-optim.clip_low actor.clip_ratio actor.clip_ratio_low
-optim.clip_high actor.clip_ratio_high
-optim.kl_coef actor.use_kl_loss actor.kl_loss_coef
-optim.kl_estimator actor.kl_loss_type
-optim.entropy_coef actor.entropy_coeff
+optim.clip_low actor.clip_ratio =actor.clip_ratio_low
+optim.clip_high =actor.clip_ratio_high
+optim.kl_coef actor.use_kl_loss =actor.kl_loss_coef
+optim.kl_estimator =actor.kl_loss_type
+optim.entropy_coef =actor.entropy_coeff
 optim.loss actor.policy_loss.loss_mode
-optim.loss_aggregation actor.loss_agg_mode
-optim.lr actor.optim.lr
-optim.lr_schedule actor.optim.lr_scheduler_type actor.optim.warmup_style
-optim.lr_final_share actor.optim.min_lr_ratio
-optim.weight_decay actor.optim.weight_decay
-optim.grad_clip actor.optim.clip_grad actor.grad_clip
+optim.loss_aggregation =actor.loss_agg_mode
+optim.lr =actor.optim.lr
+optim.lr_schedule =actor.optim.lr_scheduler_type actor.optim.warmup_style
+optim.lr_final_share =actor.optim.min_lr_ratio
+optim.weight_decay =actor.optim.weight_decay
+optim.grad_clip =actor.optim.clip_grad actor.grad_clip
 trainer.max_steps actor.optim.total_training_steps trainer.total_training_steps
 optim.warmup actor.optim.lr_warmup_steps actor.optim.lr_warmup_steps_ratio
-optim.mini_batch_questions actor.ppo_mini_batch_size
-optim.micro_batch_rows actor.ppo_micro_batch_size actor.ppo_micro_batch_size_per_gpu ref.log_prob_micro_batch_size
-optim.micro_batch_rows ref.log_prob_micro_batch_size_per_gpu rollout.log_prob_micro_batch_size
-optim.micro_batch_rows rollout.log_prob_micro_batch_size_per_gpu
+optim.mini_batch_questions =actor.ppo_mini_batch_size
+optim.micro_batch_rows actor.ppo_micro_batch_size =actor.ppo_micro_batch_size_per_gpu ref.log_prob_micro_batch_size
+optim.micro_batch_rows =ref.log_prob_micro_batch_size_per_gpu rollout.log_prob_micro_batch_size
+optim.micro_batch_rows =rollout.log_prob_micro_batch_size_per_gpu
 trainer.precision actor.fsdp_config.dtype rollout.dtype rollout.engine_kwargs.vllm.dtype
-model.attention actor.use_remove_padding model.override_config.attn_implementation model.use_remove_padding
-rollout.temperature rollout.temperature rollout.engine_kwargs.vllm.logprobs_mode
-rollout.top_p rollout.top_p
+model.attention actor.use_remove_padding =model.override_config.attn_implementation model.use_remove_padding
+rollout.temperature =rollout.temperature rollout.engine_kwargs.vllm.logprobs_mode
+rollout.top_p =rollout.top_p
 rollout.top_k rollout.top_k
-rollout.group_size rollout.n
-rollout.max_prompt_tokens rollout.prompt_length data.max_prompt_length
-rollout.max_prompt_tokens agentlightning.trace_aggregator.trajectory_max_prompt_length
-rollout.max_response_tokens rollout.response_length data.max_response_length
+rollout.group_size =rollout.n
+rollout.max_prompt_tokens =rollout.prompt_length =data.max_prompt_length
+rollout.max_prompt_tokens =agentlightning.trace_aggregator.trajectory_max_prompt_length
+rollout.max_response_tokens =rollout.response_length =data.max_response_length
 rollout.sampler_logprobs rollout.calculate_log_probs
-rollout.tensor_parallel rollout.tensor_model_parallel_size
-trainer.sequence_parallel actor.ulysses_sequence_parallel_size
-rollout.gpu_memory_utilization rollout.gpu_memory_utilization
-rollout.max_num_seqs rollout.max_num_seqs
+rollout.tensor_parallel =rollout.tensor_model_parallel_size
+trainer.sequence_parallel =actor.ulysses_sequence_parallel_size
+rollout.gpu_memory_utilization =rollout.gpu_memory_utilization
+rollout.max_num_seqs =rollout.max_num_seqs
 rollout.max_model_len rollout.max_model_len rollout.engine_kwargs.vllm.max_model_len
-rollout.tool_parser rollout.engine_kwargs.vllm.tool_call_parser rollout.multi_turn.format
+rollout.tool_parser =rollout.engine_kwargs.vllm.tool_call_parser rollout.multi_turn.format
 agent.max_turns rollout.multi_turn.max_assistant_turns
 model.path model.path
 model.lora_rank model.lora_rank
 model.lora_alpha model.lora_alpha
 model.lora_adapter_path model.lora_adapter_path
-model.allow_remote_code model.trust_remote_code data.trust_remote_code
+model.allow_remote_code =model.trust_remote_code =data.trust_remote_code
 data.train_file data.train_files
 data.val_file data.val_files
 data.val_max_rows data.val_max_samples
-optim.questions_per_step data.train_batch_size
-data.seed data.seed
+optim.questions_per_step =data.train_batch_size
+data.seed =data.seed
 trainer.device trainer.device
-trainer.n_gpus trainer.n_gpus_per_node
-trainer.n_nodes trainer.nnodes
-trainer.epochs trainer.total_epochs
-trainer.save_every trainer.save_freq
-trainer.validate_every trainer.test_freq
-trainer.validate_first trainer.val_before_train
+trainer.n_gpus =trainer.n_gpus_per_node
+trainer.n_nodes =trainer.nnodes
+trainer.epochs =trainer.total_epochs
+trainer.save_every =trainer.save_freq
+trainer.validate_every =trainer.test_freq
+trainer.validate_first =trainer.val_before_train
 trainer.resume trainer.resume_mode trainer.resume_from_path
 trainer.runs_dir trainer.default_local_dir
-trainer.keep_checkpoints trainer.max_actor_ckpt_to_keep
-logging.trackers trainer.logger
-logging.project trainer.project_name
-logging.experiment trainer.experiment_name
-rollout.level agentlightning.trace_aggregator.level
-rollout.trajectory_max_response_tokens agentlightning.trace_aggregator.trajectory_max_response_length
+trainer.keep_checkpoints =trainer.max_actor_ckpt_to_keep
+logging.trackers =trainer.logger
+logging.project =trainer.project_name
+logging.experiment =trainer.experiment_name
+rollout.level =agentlightning.trace_aggregator.level
+rollout.trajectory_max_response_tokens =agentlightning.trace_aggregator.trajectory_max_response_length
 """
 SECTIONS = ("actor.", "model.", "ref.", "rollout.")
-OWN: dict[str, str] = {
-    f"actor_rollout_ref.{key}" if key.startswith(SECTIONS) else key: own
-    for own, *keys in map(str.split, FOLLOWING.strip().splitlines())
-    for key in keys
-}
+
+
+def _whole(key: str) -> str:
+    return f"actor_rollout_ref.{key}" if key.startswith(SECTIONS) else key
+
+
+_ROWS = [(own, key) for own, *keys in map(str.split, FOLLOWING.strip().splitlines()) for key in keys]
+OWN: dict[str, str] = {_whole(key.removeprefix("=")): own for own, key in _ROWS}
+COPIED: dict[str, str] = {_whole(key[1:]): own for own, key in _ROWS if key.startswith("=")}
 
 # Why all keys of a section, or one of them, are refused.
 REFUSED: dict[str, str] = {
