@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from sql_agent.run_report.folder import RunData
 from sql_agent.run_report.measures import Series, Unit, over_steps
 from sql_agent.run_report.plain import cut, items, number, tree
-from sql_agent.training.health_rules import LIMITS
+from sql_agent.training.health_rules import LIMITS, watched
 
 MOST_OTHERS, MOST_WARNINGS, WARNING_CHARS = 12, 20, 400
 
@@ -101,10 +101,8 @@ def health(run: RunData) -> list[Series]:
 def _limits(run: RunData) -> dict[str, tuple[float | None, bool]]:
     """Measure -> the run's limit, and whether above it is bad. A limit of 0 is none."""
     given = tree(run.config.get("health"))
-    return {
-        metric.removeprefix("health/"): (number(given.get(key)) or None, above)
-        for key, (metric, above, _) in LIMITS.items()
-    }
+    limits = [(number(given.get(key)) or None, *watched(key)) for key in LIMITS]
+    return {name: (limit, above) for limit, name, above in limits}
 
 
 def _title(key: str) -> str:

@@ -17,62 +17,33 @@ from sql_agent.config import AgentConfig, AgentTree, HealthConfig, agents_of
 from sql_agent.records import RunRecord
 
 TOOL_CALLS = "tool_call_share_min"
-# Configuration key: metric, True where above is bad, what may help.
-LIMITS: dict[str, tuple[str, bool, str]] = {
-    "entropy_min": (
-        "health/entropy",
-        False,
-        "the policy hardly varies any more; lower optim.lr, raise optim.clip_high or optim.entropy_coef",
-    ),
-    "kl_max": ("health/kl_to_start", True, "far from the start model; raise optim.kl_coef or lower optim.lr"),
-    "clip_share_max": (
-        "health/clip_share",
-        True,
-        "many tokens are clipped; lower optim.lr, or fewer optimizer steps per step (optim.mini_batch_questions)",
-    ),
-    "truncation_share_max": (
-        "health/truncation_share",
-        True,
-        "LLM calls end at the length limit; raise rollout.max_response_tokens",
-    ),
-    "bonus_without_rows_share_max": (
-        "health/bonus_without_rows_share",
-        True,
-        "the bonus is earned with queries that find nothing; lower reward.sql_bonus or look at rollouts.jsonl",
-    ),
-    "repeat_share_max": ("health/repeat_share", True, "episodes repeat a query; look at rollouts.jsonl"),
-    "tool_call_share_min": (
-        "health/tool_call_share",
-        False,
-        "the policy hardly calls its tools; see in rollouts.jsonl whether answers earn as much without, say in the "
-        "prompt what tools are for, or pay for calls (the scorer step_bonus)",
-    ),
-    "answer_chars_max": (
-        "health/answer_chars_mean",
-        True,
-        "answers grow long; check whether the judge rewards length (make judge-report)",
-    ),
-    "unscored_share_max": (
-        "health/unscored_share",
-        True,
-        "many rollouts are unscored; the summary counts the reasons",
-    ),
-    "judge_fault_share_max": (
-        "health/judge_fault_share",
-        True,
-        "the judge fails often; check its endpoints, limits and budget",
-    ),
-    "zero_variance_share_max": (
-        "health/zero_variance_share",
-        True,
-        "most groups teach nothing; raise rollout.group_size, or set rollout.resample_flat_groups",
-    ),
-    "sampler_gap_max": (
-        "health/sampler_gap",
-        True,
-        "vLLM and the trainer disagree; set optim.importance_correction = truncated, or a higher precision",
-    ),
+# Configuration key, which ends in max where above is bad and in min where below is: what may help.
+LIMITS = {
+    "entropy_min": "the policy hardly varies any more; lower optim.lr, raise optim.clip_high or optim.entropy_coef",
+    "kl_max": "far from the start model; raise optim.kl_coef or lower optim.lr",
+    "clip_share_max": "many tokens are clipped; lower optim.lr, or fewer optimizer steps per step "
+    "(optim.mini_batch_questions)",
+    "truncation_share_max": "LLM calls end at the length limit; raise rollout.max_response_tokens",
+    "bonus_without_rows_share_max": "the bonus is earned with queries that find nothing; lower reward.sql_bonus or "
+    "look at rollouts.jsonl",
+    "repeat_share_max": "episodes repeat a query; look at rollouts.jsonl",
+    "tool_call_share_min": "the policy hardly calls its tools; see in rollouts.jsonl whether answers earn as much "
+    "without, say in the prompt what tools are for, or pay for calls (the scorer step_bonus)",
+    "answer_chars_max": "answers grow long; check whether the judge rewards length (make judge-report)",
+    "unscored_share_max": "many rollouts are unscored; the summary counts the reasons",
+    "judge_fault_share_max": "the judge fails often; check its endpoints, limits and budget",
+    "zero_variance_share_max": "most groups teach nothing; raise rollout.group_size, or set "
+    "rollout.resample_flat_groups",
+    "sampler_gap_max": "vLLM and the trainer disagree; set optim.importance_correction = truncated, or a higher "
+    "precision",
 }
+LONGER = {"kl": "kl_to_start", "answer_chars": "answer_chars_mean"}  # metrics that are not called as their limit
+
+
+def watched(key: str) -> tuple[str, bool]:
+    """The measure that a key of LIMITS is for, and whether above is bad. Its metric is health/<measure>."""
+    name, _, bound = key.rpartition("_")
+    return LONGER.get(name, name), bound == "max"
 
 
 def watches_of(config: HealthConfig, *, with_tools: Iterable[str] = ("",)) -> list[Watch]:
@@ -81,10 +52,10 @@ def watches_of(config: HealthConfig, *, with_tools: Iterable[str] = ("",)) -> li
     `with_tools` are the agents that have tools: for each of them a tool that is not called any more is told of.
     """
     watches = []
-    for key, (metric, above, advice) in LIMITS.items():
-        limit = getattr(config, key)
+    for key, advice in LIMITS.items():
+        limit, (name, above) = getattr(config, key), watched(key)
         agents = with_tools if key == TOOL_CALLS else [""]
-        metrics = [f"{metric}/{agent}" if agent else metric for agent in agents if limit]
+        metrics = [f"health/{name}/{agent}" if agent else f"health/{name}" for agent in agents if limit]
         watches += [Watch(metric=m, key=f"health.{key}", limit=limit, above=above, advice=advice) for m in metrics]
     return watches
 

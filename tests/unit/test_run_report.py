@@ -30,7 +30,7 @@ from sql_agent.run_report import page as pages
 from sql_agent.run_report.folder import RunData, read_run
 from sql_agent.run_report.headline import headlines, measure_rows
 from sql_agent.run_report.line import report_line
-from sql_agent.training.health_rules import LIMITS
+from sql_agent.training.health_rules import LIMITS, watched
 from tests.run_folders import add_evaluation, keep, make_run, play, results_of
 
 MOST_BYTES = 3_000_000
@@ -160,7 +160,7 @@ def test_limits_are_those_of_the_run(tmp_path: Path) -> None:
     assert (found["entropy"].limit, found["entropy"].above_is_bad, found["entropy"].is_beyond) == (0.9, False, True)
     assert found["kl_to_start"].limit is None and not found["kl_to_start"].is_beyond
     named = {measure.name for measure in health.HEALTH}
-    assert {metric.removeprefix("health/") for metric, _, _ in LIMITS.values()} <= named
+    assert {watched(key)[0] for key in LIMITS} <= named
 
 
 def test_warnings_of_the_run_are_told(tmp_path: Path) -> None:
