@@ -30,25 +30,16 @@ from sql_agent.training.stored import stored_folder
 from sql_agent.tuning.sources import find_file
 
 Method = Literal["sft", "dpo"]
-# Flag -> the key that it sets; a key without a section is one of [sft] or [dpo].
+# Flag -> the key that it sets, where that is not the one of [sft] or [dpo] with its name.
 KEYS = {
     "model": "model.path",
     "lora_rank": "model.lora_rank",
     "resume": "trainer.resume",
+    "debug": "logging.debug",
     "out": "output_dir",
     "data": "dataset",
-    "epochs": "epochs",
-    "max_steps": "max_steps",
-    "batch_size": "batch_size",
-    "gradient_accumulation_steps": "gradient_accumulation_steps",
-    "lr": "lr",
-    "max_samples": "max_samples",
-    "min_reward": "min_reward",
-    "best_of": "best_of",
-    "loss": "loss",
-    "beta": "beta",
-    "margin": "margin",
 }
+NO_KEYS = ("recipe", "set_", "lora")
 # What rollouts were played with, and are therefore learned with.
 BROUGHT = ("agent", "agents", "database", "python")
 
@@ -110,9 +101,15 @@ class DpoFlags(Flags):
 
 def command_line_tree(method: Method, flags: Flags) -> dict[str, Any]:
     """The configuration tree that the flags mean."""
-    keys = {key if "." in key else f"{method}.{key}": getattr(flags, name, None) for name, key in KEYS.items()}
+    keys = {key_of(method, name): value for name, value in vars(flags).items() if name not in NO_KEYS}
     keys |= {"method": method, "logging.debug": flags.debug or None}
     return nested({key: value for key, value in keys.items() if value is not None})
+
+
+def key_of(method: Method, flag: str) -> str:
+    """The key that a flag sets."""
+    key = KEYS.get(flag, flag)
+    return key if "." in key else f"{method}.{key}"
 
 
 def resolve_config(method: Method, flags: Flags) -> TrainConfig:
