@@ -50,7 +50,6 @@ class RolloutConfig(Sampling):
     frequency_penalty: float = Field(
         default=0.0, ge=-2, le=2, description="taken off logits, for each time said before; needs the correction too"
     )
-    stop: list[str] = Field(default=[], max_length=16, description="texts that end an answer, which leaves them out")
     validation: ValidationSampling = ValidationSampling()
     evaluation: EvaluationSampling = EvaluationSampling()
     max_model_len: int = Field(
