@@ -22,9 +22,20 @@ CONNECT_PAUSES_S = (0.0, 0.5, 1.0, 2.0)
 NO_THOUGHT = "\n"
 
 
+@dataclass(frozen=True, kw_only=True)
+class Drawn:
+    """How tokens are drawn; `temperature` 0 is greedy, `top_k` 0 is off."""
+
+    temperature: float = 0.0
+    top_p: float = 1.0
+    top_k: int = 0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+
+
 @dataclass(frozen=True)
-class LLMEndpoint:
-    """Where and how to sample the policy. `temperature` 0 is greedy, `top_k` 0 is off.
+class LLMEndpoint(Drawn):
+    """Where and how to sample the policy.
 
     `max_tokens` bounds one call, None: the server. At `untrained_url` the same model answers calls that are not
     trained on; empty where nothing is trained. `template_kwargs` go to the chat template with each call. `seeds` are
@@ -35,11 +46,6 @@ class LLMEndpoint:
     base_url: str
     model: str
     api_key: str = field(default="EMPTY", repr=False)
-    temperature: float = 0.0
-    top_p: float = 1.0
-    top_k: int = 0
-    presence_penalty: float = 0.0
-    frequency_penalty: float = 0.0
     stop: tuple[str, ...] = ()
     max_tokens: int | None = None
     template_kwargs: dict[str, Any] = field(default_factory=dict)

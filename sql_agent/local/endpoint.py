@@ -30,7 +30,7 @@ from agl_plugin.update.rows import Turn
 from foundation.background import LoopThread
 from foundation.chat_request import NotAllowed, allowed
 from foundation.marks import tokenizer_marks
-from sql_agent.agent.endpoint import LLMEndpoint
+from sql_agent.agent.endpoint import Drawn, LLMEndpoint
 from sql_agent.tuning.chats import Unusable, plain_message
 
 MODEL = "policy"
@@ -38,17 +38,6 @@ QUIET_S = 0.02  # without those that stay away, calls that come within this time
 MAX_BODY_BYTES = 32 << 20
 CALL_BEGINS = "<tool_call>"
 TOOL_CALL = re.compile(r"<tool_call>(.*?)</tool_call>|<tool_call>(.*)", re.DOTALL)
-
-
-@dataclass(frozen=True)
-class Drawn:
-    """How tokens are drawn; `temperature` 0 is greedy."""
-
-    temperature: float = 0.0
-    top_p: float = 1.0
-    top_k: int = 0
-    presence_penalty: float = 0.0
-    frequency_penalty: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -173,7 +162,8 @@ class PolicyEndpoint:
             return _refusal(f"maximum context length is {self._context} tokens, and the messages have {len(prompt)}")
         limit = min(room, wanted.get("max_tokens", self._max_tokens), self._max_tokens)
         names = ("top_p", "top_k", "presence_penalty", "frequency_penalty")
-        sampling = Drawn(wanted.get("temperature", 1.0), **{name: wanted[name] for name in names if name in wanted})
+        asked = {name: wanted[name] for name in names if name in wanted}
+        sampling = Drawn(temperature=wanted.get("temperature", 1.0), **asked)
         rollout, trained = request.match_info["rollout"], "untrained" not in request.match_info
         seed = wanted.get("seed", secrets.randbits(63))
         call = Call(rollout, prompt, limit, sampling, seed, asyncio.get_running_loop().create_future(), trained)

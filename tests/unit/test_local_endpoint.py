@@ -18,13 +18,14 @@ from transformers import Qwen3_5Config, Qwen3_5ForConditionalGeneration
 from agl_plugin.update.rows import Turn
 from foundation.rollout_keys import AWAITS_GROUP
 from foundation.seeds import derived
-from sql_agent.local.endpoint import QUIET_S, Call, Drawn, Generated, PolicyEndpoint, Sampled
+from sql_agent.agent.endpoint import Drawn
+from sql_agent.local.endpoint import QUIET_S, Call, Generated, PolicyEndpoint, Sampled
 from sql_agent.local.rollouts import _keys  # pyright: ignore[reportPrivateUsage]
 from sql_agent.local.sampling import Sampler
 from tests.fsdp_shards import policy
 from tests.unit.test_qwen3_5 import TEXT, VISION
 
-FREE = Drawn(1.0)
+FREE = Drawn(temperature=1.0)
 
 
 def call_of(tokenizer: Any, text: str, *, seed: int = 1, sampling: Drawn = FREE, max_tokens: int = 24) -> Call:
@@ -46,7 +47,7 @@ def asking(address: str) -> None:
     threading.Thread(target=ask, args=(address,), daemon=True).start()
 
 
-@pytest.mark.parametrize("drawn", [Drawn(), Drawn(1.0)])
+@pytest.mark.parametrize("drawn", [Drawn(), Drawn(temperature=1.0)])
 def test_the_folders_sampling_does_not_bend_what_is_drawn(drawn: Drawn, tokenizer: Any) -> None:
     """Qwen2.5's generation_config.json has a repetition_penalty of 1.1 and a top_k of 20."""
     model = policy(len(tokenizer))
@@ -83,7 +84,7 @@ def test_a_call_draws_the_same_whatever_is_sampled_beside_it(tokenizer: Any) -> 
     """Other prompts, lengths, seeds and kinds of sampling beside it, and torch's own numbers."""
     sampler = Sampler(policy(len(tokenizer)), tokenizer, max_batch=3)
     one = call_of(tokenizer, "用法用量", max_tokens=6)
-    asked = [(n, Drawn(0.5 * (n % 2), top_k=7)) for n in range(1, 4)]
+    asked = [(n, Drawn(temperature=0.5 * (n % 2), top_k=7)) for n in range(1, 4)]
     others = [call_of(tokenizer, "用法" * n, seed=n, sampling=how, max_tokens=5) for n, how in asked]
     alone = ids_of(sampler.answers([one]))
     torch.manual_seed(1)
@@ -119,7 +120,7 @@ def test_prompts_of_a_group_are_read_once_and_rows_that_ended_are_dropped(made: 
 
 
 def test_first_tokens_come_as_often_as_they_are_likely(tokenizer: Any) -> None:
-    model, sampling = policy(len(tokenizer)), Drawn(0.7, top_p=0.9, top_k=8)
+    model, sampling = policy(len(tokenizer)), Drawn(temperature=0.7, top_p=0.9, top_k=8)
     calls = [call_of(tokenizer, "用法", seed=derived(n), sampling=sampling, max_tokens=1) for n in range(3000)]
     answers = Sampler(model, tokenizer, max_batch=3000, log_probs=True).answers(calls)
     found = [one.ids[0] for one in answers]
