@@ -23,9 +23,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from foundation.errors import UserError
 from foundation.files import write_json, write_lines
-from reward_client.errors import JudgeFault
 from sql_agent.agent.grading import scoring_of
 from sql_agent.config import HOME, RewardConfig, build_config, command_tree, load_recipe
 from sql_agent.config.commands import JUDGE
@@ -37,6 +35,7 @@ from sql_agent.judge_audit.items import BUNDLED_ITEMS, REWRITINGS, JudgedItem, R
 from sql_agent.judge_audit.view import draw_calibration, show
 from sql_agent.records import Episode, Evidence, QueryResult, Question, Reward, SqlCall
 from sql_agent.scoring.build import build_context
+from sql_agent.scoring.check import check_llm
 from sql_agent.scoring.reward import score
 from sql_agent.scoring.scorers import ScoringContext
 from sql_agent.training.probe import findings
@@ -125,11 +124,8 @@ def judges_of(config: RewardConfig) -> tuple[ScoringContext, list[Measured]]:
     """The judges to measure; an LLM judge is asked once, so a wrong key or model shows now. Raises UserError."""
     context = build_context(config)
     judges = [Measured("offline reference judge", OFFLINE)]
+    check_llm(context)
     if context.llm:
-        try:
-            asyncio.run(context.llm.preflight())
-        except JudgeFault as exc:
-            raise UserError(f"judge: {exc}") from exc
         judges.append(Measured(context.judge_name, "llm"))
     return context, judges
 

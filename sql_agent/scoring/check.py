@@ -130,13 +130,18 @@ def offline_kinds(questions: Sequence[Question], context: ScoringContext) -> str
     return f"of {len(own)} rows: " + ", ".join(f"{n} {ways[kind]}" for kind, n in counts) if counts else ""
 
 
-def check_judge(context: ScoringContext) -> None:
-    """Ask an LLM judge and a reward model once, so that what is wrong shows now. Raises UserError."""
+def check_llm(context: ScoringContext) -> None:
+    """Ask an LLM judge once, so that what is wrong shows now. Raises UserError."""
     if context.llm is not None:
         try:
             asyncio.run(context.llm.preflight())
         except JudgeFault as exc:
             raise UserError(f"judge: {exc}") from exc
+
+
+def check_judge(context: ScoringContext) -> None:
+    """The same, and of a reward model. Raises UserError."""
+    check_llm(context)
     if context.reward_model is not None:
         try:
             # During a run a server that starts again is waited for; one that is not there before it is an error now.
