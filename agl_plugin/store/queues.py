@@ -14,6 +14,7 @@ from agentlightning.store.collection.base import KeyValue, Queue, ensure_numeric
 from agentlightning.utils.metrics import MetricsBackend
 from pydantic import TypeAdapter
 
+from agl_plugin.store.tables import Named
 from agl_plugin.store.turns import Turns
 
 Q = TypeVar("Q")
@@ -21,7 +22,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-class TableQueue(Queue[Q]):
+class TableQueue(Named, Queue[Q]):
     """Items of `kind`, first in, first out."""
 
     def __init__(self, database: Turns, name: str, kind: type[Q], *, tracker: MetricsBackend | None = None) -> None:
@@ -30,10 +31,6 @@ class TableQueue(Queue[Q]):
         self._json = TypeAdapter(kind)
         database.make(f'CREATE TABLE IF NOT EXISTS "{name}" (id {database.ROW_ID}, item TEXT NOT NULL)')
         database.make(f'CREATE INDEX IF NOT EXISTS "{name}_item" ON "{name}" (item)')
-
-    @property
-    def collection_name(self) -> str:
-        return self._name
 
     def item_type(self) -> type[Q]:
         return self._kind
@@ -79,23 +76,14 @@ class TableQueue(Queue[Q]):
     def _item(self, text: str) -> Q:
         return self._json.validate_python(json.loads(text))
 
-    @tracked("size")
-    async def size(self) -> int:
-        async with self._database.turn(read_only=True):
-            return (await self._database.read(f'SELECT count(*) FROM "{self._name}"'))[0][0]
 
-
-class TableKeyValue(KeyValue[K, V]):
+class TableKeyValue(Named, KeyValue[K, V]):
     """Values of JSON by keys of JSON."""
 
     def __init__(self, database: Turns, name: str, *, tracker: MetricsBackend | None = None) -> None:
         super().__init__(tracker=tracker)
         self._database, self._name = database, name
         database.make(f'CREATE TABLE IF NOT EXISTS "{name}" (key TEXT PRIMARY KEY, value TEXT NOT NULL)')
-
-    @property
-    def collection_name(self) -> str:
-        return self._name
 
     async def _read(self, key: K) -> str | None:
         """The JSON of a value, which the turn may change."""
@@ -158,8 +146,3 @@ class TableKeyValue(KeyValue[K, V]):
                 return default
             await self._database.write(f'DELETE FROM "{self._name}" WHERE key = ?', (json.dumps(key),))
             return json.loads(text)
-
-    @tracked("size")
-    async def size(self) -> int:
-        async with self._database.turn(read_only=True):
-            return (await self._database.read(f'SELECT count(*) FROM "{self._name}"'))[0][0]

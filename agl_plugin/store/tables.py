@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import TypeVar
 
-from agentlightning.store.collection.base import Collection, DuplicatedPrimaryKeyError, tracked
+from agentlightning.store.collection.base import Collection, DuplicatedPrimaryKeyError, TrackedCollection, tracked
 from agentlightning.store.collection.memory import ListBasedCollection
 from agentlightning.types import FilterOptions, PaginatedResult, SortOptions
 from agentlightning.utils.metrics import MetricsBackend
@@ -24,7 +24,23 @@ T = TypeVar("T", bound=BaseModel)
 ALL = 2**62
 
 
-class Table(Collection[T]):
+class Named(TrackedCollection):
+    """What all tables of a store have: a name, and a number of rows."""
+
+    _database: Turns
+    _name: str
+
+    @property
+    def collection_name(self) -> str:
+        return self._name
+
+    @tracked("size")
+    async def size(self) -> int:
+        async with self._database.turn(read_only=True):
+            return (await self._database.read(f'SELECT count(*) FROM "{self._name}"'))[0][0]
+
+
+class Table(Named, Collection[T]):
     """Items of `model`, in the order in which they were inserted. `indexes` are columns that queries look for,
     `ordered` those by which all items are listed."""
 
@@ -62,19 +78,11 @@ class Table(Collection[T]):
     def _listed(names: Sequence[str]) -> str:
         return ", ".join(f'"{name}"' for name in names)
 
-    @property
-    def collection_name(self) -> str:
-        return self._name
-
     def primary_keys(self) -> Sequence[str]:
         return self._rows.keys
 
     def item_type(self) -> type[T]:
         return self._rows.model
-
-    async def size(self) -> int:
-        async with self._database.turn(read_only=True):
-            return (await self._database.read(f'SELECT count(*) FROM "{self._name}"'))[0][0]
 
     @tracked("query")
     async def query(
