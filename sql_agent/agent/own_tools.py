@@ -120,32 +120,31 @@ def _schema(source: str, function: Callable[..., Any], *, name: str) -> FuncSche
             f"Write {untyped[0]}: str, for example"
         )
     try:
-        schema = function_schema(function, name_override=name, strict_json_schema=False)
+        return function_schema(function, name_override=name, strict_json_schema=False)
     except (AgentsUserError, PydanticUserError, NameError, TypeError) as exc:
         raise UserError(f"agent.tools: {source!r}: {name}: no schema can be made of its types ({exc!s:.300})") from exc
-    return schema
 
 
-def _described(source: str, name: str, description: str | None, schema: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+def _check_name(source: str, name: str) -> None:
     if not NAME.fullmatch(name):
         raise UserError(f"agent.tools: {source!r}: {name!r} is no name for a tool; use letters, digits, '_' and '-'")
-    return description or "", schema
 
 
 def _tool(source: str, value: Any, worker: Worker) -> Tool:
     if isinstance(value, FunctionTool):
-        description, parameters = _described(source, value.name, value.description, value.params_json_schema)
+        _check_name(source, value.name)
 
         async def call_given(context: EpisodeContext, raw: str) -> Any:
             parse_object(raw)
             call = ToolContext(context=context, tool_name=value.name, tool_call_id="", tool_arguments=raw)
             return await worker.call(_invoked, value, call, raw, timeout_s=context.timeout_s)
 
-        return recorded(value.name, description, parameters, call_given)
+        return recorded(value.name, value.description or "", value.params_json_schema, call_given)
     name = getattr(value, "__name__", source.rpartition(":")[2])
     schema = _schema(source, value, name=name)
-    description, parameters = _described(source, name, schema.description, schema.params_json_schema)
-    return recorded(name, description, parameters, functools.partial(_call, worker, value, schema))
+    _check_name(source, name)
+    call = functools.partial(_call, worker, value, schema)
+    return recorded(name, schema.description or "", schema.params_json_schema, call)
 
 
 async def _invoked(tool: FunctionTool, call: ToolContext[Any], raw: str) -> Any:
@@ -175,8 +174,8 @@ def _environment(source: str, cls: type) -> EnvironmentClass:
     if not methods:
         raise UserError(f"agent.tools: {source!r}: {cls.__name__} has reset, but no other public method to be a tool")
     schemas = {name: _schema(source, _without_self(method), name=name) for name, method in methods.items()}
-    for name, schema in schemas.items():
-        _described(source, name, schema.description, schema.params_json_schema)
+    for name in schemas:
+        _check_name(source, name)
     return EnvironmentClass(f"{source}:{cls.__name__}" if ":" not in source else source, cls, schemas)
 
 
