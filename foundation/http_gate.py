@@ -13,11 +13,11 @@ import asyncio
 import base64
 import hashlib
 import hmac
-import json
 import time
 from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from foundation.errors import AgentGRPOError, UserError
@@ -82,10 +82,8 @@ class Traffic:
 
 
 class _Refused(AgentGRPOError):
-    def __init__(self, status: int, detail: str, **headers: str) -> None:
-        self.status = status
-        self.detail = detail
-        self.headers = headers
+    def __init__(self, status: int, detail: str, headers: dict[str, str] | None = None) -> None:
+        self.answer = JSONResponse({"detail": detail}, status, headers)
 
 
 class _Gone(AgentGRPOError):
@@ -143,26 +141,27 @@ class Gate:
         try:
             await self._pass(scope, receive, counted)
         except _Refused as no:
-            await _answer(counted, no)
+            await no.answer(scope, receive, counted)
         except _Gone:
             status = GONE
         except asyncio.CancelledError:
             # The longest wait for accepted requests is over: what has begun cannot be taken back, the rest is told.
             if not status:
                 text = "the server ends; try again later"
-                await _answer(counted, _Refused(503, text, retry_after=str(RETRY_AFTER_S)))
+                no = _Refused(503, text, {"Retry-After": str(RETRY_AFTER_S)})
+                await no.answer(scope, receive, counted)
         finally:
             count()
 
     async def _pass(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self._expected and scope["path"] not in self._open and not self._has_token(scope):
-            raise _Refused(401, "a valid bearer token is needed", www_authenticate='Bearer, Basic realm="token"')
+            raise _Refused(401, "a valid bearer token is needed", {"WWW-Authenticate": 'Bearer, Basic realm="token"'})
         try:
             async with asyncio.timeout(self._body_timeout_s):
                 body = await self._body(receive)
         except TimeoutError:
             text = f"the body did not arrive within {self._body_timeout_s:g} s"
-            raise _Refused(408, text, connection="close") from None
+            raise _Refused(408, text, {"Connection": "close"}) from None
         self._traffic.accepted += 1
         try:
             await self._serve(scope, body, receive, send)
@@ -235,11 +234,3 @@ def _replay(body: bytes, after: asyncio.Future[Message]) -> Receive:
         return {"type": "http.request", "body": body, "more_body": False}
 
     return replay
-
-
-async def _answer(send: Send, no: _Refused) -> None:
-    body = json.dumps({"detail": no.detail}).encode()
-    headers = {"content-type": "application/json", "content-length": str(len(body)), **no.headers}
-    named = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
-    await send({"type": "http.response.start", "status": no.status, "headers": named})
-    await send({"type": "http.response.body", "body": body})
