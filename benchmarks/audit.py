@@ -9,9 +9,10 @@ by its thread; a query's time is the longest of three.
 
 from __future__ import annotations
 
+import gc
 import random
 import tempfile
-import time
+import timeit
 from contextlib import closing
 from pathlib import Path
 from typing import Annotated, Any
@@ -104,13 +105,7 @@ def query_seconds(folder: Path) -> dict[str, float]:
         queries["show"] = lambda: (steps(connection), reasons(connection))
         queries["why"] = lambda: list(Chain(connection, some, folder=folder).lines())
         queries["a transcript's line in the report"] = lambda: trail(connection, some)
-        return {name: max(_timed(ask) for _ in range(3)) for name, ask in queries.items()}
-
-
-def _timed(ask: Any) -> float:
-    started = time.perf_counter()
-    ask()
-    return time.perf_counter() - started
+        return {name: max(timeit.repeat(ask, gc.enable, number=1, repeat=3)) for name, ask in queries.items()}
 
 
 def measure(folder: Path, *, n_rollouts: int, seed: int = 1) -> dict[str, Any]:

@@ -14,7 +14,6 @@ from __future__ import annotations
 import functools
 import json
 import random
-import time
 import tracemalloc
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -32,6 +31,7 @@ from agl_plugin.proxy.spans import CALL_SPAN
 from agl_plugin.proxy.tokens import Packer
 from agl_plugin.update.adapter import calls_of, turns_of
 from agl_plugin.update.rows import Limits, rows_of_turns
+from benchmarks.support.long_calls import timed
 
 VOCABULARY, SYSTEM_TOKENS, REPEATS = 150_000, 400, 3
 STORE_OPERATIONS = 6  # of a rollout besides its calls
@@ -97,12 +97,7 @@ def spans_of(shape: Shape, *, plain: bool = False) -> list[Span]:
 
 def cpu_s(work: Callable[[], Any]) -> float:
     """The least CPU time of REPEATS runs, in seconds."""
-    took = []
-    for _ in range(REPEATS):
-        began = time.process_time()
-        work()
-        took.append(time.process_time() - began)
-    return min(took)
+    return min(timed(work)[1] for _ in range(REPEATS))
 
 
 def held_bytes(work: Callable[[], Any]) -> int:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import statistics
-import time
+import timeit
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -17,13 +18,7 @@ FORK = multiprocessing.get_context("fork")
 
 def per_call_s(call: Callable[[], Any], n: int) -> float:
     """Median over ROUNDS rounds of the mean time of `n` calls."""
-    rounds = []
-    for _ in range(ROUNDS):
-        started_s = time.perf_counter()
-        for _ in range(n):
-            call()
-        rounds.append((time.perf_counter() - started_s) / n)
-    return statistics.median(rounds)
+    return statistics.median(timeit.repeat(call, gc.enable, number=n, repeat=ROUNDS)) / n
 
 
 @contextmanager

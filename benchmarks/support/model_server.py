@@ -12,7 +12,6 @@ import asyncio
 import functools
 import itertools
 import json
-import multiprocessing
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,13 +20,13 @@ from typing import Any
 from aiohttp import web
 
 from agl_plugin.proxy.answers import IDS, as_event
+from benchmarks.support.measure import FORK
 from foundation.net import free_port
 from foundation.processes import end_with_parent
 from sql_agent.testing.server import chat_reply
 
 MODEL = "fake-model"
 N_PROMPT_IDS, N_IDS = 220, 52
-FORK = multiprocessing.get_context("fork")
 
 
 def answer(number: int) -> dict[str, Any]:
