@@ -40,6 +40,15 @@ TURNS = itertools.count()
 QUIET = {"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/tmp"), "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
 
 
+@pytest.fixture(scope="module")
+def environment() -> Iterator[None]:
+    """Runs set variables of their process, which is that of other tests too."""
+    before = dict(os.environ)
+    yield
+    os.environ.clear()
+    os.environ.update(before)
+
+
 def token_ids(text: str) -> list[int]:
     """Stand-in for a tokenizer: one id per character, never 0 (the padding)."""
     return [ord(char) % 5000 + 1 for char in text]

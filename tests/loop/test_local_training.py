@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import subprocess
 import sys
@@ -44,6 +43,7 @@ from tests.typed import app_of
 
 app = app_of("audit")
 
+pytestmark = pytest.mark.usefixtures("environment")
 WAIT_S = 300.0
 SMALL: dict[str, Any] = {
     "rollout": {"group_size": 4, "max_response_tokens": 80, "rollout_timeout_s": 900.0},
@@ -89,15 +89,6 @@ def assert_same_run(one: Path, other: Path, *, steps: range) -> None:
     for step in steps:
         first, second = state_of(one, step), state_of(other, step)
         assert first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def environment() -> Iterator[None]:
-    """The run sets variables of its process, which is that of other tests too."""
-    before = dict(os.environ)
-    yield
-    os.environ.clear()
-    os.environ.update(before)
 
 
 @pytest.fixture(scope="module")

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections import Counter
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -28,6 +26,7 @@ from sql_agent.tuning.job import prepare, run_tuning
 from sql_agent.tuning.options import resolve_config
 from tests.typed import app_of, tune_flags
 
+pytestmark = pytest.mark.usefixtures("environment")
 QUIET = Console(quiet=True)
 SMALL: dict[str, Any] = {
     "rollout": {"group_size": 4, "max_response_tokens": 80, "rollout_timeout_s": 900.0, "sampler_logprobs": True},
@@ -36,15 +35,6 @@ SMALL: dict[str, Any] = {
     "data": {"val_max_rows": 4},
     "agent": {"system_prompt": "system_short"},
 }
-
-
-@pytest.fixture(scope="module", autouse=True)
-def environment() -> Iterator[None]:
-    """The runs set variables of their process, which is that of other tests too."""
-    before = dict(os.environ)
-    yield
-    os.environ.clear()
-    os.environ.update(before)
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,6 @@ import textwrap
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,6 +17,7 @@ from sql_agent.agent.toolset import EpisodeTools, Toolset
 from sql_agent.config import build_config
 from sql_agent.errors import ToolFault
 from sql_agent.records import Question
+from tests.toolsets import call
 
 pytestmark = pytest.mark.usefixtures("nursery")
 QUESTION = Question(id="q", question="2 + 2?", meta={"goal": 3})
@@ -38,22 +38,6 @@ def make(tmp_path: Path) -> Iterator[MakeTools]:
     yield toolset
     for one in made:
         one.close()
-
-
-def call(toolset: Toolset, *calls: tuple[str, Any], max_chars: int = 2000) -> tuple[EpisodeContext, list[str]]:
-    """Begin an episode and call its tools, one after the other."""
-    limit = toolset._config.agent.tool_timeout_s
-    context = EpisodeContext(max_chars=max_chars, timeout_s=limit)
-
-    async def run() -> list[str]:
-        async with toolset.for_episode(QUESTION) as offered:
-            tools = {tool.name: tool for tool in offered.tools}
-            return [
-                await tools[name].invoke(context, raw if isinstance(raw, str) else json.dumps(raw))
-                for name, raw in calls
-            ]
-
-    return context, asyncio.run(run())
 
 
 FUNCTIONS = '''

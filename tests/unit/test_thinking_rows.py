@@ -92,29 +92,14 @@ def test_thoughts_since_the_question_are_kept_and_merge(tokenizer: Any, tmp_path
     assert_exact(rollouts[:2])
 
 
-def test_with_thinking_off_a_user_who_speaks_again_begins_a_row(tokenizer: Any, tmp_path: Path) -> None:
-    """The template drops empty thoughts before that message too, as docs/15 says."""
-    words = {2: "one two", 4: "one two three four"}
-    rollouts = [played(tokenizer, [ANSWER] * n, tmp_path, thinks=False, words=w) for n, w in words.items()]
-    assert batch_of(rollouts).metrics["batch/rows"] == 6
-    assert_exact(rollouts)
-
-
-def test_thoughts_that_are_dropped_split_the_rows_exactly(tokenizer: Any, tmp_path: Path) -> None:
-    """A user who speaks again: the template forgets what was thought before."""
-    words = {2: "one two", 4: "one two three four"}
-    rollouts = [played(tokenizer, [THOUGHT + ANSWER] * n, tmp_path, thinks=True, words=w) for n, w in words.items()]
-    metrics = batch_of(rollouts).metrics
-    assert metrics["batch/rows"] == 6 and metrics["batch/unmerged_prefix_mismatch"] == 4
-    assert_exact(rollouts)
-
-
-def test_with_thinking_off_a_user_who_speaks_again_splits_the_rows_too(tokenizer: Any, tmp_path: Path) -> None:
-    """The empty thought of an answer before the last message of the user is dropped like any other."""
-    words = {2: "one two", 4: "one two three four"}
-    rollouts = [played(tokenizer, [ANSWER] * n, tmp_path, thinks=False, words=w) for n, w in words.items()]
+@pytest.mark.parametrize("thinks", [True, False])
+def test_a_user_who_speaks_again_splits_the_rows_exactly(tokenizer: Any, tmp_path: Path, thinks: bool) -> None:
+    """The template forgets what was thought before that message, and empty thoughts too, as docs/15 says."""
+    words, said = {2: "one two", 4: "one two three four"}, THOUGHT + ANSWER if thinks else ANSWER
+    rollouts = [played(tokenizer, [said] * n, tmp_path, thinks=thinks, words=w) for n, w in words.items()]
     metrics = batch_of(rollouts).metrics
     assert metrics["batch/rows"] == 6 and metrics["batch/merged_share"] == 0.0
+    assert metrics["batch/unmerged_prefix_mismatch"] == 4
     assert_exact(rollouts)
 
 

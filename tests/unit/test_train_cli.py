@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from foundation.errors import UserError
+from foundation.net import free_port
 from sql_agent.config import ROOT, TrainConfig, build_config, parse_assignment
 from sql_agent.data.dataset import write_parquet
 from sql_agent.records import Question
@@ -232,28 +232,18 @@ def test_main_refuses_a_missing_database(capsys: pytest.CaptureFixture[str], fil
     assert "none.db" in refusal(capsys, *files, "--set", f"database.path={tmp_path / 'none.db'}")
 
 
+@pytest.mark.parametrize("is_named", [True, False])
 def test_main_refuses_a_store_that_does_not_answer(
-    capsys: pytest.CaptureFixture[str], files: list[str], monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str], files: list[str], monkeypatch: pytest.MonkeyPatch, is_named: bool
 ) -> None:
-    with socket.socket() as closed:
-        closed.bind(("127.0.0.1", 0))
-        address = f"http://127.0.0.1:{closed.getsockname()[1]}"
+    """One that is named, and one of one's own at the usual address."""
+    address = f"http://127.0.0.1:{free_port()}"
     monkeypatch.setenv("AGL_MANAGED_STORE", "0")
     monkeypatch.setattr(external_store, "START_LIMIT_S", 0.0)
-    text = refusal(capsys, *files, "--store", address)
+    if not is_named:
+        monkeypatch.setattr(external_store, "USUAL_ADDRESS", address)
+    text = refusal(capsys, *files, *(["--store", address] if is_named else []))
     assert f"{address}: no agent-lightning store answers there" in text and "agl store --host 127.0.0.1" in text
-
-
-def test_main_looks_for_a_store_of_ones_own_at_the_usual_address(
-    capsys: pytest.CaptureFixture[str], files: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with socket.socket() as closed:
-        closed.bind(("127.0.0.1", 0))
-        address = f"http://127.0.0.1:{closed.getsockname()[1]}"
-    monkeypatch.setenv("AGL_MANAGED_STORE", "0")
-    monkeypatch.setattr(external_store, "USUAL_ADDRESS", address)
-    monkeypatch.setattr(external_store, "START_LIMIT_S", 0.0)
-    assert f"{address}: no agent-lightning store answers there" in refusal(capsys, *files)
 
 
 def test_a_runner_machine_needs_no_gpu(

@@ -33,6 +33,7 @@ from sql_agent.config import build_config, database_path, load_recipe
 from sql_agent.environment.database import Database
 from sql_agent.errors import ToolFault
 from sql_agent.records import Question
+from tests.toolsets import call
 
 SERVER = Path(__file__).with_name("mcp_server.py")
 QUESTION = Question(id="q", question="2 + 3?")
@@ -76,21 +77,6 @@ def address() -> Iterator[dict[str, Any]]:
     port = free_port()
     with http_server(port):
         yield {"url": f"http://127.0.0.1:{port}/mcp"}
-
-
-def call(toolset: Toolset, *calls: tuple[str, Any], max_chars: int = 2000) -> tuple[EpisodeContext, list[str]]:
-    """Begin an episode and call its tools, one after the other."""
-    context = EpisodeContext(max_chars=max_chars, timeout_s=toolset._config.agent.tool_timeout_s)
-
-    async def run() -> list[str]:
-        async with toolset.for_episode(QUESTION) as offered:
-            tools = {tool.name: tool for tool in offered.tools}
-            return [
-                await tools[name].invoke(context, raw if isinstance(raw, str) else json.dumps(raw))
-                for name, raw in calls
-            ]
-
-    return context, asyncio.run(run())
 
 
 def call_when_up(toolset: Toolset, *calls: tuple[str, Any]) -> tuple[EpisodeContext, list[str]]:
