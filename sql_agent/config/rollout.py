@@ -83,7 +83,9 @@ class RolloutConfig(Sampling):
     )
     gpu_memory_utilization: float = Field(default=0.6, gt=0, le=0.95, description="share of GPU memory for vLLM")
     tensor_parallel: int = Field(default=1, ge=1, description="GPUs per vLLM engine")
-    max_num_seqs: int = Field(default=64, ge=1, description="sequences vLLM runs at once")
+    max_num_seqs: int = Field(
+        default=256, ge=1, description="sequences vLLM runs at once, as far as its cache holds them"
+    )
     calls_per_engine: int = Field(
         default=0,
         ge=0,
