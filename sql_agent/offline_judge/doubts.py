@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 DOUBTS_ZH = r"""
-[?？]|\.\.|…|[或猜谣假谎疑]|还是|要么|可能|也许|没准|大[概致约]|恐怕|约[莫摸]|约(?=有?[\d#])|左右|上下|至少|至多|最多(?=[\d#])|起码
+[?？]|\.\.|…|[或猜谣假谎疑]|还是|要么|可能|也许|没准|大[概致约]|恐怕|约[莫摸]|(?<![租合条公契婚违])约(?=有?[\d#])|左右|上下|至少|至多|最多(?=[\d#])|起码
 似乎|好像|像是|仿佛|难道|据说|听说|据传|传[说闻]|当真|(?<![没不])错|误|相反|相左|估[计摸]|推[测断]|应[该当]|不定|如果|假如|倘若|若是|其实
 实际|等等|[更纠改]正|抱歉|对不起|收回|作废|哦|但|不过|然而|却|虽|尽管|除非|除了|除#|#以?外
 #[^#\d]{0,3}(?:[以之][上下内外前后]|前后)|# ?[^\W\d]?[多余](?!数)|否认|反对|同意|记得|印象|我想|认为|觉得|以为
@@ -29,7 +29,7 @@ incorrect\w*|inaccurate|mistake\w*|errors?|^wait|hm+|actually|sorry|apolog\w+|in
 disregard|forget|retract\w*|except|versus|vs|unless|although|though|but|however|contrary|opposite|reverse|disagree\w*
 den(?:y|ies|ied)|reject\w*|refuse\w*|hardly|barely|scarcely|far from|anything but|pretend\w*|hypothe\w+|alternatively
 depends?|sometimes|invented|nonsense|ridiculous|if|quote me|not (?:know|say|sure|certain|find|mention)
-bet|wager|apart from|used to be|formerly|no longer
+bet|wager|apart from|(?<!is )(?<!are )(?<!was )(?<!were )(?<!be )used to|yet to|formerly|no longer
 no (?:records?|information|data|entry|results?|mention|idea|clue)
 """
 DENIALS = re.compile(
@@ -68,7 +68,7 @@ as follows|you are welcome|have a nice day|好的|好|没问题|当然|当然可
 可以|可|看到|看出|看|可知|得知|得到|得出|找到|发现|显示|返回|返回了|最终|最后|结论|简而言之|简单来说|总的来说|总之|清楚|很清楚
 很|明确|按照|依照|依据|来看|里|上|这是|这个|这些|这|那么|那|那里|那天|他|她|他们|它们|这家店|该店|店里|这本书|该书|如需更多信息请告诉我
 如有疑问|请随时联系|随时|欢迎|继续|提问|祝您生活愉快|需要|帮助|目前|当前|现在|如今|担任|次序|顺序|排序|排列|由大到小|由高到低|就|是|乃|即|所|于|在|从
-由|向|到|被|把|将|给|让|用|以|为|其|此|并|且|一共|总共|合计|共计|达|达到|约定
+尚|由|向|到|被|把|将|给|让|用|以|为|其|此|并|且|一共|总共|合计|共计|达|达到|约定
 """
 SOURCE = re.compile(
     r"^(?:(?:according to|based on|judging by"

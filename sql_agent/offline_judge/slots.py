@@ -1,48 +1,63 @@
 """Another thing in the question's place: "manages the finance department" for procurement, "closed" for open, g for kg.
 
-Units, days and the like stand in a list; opposites are those of the dictionaries. Of other words, one that the question
-alone has is gone, one that the clause alone has is new; between the same words a new one replaces one that is gone, and
-where these two alone differ, beside one of them, unless WordNet knows the two as synonyms. Guarantees: pure functions.
-Not covered: other Chinese words; a sentence of other words; a synonym that WordNet does not know is another thing.
+Units, days and the like stand in a list; opposites are those of the dictionaries. Where a sentence else repeats half of
+the question or more, one thing that the question alone has and one that the sentence alone has are exchanged, unless
+WordNet or the glosses of CC-CEDICT know them as the same. Guarantees: pure functions, linear in the answer. Not
+covered: a sentence of other words; what is added to all words; a synonym that no dictionary has is another thing.
 """
 
 from __future__ import annotations
 
+import functools
 import re
-from collections.abc import Sequence, Set
-from itertools import product
+from collections.abc import Iterator, Sequence, Set
+from itertools import groupby, pairwise, product
 
-from sql_agent.offline_judge.doubts import FRAMES, FREE, TITLES
-from sql_agent.offline_judge.lexicon import Lexicon, tokens
+from sql_agent.offline_judge.doubts import DENIALS, FRAMES, FREE, PHRASES, TITLES, alternatives
+from sql_agent.offline_judge.lexicon import Lexicon, spell, tokens
 from sql_agent.offline_judge.values import plain
-from sql_agent.words.meanings import is_chinese_word, is_opposite, same_meaning
+from sql_agent.offline_judge.words import PHRASES as QUOTE_PHRASES
+from sql_agent.words.meanings import is_chinese_verb, is_chinese_word, is_opposite, n_senses, same_meaning
 
 # A bar ends a list of words that exclude one another, strokes join what is the same.
-KINDS = """
-kg/kilo/kilogram/公斤/千克 g/gram t/ton/tonne lb/pound/磅 毫克 oz/ounce/盎司 | euro/eur/欧元 dollar/usd/美元
+UNITS = """
+kg/kilo/kilogram/公斤/千克 g/gram t/ton/tonne lb/pound/磅 毫克 斤/市斤 oz/ounce/盎司 | euro/eur/欧元 dollar/usd/美元
 pound/gbp/英镑 yuan/cny/rmb/人民币 yen/日元 cent | m/metre/meter/米 km/kilometre/kilometer/公里/千米
-cm/centimetre/centimeter/厘米 mm/millimetre/millimeter/毫米 mile/英里 foot/feet/英尺 | minute/min/分钟 hour/小时 |
-litre/liter ml/millilitre/milliliter/毫升 | per_day/a_day/each_day/every_day/daily/每天/每日
-per_week/a_week/weekly/每周 per_month/monthly/每月 per_year/a_year/yearly/annual/每年 | monday tuesday wednesday
-thursday friday saturday sunday | 周一/星期一 周二/星期二 周三/星期三 周四/星期四 周五/星期五 周六/星期六
-周日/周天/星期日/星期天 | january february march april june july august september october november december |
-spring/春季/春天 summer/夏季/夏天 autumn/秋季/秋天 winter/冬季/冬天 | north/northern south/southern east/eastern
-west/western | yesterday/昨天/昨日 today/今天/今日 tomorrow/明天/明日 前天 后天 | 去年 前年 今年 明年 | 上月/上个月
-本月/这个月 下月/下个月 | least/fewest/lowest/smallest | highest/largest/biggest/greatest
+cm/centimetre/centimeter/厘米 mm/millimetre/millimeter/毫米 mile/英里 foot/feet/英尺 | hectare/ha/公顷 acre/英亩 亩 |
+minute/min/分钟 hour/小时 second/sec/秒 | litre/liter/l ml/millilitre/milliliter/毫升 |
+per_day/a_day/each_day/every_day/daily/每天/每日 per_week/a_week/weekly/每周
+per_month/monthly/每月 per_year/a_year/yearly/annual/每年 |
+kilobyte/kb megabyte/mb/兆 gigabyte/gb terabyte/tb
+"""
+KINDS = """
+monday tuesday wednesday thursday friday saturday sunday | 周一/星期一 周二/星期二 周三/星期三 周四/星期四 周五/星期五
+周六/星期六 周日/周天/星期日/星期天 | january february march april june july august september october november
+december | spring/春季/春天 summer/夏季/夏天 autumn/秋季/秋天 winter/冬季/冬天 | north/northern south/southern
+east/eastern west/western | yesterday/昨天/昨日 today/今天/今日 tomorrow/明天/明日 前天 后天 | 去年 前年 今年 明年 |
+上月/上个月 本月/这个月 下月/下个月 | least/fewest/lowest/smallest | highest/largest/biggest/greatest
 """
 NEUTRAL = (
-    "can could will would should not no or nor any some ever people person lack lacks missing without each every per"
+    "can could will would should not no or nor any some ever people person lack lacks missing without each every per "
+    "要 得 会 能 过 着 位 名 任何 对 每 才 们 时间 人 元 块 年 号"
 )
+# Words of grammar, and how a word of an answer that is none of them says too many things to be another one.
+OF_TIME_AND_DEGREE = "through over since then while still yet most more day"
+MAX_ROW, MAX_NEW, MANY_SENSES = 3, 12, 8
 LESS = ("least ", "less ")  # the opposite of an opposite
-NUMBERED = re.compile(r"([a-z]+|[\u4e00-\u9fff]) ?(\d+)(?![\d.]) ?([\u4e00-\u9fff]?)")
-ARTICLES = {"the", "a", "an", "its", "their", "his", "her", "our", "this", "that"}
-PREPOSITIONS = {"of", "in", "on", "at", "for", "to", "by", "with", "from", "per", "under", "over"}
-ASKED = re.compile(
-    r"\b(?:how (?:many|much|long|often|old|high|deep|far|tall|big)|who(?:m|se)?|which|what|when|where)\b"
-    r"|多[少大长高久远]|什么"
+NUMBERED = re.compile(r"([a-z]+|[\u4e00-\u9fff]) ?(\d+(?![\d.])(?: [a-z]\b)?|\b[a-z]\b) ?([\u4e00-\u9fff]?)")
+AUXILIARY = "is|are|was|were|do|does|did|has|have|had|can|could|will|would|should"
+ASKED = re.compile(  # what asks, with the noun behind which and what
+    r"^(?:please )?(?:list|name|give|show|tell|rank|sort)(?: me)?\b|, ?[\w -]+ first$"
+    r"|\b(?:how (?:many|much|long|often|old|high|deep|far|tall|big)|who(?:m|se)?|when|where"
+    rf"|(?:which|what)(?: (?!(?:{AUXILIARY})\b)[a-z]+)?)\b"
+    r"|(?:百分之)?(?:多[少大长高久远]钱?|几[个名位点月天年]?)|哪[\u4e00-\u9fff]|什么(?:时候)?|谁|怎么?样?|何[时地处]?"
+    r"|是否|吗|呢|([^\d])[不没]\1|没有?$"
 )
+WHICH = re.compile(r"哪[1几]?[^\W天年月日里儿]|什么(?!时候)")  # the next word is the noun
+PASSIVE = re.compile(r"\b(?:is|are|was|were|been|being|be|by)\b|[是被由给让从]")
 
 
+@functools.lru_cache(maxsize=65536)
 def stem(word: str) -> str:
     """An English word without its ending."""
     return re.sub(r"(?<=...)(?:ies|es|s|ed|ing|e|d)$", "", word) if word.isascii() else word
@@ -54,12 +69,18 @@ def _stems(text: str) -> str:
 
 _ALIKE = [
     [{_stems(plain(word.replace("_", " "))) for word in same.split("/")} for same in words.split()]
-    for words in KINDS.split("|")
+    for words in f"{UNITS}|{KINDS}".split("|")
 ]
 _SAME = {word: same for words in _ALIKE for same in words for word in same}
+_UNITS = frozenset(_stems(plain(UNITS.replace("_", " "))).split())
 _KINDS = Lexicon(_SAME)
+NEUTRAL_WORDS = frozenset(stem(one) for one in NEUTRAL.split()) | {
+    *alternatives(PHRASES),
+    *f"{QUOTE_PHRASES} {TITLES}".split(),
+}
 LIGHT = frozenset(_stems(FREE).split())
-COMMON = frozenset(_stems(f"{FREE} {TITLES} {FRAMES} {NEUTRAL}").split())
+COMMON = frozenset("#") | frozenset(_stems(f"{FREE} {TITLES} {FRAMES} {OF_TIME_AND_DEGREE}").split()) | NEUTRAL_WORDS
+LIGHT_WORDS = LIGHT | NEUTRAL_WORDS
 
 
 def is_other_kind(asked: str, said: str) -> bool:
@@ -70,10 +91,12 @@ def is_other_kind(asked: str, said: str) -> bool:
         mine, told = ([same for same in words if same & text] for text in (ours, theirs))
         if mine and told and not any(same in told for same in mine):
             return True
-    ours, theirs = ({(m[1] + m[3], m[2]) for m in NUMBERED.finditer(text) if _carries(m[1])} for text in (asked, said))
-    numbers, told = {number for _, number in ours}, {token[0] for token in tokens(said)}
+    ours, theirs = (
+        {(m[1] + m[3], m[2]) for m in NUMBERED.finditer(text) if stem(m[1]) not in COMMON} for text in (asked, said)
+    )
+    numbers, told = {number for _, number in ours}, spell(said)
     new = {word for word, number in theirs if number not in numbers}
-    return any(word in new and number not in told for word, number in ours)
+    return any(word in new and number != "a" and f" {number} " not in told for word, number in ours)
 
 
 def opposites(asked: str, said: str) -> list[tuple[int, int, str]]:
@@ -91,55 +114,130 @@ def opposites(asked: str, said: str) -> list[tuple[int, int, str]]:
     ]
 
 
+def _spans(text: str) -> Iterator[tuple[int, int, str]]:
+    """The tokens of a text; Chinese words of the dictionary, the longest at each place from the left."""
+    after = 0
+    for match in tokens(text):
+        start, end = match.span()
+        if start >= after:
+            ends = range(start + 4, end, -1) if not match[0].isascii() else ()
+            after = next((one for one in ends if is_chinese_word(text[start:one].removeprefix("最"))), end)
+            yield start, after, text[start:after]
+
+
 def _terms(text: str) -> list[tuple[int, int, str]]:
-    """The words of a text but the lightest; Chinese ones of the dictionary, the longest at each place from the left."""
-    english = re.finditer("[a-z]+", text)
-    found = [(one.start(), one.end(), one[0]) for one in english if stem(one[0]) not in LIGHT]
-    at = 0
-    while at < len(text):
-        ends = range(min(at + 4, len(text)), at + 1, -1)
-        end = next((end for end in ends if is_chinese_word(text[at:end].removeprefix("最"))), at + 1)
-        found += [(at, end, text[at:end])] if end > at + 1 else []
-        at = end
-    return found
+    """The words of a text but the lightest, and Chinese ones of one character."""
+    english = [(one.start(), one.end(), one[0]) for one in re.finditer("[a-z]+", text) if stem(one[0]) not in LIGHT]
+    return [*english, *(one for one in _spans(text) if len(one[2]) > 1 and not one[2].isascii())]
 
 
-def is_replaced(asked: str, clause: str, said: str, names: Set[str] = frozenset()) -> bool:
-    """Whether an English clause, with # for the truths, has something else in the place of a word of the question that
-    the answer `said` has nowhere; `names` are the words of both with a capital."""
-    ours, theirs = _words(ASKED.sub("#", asked.rstrip("?"))), _words(clause)
-    gone, new = _strange(ours, _words(said)), _strange(theirs, ours)
-    is_near = len(gone) == len(new) == 1
-    for i, j in product(gone, new) if clause.isascii() else ():
-        (left, lost, right), (before, one, behind) = ours[i - 1 : i + 2], theirs[j - 1 : j + 2]
-        is_left, is_right = left != "^" and _is_form(left, before), _is_form(right, behind)
-        is_end = not any(map(_carries, (left, right, behind))) and (is_left or {left, before} <= PREPOSITIONS)
-        is_before = is_right and _carries(right) and (is_near or {lost, one} <= names)
-        if ((is_left and is_right) or (is_near and is_end) or is_before) and not same_meaning(lost, one):
+def is_turned(asked: str, clause: str, names: Set[str] = frozenset()) -> bool:
+    """Whether a clause says two of the question's words (or `names`, where there are some) on either side of a third
+    the other way: B beat A for A beat B."""
+    if bool(PASSIVE.search(asked)) is not bool(PASSIVE.search(clause)):
+        return False
+    ours, place = _words(asked), dict[str, int]()
+    for n, word in enumerate(_words(clause)):
+        place.setdefault(_known_as(word, ours), n)
+    ours = [one for one in ours if one in place]
+    for n, word in enumerate(ours):
+        before, behind = (
+            [place[one] > place[word] for one in side if not names or one in names]
+            for side in (ours[:n], ours[n + 1 :])
+        )
+        if any(before) and not all(behind):
             return True
     return False
 
 
+def is_exchanged(asked: str, clause: str, said: str) -> bool:
+    """Whether a clause, with # for the truths, repeats half of the question or more, and tells one other thing in the
+    place of one that the answer `said` has nowhere: no form of it, and nothing that may mean the same. An English word
+    of few senses is another thing beside the same word, other ones between the same words alone; in Chinese it may be
+    several words. What is an English opposite judges `opposites`."""
+    (ours, gone), known, theirs = _gone(asked, said), _words(asked), _words(clause)
+    new = [one for one in theirs if stem(one) not in COMMON and _known_as(one, known) not in known]
+    if not gone or len(new) > MAX_NEW:
+        return False
+    if not any(stem(one) in _UNITS for one in gone):
+        new = [one for one in new if stem(one) not in _UNITS]
+    gone, new = (
+        [one for one in some if not any(same_meaning(*sorted((one, other))) for other in others)]
+        for some, others in ((gone, new), (new, gone))
+    )
+    most, rows = (1 if asked.isascii() else MAX_ROW), _rows(ours, gone)
+    if not gone or not new or 2 * len(gone) > len(ours) - ours.count("#") or len(rows) > 1 < most:
+        return False
+    kept = [one for one in theirs if one in new or one == "#" or _known_as(one, ours) in ours]
+    for lost, told in product(rows, _rows(kept, new)):
+        if max(len(lost), len(told)) > most or (is_opposite(lost[0], told[0]) if most == 1 else _may_mean(lost, told)):
+            continue
+        our_words, their_words = (
+            [one for one in of if one != "#" and (one in row or one not in new)]
+            for of, row in ((ours, lost), (kept, told))
+        )
+        is_left, is_right = _is_beside(our_words, their_words, lost, told)
+        if is_left and is_right and len(their_words) > len(told):
+            return True
+        is_unit = _sides(kept, told)[0] == "#" != _sides(ours, lost)[0]  # that the question does not name
+        is_alone = len(gone) == len(new) == most and n_senses(told[0]) < MANY_SENSES and not told[0].endswith("ly")
+        if is_alone and not is_unit and (is_left or is_right or any(_is_beside(ours, kept, lost, told))):
+            return True
+    return False
+
+
+def _rows(words: Sequence[str], of: Sequence[str]) -> list[list[str]]:
+    """The runs of words that are among these."""
+    return [[*row] for is_one, row in groupby(words, of.__contains__) if is_one]
+
+
+@functools.lru_cache(maxsize=1024)
+def _gone(asked: str, said: str) -> tuple[list[str], list[str]]:
+    """The words of a question, with # for what it asks for, and those of them that an answer has in no form."""
+    words = _words(ASKED.sub("#", WHICH.sub("@", asked.rstrip("?. 。"))))
+    ours = [one for before, one in pairwise(["", *words]) if before != "@" and one != "@"]
+    told = {*_words(said), *(token[0] for token in tokens(said) if token[0].isascii())}
+    return ours, [one for one in dict.fromkeys(ours) if one != "#" and not any(_is_form(other, one) for other in told)]
+
+
+def _known_as(word: str, known: Sequence[str]) -> str:
+    """The known word that a word is a form of; itself where there is none."""
+    return next((one for one in known if _is_form(word, one)), word)
+
+
+def _is_beside(ours: Sequence[str], theirs: Sequence[str], gone: Sequence[str], new: Sequence[str]) -> list[bool]:
+    """Whether the same stands before two rows of words, and behind them."""
+    sides = zip(_sides(ours, gone), _sides(theirs, new), strict=True)
+    return [bool(left) and _is_form(right, left) for left, right in sides]
+
+
+def _sides(words: Sequence[str], row: Sequence[str]) -> tuple[str, str]:
+    """What stands before and behind a row of words; nothing where they stand in no row."""
+    told, n = ["^", *words, "$"], len(row)
+    places = (at for at in range(1, len(told) - n) if told[at : at + n] == [*row])
+    return next(((told[at - 1], told[at + n]) for at in places), ("", ""))
+
+
+def _may_mean(gone: Sequence[str], new: Sequence[str]) -> bool:
+    """Whether Chinese words may be short for others, as 首演 for 首次演出 (and 决赛 is not for 半决赛), or may say in
+    another way what is done: as a verb that is longer or shorter."""
+    one, other = "".join(gone), "".join(new)
+    is_done = len(one) != len(other) and any(map(is_chinese_verb, (*gone, *new)))
+    return is_done or {*other} <= {*one} or (one not in other and {*one} <= {*other})
+
+
 def _words(text: str) -> list[str]:
-    """The words between ^ and $, without articles; one # for a run of them."""
-    told = [match[0] for match in tokens(text) if match[0] not in ARTICLES]
-    return ["^", *(one for n, one in enumerate(told) if one != "#" or told[n - 1 : n] != ["#"]), "$"]
-
-
-def _carries(word: str) -> bool:
-    """Whether a word says something by itself."""
-    return word not in "^#$" and stem(word) not in COMMON and not word.isdecimal()
-
-
-def _strange(told: Sequence[str], known: Sequence[str]) -> list[int]:
-    """Where words stand that are not among the known ones in any form."""
-    return [n for n, one in enumerate(told) if _carries(one) and not any(_is_form(one, other) for other in known)]
+    """The words that say something."""
+    told = (one for *_, one in _spans(re.sub("#[# ]*", " # ", DENIALS.sub(" ", text))))
+    return [one for one in told if stem(one) not in LIGHT_WORDS and not one.isdecimal() and one != "?"]
 
 
 def _is_form(one: str, other: str) -> bool:
-    """Whether two words are forms of one, as open and opened, fall and fell, restored and restorer, or on a list so."""
+    """Whether a word is a form of another, as open and opened, fall and fell, restored and restorer, or on a list so; a
+    Chinese one where it is a part of the other or begins so, as 站 of 车站 and 三月份 of 三月."""
     one, other = stem(one), stem(other)
     short, same = min(len(one), len(other)), max(4, min(len(one), len(other)) - 2)
     bones = [word[:1] + re.sub(r"[aeiouy]", "", word[1:]) for word in (one, other)]
     is_bent = (short > 3 and one[:same] == other[:same]) or (len(one) == len(other) > 2 and bones[0] == bones[1])
-    return one == other or other in _SAME.get(one, ()) or is_bent
+    is_part = not one.isascii() and (one in other or one.startswith(other))
+    return one == other or other in _SAME.get(one, ()) or is_bent or is_part

@@ -18,8 +18,9 @@ from faker.providers.person.zh_CN import Provider
 
 from sql_agent.offline_judge.doubts import DENIALS, DOUBTS, FRAMES, FREE, NO, PHRASES, SOURCE, TITLES, YES, alternatives
 from sql_agent.offline_judge.lexicon import Lexicon, spell, tokens
+from sql_agent.offline_judge.normal import SYMBOL_OF
 from sql_agent.offline_judge.sections import ORDER, Cell, parts
-from sql_agent.offline_judge.slots import is_other_kind, is_replaced, opposites, stem
+from sql_agent.offline_judge.slots import is_exchanged, is_other_kind, is_turned, opposites, stem
 from sql_agent.offline_judge.tables import is_torn
 from sql_agent.offline_judge.values import ABBREVIATED, DATE, MONTHS, NUMBER, TIME, plain
 from sql_agent.offline_judge.words import PHRASES as QUOTE_PHRASES
@@ -65,6 +66,13 @@ TIMES = "年月日天季度份周期次场"
 DEFINITE = ("这", "该", "本", "此", "其")
 SURNAMES = {*list(Provider.last_names)[:100]}  # the most frequent ones
 ROUNDED = {"about", "around", "approximately", "roughly", "约", "大约", "左右"}
+BOUNDS = (  # how a question asks for the most, or the least, and how an answer says so
+    (
+        r"\bmax|\b(?:most|limit|may|up to)\b|最[多大高长]|上限",
+        r"\b(?:at most|up to|not? more than)\b|不[得能可]?超过|[至最]多",
+    ),
+    (r"\bmin(?:imum)?\b|\bleast\b|最[少小低短]|下限", r"\b(?:at least|not? less than)\b|不[得能可]?低于|至少|起码"),
+)
 NOT = re.compile(r"(.)[不没]\1|没有?(?=[?？]?$)")  # of a question that offers both
 TWICE_DENIED = re.compile(r"\b(?:not|never) (?:been |being )?not\b|(?:并?不是|并[非不]|没有?|从?[不未])[不未没]有?")
 COMPARES = re.compile(r"\bthan\b|比")
@@ -233,7 +241,10 @@ class _Told:
             return False
         if _renames(self._asked, filled) or (found and self._affirms(clause)):
             return False
-        if found and is_replaced(self._asked, filled, self._said, self._names):
+        if found and (
+            is_exchanged(self._asked, filled, self._said)
+            or (self._names and is_turned(self._asked, filled, self._names))
+        ):
             return False
         if any(token[0] not in self._numbers and re.search(r"\d", token[0]) for token in tokens(rest)):
             return False
@@ -259,6 +270,8 @@ class _Told:
 
     def _is_doubted(self, clause: str) -> bool:
         """Whether a clause, with # for the truths, doubts or denies more than the question does."""
+        for asks, says in BOUNDS:
+            clause = re.sub(says, " ", clause) if re.search(asks, self._asked) else clause
         denials = {*_denials(clause)} - self._doubted
         if self._is_negative:  # "have no room" of who lacks one
             denials, clause = set[str](), OR.sub("# #", clause.replace("not find", ""))
@@ -344,7 +357,7 @@ def _renames(asked: str, clause: str) -> bool:
         if agree < 2 and same > 3 and told[same + n] not in "是在有由为$":  # perhaps another word for the same
             return False
         is_new = not {*new} & {*DEFINITE} and not any(new[i : i + 2] in asked for i in range(max(1, len(new) - 1)))
-        is_new = is_new and FRAME.read(new) == ([], [(0, len(new))])
+        is_new = is_new and FRAME.read(new) == ([], [(0, len(new))]) and SYMBOL_OF.get(gone) != new
         return is_new and gone not in clause and bool(FRAME.read(gone)[1]) and same + agree > 2
     return False
 
@@ -441,12 +454,15 @@ def _polarity(said: str, asked: str, answer: str) -> bool | None:
     verdicts: list[bool] = []
     asked = NOT.sub(r"\1", asked)
     clauses = [one for one in map(str.strip, CLAUSE_END.split(said)) if one]
-    if not (COMPARES.search(asked) and (YES.match(said) or NO.match(said))):  # else the sides may have changed
+    may_turn = COMPARES.search(asked) and (YES.match(said) or NO.match(said))  # the sides of a comparison
+    if not may_turn:
         clauses = [_without_opposites(one, asked, one) for one in clauses]
     said = "\n".join(clauses)
     for clause in clauses:
         found = _says(clause, asked, after=verdicts[0] if verdicts else None)
-        if found == "nothing" or _renames(asked, clause) or is_replaced(asked, clause, said):
+        is_no = NO.match(clause) or False in verdicts  # and why, with other words for what is denied
+        is_other = not (may_turn or is_no) and (is_exchanged(asked, clause, said) or is_turned(asked, clause))
+        if found == "nothing" or _renames(asked, clause) or is_other:
             return None
         verdicts += [found] if isinstance(found, bool) else []
     return verdicts[0] if verdicts and len({*verdicts}) == 1 else None
@@ -481,7 +497,7 @@ def _says(clause: str, asked: str, *, after: bool | None) -> bool | Literal["fra
     unknown = sum(_weight(one) for one in strange if not any(one_sense(one, other) for other in words))
     is_echo = (len(told) > 1 or not said.isascii()) and bool(told) and spell(said) in spell(asked)
     is_frame = not lead and not is_echo and not FRAME.read(said)[1]
-    is_statement = (sum(map(_weight, told & content)) >= 1 and not is_frame) or bool(
+    is_statement = (sum(map(_weight, told & content)) >= 1 - is_echo / 2 and not is_frame) or bool(
         len(told) <= 3 and told <= _words() and told & AUXILIARIES
     )
     if lead and unknown <= AROUND * is_statement:

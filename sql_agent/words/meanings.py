@@ -149,6 +149,11 @@ def is_chinese_word(word: str) -> bool:
     return word in _cedict()
 
 
+def is_chinese_verb(word: str) -> bool:
+    """Whether CC-CEDICT has a sense of the word that one does ("to sell")."""
+    return any("] /to " in entry for entry in _cedict().get(word, ()))
+
+
 def characters_of_given_names(families: Collection[str]) -> set[str]:
     """The characters behind a family name in CC-CEDICT's persons of three characters."""
     persons = (
@@ -255,6 +260,12 @@ def _is_part(part: str, whole: str) -> bool:
 def _synsets(phrase: str) -> set[int]:
     words = _wordnet().words
     return {synset for base in _bases(phrase) for synset in words.get(base, ())}
+
+
+def n_senses(word: str) -> int:
+    """How many synsets an English word is in, or the base of it that is in most."""
+    words = _wordnet().words
+    return max(len(words.get(base, ())) for base in _bases(word))
 
 
 def one_sense(phrase: str, other: str) -> bool:

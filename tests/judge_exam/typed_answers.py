@@ -8,7 +8,8 @@ Each part has its own questions, sentences, frames and ways to be wrong, so that
 The parts `open` and `locked`, `fresh` and `unread` are sentences that were written one by one, halves of two sets by
 question; `later` is a third set, `office` and `second office` a fourth, `trade` and `held trade` a fifth,
 `reworded` right ones alone, `club` and `held club` a sixth,
-`against club` was written against rules chosen on it.
+`against club` was written against rules chosen on it; `fields` and `held fields`, halves by question, are ten other
+fields, and wrong as a policy in training finds it.
 Guarantees: a pure function of the seed.
 """
 
@@ -35,9 +36,9 @@ from tests.judge_exam.typed_forms import days, lists, numbers, titled
 
 TEXT = tomllib.loads((Path(__file__).parent / "typed_sentences.toml").read_text(encoding="utf-8"))
 PARTS = [(part, language) for part, languages in TEXT.items() for language in languages]
-_OPEN, _FRESH, _LATER, _OFFICE, _TRADE, _REWORDED, _CLUB = (
+_OPEN, _FRESH, _LATER, _OFFICE, _TRADE, _REWORDED, _CLUB, _FIELDS = (
     tomllib.loads((Path(__file__).parent / f"{file}_answers.toml").read_text(encoding="utf-8"))["ask"]
-    for file in ("written", "fresh", "later", "office", "trade", "reworded", "club")
+    for file in ("written", "fresh", "later", "office", "trade", "reworded", "club", "fields")
 )
 WRITTEN: dict[str, list[dict[str, Any]]] = {
     **{"open": _OPEN[::2], "locked": _OPEN[1::2], "fresh": _FRESH[::2], "unread": _FRESH[1::2]},
@@ -49,6 +50,8 @@ WRITTEN: dict[str, list[dict[str, Any]]] = {
     "club": [ask for ask in _CLUB if "against" not in ask][::2],
     "held club": [ask for ask in _CLUB if "against" not in ask][1::2],
     "against club": [ask for ask in _CLUB if "against" in ask],
+    "fields": _FIELDS[::2],
+    "held fields": _FIELDS[1::2],
 }
 
 

@@ -181,6 +181,21 @@ RIGHT += [
     ("长安路分店的营业额是多少？", "5000", "5000元"),
     ("南京分公司成立于哪一年？", "2008", "该公司于2008年成立，总部在北京。"),
 ]
+SENT = ("三月份向恒信公司发了多少箱货？", "86")
+WRONG += [
+    (*SENT, "三月份恒信公司退了86箱货。"),
+    ("Did the Falcons beat the Wolves?", "yes", "The Wolves beat the Falcons."),
+    ("How many pupils are in class 9b?", "27", "27 pupils are in class 9a."),
+    ("Who taught chemistry in May?", "Abel Hart", "Abel Hart taught physics in May."),
+    ("What is the maximum load in kg?", "450", "At least 450 kg."),
+]
+RIGHT += [
+    (*SENT, "三月份向恒信公司发了86箱货。"),
+    ("Did the Falcons beat the Wolves?", "yes", "The Falcons beat the Wolves."),
+    ("What is the maximum load in kg?", "450", "At most 450 kg."),
+    ("合唱团还招男生吗？", "yes", "招。"),
+    ("12号商铺的租约哪天到期？", "2027-09-30", "12号商铺的租约2027年9月30日到期。"),
+]
 GATE = ("When does the gate close?", "2024-05-01")
 WRONG += [(*GATE, "The gate opens on 1 May 2024."), ("大门哪天关闭？", "2024-05-01", "大门2024年5月1日开放。")]
 RIGHT += [
@@ -228,9 +243,8 @@ def test_written_sentences_earn_what_they_should(part: str, language: str) -> No
     told = [one for one in written(part, language) if one.kind != "text"]
     right, parts = ([one.value for one in told if one.why == why] for why in ("right", "part"))
     lies = [one.value for one in told if one.why not in ("right", "part")]
-    paid = {"reworded en": 0.92, "reworded zh": 0.73, "against club en": 0.83, "against club zh": 0.9}.get(
-        f"{part} {language}", 0.93
-    )
+    shares = {"reworded en": 0.92, "reworded zh": 0.73, "against club en": 0.83, "against club zh": 0.9}
+    paid = (shares | {"held fields zh": 0.84}).get(f"{part} {language}", 0.93)
     assert sum(value >= 0.9 for value in right) >= paid * len(right)
     floors = {
         "trade zh": 0.83,
@@ -238,6 +252,9 @@ def test_written_sentences_earn_what_they_should(part: str, language: str) -> No
         "held trade en": 0.7,
         "held club zh": 0.91,
         "against club zh": 0.92,
+        "fields en": 0.87,
+        "held fields en": 0.82,
+        "held fields zh": 0.82,
     }
     least = floors.get(f"{part} {language}", 0.93)
     assert sum(value <= 0.1 for value in lies) >= least * len(lies)
