@@ -57,7 +57,9 @@ class _Worker:
         try:
             self.child = Child([*program, json.dumps(settings)], start_s=START_TIMEOUT_S, environment=environment)
         except Gone as gone:
-            raise DatabaseFault(f"the SQL worker process did not start ({gone})") from gone
+            why = f"timeout, {START_TIMEOUT_S:g} s" if gone.kind == "timeout" else str(gone)
+            look = "; is the server up?" if settings["dialect"] in SERVERS else ""
+            raise DatabaseFault(f"the SQL worker process did not start ({why}){look}") from gone
         hello: Reply = self.child.hello
         if hello["kind"] != "ready":
             self.child.kill()

@@ -126,6 +126,7 @@ class Served:
         url = sqlalchemy.make_url(settings["uri"])
         self._is_postgres = settings["dialect"] == "postgres"
         driver, password = "postgresql+psycopg" if self._is_postgres else "mysql+pymysql", os.environ.get(PASSWORD)
+        reading = {} if self._is_postgres else {"conv": _decoders_of_mysql()}
         self.errors, self._secret = exc.DBAPIError, password or ""
         self._lock_s, self._limits = min(1.0, settings["timeout_s"] / 2), ""
         self._engine = sqlalchemy.create_engine(
@@ -134,7 +135,7 @@ class Served:
             pool_size=1,
             max_overflow=0,
             pool_pre_ping=True,
-            connect_args={"connect_timeout": CONNECT_S},
+            connect_args={"connect_timeout": CONNECT_S, **reading},
         )
         try:
             with self._engine.connect() as connection:
@@ -193,11 +194,13 @@ class Served:
         for table, name, kind, is_key in connection.exec_driver_sql(
             f"{columns} WHERE {condition} ORDER BY 1, ordinal_position"
         ):
-            by_name[table]["columns"].append((str(name), _text_of(kind), bool(is_key)))
+            if table in by_name:  # one that was made since is none of this schema
+                by_name[table]["columns"].append((str(name), _text_of(kind), bool(is_key)))
         rows = connection.exec_driver_sql(f"{keys} ORDER BY 1, 2, ordinal_position").fetchall()
         for (table, _, parent), group in groupby(rows, key=lambda row: tuple(row)[:3]):
             own, theirs = zip(*((row[3], row[4]) for row in group), strict=True)
-            by_name[table]["foreign_keys"].append((list(own), parent, list(theirs)))
+            if table in by_name:
+                by_name[table]["foreign_keys"].append((list(own), parent, list(theirs)))
         return by_name
 
     def _inspected(self, connection: Any) -> dict[str, TableDetails]:
@@ -275,7 +278,7 @@ class Guard:
         session, there = self._session, self._session.tables()
         spelled = {name.lower(): name for name in there}
         for wanted in self._settings["tables"] or there:
-            name = spelled.get(wanted.lower())
+            name = wanted if wanted in there else spelled.get(wanted.lower())
             if name is None:
                 names = ", ".join(there) or "none"
                 raise Unusable(f"no table {wanted}; there are: {names}. database.tables names those to read")
@@ -308,18 +311,36 @@ class Guard:
 
 
 def plain(value: Any) -> Any:
-    """A cell as SQLite would hold it: numbers, texts, bytes, NULL. Dates are written as ISO 8601 has them."""
+    """A cell as SQLite would hold it: numbers, texts, bytes, NULL. Dates are written as ISO 8601 has them, spans of
+    time and MySQL's times of the day as [-]HH:MM:SS, which all servers read.
+    """
     if isinstance(value, bool):
         return int(value)
     if isinstance(value, decimal.Decimal):
         return int(value) if value.is_finite() and value == value.to_integral_value() else float(value)
     if isinstance(value, datetime.datetime):
         return value.isoformat(" ")
+    if isinstance(value, datetime.timedelta):
+        return _clock(value)
     if isinstance(value, memoryview | bytearray):
         return bytes(value)
     if value is None or isinstance(value, int | float | str | bytes):
         return value
     return json.dumps(value, ensure_ascii=False, default=str) if isinstance(value, list | dict) else str(value)
+
+
+def _clock(span: datetime.timedelta) -> str:
+    minutes, seconds = divmod(abs(span), datetime.timedelta(minutes=1))
+    fraction = f".{seconds.microseconds:06d}".rstrip("0") if seconds.microseconds else ""
+    return f"{'-' * (span.days < 0)}{minutes // 60:02d}:{minutes % 60:02d}:{seconds.seconds:02d}{fraction}"
+
+
+def _decoders_of_mysql() -> dict[Any, Any]:
+    """What the driver makes of values: its own, and of BIT the number that SQL compares it as."""
+    from pymysql.constants import FIELD_TYPE
+    from pymysql.converters import conversions
+
+    return {**conversions, FIELD_TYPE.BIT: int.from_bytes}
 
 
 def _text_of(value: Any) -> str:

@@ -69,7 +69,7 @@ class Rules:
 
     def __init__(self, dialect: str, schema: dict[str, list[str]], *, home: tuple[str, ...], max_rows: int) -> None:
         self.dialect, self._home, self._max_rows = dialect, home, max_rows
-        self._tables = {name.lower(): name for name in schema}
+        self._tables = {name.lower(): name for name in schema} | {name: name for name in schema}
         self._columns = {name: {column.lower() for column in columns} for name, columns in schema.items()}
         self.mark = f"{secrets.token_hex(4)} "  # before names of a WITH
 
@@ -131,7 +131,7 @@ class Rules:
     def _readable(self, table: exp.Table) -> str:
         """The name of a readable table as the database spells it. Raises Forbidden."""
         more = {key for key, value in table.args.items() if value} - OF_A_TABLE
-        name = self._tables.get(table.name.lower())
+        name = self._tables.get(table.name) or self._tables.get(table.name.lower())
         if not isinstance(table.this, exp.Identifier) or more:
             raise Forbidden("not authorized: what is no table", "refused")
         if name is None or (table.args.get("db") and not self._is_home(table)):

@@ -15,7 +15,7 @@ from functools import cache
 import sqlglot
 from sqlglot import exp
 
-from sql_agent.mining.schema import Column, Link, Role, Schema, Table, Value, literal
+from sql_agent.mining.schema import Column, Link, Role, Schema, Table, Value, literal, without_id
 
 # Shares of questions; a kind that a schema has no place for leaves its share to the others.
 KINDS = {
@@ -105,7 +105,8 @@ class Maker:
     def _called(self, link: Link, parent: Table) -> str:
         """What a sentence calls the parent: by the column too, where several links join the two tables."""
         own, ends = link.table == link.parent, {link.table, link.parent}
-        role = self._schema.table(link.table).column(link.columns[-1]).label.removesuffix(" id")
+        role = self._schema.table(link.table).column(link.columns[-1]).label
+        role = without_id(role) or role
         joining = [other for other in self._schema.links if {other.table, other.parent} == ends]
         alone = sum(other.table == link.table for other in joining) == 1
         if not own and (len(joining) == 1 or (alone and is_short_for(role, parent.label))):

@@ -7,21 +7,24 @@ data: they are quoted wherever they could be anything else. Not covered: virtual
 
 from __future__ import annotations
 
+import logging
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from typing import Any, Literal
 
+import sqlglot
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from foundation.errors import UserError
 from sql_agent.config import DatabaseConfig, database_place
 from sql_agent.environment import sql_worker
-from sql_agent.environment.database import SERVERS, Database
+from sql_agent.environment.database import Database
 from sql_agent.errors import DatabaseFault
-from sql_agent.words.meanings import is_headword
+from sql_agent.words.meanings import is_english_word, is_headword
 
+logger = logging.getLogger(__name__)
 Value = str | int | float
 # key: of rows; flag: two values; code: a number that counts nothing; long: what is no short value.
 Role = Literal["key", "category", "number", "year", "code", "date", "text", "flag", "long"]
@@ -34,10 +37,11 @@ DATE = re.compile(
     r"\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])(?:[ T]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]00(?::?00)?)?)?"
 )
 DATED = re.compile(r"date|day|time|year")
-COMPACT_DATE = re.compile(r"[12]\d{3}(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])")
 BLOB = re.compile(r"x'[0-9a-f]*['…]")  # as workers write bytes
 NAMING = re.compile(r"(?:^| )(?:name|title|label)$", re.I)
-CODES = re.compile(r"(?:^| )(?:id|code|zip|postcode|phone|number|no)$", re.I)
+CODES = re.compile(r"^id |(?:^| )(?:id|code|zip|postcode|phone|number|no|nr)$", re.I)
+CODE_DIGITS = 7  # of whole numbers that all have as many: days, instants, phones, barcodes
+STRUCTURE = re.compile(r"\{.*\}|\[.*\]", re.DOTALL)  # JSON, lists
 MARKS = re.compile(r"<\||\|>|</?(?:tool_|think)")
 YEARS = range(1000, 2200)
 TYPES = {int: "integer", float: "real", str: "text"}
@@ -54,7 +58,6 @@ KEYWORD_LIST = """
     TRANSACTION TRIGGER UNBOUNDED UNION UNIQUE UPDATE USING VACUUM VALUES VIEW VIRTUAL WHEN WHERE WINDOW WITH WITHOUT
     TRUE FALSE
 """
-KEYWORDS = frozenset(KEYWORD_LIST.split())
 
 
 class Part(BaseModel):
@@ -158,28 +161,33 @@ class Schema(Part):
 
 def quoted(name: str, dialect: str = "sqlite") -> str:
     """A name as SQL reads it as a name, whatever it holds; quoted only where it must be."""
-    if dialect in SERVERS:
-        return _preparer(dialect).quote(name)
-    reserved = KEYWORDS if dialect == "sqlite" else _words_of_duckdb()
-    plain = PLAIN.fullmatch(name) and name.upper() not in reserved
-    return name if plain else sql_worker.quoted(name)
+    folds = dialect == "postgres" and name != name.lower()
+    plain = PLAIN.fullmatch(name) and not folds and name.upper() not in _reserved(dialect)
+    return name if plain else sql_worker.quoted(name, dialect)
 
 
 @cache
-def _preparer(dialect: str) -> Any:
-    """Who knows the reserved words of a server."""
-    from sqlalchemy.dialects import mysql, postgresql
+def _reserved(dialect: str) -> frozenset[str]:
+    """What is no name without quotes, in upper case: for a database, or for who reads its SQL before it."""
+    own = KEYWORD_LIST.split()
+    if dialect == "sqlite":
+        return frozenset(own)
+    read = (sqlglot.Dialect.get_or_raise(name).tokenizer_class.KEYWORDS for name in ("sqlite", dialect))
+    return frozenset(own).union(*read, map(str.upper, _words_of(dialect)))
 
-    return (mysql if dialect == "mysql" else postgresql).dialect().identifier_preparer
 
+def _words_of(dialect: str) -> Iterable[str]:
+    """The reserved words of a dialect; of mysql those of MySQL and MariaDB."""
+    if dialect == "duckdb":
+        import duckdb
 
-@cache
-def _words_of_duckdb() -> frozenset[str]:
-    import duckdb
+        words = "SELECT keyword_name FROM duckdb_keywords() WHERE keyword_category <> 'unreserved'"
+        with duckdb.connect() as connection:
+            return [name for (name,) in connection.execute(words).fetchall()]
+    from sqlalchemy.dialects.mysql.reserved_words import RESERVED_WORDS_MARIADB, RESERVED_WORDS_MYSQL
+    from sqlalchemy.dialects.postgresql.base import RESERVED_WORDS
 
-    words = "SELECT UPPER(keyword_name) FROM duckdb_keywords() WHERE keyword_category <> 'unreserved'"
-    with duckdb.connect() as connection:
-        return frozenset(name for (name,) in connection.execute(words).fetchall())
+    return RESERVED_WORDS_MYSQL | RESERVED_WORDS_MARIADB if dialect == "mysql" else RESERVED_WORDS
 
 
 def literal(value: Value) -> str:
@@ -188,9 +196,9 @@ def literal(value: Value) -> str:
 
 
 def words(name: str) -> str:
-    """birthDate, birth_date -> birth date."""
-    parted = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", name)
-    return " ".join(re.sub(r"[_\W]+", " ", parted).split()).lower() or "?"
+    """birthDate, birth_date -> birth date; power_kW -> power kw. A name without letters stays as it is."""
+    parted = re.sub(r"(?<=[a-z0-9]{2})(?=[A-Z])", " ", name)
+    return " ".join(re.sub(r"[_\W]+", " ", parted).split()).lower() or name.strip()
 
 
 @cache
@@ -262,8 +270,8 @@ def _implied(database: Database, tables: Sequence[Table], links: Sequence[Link])
     keys = {table.label: (table, key) for table in tables for key in table.columns if key.role == "key" and key.unique}
     for table in tables:
         for column in table.columns:
-            parent, key = keys.get(column.label.removesuffix(" id"), (table, column))
-            if parent is table or (table.name, column.name) in known or not column.label.endswith(" id"):
+            parent, key = keys.get(without_id(column.label), (table, column))
+            if parent is table or (table.name, column.name) in known or without_id(column.label) == column.label:
                 continue
             stray = f"{column.sql} IS NOT NULL AND {column.sql} NOT IN (SELECT {key.sql} FROM {parent.sql})"
             if database.query_sync(f"SELECT COUNT(*) FROM {table.sql} WHERE {stray}").rows == [[0]]:
@@ -276,6 +284,11 @@ def _implied(database: Database, tables: Sequence[Table], links: Sequence[Link])
                 )
 
 
+def without_id(label: str) -> str:
+    """customer id, id cliente -> customer, cliente."""
+    return " ".join(word for word in label.split() if word != "id")
+
+
 def _with_keys(table: Table, links: Sequence[Link]) -> Table:
     """The table, its columns of these links as keys."""
     keys = {column for link in links if link.table == table.name for column in link.columns}
@@ -284,14 +297,23 @@ def _with_keys(table: Table, links: Sequence[Link]) -> Table:
 
 
 def _said(tables: list[Table], language: str) -> list[Table]:
-    """The tables, with names said as they stand where sentences are not English, or where two would be called alike."""
+    """The tables, with names said as they stand where sentences or most names are not English, or where two would be
+    called alike.
+    """
+    plain = language == "en" and is_english(tables)
 
     def told[Named: (Table, Column)](named: Sequence[Named]) -> list[Named]:
         alike = Counter(one.label for one in named)
-        plain = language == "en"
         return [one if plain and alike[one.label] == 1 else one.model_copy(update={"said": one.name}) for one in named]
 
     return [table.model_copy(update={"columns": tuple(told(table.columns))}) for table in told(tables)]
+
+
+def is_english(tables: Sequence[Table]) -> bool:
+    """Whether at least half of the words in the names of tables and columns are English, by WordNet."""
+    names = [name for table in tables for name in (table.name, *(column.name for column in table.columns))]
+    parts = {part for name in names for part in words(name).split() if len(part) > 2}
+    return 2 * sum(map(is_english_word, parts)) >= len(parts)
 
 
 def is_sayable(text: str) -> bool:
@@ -304,6 +326,8 @@ def _table(database: Database, name: str, is_view: bool, keys: set[tuple[str, st
     source, dialect = quoted(name, database.dialect), database.dialect
     counted = database.query_sync(f"SELECT COUNT(*) FROM {source}")
     there = database.query_sync(f"SELECT * FROM {source} LIMIT 1")
+    if not counted.ok or not there.ok:
+        logger.warning("table %s is left out: %s", name, counted.error or there.error)
     if not counted.ok or not there.rows:
         return None
     n_rows = counted.rows[0][0]
@@ -319,7 +343,10 @@ def _column(database: Database, table: str, name: str, n_rows: int, is_key: bool
     some = f"SELECT DISTINCT {column} {source} WHERE {column} IS NOT NULL"
     some += "" if dialect == "sqlite" else " ORDER BY 1"  # servers find rows in any order
     sampled = database.query_sync(f"{some} LIMIT {SAMPLES}")
-    if not (counts.ok and sampled.ok) or not is_sayable(name):
+    if not (counts.ok and sampled.ok):
+        logger.warning("column %s of %s is left out: %s", name, table, counts.error or sampled.error)
+        return None
+    if not is_sayable(name):
         return None
     n_filled, n_distinct = counts.rows[0]
     values = [row[0] for row in sampled.rows]
@@ -349,7 +376,9 @@ def _is_short(value: Value) -> bool:
     """Whether a value fits into a sentence."""
     if not isinstance(value, str):
         return abs(value) < 1e12
-    return 0 < len(value) <= MAX_VALUE_CHARS and value == value.strip() and is_sayable(value) and "…" not in value
+    if not 0 < len(value) <= MAX_VALUE_CHARS or value != value.strip() or "…" in value:
+        return False
+    return is_sayable(value) and not STRUCTURE.fullmatch(value)
 
 
 def _role(name: str, types: set[str], values: list[Value], short: list[Value], *, few: bool, is_key: bool) -> Role:
@@ -377,8 +406,9 @@ def _number_role(label: str, values: list[int | float], types: set[str], *, few:
         and all(value in YEARS for value in values)
     ):
         return "year"
-    day = whole and all(COMPACT_DATE.fullmatch(str(value)) for value in values)
-    return "code" if day or (whole and CODES.search(label)) else "number"
+    lengths = {len(str(value)) for value in values}
+    alike = len(lengths) == 1 and min(lengths) >= CODE_DIGITS
+    return "code" if whole and (alike or CODES.search(label)) else "number"
 
 
 def _ident(columns: Sequence[Column]) -> str:
