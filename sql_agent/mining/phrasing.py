@@ -12,7 +12,7 @@ import asyncio
 import json
 import re
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from foundation.files import append_lines
@@ -106,4 +106,4 @@ def phrased(mined: Mined, schema: Schema, settled: Settled, endpoint: JudgeEndpo
     reasons = ", ".join(f"{n} x {why}" for why, n in phraser.why.most_common() if why)
     summary = f"in the words of {endpoint.model}: {phraser.why['']} of {len(every)}"
     summary += (f"; in their own: {reasons}" if reasons else "") + (f" ({phraser.ended})" if phraser.ended else "")
-    return Mined(without_leaks(splits, mined.dropped), mined.dropped, mined.held_tables, summary)
+    return replace(mined, splits=without_leaks(splits, mined.dropped), phrased=summary)

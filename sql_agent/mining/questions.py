@@ -13,18 +13,20 @@ from __future__ import annotations
 import hashlib
 import random
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from functools import cache
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import cache, lru_cache
+from itertools import batched, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
 from sql_agent.config import database_place
 from sql_agent.curation.leaks import find_leaks
 from sql_agent.curation.rows import Row
-from sql_agent.environment.database import Database
+from sql_agent.environment.database import N_FULL, Database
 from sql_agent.mining.asks import KINDS, MOST_ROWS, Ask, Maker
 from sql_agent.mining.schema import Column, Schema, Value, config_of, is_long_number
 from sql_agent.offline_judge import judge
@@ -40,18 +42,29 @@ TRIES = 40  # per question that is wanted; a small database has fewer
 TABLES_PER_HELD = 6
 PAID = 0.95  # by the offline judge: what the reference itself earns at least
 LEAST_TABLES = 4  # with names, before one of them is held out
+Run = Callable[[str], QueryResult]
+
+
+class Try(NamedTuple):
+    """What may become a question: its words, and which wording of its kind these are."""
+
+    ask: Ask
+    text: str
+    wording: str
 
 
 @dataclass(frozen=True)
 class Mined:
     """The questions of each split, why others were dropped, and the tables that training questions do not touch.
-    `phrased` says how many are in a language model's words, "" where none was asked.
+    `phrased` says how many are in a language model's words, "" where none was asked; `slowest_s` is how long the
+    slowest of their references ran.
     """
 
     splits: dict[str, list[Question]]
     dropped: Counter[str]
     held_tables: list[str]
     phrased: str = ""
+    slowest_s: float = field(default=0.0, compare=False)
 
 
 @cache
@@ -73,6 +86,7 @@ def worded(ask: Ask, wording: str, language: str) -> str:
     return text[0].upper() + text[1:] if language == "en" else text
 
 
+@lru_cache(maxsize=1 << 16, typed=True)  # 1 and 1.0 are two texts
 def side_of(value: Value, seed: int) -> str:
     """The split that a value, or the query of a question without one, belongs to."""
     digest = hashlib.sha256(f"{seed} {str(value).strip().casefold()}".encode()).digest()
@@ -101,7 +115,7 @@ def side_digest(name: str, seed: int) -> str:
 
 def database_of(schema: Schema, database: str) -> Database:
     """The file or URL, its tables of the schema alone."""
-    config = config_of(database, tables=[table.name for table in schema.tables], timeout_s=10)
+    config = config_of(database, tables=[table.name for table in schema.tables], timeout_s=30)
     return Database(config, database_place(config))
 
 
@@ -111,20 +125,23 @@ def mine_questions(
     """Questions about a file or URL, in the splits of `sizes`. Raises DatabaseFault where it fails."""
     held, dropped, taken = held_tables(schema, seed), Counter[str](), set[str]()
     splits: dict[str, list[Question]] = {}
+    slowest_s = 0.0
     with database_of(schema, database) as opened:
+        run = cache(opened.query_sync)  # splits and conditions ask for the same again and again
         for split, size in sizes.items():
-            made = _split(schema, opened, split, held=held, seed=seed, language=language, dropped=dropped)
+            tries = islice(_tries(schema, split, held=held, seed=seed, language=language), TRIES * size)
             kept: list[Question] = []
-            for _ in range(TRIES * size):
+            for one, result, why in checked(filter(None, tries), run) if size else ():
+                dropped[why] += bool(why)
+                key = one.ask.query.sql + one.wording * (split == "train")
+                if not why and key not in taken:
+                    taken.add(key)
+                    slowest_s = max(slowest_s, result.elapsed_s)
+                    kept.append(_question(one, result, split, number=len(kept) + 1))
                 if len(kept) == size:
                     break
-                question = next(made)
-                key = question and question.sql[0] + str(question.meta["wording"]) * (split == "train")
-                if question and key and key not in taken:
-                    taken.add(key)
-                    kept.append(question.model_copy(update={"id": f"{split}-{len(kept) + 1}"}))
             splits[split] = kept
-    return Mined(without_leaks(splits, dropped), dropped, held)
+    return Mined(without_leaks(splits, dropped), dropped, held, slowest_s=slowest_s)
 
 
 def without_leaks(splits: dict[str, list[Question]], dropped: Counter[str]) -> dict[str, list[Question]]:
@@ -140,19 +157,10 @@ def _rows(questions: list[Question]) -> list[Row]:
     return [Row(number, question, {}) for number, question in enumerate(questions, start=1)]
 
 
-def _split(
-    schema: Schema,
-    database: Database,
-    split: str,
-    *,
-    held: list[str],
-    seed: int,
-    language: str,
-    dropped: Counter[str],
-) -> Iterator[Question | None]:
-    """Without end: questions of a split, and None for what is none."""
+def _tries(schema: Schema, split: str, *, held: list[str], seed: int, language: str) -> Iterator[Try | None]:
+    """Without end: what may be a question of a split, once each, and None for what may not."""
     rng = random.Random(f"{seed} {split}")
-    side = split if split in SHARES else "test"
+    side, tried = split if split in SHARES else "test", set[tuple[str, str]]()
 
     def pick(column: Column) -> Value | None:
         mine = [value for value in column.samples if side_of(value, seed) == side]
@@ -168,13 +176,24 @@ def _split(
         shown = shown_wordings(language, ask.kind, held=split == "test_wordings")
         number = rng.randrange(len(shown))
         text = worded(ask, shown[number], language)
-        result = database.query_sync(ask.query.sql)
-        why = trivial(ask, result, database) or unfit(text, result)
-        dropped[why] += bool(why)
-        yield None if why else _question(ask, text, result, wording=f"{ask.kind}/{number}", split=split)
+        yield None if (ask.query.sql, text) in tried else Try(ask, text, f"{ask.kind}/{number}")
+        tried.add((ask.query.sql, text))
 
 
-def trivial(ask: Ask, result: QueryResult, database: Database) -> str:
+def checked(tries: Iterable[Try], run: Run) -> Iterator[tuple[Try, QueryResult, str]]:
+    """Each with its result and why it is no question, or "", in their order; some run ahead at once."""
+
+    def check(one: Try) -> tuple[QueryResult, str]:
+        result = run(one.ask.query.sql)
+        return result, trivial(one.ask, result, run)
+
+    with ThreadPoolExecutor(N_FULL) as pool:
+        for batch in batched(tries, 2 * N_FULL):
+            for one, (result, why) in zip(batch, pool.map(check, batch), strict=True):
+                yield one, result, why or unfit(one.text, result)
+
+
+def trivial(ask: Ask, result: QueryResult, run: Run) -> str:
     """Why the result of an ask is no answer, or ""."""
     if not result.ok:
         return "a query that fails"
@@ -187,10 +206,10 @@ def trivial(ask: Ask, result: QueryResult, database: Database) -> str:
         return "a number of too many digits"
     if ask.kind == "compare" and len(result.rows) < 2:
         return "an empty result"
-    if ask.flat and database.query_sync(ask.flat).rows == result.rows:
+    if ask.flat and run(ask.flat).rows == result.rows:
         return "a condition that changes nothing"
     if ask.ranked:
-        figures = [row[0] for row in database.query_sync(ask.ranked).rows]
+        figures = [row[0] for row in run(ask.ranked).rows]
         if len(figures) < ask.n_ranked or len({*figures}) < len(figures):
             return "a tie in a ranking"
     return ""
@@ -215,11 +234,18 @@ def answer_of(result: QueryResult) -> str:
     return ", ".join(f"{name} = {value}" for name, value in result.rows)
 
 
-def _question(ask: Ask, text: str, result: QueryResult, *, wording: str, split: str) -> Question:
-    single = len(result.rows) == len(result.columns) == 1
+def _question(one: Try, result: QueryResult, split: str, *, number: int) -> Question:
+    ask, single = one.ask, len(result.rows) == len(result.columns) == 1
     column = ask.query.heads[0][1]
     kind = "list" if not single else "date" if column and column.role == "date" else "text"
     if single and not isinstance(result.rows[0][0], str):
         kind = "number"
-    meta = {"wording": wording, "type": kind, "tables": sorted(ask.tables), "values": list(ask.values), "split": split}
-    return Question(id="-", question=text, answer=answer_of(result), task_type=ask.kind, sql=[ask.query.sql], meta=meta)
+    about = {"type": kind, "tables": sorted(ask.tables), "values": list(ask.values), "split": split}
+    return Question(
+        id=f"{split}-{number}",
+        question=one.text,
+        answer=answer_of(result),
+        task_type=ask.kind,
+        sql=[ask.query.sql],
+        meta={"wording": one.wording, **about},
+    )

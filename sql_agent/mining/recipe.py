@@ -7,12 +7,13 @@ database by its absolute path and everything else by its name in the folder.
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 from foundation.files import write_lines, write_text
-from sql_agent.config import TITLES, load_recipe, merge
+from sql_agent.config import TITLES, DatabaseConfig, load_recipe, merge
 from sql_agent.data.dataset import COLUMNS
 from sql_agent.mining.questions import Mined, side_of
 from sql_agent.mining.schema import Column, Schema, Table
@@ -20,6 +21,7 @@ from sql_agent.mining.state import PROMPT, SCHEMA, SHORT_PROMPT, Settled
 
 GPU_RECIPE = "qwen3_0_6b"
 SHOWN_VALUES, MODEL_PROMPT_TOKENS = 3, 6144
+SLOWER = 5  # times, beside a training
 TOOL = {
     "en": "Run one read-only SQL query ({dialect}, SELECT only) on the database; returns JSON. The system prompt has "
     "its tables.",
@@ -126,7 +128,7 @@ def write_recipe(folder: Path, schema: Schema, mined: Mined, settled: Settled, *
     names = ("、" if settled.language == "zh" else ", ").join(table.name for table in schema.tables)
     write_text(folder / SHORT_PROMPT, SHORT[settled.language].format(tables=names))
     write_text(folder / "tiny.py", TINY)
-    write_text(folder / "config.toml", config_text(schema, settled, gpu=gpu))
+    write_text(folder / "config.toml", config_text(schema, settled, gpu=gpu, slowest_s=mined.slowest_s))
     write_text(folder / "README.md", readme(folder, schema, mined, settled))
 
 
@@ -148,8 +150,8 @@ def _table_text(table: Table, settled: Settled) -> str:
     return f"- {table.sql}{' [view]' if table.is_view else ''}: {', '.join(map(column_text, table.columns))}"
 
 
-def config_text(schema: Schema, settled: Settled, *, gpu: bool) -> str:
-    """The recipe's TOML."""
+def config_text(schema: Schema, settled: Settled, *, gpu: bool, slowest_s: float) -> str:
+    """The recipe's TOML. A query may take what the slowest reference took several times, on a machine that trains."""
     sizes: dict[str, Any] = load_recipe(GPU_RECIPE) if gpu else CPU
     if settled.model:  # its prompt has all columns
         sizes = merge(sizes, {"rollout": {"max_prompt_tokens": MODEL_PROMPT_TOKENS}})
@@ -163,6 +165,7 @@ def config_text(schema: Schema, settled: Settled, *, gpu: bool) -> str:
         "database": {
             "url" if settled.is_url else "path": settled.database,
             "tables": [table.name for table in schema.tables],
+            "timeout_s": max(DatabaseConfig().timeout_s, float(math.ceil(SLOWER * slowest_s))),
         },
         "data": {"train_file": "train.jsonl", "val_file": "val.jsonl", "val_max_rows": 64},
         "reward": {"sql_bonus": 0.0},

@@ -7,6 +7,7 @@ import json
 import random
 import re
 import sqlite3
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -264,11 +265,11 @@ def _made(path: Path, *tables: str, rows: Mapping[str, Sequence[tuple[object, ..
 
 
 def test_two_that_would_be_called_alike_are_said_as_they_stand(tmp_path: Path) -> None:
-    tables = ("note (id INTEGER PRIMARY KEY, a_b INT, aB INT, c_d INT)", "notes (id INTEGER PRIMARY KEY, x INT)")
+    tables = ("note (id INTEGER PRIMARY KEY, aa_b INT, aaB INT, kW INT)", "notes (id INTEGER PRIMARY KEY, x INT)")
     rows = {"note": [(n, n, n + 1, n) for n in range(9)], "notes": [(n, n) for n in range(9)]}
     schema = read_schema(str(_made(tmp_path / "n.db", *tables, rows=rows)))
     assert [(table.label, table.labels) for table in schema.tables] == [("note", "note"), ("notes", "notes")]
-    assert [column.label for column in schema.table("note").columns] == ["id", "a_b", "aB", "c d"]
+    assert [column.label for column in schema.table("note").columns] == ["id", "aa_b", "aaB", "kw"]
 
 
 def test_in_another_language_names_are_said_as_they_stand(tmp_path: Path) -> None:
@@ -279,6 +280,53 @@ def test_in_another_language_names_are_said_as_they_stand(tmp_path: Path) -> Non
     assert (table.label, table.labels) == ("t_users", "t_users")
     assert [column.label for column in table.columns] == ["id", "定价（元）", "hired"]
     assert [column.label for column in read_schema(path).table("t_users").columns] == ["id", "定价 元", "hired date"]
+
+
+def test_where_most_names_are_not_english_they_are_said_as_they_stand(tmp_path: Path) -> None:
+    tables = (
+        "Kunde (KundenNr INTEGER PRIMARY KEY, Name TEXT, Geburtsdatum DATE)",
+        "Rechnung (RechnungNr INTEGER PRIMARY KEY, id_kunde INT, Betrag INT, Telefon INT, Extras TEXT)",
+    )
+    kunden = [(n, f"K{n}", f"1980-01-{n:02d}") for n in range(1, 29)]
+    rows = {"Kunde": kunden, "Rechnung": [(n, 1 + n % 28, 7 * n, 4922100 + n, f'{{"n": {n}}}') for n in range(90)]}
+    schema = read_schema(str(_made(tmp_path / "k.db", *tables, rows=rows)))
+    assert [(table.label, table.labels) for table in schema.tables] == [("Kunde", "Kunde"), ("Rechnung", "Rechnung")]
+    assert [column.label for column in schema.table("Kunde").columns] == ["KundenNr", "Name", "Geburtsdatum"]
+    assert [(link.columns, link.parent) for link in schema.links] == [(("id_kunde",), "Kunde")]
+    roles = {column.name: column.role for column in schema.table("Rechnung").columns}
+    assert roles == {"RechnungNr": "key", "id_kunde": "key", "Betrag": "number", "Telefon": "code", "Extras": "long"}
+
+
+def test_a_query_may_take_several_times_what_the_slowest_reference_took(
+    schema: Schema, mined: Mined, settled: Settled, tmp_path: Path
+) -> None:
+    limits = []
+    for slowest_s in (0.01, 1.5):
+        write_recipe(tmp_path, schema, replace(mined, slowest_s=slowest_s), settled, gpu=False)
+        limits.append(tomllib.loads((tmp_path / "config.toml").read_text())["database"]["timeout_s"])
+    assert limits == [DatabaseConfig().timeout_s, 8.0]
+    assert 0 < mined.slowest_s < 30
+
+
+def test_what_is_asked_again_runs_once_and_a_column_that_cannot_be_read_is_named(
+    path: Path, schema: Schema, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    run: list[str] = []
+    query = Database.query_sync
+
+    def slow(self: Database, sql: str) -> QueryResult:
+        run.append(sql)
+        late = "COUNT(DISTINCT weight)" in sql
+        return QueryResult(error="the query was stopped after 20 s") if late else query(self, sql)
+
+    monkeypatch.setattr(Database, "query_sync", slow)
+    without = read_schema(str(path), tables=["order"])
+    assert "weight" not in {column.name for column in without.table("order").columns}
+    assert "column weight of order is left out: the query was stopped after 20 s" in caplog.text
+    run.clear()
+    mine_questions(schema, str(path), language="en", seed=1, sizes={"train": 60})
+    again = {sql: run.count(sql) for sql in run if run.count(sql) > 1}
+    assert len(again) <= 3, again  # two that ran at the same time
 
 
 @pytest.mark.parametrize("own", ["department_id", "dept_id"])
@@ -426,12 +474,15 @@ def test_ties_empty_results_and_idle_conditions_are_no_questions(schema: Schema,
     maker = Maker(schema, rng, lambda column: column.samples[0])
     top = next(ask for _ in range(99) if (ask := maker.ask("top")) and ask.n_ranked > 1)
     tied = replace(top, ranked='SELECT 1 FROM "order" LIMIT 9')
-    assert trivial(tied, QueryResult(columns=["x"], rows=[["a"]]), database) == "a tie in a ranking"
+    assert trivial(tied, QueryResult(columns=["x"], rows=[["a"]]), database.query_sync) == "a tie in a ranking"
     counted = maker.ask("counted")
-    assert counted and trivial(counted, QueryResult(columns=["COUNT(*)"], rows=[[0]]), database) == "an empty result"
+    assert (
+        counted
+        and trivial(counted, QueryResult(columns=["COUNT(*)"], rows=[[0]]), database.query_sync) == "an empty result"
+    )
     everything = database.query_sync(counted.flat)
-    assert trivial(counted, everything, database) == "a condition that changes nothing"
-    assert trivial(counted, QueryResult(error="no"), database) == "a query that fails"
+    assert trivial(counted, everything, database.query_sync) == "a condition that changes nothing"
+    assert trivial(counted, QueryResult(error="no"), database.query_sync) == "a query that fails"
 
 
 def test_the_recipe_composes_and_its_prompts_name_its_tables(folder: Path, schema: Schema) -> None:
