@@ -67,7 +67,13 @@ def conclude(run_dir: Path, *, before: str, plan: list[str]) -> None:
     """Measure a run's model before and after, unless that is done; export it; write the figures into its summary."""
     evaluation = run_dir / EVALUATION
     targets = ["--before", before, "--after", str(run_dir), *plan, "--out", str(evaluation)]
-    run(*COMMAND, "evaluate", *(["--resume", str(evaluation)] if (evaluation / PLAN).is_file() else targets))
+    resume = ["--resume", str(evaluation)]
+    try:
+        run(*COMMAND, "evaluate", *(resume if (evaluation / PLAN).is_file() else targets))
+    except typer.Exit as end:
+        if end.exit_code != 1 or not (evaluation / RESULTS).is_file():
+            raise
+        run(*COMMAND, "evaluate", *resume)  # some were left unscored, by faults of a moment
     if not (model := run_dir / "model").exists():
         run(*COMMAND, "export", str(run_dir), str(model), "--evaluation", str(evaluation / TABLES))
     summary = json.loads((run_dir / run_folder.SUMMARY).read_text(encoding="utf-8"))
