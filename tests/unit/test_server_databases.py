@@ -74,11 +74,11 @@ class Served:
 
     def everything(self) -> list[Any]:
         """All rows of all tables, the names of all tables and of all files that a statement could have made."""
-        there = "SELECT table_schema, table_name, table_type FROM information_schema.tables ORDER BY 1, 2, 3"
+        there = "SELECT table_schema, table_name, table_type FROM information_schema.tables"
         known = ("disease", "drugs_info", "accounts", "other_schema.notes")
         rows = [sorted(self.owner(f"SELECT * FROM {table}")) for table in known]
         files = [sorted(one.name for one in place.glob("*evil*")) for place in (self.folder, Path.cwd(), Path("/tmp"))]
-        return [self.owner(there), rows, files]
+        return [sorted(self.owner(there)), rows, files]
 
 
 def _duck(path: Path) -> Served:
