@@ -25,7 +25,7 @@ from sql_agent.offline_judge.tables import is_torn
 from sql_agent.offline_judge.values import ABBREVIATED, DATE, MONTHS, NUMBER, TIME, plain
 from sql_agent.offline_judge.words import PHRASES as QUOTE_PHRASES
 from sql_agent.records import AnswerType
-from sql_agent.words.meanings import one_sense
+from sql_agent.words.meanings import is_chinese_verb, one_sense
 
 MAX_CHARS, MAX_HAN, MAX_WORDS, MAX_ITEMS = 60, 24, 6, 30  # of a truth; longer ones are no values
 MAX_ITEM_WORDS, MAX_ITEM_TOKENS = 3, 8  # of a list within a cell
@@ -66,12 +66,17 @@ TIMES = "年月日天季度份周期次场"
 DEFINITE = ("这", "该", "本", "此", "其")
 SURNAMES = {*list(Provider.last_names)[:100]}  # the most frequent ones
 ROUNDED = {"about", "around", "approximately", "roughly", "约", "大约", "左右"}
-BOUNDS = (  # how a question asks for the most, or the least, and how an answer says so
+BOUNDS = (  # how a question asks for a bound itself, not for something of the largest one, and how an answer says it
     (
-        r"\bmax|\b(?:most|limit|may|up to)\b|最[多大高长]|上限",
+        r"^what(?: is|'s| was)? the (?:max(?:imum)?|most)\b|^how \w+(?: \w+){0,2} can\b|\bat most\W*$"
+        r"|上限(?:是|为)?多少|最[多大高](?!的)[^的,，。]{0,8}[多几]",
         r"\b(?:at most|up to|not? more than)\b|不[得能可]?超过|[至最]多",
     ),
-    (r"\bmin(?:imum)?\b|\bleast\b|最[少小低短]|下限", r"\b(?:at least|not? less than)\b|不[得能可]?低于|至少|起码"),
+    (
+        r"^what(?: is|'s| was)? the min(?:imum)?\b|\bat least\W*$"
+        r"|下限(?:是|为)?多少|最[少小低](?!的)[^的,，。]{0,8}[多几]",
+        r"\b(?:at least|not? less than)\b|不[得能可]?低于|至少|起码",
+    ),
 )
 NOT = re.compile(r"(.)[不没]\1|没有?(?=[?？]?$)")  # of a question that offers both
 TWICE_DENIED = re.compile(r"\b(?:not|never) (?:been |being )?not\b|(?:并?不是|并[非不]|没有?|从?[不未])[不未没]有?")
@@ -497,7 +502,8 @@ def _says(clause: str, asked: str, *, after: bool | None) -> bool | Literal["fra
     unknown = sum(_weight(one) for one in strange if not any(one_sense(one, other) for other in words))
     is_echo = (len(told) > 1 or not said.isascii()) and bool(told) and spell(said) in spell(asked)
     is_frame = not lead and not is_echo and not FRAME.read(said)[1]
-    is_statement = (sum(map(_weight, told & content)) >= 1 - is_echo / 2 and not is_frame) or bool(
+    is_done = is_echo and is_chinese_verb(said.strip())  # 招 of one character
+    is_statement = (sum(map(_weight, told & content)) >= 1 - is_done / 2 and not is_frame) or bool(
         len(told) <= 3 and told <= _words() and told & AUXILIARIES
     )
     if lead and unknown <= AROUND * is_statement:

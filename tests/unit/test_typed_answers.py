@@ -188,13 +188,22 @@ WRONG += [
     ("How many pupils are in class 9b?", "27", "27 pupils are in class 9a."),
     ("Who taught chemistry in May?", "Abel Hart", "Abel Hart taught physics in May."),
     ("What is the maximum load in kg?", "450", "At least 450 kg."),
+    ("How many boxes were sold in May?", "86", "At most 86 boxes."),
+    ("How many boxes did the shop with the most sales sell?", "86", "Up to 86."),
+    ("How many orders hit the credit limit?", "12", "Not more than 12 orders."),
+    ("销量最多的店卖了多少箱？", "86", "至多86箱。"),
+    ("价格最低的药多少钱？", "18", "不低于18元"),
+    ("这套房的月租是多少？", "3000", "月租约3000元"),
+    ("合唱团还招男生吗？", "yes", "男生"),
 ]
 RIGHT += [
     (*SENT, "三月份向恒信公司发了86箱货。"),
     ("Did the Falcons beat the Wolves?", "yes", "The Falcons beat the Wolves."),
     ("What is the maximum load in kg?", "450", "At most 450 kg."),
+    ("How many guests can the hall hold?", "90", "Up to 90 guests."),
+    ("电梯最多能载多少公斤？", "450", "不超过450公斤。"),
+    ("起订量最少是多少件？", "20", "至少20件。"),
     ("合唱团还招男生吗？", "yes", "招。"),
-    ("12号商铺的租约哪天到期？", "2027-09-30", "12号商铺的租约2027年9月30日到期。"),
 ]
 GATE = ("When does the gate close?", "2024-05-01")
 WRONG += [(*GATE, "The gate opens on 1 May 2024."), ("大门哪天关闭？", "2024-05-01", "大门2024年5月1日开放。")]
