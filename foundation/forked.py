@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
 import signal
 import socket
 import subprocess
@@ -214,10 +213,9 @@ class Nursery:
 
     def _start(self) -> None:
         ours, theirs = socket.socketpair()
-        supervised = [sys.executable, "-I", "-S", supervise.__file__, str(os.getpid())]
         with theirs:
             self._process = subprocess.Popen(
-                [*supervised, sys.executable, "-c", START, *self._modules],
+                supervise.supervised(sys.executable, "-c", START, *self._modules),
                 stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
                 start_new_session=True,

@@ -75,10 +75,14 @@ def main() -> None:
         importlib.import_module(name)
     gc.collect()
     gc.freeze()  # what a collection touches would be copied by each child
+    Forks(line_of_input(), _run_named).serve()
+
+
+def line_of_input() -> socket.socket:
+    """The socket that is standard input, which is empty from now on."""
     line = socket.socket(fileno=os.dup(0))
-    with open(os.devnull, "rb") as null:
-        os.dup2(null.fileno(), 0)
-    Forks(line, _run_named).serve()
+    _read_nothing()
+    return line
 
 
 def _run_named(line: socket.socket) -> None:
@@ -235,13 +239,17 @@ def _tell(output: socket.socket, status: int, why: str) -> None:
 
 def _speak_through(output: socket.socket) -> None:
     """Standard output and error go there, line by line, and standard input is empty."""
-    with open(os.devnull, "rb") as null:
-        os.dup2(null.fileno(), 0)
+    _read_nothing()
     for descriptor in (1, 2):
         os.dup2(output.fileno(), descriptor)
     output.close()
     sys.stdin = open(0, closefd=False)  # noqa: SIM115
     sys.stdout, sys.stderr = _written(1), _written(2)
+
+
+def _read_nothing() -> None:
+    with open(os.devnull, "rb") as null:
+        os.dup2(null.fileno(), 0)
 
 
 def _written(descriptor: int) -> TextIO:

@@ -29,7 +29,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from foundation import supervise
-from foundation.forks import ENDED, Forks, receive_frame, send_frame
+from foundation.forks import ENDED, Forks, line_of_input, receive_frame, send_frame
 
 ROOT = Path(__file__).resolve().parents[__name__.count(".")]  # where the package lies, installed or not
 CALL = f"import sys; sys.path.append({str(ROOT)!r}); import {__name__} as preloaded; preloaded."
@@ -51,8 +51,7 @@ class Preloaded:
         line.bind(str(place))  # programs may ask from now on
         with line:
             self._process = subprocess.Popen(
-                [sys.executable, "-I", "-S", supervise.__file__, str(os.getpid())]
-                + [sys.executable, "-c", f"{CALL}main()", str(self.executable), module],
+                supervise.supervised(sys.executable, "-c", f"{CALL}main()", str(self.executable), module),
                 stdin=line.fileno(),
                 stdout=subprocess.DEVNULL,  # what loads in vain here tells it in the plain Python that follows
                 stderr=subprocess.DEVNULL,
@@ -70,9 +69,7 @@ class Preloaded:
 def main() -> None:
     """`EXECUTABLE MODULE`: load it, and fork for whoever asks on the socket that is standard input."""
     executable, name = sys.argv[1:]
-    line = socket.socket(fileno=os.dup(0))
-    with open(os.devnull, "rb") as null:
-        os.dup2(null.fileno(), 0)
+    line = line_of_input()
     begin = getattr(importlib.import_module(name), "begin", lambda: None)
     gc.collect()
     gc.freeze()  # what a collection touches would be copied by each program

@@ -48,6 +48,11 @@ def main() -> None:
     end_like(status)
 
 
+def supervised(*command: str) -> list[str]:
+    """The command line of a program that ends with this process."""
+    return [sys.executable, "-I", "-S", __file__, str(os.getpid()), *command]
+
+
 def _prctl(option: int, value: int) -> None:
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(option, value)

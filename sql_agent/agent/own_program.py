@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
 import shlex
 import shutil
 import sys
@@ -122,9 +121,9 @@ async def _run(
     """Run a program to its end; what it printed. Raises EpisodeFault."""
     pipe = asyncio.subprocess.PIPE
     try:
-        supervised = [sys.executable, "-I", "-S", supervise.__file__, str(os.getpid()), *arguments]
+        command = supervise.supervised(*arguments)
         process = await asyncio.create_subprocess_exec(
-            *supervised, stdin=pipe, stdout=pipe, stderr=pipe, env=environment, start_new_session=True
+            *command, stdin=pipe, stdout=pipe, stderr=pipe, env=environment, start_new_session=True
         )
     except (OSError, ValueError) as exc:
         raise EpisodeFault(f"{key}: {arguments[0]!r} cannot be started: {exc}") from exc

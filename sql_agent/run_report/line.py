@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
-import sys
 from pathlib import Path
 
 from foundation import supervise
@@ -18,8 +16,7 @@ def report_line(folder: Path) -> str:
 
     For the end of a run: whatever happens to the report, the run has what it has.
     """
-    ends_with_this = [sys.executable, "-I", "-S", supervise.__file__, str(os.getpid())]
-    command = [*ends_with_this, *COMMAND, "report", str(folder)]
+    command = supervise.supervised(*COMMAND, "report", str(folder))
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, errors="replace", timeout=TIME_LIMIT_S, check=False
