@@ -14,6 +14,7 @@ import signal
 import threading
 import time
 from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -102,15 +103,19 @@ def questions_of(dataset: Any) -> list[dict[str, Any]]:
     return [dataset[place] for place in range(len(dataset))]
 
 
-def train(
-    overrides: dict[str, Any],
-    *,
-    run_dir: Path,
-    daemon: DaemonOptions,
-    trainer: TrainerOptions,
-    audit: bool,
-    parts: dict[str, Any],
-) -> None:
+@dataclass(frozen=True)
+class Job:
+    """What is trained, and how. `verl` are the overrides of verl's configuration; no key is checked here. With `audit`
+    the run keeps an audit.db."""
+
+    verl: dict[str, Any]
+    run_dir: Path
+    daemon: DaemonOptions
+    trainer: TrainerOptions
+    audit: bool
+
+
+def train(job: Job, parts: dict[str, Any]) -> None:
     """Compose verl's configuration with the overrides, and train. `parts`: store, adapter, datasets."""
     from omegaconf import OmegaConf
     from verl.utils.tokenizer import hf_tokenizer
@@ -120,15 +125,15 @@ def train(
     from agl_plugin.run.workers import AGAIN, Workers
     from agl_plugin.trainer import GrpoTrainer
 
-    config = verl_config(overrides)
+    config, daemon, trainer = verl_config(job.verl), job.daemon, job.trainer
     OmegaConf.resolve(config)
     rollout, model = config.actor_rollout_ref.rollout, config.actor_rollout_ref.model
-    settings = {"verl": overrides, "rules": dataclasses.asdict(trainer.update), "versions": versions()}
+    settings = {"verl": job.verl, "rules": dataclasses.asdict(trainer.update), "versions": versions()}
     if daemon.async_groups:
         settings["max_staleness"] = daemon.max_staleness
     if trainer.from_store:
         settings["from_store"] = trainer.from_store
-    with AuditLog(run_dir, settings=settings) if audit else nullcontext() as log:
+    with AuditLog(job.run_dir, settings=settings) if job.audit else nullcontext() as log:
         run = GrpoTrainer(
             config,
             workers=Workers(config, teacher=trainer.update.teacher),
@@ -140,13 +145,13 @@ def train(
                 temperature=rollout.temperature,
                 pad_token_id=hf_tokenizer(model.path, trust_remote_code=model.trust_remote_code).pad_token_id,
                 merge=config.agentlightning.trace_aggregator.level == "trajectory",
-                run_dir=run_dir,
+                run_dir=job.run_dir,
                 options=daemon,
                 audit=log,
             ),
             train=questions_of(parts["train_dataset"]),
             val=questions_of(parts["val_dataset"]),
-            run_dir=run_dir,
+            run_dir=job.run_dir,
             options=trainer,
             audit=log,
         )
@@ -163,30 +168,13 @@ def train(
 class Grpo(agl.Algorithm):
     """GRPO through verl.
 
-    `verl` are the overrides of verl's configuration; no key is checked here. With `audit` the run keeps an audit.db.
     `python` runs Ray's workers (agl_plugin.run.loading). `run` raises RunError where the text alone tells the user what
     to do.
     """
 
-    def __init__(
-        self,
-        verl: dict[str, Any],
-        *,
-        run_dir: Path,
-        cpu: bool,
-        daemon: DaemonOptions,
-        trainer: TrainerOptions,
-        audit: bool = True,
-        python: Path | None = None,
-    ) -> None:
+    def __init__(self, job: Job, *, cpu: bool, python: Path | None = None) -> None:
         super().__init__()
-        self.python = python
-        self.audit = audit
-        self.verl = verl
-        self.run_dir = run_dir
-        self.cpu = cpu
-        self.daemon = daemon
-        self.trainer_options = trainer
+        self.job, self.cpu, self.python = job, cpu, python
 
     def run(self, train_dataset: Any = None, val_dataset: Any = None) -> None:
         """Train until the configured number of steps is done."""
@@ -197,23 +185,15 @@ class Grpo(agl.Algorithm):
             "val_dataset": val_dataset,
         }
         on_sigterm = signal.getsignal(signal.SIGTERM)
-        size = {"n_nodes": self.verl["trainer"]["nnodes"], "n_gpus": self.verl["trainer"]["n_gpus_per_node"]}
-        start_ray(cpu=self.cpu, **size, without_litellm=self.daemon.proxy == "gateway", python=self.python)
+        nodes, without_litellm = self.job.verl["trainer"], self.job.daemon.proxy == "gateway"
+        size = {"n_nodes": nodes["nnodes"], "n_gpus": nodes["n_gpus_per_node"]}
+        start_ray(cpu=self.cpu, **size, without_litellm=without_litellm, python=self.python)
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, on_sigterm)  # Ray's own handler would end the process without a summary
         try:
             here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
             task: Any = ray.remote(num_cpus=1, max_retries=0, scheduling_strategy=here)(train)  # pyright: ignore
-            ray.get(
-                task.remote(
-                    self.verl,
-                    run_dir=self.run_dir,
-                    daemon=self.daemon,
-                    trainer=self.trainer_options,
-                    audit=self.audit,
-                    parts=parts,
-                )
-            )
+            ray.get(task.remote(self.job, parts))
         except RayTaskError as exc:
             cause: Any = exc.cause
             while cause is not None and not isinstance(cause, RunError):

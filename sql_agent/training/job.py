@@ -218,14 +218,12 @@ def claimed(plan: GrpoPlan) -> Iterator[None]:
 
 def fit(plan: GrpoPlan, *, role: str, python: Path | None) -> None:
     """Run verl's algorithm, and the runners unless they are elsewhere."""
-    from agl_plugin.algorithm import Grpo
+    from agl_plugin.algorithm import Grpo, Job
     from sql_agent.training.lit_agent import SqlAgent
 
     config, run_dir = plan.config, plan.run_dir
-    cpu, audit = config.trainer.device == "cpu", config.logging.audit
-    algorithm = Grpo(
-        plan.verl, run_dir=run_dir, cpu=cpu, daemon=plan.daemon, trainer=plan.trainer, audit=audit, python=python
-    )
+    job = Job(plan.verl, run_dir, plan.daemon, plan.trainer, audit=config.logging.audit)
+    algorithm = Grpo(job, cpu=config.trainer.device == "cpu", python=python)
     trainer = make_trainer(
         config.rollout, config.store, role=role, algorithm=algorithm, run_dir=run_dir, debug=config.logging.debug
     )
