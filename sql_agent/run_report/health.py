@@ -18,62 +18,61 @@ MOST_OTHERS, MOST_WARNINGS, WARNING_CHARS = 12, 20, 400
 
 @dataclass(frozen=True)
 class Measure:
-    """One sign of a healthy run. Its metric is health/<name> where no other is named."""
+    """One sign of a healthy run. Its metric is health/<name> where METRICS names no other."""
 
     name: str
     title: str
     about: str
     unit: Unit = "number"
-    metric: str = ""
+
+    @property
+    def metric(self) -> str:
+        return METRICS.get(self.name, f"health/{self.name.removeprefix('health/')}")
 
 
+METRICS = {
+    "grad_norm": "actor/grad_norm",
+    "token_accuracy": "train/token_accuracy",
+    "pair_accuracy": "train/pair_accuracy",
+    "pair_margin": "train/pair_margin",
+    "update_kl": "actor/ppo_kl",
+    "response_tokens": "rollout/response_tokens_mean",
+    "turns": "rollout/turns_mean",
+    "staleness": "rollout/staleness_mean",
+    "too_old": "rollout/too_old",
+}
 HEALTH = [
     Measure("entropy", "Entropy", "Per token. Near 0 the policy always does the same, and learns nothing more."),
-    Measure("grad_norm", "Gradient norm", "Before clipping. Spikes come before a collapse.", metric="actor/grad_norm"),
+    Measure("grad_norm", "Gradient norm", "Before clipping. Spikes come before a collapse."),
     Measure("clip_share", "Clip share", "Tokens whose update was clipped.", "percent"),
     Measure("kl_to_start", "KL to the start", "How far the policy has moved from the model that it started as."),
-    Measure(
-        *("token_accuracy", "Token accuracy", "Supervised tokens that the policy finds likeliest.", "percent"),
-        metric="train/token_accuracy",
-    ),
-    Measure(
-        *("pair_accuracy", "Pair accuracy", "Pairs whose better side gained more likelihood.", "percent"),
-        metric="train/pair_accuracy",
-    ),
-    Measure(
-        *("pair_margin", "Pair margin", "How much more likelihood the better side gained, times beta."),
-        metric="train/pair_margin",
-    ),
-    Measure(
-        *("update_kl", "KL of one update", "Between the policy that sampled and the one being updated."),
-        metric="actor/ppo_kl",
-    ),
+    Measure("token_accuracy", "Token accuracy", "Supervised tokens that the policy finds likeliest.", "percent"),
+    Measure("pair_accuracy", "Pair accuracy", "Pairs whose better side gained more likelihood.", "percent"),
+    Measure("pair_margin", "Pair margin", "How much more likelihood the better side gained, times beta."),
+    Measure("update_kl", "KL of one update", "Between the policy that sampled and the one being updated."),
     Measure("sampler_gap", "Sampler gap", "Log-probability of a token, vLLM against the trainer, mean difference."),
     Measure("truncation_share", "Truncation", "LLM calls cut at the token limit.", "percent"),
     Measure("answer_chars_mean", "Answer length", "Characters of the final answer, mean.", "count"),
-    Measure(
-        *("response_tokens", "Tokens per rollout", "The policy's own tokens in all its calls, mean.", "count"),
-        metric="rollout/response_tokens_mean",
-    ),
-    Measure("turns", "Turns", "LLM calls per rollout, mean.", metric="rollout/turns_mean"),
+    Measure("response_tokens", "Tokens per rollout", "The policy's own tokens in all its calls, mean.", "count"),
+    Measure("turns", "Turns", "LLM calls per rollout, mean."),
     Measure("tool_call_share", "Tool use", "Scored rollouts in which a call of a tool ran to its end.", "percent"),
     Measure("repeat_share", "Repeated queries", "Rollouts that ran the same SQL more than once.", "percent"),
     Measure(
-        *("bonus_without_rows_share", "Bonus without rows", "Rollouts that earned the SQL bonus and found nothing."),
+        "bonus_without_rows_share",
+        "Bonus without rows",
+        "Rollouts that earned the SQL bonus and found nothing.",
         "percent",
     ),
     Measure(
-        *("zero_variance_share", "Groups without variance", "All rewards of the group equal: no update comes from it."),
+        "zero_variance_share",
+        "Groups without variance",
+        "All rewards of the group equal: no update comes from it.",
         "percent",
     ),
     Measure(
-        *("staleness", "Staleness", "Updates since the oldest weights that answered a trained rollout, mean.", "count"),
-        metric="rollout/staleness_mean",
+        "staleness", "Staleness", "Updates since the oldest weights that answered a trained rollout, mean.", "count"
     ),
-    Measure(
-        *("too_old", "Too old", "Rollouts of the step that rollout.max_staleness left out.", "count"),
-        metric="rollout/too_old",
-    ),
+    Measure("too_old", "Too old", "Rollouts of the step that rollout.max_staleness left out.", "count"),
     Measure("zero_reward_share", "Rewards of 0", "Scored rollouts that earned nothing at all.", "percent"),
     Measure("unscored_share", "Unscored", "Rollouts that a fault left without a reward.", "percent"),
     Measure("judge_fault_share", "Judge faults", "Rollouts that the judge failed to grade.", "percent"),
@@ -87,11 +86,11 @@ def health(run: RunData) -> list[Series]:
     rows = run.rows("train")
     known = {f"health/{measure.name}" for measure in HEALTH} | ELSEWHERE
     others = sorted({key for row in rows for key in row if key.startswith("health/")} - known)
-    measures = [*HEALTH, *(Measure(key, _title(key), "", metric=key) for key in others[:MOST_OTHERS])]
+    measures = [*HEALTH, *(Measure(key, _title(key), "") for key in others[:MOST_OTHERS])]
     limits = _limits(run)
     series = []
     for measure in measures:
-        steps, values = over_steps(rows, measure.metric or f"health/{measure.name}")
+        steps, values = over_steps(rows, measure.metric)
         if steps:
             limit, above = limits.get(measure.name, (None, True))
             series.append(Series(measure.name, measure.title, measure.about, measure.unit, steps, values, limit, above))

@@ -124,8 +124,11 @@ def _parts(run: RunData) -> Chart | None:
     if not series:
         return None
     about = "; ".join(f"{s.title}: {s.values[0]:.3f} at first, {s.values[-1]:.3f} at last" for s in series) + "."
-    legend = [(f"--c{n % len(plots.LIGHT_SERIES) + 1}", s.title) for n, s in enumerate(series)]
-    return Chart("parts", "Parts of the reward", about, legend, plots.parts(series), *by_step(series))
+    return Chart("parts", "Parts of the reward", about, _legend(series), plots.parts(series), *by_step(series))
+
+
+def _legend(series: list[Series]) -> list[tuple[str, str]]:
+    return [(f"--c{n % len(plots.LIGHT_SERIES) + 1}", s.title) for n, s in enumerate(series)]
 
 
 def _pools(run: RunData) -> Chart | None:
@@ -142,8 +145,7 @@ def _pools(run: RunData) -> Chart | None:
             about += f" Played before the first step: {flat.count} of {flat.n} groups were flat, which forecasts"
             about += f" {100 * flat.low:.0f} to {100 * flat.high:.0f} % of those to come, while the policy is the same."
     visited = pools[1:]
-    legend = [(f"--c{n % len(plots.LIGHT_SERIES) + 1}", s.title) for n, s in enumerate(visited)]
-    return Chart("pools", "Pools of questions", about, legend, plots.parts(visited), *by_step(pools))
+    return Chart("pools", "Pools of questions", about, _legend(visited), plots.parts(visited), *by_step(pools))
 
 
 LEARNED = {

@@ -40,6 +40,7 @@ class Ink:
 SCREEN = Ink(svg.INK, svg.MUTED, svg.GRID, svg.SURFACE, svg.SERIES)
 PAPER = Ink(**LIGHT, series=LIGHT_SERIES)
 Draw = Callable[[Any, Ink, svg.Tips], None]
+DOTS = {"linestyle": "none", "marker": "o", "markeredgewidth": 0}
 
 
 def plain(name: str) -> str:
@@ -144,8 +145,8 @@ def reward(train: Series, held_out: list[tuple[int, Estimate]]) -> Draw:
     def draw(axes: Any, ink: Ink, tips: svg.Tips) -> None:
         if train.steps:
             axes.plot(train.steps, train.values, color=ink.series[0], linewidth=1, alpha=0.35)
-            points = {"linestyle": "none", "marker": "o", "markersize": 3.5, "alpha": 0.55, "markeredgewidth": 0}
-            axes.plot(train.steps, train.values, color=ink.series[0], gid="train", label="training, per step", **points)
+            points = {"gid": "train", "label": "training, per step", "alpha": 0.55}
+            axes.plot(train.steps, train.values, color=ink.series[0], markersize=3.5, **DOTS, **points)
             tips["train"] = [f"step {s}: {v:.3f}" for s, v in zip(train.steps, train.values, strict=True)]
         if len(train.steps) > 4:
             smooth = moving_mean(train.values)
@@ -184,8 +185,7 @@ def parts(series: list[Series]) -> Draw:
                 axes.fill_between(steps, bottom, values, color=color, alpha=0.28, linewidth=0)
                 bottom = values
             axes.plot(part.steps, values, color=color, linewidth=1.8)
-            points = {"linestyle": "none", "marker": "o", "markersize": 3.5, "markeredgewidth": 0}
-            axes.plot(part.steps, values, color=color, gid=f"part{n}", label=plain(part.title), **points)
+            axes.plot(part.steps, values, color=color, gid=f"part{n}", label=plain(part.title), markersize=3.5, **DOTS)
             tips[f"part{n}"] = [f"step {s}: {v:.3f}" for s, v in zip(part.steps, part.values, strict=True)]
         style(axes, ink, steps=steps)
         from_zero(axes, [value for part in series for value in part.values])
@@ -222,8 +222,7 @@ def line(series: Series) -> Draw:
         scale = 100.0 if series.unit == "percent" else 1.0
         values = [scale * v for v in series.values]
         axes.plot(series.steps, values, color=ink.series[0], linewidth=1.8)
-        points = {"linestyle": "none", "marker": "o", "markersize": 3, "markeredgewidth": 0}
-        axes.plot(series.steps, values, color=ink.series[0], gid="line", **points)
+        axes.plot(series.steps, values, color=ink.series[0], gid="line", markersize=3, **DOTS)
         tips["line"] = [f"step {s}: {series.shown(v)}" for s, v in zip(series.steps, series.values, strict=True)]
         axes.fill_between(series.steps, values, min(0.0, *values), color=ink.series[0], alpha=0.10, linewidth=0)
         style(axes, ink, steps=series.steps)

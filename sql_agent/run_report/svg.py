@@ -28,7 +28,7 @@ def inline(figure: Any, *, name: str, tips: Tips) -> str:
     root = ElementTree.fromstring(file.getvalue())
     _drop(root, {f"{{{SVG}}}metadata", f"{{{SVG}}}style"})
     for element in root.iter():
-        for marks in [tips[element.attrib["id"]]] if element.get("id") in tips else []:
+        if marks := tips.get(element.get("id", "")):
             _add_tips(element, marks)
     for element in root.iter():
         element.tag = element.tag.rpartition("}")[2]
