@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import numpy as np
 from pydantic import BeforeValidator
@@ -25,31 +25,28 @@ Figure = Annotated[float, BeforeValidator(lambda value: math.nan if value is Non
 class Estimate:
     """A mean over questions and its 95 % bootstrap interval; `n` questions. Without questions: NaN."""
 
+    form: ClassVar = ".3f"
+
     mean: Figure
     low: Figure
     high: Figure
     n: int
 
     def __str__(self) -> str:
-        return f"{self.mean:.3f} [{self.low:.3f}, {self.high:.3f}]" if self.n else "-"
+        return f"{self.brief()} [{self.low:{self.form}}, {self.high:{self.form}}]" if self.n else "-"
 
     def brief(self) -> str:
-        """The mean alone."""
-        return f"{self.mean:.3f}" if self.n else "-"
+        """The mean alone; of a difference with its sign."""
+        return f"{self.mean:{self.form}}" if self.n else "-"
 
 
 @dataclass(frozen=True)
 class Difference(Estimate):
     """A mean paired difference. `p` is the two-sided sign-flip permutation p-value; None where it was not asked for."""
 
+    form: ClassVar = "+.3f"
+
     p: float | None = None
-
-    def __str__(self) -> str:
-        return f"{self.mean:+.3f} [{self.low:+.3f}, {self.high:+.3f}]" if self.n else "-"
-
-    def brief(self) -> str:
-        """The mean alone, with its sign."""
-        return f"{self.mean:+.3f}" if self.n else "-"
 
 
 @dataclass(frozen=True)
