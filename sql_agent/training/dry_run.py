@@ -129,8 +129,7 @@ def disk(trainer: TrainerConfig, n: float, *, lora: bool) -> str:
     """What the checkpoints of a model of `n` parameters need, beside what is free."""
     if trainer.save_every <= 0:
         return "disk: no checkpoints (trainer.save_every)"
-    factor = preflight.BYTES_PER_LORA_CHECKPOINT_BYTE if lora else preflight.BYTES_PER_CHECKPOINT_BYTE
-    need = 2 * n * factor * (trainer.keep_checkpoints + 2)
+    need = preflight.checkpoint_bytes(trainer, 2 * n, lora=lora)
     runs_dir = trainer.runs
     there = next(folder for folder in (runs_dir, *runs_dir.parents) if folder.exists())
     free = shutil.disk_usage(there).free

@@ -68,16 +68,19 @@ def check_disk(trainer: TrainerConfig, model: Path, *, lora: bool) -> None:
         probe.unlink()
     except OSError as exc:
         raise UserError(f"trainer.runs_dir = {runs_dir}: cannot be written ({exc}). Choose another folder") from exc
-    keep, saves = trainer.keep_checkpoints, trainer.save_every > 0
     weights = sum(file.stat().st_size for file in model.glob("*.safetensors"))
-    factor = BYTES_PER_LORA_CHECKPOINT_BYTE if lora else BYTES_PER_CHECKPOINT_BYTE
-    need = int(weights * factor * (keep + 2)) if saves else 0
-    free = shutil.disk_usage(runs_dir).free
+    need, free = int(checkpoint_bytes(trainer, weights, lora=lora)), shutil.disk_usage(runs_dir).free
     if free < need:
         raise UserError(
-            f"trainer.runs_dir = {runs_dir}: {size_text(free)} free, but {keep} checkpoints, the best and another "
-            f"need about {size_text(need)}. Free space, or choose another runs_dir"
+            f"trainer.runs_dir = {runs_dir}: {size_text(free)} free, but {trainer.keep_checkpoints} checkpoints, the "
+            f"best and another need about {size_text(need)}. Free space, or choose another runs_dir"
         )
+
+
+def checkpoint_bytes(trainer: TrainerConfig, weights: float, *, lora: bool) -> float:
+    """What the checkpoints to keep, the best and another take, by the bytes of the model's weights."""
+    factor = BYTES_PER_LORA_CHECKPOINT_BYTE if lora else BYTES_PER_CHECKPOINT_BYTE
+    return weights * factor * (trainer.keep_checkpoints + 2) if trainer.save_every > 0 else 0
 
 
 def check_store_port(store: StoreConfig) -> None:
