@@ -1,4 +1,4 @@
-"""How close judging comes to its lower bound, what groups save, and what cache, gates and parsing cost.
+"""How close judging comes to its lower bound, what groups save, and what a verdict from the cache costs.
 
   .venv/bin/python benchmarks/judge.py [--out judge.json]
 
@@ -10,7 +10,7 @@ wall     wall time of N verdicts over max(longest call, N x mean call / concurre
 cpu      milliseconds of processor time per verdict, of the judge and of the bare loop
 tokens   prompt and completion tokens of one group of n answers, groupwise and pairwise over pointwise; a Chinese
          character or a word counts as one token; questions and evidence are the bundled ones
-cost     ms per verdict from the cache, and microseconds per gate, prompt and parse of an answer
+cached   ms per verdict from the cache
 """
 
 from __future__ import annotations
@@ -33,11 +33,9 @@ import aiohttp
 import typer
 from pydantic import SecretStr
 
-from benchmarks.support.measure import FORK, own_process, per_call_s
+from benchmarks.support.measure import FORK, own_process
 from foundation.files import write_json
 from reward_client import JudgeEndpoint, JudgeItem, LLMJudge, Mode, grade_group
-from reward_client.gates import why_zero
-from reward_client.parsing import parse_criteria
 from reward_client.prompting import build_messages, load_prompt
 from sql_agent.config import data_path
 from sql_agent.data.dataset import load_questions
@@ -181,10 +179,8 @@ def timed(case: Case, work: Share) -> dict[str, float]:
         case.n * statistics.fmean(latencies_s) / places,
         60 * case.n / case.rpm if case.rpm else 0.0,
     )
-    return {
-        **{"wall_s": wall_s, "bound_s": bound_s, "ratio": wall_s / bound_s},
-        **{"refused": n_refused, "cpu_ms": 1000 * cpu_s / case.n},
-    }
+    figures = {"wall_s": wall_s, "bound_s": bound_s, "ratio": wall_s / bound_s}
+    return figures | {"refused": n_refused, "cpu_ms": 1000 * cpu_s / case.n}
 
 
 def _children_cpu_s() -> float:
@@ -258,15 +254,10 @@ async def _group_tokens(judge: LLMJudge, question: Any, n: int, mode: Mode) -> i
     return verdict.usage.tokens
 
 
-def cost() -> dict[str, float]:
-    """What a verdict costs that needs no call, and what each answer costs besides the call."""
+def cached_ms() -> float:
+    """What a verdict costs that needs no call."""
     question = load_questions(data_path("data/test.parquet"))[0]
-    rubric, answer = load_prompt("rubric_zh"), question.answer * 3
-    item = JudgeItem(question=question.question, reference=question.answer, answer=answer)
-    reply = json.dumps(VERDICT, ensure_ascii=False)
-
-    def per_call_us(call: Callable[[], Any]) -> float:
-        return round(per_call_s(call, 200) * 1e6, 1)
+    item = JudgeItem(question=question.question, reference=question.answer, answer=question.answer * 3)
 
     async def hits(judge: LLMJudge, n: int) -> float:
         await judge.grade(item)
@@ -276,13 +267,7 @@ def cost() -> dict[str, float]:
         return (time.perf_counter() - started_s) / n * 1000
 
     with openai_server(counting) as server, tempfile.TemporaryDirectory() as folder:
-        hit_ms = asyncio.run(hits(judge_at(server.base_url, Path(folder)), 500))
-    return {
-        "cache_hit_ms": round(hit_ms, 3),
-        "gate_us": per_call_us(lambda: why_zero(question=item.question, answer=answer, rubric=rubric)),
-        "prompt_us": per_call_us(lambda: build_messages(rubric, item)),
-        "parse_us": per_call_us(lambda: parse_criteria(reply)),
-    }
+        return round(asyncio.run(hits(judge_at(server.base_url, Path(folder)), 500)), 3)
 
 
 def main(
@@ -301,14 +286,9 @@ def main(
         line = "{ratio:.2f} times the bound, {cpu_ms:.2f} ms of processor time, {refused:.0f} refused" + bare
         typer.echo(f"{name}: {line.format(**row)}")
     if not only:
-        figures |= {"tokens_per_answer": tokens(), "cost": cost()}
+        figures |= {"tokens_per_answer": tokens(), "cache_hit_ms": cached_ms()}
         saved = ", ".join(f"n={n} {row['groupwise_ratio']:.2f}" for n, row in figures["tokens_per_answer"].items())
-        costs = figures["cost"]
-        typer.echo(
-            f"groupwise over pointwise tokens: {saved}; cache hit {costs['cache_hit_ms']:.2f} ms; gate "
-            f"{costs['gate_us']:.0f}, prompt {costs['prompt_us']:.0f} and parse {costs['parse_us']:.0f} microseconds "
-            "per answer"
-        )
+        typer.echo(f"groupwise over pointwise tokens: {saved}; cache hit {figures['cache_hit_ms']:.2f} ms")
     if out:
         write_json(out, figures)
 

@@ -27,6 +27,7 @@ from typing import Annotated, Any
 import psutil
 import typer
 
+from benchmarks.support.processor import cpu_s
 from foundation.environment import COMMON_ENV
 
 AT_ONCE, PER_STEP, CALLS = 64, 256, 3
@@ -114,19 +115,11 @@ def _serve(address: str, numbers: range, at_once: int, starts: Any, ended: Any) 
     ended.put(uvloop.run(work()))
 
 
-def server_of(connection: Any) -> psutil.Process | None:
-    """The PostgreSQL server that is asked, where it runs on this machine."""
+def server_of(connection: Any) -> int:
+    """The process of the PostgreSQL server that is asked; 0 where it runs on another machine."""
     asked = "SELECT inet_server_addr() IS NULL OR inet_server_addr() << '127.0.0.0/8', pg_backend_pid()"
     is_here, pid = connection.execute(asked).fetchone()
-    return psutil.Process(pid).parent() if is_here else None
-
-
-def cpu_s(server: psutil.Process | None) -> float:
-    """CPU of the server and of its children, those that have ended too."""
-    if not server:
-        return 0.0
-    running = [sum(child.cpu_times()[:2]) for child in server.children() if child.is_running()]
-    return sum(server.cpu_times()[:4]) + sum(running)
+    return psutil.Process(pid).ppid() if is_here else 0
 
 
 def waits(connection: Any, until: Callable[[], bool]) -> float:

@@ -1,24 +1,15 @@
-"""What benchmarks share: the time of a call, an endpoint in a process of its own."""
+"""What benchmarks share: an endpoint in a process of its own."""
 
 from __future__ import annotations
 
-import gc
 import multiprocessing
-import statistics
-import timeit
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from sql_agent.testing.server import Handler, openai_server
 
-ROUNDS = 5
 FORK = multiprocessing.get_context("fork")
-
-
-def per_call_s(call: Callable[[], Any], n: int) -> float:
-    """Median over ROUNDS rounds of the mean time of `n` calls."""
-    return statistics.median(timeit.repeat(call, gc.enable, number=n, repeat=ROUNDS)) / n
 
 
 @contextmanager
