@@ -104,11 +104,9 @@ def plot(scale: RewardScale, rows: Sequence[Labelled], path: Path) -> None:
 
 def main(
     model_path: Annotated[Path, typer.Option("--model", help="folder of the reward model")],
-    labelled: Annotated[
-        Path | None, typer.Option("--labelled", help="JSONL: prompt, response, label, reference")
-    ] = None,
-    rollouts: Annotated[Path | None, typer.Option("--rollouts", help="rollouts.jsonl of a run")] = None,
-    seed: Annotated[int, typer.Option("--seed", help="seed of the held-out share")] = 1,
+    labelled: Annotated[Path | None, typer.Option(help="JSONL: prompt, response, label, reference")] = None,
+    rollouts: Annotated[Path | None, typer.Option(help="rollouts.jsonl of a run")] = None,
+    seed: Annotated[int, typer.Option(help="seed of the held-out share")] = 1,
 ) -> None:
     """Fit the map from raw logits to [0, 1]."""
     source = labelled or rollouts

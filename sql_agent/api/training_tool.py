@@ -73,6 +73,8 @@ class RLTrainingTool:
 
     name = "rl_training"
     description = DESCRIPTION
+    register_dataset = staticmethod(register_dataset)
+    register_reward_function = staticmethod(register_reward_function)
 
     def __init__(self, root: str | Path = ".", *, quiet: bool = False) -> None:
         self._root, self._quiet = Path(root).resolve(), quiet
@@ -88,14 +90,6 @@ class RLTrainingTool:
         except (UserError, RunError, OSError) as exc:
             return _json(status="error", message=str(exc))
         return _json(status="success", **answer)
-
-    def register_dataset(self, name: str, rows: Any) -> None:
-        """Call a data set by a name (see api.register_dataset)."""
-        register_dataset(name, rows)
-
-    def register_reward_function(self, name: str, function: Any) -> None:
-        """Call a reward function by a name (see api.register_reward_function)."""
-        register_reward_function(name, function)
 
     def as_agent_tool(self) -> FunctionTool:
         """The tool for an agent of openai-agents. Named sets and rewards alone, no objects."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
@@ -40,10 +41,15 @@ def chats(
     write_lines(out, rows)
     file = out.with_name(f"{out.stem}.dropped.jsonl")
     write_lines(file, ({"session": t.session, "turn": t.turn, "text": t.text, "why": why} for t, why in dropped))
+    print(f"{len(rows)} questions of {len(turns)} turns: {out}\nleft out {len(dropped)}: {file}")
+    _tell_left_out(bad, (why for _, why in dropped))
+
+
+def _tell_left_out(bad: Iterable[str], whys: Iterable[str]) -> None:
+    """The lines that could not be read, and how often each reason was given."""
     for text in bad:
         typer.echo(f"left out: {text}", err=True)
-    print(f"{len(rows)} questions of {len(turns)} turns: {out}\nleft out {len(dropped)}: {file}")
-    for why, n in Counter(why.partition(" (")[0] for _, why in dropped).most_common():
+    for why, n in Counter(why.partition(" (")[0] for why in whys).most_common():
         print(f"  {why} {n}")
 
 
@@ -65,16 +71,13 @@ def traffic(
     talks, bad = read_talks(log)
     curated = curate(talks, Limits(min_chars=min_chars, max_chars=max_chars))
     out.mkdir(parents=True, exist_ok=True)
-    for text in bad:
-        typer.echo(f"left out: {text}", err=True)
     n_vouched = sum(bool(row["ground_truth"]) for row in curated.questions)
     print(f"{len(talks)} conversations, {sum(talk.score != 0 for talk in talks)} with feedback")
     for name, rows in vars(curated).items():
         write_lines(out / f"{name}.jsonl", rows)
         more = f", {n_vouched} with a reference" if name == "questions" else ""
         print(f"{len(rows)} {name}{more}: {out / name}.jsonl")
-    for why, n in Counter(row["why"].partition(" (")[0] for row in curated.dropped).most_common():
-        print(f"  {why} {n}")
+    _tell_left_out(bad, (row["why"] for row in curated.dropped))
 
 
 @with_flags(PassFlags)

@@ -57,11 +57,11 @@ def plan_trials(model: str, splits: dict[str, list[Question]], *, samples: int) 
     ]
 
 
-def draw(questions: list[Question], limit: int, *, seed: int = 0) -> list[Question]:
+def draw(questions: list[Question], limit: int) -> list[Question]:
     """At most `limit` questions (0: all), drawn with a fixed seed, in the order of the file."""
     if not 0 < limit < len(questions):
         return questions
-    chosen = set(random.Random(seed).sample(range(len(questions)), limit))
+    chosen = set(random.Random(0).sample(range(len(questions)), limit))
     return [question for i, question in enumerate(questions) if i in chosen]
 
 

@@ -40,10 +40,9 @@ class Encoder:
         places = [n for n, message in enumerate(chat.messages) if message["role"] == "assistant"]
         return [self._turn(chat.messages[:n], chat.messages[n], chat.tools) for n in places]
 
-    def rows(self, chat: Chat, *, merge: bool = True, limits: Limits | None = None) -> list[Row]:
+    def rows(self, chat: Chat, *, merge: bool = True) -> list[Row]:
         """The training rows of the conversation."""
-        limits = limits or Limits(MOST_TOKENS, MOST_TOKENS)
-        return rows_of_turns(self.turns(chat), merge=merge, limits=limits)
+        return rows_of_turns(self.turns(chat), merge=merge, limits=Limits(MOST_TOKENS, MOST_TOKENS))
 
     def _turn(self, before: list[Message], message: Message, tools: list[Message]) -> Turn:
         prompt = self._render(before, tools, add_generation_prompt=True)

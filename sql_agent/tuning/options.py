@@ -120,7 +120,7 @@ def resolve_config(method: Method, flags: Flags) -> TrainConfig:
 
 
 def configured(method: Method, tree: dict[str, Any], *, recipe: str, lora: bool) -> TrainConfig:
-    """The same of what is told (see command_tree)."""
+    """The same from the tree of a command line or of a call (see command_tree)."""
     named = load_recipe(recipe) if recipe else {}
     device = device_of(merge(named, tree))
     if not named and device == "cpu" and not tree.get("model", {}).get("path"):
