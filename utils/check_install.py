@@ -289,17 +289,15 @@ def check_judge(_machine: Machine) -> list[Row]:
 
 
 CHECKS: tuple[Callable[[Machine], list[Row]], ...] = (
-    *(
-        check_python,
-        check_lock,
-        check_gpu,
-        check_torch,
-        check_packages,
-        check_cpu,
-        check_memory,
-        check_port,
-        check_judge,
-    ),
+    check_python,
+    check_lock,
+    check_gpu,
+    check_torch,
+    check_packages,
+    check_cpu,
+    check_memory,
+    check_port,
+    check_judge,
 )
 
 

@@ -121,11 +121,9 @@ def offline_kinds(questions: Sequence[Question], context: ScoringContext) -> str
     async def kinds() -> Counter[str]:
         return Counter([await offline_kind(question, of_agent) for question, of_agent in own])
 
-    ways = {"sql_result": "by the result of the query (sql_result)", "quote": "by quotes of the record"}
-    ways |= {
-        "text": ways["quote"],
-        **{kind: f"by the {kind.replace('_', ' or ')} in the answer" for kind in ANSWER_TYPES if kind != "text"},
-    }
+    ways = {kind: f"by the {kind.replace('_', ' or ')} in the answer" for kind in ANSWER_TYPES}
+    ways |= {"sql_result": "by the result of the query (sql_result)"}
+    ways |= dict.fromkeys(("quote", "text"), "by quotes of the record")
     counts = asyncio.run(kinds()).most_common()
     return f"of {len(own)} rows: " + ", ".join(f"{n} {ways[kind]}" for kind, n in counts) if counts else ""
 
