@@ -98,10 +98,11 @@ def export_checkpoint(
     out.parent.mkdir(parents=True, exist_ok=True)
     run = checkpoint.parent.parent
     config = _json(run / "config.json")
+    parser = config.get("rollout", {}).get("tool_parser", "hermes")
     chosen = dtype.value if dtype != Precision.auto else sampling_precision(config)
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=".exporting-") as temp:
         folder = Path(temp) / "model"
-        export = Export(out, chosen, _write(checkpoint / "actor", folder, chosen), _parser(config))
+        export = Export(out, chosen, _write(checkpoint / "actor", folder, chosen), parser)
         write_defaults(folder, _template_kwargs(config))
         (folder / "README.md").write_text(_card(run, checkpoint, export, evaluation), encoding="utf-8")
         os.replace(folder, out)
@@ -150,10 +151,6 @@ def compare(before: torch.Tensor, after: torch.Tensor, *, limit: float, checkpoi
             "float32"
         )
     return gap
-
-
-def _parser(config: dict[str, Any]) -> str:
-    return config.get("rollout", {}).get("tool_parser", "hermes")
 
 
 def _template_kwargs(config: dict[str, Any]) -> dict[str, Any]:

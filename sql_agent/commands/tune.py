@@ -54,11 +54,7 @@ def _tune(method: Method, flags: Flags) -> int:
     config = resolve_config(method, flags)
     status, run_dir = run_tuning(config, terminal)
     if status == 0 and (out := config.tune.output_dir):
-        status = _export(run_dir, Path(out).expanduser().absolute())
+        command = [*COMMAND, "export", str(run_dir), str(Path(out).expanduser().absolute())]
+        status = int(subprocess.run(command, check=False).returncode != 0)
     terminal.print(f"{report_line(run_dir)}\nrun: {run_dir}", markup=False)
     return status
-
-
-def _export(run_dir: Path, out: Path) -> int:
-    """The finished model as a folder of its own."""
-    return int(subprocess.run([*COMMAND, "export", str(run_dir), str(out)], check=False).returncode != 0)

@@ -11,7 +11,6 @@ import hashlib
 import math
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import jinja2
 import pygments
@@ -100,7 +99,8 @@ def _reward(run: RunData) -> Chart | None:
         sentences.append(f"The training reward goes from {train.values[0]:.3f} at step {train.steps[0]}")
         sentences[-1] += f" to {train.values[-1]:.3f} at step {train.steps[-1]}."
     if held_out:
-        sentences.append("Held out: " + "; ".join(f"{reward} at step {step}" for step, reward in _ends(held_out)) + ".")
+        shown = held_out if len(held_out) <= 4 else [held_out[0], held_out[-1]]
+        sentences.append("Held out: " + "; ".join(f"{reward} at step {step}" for step, reward in shown) + ".")
     draw = plots.reward(train, held_out)
     trained, measured = dict(zip(train.steps, train.values, strict=True)), dict(held_out)
     rows = [
@@ -113,10 +113,6 @@ def _reward(run: RunData) -> Chart | None:
     ]
     columns = ["step", "training reward", "held out [95 %]"]
     return Chart("reward", "Reward", " ".join(sentences), legend, draw, columns, rows)
-
-
-def _ends(held_out: list[tuple[int, Estimate]]) -> list[tuple[int, Estimate]]:
-    return held_out if len(held_out) <= 4 else [*held_out[:1], *held_out[-1:]]
 
 
 def _parts(run: RunData) -> Chart | None:
@@ -222,16 +218,12 @@ def percent(value: float, top: float) -> str:
     return f"{min(100.0, max(0.0, 100 * value / top)):.2f}%"
 
 
-def _shown(value: Any) -> Any:
-    return clean(value) if type(value) is str else value
-
-
 def environment() -> jinja2.Environment:
     """Templates that escape everything, and fail on a name that is missing."""
     env = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES),
         autoescape=True,
-        finalize=_shown,
+        finalize=lambda value: clean(value) if type(value) is str else value,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
