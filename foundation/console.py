@@ -18,6 +18,7 @@ from typing import Any
 from rich.console import Console
 
 LINE_EVERY_S = 15.0
+notes = Console(stderr=True, highlight=False, soft_wrap=True)  # what a command says beside its output
 
 
 @contextlib.contextmanager

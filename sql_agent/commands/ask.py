@@ -22,7 +22,7 @@ from rich.console import Console
 
 from foundation import run_folder
 from foundation.command import with_flags
-from foundation.console import Heartbeat
+from foundation.console import Heartbeat, notes
 from foundation.errors import UserError
 from sql_agent.agent.endpoint import LLMEndpoint
 from sql_agent.agent.episode import EpisodeRunner
@@ -58,8 +58,6 @@ BUNDLED = "data/train.parquet"
 # What a model is worth is measured by `agentgrpo evaluate`, on held-out questions.
 FIRST_LOOK = ("train-0003", "train-0802", "train-1755")
 TINY_RECIPE = "smoke_cpu"
-
-notes = Console(stderr=True, highlight=False, soft_wrap=True)
 
 
 def resolve_config(

@@ -15,6 +15,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from foundation.console import notes
 from foundation.errors import UserError
 from sql_agent.agent.episode import EpisodeRunner
 from sql_agent.config import HOME
@@ -31,7 +32,6 @@ from sql_agent.records import TrialKey, TrialRecord
 from sql_agent.scoring.check import check_scorers
 from sql_agent.scoring.scorers import ScoringContext
 
-notes = Console(stderr=True, highlight=False, soft_wrap=True)
 EVALUATIONS = HOME / "runs" / "evaluations"
 # A resumed evaluation may be given these anew; all else stands in its plan.
 SAMPLES = 4

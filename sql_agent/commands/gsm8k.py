@@ -117,7 +117,8 @@ def train(config: TrainConfig, out: Path, terminal: Console) -> tuple[int, Path]
         _replace(epochs, terminal)
         write_json(out / NOTE, {"run": str(run_dir), "recipe": config.recipe})
     for n, step in saved.items():
-        _export(step, out / f"epoch_{n}", terminal)
+        export_checkpoint(step, out / f"epoch_{n}")
+        terminal.print(f"model: {out / f'epoch_{n}'}", markup=False)
     return status, run_dir
 
 
@@ -127,11 +128,6 @@ def _replace(old: list[Path], terminal: Console) -> None:
         terminal.print(f"{old[0].parent}: replacing {', '.join(path.name for path in old)} of an earlier training")
     for path in old:
         shutil.rmtree(path)
-
-
-def _export(step: Path, out: Path, terminal: Console) -> None:
-    export_checkpoint(step, out)
-    terminal.print(f"model: {out}", markup=False)
 
 
 def recipe_of(model: Path) -> str:

@@ -23,6 +23,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from foundation.console import notes
 from foundation.files import write_json, write_lines
 from sql_agent.agent.grading import scoring_of
 from sql_agent.config import HOME, RewardConfig, build_config, command_tree, load_recipe
@@ -41,9 +42,6 @@ from sql_agent.scoring.scorers import ScoringContext
 from sql_agent.training.probe import findings
 from sql_agent.training.probe import probe as probe_fields
 from sql_agent.training.questions import load_data
-
-notes = Console(stderr=True, highlight=False, soft_wrap=True)
-
 
 OFFLINE = "reference"
 QUERY = SqlCall(sql="SELECT 1", result=QueryResult(columns=["1"], rows=[[1]]))

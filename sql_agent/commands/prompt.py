@@ -12,8 +12,8 @@ from typing import Annotated
 
 import typer
 from openai import AsyncOpenAI
-from rich.console import Console
 
+from foundation.console import notes
 from foundation.errors import RunError, UserError
 from reward_client import needed_endpoints
 from reward_client.schema import JudgeEndpoint
@@ -28,8 +28,6 @@ from sql_agent.prompt_trials import BEST, PromptTrials
 from sql_agent.records import Question
 from sql_agent.scoring.check import check_judge
 from sql_agent.training.questions import check_gradable
-
-notes = Console(stderr=True, highlight=False, soft_wrap=True)
 
 
 async def search(

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from starlette.types import ASGIApp
 
+from foundation.console import notes
 from foundation.errors import UserError
 from foundation.http_gate import Traffic, checked_token
 from foundation.http_server import run
@@ -34,7 +34,6 @@ from sql_agent.serving.kept import Keeper
 from sql_agent.serving.server import serve_model
 
 TOKEN_NAME = "AGENT_API_TOKEN"
-notes = Console(stderr=True, highlight=False, soft_wrap=True)
 
 
 def serve(
