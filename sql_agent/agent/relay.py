@@ -146,17 +146,18 @@ class Relay:
         if self._runner:
             await self._runner.cleanup()
 
+    def _session(self, request: web.Request) -> Session:
+        if session := self._sessions.get(request.match_info["token"]):
+            return session
+        raise web.HTTPNotFound(text=_refusal(404, "this episode has ended").text, content_type="application/json")
+
     async def _models(self, request: web.Request) -> web.Response:
-        session = self._sessions.get(request.match_info["token"])
-        if session is None:
-            return _refusal(404, "this episode has ended")
+        session = self._session(request)
         return web.json_response({"object": "list", "data": [{"id": session.llm.model, "object": "model"}]})
 
     async def _tool(self, request: web.Request) -> web.Response:
         """A call of a tool by a function of agent.episode: its `arguments` as the model wrote them."""
-        session = self._sessions.get(request.match_info["token"])
-        if session is None:
-            return _refusal(404, "this episode has ended")
+        session = self._session(request)
         tool = session.tools.get(request.match_info["name"])
         try:
             arguments = str((await request.json())["arguments"])
@@ -172,9 +173,7 @@ class Relay:
 
     async def _event(self, request: web.Request) -> web.Response:
         """An event of agent-lightning 1.0: a reward counts, the last one; others are taken and left."""
-        session = self._sessions.get(request.match_info["token"])
-        if session is None:
-            return _refusal(404, "this episode has ended")
+        session = self._session(request)
         try:
             body = await request.json()
             kind, data = body["event_type"], body.get("data") or {}
@@ -186,9 +185,7 @@ class Relay:
         return web.json_response({"event_type": kind, "data": data, "timestamp": time.time(), **ids})
 
     async def _complete(self, request: web.Request) -> web.StreamResponse:
-        session = self._sessions.get(request.match_info["token"])
-        if session is None:
-            return _refusal(404, "this episode has ended")
+        session = self._session(request)
         try:
             body = await request.json()
             body = body if isinstance(body, dict) else {}
