@@ -14,6 +14,7 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +91,7 @@ def _make_proxy(options: DaemonOptions, store: LightningStore, gate: Gate) -> An
     )
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class GrpoDaemon:
     """Enqueues rollouts, waits for them, and turns the scored ones into a batch.
 
@@ -97,28 +99,22 @@ class GrpoDaemon:
     it. Groups without variance are sampled anew with questions of `spare_questions`. Its work runs in a thread's loop.
     """
 
-    def __init__(
-        self,
-        *,
-        store: LightningStore,
-        adapter: Any,
-        model: str,
-        group_size: int,
-        temperature: float,
-        pad_token_id: int,
-        merge: bool,
-        run_dir: Path,
-        options: DaemonOptions,
-        audit: AuditLog | None = None,
-    ) -> None:
-        self.store, self.adapter, self.audit = store, adapter, audit
-        self.model, self.group_size, self.temperature = model, group_size, temperature
-        self.pad_token_id, self.merge = pad_token_id, merge
-        self.run_dir, self.options = run_dir, options
+    store: LightningStore
+    adapter: Any
+    model: str
+    group_size: int
+    temperature: float
+    pad_token_id: int
+    merge: bool
+    run_dir: Path
+    options: DaemonOptions
+    audit: AuditLog | None = None
+
+    def __post_init__(self) -> None:
         self.gate = Gate()
-        self.llm_proxy = _make_proxy(options, store, self.gate)
+        self.llm_proxy = _make_proxy(self.options, self.store, self.gate)
         self._gateway = GatewayWatch(self.llm_proxy)
-        self.grade_group = options.grade_group or _leave_unscored
+        self.grade_group = self.options.grade_group or _leave_unscored
         self.batched: Batched | None = None
         self.spare_questions: SpareQuestions | None = None
         self.step = 0

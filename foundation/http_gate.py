@@ -14,7 +14,7 @@ import base64
 import hashlib
 import hmac
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from starlette.responses import JSONResponse
@@ -90,42 +90,31 @@ class _Gone(AgentGRPOError):
     """The client closed the connection."""
 
 
+@dataclass(eq=False)
 class Gate:
     """ASGI middleware around the API. `open_paths` need no token; an empty token lets everybody in."""
 
-    def __init__(
-        self,
-        app: ASGIApp,
-        *,
-        token: str,
-        open_paths: frozenset[str],
-        known_paths: frozenset[str],
-        max_body_bytes: int,
-        body_timeout_s: float,
-        metrics: RequestMetrics,
-        traffic: Traffic,
-    ) -> None:
-        self._app = app
-        self._expected = _digest(token.encode()) if token else b""
-        self._open = open_paths
-        self._known = known_paths
-        self._max_body_bytes = max_body_bytes
-        self._body_timeout_s = body_timeout_s
-        self._metrics = metrics
-        self._traffic = traffic
+    app: ASGIApp
+    token: str = field(repr=False)
+    open_paths: frozenset[str]
+    known_paths: frozenset[str]
+    max_body_bytes: int
+    body_timeout_s: float
+    metrics: RequestMetrics
+    traffic: Traffic
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
-            await self._app(scope, receive, send)
+            await self.app(scope, receive, send)
             return
         started, status, is_counted = time.perf_counter(), 0, False
 
         def count() -> None:
             nonlocal is_counted
-            path = scope["path"] if scope["path"] in self._known else "other"
+            path = scope["path"] if scope["path"] in self.known_paths else "other"
             if not is_counted:
-                self._metrics.requests.labels(path, str(status or 500)).inc()
-                self._metrics.request_seconds.labels(path).observe(time.perf_counter() - started)
+                self.metrics.requests.labels(path, str(status or 500)).inc()
+                self.metrics.request_seconds.labels(path).observe(time.perf_counter() - started)
             is_counted = True
 
         async def counted(message: Message) -> None:
@@ -134,7 +123,7 @@ class Gate:
                 count()  # before it is sent: who has the answer finds it in /metrics
             if message["type"] == "http.response.start":
                 status = message["status"]
-                if self._traffic.is_ending:
+                if self.traffic.is_ending:
                     message = {**message, "headers": [*message.get("headers", []), (b"connection", b"close")]}
             await send(message)
 
@@ -154,21 +143,21 @@ class Gate:
             count()
 
     async def _pass(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if self._expected and scope["path"] not in self._open and not self._has_token(scope):
+        if self.token and scope["path"] not in self.open_paths and not self._has_token(scope):
             raise _Refused(401, "a valid bearer token is needed", {"WWW-Authenticate": 'Bearer, Basic realm="token"'})
         try:
-            async with asyncio.timeout(self._body_timeout_s):
+            async with asyncio.timeout(self.body_timeout_s):
                 body = await self._body(receive)
         except TimeoutError:
-            text = f"the body did not arrive within {self._body_timeout_s:g} s"
+            text = f"the body did not arrive within {self.body_timeout_s:g} s"
             raise _Refused(408, text, {"Connection": "close"}) from None
-        self._traffic.accepted += 1
+        self.traffic.accepted += 1
         try:
             await self._serve(scope, body, receive, send)
         except _Gone:
-            self._traffic.gone += 1
+            self.traffic.gone += 1
             raise
-        self._traffic.answered += 1
+        self.traffic.answered += 1
 
     def _has_token(self, scope: Scope) -> bool:
         headers = [value for name, value in scope["headers"] if name == b"authorization"]
@@ -176,7 +165,7 @@ class Gate:
         if is_basic := scheme.lower() == b"basic":  # a browser's way: name and password
             token = _password(token)
         # Digests have one length, so the comparison takes as long for any token as for none.
-        is_right = hmac.compare_digest(_digest(token), self._expected)
+        is_right = hmac.compare_digest(_digest(token), _digest(self.token.encode()))
         return is_right and (is_basic or scheme.lower() == b"bearer")
 
     async def _body(self, receive: Receive) -> bytes:
@@ -187,10 +176,10 @@ class Gate:
                 raise _Gone
             chunk = message.get("body", b"")
             n_bytes += len(chunk)
-            if n_bytes <= self._max_body_bytes:
+            if n_bytes <= self.max_body_bytes:
                 body += chunk
-            elif not message.get("more_body") or n_bytes > READ_ON * self._max_body_bytes:
-                text = f"the body is larger than {self._max_body_bytes} bytes; send smaller batches"
+            elif not message.get("more_body") or n_bytes > READ_ON * self.max_body_bytes:
+                text = f"the body is larger than {self.max_body_bytes} bytes; send smaller batches"
                 raise _Refused(413, text)
             if not message.get("more_body"):
                 return bytes(body)
@@ -198,7 +187,7 @@ class Gate:
     async def _serve(self, scope: Scope, body: bytes, receive: Receive, send: Send) -> None:
         """Let the application answer; stop it when the client goes away, so that nobody waits for its items."""
         gone = asyncio.ensure_future(receive())  # nothing else can come after the body
-        answer = asyncio.ensure_future(self._app(scope, _replay(body, gone), send))
+        answer = asyncio.ensure_future(self.app(scope, _replay(body, gone), send))
         try:
             await asyncio.wait({answer, gone}, return_when=asyncio.FIRST_COMPLETED)
             if not answer.done():

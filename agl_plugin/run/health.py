@@ -12,6 +12,7 @@ import math
 import statistics
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from agl_plugin.update.rules import StopRules, Watch
@@ -25,25 +26,18 @@ def share(part: float, whole: float) -> float:
     return part / whole if whole else 0.0
 
 
+@dataclass(kw_only=True, eq=False)
 class Health:
     """The health of one run, fed step by step. Picklable: it travels to the process that trains."""
 
-    def __init__(
-        self,
-        *,
-        watches: Sequence[Watch],
-        rules: StopRules,
-        window: int,
-        max_response_tokens: int,
-        describe: Describe,
-    ) -> None:
-        self.watches = list(watches)
-        self.rules = rules
-        self.window = window
-        self.max_response_tokens = max_response_tokens
-        self.describe = describe
-        self.stop = ""
-        self.weights_are_finite = True
+    watches: Sequence[Watch]
+    rules: StopRules
+    window: int
+    max_response_tokens: int
+    describe: Describe
+
+    def __post_init__(self) -> None:
+        self.stop, self.weights_are_finite = "", True
         self._recent: dict[str, deque[float]] = {}
         self._start: list[float] = []
         self._told: set[str] = set()
