@@ -21,8 +21,8 @@ from sql_agent.words.meanings import is_chinese_verb, is_chinese_word, is_opposi
 
 # A bar ends a list of words that exclude one another, strokes join what is the same.
 UNITS = """
-kg/kilo/kilogram/公斤/千克 g/gram t/ton/tonne lb/pound/磅 毫克 斤/市斤 oz/ounce/盎司 | euro/eur/欧元 dollar/usd/美元
-pound/gbp/英镑 yuan/cny/rmb/人民币 yen/日元 cent | m/metre/meter/米 km/kilometre/kilometer/公里/千米
+kg/kilo/kilogram/公斤/千克 g/gram t/ton/tonne lb/pound/磅 毫克 斤/市斤 oz/ounce/盎司 | euro/eur/欧元/€ dollar/usd/美元/$
+pound/gbp/英镑/£ yuan/cny/rmb/人民币 yen/日元 cent | m/metre/meter/米 km/kilometre/kilometer/公里/千米
 cm/centimetre/centimeter/厘米 mm/millimetre/millimeter/毫米 mile/英里 foot/feet/英尺 | hectare/ha/公顷 acre/英亩 亩 |
 minute/min/分钟 hour/小时 second/sec/秒 | litre/liter/l ml/millilitre/milliliter/毫升 |
 per_day/a_day/each_day/every_day/daily/每天/每日 per_week/a_week/weekly/每周
@@ -59,8 +59,8 @@ PASSIVE = re.compile(r"\b(?:is|are|was|were|been|being|be|by)\b|[是被由给让
 
 @functools.lru_cache(maxsize=65536)
 def stem(word: str) -> str:
-    """An English word without its ending."""
-    return re.sub(r"(?<=...)(?:ies|es|s|ed|ing|e|d)$", "", word) if word.isascii() else word
+    """An English word without its endings: pounds as pound."""
+    return re.sub(r"(?<=...)(?:ed|ing|e|d)$", "", re.sub(r"(?<=...)s$", "", word)) if word.isascii() else word
 
 
 def _stems(text: str) -> str:
@@ -85,7 +85,7 @@ LIGHT_WORDS = LIGHT | NEUTRAL_WORDS
 
 def is_other_kind(asked: str, said: str) -> bool:
     """Whether the answer has another of a kind than the question, or another number behind the same word (and before
-    the same, in Chinese), and the question's nowhere."""
+    the same, in Chinese), and the question's nowhere. Signs of money may stand in them."""
     ours, theirs = ({word.strip() for *_, word in _KINDS.read(_stems(text))[0]} for text in (asked, said))
     for words in _ALIKE:
         mine, told = ([same for same in words if same & text] for text in (ours, theirs))

@@ -24,6 +24,15 @@ def is_torn(told: Sequence[Told], breaks: frozenset[int] = frozenset()) -> bool:
     return not (_follow(told, named, breaks) or _follow(list(reversed(told)), named, frozenset(), alone=True))
 
 
+def is_swapped(told: Sequence[Told]) -> bool:
+    """Whether a heading stands beside values of other headings alone."""
+    beside = [[*told[max(0, n - 1) : n], *told[n + 1 : n + 2]] for n in range(len(told))]
+    return any(
+        one[2] and others and not any(is_heading or one[0] in under for _, under, is_heading in others)
+        for one, others in zip(told, beside, strict=True)
+    )
+
+
 def _follow(told: Sequence[Told], named: set[str], breaks: frozenset[int], *, alone: bool = False) -> bool:
     """Whether each run of headings is followed by their values; `alone`: by one heading's at a time."""
     headings: list[str] = []

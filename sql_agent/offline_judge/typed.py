@@ -21,7 +21,7 @@ from sql_agent.offline_judge.lexicon import Lexicon, spell, tokens
 from sql_agent.offline_judge.normal import SYMBOL_OF
 from sql_agent.offline_judge.sections import ORDER, Cell, parts
 from sql_agent.offline_judge.slots import is_exchanged, is_other_kind, is_turned, opposites, stem
-from sql_agent.offline_judge.tables import is_torn
+from sql_agent.offline_judge.tables import is_swapped, is_torn
 from sql_agent.offline_judge.values import ABBREVIATED, DATE, MONTHS, NUMBER, TIME, plain
 from sql_agent.offline_judge.words import PHRASES as QUOTE_PHRASES
 from sql_agent.records import AnswerType
@@ -98,7 +98,7 @@ class Truth:
     kind: AnswerType
     values: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...] = ()
-    columns: str = ""
+    columns: tuple[str, ...] = ()
     is_ordered: bool = False
 
 
@@ -139,7 +139,7 @@ def is_value(*, question: str, reference: str, evidence: Sequence[str]) -> bool:
 def truth_of(question: str, reference: str, cells: Sequence[Cell], kind: AnswerType) -> Truth | None:
     """The values of this kind in cells or reference; None where they are none, or stand in the question."""
     asked, cells = plain(question), _itemised(cells) if kind in ("list", "set") else cells
-    columns = " ".join(dict.fromkeys(cell.column.replace("_", " ") for cell in cells))
+    columns = tuple(plain(column.replace("_", " ")) for column in dict.fromkeys(cell.column for cell in cells))
     by_row: dict[str, list[str]] = {}
     for cell in cells:
         by_row.setdefault(cell.row, []).append(_bare(plain(cell.text), kind))
@@ -157,7 +157,7 @@ def truth_of(question: str, reference: str, cells: Sequence[Cell], kind: AnswerT
     if not values or not all(map(fits, values)) or (kind not in ("list", "set") and len({*values}) > 1):
         return None
     ordered = kind == "list" or (kind == "set" and ORDER.search(asked) is not None)
-    return Truth(kind, tuple(values), tuple(map(tuple, by_row.values())), plain(columns), ordered)
+    return Truth(kind, tuple(values), tuple(map(tuple, by_row.values())), columns, ordered)
 
 
 def typed_value(truth: Truth, *, question: str, answer: str) -> float:
@@ -185,7 +185,7 @@ class _Told:
         asked, said = plain(question), MARK.sub("\n", plain(answer))
         said = NONE.sub(lambda m: _zero(m, asked), said) if truth.values == ("0",) else said
         self._forms = {spell(form): value for value in truth.values for form in _forms(value, truth.kind)}
-        self._known, self._lexicon = _lexicon(f"{asked}\n{truth.columns}"), Lexicon(self._forms)
+        self._known, self._lexicon = _lexicon("\n".join([asked, *truth.columns])), Lexicon(self._forms)
         said = _without_opposites(said, asked, self._shown(said))
         self._truth, self._asked, self._said = truth, asked, said
         self._is_named = truth.kind in ("name", "list", "set")
@@ -205,7 +205,8 @@ class _Told:
         self.is_torn = self._is_torn(said)
         denied = [len(_denials(one)) for one in SENTENCE.split(said)]
         is_turned = self._is_negative and max(denied) > 1  # who do not lack one have one
-        is_turned |= is_other_kind(asked, shown := self._shown(said))
+        money = (" ".join(["", *re.findall("[$€£]", text)]) for text in (question, answer))  # no part of plain numbers
+        is_turned |= is_other_kind(asked + next(money), (shown := self._shown(said)) + next(money))
         asks = re.search(r"[?？]|(?<!#)\.\.|\.{3}|…", shown) is not None
         clean = [self._is_clean(one, leads=leads) for one, leads in self._clauses(said, shown)]
         self.is_clean = not (asks or is_turned or _turns(asked, said)) and all(clean)
@@ -224,13 +225,16 @@ class _Told:
         return [(one, end in (":", "\n") and leads) for (one, end, _), leads in zip(kept, after, strict=False)]
 
     def _is_torn(self, said: str) -> bool:
-        """Whether values of one row of a table are told of another's."""
-        rows = self._truth.rows
+        """Whether values of one row of a table are told of another's, or of another column."""
+        rows, torn = self._truth.rows, is_torn
+        if len(rows) == 1:
+            pairs = zip(self._truth.columns, rows[0], strict=False)
+            rows, torn = [pair for pair in pairs if pair[1] in self._truth.values], is_swapped
         if len(rows) < 2 or max(map(len, rows)) < 2:
             return False
         heads = {row[0] for row in rows}
         of = {spell(value): (value, frozenset(r[0] for r in rows if value in r)) for row in rows for value in row}
-        return is_torn([(*of[word], of[word][0] in heads) for *_, word in Lexicon(of).read(said)[0]])
+        return torn([(*of[word], of[word][0] in heads) for *_, word in Lexicon(of).read(said)[0]])
 
     def _is_clean(self, clause: str, *, leads: bool) -> bool:
         """`leads`: the clause stands before a colon or a line's end, and the next one tells a truth."""
@@ -394,7 +398,7 @@ def _strange_names(answer: str, asked: str, values: Sequence[str]) -> bool:
     known = {*re.findall(r"[^\W\u4e00-\u9fff]+", f"{asked} {' '.join(values)} {' '.join(WORDS)}")}
     known |= KNOWN_NAMES | {*FRAMES.split()}
     answer = ABBREVIATED.sub(r"\1 ", re.sub(r"[*_`]|(?<=\w)['’](?=[A-Z])", "", answer))
-    words = [word for word in WORD_WITHIN.findall(answer) if word[0].isupper() and not word.isupper()]
+    words = [word for word in WORD_WITHIN.findall(answer) if word[0].isupper() and not word.rstrip("s").isupper()]
     return any({*spell(plain(word)).split()} - known for word in words)
 
 

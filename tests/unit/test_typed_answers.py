@@ -206,6 +206,12 @@ RIGHT += [
     ("合唱团还招男生吗？", "yes", "招。"),
 ]
 GATE = ("When does the gate close?", "2024-05-01")
+CENTS, FARE = ("What is the price in cents of the bolt?", "971"), ("How much is the fare in euros?", "2.5")
+RIGHT += [(*CENTS, "971 cents"), (*FARE, "€2.50"), (*FARE, "2.50 EUR")]
+RIGHT += [("Which columns are read?", "alpha", "The columns with IDs are in alpha.")]
+WRONG += [(*CENTS, "It costs $971."), (*FARE, "$2.50"), (*FARE, "2.5 pounds")]
+WRONG += [("How heavy is it in pounds?", "7", a) for a in ["7 kg", "seven grams"]]
+WRONG += [("How many seconds did it take?", "52", "It took 52 minutes.")]
 WRONG += [(*GATE, "The gate opens on 1 May 2024."), ("大门哪天关闭？", "2024-05-01", "大门2024年5月1日开放。")]
 RIGHT += [
     (*GATE, "The gate will be shut on 1 May 2024."),
@@ -239,6 +245,27 @@ def test_the_cells_of_a_query_are_the_truth_where_the_reference_is_a_sentence() 
     assert value(PAGES, reference, "It is 847 pages long.", "847") == 1
     assert value(PAGES, "", "There are 847 pages.", "847") == 1
     assert value(PAGES, reference, "It is 748 pages long.", "847") == 0
+
+
+@pytest.mark.parametrize(
+    ("answer", "value"),
+    [
+        ("Height 210, width 90", 1.0),
+        ("90 is the width and 210 the height.", 1.0),
+        ("The height and width are 210 and 90.", 1.0),
+        ("Its height is 210 while 90 is its width.", 1.0),
+        ("It is 210 high, width 90.", 1.0),
+        ("Height 90, width 210", 0.0),
+        ("The width is 210 and the height is 90.", 0.0),
+        ("210 is the width and 90 the height.", 0.0),
+    ],
+)
+def test_a_value_of_one_row_told_of_another_column_pays_nothing(answer: str, value: float) -> None:
+    question = "What are the height and the width of the door?"
+    cells = [Cell("210", "0 0", "height"), Cell("90", "0 0", "width")]
+    kind = kind_of_cells(question, cells)
+    verdict = grade(question=question, reference="", answer=answer, evidence=cells, kind=kind)
+    assert verdict and verdict.value == value
 
 
 def test_a_quote_of_a_long_cell_pays_beside_a_short_reference() -> None:
