@@ -2,8 +2,8 @@
 
 The rule: the same number of columns and the same rows, each as often. Names and order of columns do not matter (the
 same columns must fit for all rows); the order of rows matters only where the reference query orders its outermost
-rows. Numbers are equal in nine significant digits, texts without blanks at their ends; NULL equals NULL; no
-text equals a number.
+rows. Numbers are equal in nine significant digits and in all before the point, texts without blanks at their ends;
+NULL equals NULL; no text equals a number.
 Guarantees: pure functions; a search over column orders that is cut off early by each column's own values.
 """
 
@@ -121,7 +121,7 @@ def _row(row: Sequence[Any]) -> tuple[Any, ...]:
 def _value(cell: Any) -> Any:
     """A form in which equal cells are equal: 0.1 + 0.2 and 0.3 are one value, 1 and 1.0 too."""
     if isinstance(cell, float):
-        return float(f"{cell:.{DIGITS}g}")
+        return float(f"{cell:.{DIGITS}g}" if abs(cell) < 10**DIGITS else f"{cell:.0f}")
     return cell.strip() if isinstance(cell, str) else cell
 
 
