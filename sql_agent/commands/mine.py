@@ -205,6 +205,9 @@ def mine(
     The database is read and never written. A command that was killed goes on when it is given again. The last line is
     `run: FOLDER`, with --no-train `recipe: FOLDER`.
     """
+    amounts = {"steps": steps, "test_questions": test_questions, "samples": samples}
+    if not train_ and (set_ := [name for name, value in amounts.items() if value is not None]):
+        raise UserError(f"--{set_[0].replace('_', '-')}: is read when it trains; leave it or --no-train out")
     folder = (out or HOME / "mined" / name_of(database)).expanduser().absolute()
     settings = {"seed": seed, "questions": questions, "tables": table or [], "model": model, "phrase": phrase}
     settled = settle(database, language=language.value, **settings)
@@ -212,10 +215,7 @@ def mine(
         state = begin(folder, settled)
         if not state.questions:
             write_questions(folder, state)
-        amounts = {"steps": steps, "test_questions": test_questions, "samples": samples}
         if not train_:
-            if set_ := [name for name, value in amounts.items() if value is not None]:
-                raise UserError(f"--{set_[0].replace('_', '-')}: is read when it trains; leave it or --no-train out")
             console.print(f"train: {shlex.join(command_of(settled, folder))}", markup=False)
             console.print(f"recipe: {folder}", markup=False)
             return

@@ -109,7 +109,8 @@ class Maker:
         role = without_id(role) or role
         joining = [other for other in self._schema.links if {other.table, other.parent} == ends]
         alone = sum(other.table == link.table for other in joining) == 1
-        if not own and (len(joining) == 1 or (alone and is_short_for(role, parent.label))):
+        plain = link.columns == link.parent_columns or is_short_for(role, parent.label)
+        if not own and (len(joining) == 1 or (alone and plain)):
             return parent.label
         return role if own or parent.label in role else f"{role} {parent.label}"
 
@@ -183,6 +184,8 @@ class Maker:
             return None
         table, _, (column,) = drawn
         how = self._rng.choice(list(AMOUNTS))
+        if how in column.label.split():
+            return None  # the total of total hours
         groups = table.having("category")
         group = self._rng.choice(groups) if groups and self._rng.random() < 0.7 else None
         where = self._condition(table, group) if group else None
@@ -226,6 +229,8 @@ class Maker:
         if not linked or not name or not (where := self._condition(linked[2], name, prefix="T2.")):
             return None
         link, table, parent = linked
+        if len(link.columns) == 1 and table.column(link.columns[0]).unique:
+            return None  # it has one at most
         source = f"{joined(link, table, parent)} WHERE {where[0]}"
         slots = {"tables": table.labels, "parent": self._called(link, parent), "name": str(where[1])}
         about = (slots, _count(source), _names(table, parent), (where[1],))

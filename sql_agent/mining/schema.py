@@ -38,9 +38,9 @@ DATE = re.compile(
 )
 DATED = re.compile(r"date|day|time|year")
 BLOB = re.compile(r"x'[0-9a-f]*['…]")  # as workers write bytes
-NAMING = re.compile(r"(?:^| )(?:name|title|label)$", re.I)
+NAMING = re.compile(r"(?:^| )(?:name|title|label|nombre|título|nom|nome|titel|bezeichnung)$|名称?$", re.I)
 CODES = re.compile(r"^id |(?:^| )(?:id|code|zip|postcode|phone|number|no|nr)$", re.I)
-CODE_DIGITS = 7  # of whole numbers that all have as many: days, instants, phones, barcodes
+CODE_DIGITS = 7  # before the point, of numbers that all have as many: days, instants, phones, barcodes
 STRUCTURE = re.compile(r"\{.*\}|\[.*\]", re.DOTALL)  # JSON, lists
 MARKS = re.compile(r"<\||\|>|</?(?:tool_|think)")
 YEARS = range(1000, 2200)
@@ -88,11 +88,18 @@ class Column(Part):
 
     @property
     def label(self) -> str:
-        """The name in a sentence: "joined" of days is the joined date, "founded" of years the founded year."""
+        """The name in a sentence: "joined" of days is the joined date, "starts" the start date, "founded" of years the
+        founded year, "pages" that are counted the number of pages, "is alive" the alive flag.
+        """
         said = self.said or words(self.name)
-        if self.said or self.role not in ("date", "year") or not said.isascii() or DATED.search(said):
+        if self.said or not said.isascii():
             return said
-        return f"{re.sub(r' (?:on|at|in)$', '', said)} {self.role}"
+        if self.role in ("date", "year") and not DATED.search(said):
+            return f"{re.sub(r' (?:on|at|in)$|(?<=[^s ])s$', '', said)} {self.role}"
+        counts = self.role == "number" and all(isinstance(value, int) for value in self.samples)
+        if counts and " " not in said and one_and_several(said)[0] != said:
+            return f"number of {said}"
+        return re.sub(r"^(?:is|has|was) (.+)", r"\1 flag", said)
 
 
 class Table(Part):
@@ -312,7 +319,7 @@ def _said(tables: list[Table], language: str) -> list[Table]:
 def is_english(tables: Sequence[Table]) -> bool:
     """Whether at least half of the words in the names of tables and columns are English, by WordNet."""
     names = [name for table in tables for name in (table.name, *(column.name for column in table.columns))]
-    parts = {part for name in names for part in words(name).split() if len(part) > 2}
+    parts = {part for name in names for part in words(name).split() if len(part) > 2 and part.isalpha()}
     return 2 * sum(map(is_english_word, parts)) >= len(parts)
 
 
@@ -355,7 +362,9 @@ def _column(database: Database, table: str, name: str, n_rows: int, is_key: bool
     few = n_distinct <= CATEGORIES and n_distinct <= n_filled / 2
     role = _role(name, types, values, short, few=few, is_key=is_key)
     about = {"unique": n_filled == n_distinct and n_filled > 1, "complete": n_filled == n_rows}
-    samples = tuple(dict.fromkeys(float(f"{one:.4g}") if is_long_number(one) else one for one in short))
+    alike = Counter(str(value).strip().casefold() for value in values)  # "open" beside "Open": a reader means both
+    alone = [value for value in short if alike[str(value).casefold()] == 1]
+    samples = tuple(dict.fromkeys(float(f"{one:.4g}") if is_long_number(one) else one for one in alone))
     return Column(table=table, name=name, dialect=dialect, role=role, samples=samples, **about)
 
 
@@ -406,14 +415,20 @@ def _number_role(label: str, values: list[int | float], types: set[str], *, few:
         and all(value in YEARS for value in values)
     ):
         return "year"
-    lengths = {len(str(value)) for value in values}
+    lengths = {len(str(int(value))) for value in values}
     alike = len(lengths) == 1 and min(lengths) >= CODE_DIGITS
-    return "code" if whole and (alike or CODES.search(label)) else "number"
+    return "code" if alike or (whole and CODES.search(label)) else "number"
 
 
 def _ident(columns: Sequence[Column]) -> str:
-    """A unique column: of short texts, one that is called a name first; else a number that is a key or a code."""
+    """A unique column: a text that is called a name, or reads as one; else a key or a code."""
     unique = [one for one in columns if one.unique and one.complete and one.role in ("text", "category", "key", "code")]
     texts = [one for one in unique if one.samples and all(isinstance(value, str) for value in one.samples)]
     named = [one for one in texts if NAMING.search(one.label)]
-    return next((found[0].name for found in (named, texts, unique) if found), "")
+    like_names = [one for one in texts if all(map(reads_as_name, one.samples))]
+    return next((found[0].name for found in (named, like_names, unique) if found), "")
+
+
+def reads_as_name(value: Value) -> bool:
+    """Whether a value is a text with as many letters as digits: no zip code, no price."""
+    return isinstance(value, str) and sum(map(str.isalpha, value)) >= max(1, sum(map(str.isdigit, value)))

@@ -272,6 +272,46 @@ def test_two_that_would_be_called_alike_are_said_as_they_stand(tmp_path: Path) -
     assert [column.label for column in schema.table("note").columns] == ["id", "aa_b", "aaB", "kw"]
 
 
+def test_columns_are_said_as_a_person_would(tmp_path: Path) -> None:
+    tables = ("books (id INTEGER PRIMARY KEY, starts DATE, joined_on DATE, pages INT, status INT, is_lent TEXT)",)
+    rows = {"books": [(n, *2 * (f"2020-01-{n:02d}",), 7 * n, n * n, "YN"[n % 2]) for n in range(1, 9)]}
+    table = read_schema(str(_made(tmp_path / "b.db", *tables, rows=rows))).tables[0]
+    said = ["id", "start date", "joined date", "number of pages", "status", "lent flag"]
+    assert [column.label for column in table.columns] == said
+
+
+@pytest.mark.parametrize(
+    ("columns", "row", "ident"),
+    [
+        ("id INTEGER PRIMARY KEY, zip TEXT, born DATE", "0{n}467", "id"),
+        ("id INTEGER PRIMARY KEY, paid TEXT, born DATE", "EUR {n}19.39", "id"),
+        ("id INTEGER PRIMARY KEY, street TEXT, born DATE", "{n} Hill Road", "street"),
+        ("id INTEGER PRIMARY KEY, name TEXT, born DATE", "K{n}00", "name"),
+        ("编号 TEXT PRIMARY KEY, 课程名 TEXT, 日期 DATE", "课{n}", "课程名"),
+        ("id INTEGER PRIMARY KEY, Bezeichnung TEXT, Datum DATE", "B{n}00", "Bezeichnung"),
+    ],
+)
+def test_a_row_is_called_by_what_reads_as_a_name(tmp_path: Path, columns: str, row: str, ident: str) -> None:
+    rows = {"t": [(f"C{n}" if "编号" in columns else n, row.format(n=n), f"2020-01-{n:02d}") for n in range(1, 10)]}
+    assert read_schema(str(_made(tmp_path / "t.db", f"t ({columns})", rows=rows))).tables[0].ident == ident
+
+
+def test_values_that_differ_in_case_alone_are_not_asked_for(tmp_path: Path) -> None:
+    states = ["open", "Open", "closed", " closed", "lost", "sold"]
+    rows = {"t": [(n, states[n % 6]) for n in range(60)]}
+    column = read_schema(str(_made(tmp_path / "t.db", "t (id INTEGER PRIMARY KEY, state TEXT)", rows=rows))).tables[0]
+    assert column.column("state").samples == ("lost", "sold")
+
+
+def test_columns_called_by_codes_say_nothing_of_the_language(tmp_path: Path) -> None:
+    columns = [f"c{n:03d}" for n in range(40)]
+    rows = {"readings": [(n, *(n + k for k in range(40))) for n in range(9)]}
+    schema = read_schema(
+        str(_made(tmp_path / "c.db", f"readings (id INTEGER PRIMARY KEY, {' INT, '.join(columns)} INT)", rows=rows))
+    )
+    assert schema.tables[0].label == "reading"
+
+
 def test_in_another_language_names_are_said_as_they_stand(tmp_path: Path) -> None:
     tables = ('t_users (id INTEGER PRIMARY KEY, "定价（元）" INT, hired DATE)',)
     rows = {"t_users": [(n, n, f"2020-01-{n:02d}") for n in range(1, 9)]}
@@ -329,11 +369,25 @@ def test_what_is_asked_again_runs_once_and_a_column_that_cannot_be_read_is_named
     assert len(again) <= 3, again  # two that ran at the same time
 
 
-@pytest.mark.parametrize("own", ["department_id", "dept_id"])
-def test_where_two_tables_lead_to_each_other_the_parent_is_called_by_its_column(tmp_path: Path, own: str) -> None:
+def test_what_can_be_one_at_most_is_not_counted_and_a_total_not_totalled(tmp_path: Path) -> None:
     tables = (
-        "departments (id INTEGER PRIMARY KEY, name TEXT, head_id INT REFERENCES employees (id))",
-        f"employees (id INTEGER PRIMARY KEY, full_name TEXT, pay INT, {own} INT REFERENCES departments (id))",
+        "members (id INTEGER PRIMARY KEY, name TEXT)",
+        "cards (id INTEGER PRIMARY KEY, member_id INT REFERENCES members (id), total_hours INT)",
+    )
+    rows = {"members": [(n, f"M{n}") for n in range(9)], "cards": [(n, n, 10 + n * n) for n in range(9)]}
+    schema = read_schema(str(_made(tmp_path / "m.db", *tables, rows=rows)))
+    maker = Maker(schema, random.Random(1), lambda column: random.Random(2).choice(column.samples))
+    assert not any(maker.ask("children_count") for _ in range(20))
+    hows = {ask.slots["how"] for _ in range(60) if (ask := maker.ask("amount"))}
+    assert hows == {"average", "highest", "lowest"}
+
+
+@pytest.mark.parametrize("own", ["department_id", "dept_id", "code"])
+def test_where_two_tables_lead_to_each_other_the_parent_is_called_by_its_column(tmp_path: Path, own: str) -> None:
+    key = "id" if own.endswith("_id") else own
+    tables = (
+        f"departments ({key} INTEGER PRIMARY KEY, name TEXT, head_id INT REFERENCES employees (id))",
+        f"employees (id INTEGER PRIMARY KEY, full_name TEXT, pay INT, {own} INT REFERENCES departments ({key}))",
     )
     departments = [(n, f"D{n}", 3 * n) for n in range(9)]
     rows = {"departments": departments, "employees": [(n, f"E{n}", 100 + n, n % 9) for n in range(40)]}
