@@ -34,7 +34,8 @@ monday tuesday wednesday thursday friday saturday sunday | 周一/星期一 周�
 周六/星期六 周日/周天/星期日/星期天 | january february march april june july august september october november
 december | spring/春季/春天 summer/夏季/夏天 autumn/秋季/秋天 winter/冬季/冬天 | north/northern south/southern
 east/eastern west/western | yesterday/昨天/昨日 today/今天/今日 tomorrow/明天/明日 前天 后天 | 去年 前年 今年 明年 |
-上月/上个月 本月/这个月 下月/下个月 | least/fewest/lowest/smallest | highest/largest/biggest/greatest
+上月/上个月 本月/这个月 下月/下个月 | least/fewest/lowest/smallest/minimum/最低 average/平均 the_total/the_sum
+highest/largest/biggest/greatest/maximum/最高
 """
 NEUTRAL = (
     "can could will would should not no or nor any some ever people person lack lacks missing without each every per "
