@@ -36,6 +36,7 @@ PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 DATE = re.compile(
     r"\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])(?:[ T]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]00(?::?00)?)?)?"
 )
+UNIT = re.compile(r" (kg|lb|km|cm|mm|kwh?|mb|gb|ms|usd|eur|gbp|cents)$")
 DATED = re.compile(r"date|day|time|year")
 BLOB = re.compile(r"x'[0-9a-f]*['…]")  # as workers write bytes
 NAMING = re.compile(r"(?:^| )(?:name|title|label|nombre|título|nom|nome|titel|bezeichnung)$|名称?$", re.I)
@@ -89,7 +90,7 @@ class Column(Part):
     @property
     def label(self) -> str:
         """The name in a sentence: "joined" of days is the joined date, "starts" the start date, "founded" of years the
-        founded year, "pages" that are counted the number of pages, "is alive" the alive flag.
+        founded year, "pages" that are counted the number of pages, "is alive" the alive flag, "weight kg" that in kg.
         """
         said = self.said or words(self.name)
         if self.said or not said.isascii():
@@ -99,7 +100,7 @@ class Column(Part):
         counts = self.role == "number" and all(isinstance(value, int) for value in self.samples)
         if counts and " " not in said and one_and_several(said)[0] != said:
             return f"number of {said}"
-        return re.sub(r"^(?:is|has|was) (.+)", r"\1 flag", said)
+        return UNIT.sub(r" in \1", re.sub(r"^(?:is|has|was) (.+)", r"\1 flag", said))
 
 
 class Table(Part):

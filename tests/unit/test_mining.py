@@ -273,10 +273,10 @@ def test_two_that_would_be_called_alike_are_said_as_they_stand(tmp_path: Path) -
 
 
 def test_columns_are_said_as_a_person_would(tmp_path: Path) -> None:
-    tables = ("books (id INTEGER PRIMARY KEY, starts DATE, joined_on DATE, pages INT, status INT, is_lent TEXT)",)
+    tables = ("books (id INTEGER PRIMARY KEY, starts DATE, joined_on DATE, pages INT, weight_kg INT, is_lent TEXT)",)
     rows = {"books": [(n, *2 * (f"2020-01-{n:02d}",), 7 * n, n * n, "YN"[n % 2]) for n in range(1, 9)]}
     table = read_schema(str(_made(tmp_path / "b.db", *tables, rows=rows))).tables[0]
-    said = ["id", "start date", "joined date", "number of pages", "status", "lent flag"]
+    said = ["id", "start date", "joined date", "number of pages", "weight in kg", "lent flag"]
     assert [column.label for column in table.columns] == said
 
 
