@@ -625,6 +625,12 @@ def test_other_settings_another_database_and_a_foreign_folder_are_refused(tmp_pa
         pass
 
 
+def test_what_no_train_does_not_read_is_refused_before_the_database_is_read(path: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="--samples: is read when it trains"):
+        command.mine(**params("mine", str(path), "--no-train", "--samples", "2", "--out", str(tmp_path / "out")))
+    assert not (tmp_path / "out").exists()
+
+
 def test_amounts_are_those_that_training_was_begun_with(tmp_path: Path, settled: Settled) -> None:
     state = begin(tmp_path / "a", settled)
     begin_training(tmp_path / "a", state, {"steps": 5, "samples": None})
