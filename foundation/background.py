@@ -70,12 +70,12 @@ def ordinary(exc: BaseException) -> Exception:
     return exited
 
 
-def named(exc: BaseException) -> str:
-    """An exception in one line, also where its own words cannot be had."""
+def named(value: Any) -> str:
+    """An exception, or anything else, in one line, also where its own words cannot be had."""
     try:
-        return repr(exc)[:500]
-    except BaseException:  # its arguments may be anything
-        return type(exc).__name__
+        return repr(value)[:500]
+    except BaseException:  # what it holds may be anything
+        return type(value).__name__
 
 
 def contained_call[T](function: Callable[..., T], *args: Any, **kwargs: Any) -> T:

@@ -2,18 +2,20 @@
 
 Guarantees: `host` says what the sources hold, or what is wrong with them, and then forks; each `play` runs one call or
 episode at a time, in its main thread, within the limits of time and memory; a tool's text is cut before it is sent.
-After each it says whether the process is as it was: directory, environment, signal handlers, limits, children, threads
-and tasks at work, standard streams, open files, locale, built-ins, memory. Not covered: what a call changed within
-modules, which stays. Speaks frames of foundation/forks.py with own_remote.py.
+After each it says whether the process is as it was: directory, environment, signals, timers, limits, rights, cores and
+priority, children, threads and tasks at work, standard streams, open files, locale, interpreter, memory, and what the
+modules that this one uses hold. Not covered: what a call changed within others, which stays. Speaks frames of
+foundation/forks.py with own_remote.py.
 """
 
 from __future__ import annotations
 
 import asyncio
-import builtins
 import contextlib
+import decimal
 import gc
 import inspect
+import json
 import locale
 import os
 import resource
@@ -23,9 +25,11 @@ import sys
 import threading
 import time
 import traceback
+import warnings
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from concurrent.futures import thread
 from contextlib import contextmanager
+from types import ModuleType
 from typing import Any
 
 from foundation import supervise
@@ -45,6 +49,7 @@ AGAIN_S = 0.2  # a call that swallows its end gets it again
 SIGNALS = [number for number in signal.valid_signals() if number not in (signal.SIGKILL, signal.SIGSTOP)]
 WAITING = vars(thread)["_worker"].__code__
 LIMITS = [value for name, value in vars(resource).items() if name.startswith("RLIMIT_")]
+USED = [vars(value) for value in (*globals().values(), json.decoder, json.encoder) if isinstance(value, ModuleType)]
 Loaded = tuple[list[Tool], list[EnvironmentClass]]
 
 
@@ -194,6 +199,7 @@ class Player:
         resource.setrlimit(resource.RLIMIT_DATA, (self._most_data, self._most_data))
         self._half_data = self._most_data - memory_bytes // 2
         self._as_it_was, self._modules = _state(), set(sys.modules)  # to touch a module would copy it
+        self._used = [names.copy() for names in USED]
 
     def serve(self, line: socket.socket) -> None:
         """Answer until the line closes. What only a process can survive ends this one, with its words on stderr."""
@@ -226,14 +232,7 @@ class Player:
 
     async def _call(self, tools: dict[str, Tool], request: dict[str, Any], limits: dict[str, Any]) -> dict[str, Any]:
         context = EpisodeContext(turn=request["turn"], **limits)
-        name = request["name"]
-        try:
-            text = await tools[name].invoke(context, request["raw"])
-        except Fault:
-            raise
-        except BaseException as exc:
-            reason = "memory" if isinstance(exc, MemoryError) else "exit"
-            raise ToolFault(f"{name}: its result raised {named(exc)}", tool=name, reason=reason) from exc
+        text = await tools[request["name"]].invoke(context, request["raw"])
         return {"text": text, "outcome": context.tool_calls[-1].outcome}
 
     async def _episode(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -260,6 +259,7 @@ class Player:
                 and _data_bytes() < self._half_data
                 and len(os.listdir("/proc/self/fd")) < resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2
                 and sys.modules.keys() >= self._modules
+                and all(names.items() >= before.items() for names, before in zip(USED, self._used, strict=True))
                 and _state() == self._as_it_was
             )
         return False
@@ -287,8 +287,15 @@ def _state() -> tuple[Any, ...]:
     os.umask(mask := os.umask(0o77))
     streams = [(one.st_dev, one.st_ino) for one in map(os.fstat, range(3))]
     handlers, limits = [signal.getsignal(n) for n in SIGNALS], [resource.getrlimit(one) for one in LIMITS]
+    timers = [signal.getitimer(one) for one in (signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)]
+    numbers = decimal.getcontext()
     return (
-        *(directory, mask, has_children, dict(os.environb), handlers, limits, list(sys.path)),
+        *(directory, mask, has_children, dict(os.environb), limits, os.getresuid(), os.getresgid()),
+        *(handlers, signal.pthread_sigmask(signal.SIG_BLOCK, ()), timers),
+        *(os.nice(0), os.sched_getscheduler(0), os.sched_getaffinity(0)),
         *(id(sys.stdout), sys.stdout.closed, id(sys.stderr), sys.stderr.closed, streams),
-        *(locale.setlocale(locale.LC_ALL), os.nice(0), sys.getrecursionlimit(), dict(vars(builtins))),
+        *(locale.setlocale(locale.LC_ALL), list(sys.path), socket.getdefaulttimeout()),
+        *(sys.getrecursionlimit(), sys.getswitchinterval(), sys.get_int_max_str_digits(), gc.isenabled()),
+        *(sys.gettrace(), sys.getprofile(), numbers.prec, numbers.rounding),
+        any(action == "error" for action, *_ in warnings.filters),  # what is imported later may add others
     )

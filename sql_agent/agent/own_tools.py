@@ -25,7 +25,7 @@ from agents.tool_context import ToolContext
 from pydantic import ValidationError
 from pydantic.errors import PydanticUserError
 
-from foundation.background import contained_call
+from foundation.background import contained_call, named
 from foundation.errors import UserError, did_you_mean
 from sql_agent.agent.tool import (
     NAME,
@@ -33,6 +33,7 @@ from sql_agent.agent.tool import (
     EpisodeContext,
     Told,
     Tool,
+    as_text,
     bounded,
     parse_object,
     recorded,
@@ -41,6 +42,7 @@ from sql_agent.agent.tool import (
 from sql_agent.errors import ToolFault
 from sql_agent.records import Question
 from sql_agent.scoring.registry import import_module
+from sql_agent.scoring.values import number_of
 
 logger = logging.getLogger(__name__)
 NOT_TOOLS = ("reset", "reward", "close")
@@ -137,7 +139,7 @@ def _tool(source: str, value: Any, worker: Worker) -> Tool:
         async def call_given(context: EpisodeContext, raw: str) -> Any:
             parse_object(raw)
             call = ToolContext(context=context, tool_name=value.name, tool_call_id="", tool_arguments=raw)
-            return await worker.call(_invoked, value, call, raw, timeout_s=context.timeout_s)
+            return await _text(worker, context, _invoked, value, call, raw)
 
         return recorded(value.name, value.description or "", value.params_json_schema, call_given)
     name = getattr(value, "__name__", source.rpartition(":")[2])
@@ -153,7 +155,7 @@ async def _invoked(tool: FunctionTool, call: ToolContext[Any], raw: str) -> Any:
 
 async def _call(
     worker: Worker, function: Callable[..., Any], schema: FuncSchema, context: EpisodeContext, raw: str
-) -> Any:
+) -> str:
     try:
         parsed = schema.params_pydantic_model(**parse_object(raw))
     except ValidationError as exc:
@@ -162,7 +164,15 @@ async def _call(
     args, kwargs = schema.to_call_args(parsed)
     if schema.takes_context:
         args = [RunContextWrapper(context), *args]
-    return await worker.call(function, *args, timeout_s=context.timeout_s, **kwargs)
+    return await _text(worker, context, function, *args, **kwargs)
+
+
+async def _text(
+    worker: Worker, context: EpisodeContext, function: Callable[..., Any], *args: Any, **kwargs: Any
+) -> str:
+    """What a function gives, as text. Its result is the user's code too: it is asked for its text where that runs."""
+    value = await worker.call(function, *args, timeout_s=context.timeout_s, **kwargs)
+    return value if type(value) is str else await worker.call(as_text, value, timeout_s=context.timeout_s)
 
 
 def _environment(source: str, cls: type) -> EnvironmentClass:
@@ -207,7 +217,9 @@ class LocalEnvironment:
         """Make and begin it; what it says beside the question."""
         self._instance = await self._guard("made", self._kind.make, timeout_s=timeout_s)
         observation = await self._guard("reset", self._instance.reset, question, timeout_s=timeout_s)
-        return "" if observation is None else bounded(Told(str(observation)), max_chars).text
+        if observation is None:
+            return ""
+        return bounded(Told(await self._guard("reset", str, observation, timeout_s=timeout_s)), max_chars).text
 
     def tools(self) -> list[Tool]:
         """The methods that the model can call."""
@@ -218,10 +230,11 @@ class LocalEnvironment:
         if not hasattr(self._instance, "reward"):
             return None
         value = await self._guard("reward", self._instance.reward, timeout_s=timeout_s)
-        if isinstance(value, bool | int | float) and 0 <= float(value) <= 1:
-            return float(value)
+        number = await self._guard("reward", number_of, value, timeout_s=timeout_s)
+        if number is not None and 0 <= number <= 1:
+            return number
         raise ToolFault(
-            f"{self._kind.source}: reward() gave {value!r:.100}; it must give a number from 0 to 1",
+            f"{self._kind.source}: reward() gave {named(value):.100}; it must give a number from 0 to 1",
             tool=class_of(self._kind.source),
             reason="reward",
         )

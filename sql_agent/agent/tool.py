@@ -199,20 +199,19 @@ def said_by(exc: Exception) -> str:
         return str(exc)
     try:
         return f"{type(exc).__name__}: {exc}"
-    except Exception:  # its arguments may be anything
+    except BaseException:  # its arguments may be anything
         return type(exc).__name__
 
 
 def bounded(result: Told, max_chars: int) -> Told:
     """What is told, as text that can be written, of at most `max_chars` characters."""
-    text = writable(result.text)
-    is_cut = len(text) > max_chars and result.outcome == "ok"
-    return Told(cut(text, max_chars), "cut" if is_cut else result.outcome)
+    is_cut = len(result.text) > max_chars and result.outcome == "ok"
+    return Told(writable(cut(result.text, max_chars)), "cut" if is_cut else result.outcome)
 
 
 def as_text(value: Any) -> str:
     """What a tool gave, as text: JSON unless it is text already."""
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    return str.__str__(value) if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 
 def cut(text: str, max_chars: int) -> str:

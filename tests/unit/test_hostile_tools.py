@@ -50,8 +50,8 @@ def make(tmp_path: Path) -> Iterator[MakeTools]:
 
 
 HOSTILE = f'''
-    import asyncio, builtins, collections, ctypes, itertools, locale, os, resource, signal, subprocess, sys, threading
-    import time
+    import asyncio, builtins, collections, ctypes, decimal, itertools, json, locale, os, resource, signal, subprocess
+    import sys, threading, time, warnings
     from sql_agent.errors import LLMFault
 
     def good(n: int) -> int:
@@ -246,6 +246,39 @@ HOSTILE = f'''
         locale.setlocale(locale.LC_ALL, "POSIX" if "UTF" in locale.setlocale(locale.LC_ALL) else "C.UTF-8")
         return "done"
 
+    def lends() -> str:
+        json.loads = lambda *_, **__: {{}}
+        return "done"
+
+    def masks() -> str:
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM])
+        return "done"
+
+    def rings_later() -> str:
+        signal.setitimer(signal.ITIMER_PROF, 0.05)
+        return "done"
+
+    def yields() -> str:
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+        return "done"
+
+    def rounds() -> str:
+        decimal.getcontext().prec = 2
+        return "done"
+
+    def warns() -> str:
+        warnings.simplefilter("error")
+        return "done"
+
+    def traces() -> str:
+        sys.settrace(lambda *_: None)
+        return "done"
+
+    def imports() -> str:
+        import decimal, json.tool, wave
+        warnings.filterwarnings("ignore", module="wave")
+        return "done"
+
     def empties() -> str:
         sys.modules.pop("json")
         return "done"
@@ -263,8 +296,8 @@ HOSTILE = f'''
                 raise SystemExit(5)
         return Nasty()
 
-    def told_at_length() -> str:
-        return "x" * 100_000_000
+    def told_at_length() -> list[str]:
+        return ["x" * 100_000_000]
 
     def runs_a_loop() -> str:
         async def inner() -> str:
@@ -303,8 +336,8 @@ def invoke(toolset: Toolset, *names: str, **context: Any) -> tuple[EpisodeContex
         ("garbage", "garbage", "garbage: gave an answer that cannot be read"),
         ("endless", "garbage", "endless: gave an answer that cannot be read"),
         ("closes", "exit", "closes: ended"),
-        ("told_badly", "exit", "told_badly: its result raised SystemExit(5)"),
-        ("told_at_length", "memory", "told_at_length: its result raised MemoryError()"),
+        ("told_badly", "exit", "told_badly: raised SystemExit(5)"),
+        ("told_at_length", "memory", "told_at_length: needed more memory than agent.tool_memory_mib"),
         ("generator", "fault", "generator: returned a generator, which is no result; return a list or text"),
     ],
 )
@@ -336,7 +369,7 @@ def test_other_odd_results_are_told(make: MakeTools) -> None:
     context, told = invoke(toolset, "stops", "coroutine", "huge", "nameless", "runs_a_loop")
     assert told[0] == "error: StopIteration('no more')" and told[1] == "awaited" and told[4] == "ran"
     assert len(told[2]) == 1000 and told[2].endswith("… (3000000 characters, cut)")
-    assert isinstance(told[3], ToolFault) and told[3].reason == "exit"
+    assert told[3] == "error: Nasty"
     assert {call.name: call.outcome for call in context.tool_calls}["stops"] == "error"
     assert isinstance(invoke(toolset, "a_fault")[1][0], LLMFault) and not issubclass(LLMFault, DatabaseFault)
 
@@ -353,13 +386,20 @@ def test_a_process_that_a_call_changed_serves_no_other(make: MakeTools) -> None:
 
 
 LEAVE = ("leaves_a_thread", "leaves_a_task", "spins", "closes_output", "opens_many", "patches", "speaks_otherwise")
+LEAVE += ("empties", "lends", "masks", "rings_later", "yields", "rounds", "warns", "traces")
 
 
-@pytest.mark.parametrize("name", [*LEAVE, "empties"])
+@pytest.mark.parametrize("name", LEAVE)
 def test_what_a_call_leaves_at_work_or_changed_meets_no_other_call(make: MakeTools, name: str) -> None:
     toolset = make(HOSTILE)
     first = invoke(toolset, "pid")[1]
     assert invoke(toolset, name)[1] == ["done"] and invoke(toolset, "pid")[1] != first
+
+
+def test_what_a_call_imports_late_keeps_its_process(make: MakeTools) -> None:
+    toolset = make(HOSTILE)
+    first = invoke(toolset, "pid")[1]
+    assert invoke(toolset, "imports")[1] == ["done"] and invoke(toolset, "pid")[1] == first
 
 
 def test_a_pool_of_threads_that_wait_is_kept(make: MakeTools) -> None:
@@ -573,7 +613,7 @@ def test_a_source_that_cannot_be_imported_is_said_before_the_run(make: MakeTools
         make(text, tool_max_output_kib=64).check()
 
 
-@pytest.mark.parametrize("name", ["exits", "exits_too", "interrupts", "cancels", "generator"])
+@pytest.mark.parametrize("name", ["exits", "exits_too", "interrupts", "cancels", "generator", "told_badly"])
 def test_a_trusted_tool_that_exits_is_a_fault_too(make: MakeTools, name: str) -> None:
     toolset = make(HOSTILE, tools_in_process=True)
     context, (fault,) = invoke(toolset, name)

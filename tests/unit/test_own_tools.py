@@ -8,6 +8,7 @@ import textwrap
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,11 +29,11 @@ MakeTools = Callable[..., Toolset]
 def make(tmp_path: Path) -> Iterator[MakeTools]:
     made: list[Toolset] = []
 
-    def toolset(text: str, *, name: str = "own.py", member: str = "", timeout_s: float = 5.0) -> Toolset:
+    def toolset(text: str, *, name: str = "own.py", member: str = "", timeout_s: float = 5.0, **agent: Any) -> Toolset:
         file = tmp_path / name
         file.write_text(textwrap.dedent(text), encoding="utf-8")
         source = f"{file}:{member}" if member else str(file)
-        made.append(Toolset(build_config({"agent": {"tools": [source], "tool_timeout_s": timeout_s}})))
+        made.append(Toolset(build_config({"agent": {"tools": [source], "tool_timeout_s": timeout_s, **agent}})))
         return made[-1]
 
     yield toolset
@@ -240,6 +241,41 @@ def test_a_broken_environment_is_a_fault_and_no_number(make: MakeTools, broken: 
 
     with pytest.raises(ToolFault, match=said):
         asyncio.run(run())
+
+
+@pytest.mark.parametrize("in_process", [False, True])
+def test_what_an_environment_gives_is_read_as_its_own_code(make: MakeTools, in_process: bool) -> None:
+    """Its words may hang or exit, as it may itself; its reward is a number as reward functions give them."""
+    text = """
+        import sys, time, numpy
+
+        class Words:
+            def __str__(self):
+                time.sleep(3) if self.hang else sys.exit(1)
+
+        class Told:
+            def reset(self, question):
+                words = Words()
+                words.hang = question.meta.get("hang")
+                return words if question.meta else None
+
+            def look(self) -> int:
+                return 1
+
+            def reward(self):
+                return numpy.array([0.5], dtype=numpy.float32)
+    """
+    toolset = make(text, timeout_s=0.5, tools_in_process=in_process)
+
+    async def reward(**meta: bool) -> float | None:
+        async with toolset.for_episode(Question(id="q", question="?", meta=meta)) as offered:
+            return await offered.reward()
+
+    assert asyncio.run(reward()) == 0.5
+    with pytest.raises(ToolFault, match=r"reset raised SystemExit\(1\)"):
+        asyncio.run(reward(exit=True))
+    with pytest.raises(ToolFault, match="reset took more than 0.5 s"):
+        asyncio.run(reward(hang=True))
 
 
 def test_a_tool_may_say_that_it_is_broken_itself(make: MakeTools) -> None:
