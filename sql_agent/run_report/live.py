@@ -1,15 +1,19 @@
 """The report while a run goes: the same page over HTTP, with the latest groups and rollouts, and a search over all.
 
 Guarantees: it reads the run's files and nothing else, so the run does not know of it: new lines of rollouts.jsonl once,
-the pictures drawn anew when metrics.jsonl has grown; what a model wrote is escaped, and the page may ask this address
-alone. On this machine a page of another name (DNS rebinding) is refused. Not covered: TLS.
+the pictures drawn anew when metrics.jsonl has grown; where files go or are made anew it answers 503 once and reads them
+again; what a model wrote is escaped, and the page may ask this address alone. On this machine a page of another name
+(DNS rebinding) is refused. Not covered: TLS.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import logging
+import re
 from collections import deque
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
@@ -23,6 +27,7 @@ from starlette.routing import Route
 
 from foundation import run_folder
 from foundation.console import duration
+from foundation.errors import UserError
 from foundation.http_gate import Gate, RequestMetrics, Traffic
 from sql_agent.evaluation.folder import RESULTS
 from sql_agent.run_report import facts, page
@@ -30,6 +35,7 @@ from sql_agent.run_report.cases import Transcript
 from sql_agent.run_report.folder import EVALUATION, Entry, read_run, rollouts_after
 from sql_agent.run_report.plain import number
 
+logger = logging.getLogger(__name__)
 MOST_GROUPS, MOST_ROLLOUTS, MOST_SIDES = 8, 30, 16
 MAX_BODY_BYTES, BODY_TIMEOUT_S = 1024, 5.0
 DRAWN = (run_folder.SUMMARY, run_folder.CONFIG, run_folder.METRICS, f"{EVALUATION}/{RESULTS}")
@@ -64,11 +70,16 @@ class LiveRun:
     """A run folder, read on as it grows."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder, self._drawn = folder, ("", "")
+        self._folder = folder
+        self.forget()
+        self.run = read_run(folder, played=self._follow())
+
+    def forget(self) -> None:
+        """Read everything again from now on."""
+        self._drawn = ("unread", "")
         self._rollouts: list[Entry] = []
         self._read_to = 0
         self._sought, self._hits, self._searched = "", deque[int](maxlen=MOST_ROLLOUTS), 0
-        self.run = read_run(folder, played=self._follow())
 
     @property
     def version(self) -> str:
@@ -87,8 +98,7 @@ class LiveRun:
     def _follow(self) -> list[Entry]:
         """All rollouts so far, oldest first."""
         if _size(self._folder / run_folder.ROLLOUTS) < self._read_to:  # the file was made anew
-            self._rollouts, self._read_to, self._searched = [], 0, 0
-            self._hits.clear()
+            self.forget()
         new_rollouts, self._read_to = rollouts_after(self._folder, self._read_to, [])
         self._rollouts += new_rollouts
         return self._rollouts
@@ -180,12 +190,13 @@ class LiveView:
             return HTMLResponse(body, headers={"X-Page": self._live.version})
 
     async def _transcripts(self, request: Request) -> Response:
-        try:
-            numbers = [int(n) for n in request.query_params.getlist("n")]
-            async with self._one:
-                return HTMLResponse(await asyncio.to_thread(self._live.transcripts, numbers))
-        except (ValueError, IndexError):
-            return JSONResponse({"detail": "n must be numbers of rollouts"}, status_code=404)
+        asked = request.query_params.getlist("n")
+        numbers = [int(n) for n in asked if re.fullmatch(r"\d{1,9}", n, re.ASCII)]
+        if len(numbers) == len(asked):
+            with suppress(IndexError):
+                async with self._one:
+                    return HTMLResponse(await asyncio.to_thread(self._live.transcripts, numbers))
+        return JSONResponse({"detail": "n must be numbers of rollouts"}, status_code=404)
 
     def app(self, traffic: Traffic, *, token: str, local: bool) -> Starlette:
         """The ASGI application; `local`: nobody but this machine asks, by its own names."""
@@ -200,6 +211,17 @@ class LiveView:
             metrics=RequestMetrics("live_report"),
             traffic=traffic,
         )
+
+        async def changed(_: Request, exc: Exception) -> Response:
+            logger.info("a file of the run went or was made anew: %r", exc)
+            async with self._one:
+                self._live.forget()
+            return JSONResponse({"detail": "the run's files have just changed; ask again"}, status_code=503)
+
         names = ["localhost", "127.0.0.1", "[::1]"] if local else ["*"]
         own = Middleware(TrustedHostMiddleware, allowed_hosts=names)
-        return Starlette(routes=[Route(path, route) for path, route in paths.items()], middleware=[own, gate])
+        return Starlette(
+            routes=[Route(path, route) for path, route in paths.items()],
+            middleware=[own, gate],
+            exception_handlers=dict.fromkeys((OSError, ValueError, UserError), changed),
+        )

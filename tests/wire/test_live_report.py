@@ -19,8 +19,10 @@ import httpx
 import pytest
 
 from foundation import run_folder
+from foundation.http_gate import Traffic
 from foundation.net import free_port
 from sql_agent.config import ROOT
+from sql_agent.run_report.live import LiveView
 from tests.browser import Browser, missing
 from tests.run_folders import make_run
 from tests.wire.test_run_report import poisoned_run
@@ -180,3 +182,26 @@ def test_what_cannot_be_is_refused(tmp_path: Path, flags: list[str], words: str)
     folder = make_run(tmp_path / "run", steps=1)
     done = subprocess.run([*COMMAND, str(folder), *flags], cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert done.returncode == 2 and words in done.stderr
+
+
+async def test_files_that_are_made_anew_or_go_cost_an_answer_and_no_more(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", steps=2)
+    file = run / run_folder.ROLLOUTS
+    lines = file.read_bytes().splitlines(keepends=True)
+    file.write_bytes(b"".join(lines[:9]))
+    app = LiveView(run).app(Traffic(), token="", local=True)
+    transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+
+        async def statuses(path: str) -> tuple[int, int]:
+            return (await client.get(path)).status_code, (await client.get(path)).status_code
+
+        assert await statuses("/now") == (200, 200)
+        file.write_bytes(b"torn\n" + b"".join(lines[:12]))  # longer than before, and each line elsewhere
+        assert await statuses("/now") == (503, 200)
+        assert "of 12<" in (await client.get("/now")).text
+        assert await statuses("/transcripts?n=0") == (200, 200)
+        assert await statuses("/transcripts?n=-1") == await statuses("/transcripts?n=%C2%B2") == (404, 404)
+        shutil.rmtree(run)
+        assert await statuses("/") == (503, 503)
+        assert await statuses("/now") == (200, 200)
