@@ -38,14 +38,21 @@ TAKEN_BACK = "the transaction was taken back: is the disk full?"
 
 
 def locked(path: Path) -> IO[str]:
-    """The file beside the database that one process holds, whichever way it ends. Raises RunError."""
-    lock = path.with_name(f"{path.name}.lock").open("a")
+    """The file, which one process holds, by whatever name and whichever way it ends. Raises RunError.
+
+    To be closed after the connection: SQLite's own locks go with any descriptor of the file that is closed.
+    """
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = path.open("a")
     except OSError as exc:
-        lock.close()
+        raise RunError(f"{path}: no store can be kept there ({exc.strerror}). Give another --path") from exc
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as exc:
+        file.close()
         raise RunError(f"{path}: another store has this file open. Stop it, or give another --path") from exc
-    return lock
+    return file
 
 
 def connected(path: Path) -> sqlite3.Connection:
@@ -82,7 +89,6 @@ class Database:
     AGAIN: ClassVar[tuple[type[Exception], ...]] = ()
 
     def __init__(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
         self.path, self._lock = path, locked(path)
         try:
             self._connection = connected(path)

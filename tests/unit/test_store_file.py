@@ -116,3 +116,20 @@ async def test_listing_by_start_time_reads_an_index_in_an_older_file_too(path: P
     assert any("USING INDEX rollouts_by_start_time" in step for step in plan), plan
     assert not any(step == "USE TEMP B-TREE FOR ORDER BY" for step in plan), plan
     database.close()
+
+
+async def test_one_store_has_the_file_under_whatever_name(path: Path, tmp_path: Path) -> None:
+    (tmp_path / "link.db").symlink_to(path)
+    (tmp_path / "hard.db").hardlink_to(path)
+    first = Database(path)
+    for name in ("store.db", "link.db", "hard.db"):
+        with pytest.raises(RunError, match="another store has this file open"):
+            Database(tmp_path / name)
+    first.close()
+    Database(tmp_path / "link.db").close()
+
+
+@pytest.mark.parametrize("name", ["store.db/below.db", "n" * 300, "."])
+def test_a_path_that_holds_no_file_is_named(path: Path, name: str) -> None:
+    with pytest.raises(RunError, match="no store can be kept there .* Give another --path"):
+        Database(path.parent / name)
