@@ -77,10 +77,10 @@ def flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def _value(raw: str) -> Any:
-    with suppress(json.JSONDecodeError):
+    with suppress(ValueError, RecursionError):
         return json.loads(raw)
     if raw.lstrip()[:1] in ("{", "["):  # numbers, dates and quotes of TOML stay what they always were: text
-        with suppress(tomllib.TOMLDecodeError):
+        with suppress(tomllib.TOMLDecodeError, RecursionError):
             return tomllib.loads(f"value = {raw}")["value"]
     return raw
 
@@ -103,8 +103,8 @@ def load_recipe(name: str) -> dict[str, Any]:
     """The tree of a recipe, with `recipe` set to its name. Raises UserError when it is not TOML."""
     path = recipe_path(name)
     try:
-        tree = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as exc:
+        tree = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except (OSError, ValueError, RecursionError) as exc:
         raise UserError(f"{path}: not valid TOML ({exc})") from exc
     return {**anchored(tree, path.parent), "recipe": path.parent.name if path.name == "config.toml" else path.stem}
 

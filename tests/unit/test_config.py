@@ -59,6 +59,13 @@ def test_what_is_no_json_is_text(path: list[str], text: str) -> None:
         assume(False)
 
 
+@pytest.mark.parametrize("text", ["9" * 5000, "[" * 5000, "{a=" * 5000])
+def test_a_value_that_no_reader_takes_is_text(text: str) -> None:
+    assert parse_assignment(f"optim.lr={text}") == {"optim": {"lr": text}}
+    with pytest.raises(UserError, match="optim.lr"):
+        build_config(parse_assignment(f"optim.lr={text}"))
+
+
 @given(st.text().filter(lambda text: not text.partition("=")[0].strip() or "=" not in text))
 def test_an_assignment_without_key_or_equals_sign_is_refused(text: str) -> None:
     with pytest.raises(UserError, match="expected KEY=VALUE, for example --set optim.lr=2e-6"):
@@ -197,7 +204,10 @@ def test_a_missing_recipe_is_named_with_those_there_are() -> None:
         recipe_path("qwen2.5_7b")
 
 
-@pytest.mark.parametrize("content", [b"[optim\nlr = 1", b"\xff\xfe", b"[optim]\nlr = 1\nlr = 2"])
+NO_TOML = [b"[optim\nlr = 1", b"\xff\xfe", b"[optim]\nlr = 1\nlr = 2", b"a = " + b"[" * 5000]
+
+
+@pytest.mark.parametrize("content", NO_TOML)
 def test_a_recipe_that_is_no_toml_is_refused(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "broken.toml"
     file.write_bytes(content)
@@ -208,7 +218,7 @@ def test_a_recipe_that_is_no_toml_is_refused(tmp_path: Path, content: bytes) -> 
 def test_a_recipe_is_found_as_name_folder_or_file(tmp_path: Path) -> None:
     folder = tmp_path / "own"
     folder.mkdir()
-    (folder / "config.toml").write_text("[optim]\nlr = 1e-3\n", encoding="utf-8")
+    (folder / "config.toml").write_text("[optim]\r\nlr = 1e-3\r\n", encoding="utf-8-sig")  # as Windows writes it
     for name in (str(folder), str(folder / "config.toml")):
         assert load_recipe(name) == {"optim": {"lr": 1e-3}, "recipe": "own"}
     assert load_recipe("smoke_cpu")["recipe"] == "smoke_cpu"
