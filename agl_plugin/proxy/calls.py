@@ -9,8 +9,8 @@ for CONNECT_S; one that was reused and closed within STALE_S without a byte of a
 one; nothing else is sent twice; an address without connections rests while others have them, and one call in REST_S
 looks whether it is back; a stream that breaks off breaks off for the agent too; what an agent no longer waits for is
 waited for all the same, so that the gate counts what the model server works on; a stream of which an agent reads
-nothing for UNREAD_S is broken off, since it would hold the gate for ever. Where FEW calls are open, each is answered
-once the store has its span; where more are, before that (span_writer.py).
+nothing for UNREAD_S is broken off, since it would hold the gate for ever. An answer does not wait until the store has
+its span (span_writer.py).
 Bodies above MAX_BODY_BYTES, what is no JSON object, models that are not known and keys that no agent may ask for
 (foundation/chat_request.py) are refused. No limit of its own on how long a model server takes: agents have theirs, and
 the end of a step aborts the rest.
@@ -59,7 +59,6 @@ ALIVE_PATHS = (ALIVE_PATH, "/health", "/health/readiness")
 MAX_BODY_BYTES = 32 * 2**20
 MOST_CALLS = 1024
 MOST_HOMES = 2**17  # rollouts whose address is remembered
-FEW = 4  # calls that wait for one write of spans would go on together, and so would the next ones: not for many
 BODY_S = 30.0
 CONNECT_S, TRY_S, PAUSE_S, REST_S = 10.0, 2.5, 0.1, 1.0
 UNREAD_S = 15.0  # less than the trainer waits for the gate
@@ -124,7 +123,7 @@ class Calls:
         self.packs = packs
         self.addresses: dict[str, list[Address]] = {}
         self.metrics.weights.set_function(lambda: gate.weights)
-        self._n_used = self._n_open = 0
+        self._n_used = 0
         self._homes: dict[str, Address] = {}
 
     def route(self, addresses: dict[str, list[Address]]) -> None:
@@ -177,7 +176,6 @@ class Calls:
             )  # fmt: skip
         started = time.perf_counter()
         status = 500
-        self._n_open += 1
         try:
             reply = await self._call(route["rollout"], route["attempt"], receive, send)
             status = reply.status_code if reply else 200
@@ -186,7 +184,6 @@ class Calls:
             status = exc.reply.status_code
             raise
         finally:
-            self._n_open -= 1
             self.metrics.calls.labels(str(status)).inc()
             self.metrics.seconds.observe(time.perf_counter() - started)
 
@@ -204,8 +201,7 @@ class Calls:
                 weights = self.gate.weights
             if notes and rollout and attempt:
                 notes[WEIGHTS] = weights
-                few = self._n_open <= FEW
-                await self._spans.add(CallSpan(rollout, attempt, start_ns, time.time_ns(), notes, awaited=few))
+                await self._spans.add(CallSpan(rollout, attempt, start_ns, time.time_ns(), notes))
             if isinstance(reply, bytes):
                 return await send({"type": "http.response.body", "body": reply})
             return reply

@@ -1,10 +1,10 @@
 """Sends the spans of LLM calls to the store, many in one request.
 
-Guarantees: who awaits a span goes on once the store has it or has not answered for HOLD_S; the store numbers spans as
-they come, those sent together in the order of their starts. Spans are kept and sent again, and calls wait once
-MOST_WAITING are kept; at the end what is kept is sent. A span that the store refuses (of an attempt it does not know)
-takes no other with it. One that could not be sent within GIVE_UP_S is lost, counted and logged: its rollout is left out
-for missing ids.
+Guarantees: the store numbers spans as they come, those sent together in the order of their starts. No call waits for
+its span: who reads a rollout waits until it has as many as the rollout's calls, as the daemon does. Spans are kept and
+sent again, and calls wait once MOST_WAITING are kept; at the end what is kept is sent. A span that the store refuses
+(of an attempt it does not know) takes no other with it. One that could not be sent within GIVE_UP_S is lost, counted
+and logged: its rollout is left out for missing ids.
 """
 
 from __future__ import annotations
@@ -36,8 +36,7 @@ from foundation.store_token import token_headers
 
 logger = logging.getLogger(__name__)
 
-SOON_S, LATER_S = 0.004, 0.02  # where somebody waits, and where nobody does
-HOLD_S = 1.0
+GATHER_S = 0.02  # to send together what comes together
 MOST_AT_ONCE, MOST_WAITING = 256, 4096
 GIVE_UP_S, PAUSE_S = 60.0, 0.2  # a store that was killed may be started again
 ONE_REQUEST = aiohttp.ClientTimeout(total=GIVE_UP_S / 2)  # a store that hangs, or whose machine is gone
@@ -53,9 +52,7 @@ class CallSpan:
     start_ns: int
     end_ns: int
     attributes: dict[str, Any]
-    awaited: bool  # whether the call is answered after it is stored
     ids: bytes = field(default_factory=lambda: os.urandom(24))  # of trace and span: the same when it is sent again
-    settled: asyncio.Event = field(default_factory=asyncio.Event)  # stored, refused or lost
 
 
 class Refused(AgentGRPOError):
@@ -72,13 +69,8 @@ class SpanWriter:
         self._waiting = asyncio.Queue[CallSpan](MOST_WAITING)
 
     async def add(self, span: CallSpan) -> None:
-        """Send a span; where it is awaited, return when the store has it or refuses it, at the latest after HOLD_S."""
+        """Have a span sent."""
         await self._waiting.put(span)
-        if not span.awaited:
-            return
-        with suppress(TimeoutError):
-            async with asyncio.timeout(HOLD_S):
-                await span.settled.wait()
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[SpanWriter]:
@@ -94,7 +86,7 @@ class SpanWriter:
     async def _run(self) -> None:
         while True:
             spans = [await self._waiting.get()]
-            await asyncio.sleep(SOON_S if spans[0].awaited else LATER_S)
+            await asyncio.sleep(GATHER_S)
             while len(spans) < MOST_AT_ONCE and not self._waiting.empty():
                 spans.append(self._waiting.get_nowait())
             spans.sort(key=lambda span: span.start_ns)  # the store numbers them as they come
@@ -103,8 +95,7 @@ class SpanWriter:
             except Exception:
                 self._count(spans, "lost", "they could not be sent")
             finally:
-                for span in spans:
-                    span.settled.set()
+                for _ in spans:
                     self._waiting.task_done()
 
     async def _send(self, spans: Sequence[CallSpan]) -> None:

@@ -31,7 +31,7 @@ async def test_a_refused_span_does_not_take_its_batch_apart(n_refused: int) -> N
     async with aiohttp.ClientSession() as http:
         writer = Picky(agl.InMemoryLightningStore(), http, counts=counts)
         writer.unknown = frozenset(f"ro-{n * 80}" for n in range(n_refused))
-        await writer._send([CallSpan(f"ro-{n}", "at", n, n, {}, awaited=False) for n in range(N)])
+        await writer._send([CallSpan(f"ro-{n}", "at", n, n, {}) for n in range(N)])
     assert len(writer.sent) <= 1 + n_refused * 16  # log2(256) halvings of two requests each
     assert counts.labels("stored")._value.get() == N - n_refused
     assert counts.labels("refused")._value.get() == n_refused

@@ -20,7 +20,7 @@ from agentlightning.utils.server_launcher import PythonServerLauncherArgs
 
 from agl_plugin.daemon import _make_proxy
 from agl_plugin.options import DaemonOptions
-from agl_plugin.proxy.calls import FEW, MAX_BODY_BYTES
+from agl_plugin.proxy.calls import MAX_BODY_BYTES
 from agl_plugin.proxy.gate import Gate
 from agl_plugin.proxy.gateway import Gateway
 from agl_plugin.proxy.spans import WEIGHTS
@@ -401,28 +401,29 @@ async def test_spans_wait_for_a_store_that_does_not_answer(running: Running) -> 
     assert len(spans) == 1
 
 
-async def test_who_has_an_answer_finds_its_span_and_the_store_numbers_them(running: Running) -> None:
+async def test_the_store_numbers_spans_as_they_come(running: Running) -> None:
     rollout, url = await running.attempt()
     for n, stream in enumerate((False, True, False), start=1):
         await running.call(url, stream=stream)
-        assert [span.sequence_id for span in await running.store.query_spans(rollout)] == list(range(1, n + 1))
+        assert [span.sequence_id for span in await running.spans(rollout, n=n)] == list(range(1, n + 1))
     await asyncio.gather(*(running.call(url) for _ in range(10)))
-    spans = await running.store.query_spans(rollout)
+    spans = await running.spans(rollout, n=13)
     assert [span.sequence_id for span in spans] == list(range(1, 14))
     assert await running.store.get_next_span_sequence_id(rollout, "any") == 14
 
 
-async def test_among_many_calls_none_waits_for_the_store(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agl_plugin.proxy.span_writer.HOLD_S", 600.0)
+@pytest.mark.parametrize("n_calls", [1, 16])
+async def test_no_call_waits_for_the_store(running: Running, n_calls: int) -> None:
     kept, away, rollout, url = await with_a_store_that_is_away(running)
-    calls = {asyncio.create_task(running.call(url)) for _ in range(4 * FEW)}
-    while len(calls) > FEW:
-        done, calls = await asyncio.wait(calls, timeout=60.0, return_when=asyncio.FIRST_COMPLETED)
-        assert done and all(call.result().status_code == 200 for call in done)
-    assert len(calls) == FEW  # those that were alone in the end
+    for _ in range(4):
+        replies = await asyncio.wait_for(asyncio.gather(*(running.call(url) for _ in range(n_calls))), 60.0)
+        assert all(reply.status_code == 200 for reply in replies)
+    assert not await kept.query_spans(rollout)
     await away.start()
-    await asyncio.gather(*calls)
-    assert len(await kept.query_spans(rollout)) == 4 * FEW
+    deadline = time.monotonic() + 10
+    while len(await kept.query_spans(rollout)) < 4 * n_calls and time.monotonic() < deadline:
+        await asyncio.sleep(0.05)
+    assert len(await kept.query_spans(rollout)) == 4 * n_calls
     await away.stop()
 
 
@@ -505,8 +506,8 @@ async def test_the_interface_of_agent_lightnings_proxy(server: FakeServer) -> No
             reply = await http.post(
                 f"{resource.endpoint}/chat/completions", json={"model": MODEL, "messages": MESSAGES}
             )
+        await proxy.stop()  # sends what it kept
         (span,) = await store.query_spans(rollout.rollout_id)
-        await proxy.stop()
         assert reply.status_code == 200 and not proxy.is_running()
         call = call_of(span)
         assert call and call.response["token_ids"] == IDS and span.sequence_id == 1
