@@ -10,10 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
-import re
 from collections import deque
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
@@ -35,7 +32,6 @@ from sql_agent.run_report.cases import Transcript
 from sql_agent.run_report.folder import EVALUATION, Entry, read_run, rollouts_after
 from sql_agent.run_report.plain import number
 
-logger = logging.getLogger(__name__)
 MOST_GROUPS, MOST_ROLLOUTS, MOST_SIDES = 8, 30, 16
 MAX_BODY_BYTES, BODY_TIMEOUT_S = 1024, 5.0
 DRAWN = (run_folder.SUMMARY, run_folder.CONFIG, run_folder.METRICS, f"{EVALUATION}/{RESULTS}")
@@ -190,13 +186,12 @@ class LiveView:
             return HTMLResponse(body, headers={"X-Page": self._live.version})
 
     async def _transcripts(self, request: Request) -> Response:
-        asked = request.query_params.getlist("n")
-        numbers = [int(n) for n in asked if re.fullmatch(r"\d{1,9}", n, re.ASCII)]
-        if len(numbers) == len(asked):
-            with suppress(IndexError):
-                async with self._one:
-                    return HTMLResponse(await asyncio.to_thread(self._live.transcripts, numbers))
-        return JSONResponse({"detail": "n must be numbers of rollouts"}, status_code=404)
+        try:
+            numbers = [int(n) for n in request.query_params.getlist("n")]
+            async with self._one:
+                return HTMLResponse(await asyncio.to_thread(self._live.transcripts, numbers))
+        except (ValueError, IndexError):
+            return JSONResponse({"detail": "n must be numbers of rollouts"}, status_code=404)
 
     def app(self, traffic: Traffic, *, token: str, local: bool) -> Starlette:
         """The ASGI application; `local`: nobody but this machine asks, by its own names."""
@@ -212,8 +207,7 @@ class LiveView:
             traffic=traffic,
         )
 
-        async def changed(_: Request, exc: Exception) -> Response:
-            logger.info("a file of the run went or was made anew: %r", exc)
+        async def changed(_request: Request, _exc: Exception) -> Response:
             async with self._one:
                 self._live.forget()
             return JSONResponse({"detail": "the run's files have just changed; ask again"}, status_code=503)
