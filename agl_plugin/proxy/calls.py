@@ -41,7 +41,6 @@ from starlette.types import Receive, Scope, Send
 
 from agl_plugin.proxy.answers import Collected, Json, Request, as_stream
 from agl_plugin.proxy.gate import ALIVE_PATH, GONE, REFUSED, Gate, error_body
-from agl_plugin.proxy.pace import Pace
 from agl_plugin.proxy.span_writer import CallSpan, SpanWriter
 from agl_plugin.proxy.spans import WEIGHTS
 from agl_plugin.proxy.tokens import Packer
@@ -146,7 +145,7 @@ class Calls:
             session(connector=Connector(limit=0, force_close=True)) as self._http_once,
             SpanWriter(store, http, counts=self.metrics.spans).running() as spans,
         ):
-            self._http, self._spans, self._pace, self._packer = http, spans, Pace(), Packer()
+            self._http, self._spans, self._packer = http, spans, Packer()
             yield
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -190,7 +189,6 @@ class Calls:
     async def _call(self, rollout: str | None, attempt: str | None, receive: Receive, send: Send) -> Response | None:
         body = await body_in_time(receive)
         async with self._room:
-            await self._pace.turn()
             pack = functools.partial(self._packer.packed, (rollout, attempt)) if self.packs and rollout else None
             request = Request(requested(body), self.log_probs, rollout or "", pack)
             async with self.gate.call() as passes:
@@ -215,7 +213,6 @@ class Calls:
                 if response.content_type == "text/event-stream":
                     return await self._pass_on(request, response, send)
                 content = await response.read()
-                await self._pace.turn()
                 answer = parsed(content, "the model server's answer", status=502, read=read_answer)
         except (aiohttp.ClientError, OSError, TimeoutError) as exc:
             why = f"{type(exc).__name__}: {exc}"
