@@ -11,6 +11,7 @@ foundation/forks.py with own_remote.py.
 from __future__ import annotations
 
 import asyncio
+import builtins
 import contextlib
 import decimal
 import gc
@@ -49,7 +50,8 @@ AGAIN_S = 0.2  # a call that swallows its end gets it again
 SIGNALS = [number for number in signal.valid_signals() if number not in (signal.SIGKILL, signal.SIGSTOP)]
 WAITING = vars(thread)["_worker"].__code__
 LIMITS = [value for name, value in vars(resource).items() if name.startswith("RLIMIT_")]
-USED = [vars(value) for value in (*globals().values(), json.decoder, json.encoder) if isinstance(value, ModuleType)]
+NAMES = (*globals().values(), builtins, json.decoder, json.encoder)
+USED = [vars(value) for value in NAMES if isinstance(value, ModuleType)]
 Loaded = tuple[list[Tool], list[EnvironmentClass]]
 
 
