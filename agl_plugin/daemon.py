@@ -62,6 +62,7 @@ logger = logging.getLogger(__name__)
 FINISHED: list[RolloutStatus] = ["succeeded", "failed", "cancelled"]
 SET_UP_S = 300.0
 LATE_SPANS_S, LOOK_EVERY_S = 5.0, 0.05
+SETTLED_S = 0.5  # from the end of a rollout that does not tell how many calls it made
 WATCH_EVERY_S = 10.0
 STORE_ERRORS = (aiohttp.ClientError, ConnectionError, TimeoutError)
 
@@ -389,11 +390,15 @@ class GrpoDaemon:
     async def _spans(self, rollout: Rollout) -> tuple[list[Span], list[Triplet]]:
         """Spans and triplets of the latest attempt, waiting shortly for spans that the proxy exports late."""
         deadline = time.monotonic() + LATE_SPANS_S
+        settled_s = min(rollout.end_time or 0.0, time.time()) + SETTLED_S
         while True:
             spans = list(await self.store.query_spans(rollout.rollout_id, attempt_id="latest"))
-            n_calls = int(annotation_of(spans, LLM_CALLS_KEY) or 0)
-            there = sum(span.name == CALL_SPAN for span in spans) >= n_calls and not n_missing(spans)
-            if there or time.monotonic() > deadline:
+            n_calls = annotation_of(spans, LLM_CALLS_KEY)
+            if n_calls is None:  # a runner of somebody else's
+                there = reward_of(spans) is None or time.time() > settled_s
+            else:
+                there = sum(span.name == CALL_SPAN for span in spans) >= int(n_calls)
+            if (there and not n_missing(spans)) or time.monotonic() > deadline:
                 return spans, self.adapter.adapt(spans) if spans else []
             await asyncio.sleep(LOOK_EVERY_S)
 

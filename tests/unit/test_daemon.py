@@ -28,6 +28,7 @@ from foundation import run_folder
 from foundation.errors import RunError
 from foundation.files import read_lines
 from foundation.net import free_port
+from foundation.rollout_keys import LLM_CALLS_KEY
 from tests.spans import call_without_ids, fault_span, llm_call, reward_span, waiting_span
 
 MAX_PROMPT, MAX_RESPONSE = 16, 8
@@ -420,10 +421,11 @@ def test_only_the_latest_attempt_counts(daemon: GrpoDaemon) -> None:
     assert lines(daemon)[0]["response_tokens"] == [1]
 
 
+@pytest.mark.parametrize("told", [True, False])
 def test_spans_that_come_shortly_after_the_end_are_waited_for(
-    daemon: GrpoDaemon, monkeypatch: pytest.MonkeyPatch
+    daemon: GrpoDaemon, monkeypatch: pytest.MonkeyPatch, told: bool
 ) -> None:
-    """The proxy exports its spans in its own time; the reward can be there first."""
+    """The proxy exports its spans in its own time; the reward can be there first. Not every runner tells its calls."""
     monkeypatch.setattr("agl_plugin.daemon.LATE_SPANS_S", 10.0)
 
     async def late() -> None:
@@ -431,6 +433,8 @@ def test_spans_that_come_shortly_after_the_end_are_waited_for(
         assert rollout is not None
         ids = {"rollout": rollout.rollout_id, "attempt": rollout.attempt.attempt_id}
         *calls, reward = scored(0.9, n_calls=2)(ids)
+        if not told:
+            assert reward.attributes.pop(LLM_CALLS_KEY) == 2
         await daemon.store.add_many_spans([calls[0], reward])
         await daemon.store.update_attempt(rollout.rollout_id, rollout.attempt.attempt_id, status="succeeded")
         waiting = asyncio.get_running_loop().run_in_executor(None, lambda: daemon._wait(daemon._play()))
