@@ -11,8 +11,10 @@ import json
 import re
 import time
 from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any, Protocol
+
+from pydantic import BaseModel
 
 from foundation.background import Exited
 from foundation.errors import AgentGRPOError
@@ -210,8 +212,16 @@ def bounded(result: Told, max_chars: int) -> Told:
 
 
 def as_text(value: Any) -> str:
-    """What a tool gave, as text: JSON unless it is text already."""
-    return str.__str__(value) if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    """What a tool gave, as text: JSON unless it is text already, of models and dataclasses their fields."""
+    return str.__str__(value) if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=_fields_of)
+
+
+def _fields_of(value: Any) -> Any:
+    if isinstance(value, BaseModel):
+        return value.model_dump()
+    if is_dataclass(value) and not isinstance(value, type):
+        return {part.name: getattr(value, part.name) for part in fields(value)}
+    return str(value)
 
 
 def cut(text: str, max_chars: int) -> str:

@@ -6,6 +6,8 @@ import asyncio
 import json
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +15,11 @@ import pytest
 from agents.tool_context import ToolContext
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import BaseModel
 
 from sql_agent.agent.episode import function_tool_of
 from sql_agent.agent.sql_tool import render_result, sql_tool
-from sql_agent.agent.tool import EpisodeContext, Tool, is_repeated_call
+from sql_agent.agent.tool import EpisodeContext, Tool, as_text, is_repeated_call
 from sql_agent.config import AgentConfig
 from sql_agent.environment.database import Database
 from sql_agent.errors import DatabaseFault
@@ -57,6 +60,20 @@ def test_a_result_has_the_documented_form() -> None:
         '{"status": "success", "records": [{"id": 1, "med_name": "阿司匹林"}, {"id": 2, "med_name": null}], "count": 2}'
     )
     assert render_result(result, max_chars=1000) == expected
+
+
+def test_models_and_dataclasses_are_told_by_their_fields() -> None:
+    class Shelf(BaseModel):
+        name: str
+        since: date
+
+    @dataclass
+    class Found:
+        shelves: list[Shelf]
+        kind: type = int
+
+    text = as_text([Found([Shelf(name="药", since=date(2024, 5, 1))])])
+    assert text == '[{"shelves": [{"name": "药", "since": "2024-05-01"}], "kind": "<class \'int\'>"}]'
 
 
 def test_an_empty_result_and_an_error() -> None:
