@@ -17,7 +17,7 @@ TWO_AT_A_TIME := -n 2 --dist loadfile --no-loadscope-reorder
 # Most tests talk over real sockets, some watch a clock: what failed is run once more, alone. What is broken fails twice.
 AGAIN := echo "once more, alone, what failed:" && $(PY) -m pytest --last-failed --last-failed-no-failures none
 
-.PHONY: help setup data tiny reward-model train demo math-demo mine test test-all full-shape gpu-test judge-report site release lint format check clean
+.PHONY: help setup data tiny reward-model train demo math-demo mine test test-long test-all full-shape gpu-test judge-report site release lint format check clean
 
 help:  ## show the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | column -t -s "$$(printf '\t')"
@@ -47,10 +47,13 @@ mine: ARGS =
 mine: setup  ## an agent for a database of your own (DB=shop.db, ARGS="--language zh")
 	@.venv/bin/agentgrpo mine $(DB) $(ARGS)
 
-test: setup  ## all tests but the expensive extras
-	@$(PY) -m pytest $(TWO_AT_A_TIME) -m "not slow and not gpu" || { [ $$? = 1 ] && $(AGAIN); }
+test: setup  ## the tests, all but those that take long
+	@$(PY) -m pytest $(TWO_AT_A_TIME) -m "not long and not slow and not gpu" || { [ $$? = 1 ] && $(AGAIN); }
 
-test-all: test  ## all tests, the expensive ones too
+test-long: setup  ## those that take seconds to a minute each
+	@$(PY) -m pytest $(TWO_AT_A_TIME) -m "long and not slow and not gpu" || { [ $$? = 1 ] && $(AGAIN); }
+
+test-all: test test-long  ## all tests, the expensive extras too
 	@$(PY) -m pytest -m "slow and not gpu"
 
 full-shape: data  ## one step of a model's shape on this CPU, real vocabulary and templates (SHAPE=qwen3_5, LAYERS=4)

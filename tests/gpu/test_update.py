@@ -45,6 +45,7 @@ def test_the_update_of_a_gpu_is_that_of_the_cpu(tmp_path: Path) -> None:
     assert error < RELATIVE_ERROR_MAX and found["loss"] == pytest.approx(expected["loss"], rel=1e-3)
 
 
+@pytest.mark.long
 def test_the_cpus_half_runs_here(tmp_path: Path) -> None:
     found = on_the_cpu(tmp_path)
     assert found["device"] == "cpu" and found["moved"].any() and torch.isfinite(found["moved"]).all()

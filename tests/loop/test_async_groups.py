@@ -37,6 +37,7 @@ def step(daemon: GrpoDaemon, loop: Loop, questions: list[str]) -> list[str]:
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("killed", [False, True], ids=["", "killed"])
 def test_slow_rollouts_go_on_with_the_next_weights(database: Path, tmp_path: Path, killed: bool) -> None:
     fast, slow = "甲药治什么？", "慢慢说：甲药治什么？"

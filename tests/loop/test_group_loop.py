@@ -32,6 +32,7 @@ def judge(request: dict[str, Any]) -> Answer:
     return chat_reply(json.dumps({**said, "reason": "because"}))
 
 
+@pytest.mark.long
 def test_a_group_is_judged_as_a_whole_and_validation_is_graded_alone(
     database: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

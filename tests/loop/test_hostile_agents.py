@@ -84,6 +84,7 @@ def in_the_loop(tmp_path: Path, turn: Path) -> list[str]:
 COLUMNS = {"agent": AGENTS, "answer": ["#### 5"] * 8}
 
 
+@pytest.mark.long
 def test_seven_agents_keep_all_beside_one_that_misbehaves_in_the_loop(database: Path, tmp_path: Path) -> None:
     turn = tmp_path / "turn"
     flags = in_the_loop(tmp_path, turn)
@@ -112,6 +113,7 @@ def test_seven_agents_keep_all_beside_one_that_misbehaves_in_the_loop(database: 
             daemon.batch(Limits(4096, 512))
 
 
+@pytest.mark.long
 def test_seven_agents_keep_all_beside_one_whose_episode_misbehaves(database: Path, tmp_path: Path) -> None:
     turn = tmp_path / "turn"
     body = f"    _misbehave(open({str(turn)!r}).read())\n    return '5'\n"
@@ -166,6 +168,7 @@ def one_step(tmp_path: Path) -> dict[str, Any]:
     }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("back_end", list(SCRIPTS))
 def test_seven_agents_keep_all_beside_one_that_misbehaves(tmp_path: Path, back_end: str) -> None:
     sets = [word for k, v in flatten(one_step(tmp_path)).items() for word in ("--set", f"{k}={json.dumps(v)}")]

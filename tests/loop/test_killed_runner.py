@@ -31,6 +31,7 @@ def kill_once_busy(loop: Loop, killed: list[int]) -> None:
     worker.kill()
 
 
+@pytest.mark.long
 def test_the_rollouts_of_a_killed_runner_run_once_more(database: Path, tmp_path: Path) -> None:
     with (
         running(tmp_path, database, "--set", "reward.judge.kind=reference") as loop,

@@ -122,6 +122,7 @@ def run(seen: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
     return run_dir
 
 
+@pytest.mark.long
 def test_a_step_leaves_what_a_run_leaves(run: Path) -> None:
     summary = json.loads((run / "summary.json").read_text(encoding="utf-8"))
     rollouts, (train, *_) = lines(run / "rollouts.jsonl"), lines(run / "metrics.jsonl")
@@ -158,6 +159,7 @@ def test_the_checkpoint_is_exported(run: Path, tmp_path: Path) -> None:
     assert export_checkpoint(run, tmp_path / "model").gap < 1e-4
 
 
+@pytest.mark.long
 def test_one_seed_is_one_run_and_a_resume_equals_no_stop(run: Path, tmp_path: Path) -> None:
     """Two steps at once, with tools that are late now and then, against one step and its resume."""
     two = {"trainer": {"max_steps": 2, "runs_dir": str(tmp_path)}}
@@ -294,6 +296,7 @@ def test_a_fault_is_no_reward(tmp_path: Path) -> None:
     assert "no question has two scored rollouts" in summary["error"] and "no disk" in summary["error"]
 
 
+@pytest.mark.long
 def test_nothing_of_an_episode_counts_after_its_limit(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """One that swallows its end and answers all the same, and one that goes on for ever."""
     text = """
@@ -362,6 +365,7 @@ def test_a_checkpoint_of_another_back_end_is_refused(run: Path, tmp_path: Path) 
             check_checkpoint(str(actor.parent))
 
 
+@pytest.mark.long
 def test_keys_of_the_update_are_obeyed(tmp_path: Path) -> None:
     """Mini-batches, epochs, warmup, a KL term, entropy, another loss and advantage, a correction and a cut sampler, one
     row a call, and other questions in the place of flat groups."""
@@ -387,6 +391,7 @@ def test_keys_of_the_update_are_obeyed(tmp_path: Path) -> None:
     assert not found.problems and found.counts["updates"] == 2
 
 
+@pytest.mark.long
 def test_a_teacher_and_what_succeeded_are_learned_from(run: Path, tmp_path: Path) -> None:
     """The teacher is the start model: before the first update nothing is between them."""
     model = json.loads((run / "summary.json").read_text(encoding="utf-8"))["model"]["path"]

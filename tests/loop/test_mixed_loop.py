@@ -20,6 +20,7 @@ def add(a: int, b: int) -> int:
 PROMPT = "Add, then write #### and the sum."
 
 
+@pytest.mark.long
 def test_each_row_is_played_and_graded_by_its_agent(database: Path, tmp_path: Path) -> None:
     (tmp_path / "tools.py").write_text(TOOLS, encoding="utf-8")
     (tmp_path / "prompt.txt").write_text(PROMPT, encoding="utf-8")

@@ -55,6 +55,7 @@ def run(folder: Path, *flags: str, edit: Handler = editor, play: Handler = polic
     return done.exit_code, done.output
 
 
+@pytest.mark.long
 def test_the_search_finds_the_better_prompt_and_reports_it(tmp_path: Path) -> None:
     status, said = run(tmp_path)
     out = tmp_path / "out"
@@ -113,6 +114,7 @@ def test_without_an_optimising_model_nothing_is_played(tmp_path: Path) -> None:
     assert status == 2 and said.startswith("error: no optimising model") and not (tmp_path / "out").exists()
 
 
+@pytest.mark.long
 def test_the_recipe_finds_the_prompt_that_the_policy_knows(tmp_path: Path) -> None:
     """recipes/prompt_cpu, a few questions of it: the policy here knows the answers under one of the listed prompts."""
     known = {

@@ -33,6 +33,7 @@ async def play(question, endpoint, tools):
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("proxy", ["gateway", "litellm"])
 def test_of_two_agents_one_is_trained(database: Path, tmp_path: Path, proxy: str) -> None:
     (tmp_path / "agents.py").write_text(AGENTS, encoding="utf-8")
@@ -73,6 +74,7 @@ if "坏" in question:
 """
 
 
+@pytest.mark.long
 def test_a_program_plays_rollouts_and_its_failure_is_unscored(database: Path, tmp_path: Path) -> None:
     (tmp_path / "agent.py").write_text(COMMAND, encoding="utf-8")
     flags = ("--set", f"agent.command={sys.executable} {tmp_path / 'agent.py'}", "--set", "reward.judge.kind=reference")

@@ -57,6 +57,7 @@ def status(address: str, rollout_id: str) -> str:
     return asyncio.run(work())
 
 
+@pytest.mark.long
 def test_the_second_run_is_refused_until_the_first_has_ended(address: str) -> None:
     with StoreClaim(address, run="first", keep_spans=4):
         second = StoreClaim(address, run="second", keep_spans=4)

@@ -52,6 +52,7 @@ def tuned(source: Path, *sets: str, method: Any = "sft") -> TrainConfig:
     return resolve_config(method, tune_flags(method, *(word for text in given for word in ("--set", text))))
 
 
+@pytest.mark.long
 def test_sft_learns_the_sampled_tokens_of_stored_rollouts(source: Path) -> None:
     plan = prepare(tuned(source, "sft.min_reward=-9", "sft.best_of=0", "data.from_store_uses=2", "sft.epochs=5"))
     rollouts = [row for row in read_lines(source / run_folder.ROLLOUTS) if not row["unscored"]]
@@ -66,6 +67,7 @@ def test_sft_learns_the_sampled_tokens_of_stored_rollouts(source: Path) -> None:
     assert len(best_of_each.rows) == 8 and best_of_each.config.agent.system_prompt == plan.config.agent.system_prompt
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", ["sft", "dpo"])
 def test_a_tuning_run_learns_from_stored_rollouts(method: str, source: Path) -> None:
     sets = {"sft": ["sft.min_reward=-9", "sft.best_of=0"], "dpo": ["dpo.margin=0.01", "dpo.lr=1e-3"]}[method]
@@ -81,6 +83,7 @@ def learner(source: Path, *more: dict[str, Any]) -> TrainConfig:
     return build_config(load_recipe("smoke_cpu"), SMALL, stored, keys, *more)
 
 
+@pytest.mark.long
 def test_grpo_learns_from_stored_rollouts(source: Path) -> None:
     status, run_dir = run_local(learner(source), QUIET)
     rows = read_lines(run_dir / run_folder.ROLLOUTS)

@@ -16,6 +16,7 @@ from tests.loop.conftest import SLOW_S, Loop, collecting, rollouts
 pytestmark = pytest.mark.filterwarnings("default")
 
 
+@pytest.mark.long
 def test_a_rollout_over_its_limit_makes_no_further_call(loop: Loop, tmp_path: Path) -> None:
     """A call takes SLOW_S, twice the limit: nothing follows it, also where a busy machine never came to begin it."""
     before, started = len(loop.server.requests), time.monotonic()
@@ -29,6 +30,7 @@ def test_a_rollout_over_its_limit_makes_no_further_call(loop: Loop, tmp_path: Pa
     assert waited_s < 60
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("proxy", ["gateway", "litellm"])
 def test_the_step_is_over_when_the_proxy_waits_for_nothing_and_late_calls_are_refused(
     loop: Loop, tmp_path: Path, proxy: str
@@ -53,6 +55,7 @@ def test_the_step_is_over_when_the_proxy_waits_for_nothing_and_late_calls_are_re
     assert daemon.gate.in_flight == 0
 
 
+@pytest.mark.long
 def test_a_gateway_that_was_killed_is_there_again_in_the_next_step(loop: Loop, tmp_path: Path) -> None:
     with collecting(loop, tmp_path) as daemon:
         launcher: Any = daemon.llm_proxy.server_launcher

@@ -43,12 +43,14 @@ def printed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield found[1]
 
 
+@pytest.mark.long
 def test_the_command_that_it_prints_gets_right_answers(printed: str, tmp_path: Path) -> None:
     asked = [AGENTGRPO, *shlex.split(printed), "--limit", "2"]
     done = subprocess.run(asked, cwd=tmp_path, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0 and "mean reward 1.100 over 2" in done.stdout, done.stdout + done.stderr
 
 
+@pytest.mark.long
 @pytest.mark.skipif(bool(missing()), reason=missing() or "there is a browser")
 def test_its_agent_answers_right_on_its_page(printed: str, tmp_path: Path) -> None:
     given = dict(zip(*[iter(shlex.split(printed)[1:])] * 2, strict=True))

@@ -37,6 +37,7 @@ def test_each_call_gives_a_triplet_and_the_last_one_the_reward() -> None:
     assert [t.reward for t in triplets] == [None, None, 0.7]
 
 
+@pytest.mark.long
 @given(st.randoms(use_true_random=False), st.lists(st.integers(0, 9), max_size=6))
 def test_order_and_copies_of_spans_do_not_matter(rng: random.Random, copied: list[int]) -> None:
     spans = episode()

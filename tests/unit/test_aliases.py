@@ -50,6 +50,7 @@ TYPED = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("folder", "line", "said"), TYPED)
 def test_a_command_of_before_works_word_for_word(folder: str, line: str, said: str) -> None:
     variables, words = {"COLUMNS": "120"}, shlex.split(line)
@@ -79,6 +80,7 @@ def test_old_names_are_those_of_scripts_alone(capsys: pytest.CaptureFixture[str]
     assert status_of("train", "--train-file", "x") == 2 and "--train-file" in capsys.readouterr().err
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("script", "flags", "said"),
     [

@@ -170,6 +170,7 @@ def test_accuracy_reads_answers_as_people_write_them() -> None:
     assert api.create_reward("accuracy")(answers, ground_truth=truths) == [1, 1, 1, 0, 1, None]
 
 
+@pytest.mark.long
 @given(st.lists(st.tuples(st.text(max_size=40), st.integers(0, 99).map(str)), min_size=1, max_size=4))
 def test_made_rewards_stay_where_training_wants_them(pairs: list[tuple[str, str]]) -> None:
     completions, truths = ([pair[n] for pair in pairs] for n in (0, 1))

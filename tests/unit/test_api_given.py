@@ -214,6 +214,7 @@ def test_a_call_is_stopped_in_order() -> None:
     assert job.status == "stopped"
 
 
+@pytest.mark.long
 def test_the_end_of_a_program_ends_what_it_started() -> None:
     code = "import time\nfrom tests.unit.test_api_given import WAITS, command\nfrom sql_agent import api\n"
     code += "job = api.start(command, WAITS)\nwhile not job.lines: time.sleep(0.02)\nprint(job)"

@@ -74,6 +74,7 @@ def test_entities_are_split_about_70_10_20(splits: dict[str, list[Question]]) ->
         assert len(rows[split]) / total == pytest.approx(share, abs=0.04)
 
 
+@pytest.mark.long
 def test_a_second_build_does_nothing_and_a_forced_one_gives_the_same_bytes(bundled: Path) -> None:
     before = {name: (bundled / name).read_bytes() for name in (*OUTPUTS, STAMP)}
     assert build_bundled(bundled) is None
@@ -81,6 +82,7 @@ def test_a_second_build_does_nothing_and_a_forced_one_gives_the_same_bytes(bundl
     assert {path.name: path.read_bytes() for path in bundled.iterdir()} == before
 
 
+@pytest.mark.long
 def test_a_changed_or_missing_output_is_built_again(bundled: Path) -> None:
     before = (bundled / "val.parquet").read_bytes()
     (bundled / "val.parquet").write_bytes(b"changed")

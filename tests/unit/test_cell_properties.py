@@ -116,6 +116,7 @@ def test_the_cells_are_of_all_lengths_and_forms() -> None:
     assert lengths[0] < 5 and lengths[-1] > 2500 and any("<td>" in cell for one in QUESTIONS for cell in one.cells)
 
 
+@pytest.mark.long
 def test_reference_evidence_and_answer_that_are_one_earn_nearly_all() -> None:
     texts = ["\n".join(one.cells) for one in QUESTIONS]
     found = [
@@ -125,6 +126,7 @@ def test_reference_evidence_and_answer_that_are_one_earn_nearly_all() -> None:
     assert all(verdict and verdict.value >= 0.95 for verdict in found)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "reference", ["", "其说如是，别无他言。", "The book says so in words of its own, and much else."]
 )

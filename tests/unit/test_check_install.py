@@ -64,6 +64,7 @@ def test_this_environment_matches_the_lock() -> None:
     assert done.returncode == (1 if any(row["state"] == check.PROBLEM for row in rows.values()) else 0)
 
 
+@pytest.mark.long
 def test_what_a_run_loads_can_be_loaded_here() -> None:
     done = run_script(sys.executable, str(SCRIPT), "--json")
     rows = by_component(done.stdout)

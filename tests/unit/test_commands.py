@@ -111,6 +111,7 @@ def test_litellms_proxy_has_no_limit_of_calls() -> None:
         build_config({"rollout": {"calls_per_engine": 3, "proxy": "litellm"}})
 
 
+@pytest.mark.long
 def test_train_local_dry_run_trains_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     runs = tmp_path / "runs"
     given = ["--dry-run", "--recipe", "smoke_cpu", "--set", f"trainer.runs_dir={runs}", "--set", "trainer.device=cpu"]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 from sql_agent.config import ROOT
 
 # As the worker makes it; in a process of its own, because a group is the process's.
@@ -21,6 +23,7 @@ dist.destroy_process_group()
 """
 
 
+@pytest.mark.long
 def test_one_rank_needs_no_listener_beyond_the_machine() -> None:
     done = subprocess.run([sys.executable, "-c", CODE], cwd=ROOT, capture_output=True, text=True)
     assert done.stdout.strip().endswith("[[1.0, 1.0]] set()"), done.stderr[-2000:]

@@ -34,6 +34,7 @@ def bundled(name: str) -> list[str]:
     return [row.question for row in load_questions(data_path(f"data/{name}.parquet"))]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", [RULES_WERE_CHOSEN_ON, REPORTED_ON])
 def test_planted_near_duplicates_are_found_and_others_are_not(seed: int) -> None:
     """500 planted among 500 new questions of the same patterns about other drugs and diseases."""
@@ -49,6 +50,7 @@ def test_planted_near_duplicates_are_found_and_others_are_not(seed: int) -> None
     assert sum(new[place][1] == other for place, other in found.items()) >= 0.99 * right
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "language",
     [*read("reworded"), *read("reworded_shops")],
@@ -111,6 +113,7 @@ def row(number: int, **fields: Any) -> Row:
     return Row(number, question, question.model_dump())
 
 
+@pytest.mark.long
 def test_every_planted_leak_is_named_and_nothing_else() -> None:
     train, held = read_rows(data_path("data/train.parquet")), read_rows(data_path("data/test.parquet"))
     dice = random.Random(7)

@@ -295,6 +295,7 @@ def _query_in_child(database: Database, queue: multiprocessing.SimpleQueue[list[
     database.close()
 
 
+@pytest.mark.long
 def test_a_dropped_database_ends_its_workers(path: Path) -> None:
     open_database(path).query_sync("SELECT 1")
     gc.collect()
@@ -348,6 +349,7 @@ def test_a_forked_child_gets_workers_of_its_own(database: Database) -> None:
     assert database.query_sync("SELECT 3").rows == [[3]]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("pipe_held", [False, True], ids=["alone", "another process holds the pipe"])
 def test_the_worker_ends_with_its_parent(path: Path, pipe_held: bool) -> None:
     script = (

@@ -172,6 +172,7 @@ def test_words_in_any_order_reach_no_other_file(
     assert "only-in-pets_1" not in str(result.rows) and "of pets_1" not in str(result.rows)
 
 
+@pytest.mark.long
 def test_many_databases_share_a_few_processes(tmp_path: Path) -> None:
     names = [f"d{n:02d}" for n in range(20)]
     for name in names:

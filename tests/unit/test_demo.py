@@ -26,6 +26,7 @@ time.sleep(60)
 DEMO = f"import sys; from sql_agent.commands.demo import run; run(sys.executable, '-c', {PART!r})"
 
 
+@pytest.mark.long
 def test_a_sigterm_reaches_the_running_part_and_its_last_words_are_shown() -> None:
     command = [sys.executable, "-c", DEMO]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as demo:
@@ -68,6 +69,7 @@ demo.conclude(folder, before="tiny", plan=[])
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("later", [0, 1])
 def test_trials_that_a_fault_left_unscored_are_played_once_more(later: int, tmp_path: Path) -> None:
     (tmp_path / "summary.json").write_text("{}")

@@ -59,6 +59,7 @@ def brought(recipe: str, folder: Path) -> list[str]:
     return [*files, "--set", f"database.folder={folder / 'database'}"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("suffix", [".jsonl", ".parquet"])
 @pytest.mark.parametrize("more", [(), ("--model", "Qwen/Qwen3-0.6B")])
 def test_gsm8ks_files_are_read_as_they_are(tmp_path: Path, suffix: str, more: tuple[str, ...]) -> None:
@@ -67,6 +68,7 @@ def test_gsm8ks_files_are_read_as_they_are(tmp_path: Path, suffix: str, more: tu
     assert f'  actor_rollout_ref.model.path = "{more[1] if more else "Qwen/Qwen2.5-0.5B-Instruct"}"' in text
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_every_recipe_is_looked_at_without_a_gpu(recipe: str, tmp_path: Path) -> None:
     text = told("--recipe", recipe, *brought(recipe, tmp_path), *CONSOLE)
@@ -76,6 +78,7 @@ def test_every_recipe_is_looked_at_without_a_gpu(recipe: str, tmp_path: Path) ->
     assert "  actor_rollout_ref.actor.optim.betas = " in text or "  trainer.balance_batch = " in text
 
 
+@pytest.mark.long
 def test_steps_and_calls_follow_from_the_settings(tmp_path: Path) -> None:
     size = [
         "optim.questions_per_step=10",
@@ -91,12 +94,14 @@ def test_steps_and_calls_follow_from_the_settings(tmp_path: Path) -> None:
     assert "model calls: at most 2000 (4 turns each)" in text
 
 
+@pytest.mark.long
 def test_memory_is_counted_from_the_models_name() -> None:
     flags = ("--recipe", "qwen2_5_7b", "--n-gpus", "4", *CONSOLE)
     found = re.search(r"update: (\S+) GB per GPU .* \((\S+) in all\)", told(*flags))
     assert found and (float(found[1]), float(found[2])) == (30.5, 122.0)
 
 
+@pytest.mark.long
 def test_what_would_end_the_run_ends_the_dry_run() -> None:
     for flag, says in (("trainer.resume=nowhere", "global_step_N"), ("rollout.tensor_parallel=3", "must divide")):
         with pytest.raises(UserError, match=says):
@@ -114,6 +119,7 @@ async def play(question, endpoint, tools):
 """
 
 
+@pytest.mark.long
 def test_an_episode_of_each_agent_is_played(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(PLAYS)
     flags = ("--recipe", "smoke_cpu", "--set", f'agent.episode="{tmp_path}/own.py:play"', *CONSOLE)
@@ -123,6 +129,7 @@ def test_an_episode_of_each_agent_is_played(tmp_path: Path) -> None:
         told(*flags, "--set", 'agent.match="wirter"')
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("key", "value", "says"),
     [
@@ -142,6 +149,7 @@ def test_an_agent_that_cannot_play_ends_the_dry_run(tmp_path: Path, key: str, va
         told("--recipe", "smoke_cpu", "--set", f'{key}="{value.format(folder=tmp_path)}"', *CONSOLE)
 
 
+@pytest.mark.long
 def test_a_tool_that_cannot_be_imported_ends_the_dry_run(tmp_path: Path) -> None:
     (tmp_path / "tools.py").write_text("import nothing_of_that_name\n")
     with pytest.raises(UserError, match="nothing_of_that_name"):

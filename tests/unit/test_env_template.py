@@ -176,10 +176,12 @@ def names_in_template() -> list[str]:
     return [match[1] for match in LINE.finditer(TEMPLATE)]
 
 
+@pytest.mark.long
 def test_every_variable_of_the_code_is_in_the_template() -> None:
     assert names_in_code() - set(names_in_template()) == set()
 
 
+@pytest.mark.long
 def test_every_variable_of_the_template_is_read() -> None:
     assert set(names_in_template()) - names_in_code() - {*LIBRARIES, SWANLAB_KEY} == set()
 

@@ -128,6 +128,7 @@ def test_an_adapter_is_merged_with_its_scale(run: Path, tmp_path: Path) -> None:
         export_checkpoint(run, tmp_path / "again")
 
 
+@pytest.mark.long
 def test_the_shards_of_two_ranks_make_one_model(run: Path, tmp_path: Path) -> None:
     write_two_ranks(actor_of(run), VOCABULARY)
     (actor_of(run) / "fsdp_config.json").write_text('{"FSDP_version": 1, "world_size": 2}')

@@ -11,6 +11,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from sql_agent.config import ROOT
 from tests.pages import blocks_of
 
@@ -66,6 +68,7 @@ def use(folder: Path, modules: str = "") -> list[str]:
     return done.stdout.split("\n")[:2]
 
 
+@pytest.mark.long
 def test_the_scorer_grades_and_its_package_brings_it(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(snippet("def names_drug"), encoding="utf-8")
     graded = ["1.0 ", "None no_drug"]

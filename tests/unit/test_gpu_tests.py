@@ -6,10 +6,13 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 from sql_agent.config import ROOT
 from tests.gpu.test_recipes import gpu_recipes
 
 
+@pytest.mark.long
 def test_they_are_collected_and_skip_for_the_right_reason() -> None:
     command = [sys.executable, "-m", "pytest", "-m", "gpu", "tests/gpu", "-rs", "-p", "no:cacheprovider"]
     hidden = {**os.environ, "PATH": "/no-such-folder"}  # where no nvidia-smi is

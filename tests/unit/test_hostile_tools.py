@@ -354,6 +354,7 @@ def test_what_ends_a_process_is_a_fault_by_name_and_reason_and_no_neighbours(
     assert time.monotonic() - began_s < 40  # none waits for its limit of 60
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["hangs", "blocks", "clings", "swallows", "holds_the_lock", "ignores_alarms"])
 def test_what_hangs_is_told_and_no_neighbours(make: MakeTools, name: str) -> None:
     toolset = make(HOSTILE, tool_timeout_s=0.5)
@@ -452,6 +453,7 @@ asyncio.run(play())
 """
 
 
+@pytest.mark.long
 def test_all_of_it_ends_when_the_runner_is_killed(tmp_path: Path) -> None:
     note = tmp_path / "pid"
     stays = f"""
@@ -570,6 +572,7 @@ def test_an_environment_outlives_a_call_that_can_be_ended(make: MakeTools) -> No
     assert told[3] == "a begun b q" and reward == 0.3
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "reason", "said"),
     [("dies", "exit", "dies: ended its process with status 9"), ("locks", "timeout", "its process is gone")],

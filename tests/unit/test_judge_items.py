@@ -129,6 +129,7 @@ def test_labels_follow_the_written_rule() -> None:
         assert row["label"] == pytest.approx(label, abs=0.006), row["id"]
 
 
+@pytest.mark.long
 def test_questions_references_and_evidence_are_the_bundled_datas(tmp_path: Path) -> None:
     assert build_bundled(tmp_path) is not None
     questions = {q.id: q for q in load_questions(tmp_path / "qa_dataset.jsonl")}

@@ -100,6 +100,7 @@ def of_delta_nets(vocabulary: int) -> Any:
     return Qwen3_5ForConditionalGeneration(config).float()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("made", [policy, of_delta_nets])
 def test_prompts_of_a_group_are_read_once_and_rows_that_ended_are_dropped(made: Any, tokenizer: Any) -> None:
     model, texts = made(len(tokenizer)), ("用法用量", "不良反应", "储藏条件是什么")

@@ -36,6 +36,7 @@ def test_swapped_entities_boilerplate_and_questions_do_not_pay(earned: dict[str,
     assert max(earned["a lie added"]) < 0.25
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("language", ["en", "zh"])
 @pytest.mark.parametrize("part", ["first", "second"])
 def test_records_of_one_outline_are_told_apart(part: str, language: str) -> None:

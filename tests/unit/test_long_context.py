@@ -95,12 +95,14 @@ def played(
         return asyncio.run(runner.run(Question(id="q", question="Sum up the values of 1 to 12."), llm))
 
 
+@pytest.mark.long
 def test_kept_histories_overflow(tokenizer: Any, tmp_path: Path) -> None:
     rng = random.Random(1)
     ends = [played(LookupPolicy(tokenizer), tmp_path, "keep", spread=rng.randint(6, 14)) for _ in range(6)]
     assert sum(one.stop_reason == "context_overflow" for one in ends) / len(ends) >= 0.8
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["drop_results", "summarise"])
 def test_shortened_histories_finish_and_are_trained_exactly(tokenizer: Any, tmp_path: Path, kind: str) -> None:
     rng, rollouts = random.Random(1), list[list[Triplet]]()
@@ -134,6 +136,7 @@ def test_segments_make_the_update_of_one_row_per_call(tokenizer: Any, tmp_path: 
     assert_exact([policy.triplets for policy in policies])
 
 
+@pytest.mark.long
 def test_notes_that_are_not_trained_are_written_beside(tokenizer: Any, tmp_path: Path) -> None:
     policy, writer = LookupPolicy(tokenizer), LookupPolicy(tokenizer)
     episode = played(policy, tmp_path, "summarise", untrained=writer, train_summaries=False)
@@ -142,12 +145,14 @@ def test_notes_that_are_not_trained_are_written_beside(tokenizer: Any, tmp_path:
     assert len(policy.triplets) == episode.n_turns - episode.n_untrained_calls
 
 
+@pytest.mark.long
 def test_a_writer_that_is_down_is_a_fault(tokenizer: Any, tmp_path: Path) -> None:
     down = error_reply(500, "the model server broke")
     with pytest.raises(LLMFault, match="the model server broke"):
         played(LookupPolicy(tokenizer), tmp_path, "summarise", untrained=lambda _: down, train_summaries=False)
 
 
+@pytest.mark.long
 def test_without_counted_tokens_a_refused_prompt_is_shortened_and_asked_again(tokenizer: Any, tmp_path: Path) -> None:
     policy = LookupPolicy(tokenizer)
 
@@ -159,6 +164,7 @@ def test_without_counted_tokens_a_refused_prompt_is_shortened_and_asked_again(to
     assert episode.final_answer == f"The sum is {TOTAL}." and len(policy.triplets) == LOOKUPS + 1
 
 
+@pytest.mark.long
 def test_what_cannot_be_shortened_overflows(tokenizer: Any, tmp_path: Path) -> None:
     refused = error_reply(400, f"This model's maximum context length is {LIMIT} tokens")
     for kind in ("drop_results", "summarise"):

@@ -149,6 +149,7 @@ GOOD = "def f(tokens):\n    print('hello')\n    return -tokens.ratio * tokens.ad
 HEAVY = "import sys\nassert not {'verl', 'ray', 'vllm', 'agentlightning'} & sys.modules.keys()\n"
 
 
+@pytest.mark.long
 def test_a_file_is_found_from_the_recipes_folder_and_by_every_worker(tmp_path: Path) -> None:
     (tmp_path / "my_loss.py").write_text(HEAVY + GOOD)
     (tmp_path / "config.toml").write_text('[optim]\nloss = "my_loss.py:f"\n[trainer]\ndevice = "cpu"\n')

@@ -22,6 +22,7 @@ def model_of(folder: Path) -> Any:
     return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
 
 
+@pytest.mark.long
 def test_the_start_model_says_what_the_adapter_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(merging, "MERGED", tmp_path / "merged")
     base = ensure_tiny_policy(1)
@@ -33,6 +34,7 @@ def test_the_start_model_says_what_the_adapter_says(tmp_path: Path, monkeypatch:
     assert merging.merged_start(base, adapter) == start and len(list((tmp_path / "merged").iterdir())) == 1
 
 
+@pytest.mark.long
 def test_an_adapter_of_another_model_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(merging, "MERGED", tmp_path / "merged")
     base = ensure_tiny_policy(1)

@@ -337,6 +337,7 @@ def test_where_most_names_are_not_english_they_are_said_as_they_stand(tmp_path: 
     assert roles == {"RechnungNr": "key", "id_kunde": "key", "Betrag": "number", "Telefon": "code", "Extras": "long"}
 
 
+@pytest.mark.long
 def test_a_query_may_take_several_times_what_the_slowest_reference_took(
     schema: Schema, mined: Mined, settled: Settled, tmp_path: Path
 ) -> None:
@@ -584,6 +585,7 @@ def test_fixed_parts_of_calls_are_one_token_each(folder: Path) -> None:
     assert len(tokenizer.encode(joined, add_special_tokens=False)) == 1
 
 
+@pytest.mark.long
 def test_an_interrupted_stage_is_done_again_and_a_finished_one_is_not(
     tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -661,6 +663,7 @@ HOSTILE = st.sampled_from(
 )
 
 
+@pytest.mark.long
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(table=ODD | HOSTILE, name=ODD | HOSTILE, number=ODD | HOSTILE, value=ODD | HOSTILE)
 def test_no_name_and_no_value_breaks_a_query(tmp_path: Path, table: str, name: str, number: str, value: str) -> None:

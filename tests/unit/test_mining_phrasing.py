@@ -65,6 +65,7 @@ def texts(mined: Mined) -> list[str]:
     return [question.question for found in mined.splits.values() for question in found]
 
 
+@pytest.mark.long
 def test_words_that_lead_to_the_same_rows_are_taken_and_asked_for_once(
     mined: Mined, schema: Schema, settled: Settled, tmp_path: Path
 ) -> None:

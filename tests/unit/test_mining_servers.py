@@ -117,6 +117,7 @@ def mined(schema: Schema, url: str) -> Mined:
     return mine_questions(schema, url, language="en", seed=1, sizes=SIZES)
 
 
+@pytest.mark.long
 def test_tables_views_roles_and_links_are_read(schema: Schema) -> None:
     roles = {f"{table.name}.{column.name}": column.role for table in schema.tables for column in table.columns}
     expected = {"harbours.sea": "category", "harbours.opened": "date", "order.at": "date", "boats.builtYear": "year"}
@@ -132,6 +133,7 @@ def test_tables_views_roles_and_links_are_read(schema: Schema) -> None:
     assert schema.table("boats").ident == "name"
 
 
+@pytest.mark.long
 def test_questions_of_every_kind_are_asked_and_their_answers_are_those_of_the_database(
     schema: Schema, url: str, mined: Mined
 ) -> None:
@@ -144,6 +146,7 @@ def test_questions_of_every_kind_are_asked_and_their_answers_are_those_of_the_da
             assert database.query_sync(question.sql[0]).rows, question.sql
 
 
+@pytest.mark.long
 def test_the_same_database_gives_the_same_questions(schema: Schema, url: str, mined: Mined) -> None:
     again = mine_questions(read_schema(url), url, language="en", seed=1, sizes=SIZES)
     assert again == mined
@@ -160,6 +163,7 @@ def test_a_recipe_names_the_url_and_the_dialect(schema: Schema, url: str, mined:
     assert settled.name == "ships" or url.startswith("postgresql")
 
 
+@pytest.mark.long
 def test_demonstrations_are_queries_that_the_database_takes(schema: Schema, url: str) -> None:
     settled = command.settle(url, language="en", seed=1, questions=120, tables=[], model="")
     refused: list[str] = []

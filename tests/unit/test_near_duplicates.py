@@ -31,6 +31,7 @@ CASES = [(noise, least) for name, least in SETS.items() for noise in read(name)]
 IDS = [f"{name}-{language}" for name in SETS for language in ("english", "chinese")]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("noise", "least"), CASES, ids=IDS)
 def test_the_same_question_under_noise_is_found_and_one_that_differs_is_not(noise: Noise, least: float) -> None:
     """Some 100 to 250 questions, five new ones of each that repeat it, up to three that do not."""

@@ -24,6 +24,7 @@ def invoke(*flags: object) -> Result:
     return CliRunner().invoke(app_of("new"), [str(flag) for flag in flags], catch_exceptions=False)
 
 
+@pytest.mark.long
 def test_it_composes_from_any_folder_with_its_own_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = make_recipe("shop", tmp_path / "agents")
     (tmp_path / "tools.py").write_text("raise SystemExit('another file of that name')")
@@ -40,6 +41,7 @@ def test_it_composes_from_any_folder_with_its_own_files(tmp_path: Path, monkeypa
     assert total_steps(config, len(train)) == 20
 
 
+@pytest.mark.long
 def test_its_test_runs_and_finds_a_broken_tool(tmp_path: Path) -> None:
     made = make_recipe("shop", tmp_path)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(made / "test_recipe.py")]

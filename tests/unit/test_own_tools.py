@@ -64,6 +64,7 @@ FUNCTIONS = '''
 '''
 
 
+@pytest.mark.long
 def test_functions_of_a_file_are_tools_with_types_and_descriptions(make: MakeTools) -> None:
     toolset = make(FUNCTIONS)
     add, shout = toolset.offered

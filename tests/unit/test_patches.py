@@ -61,6 +61,7 @@ def looked_at() -> dict[str, str]:
     return json.loads(done.stdout.splitlines()[-1])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("target", [target.at for _, target in TARGETS])
 def test_the_target_is_there_with_the_parameters_that_the_patch_needs(looked_at: dict[str, str], target: str) -> None:
     assert looked_at[target] == ""
@@ -80,6 +81,7 @@ print(monkey_patch.is_trl_available.__module__, get_torch_device().mem_get_info(
 """
 
 
+@pytest.mark.long
 def test_verl_loads_the_patches_of_workers_and_of_the_cpu_while_it_is_loaded() -> None:
     """In the order of a real worker: the hook runs in the middle of `import verl`."""
     environment = {

@@ -92,6 +92,7 @@ def test_the_run_says_it_in_its_summary_and_report(context: ScoringContext, tmp_
     assert dict(facts(RunData(tmp_path, summary=low)))["constants that pay"] == "none above 0.25"
 
 
+@pytest.mark.long
 def test_the_documented_command(tmp_path: Path) -> None:
     flags = ["--recipe", "smoke_cpu", "--probe", "16", "--out", str(tmp_path)]
     command = [sys.executable, "sql_agent/judge_report.py", *flags]

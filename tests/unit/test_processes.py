@@ -87,6 +87,7 @@ def test_an_orphan_is_ended_though_its_parent_is_gone() -> None:
     assert not runs(orphan)
 
 
+@pytest.mark.long
 @alone
 def test_the_tree_looks_by_itself() -> None:
     """Nobody calls sample() in a run; the thread does."""
@@ -201,6 +202,7 @@ def test_a_process_of_its_own_is_not_bound() -> None:
     assert subprocess.check_output([sys.executable, "-c", code], text=True, cwd=ROOT) == "lives\n"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mib", [8, 64])
 def test_freed_memory_is_kept(mib: int) -> None:
     code = (

@@ -39,6 +39,7 @@ def of_split(questions: list[Question], split: Split) -> list[Question]:
     return [question for question in questions if question.meta["split"] == split]
 
 
+@pytest.mark.long
 def test_same_seed_same_questions(database: Path, questions: list[Question]) -> None:
     assert make_questions(database, load_templates()) == questions
     assert make_questions(database, load_templates(), seed=5) != questions

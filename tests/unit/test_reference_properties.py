@@ -116,6 +116,7 @@ def test_what_says_something_is_foreign_wherever_it_stands(beside: str) -> None:
 # The top is the truth
 
 
+@pytest.mark.long
 @SHORT
 @given(QUESTIONS, st.data())
 def test_the_value_falls_with_every_fact_that_is_missing_replaced_or_denied(
@@ -173,12 +174,14 @@ def cheats() -> dict[str, float]:
     }
 
 
+@pytest.mark.long
 def test_no_paste_of_the_database_pays(cheats: dict[str, float]) -> None:
     assert len([name for name in cheats if name.startswith("SELECT")]) == 6
     for name, mean in cheats.items():
         assert mean <= (0.3 if "SELECT" in name or "reference" in name else 0.15), name
 
 
+@pytest.mark.long
 def test_no_constant_answer_pays() -> None:
     train = random.Random(1).sample(load_questions(DATA / "train.parquet"), 400)
     assert mean_reward(constants(train), TEST) <= 0.25

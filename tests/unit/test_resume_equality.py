@@ -112,6 +112,7 @@ def main(folder: str) -> None:
             scenario(Path(folder) / scenario.__name__)
 
 
+@pytest.mark.long
 def test_a_resume_equals_no_stop(tmp_path: Path) -> None:
     """In a process of its own: FSDP leaves tensors behind, and torch warns of them in whichever test collects them."""
     code = f"from tests.unit.test_resume_equality import main; main({str(tmp_path)!r})"

@@ -264,6 +264,7 @@ def bundled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
+@pytest.mark.long
 def test_bundled_pairs_hold_entities_out(bundled: Path) -> None:
     prompts = {
         split: {pair.prompt for pair in read_pairs(bundled / f"{split}.jsonl")[0]} for split in ("train", "test")
@@ -296,6 +297,7 @@ def test_the_reference_judge_agrees_with_the_pairs(bundled: Path) -> None:
     assert agreed[True] >= 140
 
 
+@pytest.mark.long
 def test_the_same_seed_gives_the_same_pairs(bundled: Path, tmp_path: Path) -> None:
     build(QUESTIONS, tmp_path, seed=1)
     for name in ("train.jsonl", "labelled.jsonl"):

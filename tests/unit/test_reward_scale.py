@@ -85,6 +85,7 @@ def test_a_scale_file_is_checked(tmp_path: Path, changes: dict[str, object], mes
         load_scale(path, weights_sha256="w")
 
 
+@pytest.mark.long
 def test_the_command_fits_saves_and_plots(tmp_path: Path) -> None:
     model = make_model(tmp_path / "model")
     labels = tmp_path / "labelled.jsonl"

@@ -162,6 +162,7 @@ def test_more_calls_never_earn_more_of_the_step_bonus(n_calls: int, bad: int, ta
     assert found.parts["step_bonus"] == pytest.approx(0.5 * value)
 
 
+@pytest.mark.long
 @given(st.text(max_size=300), st.integers(0, 6), st.lists(st.floats(0.001, 100), min_size=3, max_size=3))
 def test_a_reward_is_within_its_bounds(answer: str, n_calls: int, weights: list[float]) -> None:
     names = ("exact", "step_bonus", "length_penalty")

@@ -267,6 +267,7 @@ def test_versions_are_those_that_are_installed() -> None:
 # Files
 
 
+@pytest.mark.long
 def test_a_damaged_folder_gives_a_page_that_says_so(tmp_path: Path) -> None:
     make_run(tmp_path, steps=4)
     (tmp_path / run_folder.SUMMARY).write_text('{"status": ', encoding="utf-8")
@@ -317,6 +318,7 @@ def test_values_of_any_type_give_a_page(short: Path, tmp_path: Path, value: Any)
     assert "</html>" in pages.render(pages.Page(run), pngs=[])
 
 
+@pytest.mark.long
 def test_values_of_all_types_are_drawn(short: Path, tmp_path: Path) -> None:
     for name in (run_folder.METRICS, run_folder.ROLLOUTS):
         rows = [row for value in WRONG for row in spoil(lines(short / name), value)]
@@ -343,6 +345,7 @@ def test_a_run_that_failed_before_its_first_step_has_a_page(tmp_path: Path) -> N
     assert list((tmp_path / PLOTS).iterdir()) == []
 
 
+@pytest.mark.long
 def test_curves_lie_beside_the_page(tmp_path: Path) -> None:
     target = write_report(make_run(tmp_path, steps=5))
     assert target == tmp_path / REPORT and not list(tmp_path.glob("*.tmp"))
@@ -357,6 +360,7 @@ def test_curves_lie_beside_the_page(tmp_path: Path) -> None:
     assert sorted(p.name for p in (tmp_path / PLOTS).iterdir()) == ["reward.png"]
 
 
+@pytest.mark.long
 def test_a_long_run_with_endless_texts_gives_a_small_page(tmp_path: Path) -> None:
     make_run(tmp_path, steps=600, questions=1, validate_every=300)
     add_evaluation(tmp_path)
@@ -376,6 +380,7 @@ def test_a_long_run_with_endless_texts_gives_a_small_page(tmp_path: Path) -> Non
     assert write_report(tmp_path).stat().st_size < MOST_BYTES
 
 
+@pytest.mark.long
 def test_every_transcript_at_its_limit_gives_a_small_page(tmp_path: Path) -> None:
     make_run(tmp_path, steps=3)
     endless, cell = '"' * 2000, '"' * 100  # on the page each mark takes five bytes
@@ -400,6 +405,7 @@ def test_what_is_no_run_folder_is_said(tmp_path: Path) -> None:
         write_report(tmp_path)
 
 
+@pytest.mark.long
 def test_a_report_that_fails_is_one_line(tmp_path: Path) -> None:
     line = report_line(tmp_path)
     assert line.startswith("warning: no report of this run (error: ") and "no run folder" in line and "\n" not in line

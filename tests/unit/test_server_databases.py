@@ -592,6 +592,7 @@ def test_a_statement_stopped_by_the_server_leaves_none_behind(served: Served, da
         assert served.owner(ACTIVE[served.kind]) == [(0,)]
 
 
+@pytest.mark.long
 def test_a_server_that_goes_away_is_a_fault_and_one_that_comes_back_serves(tmp_path: Path) -> None:
     with postgres_server() as address:
         served = _postgres(address)
@@ -615,6 +616,7 @@ BROKEN_OFF = {
 }
 
 
+@pytest.mark.long
 def test_a_statement_that_the_server_breaks_off_is_a_fault(served: Served) -> None:
     for sql in BROKEN_OFF.get(served.kind, []):
         with served.open(timeout_s=30) as database, ThreadPoolExecutor(1) as thread:
@@ -663,6 +665,7 @@ def test_a_role_that_may_do_too_much_is_refused(postgres: str) -> None:
         database.check()
 
 
+@pytest.mark.long
 def test_an_unknown_table_and_a_server_that_is_not_there(served: Served) -> None:
     with served.open(tables=["nothing"]) as database, pytest.raises(UserError, match="no table nothing; there are: "):
         database.check()

@@ -28,6 +28,7 @@ def opened(folder: Path) -> Databases:
     return Databases(config.database)
 
 
+@pytest.mark.long
 def test_databases_are_held_out_whole_and_every_reference_finds_something(folder: Path) -> None:
     ids = {}
     with opened(folder) as databases:
@@ -41,6 +42,7 @@ def test_databases_are_held_out_whole_and_every_reference_finds_something(folder
     assert ids["train"] == ids["val"] == ids["test_entities"] == {*DATABASES} - {*HELD_OUT}
 
 
+@pytest.mark.long
 def test_the_teacher_shows_queries_of_one_database_that_run(folder: Path) -> None:
     lesson = TASK.learn()
     teacher = lesson.teacher(random.Random(1), True)

@@ -18,6 +18,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from unittest.mock import patch
 
+import pytest
 from agentlightning.store.memory import InMemoryLightningStore
 from agentlightning.types import EnqueueRolloutRequest, PaginatedResult, PromptTemplate, RolloutConfig, Span
 from hypothesis import given, settings
@@ -205,6 +206,7 @@ EVERYTHING: list[Operation] = [
 ]
 
 
+@pytest.mark.long
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(operations, st.sampled_from([0.5, 1.0, 2.5])), max_size=20))
 def test_any_operations_are_answered_as_by_the_memory_store(given_ones: list[tuple[Operation, float]]) -> None:

@@ -79,6 +79,7 @@ def test_a_damaged_file_is_named_and_left_as_it_is(path: Path, harm: Callable[[P
         TableCollections(Database(path))
 
 
+@pytest.mark.long
 def test_the_command_ends_with_the_reason_and_never_serves(path: Path) -> None:
     inner_page(path)
     command = [sys.executable, "-m", "agl_plugin.store", "--port", str(free_port()), "--path", str(path)]
@@ -96,6 +97,7 @@ async def test_a_wal_of_zeros_costs_no_more_than_itself(path: Path, harm: Callab
     await store.close()
 
 
+@pytest.mark.long
 def test_a_locked_file_is_named(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("PRAGMA locking_mode=EXCLUSIVE")

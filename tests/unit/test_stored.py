@@ -63,6 +63,7 @@ def source_of(rollout: str) -> str:
     return rollout.rpartition(USE)[0]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", SEEDS)
 def test_what_is_learned_from_and_how_often(seed: int, tmp_path: Path) -> None:
     uses = 1 + seed % 3

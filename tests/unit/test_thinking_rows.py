@@ -77,6 +77,7 @@ def played(
     return ScoredTriplets().adapt([*spans, reward_span(reward, seq=99, n_calls=len(calls))])
 
 
+@pytest.mark.long
 def test_with_thinking_off_each_rollout_is_one_row(tokenizer: Any, tmp_path: Path) -> None:
     rollouts = [played(tokenizer, tool_calls(n, thought=""), tmp_path, thinks=False) for n in range(2, 9)]
     metrics = batch_of(rollouts).metrics
@@ -86,12 +87,14 @@ def test_with_thinking_off_each_rollout_is_one_row(tokenizer: Any, tmp_path: Pat
     assert_exact(rollouts[:3])
 
 
+@pytest.mark.long
 def test_thoughts_since_the_question_are_kept_and_merge(tokenizer: Any, tmp_path: Path) -> None:
     rollouts = [played(tokenizer, tool_calls(n, thought=THOUGHT), tmp_path, thinks=True) for n in (2, 5, 8)]
     assert batch_of(rollouts).metrics["batch/merged_share"] == 1.0
     assert_exact(rollouts[:2])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("thinks", [True, False])
 def test_a_user_who_speaks_again_splits_the_rows_exactly(tokenizer: Any, tmp_path: Path, thinks: bool) -> None:
     """The template forgets what was thought before that message, and empty thoughts too, as docs/15 says."""
@@ -103,6 +106,7 @@ def test_a_user_who_speaks_again_splits_the_rows_exactly(tokenizer: Any, tmp_pat
     assert_exact(rollouts)
 
 
+@pytest.mark.long
 def test_a_thought_may_be_left_out_in_between(tokenizer: Any, tmp_path: Path) -> None:
     calls = tool_calls(3, thought="")
     said = [[THOUGHT + calls[0], calls[1], THOUGHT + calls[2]], [calls[0], THOUGHT + calls[2]]]

@@ -32,6 +32,7 @@ def test_the_shipped_file_is_of_these_sources_and_small() -> None:
     assert not shipped.is_shipped(2, TASK)
 
 
+@pytest.mark.long
 def test_the_shipped_policy_answers_as_told(tmp_path: Path, tokenizer: PreTrainedTokenizerFast) -> None:
     """Not so well that GRPO has nothing to do, and well enough to start from."""
     build_bundled()

@@ -23,12 +23,14 @@ def weights(tokenizer: PreTrainedTokenizerFast, corpus: Corpus, seed: int) -> to
     return torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
 
 
+@pytest.mark.long
 def test_the_same_seed_gives_the_same_weights(tokenizer: PreTrainedTokenizerFast, corpus: Corpus) -> None:
     first, again, other = (weights(tokenizer, corpus, seed) for seed in (1, 1, 2))
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
 
 
+@pytest.mark.long
 def test_a_policy_that_did_not_learn_is_trained_anew_and_then_refused(
     tokenizer: PreTrainedTokenizerFast, corpus: Corpus
 ) -> None:

@@ -58,6 +58,7 @@ def spans_of(made: list[Json], *, packs: bool, rng: random.Random) -> list[Span]
     return [*found, reward_span(0.5, seq=len(made) + 1, n_calls=len(made))]
 
 
+@pytest.mark.long
 @given(st.integers(0, 10**9), st.integers(1, 12), st.booleans())
 def test_rows_batches_and_audit_are_the_same_in_both_forms(seed: int, n: int, merge: bool) -> None:
     rng = random.Random(seed)

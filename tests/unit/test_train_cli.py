@@ -258,6 +258,7 @@ def test_a_runner_machine_needs_no_gpu(
     assert "no agent-lightning store answers" in text
 
 
+@pytest.mark.long
 def test_main_refuses_broken_questions(capsys: pytest.CaptureFixture[str], files: list[str], tmp_path: Path) -> None:
     broken = tmp_path / "broken.parquet"
     broken.write_bytes(b"PAR1 no parquet")
@@ -265,6 +266,7 @@ def test_main_refuses_broken_questions(capsys: pytest.CaptureFixture[str], files
     assert "none.parquet: does not exist" in refusal(capsys, *files, "--val-data", str(tmp_path / "none.parquet"))
 
 
+@pytest.mark.long
 def test_main_refuses_a_model_that_is_not_there(
     capsys: pytest.CaptureFixture[str], files: list[str], tmp_path: Path
 ) -> None:

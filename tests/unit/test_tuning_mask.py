@@ -106,6 +106,7 @@ def compare(config: TrainConfig, tokenizer: Any, n: int) -> int:
     return tokens
 
 
+@pytest.mark.long
 def test_the_supervised_tokens_are_those_of_grpos_mask(config: TrainConfig, tokenizer: Any) -> None:
     assert compare(config, tokenizer, QUICK) > 20 * QUICK
 

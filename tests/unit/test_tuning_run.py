@@ -100,6 +100,7 @@ def weights(folder: Path) -> dict[str, torch.Tensor]:
     return checkpoint_model(own_checkpoint(folder, asked="test") / "actor").state_dict()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", ["sft", "dpo"])
 def test_a_run_leaves_what_a_run_of_grpo_leaves(method: str, run: Run, model: Path, tmp_path: Path) -> None:
     folder = run(method, "--epochs", "2")
@@ -124,6 +125,7 @@ def test_a_run_leaves_what_a_run_of_grpo_leaves(method: str, run: Run, model: Pa
     assert target.kind == "checkpoint" and target.text.endswith("global_step_6")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("method", "more"), [("sft", []), ("dpo", []), pytest.param("dpo", ["--loss", "kto"], marks=pytest.mark.slow)]
 )
@@ -153,6 +155,7 @@ def test_a_stopped_run_goes_on_to_the_same_weights(
     assert max(float((found[name] - value).abs().max()) for name, value in expected.items()) < 1e-6
 
 
+@pytest.mark.long
 def test_an_adapter_is_trained_resumed_and_merged(run: Run, model: Path, tmp_path: Path) -> None:
     first = run("sft", "--lora-rank", "4", "--max-steps", "3")
     more = ["--max-steps", "4", "--lr", "3e-3", "--set", "trainer.resume_changed=true"]
@@ -181,6 +184,7 @@ def test_preferences_compare_with_the_adapter_that_they_go_on_from(
     assert export_checkpoint(folder, tmp_path / "out").gap < 1e-4
 
 
+@pytest.mark.long
 def test_an_untrained_tiny_policy_learns_from_its_demonstrations(run: Run, tmp_path: Path) -> None:
     start, shown = tmp_path / "untrained", tmp_path / "shown.jsonl"
     assert CliRunner().invoke(build_app, ["--seed", "3", "--untrained", "--out", str(start)]).exit_code == 0
@@ -193,6 +197,7 @@ def test_an_untrained_tiny_policy_learns_from_its_demonstrations(run: Run, tmp_p
     assert again.exit_code == 2 and "name a new folder" in again.output
 
 
+@pytest.mark.long
 def test_what_cannot_be_resumed_is_refused(run: Run, model: Path, data: Path, tmp_path: Path, capfd: Any) -> None:
     folder = run("sft", "--max-steps", "3")
     runs = tmp_path / "runs"
@@ -287,6 +292,7 @@ def test_kto_is_the_papers(far: bool, model: Path, tokenizer: Any, tmp_path: Pat
     assert (distance > 0) is far
 
 
+@pytest.mark.long
 def test_the_supervised_loss_is_over_the_masked_tokens_alone(run: Run, model: Path, data: Path, tokenizer: Any) -> None:
     """The loss of the first step, before any update, recomputed in float64."""
     from sql_agent.tuning.encoding import Encoder

@@ -50,6 +50,7 @@ def test_fewer_turns_of_a_right_answer_earn_more_and_wrong_answers_nothing() -> 
     assert {row["unscored"] for row in rows} == {""} and not any(row["awaits"] for row in rows)
 
 
+@pytest.mark.long
 @given(st.lists(st.tuples(st.sampled_from([RIGHT, WRONG]), st.integers(1, 6)), min_size=1, max_size=6))
 def test_the_part_adds_up_to_nothing_and_never_makes_a_wrong_answer_better(played: list[tuple[str, int]]) -> None:
     rows = group(*played)

@@ -313,6 +313,7 @@ def test_a_time_of_day_belongs_to_its_date() -> None:
     assert value(*begins, "On 8 November 2024 at 7:30 am.", "2024-11-08 19:30:00") == 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("part", "language"), PARTS)
 def test_generated_sentences_earn_what_they_should(part: str, language: str) -> None:
     told = list(answers(120, part=part, language=language, seed=3))

@@ -131,6 +131,7 @@ def test_each_value_rule_is_of_a_key_that_is_passed_on() -> None:
     )
 
 
+@pytest.mark.long
 def test_what_is_passed_on_fits_verls_own_classes() -> None:
     """omegaconf compares each value with the type of its field."""
     from omegaconf import OmegaConf

@@ -100,6 +100,7 @@ def test_a_thought_before_a_call_of_qwen3_5_keeps_its_end(text: str, content: st
     assert (parsed.content and parsed.content.replace("\n\n", "").strip()) == content
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("name", "expected"), [("lora", "True"), ("base", "None")])
 def test_a_run_with_lora_answers_with_the_adapter(started: dict[str, Process], name: str, expected: str) -> None:
     """verl is loaded first, as in the process of its server; without LoRA vLLM's own answer is the base model."""

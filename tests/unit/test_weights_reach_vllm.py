@@ -117,12 +117,14 @@ def told(code: str, *settings: str) -> dict[str, Any]:
     return json.loads(done.stdout.splitlines()[-1])
 
 
+@pytest.mark.long
 def test_each_tensor_is_the_trainer_s_after_each_hand_over() -> None:
     found = told(WHOLE)
     assert found["differs"] == [] and found["tensors"] > 20
     assert len(found["packed"]) > 10 and max(found["packed"]) < 1e-4
 
 
+@pytest.mark.long
 def test_an_adapter_is_the_trainer_s_after_each_hand_over() -> None:
     found = told(ADAPTER, "model.lora_rank=8")
     assert max(found["packed"]) < 1e-3 < found["changed"]

@@ -32,6 +32,7 @@ print(type(proxy).__name__, *sorted(name for name in sys.modules if name in ("li
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("proxy", "loaded"), [("gateway", ["Gateway"]), ("litellm", ["RunProxy", "litellm", "litellm.proxy"])]
 )

@@ -61,6 +61,7 @@ def built(*settings: str) -> dict[str, Any]:
     return json.loads(done.stdout.splitlines()[-1])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("precision", "passes"), [("float32", "torch.float32"), ("bfloat16", "torch.bfloat16")])
 def test_passes_have_the_precision_of_the_run_and_weights_are_float32(precision: str, passes: str) -> None:
     """Of both the policy and the reference model; verl alone would make bfloat16 of a float32 run's passes."""
@@ -71,6 +72,7 @@ def test_passes_have_the_precision_of_the_run_and_weights_are_float32(precision:
     assert "model.embed_tokens.weight" in found["sent"]
 
 
+@pytest.mark.long
 def test_vllm_gets_an_adapter_under_the_names_of_peft() -> None:
     """verl's own way finds no weight of one that FSDP holds, and vLLM's engine would end."""
     found = built("model.lora_rank=4")

@@ -101,6 +101,7 @@ def client(url: str) -> openai.AsyncOpenAI:
     return openai.AsyncOpenAI(base_url=f"{url}/v1", api_key=TOKEN, max_retries=0, timeout=60)
 
 
+@pytest.mark.long
 def test_256_conversations_at_once_get_each_their_own_answer_though_tools_are_killed(tmp_path: Path) -> None:
     """A tool's process that dies in a call is an error reply; the next call has another process."""
 
@@ -132,6 +133,7 @@ def test_256_conversations_at_once_get_each_their_own_answer_though_tools_are_ki
     assert {number: told[number - 1] for number in rest} == {number: f"It is {number + 1}.0" for number in rest}
 
 
+@pytest.mark.long
 def test_an_answer_without_a_tool_is_an_answer_too(tmp_path: Path) -> None:
     said = stream_reply({"role": "assistant", "content": "Hello."})
     body = {"model": "agent", "messages": [{"role": "user", "content": "1"}], "tool_calls": True}
@@ -159,6 +161,7 @@ def test_what_nobody_expected_is_an_error_reply_too(tmp_path: Path, monkeypatch:
         assert '"internal_error"' in streamed.text and "secret" not in streamed.text + reply.text
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("handler", "status"), [(lambda _: error_reply(500, "boom"), 503), (lambda _: HANG, 504)])
 def test_a_fault_is_an_error_and_no_answer(tmp_path: Path, handler: Any, status: int) -> None:
     with served(tmp_path, handler, time_s=1.0 if status == 504 else 60.0) as url:
@@ -199,6 +202,7 @@ def test_hostile_bodies_are_refused(tmp_path: Path, body: bytes, status: int, na
         assert reply.status_code == status and named in reply.text
 
 
+@pytest.mark.long
 def test_more_conversations_than_allowed_are_refused_and_those_that_end_make_room(tmp_path: Path) -> None:
     async def statuses(url: str) -> list[int]:
         body = {"model": "agent", "messages": [{"role": "user", "content": "1"}], "stream": True}
@@ -213,6 +217,7 @@ def test_more_conversations_than_allowed_are_refused_and_those_that_end_make_roo
         assert asyncio.run(statuses(url)) == [200, 200, 429, 429, 429, 429, 200]
 
 
+@pytest.mark.long
 def test_a_body_that_comes_byte_by_byte_is_ended_at_the_limit_and_keeps_nobody_waiting(tmp_path: Path) -> None:
     body = json.dumps({"model": "agent", "messages": [{"role": "user", "content": "1"}]}).encode()
     head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {TOKEN}\r\n"
@@ -245,6 +250,7 @@ def test_a_body_that_comes_byte_by_byte_is_ended_at_the_limit_and_keeps_nobody_w
     assert b" 200 " in patient and all(b" 408 " in line for line in late)
 
 
+@pytest.mark.long
 def test_heads_that_never_end_are_cut_and_keep_nobody_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a first request or a later one, before the token was looked at."""
     monkeypatch.setattr(http_server, "HEAD_S", 2.0)
@@ -277,6 +283,7 @@ def test_heads_that_never_end_are_cut_and_keep_nobody_waiting(tmp_path: Path, mo
     assert all(told.count(b"HTTP/1.1 200 ") <= 1 for told in late)
 
 
+@pytest.mark.long
 def test_langchain_talks_to_it_streamed_and_whole_with_what_was_said_before(tmp_path: Path) -> None:
     from langchain_openai import ChatOpenAI
     from pydantic import SecretStr
@@ -359,6 +366,7 @@ def test_nothing_is_kept_unless_it_is_asked_for(tmp_path: Path) -> None:
         assert given.status_code == 404 and "serve.keep" in given.text
 
 
+@pytest.mark.long
 def test_what_is_kept_becomes_questions_conversations_and_pairs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -418,6 +426,7 @@ def test_what_is_kept_becomes_questions_conversations_and_pairs(
 SAMPLED = {"temperature": 0.5, "top_p": 0.9, "seed": 7, "stop": ["END"], "max_tokens": 20, "presence_penalty": 0.25}
 
 
+@pytest.mark.long
 def test_the_command_serves_an_agent_around_an_address_and_ends_in_order(tmp_path: Path) -> None:
     port = free_port()
     agentgrpo = Path(sys.executable).with_name("agentgrpo")
@@ -450,6 +459,7 @@ def test_the_command_serves_an_agent_around_an_address_and_ends_in_order(tmp_pat
     assert "3 requests accepted, 3 answered" in (tmp_path / "log").read_text()
 
 
+@pytest.mark.long
 def test_a_model_that_went_away_is_503_and_options_of_the_agent_need_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -79,6 +79,7 @@ def play(tmp_path: Path) -> Play:
     return run
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["Agent", "Plain"])
 def test_a_class_is_run_sampled_as_the_run_does_and_earns_what_it_posts_last(
     play: Play, name: str, monkeypatch: pytest.MonkeyPatch
@@ -92,6 +93,7 @@ def test_a_class_is_run_sampled_as_the_run_does_and_earns_what_it_posts_last(
     assert (sent["model"], sent["temperature"], sent["max_tokens"]) == ("policy", 1.0, 32)
 
 
+@pytest.mark.long
 def test_its_reward_is_the_default_scorers(play: Play) -> None:
     config = build_config({"agent": {"agl_class": "x:Agent", "tools": []}, "reward": {"sql_bonus": 0.0}})
     earned = asyncio.run(score(play(chat_reply("4"))[0], scoring_of(config)))
@@ -101,6 +103,7 @@ def test_its_reward_is_the_default_scorers(play: Play) -> None:
     assert unscored.unscored == "no_environment" and "nor the agent" in unscored.explanation
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("old", "new", "fault", "says"),
     [

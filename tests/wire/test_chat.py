@@ -135,6 +135,7 @@ def messages(server: FakeServer, number: int = -1) -> list[tuple[str, Any]]:
     return [(m["role"], m.get("content")) for m in server.requests[number].json["messages"]][1:]
 
 
+@pytest.mark.long
 def test_calls_and_answers_are_shown_and_the_history_is_kept(tmp_path: Path) -> None:
     answers = (calling("add", a=2, b=3), saying("It is ", "five."), saying("Yes."), saying("Hello."))
     with chatting(tmp_path, *answers) as (terminal, server):
@@ -154,6 +155,7 @@ def test_calls_and_answers_are_shown_and_the_history_is_kept(tmp_path: Path) -> 
         assert terminal.ended() == 0
 
 
+@pytest.mark.long
 def test_an_environment_lives_until_the_reset(tmp_path: Path) -> None:
     answers = [turn for by in (2, 3, 5) for turn in (calling("count", by=by), saying("Done."))]
     with chatting(tmp_path, *answers, tools=COUNTER) as (terminal, server):
@@ -164,6 +166,7 @@ def test_an_environment_lives_until_the_reset(tmp_path: Path) -> None:
         assert re.search(r"← 5\s+Done", plain(terminal.ask("five"))) and len(messages(server)) == 3
 
 
+@pytest.mark.long
 def test_the_tools_of_an_mcp_server_are_called(tmp_path: Path) -> None:
     server = [
         "tools = []",
@@ -180,6 +183,7 @@ def test_the_tools_of_an_mcp_server_are_called(tmp_path: Path) -> None:
         assert "← 2.0" in plain(terminal.ask("1 + 1?")) and messages(model, 0) == [("user", "2 + 3?")]
 
 
+@pytest.mark.long
 def test_what_is_said_cannot_write_to_the_terminal(tmp_path: Path) -> None:
     with chatting(tmp_path, calling("hostile"), saying("\x1b[31mred", "\x9b2J")) as (terminal, _):
         shown = terminal.ask("go")
@@ -187,6 +191,7 @@ def test_what_is_said_cannot_write_to_the_terminal(tmp_path: Path) -> None:
         assert "\x1b[2J" not in shown and "\x1b[31mred" not in shown and "\x07" not in shown and "\x9b" not in shown
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("answer", "told"),
     [
@@ -206,6 +211,7 @@ def test_a_failure_is_told_and_the_chat_goes_on(answer: Reply, told: str, tmp_pa
         assert "Here." in terminal.ask("second") and messages(server) == [("user", "second")]
 
 
+@pytest.mark.long
 def test_ctrl_c_ends_the_answer_and_the_second_one_the_program(tmp_path: Path) -> None:
     slow = saying(*["word "] * 20)
     slow = Reply(body=slow.body, content_type=slow.content_type, chunk_pause_s=0.5)
@@ -224,12 +230,14 @@ def test_ctrl_c_ends_the_answer_and_the_second_one_the_program(tmp_path: Path) -
         assert terminal.ended() == 0
 
 
+@pytest.mark.long
 def test_ctrl_d_ends_it(tmp_path: Path) -> None:
     with chatting(tmp_path, saying("Here.")) as (terminal, _):
         terminal.type("\x04")
         assert terminal.ended() == 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("flags", "told"),
     [

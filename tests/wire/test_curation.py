@@ -127,6 +127,7 @@ def check_kills(folder: Path, points: Sequence[int], *, n: int) -> None:
     assert read_lines(folder / "kept.dropped.jsonl")[0]["why"] == "number 1"
 
 
+@pytest.mark.long
 def test_a_killed_pass_asks_nothing_twice_and_ends_with_the_same_file(tmp_path: Path) -> None:
     check_kills(tmp_path, [5], n=20)
 

@@ -97,6 +97,7 @@ def trials(out: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (out / "trials.jsonl").read_text(encoding="utf-8").splitlines()]
 
 
+@pytest.mark.long
 def test_two_endpoints_are_compared_and_a_fault_is_counted(files: list[str], tmp_path: Path) -> None:
     out = tmp_path / "results"
     with openai_server(Policy()) as server:
@@ -195,6 +196,7 @@ def wait_for_trials(out: Path, n: int, process: subprocess.Popen[str]) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_evaluation_is_partial_and_goes_on(
     how: signal.Signals, files: list[str], tmp_path: Path

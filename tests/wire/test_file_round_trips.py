@@ -7,6 +7,8 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from foundation.marks import FAMILIES, model_marks
 from sql_agent.agent.endpoint import LLMEndpoint
 from sql_agent.agent.episode import EpisodeRunner
@@ -41,6 +43,7 @@ def edits(body: dict[str, Any]) -> Any:
     )
 
 
+@pytest.mark.long
 def test_two_hundred_files_stay_as_they_are(tmp_path: Path) -> None:
     listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
     real = [ROOT / name for name in listed if Path(name).suffix in KINDS]

@@ -129,6 +129,7 @@ async def test_a_stream_that_lost_tokens_gives_no_ids() -> None:
             assert "gateway_incomplete_streams_total 1.0" in await running.metrics()
 
 
+@pytest.mark.long
 async def test_256_calls_are_in_flight_at_once() -> None:
     all_there = threading.Barrier(256)
 
@@ -160,6 +161,7 @@ async def test_an_engine_has_as_many_calls_as_it_is_said_to_take() -> None:
             assert (one.most_open, other.most_open) == (3, 3)
 
 
+@pytest.mark.long
 async def test_calls_go_where_the_fewest_are() -> None:
     def slower(request: dict[str, Any]) -> Answer:
         return Reply(body=vllm_reply(request), pause_s=4 * SLOW_S)
@@ -244,6 +246,7 @@ async def test_a_rollout_whose_address_is_gone_moves_and_stays_where_it_is(monke
             assert sorted(len(server.requests) for server in there) == [0, 4]
 
 
+@pytest.mark.long
 async def test_an_address_without_a_server_is_passed_over_and_one_that_comes_late_is_waited_for() -> None:
     port = free_port()
     with ExitStack() as servers:
@@ -389,6 +392,7 @@ async def with_a_store_that_is_away(running: Running) -> tuple[Any, LightningSto
     return kept, away, rollout.rollout_id, f"{place}/v1/chat/completions"
 
 
+@pytest.mark.long
 async def test_spans_wait_for_a_store_that_does_not_answer(running: Running) -> None:
     kept, away, rollout, url = await with_a_store_that_is_away(running)
     assert (await running.call(url)).status_code == 200
@@ -412,6 +416,7 @@ async def test_the_store_numbers_spans_as_they_come(running: Running) -> None:
     assert await running.store.get_next_span_sequence_id(rollout, "any") == 14
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("n_calls", [1, 16])
 async def test_no_call_waits_for_the_store(running: Running, n_calls: int) -> None:
     kept, away, rollout, url = await with_a_store_that_is_away(running)
@@ -584,6 +589,7 @@ async def test_a_stop_waits_for_calls_as_long_as_a_rollout_may_take() -> None:
         await store.stop()
 
 
+@pytest.mark.long
 async def test_a_stop_waits_for_long_answers_and_a_cancelled_one_does_not() -> None:
     with openai_server(lambda request: Reply(body=vllm_reply(request), pause_s=6.5)) as server:
         async with serving(server.base_url) as running:
@@ -607,6 +613,7 @@ def remembering(request: dict[str, Any]) -> Answer:
     return Reply(body=reply, pause_s=0.02 * (len(said) % 3))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("plain_spans", [False, True])
 async def test_calls_in_a_row_and_at_once_are_read_as_the_model_server_saw_them(plain_spans: bool) -> None:
     """With a gateway that is started again in the middle: it begins with a whole prompt."""

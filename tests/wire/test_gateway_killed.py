@@ -116,6 +116,7 @@ async def killed(folder: Path, server: FakeServer, *, kills: int) -> GrpoDaemon:
     return daemon
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kills", [1, 4])
 async def test_a_step_goes_on_over_a_gateway_that_is_killed_in_its_middle(
     tmp_path: Path, server: FakeServer, caplog: pytest.LogCaptureFixture, kills: int

@@ -180,12 +180,14 @@ def whole(outcome: Outcome) -> bool:
     return isinstance(outcome[0], Episode) and outcome[0].final_answer.endswith(" 5")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["blocks", "spins"])
 def test_an_episode_that_blocks_holds_up_only_itself(together: Together, kind: str) -> None:
     outcomes = together(kind, "asks", "asks", episode_timeout_s=200.0)  # it blocks until the others have ended
     assert all(map(whole, outcomes)), outcomes
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["hangs", "sleeps", "clings", "swallows", "holds_the_lock", "answers_late"])
 def test_an_episode_that_never_ends_is_ended_at_its_limit(together: Together, kind: str) -> None:
     late, *others = together(kind, "asks", "asks", episode_timeout_s=6.0)

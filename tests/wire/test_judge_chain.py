@@ -239,6 +239,7 @@ def test_preflight_warns_of_one_that_is_down_and_fails_when_all_are(caplog: pyte
 # Limits
 
 
+@pytest.mark.long
 def test_a_server_with_fewer_places_is_not_asked_in_a_tight_loop() -> None:
     lock, open_now = threading.Lock(), 0
 
@@ -263,6 +264,7 @@ def test_a_server_with_fewer_places_is_not_asked_in_a_tight_loop() -> None:
     assert server.most_open <= 8
 
 
+@pytest.mark.long
 def test_requests_a_minute_are_kept_over_processes(tmp_path: Path) -> None:
     with openai_server(lambda _: GOOD) as server:
         forked(3, grade_some, server.base_url, tmp_path, 6, {"rpm": 300})

@@ -130,6 +130,7 @@ def test_the_run_folder_keeps_the_text_and_the_path(tmp_path: Path, monkeypatch:
     assert not (tmp_path / "bare" / run_folder.JUDGE_PROMPT).exists()
 
 
+@pytest.mark.long
 def test_the_judge_report_measures_it(tmp_path: Path) -> None:
     items = tmp_path / "items.jsonl"
     line = {"question": "问", "reference": "高血压", "answer": "高血压", "label": 1.0, "kind": "good"}

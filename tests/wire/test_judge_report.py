@@ -63,6 +63,7 @@ def verdict(score: float) -> dict[str, Any]:
     return chat_reply(json.dumps({name: score for name in names} | {"reason": "x"}))
 
 
+@pytest.mark.long
 def test_the_offline_judge_is_always_measured(items: Path, tmp_path: Path) -> None:
     done = run("--items", str(items), "--out", str(tmp_path / "out"))
     assert done.returncode == 0, done.stderr
@@ -84,6 +85,7 @@ def test_the_offline_judge_is_always_measured(items: Path, tmp_path: Path) -> No
     assert "attack success" in done.stdout and "injection_zh" in done.stdout
 
 
+@pytest.mark.long
 def test_a_judge_that_likes_everything_is_found_out(items: Path, tmp_path: Path) -> None:
     with openai_server(lambda _: verdict(1.0)) as server:
         done = run("--items", str(items), "--out", str(tmp_path / "out"), "--no-flips", **teacher(server.base_url))
@@ -128,6 +130,7 @@ def test_cheating_policies_are_measured_with_an_llm_judge_within_its_calls(items
     assert "mean reward of strategies" in done.stdout
 
 
+@pytest.mark.long
 def test_a_judge_that_changes_its_mind_is_found_out_by_kind(items: Path, tmp_path: Path) -> None:
     """The same answer asked again is not answered from the cache; this judge dislikes what it has seen before."""
     seen: set[str] = set()
@@ -149,6 +152,7 @@ def test_a_judge_that_changes_its_mind_is_found_out_by_kind(items: Path, tmp_pat
     assert "judged again %" in done.stdout
 
 
+@pytest.mark.long
 def test_unscored_items_are_in_no_rate(items: Path, tmp_path: Path) -> None:
     def answer(request: dict[str, Any]) -> Any:
         text = request["messages"][-1]["content"]
@@ -163,6 +167,7 @@ def test_unscored_items_are_in_no_rate(items: Path, tmp_path: Path) -> None:
     assert llm["accuracy"]["n"] == 4
 
 
+@pytest.mark.long
 def test_wrong_input_ends_before_any_call(items: Path, tmp_path: Path) -> None:
     with openai_server(lambda _: error_reply(401, "bad key")) as server:
         done = run("--items", str(items), **teacher(server.base_url))
@@ -174,6 +179,7 @@ def test_wrong_input_ends_before_any_call(items: Path, tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr and "report:" not in done.stdout
 
 
+@pytest.mark.long
 def test_the_bundled_set_and_the_offline_judge(tmp_path: Path) -> None:
     """The figures that docs/20-reward.md names. A change of the judge that lowers them must say why."""
     done = run("--out", str(tmp_path / "out"))

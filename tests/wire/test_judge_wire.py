@@ -250,6 +250,7 @@ def test_a_senseless_retry_after_is_ignored(value: str) -> None:
         assert grade(server.base_url).overall > 0.8
 
 
+@pytest.mark.long
 def test_a_server_that_hangs_is_asked_twice_within_the_limit() -> None:
     with openai_server(in_turn(HANG, GOOD)) as server:
         assert grade(server.base_url, timeout_s=3.0).overall > 0.8

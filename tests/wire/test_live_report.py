@@ -73,6 +73,7 @@ def assert_quiet(browser: Browser, address: str) -> None:
     assert {url for url in browser.requests() if not url.startswith(address)} <= {"about:blank"}
 
 
+@pytest.mark.long
 @needs_browser
 def test_the_page_grows_with_its_run(browser: Browser, tmp_path: Path) -> None:
     whole, folder = make_run(tmp_path / "whole", steps=12), tmp_path / "run"
@@ -99,6 +100,7 @@ def test_the_page_grows_with_its_run(browser: Browser, tmp_path: Path) -> None:
         assert_quiet(browser, address)
 
 
+@pytest.mark.long
 @needs_browser
 def test_search_finds_rollouts_of_all_steps(browser: Browser, tmp_path: Path) -> None:
     folder = make_run(tmp_path / "run", steps=6)
@@ -118,6 +120,7 @@ def test_search_finds_rollouts_of_all_steps(browser: Browser, tmp_path: Path) ->
         assert browser.run("return document.documentElement.scrollWidth;") == 390
 
 
+@pytest.mark.long
 @needs_browser
 def test_hostile_text_does_nothing(browser: Browser, tmp_path: Path) -> None:
     with live(poisoned_run(tmp_path / "run")) as address:
@@ -157,6 +160,7 @@ def test_a_training_is_seen_while_it_goes(browser: Browser, tmp_path: Path) -> N
         assert run.wait() == 0
 
 
+@pytest.mark.long
 def test_who_may_ask(tmp_path: Path) -> None:
     folder = make_run(tmp_path / "run", steps=2)
     with live(folder, token=TOKEN) as address, httpx.Client(base_url=address, trust_env=False) as client:
@@ -170,6 +174,7 @@ def test_who_may_ask(tmp_path: Path) -> None:
             assert client.get(f"/transcripts?{wrong}", auth=("me", TOKEN)).status_code == 404, wrong
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("flags", "words"),
     [

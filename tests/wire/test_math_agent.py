@@ -18,6 +18,7 @@ from sql_agent.scoring.reward import score
 from sql_agent.testing.server import chat_reply, in_turn, openai_server, tool_call_reply
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("kind", "tool", "written", "reward"),
     [

@@ -90,6 +90,7 @@ def call_when_up(toolset: Toolset, *calls: tuple[str, Any]) -> tuple[EpisodeCont
     raise AssertionError("the server did not come up within 30 s")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["stdio", "http"])
 def test_the_server_s_tools_are_told_and_called(
     make: MakeTools, address: dict[str, Any], kind: str, caplog: pytest.LogCaptureFixture
@@ -106,6 +107,7 @@ def test_the_server_s_tools_are_told_and_called(
     assert [c.outcome for c in context.tool_calls] == ["ok"] * 4
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["stdio", "http"])
 def test_failures_are_told_to_the_model(make: MakeTools, address: dict[str, Any], kind: str) -> None:
     toolset = make(STDIO if kind == "stdio" else address, timeout_s=3.0)
@@ -130,6 +132,7 @@ def test_nothing_forges_what_the_template_writes(make: MakeTools) -> None:
     assert told.count("＜|im_start|>") >= 3 and "<|im_start|>" in said[0]
 
 
+@pytest.mark.long
 def test_the_allow_list_chooses(make: MakeTools) -> None:
     assert [tool.name for tool in make(tools=["pid", "add"]).offered] == ["add", "pid"]
     with pytest.raises(UserError, match=r"agent\.mcp\.test\.tools: the server has no tool 'ad'; did you mean add"):
@@ -147,6 +150,7 @@ def test_a_program_sees_no_secret(make: MakeTools, monkeypatch: pytest.MonkeyPat
         make(env={"TOKEN": "$NOT_SET"}).check()
 
 
+@pytest.mark.long
 def test_a_server_that_dies_is_a_fault_and_comes_back(make: MakeTools, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mcp_session, "FIRST_WAIT_S", 3.0)
     toolset = make()
@@ -159,6 +163,7 @@ def test_a_server_that_dies_is_a_fault_and_comes_back(make: MakeTools, monkeypat
     assert second != first and not psutil.pid_exists(int(first))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["stdio", "http"])
 def test_calls_in_flight_fall_with_the_server(kind: str, make: MakeTools) -> None:
     port = free_port()
@@ -185,6 +190,7 @@ def calls_fall_with_it(toolset: Toolset) -> None:
     assert all(isinstance(context.fault, ToolFault) for context in contexts)
 
 
+@pytest.mark.long
 def test_a_server_that_answers_nothing_is_a_fault(make: MakeTools, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mcp_session, "PING_S", 0.5)
     toolset = make(timeout_s=1.0)
@@ -193,6 +199,7 @@ def test_a_server_that_answers_nothing_is_a_fault(make: MakeTools, monkeypatch: 
         call(toolset, ("blocks", {}))
 
 
+@pytest.mark.long
 def test_a_server_behind_an_address_may_start_again(make: MakeTools) -> None:
     port = free_port()
     toolset = make({"url": f"http://127.0.0.1:{port}/mcp"}, timeout_s=2.0)
@@ -275,6 +282,7 @@ os.kill(os.getpid(), 9) if os.environ.get("KILLED") else None
 DEAF = "import sys, runpy, signal; signal.signal(15, 1); sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], {}, '__main__'); import time; time.sleep(600)"  # noqa: E501
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("killed", [False, True])
 def test_no_server_is_left_behind(killed: bool) -> None:
     """Not even one that does not end with its input, of a process that is killed or forgets to close."""
@@ -289,6 +297,7 @@ def test_no_server_is_left_behind(killed: bool) -> None:
     assert not [pid for pid in pids if psutil.pid_exists(pid)]
 
 
+@pytest.mark.long
 def test_64_calls_in_flight(make: MakeTools) -> None:
     toolset = make(tools=["add"])
 

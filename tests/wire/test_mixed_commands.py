@@ -42,6 +42,7 @@ def write(path: Path, *rows: dict[str, Any]) -> str:
     return str(path)
 
 
+@pytest.mark.long
 def test_an_evaluation_has_the_reward_of_each_agent(tmp_path: Path, flags: list[str]) -> None:
     sums = [{"id": str(n), "question": f"{n} + {5 - n}?", "answer": "#### 5"} for n in range(3)]
     both = write(

@@ -88,6 +88,7 @@ def play(tmp_path: Path) -> Iterator[Play]:
     yield run
 
 
+@pytest.mark.long
 def test_a_plain_loop_is_played_counted_and_written_down(play: Play) -> None:
     episode, server = play(in_turn(CALL, chat_reply("5")), LOOP, temperature=1.0, top_p=0.9, top_k=7)
     assert (episode.final_answer, episode.stop_reason, episode.n_turns) == ("5", "answered", 2)
@@ -274,6 +275,7 @@ sys.stdout.flush()
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("ends", [True, False])
 def test_what_a_program_detached_neither_delays_nor_outlives_it(play: Play, tmp_path: Path, ends: bool) -> None:
     pids = tmp_path / "pid"
@@ -456,6 +458,7 @@ def test_keys_that_do_not_fit_are_refused(agent: dict[str, Any], said: str) -> N
         build_config({"agent": agent})
 
 
+@pytest.mark.long
 def test_the_files_of_the_docs_work_as_they_stand(tmp_path: Path) -> None:
     page = (ROOT / "docs" / "50-extending.md").read_text(encoding="utf-8")
     blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)

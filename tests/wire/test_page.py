@@ -69,6 +69,7 @@ def served(folder: Path) -> Iterator[str]:
     assert "Traceback" not in told and "deleted" not in told, told
 
 
+@pytest.mark.long
 @pytest.mark.skipif(bool(missing()), reason=missing() or "there is a browser")
 def test_a_conversation_shows_answer_query_rows_and_faults_and_runs_nothing_of_theirs(tmp_path: Path) -> None:
     with chromium(tmp_path / "profile") as browser, served(tmp_path) as address:

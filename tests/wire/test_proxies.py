@@ -46,6 +46,7 @@ async def running(request: pytest.FixtureRequest, server: FakeServer) -> AsyncIt
         yield running
 
 
+@pytest.mark.long
 async def test_a_call_leaves_one_span_with_ids_and_log_probabilities(running: Running) -> None:
     rollout, url = await running.attempt()
     first, second = await running.call(url), await running.call(url)
@@ -59,6 +60,7 @@ async def test_a_call_leaves_one_span_with_ids_and_log_probabilities(running: Ru
     assert spans[0].end_time and spans[0].start_time and spans[0].end_time > spans[0].start_time > 1e9
 
 
+@pytest.mark.long
 async def test_the_agent_gets_the_answer_without_log_probabilities(running: Running) -> None:
     _, url = await running.attempt()
     reply = (await running.call(url)).json()
@@ -67,6 +69,7 @@ async def test_the_agent_gets_the_answer_without_log_probabilities(running: Runn
     assert not choice.get("logprobs") and reply["usage"]["completion_tokens"] == len(IDS)
 
 
+@pytest.mark.long
 async def test_the_model_server_is_asked_as_the_agent_asked(running: Running, server: FakeServer) -> None:
     _, url = await running.attempt()
     tools = [{"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}]
@@ -79,6 +82,7 @@ async def test_the_model_server_is_asked_as_the_agent_asked(running: Running, se
     assert sent["return_token_ids"] and sent["logprobs"] and sent["top_logprobs"] == 0
 
 
+@pytest.mark.long
 async def test_a_greedy_call_asks_for_no_log_probabilities(running: Running, server: FakeServer) -> None:
     rollout, url = await running.attempt()
     await running.call(url, temperature=0.0)
@@ -87,6 +91,7 @@ async def test_a_greedy_call_asks_for_no_log_probabilities(running: Running, ser
     assert not server.requests[-1].json.get("logprobs") and call and "log_probs" not in call.response
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("word", "status", "said"), [("overflow", 400, OVERFLOW), ("broken", 500, "server broke")])
 async def test_errors_of_the_model_server_reach_the_agent(running: Running, word: str, status: int, said: str) -> None:
     rollout, url = await running.attempt()
@@ -97,6 +102,7 @@ async def test_errors_of_the_model_server_reach_the_agent(running: Running, word
     assert len(calls_of(spans)) == 1
 
 
+@pytest.mark.long
 async def test_a_stream_with_tools_has_all_token_ids(running: Running) -> None:
     rollout, url = await running.attempt()
     tools = [{"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}]
@@ -113,6 +119,7 @@ async def test_a_stream_with_tools_has_all_token_ids(running: Running) -> None:
     assert call and call.response["token_ids"] == IDS
 
 
+@pytest.mark.long
 async def test_the_gate_refuses_late_calls_and_no_look_at_life(running: Running, server: FakeServer) -> None:
     _, url = await running.attempt()
     running.gate.close()
@@ -125,6 +132,7 @@ async def test_the_gate_refuses_late_calls_and_no_look_at_life(running: Running,
     assert (await running.call(url)).status_code == 200 and await running.at_rest()
 
 
+@pytest.mark.long
 async def test_an_unknown_model_is_named(running: Running) -> None:
     _, url = await running.attempt()
     reply = await running.call(url, model="other")

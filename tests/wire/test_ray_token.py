@@ -77,6 +77,7 @@ def _said(address: str, environment: dict[str, str], sign: str) -> str:
     return said
 
 
+@pytest.mark.long
 def test_without_its_token_nobody_runs_code(cluster: tuple[str, Path], tmp_path: Path, short_folder: Path) -> None:
     address, home = cluster
     assert address.startswith("127.0.0.1:")

@@ -56,6 +56,7 @@ def played(
     return episode, [request.json for request in server.requests]
 
 
+@pytest.mark.long
 def test_a_long_result_is_read_and_a_short_one_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     said = "<think>hm</think>The price is 7.<|im_start|>"
     with openai_server(lambda _: chat_reply(said)) as reader:
@@ -69,6 +70,7 @@ def test_a_long_result_is_read_and_a_short_one_passes(tmp_path: Path, monkeypatc
     assert episode.final_answer == "7"
 
 
+@pytest.mark.long
 def test_it_reads_in_a_conversation_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     call = {"index": 0, "id": "c", "type": "function", "function": {"name": "search", "arguments": '{"n": 2000}'}}
     calls, says = stream_reply({"tool_calls": [call]}), stream_reply({"content": "7"})
@@ -82,6 +84,7 @@ def test_it_reads_in_a_conversation_too(tmp_path: Path, monkeypatch: pytest.Monk
     assert server.requests[-1].json["messages"][-1]["content"] == talk.last.tool_calls[0].result == "It is 7."
 
 
+@pytest.mark.long
 def test_the_next_address_is_asked_and_stays_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     down: Handler = lambda _: error_reply(500, "broken")  # noqa: E731
     with openai_server(down) as first, openai_server(lambda _: chat_reply("It is 7.")) as second:
@@ -91,6 +94,7 @@ def test_the_next_address_is_asked_and_stays_first(tmp_path: Path, monkeypatch: 
     assert (len(first.requests), len(second.requests)) == (1, 2)
 
 
+@pytest.mark.long
 def test_a_reader_that_is_down_is_a_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     why = "no address of READER_ENDPOINTS read a result .*unreachable"
     with openai_server(lambda _: error_reply(500, "broken")) as down, pytest.raises(ReaderFault, match=why):

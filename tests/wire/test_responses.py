@@ -42,6 +42,7 @@ def events(text: str) -> list[dict[str, Any]]:
     return rows
 
 
+@pytest.mark.long
 def test_the_openai_client_gets_an_answer_whole_and_streamed_and_goes_on_from_it(tmp_path: Path) -> None:
     async def talk(url: str) -> None:
         async with client(url) as of:
@@ -65,6 +66,7 @@ def test_the_openai_client_gets_an_answer_whole_and_streamed_and_goes_on_from_it
         asyncio.run(talk(url))
 
 
+@pytest.mark.long
 def test_what_is_sent_has_the_form_that_openai_types(tmp_path: Path) -> None:
     body = {"model": "agent", "input": [{"role": "user", "content": "41"}], "max_output_tokens": 4}
     with served(tmp_path, talks) as url, httpx.Client(base_url=url, headers=HEADERS, timeout=30) as http:
@@ -88,6 +90,7 @@ def test_what_is_sent_has_the_form_that_openai_types(tmp_path: Path) -> None:
         assert response["output"][-1]["content"][0]["text"] == "It is 42.0" and response["max_output_tokens"] == 4
 
 
+@pytest.mark.long
 def test_langchain_talks_to_it_whole_and_streamed(tmp_path: Path) -> None:
     from langchain_openai import ChatOpenAI
 
@@ -102,6 +105,7 @@ def test_langchain_talks_to_it_whole_and_streamed(tmp_path: Path) -> None:
         assert "".join(chunk.text for chunk in asked.stream(said)) == "It is 42.0"
 
 
+@pytest.mark.long
 def test_curl_gets_an_answer(tmp_path: Path) -> None:
     with served(tmp_path) as url:
         command = ["curl", "-sS", f"{url}/v1/responses", "-H", f"Authorization: Bearer {TOKEN}"]
@@ -136,6 +140,7 @@ def test_what_would_not_be_obeyed_is_refused_by_name(tmp_path: Path) -> None:
             assert reply.status_code == 400 and named in reply.json()["error"]["message"], (keys, reply.text)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("handler", "status"), [(lambda _: error_reply(500, "boom"), 503), (lambda _: HANG, 504)])
 def test_a_fault_is_an_error_to_each_client(tmp_path: Path, handler: Any, status: int) -> None:
     async def fails(url: str) -> None:
@@ -154,6 +159,7 @@ def test_a_fault_is_an_error_to_each_client(tmp_path: Path, handler: Any, status
         assert EVENT.validate_python(last).type == "error"
 
 
+@pytest.mark.long
 def test_both_addresses_share_the_limit_and_what_is_kept(tmp_path: Path) -> None:
     async def statuses(url: str) -> list[int]:
         async with httpx.AsyncClient(base_url=url, headers=HEADERS, timeout=30) as of:

@@ -35,6 +35,7 @@ BODY = {"prompt": "问", "response": "答"}
 # Formats
 
 
+@pytest.mark.long
 def test_score_answers_as_documented(api: Api) -> None:
     found = api.post("/score", BODY).json()
     assert isinstance(found["score"], float) and found.keys() == {"score", "reward", "truncated"}
@@ -156,6 +157,7 @@ def test_other_methods_and_paths(api: Api) -> None:
 # Token
 
 
+@pytest.mark.long
 def test_without_the_token_nothing_is_scored(reward_model_folder: Path, tmp_path: Path) -> None:
     """By the documented command, with the token in its environment."""
     port = free_port()

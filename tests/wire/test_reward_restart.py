@@ -126,6 +126,7 @@ async def serving(model: Path, port: int, *flags: str) -> AsyncIterator[Api]:
         await asyncio.to_thread(manager.__exit__, None, None, None)
 
 
+@pytest.mark.long
 async def test_64_clients_over_an_end_a_kill_and_two_starts(reward_model_folder: Path) -> None:
     port = free_port()
     async with serving(reward_model_folder, port) as first, loaded(first) as load:
@@ -168,6 +169,7 @@ async def test_what_outlasts_the_longest_drain_is_told_so(reward_model_folder: P
     assert all(answer.headers["retry-after"] == "1" for answer in told) and f"{len(told)} not answered" in said, said
 
 
+@pytest.mark.long
 async def test_the_training_client_sees_typed_faults_and_recovers(reward_model_folder: Path) -> None:
     port, scale = free_port(), ScaleMap(logits=(-50.0, 50.0), rewards=(0.0, 1.0))
     patient = RewardModelClient(f"http://127.0.0.1:{port}", scale, timeout_s=PATIENCE_S)

@@ -99,6 +99,7 @@ def poisoned_run(folder: Path) -> Path:
 # Complete and still
 
 
+@pytest.mark.long
 @needs_browser
 @pytest.mark.parametrize("theme", THEMES)
 @pytest.mark.parametrize("width", WIDTHS)
@@ -120,6 +121,7 @@ def test_the_page_is_complete_and_asks_for_nothing(browser: Browser, page: Path,
     assert browser.requests() == [page.resolve().as_uri()]
 
 
+@pytest.mark.long
 @needs_browser
 @pytest.mark.parametrize("width", WIDTHS)
 def test_nothing_reaches_over_the_edge(browser: Browser, page: Path, width: int) -> None:
@@ -162,6 +164,7 @@ def test_ids_are_unique_and_what_they_name_is_there(browser: Browser, page: Path
 # Harmless
 
 
+@pytest.mark.long
 @needs_browser
 @pytest.mark.parametrize("policy", ["with the page's policy", "without it"])
 @pytest.mark.parametrize("kind", ["evaluation", "validation"])
@@ -212,6 +215,7 @@ def test_the_policy_stops_what_would_escape(browser: Browser, page: Path, tmp_pa
 # Readable by everyone
 
 
+@pytest.mark.long
 @needs_browser
 @pytest.mark.parametrize("theme", THEMES)
 def test_text_has_contrast(browser: Browser, page: Path, theme: Theme) -> None:
@@ -266,6 +270,7 @@ def test_pictures_have_words_and_tables_have_heads(browser: Browser, page: Path)
     assert all(b - a <= 1 for a, b in zip(levels, levels[1:], strict=False))
 
 
+@pytest.mark.long
 @needs_browser
 def test_everything_can_be_reached_by_keyboard(browser: Browser, page: Path) -> None:
     from selenium.webdriver.common.action_chains import ActionChains
@@ -294,6 +299,7 @@ def test_everything_can_be_reached_by_keyboard(browser: Browser, page: Path) -> 
     assert browser.run("return document.querySelectorAll('.scroll:not([tabindex])').length;") == 0
 
 
+@pytest.mark.long
 @needs_browser
 def test_buttons_switch_theme_and_unfold(browser: Browser, page: Path) -> None:
     browser.show(page, width=1280, theme="light")
@@ -337,6 +343,7 @@ def test_a_run_without_steps_has_a_quiet_page(browser: Browser, tmp_path: Path) 
 # The command line, and the real files
 
 
+@pytest.mark.long
 def test_the_command_ends_with_the_file(tmp_path: Path) -> None:
     folder = make_run(tmp_path / "run", steps=3)
     command = [sys.executable, str(ROOT / "sql_agent" / "report.py"), "run"]
@@ -354,6 +361,7 @@ def policy(request: dict[str, Any]) -> Answer:
     return chat_reply("甲药的适应症：高血压。" if request["model"] == "new" else "不知道。")
 
 
+@pytest.mark.long
 def test_the_files_of_evaluate_py_are_understood(tmp_path: Path) -> None:
     """The made-up evaluation of the other tests has the same keys as the real one."""
     folder = make_run(tmp_path / "run", steps=2)

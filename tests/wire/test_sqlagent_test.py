@@ -117,6 +117,7 @@ def test_the_model_sees_the_tool_the_prompt_and_greedy_settings(scripted: FakeSe
     assert json.loads(second.json["messages"][-1]["content"])["records"] == [{"indication": "敏感菌所致的感染[red]"}]
 
 
+@pytest.mark.long
 def test_calls_of_another_tool_are_shown_too(database: Path, tmp_path: Path) -> None:
     file = tmp_path / "tables.py"
     file.write_text('def list_tables() -> dict[str, list[str]]:\n    return {"tables": ["disease"]}\n')
@@ -184,6 +185,7 @@ def test_fault_is_explained_and_the_key_is_not_shown(name: str, database: Path) 
     assert KEY not in done.output
 
 
+@pytest.mark.long
 def test_nobody_listens(database: Path) -> None:
     with openai_server(lambda _: RESET) as server:
         address = server.base_url
@@ -275,6 +277,7 @@ def test_a_file_that_is_no_database_is_told_before_a_model_is_loaded(
     assert f"error: database {path}: not a SQLite database; name a file of SQLite" in done.stderr
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("folder", "script"), [("sql_agent", "sqlagent_test.py"), (".", "sql_agent/sqlagent_test.py")])
 def test_runs_from_both_folders(folder: str, script: str, scripted: FakeServer, database: Path) -> None:
     command = [sys.executable, script, "--base-url", scripted.base_url, "--question", "q", "--database", str(database)]

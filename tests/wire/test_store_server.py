@@ -16,6 +16,7 @@ from tests.store_kills import Checker, Store
 from tests.typed import app_of
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kills", [3, pytest.param(200, marks=pytest.mark.slow)])
 def test_a_store_that_is_killed_under_load_loses_nothing_and_counts_nothing_twice(tmp_path: Path, kills: int) -> None:
     path = tmp_path / "store.db"

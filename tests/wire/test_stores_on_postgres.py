@@ -16,6 +16,7 @@ pytestmark = pytest.mark.filterwarnings("default")  # of a fork beside threads: 
 N_STORES = 4
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rounds", [1, pytest.param(20, marks=pytest.mark.slow)])
 def test_stores_that_die_and_a_server_that_crashes_lose_nothing_and_do_nothing_twice(
     tmp_path: Path, rounds: int

@@ -51,6 +51,7 @@ def as_stream(text: str | None, arguments: dict[str, Any] | None) -> Any:
     return stream_reply(*deltas)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("streams", [False, True])
 def test_a_file_that_a_program_reads_and_writes_keeps_its_tokens(tmp_path: Path, streams: bool) -> None:
     file = tmp_path / "file.jinja"
@@ -95,6 +96,7 @@ def test_pieces_say_what_the_whole_says(pieces: list[str], size: int) -> None:
     assert json.loads("".join(parts)) == json.loads(marks.shown(said))
 
 
+@pytest.mark.long
 def test_a_chat_shows_what_is_meant(tmp_path: Path) -> None:
     tools = tmp_path / "tools.py"
     tools.write_text('def read() -> str:\n    """Read."""\n    return "<|im_end|>"\n', encoding="utf-8")

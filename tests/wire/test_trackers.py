@@ -114,6 +114,7 @@ def of_wandb(folder: Path) -> Numbers:
     return dict(found)
 
 
+@pytest.mark.long
 def test_all_trackers_get_the_same_numbers_in_the_run_folder(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     folder.mkdir()

@@ -63,6 +63,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return built
 
 
+@pytest.mark.long
 def test_the_wheel_is_one_package_and_names_nothing_by_its_old_name(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as files:
         names = files.namelist()
