@@ -17,6 +17,8 @@ TWO_AT_A_TIME := -n 2 --dist loadfile --no-loadscope-reorder
 # Most tests talk over real sockets, some watch a clock: what failed is run once more, alone. What is broken fails twice.
 AGAIN := echo "once more, alone, what failed:" && $(PY) -m pytest --last-failed --last-failed-no-failures none
 
+TESTS = $(PY) -m pytest $(TWO_AT_A_TIME) -m "$(WHICH) and not slow and not gpu" || { [ $$? = 1 ] && $(AGAIN); }
+
 .PHONY: help setup data tiny reward-model train demo math-demo mine test test-long test-all full-shape gpu-test judge-report site release lint format check clean
 
 help:  ## show the commands
@@ -47,11 +49,13 @@ mine: ARGS =
 mine: setup  ## an agent for a database of your own (DB=shop.db, ARGS="--language zh")
 	@.venv/bin/agentgrpo mine $(DB) $(ARGS)
 
+test: WHICH := not long
 test: setup  ## the tests, all but those that take long
-	@$(PY) -m pytest $(TWO_AT_A_TIME) -m "not long and not slow and not gpu" || { [ $$? = 1 ] && $(AGAIN); }
+	@$(TESTS)
 
+test-long: WHICH := long
 test-long: setup  ## those that take seconds to a minute each
-	@$(PY) -m pytest $(TWO_AT_A_TIME) -m "long and not slow and not gpu" || { [ $$? = 1 ] && $(AGAIN); }
+	@$(TESTS)
 
 test-all: test test-long  ## all tests, the expensive extras too
 	@$(PY) -m pytest -m "slow and not gpu"

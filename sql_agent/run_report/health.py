@@ -27,7 +27,7 @@ class Measure:
 
     @property
     def metric(self) -> str:
-        return METRICS.get(self.name, f"health/{self.name.removeprefix('health/')}")
+        return METRICS.get(self.name, f"health/{self.name}")
 
 
 METRICS = {
@@ -86,7 +86,7 @@ def health(run: RunData) -> list[Series]:
     rows = run.rows("train")
     known = {f"health/{measure.name}" for measure in HEALTH} | ELSEWHERE
     others = sorted({key for row in rows for key in row if key.startswith("health/")} - known)
-    measures = [*HEALTH, *(Measure(key, _title(key), "") for key in others[:MOST_OTHERS])]
+    measures = [*HEALTH, *(Measure(key.partition("/")[2], _title(key), "") for key in others[:MOST_OTHERS])]
     limits = _limits(run)
     series = []
     for measure in measures:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +33,7 @@ from sql_agent.run_report.cases import Transcript
 from sql_agent.run_report.folder import EVALUATION, Entry, read_run, rollouts_after
 from sql_agent.run_report.plain import number
 
+logger = logging.getLogger(__name__)
 MOST_GROUPS, MOST_ROLLOUTS, MOST_SIDES = 8, 30, 16
 MAX_BODY_BYTES, BODY_TIMEOUT_S = 1024, 5.0
 DRAWN = (run_folder.SUMMARY, run_folder.CONFIG, run_folder.METRICS, f"{EVALUATION}/{RESULTS}")
@@ -207,15 +209,17 @@ class LiveView:
             traffic=traffic,
         )
 
-        async def changed(_request: Request, _exc: Exception) -> Response:
+        async def unread(_request: Request, exc: Exception) -> Response:
             async with self._one:
                 self._live.forget()
-            return JSONResponse({"detail": "the run's files have just changed; ask again"}, status_code=503)
+            why = f"a file of the run cannot be read ({exc!r:.300}). Ask again if it was just made anew, else mend it"
+            logger.warning("%s", why)
+            return JSONResponse({"detail": why}, status_code=503)
 
         names = ["localhost", "127.0.0.1", "[::1]"] if local else ["*"]
         own = Middleware(TrustedHostMiddleware, allowed_hosts=names)
         return Starlette(
             routes=[Route(path, route) for path, route in paths.items()],
             middleware=[own, gate],
-            exception_handlers=dict.fromkeys((OSError, ValueError, UserError), changed),
+            exception_handlers=dict.fromkeys((OSError, ValueError, UserError), unread),
         )

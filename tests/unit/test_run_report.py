@@ -145,7 +145,7 @@ def test_each_health_metric_has_a_panel(run: RunData) -> None:
     found = {series.name: series for series in health.health(run)}
     assert found["kl_to_start"].values == pytest.approx([row["health/kl_to_start"] for row in run.rows("train")])
     assert found["grad_norm"].values == pytest.approx([row["actor/grad_norm"] for row in run.rows("train")])
-    assert found["health/new_sign"].title == "New sign" and "health/reward_mean" not in found
+    assert found["new_sign"].title == "New sign" and "health/reward_mean" not in found
     assert {"entropy", "clip_share", "truncation_share", "response_tokens", "unscored_share"} <= set(found)
 
 
