@@ -75,7 +75,7 @@ def _in_digits(match: re.Match[str]) -> str:
     for unit in ("", "千") if numeral.endswith("千") else ("",):  # thirty kilowatts: 三十千瓦
         try:
             digits = cn2an.cn2an(numeral.removesuffix(unit).replace("两", "二").replace("〇", "零"), "smart")
-        except ValueError:  # characters of a numeral in an order that makes none
+        except (ValueError, KeyError):  # characters of a numeral in an order that makes none
             continue
         return f"{before}{digits}{unit}{after}"
     return numeral

@@ -45,7 +45,7 @@ NEUTRAL = (
 OF_TIME_AND_DEGREE = "through over since then while still yet most more day"
 MAX_ROW, MAX_NEW, MANY_SENSES = 3, 12, 8
 LESS = ("least ", "less ")  # the opposite of an opposite
-NUMBERED = re.compile(r"([a-z]+|[\u4e00-\u9fff]) ?(\d+(?![\d.])(?: [a-z]\b)?|\b[a-z]\b) ?([\u4e00-\u9fff]?)")
+NUMBERED = re.compile(r"((?<![a-z])[a-z]+|[\u4e00-\u9fff]) ?(\d+(?![\d.])(?: [a-z]\b)?|\b[a-z]\b) ?([\u4e00-\u9fff]?)")
 AUXILIARY = "is|are|was|were|do|does|did|has|have|had|can|could|will|would|should"
 ASKED = re.compile(  # what asks, with the noun behind which and what
     r"^(?:please )?(?:list|name|give|show|tell|rank|sort)(?: me)?\b|, ?[\w -]+ first$"

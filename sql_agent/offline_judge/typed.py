@@ -296,10 +296,11 @@ class _Told:
         answer does not say: before the same words, or as the subject. Chinese has no capitals: a value's last character
         or a surname tells a value."""
         gone, following = self._gone
+        ends = {end for start, end, _ in known if end - start > 1}
         for start, end in unknown:
             text, behind, before = rest[start:end], rest[end:].lstrip(), rest[:start].rstrip()
             if "\u4e00" <= text[-1] <= "\u9fff" and not before.endswith(DEFINITE):
-                begins = not before or (before[-1] != "的" and any(b - a > 1 and b == len(before) for a, b, _ in known))
+                begins = not before or (before[-1] != "的" and len(before) in ends)
                 is_gone = following and following in before and before[-1] not in TIMES  # who it is was left out
                 is_first = begins and not is_gone and (start, end) == unknown[0]
                 is_first = is_first and start < first and rest[end:first].strip()
@@ -330,7 +331,8 @@ def _capitals(text: str) -> set[str]:
 def _unsaid(asked: str, said: str) -> tuple[str, str]:
     """What the question begins with and the answer does not say, and the two characters behind; for Chinese alone."""
     asked = re.sub(r"^(?:请问|谁是|谁为|[请把按在])+", "", asked)
-    _, gone = Lexicon(parts(said)).read(asked)
+    told = spell(said)
+    _, gone = Lexicon(part for part in parts(asked) if spell(part) in told).read(asked)
     if asked.isascii() or not gone or gone[0][0] or not 2 <= gone[0][1] <= MAX_NAME:
         return "", ""
     ends = re.search(r"[是有的在于由为]", asked[2 : gone[0][1]])

@@ -24,17 +24,17 @@ NUMERAL = re.compile(
     rf"\b(?:{NAMED}|an? (?=hundred|thousand|million))"
     rf"(?:[ -]?(?:and )?(?:{NAMED}|hundred|thousand|million|billion))*\b(?: point((?: (?:{NAMED}))+)\b)?"
 )
-SCALED = re.compile(r"(\d+(?:\.\d+)?) ?(thousand\b|million\b|billion\b|[万亿])")
+SCALED = re.compile(r"(?<!\d)(\d+(?:\.\d+)?) ?(thousand\b|million\b|billion\b|[万亿])")
 DECIMAL = re.compile(r"(?<!\d)(?<!\d\.)(\d+)\.(\d+)(?!\.?\d)")
-BELOW_ZERO = re.compile(r"(?:\bminus |\bnegative |负)(\d[\d.]*)|(\d[\d.]*(?: degrees)?) below 0\b")
+BELOW_ZERO = re.compile(r"(?:\bminus |\bnegative |负)(\d[\d.]*)|(?<!\d)(?<!\d\.)(\d+(?:\.\d+)*(?: degrees)?) below 0\b")
 NO_NUMERAL = re.compile(r"(?<![期周拜])一(?=[共起样定般些下直列栏])|(?<=[同唯统])一")
 HALVES = (  # two and a half hours, half an acre; no half of a year, as in 上半年
-    re.compile(r"(\d+)(?:个半|([^\W\d]{1,2})半(?![\u4e00-\u9fff]))"),
+    re.compile(r"(?<!\d)(\d+)(?:个半|([^\W\d]{1,2})半(?![\u4e00-\u9fff]))"),
     re.compile(r"(?<![\d上下前后大多过一])(半)(?=[个小天年月日亩斤里米吨升])"),
     re.compile(r"(?<![.\d])(\d+) and (?:a|1) half\b"),
 )
-YUAN = re.compile(r"(\d+)[元块](\d)角?(?:(\d)分)?(?!\d)")
-PERCENT = re.compile(r"百分之(-?\d[\d.]*)|(-?\d[\d.]*) ?(?:%|per ?cent\b)")
+YUAN = re.compile(r"(?<!\d)(\d+)[元块](\d)角?(?:(\d)分)?(?!\d)")
+PERCENT = re.compile(r"百分之(-?\d[\d.]*)|(?<!\d)(?<!\d\.)(-?\d+(?:\.\d+)*) ?(?:%|per ?cent\b)")
 MONTHS = re.findall(r"\w+", "january february march april may june july august september october november december")
 MONTH = "|".join(f"{month[:3]}(?:{month[3:]})?\\.?" for month in MONTHS) + "|sept\\.?"
 WEEKDAY = r"(?:\b(?:mon|tues|wednes|thurs|fri|satur|sun)day[,;]? ?)?"
@@ -83,7 +83,7 @@ def plain(text: str) -> str:
         text = pattern.sub(_clock, text)
     text = YUAN.sub(lambda m: f"{m[1]}.{m[2]}{m[3] or ''}元", text)
     text = MOMENT.sub(lambda m: f" {m[1] or m[4]} {m[2] or m[3]} ", text)
-    text = re.sub(r"(\d+)万(\d{4})(?!\d)", lambda m: str(int(m[1]) * 10_000 + int(m[2])), text)
+    text = re.sub(r"(?<!\d)(\d+)万(\d{4})(?!\d)", r"\1\2", text)
     text = SCALED.sub(lambda m: f"{Decimal(m[1]) * SCALES[m[2]]:f} ", NUMERAL.sub(_in_digits, text))
     for pattern in HALVES:
         text = pattern.sub(lambda m: f"{0 if m[1] == '半' else m[1]}.5{(m.re.groups > 1 and m[2]) or ''}", text)

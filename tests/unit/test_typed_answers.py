@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -311,6 +312,18 @@ def test_a_time_of_day_belongs_to_its_date() -> None:
     for answer in ("On 8 November 2024 at 7:30 pm.", "It starts at 19:30 on November 8, 2024."):
         assert value(*begins, answer, "2024-11-08 19:30:00") == 1
     assert value(*begins, "On 8 November 2024 at 7:30 am.", "2024-11-08 19:30:00") == 0
+
+
+@pytest.mark.parametrize(
+    "piece", ["1", "1.", "1.234.", "1万", "1,23€", "€ ", "a", "ǆ", "a1", "亿一", "五十一", "上午", "12:"]
+)
+def test_long_typed_answers_take_linear_time(piece: str) -> None:
+    took_s = []
+    for n in (10, 4_000, 16_000):  # the first loads dictionaries
+        started_s = time.process_time()
+        assert value(PAGES, "", piece * (n // len(piece)), "847") < 0.25
+        took_s.append(time.process_time() - started_s)
+    assert took_s[2] < 12 * took_s[1] + 2
 
 
 @pytest.mark.long
