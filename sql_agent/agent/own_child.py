@@ -261,7 +261,7 @@ class Player:
                 and _data_bytes() < self._half_data
                 and len(os.listdir("/proc/self/fd")) < resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2
                 and sys.modules.keys() >= self._modules
-                and all(names.items() >= before.items() for names, before in zip(USED, self._used, strict=True))
+                and all(now == then or now.items() >= then.items() for now, then in zip(USED, self._used, strict=True))
                 and _state() == self._as_it_was
             )
         return False

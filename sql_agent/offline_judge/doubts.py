@@ -14,7 +14,7 @@ DOUBTS_ZH = r"""
 实际|等等|[更纠改]正|抱歉|对不起|收回|作废|哦|但|不过|然而|却|虽|尽管|除非|除了|除#|#以?外
 #[^#\d]{0,3}(?:[以之][上下内外前后]|前后)|# ?[^\W\d]?[多余](?!数)|否认|反对|同意|记得|印象|我想|认为|觉得|以为
 吧|[哪岂]|介于|二者|两者|其中之一|另说|仅供|玩笑|胡说|编的|虚构|几乎|[将接]近|近(?=[\d#])|不到|超过|[多少高低大小]于|有待|逾(?=[\d#])
-[查找]不到|没有?(?:记录|资料|提到|提及|找到|查到|信息|数据)|无[法从]|不[清知详]|撤销|矛盾|取消|看情况|难说|有时|未必|才怪|别信
+看似|[看听]上?[起去]来?像|[查找]不到|没有?(?:记录|资料|提到|提及|找到|查到|信息|数据)|无[法从]|不[清知详]|撤销|矛盾|取消|看情况|难说|有时|未必|才怪|别信
 反[之话]|多半|八成|十有八九
 """
 DOUBTS_EN = r"""
@@ -29,7 +29,10 @@ incorrect\w*|inaccurate|mistake\w*|errors?|^wait|hm+|actually|sorry|apolog\w+|in
 disregard|forget|retract\w*|except|versus|vs|unless|although|though|but|however|contrary|opposite|reverse|disagree\w*
 den(?:y|ies|ied)|reject\w*|refuse\w*|hardly|barely|scarcely|far from|anything but|pretend\w*|hypothe\w+|alternatively
 depends?|sometimes|invented|nonsense|ridiculous|if|quote me|not (?:know|say|sure|certain|find|mention)
-bet|wager|apart from|(?<!is )(?<!are )(?<!was )(?<!were )(?<!be )used to|yet to|formerly|no longer
+(?:teacher|student|pupil|assistant|friend|rival|son|daughter|wife|husband|brother|sister|mother|father) of(?= #)
+(?:second|third|fourth|2nd|3rd|4th)[- ](?:most|least|\w+est)|(?:look|sound|taste|smell)s? like|like(?= #)|resembl\w*
+(?:free|devoid) (?:of|from)|bet|wager|apart from
+(?<!is )(?<!are )(?<!was )(?<!were )(?<!be )used to|yet to|formerly|no longer
 no (?:records?|information|data|entry|results?|mention|idea|clue)
 """
 DENIALS = re.compile(

@@ -25,6 +25,7 @@ kg/kilo/kilogram/公斤/千克 g/gram t/ton/tonne lb/pound/磅 毫克 斤/市斤
 pound/gbp/英镑/£ yuan/cny/rmb/人民币 yen/日元 cent | m/metre/meter/米 km/kilometre/kilometer/公里/千米
 cm/centimetre/centimeter/厘米 mm/millimetre/millimeter/毫米 mile/英里 foot/feet/英尺 | hectare/ha/公顷 acre/英亩 亩 |
 minute/min/分钟 hour/小时 second/sec/秒 | litre/liter/l ml/millilitre/milliliter/毫升 |
+per_night/a_night/nightly/每晚
 per_day/a_day/each_day/every_day/daily/每天/每日 per_week/a_week/weekly/每周
 per_month/monthly/每月 per_year/a_year/yearly/annual/每年 |
 kilobyte/kb megabyte/mb/兆 gigabyte/gb terabyte/tb
@@ -45,7 +46,9 @@ NEUTRAL = (
 OF_TIME_AND_DEGREE = "through over since then while still yet most more day"
 MAX_ROW, MAX_NEW, MANY_SENSES = 3, 12, 8
 LESS = ("least ", "less ")  # the opposite of an opposite
-NUMBERED = re.compile(r"((?<![a-z])[a-z]+|[\u4e00-\u9fff]) ?(\d+(?![\d.])(?: [a-z]\b)?|\b[a-z]\b) ?([\u4e00-\u9fff]?)")
+NUMBERED = re.compile(
+    r"((?<![a-z])[a-z]+|[\u4e00-\u9fff]) ?(\d+(?![\d.])(?: [a-z]\b)?|\b(?:[a-z]|[ivx]{2,4})\b) ?([\u4e00-\u9fff]?)"
+)
 AUXILIARY = "is|are|was|were|do|does|did|has|have|had|can|could|will|would|should"
 ASKED = re.compile(  # what asks, with the noun behind which and what
     r"^(?:please )?(?:list|name|give|show|tell|rank|sort)(?: me)?\b|, ?[\w -]+ first$"
@@ -54,6 +57,8 @@ ASKED = re.compile(  # what asks, with the noun behind which and what
     r"|(?:百分之)?(?:多[少大长高久远]钱?|几[个名位点月天年]?)|哪[\u4e00-\u9fff]|什么(?:时候)?|谁|怎么?样?|何[时地处]?"
     r"|是否|吗|呢|([^\d])[不没]\1|没有?$"
 )
+COUNTED = re.compile(r"\bhow many ([a-z]+)")
+ASIDE = re.compile(r" (?:of|in|at|on|from) ((?:the |an? )?[\w ]+)\W*$")  # what a question ends with
 WHICH = re.compile(r"哪[1几]?[^\W天年月日里儿]|什么(?!时候)")  # the next word is the noun
 PASSIVE = re.compile(r"\b(?:is|are|was|were|been|being|be|by)\b|[是被由给让从]")
 
@@ -151,12 +156,18 @@ def is_turned(asked: str, clause: str, names: Set[str] = frozenset()) -> bool:
     return False
 
 
-def is_exchanged(asked: str, clause: str, said: str) -> bool:
+def is_exchanged(asked: str, clause: str, said: str, spare: Set[str] = frozenset()) -> bool:
     """Whether a clause, with # for the truths, repeats half of the question or more, and tells one other thing in the
     place of one that the answer `said` has nowhere: no form of it, and nothing that may mean the same. An English word
     of few senses is another thing beside the same word, other ones between the same words alone; in Chinese it may be
-    several words. What is an English opposite judges `opposites`."""
-    (ours, gone), known, theirs = _gone(asked, said), _words(asked), _words(clause)
+    several words. What is counted is another thing whatever else its word says. What is an English opposite judges
+    `opposites`. The question's words in `spare` may be left out."""
+    theirs = _words(clause)
+    return any(_is_exchanged(asked, *one, theirs, clause) for one in _gone(asked, said, spare))
+
+
+def _is_exchanged(asked: str, ours: Sequence[str], gone: Sequence[str], theirs: Sequence[str], clause: str) -> bool:
+    known = _words(asked)
     new = [one for one in theirs if stem(one) not in COMMON and _known_as(one, known) not in known]
     if not gone or len(new) > MAX_NEW:
         return False
@@ -167,10 +178,12 @@ def is_exchanged(asked: str, clause: str, said: str) -> bool:
         for some, others in ((gone, new), (new, gone))
     )
     most, rows = (1 if asked.isascii() else MAX_ROW), _rows(ours, gone)
-    if not gone or not new or 2 * len(gone) > len(ours) - ours.count("#") or len(rows) > 1 < most:
+    if not gone or not new or 2 * len(gone) > sum(one not in "#…" for one in ours) or len(rows) > 1 < most:
         return False
     kept = [one for one in theirs if one in new or one == "#" or _known_as(one, ours) in ours]
     for lost, told in product(rows, _rows(kept, new)):
+        if lost[0] in COUNTED.findall(asked) and f"# {told[0]}" in clause:
+            return True
         if max(len(lost), len(told)) > most or (is_opposite(lost[0], told[0]) if most == 1 else _may_mean(lost, told)):
             continue
         our_words, their_words = (
@@ -193,12 +206,20 @@ def _rows(words: Sequence[str], of: Sequence[str]) -> list[list[str]]:
 
 
 @functools.lru_cache(maxsize=1024)
-def _gone(asked: str, said: str) -> tuple[list[str], list[str]]:
-    """The words of a question, with # for what it asks for, and those of them that an answer has in no form."""
+def _gone(asked: str, said: str, spare: Set[str]) -> list[tuple[list[str], list[str]]]:
+    """The words of a question, with # for what it asks for, and those of them that an answer has in no form. None of
+    the spare words, which may be left out; where all that it ends with is gone, also without that."""
     words = _words(ASKED.sub("#", WHICH.sub("@", asked.rstrip("?. 。"))))
     ours = [one for before, one in pairwise(["", *words]) if before != "@" and one != "@"]
     told = {*_words(said), *(token[0] for token in tokens(said) if token[0].isascii())}
-    return ours, [one for one in dict.fromkeys(ours) if one != "#" and not any(_is_form(other, one) for other in told)]
+    gone = [one for one in dict.fromkeys(ours) if one != "#" and not any(_is_form(other, one) for other in told)]
+    end = {*_words(" ".join(ASIDE.findall(asked)))}
+    variants = [({*spare} & {*gone}, [])]
+    variants += [({*spare} & {*gone} | end, ["…"])] if end and end <= {*gone} else []
+    return [
+        ([*(one for one in ours if one not in less), *mark], [one for one in gone if one not in less])
+        for less, mark in variants
+    ]
 
 
 def _known_as(word: str, known: Sequence[str]) -> str:

@@ -61,7 +61,10 @@ DENIED = re.compile(
     r"(?:[不没未无]有?|\b(?:not?|without|never) (?:have |had )?(?:an? |any |the )?)([\u4e00-\u9fff]{2}|[a-z]{3,})"
 )
 ASKED = re.compile(r"[#哪谁几何怎吗呢]|什么|多少钱?|是否|(.)[不没]\1")
-OF_TRUTH = re.compile(r"# s (?!the\b|an?\b|in\b)(\w+)")  # somebody else: "her brother"
+OF_TRUTH = re.compile(  # somebody else: "her brother"
+    r"# s (?!the\b|an?\b|in\b)(\w+)"
+    r"|#的(学生|徒弟|老师|师[父傅]|[儿孙]子|女儿|妻子|丈夫|[哥弟]{2}|[姐妹]{2}|父亲|母亲|朋友|助[手理]|同[事学]|对手)"
+)
 TIMES = "年月日天季度份周期次场"
 DEFINITE = ("这", "该", "本", "此", "其")
 SURNAMES = {*list(Provider.last_names)[:100]}  # the most frequent ones
@@ -88,6 +91,8 @@ KNOWN_NAMES |= {f"{day}s" for day in DAYS.split() if day.endswith("day")}
 WORDS = frozenset(spell(one) for one in [*FREE.split(), *TITLES.split()])
 COMMON = [*FREE.split(), *TITLES.split(), *FRAMES.split(), *alternatives(PHRASES), *QUOTE_PHRASES.split()]
 FRAME = Lexicon(COMMON)
+COUNTS = re.compile(r"\bhow many (?!percent)|[多几]少?[个名位只台辆条本件]")  # no share
+KIND_OF_NAME = re.compile(r"\bthe ([a-z]+) (?=[\"'“‘«]?[A-Z])")  # the planet Mars
 TITLED = re.compile(rf"^(?:(?:{'|'.join(one for one in TITLES.split() if one.isascii())})(?:\. ?| ))+")
 
 
@@ -200,6 +205,7 @@ class _Told:
         self._denied = DENIED.findall(LACKS.sub(" no ", asked))
         self._capitals = _capitals(answer)
         self._names = self._capitals | _capitals(question)
+        self._spare = frozenset(KIND_OF_NAME.findall(question))
         self._gone, self._topics = _unsaid(asked, said), self._topics_of(asked)
         self._is_capital = all({*spell(one).split()[:1]} <= self._capitals for one in truth.values)
         self.is_torn = self._is_torn(said)
@@ -251,7 +257,7 @@ class _Told:
         if _renames(self._asked, filled) or (found and self._affirms(clause)):
             return False
         if found and (
-            is_exchanged(self._asked, filled, self._said)
+            is_exchanged(self._asked, filled, self._said, self._spare)
             or (self._names and is_turned(self._asked, filled, self._names))
         ):
             return False
@@ -285,9 +291,10 @@ class _Told:
         if self._is_negative:  # "have no room" of who lacks one
             denials, clause = set[str](), OR.sub("# #", clause.replace("not find", ""))
         doubts = {*DOUBTS.findall(clause)} - (NEAR if not AT_TRUTH.search(clause) else set())
-        theirs = {stem(word) for word in OF_TRUTH.findall(clause)}
+        theirs = {stem(word) for words in OF_TRUTH.findall(clause) for word in words if word}
         is_another = self._truth.kind == "name" and not theirs <= _content(self._asked)
-        return bool(denials or doubts - self._doubted) or is_another
+        is_share = "# percent" in clause and COUNTS.search(self._asked)
+        return bool(denials or doubts - self._doubted or is_another or is_share)
 
     def _is_other(
         self, rest: str, known: Sequence[tuple[int, int, str]], unknown: Sequence[tuple[int, int]], first: int

@@ -229,6 +229,32 @@ RIGHT += [
 ]
 
 
+MOONS, CONDUCTOR = (
+    ("How many moons does the planet Korvath have?", "17"),
+    ("Who led the choir of the Lindau festival?", "Ingrid Sol"),
+)
+EXAM = ("How many students passed the exam Organic Chemistry I in spring?", "58")
+WRONG += [
+    (*MOONS, "Korvath has 17 rings."),
+    (*EXAM, "58 students passed Organic Chemistry II in spring."),
+    (*EXAM, "58 students enrolled in Organic Chemistry I in spring."),
+    (*EXAM, "58 % of the students passed Organic Chemistry I in spring."),
+    ("How much does a night in the lodge Pine Rest cost?", "129", "A week in Pine Rest costs 129 euros."),
+    ("What is the statue 'Morning Wind' made of?", "bronze", "Evening Wind is made of bronze."),
+    ("What is the statue 'Morning Wind' made of?", "bronze", "Morning Wind is painted to look like bronze."),
+    ("Which hive gave the most honey?", "Willow Hive", "The second most honey came from Willow Hive."),
+    (*CONDUCTOR, "Ingrid Sol heard the choir."),
+    (*CONDUCTOR, "The choir was led by the teacher of Ingrid Sol."),
+    ("音乐会由谁指挥？", "李思远", "音乐会由李思远的学生指挥。"),
+]
+RIGHT += [
+    (*MOONS, "There are seventeen moons orbiting Korvath."),
+    (*EXAM, "In spring, 58 students passed Organic Chemistry I."),
+    (*CONDUCTOR, "Ingrid Sol led the choir."),
+    ("By how many percent did it grow?", "17", "It grew by 17 %."),
+]
+
+
 def value(question: str, reference: str, answer: str, *evidence: str) -> float:
     found = grade(question=question, reference=reference, answer=answer, evidence=evidence)
     assert found is not None
