@@ -156,7 +156,7 @@ def is_turned(asked: str, clause: str, names: Set[str] = frozenset()) -> bool:
     return False
 
 
-def is_exchanged(asked: str, clause: str, said: str, spare: Set[str] = frozenset()) -> bool:
+def is_exchanged(asked: str, clause: str, said: str, spare: frozenset[str] = frozenset()) -> bool:
     """Whether a clause, with # for the truths, repeats half of the question or more, and tells one other thing in the
     place of one that the answer `said` has nowhere: no form of it, and nothing that may mean the same. An English word
     of few senses is another thing beside the same word, other ones between the same words alone; in Chinese it may be
@@ -206,7 +206,7 @@ def _rows(words: Sequence[str], of: Sequence[str]) -> list[list[str]]:
 
 
 @functools.lru_cache(maxsize=1024)
-def _gone(asked: str, said: str, spare: Set[str]) -> list[tuple[list[str], list[str]]]:
+def _gone(asked: str, said: str, spare: frozenset[str]) -> list[tuple[list[str], list[str]]]:
     """The words of a question, with # for what it asks for, and those of them that an answer has in no form. None of
     the spare words, which may be left out; where all that it ends with is gone, also without that."""
     words = _words(ASKED.sub("#", WHICH.sub("@", asked.rstrip("?. 。"))))
