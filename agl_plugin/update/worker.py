@@ -24,7 +24,7 @@ from verl.single_controller.base.decorator import (
     register,
 )
 from verl.utils import tensordict_utils as tu
-from verl.utils.device import get_device_id, get_device_name
+from verl.utils.device import get_device_id, get_device_name, get_torch_device
 from verl.utils.fsdp_utils import load_fsdp_model_to_gpu, offload_fsdp_model_to_cpu
 from verl.workers.engine import EngineRegistry
 from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead
@@ -161,7 +161,7 @@ class GrpoWorker(Worker):
             engine.telling = telling = Telling(engine.module, engine.optimizer, clip=engine.optimizer_config.clip_grad)
             self._steps(engine, data)
             engine.lr_scheduler_step()
-            return telling.told(setting(data, PLAN, None), epochs=setting(data, "epochs", 1))
+            return telling.told(setting(data, PLAN, None), epochs=setting(data, "epochs", 1)) | gpu_memory()
 
     def _steps(self, engine: Any, data: TensorDict) -> None:
         """The passes of each optimizer step."""
@@ -179,6 +179,15 @@ class GrpoWorker(Worker):
                 width = data["responses"].shape[1]
                 scores = (output["model_output"][name].values().reshape(-1, width) for name in ("log_probs", "entropy"))
                 engine.telling.scored(*scores)
+
+
+def gpu_memory() -> dict[str, list[Any]]:
+    """The most that torch had of this rank's GPU until now, in GiB, under verl's names; nothing without a GPU."""
+    if get_device_name() == "cpu":
+        return {}
+    device = get_torch_device()
+    most = {"allocated": device.max_memory_allocated(), "reserved": device.max_memory_reserved()}
+    return {f"perf/max_memory_{name}_gb": [n_bytes / 2**30] for name, n_bytes in most.items()}
 
 
 def meet_by_gloo() -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
+from agl_plugin.update import worker
 from agl_plugin.update.batch import build_batch
 from agl_plugin.update.plan import micro_batches
 from agl_plugin.update.prepare import needs_pass
@@ -17,6 +19,7 @@ from agl_plugin.update.token_scores import logits_at
 from agl_plugin.update.worker import PlannedEngine
 from tests import updates
 from tests.actor import actor_of, as_planned, flat_weights, tiny_model, with_advantages
+from tests.gpu.test_recipes import report
 
 pytestmark = pytest.mark.usefixtures("rank")
 
@@ -310,3 +313,15 @@ def test_micro_batches_by_tokens_make_the_same_update(limit: int, monkeypatch: p
 def test_rows_are_cut_where_the_next_would_not_fit() -> None:
     assert micro_batches([2, 3, 3, 5, 9, 30], 10) == (3, 1, 1, 1)
     assert micro_batches([5, 5], 10) == (2,) and micro_batches([], 10) == (0,)
+
+
+def test_the_memory_of_a_gpu_is_told_under_the_names_that_its_tests_print(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert worker.gpu_memory() == {}
+    gpu = SimpleNamespace(max_memory_allocated=lambda: 3 << 30, max_memory_reserved=lambda: 5 << 29)
+    monkeypatch.setattr(worker, "get_device_name", lambda: "cuda")
+    monkeypatch.setattr(worker, "get_torch_device", lambda: gpu)
+    told = {name: value for name, (value,) in worker.gpu_memory().items()}
+    report("small", told | dict.fromkeys(("sampler/log_prob_diff_mean", "batch/merged_share", "actor/grad_norm"), 0.5))
+    assert "GPU memory 3.0 GiB allocated, 2.5 reserved" in capsys.readouterr().out
