@@ -10,7 +10,6 @@ say, and whether the model's template can show them.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -21,6 +20,7 @@ ROLES = ("system", "user", "assistant", "tool")  # a template may write any othe
 MOST_STOPS = 16
 MOST_TEMPLATE_CHARS = 2000
 SHOWN_CHARS = 60
+MOST_NUMBER = 1e300  # JSON has whole numbers that are no float
 PAGE = "docs/50-extending.md#what-an-agent-may-ask"
 # What the functions that fill a template take besides the template's own names: never from a request.
 NOT_OF_A_TEMPLATE = {
@@ -61,7 +61,7 @@ def _is_text(value: Any) -> bool:
 
 
 def _is_number(value: Any) -> bool:
-    return type(value) is int or (type(value) is float and math.isfinite(value))
+    return type(value) in (int, float) and abs(value) < MOST_NUMBER
 
 
 def _is_count(value: Any) -> bool:

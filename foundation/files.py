@@ -58,7 +58,7 @@ def read_object(path: Path) -> dict[str, Any]:
     """The JSON object in a file; {} where there is none that can be read."""
     try:
         tree = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return tree if isinstance(tree, dict) else {}
 

@@ -191,10 +191,10 @@ def _is_text_part(part: Mapping[str, Any]) -> bool:
 def _in_json(raw: str, change: Callable[[str], str]) -> str:
     try:
         tree = json.loads(raw)
+        meant = _in_tree(tree, change)
+        return raw if meant == tree else json.dumps(meant, ensure_ascii=False)
     except (ValueError, RecursionError):
         return change(raw)
-    meant = _in_tree(tree, change)
-    return raw if meant == tree else json.dumps(meant, ensure_ascii=False)
 
 
 def _in_tree(value: Any, change: Callable[[str], str], *, of_json: tuple[str, ...] = ()) -> Any:
@@ -226,7 +226,7 @@ def _first(token: str) -> int | None:
 def _pattern(head: str, first: str, wide: str, rests: Iterable[str]) -> re.Pattern[str]:
     # The rest is only looked at, so that a token that begins within another one is found too.
     rest = "|".join(re.escape(text) for text in sorted(rests, key=len, reverse=True))
-    before = f"(?<={re.escape(head)})" if head else ""
+    before = f"(?<={re.escape(head)})" if head else f"(?<!{wide})"  # from a run's first alone: linear time
     return re.compile(f"{before}(?P<wides>{wide}*)(?:{re.escape(first)}|(?<={wide}))(?={rest})")
 
 

@@ -62,4 +62,5 @@ def _escaped(secret: str) -> re.Pattern[str]:
         numbered = rf"(?:\\+(?:u00|x)|%(?:25)*){code:02x}|&(?:amp;)*#(?:x0*{code:x}|0*{code});"
         return rf"(?:\\*{re.escape(character)}|(?i:{numbered}))"
 
-    return re.compile("".join(map(ways, secret)))
+    # From the first of a run of backslashes alone, or from what follows it: linear time.
+    return re.compile(rf"(?:(?<!\\)|(?!\\)){''.join(map(ways, secret))}")

@@ -312,7 +312,8 @@ def _parsed(session: Session, raw: bytes) -> dict[str, Any]:
 
 def _merged(session: Session, raw: bytes) -> dict[str, Any]:
     """The completion that the events of a stream make up; of a stream that is none, or not whole, {} and a fault."""
-    message: dict[str, Any] = {"role": "assistant", "content": "", "tool_calls": []}
+    message: dict[str, Any] = {"role": "assistant", "content": ""}
+    calls: dict[int, dict[str, Any]] = {}
     usage: Any = None
     lines = [line[5:].strip() for line in raw.decode("utf-8", "replace").splitlines() if line.startswith("data:")]
     try:
@@ -323,19 +324,18 @@ def _merged(session: Session, raw: bytes) -> dict[str, Any]:
             for delta in (choice.get("delta") or {} for choice in event.get("choices") or []):
                 message["content"] += delta.get("content") or ""
                 for part in delta.get("tool_calls") or []:
-                    _add_part(message["tool_calls"], part)
+                    _add_part(calls, part)
         if lines[-1:] != ["[DONE]"]:
             raise ValueError("it has no end")
     except (ValueError, RecursionError, LookupError, TypeError, AttributeError) as exc:
         session.fault = LLMFault(f"the model endpoint sent no whole stream: {exc}"[:TOLD_BYTES])
         return {}
-    return {"choices": [{"message": message}], "usage": usage}
+    return {"choices": [{"message": message | {"tool_calls": list(calls.values())}}], "usage": usage}
 
 
-def _add_part(calls: list[dict[str, Any]], part: dict[str, Any]) -> None:
-    while len(calls) <= part.get("index", 0):
-        calls.append({"id": "", "function": {"name": "", "arguments": ""}})
-    call, function = calls[part.get("index", 0)], part.get("function") or {}
+def _add_part(calls: dict[int, dict[str, Any]], part: dict[str, Any]) -> None:
+    call = calls.setdefault(part.get("index", 0), {"id": "", "function": {"name": "", "arguments": ""}})
+    function = part.get("function") or {}
     call["id"] = part.get("id") or call["id"]
     for key in ("name", "arguments"):
         call["function"][key] += function.get(key) or ""

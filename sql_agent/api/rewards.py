@@ -20,7 +20,7 @@ from sql_agent.scoring.values import number_of, rows_of
 
 RewardFunction = Callable[..., Sequence[float | None]]
 TRUTH_KEYS = ("ground_truth", "ground_truths", "answer", "solution")
-STEP = re.compile(r"^\s*(?:step\s*\d+|\d+[.)、]|第\s*[\d一二三四五六七八九十]+\s*步|[-*•])", re.I | re.M)
+STEP = re.compile(r"^[^\S\n]*(?:step\s*\d+|\d+[.)、]|第\s*[\d一二三四五六七八九十]+\s*步|[-*•])", re.I | re.M)
 PASS = 0.5
 _registered: dict[str, RewardFunction] = {}
 

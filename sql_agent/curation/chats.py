@@ -37,7 +37,7 @@ LEANS = re.compile(
     r"^(?:那|它|他|她|这个|那个|这种|还有呢|然后|为什么$|上面|前面|刚才|再|and |it |that |this |then |why$|what about)"
 )
 SMALL = "small talk"
-CODE = re.compile(r"```|[{};]\s*$|^\s*(?:import|def|class|select|function)\b", re.I | re.M)
+CODE = re.compile(r"```|[{};][^\S\n]*$|^[^\S\n]*(?:import|def|class|select|function)\b", re.I | re.M)
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def read_turns(path: Path) -> tuple[list[Turn], list[str]]:
     for number, value in read_sessions(path):
         try:
             session, texts = user_texts(number, value)
-        except ValueError as exc:
+        except (ValueError, RecursionError) as exc:
             bad.append(f"session {number}: {exc}")
             continue
         for text in texts:

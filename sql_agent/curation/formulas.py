@@ -16,7 +16,7 @@ from sql_agent.curation.wording import MARKS, POLITE_ZH, STOP, wording
 from sql_agent.words.meanings import is_chinese_word, is_said
 
 CLAUSE = re.compile(r"[^,.!?;:~…\n，。！？；：]*(?:[,.!?;:~…\n，。！？；：]+\s*|$)")
-LINK = re.compile(r"\s*(?:but|and)\b")
+LINK = re.compile(r"(?<!\s)\s*(?:but|and)\b")
 CLAUSES = 4  # at an edge
 LEAST = 2  # questions that a formula stands beside
 LONGEST_WORD = 4  # characters

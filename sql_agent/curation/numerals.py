@@ -36,7 +36,7 @@ DIGITS = (
     (re.compile(r"(?<![a-z])([$€])\s?(\d+(?:\.\d+)?)"), r"\2 \1 "),
     (re.compile(r"\$"), " dollar "),
     (re.compile(r"(?<=\d)(?:st|nd|rd|th)\b"), ""),
-    (re.compile(r"(\d+(?:\.\d+)?)[ -]?(hundred|thousand|million|billion|k)\b"), _scaled),
+    (re.compile(r"(?<!\d)(\d+(?:\.\d+)?)[ -]?(hundred|thousand|million|billion|k)\b"), _scaled),
     (re.compile(r"(?<=\d) ?d(?![a-z])"), " day "),
     (re.compile(r"(?<=\d) ?y(?![a-z])"), " year old "),
     (re.compile(r"\b(type|stage|grade|phase|class)[ -]iii\b"), r"\1 3"),
@@ -47,10 +47,10 @@ DIGITS = (
 
 SAID_LATER = (
     (re.compile(r"百分之(\d+(?:\.\d+)?)"), r"\1%"),
-    (re.compile(r"(\d+)分之(\d+)"), r"\2/\1"),
+    (re.compile(r"(?<!\d)(\d+)分之(\d+)"), r"\2/\1"),
     (re.compile(r"半(?=片|个|小时|粒|斤|年|天|克|瓶|杯)"), "0.5"),
     (re.compile(r"(\d)个半"), r"\1.5个"),
-    (re.compile(r"(\d+(?:\.\d+)?) ?(百|千|万|亿)(?![克米卡瓦])"), _scaled),
+    (re.compile(r"(?<!\d)(\d+(?:\.\d+)?) ?(百|千|万|亿)(?![克米卡瓦])"), _scaled),
 )
 
 

@@ -26,7 +26,7 @@ from stdnum.us import ssn
 from sql_agent.curation.names import names_someone
 
 REGIONS = ("CN", "US", "GB", "DE", "FR", "IN", "JP", "KR", "BR", "AU", "ES", "IT", "MX", "RU")
-MAIL = re.compile(r"[\w.+-]+@[\w-]+\.[\w.]+")
+MAIL = re.compile(r"(?<![\w.+-])[\w.+-]+@[\w-]+\.[\w.]+")
 WEB = re.compile(r"https?://|www\.", re.I)
 CARD = re.compile(r"(?<![\w.])[2-6]\d(?:[ -]?\d){11,17}(?![\w.]\d|\w)")
 IBAN = re.compile(r"\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){2,7}(?: ?[A-Z0-9]{1,3})?\b", re.I)

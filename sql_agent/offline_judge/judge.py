@@ -18,7 +18,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations, groupby, pairwise, zip_longest
+from itertools import combinations, groupby, pairwise
 from typing import Literal
 
 from sql_agent.offline_judge.doubts import is_frame
@@ -294,8 +294,11 @@ def by_column(text: str, names: Collection[str]) -> str:
     """`text` with each Markdown table that has names in two columns of its header told column by column."""
     lines: list[str] = []
     for _, block in groupby(text.split("\n"), lambda line: "|" in line):
-        rows, joint = [tuple(line.split("|")) for line in block], "|"
+        rows, joint = [line.split("|") for line in block], "|"
         if sum(any(name in spell(cell) for name in names) for cell in rows[0]) > 1:
-            rows, joint = list(zip_longest(*rows, fillvalue="")), "\n"
+            columns: list[list[str]] = [[] for _ in max(rows, key=len)]
+            for column, cell in (place for row in rows for place in zip(columns, row, strict=False)):
+                column.append(cell)
+            rows, joint = columns, "\n"
         lines += [joint.join(row) for row in rows]
     return "\n".join(lines)

@@ -34,6 +34,7 @@ ROW_NUMBER = re.compile(r"(?<=^\|)[ \t]*\d{1,2}[ \t]*(?=\|[ \t]*[^\s|])", re.MUL
 NUMERAL = re.compile(r"[零〇一二两三四五六七八九十百千万亿]{1,20}(?:点[零一二三四五六七八九]{1,9})?")
 PARENTHESES = str.maketrans("()", "、、")  # what stands in them is an item of its own
 MARKS = re.compile(r"[*#`\[\]{}《》「」『』〔〕\"'“”‘’]+")
+ENTITY = re.compile(r"(&#)0*([0-9]{8})[0-9]*")  # of no character, and longer than int() reads
 # Tags by name, so that "<90" is none; what is struck through or not shown is not as if it were plain.
 ATTRIBUTES = r"(?![^<>]*(?:line-through|display:\s*none))(?:\s[^<>]*)?/?>"
 INLINE = re.compile(rf"</?(?:span|b|strong|i|em|u|sup|sub|font|a){ATTRIBUTES}|<!--(?:(?!<!--).)*?-->", re.I | re.S)
@@ -49,16 +50,17 @@ _simplify = opencc.OpenCC("t2s")
 
 def flat(text: str) -> str:
     """A cell whose tags were taken out without anything in their place."""
-    return BLOCK.sub("", INLINE.sub("", html.unescape(text)))
+    return BLOCK.sub("", INLINE.sub("", html.unescape(ENTITY.sub(r"\1\2", text))))
 
 
 @functools.lru_cache(maxsize=4096)
 def normalise(text: str) -> str:
     """One form for all ways to write a text."""
-    text = BLOCK.sub("\n", INLINE.sub("", HEADING.sub(":", html.unescape(text)))).replace("【", "\n")
+    text = HEADING.sub(":", html.unescape(ENTITY.sub(r"\1\2", text)))
+    text = BLOCK.sub("\n", INLINE.sub("", text)).replace("【", "\n")
     text = ROW_NUMBER.sub("", ITEM_MARK.sub("\n", text))
     text = unicodedata.normalize("NFKC", text.replace("，", ";"))
-    text = "".join(char for char in text if unicodedata.category(char) != "Cf").lower()
+    text = "".join(char for char in text if unicodedata.category(char) not in ("Cf", "Cs")).lower()
     text = NUMERAL.sub(_in_digits, _simplify.convert(text))
     text = RANGE.sub("-", MARKS.sub(" ", THOUSANDS.sub("", text.translate(PARENTHESES))))
     text = UNIT.sub(lambda match: SYMBOL_OF.get(match[1], match[1]), text)

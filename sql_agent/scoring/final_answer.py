@@ -66,19 +66,19 @@ SCALE |= {"thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10*
 NUMBER = re.compile(
     r"(?<![A-Za-z0-9.^_/])(?<![A-Za-z]-)((?:(?<![\w)\]])[-+])?\d{1,300}(?:\.\d{1,300})?)(?:/(0*[1-9]\d{0,99}))?"
     r"(?![\d^]|\.\d|st\b|nd\b|rd\b|th\b)"
-    r"\s?((?:[十百万亿]|千(?![克米瓦卡焦帕赫])|thousand|million|billion|trillion)*)\s?(%?)[ \t]?([^\W\d_]*)",
+    r"\s?((?:[十百万亿]|千(?![克米瓦卡焦帕赫])|thousand|million|billion|trillion){0,9})\s?(%?)[ \t]?([^\W\d_]*)",
     re.I,
 )
 # A number and its unit.
 BARE = re.compile(rf"(?:\W*[a-z]\s*[:.)])?\W*{NUMBER.pattern}(?<![\u4e00-\u9fff]{{5}})(?:\s+[a-z]+){{0,3}}\W*", re.I)
-TELLS = re.compile(r"[^\W\d_]{2,}\W+-?\d|[\u4e00-\u9fff]{2,}\s*-?\d|\d[^=]*=")  # words, or a calculation
+TELLS = re.compile(r"[^\W\d_]{2}\W+-?\d|[\u4e00-\u9fff]{2}\s*-?\d|\d[^=\d]*=")  # words, or a calculation
 # Bounded: the time that cn2an takes grows with the square of the length.
 NUMERAL = re.compile(r"[第负]?[零〇一二两三四五六七八九十百千万亿]{1,20}(?:点[零〇一二三四五六七八九]{1,9})?")
 NO_NUMERAL = re.compile(r"一[共样起定些般直下致半]|[统唯万同每另]一|(?<!分)之一|十分|千万不?|万分")
 NO_ONE = re.compile(r"\b(?:no|any|every|each|some|which|this|that|the(?: \w+)?) one\b|\bone (?:of|another)\b", re.I)
 MINUS = re.compile(r"\b(?:minus|negative) (?=[a-z])", re.I)
 LAYOUT = re.compile(  # of Markdown and LaTeX, and GSM8K's <<48/2=24>>
-    r"<<[^<>\n]*>>|\*\*|__|`+|^\s*(?:#{1,3}\s|\d{1,2}[.)、]\s|[-*•]\s)|\bstep\s*\d+|\\(?:text|mathrm|textbf|[,;! $])",
+    r"<<[^<>\n]*>>|\*\*|__|`+|^[ \t]*(?:#{1,3}|\d{1,2}[.)、]|[-*•])\s|\bstep\s*\d+|\\(?:text|mathrm|textbf|[,;! $])",
     re.I | re.M,
 )
 # What is no number with words around it, but mathematics.
@@ -159,7 +159,7 @@ def shown(answer: Answer) -> str:
     """An answer for people and programs; "" where it is unclear."""
     if answer.unclear or not answer.number:
         return "" if answer.unclear else answer.text
-    value, decimal = answer.number.value, f"{float(answer.number.value):.15g}"
+    value, decimal = answer.number.value, f"{answer.number.value:.15g}"
     text = str(value.numerator) if value.denominator == 1 else decimal if Fraction(decimal) == value else str(value)
     return f"{text}%" if answer.number.percent else text
 
@@ -175,6 +175,7 @@ def same_number(wanted: Number, given: Number) -> bool:
 
 def _plain(text: str) -> str:
     """One form for all ways to write a text; formulas keep their marks."""
+    text = text.encode(errors="replace").decode()  # without lone surrogates
     text = SQUARED.sub(r"\1", text).translate({ord("²"): "^2", ord("³"): "^3", ord("，"): ", ", ord("−"): "-"})
     text = LAYOUT.sub(" ", unicodedata.normalize("NFKC", text).replace("⁄", "/").replace("...", ", "))
     text = re.sub(r"零下(?=[\d零一二三四五六七八九十])", "-", text)
@@ -227,7 +228,7 @@ def _number_of(statement: str, *, is_marked: bool) -> Answer:
     parts = [part for part in PARTS.split(text) if NUMBER.search(part)]
     if not parts:
         return Answer(statement)
-    if re.search(r"[(\[{][^()]*\d,[^()]*[)\]}]", statement):  # a pair, a set
+    if re.search(r"[(\[{][^()\[{]*\d,(?:(?!\d,)[^()\]}])*[)\]}]", statement):  # a pair, a set
         return Answer(statement)
     sides = [_last_side(part) for part in parts]
     values = [_numbers(side) for side in sides]
@@ -296,7 +297,7 @@ def _joined(match: re.Match[str], step: re.Pattern[str], sizes: dict[str, int]) 
 def _digits(numeral: str) -> str:
     try:
         return str(cn2an.cn2an(numeral.replace("两", "二").replace("〇", "零"), "smart"))
-    except ValueError:  # 第三, or characters in an order that makes no numeral
+    except (ValueError, KeyError):  # 第三, or characters in an order that makes no numeral
         return numeral
 
 

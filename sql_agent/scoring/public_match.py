@@ -18,7 +18,7 @@ from sql_agent.scoring.result_match import same_rows
 Rows = Sequence[Sequence[Any]]
 # What stands in quotes or comments is left as it is.
 _PIECES = re.compile(
-    r"""'(?:[^']|'')*' | "(?:[^"]|"")*" | `[^`]*` | --[^\n]* | /\*.*?\*/ | \bDISTINCT\b""",
+    r"""'(?:[^']|'')*' | "(?:[^"]|"")*" | `[^`]*` | --[^\n]* | /\*.*?(?:\*/|\Z) | \bDISTINCT\b""",
     re.DOTALL | re.IGNORECASE | re.VERBOSE,
 )
 _THIS_YEAR = re.compile(r"YEAR\s*\(\s*CURDATE\s*\(\s*\)\s*\)\s*", re.IGNORECASE)

@@ -1,0 +1,105 @@
+"""What a policy, a tool, a client or a log wrote to break its reader: linear time, and no exception."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from foundation import redaction
+from foundation.chat_request import NotAllowed, allowed
+from foundation.files import read_object
+from foundation.marks import Marks
+from foundation.redaction import MASK, keep_secret, redacted
+from sql_agent.agent import relay
+from sql_agent.api.rewards import STEP, final_answer
+from sql_agent.curation.chats import CODE, read_turns
+from sql_agent.curation.formulas import LINK
+from sql_agent.curation.numerals import in_digits
+from sql_agent.curation.private import private
+from sql_agent.offline_judge.judge import by_column, grade
+from sql_agent.offline_judge.normal import normalise
+from sql_agent.scoring.math_check import candidate
+from sql_agent.scoring.public_match import spider_query
+
+
+def _table(text: str) -> str:
+    return by_column(f"| a | b |\n{text}{'|' * len(text)}", [" a ", " b "])
+
+
+@pytest.mark.parametrize(
+    ("read", "piece"),
+    [
+        (Marks().hidden, "＜"),
+        (Marks().shown, "＜"),
+        (redacted, "\\"),
+        (private, "a"),
+        (in_digits, "1"),
+        (LINK.search, " "),
+        (CODE.search, "\n"),
+        (CODE.search, "; "),
+        (STEP.findall, "\n"),
+        (candidate, r"\("),
+        (candidate, r"\["),
+        (final_answer, "["),
+        (final_answer, "[1,"),
+        (final_answer, "\n"),
+        (final_answer, "亿"),
+        (spider_query, "/*a"),
+        (_table, "|\n"),
+    ],
+)
+def test_long_text_takes_linear_time(read: Callable[[str], Any], piece: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(redaction, "_secrets", {"sk-12345"})
+    took_s = []
+    for n in (10, 3_000, 12_000):  # the first loads dictionaries
+        started_s = time.process_time()
+        read("5 " + piece * (n // len(piece)))
+        took_s.append(time.process_time() - started_s)
+    assert took_s[2] < 8 * took_s[1] + 0.3
+
+
+@pytest.mark.parametrize("secret", ["sk-12345", "\\a\\b-12"])
+def test_a_secret_is_found_behind_backslashes(secret: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(redaction, "_secrets", set())
+    keep_secret(secret)
+    escaped = "".join(f"\\{char}" for char in secret), "".join(f"%{ord(char):02x}" for char in secret)
+    for told in (secret, *escaped, f"\\\\{secret}", f"\\{escaped[1]}", json.dumps(json.dumps(secret))):
+        assert MASK in redacted(f"a\\ {told}") and secret[-4:] not in redacted(f"a\\ {told}")
+
+
+@pytest.mark.parametrize(
+    "answer", [f"&#{'9' * 5_000};", "a\ud800", "五十一五十一", f"{'9' * 300}亿亿", f"{'9' * 290}/7亿亿"]
+)
+def test_any_answer_is_read(answer: str) -> None:
+    assert grade(question="What is it?", reference="It is red.", answer=answer, kind="text")
+    assert isinstance(final_answer(answer), str)
+
+
+def test_entities_are_characters() -> None:
+    assert normalise(f"&#{'0' * 5_000}65;&#65;&#x41;") == "aaa"
+
+
+@pytest.mark.parametrize("depth", range(100, 1_100, 50))
+def test_deep_json_breaks_nothing(depth: int, tmp_path: Path) -> None:
+    deep = '{"text":' * depth + "1" + "}" * depth
+    assert Marks().arguments(deep) == deep
+    file = tmp_path / "log.json"
+    file.write_text(
+        f'{{"messages": [{{"role": "user", "content": {deep}}}]}}\n{{"prompt": "What is it?", "response": ""}}\n'
+    )
+    assert len(read_turns(file)[0]) == 1
+    file.write_text(deep)
+    assert isinstance(read_object(file), dict)
+
+
+def test_numbers_beyond_any_float_or_list() -> None:
+    with pytest.raises(NotAllowed):
+        allowed({"messages": [{"role": "user"}], "temperature": 10**400})
+    calls: dict[int, dict[str, Any]] = {}
+    relay._add_part(calls, {"index": 10**12, "function": {"name": "a"}})
+    assert [call["function"]["name"] for call in calls.values()] == ["a"]
