@@ -84,6 +84,8 @@ class Rules:
                 raise Forbidden(f"not authorized: {written}", "refused")
         except SqlglotError as exc:
             raise Forbidden(str(exc).split("\n", 1)[0].replace("\x1b[4m", "").replace("\x1b[0m", "")) from None
+        except AttributeError:  # sqlglot's own, over a call of MySQL that has no end
+            raise Forbidden("cannot be read; mend the syntax") from None
         except RecursionError:
             raise Forbidden("too many brackets or operators in one another; make it simpler") from None
         return written

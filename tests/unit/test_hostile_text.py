@@ -21,6 +21,8 @@ from sql_agent.curation.chats import CODE, read_turns
 from sql_agent.curation.formulas import LINK
 from sql_agent.curation.numerals import in_digits
 from sql_agent.curation.private import private
+from sql_agent.curation.queries import query_form
+from sql_agent.environment.sql_tree import Forbidden, Rules
 from sql_agent.offline_judge.judge import by_column, grade
 from sql_agent.offline_judge.normal import normalise
 from sql_agent.scoring.math_check import candidate
@@ -78,6 +80,12 @@ def test_a_secret_is_found_behind_backslashes(secret: str, monkeypatch: pytest.M
 def test_any_answer_is_read(answer: str) -> None:
     assert grade(question="What is it?", reference="It is red.", answer=answer, kind="text")
     assert isinstance(final_answer(answer), str)
+
+
+def test_sql_that_its_reader_fails_on_is_refused_or_compared_as_text() -> None:
+    with pytest.raises(Forbidden):
+        Rules("mysql", {"t": ["a"]}, home=("main",), max_rows=10).statement("DATE_ADD(a,")
+    assert query_form("SELECT 1e999999999 * 1e999999999 FROM t") == "SELECT 1e999999999 * 1e999999999 FROM t"
 
 
 def test_entities_are_characters() -> None:
