@@ -59,8 +59,11 @@ def read_sessions(path: Path) -> Iterator[tuple[int, Any]]:
         text = data.decode("utf-8", "replace")
     if path.suffix.lower() in (".csv", ".tsv"):
         head = text.partition("\n")[0]
-        rows = csv.DictReader(io.StringIO(text), delimiter=max(",;\t", key=head.count))
-        yield from enumerate(rows, start=1)
+        rows = csv.DictReader(io.StringIO(text, newline=""), delimiter=max(",;\t", key=head.count))
+        try:
+            yield from enumerate(rows, start=1)
+        except csv.Error as exc:
+            raise UserError(f"{path}: is no table that can be read ({exc}); write it again") from exc
     elif text.lstrip()[:1] not in ("{", "["):
         yield from _transcripts(path, text)
     else:

@@ -59,6 +59,7 @@ TEXTS = {
     "log.csv": f'session_id,role,content\n1,user,"{Q}"\n1,assistant,{A}\n',
     "log.tsv": f"role\ttext\nuser\t{Q}\nassistant\t{A}\n",
     "log.txt": f"User: {Q}\nAssistant: {A}\n",
+    "cr.csv": f"question,answer\r{Q},{A}\r",
     "zh.txt": f"用户：{Q}\n客服：{A}\n",
 }
 REFUSED = {
@@ -67,6 +68,7 @@ REFUSED = {
     "slack.json": (b'[{"user": "U1", "text": "what helps?", "ts": "1"}]', "names|needs a list"),
     "log.parquet": (b"PAR1....", "parquet"),
     "log.jsonl.gz": (b"\x1f\x8b....", "packed"),
+    "long.csv": (b"question,answer\n" + b"a" * 200_000, "field larger"),
     "notes.txt": (b"just some notes\n", "begins with a role"),
 }  # fmt: skip
 
