@@ -20,7 +20,7 @@ OWN_IMPLEMENTATIONS = (
     *(None, "", "eager", "sdpa", "flash_attention_2", "flash_attention_3", "flex_attention", "grouped_mm"),
 )
 # A class in a repository, as auto_map writes it: "owner/name--module.Class".
-ELSEWHERE = re.compile(r"[\w./-]+--[\w.]+\.[A-Za-z_]\w*")
+REPOSITORY, CLASS = re.compile(r"[\w./-]+"), re.compile(r"[\w.]+\.[A-Za-z_]\w*")
 
 
 def code_key(value: Any, key: str = "") -> str:
@@ -42,4 +42,5 @@ def code_key(value: Any, key: str = "") -> str:
         return next((inner_key for branch in value if (inner_key := code_key(branch, key))), "")
     if "_implementation" in key and value not in OWN_IMPLEMENTATIONS:
         return key
-    return key if isinstance(value, str) and ELSEWHERE.fullmatch(value) else ""
+    repository, _, name = value.rpartition("--") if isinstance(value, str) else ("", "", "")
+    return key if REPOSITORY.fullmatch(repository) and CLASS.fullmatch(name) else ""

@@ -272,13 +272,15 @@ def _refusal(status: int, text: str) -> web.Response:
 
 async def _lines(upstream: Any) -> AsyncIterator[bytes]:
     """The lines of an answer, however long; aiohttp's own have a limit."""
-    left = b""
+    left = bytearray()
     async for chunk in upstream.content.iter_any():
-        *lines, left = (left + chunk).split(b"\n")
+        *lines, rest = chunk.split(b"\n")
         for line in lines:
-            yield line + b"\n"
+            yield bytes(left) + line + b"\n"
+            left.clear()
+        left += rest
     if left:
-        yield left
+        yield bytes(left)
 
 
 def _shown_line(shown: ToldStream, line: bytes) -> bytes | None:

@@ -14,6 +14,7 @@ from foundation import redaction
 from foundation.chat_request import NotAllowed, allowed
 from foundation.files import read_object
 from foundation.marks import Marks
+from foundation.model_code import code_key
 from foundation.redaction import MASK, keep_secret, redacted
 from sql_agent.agent import relay
 from sql_agent.api.rewards import STEP, final_answer
@@ -53,6 +54,8 @@ def _table(text: str) -> str:
         (final_answer, "亿"),
         (spider_query, "/*a"),
         (_table, "|\n"),
+        (code_key, "a--b."),
+        (code_key, "-"),
     ],
 )
 def test_long_text_takes_linear_time(read: Callable[[str], Any], piece: str, monkeypatch: pytest.MonkeyPatch) -> None:
