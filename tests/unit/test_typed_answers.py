@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -14,6 +13,7 @@ from sql_agent.offline_judge.judge import grade
 from sql_agent.offline_judge.sections import Cell
 from sql_agent.offline_judge.typed import kind_of_cells
 from tests.judge_exam.typed_answers import PARTS, WRITTEN, answers, written
+from tests.linear import is_linear
 
 PAGES = "How many pages does The Silent Lantern have?"
 RIGHT = [
@@ -344,12 +344,10 @@ def test_a_time_of_day_belongs_to_its_date() -> None:
     "piece", ["1", "1.", "1.234.", "1万", "1,23€", "€ ", "a", "ǆ", "a1", "亿一", "五十一", "上午", "12:"]
 )
 def test_long_typed_answers_take_linear_time(piece: str) -> None:
-    took_s = []
-    for n in (10, 4_000, 16_000):  # the first loads dictionaries
-        started_s = time.process_time()
+    def earns_nothing(n: int) -> None:
         assert value(PAGES, "", piece * (n // len(piece)), "847") < 0.25
-        took_s.append(time.process_time() - started_s)
-    assert took_s[2] < 12 * took_s[1] + 2
+
+    assert is_linear(earns_nothing, 4_000, 16_000)
 
 
 @pytest.mark.long
