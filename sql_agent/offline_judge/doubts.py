@@ -29,7 +29,7 @@ incorrect\w*|inaccurate|mistake\w*|errors?|^wait|hm+|actually|sorry|apolog\w+|in
 disregard|forget|retract\w*|except|versus|vs|unless|although|though|but|however|contrary|opposite|reverse|disagree\w*
 den(?:y|ies|ied)|reject\w*|refuse\w*|hardly|barely|scarcely|far from|anything but|pretend\w*|hypothe\w+|alternatively
 depends?|sometimes|invented|nonsense|ridiculous|if|quote me|not (?:know|say|sure|certain|find|mention)
-(?:teacher|student|pupil|assistant|friend|rival|son|daughter|wife|husband|brother|sister|mother|father) of(?= #)
+by (?:the|an?) (?:teacher|student|pupil|assistant|son|daughter|wife|husband|brother|sister|mother|father) of(?= #)
 (?:second|third|fourth|2nd|3rd|4th)[- ](?:most|least|\w+est)|(?:look|sound|taste|smell)s? like|like(?= #)|resembl\w*
 (?:free|devoid) (?:of|from)|bet|wager|apart from
 (?<!is )(?<!are )(?<!was )(?<!were )(?<!be )used to|yet to|formerly|no longer

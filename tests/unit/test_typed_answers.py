@@ -251,6 +251,7 @@ RIGHT += [
     (*MOONS, "There are seventeen moons orbiting Korvath."),
     (*EXAM, "In spring, 58 students passed Organic Chemistry I."),
     (*CONDUCTOR, "Ingrid Sol led the choir."),
+    ("安娜的老师是谁？", "李思远", "安娜是李思远的学生。"),
     ("By how many percent did it grow?", "17", "It grew by 17 %."),
 ]
 
