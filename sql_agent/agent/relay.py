@@ -332,7 +332,7 @@ def _merged(session: Session, raw: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError, LookupError, TypeError, AttributeError) as exc:
         session.fault = LLMFault(f"the model endpoint sent no whole stream: {exc}"[:TOLD_BYTES])
         return {}
-    return {"choices": [{"message": message | {"tool_calls": list(calls.values())}}], "usage": usage}
+    return {"choices": [{"message": message | {"tool_calls": [calls[n] for n in sorted(calls)]}}], "usage": usage}
 
 
 def _add_part(calls: dict[int, dict[str, Any]], part: dict[str, Any]) -> None:
