@@ -329,10 +329,11 @@ def _merged(session: Session, raw: bytes) -> dict[str, Any]:
                     _add_part(calls, part)
         if lines[-1:] != ["[DONE]"]:
             raise ValueError("it has no end")
+        message["tool_calls"] = [calls[n] for n in sorted(calls)]
     except (ValueError, RecursionError, LookupError, TypeError, AttributeError) as exc:
         session.fault = LLMFault(f"the model endpoint sent no whole stream: {exc}"[:TOLD_BYTES])
         return {}
-    return {"choices": [{"message": message | {"tool_calls": [calls[n] for n in sorted(calls)]}}], "usage": usage}
+    return {"choices": [{"message": message}], "usage": usage}
 
 
 def _add_part(calls: dict[int, dict[str, Any]], part: dict[str, Any]) -> None:
