@@ -103,10 +103,13 @@ class Alone:
 
     @property
     def goes_on(self) -> bool:
-        """Whether a call left something that runs: a task, or a thread other than a pool's that waits for work."""
+        """Whether a call left something that runs: a task, a callback in the loop, or a thread other than a pool's
+        that waits for work."""
         frames, ours = sys._current_frames(), threading.get_ident()
-        at_work = [n for n, frame in frames.items() if n != ours and frame.f_code is not WAITING]
-        return bool(at_work) or (self.loop is not None and bool(asyncio.all_tasks(self.loop)))
+        if any(n != ours and frame.f_code is not WAITING for n, frame in frames.items()):
+            return True
+        callbacks = [*vars(self.loop)["_scheduled"], *vars(self.loop)["_ready"]] if self.loop else []
+        return any(not one.cancelled() for one in callbacks) or bool(self.loop and asyncio.all_tasks(self.loop))
 
     def next_frame(self, line: socket.socket) -> Any:
         """The next request; until then, tasks that calls left in the loop go on."""

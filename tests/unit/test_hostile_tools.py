@@ -225,6 +225,10 @@ HOSTILE = f'''
         asyncio.get_running_loop().kept = asyncio.create_task(later())
         return "done"
 
+    async def calls_later() -> str:
+        asyncio.get_running_loop().call_later(0.5, os._exit, 4)
+        return "done"
+
     async def uses_a_pool() -> str:
         return await asyncio.to_thread(lambda: "done")
 
@@ -386,8 +390,8 @@ def test_a_process_that_a_call_changed_serves_no_other(make: MakeTools) -> None:
     assert json.loads(clean[0]) == [os.getcwd(), "", as_here]
 
 
-LEAVE = ("leaves_a_thread", "leaves_a_task", "spins", "closes_output", "opens_many", "patches", "speaks_otherwise")
-LEAVE += ("empties", "lends", "masks", "rings_later", "yields", "rounds", "warns", "traces")
+LEAVE = ("leaves_a_thread", "leaves_a_task", "calls_later", "spins", "closes_output", "opens_many", "patches")
+LEAVE += ("speaks_otherwise", "empties", "lends", "masks", "rings_later", "yields", "rounds", "warns", "traces")
 
 
 @pytest.mark.parametrize("name", LEAVE)
