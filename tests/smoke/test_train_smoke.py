@@ -171,3 +171,15 @@ def test_nothing_listens_beyond_the_machine(run: Run) -> None:
     assert {"gcs_server", "raylet"} <= {program for program, addresses in run.listeners.items() if addresses}
     beyond = {(program, a) for program, found in run.listeners.items() for a in found if not is_local(a)}
     assert beyond == set()
+
+
+@pytest.mark.slow
+def test_a_run_learns_from_what_another_stored_as_that_one_did(run: Run, tmp_path: Path) -> None:
+    stored = ["--set", f"data.from_store={run.folder}", "--set", "optim.importance_correction=truncated"]
+    command = ["train", "--ci-fast", "--set", f"trainer.runs_dir={tmp_path}", *stored]
+    subprocess.run([sys.executable, "-m", "sql_agent", *command], cwd=ROOT, check=True, capture_output=True)
+    (folder,) = tmp_path.iterdir()
+    first, again = (json.loads((one / "summary.json").read_text()) for one in (run.folder, folder))
+    assert again["scored"] == 16 and again["reward_mean"] == first["reward_mean"] and again["weights_changed"] is True
+    assert again["grad_norm"] == pytest.approx(first["grad_norm"], rel=1e-3)
+    assert verify(folder).problems == []
