@@ -140,6 +140,7 @@ def _load_torch() -> None:
 
 def _train(tokenizer: PreTrainedTokenizerFast, lesson: Lesson, seed: int, console: Console) -> Qwen3ForCausalLM:
     """The warm start, with a bar on a terminal and a line now and then elsewhere."""
+    from sql_agent.tiny_policy.products import fast_products
     from sql_agent.tiny_policy.train import train_policy
 
     clock = (TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn())
@@ -153,7 +154,8 @@ def _train(tokenizer: PreTrainedTokenizerFast, lesson: Lesson, seed: int, consol
             said = f"tiny policy: step {step} of {n_steps}, loss {loss:.3f}"
             bar.update(task, completed=step, description=f"tiny policy, loss {loss:.3f}")
 
-        model = train_policy(tokenizer, lesson, seed=seed, progress=show)
+        with fast_products():
+            model = train_policy(tokenizer, lesson, seed=seed, progress=show)
     round_weights(model)
     return model
 
