@@ -77,7 +77,7 @@ CPU: dict[str, dict[str, Any]] = {
         "mini_batch_questions": 12,
         "micro_batch_rows": 12,
     },
-    "trainer": {"device": "cpu", "epochs": 1, "max_steps": 30, "save_every": 10, "validate_every": 15},
+    "trainer": {"device": "cpu", "epochs": 1, "max_steps": 45, "save_every": 15, "validate_every": 15},
 }
 TINY = '''"""The tiny policy of this database; see agentgrpo mine."""
 
