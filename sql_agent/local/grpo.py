@@ -33,8 +33,7 @@ from sql_agent.config import TrainConfig
 from sql_agent.data.dataset import to_row
 from sql_agent.local.notes import Notes, no_group
 from sql_agent.local.policy import Policy
-from sql_agent.local.questions import asked_groups
-from sql_agent.local.rollouts import Played, Player, as_played, rewards_of
+from sql_agent.local.rollouts import Played, Player, as_played, asked_groups, rewards_of
 from sql_agent.local.sampling import Sampler
 from sql_agent.records import Question
 from sql_agent.tuning.watch import Stop
@@ -183,8 +182,8 @@ def update(policy: Policy, data: Any, *, micro_rows: int) -> dict[str, list[Any]
 
     for places, cuts in plan.steps * keys.ppo_epochs:
         passed: list[dict[str, torch.Tensor]] = []
-        for some in filter(None, parts(places, cuts or [micro_rows] * len(places))):
-            rows = data.batch[some].to(model.device)
+        for micro_batch in filter(None, parts(places, cuts or [micro_rows] * len(places))):
+            rows = data.batch[micro_batch].to(model.device)
             scores = policy.scores(rows, with_entropy=keys.entropy_coeff > 0 or plan.only_pass)
             loss, metrics = micro_batch_loss(keys, scores, rows, plan=plan, epochs=keys.ppo_epochs)
             loss.backward()

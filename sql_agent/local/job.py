@@ -58,8 +58,7 @@ def _fit(plan: GrpoPlan) -> None:
     from sql_agent.local.grpo import Run, train
     from sql_agent.local.notes import Notes, settings_of
     from sql_agent.local.policy import Policy
-    from sql_agent.local.questions import order_of
-    from sql_agent.local.rollouts import Player
+    from sql_agent.local.rollouts import Player, order_of
     from sql_agent.local.sampling import Sampler
     from sql_agent.tuning.watch import Stop
 

@@ -15,7 +15,7 @@ from foundation.files import read_lines
 from sql_agent.config import build_config, data_path, load_recipe
 from sql_agent.data.bundled import ensure_bundled
 from sql_agent.data.dataset import load_questions
-from sql_agent.local.questions import order_of
+from sql_agent.local.rollouts import order_of
 from sql_agent.tiny_policy.build import ensure_tiny_policy
 from tests.drills.conftest import Training, gone, training
 
