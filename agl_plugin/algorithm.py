@@ -40,7 +40,7 @@ def start_ray(*, cpu: bool, n_nodes: int, n_gpus: int, without_litellm: bool, py
     this = psutil.Process()
     before = set(this.children(recursive=True))
     _start(cpu=cpu, n_gpus=n_gpus, without_litellm=without_litellm, python=python)
-    ends_with_this(one.pid for one in this.children(recursive=True) if one not in before)
+    ends_with_this(process.pid for process in this.children(recursive=True) if process not in before)
     check_nodes(ray.nodes(), n_nodes=n_nodes, n_gpus=n_gpus)
 
 
@@ -168,8 +168,7 @@ def train(job: Job, parts: dict[str, Any]) -> None:
 class Grpo(agl.Algorithm):
     """GRPO through verl.
 
-    `python` runs Ray's workers (agl_plugin.run.loading). `run` raises RunError where the text alone tells the user what
-    to do.
+    `python` runs Ray's workers. `run` raises RunError where the text alone tells the user what to do.
     """
 
     def __init__(self, job: Job, *, cpu: bool, python: Path | None = None) -> None:

@@ -1,4 +1,4 @@
-"""What takes the place of vLLM's own readings; register.py says why each is there. Light to import."""
+"""What takes the place of vLLM's own answers; register.py says why each is there. Light to import."""
 
 from __future__ import annotations
 
@@ -20,3 +20,15 @@ def keeping_thoughts(extract: Callable[..., Any]) -> Callable[..., Any]:
         return parsed
 
     return extract_tool_calls
+
+
+def policy_adapter(_self: Any, _request: Any, supports_default_mm_loras: bool = False) -> Any:
+    """vLLM's LoRARequest for the adapter that verl loaded at the last weight sync.
+
+    verl names it only in its own `generate()`; a request that comes over HTTP names the base model.
+    """
+    # Not at the top: vLLM is being imported when this module is.
+    from verl.workers.rollout.vllm_rollout.utils import VLLM_LORA_INT_ID, VLLM_LORA_NAME, VLLM_LORA_PATH
+    from vllm.lora.request import LoRARequest
+
+    return LoRARequest(lora_name=VLLM_LORA_NAME, lora_int_id=VLLM_LORA_INT_ID, lora_path=VLLM_LORA_PATH)

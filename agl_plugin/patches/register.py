@@ -103,7 +103,7 @@ IN_VLLM = (
         targets=(
             Target(
                 "vllm.entrypoints.serve.engine.serving:BaseServing._maybe_get_adapters",
-                "agl_plugin.patches.lora_serving:policy_adapter",
+                "agl_plugin.patches.of_vllm:policy_adapter",
                 "self request supports_default_mm_loras",
             ),
         ),

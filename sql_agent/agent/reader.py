@@ -22,7 +22,7 @@ from reward_client.errors import JudgeFault
 from reward_client.schema import JudgeEndpoint
 from sql_agent.agent.tool import EpisodeContext, Tool, cut
 from sql_agent.agent.transcript import writable
-from sql_agent.config.reader import ReaderConfig
+from sql_agent.config.agent import ReaderConfig
 from sql_agent.errors import ReaderFault
 from sql_agent.scoring.answer_text import strip_thinking
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 from rich.console import Console
 
-from agl_plugin.run.loading import loaded_python
 from foundation import console
 from foundation.command import with_flags
 from foundation.environment import prepare_environment
+from foundation.preloaded import Preloaded
 from sql_agent.config import TrainConfig
 from sql_agent.run_report.line import report_line
 from sql_agent.training.options import Flags, resolve_config
@@ -60,7 +60,9 @@ def run(config: TrainConfig, *, local: bool = False, dry: bool = False) -> tuple
 def _python(*, lora: bool) -> Iterator[Path]:
     """What runs Ray's workers on a CPU: one process imports torch, verl and vLLM for all of them."""
     prepare_environment(cpu=True, offline=True, lora=lora)
-    with closing(loaded_python()) as python:
+    # Ray's library takes its job and its parent as it is loaded.
+    ray_of_this_process = {"RAY_JOB_ID": "01000000", "RAY_RAYLET_PID": str(os.getpid())}
+    with closing(Preloaded("agl_plugin.run.loaded", **ray_of_this_process)) as python:
         yield python.executable
 
 

@@ -32,8 +32,7 @@ from sql_agent.training.summary import tuning_table
 from sql_agent.tuning.arguments import trl_arguments
 from sql_agent.tuning.choice import best, mined
 from sql_agent.tuning.encoding import Encoded, Encoder
-from sql_agent.tuning.sources import FORMS, Pair, Source, read_source
-from sql_agent.tuning.stored import stored_source
+from sql_agent.tuning.sources import FORMS, Pair, Source, read_source, stored_source
 
 TRL = ("torch", "transformers", "trl", "peft", "datasets")  # what a run in this process imports
 COMPARED_ON_RESUME = ("agent", "agents", "database", "data", "model")

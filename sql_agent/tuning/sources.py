@@ -6,6 +6,7 @@
     a run or an evaluation folder           its rollouts, as they were played: rollouts.jsonl, trials.jsonl
     rows with chosen and rejected           pairs, as convert_dpo_format.py writes them or reads them
     all of them as .jsonl, a JSON list or .parquet
+    stored rollouts (data.from_store)       token for token as they were played; no template, tool or agent is asked
     a hub name                              rows of its split `train`, in one of these forms; gsm8k is openai/gsm8k
 
 Guarantees: what is left out is counted by reason; an unscored rollout is never a reward, and rollouts of validation are
@@ -16,7 +17,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from contextlib import closing
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
@@ -24,6 +26,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from agl_plugin.update.rows import NAN
 from foundation import run_folder
 from foundation.errors import UserError
 from foundation.files import json_objects
@@ -31,6 +34,7 @@ from sql_agent.config import ROOT, AgentTree, DataConfig, TuneConfig, data_path,
 from sql_agent.data.dataset import parse_file
 from sql_agent.data.hub import hub_rows, local_copy, rows_of
 from sql_agent.evaluation.folder import TRIALS
+from sql_agent.training.stored import check_tokens, stored_run
 from sql_agent.tuning.agent_chats import AgentChats
 from sql_agent.tuning.chats import Chat, Unusable, chat_of
 
@@ -111,6 +115,26 @@ def read_source(tune: TuneConfig, data: DataConfig, agents: AgentTree) -> Source
     if not source.chats and not source.pairs:
         reasons = "\n".join(f"  {n} x {reason}" for reason, n in source.left_out.most_common())
         raise UserError(f"--data {source.name}: nothing to learn from; {FORMS}. Left out:\n{reasons or '  no rows'}")
+    return source
+
+
+def stored_source(data: DataConfig, runs: Path, model: Path) -> Source:
+    """All stored rollouts that `model` can learn from, as they were played. Raises UserError.
+
+    Supervised is exactly what the policy sampled, after the tokens that it saw.
+    """
+    with closing(stored_run(data, runs)) as stored:
+        check_tokens(stored, model)
+        source = Source(str(stored.folder), stored.folder / run_folder.AUDIT, are_rollouts=True)
+        source.left_out += stored.left_out
+        for place in range(len(stored.groups)):
+            for rollout in stored.rollouts([place], use=1, step=0):
+                if rollout.reward is None:
+                    source.left_out["unscored"] += 1
+                else:
+                    # The same tokens are the same conversation, whatever the last bits of their probabilities.
+                    calls = tuple(replace(turn, log_probs=[NAN] * len(turn.sampled)) for turn in rollout.turns)
+                    source.chats.append(Chat([], group=rollout.record["group"], reward=rollout.reward, calls=calls))
     return source
 
 
