@@ -11,7 +11,6 @@ is a Reply whose body is there from the start (`stream_reply`).
 
 from __future__ import annotations
 
-import gzip
 import json
 import os
 import socket
@@ -71,31 +70,6 @@ class FakeServer:
     n_connections: int = 0
 
 
-def broken_endpoints(usable: dict[str, Any]) -> dict[str, Answer]:
-    """Everything that an address can do instead of answering; `usable` is what it would say."""
-    page, packed = "<!doctype html><title>Sign in</title>", {"Content-Encoding": "gzip"}
-    return {
-        "hangs": HANG,
-        "slow body": Reply(body=usable, chunk_pause_s=1.0),
-        "reset": RESET,
-        "no HTTP": Reply(raw=b"SSH-2.0-OpenSSH_9.2\r\n"),
-        "nothing": Reply(raw=b" "),
-        "web page": Reply(body=page, content_type="text/html"),
-        "web page that says JSON": Reply(body=page),
-        "gateway page": Reply(status=502, body=page, content_type="text/html"),
-        "empty body": Reply(body=""),
-        "error as a 200": Reply(body={"error": {"message": "overloaded", "code": 503}}),
-        "cut body": Reply(body=usable, missing_bytes=10),
-        "bomb": Reply(body=gzip.compress(b" " * (1 << 24)), headers=packed),
-        "no gzip": Reply(body=usable, headers=packed),
-        "long body": Reply(body="x" * 3_000_000),
-        "no UTF-8": Reply(body=b'{"score": "\xff\xfe"}'),
-        "deep JSON": Reply(body="[" * 100_000),
-        "other JSON": Reply(body="[1, null]"),
-        "500": error_reply(500, "boom"),
-    }
-
-
 def chat_reply(content: str | None, *, finish_reason: str = "stop", **extra: Any) -> dict[str, Any]:
     """A chat completion with `content`; `extra` are further keys of the message."""
     message = {"role": "assistant", "content": content, **extra}
@@ -122,12 +96,12 @@ def tool_call_reply(*calls: tuple[str, dict[str, Any] | str], content: str | Non
     return chat_reply(content, finish_reason="tool_calls", tool_calls=tool_calls)
 
 
-def stream_reply(*deltas: dict[str, Any], chunk_pause_s: float = 0.0) -> Reply:
+def stream_reply(*deltas: dict[str, Any]) -> Reply:
     """A chat completion as a stream of events, one for each delta of the message, and one for the tokens."""
     lines = [f"data: {json.dumps({'choices': [{'index': 0, 'delta': delta}]})}\n\n" for delta in deltas]
     usage = f"data: {json.dumps({'choices': [], 'usage': {'prompt_tokens': 3, 'completion_tokens': 4}})}\n\n"
     body = "".join(lines) + usage + "data: [DONE]\n\n"
-    return Reply(body=body, content_type="text/event-stream", chunk_pause_s=chunk_pause_s)
+    return Reply(body=body, content_type="text/event-stream")
 
 
 def error_reply(status: int, message: str, **headers: str) -> Reply:

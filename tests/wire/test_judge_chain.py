@@ -33,12 +33,12 @@ from sql_agent.testing.server import (
     Answer,
     Handler,
     Reply,
-    broken_endpoints,
     chat_reply,
     error_reply,
     in_turn,
     openai_server,
 )
+from tests.broken_addresses import broken_addresses
 
 KEYS = ("sk-first-secret-0123", "sk-second-secret-4567")
 SCORES = {"accuracy": 0.9, "completeness": 0.8, "clarity": 1, "professionalism": 1, "reason": "好"}
@@ -69,7 +69,7 @@ def grade(judge: LLMJudge, *answers: str) -> list[Verdict]:
 # Failover
 
 
-BROKEN: dict[str, Answer] = broken_endpoints(GOOD) | {
+BROKEN: dict[str, Answer] = broken_addresses(GOOD) | {
     "wrong key": error_reply(401, "key"),
     "no such model": error_reply(404, "model"),
     "refuses the request": error_reply(400, "x"),

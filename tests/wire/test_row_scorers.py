@@ -24,7 +24,8 @@ from sql_agent.scoring.build import build_context
 from sql_agent.scoring.check import check_judge, check_scorers
 from sql_agent.scoring.registry import SCORERS, ScoringContext, scorer
 from sql_agent.scoring.reward import score
-from sql_agent.testing.server import Answer, Reply, broken_endpoints, error_reply, in_turn, openai_server
+from sql_agent.testing.server import Answer, Reply, error_reply, in_turn, openai_server
+from tests.broken_addresses import broken_addresses
 from tests.sql_db import TABLES, make_database, open_database
 
 TOKEN = "token-very-secret"
@@ -182,7 +183,7 @@ def test_a_reward_model_scores_on_its_scale(tmp_path: Path, monkeypatch: pytest.
     assert server.requests[0].headers["authorization"] == f"Bearer {TOKEN}"
 
 
-BROKEN = broken_endpoints({"score": 2.5})
+BROKEN = broken_addresses({"score": 2.5})
 
 
 @pytest.mark.parametrize("broken", BROKEN.values(), ids=BROKEN.keys())
