@@ -106,16 +106,12 @@ def _only(*neutral: Any) -> Callable[[Any], bool]:
     return lambda value: any(value == allowed and type(value) is type(allowed) for allowed in neutral)
 
 
-def _one_sample(value: Any) -> bool:
-    return type(value) is int and value == 1
-
-
 SHAPE = "leave it out, and ask for the form in words or offer a tool: the trainer does not know a grammar"
 ANSWER = Rule("silent")
 NUMBER = Rule("run", "must be a number", _is_number, "leave it out: rollout.* says how the run samples")
 LIMIT = Rule("passed", "must be a whole number above 0", _is_count, "leave it out for the run's own limit")
 NOT_SENT = Rule("run", "is no key of a run's sampling", lambda _: False, "leave it out: rollout.* says how it samples")
-SAMPLES = Rule("silent", "must be 1: one call is one sample", _one_sample, "call as often as you want samples")
+SAMPLES = Rule("silent", "must be 1: one call is one sample", _only(1), "call as often as you want samples")
 LOG_PROBS = Rule("silent", "is the trainer's own", _only(False, 0), "leave it out")
 TEMPLATE = Rule(
     "silent", "is the run's", _only(False), "leave it out: agent.chat_template_kwargs has the template's keys"

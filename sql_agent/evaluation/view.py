@@ -9,14 +9,12 @@ from dataclasses import dataclass
 from rich.console import Console
 from rich.table import Table
 
-from sql_agent.evaluation.measures import OF_SQL, PART
+from sql_agent.evaluation.measures import BY_TASK, OF_K, OF_SQL, PART, TESTED
 from sql_agent.evaluation.results import EvalReport, Figures, TaskFigures
 from sql_agent.evaluation.stats import Difference, Estimate
 
 Cell = str | Estimate
 Row = tuple[Cell, ...]
-MAIN = ("reward", "answer score", "execution match", "executed SQL")
-TASK = ("reward", "execution match")
 WHICH = ("best", "mean", "worst")
 DIFFERENCE = "difference"
 NO_TASK = "(none)"
@@ -68,7 +66,7 @@ def _kept(report: EvalReport, measures: tuple[str, ...]) -> list[str]:
 def _rewards(report: EvalReport) -> Section:
     rows: list[Row] = []
     parts = dict.fromkeys(m for *_, figures in _cells(report) for m in figures.measures if m.startswith(PART))
-    columns = [*_kept(report, MAIN), *parts]
+    columns = [*_kept(report, TESTED), *parts]
     for key, split, decoding, name, figures in _cells(report):
         values = [str(figures.measures.get(m, "-")) for m in columns]
         rows.append((split, decoding, name, *values))
@@ -106,7 +104,7 @@ def _by(
     delta: Mapping[str, Mapping[str, Mapping[str, Difference]]],
 ) -> tuple[tuple[str, ...], list[Row]]:
     """Header and rows of a table with a row for each kind of question."""
-    models, measures = list(report.models), _kept(report, TASK)
+    models, measures = list(report.models), _kept(report, BY_TASK)
     columns = [*models, DIFFERENCE] if delta else models
     rows: list[Row] = []
     for key in report.keys:
@@ -124,7 +122,7 @@ def _by(
 
 def _of_k(report: EvalReport) -> Section:
     rows: list[Row] = []
-    measures = _kept(report, TASK)
+    measures = _kept(report, OF_K)
     for _, split, decoding, name, figures in _cells(report):
         of_measures = [figures.of_k.get(measure, {}) for measure in measures]
         for k in next(filter(None, of_measures), {}):
@@ -175,7 +173,7 @@ def _endings(report: EvalReport) -> Section:
 
 
 def _left_out(report: EvalReport) -> Section:
-    columns = ["without reward", "without execution match"][: len(_kept(report, TASK))]
+    columns = ["without reward", "without execution match"][: len(_kept(report, BY_TASK))]
     rows: list[Row] = []
     for _, split, decoding, name, figures in _cells(report):
         counts = [figures.unscored, figures.no_execution_match][: len(columns)]

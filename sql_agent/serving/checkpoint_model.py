@@ -23,6 +23,8 @@ BROKEN = "{path}: {why}; the checkpoint is damaged or was not written whole. Use
 
 # What TRL's trainer and sql_agent.local write into a checkpoint, and verl does not.
 TRL_STATE = "trainer_state.json"
+# What goes along with weights: tokenizer, chat template, generation settings.
+TEXT_FILES = (".json", ".jinja", ".txt", ".model")
 # JSON files there that are not the model's.
 NOT_THE_MODELS = (TRL_STATE, "adapter_config.json")
 

@@ -21,11 +21,10 @@ from typing import Any
 from foundation.errors import UserError
 from foundation.files import stamps
 from sql_agent.config import HOME, ROOT
+from sql_agent.serving.checkpoint_model import TEXT_FILES
 from sql_agent.serving.checkpoints import MODEL_FILES
 
 MERGED = HOME / ".cache" / "merged"
-# What goes along with the weights: tokenizer, chat template, generation settings.
-TEXT_FILES = (".json", ".jinja", ".txt", ".model")
 
 
 def merged_start(base: Path, adapter: Path | None) -> Path:
