@@ -13,6 +13,7 @@ import asyncio
 import base64
 import hashlib
 import hmac
+import os
 import time
 from dataclasses import dataclass, field
 
@@ -50,17 +51,17 @@ class RequestMetrics:
         return generate_latest(self.registry)
 
 
-def checked_token(token: str, *, host: str, name: str) -> str:
-    """The token of the variable `name`. Raises UserError when it is weak, or missing where strangers can connect."""
-    token = token.strip()
+def token_of(variable: str, *, host: str) -> str:
+    """The variable's token, or "". Raises UserError: it is weak, or missing where strangers can connect to `host`."""
+    token = os.environ.get(variable, "").strip()
     if not token and not is_own_host(host):
         raise UserError(
-            f"--host {host}: others can connect there, so a token is needed; set {name} (in .env) to "
+            f"--host {host}: others can connect there, so a token is needed; set {variable} (in .env) to "
             f"{MIN_TOKEN_CHARS} random characters or more"
         )
     if token and (len(token) < MIN_TOKEN_CHARS or not token.isascii() or not token.isprintable() or " " in token):
         raise UserError(
-            f"{name}: must be {MIN_TOKEN_CHARS} or more printable ASCII characters without spaces (its value is "
+            f"{variable}: must be {MIN_TOKEN_CHARS} or more printable ASCII characters without spaces (its value is "
             "not shown); for example the output of `openssl rand -hex 24`"
         )
     return token

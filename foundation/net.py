@@ -34,6 +34,11 @@ def bind(host: str, port: int) -> socket.socket:
     return listener
 
 
+def http_address(host: str, port: int) -> str:
+    """http://HOST:PORT, an IPv6 number in brackets."""
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
 def is_loopback(url: str) -> bool:
     """True when the host of `url` is this machine by name or number: a proxy variable must not capture it."""
     return is_own_host(urlsplit(url).hostname or "", or_any=True)

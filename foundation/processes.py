@@ -19,10 +19,11 @@ from typing import Any
 
 import psutil
 
+from foundation import supervise
+
 # Reading the tree's page tables costs the machine half a second of CPU.
 SAMPLE_EVERY_S = 10.0
 
-PR_SET_PDEATHSIG = 1  # prctl(2)
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # mallopt(3)
 KEPT_BYTES = 2**30
 MOST_FILES = 2**14
@@ -38,15 +39,14 @@ def die_with_parent() -> None:
     """
     if sys.platform != "linux" or multiprocessing.parent_process() is None:
         return
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    supervise.prctl(supervise.PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() == 1:  # it was killed before the line above
         os.kill(os.getpid(), signal.SIGKILL)
 
 
 def end_with_parent() -> None:
     """Let Linux ask a program to end (SIGTERM) when the thread that starts it is gone: a `preexec_fn` of subprocess."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+    supervise.prctl(supervise.PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def keep_freed_memory() -> None:

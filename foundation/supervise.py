@@ -31,11 +31,11 @@ def main() -> None:
     parent, command = int(sys.argv[1]), sys.argv[2:]
     signal.signal(signal.SIGTERM, _ended)
     become_reaper()
-    _prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+    prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
     status, program = NOT_STARTED, None
     try:
         if os.getppid() == parent:
-            dies_too = lambda: _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # noqa: E731
+            dies_too = lambda: prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # noqa: E731
             program = subprocess.Popen(command, start_new_session=True, preexec_fn=dies_too)
             status = program.wait()
     except OSError as exc:
@@ -53,20 +53,21 @@ def supervised(*command: str) -> list[str]:
     return [sys.executable, "-I", "-S", __file__, str(os.getpid()), *command]
 
 
-def _prctl(option: int, value: int) -> None:
+def prctl(option: int, value: int) -> None:
+    """prctl(2) of this process; nothing elsewhere than on Linux."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(option, value)
 
 
 def become_reaper() -> None:
     """Let what descendants leave behind become children of this process."""
-    _prctl(PR_SET_CHILD_SUBREAPER, 1)
+    prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
 def die_with(parent: int) -> None:
     """Let Linux kill this process, and whatever it starts, when the thread of `parent` that forked it is gone."""
     become_reaper()
-    _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)
 

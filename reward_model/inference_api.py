@@ -9,16 +9,15 @@ Not covered: TLS, several models, several processes (torch uses all cores from o
 from __future__ import annotations
 
 import logging
-import os
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
 from foundation.command import alias
-from foundation.http_gate import Traffic, checked_token
+from foundation.http_gate import Traffic, token_of
 from foundation.http_server import run
-from foundation.net import bind
+from foundation.net import bind, http_address
 from reward_model.api import Limits, Served, make_app
 from reward_model.folder import weights_fingerprint
 from reward_model.scale import SCALE_FILE, load_scale
@@ -42,11 +41,6 @@ def load_served(
     path = scale or folder / SCALE_FILE
     fitted = load_scale(path, weights_sha256=weights) if scale or path.exists() else None
     return Served(scorer=scorer, scale=fitted, name=folder.name, weights_sha256=weights)
-
-
-def read_token(host: str) -> str:
-    """The token of the environment. Raises UserError when it is weak, or missing where strangers can connect."""
-    return checked_token(os.environ.get(TOKEN_NAME, ""), host=host, name=TOKEN_NAME)
 
 
 def main(
@@ -85,7 +79,7 @@ def main(
         max_chars=max_chars,
         max_body_bytes=max_body_mib << 20,
     )
-    token = read_token(host)
+    token = token_of(TOKEN_NAME, host=host)
     listener = bind(host, port)
     served = load_served(model_path, device=device, dtype=dtype, max_tokens=max_tokens, scale=scale)
     if served.scale is None:
@@ -94,8 +88,8 @@ def main(
             "`agentgrpo reward-model scale`",
             err=True,
         )
-    where = f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}"
-    typer.echo(f"serving {served.name} on {where}, token {'needed' if token else 'not needed'}")
+    address = http_address(host, listener.getsockname()[1])
+    typer.echo(f"serving {served.name} on {address}, token {'needed' if token else 'not needed'}")
     traffic = Traffic()
     run(make_app(served, limits=limits, token=token, traffic=traffic), traffic, listener, drain_s=drain_s)
 

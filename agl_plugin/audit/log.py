@@ -16,7 +16,6 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from agl_plugin.audit import schema
@@ -45,7 +44,7 @@ class AuditLog:
     def __enter__(self) -> AuditLog:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, exc: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_exc: object) -> None:
         self.close()
 
     def add(self, make_rows: Callable[[], Rows], *, step: int) -> None:

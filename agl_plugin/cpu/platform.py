@@ -63,23 +63,18 @@ class CpuPlatform(Platform):
     device_module = _module()
 
     def is_available(self) -> bool:
-        """Everywhere."""
         return True
 
     def current_device(self) -> Any:
-        """The one."""
         return _Device("cpu")
 
     def device_count(self) -> int:
-        """The one."""
         return 1
 
     def get_device_capability(self, device_index: int = 0) -> tuple[None, None]:
-        """No GPU's."""
         return None, None
 
     def communication_backend_name(self) -> str:
-        """gloo."""
         return "gloo"
 
     def visible_devices_envvar(self) -> str:
@@ -87,11 +82,9 @@ class CpuPlatform(Platform):
         return "CUDA_VISIBLE_DEVICES"
 
     def ray_resource_name(self) -> str:
-        """The pretended GPU."""
         return "GPU"
 
     def ray_noset_envvars(self) -> list[str]:
-        """None."""
         return []
 
     def is_ipc_supported(self) -> bool:
@@ -100,11 +93,9 @@ class CpuPlatform(Platform):
 
     @contextmanager
     def nvtx_range(self, msg: str) -> Iterator[None]:
-        """Without a mark."""
         yield
 
     def manual_seed(self, seed: int) -> None:
-        """As torch does."""
         torch.manual_seed(seed)
 
     manual_seed_all = manual_seed

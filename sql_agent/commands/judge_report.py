@@ -10,6 +10,7 @@ reward models.
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -145,8 +146,7 @@ def probe_report(questions: Sequence[Question], scoring: ScoringContext, folder:
         paid = (f"{probed.paid[name]:.2f}" if name in probed.paid else "-" for name in names)
         table.add_row(escape(probed.field), str(probed.n), f"{probed.honest:.2f}", *paid)
     write_json(folder / "probe.json", {"fields": [probed.model_dump() for probed in fields]})
-    console = Console(highlight=False)
-    (console if console.is_terminal else Console(highlight=False, width=200)).print(table)
+    Console(highlight=False, width=None if sys.stdout.isatty() else 200).print(table)
     print("\n".join([*findings(fields), f"report: {folder}"]), flush=True)
 
 
@@ -209,7 +209,6 @@ def judge_report(
         "judges": [figures(judged, judge, threshold=threshold, margin=margin) for judge in judges],
     }
     write_report(folder, report, judged, judges)
-    console = Console(highlight=False)
-    show(console if console.is_terminal else Console(highlight=False, width=120), report)
+    show(Console(highlight=False, width=None if sys.stdout.isatty() else 120), report)
     print(f"report: {folder}", flush=True)
     return 1 if any(judge["unscored"] for judge in report["judges"]) else 0

@@ -9,7 +9,6 @@ page below 3 MB. The parts stand in sql_agent/run_report/.
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Annotated
 
@@ -17,9 +16,9 @@ import typer
 
 from foundation.errors import UserError
 from foundation.files import write_text
-from foundation.http_gate import Traffic, checked_token
+from foundation.http_gate import Traffic, token_of
 from foundation.http_server import run
-from foundation.net import bind, is_own_host
+from foundation.net import bind, http_address, is_own_host
 from sql_agent.run_report.folder import read_run
 
 REPORT, PLOTS = "report.html", "plots"
@@ -73,9 +72,9 @@ def _serve(folder: Path, host: str, port: int) -> None:
     """Serve until a signal comes."""
     from sql_agent.run_report.live import LiveView
 
-    token = checked_token(os.environ.get(TOKEN_NAME, ""), host=host, name=TOKEN_NAME)
+    token = token_of(TOKEN_NAME, host=host)
     view, listener, traffic = LiveView(folder), bind(host, port), Traffic()
     listener.listen()
-    where = f"http://{f'[{host}]' if ':' in host else host}:{port}/"
-    print(f"live report of {folder} at {where}, token {'' if token else 'not '}needed; Ctrl-C ends it", flush=True)
+    address, need = http_address(host, port), "needed" if token else "not needed"
+    print(f"live report of {folder} at {address}/, token {need}; Ctrl-C ends it", flush=True)
     run(view.app(traffic, token=token, local=is_own_host(host)), traffic, listener, drain_s=DRAIN_S)

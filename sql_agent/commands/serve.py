@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import math
-import os
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -19,9 +18,9 @@ from starlette.types import ASGIApp
 
 from foundation.console import notes
 from foundation.errors import UserError
-from foundation.http_gate import Traffic, checked_token
+from foundation.http_gate import Traffic, token_of
 from foundation.http_server import run
-from foundation.net import bind
+from foundation.net import bind, http_address
 from sql_agent.agent.episode import EpisodeRunner
 from sql_agent.config import agent_config, build_config, command_tree, load_recipe
 from sql_agent.config.commands import SERVE, SERVE_AGENT
@@ -124,7 +123,7 @@ def _serve_agent(target: Target, host: str, port: int, *, agent: str, db_id: str
     logging.basicConfig(level=logging.WARNING)
     logging.getLogger("foundation.http_server").setLevel(logging.INFO)
     logging.getLogger("openai.agents").setLevel(logging.CRITICAL)  # what it logs is in the fault
-    token = checked_token(os.environ.get(TOKEN_NAME, ""), host=host, name=TOKEN_NAME)
+    token = token_of(TOKEN_NAME, host=host)
     with_page = _paged() if page else None
     listener, traffic = bind(host, port), Traffic()
     with EpisodeRunner(agent_config(target.config, agent)) as runner, ExitStack() as stack:
@@ -136,13 +135,14 @@ def _serve_agent(target: Target, host: str, port: int, *, agent: str, db_id: str
             keep_file = target.config.serve.keep
             keeper = stack.enter_context(Keeper(Path(keep_file).expanduser())) if keep_file else None
             api = AgentApi(answerer, name=llm.model, limits=limits, keeper=keeper)
-            where = f"http://{f'[{host}]' if ':' in host else host}:{port}/v1"
+            address = http_address(host, port)
             app: ASGIApp = api.app(traffic, token=token)
             if with_page:
-                app = with_page(app, where, is_kept=bool(keep_file))
-                _tell(f"page at {where.removesuffix('/v1')}/page")
+                app = with_page(app, f"{address}/v1", is_kept=bool(keep_file))
+                _tell(f"page at {address}/page")
             listener.listen()  # whoever reads the next line and calls is kept waiting, and not refused
-            print(f"serving the agent {llm.model} at {where}, token {'' if token else 'not '}needed", flush=True)
+            need = "needed" if token else "not needed"
+            print(f"serving the agent {llm.model} at {address}/v1, token {need}", flush=True)
             drain_s, is_over = math.ceil(limits.time_s), lambda: bool(model.why_it_died())
             run(app, traffic, listener, drain_s=drain_s, is_over=is_over)
             if why := model.why_it_died():

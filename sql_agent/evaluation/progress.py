@@ -4,7 +4,6 @@ and one now and then."""
 from __future__ import annotations
 
 import time
-from types import TracebackType
 
 from rich.console import Console
 from rich.markup import escape
@@ -36,9 +35,7 @@ class Meter:
         self._heartbeat.__enter__()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_exc: object) -> None:
         self._heartbeat.__exit__()
         if self._console.is_terminal:
             self._bar.stop()

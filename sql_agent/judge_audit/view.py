@@ -45,14 +45,13 @@ def show(out: Console, report: dict[str, Any]) -> None:
     out.print(_table(f"{report['n']} items, {report['n_attacks']} of them attacks", ["figure", *names], rows(judges)))
     for judge in judges:
         groups = [*judge["by_kind"].items(), ("", None), *judge["by_task"].items()]
-        lines = [
-            (escape(name), _group(figures) if figures else [""] * 7) for name, figures in groups if name or not figures
-        ]
-        out.print(_table(f"{escape(judge['judge'])}: means, and rates with their intervals", list(GROUP), lines))
-        lines = [
-            (escape(name), _spent(figures) if figures else [""] * 6) for name, figures in groups if name or not figures
-        ]
-        out.print(_table(f"{escape(judge['judge'])}: flips, and the cost of one score", list(FLIPS), lines))
+        groups = [(escape(name), figures) for name, figures in groups if name or not figures]
+        for title, columns, cells in (
+            ("means, and rates with their intervals", GROUP, _group),
+            ("flips, and the cost of one score", FLIPS, _spent),
+        ):
+            lines = [(name, cells(figures) if figures else [""] * len(columns[1:])) for name, figures in groups]
+            out.print(_table(f"{escape(judge['judge'])}: {title}", list(columns), lines))
     paid = {name: [judge["strategies"].get(name) for judge in judges] for name in judges[0]["strategies"]}
     if paid:
         lines = [

@@ -83,8 +83,8 @@ def units(text: str) -> set[str]:
 class MathChecker:
     """One child process, started on first use and again after it was killed. Survives a fork by starting its own."""
 
-    def __init__(self, *, cpu_s: float = CPU_S, wall_s: float = WALL_S, memory_bytes: int = MEMORY_BYTES) -> None:
-        self._cpu_s, self._wall_s, self._memory_bytes = cpu_s, wall_s, memory_bytes
+    def __init__(self, *, cpu_s: float = CPU_S) -> None:
+        self._cpu_s = cpu_s
         self._lock = threading.Lock()
         self._child: Child | None = None
 
@@ -105,14 +105,14 @@ class MathChecker:
     def _ask(self, wanted: str, given: str) -> MathVerdict:
         child = self._running()
         try:
-            readable = child.ask({"reference": wanted}, timeout_s=self._wall_s)["ok"]
+            readable = child.ask({"reference": wanted}, timeout_s=WALL_S)["ok"]
         except Gone as gone:
             self._check_time(gone)
             readable = False
         if not readable:
             raise MathFault(f"the reference {wanted[:100]!r} cannot be read as mathematics within its limits")
         try:
-            reply = child.ask({"answer": given}, timeout_s=self._wall_s)
+            reply = child.ask({"answer": given}, timeout_s=WALL_S)
         except Gone as gone:
             self._check_time(gone)
             return MathVerdict(False, f"not comparable within {self._cpu_s:g} s of processor time")
@@ -121,16 +121,14 @@ class MathChecker:
     def _check_time(self, gone: Gone) -> None:
         """A child that ended did so over its request; one that was waited for in vain is nobody's answer."""
         if gone.kind == "timeout":
-            raise MathFault(f"no comparison within {self._wall_s:g} s; the machine is too busy") from gone
+            raise MathFault(f"no comparison within {WALL_S:g} s; the machine is too busy") from gone
 
     def _running(self) -> Child:
         if self._child and not self._child.alive:
             self.close()
         if self._child is None:
             try:
-                self._child = Child(
-                    ["-I", str(WORKER), str(self._cpu_s), str(self._memory_bytes)], start_s=self._wall_s
-                )
+                self._child = Child(["-I", str(WORKER), str(self._cpu_s), str(MEMORY_BYTES)], start_s=WALL_S)
             except Gone as gone:
                 self._check_time(gone)
                 raise MathFault(

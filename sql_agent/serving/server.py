@@ -34,6 +34,7 @@ from sql_agent.errors import LLMFault
 from sql_agent.serving.models import language_model, on_cpu
 
 LOOK_EVERY_S = 0.2
+START_TIMEOUT_S = 900.0
 GRACE_S = 15.0  # vLLM's engine takes a few seconds to free a GPU
 # The kernel ends the server (SIGTERM) when this process, argument 1, dies, even by SIGKILL; vLLM then ends its engine.
 LAUNCH = (
@@ -120,7 +121,6 @@ def serve_model(
     config: TrainConfig,
     *,
     on_wait: Callable[[float], None] = lambda _: None,
-    start_timeout_s: float = 900.0,
     port: int = 0,
 ) -> Iterator[Server]:
     """Serve `folder` and yield when it answers. Call it in the main thread.
@@ -135,7 +135,7 @@ def serve_model(
     server = Server(f"http://127.0.0.1:{port}/v1", folder, name, *_start(command, server_environment(cpu=cpu)))
     keep_log = True
     try:
-        _wait_until_ready(server, port=port, on_wait=on_wait, timeout_s=start_timeout_s)
+        _wait_until_ready(server, port=port, on_wait=on_wait)
         yield server
         keep_log = server.process.poll() is not None
     except KeyboardInterrupt:
@@ -161,7 +161,7 @@ def _start(command: list[str], environment: dict[str, str]) -> tuple[Path, subpr
     return Path(log), process
 
 
-def _wait_until_ready(server: Server, *, port: int, on_wait: Callable[[float], None], timeout_s: float) -> None:
+def _wait_until_ready(server: Server, *, port: int, on_wait: Callable[[float], None]) -> None:
     started = time.monotonic()
     with httpx.Client(trust_env=False, timeout=5.0) as client:
         while True:
@@ -171,7 +171,7 @@ def _wait_until_ready(server: Server, *, port: int, on_wait: Callable[[float], N
             waited_s = time.monotonic() - started
             if why := server.why_it_died():
                 raise LLMFault(why)
-            if waited_s > timeout_s:
+            if waited_s > START_TIMEOUT_S:
                 raise LLMFault(
                     f"vLLM was not ready after {waited_s:.0f} s: {last_error(server.log)}\nlog: {server.log}"
                 )

@@ -18,11 +18,12 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from foundation.errors import UserError
+from foundation.http_gate import token_of
 from foundation.net import bind, free_port
 from reward_client.errors import JudgeRejected
 from reward_client.reward_model import RewardModelClient
 from reward_client.scale_map import load_scale
-from reward_model.inference_api import read_token
+from reward_model.inference_api import TOKEN_NAME
 from sql_agent.config import ROOT
 from tests.reward_api import Api, serve
 from tests.typed import status_of
@@ -220,14 +221,14 @@ def check_token(client: httpx.Client) -> None:
 def test_a_weak_set_up_does_not_start(monkeypatch: pytest.MonkeyPatch, host: str, token: str, message: str) -> None:
     monkeypatch.setenv("REWARD_API_TOKEN", token)
     with pytest.raises(UserError, match=message) as caught:
-        read_token(host)
+        token_of(TOKEN_NAME, host=host)
     assert not token or token not in str(caught.value)
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost"])
 def test_loopback_needs_no_token(monkeypatch: pytest.MonkeyPatch, host: str) -> None:
     monkeypatch.delenv("REWARD_API_TOKEN", raising=False)
-    assert read_token(host) == ""
+    assert token_of(TOKEN_NAME, host=host) == ""
 
 
 # Start
