@@ -66,11 +66,11 @@ class HttpServer(uvicorn.Server):
 
     def _cut_slow_heads(self) -> None:
         now = time.monotonic()
-        owing = [one for one in self.server_state.connections if _owes_head(one)]
-        self._without_head = {one: self._without_head.get(one, now) for one in owing}
-        for one, since in self._without_head.items():
+        owing = [connection for connection in self.server_state.connections if _owes_head(connection)]
+        self._without_head = {connection: self._without_head.get(connection, now) for connection in owing}
+        for connection, since in self._without_head.items():
             if now - since > HEAD_S:
-                one.transport.abort()
+                connection.transport.abort()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Close the port, let kept connections end by themselves, then what uvicorn does: wait for the rest."""

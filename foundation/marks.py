@@ -170,8 +170,8 @@ def _each(patterns: Iterable[Pattern], text: str, written: Callable[[str, str, i
         if first not in text and wide not in text:
             continue
 
-        def anew(found: re.Match[str], first: str = first, wide: str = wide) -> str:
-            return written(first, wide, len(found["wides"]), found[0].endswith(first))
+        def anew(match: re.Match[str], first: str = first, wide: str = wide) -> str:
+            return written(first, wide, len(match["wides"]), match[0].endswith(first))
 
         text = pattern.sub(anew, text)
     return text

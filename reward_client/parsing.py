@@ -106,7 +106,7 @@ def overall(criteria: Criteria) -> float:
 
 def inert(text: str, taken_out: str) -> str:
     """`text` with nothing in it that could be read here: a judge that repeats it has given no verdict by that."""
-    return _READ.sub(lambda found: "｛" if found["object"] else taken_out, text)
+    return _READ.sub(lambda match: "｛" if match["object"] else taken_out, text)
 
 
 def _read[M: BaseModel](text: str, model: type[M]) -> M:

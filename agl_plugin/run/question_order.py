@@ -101,14 +101,14 @@ def _taken(turns: Sequence[int], rows: Sequence[list[int]], *, seed: object, epo
     """A question for each turn, from where the epochs before left its file."""
     taken = [epoch * turns.count(number) for number in range(len(rows))]
     passes: dict[tuple[int, int], list[int]] = {}
-    found = []
+    places = []
     for number in turns:
         n_pass, at = divmod(taken[number], len(rows[number]))
         if (number, n_pass) not in passes:
             passes[number, n_pass] = _shuffled(rows[number], f"{seed}/{number}/{n_pass}")
-        found.append(passes[number, n_pass][at])
+        places.append(passes[number, n_pass][at])
         taken[number] += 1
-    return found
+    return places
 
 
 def _turns(n: int, weights: Sequence[float]) -> list[int]:

@@ -230,8 +230,8 @@ class LastingStore(CollectionBasedLightningStore[TableCollections]):
             return []
         await self.database.hold(late)
         these = {"status": {"within": ["preparing", "running"]}, "rollout_id": {"within": late}}
-        found = await collections.rollouts.query(cast(FilterOptions, these))
-        rollouts = await self._unlocked_many_rollouts_to_attempted_rollouts(collections, found.items)
+        running_now = await collections.rollouts.query(cast(FilterOptions, these))
+        rollouts = await self._unlocked_many_rollouts_to_attempted_rollouts(collections, running_now.items)
         return [rollout for rollout in rollouts if isinstance(rollout, AttemptedRollout)]
 
     async def _post_dequeue_rollouts(

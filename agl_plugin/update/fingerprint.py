@@ -19,8 +19,8 @@ def fingerprint(model: torch.nn.Module) -> str:
     digest = hashlib.sha256()
     for parameter in model.parameters():
         shard = getattr(parameter, "_local_tensor", parameter).detach().flatten()
-        some = shard[:: max(1, shard.numel() // ELEMENTS)]
-        digest.update(some.cpu().contiguous().view(torch.uint8).numpy().tobytes())
+        elements = shard[:: max(1, shard.numel() // ELEMENTS)]
+        digest.update(elements.cpu().contiguous().view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()[:16]
 
 

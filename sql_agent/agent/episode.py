@@ -27,9 +27,7 @@ from agents import (
     Runner,
     set_tracing_disabled,
 )
-from agents import (
-    UserError as AgentsUserError,
-)
+from agents import UserError as AgentsUserError
 
 from foundation.background import contained
 from foundation.errors import AgentGRPOError, UserError

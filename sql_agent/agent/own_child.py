@@ -290,9 +290,9 @@ def _state() -> tuple[Any, ...]:
     except ChildProcessError:
         has_children = False
     os.umask(mask := os.umask(0o77))
-    streams = [(one.st_dev, one.st_ino) for one in map(os.fstat, range(3))]
-    handlers, limits = [signal.getsignal(n) for n in SIGNALS], [resource.getrlimit(one) for one in LIMITS]
-    timers = [signal.getitimer(one) for one in (signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)]
+    streams = [(stream.st_dev, stream.st_ino) for stream in map(os.fstat, range(3))]
+    handlers, limits = [signal.getsignal(n) for n in SIGNALS], [resource.getrlimit(limit) for limit in LIMITS]
+    timers = [signal.getitimer(timer) for timer in (signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)]
     numbers = decimal.getcontext()
     return (
         *(directory, mask, has_children, dict(os.environb), limits, os.getresuid(), os.getresgid()),

@@ -238,10 +238,10 @@ class Relay:
                 raw += line
                 if line.removeprefix(b"data:").strip() == END:
                     break
-                if (told := _shown_line(shown, line)) is None:
+                if (event := _shown_line(shown, line)) is None:
                     raw += b"data: [DONE]\n"
                     break
-                await response.write(told)
+                await response.write(event)
             # Who has read the end, or what is no event, may leave, which ends this handler: the call is written down
             # before, or is a fault.
             answer = _merged(session, bytes(raw))

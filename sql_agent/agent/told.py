@@ -43,10 +43,10 @@ class Told:
         if not self._said or not isinstance(messages, list):
             return messages
         return [
-            _changed(one, self._as_said, self._as_said)
-            if isinstance(one, Mapping) and one.get("role") == "assistant"
-            else one
-            for one in messages
+            _changed(message, self._as_said, self._as_said)
+            if isinstance(message, Mapping) and message.get("role") == "assistant"
+            else message
+            for message in messages
         ]
 
     def _as_said(self, told: str) -> str:

@@ -25,7 +25,7 @@ from rich.console import Console
 
 from foundation.chat_template import write_defaults
 from foundation.errors import UserError
-from sql_agent.serving.checkpoint_model import NOT_THE_MODELS, checkpoint_model, text_folder
+from sql_agent.serving.checkpoint_model import NOT_THE_MODELS, TEXT_FILES, checkpoint_model, text_folder
 from sql_agent.serving.checkpoints import checkpoint_path, own_checkpoint
 
 if TYPE_CHECKING:
@@ -64,8 +64,6 @@ NO_EVALUATION = "No held-out evaluation was given (`agentgrpo export --evaluatio
 PROBE_TOKENS = 64
 # Largest share of the largest logit that the precision may change: float32 leaves room for merging an adapter.
 LARGEST_GAP = {"float32": 1e-4, "bfloat16": 0.1, "float16": 0.02}
-# What goes along of verl's folder: tokenizer, chat template, generation settings. config.json is written anew.
-TEXT_FILES = (".json", ".jinja", ".txt", ".model")
 
 
 class Precision(StrEnum):
@@ -92,7 +90,7 @@ def export_checkpoint(
 ) -> Export:
     """Write the model folder `out`. Raises UserError when `out` exists, or is not the model of the checkpoint."""
     named, out = str(source), out.expanduser().resolve()
-    checkpoint = own_checkpoint(checkpoint_path(named, asked=named), asked=named)
+    checkpoint = own_checkpoint(checkpoint_path(named, option=named), option=named)
     if out.exists():
         raise UserError(f"{out}: exists; name a new folder")
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -126,6 +124,7 @@ def _write(actor: Path, folder: Path, dtype: str) -> float:
     model = model.to(getattr(torch, dtype))
     model.save_pretrained(folder)
     for file in text_folder(actor).iterdir():
+        # config.json is written anew.
         if file.suffix in TEXT_FILES and file.name not in ("config.json", *NOT_THE_MODELS):
             shutil.copy2(file, folder / file.name)
     loaded = AutoModelForCausalLM.from_pretrained(folder, dtype="auto")

@@ -92,14 +92,14 @@ def settings_for(targets: Iterable[str]) -> dict[str, Any]:
     texts = list(targets)
     for text in texts:
         if (path := _path(text)) and _is_run(path):
-            tree = checkpoints.run_config(checkpoints.own_checkpoint(path, asked=text))
+            tree = checkpoints.run_config(checkpoints.own_checkpoint(path, option=text))
             return {section: tree[section] for section in BROUGHT if section in tree}
     return load_recipe(TINY_RECIPE) if "" in texts and models.gpu_count() == 0 else {}
 
 
 def _path(text: str) -> Path | None:
     is_path = text and "://" not in text
-    return checkpoints.checkpoint_path(text, ROOT / "sql_agent", ROOT, asked=text) if is_path else None
+    return checkpoints.checkpoint_path(text, ROOT / "sql_agent", ROOT, option=text) if is_path else None
 
 
 def look_at(text: str, config: TrainConfig, *, option: str) -> Target:
@@ -110,7 +110,7 @@ def look_at(text: str, config: TrainConfig, *, option: str) -> Target:
         return Target(option, "endpoint", address, resolve_system_prompt(config, tiny=False), llm)
     path = _path(text)
     if path is not None and _is_run(path):
-        step = checkpoints.own_checkpoint(path, asked=f"{option} {text}")
+        step = checkpoints.own_checkpoint(path, option=f"{option} {text}")
         return Target(option, "checkpoint", str(step), _as_trained(step, config))
     if path is None and not config.model.path and models.gpu_count() == 0:
         return Target(option, "tiny", "", resolve_system_prompt(config, tiny=True))

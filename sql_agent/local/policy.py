@@ -123,8 +123,8 @@ class Policy:
         n_tokens, optim = batch["attention_mask"].sum(dim=1), self._config.optim
         order, limit = n_tokens.argsort(stable=True), optim.micro_batch_tokens
         cuts = micro_batches(n_tokens[order].tolist(), limit) if limit else [optim.micro_batch_rows] * len(order)
-        some = (batch[rows].to(model.device) for rows in parts(order.tolist(), cuts) if rows)
-        outputs = [self.scores(rows, with_entropy=with_entropy, model=model) for rows in some]
+        chunks = (batch[rows].to(model.device) for rows in parts(order.tolist(), cuts) if rows)
+        outputs = [self.scores(rows, with_entropy=with_entropy, model=model) for rows in chunks]
         back = order.argsort()
         return {name: torch.cat([output[name].cpu() for output in outputs])[back] for name in outputs[0]}
 

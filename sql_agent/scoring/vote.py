@@ -49,8 +49,8 @@ def _ballot(record: Sample) -> QueryResult | None:
     return next((call.result for call in reversed(record.sql_calls) if call.result.ok), None)
 
 
-def _agree(one: Sample, other: Sample) -> bool:
-    left, right = _ballot(one), _ballot(other)
+def _agree(sample: Sample, other: Sample) -> bool:
+    left, right = _ballot(sample), _ballot(other)
     if left is None or right is None or left.truncated != right.truncated:
         return False
     return same_results(left.rows, right.rows, ordered=False)

@@ -142,9 +142,9 @@ class AgentApi:
 
     async def _reply(self, request: Request, kind: type[ChatRequest | ResponseRequest], form: type[Reply]) -> Response:
         try:
-            asked = self._checked(_parsed(kind, await request.body()).chat)
-            turn = _Turn(self, asked, form(asked))
-            if asked.stream:
+            chat = self._checked(_parsed(kind, await request.body()).chat)
+            turn = _Turn(self, chat, form(chat))
+            if chat.stream:
                 return StreamingResponse(turn.events(), media_type="text/event-stream")
             return JSONResponse(await turn.whole())
         except NoReply as no:
@@ -163,36 +163,36 @@ class AgentApi:
             return no.response
         return JSONResponse({"id": given.id, "score": given.score, **({"answer": left_out} if left_out else {})})
 
-    def _checked(self, asked: ChatRequest) -> ChatRequest:
-        if asked.model != self._name:
-            raise NoReply(404, f"model {asked.model[:80]!r}: there is {self._name!r}", INVALID)
-        if asked.messages[-1].role != "user":
+    def _checked(self, chat: ChatRequest) -> ChatRequest:
+        if chat.model != self._name:
+            raise NoReply(404, f"model {chat.model[:80]!r}: there is {self._name!r}", INVALID)
+        if chat.messages[-1].role != "user":
             raise NoReply(400, "the last message must be the user's", INVALID)
-        if asked.store and not self._keeper:
+        if chat.store and not self._keeper:
             raise NoReply(400, "store: nothing is kept here; leave it out", INVALID)
-        if asked.temperature == 0 and self._answerer.vote > 1:
+        if chat.temperature == 0 and self._answerer.vote > 1:
             raise NoReply(
                 400, f"temperature: {self._answerer.vote} answers vote here, which 0 makes all the same", INVALID
             )
-        return asked
+        return chat
 
-    def begin(self, asked: ChatRequest, tell: Tell) -> asyncio.Future[Answer]:
+    def begin(self, chat: ChatRequest, tell: Tell) -> asyncio.Future[Answer]:
         """The answer, begun; it counts as in flight until it is done. Raises NoReply at the limit."""
         if self._open >= self._limits.max_open:
             raise NoReply(429, f"{self._open} conversations are in flight, which is the limit", "overloaded")
         self._open += 1
-        task = asyncio.ensure_future(self._answer(asked, tell))
+        task = asyncio.ensure_future(self._answer(chat, tell))
         task.add_done_callback(self._ended)
         return task
 
     def _ended(self, _: object) -> None:
         self._open -= 1
 
-    async def _answer(self, asked: ChatRequest, tell: Tell) -> Answer:
+    async def _answer(self, chat: ChatRequest, tell: Tell) -> Answer:
         """Raises NoReply."""
         try:
             async with asyncio.timeout(self._limits.time_s):
-                return await self._answerer.answer(asked, tell)
+                return await self._answerer.answer(chat, tell)
         except TimeoutError:
             raise NoReply(504, f"no answer within {self._limits.time_s:g} s", "timeout") from None
         except Stopped as stopped:
@@ -205,22 +205,22 @@ class AgentApi:
             logger.exception("an answer failed")
             raise NoReply(500, f"the agent failed ({type(exc).__name__}); its log says more", "internal_error") from exc
 
-    def keep(self, name: str, asked: ChatRequest, answer: Answer) -> None:
+    def keep(self, name: str, chat: ChatRequest, answer: Answer) -> None:
         """Keep an answered conversation, where the configuration and its client let it."""
-        if self._keeper and asked.store is not False:
+        if self._keeper and chat.store is not False:
             db_id = self._answerer.db_id
             about = {"id": name, "model": self._name, "db_id": db_id, "prompt": self._answerer.runner.prompt_for(db_id)}
-            self._keeper.conversation(about, asked.said, answer.chosen)
+            self._keeper.conversation(about, chat.said, answer.chosen)
 
 
 class _Turn:
     """One answer, begun: whole, or as it comes. Raises NoReply at the limit."""
 
-    def __init__(self, api: AgentApi, asked: ChatRequest, reply: Reply) -> None:
-        self._api, self._asked, self._reply = api, asked, reply
+    def __init__(self, api: AgentApi, chat: ChatRequest, reply: Reply) -> None:
+        self._api, self._chat, self._reply = api, chat, reply
         self._told: list[tuple[str, str]] = []
         self._news = asyncio.Event()
-        self._task = api.begin(asked, self._tell)
+        self._task = api.begin(chat, self._tell)
         self._task.add_done_callback(lambda _: self._news.set())
 
     def _tell(self, kind: str, text: str) -> None:
@@ -255,5 +255,5 @@ class _Turn:
 
     async def _answer(self) -> Answer:
         answer = await self._task
-        self._api.keep(self._reply.id, self._asked, answer)
+        self._api.keep(self._reply.id, self._chat, answer)
         return answer

@@ -30,7 +30,7 @@ class ChatReply:
 
     def __init__(self, request: ChatRequest) -> None:
         self.id = f"chatcmpl-{uuid.uuid4().hex}"
-        self._asked = request
+        self._request = request
         self._head = {"id": self.id, "created": int(time.time()), "model": request.model}
 
     def whole(self, answer: Answer) -> dict[str, Any]:
@@ -38,7 +38,7 @@ class ChatReply:
         message = {"role": "assistant", "content": answer.chosen.text}
         choice = {"index": 0, "message": message, "finish_reason": answer.finish_reason, "logprobs": None}
         reply = {**self._head, "object": "chat.completion", "choices": [choice], "usage": answer.usage}
-        return {**reply, **_calls(self._asked, answer)}
+        return {**reply, **_calls(self._request, answer)}
 
     def begin(self) -> Iterator[str]:
         """Before anything was said."""
@@ -51,8 +51,8 @@ class ChatReply:
 
     def end(self, answer: Answer) -> Iterator[str]:
         """When all was said."""
-        yield self._event({}, finish_reason=answer.finish_reason, **_calls(self._asked, answer))
-        if self._asked.stream_options and self._asked.stream_options.include_usage:
+        yield self._event({}, finish_reason=answer.finish_reason, **_calls(self._request, answer))
+        if self._request.stream_options and self._request.stream_options.include_usage:
             yield self._line({"choices": [], "usage": answer.usage})
         yield "data: [DONE]\n\n"
 
@@ -72,7 +72,7 @@ class ResponseReply:
 
     def __init__(self, request: ChatRequest) -> None:
         self.id = f"resp_{uuid.uuid4().hex}"
-        self._asked, self._created, self._number = request, int(time.time()), 0
+        self._request, self._created, self._number = request, int(time.time()), 0
         self._messages: list[dict[str, Any]] = []
         self._text: list[str] | None = None  # of the message that is being written
 
@@ -149,10 +149,10 @@ class ResponseReply:
             "output_tokens_details": {"reasoning_tokens": 0},
             "total_tokens": used["total_tokens"],
         }
-        return {**response, **_calls(self._asked, answer)}
+        return {**response, **_calls(self._request, answer)}
 
     def _response(self, status: str) -> dict[str, Any]:
-        request = self._asked
+        request = self._request
         return {
             **{"id": self.id, "object": "response", "created_at": self._created, "model": request.model},
             **{"status": status, "output": self._messages, "error": None, "incomplete_details": None, "usage": None},

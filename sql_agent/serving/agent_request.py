@@ -95,7 +95,7 @@ class StreamOptions(_Strict):
     include_usage: bool = False
 
 
-class _Asked(_Strict):
+class _AnyRequest(_Strict):
     """What both APIs take. `tool_calls` asks for the calls of tools, with SQL and rows, beside the answer."""
 
     model: str
@@ -107,7 +107,7 @@ class _Asked(_Strict):
     store: bool | None = None
 
 
-class ChatRequest(_Asked):
+class ChatRequest(_AnyRequest):
     """What may be asked."""
 
     messages: list[Message] = Field(min_length=1)
@@ -145,7 +145,7 @@ class ChatRequest(_Asked):
         names = ("temperature", "top_p", "presence_penalty", "frequency_penalty")
         keys = {name: value for name in names if (value := getattr(self, name)) is not None}
         own = [self.stop] if isinstance(self.stop, str) else self.stop or []
-        limits = [one for one in (llm.max_tokens, self.max_tokens, self.max_completion_tokens) if one]
+        limits = [limit for limit in (llm.max_tokens, self.max_tokens, self.max_completion_tokens) if limit]
         seeds = llm.seeds if self.seed is None else itertools.repeat((self.seed + number) % (1 << 63))
         stop = tuple(dict.fromkeys([*llm.stop, *own]))
         return replace(llm, **keys, stop=stop, max_tokens=min(limits, default=None), seeds=seeds)
@@ -168,7 +168,7 @@ STATELESS = "the server keeps no response; leave it out, and send what was said 
 Stateless = Annotated[None, _refused(STATELESS)]
 
 
-class ResponseRequest(_Asked):
+class ResponseRequest(_AnyRequest):
     """What may be asked through the Responses API."""
 
     input: list[Item] = Field(min_length=1)
@@ -186,6 +186,6 @@ class ResponseRequest(_Asked):
     @property
     def chat(self) -> ChatRequest:
         """The same as a chat's."""
-        messages = [{"role": one.role, "content": one.text} for one in self.input]
-        keys = {name: getattr(self, name) for name in _Asked.model_fields}
+        messages = [{"role": item.role, "content": item.text} for item in self.input]
+        keys = {name: getattr(self, name) for name in _AnyRequest.model_fields}
         return ChatRequest.model_validate({**keys, "messages": messages, "max_tokens": self.max_output_tokens})

@@ -21,19 +21,19 @@ def find_checkpoint(trainer: TrainerConfig, *, method: str) -> Path:
     while being saved does not (NOTE names the last complete one). All are of runs with this `method`.
     """
     resume = trainer.resume
-    asked = f"--resume {resume}"
+    option = f"--resume {resume}"
     if resume == "latest":
-        return own_checkpoint(trainer.runs, asked=asked, method=method)
-    checkpoint = own_checkpoint(checkpoint_path(resume, trainer.runs, asked=asked), asked=asked)
+        return own_checkpoint(trainer.runs, option=option, method=method)
+    checkpoint = own_checkpoint(checkpoint_path(resume, trainer.runs, option=option), option=option)
     if (other := method_of(checkpoint)) != method:
-        raise UserError(f"{asked}: {checkpoint} is of a run with method = {other}, and this one's is {method}")
+        raise UserError(f"{option}: {checkpoint} is of a run with method = {other}, and this one's is {method}")
     return checkpoint
 
 
-def checkpoint_path(text: str, *bases: Path, asked: str) -> Path:
+def checkpoint_path(text: str, *bases: Path, option: str) -> Path:
     """What a user's text names, as `resolve_path` finds it, and RUN@best and RUN@N: a checkpoint of a run.
 
-    Raises UserError naming `asked` for the best of a run that has none.
+    Raises UserError naming `option` for the best of a run that has none.
     """
     path, (name, _, which) = resolve_path(text, *bases), text.rpartition("@")
     if path.exists() or not name or not (which == "best" or which.isdecimal()):
@@ -43,7 +43,7 @@ def checkpoint_path(text: str, *bases: Path, asked: str) -> Path:
         return step_folder(checkpoints, int(which))
     if not (checkpoints / BEST).is_file():
         raise UserError(
-            f"{asked}: {checkpoints.parent} has no best checkpoint: none was saved after a validation "
+            f"{option}: {checkpoints.parent} has no best checkpoint: none was saved after a validation "
             "(trainer.validate_every, trainer.save_every; GRPO alone). Name the run for its newest, or RUN@N"
         )
     return Path(json.loads((checkpoints / BEST).read_text(encoding="utf-8"))["folder"])
@@ -59,8 +59,8 @@ def method_of(step: Path) -> str:
     return str(run_config(step).get("method", "grpo"))
 
 
-def own_checkpoint(path: Path, *, asked: str, method: str = "") -> Path:
-    """The newest complete checkpoint at or below `path`, of a run of this project. Raises UserError naming `asked`.
+def own_checkpoint(path: Path, *, option: str, method: str = "") -> Path:
+    """The newest complete checkpoint at or below `path`, of a run of this project. Raises UserError naming `option`.
 
     `method` leaves out those of other methods.
     """
@@ -69,14 +69,14 @@ def own_checkpoint(path: Path, *, asked: str, method: str = "") -> Path:
     if not complete:
         where = f"{path}{'' if path.exists() else ', which does not exist'}"
         raise UserError(
-            f"{asked}: no complete global_step_N folder below {where}. Name a run that saved one (trainer.save_every)"
+            f"{option}: no complete global_step_N folder below {where}. Name a run that saved one (trainer.save_every)"
         )
     own = [step for step in complete if (step.parent.parent / run_folder.CONFIG).is_file()]
     if own and method and not (own := [step for step in own if method_of(step) == method]):
-        raise UserError(f"{asked}: no run below {path} with method = {method} has a checkpoint")
+        raise UserError(f"{option}: no run below {path} with method = {method} has a checkpoint")
     if not own:
         raise UserError(
-            f"{asked}: {complete[-1].parent.parent} is no run folder of this project (config.json "
+            f"{option}: {complete[-1].parent.parent} is no run folder of this project (config.json "
             "is missing). Checkpoints are loaded with pickle, so only own runs are resumed"
         )
     return max(own, key=lambda step: ((step.parent / NOTE).stat().st_mtime, step_number(step))).resolve()

@@ -68,7 +68,7 @@ class Keeper:
 
     def _write_unless_private(self, row: dict[str, Any]) -> None:
         try:
-            if not any(private(one["content"]) for one in row["said"]):
+            if not any(private(message["content"]) for message in row["said"]):
                 append_lines(self._path, [row])
         except OSError as exc:
             logger.error("%s: a conversation was not kept: %s", self._path, exc)

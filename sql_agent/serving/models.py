@@ -29,16 +29,16 @@ def on_cpu(device: str) -> bool:
 
 def gpu_memory_gb() -> float:
     """Memory of the smallest GPU, in GB (1e9 bytes); 0 without a driver."""
-    told = _driver("--query-gpu=memory.total", "--format=csv,noheader,nounits")
-    return min((int(line) for line in told if line.strip().isdigit()), default=0) * 2**20 / 1e9
+    lines = _driver("--query-gpu=memory.total", "--format=csv,noheader,nounits")
+    return min((int(line) for line in lines if line.strip().isdigit()), default=0) * 2**20 / 1e9
 
 
-def _driver(*asked: str) -> list[str]:
+def _driver(*arguments: str) -> list[str]:
     """The lines that NVIDIA's driver answers with; [] where there is none."""
     if not shutil.which("nvidia-smi"):
         return []
     try:
-        answer = subprocess.run(["nvidia-smi", *asked], capture_output=True, text=True, timeout=30, check=False)
+        answer = subprocess.run(["nvidia-smi", *arguments], capture_output=True, text=True, timeout=30, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return []
     return answer.stdout.splitlines()

@@ -73,8 +73,8 @@ async def _confined(request: Request, go_on: RequestResponseEndpoint) -> Respons
 def _words(exc: BaseException) -> str:
     """What the server said of it, without the client library's frame."""
     body = getattr(exc, "body", None)
-    told = (body.get("message") or body.get("detail")) if isinstance(body, dict) else ""
-    return str(told or exc)
+    message = (body.get("message") or body.get("detail")) if isinstance(body, dict) else ""
+    return str(message or exc)
 
 
 class _Page:

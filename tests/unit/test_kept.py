@@ -43,10 +43,10 @@ def test_the_best_of_smoothed_validations_stays_beside_the_newest(tmp_path: Path
     trained(tmp_path / "a", REWARDS)
     assert steps_in(tmp_path / "a") == [4, 6, 7]
     for text, step in (("@best", 4), ("@6", 6), ("", 7)):
-        place = checkpoint_path(f"{tmp_path / 'a'}{text}", asked="--model")
-        assert run_folder.step_number(own_checkpoint(place, asked="--model")) == step
-        relative = checkpoint_path(f"a{text}", tmp_path, asked="--model")
-        assert own_checkpoint(relative, asked="--model") == own_checkpoint(place, asked="--model")
+        place = checkpoint_path(f"{tmp_path / 'a'}{text}", option="--model")
+        assert run_folder.step_number(own_checkpoint(place, option="--model")) == step
+        relative = checkpoint_path(f"a{text}", tmp_path, option="--model")
+        assert own_checkpoint(relative, option="--model") == own_checkpoint(place, option="--model")
 
 
 def test_a_run_ends_after_so_many_validations_without_a_new_best(tmp_path: Path) -> None:
@@ -60,7 +60,7 @@ def test_a_run_that_goes_on_knows_the_same_best(tmp_path: Path, at: int) -> None
     """Stopped after any step, and from each of its checkpoints: as a run that was never stopped."""
     trained(tmp_path / "whole", REWARDS)
     trained(tmp_path / "first", {step: value for step, value in REWARDS.items() if step <= at})
-    resumed = str(checkpoint_path(f"{tmp_path / 'first'}@{at}", asked="--resume"))
+    resumed = str(checkpoint_path(f"{tmp_path / 'first'}@{at}", option="--resume"))
     trained(tmp_path / "second", {step: value for step, value in REWARDS.items() if step > at}, resumed=resumed)
     whole, second = (json.loads((tmp_path / run / "checkpoints/best.json").read_text()) for run in ("whole", "second"))
     assert whole.pop("folder") and Path(second.pop("folder")).is_dir() and second == whole
@@ -82,9 +82,9 @@ def test_what_was_not_scored_does_not_count(tmp_path: Path) -> None:
 def test_a_run_without_a_best_checkpoint_says_so(tmp_path: Path) -> None:
     (tmp_path / "a" / "checkpoints").mkdir(parents=True)
     with pytest.raises(UserError, match="--model .*@best: .* has no best checkpoint: none was saved"):
-        checkpoint_path(f"{tmp_path / 'a'}@best", asked=f"--model {tmp_path / 'a'}@best")
+        checkpoint_path(f"{tmp_path / 'a'}@best", option=f"--model {tmp_path / 'a'}@best")
     with pytest.raises(UserError, match="no complete global_step_N folder below .*global_step_9, which"):
-        own_checkpoint(checkpoint_path(f"{tmp_path / 'a'}@9", asked="--model"), asked="--model")
+        own_checkpoint(checkpoint_path(f"{tmp_path / 'a'}@9", option="--model"), option="--model")
 
 
 def test_early_stop_needs_validations_and_checkpoints() -> None:

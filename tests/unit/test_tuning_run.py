@@ -97,7 +97,7 @@ def run(tmp_path: Path, model: Path, data: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def weights(folder: Path) -> dict[str, torch.Tensor]:
-    return checkpoint_model(own_checkpoint(folder, asked="test") / "actor").state_dict()
+    return checkpoint_model(own_checkpoint(folder, option="test") / "actor").state_dict()
 
 
 @pytest.mark.long
@@ -148,7 +148,7 @@ def test_a_stopped_run_goes_on_to_the_same_weights(
     monkeypatch.undo()
     monkeypatch.setattr("sql_agent.commands.tune.report_line", lambda folder: "report: none")
     assert json.loads((stopped / run_folder.SUMMARY).read_text())["status"] == "interrupted"
-    assert own_checkpoint(stopped, asked="test").name == "global_step_4"
+    assert own_checkpoint(stopped, option="test").name == "global_step_4"
     resumed = run(method, "--epochs", "2", *more, "--resume", str(stopped))
     assert [row["step"] for row in read_lines(resumed / run_folder.METRICS) if row["kind"] == "train"] == [5, 6]
     expected, found = weights(whole), weights(resumed)
@@ -176,7 +176,7 @@ def test_preferences_compare_with_the_adapter_that_they_go_on_from(
     """Before its first update a policy is as likely as its reference to say anything: no pair has a margin."""
     monkeypatch.setattr("sql_agent.serving.merged_start.MERGED", tmp_path / "merged")
     first = run("sft", "--lora-rank", "4", "--max-steps", "3")
-    adapter = own_checkpoint(first, asked="test") / "actor"
+    adapter = own_checkpoint(first, option="test") / "actor"
     given = ["--lora-rank", "4", "--set", f"model.lora_adapter_path={adapter}", "--max-steps", "2", "--loss", loss]
     folder = run("dpo", *given)
     start, moved = [row for row in read_lines(folder / run_folder.METRICS) if row["kind"] == "train"]
@@ -380,7 +380,7 @@ def test_the_command_can_be_killed_and_is_resumed_by_name(method: str, model: Pa
     finally:
         process.kill()
         process.wait()
-    done = int(own_checkpoint(tmp_path / "runs", asked="test").name.rpartition("_")[2])
+    done = int(own_checkpoint(tmp_path / "runs", option="test").name.rpartition("_")[2])
     more = ["--resume", "--max-steps", str(done + 2), "--out", str(tmp_path / "new" / "model")]
     again = subprocess.run([*command, *given, *more], cwd=ROOT, capture_output=True, text=True, check=False)
     assert again.returncode == 0, again.stderr
