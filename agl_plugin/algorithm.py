@@ -158,7 +158,7 @@ def train(job: Job, parts: dict[str, Any]) -> None:
         try:
             run.fit()
         except RayError as exc:
-            gone = lost_nodes(within_s=LOST_WITHIN_S * (config.trainer.nnodes > 1))
+            gone = lost_nodes(within_s=LOST_WITHIN_S if config.trainer.nnodes > 1 else 0.0)
             if not gone and not isinstance(exc, RayActorError):
                 raise
             what = f"Ray has lost {', '.join(gone)}" if gone else "all machines are there; look for a lack of memory"

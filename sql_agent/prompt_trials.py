@@ -93,9 +93,14 @@ class PromptTrials:
         means = {f"v{n}": estimate(list(self.rewards(f"v{n}").values())) for n in range(len(self.prompts))}
         change = difference(self.rewards("v0"), self.rewards(name), test=True)
         tree = {
-            **{"ended": ended, "best": name, "best_sha256": hashlib.sha256(best.encode()).hexdigest()[:16]},
-            **{"prompts": {key: vars(mean) for key, mean in means.items()}, "difference": vars(change)},
-            **{"validation_questions": n_val, "episodes": self.n_episodes, "optimiser_calls": n_calls},
+            "ended": ended,
+            "best": name,
+            "best_sha256": hashlib.sha256(best.encode()).hexdigest()[:16],
+            "prompts": {key: vars(mean) for key, mean in means.items()},
+            "difference": vars(change),
+            "validation_questions": n_val,
+            "episodes": self.n_episodes,
+            "optimiser_calls": n_calls,
         }
         write_json(self.folder / RESULTS, tree)
         write_text(self.folder / REPORT, _markdown(means, name, str(change), p=change.p, ended=ended, n_val=n_val))

@@ -134,7 +134,8 @@ def columns_of(table: str, version: int) -> list[tuple[str, str]]:
 
 def digest(previous: str, table: str, rows: Iterable[Sequence[Any]], *, step: int, version: int = VERSION) -> str:
     """The ledger's hash of an entry: the one before, table and step, and the values of all columns of its rows."""
-    hashed = hashlib.sha256(f"{previous} {table}{f' {step}' if version > 2 else ''}\n".encode())
+    entry = f"{previous} {table} {step}\n" if version > 2 else f"{previous} {table}\n"
+    hashed = hashlib.sha256(entry.encode())
     for row in rows:
         hashed.update(repr(tuple(row)).encode())
     return hashed.hexdigest()

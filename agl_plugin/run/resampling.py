@@ -75,8 +75,10 @@ def requests_for(
             resources_id=resources_id,
             config=limits,
             metadata={
-                **{"data_id": data_id, "is_train": mode == "train"},
-                **{"resampled": resampled, SEED_KEY: seed_of(question)},
+                "data_id": data_id,
+                "is_train": mode == "train",
+                "resampled": resampled,
+                SEED_KEY: seed_of(question),
             },
         )
         for data_id, question in questions.items()

@@ -192,7 +192,7 @@ def evaluate_rewards(
 
     function = create_reward(function) if isinstance(function, str) else function
     given = {} if truths is None else dict.fromkeys(TRUTH_KEYS, list(truths))
-    rewards = rows_of(function(list(completions), **{**given, **columns}))
+    rewards = rows_of(function(list(completions), **given | columns))
     if rewards is None or len(rewards) != len(completions):
         size = "no list" if rewards is None else f"{len(rewards)} rewards"
         raise UserError(f"the function gave {size} for {len(completions)} completions; it must give a number for each")

@@ -46,7 +46,9 @@ def heading(report: EvalReport) -> list[str]:
         f"Questions: {questions}; sampled {report.samples} times at temperature 1, and greedily once",
         f"Judge: {report.judge}",
     ]
-    return lines + [f"PARTIAL: only {played} trials were played"] * report.partial
+    if report.partial:
+        lines.append(f"PARTIAL: only {played} trials were played")
+    return lines
 
 
 def _cells(report: EvalReport) -> Iterator[tuple[str, str, str, str, Figures]]:
@@ -81,7 +83,9 @@ def _rewards(report: EvalReport) -> Section:
 
 
 def _tested(difference: Difference | None) -> str:
-    return f"{difference or '-'} {f'p={difference.p:.4f}' if difference and difference.p is not None else ''}".strip()
+    if difference is None or difference.p is None:
+        return str(difference or "-")
+    return f"{difference} p={difference.p:.4f}"
 
 
 def _tasks(report: EvalReport) -> Section:

@@ -173,10 +173,10 @@ def no_group(step: int, played: Sequence[Played]) -> str:
     counts = Counter(episode.row["unscored"] or "scored" for episode in played)
     reason = next((episode.row["reason"] for episode in played if episode.row["unscored"]), "")
     tools = told_tools(episode.row for episode in played)
+    broken = f"Tools broke: {tools}. " if tools else ""
     return (
         f"step {step}: no question has two scored rollouts to compare; rollouts by fate: {dict(counts)}. "
-        f"{f'Tools broke: {tools}. ' if tools else ''}"
-        f"The first reason: {reason or 'none given'}. rollouts.jsonl has them all"
+        f"{broken}The first reason: {reason or 'none given'}. rollouts.jsonl has them all"
     )
 
 

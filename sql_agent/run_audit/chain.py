@@ -106,7 +106,8 @@ class Chain:
             yield f"verdict    unscored: {verdict['unscored']}{by}. No reward, not even 0; it counts in no mean"
         else:
             parts = " + ".join(f"{name} {value:g}" for name, value in json.loads(verdict["parts"]).items())
-            yield f"verdict    reward {verdict['reward']:g}{f' = {parts}' if parts else ''}{by}"
+            total = f"{verdict['reward']:g} = {parts}" if parts else f"{verdict['reward']:g}"
+            yield f"verdict    reward {total}{by}"
         if verdict["reason"]:
             yield f"           reason: {short(verdict['reason'])}"
 

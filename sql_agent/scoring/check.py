@@ -47,7 +47,8 @@ def check_scorers(questions: Sequence[Question], context: ScoringContext | None 
             problems.append(f"row {row} ({question.id}): {problem}")
     if problems:
         more = [f"... and {len(problems) - SHOWN_ROWS} more"] if len(problems) > SHOWN_ROWS else []
-        title = f"{f'{source}: ' if source else ''}unknown or unusable scorers, agents or databases:"
+        where = f"{source}: " if source else ""
+        title = f"{where}unknown or unusable scorers, agents or databases:"
         raise UserError("\n".join([title, *problems[:SHOWN_ROWS], *more]))
 
 

@@ -154,11 +154,25 @@ class ResponseReply:
     def _response(self, status: str) -> dict[str, Any]:
         request = self._request
         return {
-            **{"id": self.id, "object": "response", "created_at": self._created, "model": request.model},
-            **{"status": status, "output": self._messages, "error": None, "incomplete_details": None, "usage": None},
-            **{"temperature": request.temperature, "top_p": request.top_p, "max_output_tokens": request.max_tokens},
-            **{"store": False, "previous_response_id": None, "instructions": None, "metadata": {}},
-            **{"tools": [], "tool_choice": "auto", "parallel_tool_calls": True},
+            "id": self.id,
+            "object": "response",
+            "created_at": self._created,
+            "model": request.model,
+            "status": status,
+            "output": self._messages,
+            "error": None,
+            "incomplete_details": None,
+            "usage": None,
+            "temperature": request.temperature,
+            "top_p": request.top_p,
+            "max_output_tokens": request.max_tokens,
+            "store": False,
+            "previous_response_id": None,
+            "instructions": None,
+            "metadata": {},
+            "tools": [],
+            "tool_choice": "auto",
+            "parallel_tool_calls": True,
         }
 
     def _event(self, kind: str, **content: Any) -> str:

@@ -205,7 +205,8 @@ class _Page:
 
 def _show_query(sql: str, result: dict[str, Any]) -> None:
     names, rows = result["columns"], result["rows"]
-    title = "Query failed" if result["error"] else f"Query, rows: {len(rows)}{' and more' * result['truncated']}"
+    n_rows = f"{len(rows)} and more" if result["truncated"] else str(len(rows))
+    title = "Query failed" if result["error"] else f"Query, rows: {n_rows}"
     with ui.expansion(title, value=True).classes("call"):
         ui.label(sql).classes("code text")
         if result["error"]:
