@@ -66,7 +66,6 @@ class Outcome:
 
     @property
     def rewards(self) -> dict[str, list[float]]:
-        """Their rewards."""
         return {name: [self.scored[i].final_reward or 0.0 for i in members] for name, members in self.groups.items()}
 
     @property

@@ -51,7 +51,6 @@ class Guarded:
         self._app, self._wanted = app, token_headers().get("Authorization", "").encode()
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        """ASGI."""
         if scope["type"] == "lifespan" or not self._wanted or self._has_token(scope):
             await self._app(scope, receive, send)
         elif scope["type"] == "websocket":

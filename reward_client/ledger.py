@@ -85,7 +85,6 @@ class Ledger:
             return row and json.loads(row[0])
 
     def put(self, key: str, value: Any) -> None:
-        """Store `value`."""
         with self._guarded() as db:
             db.execute("INSERT OR REPLACE INTO kept VALUES (?, ?, ?)", [key, json.dumps(value), time.time()])
 

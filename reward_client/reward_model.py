@@ -67,7 +67,6 @@ class RewardModelClient:
 
     @property
     def address(self) -> str:
-        """The address that is asked."""
         base = self.url.rstrip("/")
         return base if base.endswith("/score") else f"{base}/score"
 

@@ -97,7 +97,6 @@ app = group(COMMANDS, help=HELP, epilog=STATUSES, add_completion=True)
 
 
 def main() -> None:
-    """`agentgrpo`."""
     prepare()
     app(prog_name="agentgrpo")
 

@@ -118,7 +118,6 @@ def unpack(blob: bytes | None, kind: str = "I") -> list[Any]:
 
 
 def version_of(connection: sqlite3.Connection) -> int:
-    """The version of a file."""
     return connection.execute("PRAGMA user_version").fetchone()[0]
 
 

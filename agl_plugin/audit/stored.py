@@ -56,7 +56,6 @@ class StoredRollout:
 
     @property
     def turns(self) -> list[Turn]:
-        """Its LLM calls."""
         return [turn_of(call) for call in self.seen.calls]
 
 
@@ -101,7 +100,6 @@ class StoredRun:
             raise UserError(f"{self.folder}: learned from the rollouts of {source['folder']} itself; name that run")
 
     def close(self) -> None:
-        """End reading."""
         self._connection.close()
 
     @property

@@ -56,8 +56,6 @@ Platform: Any = PlatformBase  # whose properties are plain values here
 
 @PlatformRegistry.register(platform=CPU_PLATFORM)
 class CpuPlatform(Platform):
-    """See the module."""
-
     device_name = "cpu"
     vendor_name = CPU_PLATFORM
     device_module = _module()

@@ -30,15 +30,12 @@ class Draws(torch.Generator):
         self._offset = 0
 
     def __new__(cls, _seed: int) -> Draws:
-        """A generator of the CPU."""
         return super().__new__(cls)
 
     def get_offset(self) -> int:
-        """As a GPU's generator."""
         return self._offset
 
     def set_offset(self, offset: int) -> Draws:
-        """As a GPU's generator."""
         self._offset = offset
         return self
 

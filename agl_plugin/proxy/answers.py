@@ -114,7 +114,6 @@ def as_stream(answer: Json, *, usage: bool) -> bytes:
 
 
 def as_event(event: Json) -> bytes:
-    """An event of a stream."""
     return f"data: {json.dumps(event)}\n\n".encode()
 
 

@@ -126,7 +126,6 @@ class Calls:
         self._homes: dict[str, Address] = {}
 
     def route(self, addresses: dict[str, list[Address]]) -> None:
-        """Serve these."""
         self.addresses = addresses
         self._homes.clear()
         self.metrics.in_flight.clear()
@@ -149,7 +148,6 @@ class Calls:
             yield
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """ASGI."""
         if scope["type"] == "http":
             try:
                 reply = await self._reply(scope, receive, send)

@@ -75,7 +75,6 @@ class Gateway:
         self.update_model_list(model_list or ())
 
     def get_store(self) -> LightningStore | None:
-        """Where the spans go."""
         return self.store
 
     def set_store(self, store: LightningStore) -> None:

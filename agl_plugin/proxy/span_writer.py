@@ -69,7 +69,6 @@ class SpanWriter:
         self._waiting = asyncio.Queue[CallSpan](MOST_WAITING)
 
     async def add(self, span: CallSpan) -> None:
-        """Have a span sent."""
         await self._waiting.put(span)
 
     @asynccontextmanager

@@ -82,7 +82,6 @@ class Stopwatch:
             self.add(kind, start, time.time())
 
     def add(self, kind: str, start: float, end: float) -> None:
-        """Note one interval."""
         self.intervals.setdefault(kind, []).append((start, end))
 
     def measured(self, kind: str, work: Callable[..., Any]) -> Callable[..., Any]:

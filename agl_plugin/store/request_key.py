@@ -22,7 +22,6 @@ class Keyed:
         self._app, self._name = app, HEADER.lower().encode()
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """ASGI."""
         keys = [value.decode("latin-1") for name, value in scope.get("headers", []) if name == self._name]
         token = key_of_request.set(keys[0] if keys and len(keys[0]) <= LONGEST else "")
         try:

@@ -70,7 +70,6 @@ class Rows[T: BaseModel]:
         self.columns: dict[str, type] = {name: kind for name, kind in plain.items() if kind}
 
     def text(self, item: T) -> str:
-        """An item as JSON."""
         fields = item.model_dump()
         text = SHORT.encode(fields)
         try:
@@ -88,7 +87,6 @@ class Rows[T: BaseModel]:
         return [encodable(getattr(item, name)) for name in names]
 
     def key_of(self, item: T) -> list[Any]:
-        """An item's key."""
         return self.values(item, self.keys)
 
     def key_text(self, item: T) -> str:

@@ -32,7 +32,6 @@ def base_config() -> Any:
 
 
 def verl_config(overrides: dict[str, Any]) -> Any:
-    """verl's configuration of a run."""
     from omegaconf import OmegaConf
 
     config = OmegaConf.merge(base_config(), OmegaConf.create(overrides))

@@ -64,7 +64,6 @@ class PolicyModel(OpenAIChatCompletionsModel):
             self._logprobs.append(sum_told(per_token))
 
     async def get_response(self, system_instructions: Any, input: Any, *args: Any, **kwargs: Any) -> ModelResponse:
-        """openai-agents' answer."""
         response = await super().get_response(system_instructions, input, *args, **kwargs)
         told_apart(response.output, input)
         return response

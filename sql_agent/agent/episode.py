@@ -143,7 +143,6 @@ class PolicyClient(openai.AsyncOpenAI):
 
 
 def build_agent(model: Model, *, system_prompt: str, tools: Sequence[Tool]) -> Agent[EpisodeContext]:
-    """The agent over one model."""
     return Agent(
         name="agent",
         instructions=system_prompt,
@@ -218,7 +217,6 @@ class EpisodeRunner:
             self.of(name).check()
 
     def close(self) -> None:
-        """End what was opened."""
         for other in self._others.values():
             other.close()
         self.toolset.close()
@@ -238,7 +236,6 @@ class EpisodeRunner:
         return await contained(self.of(question.agent)._run(question, llm))
 
     def context(self) -> EpisodeContext:
-        """That of a new episode."""
         agent = self.config.agent
         return EpisodeContext(
             max_chars=self.toolset.max_chars(agent.tool_max_chars),

@@ -162,7 +162,6 @@ class _Kept:
         self._head, self._tail, self._n = bytearray(), bytearray(), 0
 
     async def read(self, stream: asyncio.StreamReader) -> None:
-        """Read to the end."""
         while chunk := await stream.read(1 << 16):
             self._n += len(chunk)
             room = KEPT_BYTES // 2 - len(self._head)

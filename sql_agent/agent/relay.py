@@ -345,7 +345,6 @@ def _add_part(calls: dict[int, dict[str, Any]], part: dict[str, Any]) -> None:
 
 
 def _note(session: Session, call: _Call, answer: dict[str, Any]) -> None:
-    """Write an answered call down."""
     if not answer:
         return
     context, usage = session.context, answer.get("usage") or {}

@@ -241,7 +241,6 @@ class Toolset:
         return max(limit, reader.max_chars) if reader.min_chars else limit
 
     def close(self) -> None:
-        """End what was opened."""
         for session in self._sessions:
             session.close()
         for opened in (self.databases, self._sandbox):

@@ -61,7 +61,6 @@ def as_json(outcome: Outcome) -> dict[str, Any]:
 
 
 def show(console: Console, outcome: Outcome, *, number: int, of: int) -> None:
-    """Print one outcome."""
     question = outcome.question
     title = " · ".join(part for part in (f"{number}/{of}", question.id, question.agent, question.task_type) if part)
     console.print()

@@ -45,7 +45,6 @@ def say(line: str) -> None:
 
 
 def cells(row: dict[str, Any], widths: dict[str, int]) -> str:
-    """A line of a table."""
     return "  ".join(short(_cell(row[name])).ljust(width) for name, width in widths.items()).rstrip()
 
 
@@ -54,7 +53,6 @@ def _cell(value: Any) -> str:
 
 
 def table(rows: list[dict[str, Any]]) -> None:
-    """Print rows below their names."""
     if not rows:
         return
     names = {name: name for name in rows[0]}

@@ -160,6 +160,5 @@ def leakage(
 
 
 def _line(leak: Leak, *, train: Path, held: Path) -> str:
-    """One leak with both rows."""
     places = [f"{path}, row {row.number} ({row.question.id})" for path, row in ((held, leak.held), (train, leak.train))]
     return f"{places[0]}: {', '.join(leak.kinds)}: {places[1]}: {leak.held.text} | {leak.train.text}"

@@ -69,7 +69,6 @@ def report(
 
 
 def _serve(folder: Path, host: str, port: int) -> None:
-    """Serve until a signal comes."""
     from sql_agent.run_report.live import LiveView
 
     token = token_of(TOKEN_NAME, host=host)

@@ -87,12 +87,10 @@ class DataConfig(Node):
 
     @property
     def training(self) -> list[FileConfig]:
-        """The files to train on."""
         return self.train_files or [FileConfig(file=self.train_file)]
 
     @property
     def validation(self) -> list[FileConfig]:
-        """The files to validate with."""
         return self.val_files or [FileConfig(file=self.val_file)]
 
     @model_validator(mode="after")

@@ -70,5 +70,4 @@ def finished(folder: Path) -> dict[TrialKey, TrialRecord]:
 
 
 def keep(folder: Path, record: TrialRecord) -> None:
-    """Append one trial."""
     append_lines(folder / TRIALS, [record.model_dump()])

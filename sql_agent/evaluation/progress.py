@@ -52,7 +52,6 @@ class Meter:
         self._since_s = self._since_s or time.monotonic()
 
     def advance(self) -> None:
-        """One more trial is done."""
         self._done += 1
         self._bar.advance(self._task)
         step = max(1, self._total // LINES)

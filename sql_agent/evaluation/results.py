@@ -85,5 +85,4 @@ class EvalReport(Record):
         return cls.model_validate_json(file.read_bytes())
 
     def write(self, file: Path) -> None:
-        """Write results.json."""
         write_json(file, self.model_dump())

@@ -45,7 +45,6 @@ class Measured:
 
     @property
     def rewards(self) -> list[Reward]:
-        """All of them."""
         groups = [*self.rewritten.values(), *self.strategies.values()]
         return [*self.plain, *(r for rewards in groups for r in rewards if r)]
 

@@ -151,7 +151,6 @@ def _told(text: str) -> Strategy:
 
 
 def of_intent(questions: Sequence[Question], *intents: str) -> list[Question]:
-    """The questions of these intents."""
     return [question for question in questions if question.meta.get("intent") in intents]
 
 

@@ -92,7 +92,6 @@ class Player:
         self._grader = grader_of(scoring)
 
     def close(self) -> None:
-        """End the agent's tools."""
         self._runner.close()
 
     def play(

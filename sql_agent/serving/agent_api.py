@@ -103,7 +103,6 @@ class AgentApi:
         self.metrics = RequestMetrics("agent_api")
 
     def app(self, traffic: Traffic, *, token: str) -> Starlette:
-        """The ASGI application."""
         gate = Middleware(
             Gate,
             token=token,

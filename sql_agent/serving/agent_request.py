@@ -129,7 +129,6 @@ class ChatRequest(_AnyRequest):
 
     @property
     def chat(self) -> ChatRequest:
-        """Itself."""
         return self
 
     @property

@@ -78,8 +78,6 @@ def _words(exc: BaseException) -> str:
 
 
 class _Page:
-    """One tab."""
-
     def __init__(self, client: openai.AsyncOpenAI, *, is_kept: bool) -> None:
         self._api, self._is_kept = client, is_kept
         self._said: list[Any] = []

@@ -174,7 +174,6 @@ def n_steps(n_rows: int, tune: TuneConfig, *, passes: int) -> int:
 
 
 def fit(plan: TunePlan, terminal: Console) -> None:
-    """Run TRL's trainer."""
     config = plan.config
     with light_trl(config.logging.trackers):
         from sql_agent.tuning.models import load_model, lora_of

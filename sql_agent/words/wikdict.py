@@ -34,7 +34,6 @@ Groups = dict[str, set[str]]
 
 
 def main(folder: Path) -> None:
-    """Writes the file."""
     common = SpellChecker().word_frequency.dictionary
     pairs: Counter[tuple[str, str]] = Counter()
     for groups in _dictionaries(folder):

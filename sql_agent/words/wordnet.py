@@ -28,7 +28,6 @@ Key = tuple[str, str]
 
 
 def main(folder: Path) -> None:
-    """Writes the file."""
     common = SpellChecker().word_frequency.dictionary
     words: dict[Key, set[str]] = {}
     for key, lemma in _senses(folder):
