@@ -1,30 +1,34 @@
 """One form for all ways to write a query: aliases, quotes, case, blanks, comments and the order of terms say nothing.
 
 Guarantees: a pure function; names that a query gives itself (aliases of tables and columns) say nothing, the
-order of what is joined by AND, OR, = or stands in IN says nothing, numbers and texts say all. What cannot be parsed is
-compared as text. Not covered: queries that return the same by another way (a join for a subquery).
+order of what is joined by AND, OR, = or stands in IN says nothing, numbers and texts say all. What cannot be parsed, or
+is longer than MOST_TOKENS, is compared as text. Not covered: queries that return the same by another way (a join for a
+subquery).
 """
 
 from __future__ import annotations
 
 import functools
+from contextlib import suppress
 
 import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 from sqlglot.optimizer.simplify import simplify
 
+MOST_TOKENS = 300  # simplify takes the square of a condition's terms: a = a = a ... of so many 1 s, OR 0.1 s
+
 
 @functools.lru_cache(maxsize=100_000)
 def query_form(sql: str) -> str:
     """The form of one query."""
-    try:
-        tree = sqlglot.parse_one(sql, read="sqlite")
-        _lower(tree)
-        _drop_own_names(tree)
-        return _sorted(simplify(tree)).sql(dialect="sqlite", comments=False)
-    except (SqlglotError, RecursionError, ArithmeticError):  # 1e999999999 * 10
-        return " ".join(sql.split()).rstrip("; ")
+    with suppress(SqlglotError, RecursionError, ArithmeticError):  # 1e999999999 * 10
+        if len(sqlglot.tokenize(sql, read="sqlite")) <= MOST_TOKENS:
+            tree = sqlglot.parse_one(sql, read="sqlite")
+            _lower(tree)
+            _drop_own_names(tree)
+            return _sorted(simplify(tree)).sql(dialect="sqlite", comments=False)
+    return " ".join(sql.split()).rstrip("; ")
 
 
 def _lower(tree: exp.Expr) -> None:

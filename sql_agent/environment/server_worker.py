@@ -14,6 +14,7 @@ import decimal
 import json
 import os
 import re
+import sys
 import threading
 from itertools import groupby
 from typing import Any, ClassVar
@@ -317,7 +318,8 @@ def plain(value: Any) -> Any:
     if isinstance(value, bool):
         return int(value)
     if isinstance(value, decimal.Decimal):
-        return int(value) if value.is_finite() and value == value.to_integral_value() else float(value)
+        is_whole = value.is_finite() and value == value.to_integral_value()
+        return int(value) if is_whole and value.adjusted() <= sys.float_info.max_10_exp else float(value)
     if isinstance(value, datetime.datetime):
         return value.isoformat(" ")
     if isinstance(value, datetime.timedelta):

@@ -16,6 +16,7 @@ from contextlib import suppress
 import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
+from sqlglot.tokens import TokenType
 
 from foundation.errors import AgentGRPOError
 
@@ -54,6 +55,7 @@ DATETIME INTERVAL UUID YEAR
 NODES, FUNCTIONS, TYPES = (frozenset(text.split()) for text in (NODE_NAMES, FUNCTION_NAMES, TYPE_NAMES))
 OF_A_TABLE = {"this", "db", "catalog", "alias", "joins"}
 ONE = "one statement at a time"
+MOST_BRACKETS = 20  # no node of theirs is allowed, and a[1][1]... takes sqlglot the square of their number
 
 
 class Forbidden(AgentGRPOError):
@@ -91,6 +93,9 @@ class Rules:
         return written
 
     def _parsed(self, sql: str) -> exp.Query:
+        tokens = sqlglot.tokenize(sql, read=self.dialect)
+        if sum(token.token_type is TokenType.L_BRACKET for token in tokens) > MOST_BRACKETS:
+            raise Forbidden("not authorized: Bracket", "refused")
         trees = sqlglot.parse(sql, read=self.dialect)
         if len(trees) != 1:
             raise Forbidden(ONE, "refused")
@@ -151,7 +156,7 @@ class Rules:
         value = limit.expression if isinstance(limit, exp.Limit) else None
         if limit and not (isinstance(value, exp.Literal) and value.name.isdecimal()):
             raise Forbidden("LIMIT takes a number: end with LIMIT n")
-        if not value or int(value.name) > most:
+        if not value or float(value.name) > most:  # int() takes 4,300 digits
             tree.set("limit", exp.Limit(expression=exp.Literal.number(most)))
 
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
+import time
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -23,6 +26,7 @@ from sql_agent.curation.formulas import LINK
 from sql_agent.curation.numerals import in_digits
 from sql_agent.curation.private import private
 from sql_agent.curation.queries import query_form
+from sql_agent.environment.server_worker import plain
 from sql_agent.environment.sql_tree import Forbidden, Rules
 from sql_agent.offline_judge.judge import by_column, grade
 from sql_agent.offline_judge.normal import normalise
@@ -85,6 +89,29 @@ def test_sql_that_its_reader_fails_on_is_refused_or_compared_as_text() -> None:
     with pytest.raises(Forbidden):
         Rules("mysql", {"t": ["a"]}, home=("main",), max_rows=10).statement("DATE_ADD(a,")
     assert query_form("SELECT 1e999999999 * 1e999999999 FROM t") == "SELECT 1e999999999 * 1e999999999 FROM t"
+
+
+@pytest.mark.parametrize(
+    "condition", [" OR ".join(f"a = {n}" for n in range(400)), "=".join("a" * 400), f"a{'.a' * 5_000}"]
+)
+def test_a_long_condition_is_compared_as_text(condition: str) -> None:
+    sql = f"SELECT a FROM t WHERE {condition}"
+    assert query_form(f"{sql} ;") == sql
+
+
+@pytest.mark.parametrize(("end", "text"), [(" LIMIT " + "9" * 5_000, "LIMIT 11"), ("[1]" * 6_000, "not authorized")])
+def test_what_has_no_end_is_bounded_by_the_tree(end: str, text: str) -> None:
+    rules, started_s = Rules("postgres", {"t": ["a"]}, home=("public",), max_rows=10), time.process_time()
+    try:
+        told = rules.statement(f"SELECT a FROM t{end}" if "LIMIT" in end else f"SELECT a{end} FROM t")
+    except Forbidden as no:
+        told = str(no)
+    assert text in told and time.process_time() - started_s < 2
+
+
+def test_a_number_of_any_length_is_a_cell() -> None:
+    cells = [plain(Decimal(text)) for text in ("1e5000", "-1e5000", "12", f"1{'0' * 60}", "0.5")]
+    assert json.loads(json.dumps(cells)) == [math.inf, -math.inf, 12, 10**60, 0.5]
 
 
 def test_entities_are_characters() -> None:
