@@ -14,8 +14,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from foundation.errors import UserError
-from foundation.files import write_text
+from foundation.files import BadLine, decode_line, write_text
 from foundation.grouping import grouped
 from sql_agent.data.dataset import BadRow, write_parquet
 from sql_agent.data.import_raw import check_sql
@@ -84,7 +86,7 @@ def read_public(
     dev = _items(name, layout, folder, "test", (DEV,), read)
     train = _items(name, layout, folder, "train", layout.train, read)
     if not dev and not train:
-        raise UserError(f"{folder}: none of {', '.join((*layout.train, DEV))} there or one folder below it")
+        raise UserError(f"{folder}: no question in {', '.join((*layout.train, DEV))}, there or one folder below it")
     if dev and train:
         if test_share != TEST_SHARE:
             raise UserError(f"--test-share {test_share:g}: {DEV} is the test split of {folder}; leave it out")
@@ -123,9 +125,13 @@ def _items(name: str, layout: Layout, folder: Path, split: Split, files: tuple[s
             try:
                 fields = layout.row(row)
                 db_id = str(row["db_id"])
-            except (KeyError, TypeError) as exc:
+                question = Question(id=f"{name}-{path.stem}-{n:05d}", db_id=db_id, **fields)
+            except KeyError as exc:
                 raise UserError(f"{path}: row {n}: {exc} is missing; this is not the layout of {name}") from exc
-            question = Question(id=f"{name}-{path.stem}-{n:05d}", db_id=db_id, **fields)
+            except ValidationError as exc:
+                told = exc.errors(include_url=False)[0]
+                where = f"{told['loc'][0]} is {told['input']!r:.60}"
+                raise UserError(f"{path}: row {n}: {where}: {told['msg']}; mend it, or take it out") from exc
             items.append(Item(len(items) + 1, question, frozenset({("database", db_id)})))
     return items
 
@@ -143,23 +149,25 @@ def _databases(file: Path, name: str) -> Path:
     raise UserError(f"{file.parent / name}: no ID/ID.sqlite there; {file.name} asks about these databases")
 
 
-def _rows(path: Path) -> list[Any]:
+def _rows(path: Path) -> list[dict[str, Any]]:
     try:
-        rows = json.loads(path.read_bytes())
-    except (ValueError, RecursionError) as exc:
-        raise UserError(f"{path}: not JSON ({exc})") from exc
-    if not isinstance(rows, list):
-        raise UserError(f"{path}: a {type(rows).__name__}; a list of questions is needed")
+        rows = decode_line(path.read_bytes())
+    except BadLine as exc:
+        raise UserError(f"{path}: {exc}; a list of objects in UTF-8 is needed") from exc
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise UserError(f"{path}: a list of objects is needed, one a question or a database")
     return rows
 
 
 def _failing(items: list[Item], folder: Path) -> dict[int, str]:
     """Line -> why its reference query is none."""
     bad: list[BadRow] = []
+    there = {path.parent.name: path for path in folder.glob("*/*.sqlite") if path.stem == path.parent.name}
     for db_id, queries in grouped(items, lambda item: item.question.db_id).items():
-        path = folder / db_id / f"{db_id}.sqlite"
-        there = path.resolve().is_relative_to(folder) and path.is_file()
-        bad += check_sql(path, queries) if there else [BadRow(query.line, f"no file {path}") for query in queries]
+        if (path := there.get(db_id)) and path.resolve().is_relative_to(folder) and path.is_file():
+            bad += check_sql(path, queries)
+        else:
+            bad += [BadRow(query.line, f"no file {folder}/ID/ID.sqlite of {db_id!r:.80}") for query in queries]
     return {problem.row: problem.reason for problem in bad}
 
 
@@ -168,7 +176,7 @@ def _missing(folder: Path, layout: Layout, read: Read) -> list[str]:
     problems = []
     for name in layout.tables:
         if file := _found(folder, name):
-            names = {str(row.get("db_id")) for row in _rows(file) if isinstance(row, dict)}
+            names = {str(row.get("db_id")) for row in _rows(file)}
             there = {row.stem for where in read.folders.values() for row in where.glob("*/*.sqlite")}
             if lost := sorted(names - there):
                 problems.append(f"{file.name} names {len(lost)} databases without a file: {', '.join(lost[:5])}")

@@ -101,7 +101,10 @@ def test_the_command_writes_files_that_a_run_reads(spider: Path, tmp_path: Path)
 WRONG = [
     (["import", "wikisql", "x", "--out", "y"], "expected `agentgrpo data import spider|bird FOLDER --out DIR`"),
     (["import", "spider", "x"], "expected"),
-    (["import", "spider", "nowhere", "--out", "y"], "none of train_spider.json, train_others.json, dev.json there"),
+    (
+        ["import", "spider", "nowhere", "--out", "y"],
+        "no question in train_spider.json, train_others.json, dev.json, there",
+    ),
     (["import", "spider", "x", "--out", "y", "--force"], "takes --out alone"),
 ]
 
@@ -117,9 +120,35 @@ def test_a_file_of_another_layout_is_told(tmp_path: Path) -> None:
     dump(tmp_path / "dev.json", [{"db_id": "a", "question": "?", "SQL": "SELECT 1"}])
     with pytest.raises(UserError, match="row 1: 'query' is missing; this is not the layout of spider"):
         read_public("spider", tmp_path)
-    dump(tmp_path / "dev.json", {"a": 1})
-    with pytest.raises(UserError, match="a dict; a list of questions is needed"):
-        read_public("spider", tmp_path)
+
+
+@pytest.mark.parametrize("name", ["spider", "bird"])
+@pytest.mark.parametrize(
+    ("told", "text"),
+    [
+        ("[]", "no question in "),
+        ("{}", "a list of objects is needed"),
+        ("[[1]]", "a list of objects is needed"),
+        ("", "not JSON"),
+        ("[" * 100_000, "not JSON"),
+        ('[{"db_id": "a", "question": null, "query": "", "SQL": ""}]', "row 1: question is None: Input should be a"),
+        ('[{"db_id": "a", "question": "?", "query": 5, "SQL": 5}]', r"row 1: sql is 5: Input should be a valid string"),
+        ('[{"db_id": "\\ud800", "question": "?", "query": "", "SQL": ""}]', "a lone surrogate"),
+    ],
+)
+def test_a_file_that_is_none_is_told(tmp_path: Path, name: str, told: str, text: str) -> None:
+    database(tmp_path / "database", "a")
+    database(tmp_path / "dev_databases", "a")
+    (tmp_path / "dev.json").write_text(told)
+    with pytest.raises(UserError, match=text):
+        read_public(name, tmp_path)
+
+
+def test_a_database_that_no_folder_can_be_is_left_out(tmp_path: Path) -> None:
+    database(tmp_path / "database", "a")
+    dump(tmp_path / "dev.json", spider_rows("a", "a\0", "x" * 5_000, ""))
+    read = read_public("spider", tmp_path, val_share=0.0, test_share=0.0)
+    assert len(read.splits["train"]) == 3 and max(map(len, read.left_out)) < 300
 
 
 def test_no_id_reaches_a_file_outside(tmp_path: Path) -> None:
