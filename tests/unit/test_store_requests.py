@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import pickle
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from agentlightning.store.memory import InMemoryLightningStore
 from agentlightning.types import EnqueueRolloutRequest, Span
@@ -193,3 +195,33 @@ async def test_a_client_waits_for_a_store_that_comes_back(tmp_path: Path, monkey
         await hasty.close()
         await server.stop()
         await store.close()
+
+
+SPAN = {"rollout_id": "x" * 30_000, "attempt_id": "a", "sequence_id": 1, "name": "n", "start_time": 1, "end_time": 2}
+SPAN |= {"trace_id": "t", "span_id": "s", "parent_id": None, "status": {"status_code": "OK"}, "attributes": {}}
+SPAN |= {"events": [], "links": [], "context": None, "parent": None, "resource": {"attributes": {}, "schema_url": ""}}
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status"),
+    [
+        ("rollouts", '{"input": "\\ud800"}', 400),
+        ("rollouts", f'{{"input": {"[" * 300 + "]" * 300}}}', 400),
+        ("rollouts", "[" * 100_000, 400),
+        ("rollouts", '{"input": 1, "mode": NaN}', 422),
+        ("rollouts", '{"input": 1, "mode": Infinity, "\\u0000": 1}', 422),
+        ("rollouts", f'{{"input": {"9" * 5_000}}}', 400),
+        ("spans", json.dumps(SPAN), 400),
+        ("rollouts", '{"input": NaN, "mode": "train"}', 201),
+    ],
+)
+async def test_no_body_breaks_the_store_or_its_readers(
+    store: SqliteLightningStore, path: str, body: str, status: int
+) -> None:
+    app: Any = StoreServer(store, host="127.0.0.1", port=free_port()).app
+    way = httpx.ASGITransport(app, raise_app_exceptions=False)
+    async with httpx.AsyncClient(transport=way, base_url="http://store/v1/agl") as client:
+        answer = await client.post(f"/{path}", content=body, headers={"Content-Type": "application/json"})
+        assert answer.status_code == status and len(answer.content) < 1_000, answer.text[:999]
+        assert (await client.get("/rollouts")).status_code == 200
+        assert (await client.get("/rollouts/none")).status_code == 400

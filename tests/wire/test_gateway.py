@@ -45,6 +45,7 @@ from tests.spans import call_of
 
 pytestmark = pytest.mark.filterwarnings("default")
 SLOW_S = 0.5
+KEY = "dGhlIHNhbXBsZSBub25jZQ=="
 
 
 def slow(request: dict[str, Any]) -> Answer:
@@ -67,6 +68,12 @@ def events_of(text: str) -> list[dict[str, Any]]:
     lines = [line.removeprefix("data: ") for line in text.split("\n\n") if line]
     assert lines[-1] == "[DONE]"
     return [json.loads(line) for line in lines[:-1]]
+
+
+async def test_no_websocket_is_taken(running: Running) -> None:
+    upgrade = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": KEY}
+    _, url = await running.attempt()
+    assert (await running.http.get(url, headers=upgrade)).status_code == 403
 
 
 async def test_a_stream_is_passed_on_without_ids_which_the_span_has(running: Running, server: FakeServer) -> None:
