@@ -81,7 +81,12 @@ class DataConfig(Node):
         default=1, ge=1, description="with from_store: how often each stored rollout is used at most"
     )
     val_max_rows: int = Field(default=64, ge=1, description="validation questions used in one validation")
-    seed: int = Field(default=1, description="order of the training questions, and which rows share an optimizer step")
+    seed: int = Field(
+        default=1,
+        ge=0,
+        lt=1 << 32,
+        description="order of the training questions, and which rows share an optimizer step",
+    )
 
     curriculum: CurriculumConfig = CurriculumConfig()
 

@@ -58,7 +58,12 @@ class TrainerConfig(Node):
         default=False, description="resume although model, data, database or training settings differ from the old run"
     )
     runs_dir: str = Field(default="runs", description="parent of run folders; relative paths start at the project root")
-    seed: int = Field(default=1, description="seed of sampling (with step, question and call), and of the tiny policy")
+    seed: int = Field(
+        default=1,
+        ge=0,
+        lt=1 << 32,
+        description="seed of sampling (with step, question and call), and of the tiny policy",
+    )
 
     @property
     def n_ranks(self) -> int:

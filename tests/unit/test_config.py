@@ -110,6 +110,7 @@ def test_an_unknown_key_is_refused_with_the_nearest_name(text: str, near: str) -
 @pytest.mark.parametrize(
     "text",
     [
+        *("trainer.seed=-1", f"data.seed={1 << 32}"),
         *("optim.lr=0", "optim.lr=-1", "optim.lr=NaN", "optim.lr=fast", "optim.clip_low=1.1", "optim=5"),
         *("rollout.level=turn", "rollout.group_size=0", "rollout.group_size=2.5", "rollout.temperature=-0.1"),
         *("trainer.device=tpu", "trainer.n_gpus=0", "trainer.save_every=-2", "store.port=70000"),
