@@ -16,7 +16,7 @@ from contextlib import suppress
 import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
-from sqlglot.tokens import TokenType
+from sqlglot.tokenizer_core import TokenType
 
 from foundation.errors import AgentGRPOError
 
