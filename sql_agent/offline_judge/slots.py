@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from itertools import groupby, pairwise, product
 
 from sql_agent.offline_judge.lexicon import Lexicon, spell, tokens
@@ -133,8 +133,9 @@ def _terms(text: str) -> list[tuple[int, int, str]]:
     return [*english, *(one for one in _spans(text) if len(one[2]) > 1 and not one[2].isascii())]
 
 
-def is_turned(asked: str, clause: str) -> bool:
-    """Whether a clause says two of the question's words on either side of a third the other way, as B beat A."""
+def is_turned(asked: str, clause: str, names: Set[str] = frozenset()) -> bool:
+    """Whether a clause says two of the question's words (or `names`, where there are some) on either side of a third
+    the other way: B beat A for A beat B."""
     if bool(PASSIVE.search(asked)) is not bool(PASSIVE.search(clause)):
         return False
     ours, place = _words(asked), dict[str, int]()
@@ -142,7 +143,10 @@ def is_turned(asked: str, clause: str) -> bool:
         place.setdefault(_known_as(word, ours), n)
     ours = [one for one in ours if one in place]
     for n, word in enumerate(ours):
-        before, behind = ([place[one] > place[word] for one in side] for side in (ours[:n], ours[n + 1 :]))
+        before, behind = (
+            [place[one] > place[word] for one in side if not names or one in names]
+            for side in (ours[:n], ours[n + 1 :])
+        )
         if any(before) and not all(behind):
             return True
     return False
@@ -232,8 +236,11 @@ def _sides(words: Sequence[str], row: Sequence[str]) -> tuple[str, str]:
 
 
 def _may_mean(missing: Sequence[str], added: Sequence[str]) -> bool:
-    """Whether Chinese words may say in another way what is done: as a verb that is longer or shorter."""
-    return len("".join(missing)) != len("".join(added)) and any(map(is_chinese_verb, (*missing, *added)))
+    """Whether Chinese words may be short for others, as 首演 for 首次演出 (and 决赛 is not for 半决赛), or may say in
+    another way what is done: as a verb that is longer or shorter."""
+    one, other = "".join(missing), "".join(added)
+    is_done = len(one) != len(other) and any(map(is_chinese_verb, (*missing, *added)))
+    return is_done or {*other} <= {*one} or (one not in other and {*one} <= {*other})
 
 
 def _words(text: str) -> list[str]:

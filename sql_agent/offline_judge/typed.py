@@ -164,7 +164,7 @@ def typed_value(truth: Truth, *, question: str, answer: str) -> float:
     """What the answer earns: 1 or 0, of a list or a set F1 of what it names."""
     asked, said = plain(question), plain(answer)
     if truth.kind == "yes_no":
-        is_told = _polarity(said, asked) is (truth.values[0] == "yes")
+        is_told = _polarity(said, asked, answer) is (truth.values[0] == "yes")
         return float(is_told and not is_other_kind(asked, said))
     told = _Told(truth, question, answer)
     if not told.order or not told.is_clean or _strange_names(answer, asked, truth.values):
@@ -199,6 +199,7 @@ class _Told:
         self._is_negative = bool(_denials(asked))
         self._denied = DENIED.findall(asked)
         self._capitals = _capitals(answer)
+        self._names = self._capitals | _capitals(question)
         self._spare = frozenset(KIND_OF_NAME.findall(question))
         self._gone, self._topics = _unsaid(asked, said), self._topics_of(asked)
         self._is_capital = all({*spell(one).split()[:1]} <= self._capitals for one in truth.values)
@@ -250,7 +251,10 @@ class _Told:
             return False
         if _renames(self._asked, filled) or (found and self._affirms(clause)):
             return False
-        if found and is_exchanged(self._asked, filled, self._said, self._spare):
+        if found and (
+            is_exchanged(self._asked, filled, self._said, self._spare)
+            or (self._names and is_turned(self._asked, filled, self._names))
+        ):
             return False
         if any(token[0] not in self._numbers and re.search(r"\d", token[0]) for token in tokens(rest)):
             return False
@@ -452,9 +456,9 @@ def _forms(value: str, kind: AnswerType) -> list[str]:
     return [value, SECONDS.sub(r"\1", value), *turned]
 
 
-def _polarity(said: str, asked: str) -> bool | None:
+def _polarity(said: str, asked: str, answer: str) -> bool | None:
     """What the answer says to a question of yes or no; None where it doubts, says both or speaks of something else."""
-    if "?" in said:
+    if "?" in said or _strange_names(answer, asked, []):
         return None
     verdicts: list[bool] = []
     asked = NOT.sub(r"\1", asked)
