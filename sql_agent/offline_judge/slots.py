@@ -21,7 +21,7 @@ from sql_agent.words.meanings import is_chinese_verb, is_chinese_word, is_opposi
 # A bar ends a list of words that exclude one another, strokes join what is the same.
 UNITS = """
 kg/kilo/kilogram/公斤/千克 g/gram t/ton/tonne lb/pound/磅 毫克 斤/市斤 oz/ounce/盎司 | euro/eur/欧元/€ dollar/usd/美元/$
-pound/gbp/英镑/£ yuan/cny/rmb/人民币 yen/日元 cent | m/metre/meter/米 km/kilometre/kilometer/公里/千米
+pound/gbp/英镑/£ yuan/cny/rmb/人民币/元 yen/日元 cent | m/metre/meter/米 km/kilometre/kilometer/公里/千米
 cm/centimetre/centimeter/厘米 mm/millimetre/millimeter/毫米 mile/英里 foot/feet/英尺 | hectare/ha/公顷 acre/英亩 亩 |
 minute/min/分钟 hour/小时 second/sec/秒 | litre/liter/l ml/millilitre/milliliter/毫升 |
 per_night/a_night/nightly/每晚
@@ -35,7 +35,8 @@ monday tuesday wednesday thursday friday saturday sunday | 周一/星期一 周�
 december | spring/春季/春天 summer/夏季/夏天 autumn/秋季/秋天 winter/冬季/冬天 | north/northern south/southern
 east/eastern west/western | yesterday/昨天/昨日 today/今天/今日 tomorrow/明天/明日 前天 后天 | 去年 前年 今年 明年 |
 上月/上个月 本月/这个月 下月/下个月 | least/fewest/lowest/smallest/minimum/最低 average/平均 the_total/the_sum
-highest/largest/biggest/greatest/maximum/最高
+highest/largest/biggest/greatest/maximum/最高 |
+long/length/长度/全长 wide/width/宽度 deep/depth/深度 high/tall/height/高度/身高
 """
 NEUTRAL = (
     "can could will would should not no or nor any some ever people person lack lacks missing without each every per "

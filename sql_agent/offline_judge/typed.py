@@ -60,8 +60,10 @@ DENIED = re.compile(
 ASKED = re.compile(r"[#哪谁几何怎吗呢]|什么|多少钱?|是否|(.)[不没]\1")
 OF_TRUTH = re.compile(  # somebody else: "her brother"
     r"# s (?!the\b|an?\b|in\b)(\w+)"
-    r"|[由被]#+的(学生|徒弟|老师|师[父傅]|[儿孙]子|女儿|妻子|丈夫|[哥弟]{2}|[姐妹]{2}|父亲|母亲|朋友|助[手理]|同[事学]|对手)"
+    r"|(?:[由被]|的[^\W\d]{1,4}[是为])#+的(学生|徒弟|老师|师[父傅]|[儿孙]子|女儿|妻子|丈夫|[哥弟]{2}|[姐妹]{2}|父亲|母亲|朋友|助[手理]|同[事学]|对手)"
 )
+CHANGE = re.compile(r"\bstart\w* (?:at|from) #|[涨降增减升跌省][加少了长]{0,2}#")  # of a number, or where it begins
+OTHER_RANK = re.compile(r"(?:\b(?:former|deputy|vice|acting|interim|ex)[ -]|副|前任)([a-z]+|[\u4e00-\u9fff]{2})")
 TIMES = "年月日天季度份周期次场"
 DEFINITE = ("这", "该", "本", "此", "其")
 SURNAMES = {*list(Provider.last_names)[:100]}  # the most frequent ones
@@ -288,7 +290,10 @@ class _Told:
         doubts = {*DOUBTS.findall(clause)} - (NEAR if not AT_TRUTH.search(clause) else set())
         theirs = {stem(word) for words in OF_TRUTH.findall(clause) for word in words if word}
         is_another = self._truth.kind == "name" and not theirs <= _content(self._asked)
+        is_another |= any(m[1] in self._asked and m[0] not in self._asked for m in OTHER_RANK.finditer(clause))
+        is_change = CHANGE.search(clause) and not re.search(r"\bstart|[涨降增减升跌省]", self._asked)
         is_share = "# percent" in clause and COUNTS.search(self._asked)
+        is_share = is_share or (self._truth.kind == "number" and is_change)
         return bool(denials or doubts - self._doubted or is_another or is_share)
 
     def _is_other(

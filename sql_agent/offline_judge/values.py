@@ -91,7 +91,8 @@ def plain(text: str) -> str:
         lambda m: f" -{m[1] or m[2]}", DECIMAL.sub(lambda m: f"{m[1]}.{m[2]}".rstrip("0").rstrip("."), text)
     )
     text = PERCENT.sub(lambda m: f"{m[1] or m[2]} percent ", text)
-    return re.sub(r"(?<=\d)(?<!h\d\d)(?=[a-z°])(?!(?:st|nd|rd|th|h\d\d(?:m\d\d)?)\b)", " ", text).strip()
+    text = re.sub(r"(?<=\d)(?<!h\d\d)(?=[a-z°])(?!(?:st|nd|rd|th|h\d\d(?:m\d\d)?)\b)", " ", text)
+    return re.sub(" {2,}", " ", text).strip()
 
 
 def _unaccented(text: str) -> str:
