@@ -83,7 +83,9 @@ def _sections(file: Path) -> dict[str, list[str]]:
 SECTIONS = _sections(COURTESY)
 STOP = frozenset(" ".join(SECTIONS["stop"]).split())
 POLITE = re.compile(rf"\b(?:{'|'.join(SECTIONS['polite'])})")
-CLAUSE = re.compile(r"[^,.!?;:\n]*[,.!?;:\n]*(?:\s-+\s)?")
+# What stands before a question word is a clause as what stands before a mark is.
+ASKS = r"\b(?:what|which|who|whose|whom|why|how|(?:when|where) (?:is|are|was|were|do|does|did|has|have|can|will))\b"
+CLAUSE = re.compile(rf"(?!{ASKS})[^,.!?;:\n]+?(?={ASKS})|[^,.!?;:\n]*[,.!?;:\n]*(?:\s-+\s)?")
 COURTEOUS = STOP | frozenset(" ".join(SECTIONS["clause"]).split())
 MARKS = frozenset(" ".join(SECTIONS["clause-mark"]).split())
 COURTEOUS_ZH = re.compile(f"[{SECTIONS['clause-zh'][0]}]+")
@@ -296,7 +298,8 @@ def _bases(token: str) -> Iterator[str]:
     # An adjective has both degrees: a number is not more numb.
     degree = re.fullmatch(r"([a-z]+?)(er|est)", token)
     if degree and f"{degree[1]}{'est' if degree[2] == 'er' else 'er'}" in _dictionary():
-        yield from (degree[1], f"{degree[1]}e", f"{degree[1][:-1]}y", degree[1][:-1])
+        yield from (degree[1], f"{degree[1]}e", f"{degree[1][:-1]}y")
+        yield from [degree[1][:-1]] * (degree[1][-2:-1] == degree[1][-1:])
 
 
 @functools.cache

@@ -146,6 +146,11 @@ def test_a_question_of_another_number_is_another_question_under_any_noise(noise:
         ("Please show flights to Berlin. Which is first?", "Please show flights to Madrid. Which is first?", False),
         ("麻烦问下痛风，能吃什么？", "麻烦问下湿疹，能吃什么？", False),
         ("请教头痛，吃什么药？", "请教牙痛，吃什么药？", False),
+        # A courtesy that no mark divides from the question; a time of day that a mark does.
+        ("Which team won?", "Hello, could someone help me find out which team won?", True),
+        ("In the evening, which platform is full?", "In the morning, which platform is full?", False),
+        ("Which platform is full in the evening?", "In the evening, which platform is full?", True),
+        ("晚上哪个站台最挤？", "晚上，哪个站台最挤", True),
     ],
 )
 def test_pairs(one: str, other: str, same: bool) -> None:
