@@ -23,6 +23,7 @@ from sql_agent.words.meanings import (
     common_characters,
     is_chinese_word,
     is_measure,
+    is_opposite,
     is_rare,
     same_meaning,
     sounds,
@@ -62,7 +63,7 @@ def pairs(tokens: Tokens) -> list[tuple[str, str]]:
 
 
 def gaps_between(new: Tokens, old: Tokens) -> list[Gap]:
-    """Where the two differ: from and to in the one, from and to in the other."""
+    """Where the two differ in more than words that carry nothing: from and to in the one, from and to in the other."""
     gaps: list[Gap] = []
     for op in Levenshtein.opcodes(new, old):
         if op.tag == "equal":
@@ -71,7 +72,7 @@ def gaps_between(new: Tokens, old: Tokens) -> list[Gap]:
             gaps[-1] = (gaps[-1][0], op.src_end, gaps[-1][2], op.dest_end)
         else:
             gaps.append((op.src_start, op.src_end, op.dest_start, op.dest_end))
-    return gaps
+    return [gap for gap in gaps if not STOP.issuperset((*new[gap[0] : gap[1]], *old[gap[2] : gap[3]]))]
 
 
 def means_same(gap: Gap, new: Tokens, old: Tokens) -> bool:
@@ -270,6 +271,8 @@ def _is_slip_zh(gap: Gap, new: Tokens, old: Tokens, *, seen: Seen) -> bool:
     broken = len(are_words) > 1
     if is_other:
         char, other = new[start], old[other_start]
+        if is_opposite(char, other) and abs(likelihood(char) - likelihood(other)) < A_WORD_LESS:
+            return False
         long = any(len(word) > 2 and is_chinese_word(word) for window in windows for word in window)
         rare = few < max(KNOWN, RARE * many) and (is_rare(char) or is_rare(other))
         if broken and long and not TURNS & {char, other} or rare or sounds(char) & sounds(other):

@@ -108,6 +108,7 @@ def _glosses(word: str) -> frozenset[str]:
         pronunciation, _, meant = entry.partition("] /")
         if pronunciation[1].isupper():  # a name
             glosses.update(name.strip().lower() for name in re.findall(NAME, ASIDE.sub("", meant)) if len(word) > 1)
+            glosses |= {re.sub("[^a-z]", "", pronunciation.lower())} if len(word) > 1 else set()
             continue
         meant = CLASSIFIER.sub("", meant).lower()
         glosses.update(POINTED.findall(meant))

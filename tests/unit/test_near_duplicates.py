@@ -151,6 +151,10 @@ def test_a_question_of_another_number_is_another_question_under_any_noise(noise:
         ("In the evening, which platform is full?", "In the morning, which platform is full?", False),
         ("Which platform is full in the evening?", "In the evening, which platform is full?", True),
         ("晚上哪个站台最挤？", "晚上，哪个站台最挤", True),
+        # A slip beside a word that carries nothing; opposites that share a part; a place in pinyin.
+        ("What is the speed of trains after the upgrade?", "What's the speed of trains after the ugrade?", True),
+        ("去年冬天哪个城市的风最强？", "去年冬天哪个城市的风最弱？", False),
+        ("成都哪位厨师的菜单最便宜？", "Chengdu哪位厨师的菜单最便宜？", True),
     ],
 )
 def test_pairs(one: str, other: str, same: bool) -> None:
