@@ -233,7 +233,7 @@ def test_a_kill_in_a_save_leaves_no_half_checkpoint(run: Path, tmp_path: Path, m
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
             patch.setattr(name, killed)
             policy.save(place, step=2)
-        assert own_checkpoint(place, asked="test").name == "global_step_1"
+        assert own_checkpoint(place, option="test").name == "global_step_1"
         assert {file.name: file.read_bytes() for file in (place / "global_step_1" / "actor").iterdir()} == first
     for step in (2, 3):
         policy.save(place, step=step)
@@ -271,7 +271,7 @@ def test_runs_that_are_killed_go_on_as_if_nothing_had_been(tmp_path: Path) -> No
         finally:
             process.kill()
             process.wait()
-        done = int(own_checkpoint(runs, asked="test").name.rpartition("_")[2])
+        done = int(own_checkpoint(runs, option="test").name.rpartition("_")[2])
         assert start(runs, "--resume").wait() == 0 and done in (1, 2, 3)
         last = max(runs.iterdir(), key=lambda path: path.name)
         assert json.loads((last / "summary.json").read_text(encoding="utf-8"))["last_step"] == 4
