@@ -77,7 +77,7 @@ ONLY_IN = {
     "trl": [
         *("reward_model.reward_modeling", "sql_agent.tuning.trainers", "sql_agent.tuning.unpaired"),
     ],
-    "fastapi": ["reward_model.api", "sql_agent.serving.page", "agl_plugin.store.server"],  # whose application is agentlightning's
+    "fastapi": ["reward_model.api", "sql_agent.serving.page", "agl_plugin.store.server"],
     "nicegui": ["sql_agent.serving.page"],
     "inspect_ai": ["sql_agent.evaluation.inspect_log"],
 }
