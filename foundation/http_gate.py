@@ -13,7 +13,6 @@ import asyncio
 import base64
 import hashlib
 import hmac
-import os
 import time
 from dataclasses import dataclass, field
 
@@ -51,9 +50,9 @@ class RequestMetrics:
         return generate_latest(self.registry)
 
 
-def token_of(variable: str, *, host: str) -> str:
-    """The variable's token, or "". Raises UserError: it is weak, or missing where strangers can connect to `host`."""
-    token = os.environ.get(variable, "").strip()
+def checked_token(token: str, *, host: str, variable: str) -> str:
+    """The token of a variable. Raises UserError: it is weak, or missing where strangers can connect to `host`."""
+    token = token.strip()
     if not token and not is_own_host(host):
         raise UserError(
             f"--host {host}: others can connect there, so a token is needed; set {variable} (in .env) to "

@@ -9,13 +9,14 @@ Not covered: TLS, several models, several processes (torch uses all cores from o
 from __future__ import annotations
 
 import logging
+import os
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
 from foundation.command import alias
-from foundation.http_gate import Traffic, token_of
+from foundation.http_gate import Traffic, checked_token
 from foundation.http_server import run
 from foundation.net import bind, http_address
 from reward_model.api import Limits, Served, make_app
@@ -79,7 +80,7 @@ def main(
         max_chars=max_chars,
         max_body_bytes=max_body_mib << 20,
     )
-    token = token_of(TOKEN_NAME, host=host)
+    token = checked_token(os.environ.get(TOKEN_NAME, ""), host=host, variable=TOKEN_NAME)
     listener = bind(host, port)
     served = load_served(model_path, device=device, dtype=dtype, max_tokens=max_tokens, scale=scale)
     if served.scale is None:

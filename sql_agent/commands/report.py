@@ -9,6 +9,7 @@ page below 3 MB. The parts stand in sql_agent/run_report/.
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -16,7 +17,7 @@ import typer
 
 from foundation.errors import UserError
 from foundation.files import write_text
-from foundation.http_gate import Traffic, token_of
+from foundation.http_gate import Traffic, checked_token
 from foundation.http_server import run
 from foundation.net import bind, http_address, is_own_host
 from sql_agent.run_report.folder import read_run
@@ -71,7 +72,7 @@ def report(
 def _serve(folder: Path, host: str, port: int) -> None:
     from sql_agent.run_report.live import LiveView
 
-    token = token_of(TOKEN_NAME, host=host)
+    token = checked_token(os.environ.get(TOKEN_NAME, ""), host=host, variable=TOKEN_NAME)
     view, listener, traffic = LiveView(folder), bind(host, port), Traffic()
     listener.listen()
     address, need = http_address(host, port), "needed" if token else "not needed"

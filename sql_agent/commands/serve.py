@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import math
+import os
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -18,7 +19,7 @@ from starlette.types import ASGIApp
 
 from foundation.console import notes
 from foundation.errors import UserError
-from foundation.http_gate import Traffic, token_of
+from foundation.http_gate import Traffic, checked_token
 from foundation.http_server import run
 from foundation.net import bind, http_address
 from sql_agent.agent.episode import EpisodeRunner
@@ -123,7 +124,7 @@ def _serve_agent(target: Target, host: str, port: int, *, agent: str, db_id: str
     logging.basicConfig(level=logging.WARNING)
     logging.getLogger("foundation.http_server").setLevel(logging.INFO)
     logging.getLogger("openai.agents").setLevel(logging.CRITICAL)  # what it logs is in the fault
-    token = token_of(TOKEN_NAME, host=host)
+    token = checked_token(os.environ.get(TOKEN_NAME, ""), host=host, variable=TOKEN_NAME)
     with_page = _paged() if page else None
     listener, traffic = bind(host, port), Traffic()
     with EpisodeRunner(agent_config(target.config, agent)) as runner, ExitStack() as stack:

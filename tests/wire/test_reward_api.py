@@ -18,7 +18,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from foundation.errors import UserError
-from foundation.http_gate import token_of
+from foundation.http_gate import checked_token
 from foundation.net import bind, free_port
 from reward_client.errors import JudgeRejected
 from reward_client.reward_model import RewardModelClient
@@ -218,17 +218,15 @@ def check_token(client: httpx.Client) -> None:
         ("127.0.0.1", "with space in the token", "16 or more printable"),
     ],
 )
-def test_a_weak_set_up_does_not_start(monkeypatch: pytest.MonkeyPatch, host: str, token: str, message: str) -> None:
-    monkeypatch.setenv("REWARD_API_TOKEN", token)
+def test_a_weak_set_up_does_not_start(host: str, token: str, message: str) -> None:
     with pytest.raises(UserError, match=message) as caught:
-        token_of(TOKEN_NAME, host=host)
+        checked_token(token, host=host, variable=TOKEN_NAME)
     assert not token or token not in str(caught.value)
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost"])
-def test_loopback_needs_no_token(monkeypatch: pytest.MonkeyPatch, host: str) -> None:
-    monkeypatch.delenv("REWARD_API_TOKEN", raising=False)
-    assert token_of(TOKEN_NAME, host=host) == ""
+def test_loopback_needs_no_token(host: str) -> None:
+    assert checked_token("", host=host, variable=TOKEN_NAME) == ""
 
 
 # Start
