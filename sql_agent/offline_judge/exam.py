@@ -35,15 +35,17 @@ CLOSED = frozenset(map(normalise, PHRASES.split()))
 
 @dataclass(frozen=True)
 class Exam:
-    """What is asked; words are spelt. `names` tell sections apart, `wholes` are texts of many facts, `prose` is what
-    the reference says in other words (its texts -> what is its own in them), `axes` are what a cell ties together (its
-    labels, the rows and the columns of its tables: a heading -> the facts under it), `times` counts how often the
-    evidence says a word, `lexicon` holds facts and free words, `echoes` those of the question."""
+    """What is asked; words are spelt. `names` tell sections apart, those of `labels` only where a clause begins;
+    `wholes` are texts of many facts, `prose` is what the reference says in other words (its texts -> what is its own in
+    them), `axes` are what a cell ties together (its labels, the rows and the columns of its tables: a heading -> the
+    facts under it), `times` counts how often the evidence says a word, `lexicon` holds facts and free words, `echoes`
+    those of the question."""
 
     question: str
     reference: str
     facts: list[Fact]
     names: Names
+    labels: set[str]
     of_form: dict[str, list[int]]
     wholes: dict[str, list[str]]
     prose: dict[str, str]
@@ -110,12 +112,13 @@ def make_exam(question: str, reference: str, evidence: tuple[str | Cell, ...]) -
         reference=reference,
         facts=facts,
         names={spell(name): sections for name, sections in names.items()},
+        labels={spell(name) for name in (*names, *headings) if JUDGING.search(name)} - {*of_form},
         of_form=of_form,
         wholes=wholes,
         prose=prose,
         axes=axes,
         times=Counter(spell(item) for items in record for _, item in items),
-        in_order=ORDER.search(question) is not None,
+        in_order=ORDER.search(question) is not None and not names,
         lexicon=lexicon,
         echoes=Lexicon(echoes),
     )
@@ -132,7 +135,7 @@ def _axes(cells: list[Cell], record: Record, facts: list[Fact]) -> list[dict[str
             tied = Counter(item for _, item in pairs)
             axis: dict[str, set[int]] = {}
             for heading, item in pairs:
-                if item in told and tied[item] >= times[item]:
+                if item in told and spell(heading).strip() and heading != item and tied[item] >= times[item]:
                     axis.setdefault(spell(heading), set()).add(told[item])
             found += [{heading: frozenset(under) for heading, under in axis.items()}] if len(axis) > 1 else []
     return found
@@ -197,13 +200,16 @@ def _asked(question: str, own: dict[str, str], record: Record, cells: Sequence[C
     for n, items in enumerate(record):
         for above, item in items:  # a heading may stand before its own: without it, it may be another's
             forms.setdefault((n, item), [item]).extend([f"{above}:{item}"] if above else [])
+            if f"{item}?" in normalise(cells[n].text):  # a fact that asks
+                forms[n, item].append(f"{item}?")
     facts = [Fact(tuple(texts), n) for (n, _), texts in forms.items()]
     known = {fact.forms[0] for fact in facts}
     if own and all({item, core} & known for item, core in own.items() if core):
         return [fact for fact in facts if fact.forms[0] in {*own, *own.values()}]
     asked = [f for f in facts if not f.forms[0].isdecimal() and spell(f.forms[0]) not in spell(question)]
     headers = [_headers(cell.text) for cell in cells]
-    return [fact for fact in asked if fact.forms[0] not in headers[fact.section]] or facts
+    asked = [fact for fact in asked if fact.forms[0] not in headers[fact.section]] or asked
+    return asked or facts
 
 
 def _echoes(question: str) -> Iterator[str]:

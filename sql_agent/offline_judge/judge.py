@@ -21,18 +21,19 @@ from dataclasses import dataclass, replace
 from itertools import combinations, groupby, pairwise
 from typing import Literal
 
+from sql_agent.offline_judge.doubts import is_frame
 from sql_agent.offline_judge.exam import CLAUSE_END, Cell, Exam, Fact, make_exam
 from sql_agent.offline_judge.lexicon import DENYING, pairs_of, spell
 from sql_agent.offline_judge.normal import normalise
 from sql_agent.offline_judge.tables import Told, is_torn
 from sql_agent.offline_judge.typed import kind_of_texts, truth_of, typed_value
-from sql_agent.offline_judge.words import is_frame
 from sql_agent.records import AnswerType
 
 SENTENCE_END = re.compile(r"[.!?;\n。]")
 CAP, SAME_WORDS = 0.25, 0.1  # an answer that says anything else earns less than CAP; without a quote at most the other
 DENIED = 0.05  # what is left of that where it quotes facts and a sign of denial stands among the foreign text
 FREE_MENTIONS = 2  # a summary may repeat what was said
+BEGINS = "\n|,;。、的"  # a label that judges ("禁忌") stands at the beginning of a clause, and is a claim elsewhere
 MIN_NAME_CHARS = 4  # with the blanks around it
 IN_ORDER, OUT_OF_ORDER = 0.92, 0.5  # credit of facts of several things where none is named
 
@@ -121,7 +122,7 @@ class _Reading:
         after = 0
         for start, end, word in words:
             self._lead: slice | None = slice(after, start)  # what was told since the last fact, until one is
-            self._read(word, self._text[end : end + 1])
+            self._read(word, self._text[max(0, start - 2) : start].rstrip(" "), self._text[end : end + 1])
             after = end if self._lead is None else after
         self._foreign += [self._text[start:end] for start, end in self._unframed(words, unknown)]
         if any(map(self.is_torn, exam.axes)) or self._is_exchanged():
@@ -181,12 +182,14 @@ class _Reading:
                 return True
         return False
 
-    def _read(self, word: str, following: str) -> None:
+    def _read(self, word: str, before: str, following: str) -> None:
         exam = self._exam
         if word in exam.prose:
             self._prose.add((exam.prose[word], self._told_of()))
         if any(word in axis for axis in exam.axes):
             self._told.append((word, frozenset()))
+        if word in exam.labels and before and before[-1] not in BEGINS:
+            self._foreign.append(word.replace(" ", ""))
         is_owner = following in ("的", ":") and word in exam.question
         if not is_owner and word in exam.of_form:
             return self._quote(word, exam.of_form[word])
@@ -212,15 +215,21 @@ class _Reading:
         self._call(facts)
         mine = [i for i in facts if named is None or self._exam.facts[i].section in named]
         self._is_misplaced |= not mine
-        is_heading = (word, frozenset()) in self._told[-1:]  # of a row, told as such
-        if self._exam.axes and not is_heading and len({self._exam.facts[i].section for i in mine}) == 1:
-            self._told.append((word, frozenset(mine)))
+        if self._exam.axes and len({self._exam.facts[i].section for i in mine}) == 1:
+            self._tell(word, frozenset(mine))
         if not mine or self._mentions[word, named] > FREE_MENTIONS * max(len(facts), self._exam.times[word]):
             self._foreign.append(word.replace(" ", ""))
         elif named is None and self._exam.names:
             self._quote_unnamed(mine)
         else:
             self._credit |= dict.fromkeys(mine, 1.0)
+
+    def _tell(self, word: str, facts: frozenset[int]) -> None:
+        """A fact with its heading before it in one word tells both."""
+        for axis in self._exam.axes:
+            self._told += [(one, frozenset()) for one in axis if word != one and word.startswith(one)]
+        if (word, frozenset()) not in self._told[-1:]:  # the heading of a row was told as such
+            self._told.append((word, facts))
 
     def _quote_unnamed(self, facts: Sequence[int]) -> None:
         """Facts of several things without a name: as they are asked for, one after the other, or anyhow."""

@@ -13,9 +13,10 @@ import re
 from collections.abc import Iterator, Sequence, Set
 from itertools import groupby, pairwise, product
 
+from sql_agent.offline_judge.doubts import DENIALS, FRAMES, FREE, PHRASES, TITLES, alternatives
 from sql_agent.offline_judge.lexicon import Lexicon, spell, tokens
 from sql_agent.offline_judge.values import plain
-from sql_agent.offline_judge.words import DENIALS, FRAME_PHRASES, FRAMES, FREE, PHRASES, TITLES, alternatives
+from sql_agent.offline_judge.words import PHRASES as QUOTE_PHRASES
 from sql_agent.words.meanings import is_chinese_verb, is_chinese_word, is_opposite, n_senses, same_meaning
 
 # A bar ends a list of words that exclude one another, strokes join what is the same.
@@ -44,7 +45,8 @@ NEUTRAL = (
 )
 # Words of grammar, and how a word of an answer that is none of them says too many things to be another one.
 OF_TIME_AND_DEGREE = "through over since then while still yet most more day"
-MAX_ROW, MAX_ADDED, MANY_SENSES = 3, 12, 8
+MAX_ROW, MAX_NEW, MANY_SENSES = 3, 12, 8
+LESS = ("least ", "less ")  # the opposite of an opposite
 NUMBERED = re.compile(
     r"((?<![a-z])[a-z]+|[\u4e00-\u9fff]) ?(\d+(?![\d.])(?: [a-z]\b)?|\b(?:[a-z]|[ivx]{2,4})\b) ?([\u4e00-\u9fff]?)"
 )
@@ -80,8 +82,8 @@ _SAME = {word: same for words in _ALIKE for same in words for word in same}
 _UNITS = frozenset(_stems(plain(UNITS.replace("_", " "))).split())
 _KINDS = Lexicon(_SAME)
 NEUTRAL_WORDS = frozenset(stem(one) for one in NEUTRAL.split()) | {
-    *alternatives(FRAME_PHRASES),
-    *f"{PHRASES} {TITLES}".split(),
+    *alternatives(PHRASES),
+    *f"{QUOTE_PHRASES} {TITLES}".split(),
 }
 LIGHT = frozenset(_stems(FREE).split())
 COMMON = frozenset("#") | frozenset(_stems(f"{FREE} {TITLES} {FRAMES} {OF_TIME_AND_DEGREE}").split()) | NEUTRAL_WORDS
@@ -100,8 +102,8 @@ def is_other_kind(asked: str, said: str) -> bool:
         {(m[1] + m[3], m[2]) for m in NUMBERED.finditer(text) if stem(m[1]) not in COMMON} for text in (asked, said)
     )
     numbers, told = {number for _, number in ours}, spell(said)
-    added = {word for word, number in theirs if number not in numbers}
-    return any(word in added and number != "a" and f" {number} " not in told for word, number in ours)
+    new = {word for word, number in theirs if number not in numbers}
+    return any(word in new and number != "a" and f" {number} " not in told for word, number in ours)
 
 
 def opposites(asked: str, said: str) -> list[tuple[int, int, str]]:
@@ -111,9 +113,11 @@ def opposites(asked: str, said: str) -> list[tuple[int, int, str]]:
     asks = _terms(ASKED.sub("#", asked))
     lost = [one for _, _, one in asks if stem(one) not in told and (one.isascii() or one not in said)]
     return [
-        (start, end, missing[0])
+        (start, end, gone[0])
         for start, end, one in theirs
-        if stem(one) not in had and (missing := [word for word in lost if is_opposite(word, one)])
+        if stem(one) not in had
+        and not said[:start].endswith(LESS)
+        and (gone := [word for word in lost if is_opposite(word, one)])
     ]
 
 
@@ -160,38 +164,39 @@ def is_exchanged(asked: str, clause: str, said: str, spare: frozenset[str] = fro
     several words. What is counted is another thing whatever else its word says. What is an English opposite judges
     `opposites`. The question's words in `spare` may be left out."""
     theirs = _words(clause)
-    return any(_is_exchanged(asked, *one, theirs, clause) for one in _missing(asked, said, spare))
+    return any(_is_exchanged(asked, *one, theirs, clause) for one in _gone(asked, said, spare))
 
 
-def _is_exchanged(asked: str, ours: Sequence[str], missing: Sequence[str], theirs: Sequence[str], clause: str) -> bool:
+def _is_exchanged(asked: str, ours: Sequence[str], gone: Sequence[str], theirs: Sequence[str], clause: str) -> bool:
     known = _words(asked)
-    added = [one for one in theirs if stem(one) not in COMMON and _known_as(one, known) not in known]
-    if not missing or len(added) > MAX_ADDED:
+    new = [one for one in theirs if stem(one) not in COMMON and _known_as(one, known) not in known]
+    if not gone or len(new) > MAX_NEW:
         return False
-    if not any(stem(one) in _UNITS for one in missing):
-        added = [one for one in added if stem(one) not in _UNITS]
-    missing, added = (
+    if not any(stem(one) in _UNITS for one in gone):
+        new = [one for one in new if stem(one) not in _UNITS]
+    gone, new = (
         [one for one in some if not any(same_meaning(*sorted((one, other))) for other in others)]
-        for some, others in ((missing, added), (added, missing))
+        for some, others in ((gone, new), (new, gone))
     )
-    most, rows = (1 if asked.isascii() else MAX_ROW), _rows(ours, missing)
-    if not missing or not added or 2 * len(missing) > sum(one not in "#…" for one in ours) or len(rows) > 1 < most:
+    most, rows = (1 if asked.isascii() else MAX_ROW), _rows(ours, gone)
+    if not gone or not new or 2 * len(gone) > sum(one not in "#…" for one in ours) or len(rows) > 1 < most:
         return False
-    kept = [one for one in theirs if one in added or one == "#" or _known_as(one, ours) in ours]
-    for lost, told in product(rows, _rows(kept, added)):
+    kept = [one for one in theirs if one in new or one == "#" or _known_as(one, ours) in ours]
+    for lost, told in product(rows, _rows(kept, new)):
         if lost[0] in COUNTED.findall(asked) and f"# {told[0]}" in clause:
             return True
         if max(len(lost), len(told)) > most or (is_opposite(lost[0], told[0]) if most == 1 else _may_mean(lost, told)):
             continue
         our_words, their_words = (
-            [one for one in words if one != "#" and (one in row or one not in added)]
-            for words, row in ((ours, lost), (kept, told))
+            [one for one in of if one != "#" and (one in row or one not in new)]
+            for of, row in ((ours, lost), (kept, told))
         )
         is_left, is_right = _is_beside(our_words, their_words, lost, told)
-        is_alone = len(missing) == len(added) == most and n_senses(told[0]) < MANY_SENSES and not told[0].endswith("ly")
+        if is_left and is_right and len(their_words) > len(told):
+            return True
         is_unit = _sides(kept, told)[0] == "#" != _sides(ours, lost)[0]  # that the question does not name
-        is_between = is_left and is_right and len(their_words) > len(told)
-        if is_between or (is_alone and not is_unit and (is_left or is_right)):
+        is_alone = len(gone) == len(new) == most and n_senses(told[0]) < MANY_SENSES and not told[0].endswith("ly")
+        if is_alone and not is_unit and (is_left or is_right or any(_is_beside(ours, kept, lost, told))):
             return True
     return False
 
@@ -202,18 +207,18 @@ def _rows(words: Sequence[str], of: Sequence[str]) -> list[list[str]]:
 
 
 @functools.lru_cache(maxsize=1024)
-def _missing(asked: str, said: str, spare: frozenset[str]) -> list[tuple[list[str], list[str]]]:
+def _gone(asked: str, said: str, spare: frozenset[str]) -> list[tuple[list[str], list[str]]]:
     """The words of a question, with # for what it asks for, and those of them that an answer has in no form. None of
-    the spare words, which may be left out; where all that it ends with is missing, also without that."""
+    the spare words, which may be left out; where all that it ends with is gone, also without that."""
     words = _words(ASKED.sub("#", WHICH.sub("@", asked.rstrip("?. 。"))))
     ours = [one for before, one in pairwise(["", *words]) if before != "@" and one != "@"]
     told = {*_words(said), *(token[0] for token in tokens(said) if token[0].isascii())}
-    missing = [one for one in dict.fromkeys(ours) if one != "#" and not any(_is_form(other, one) for other in told)]
+    gone = [one for one in dict.fromkeys(ours) if one != "#" and not any(_is_form(other, one) for other in told)]
     end = {*_words(" ".join(ASIDE.findall(asked)))}
-    variants = [({*spare} & {*missing}, [])]
-    variants += [({*spare} & {*missing} | end, ["…"])] if end and end <= {*missing} else []
+    variants = [({*spare} & {*gone}, [])]
+    variants += [({*spare} & {*gone} | end, ["…"])] if end and end <= {*gone} else []
     return [
-        ([*(one for one in ours if one not in less), *mark], [one for one in missing if one not in less])
+        ([*(one for one in ours if one not in less), *mark], [one for one in gone if one not in less])
         for less, mark in variants
     ]
 
@@ -223,10 +228,10 @@ def _known_as(word: str, known: Sequence[str]) -> str:
     return next((one for one in known if _is_form(word, one)), word)
 
 
-def _is_beside(ours: Sequence[str], theirs: Sequence[str], missing: Sequence[str], added: Sequence[str]) -> list[bool]:
+def _is_beside(ours: Sequence[str], theirs: Sequence[str], gone: Sequence[str], new: Sequence[str]) -> list[bool]:
     """Whether the same stands before two rows of words, and behind them."""
-    sides = zip(_sides(ours, missing), _sides(theirs, added), strict=True)
-    return [_is_form(right, left) for left, right in sides]
+    sides = zip(_sides(ours, gone), _sides(theirs, new), strict=True)
+    return [bool(left) and _is_form(right, left) for left, right in sides]
 
 
 def _sides(words: Sequence[str], row: Sequence[str]) -> tuple[str, str]:
@@ -236,11 +241,11 @@ def _sides(words: Sequence[str], row: Sequence[str]) -> tuple[str, str]:
     return next(((told[at - 1], told[at + n]) for at in places), ("", ""))
 
 
-def _may_mean(missing: Sequence[str], added: Sequence[str]) -> bool:
+def _may_mean(gone: Sequence[str], new: Sequence[str]) -> bool:
     """Whether Chinese words may be short for others, as 首演 for 首次演出 (and 决赛 is not for 半决赛), or may say in
     another way what is done: as a verb that is longer or shorter."""
-    one, other = "".join(missing), "".join(added)
-    is_done = len(one) != len(other) and any(map(is_chinese_verb, (*missing, *added)))
+    one, other = "".join(gone), "".join(new)
+    is_done = len(one) != len(other) and any(map(is_chinese_verb, (*gone, *new)))
     return is_done or {*other} <= {*one} or (one not in other and {*one} <= {*other})
 
 

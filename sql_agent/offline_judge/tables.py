@@ -19,6 +19,8 @@ Told = tuple[str, frozenset[str], bool]  # what was said, the headings that it s
 def is_torn(told: Sequence[Told], breaks: frozenset[int] = frozenset()) -> bool:
     """Whether values were told of headings that are not theirs. `breaks`: before which places a new row begins."""
     named = {word for word, _, is_heading in told if is_heading}
+    if not named or all(is_heading for *_, is_heading in told):
+        return False
     return not (_follow(told, named, breaks) or _follow(list(reversed(told)), named, frozenset(), alone=True))
 
 
@@ -26,7 +28,7 @@ def is_swapped(told: Sequence[Told]) -> bool:
     """Whether a heading stands beside values of other headings alone."""
     beside = [[*told[max(0, n - 1) : n], *told[n + 1 : n + 2]] for n in range(len(told))]
     return any(
-        one[2] and not any(is_heading or one[0] in under for _, under, is_heading in others)
+        one[2] and others and not any(is_heading or one[0] in under for _, under, is_heading in others)
         for one, others in zip(told, beside, strict=True)
     )
 

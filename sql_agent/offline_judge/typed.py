@@ -16,12 +16,14 @@ from typing import Literal
 
 from faker.providers.person.zh_CN import Provider
 
+from sql_agent.offline_judge.doubts import DENIALS, DOUBTS, FRAMES, FREE, NO, PHRASES, SOURCE, TITLES, YES, alternatives
 from sql_agent.offline_judge.lexicon import Lexicon, spell, tokens
+from sql_agent.offline_judge.normal import SYMBOL_OF
 from sql_agent.offline_judge.sections import ORDER, Cell, parts
 from sql_agent.offline_judge.slots import is_exchanged, is_other_kind, is_turned, opposites, stem
 from sql_agent.offline_judge.tables import is_swapped, is_torn
 from sql_agent.offline_judge.values import ABBREVIATED, DATE, MONTHS, NUMBER, TIME, plain
-from sql_agent.offline_judge.words import COMMON, DENIALS, DOUBTS, FRAMES, FREE, NO, SOURCE, TITLES, YES
+from sql_agent.offline_judge.words import PHRASES as QUOTE_PHRASES
 from sql_agent.records import AnswerType
 from sql_agent.words.meanings import is_chinese_verb, one_sense
 
@@ -36,6 +38,7 @@ ASKS_YES_NO = re.compile(
 SEPARATOR = re.compile(r"\s*(?:[,;、，；\n|]|\band\b|和|以及)\s*", re.I)
 CLAUSE_END = re.compile(r"(?<!\d)[,:]|[,:](?!\d)|[;。!?\n、|()—–/→>]|(?<!\d)\.|\.(?!\d)| - |--")
 STOP = re.compile(r"[;；。：？！\n]|[!?:](?![!-~]|$)|(?<![!-~])[!?:]")
+MARK = re.compile(r"(?<![\w./-])\d{1,2}[.)](?=[^\W\d])")  # of an item
 JOINT = r"\s*(?:and|&|plus|as well as|以及|还有|加上|[和与及跟])\s*(?:the )?"
 JOINED = re.compile(rf"\|{JOINT}\?+(?!\?|\s*\|)|^[^|]*\?{JOINT}\|")
 OTHER = r"[^\W\u4e00-\u9fff]"  # a letter of no Chinese word, or a digit
@@ -82,11 +85,13 @@ BOUNDS = (  # how a question asks for a bound itself, not for something of the l
 )
 NOT = re.compile(r"(.)[不没]\1|没有?(?=[?？]?$)")  # of a question that offers both
 TWICE_DENIED = re.compile(r"\b(?:not|never) (?:been |being )?not\b|(?:并?不是|并[非不]|没有?|从?[不未])[不未没]有?")
+COMPARES = re.compile(r"\bthan\b|比")
 MAY = re.compile(r"\bmay (?!be|have|not|or)")  # beside a yes or a no, a permission
 DENIES = re.compile(rf"(?:{DENIALS.pattern})(?:有|是|的)?$")
 KNOWN_NAMES = {*f"{DAYS} sep sept oct nov dec the jan feb mar apr jun jul aug celsius fahrenheit".split()}
 KNOWN_NAMES |= {f"{day}s" for day in DAYS.split() if day.endswith("day")}
 WORDS = frozenset(spell(one) for one in [*FREE.split(), *TITLES.split()])
+COMMON = [*FREE.split(), *TITLES.split(), *FRAMES.split(), *alternatives(PHRASES), *QUOTE_PHRASES.split()]
 FRAME = Lexicon(COMMON)
 COUNTS = re.compile(r"\bhow many (?!percent)|[多几]少?[个名位只台辆条本件]")  # no share
 KIND_OF_NAME = re.compile(r"\bthe ([a-z]+) (?=[\"'“‘«]?[A-Z])")  # the planet Mars
@@ -184,7 +189,7 @@ class _Told:
     """The truths that an answer tells, in order, and whether it says nothing against them."""
 
     def __init__(self, truth: Truth, question: str, answer: str) -> None:
-        asked, said = plain(question), plain(answer)
+        asked, said = plain(question), MARK.sub("\n", plain(answer))
         said = NONE.sub(lambda m: _zero(m, asked), said) if truth.values == ("0",) else said
         self._forms = {spell(form): value for value in truth.values for form in _forms(value, truth.kind)}
         self._known, self._lexicon = _lexicon("\n".join([asked, *truth.columns])), Lexicon(self._forms)
@@ -199,7 +204,7 @@ class _Told:
         self._doubted = {*DOUBTS.findall(asked.rstrip("?？")), *_denials(asked)}
         self._doubted |= ROUNDED if len(self._forms) > 3 and truth.kind == "number" else set()
         self._is_negative = bool(_denials(asked))
-        self._denied = DENIED.findall(asked)
+        self._denied = DENIED.findall(LACKS.sub(" no ", asked))
         self._capitals = _capitals(answer)
         self._names = self._capitals | _capitals(question)
         self._spare = frozenset(KIND_OF_NAME.findall(question))
@@ -311,7 +316,7 @@ class _Told:
                 is_gone = following and following in before and before[-1] not in TIMES  # who it is was left out
                 is_first = begins and not is_gone and (start, end) == unknown[0]
                 is_first = is_first and start < first and rest[end:first].strip()
-                is_told = behind[:1] not in (*"是为上里中",)
+                is_told = behind[:1] not in (*"是为上里中",) or (not start and behind[:1] == following[:1])
                 is_there = (is_first and is_told) or (following and behind.startswith(following))
                 if len(text) > 1 and gone and is_there:
                     return True
@@ -355,8 +360,9 @@ def _zero(match: re.Match[str], asked: str) -> str:
 
 def _turns(asked: str, said: str) -> bool:
     """Whether "from A to B" of the question became "from B to A"."""
-    ways = [(a, to, b if to == " to " else b[: len(a)]) for a, to, b in WAY.findall(asked)]
-    return any(f"{b}{to}{a}" in said for a, to, b in ways)
+    said = said.replace("至", "到")
+    ways = [(a, to.replace("至", "到"), b if to == " to " else b[: len(a)]) for a, to, b in WAY.findall(asked)]
+    return any(a != b and f"{b}{to}{a}" in said for a, to, b in ways)
 
 
 def _renames(asked: str, clause: str) -> bool:
@@ -369,10 +375,13 @@ def _renames(asked: str, clause: str) -> bool:
         agree = len(commonprefix([words[same + n :], told[same + n :]]))
         if ASKED.search(gone + new) or gone.isascii() or not agree:
             continue
+        if agree < 3 and "的" in words[:same]:
+            return False
         if agree < 2 and same > 3 and told[same + n] not in "是在有由为$":  # perhaps another word for the same
             return False
-        is_new = not any(new[i : i + 2] in asked for i in range(max(1, len(new) - 1)))
-        return is_new and FRAME.read(new) == ([], [(0, len(new))]) and same + agree > 2
+        is_new = not {*new} & {*DEFINITE} and not any(new[i : i + 2] in asked for i in range(max(1, len(new) - 1)))
+        is_new = is_new and FRAME.read(new) == ([], [(0, len(new))]) and SYMBOL_OF.get(gone) != new
+        return is_new and gone not in clause and bool(FRAME.read(gone)[1]) and same + agree > 2
     return False
 
 
@@ -463,18 +472,20 @@ def _forms(value: str, kind: AnswerType) -> list[str]:
 
 def _polarity(said: str, asked: str, answer: str) -> bool | None:
     """What the answer says to a question of yes or no; None where it doubts, says both or speaks of something else."""
-    if "?" in said or _strange_names(answer, asked, []):
+    if re.search(r"[?？]", said) or _strange_names(answer, asked, []):
         return None
     verdicts: list[bool] = []
     asked = NOT.sub(r"\1", asked)
     clauses = [one for one in map(str.strip, CLAUSE_END.split(said)) if one]
-    clauses = [_without_opposites(one, asked, one) for one in clauses]
+    may_turn = COMPARES.search(asked) and (YES.match(said) or NO.match(said))  # the sides of a comparison
+    if not may_turn:
+        clauses = [_without_opposites(one, asked, one) for one in clauses]
     said = "\n".join(clauses)
     for clause in clauses:
         found = _says(clause, asked, after=verdicts[0] if verdicts else None)
         is_no = NO.match(clause) or False in verdicts  # and why, with other words for what is denied
-        is_other = not is_no and (is_exchanged(asked, clause, said) or is_turned(asked, clause))
-        if found == "nothing" or is_other:
+        is_other = not (may_turn or is_no) and (is_exchanged(asked, clause, said) or is_turned(asked, clause))
+        if found == "nothing" or _renames(asked, clause) or is_other:
             return None
         verdicts += [found] if isinstance(found, bool) else []
     return verdicts[0] if verdicts and len({*verdicts}) == 1 else None
@@ -496,7 +507,7 @@ def _says(clause: str, asked: str, *, after: bool | None) -> bool | Literal["fra
     lead = NO.match(clause) or YES.match(clause)
     rest = clause[lead.end() :] if lead else clause
     if lead or after is not None:
-        clause = MAY.sub(" ", clause)
+        clause, rest = MAY.sub(" ", clause), MAY.sub(" ", rest)
     rest = re.sub(r" 1$", "", rest)  # "it has one"
     denied = bool({*DENIALS.findall(rest)} - {*DENIALS.findall(asked)})
     if {*DOUBTS.findall(clause)} - {*DOUBTS.findall(asked.rstrip("?？"))} or (lead and denied):
@@ -507,7 +518,7 @@ def _says(clause: str, asked: str, *, after: bool | None) -> bool | Literal["fra
     strange = [one[0] for a, b in spans for one in tokens(said[a:b]) if stem(one[0]) not in content]
     words = [one[0] for one in tokens(asked) if stem(one[0]) in content]
     unknown = sum(_weight(one) for one in strange if not any(one_sense(one, other) for other in words))
-    is_echo = (len(told) > 1 or not said.isascii()) and spell(said) in spell(asked)
+    is_echo = (len(told) > 1 or not said.isascii()) and bool(told) and spell(said) in spell(asked)
     is_frame = not lead and not is_echo and not FRAME.read(said)[1]
     is_done = is_echo and is_chinese_verb(said.strip())  # 招 of one character
     is_statement = (sum(map(_weight, told & content)) >= 1 - is_done / 2 and not is_frame) or bool(
@@ -515,13 +526,15 @@ def _says(clause: str, asked: str, *, after: bool | None) -> bool | Literal["fra
     )
     if lead and unknown <= AROUND * is_statement:
         return not NO.match(clause)
-    if denied and len(told) <= 1 and DENIES.search(rest):  # "never", "unfortunately not"
+    if not lead and denied and len(told) <= 1 and DENIES.search(rest):  # "never", "unfortunately not"
         return False
-    if (after is False and denied) or (after is not None and unknown and not denied):
-        return "frame"  # the same again, or why it is so
-    if is_statement and not unknown:
+    if after is False and denied and not lead:
+        return "frame"  # the same again
+    if after is not None and unknown and not denied and (is_statement or lead) and not NO.match(clause):
+        return "frame"  # why it is so
+    if not lead and is_statement and not unknown:
         return not denied
-    return "nothing" if lead or denied or is_statement else "frame"
+    return "nothing" if lead or denied or is_statement or unknown > AROUND else "frame"
 
 
 def _content(text: str) -> set[str]:

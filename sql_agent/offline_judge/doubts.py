@@ -1,0 +1,98 @@
+r"""Words around a value: those that doubt, deny or take back, and those that only say where it is from.
+
+Guarantees: closed lists in the normal form; what frames and courtesy say neither denies nor doubts. In the lists of
+patterns each line is a part of one alternative.
+"""
+
+from __future__ import annotations
+
+import re
+
+DOUBTS_ZH = r"""
+[?？]|\.\.|…|[或猜谣假谎疑]|还是|要么|可能|也许|没准|大[概致约]|恐怕|约[莫摸]|约(?=有?[\d#])|左右|上下|至少|至多|最多(?=[\d#])|起码
+似乎|好像|像是|仿佛|难道|据说|听说|据传|传[说闻]|当真|(?<![没不])错|误|相反|相左|估[计摸]|推[测断]|应[该当]|不定|如果|假如|倘若|若是|其实
+实际|等等|[更纠改]正|抱歉|对不起|收回|作废|哦|但|不过|然而|却|虽|尽管|除非|除了|除#|#以?外
+#[^#\d]{0,3}(?:[以之][上下内外前后]|前后)|# ?[^\W\d]?[多余](?!数)|否认|反对|同意|记得|印象|我想|认为|觉得|以为
+吧|[哪岂]|介于|二者|两者|其中之一|另说|仅供|玩笑|胡说|编的|虚构|几乎|[将接]近|近(?=[\d#])|不到|超过|[多少高低大小]于|有待|逾(?=[\d#])
+看似|[看听]上?[起去]来?像|[查找]不到|没有?(?:记录|资料|提到|提及|找到|查到|信息|数据)|无[法从]|不[清知详]|撤销|矛盾|取消|看情况|难说|有时|未必|才怪|别信
+反[之话]|多半|八成|十有八九
+"""
+DOUBTS_EN = r"""
+or|above|below|before|after|either|one of|whether
+may ?be|perhaps|possibl[ey]|probabl[ey]|presumabl[ey]|suppos\w*|alleged\w*|apparently
+seeming\w*|conceivabl[ey]|likely|unlikely|might|may|could|about|around|approximate\w*|approx|roughly|nearly|almost
+close to|circa|over|under|(?:more|less|fewer|other|rather) than|more or less|at (?:least|most)|up to|between|somewhere
+unsure|uncertain|guess\w*|some say
+estimate[sd]?|assum\w*|suspect\w*|thinks?|thought|believe\w*|reckon|imagin\w*|remember\w*|recall\w*|memory|opinion|seem\w*
+appears? to|doubt\w*|unclear|unknown|rumou?r\w*|lies?|lying|liar|false|fake|myth|jok\w+|kidding|untrue|wrong\w*
+incorrect\w*|inaccurate|mistake\w*|errors?|^wait|hm+|actually|sorry|apolog\w+|instead|rather|correction|scratch|ignor\w+
+disregard|forget|retract\w*|except|versus|vs|unless|although|though|but|however|contrary|opposite|reverse|disagree\w*
+den(?:y|ies|ied)|reject\w*|refuse\w*|hardly|barely|scarcely|far from|anything but|pretend\w*|hypothe\w+|alternatively
+depends?|sometimes|invented|nonsense|ridiculous|if|quote me|not (?:know|say|sure|certain|find|mention)
+by (?:the|an?) (?:teacher|student|pupil|assistant|son|daughter|wife|husband|brother|sister|mother|father) of(?= #)
+(?:second|third|fourth|2nd|3rd|4th)[- ](?:most|least|\w+est)|(?:look|sound|taste|smell)s? like|like(?= #)|resembl\w*
+(?:free|devoid) (?:of|from)|bet|wager|apart from
+(?<!is )(?<!are )(?<!was )(?<!were )(?<!be )used to|yet to|formerly|no longer
+no (?:records?|information|data|entry|results?|mention|idea|clue)
+"""
+DENIALS = re.compile(
+    r"[不没非无未否莫勿绝]|\b(?:no|not|never|none|neither|nor|cannot|nobody|nothing|nowhere|without|by no means)\b"
+)
+YES = re.compile(
+    r"(?:yes|yeah|yep|true|correct|right|indeed|affirmative)(?![a-z])"
+    r"|肯定的?|[没不]错|是(?:的|啊)?|对(?:的|啊)?|有(?:的)?|可以|确实|会的?|能"
+)
+NO = re.compile(
+    r"(?![没不]错)(?:(?:no|nope|false|incorrect|negative)(?![a-z])"
+    r"|不(?:是|对|可以|会|能|行)?的?|没(?:有)?|否(?:定)?|并[不非]|并没有|[还尚]未|还没有?|未|从来?(?:没有?|不)|无)"
+)
+TITLES = "mr mrs ms miss dr prof professor sir madam dame captain mx 先生 女士 小姐 教授 博士 医生 老师 经理 同志 太太"
+FREE = """
+the a an is are was were be been has have had does do did of in on at by to for with and there it its s this that they
+them these those he she his her their who which what how many much when where here total altogether all as so from
+namely following follows follow than i we you me my our us your found ve ll re m d can ca wo percent dollars euros
+pounds $ € £ ¥ % ° c f , . & '
+"""
+# Of a clause that tells no value: where it is from, and courtesy.
+FRAMES = """
+sure certainly yes okay ok course great thanks thank question asking happy glad help please note summary summarise
+short brief conclusion overall result results output response data dataset database table tables record records row
+rows column query queries sql search lookup file list listed looking look looked checking check checked ran run running
+see seen shown showing show shows says tells tell told states stated indicates gives returned returns retrieved retrieve
+information clear clearly straightforward simple simply just only exactly precisely above below after having up order
+ranked sorted answer answers final according based stands reads one two three first second third hello hi now know well
+far still yet anymore currently moment monday tuesday wednesday thursday friday saturday sunday
+"""
+PHRASES = """
+let me know if you need anything else|let me know if there is anything else|i hope this helps|hope this helps
+hope that helps|feel free to ask|if you have any other questions|if you have more questions|in that order|in this order
+as follows|you are welcome|have a nice day|好的|好|没问题|当然|当然可以|感谢|感谢提问|谢谢|您的|你的|我|我们
+为您|查了|查询了|一下|下|查到了|查到|已|了|执行|执行了|运行|运行了|语句|数据|表|表中|表里|的记录|表格|库|库里|表明|表示|说明
+可以|可|看到|看出|看|可知|得知|得到|得出|找到|发现|显示|返回|返回了|最终|最后|结论|简而言之|简单来说|总的来说|总之|清楚|很清楚
+很|明确|按照|依照|依据|来看|里|上|这是|这个|这些|这|那么|那|那里|那天|他|她|他们|它们|这家店|该店|店里|这本书|该书|如需更多信息请告诉我
+如有疑问|请随时联系|随时|欢迎|继续|提问|祝您生活愉快|需要|帮助|目前|当前|现在|如今|担任|次序|顺序|排序|排列|由大到小|由高到低|就|是|乃|即|所|于|在|从
+尚|由|向|到|被|把|将|给|让|用|以|为|其|此|并|且|一共|总共|合计|共计|达|达到|约定
+"""
+SOURCE = re.compile(
+    r"^(?:(?:according to|based on|judging by"
+    r"|going by|per|from|looking at|after|as (?:per|far as|the)|in our|in the)\b"
+    r"|[根依]据|[按依]照|[按据从经查])"
+)
+
+
+def alternatives(text: str) -> list[str]:
+    """The parts of a list whose lines and bars divide."""
+    return [part for line in text.split("\n") for part in line.split("|") if part]
+
+
+DOUBTS = re.compile(rf"{'|'.join(alternatives(DOUBTS_ZH))}|\b(?:{'|'.join(DOUBTS_EN.split(chr(10))[1:-1])})\b")
+# Before a quote these permit it, or may.
+PERMITS = {"can", "could", "will", "would", "should", "ca", "wo", "ll", "d", "yes", "no", "only", "anymore", "yet"}
+FRAME_WORDS = {*FREE.split(), *FRAMES.split(), "about"} - PERMITS
+ABOUT = re.compile(r"\babout\b(?!(?: (?:the|an?|some))*\W*$)")  # a thing, and no number that follows
+
+
+def is_frame(text: str, unknown: str) -> bool:
+    """Whether a text around a quote only says in English whence it is; `unknown` are its words of no list."""
+    words = {*re.findall(r"\w+", unknown)}
+    return words <= FRAME_WORDS and not DOUBTS.search(ABOUT.sub(" ", text)) and not DENIALS.search(text)
