@@ -30,6 +30,7 @@ import warnings
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from concurrent.futures import thread
 from contextlib import contextmanager
+from itertools import islice
 from types import ModuleType
 from typing import Any
 
@@ -48,6 +49,7 @@ PATIENCE_S = 0.5  # of a coroutine that is cancelled
 MOST_FAULT_CHARS = 2000
 AGAIN_S = 0.2  # a call that swallows its end gets it again
 SIGNALS = [number for number in signal.valid_signals() if number not in (signal.SIGKILL, signal.SIGSTOP)]
+HANDLER = vars(signal)["_signal"].getsignal  # signal.getsignal looks each up in an enum
 WAITING = vars(thread)["_worker"].__code__
 LIMITS = [value for name, value in vars(resource).items() if name.startswith("RLIMIT_")]
 NAMES = (*globals().values(), builtins, json.decoder, json.encoder)
@@ -203,8 +205,8 @@ class Player:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         resource.setrlimit(resource.RLIMIT_DATA, (self._most_data, self._most_data))
         self._half_data = self._most_data - memory_bytes // 2
-        self._as_it_was, self._modules = _state(), set(sys.modules)  # to touch a module would copy it
-        self._used = [names.copy() for names in USED]
+        self._as_it_was, self._held = _state(), [_Held(names, [*names.values()]) for names in USED]
+        self._held.append(_Held(sys.modules, []))  # to touch a module would copy it
 
     def serve(self, line: socket.socket) -> None:
         """Answer until the line closes. What only a process can survive ends this one, with its words on stderr."""
@@ -263,20 +265,40 @@ class Player:
                 not (self._worker.overran or self._worker.goes_on)
                 and _data_bytes() < self._half_data
                 and len(os.listdir("/proc/self/fd")) < resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2
-                and sys.modules.keys() >= self._modules
-                and all(now == then or now.items() >= then.items() for now, then in zip(USED, self._used, strict=True))
+                and all(held.as_it_was for held in self._held)
                 and _state() == self._as_it_was
             )
         return False
 
 
+class _Held:
+    """The names of a namespace, and what the first hold. Names keep their order: one that goes moves the others."""
+
+    def __init__(self, names: dict[str, Any], values: list[Any]) -> None:
+        self._names, self._values = names, values
+        self._n, self._last = len(names), next(reversed(names))
+
+    @property
+    def as_it_was(self) -> bool:
+        """Whether the names are there still, with the same values; others may have come."""
+        n_more = len(self._names) - self._n
+        return (
+            n_more >= 0
+            and next(islice(reversed(self._names), n_more, None)) == self._last
+            and [*islice(self._names.values(), len(self._values))] == self._values
+        )
+
+
 def _data_bytes() -> int:
     """Writable memory of this process, as RLIMIT_DATA counts it."""
     try:
-        with open("/proc/self/statm", encoding="ascii") as file:
-            return int(file.read().split()[5]) * resource.getpagesize()
+        file = os.open("/proc/self/statm", os.O_RDONLY)
     except OSError:
         return 0
+    try:
+        return int(os.read(file, 100).split()[5]) * resource.getpagesize()
+    finally:
+        os.close(file)
 
 
 def _state() -> tuple[Any, ...]:
@@ -291,11 +313,11 @@ def _state() -> tuple[Any, ...]:
         has_children = False
     os.umask(mask := os.umask(0o77))
     streams = [(stream.st_dev, stream.st_ino) for stream in map(os.fstat, range(3))]
-    handlers, limits = [signal.getsignal(n) for n in SIGNALS], [resource.getrlimit(limit) for limit in LIMITS]
+    handlers, limits = [HANDLER(n) for n in SIGNALS], [resource.getrlimit(limit) for limit in LIMITS]
     timers = [signal.getitimer(timer) for timer in (signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)]
     numbers = decimal.getcontext()
     return (
-        *(directory, mask, has_children, dict(os.environb), limits, os.getresuid(), os.getresgid()),
+        *(directory, mask, has_children, vars(os.environ)["_data"].copy(), limits, os.getresuid(), os.getresgid()),
         *(handlers, signal.pthread_sigmask(signal.SIG_BLOCK, ()), timers),
         *(os.nice(0), os.sched_getscheduler(0), os.sched_getaffinity(0)),
         *(id(sys.stdout), sys.stdout.closed, id(sys.stderr), sys.stderr.closed, streams),
