@@ -186,7 +186,7 @@ class EpisodeRunner:
 
     @cached_property
     def _relay(self) -> Relay:
-        return Relay()
+        return Relay(self.toolset.loop)
 
     def __enter__(self) -> EpisodeRunner:
         return self
@@ -219,9 +219,9 @@ class EpisodeRunner:
     def close(self) -> None:
         for other in self._others.values():
             other.close()
-        self.toolset.close()
         if "_relay" in self.__dict__:
             self._relay.close()
+        self.toolset.close()
 
     def prompted(self, llm: LLMEndpoint) -> LLMEndpoint:
         """The endpoint with the configured keys of the chat template."""

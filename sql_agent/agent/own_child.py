@@ -39,7 +39,7 @@ from foundation.background import named, ordinary
 from foundation.errors import UserError
 from foundation.forks import Forks, receive_frame, send_frame
 from sql_agent.agent.endpoint import LLMEndpoint
-from sql_agent.agent.own_function import load_episode, played
+from sql_agent.agent.own_function import EpisodeFunction, load_episode, played
 from sql_agent.agent.own_tools import EnvironmentClass, LocalEnvironment, load, tools_of, whole
 from sql_agent.agent.tool import EpisodeContext, Tool, said_by
 from sql_agent.errors import EpisodeFault, Fault, ToolFault
@@ -117,17 +117,10 @@ class Alone:
         """The next request; until then, tasks that calls left in the loop go on."""
         if self.loop:
             with contextlib.suppress(Exception):
-                self.loop.run_until_complete(_readable(self.loop, line))
+                self.loop.add_reader(line.fileno(), self.loop.stop)
+                self.loop.run_forever()
+                self.loop.remove_reader(line.fileno())
         return receive_frame(line)
-
-
-async def _readable(loop: asyncio.AbstractEventLoop, line: socket.socket) -> None:
-    come = loop.create_future()
-    loop.add_reader(line, lambda: come.done() or come.set_result(None))
-    try:
-        await come
-    finally:
-        loop.remove_reader(line)
 
 
 @contextmanager
@@ -158,8 +151,7 @@ def host(argument: dict[str, Any], line: socket.socket) -> None:
     worker = Alone()
     try:
         loaded = [load(source, worker) for source in argument["sources"]]
-        if argument["episode"]:
-            load_episode(argument["episode"])
+        episode = load_episode(argument["episode"]) if argument["episode"] else None
     except UserError as exc:
         send_frame(line, {"error": str(exc)})
         return
@@ -169,7 +161,7 @@ def host(argument: dict[str, Any], line: socket.socket) -> None:
         line, {"sources": [_described(entry) for entry in loaded], "threads": len(os.listdir("/proc/self/task"))}
     )
     most = argument["most_processes"]
-    Forks(line, lambda ours: play(loaded, worker, argument, ours), most_processes=most).serve()
+    Forks(line, lambda ours: play(loaded, episode, worker, argument["memory_bytes"], ours), most_processes=most).serve()
 
 
 def _described(loaded: Loaded) -> dict[str, Any]:
@@ -186,19 +178,21 @@ def _described(loaded: Loaded) -> dict[str, Any]:
     }
 
 
-def play(loaded: list[Loaded], worker: Alone, settings: dict[str, Any], line: socket.socket) -> None:
+def play(
+    loaded: list[Loaded], episode: EpisodeFunction | None, worker: Alone, memory_bytes: int, line: socket.socket
+) -> None:
     """Answer requests until the line closes; what a call signals are its own processes."""
     supervise.keep_to_itself()
-    Player(loaded, worker, settings["memory_bytes"]).serve(line)
+    Player(loaded, episode, worker, memory_bytes).serve(line)
 
 
 class Player:
     """A process that runs calls: of tools, of one environment at a time, and episodes."""
 
-    def __init__(self, loaded: list[Loaded], worker: Alone, memory_bytes: int) -> None:
+    def __init__(self, loaded: list[Loaded], episode: EpisodeFunction | None, worker: Alone, memory_bytes: int) -> None:
         self._kinds = [kind for _, kinds in loaded for kind in kinds]
         self._tools = {tool.name: tool for tools, _ in loaded for tool in tools}
-        self._worker = worker
+        self._episode_function, self._worker = episode, worker
         self._environment: LocalEnvironment | None = None
         signal.signal(signal.SIGALRM, _time_up)
         self._most_data = _data_bytes() + memory_bytes
@@ -244,10 +238,9 @@ class Player:
 
     async def _episode(self, request: dict[str, Any]) -> dict[str, Any]:
         question, llm = Question.model_validate_json(request["question"]), LLMEndpoint(**request["llm"])
-        function = load_episode(request["episode"])
         try:
             given = await self._worker.call(
-                played, function, question, llm, request["specs"], timeout_s=request["timeout_s"]
+                played, self._episode_function, question, llm, request["specs"], timeout_s=request["timeout_s"]
             )
         except Exception as exc:
             if self._worker.overran:

@@ -85,10 +85,10 @@ class RemoteTools:
         self._processes: set[Forked] = set()
         self._host: Forked | None = None
         self._opening: asyncio.Lock | None = None
-        self._loop, self._nursery = Nurseries.take()
+        self.loop, self._nursery = Nurseries.take()
         self._is_open = True
         try:
-            described = self._loop.submit(self._begin()).result()
+            described = self.loop.submit(self._begin()).result()
         except Died as died:
             self.close()
             raise UserError(
@@ -132,7 +132,7 @@ class RemoteTools:
     async def play(self, question: Question, llm: LLMEndpoint, specs: list[dict[str, Any]]) -> str | Episode:
         """What agent.episode gives, in a process to itself. Raises Overdue, and a Fault."""
         sent = {field.name: getattr(llm, field.name) for field in fields(llm) if field.name not in NOT_SENT}
-        request = {"do": "episode", "episode": self._agent.episode, "question": question.model_dump_json()}
+        request = {"do": "episode", "question": question.model_dump_json()}
         request |= {"llm": sent, "specs": specs, "timeout_s": self._agent.episode_timeout_s, "max_chars": 0}
 
         async def work() -> dict[str, Any]:
@@ -151,7 +151,9 @@ class RemoteTools:
 
     async def run(self, work: Coroutine[Any, Any, Any]) -> Any:
         """What `work` gives, which runs in the loop of the processes; cancelled with its caller."""
-        return await asyncio.wrap_future(self._loop.submit(work))
+        if asyncio.get_running_loop() is self.loop.loop:
+            return await work
+        return await asyncio.wrap_future(self.loop.submit(work))
 
     @asynccontextmanager
     async def _process(self) -> AsyncIterator[Forked]:
@@ -205,7 +207,7 @@ class RemoteTools:
         if self._is_open:
             self._is_open = False
             with contextlib.suppress(TimeoutError, concurrent.futures.CancelledError):
-                self._loop.submit(self._end()).result(CLOSE_S)
+                self.loop.submit(self._end()).result(CLOSE_S)
             Nurseries.leave()
 
     async def _end(self) -> None:

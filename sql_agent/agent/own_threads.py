@@ -68,8 +68,7 @@ class ThreadTools:
 
     def __init__(self, sources: list[str], agent: AgentConfig, loop: LoopThread) -> None:
         self._agent, self._loop, worker = agent, loop, Threads(loop)
-        if agent.episode:
-            load_episode(agent.episode)
+        self._episode = load_episode(agent.episode) if agent.episode else None
         self.by_source: list[tuple[list[Tool], list[Kind]]] = []
         for source in sources:
             tools, kinds = load(source, worker)
@@ -77,7 +76,8 @@ class ThreadTools:
 
     async def play(self, question: Question, llm: LLMEndpoint, specs: list[dict[str, Any]]) -> str | Episode:
         """What agent.episode gives, in the loop of the tools. Raises Overdue, a Fault, and what the function raises."""
-        work = contained(played(load_episode(self._agent.episode), question, llm, specs))
+        assert self._episode
+        work = contained(played(self._episode, question, llm, specs))
         given = await asyncio.wrap_future(self._loop.submit(within(work, limit_s=self._agent.episode_timeout_s)))
         if isinstance(given, Fault):
             raise given

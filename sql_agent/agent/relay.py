@@ -91,10 +91,10 @@ class _Call:
 
 
 class Relay:
-    """The relay of a process. Make it after a fork."""
+    """The relay of a process, in a loop of its own or in `loop`, which outlasts it. Make it after a fork."""
 
-    def __init__(self) -> None:
-        self._worker = LoopThread("relay")
+    def __init__(self, loop: LoopThread | None = None) -> None:
+        self._worker, self._owns_worker = loop or LoopThread("relay"), loop is None
         self._sessions: dict[str, Session] = {}
         self._runner: web.AppRunner | None = None
         self._port = int(self._worker.submit(self._start()).result(30))
@@ -138,7 +138,8 @@ class Relay:
     def close(self) -> None:
         """Stop listening."""
         self._worker.submit(self._stop()).result(10)
-        self._worker.close()
+        if self._owns_worker:
+            self._worker.close()
 
     async def _stop(self) -> None:
         for client in self._clients.values():

@@ -109,6 +109,11 @@ class Toolset:
             return None
         return ThreadTools(sources, agent, self._loop) if agent.tools_in_process else RemoteTools(sources, agent)
 
+    @property
+    def loop(self) -> LoopThread | None:
+        """Where the processes of tools are spoken with, if there are any: no code of the user's runs in it."""
+        return self._own.loop if isinstance(self._own, RemoteTools) else None
+
     @cached_property
     def _loaded(self) -> tuple[list[Tool], list[Kind]]:
         tools: list[Tool] = []
