@@ -6,6 +6,7 @@ import asyncio
 import os
 import sys
 import textwrap
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -231,3 +232,13 @@ def test_a_trusted_episode_runs_in_its_runner(together: Together) -> None:
     assert isinstance(fault[0], EpisodeFault) and "SystemExit('no index')" in str(fault[0])
     assert all(map(whole, others))
     assert {str(os.getpid())} == {one[0].final_answer.split()[1] for one in others if isinstance(one[0], Episode)}
+
+
+def test_one_loop_speaks_with_an_episode_and_runs_its_relay(tmp_path: Path) -> None:
+    file = tmp_path / "own.py"
+    file.write_text("async def play(question, endpoint, tools):\n    return '5'\n", encoding="utf-8")
+    nowhere = LLMEndpoint("http://127.0.0.1:9/v1", "none")
+    with EpisodeRunner(build_config({"agent": {"tools": [], "episode": f"{file}:play"}})) as runner:
+        assert asyncio.run(runner.run(Question(id="q", question="2 + 3?"), nowhere)).final_answer == "5"
+        names = {thread.name for thread in threading.enumerate()}
+    assert "tools" in names and "relay" not in names
