@@ -15,11 +15,11 @@ import math
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from reward_client.client import JudgeBusy, retry_after_s
 from reward_client.errors import JudgeRejected, JudgeUnparsable, JudgeUnreachable
 from reward_client.scale_map import ScaleMap, load_scale
+from reward_client.schema import check_address
 from reward_client.transport import BadBody, NoAnswer, NoConnection, Response, post_json
 from reward_client.tries import Tries
 
@@ -54,7 +54,9 @@ class RewardModelClient:
 
     async def score(self, *, prompt: str, response: str, reference: str = "") -> ModelScore:
         """Score one answer; a `reference` is sent only where there is one. Raises JudgeFault."""
-        body = {"prompt": prompt, "response": response} | ({"reference": reference} if reference else {})
+        texts = {"prompt": prompt, "response": response} | ({"reference": reference} if reference else {})
+        # A lone surrogate cannot be sent.
+        body = {name: text.encode("utf-8", errors="replace").decode() for name, text in texts.items()}
         tries = Tries([self.address], timeout_s=self.timeout_s, attempts=self.attempts)
         while True:
             try:
@@ -73,7 +75,7 @@ class RewardModelClient:
     async def _ask(self, body: dict[str, str], seconds: float) -> ModelScore:
         try:
             response = await post_json(
-                self.address, _encodable(body), token=self.token, timeout_s=seconds, max_bytes=MAX_BODY_BYTES
+                self.address, body, token=self.token, timeout_s=seconds, max_bytes=MAX_BODY_BYTES
             )
         except BadBody as exc:
             raise JudgeUnparsable(f"reward model {self.address}: {exc}") from None
@@ -83,19 +85,14 @@ class RewardModelClient:
             problem = f"{str(exc).partition(':')[0]}; check {ENV_URL} and that the server runs"
             text = f"reward model {self.address}: no connection ({problem})"
             raise (JudgeBusy(text, 0.0) if isinstance(exc, NoConnection) else JudgeUnreachable(text)) from None
-        status = response.status
+        status, wait_s = response.status, retry_after_s(response.header("Retry-After"))
+        text = f"reward model {self.address}: HTTP {status}"
         if status in RETRYABLE_STATUS or status >= 500:
-            raise self._unreachable(response)
+            raise JudgeBusy(f"{text}, asks to wait {wait_s:g} s", wait_s) if wait_s else JudgeUnreachable(text)
         if status != 200:
             hint = f"; check {ENV_TOKEN}" if status in (401, 403) else f"; check {ENV_URL}" if status == 404 else ""
-            raise JudgeRejected(f"reward model {self.address}: HTTP {status}{hint}")
+            raise JudgeRejected(f"{text}{hint}")
         return self._read(response)
-
-    def _unreachable(self, response: Response) -> JudgeUnreachable:
-        wait_s = retry_after_s(response.header("Retry-After"))
-        if not wait_s:
-            return JudgeUnreachable(f"reward model {self.address}: HTTP {response.status}")
-        return JudgeBusy(f"reward model {self.address}: HTTP {response.status}, asks to wait {wait_s:g} s", wait_s)
 
     def _read(self, response: Response) -> ModelScore:
         try:
@@ -127,11 +124,6 @@ def _is_number(value: object) -> bool:
         return False
 
 
-def _encodable(body: dict[str, str]) -> dict[str, str]:
-    """A lone surrogate cannot be sent."""
-    return {name: text.encode("utf-8", errors="replace").decode() for name, text in body.items()}
-
-
 def reward_model_from_env(scale_file: Path | None, *, timeout_s: float, attempts: int) -> RewardModelClient | None:
     """The client for REWARD_MODEL_URL; None when it is not set.
 
@@ -140,20 +132,11 @@ def reward_model_from_env(scale_file: Path | None, *, timeout_s: float, attempts
     url, token = os.environ.get(ENV_URL, "").strip(), os.environ.get(ENV_TOKEN, "").strip()
     if not url:
         return None
-    _check_url(url)
+    try:
+        check_address(url, key_place=ENV_TOKEN)
+    except ValueError as exc:
+        raise ValueError(f"{ENV_URL}: {exc}") from None
     if token and not (token.isascii() and token.isprintable() and " " not in token):
         raise ValueError(f"{ENV_TOKEN}: the token must be printable ASCII without blanks (its value is not shown)")
     scale = load_scale(scale_file) if scale_file else None
     return RewardModelClient(url, scale, token=token, timeout_s=timeout_s, attempts=attempts)
-
-
-def _check_url(url: str) -> None:
-    """Raises ValueError; its text does not repeat the address, which may hold a password."""
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        parts = urlsplit("")
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError(f"{ENV_URL}: an address starts with http:// or https://, for example http://127.0.0.1:8400")
-    if parts.username or parts.password or parts.query or parts.fragment:
-        raise ValueError(f"{ENV_URL}: an address has no user name, password, ? or #: the token goes into {ENV_TOKEN}")

@@ -25,6 +25,18 @@ class Wire(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
 
+def check_address(url: str, *, key_place: str) -> None:
+    """Raises ValueError; its text does not repeat the address, which may hold a password."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        parts = urlsplit("")
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError("an address starts with http:// or https://, for example https://api.example.com")
+    if parts.username or parts.password or parts.query or parts.fragment:
+        raise ValueError(f"an address has no user name, password, ? or #: the key goes into {key_place}")
+
+
 class JudgeEndpoint(Wire):
     """An OpenAI-compatible address, the key for it and the model to ask. `base_url` ends without a slash.
 
@@ -54,12 +66,8 @@ class JudgeEndpoint(Wire):
     def _normal_form(cls, url: str) -> str:
         """Add the version segment that people leave out, drop the route that they paste along."""
         url = url.strip().rstrip("/").removesuffix("/chat/completions").rstrip("/")
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError("an address starts with http:// or https://, for example https://api.example.com/v1")
-        if parts.username or parts.password or parts.query or parts.fragment:
-            raise ValueError("an address has no user name, password, ? or #: the key goes into the api_key alone")
-        versioned = any(re.match(r"v\d", segment) for segment in parts.path.split("/"))
+        check_address(url, key_place="the api_key alone")
+        versioned = any(re.match(r"v\d", segment) for segment in urlsplit(url).path.split("/"))
         return url if versioned else f"{url}/v1"
 
     def __str__(self) -> str:
