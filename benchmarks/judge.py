@@ -36,7 +36,7 @@ from pydantic import SecretStr
 from benchmarks.support.measure import FORK, own_process
 from foundation.files import write_json
 from reward_client import JudgeEndpoint, JudgeItem, LLMJudge, Mode, grade_group
-from reward_client.prompting import build_messages, load_prompt
+from reward_client.prompting import answer_blocks, build_messages, load_prompt
 from sql_agent.config import data_path
 from sql_agent.data.dataset import load_questions
 from sql_agent.testing.server import chat_reply, error_reply, openai_server
@@ -141,7 +141,8 @@ def bare_share(url: str, folder: Path, case: Case, share: int) -> None:
     prompt, places = load_prompt("rubric_zh"), asyncio.Semaphore(case.concurrency // case.processes)
 
     async def ask(session: aiohttp.ClientSession, item: JudgeItem) -> None:
-        request = {"model": "local", "messages": build_messages(prompt, item), "max_tokens": 512, "temperature": 0}
+        messages = build_messages(prompt, answer_blocks(item))
+        request = {"model": "local", "messages": messages, "max_tokens": 512, "temperature": 0}
         async with places, session.post(f"{url}/chat/completions", json=request) as response:
             assert (await response.json())["choices"]
 

@@ -16,14 +16,15 @@ import asyncio
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from reward_client.client import ChatReply, Dialect, JudgeBadRequest, JudgeBusy, JudgeNoCompletion, post_chat
+from reward_client.client import ChatReply, JudgeBadRequest, JudgeBusy, JudgeNoCompletion, post_chat
 from reward_client.errors import JudgeFault, JudgeRejected, JudgeUnparsable, JudgeUnreachable
 from reward_client.ledger import Ledger, Spending
+from reward_client.request import Dialect, Request
 from reward_client.schema import JudgeEndpoint, Usage
 from reward_client.tries import Tries
 
@@ -32,54 +33,7 @@ logger = logging.getLogger(__name__)
 FIRST_COOL_DOWN_S, MAX_COOL_DOWN_S = 10.0, 160.0
 MAX_BLOCK_S = 3600.0  # a Retry-After of days, meant or not, is looked into again
 BEHIND_S = 0.05  # a bucket may catch up on so much of a late wake-up
-MOST_TOKENS_PER_CHAR = 4  # of byte-level tokenizers
-REMINDER = "\n\nYour reply must be the JSON object alone: no word before it and none behind it."
 AGAIN = (JudgeUnreachable, JudgeUnparsable, JudgeRejected)  # faults that allow another try
-MOST_HIDDEN_TOKENS = 65_536  # of the server's template and of reasoning that it does not show
-
-
-@dataclass(frozen=True)
-class Request:
-    """A prompt and the form of its answer. `name` and `schema` describe the JSON object that is asked for."""
-
-    messages: list[dict[str, str]]
-    max_tokens: int
-    name: str
-    schema: dict[str, Any]
-
-    @property
-    def again(self) -> Request:
-        """The same question, with the form of its answer said once more at the end."""
-        *first, last = self.messages
-        return replace(self, messages=[*first, {**last, "content": last["content"] + REMINDER}])
-
-    @property
-    def most_prompt_tokens(self) -> int:
-        """An upper bound for usual tokenizers: one token per character."""
-        return sum(len(message["content"]) for message in self.messages)
-
-    @property
-    def most_tokens(self) -> int:
-        """The same, with the answer."""
-        return self.most_prompt_tokens + self.max_tokens
-
-    def believed(self, counted: Usage) -> Usage:
-        """What the server says it counted; nothing where that cannot be, so that no lie drains budget or limits."""
-        most_prompt = MOST_TOKENS_PER_CHAR * self.most_prompt_tokens + MOST_HIDDEN_TOKENS
-        if counted.prompt_tokens <= most_prompt and counted.completion_tokens <= self.max_tokens + MOST_HIDDEN_TOKENS:
-            return counted
-        logger.warning("a judge counts %.3g tokens for one call, which is not believed", min(counted.tokens, 10**300))
-        return Usage()
-
-
-@dataclass(frozen=True)
-class Answer[T]:
-    """What was read from the reply, by whom it was given, and what it cost with all tries."""
-
-    value: T
-    reply: ChatReply
-    endpoint: JudgeEndpoint
-    usage: Usage
 
 
 @dataclass
@@ -116,7 +70,7 @@ class _Endpoint:
 
 @dataclass(frozen=True)
 class Chain:
-    """The endpoints in order of preference. `rpm` and `tpm` are of those that say none of their own; 0: no limit."""
+    """The endpoints in order of preference."""
 
     endpoints: Sequence[JudgeEndpoint]
     ledger: Ledger
@@ -124,25 +78,22 @@ class Chain:
     timeout_s: float
     attempts: int
     concurrency: int
-    rpm: int = 0
-    tpm: int = 0
     known: dict[str, _Endpoint] = field(default_factory=lambda: defaultdict(_Endpoint), repr=False)
 
     def __getstate__(self) -> dict[str, Any]:
         """Another process knows nothing yet."""
         return {**vars(self), "known": defaultdict(_Endpoint)}
 
-    async def ask[T](
+    async def ask(
         self,
         request: Request,
-        parse: Callable[[str], T],
         *,
         endpoints: Sequence[JudgeEndpoint] = (),
         again: tuple[type[JudgeFault], ...] = AGAIN,
-    ) -> Answer[T]:
-        """Ask until `parse` accepts a reply (it raises JudgeUnparsable). `again` are the faults that allow another try.
+    ) -> tuple[JudgeEndpoint, ChatReply]:
+        """A reply of the form asked for, and who gave it. `again` are the faults that allow another try.
 
-        Raises the last JudgeFault, whose `usage` is what all tries cost.
+        Its `usage` is what all tries cost, as is that of the last JudgeFault, which is raised.
         """
         order = sorted(endpoints or self.endpoints, key=lambda endpoint: self.known[endpoint.id].is_cooling)
         way = _Way(order, timeout_s=self.timeout_s, attempts=self.attempts)
@@ -155,7 +106,7 @@ class Chain:
                     async with pacing:
                         await self._turn(endpoint, request, longest_s=left_s)
                     way.ends_s = time.monotonic() + left_s  # the wait for place and turn is not counted
-                    answer = await self._answer(way, endpoint, request, parse)
+                    reply = await self._reply(way, endpoint, request)
                 except JudgeFault as fault:
                     known.learn(fault)
                     pause_s = way.pause_s(fault) if isinstance(fault, again) else None
@@ -165,7 +116,7 @@ class Chain:
                     logger.warning("next try in %.1f s: %s", pause_s, fault)
                 else:
                     known.learn(None)
-                    return answer
+                    return endpoint, reply
                 await asyncio.sleep(pause_s)  # in its place, which another call would use in vain
 
     async def _turn(self, endpoint: JudgeEndpoint, request: Request, *, longest_s: float) -> None:
@@ -177,64 +128,52 @@ class Chain:
             if blocked_s > longest_s:
                 raise JudgeBusy(f"judge {endpoint}: asks to wait {blocked_s:.0f} s", blocked_s)
             await asyncio.sleep(min(1.0, blocked_s))
-        per_minute = {"requests": endpoint.rpm or self.rpm, "tokens": endpoint.tpm or self.tpm}
-        if any(per_minute.values()):
-            amounts = {"requests": 1, "tokens": request.most_tokens}
+        limits = [("requests", 1, endpoint.rpm), ("tokens", request.most.tokens, endpoint.tpm)]
+        taken_s = {name: amount * 60 / per_minute for name, amount, per_minute in limits if per_minute}
+        if taken_s:
             with self.ledger.change(f"turns:{endpoint.id}") as next_s:
                 start_s = max([time.time() - BEHIND_S, *next_s.values()])
-                next_s |= {name: start_s + amounts[name] * 60 / limit for name, limit in per_minute.items() if limit}
+                next_s |= {name: start_s + seconds for name, seconds in taken_s.items()}
             await asyncio.sleep(start_s - time.time())
 
-    async def _answer[T](
-        self, way: _Way, endpoint: JudgeEndpoint, request: Request, parse: Callable[[str], T]
-    ) -> Answer[T]:
+    async def _reply(self, way: _Way, endpoint: JudgeEndpoint, request: Request) -> ChatReply:
         reply = await self._post(way, endpoint, request.again if way.misread else request)
-        if reply.usage.tokens and (tpm := endpoint.tpm or self.tpm):
+        if reply.usage.tokens and endpoint.tpm:
+            unused = request.most.tokens - reply.usage.tokens
             with self.ledger.change(f"turns:{endpoint.id}") as next_s:
-                next_s["tokens"] = next_s.get("tokens", 0.0) + (reply.usage.tokens - request.most_tokens) * 60 / tpm
+                next_s["tokens"] = next_s.get("tokens", 0.0) - unused * 60 / endpoint.tpm
         try:
-            return Answer(parse(reply.text), reply, endpoint, way.usage)
+            request.reply.parse(reply.text)
         except JudgeUnparsable as exc:
             way.misread = True
             raise JudgeUnparsable(f"judge {endpoint}: {exc}") from None
+        return reply.model_copy(update={"usage": way.usage})
 
     async def _post(self, way: _Way, endpoint: JudgeEndpoint, request: Request) -> ChatReply:
         """One answered request; refused parameters are left out and remembered, a rung of the ladder at a time."""
         dialect = Dialect(**(self.ledger.get(f"dialect:{endpoint.id}") or {}))
         ends_s = time.monotonic() + min(way.share_s, way.left_s)
         while True:
-            keys = dialect.parameters(max_tokens=request.max_tokens, name=request.name, schema=request.schema)
-            payload = {"messages": request.messages, **keys}
+            most, used, is_counted = endpoint.priced(request.most), Usage(), True
+            self.spending.reserve(most)
             try:
-                return await self._pay(way, endpoint, request, payload, max(0.001, ends_s - time.monotonic()))
-            except JudgeBadRequest as exc:
-                lower = dialect.after_refusal(exc.detail)
+                timeout_s = max(0.001, ends_s - time.monotonic())
+                reply = await post_chat(endpoint, dialect.payload(request), timeout_s=timeout_s)
+                used = request.believed(reply.usage)
+                is_counted = used.tokens > 0
+                return reply.model_copy(update={"usage": used})
+            except JudgeFault as fault:
+                used = request.believed(fault.usage)
+                lower = dialect.after_refusal(fault.detail) if isinstance(fault, JudgeBadRequest) else None
                 if lower is None:
                     raise
                 dialect = lower
                 self.remember(endpoint, dialect)
-
-    async def _pay(
-        self, way: _Way, endpoint: JudgeEndpoint, request: Request, payload: dict[str, Any], seconds: float
-    ) -> ChatReply:
-        reserved = self.spending.reserve(
-            endpoint, prompt_tokens=request.most_prompt_tokens, completion_tokens=request.max_tokens
-        )
-        used, counted = Usage(), True
-        try:
-            reply = await post_chat(endpoint, payload, timeout_s=seconds)
-            used = request.believed(reply.usage)
-            counted = used.tokens > 0
-            return reply.model_copy(update={"usage": used})
-        except JudgeFault as fault:
-            used = request.believed(fault.usage)
-            raise
-        finally:
-            cost = endpoint.cost(prompt_tokens=used.prompt_tokens, completion_tokens=used.completion_tokens)
-            used = used.model_copy(update={"calls": 1, "cost": cost})
-            way.usage += used
-            if counted:
-                self.spending.settle(reserved, used)
+            finally:
+                used = endpoint.priced(used)
+                way.usage += used
+                if is_counted:
+                    self.spending.settle(most, used)
 
     def remember(self, endpoint: JudgeEndpoint, dialect: Dialect) -> None:
         """Tell all processes how to write to this endpoint."""

@@ -7,8 +7,6 @@ anything but the model is none. Time, key and redirects: see transport.py. Not c
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
@@ -26,10 +24,6 @@ RETRYABLE_STATUS = {408, 409, 425}
 # servers say nothing; a JSON object that is whole was not cut.
 ENDED = {"stop", "end_turn", ""}
 OTHER_REPLIES = ("refusal", "tool_calls", "function_call")
-# json_schema: the server enforces the verdict's form; json_object: any JSON; text: the prompt alone asks for JSON. The
-# verdict is read in the same strict way on every rung.
-FORMS = ("json_schema", "json_object", "text")
-REFUSED_FORM = re.compile(r"response_format|json_schema|json_object|json mode|structured output|guided", re.I)
 THOUGHTS = {"thinking", "reasoning", "redacted_thinking"}
 REMEDIES = {
     401: "the key must be valid for this address. Set TEACHER_API_KEY (in .env), or mend the file JUDGE_ENDPOINTS",
@@ -42,7 +36,7 @@ REMEDIES = {
 class JudgeBadRequest(JudgeRejected):
     """HTTP 400 and its kin: this request is refused; another one may pass. `detail` is the server's text."""
 
-    def __init__(self, message: str, detail: str) -> None:
+    def __init__(self, message: str, detail: str = "") -> None:
         super().__init__(message)
         self.detail = detail
 
@@ -50,7 +44,7 @@ class JudgeBadRequest(JudgeRejected):
 class JudgeBusy(JudgeUnreachable):
     """HTTP 429, or another status with Retry-After. `retry_after_s` is how long the server asks to wait."""
 
-    def __init__(self, message: str, retry_after_s: float) -> None:
+    def __init__(self, message: str, retry_after_s: float = 0.0) -> None:
         super().__init__(message)
         self.retry_after_s = retry_after_s
 
@@ -131,7 +125,7 @@ def _read_reply(endpoint: JudgeEndpoint, response: Response) -> ChatReply:
         choice = data["choices"][0]
         why_none = _why_none(choice)
         text = "" if why_none else _text(choice["message"].get("content"))
-        reply = ChatReply(text=text, usage=_usage(data.get("usage")), model=str(data.get("model") or ""))
+        reply = ChatReply(text=text, usage=_usage(data.get("usage")), model=str(data.get("model") or endpoint.model))
     except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError):
         raise JudgeNoCompletion(
             f"judge {endpoint}: HTTP {response.status}, but the body is no chat completion: {_excerpt(response)!r}"
@@ -172,35 +166,3 @@ def _usage(said: Any) -> Usage:
         return Usage.model_validate(counts, strict=True)
     except (ValueError, TypeError, KeyError):
         return Usage()
-
-
-@dataclass(frozen=True)
-class Dialect:
-    """How to write a request to one endpoint: a rung of FORMS, and two parameters that some models refuse."""
-
-    form: str = FORMS[0]
-    temperature: bool = True
-    new_max_tokens: bool = False
-
-    def parameters(self, *, max_tokens: int, name: str, schema: dict[str, Any]) -> dict[str, Any]:
-        """The request's keys besides model and messages."""
-        limit = "max_completion_tokens" if self.new_max_tokens else "max_tokens"
-        keys: dict[str, Any] = {limit: max_tokens}
-        if self.temperature:
-            keys["temperature"] = 0
-        if self.form == "json_schema":
-            described = {"name": name, "strict": True, "schema": schema}
-            keys["response_format"] = {"type": "json_schema", "json_schema": described}
-        elif self.form == "json_object":
-            keys["response_format"] = {"type": "json_object"}
-        return keys
-
-    def after_refusal(self, detail: str) -> Dialect | None:
-        """The dialect to try after a 400 with this text; None when it names nothing that could be left out."""
-        if REFUSED_FORM.search(detail) and self.form != FORMS[-1]:
-            return replace(self, form=FORMS[FORMS.index(self.form) + 1])
-        if "max_completion_tokens" in detail and not self.new_max_tokens:
-            return replace(self, new_max_tokens=True)
-        if "temperature" in detail and self.temperature:
-            return replace(self, temperature=False)
-        return None

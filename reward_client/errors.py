@@ -1,12 +1,4 @@
-"""The faults of judging: a branch of the tree in foundation/errors.py.
-
-JudgeFault               no verdict: the item stays unscored (it is never a 0)
- |-- JudgeUnreachable    connection refused, timeout, 5xx, rate limit that outlasts the time limit
- |-- JudgeRejected       401, 403, 404: wrong key, address or model name; found at preflight
- |-- JudgeUnparsable     an answer came, but no valid verdict could be read from it
- |-- JudgeBudgetSpent    the run's budget of calls, tokens or money is used up
- +-- JudgeFolderFault    the folder that processes share (cache, limits, budget) cannot be used
-"""
+"""The faults of judging, a branch of the tree in foundation/errors.py: the item stays unscored, which is never a 0."""
 
 from __future__ import annotations
 
@@ -23,13 +15,13 @@ class JudgeFault(AgentGRPOError):
 
 
 class JudgeUnreachable(JudgeFault):
-    """The endpoint did not answer in time, or answered with a server error."""
+    """Connection refused, timeout, a server error, or a rate limit that outlasts the time limit."""
 
     kind = "judge_unreachable"
 
 
 class JudgeRejected(JudgeFault):
-    """The endpoint refuses this key, address or model: no retry can help."""
+    """A wrong key, address or model name, found at preflight: no retry can help."""
 
     kind = "judge_rejected"
 
@@ -50,9 +42,3 @@ class JudgeFolderFault(JudgeFault):
     """The shared folder cannot be read or written, so neither cache nor budget can be trusted."""
 
     kind = "judge_folder"
-
-
-FAULTS: dict[str, type[JudgeFault]] = {
-    fault.kind: fault
-    for fault in (JudgeUnreachable, JudgeRejected, JudgeUnparsable, JudgeBudgetSpent, JudgeFolderFault)
-}

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from itertools import combinations
 
 from reward_client.errors import JudgeFault, JudgeUnparsable
-from reward_client.judge import LLMJudge, gather_or_fault
+from reward_client.judge import LLMJudge, all_or_fault
 from reward_client.schema import GroupScore, GroupVerdict, JudgeItem, Mode, Usage
 
 Scores = Mapping[str, GroupScore]
@@ -79,7 +79,7 @@ class _Grading:
     async def _pairwise(self) -> Scores:
         pairs = list(combinations(self.different, 2))
         duels = [self.judge.compare(self.item.model_copy(update={"answer": a}), b) for a, b in pairs]
-        verdicts = await gather_or_fault(duels, usage_of=lambda verdict: verdict.usage)
+        verdicts = await all_or_fault(duels)
         beaten = {text: float(self.n_worse) for text in self.different}
         for (first, second), verdict in zip(pairs, verdicts, strict=True):
             self.usage += verdict.usage

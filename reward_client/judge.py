@@ -14,51 +14,36 @@ import hashlib
 import json
 import logging
 import secrets
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
-from reward_client.chain import AGAIN, Answer, Chain, Request
-from reward_client.client import FORMS, Dialect, JudgeBadRequest
+from reward_client.chain import AGAIN, Chain
+from reward_client.client import ChatReply, JudgeBadRequest
 from reward_client.errors import JudgeFault, JudgeFolderFault, JudgeUnparsable, JudgeUnreachable
 from reward_client.gates import why_zero
 from reward_client.ledger import Ledger, Spending
-from reward_client.parsing import (
-    CRITERIA_SCHEMA,
-    GROUP_SCHEMA,
-    PAIR_SCHEMA,
-    GroupReply,
-    PairReply,
-    overall,
-    parse_criteria,
-    parse_pair,
-    ranking_parser,
-)
+from reward_client.parsing import COMPARISON, RANKING, VERDICT, GroupReply, ReplyForm, overall, ranking_of
 from reward_client.prompting import (
     FORMAT,
     MAX_ANSWER_CHARS,
-    build_group_messages,
+    answer_blocks,
     build_messages,
+    group_blocks,
     load_prompt,
     read_prompt,
 )
-from reward_client.schema import Budget, Criteria, JudgeEndpoint, JudgeItem, PairVerdict, Usage, Verdict
+from reward_client.request import FORMS, Dialect, Request
+from reward_client.schema import Budget, Criteria, JudgeEndpoint, JudgeItem, PairVerdict, Reply, Usage, Verdict, Winner
 
 logger = logging.getLogger(__name__)
 
 NOTHING = Criteria(accuracy=0, completeness=0, clarity=0, professionalism=0)
 TOKENS_PER_RANK = 16
+WINNERS: tuple[Winner, ...] = ("tie", "first", "second")
 TRIVIAL = JudgeItem(question="1 + 1 = ?", reference="2", answer="2")
-
-
-class _Graded(BaseModel):
-    """What is kept of a single verdict."""
-
-    criteria: Criteria
-    raw: str = ""
-    model: str = ""
 
 
 class LLMJudge:
@@ -90,15 +75,16 @@ class LLMJudge:
         folder: Path | None = None,
         run: str = "",
     ) -> None:
-        self.endpoints = [endpoints] if isinstance(endpoints, JudgeEndpoint) else list(endpoints)
+        given = [endpoints] if isinstance(endpoints, JudgeEndpoint) else endpoints
+        self.endpoints = [e.model_copy(update={"rpm": e.rpm or rpm, "tpm": e.tpm or tpm}) for e in given]
         budget = budget or Budget()
         check_endpoints(self.endpoints, budget)
         self._prompt = prompt
         self._rubrics = {
-            "point": read_prompt(prompt) if prompt else load_prompt(rubric),
-            "pair": load_prompt(pair_rubric),
+            VERDICT.name: read_prompt(prompt) if prompt else load_prompt(rubric),
+            COMPARISON.name: load_prompt(pair_rubric),
+            RANKING.name: load_prompt(group_rubric),
         }
-        self._rubrics["group"] = load_prompt(group_rubric)
         self._max_tokens = max_tokens
         self._ledger = Ledger(folder) if folder else Ledger.temporary()
         self.spending = Spending(self._ledger, run=run or secrets.token_hex(8), budget=budget)
@@ -109,8 +95,6 @@ class LLMJudge:
             timeout_s=timeout_s,
             attempts=attempts,
             concurrency=concurrency,
-            rpm=rpm,
-            tpm=tpm,
         )
 
     @property
@@ -123,29 +107,27 @@ class LLMJudge:
     @property
     def prompt(self) -> str:
         """The system message of a single grading."""
-        return self._rubrics["point"]
+        return self._rubrics[VERDICT.name]
 
     def gate(self, question: str, answer: str) -> str:
         """Why the answer is worth 0 without a call; "" where it must be judged."""
-        return why_zero(question=question, answer=answer, rubric=self._rubrics["point"])
+        return why_zero(question=question, answer=answer, rubric=self.prompt)
 
     async def grade(self, item: JudgeItem) -> Verdict:
         """The verdict on one answer. Raises JudgeFault; which one tells what was wrong (see errors.py)."""
         gated = self.gate(item.question, item.answer)
         if gated:
             return Verdict(criteria=NOTHING, overall=0.0, explanation=f"{gated} (not sent to the judge)", gated=gated)
-        request = self._request(build_messages(self._rubrics["point"], item), "verdict", CRITERIA_SCHEMA)
-        kept, usage = await self._once("point", item.model_dump(), request, parse_criteria, _Graded, to_keep=_graded)
-        criteria = kept.criteria
+        criteria, reply = await self._once(VERDICT, answer_blocks(item))
         return Verdict(
             criteria=criteria,
-            raw=kept.raw,
-            model=kept.model,
+            raw=reply.text,
+            model=reply.model,
             overall=overall(criteria),
             explanation=criteria.reason,
-            usage=usage,
+            usage=reply.usage,
             answer_cut=len(item.answer) > MAX_ANSWER_CHARS,
-            cached=usage.calls == 0,
+            cached=reply.usage.calls == 0,
         )
 
     async def compare(self, item: JudgeItem, other: str) -> PairVerdict:
@@ -153,30 +135,26 @@ class LLMJudge:
 
         Raises JudgeFault when either order cannot be had.
         """
-        pair = [(item.answer, other), (other, item.answer)]
-        orders = [self._better(item, list(answers)) for answers in pair]
-        replies = await gather_or_fault(orders, usage_of=lambda replies: replies[1])
-        (there, usage_there), (back, usage_back) = replies
-        agreed = there.better == {0: 0, 1: 2, 2: 1}[back.better]
-        winner = {0: "tie", 1: "first", 2: "second"}[there.better if agreed else 0]
-        return PairVerdict.model_validate(
-            {"winner": winner, "agreed": agreed, "explanation": there.reason, "usage": usage_there + usage_back}
-        )
+        orders = [(item.answer, other), (other, item.answer)]
+        there, back = await all_or_fault([self._better(item, answers) for answers in orders])
+        agreed = there.winner == {"first": "second", "second": "first", "tie": "tie"}[back.winner]
+        winner = there.winner if agreed else "tie"
+        return there.model_copy(update={"winner": winner, "agreed": agreed, "usage": there.usage + back.usage})
 
-    async def _better(self, item: JudgeItem, answers: list[str]) -> tuple[PairReply, Usage]:
-        messages = build_group_messages(self._rubrics["pair"], item, answers)
-        request = self._request(messages, "comparison", PAIR_SCHEMA)
-        return await self._once("pair", {**item.model_dump(), "answer": answers}, request, parse_pair, PairReply)
+    async def _better(self, item: JudgeItem, answers: Sequence[str]) -> PairVerdict:
+        reply, said = await self._once(COMPARISON, group_blocks(item, answers))
+        return PairVerdict(winner=WINNERS[reply.better], explanation=reply.reason, usage=said.usage)
 
     async def rank(self, item: JudgeItem, answers: Sequence[str]) -> tuple[GroupReply, Usage]:
         """One call that ranks `answers` to the question of `item` (whose own answer is not looked at).
 
         Raises JudgeUnparsable at the first ranking that cannot be used: grading each alone is better than asking again.
         """
-        messages, content = build_group_messages(self._rubrics["group"], item, answers), item.model_dump()
-        request = self._request(messages, "ranking", GROUP_SCHEMA, more_tokens=TOKENS_PER_RANK * len(answers))
-        parse, once = ranking_parser(len(answers)), (JudgeUnreachable,)
-        return await self._once("group", content | {"answer": [*answers]}, request, parse, GroupReply, again=once)
+        n, blocks = len(answers), group_blocks(item, answers)
+        ranking, said = await self._once(
+            ranking_of(n), blocks, more_tokens=TOKENS_PER_RANK * n, again=(JudgeUnreachable,)
+        )
+        return ranking, said.usage
 
     async def preflight(self) -> None:
         """Have each endpoint grade one trivial answer, to find a wrong key, model or address before the first step,
@@ -196,65 +174,56 @@ class LLMJudge:
             raise down[0]
 
     async def _find_form(self, endpoint: JudgeEndpoint) -> None:
-        fault: JudgeFault | None = None
-        messages = build_messages(self._rubrics["point"], TRIVIAL)
+        request = self._request(VERDICT, answer_blocks(TRIVIAL))
         for form in FORMS:
             self._chain.remember(endpoint, Dialect(form=form))
             try:
-                await self._chain.ask(
-                    self._request(messages, "verdict", CRITERIA_SCHEMA),
-                    parse_criteria,
-                    endpoints=[endpoint],
-                    again=(JudgeUnreachable,),
-                )
+                await self._chain.ask(request, endpoints=[endpoint], again=(JudgeUnreachable,))
                 return
-            except (JudgeUnparsable, JudgeBadRequest) as exc:
-                fault = exc
-        assert fault is not None
-        if not isinstance(fault, JudgeUnparsable):
-            raise fault
-        raise JudgeUnparsable(
-            f"{fault}. A judge must answer with the JSON verdict of its rubric. Choose a stronger "
-            "TEACHER_MODEL, or raise the limit on the verdict's length if the answer was cut"
-        ) from None
+            except JudgeBadRequest:
+                if form == FORMS[-1]:
+                    raise
+            except JudgeUnparsable as fault:
+                if form == FORMS[-1]:
+                    raise JudgeUnparsable(
+                        f"{fault}. A judge must answer with the JSON verdict of its rubric. Choose a stronger "
+                        "TEACHER_MODEL, or raise the limit on the verdict's length if the answer was cut"
+                    ) from None
 
-    def _request(
-        self, messages: list[dict[str, str]], name: str, schema: dict[str, Any], *, more_tokens: int = 0
-    ) -> Request:
-        return Request(messages=messages, max_tokens=self._max_tokens + more_tokens, name=name, schema=schema)
+    def _request(self, form: ReplyForm[Any], blocks: Mapping[str, str], *, more_tokens: int = 0) -> Request:
+        return Request(build_messages(self._rubrics[form.name], blocks), self._max_tokens + more_tokens, form)
 
-    async def _once[M: BaseModel](
+    async def _once[M: Reply](
         self,
-        mode: str,
-        content: dict[str, Any],
-        request: Request,
-        parse: Callable[[str], Any],
-        form: type[M],
+        form: ReplyForm[M],
+        blocks: Mapping[str, str],
         *,
-        to_keep: Callable[[Answer[Any]], dict[str, Any]] = lambda answer: answer.value.model_dump(),
+        more_tokens: int = 0,
         again: tuple[type[JudgeFault], ...] = AGAIN,
-    ) -> tuple[M, Usage]:
-        """What is kept of the answer, from the cache where any of the endpoints was asked the same before."""
-        keys = {endpoint.id: self._key(endpoint, mode, content) for endpoint in self.endpoints}
+    ) -> tuple[M, ChatReply]:
+        """What the reply says, and the reply: from the cache where any of the endpoints was asked the same before."""
+        keys = {endpoint.id: self._key(endpoint, form, blocks) for endpoint in self.endpoints}
         usage = Usage(cache_hits=1)
 
         async def compute() -> tuple[str, dict[str, Any]]:
             nonlocal usage
-            answer = await self._chain.ask(request, parse, again=again)
-            usage = answer.usage
-            return keys[answer.endpoint.id], to_keep(answer)
+            request = self._request(form, blocks, more_tokens=more_tokens)
+            endpoint, reply = await self._chain.ask(request, again=again)
+            usage = reply.usage
+            return keys[endpoint.id], reply.model_dump(exclude={"usage"})
 
         kept = await self._ledger.once(list(keys.values()), compute)
         try:
-            return form.model_validate(kept), usage
-        except ValidationError:
+            reply = ChatReply.model_validate(kept).model_copy(update={"usage": usage})
+            return form.parse(reply.text), reply
+        except (ValidationError, JudgeUnparsable):
             raise JudgeFolderFault(
                 f"judge folder {self._ledger.folder}: holds a verdict that breaks the rules; delete the folder"
             ) from None
 
-    def _key(self, endpoint: JudgeEndpoint, mode: str, content: dict[str, Any]) -> str:
-        parts = [str(endpoint), mode, FORMAT, self._rubrics[mode], content]
-        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+    def _key(self, endpoint: JudgeEndpoint, form: ReplyForm[Any], blocks: Mapping[str, str]) -> str:
+        parts = [str(endpoint), FORMAT, form.name, self._rubrics[form.name], blocks]
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
 def check_endpoints(endpoints: Sequence[JudgeEndpoint], budget: Budget) -> None:
@@ -269,20 +238,15 @@ def check_endpoints(endpoints: Sequence[JudgeEndpoint], budget: Budget) -> None:
         )
 
 
-def _graded(answer: Answer[Criteria]) -> dict[str, Any]:
-    model = answer.reply.model or answer.endpoint.model
-    return {"criteria": answer.value.model_dump(), "raw": answer.reply.text, "model": model}
-
-
-async def gather_or_fault[T](tasks: Sequence[Awaitable[T]], *, usage_of: Callable[[T], Usage]) -> list[T]:
-    """All results; when some raise JudgeFault, the first fault after all have ended, with what all of them cost."""
-    results = await asyncio.gather(*tasks, return_exceptions=True)
-    good = [result for result in results if not isinstance(result, BaseException)]
-    bad = [result for result in results if isinstance(result, BaseException)]
-    faults = [fault for fault in bad if isinstance(fault, JudgeFault)]
-    if len(faults) < len(bad):
-        raise next(fault for fault in bad if not isinstance(fault, JudgeFault))
+async def all_or_fault(asked: Sequence[Awaitable[PairVerdict]]) -> list[PairVerdict]:
+    """All verdicts; when some raise JudgeFault, the first fault after all have ended, with what all of them cost."""
+    ended = await asyncio.gather(*asked, return_exceptions=True)
+    faults = [end for end in ended if isinstance(end, JudgeFault)]
+    verdicts = [end for end in ended if isinstance(end, PairVerdict)]
+    for end in ended:
+        if isinstance(end, BaseException) and not isinstance(end, JudgeFault):
+            raise end
     if faults:
-        faults[0].usage = sum([fault.usage for fault in faults] + [usage_of(result) for result in good], Usage())
+        faults[0].usage = sum((end.usage for end in [*faults, *verdicts]), Usage())
         raise faults[0]
-    return good
+    return verdicts

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from reward_client.judge import LLMJudge
-from reward_client.parsing import KEEP_SCHEMA, KeepReply, parse_keep
-from reward_client.prompting import build_keep_messages
+from reward_client.parsing import DECISION, KeepReply
+from reward_client.prompting import question_blocks
 from reward_client.schema import Budget, JudgeEndpoint
 
 ACCOUNT = "keeper"  # the budget is that of the folder, over all runs that continue it
@@ -38,11 +38,9 @@ class LLMKeeper(LLMJudge):
     ) -> None:
         limits: dict[str, Any] = {"timeout_s": timeout_s, "rpm": rpm, "budget": budget}
         super().__init__(endpoints, folder=folder, run=ACCOUNT, concurrency=concurrency, **limits)
-        self._rubrics["keep"], self.concurrency = rubric, concurrency
+        self._rubrics[DECISION.name], self.concurrency = rubric, concurrency
 
     async def decide(self, *, question: str, reference: str = "") -> KeepReply:
         """Keep or not: from the folder where it was asked before. Raises JudgeFault."""
-        item = {"question": question, "reference": reference}
-        request = self._request(build_keep_messages(self._rubrics["keep"], **item), "decision", KEEP_SCHEMA)
-        reply, _ = await self._once("keep", item, request, parse_keep, KeepReply)
+        reply, _ = await self._once(DECISION, question_blocks(question=question, reference=reference))
         return reply

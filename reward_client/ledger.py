@@ -23,10 +23,9 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from weakref import WeakKeyDictionary
 
-from reward_client.errors import FAULTS, JudgeBudgetSpent, JudgeFault, JudgeFolderFault
-from reward_client.schema import Budget, JudgeEndpoint, Usage
+from reward_client.errors import JudgeBudgetSpent, JudgeFault, JudgeFolderFault
+from reward_client.schema import Budget, Usage
 
 FILE = "judge.db"
 MAX_BYTES, BUSY_S = 2**30, 30.0
@@ -36,7 +35,7 @@ OLDER_VERDICTS = (
     "DELETE FROM kept WHERE key LIKE 'value:%' AND at_s <= (SELECT avg(at_s) FROM kept WHERE key LIKE 'value:%')"
 )
 
-_asks: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[tuple[Path, str], asyncio.Future[Any]]] = WeakKeyDictionary()
+_asks: dict[tuple[asyncio.AbstractEventLoop, Path, str], asyncio.Future[Any]] = {}
 
 
 @functools.lru_cache(maxsize=16)
@@ -103,16 +102,16 @@ class Ledger:
 
         Whoever asks for the same first key meanwhile, in the same event loop, waits and gets the same value or fault.
         """
-        asks, name = _asks.setdefault(asyncio.get_running_loop(), {}), (self.folder, keys[0])
-        if is_first := name not in asks:
-            asks[name] = asyncio.ensure_future(self._found_or_computed(keys, compute))
-            asks[name].add_done_callback(lambda ask: (asks.pop(name), ask.cancelled() or ask.exception()))
+        name = (asyncio.get_running_loop(), self.folder, keys[0])
+        if is_first := name not in _asks:
+            _asks[name] = asyncio.ensure_future(self._found_or_computed(keys, compute))
+            _asks[name].add_done_callback(lambda ask: (_asks.pop(name), ask.cancelled() or ask.exception()))
         try:
-            return await asyncio.shield(asks[name])
+            return await asyncio.shield(_asks[name])
         except JudgeFault as fault:
             if is_first:
                 raise
-            raise FAULTS[fault.kind](str(fault)) from None  # what it cost is told once
+            raise type(fault)(str(fault)) from None  # what it cost is told once
 
     async def _found_or_computed(
         self, keys: Sequence[str], compute: Callable[[], Awaitable[tuple[str, dict[str, Any]]]]
@@ -137,30 +136,28 @@ class Spending:
     run: str
     budget: Budget
 
-    def reserve(self, endpoint: JudgeEndpoint, *, prompt_tokens: int, completion_tokens: int) -> dict[str, float]:
+    def reserve(self, most: Usage) -> None:
         """Put aside what a call may use at most. Raises JudgeBudgetSpent where that is more than what is left."""
-        cost = endpoint.cost(prompt_tokens=prompt_tokens, completion_tokens=completion_tokens)
-        wanted = {"calls": 1, "tokens": prompt_tokens + completion_tokens, "cost": cost}
         with self._account() as spent:
-            for name, limit in self.budget.model_dump().items():
-                if limit and spent.get(name, 0) + wanted[name] > limit:
+            for name, limit in self.budget:
+                already, wanted = spent.get(name, 0), getattr(most, name)
+                if limit and already + wanted > limit:
                     raise JudgeBudgetSpent(
-                        f"reward.judge.budget_{name} = {limit:g}: {spent.get(name, 0):g} of it are spent, and the next "
-                        f"call may take {wanted[name]:g}. Raise reward.judge.budget_{name}, or start a new run"
+                        f"reward.judge.budget_{name} = {limit:g}: {already:g} of it are spent, and the next call may "
+                        f"take {wanted:g}. Raise reward.judge.budget_{name}, or start a new run"
                     )
-            spent |= {name: spent.get(name, 0) + wanted[name] for name in wanted}
-        return wanted
+                spent[name] = already + wanted
 
-    def settle(self, reserved: dict[str, float], used: Usage) -> None:
-        """Replace a reservation by what the call did use (`Usage()`: it failed)."""
+    def settle(self, most: Usage, used: Usage) -> None:
+        """Replace what was put aside by what the call did use."""
         with self._account() as spent:
-            for name, amount in {"tokens": used.tokens, "cost": used.cost}.items():
-                spent[name] = max(0, spent.get(name, 0) + amount - reserved[name])
+            for name, _ in self.budget:
+                spent[name] = max(0, spent.get(name, 0) + getattr(used, name) - getattr(most, name))
 
     def spent(self) -> dict[str, float]:
         """Calls, tokens and cost so far; {} where nothing is limited."""
         return self.ledger.get(f"spent:{self.run}") or {}
 
     def _account(self) -> contextlib.AbstractContextManager[dict[str, Any]]:
-        limited = any(self.budget.model_dump().values())
+        limited = any(limit for _, limit in self.budget)
         return self.ledger.change(f"spent:{self.run}") if limited else contextlib.nullcontext({})

@@ -11,12 +11,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, NoReturn
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from reward_client.errors import JudgeUnparsable
-from reward_client.schema import Criteria
+from reward_client.schema import Criteria, Reply
 
 WEIGHTS = {"accuracy": 0.5, "completeness": 0.3, "clarity": 0.1, "professionalism": 0.1}
 # <think>, <seed:think>; ◁think▷ of Kimi, [THINK] of Mistral, channels of gpt-oss.
@@ -28,71 +29,62 @@ _FENCE = re.compile(r"```(?:json\w{0,2})?\s*", re.IGNORECASE)
 _READ = re.compile(rf'(?P<object>\{{(?=\s*"))|{_OPENS}|{_CLOSES}', re.IGNORECASE)
 
 
-class _Reply(BaseModel):
-    """Base of what a judge may say: strict types, further keys do no harm."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
-
-
-class PairReply(_Reply):
+class PairReply(Reply):
     """1 or 2: the better answer; 0: equally good."""
 
     better: int = Field(ge=0, le=2)
     reason: str = ""
 
 
-class GroupReply(_Reply):
+class GroupReply(Reply):
     """Numbers of answers (from 1) from best to worst; those in one list are equally good."""
 
     ranking: list[Annotated[list[int], Field(min_length=1)]]
     reason: str = ""
 
 
-class KeepReply(_Reply):
+class KeepReply(Reply):
     """Whether a question is worth keeping."""
 
     keep: bool
     reason: str = ""
 
 
-def _asking(**properties: Any) -> dict[str, Any]:
-    """The schema of an object with these keys and a reason, all of them needed."""
+@dataclass(frozen=True)
+class ReplyForm[M: Reply]:
+    """A JSON object that a judge can be asked for. `parse` reads it from a reply, or raises JudgeUnparsable."""
+
+    name: str
+    schema: dict[str, Any]
+    parse: Callable[[str], M]
+
+
+def _form[M: Reply](name: str, model: type[M], **properties: Any) -> ReplyForm[M]:
+    """An object with these keys and a reason, all of them needed."""
     properties["reason"] = {"type": "string"}
-    return {"type": "object", "properties": properties, "required": [*properties], "additionalProperties": False}
+    schema = {"type": "object", "properties": properties, "required": [*properties], "additionalProperties": False}
+    return ReplyForm(name, schema, lambda text: _read(text, model))
 
 
-CRITERIA_SCHEMA = _asking(**{name: {"type": "number"} for name in WEIGHTS})
-PAIR_SCHEMA = _asking(better={"type": "integer", "enum": [0, 1, 2]})
-GROUP_SCHEMA = _asking(ranking={"type": "array", "items": {"type": "array", "items": {"type": "integer"}}})
-KEEP_SCHEMA = _asking(keep={"type": "boolean"})
+VERDICT = _form("verdict", Criteria, **{name: {"type": "number"} for name in WEIGHTS})
+COMPARISON = _form("comparison", PairReply, better={"type": "integer", "enum": [0, 1, 2]})
+RANKING = _form(
+    "ranking", GroupReply, ranking={"type": "array", "items": {"type": "array", "items": {"type": "integer"}}}
+)
+DECISION = _form("decision", KeepReply, keep={"type": "boolean"})
 
 
-def parse_criteria(text: str) -> Criteria:
-    """The four scores of one answer. Raises JudgeUnparsable."""
-    return _read(text, Criteria)
-
-
-def parse_pair(text: str) -> PairReply:
-    """Which of two answers is better. Raises JudgeUnparsable."""
-    return _read(text, PairReply)
-
-
-def parse_keep(text: str) -> KeepReply:
-    """Whether to keep a question. Raises JudgeUnparsable."""
-    return _read(text, KeepReply)
-
-
-def ranking_parser(n_answers: int) -> Callable[[str], GroupReply]:
-    """A parser for the ranking of `n_answers` answers, in which each number from 1 must stand exactly once."""
+def ranking_of(n_answers: int) -> ReplyForm[GroupReply]:
+    """A ranking in which each number from 1 to `n_answers` must stand exactly once."""
 
     def parse(text: str) -> GroupReply:
-        reply = _read(text, GroupReply)
+        reply = RANKING.parse(text)
         named = sorted(number for tier in reply.ranking for number in tier)
         if named != list(range(1, n_answers + 1)):
             raise JudgeUnparsable(f"the ranking names {named[:40]}, but must name each of 1 to {n_answers} once")
         return reply
 
-    return parse
+    return replace(RANKING, parse=parse)
 
 
 def overall(criteria: Criteria) -> float:
@@ -109,7 +101,7 @@ def inert(text: str, taken_out: str) -> str:
     return _READ.sub(lambda match: "｛" if match["object"] else taken_out, text)
 
 
-def _read[M: BaseModel](text: str, model: type[M]) -> M:
+def _read[M: Reply](text: str, model: type[M]) -> M:
     reply = text.strip()
     if not reply.startswith(("{", "```")) and (reasoned := _REASONING.match(reply)):
         reply = reply[reasoned.end() :].strip()

@@ -16,7 +16,9 @@ from reward_client.parsing import WEIGHTS, inert
 from reward_client.schema import JudgeItem
 
 PROMPTS = Path(__file__).resolve().parent / "prompts"
-FORMAT = 3  # raise it when the layout of the user message changes: cached verdicts of another layout do not count
+# Raise it when the layout of the user message changes, or what parsing.py reads: replies that were cached before do not
+# count.
+FORMAT = 4
 GRADED = "QUESTION, REFERENCE, EVIDENCE and ANSWER"
 MAX_ANSWER_CHARS = 8000
 MAX_GROUP_CHARS = 48_000
@@ -73,23 +75,21 @@ def read_prompt(path: Path, *, asks_for: Sequence[str] = tuple(WEIGHTS), blocks:
     return text
 
 
-def build_messages(rubric: str, item: JudgeItem) -> list[dict[str, str]]:
-    """The prompt for one answer."""
-    return _messages(rubric, {**_context(item), "ANSWER": _cut(item.answer, MAX_ANSWER_CHARS)})
+def answer_blocks(item: JudgeItem) -> dict[str, str]:
+    """The texts by which one answer is graded."""
+    return {**_context(item), "ANSWER": _cut(item.answer, MAX_ANSWER_CHARS)}
 
 
-def build_keep_messages(rubric: str, *, question: str, reference: str) -> list[dict[str, str]]:
-    """The prompt that asks whether a question is worth keeping."""
-    return _messages(
-        rubric, {"QUESTION": _cut(question, MAX_ANSWER_CHARS), "REFERENCE": _cut(reference, MAX_ANSWER_CHARS)}
-    )
+def question_blocks(*, question: str, reference: str) -> dict[str, str]:
+    """The texts by which a question is kept or not."""
+    return {"QUESTION": _cut(question, MAX_ANSWER_CHARS), "REFERENCE": _cut(reference, MAX_ANSWER_CHARS)}
 
 
-def build_group_messages(rubric: str, item: JudgeItem, answers: Sequence[str]) -> list[dict[str, str]]:
-    """The prompt for several answers to the question of `item` (whose own answer is not shown), numbered from 1."""
+def group_blocks(item: JudgeItem, answers: Sequence[str]) -> dict[str, str]:
+    """Several answers to the question of `item` (whose own answer is not shown), numbered from 1."""
     longest = min(MAX_ANSWER_CHARS, MAX_GROUP_CHARS // max(1, len(answers)))
     numbered = {f"ANSWER_{n}": _cut(text, longest) for n, text in enumerate(answers, start=1)}
-    return _messages(rubric, {**_context(item), **numbered})
+    return {**_context(item), **numbered}
 
 
 def strip_markers(text: str, nonce: str) -> str:
@@ -110,7 +110,8 @@ def _cut(text: str, most_chars: int) -> str:
     return text if len(text) <= most_chars else f"{text[:most_chars]} [CUT]"
 
 
-def _messages(rubric: str, blocks: Mapping[str, str]) -> list[dict[str, str]]:
+def build_messages(rubric: str, blocks: Mapping[str, str]) -> list[dict[str, str]]:
+    """The prompt: the rubric, and the texts by their names."""
     nonce = secrets.token_hex(8)
     text = "\n\n".join(
         f"<<<BEGIN {name} {nonce}>>>\n{strip_markers(body, nonce).strip() or NONE_GIVEN}\n<<<END {name} {nonce}>>>"

@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
 from foundation.redaction import keep_secret, redacted
 
 Mode = Literal["pointwise", "pairwise", "groupwise"]
+Winner = Literal["first", "second", "tie"]
 
 
 class Wire(BaseModel):
@@ -78,9 +79,10 @@ class JudgeEndpoint(Wire):
         """A short name without the key: the same in every process."""
         return hashlib.sha256(str(self).encode()).hexdigest()[:16]
 
-    def cost(self, *, prompt_tokens: int, completion_tokens: int) -> float:
-        """What so many tokens cost, in the currency of the prices."""
-        return (prompt_tokens * self.prompt_price + completion_tokens * self.completion_price) / 1e6
+    def priced(self, used: Usage) -> Usage:
+        """One call that used these tokens, with its cost in the currency of the prices."""
+        cost = (used.prompt_tokens * self.prompt_price + used.completion_tokens * self.completion_price) / 1e6
+        return used.model_copy(update={"calls": 1, "cost": cost})
 
 
 class JudgeItem(Wire):
@@ -92,10 +94,14 @@ class JudgeItem(Wire):
     answer: str
 
 
-class Criteria(Wire):
-    """The judge's four scores, each in [0, 1]. Strict: text, booleans, NaN and infinity are errors."""
+class Reply(Wire):
+    """Base of what a judge may say: text for a number is an error, further keys do no harm."""
 
     model_config = ConfigDict(extra="ignore", strict=True)
+
+
+class Criteria(Reply):
+    """The judge's four scores, each in [0, 1]."""
 
     accuracy: float = Field(ge=0, le=1, allow_inf_nan=False)
     completeness: float = Field(ge=0, le=1, allow_inf_nan=False)
@@ -154,7 +160,7 @@ class Verdict(Wire):
 class PairVerdict(Wire):
     """Which of two answers is better, asked in both orders; `agreed` is False where the orders contradict (a tie)."""
 
-    winner: Literal["first", "second", "tie"]
+    winner: Winner
     agreed: bool = True
     explanation: str = ""
     usage: Usage = Usage()
