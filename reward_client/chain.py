@@ -1,13 +1,10 @@
 """Asking the endpoints in order until one gives a usable answer: the one retry loop of the judge.
 
-Guarantees: at most `attempts` failed tries per endpoint, all within `timeout_s`, not counting the wait for a place. A
-429 is no failed try: it stays with its endpoint (a growing pause, or the server's Retry-After) as long as that fits,
-and where there is another endpoint, for one more try without Retry-After. After a hang, a server error, a web page or
-an unusable answer the next endpoint is asked at once; who is asked after an unusable one is told the form again, since
-at temperature 0 the same prompt would get the same answer. A refused key or model takes the endpoint out. One that
-failed cools down, longer each time: the others are asked first. A process has at most `concurrency` calls in flight at
-an endpoint; requests and tokens a minute are two leaky buckets without burst, shared by all processes. Every try is
-paid from the run's budget.
+Guarantees: when whom is asked again is told in tries.py; the wait for a place or a turn does not count as time. Who is
+asked after an unusable answer is told the form again, since at temperature 0 the same prompt would get the same answer.
+An endpoint that failed cools down, longer each time: the others are asked first. A process has at most `concurrency`
+calls in flight at an endpoint; requests and tokens a minute are two leaky buckets without burst, shared by all
+processes. Every try is paid from the run's budget.
 """
 
 from __future__ import annotations

@@ -49,22 +49,19 @@ TRIVIAL = JudgeItem(question="1 + 1 = ?", reference="2", answer="2")
 class LLMJudge:
     """Grades answers with models behind OpenAI-compatible endpoints, the first of which is asked while it works.
 
-    `rubric`, `pair_rubric` and `group_rubric` name files of reward_client/prompts without .txt; `prompt` is a file of
-    one's own instead of the first (see prompting.read_prompt). `timeout_s` bounds one verdict with all its tries, not
-    counting the wait for one of the `concurrency` places that this process has at each endpoint. `folder` holds what is
-    shared between processes (cache, limits a minute, budget); without one a temporary folder is shared with forks.
-    `run` names the account of `budget`. Raises ValueError for an unknown rubric, no endpoint, or a budget of money
-    without prices.
+    `language` is that of the bundled rubrics, zh or en; `prompt` is a file of one's own instead of the one for single
+    answers (see prompting.read_prompt). `timeout_s` bounds one verdict with all its tries, not counting the wait for
+    one of the `concurrency` places that this process has at each endpoint. `folder` holds what is shared between
+    processes (cache, limits a minute, budget); without one a temporary folder is shared with forks. `run` names the
+    account of `budget`. Raises ValueError for an unknown language, no endpoint, or a budget of money without prices.
     """
 
     def __init__(
         self,
         endpoints: JudgeEndpoint | Sequence[JudgeEndpoint],
         *,
-        rubric: str = "rubric_zh",
+        language: str = "zh",
         prompt: Path | None = None,
-        pair_rubric: str = "pairwise_zh",
-        group_rubric: str = "groupwise_zh",
         timeout_s: float = 60.0,
         max_tokens: int = 512,
         attempts: int = 3,
@@ -81,9 +78,9 @@ class LLMJudge:
         check_endpoints(self.endpoints, budget)
         self._prompt = prompt
         self._rubrics = {
-            VERDICT.name: read_prompt(prompt) if prompt else load_prompt(rubric),
-            COMPARISON.name: load_prompt(pair_rubric),
-            RANKING.name: load_prompt(group_rubric),
+            VERDICT.name: read_prompt(prompt) if prompt else load_prompt(f"rubric_{language}"),
+            COMPARISON.name: load_prompt(f"pairwise_{language}"),
+            RANKING.name: load_prompt(f"groupwise_{language}"),
         }
         self._max_tokens = max_tokens
         self._ledger = Ledger(folder) if folder else Ledger.temporary()

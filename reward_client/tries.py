@@ -1,8 +1,9 @@
 """When to ask again, and whom: the one rule for the judge's endpoints (chain.py) and for the reward model's API.
 
-Guarantees: at most `attempts` failed tries per endpoint, all within `timeout_s`; a server that is busy is no failed try
-as long as what it asks for fits, and without a time of its own it gets a growing random pause, at the same endpoint
-BUSY_TRIES times where there is another.
+Guarantees: at most `attempts` failed tries per endpoint, all within `timeout_s`; after one the next endpoint is asked
+at once, and one that refuses is not asked again. A server that is busy is no failed try as long as what it asks for
+fits, and without a time of its own it gets a growing random pause, at the same endpoint BUSY_TRIES times where there is
+another.
 """
 
 from __future__ import annotations

@@ -115,10 +115,8 @@ def _llm_judge(endpoints: Sequence[JudgeEndpoint], config: RewardConfig, *, run:
     options = config.judge
     return LLMJudge(
         endpoints,
-        rubric=f"rubric_{options.language}",
+        language=options.language,
         prompt=_prompt(config),
-        pair_rubric=f"pairwise_{options.language}",
-        group_rubric=f"groupwise_{options.language}",
         timeout_s=options.timeout_s,
         max_tokens=options.max_tokens,
         attempts=options.attempts,

@@ -27,6 +27,7 @@ from reward_client import (
     LLMJudge,
     Verdict,
 )
+from reward_client.client import JudgeBadRequest
 from sql_agent.testing.server import (
     HANG,
     RESET,
@@ -393,12 +394,13 @@ def test_the_same_item_four_times_at_once_is_one_call() -> None:
     assert sorted(v.usage.calls for v in verdicts if isinstance(v, Verdict)) == [0, 0, 0, 1]
 
 
-def test_a_fault_is_shared_by_those_who_waited_for_it_and_not_kept() -> None:
-    with openai_server(in_turn(Reply(status=500, body="x", pause_s=0.5), GOOD)) as server:
+@pytest.mark.parametrize(("status", "kind"), [(500, JudgeUnreachable), (400, JudgeBadRequest)])
+def test_a_fault_is_shared_by_those_who_waited_for_it_and_not_kept(status: int, kind: type[JudgeFault]) -> None:
+    with openai_server(in_turn(Reply(status=status, body="x", pause_s=0.5), GOOD)) as server:
         judge = make([server.base_url], attempts=1)
         faults = grade_together(judge, 3)
         assert len(server.requests) == 1
-        assert sorted(f.usage.calls for f in faults if isinstance(f, JudgeUnreachable)) == [0, 0, 1]
+        assert sorted(f.usage.calls for f in faults if isinstance(f, JudgeFault) and type(f) is kind) == [0, 0, 1]
         assert grade(judge)[0].usage.calls == 1
 
 
@@ -437,7 +439,7 @@ def test_verdicts_stay_for_the_next_run_and_depend_on_model_rubric_and_content(t
         for _ in range(2):
             grade(make([server.base_url], folder=tmp_path))
         assert len(server.requests) == 1
-        grade(make([server.base_url], folder=tmp_path, rubric="rubric_en"))
+        grade(make([server.base_url], folder=tmp_path, language="en"))
         grade(make([server.base_url], folder=tmp_path), "另一个")
         (endpoint,) = make([server.base_url]).endpoints
         grade(LLMJudge(endpoint.model_copy(update={"model": "judge-9"}), folder=tmp_path))
