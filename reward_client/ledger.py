@@ -30,9 +30,10 @@ from reward_client.schema import Budget, Usage
 FILE = "judge.db"
 MAX_BYTES, BUSY_S = 2**30, 30.0
 SCHEMA = "CREATE TABLE IF NOT EXISTS kept (key TEXT PRIMARY KEY, value TEXT NOT NULL, at_s REAL NOT NULL) WITHOUT ROWID"
-# About half of them; budgets and turns stay.
+# Half of them; budgets and turns stay.
 OLDER_VERDICTS = (
-    "DELETE FROM kept WHERE key LIKE 'value:%' AND at_s <= (SELECT avg(at_s) FROM kept WHERE key LIKE 'value:%')"
+    "DELETE FROM kept WHERE key IN (SELECT key FROM kept WHERE key LIKE 'value:%' ORDER BY at_s "
+    "LIMIT (SELECT count(*) / 2 FROM kept WHERE key LIKE 'value:%'))"
 )
 
 _asks: dict[tuple[asyncio.AbstractEventLoop, Path, str], asyncio.Future[Any]] = {}
