@@ -30,7 +30,6 @@ import warnings
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from concurrent.futures import thread
 from contextlib import contextmanager
-from itertools import islice
 from types import ModuleType
 from typing import Any
 
@@ -265,21 +264,17 @@ class Player:
 
 
 class _Held:
-    """The names of a namespace, and what the first hold. Names keep their order: one that goes moves the others."""
+    """The first names of a namespace in their order, and what they hold."""
 
     def __init__(self, names: dict[str, Any], values: list[Any]) -> None:
-        self._names, self._values = names, values
-        self._n, self._last = len(names), next(reversed(names))
+        self._names, self._keys, self._values = names, [*names], values
 
     @property
     def as_it_was(self) -> bool:
-        """Whether the names are there still, with the same values; others may have come."""
-        n_more = len(self._names) - self._n
-        return (
-            n_more >= 0
-            and next(islice(reversed(self._names), n_more, None)) == self._last
-            and [*islice(self._names.values(), len(self._values))] == self._values
-        )
+        """Whether the names are there still, with the same values; others may have come behind them."""
+        if [*self._names][: len(self._keys)] != self._keys:
+            return False
+        return not self._values or [*self._names.values()][: len(self._values)] == self._values
 
 
 def _data_bytes() -> int:

@@ -292,6 +292,13 @@ HOSTILE = f'''
         setattr(json, name + "_", value)
         return "done"
 
+    def renames_within() -> str:
+        names = vars(json)
+        items = list(names.items())
+        names.clear()
+        names.update((name + "_" if name == "detect_encoding" else name, value) for name, value in items)
+        return "done"
+
     def spins() -> str:
         def spin():
             while True:
@@ -397,7 +404,7 @@ def test_a_process_that_a_call_changed_serves_no_other(make: MakeTools) -> None:
 
 LEAVE = ("leaves_a_thread", "leaves_a_task", "calls_later", "spins", "closes_output", "opens_many", "patches")
 LEAVE += ("speaks_otherwise", "empties", "lends", "masks", "rings_later", "yields", "rounds", "warns")
-LEAVE += ("traces", "renames")
+LEAVE += ("traces", "renames", "renames_within")
 
 
 @pytest.mark.parametrize("name", LEAVE)
