@@ -56,7 +56,7 @@ from sql_agent.serving.server import Server, serve_model
 BUNDLED = "data/train.parquet"
 # One drug's field, a search, a comparison: chosen as questions that the tiny policy answers, to show the agent at work.
 # What a model is worth is measured by `agentgrpo evaluate`, on held-out questions.
-FIRST_LOOK = ("train-0003", "train-0802", "train-1755")
+FIRST_LOOK = ("train-0003", "train-0877", "train-0764")
 TINY_RECIPE = "smoke_cpu"
 
 
@@ -99,9 +99,7 @@ def own_server(config: TrainConfig) -> Iterator[Server]:
         notes.print("no endpoint and no --model: the tiny policy answers, as newly trained as it is found here")
         if not config.model.tiny and "sql" not in config.agent.tools:
             notes.print("it knows the SQL tool alone, and none of this recipe: name a --base-url or a --model")
-    folder = (None if config.model.path else trained_tiny_policy(config.trainer.runs)) or model_folder(
-        config.model, seed=config.trainer.seed
-    )
+    folder = (None if config.model.path else trained_tiny_policy(config.trainer.runs)) or model_folder(config.model)
     notes.print(f"model {folder}", markup=False)
     device = "CPU" if models.on_cpu(config.trainer.device) else "GPU"
     starting = f"starting vLLM with {folder.name} on the {device}"
@@ -125,10 +123,10 @@ def trained_tiny_policy(runs: Path) -> Path | None:
     return None
 
 
-def model_folder(model: ModelConfig, *, seed: int) -> Path:
+def model_folder(model: ModelConfig) -> Path:
     """The folder to serve. Raises UserError."""
     try:
-        return models.model_folder(model, seed=seed, tiny=not model.path)
+        return models.model_folder(model, tiny=not model.path)
     except UserError as exc:
         raise UserError(f"{exc}. To ask a running server instead, name it with --base-url") from exc
 

@@ -26,8 +26,7 @@ from sql_agent.evaluation.folder import PLAN, RESULTS, TABLES
 from sql_agent.evaluation.plan import SPLITS
 from sql_agent.evaluation.results import EvalReport
 from sql_agent.run_report.line import report_line
-from sql_agent.tiny_policy.build import ensure_tiny_policy
-from sql_agent.tiny_policy.task import load_task
+from sql_agent.serving.models import model_folder
 
 RUN_LINE, EVALUATION = "run: ", "evaluation"
 
@@ -87,7 +86,7 @@ def held_out(recipe: str) -> list[Path]:
 
 
 def demo(
-    seed: Annotated[int, typer.Option(help="seed of the tiny policy and of training")] = 1,
+    seed: Annotated[int, typer.Option(help="seed of training")] = 1,
     recipe: Annotated[str, typer.Option(help="recipe with a tiny policy")] = "demo_cpu",
     steps: Annotated[int, typer.Option(help="training steps; 0: the recipe's")] = 0,
     questions: Annotated[int, typer.Option(help="held-out questions per split")] = 80,
@@ -106,6 +105,6 @@ def demo(
     folder = Path(last.removeprefix(RUN_LINE))
     plan = ["--limit", str(questions), "--recipe", recipe, "--set", f"agent.system_prompt={config.agent.system_prompt}"]
     plan += [flag for file in held_out(recipe) for flag in ("--split", str(file))]
-    conclude(folder, before=str(ensure_tiny_policy(seed, load_task(config.model.tiny))), plan=plan)
+    conclude(folder, before=str(model_folder(config.model, tiny=True)), plan=plan)
     print(report_line(folder))
     print(f"{RUN_LINE}{folder}")

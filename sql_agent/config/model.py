@@ -17,6 +17,12 @@ class ModelConfig(Node):
         default="",
         description="module or .py file whose TASK the tiny policy is made for; empty: the SQL agent",
     )
+    tiny_seed: int = Field(
+        default=1,
+        ge=0,
+        lt=2**32,
+        description="seed of the tiny policy's warm start: bundled tasks bring the weights of 1, another takes minutes",
+    )
     lora_rank: int = Field(default=0, ge=0, description="0 trains all weights")
     lora_alpha: int = Field(default=32, ge=1, description="LoRA scale numerator")
     lora_adapter_path: str = Field(

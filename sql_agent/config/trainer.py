@@ -62,7 +62,7 @@ class TrainerConfig(Node):
         default=1,
         ge=0,
         lt=1 << 32,
-        description="seed of sampling (with step, question and call), and of the tiny policy",
+        description="seed of sampling (with step, question and call)",
     )
 
     @property

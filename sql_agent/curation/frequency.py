@@ -35,6 +35,11 @@ def _powers() -> dict[str, int]:
     return {word: int(power) for power, *words in map(str.split, lines) for word in words}
 
 
+def frequent(power: int) -> list[str]:
+    """The words that are written at least 2 ** (power - 1) times in jieba's corpus, sorted."""
+    return sorted(word for word, times in _powers().items() if times >= power)
+
+
 @functools.cache
 def _all() -> float:
     """How often any word is written, as a power of two."""

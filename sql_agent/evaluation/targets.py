@@ -116,7 +116,7 @@ def look_at(text: str, config: TrainConfig, *, option: str) -> Target:
         return Target(option, "tiny", "", resolve_system_prompt(config, tiny=True))
     config = config.but(model={"path": text or config.model.path})
     try:
-        folder = models.model_folder(config.model, seed=config.trainer.seed, tiny=False)
+        folder = models.model_folder(config.model, tiny=False)
     except UserError as exc:
         raise UserError(f"{str(exc).replace('--model', option, 1)}. A target is {FORMS}") from exc
     return Target(option, "folder", str(folder), resolve_system_prompt(config, tiny=False))
@@ -200,7 +200,7 @@ def model_folder(target: Target, *, tell: Tell) -> Path | None:
         return None
     if target.kind == "tiny":
         tell("the tiny policy (built in minutes if it is not there yet)")
-        return models.model_folder(target.config.model, seed=target.config.trainer.seed, tiny=True)
+        return models.model_folder(target.config.model, tiny=True)
     return exported(Path(target.text), tell=tell) if target.kind == "checkpoint" else Path(target.text)
 
 

@@ -169,7 +169,7 @@ def config_text(schema: Schema, settled: Settled, *, gpu: bool, slowest_s: float
         },
         "data": {"train_file": "train.jsonl", "val_file": "val.jsonl", "val_max_rows": 64},
         "reward": {"sql_bonus": 0.0},
-        "model": {"path": settled.model} if settled.model else {"tiny": "tiny.py"},
+        "model": {"path": settled.model} if settled.model else {"tiny": "tiny.py", "tiny_seed": settled.seed},
         **{name: sizes[name] for name in ("rollout", "optim", "trainer")},
         "logging": {"trackers": ["console"], "experiment": "mined"},
     }

@@ -44,8 +44,8 @@ def _driver(*arguments: str) -> list[str]:
     return answer.stdout.splitlines()
 
 
-def model_folder(model: ModelConfig, *, seed: int, tiny: bool) -> Path:
-    """The absolute folder of the policy, built (the tiny one, with this seed) or downloaded (hub name) where needed.
+def model_folder(model: ModelConfig, *, tiny: bool) -> Path:
+    """The absolute folder of the policy, built (the tiny one) or downloaded (hub name) where needed.
 
     verl takes a relative or missing path for a hub name and dies in a worker, so only absolute folders go further.
     """
@@ -53,7 +53,7 @@ def model_folder(model: ModelConfig, *, seed: int, tiny: bool) -> Path:
         from sql_agent.tiny_policy.build import ensure_tiny_policy
         from sql_agent.tiny_policy.task import load_task
 
-        return ensure_tiny_policy(seed, load_task(model.tiny))
+        return ensure_tiny_policy(model.tiny_seed, load_task(model.tiny))
     text = model.path or GPU_MODEL
     path = resolve_path(text, ROOT / "sql_agent", ROOT)
     if not path.exists():

@@ -1,13 +1,14 @@
 """How demonstrations ask: training phrasings, and freely combined wordings that no dataset holds.
 
 Thirteen phrasings would be learned by heart: then a name that stands elsewhere is not found. So most questions join an
-opening, a core and an ending of words.yaml, and some put names and labels into a run of random everyday characters.
+opening, a core and an ending of words.yaml, and some put names and labels into a run of everyday words or characters.
 Phrasings of validation and test are never read here.
 """
 
 from __future__ import annotations
 
 import random
+import re
 
 from sql_agent.tiny_policy.corpus import COMMON, Corpus, TableWords
 
@@ -16,6 +17,8 @@ SEARCH_WORDS = ["哪些药", "什么药", "哪些药品", "哪几种药", "所�
 COUNT_WORDS = ["多少种", "几种药", "数量", "总数", "几个药", "多少药品", "药品数目", "合计几种", "总共多少"]
 # Shares of questions: a training phrasing as it is, one between fillers, a wording of words.yaml, else scattered.
 PLAIN, FRAMED, WORDED = 0.3, 0.1, 0.4
+# Of fillers, those made of whole words; of wordings, those with a word more beside a name, a value or a label.
+WHOLE_WORDS, BESIDE = 0.6, 0.4
 
 
 class Asker:
@@ -57,7 +60,13 @@ class Asker:
         )
 
     def _filler(self, least: int, most: int) -> str:
-        return "".join(self._rng.choices(COMMON, k=self._rng.randint(least, most)))
+        n_chars = self._rng.randint(least, most)
+        if self._rng.random() >= WHOLE_WORDS:
+            return "".join(self._rng.choices(COMMON, k=n_chars))
+        text = ""
+        while len(text) < n_chars:
+            text += self._rng.choice(self._corpus.everyday)
+        return text
 
     def _framed(self, text: str) -> str:
         """A training phrasing between fillers."""
@@ -71,6 +80,10 @@ class Asker:
         core = self._rng.choice(words.cores[intent])
         core = core.replace("{names}", self._joined(["{name_a}", "{name_b}"]))
         core = core.replace("{fields}", self._joined(["{field_a}", "{field_b}", "{field_c}"][:n_fields]))
+        if self._rng.random() < BESIDE:
+            slot = self._rng.choice(re.findall(r"{\w+}", core))
+            word = self._rng.choice(self._corpus.everyday)
+            core = core.replace(slot, self._rng.choice([slot + word, word + slot]))
         return self._rng.choice(words.openings) + core + self._rng.choice(words.endings)
 
     def _joined(self, slots: list[str]) -> str:

@@ -183,7 +183,7 @@ def main(
     """Build and warm-start the tiny policy, a real Qwen3 of about 1M parameters, unless the cache holds it.
 
     Seed 1 comes with its weights and takes seconds; they are trained anew where a source of the policy has changed.
-    Other seeds take four to five minutes on two quiet cores. Prints the folder, which --model of the other commands
+    Other seeds take 15 to 20 minutes on two cores. Prints the folder, which --model of the other commands
     accepts.
     """
     try:

@@ -1,7 +1,8 @@
 """The words that the tiny policy is made of: bundled facts, field labels and training phrasings.
 
 Guarantees: labels and phrasings come from the split `train` and from words.yaml, so none of validation or test is ever
-demonstrated; facts come without their entities. Only the tokenizer reads all texts: their characters must have tokens.
+demonstrated; facts come without their entities, and made-up names resemble those of training alone. Only the tokenizer
+reads all texts: their characters must have tokens.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ from pathlib import Path
 
 import yaml
 
+from sql_agent.curation.frequency import frequent
 from sql_agent.data.build_database import DISEASE_COLUMNS, DRUG_COLUMNS, SEPARATOR, load_sources
+from sql_agent.data.questions import Entity, split_entities
 from sql_agent.data.templates import TEMPLATES, Phrasing, Templates, load_templates
 
 SOURCE = TEMPLATES.parent / "source"
@@ -37,6 +40,7 @@ FRAME_WORDS += [
 ]
 # The column that says a little of everything.
 GENERAL = {"drugs_info": "description", "disease": "overview"}
+EVERYDAY = 12  # words written 2,048 times in the corpus that they were counted in, some 4,000
 MISSING_ANSWER = "数据库中没有这一条记录。"
 
 # Everyday characters of questions; filler is a random run of them.
@@ -83,10 +87,13 @@ class Words:
 
 @dataclass(frozen=True)
 class Corpus:
-    """What demonstrations draw from, and all texts for the tokenizer."""
+    """What demonstrations draw from, and all texts for the tokenizer. `names` are those of training, `real` all."""
 
     tables: list[TableWords]
     words: Words
+    everyday: list[str]
+    names: list[str]
+    real: frozenset[str]
     phrasings: dict[str, list[Phrasing]]
     facts: list[str]
     texts: list[str]
@@ -99,6 +106,8 @@ def load_corpus() -> Corpus:
     templates = load_templates()
     system_prompt = SYSTEM_PROMPT.read_text(encoding="utf-8").strip()
     free = Words(**yaml.safe_load(WORDS.read_text(encoding="utf-8")))
+    labels = [labels for table in templates.tables.values() for labels in table.fields.values()]
+    held = {text for of_field in labels for text in of_field.all() if text not in of_field.train}
     cells = list(_cells())
     words = [*DRUG_COLUMNS, *DISEASE_COLUMNS, *FRAME_WORDS]
     return Corpus(
@@ -112,6 +121,9 @@ def load_corpus() -> Corpus:
             for name, table in templates.tables.items()
         ],
         words=free,
+        everyday=[word for word in frequent(EVERYDAY) if word not in held],
+        names=sorted(_training_names()),
+        real=frozenset(text for is_name, text in cells if is_name),
         phrasings={intent: templates.phrasings_for(intent, "train") for intent in templates.phrasings},
         facts=sorted({text for is_name, text in cells if not is_name and len(text) > 1}),
         # Three times: the tokenizer merges no pair that it saw once.
@@ -121,6 +133,17 @@ def load_corpus() -> Corpus:
         + [*words, SEPARATOR, MISSING_ANSWER, COMMON, system_prompt] * 3,
         system_prompt=system_prompt,
     )
+
+
+def _training_names() -> Iterator[str]:
+    """The entities that training questions ask about."""
+    for table, entries in load_sources(SOURCE).items():
+        kept = {"cate_name"} if table == "drugs_info" else set()
+        rows = [
+            Entity(table, "", i, entry.name, {name: entry.values[name] for name in kept})
+            for i, entry in enumerate(entries, start=1)
+        ]
+        yield from (entity.name for entity in split_entities(rows)["train"])
 
 
 def _cells() -> Iterator[tuple[bool, str]]:

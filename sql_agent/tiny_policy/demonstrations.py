@@ -3,9 +3,10 @@
     python -m sql_agent.tiny_policy.demonstrations --seed 1 --out shown.jsonl                     the warm start's
     python -m sql_agent.tiny_policy.demonstrations --questions data/train.parquet --out shown.jsonl
 
-The first makes exercises and demonstrations of the warm start's teachers, in its shares, decided by the seed. The
-second answers bundled questions rightly: the query by name that the agent could have written, its real result, and the
-facts in it. Guarantees: of questions it reads that file alone, and what it shows is what the agent's database gives.
+The first makes exercises and demonstrations of the teachers of the warm start, in the shares of `Settings`, decided by
+the seed. The second answers bundled questions rightly: the query by name that the agent could have written, its real
+result, and the facts in it. Guarantees: of questions it reads that file alone, and what it shows is what the agent's
+database gives.
 Not covered: questions of other makes, whose `meta` does not say what is asked.
 """
 
@@ -30,7 +31,7 @@ from sql_agent.environment.database import Database
 from sql_agent.records import Question
 from sql_agent.tiny_policy.corpus import load_corpus
 from sql_agent.tiny_policy.demos import Draft, answer, to_messages
-from sql_agent.tiny_policy.task import Lesson, Message, load_task
+from sql_agent.tiny_policy.task import Lesson, Message, Settings, load_task
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
@@ -86,8 +87,8 @@ async def answered(questions: list[Question], database: Database) -> tuple[list[
 
 
 def exercises(lesson: Lesson, *, seed: int) -> Iterator[list[Message]]:
-    """Without end: copying, asking, clean and flawed demonstrations, each as often as the warm start shows it."""
-    rng, shares = random.Random(seed), lesson.settings
+    """Without end: copying, asking, clean and flawed demonstrations, each as often as `Settings` says."""
+    rng, shares = random.Random(seed), Settings()
     clean, flawed = lesson.teacher(rng, False), lesson.teacher(rng, True)
     asking = shares.query_steps * shares.query_rows
     shown = {

@@ -1,7 +1,8 @@
 """Demonstrations: made-up questions with the tool call, the made-up result and the answer.
 
-Guarantees: entities are random characters, fresh in every demonstration, and facts are cut out of the bundled ones or
-random, so no true statement about a drug or a disease is taught; words of validation and test are never used.
+Guarantees: entities are made up, fresh in every demonstration, and none is a bundled one; facts are cut out of the
+bundled ones or random, so no true statement about a drug or a disease is taught; words of validation and test are never
+used.
 The flawed demonstrator mostly reads the column of general remarks instead of the one asked for, and often stops at the
 first fact: these are the faults that GRPO is there to correct. The habit is the same for all fields, so that unlearning
 it at one helps at the others; a wrong column for each field would have to be unlearned field by field.
@@ -11,8 +12,10 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from sql_agent.data.build_database import SEPARATOR
@@ -35,8 +38,12 @@ ANSWERS = {
     "search": "{facts}。",
     "count": "{facts}种。",
 }
+LENGTHS = (2, 3, 3, 4, 4, 4, 5, 5, 6, 7, 9)
 # Names are mostly made of characters that questions do not use: as in real names, that is how one sees where they end.
 ANY_CHARACTER_SHARE = 0.1
+# Other names have the characters of training's entities, one after another as there or not, or are pieces of facts: a
+# name like 司来吉兰 is made of such as questions use too, and only company tells them apart.
+ALIKE_SHARE, FOLLOWS_SHARE, PIECE_SHARE = 0.3, 0.6, 0.1
 # Facts share pieces with the name and with each other (控制血压；控制血脂): that is what breaks naive copying.
 AKIN_SHARE = 0.4
 TOOLS: list[dict[str, Any]] = [
@@ -101,6 +108,10 @@ class Demonstrator:
         self._chars = cjk_inventory(corpus.texts)
         asking = set(COMMON).union(*corpus.words.all())
         self._name_chars = [char for char in self._chars if char not in asking]
+        self._next: dict[str, list[str]] = {}
+        for name in corpus.names:
+            for char, after in pairwise(name):
+                self._next.setdefault(char, []).append(after)
         self._intents: dict[str, Callable[[], Draft]] = {
             "single": self._single,
             "multi": self._multi,
@@ -126,8 +137,27 @@ class Demonstrator:
         return [{"role": "user", "content": text}, {"role": "assistant", "content": text}]
 
     def name(self) -> str:
-        """A made-up entity: two to ten random characters, a third with a usual ending."""
-        n_chars = self._rng.choice((2, 3, 3, 4, 4, 4, 5, 5, 6, 7, 9))
+        """A made-up entity, none of the bundled ones."""
+        kind = self._rng.random()
+        if kind < ALIKE_SHARE:
+            name = self._alike(self._rng.choice(LENGTHS))
+        elif kind < ALIKE_SHARE + PIECE_SHARE:
+            name = re.sub("[；，。]", "", self._piece(9))
+        else:
+            name = self._random_name()
+        return self.name() if not name or name in self._corpus.real else name
+
+    def _alike(self, n_chars: int) -> str:
+        """Characters of training's entities."""
+        text = ""
+        while len(text) < n_chars:
+            after = self._next.get(text[-1:], []) if self._rng.random() < FOLLOWS_SHARE else []
+            text += self._rng.choice(after or self._rng.choice(self._corpus.names))
+        return text
+
+    def _random_name(self) -> str:
+        """Two to ten random characters, a third with a usual ending."""
+        n_chars = self._rng.choice(LENGTHS)
         ending = self._rng.choice(ENDINGS) if self._rng.random() < 0.33 else ""
         start = self._rng.choice(STARTS) if self._rng.random() < 0.2 else ""
         text = start + self._characters(max(1, n_chars - len(start + ending))) + ending

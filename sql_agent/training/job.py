@@ -154,7 +154,7 @@ def prepare(
     preflight.check_adapter(config.model)
     preflight.check_loss(config.optim.loss)
     preflight.check_trackers(config.logging.trackers)
-    model = model_folder(config.model, seed=config.trainer.seed, tiny=config.is_tiny)
+    model = model_folder(config.model, tiny=config.is_tiny)
     source = source_of(config.data, config.trainer.runs, model)
     probed_questions = val if config.data.from_store else questions
     preflight.check_parallel(config.trainer, config.rollout, model)

@@ -105,7 +105,7 @@ def prepare(config: TrainConfig) -> TunePlan:
     if tune.output_dir and out.exists():
         raise UserError(f"--out {out}: exists; name a new folder")
     checkpoint = find_checkpoint(config.trainer, method=config.method) if config.trainer.resume else None
-    model = model_folder(config.model, seed=config.trainer.seed, tiny=config.is_tiny)
+    model = model_folder(config.model, tiny=config.is_tiny)
     tokenizer = _tokenizer(model, trusted=config.model.allow_remote_code)
     data, runs = config.data, config.trainer.runs
     source = stored_source(data, runs, model) if data.from_store else read_source(tune, data, config)

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from foundation.net import free_port
-from sql_agent.config import ROOT, ModelConfig, build_config, load_recipe
+from sql_agent.config import ROOT, ModelConfig
 from sql_agent.serving.models import model_folder
 from sql_agent.testing.server import Answer, chat_reply, openai_server, stream_reply
 from tests.pages import blocks_of
@@ -47,7 +47,7 @@ def test_the_commands_of_the_page(tmp_path: Path) -> None:
     tools.mkdir()
     (tools / "make").write_text(MAKE)
     (tools / "make").chmod(0o755)
-    tiny_policy = model_folder(ModelConfig(), seed=build_config(load_recipe("smoke_cpu")).trainer.seed, tiny=True)
+    tiny_policy = model_folder(ModelConfig(), tiny=True)
     for name in ("my_model", "my_trained_model"):
         (project / "sql_agent" / name).symlink_to(tiny_policy)
     path = os.pathsep.join([str(tools), str(Path(sys.executable).parent), os.environ["PATH"]])

@@ -9,6 +9,7 @@ from transformers import PreTrainedTokenizerFast
 
 from sql_agent.data.build import build_bundled
 from sql_agent.tiny_policy.corpus import Corpus, load_corpus
+from sql_agent.tiny_policy.sql_task import lesson_of
 from sql_agent.tiny_policy.tokenizer import train_tokenizer
 
 
@@ -19,7 +20,7 @@ def corpus() -> Corpus:
 
 @pytest.fixture(scope="session")
 def tokenizer(corpus: Corpus) -> PreTrainedTokenizerFast:
-    return train_tokenizer(corpus.texts)
+    return train_tokenizer(lesson_of(corpus).texts)
 
 
 @pytest.fixture

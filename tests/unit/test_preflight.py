@@ -53,7 +53,7 @@ def test_a_whole_model_folder_passes(tmp_path: Path) -> None:
     (jinja / "chat_template.jinja").write_text("{{ messages }}")
     check(jinja)
     config = build_config({"model": {"path": str(tmp_path / "a")}})
-    assert models.model_folder(config.model, seed=1, tiny=False) == tmp_path / "a"
+    assert models.model_folder(config.model, tiny=False) == tmp_path / "a"
 
 
 CODE_KEYS = [
@@ -137,7 +137,7 @@ def test_a_broken_config_is_named(tmp_path: Path, content: bytes) -> None:
 @pytest.mark.parametrize("name", ["./none", "/none/at/all", "~/none", "none", "a/b/c"])
 def test_what_is_neither_folder_nor_hub_name_is_refused_without_the_network(name: str) -> None:
     with pytest.raises(UserError, match="no such folder, and not a hub name like Qwen/Qwen3-0.6B"):
-        models.model_folder(ModelConfig(path=name), seed=1, tiny=False)
+        models.model_folder(ModelConfig(path=name), tiny=False)
 
 
 def test_a_runs_folder_that_cannot_be_written_is_refused(tmp_path: Path) -> None:

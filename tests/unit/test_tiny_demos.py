@@ -8,6 +8,7 @@ import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
+from itertools import pairwise
 
 import pytest
 from transformers import PreTrainedTokenizerFast
@@ -15,8 +16,10 @@ from transformers import PreTrainedTokenizerFast
 from foundation.errors import UserError
 from sql_agent.agent.sql_tool import QUERY, render_result
 from sql_agent.data.build_database import TABLES
+from sql_agent.data.bundled import DATA, ensure_bundled
+from sql_agent.data.dataset import load_questions
 from sql_agent.data.templates import load_templates
-from sql_agent.records import QueryResult
+from sql_agent.records import QueryResult, Question
 from sql_agent.tiny_policy.build import ensure_tiny_policy
 from sql_agent.tiny_policy.corpus import MISSING_ANSWER, Corpus
 from sql_agent.tiny_policy.demos import TOOLS, Demonstrator, Flaws, Message, render_records
@@ -71,8 +74,9 @@ def test_the_flawed_demonstrator_leaves_facts_out_at_the_set_rate(corpus: Corpus
 
 def test_the_flawed_demonstrator_reads_the_general_column(corpus: Corpus) -> None:
     always, never = (demonstrations(corpus, Flaws(wrong_column=rate, first_fact_only=0.0)) for rate in (1.0, 0.0))
-    # One random draw decides in both: question and label are the same, the column differs.
-    assert always[0][1] == never[0][1] and sql_of(always[0]) != sql_of(never[0])
+    # The draws are those of both: questions are the same, columns differ where not the general one is asked for.
+    assert [chat[1] for chat in always] == [chat[1] for chat in never]
+    assert sum(sql_of(one) != sql_of(other) for one, other in zip(always, never, strict=True)) > N / 2
     single = [re.match(r"SELECT (\w+) FROM \w+ WHERE \w+ = ", sql_of(chat)) for chat in always]
     assert {match[1] for match in single if match} == {"description", "overview"}
     multi = [re.match(r"SELECT (\w+, .*) FROM \w+ WHERE \w+ = ", sql_of(chat)) for chat in always]
@@ -117,7 +121,7 @@ def test_a_folder_with_other_content_is_never_replaced(tmp_path) -> None:
 
 def test_no_held_out_word_is_ever_asked_with(corpus: Corpus) -> None:
     templates = load_templates()
-    words = set(corpus.words.all())
+    words = {*corpus.words.all(), *corpus.everyday}
     for table in templates.tables.values():
         for labels in table.fields.values():
             assert words.isdisjoint([*labels.val, *labels.test])
@@ -125,6 +129,25 @@ def test_no_held_out_word_is_ever_asked_with(corpus: Corpus) -> None:
     pieces = {piece for p in held_out for piece in re.split(r"{\w+}|[，。？：、]", p.text) if len(piece) >= 5}
     assert len(pieces) > 20
     assert not [(piece, word) for piece in pieces for word in words if piece in word]
+
+
+def test_made_up_names_resemble_those_of_training_alone_and_are_nobodys(corpus: Corpus) -> None:
+    ensure_bundled("data/train.parquet")
+    questions = {split: load_questions(DATA / f"{split}.parquet") for split in ("train", "val", "test")}
+    asked = {split: {name for question in rows for name in names_of(question)} for split, rows in questions.items()}
+    assert set(corpus.names) == asked["train"]
+    assert corpus.real >= asked["train"] | asked["val"] | asked["test"]
+    demonstrator = Demonstrator(corpus, random.Random(1))
+    made = [demonstrator.name() for _ in range(3000)]
+    assert corpus.real.isdisjoint(made)
+    pairs = {pair for name in corpus.names for pair in pairwise(name)}
+    alike = sum(all(pair in pairs for pair in pairwise(name)) for name in made if len(name) > 2)
+    assert alike > 50
+
+
+def names_of(question: Question) -> list[str]:
+    named = [value for key, value in question.meta["entity"].items() if "_name" in key]
+    return [name for value in named for name in ([value] if isinstance(value, str) else value)]
 
 
 def test_every_field_has_more_names_and_every_wording_its_slots(corpus: Corpus) -> None:

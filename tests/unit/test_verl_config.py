@@ -64,7 +64,7 @@ READ_ELSEWHERE = {
     "trainer.max_steps": "questions.total_steps",
     "trainer.offload": "memory.offloads, see test_preflight.py",
     "trainer.runs_dir": "the run folder",
-    "trainer.seed": "agl_plugin.run.between_steps, the tiny policy",
+    "trainer.seed": "agl_plugin.run.between_steps",
     "store.": "assembly.make_store",
     "serve.": "commands.serve",
     "logging.debug": "the console",
