@@ -248,8 +248,22 @@ class EpisodeRunner:
         async with self.toolset.for_episode(question) as offered:
             answer, reason = await self._play(question, self.prompted(llm), context, offered)
             reward = await offered.reward() if context.reward is None else context.reward
-        return episode_of(
-            question, context, answer=answer, reason=reason, reward=reward, elapsed_s=time.monotonic() - started
+        return Episode(
+            question=question,
+            final_answer=answer,
+            sql_calls=context.calls,
+            tool_calls=context.tool_calls,
+            n_turns=context.turn,
+            stop_reason=reason,
+            n_bad_tool_calls=context.n_bad_tool_calls,
+            elapsed_s=round(time.monotonic() - started, 4),
+            llm_calls=context.llm_calls,
+            messages=context.messages,
+            timeline=context.timeline,
+            environment_reward=reward,
+            n_untrained_calls=context.n_untrained_calls,
+            output=context.output,
+            logprob=sum_told(context.logprobs),
         )
 
     async def _play(
@@ -298,35 +312,6 @@ class EpisodeRunner:
             train_summaries=agent.train_summaries,
         )
         return ShortenedModel(model, await at(beside) if beside else model, limits=limits, context=context)
-
-
-def episode_of(
-    question: Question,
-    context: EpisodeContext,
-    *,
-    answer: str,
-    reason: StopReason,
-    reward: float | None,
-    elapsed_s: float,
-) -> Episode:
-    """The record of what was played."""
-    return Episode(
-        question=question,
-        final_answer=answer,
-        sql_calls=context.calls,
-        tool_calls=context.tool_calls,
-        n_turns=context.turn,
-        stop_reason=reason,
-        n_bad_tool_calls=context.n_bad_tool_calls,
-        elapsed_s=round(elapsed_s, 4),
-        llm_calls=context.llm_calls,
-        messages=context.messages,
-        timeline=context.timeline,
-        environment_reward=reward,
-        n_untrained_calls=context.n_untrained_calls,
-        output=context.output,
-        logprob=sum_told(context.logprobs),
-    )
 
 
 async def _run(
