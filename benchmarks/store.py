@@ -74,11 +74,6 @@ async def played(store: Any, numbers: Iterator[int], *, at_once: int) -> tuple[f
     return time.monotonic() - started, time.process_time() - cpu
 
 
-async def n_ended(store: Any) -> int:
-    """Rollouts that the store has as ended."""
-    return (await store.query_rollouts(status_in=["succeeded"], limit=0)).total
-
-
 async def measured(backend: str, n_rollouts: int, folder: Path) -> None:
     """Play them all, and print a row after each tenth."""
     store, me, file, numbers = make_store(backend, folder), psutil.Process(), folder / "store.db", itertools.count()
@@ -88,7 +83,8 @@ async def measured(backend: str, n_rollouts: int, folder: Path) -> None:
         ops = tenth * OPS
         rss_mib = me.memory_info().rss / 2**20
         file_mib = file.stat().st_size / 2**20 if file.exists() else 0
-        sizes = f"{rss_mib:10.0f}{file_mib:10.0f}{done - await n_ended(store):8}"
+        n_ended = (await store.query_rollouts(status_in=["succeeded"], limit=0)).total
+        sizes = f"{rss_mib:10.0f}{file_mib:10.0f}{done - n_ended:8}"
         print(f"{backend:9}{done:8}{ops / took_s:8.0f}{1000 * cpu_s / ops:12.2f}{sizes}", flush=True)
 
 

@@ -178,11 +178,8 @@ def allowed(body: Mapping[str, Any]) -> dict[str, Any]:
 
 def wishes(body: Mapping[str, Any]) -> dict[str, Any]:
     """What of an agent's request counts: `allowed` without what is the run's, whatever stands there."""
-    return _whole({key: value for key, value in body.items() if not _is_runs(key) and _counts(key, value)})
-
-
-def _is_runs(key: str) -> bool:
-    return key in RULES and RULES[key].what == "run"
+    runs = {key for key, rule in RULES.items() if rule.what == "run"}
+    return _whole({key: value for key, value in body.items() if key not in runs and _counts(key, value)})
 
 
 def _counts(key: str, value: Any) -> bool:

@@ -245,16 +245,13 @@ def marks_of(added: Iterable[Added], template: str, normal: Callable[[str], str]
     """
     added, written = list(added), SHAPE.findall(template)
     special = [token.text for token in added if token.special and token.text.strip()]
-    others = [token.text for token in added if token.text in (*written, *FAMILIES) or _has_bars(token.text)]
+    barred = {token.text for token in added if SHAPE.fullmatch(token.text) and token.text[1] in "|｜"}
+    others = [token.text for token in added if token.text in (*written, *FAMILIES, *barred)]
     tokens = tuple(dict.fromkeys([*special, *others, *written]))
     loose = (
         {normal(token.text) for token in added if token.normalized and token.text in tokens} if normal else set[str]()
     )
     return Marks(tokens, tuple(special), tuple(sorted(loose)), normal if loose else None)
-
-
-def _has_bars(token: str) -> bool:
-    return SHAPE.fullmatch(token) is not None and token[1] in "|｜"
 
 
 def model_marks(model: Path) -> Marks:

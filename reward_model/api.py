@@ -7,7 +7,7 @@ server says 503 and Retry-After; accepted requests are answered before the appli
 
 # No `from __future__ import annotations`: FastAPI must see the request types, which are made per server.
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -44,11 +44,7 @@ class Metrics(RequestMetrics):
         self.batch_seconds = Histogram(
             f"{prefix}_batch_seconds", "seconds per forward pass", buckets=SECONDS, registry=registry
         )
-        self._queued = Gauge(f"{prefix}_queued_items", "items that wait for the model", registry=registry)
-
-    def watch_queue(self, n_queued: Callable[[], int]) -> None:
-        """Read the queue's length from this function."""
-        self._queued.set_function(n_queued)
+        self.queued = Gauge(f"{prefix}_queued_items", "items that wait for the model", registry=registry)
 
     def on_batch(self, size: int, seconds: float) -> None:
         """Count one forward pass."""
@@ -105,7 +101,7 @@ def make_app(served: Served, *, limits: Limits, token: str = "", traffic: Traffi
         max_queued=limits.max_queued,
         on_batch=metrics.on_batch,
     )
-    metrics.watch_queue(lambda: batcher.n_queued)
+    metrics.queued.set_function(lambda: batcher.n_queued)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:

@@ -74,7 +74,9 @@ def wrong_answer(
     if not strange:
         return None
     if kind == "wrong_entity":
-        return Answer(_render(_replaced(sections, strange, rng), rng), kind, 0.0)
+        facts = [tuple(dict.fromkeys(rng.choices(strange, k=len(section.facts)))) for section in sections]
+        wrong = [replace(section, facts=each) for section, each in zip(sections, facts, strict=True)]
+        return Answer(_render(wrong, rng), kind, 0.0)
     return _invented(sections, rng.sample(strange, min(len(strange), rng.randint(1, max(1, n_facts)))), rng)
 
 
@@ -103,13 +105,6 @@ def _invented(sections: list[Section], added: list[str], rng: random.Random) -> 
     n_right = sum(len(section.facts) for section in sections)
     support = n_right / (n_right + len(added))
     return Answer(_render(mixed, rng), "invented", 2 * support / (1 + support))
-
-
-def _replaced(sections: list[Section], strange: list[str], rng: random.Random) -> list[Section]:
-    """The same headings, as many facts, none of them right."""
-    return [
-        replace(section, facts=tuple(dict.fromkeys(rng.choices(strange, k=len(section.facts))))) for section in sections
-    ]
 
 
 def _render(sections: list[Section], rng: random.Random) -> str:

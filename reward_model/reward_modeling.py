@@ -117,7 +117,12 @@ def train(options: Options, settings: TrainingOptions, model_options: ModelOptio
     (out / "training_args.bin").unlink(missing_ok=True)
     metrics = _metrics(trainer, encoder, data, tokenizer.pad_token_id) if trainer.is_world_process_zero() else {}
     if metrics:
-        _leave(out, metrics, base=base, options=options, settings=settings, model_options=model_options)
+        write_text(out / "metrics.json", json.dumps(metrics, ensure_ascii=False, indent=1) + "\n")
+        plot_curves(metrics["log"], out / "curves.png")
+        lora, data_name = model_options.use_peft, options.dataset_name
+        write_card(out / "README.md", metrics, base=base, data=data_name, lora=lora)
+        if lora and Path(base).is_dir():  # which base the adapter belongs to
+            write_text(out / BASE_NOTE, json.dumps(base_note(Path(base))) + "\n")
     trainer.accelerator.wait_for_everyone()
     return metrics
 
@@ -182,23 +187,6 @@ def _metrics(trainer: Any, encoder: Encoder, data: Loaded, pad_id: int) -> dict[
         "steps": trainer.state.global_step,
         "log": trainer.state.log_history,
     }
-
-
-def _leave(
-    out: Path,
-    metrics: dict[str, Any],
-    *,
-    base: str,
-    options: Options,
-    settings: TrainingOptions,
-    model_options: ModelOptions,
-) -> None:
-    """The files that explain the model: numbers, curves, card; for an adapter also which base it belongs to."""
-    write_text(out / "metrics.json", json.dumps(metrics, ensure_ascii=False, indent=1) + "\n")
-    plot_curves(metrics["log"], out / "curves.png")
-    write_card(out / "README.md", metrics, base=base, data=options.dataset_name, lora=model_options.use_peft)
-    if model_options.use_peft and Path(base).is_dir():
-        write_text(out / BASE_NOTE, json.dumps(base_note(Path(base))) + "\n")
 
 
 # What TRL calls the flags that have other names here.

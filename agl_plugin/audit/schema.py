@@ -126,11 +126,6 @@ def tables_of(version: int) -> list[str]:
     return [table for table in TABLES if version > 2 or table != "update_state"]
 
 
-def columns_of(table: str, version: int) -> list[tuple[str, str]]:
-    """Names and types of the columns that a table has in a file of this version."""
-    return [column for column in COLUMNS[table] if version > 3 or column[0] not in ("follows", "n_shared")]
-
-
 def digest(previous: str, table: str, rows: Iterable[Sequence[Any]], *, step: int, version: int = VERSION) -> str:
     """The ledger's hash of an entry: the one before, table and step, and the values of all columns of its rows."""
     entry = f"{previous} {table} {step}\n" if version > 2 else f"{previous} {table}\n"
@@ -167,7 +162,8 @@ def rows_between(
     connection: sqlite3.Connection, table: str, first: int, last: int, *, version: int = VERSION
 ) -> Iterable[tuple[Any, ...]]:
     """Rows of a table by their places, in order."""
-    names = ", ".join(f'"{name}"' for name, _ in columns_of(table, version))
+    columns = [name for name, _ in COLUMNS[table] if version > 3 or name not in ("follows", "n_shared")]
+    names = ", ".join(f'"{name}"' for name in columns)
     cursor = connection.cursor()
     cursor.row_factory = None
     return cursor.execute(

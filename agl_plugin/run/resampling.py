@@ -9,7 +9,7 @@ two scored rollouts is not replaced, since more load does not mend an outage.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from agl_plugin.update.rules import in_reward_steps
@@ -46,12 +46,8 @@ class SpareQuestions:
 
     def draw(self, n: int, *, used: set[str]) -> list[dict[str, Any]]:
         """Up to `n` questions whose keys are not in `used`."""
-        return list(itertools.islice(self._unused(used), n))
-
-    def _unused(self, used: set[str]) -> Iterator[dict[str, Any]]:
-        for row in map(self._dataset.__getitem__, self._places):
-            if key_of(row) not in used:
-                yield dict(row)
+        rows = map(self._dataset.__getitem__, self._places)
+        return list(itertools.islice((dict(row) for row in rows if key_of(row) not in used), n))
 
 
 def requests_for(

@@ -97,7 +97,9 @@ def export_checkpoint(
     run = checkpoint.parent.parent
     config = _json(run / "config.json")
     parser = config.get("rollout", {}).get("tool_parser", "hermes")
-    chosen = dtype.value if dtype != Precision.auto else sampling_precision(config)
+    # What is exported is the policy that sampled, in the precision that the run's vLLM had.
+    sampled = "float32" if config.get("trainer", {}).get("device") == "cpu" else "bfloat16"
+    chosen = sampled if dtype == Precision.auto else dtype.value
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=".exporting-") as temp:
         folder = Path(temp) / "model"
         export = Export(out, chosen, _write(checkpoint / "actor", folder, chosen), parser)
@@ -105,11 +107,6 @@ def export_checkpoint(
         (folder / "README.md").write_text(_card(run, checkpoint, export, evaluation), encoding="utf-8")
         os.replace(folder, out)
     return export
-
-
-def sampling_precision(config: dict[str, Any]) -> str:
-    """The precision that vLLM sampled in, by the configuration of the run: its policy is what is exported."""
-    return "float32" if config.get("trainer", {}).get("device") == "cpu" else "bfloat16"
 
 
 def _write(actor: Path, folder: Path, dtype: str) -> float:

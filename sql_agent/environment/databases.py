@@ -48,7 +48,8 @@ class Databases:
         if db_id not in self._made:
             if problem := self.problem(db_id):
                 raise DatabaseFault(problem)
-            self._made[db_id] = Database(self.config, self._place(db_id), self._workers)
+            place = self._path(db_id) if self.config.folder else database_place(self.config)
+            self._made[db_id] = Database(self.config, place, self._workers)
         return self._made[db_id]
 
     @cached_property
@@ -83,9 +84,6 @@ class Databases:
         if not path.resolve().is_relative_to(folder.resolve()):
             return f"db_id {db_id!r:.150}: {path} is a link out of database.folder; put the file itself there"
         return ""
-
-    def _place(self, db_id: str) -> Path | str:
-        return self._path(db_id) if self.config.folder else database_place(self.config)
 
     def _path(self, db_id: str) -> Path:
         return database_path(self.config) / db_id / f"{db_id}{SUFFIX}"

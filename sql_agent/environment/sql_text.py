@@ -100,7 +100,11 @@ def explain_reply(reply: Reply, *, sql: str, schema: Schema, timeout_s: float, d
             return "the query needs too much memory; select fewer rows or columns, or add conditions"
         case "crash":
             return "the query ended the database process; make it simpler"
-    hints = _hints(f"{message}\n{_outside_quotes(sql)}") if dialect == "sqlite" else []
+    hints: list[str] = []
+    if dialect == "sqlite":
+        outside_quotes = _PIECES.sub(lambda m: m[0] if len(m[0]) == 1 else "''", sql)
+        said = f"{message}\n{outside_quotes}"
+        hints = [hint for pattern, hint in _HINTS.items() if re.search(pattern, said, re.IGNORECASE)][:2]
     if reply["kind"] == "refused":
         return "; ".join([_explain_refusal(message, schema), *hints])
     kind, _, name = message.partition(": ")
@@ -115,16 +119,8 @@ def explain_reply(reply: Reply, *, sql: str, schema: Schema, timeout_s: float, d
     return "; ".join([message, *hints])
 
 
-def _hints(text: str) -> list[str]:
-    return [hint for pattern, hint in _HINTS.items() if re.search(pattern, text, re.IGNORECASE)][:2]
-
-
 def _did_you_mean(names: list[str]) -> str:
     return f"; did you mean {' or '.join(names)}?" if names else ""
-
-
-def _outside_quotes(sql: str) -> str:
-    return _PIECES.sub(lambda m: m[0] if len(m[0]) == 1 else "''", sql)
 
 
 def _explain_refusal(message: str, schema: Schema) -> str:

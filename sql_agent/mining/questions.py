@@ -104,13 +104,9 @@ def held_tables(schema: Schema, seed: int) -> list[str]:
     if len(named) < LEAST_TABLES:
         return []
     n_links = Counter(name for link in schema.links for name in (link.table, link.parent))
-    named.sort(key=lambda table: (n_links[table.name], side_digest(table.name, seed)))
+    digests = {table.name: hashlib.sha256(f"{seed} {table.name}".encode()).hexdigest() for table in named}
+    named.sort(key=lambda table: (n_links[table.name], digests[table.name]))
     return sorted(table.name for table in named[: max(1, len(schema.tables) // TABLES_PER_HELD)])
-
-
-def side_digest(name: str, seed: int) -> str:
-    """An order that the seed decides."""
-    return hashlib.sha256(f"{seed} {name}".encode()).hexdigest()
 
 
 def database_of(schema: Schema, database: str) -> Database:

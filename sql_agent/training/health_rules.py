@@ -13,7 +13,7 @@ from typing import Any
 from agl_plugin.run.health import Health, share
 from agl_plugin.update.rules import StopRules, Watch
 from foundation.rollout_keys import broken_tools
-from sql_agent.config import AgentConfig, AgentTree, HealthConfig, agents_of
+from sql_agent.config import AgentTree, HealthConfig, agents_of
 from sql_agent.records import RunRecord
 
 TOOL_CALLS = "tool_call_share_min"
@@ -60,17 +60,13 @@ def watches_of(config: HealthConfig, *, with_tools: Iterable[str] = ("",)) -> li
     return watches
 
 
-def _has_tools(agent: AgentConfig) -> bool:
-    """A program of one's own has no tools of ours."""
-    return bool(agent.tools or agent.mcp) and not (agent.command or agent.agl_class)
-
-
 def health_of(health: HealthConfig, agents: AgentTree, *, max_response_tokens: int) -> Health:
     """The health of a run whose model calls sample at most `max_response_tokens`."""
+    by_name = {name: settings.agent for name, settings in agents_of(agents).items()}
+    # A program of one's own has no tools of ours.
+    own_loops = {name: agent for name, agent in by_name.items() if not (agent.command or agent.agl_class)}
     return Health(
-        watches=watches_of(
-            health, with_tools=[name for name, settings in agents_of(agents).items() if _has_tools(settings.agent)]
-        ),
+        watches=watches_of(health, with_tools=[name for name, a in own_loops.items() if a.tools or a.mcp]),
         rules=StopRules(
             max_bad_steps=health.max_bad_steps,
             max_flat_steps=health.max_flat_steps,

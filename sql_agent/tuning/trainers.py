@@ -138,16 +138,12 @@ def alike(order: list[int], lengths: Sequence[int], *, batch_rows: int, rng: ran
     return [n for batch in batches for n in batch]
 
 
-def labels_of(row: Encoded) -> list[int]:
-    """The tokens that are learned, IGNORED in the place of the others."""
-    return [token if counts else IGNORED for token, counts in zip(row.ids, row.mask, strict=True)]
-
-
 def sft_trainer(
     model: Any, tokenizer: Any, rows: Sequence[Encoded], *, arguments: dict[str, Any], lora: Any, epochs: int, seed: int
 ) -> ChatTrainer:
     """TRL's SFTTrainer over encoded rows, with its `arguments`; `lora` is a new adapter's, or None."""
-    examples = [{"input_ids": row.ids, "labels": labels_of(row)} for row in rows]
+    labels = [[token if counts else IGNORED for token, counts in zip(row.ids, row.mask, strict=True)] for row in rows]
+    examples = [{"input_ids": row.ids, "labels": learned} for row, learned in zip(rows, labels, strict=True)]
     lengths, batch_rows = [len(row) for row in rows], arguments["per_device_train_batch_size"]
     data = in_order(examples, epochs=epochs, seed=seed, batch_rows=batch_rows, lengths=lengths)
     args = SFTConfig(**arguments)
